@@ -1,4 +1,4 @@
-//! `assay`: the command that people type.
+//! `assay`: the command-line program.
 
 mod commands;
 mod files;
@@ -25,7 +25,7 @@ struct Assay {
 }
 
 fn main() -> ExitCode {
-    // Whoever reads our output may close it early, as `head` does; that is no failure of ours, and a panic about it helps nobody.
+    // The reader of stdout may close it early, as `head` does; that is no failure, and a panic message would not help.
     output::end_quietly_on_a_closed_pipe();
     match Assay::try_parse() {
         Ok(assay) => output::finish(assay.command.run()),

@@ -1,4 +1,4 @@
-//! What goes where: data to standard output, everything else to standard error, and the exit code says the rest.
+//! The output streams: data goes to stdout, diagnostics go to stderr, and the exit code carries the outcome.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use assay_stage::{Exit, Failure};
 use serde::Serialize;
 
-/// The width of a terminal that does not tell its own.
+/// The width for a terminal whose width is unknown, in columns.
 const DEFAULT_WIDTH: usize = 100;
 
-/// Writes a line of data. Texts of strangers may stand in it, so what could steer a terminal or begin a line of its own is shown and not sent.
+/// Writes a line of data. It may contain untrusted text, so characters that control a terminal or start a new line are escaped.
 pub(crate) fn line(text: impl AsRef<str>) {
     lines(in_one_line(text.as_ref()));
 }
@@ -19,7 +19,7 @@ fn in_one_line(text: &str) -> String {
     text.replace('\n', "\\n")
 }
 
-/// Writes lines of data of ours, in which a stranger's text stands on a line of its own or nowhere.
+/// Writes lines of Assay's own data, in which untrusted text is on a line of its own or absent.
 pub(crate) fn lines(text: impl AsRef<str>) {
     said(write(&mut std::io::stdout().lock(), &harmless(text.as_ref())));
 }
@@ -33,30 +33,30 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Writes a report, which has made strangers' texts harmless itself and may be in colour.
+/// Writes a report, which has already escaped untrusted text and may contain colour.
 pub(crate) fn report(text: impl AsRef<str>) {
     said(write(&mut std::io::stdout().lock(), text.as_ref()));
 }
 
-/// Writes a line of talk.
+/// Writes a line of diagnostics to stderr.
 pub(crate) fn talk(text: impl AsRef<str>) {
-    // Whoever does not listen has the exit code.
+    // If stderr is closed, the exit code still carries the outcome.
     let _ = write(&mut std::io::stderr().lock(), &harmless(text.as_ref()));
 }
 
-/// The text with control characters and marks of direction written out.
+/// Returns the text with control characters and directional marks escaped.
 pub(crate) fn harmless(text: &str) -> String {
     let shown = |letter: char| if steers(letter) { letter.escape_default().to_string() } else { letter.to_string() };
     text.chars().map(shown).collect()
 }
 
-/// JSON with the same characters written out as JSON writes them, so that it stays JSON. They can only stand in its strings.
+/// Returns the JSON text with the same characters escaped as in JSON, so that it stays JSON. They can occur only in its strings.
 pub(crate) fn harmless_json(text: &str) -> String {
     let shown = |letter: char| if steers(letter) { format!("\\u{:04x}", u32::from(letter)) } else { letter.to_string() };
     text.chars().map(shown).collect()
 }
 
-/// Whether a character could steer a terminal. All of them have four hexadecimal digits.
+/// Returns true if a character could control a terminal. All of them have four hexadecimal digits.
 fn steers(letter: char) -> bool {
     (letter.is_control() && letter != '\n')
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -70,14 +70,14 @@ fn write(out: &mut dyn std::io::Write, text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Remembers that data was lost.
+/// Records that data was lost.
 fn said(written: std::io::Result<()>) {
     if written.is_err() {
         LOST.store(true, Ordering::Relaxed);
     }
 }
 
-/// Writes a document for machines.
+/// Writes a document as JSON.
 pub(crate) fn json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| Failure::unexpected("json", "the result has no JSON form").because(&error))?;
@@ -85,40 +85,40 @@ pub(crate) fn json(document: &impl Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a document for machines, on a line of its own.
+/// Writes a document as JSON on one line.
 pub(crate) fn json_line(document: &impl Serialize) -> Result<(), Failure> {
     line(one_line(document)?);
     Ok(())
 }
 
-/// A document for machines, on one line.
+/// Returns a document as JSON on one line.
 pub(crate) fn one_line(document: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string(document)
         .map_err(|error| Failure::unexpected("json", "the result has no JSON form").because(&error))?;
     Ok(harmless_json(&text))
 }
 
-/// The beginning of a commit id, enough to recognise it.
+/// Returns the beginning of a commit id, enough to recognise it.
 pub(crate) fn short(commit: &str) -> String {
     commit.chars().take(12).collect()
 }
 
-/// Whether standard output shows colour to a person.
+/// Returns true if stdout is a terminal that shows colour.
 pub(crate) fn has_color() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// The columns of the terminal.
+/// Returns the width of the terminal, in columns.
 pub(crate) fn width() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let seen = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
     told.or(seen.filter(|columns| *columns > 0)).unwrap_or(DEFAULT_WIDTH)
 }
 
-/// Whether data that was to be written is not: the disk behind standard output is full, for instance.
+/// True if some data could not be written, for instance because the disk behind stdout is full.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Says how a command went. What could not be written was not said, so a command that went well has not.
+/// Reports the outcome of a command. A command whose data could not be written has failed.
 pub(crate) fn finish(outcome: Result<Exit, Failure>) -> ExitCode {
     let is_written = std::io::stdout().flush().is_ok() && !LOST.load(Ordering::Relaxed);
     match outcome {
@@ -136,13 +136,13 @@ pub(crate) fn finish(outcome: Result<Exit, Failure>) -> ExitCode {
     }
 }
 
-/// Shows a usage error, or the help that was asked for.
+/// Shows a usage error, or the requested help.
 pub(crate) fn usage(error: &clap::Error, _command: &mut clap::Command) -> ExitCode {
     let shown = error.print();
     if error.use_stderr() || shown.is_err() { Exit::Usage.into() } else { Exit::Done.into() }
 }
 
-/// Makes a closed pipe end the process as it ends every other program.
+/// Makes a closed pipe end the process, as in every other program.
 pub(crate) fn end_quietly_on_a_closed_pipe() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -154,10 +154,10 @@ pub(crate) fn end_quietly_on_a_closed_pipe() {
     }));
 }
 
-/// With what the process ends where the reader of its output has gone: as every other program ends, unless the command says otherwise.
+/// The exit code if the reader of the output has gone: 0, unless the command sets another.
 static LEAVE_WITH: AtomicU8 = AtomicU8::new(0);
 
-/// From here on, a process whose reader goes away ends so.
+/// Sets the exit code for a closed output from here on.
 pub(crate) fn leave_with(exit: Exit) {
     LEAVE_WITH.store(exit.code(), Ordering::Relaxed);
 }

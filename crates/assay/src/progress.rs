@@ -1,4 +1,4 @@
-//! Progress of a run on standard error: one moving line on a terminal, plain lines elsewhere.
+//! Progress of a run on stderr: one moving line on a terminal, plain lines elsewhere.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,20 +10,20 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output;
 
-/// The longest reason that is shown: the report has all of it.
+/// The longest reason that is shown, in characters: the report has all of it.
 const MAX_WHY: usize = 160;
 
-/// Shows how far a run is.
+/// Shows the progress of a run.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     as_json: bool,
-    /// Which trial of how many is running.
+    /// The running trial, and the number of all.
     trial: String,
     started: BTreeMap<(StageName, String), Instant>,
 }
 
 impl Progress {
-    /// For a person at a terminal, a log file, or a machine.
+    /// Makes a display for a terminal, a log file, or a machine.
     pub(crate) fn new(as_json: bool, is_terminal: bool) -> Self {
         let bar = (is_terminal && !as_json).then(|| {
             let bar = ProgressBar::new_spinner();
@@ -36,7 +36,7 @@ impl Progress {
         Self { bar, as_json, trial: String::new(), started: BTreeMap::new() }
     }
 
-    /// Says what begins.
+    /// Shows the run that begins.
     pub(crate) fn begin(&self, run: &Run) {
         let commit = match (&run.source.commit, run.source.dirty) {
             (Some(commit), false) => format!("commit {}", output::short(commit)),
@@ -49,7 +49,7 @@ impl Progress {
     fn say(&self, text: &str) {
         match &self.bar {
             _ if self.as_json => {}
-            // It writes to the terminal itself, and texts of strangers may stand in it.
+            // The bar writes to the terminal itself, and the text may be untrusted.
             Some(bar) => bar.println(output::harmless(text)),
             None => output::talk(text),
         }
@@ -57,7 +57,7 @@ impl Progress {
 
     fn show(&self, text: String) {
         if let Some(bar) = &self.bar {
-            // Names of targets and labels may be a stranger's.
+            // Names of targets and labels may be untrusted.
             bar.set_message(output::harmless(&text).replace('\n', " "));
         }
     }
@@ -71,7 +71,8 @@ impl Drop for Progress {
     }
 }
 
-/// Why an attempt does not count, on one line: the first reason, and how many more there are. Its status where nobody gave one.
+/// Returns the reason why an attempt does not count, on one line: the first reason, and the number of others. Its status if there
+/// is no reason.
 fn why_not(status: AttemptStatus, reasons: &[Reason]) -> String {
     let Some((first, others)) = reasons.split_first() else { return status.to_string() };
     let text = if first.detail.is_empty() { &first.code } else { &first.detail };

@@ -1,4 +1,5 @@
-//! What a driver tells of its run, one JSON document a line, so that whoever watches from afar sees what it would have seen beside it.
+//! The events that a driver reports about its run, one JSON document per line, so that a remote client sees the same as a local
+//! one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,44 +11,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::output;
 
-/// How often the load of one shard is told from afar.
+/// The interval at which the load of one shard is reported to a remote client.
 const LOAD_EVERY: Duration = Duration::from_secs(1);
 
-/// Something that a driver tells.
+/// An event that a driver reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "told", rename_all = "snake_case")]
 pub(crate) enum Told {
     /// A stage begins.
     StageStarted(Of),
-    /// A stage says something.
+    /// A stage reports an event.
     Said {
-        /// Which.
+        /// The call of the stage.
         of: Of,
-        /// What.
+        /// The event.
         event: Event,
     },
     /// A stage has its result.
     StageFinished {
-        /// Which.
+        /// The call of the stage.
         of: Of,
         /// The result.
         result: InputRef,
     },
-    /// A stage could not go on.
+    /// A stage has failed.
     StageFailed {
-        /// Which.
+        /// The call of the stage.
         of: Of,
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
-    /// The run is over, and its driver with it.
+    /// The run has ended, and its driver with it.
     Ended {
-        /// Why before its time.
+        /// The failure, if the run ended early.
         failure: Option<Failure>,
     },
 }
 
-/// Of which call something is told.
+/// The call of a stage that an event is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Of {
     stage: StageName,
@@ -60,7 +61,7 @@ impl Of {
         Self { stage: call.stage, label: call.label.clone(), shard: call.shard }
     }
 
-    /// The call as far as it is told.
+    /// Returns the call, with the fields that an event carries.
     fn stage_call(&self, run_id: &RunId) -> StageCall {
         StageCall {
             stage: self.stage,
@@ -74,13 +75,13 @@ impl Of {
     }
 }
 
-/// Tells all that it sees on standard output.
+/// An observer that writes all events to stdout.
 #[derive(Default)]
 pub(crate) struct Teller {
     loads: BTreeMap<u32, Instant>,
 }
 
-/// Tells something on standard output.
+/// Writes an event to stdout.
 pub(crate) fn tell(told: &Told) {
     if let Err(failure) = output::json_line(told) {
         tracing::warn!(%failure, "something cannot be told");
@@ -112,7 +113,8 @@ impl Observer for Teller {
     }
 }
 
-/// Shows a line that a driver told; what is none is not shown. Where it is the last one, how the run ended.
+/// Passes the event of a driver's line to the observer; a line that is no event is not shown. Returns the outcome of the run if
+/// it is the last event.
 pub(crate) fn hear(line: &str, run_id: &RunId, observer: &mut dyn Observer) -> Option<Result<(), Failure>> {
     match serde_json::from_str(line) {
         Ok(Told::StageStarted(of)) => observer.stage_started(&of.stage_call(run_id)),

@@ -1,4 +1,4 @@
-//! Whom to believe: `--trust`, else the configured root, else nobody.
+//! The trust of a command: `--trust`, else the configured root, else none.
 
 use std::path::Path;
 
@@ -8,17 +8,17 @@ use assay_runner::Config;
 use assay_stage::{Failure, read_trust};
 use assay_verify::{Blobs, FolderBlobs, Head};
 
-/// The largest trust policy or key file.
+/// The largest trust policy or key file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Where trust comes from, in words for people.
+/// A trust, with a description of its source.
 pub(crate) struct Established {
     pub(crate) trust: Trust,
     pub(crate) from: String,
 }
 
-/// The trust that the options name. Keys that stand beside the evidence are only candidates: a pinned fingerprint decides about them,
-/// and without any trust they show no more than that nothing changed since somebody signed.
+/// Returns the trust that the options name. Keys that lie beside the evidence are only candidates: a pinned fingerprint decides
+/// about them, and without any trust they show only that nothing has changed since it was signed.
 pub(crate) fn establish(
     options: &[String],
     config: &Config,
@@ -36,7 +36,8 @@ pub(crate) fn establish(
             })
         }
         [] => Ok(Established { trust: Trust::None { candidates }, from: "nobody: no trust policy is configured".to_owned() }),
-        // What reads as a fingerprint is one, whatever lies here: a file of that name would come from whoever made the folder.
+        // An argument that parses as a fingerprint is one, whatever files exist here: a file of that name would come from the
+        // author of the folder.
         [one] if one.parse::<Digest>().is_err() && Path::new(one).is_file() => {
             Ok(Established { trust: Trust::Policy(policy_file(Path::new(one))?), from: one.clone() })
         }
@@ -44,14 +45,14 @@ pub(crate) fn establish(
     }
 }
 
-/// Nobody is believed: keys that stand beside the evidence show that nothing changed since somebody signed.
+/// Returns a trust in no signer: keys that lie beside the evidence show that nothing has changed since it was signed.
 pub(crate) fn nobody(beside: &[Vec<u8>]) -> Trust {
     Trust::None {
         candidates: beside.iter().filter_map(|bytes| PublicKey::from_pem(std::str::from_utf8(bytes).ok()?).ok()).collect(),
     }
 }
 
-/// Fingerprints: of a trust policy that lies with the evidence, or of keys that do.
+/// Returns the trust of pinned fingerprints: of a trust policy that lies with the evidence, or of keys that do.
 fn pinned(pins: &[String], blobs: &dyn Blobs, mut candidates: Vec<PublicKey>) -> Result<Established, Failure> {
     let mut signers = Vec::new();
     for pin in pins {
@@ -90,7 +91,7 @@ fn policy_file(path: &Path) -> Result<TrustPolicy, Failure> {
     read_trust(&path.display().to_string(), &std::fs::read(path).map_err(|error| unreadable(&error))?)
 }
 
-/// The key files that a run in a store was published with, unverified: they are candidates only.
+/// Returns the key files that a run in a store was published with, unverified: they are candidates only.
 pub(crate) fn keys_beside_run(blobs: &dyn Blobs, head: &Head) -> Result<Vec<Vec<u8>>, Failure> {
     let mut found = Vec::new();
     for reference in &head.references {
@@ -104,7 +105,7 @@ pub(crate) fn keys_beside_run(blobs: &dyn Blobs, head: &Head) -> Result<Vec<Vec<
     Ok(found)
 }
 
-/// The key files of a published folder.
+/// Returns the key files of a published folder.
 pub(crate) fn keys_in_folder(blobs: &FolderBlobs) -> Result<Vec<Vec<u8>>, Failure> {
     let keys = blobs.iter().filter(|(path, _)| is_key_file(path));
     keys.filter_map(|(_, digest)| blobs.get(digest, MAX_BYTES).transpose()).collect()

@@ -1,23 +1,23 @@
-//! What each stage takes and gives.
+//! The inputs and outputs of each stage.
 
 use std::fmt;
 
 use assay_manifest::{Kind, Role};
 use serde::{Deserialize, Serialize};
 
-/// How many manifests of a kind a stage takes.
+/// The number of manifests of a kind that a stage takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arity {
     /// Exactly one.
     One,
     /// At least one.
     Many,
-    /// Any number, none included.
+    /// Any number, including none.
     Any,
 }
 
 impl Arity {
-    /// Whether `count` manifests are as many as it asks for.
+    /// Returns true if `count` manifests satisfy the arity.
     pub fn admits(self, count: usize) -> bool {
         match self {
             Self::One => count == 1,
@@ -37,18 +37,19 @@ impl fmt::Display for Arity {
     }
 }
 
-/// The kinds of manifest that a stage takes, and how many of each.
+/// The kinds of manifest that a stage takes, and the number of each.
 pub type Takes = &'static [(Kind, Arity)];
 
-/// A stage by the name under which its results are kept. The recorder is the collect stage's second part: same key, own results.
+/// A stage, by the name under which its results are stored. The recorder is the second part of the collect stage: same key,
+/// separate results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StageName {
     /// Freezes workloads and orders trials.
     Plan,
-    /// Brings targets up, or proves that they are there.
+    /// Starts targets, or proves that they exist.
     Provision,
-    /// Measures.
+    /// Runs the measurements.
     Execute,
     /// Records while execute measures.
     Record,
@@ -61,11 +62,11 @@ pub enum StageName {
 }
 
 impl StageName {
-    /// All of them, in the order of the chain.
+    /// All stages, in the order of the chain.
     pub const ALL: [Self; 7] =
         [Self::Plan, Self::Provision, Self::Execute, Self::Record, Self::Collect, Self::Reduce, Self::Publish];
 
-    /// The name as it stands in the store and on the command line.
+    /// The name in the store and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Plan => "plan",
@@ -83,7 +84,7 @@ impl StageName {
         self.gives().signer()
     }
 
-    /// The kind of manifest that it gives.
+    /// The kind of manifest that it outputs.
     pub fn gives(self) -> Kind {
         match self {
             Self::Plan => Kind::Plan,

@@ -1,4 +1,4 @@
-//! How the manifests of a run hang together: what each stage takes, which links must agree, what a whole chain needs.
+//! The chain of a run's manifests: the inputs of each stage, the links that must agree, and the completeness of a chain.
 //!
 //! Pure rules over documents whose bytes and signatures were checked elsewhere. The harness applies them to a stage's inputs, and
 //! `assay verify` to a whole run, so that a stage can never accept a set of inputs that a reader would refuse.

@@ -1,4 +1,4 @@
-//! Which links between manifests must agree.
+//! The links between manifests that must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use crate::{Arity, StageName, chain_name};
 pub struct Member<'a> {
     /// The manifest.
     pub document: &'a Document,
-    /// How other manifests name it.
+    /// The digests by which other manifests name it.
     pub reference: InputRef,
 }
 
 /// Two manifests that do not belong together, or one that is missing.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokenLink {
-    /// A manifest of another run.
+    /// A manifest belongs to another run.
     #[error("the {kind} belongs to run `{found}`, not to `{expected}`")]
     OtherRun {
         /// The manifest.
@@ -31,7 +31,7 @@ pub enum BrokenLink {
         /// Its own run.
         found: RunId,
     },
-    /// A manifest was made from another input than the one that is here.
+    /// A manifest was made from another input than the given one.
     #[error("the {of} was made from another {}: manifest {}, bundle {}", .input.kind, .input.manifest, .input.bundle)]
     OtherInput {
         /// The manifest.
@@ -57,12 +57,12 @@ pub enum BrokenLink {
         of: Kind,
         /// The kind of its inputs.
         kind: Kind,
-        /// How many there are.
+        /// The number of its inputs of this kind.
         count: usize,
-        /// How many its stage takes.
+        /// The number that its stage takes.
         expected: Arity,
     },
-    /// A manifest was not made from one of the manifests that its stage takes all of.
+    /// A manifest lacks an input of a kind of which its stage takes all manifests.
     #[error("the {of} was not made from the {} {}, which the run has", .input.kind, .input.manifest)]
     InputLeftOut {
         /// The manifest.
@@ -70,12 +70,12 @@ pub enum BrokenLink {
         /// The input that it does not name.
         input: InputRef,
     },
-    /// More manifests of a kind than the chain can have.
+    /// The chain has more manifests of a kind than allowed.
     #[error("the chain has {count} manifests of kind {kind}, where one is expected")]
     TooMany {
         /// The kind.
         kind: Kind,
-        /// How many there are.
+        /// Their number.
         count: usize,
     },
     /// A body names another plan.
@@ -83,17 +83,17 @@ pub enum BrokenLink {
     OtherPlan {
         /// The manifest.
         kind: Kind,
-        /// The digest of the plan that is here.
+        /// The digest of the given plan.
         expected: Digest,
         /// The digest that it names.
         found: Digest,
     },
-    /// A Summary of another Collection, or a Publication of another Summary.
+    /// A Summary names another Collection, or a Publication another Summary.
     #[error("the {kind} names the {of} {found}, but the chain holds {expected}")]
     OtherEvidence {
         /// The manifest.
         kind: Kind,
-        /// What it names.
+        /// The kind that it names.
         of: Kind,
         /// The digest in the chain.
         expected: Digest,
@@ -103,10 +103,10 @@ pub enum BrokenLink {
     /// The trials of a Collection are not those of the Plan.
     #[error("the collection does not account for the plan's trials: {0}")]
     Trials(String),
-    /// An attempt of an execution part is not in the Collection, or the other way round.
+    /// An attempt is in an execution part or in the Collection, but not in both.
     #[error("the collection and the execution parts disagree: {0}")]
     Attempts(String),
-    /// Another attempt counts than the rule says.
+    /// The counted attempt is not the one that the rule selects.
     #[error("the collection counts another attempt of trial `{trial}` than the first valid one")]
     Counted {
         /// The trial.
@@ -115,21 +115,21 @@ pub enum BrokenLink {
     /// A block has no Environment.
     #[error("block {0} has no environment of its own")]
     Block(u32),
-    /// A block or an incarnation is missing between others: they are numbered from 0 without gaps.
+    /// A block or an incarnation is missing: they are numbered from 0 without gaps.
     #[error("the chain has block {}.{}, and no block {}.{} before it", .found.index, .found.incarnation, .missing.index, .missing.incarnation)]
     Gap {
-        /// The block that is there.
+        /// The block that is present.
         found: Block,
-        /// The one that should be there too.
+        /// The block that is missing.
         missing: Block,
     },
-    /// Two manifests say the same thing, of which at most one is ever accepted.
+    /// Two manifests have the same name, of which at most one is ever accepted.
     #[error("the chain has two manifests that are `{0}`")]
     Twice(String),
-    /// A Source contradicts itself.
+    /// A Source is inconsistent.
     #[error("the source contradicts itself: {0}")]
     Source(String),
-    /// The Plan was made from another Source than the one that is here.
+    /// The Plan was made from another Source than the given one.
     #[error("the plan does not follow from the source: {0}")]
     PlanSource(String),
     /// The plan has no canonical form.
@@ -138,7 +138,7 @@ pub enum BrokenLink {
 }
 
 impl BrokenLink {
-    /// A stable word for the kind of breakage.
+    /// Returns the stable identifier of the error.
     pub fn code(&self) -> &'static str {
         match self {
             Self::OtherRun { .. } => "other_run",
@@ -163,7 +163,7 @@ impl BrokenLink {
     }
 }
 
-/// Checks that manifests belong together: one run, one plan, and no manifest made from something else than what is here.
+/// Checks that manifests belong together: one run, one plan, and no manifest made from an input other than the given ones.
 pub fn check_links(run_id: &RunId, members: &[Member<'_>]) -> Result<(), BrokenLink> {
     for member in members {
         let header = member.document.header();
@@ -177,7 +177,7 @@ pub fn check_links(run_id: &RunId, members: &[Member<'_>]) -> Result<(), BrokenL
     check_evidence(members)
 }
 
-/// Where a kind is present, whatever names that kind must name one that is present.
+/// Checks that every input whose kind is among the manifests is one of them.
 fn check_inputs(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     let known: BTreeSet<InputRef> = members.iter().map(|member| member.reference).collect();
     let kinds: BTreeSet<Kind> = known.iter().map(|reference| reference.kind).collect();
@@ -220,7 +220,7 @@ fn named_plan(document: &Document) -> Option<Digest> {
     })
 }
 
-/// A Summary is of the Collection that is here, a Publication of the Summary that is here.
+/// Checks that a Summary names the given Collection, and a Publication the given Summary.
 fn check_evidence(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     for member in members {
         let (of, found) = match member.document {
@@ -236,14 +236,14 @@ fn check_evidence(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     Ok(())
 }
 
-/// Checks that a run's chain is whole: every kind is there, every named input is there, every block has its environment, and
-/// every planned trial and every attempt is accounted for.
+/// Checks that a run's chain is complete: every kind and every named input is present, every block has its environment, and every
+/// planned trial and every attempt is accounted for.
 pub fn check_complete(run_id: &RunId, members: &[Member<'_>]) -> Result<(), BrokenLink> {
     check_single(members, Kind::Publication)?;
     check_publishable(run_id, members)
 }
 
-/// Checks that a run's chain is whole up to its Summary: what publish takes.
+/// Checks that a run's chain is complete up to its Summary, as publish needs it.
 pub fn check_publishable(run_id: &RunId, members: &[Member<'_>]) -> Result<(), BrokenLink> {
     check_links(run_id, members)?;
     [Kind::Source, Kind::Plan, Kind::Collection, Kind::Summary].into_iter().try_for_each(|kind| check_single(members, kind))?;
@@ -259,7 +259,7 @@ pub fn check_publishable(run_id: &RunId, members: &[Member<'_>]) -> Result<(), B
     check_trials(members)
 }
 
-/// Every manifest that another one was made from is there.
+/// Checks that every input that a manifest names is present.
 fn check_named_inputs(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     let known: BTreeSet<InputRef> = members.iter().map(|member| member.reference).collect();
     match links(members).find(|(_, input)| !known.contains(input)) {
@@ -268,7 +268,8 @@ fn check_named_inputs(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     }
 }
 
-/// A manifest was made from as many manifests of each kind as its stage takes: of a kind of which it takes several, from all that there are.
+/// Checks that a manifest was made from as many manifests of each kind as its stage takes; if it takes several of a kind, from
+/// all of them.
 fn check_contract(document: &Document, members: &[Member<'_>]) -> Result<(), BrokenLink> {
     let of = document.kind();
     let takes = StageName::ALL.into_iter().find(|stage| stage.gives() == of).map_or(&[][..], StageName::takes);
@@ -292,7 +293,8 @@ fn check_single(members: &[Member<'_>], kind: Kind) -> Result<(), BrokenLink> {
     }
 }
 
-/// At most one result of a stage is ever accepted, so no two members have one name; a published folder relies on that as well.
+/// Checks that no two members have the same name, because at most one result of a stage is ever accepted. A published folder
+/// relies on that too.
 fn check_distinct(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     let mut named: BTreeMap<String, InputRef> = BTreeMap::new();
     for member in members.iter().filter(|member| member.document.kind() != Kind::RunEnd) {
@@ -323,8 +325,8 @@ fn check_blocks(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     Ok(())
 }
 
-/// The plan's trials, the collection's and the attempts of the execution parts are the same, one for one, and what counts follows
-/// the rule.
+/// Checks that the trials of plan and collection and the attempts of the execution parts match one for one, and that the counted
+/// attempts follow the rule.
 fn check_trials(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     let (Some(plan), Some(collection)) = (of_kind::<Plan>(members).next(), of_kind::<Collection>(members).next()) else {
         return Ok(());
@@ -340,7 +342,7 @@ fn check_trials(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     collection.body.trials.iter().try_for_each(|trial| check_counted(&executed, trial))
 }
 
-/// What an attempt is found by: its part, its trial and its number.
+/// The key of an attempt: the digest of its part, its trial and its number.
 type AttemptKey<'a> = (Digest, &'a TrialId, u32);
 
 fn executed_attempts<'a>(members: &[Member<'a>]) -> Result<BTreeMap<AttemptKey<'a>, &'a Attempt>, BrokenLink> {
@@ -396,21 +398,21 @@ fn check_counted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trial: &Collecte
     Err(BrokenLink::Counted { trial: trial.trial_id.clone() })
 }
 
-/// One shard's part of an attempt at a trial, as the rule for what counts sees it.
+/// One shard's part of an attempt at a trial, as [`counted_attempt`] takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Try {
     /// The block and incarnation that it ran in.
     pub block: Block,
-    /// Which try, from 0.
+    /// The number of the attempt, from 0.
     pub attempt: u32,
     /// The shard.
     pub shard: Shard,
-    /// Whether nothing speaks against it.
+    /// True if there is no reason against it.
     pub valid: bool,
 }
 
-/// The attempt that counts for a trial: the first that is valid in every shard, and no other, so that nobody chooses the best. A
-/// lost shard invalidates its attempt: what is left is not the load that was asked for.
+/// Returns the attempt that counts for a trial: the first that is valid in every shard, so that the best one cannot be chosen. A
+/// lost shard invalidates its attempt, because the rest is not the load that was asked for.
 ///
 /// `tries` are those of all shards, in any order.
 pub fn counted_attempt(tries: impl IntoIterator<Item = Try>) -> Option<(Block, u32)> {

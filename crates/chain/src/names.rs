@@ -1,8 +1,8 @@
-//! What the manifests of a run and their outputs are called beside each other.
+//! The names of a run's manifests and outputs in a published folder.
 
 use assay_manifest::{Digest, Document, InputRef};
 
-/// What a manifest is called in a published folder: its kind, and where a run has several, what tells them apart.
+/// Returns the name of a manifest in a published folder: its kind and, if a run has several, what distinguishes them.
 pub fn chain_name(document: &Document) -> String {
     let kind = document.kind();
     match document {
@@ -22,7 +22,7 @@ pub fn chain_name(document: &Document) -> String {
     }
 }
 
-/// Where the outputs of a manifest lie in a published folder. Raw evidence is not published: it stays in the store.
+/// Returns the folder for the outputs of a manifest in a published folder. Raw evidence is not published: it stays in the store.
 pub fn published_prefix(document: &Document) -> Option<String> {
     match document {
         Document::Source(_) => Some("source/".to_owned()),
@@ -38,8 +38,8 @@ pub fn published_prefix(document: &Document) -> Option<String> {
     }
 }
 
-/// The files of a published folder that come from one manifest: itself, its bundle, and the outputs that are published. Path and
-/// digest; a folder holds exactly these, each at its path.
+/// Returns the files, as path and digest, that one manifest adds to a published folder: itself, its bundle, and its published
+/// outputs. A folder holds exactly these, each at its path.
 pub fn published_files(document: &Document, reference: InputRef) -> Vec<(String, Digest)> {
     let name = chain_name(document);
     let mut files =

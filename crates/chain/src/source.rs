@@ -1,15 +1,15 @@
-//! The link from a Plan to its Source, as far as the two manifests decide it. Whether the Plan says what the files say is decided by
-//! those who have the files.
+//! The link from a Plan to its Source, as far as the two manifests decide it. A caller that has the files checks that the Plan
+//! follows from their contents.
 
 use assay_manifest::{Manifest, OriginKind, PinnedFile, Plan, Source};
 
 use crate::BrokenLink;
 
-/// The media type of whatever comes from a repository: nothing looks into it to tell.
+/// The media type of all files of a repository: their contents are not inspected.
 const BYTES: &str = "application/octet-stream";
 
-/// Checks that a Source does not contradict itself, and that the Plan names this Source and pins its files. Each is checked where it
-/// is here.
+/// Checks that a Source is consistent, and that the Plan names this Source and pins its files. A manifest that is absent is not
+/// checked.
 pub(crate) fn check_source(source: Option<&Manifest<Source>>, plan: Option<&Manifest<Plan>>) -> Result<(), BrokenLink> {
     let Some(source) = source.map(|manifest| &manifest.body) else { return Ok(()) };
     check_origin(source)?;
@@ -30,11 +30,12 @@ pub(crate) fn check_source(source: Option<&Manifest<Source>>, plan: Option<&Mani
     pinned_files(plan).try_for_each(|file| check_pinned(source, file))
 }
 
-/// A commit is named and clean, and a run without a repository names none; the files are those of the digest over them.
+/// Checks the origin: a commit is named and clean, a run without a repository names no commit, and the files have the digest over
+/// them.
 fn check_origin(source: &Source) -> Result<(), BrokenLink> {
     let is_whole = match source.kind {
         OriginKind::Git => source.commit.is_some() && !source.dirty,
-        // A work tree that does not differ from its commit is read as that commit, whose objects then show it.
+        // A work tree that equals its commit is read as that commit, whose objects then prove it.
         OriginKind::Worktree => source.dirty && source.objects.is_empty(),
         OriginKind::Adhoc => source.commit.is_none() && source.repository.is_none() && source.objects.is_empty() && !source.dirty,
     };
@@ -55,7 +56,7 @@ fn check_origin(source: &Source) -> Result<(), BrokenLink> {
     }
 }
 
-/// The files that a Plan pins.
+/// Returns the files that a Plan pins.
 fn pinned_files(plan: &Plan) -> impl Iterator<Item = &PinnedFile> {
     let of_workloads = plan.workloads.iter().flat_map(|workload| {
         let indicator = workload.indicator.iter().flat_map(|work| work.script.iter().chain(&work.files));
@@ -65,7 +66,7 @@ fn pinned_files(plan: &Plan) -> impl Iterator<Item = &PinnedFile> {
 }
 
 fn check_pinned(source: &Source, pinned: &PinnedFile) -> Result<(), BrokenLink> {
-    // What was fetched from an address is not in the repository.
+    // A file that was fetched from a URL is not in the repository.
     let is_fetched = pinned.origin.contains("://");
     let is_same = source
         .file(&pinned.origin)

@@ -1,7 +1,7 @@
-//! Whether what was recorded contradicts an environment control that a person declares.
+//! Checks of declared environment controls against the recorded telemetry.
 //!
-//! A declaration is a person's word about the machine. The states of the host around each counted attempt, and the facts of the blocks,
-//! say what really was: where both cannot be true, the declaration falls.
+//! A declaration is a person's statement about the machine. The host states around each counted attempt and the facts of the
+//! blocks are measurements: if both cannot be true, the declaration is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,44 +9,44 @@ use assay_manifest::{Control, ControlState, Count, Environment, Host, HostRole, 
 
 use crate::Counted;
 
-/// The word of the rule that no telemetry contradicts a control, and of the Summary's issue where one does.
+/// The name of the rule that no telemetry contradicts a control, and of the Summary's issue if it does.
 pub const CONTROL_CONTRADICTED: &str = "control_contradicted";
 
 /// The share of the machine's CPU time that other processes may take on a node that is declared to be dedicated.
 const MAX_NEIGHBOURS: f64 = 0.05;
 
-/// The share of the machine's CPU time that other processes may take where the background is declared to be stable. A background that
-/// takes more shares caches and memory bandwidth with what is measured, and the scheduler decides which of both waits.
+/// The share of the machine's CPU time that other processes may take if the background is declared to be stable. Above it, the
+/// background shares caches and memory bandwidth with the target, and the scheduler decides which of them waits.
 const MAX_BACKGROUND: f64 = 0.10;
 
-/// How far that share may lie apart between two attempts where the background is declared to be stable.
+/// The largest difference of that share between two attempts if the background is declared to be stable.
 const MAX_BACKGROUND_RANGE: f64 = 0.05;
 
 /// The share of the machine's CPU time that its hypervisor may give to other guests.
 const MAX_STEAL: f64 = 0.01;
 
-/// The share of time during which some task may wait for a CPU beside a background of [`NOTABLE`].
+/// The share of time during which some task may wait for a CPU if the background takes more than [`NOTABLE`].
 const MAX_PRESSURE: f64 = 0.25;
 
-/// A share of CPU time that is no longer noise of the system's own services.
+/// The share of CPU time above which a background is more than noise of system services.
 const NOTABLE: f64 = 0.02;
 
 /// Runnable tasks for each CPU, averaged over the minute before the first attempt.
 const MAX_LOAD_PER_CPU: f64 = 1.5;
 
-/// How far the highest frequency of the CPUs may move between readings where clocks are declared to be locked.
+/// The largest relative change of the highest CPU frequency between readings if clocks are declared to be locked.
 const MAX_FREQUENCY_RANGE: f64 = 0.05;
 
-/// Governors that leave the frequency where it was set.
+/// Governors that keep the frequency fixed.
 const FIXED_GOVERNORS: [&str; 2] = ["performance", "userspace"];
 
-/// Drivers of network cards that containers come and go with.
+/// Drivers of virtual network cards, which appear and disappear with containers.
 const VIRTUAL_CARDS: [&str; 4] = ["", "bridge", "tun", "veth"];
 
-/// The CPU time, in seconds, that a machine must have had before shares of it are judged: the kernel counts in hundredths of a second.
+/// The minimum CPU time, in seconds, over which shares are judged: the kernel counts in hundredths of a second.
 const MIN_CPU_SECONDS: f64 = 1.0;
 
-/// What was recorded around one counted attempt on the machine of its target.
+/// The recorded states around one counted attempt on the machine of its target.
 struct Observed<'a> {
     trial: &'a str,
     before: &'a HostState,
@@ -55,14 +55,14 @@ struct Observed<'a> {
     cpus: f64,
 }
 
-/// A figure that was measured over one attempt, or over all that are too short to be judged alone.
+/// A measured share over one attempt, or over all attempts together.
 struct Share {
     value: f64,
     of: String,
 }
 
-/// The controls that a block declares or calls proved, and that its facts or the telemetry of its counted attempts contradict: one reason
-/// for each control, with the measured figure and the limit.
+/// Returns the controls that a block declares or proves, and that its facts or the telemetry of its counted attempts contradict:
+/// one reason for each control, with the measured value and the limit.
 pub fn contradicted<'a>(counted: impl IntoIterator<Item = Counted<'a>>, environments: &[&'a Environment]) -> Vec<Reason> {
     let counted: Vec<_> = counted.into_iter().collect();
     let reason = |control: &Control| {
@@ -85,8 +85,8 @@ fn claims(environment: &Environment, control: Control) -> bool {
 }
 
 impl<'a> Observed<'a> {
-    /// None where the attempt ran on another machine than the target's, where nobody knows the machine, and where the block does not
-    /// claim the control.
+    /// Returns `None` if the attempt ran on another machine than the target's, if the machine is unknown, or if the block does
+    /// not claim the control.
     fn of(counted: &Counted<'a>, claiming: &[&'a Environment]) -> Option<Self> {
         let environment = claiming.iter().find(|environment| environment.block == counted.block)?;
         let host = host_of(counted, environment)?;
@@ -96,7 +96,7 @@ impl<'a> Observed<'a> {
         Some(Self { trial: counted.attempt.trial_id.as_str(), before, after, seconds, cpus })
     }
 
-    /// The CPU time that the machine had, in seconds.
+    /// The available CPU time of the machine, in seconds.
     fn capacity(&self) -> f64 {
         self.seconds * self.cpus
     }
@@ -106,7 +106,7 @@ impl<'a> Observed<'a> {
         Some(grown as f64 / 1e6)
     }
 
-    /// The CPU time of processes that are not the run's, in seconds. In a cluster a pod sees its own processes only.
+    /// The CPU time of processes that do not belong to the run, in seconds. In a cluster, a pod sees only its own processes.
     fn neighbours(&self) -> Option<f64> {
         let busy = self.grown(|state| state.cpu_busy_us)?;
         Some((busy - self.grown(|state| state.own_cpu_us)?).max(0.0))
@@ -122,19 +122,19 @@ impl<'a> Observed<'a> {
     }
 }
 
-/// The machine of a counted attempt, where one of its block's targets runs on it.
+/// Returns the machine of a counted attempt, if one of its block's targets runs on it.
 fn host_of<'a>(counted: &Counted<'_>, environment: &'a Environment) -> Option<&'a Host> {
     let here = |host: &&Host| match &counted.attempt.place {
         Some(place) => host.name == place.node,
         None => host.roles.contains(&HostRole::Client),
     };
     let host = environment.hosts_with(HostRole::Target).find(here)?;
-    // What answers behind an address of this machine is not the run's own, so its CPU time would be taken for a neighbour's.
+    // An endpoint at an address of this machine is not held by the run, so its CPU time would be counted as a neighbour's.
     let is_held = |kind: TargetKind| !matches!(kind, TargetKind::Endpoint | TargetKind::InferenceService);
     environment.targets.iter().any(|target| is_held(target.kind) && target.hosts.contains(&host.name)).then_some(host)
 }
 
-/// The largest share of the machine's CPU time, over attempts that are long enough, or over all of them together.
+/// Returns the largest share of the machine's CPU time, over each attempt that is long enough and over all attempts together.
 fn worst_share<'a>(observed: &[Observed<'a>], seconds: impl Fn(&Observed<'a>) -> Option<f64>) -> Option<Share> {
     let known: Vec<_> = observed.iter().filter_map(|one| Some((one, seconds(one)?))).collect();
     let capacity: f64 = known.iter().map(|(one, _)| one.capacity()).sum();
@@ -176,7 +176,7 @@ fn stable_background(observed: &[Observed<'_>]) -> Option<String> {
         .or_else(|| stolen(observed))
 }
 
-/// The load average before the first attempt, which holds nothing of the trials.
+/// Checks the load average before the first attempt, which includes none of the trials.
 fn overloaded(observed: &[Observed<'_>]) -> Option<String> {
     let first = observed.iter().min_by_key(|one| one.before.at)?;
     let load = first.before.load_1m?;
@@ -225,7 +225,7 @@ fn locked_clocks(observed: &[Observed<'_>], claiming: &[&Environment]) -> Option
     })
 }
 
-/// The devices of each target, compared over the blocks.
+/// Compares the devices of each target over the blocks.
 fn fixed_topology(claiming: &[&Environment]) -> Option<String> {
     let mut seen: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
     for environment in claiming {
@@ -245,7 +245,7 @@ fn fixed_topology(claiming: &[&Environment]) -> Option<String> {
     Some(format!("the {what} of the target `{target}` differ between blocks: {} (limit: none may)", values.join(" against ")))
 }
 
-/// The devices of a host that are known, in words.
+/// Describes the known devices of a host.
 fn topology(host: &Host) -> Vec<(&'static str, String)> {
     let facts = &host.facts;
     let gpus = facts.gpus.value.as_ref().map(|gpus| gpus.iter().map(|gpu| gpu.uuid.as_str()).collect::<Vec<_>>().join(", "));

@@ -1,9 +1,9 @@
-//! What differs between blocks although it should not: never pid or port, always boot, image, version, models and the bytes that it executes.
+//! Drift between blocks: boot, image, version, models and executed bytes must not differ; pid and port may.
 
 use assay_manifest::{Block, Drift, Environment, HostRole, ProvisionedTarget};
 
-/// What of each target and its hosts differs from the last block before that had the same one: with two sides of a comparison, a block may
-/// have one side alone. Collect writes it down, and `verify` finds it again.
+/// Finds the differences of each target and its hosts from the last earlier block that had the same one: in a comparison, a block
+/// may have only one side. Collect records them, and `verify` computes them again.
 pub fn drift(environments: &[&Environment]) -> Vec<Drift> {
     let mut environments = environments.to_vec();
     environments.sort_by_key(|environment| environment.block);
@@ -25,12 +25,12 @@ fn since(earlier: &[&Environment], after: &Environment) -> Vec<Drift> {
     boots.chain(targets).collect()
 }
 
-/// The last block that has it.
+/// Returns the value from the last block that has it.
 fn last<'a, T>(earlier: &[&'a Environment], of: impl Fn(&'a Environment) -> Option<T>) -> Option<(Block, T)> {
     earlier.iter().rev().find_map(|before| Some((before.block, of(before)?)))
 }
 
-/// The boot of a target's host. One that is not known cannot be told from another.
+/// Returns the boot id of a target's host. An unknown boot id is equal to every other.
 fn boot_of<'a>(environment: &'a Environment, name: &str) -> Option<&'a String> {
     let mut hosts = environment.hosts_with(HostRole::Target);
     hosts.find(|host| host.name == name)?.facts.boot_id.value.as_ref()
@@ -43,7 +43,8 @@ fn changes(then: &ProvisionedTarget, now: &ProvisionedTarget) -> Option<String> 
     (!changes.is_empty()).then(|| format!("`{}`: {}", now.id, changes.join("; ")))
 }
 
-/// Files that the target executes under one path with other bytes. What is loaded in one block alone, or was not read, is no difference.
+/// Lists files that the target executes at the same path with different bytes. A file that only one block loaded, or that was not
+/// read, is no difference.
 fn executables(then: &ProvisionedTarget, now: &ProvisionedTarget) -> Vec<String> {
     let before = |path: &str| then.executables.iter().find(|executable| executable.path == path)?.digest;
     let differs = now.executables.iter().filter_map(|executable| {
@@ -53,7 +54,7 @@ fn executables(then: &ProvisionedTarget, now: &ProvisionedTarget) -> Vec<String>
     differs.collect()
 }
 
-/// What must not change between blocks, in words.
+/// The properties that must not change between blocks, as text.
 fn identity(target: &ProvisionedTarget) -> [(&'static str, String); 4] {
     let version = target.version.value.as_deref().unwrap_or("unknown");
     let image = target.image.as_ref().map_or_else(
@@ -94,11 +95,11 @@ mod tests {
         Environment { hosts, ..serde_json::from_value(environment).expect("an environment") }
     }
 
-    /// What is found between two blocks of which the second was changed.
+    /// The drift between two blocks after a change of the second.
     fn found(change: impl FnOnce(&mut Environment)) -> String {
         let (before, mut after) = (environment(0), environment(1));
         change(&mut after);
-        // In whatever order they are given.
+        // The order of the blocks does not matter.
         let found = drift(&[&after, &before]);
         assert!(found.iter().all(|drift| (drift.before, drift.after) == (before.block, after.block)));
         found.iter().map(|drift| format!("{}: {}", drift.what, drift.detail)).collect::<Vec<_>>().join("\n")
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_target_is_compared_with_the_last_block_that_had_it() {
-        // Two sides take turns: bb, aa, aa, bb.
+        // The sides alternate: bb, aa, aa, bb.
         let mut blocks: Vec<_> = (0..4).map(environment).collect();
         for place in [1, 2] {
             blocks[place].targets[0].id = "other".parse().expect("a name");

@@ -1,17 +1,17 @@
-//! Whether what each side executed is known by the digests of its bytes.
+//! Checks that everything that a side executed has a digest.
 
 use assay_manifest::{Environment, Intent, Plan, Reason, TargetKind};
 
 use crate::Counted;
 
-/// The word of the rule that everything that was executed has a digest, and of the Summary's issue where something has none.
+/// The name of the rule that every executed file has a digest, and of the Summary's issue if one has none.
 pub const UNPINNED_EXECUTABLE: &str = "unpinned_executable";
 
-/// The most files that are named.
+/// The largest number of files that a message names.
 const MAX_NAMED: usize = 4;
 
-/// What was executed in the attempts that count and has no digest: another build would have given the same evidence. A run that
-/// only explores is told of its indicators alone: of the rest the Environment says it.
+/// Reports executables without a digest in the attempts that count: another build would have given the same evidence. For an
+/// exploratory run only those of indicators; the Environment lists the rest.
 pub fn unpinned_executables<'a>(
     plan: &Plan,
     counted: impl IntoIterator<Item = Counted<'a>>,

@@ -1,6 +1,6 @@
-//! What a number must have behind it before it is published at a grade: pure rules, each with a name and with what was found.
+//! The requirements for publishing a number at a grade: pure rules, each with a name and its finding.
 //!
-//! What falls short is published at a lower grade *with its reasons*, or not at all; it is never silently let pass.
+//! A number that falls short is published at a lower grade *with the reasons*, or not at all; a shortfall is never silent.
 
 mod controls;
 mod drift;
@@ -21,38 +21,38 @@ pub use place::{COLOCATED, Counted, MOVED_LOAD, MOVED_TARGET, colocated, moved_l
 pub use sides::{CONFOUNDED, SIDES_DIFFER, confounded, sides_differ};
 pub use tokens::{INPUT_TOKENS, input_tokens};
 
-/// The fewest counted trials of a point that a publication may rest on.
+/// The minimum number of counted trials of a point for a publication.
 pub const MIN_TRIALS: u32 = 3;
 
-/// The word of the rule that the clocks of several shards are known, and of the Summary's issue where they are not.
+/// The name of the rule that the clocks of several shards are known, and of the Summary's issue if they are not.
 pub const CLOCK_OFFSET: &str = "clock_offset";
 
-/// Everything that the rules look at. Signatures are not among it: what reaches the rules was verified under the trust policy.
+/// The evidence that the rules examine. Signatures are not part of it: the evidence was verified under the trust policy before.
 #[derive(Clone, Copy)]
 pub struct Evidence<'a> {
-    /// What was planned.
+    /// The Plan.
     pub plan: &'a Plan,
-    /// What it was measured in.
+    /// The environments of the run.
     pub environments: &'a [&'a Environment],
-    /// What was collected.
+    /// The Collection.
     pub collection: &'a Collection,
-    /// How much of what was planned was measured.
+    /// The share of the planned trials that count.
     pub status: RunStatus,
     /// The points with their statistics.
     pub points: &'a [PointSummary],
-    /// What is wrong with the run as a whole; of these the rules look for [`CLOCK_OFFSET`], [`MOVED_LOAD`],
-    /// [`CONTROL_CONTRADICTED`], [`MOVED_TARGET`], [`COLOCATED`], [`UNPINNED_EXECUTABLE`], [`SIDES_DIFFER`] and [`CONFOUNDED`].
+    /// The problems of the run as a whole; the rules look for [`CLOCK_OFFSET`], [`MOVED_LOAD`], [`CONTROL_CONTRADICTED`],
+    /// [`MOVED_TARGET`], [`COLOCATED`], [`UNPINNED_EXECUTABLE`], [`SIDES_DIFFER`] and [`CONFOUNDED`].
     pub issues: &'a [Reason],
 }
 
 impl<'a> Evidence<'a> {
-    /// The evidence of a finished Summary.
+    /// Takes the evidence from a finished Summary.
     pub fn of(plan: &'a Plan, environments: &'a [&'a Environment], collection: &'a Collection, summary: &'a Summary) -> Self {
         Self { plan, environments, collection, status: summary.status, points: &summary.points, issues: &summary.issues }
     }
 }
 
-/// The grade that a run earns, with every rule of the asked one that it does not meet.
+/// Returns the grade that a run earns, with every rule of the requested grade that it does not meet.
 pub fn grade(evidence: &Evidence<'_>) -> Grade {
     let asked = evidence.plan.intent;
     let shortfalls = shortfalls(asked, evidence);
@@ -65,7 +65,7 @@ pub fn grade(evidence: &Evidence<'_>) -> Grade {
     Grade { asked, given, shortfalls, declared }
 }
 
-/// The controls that are proved in no block, or not in all, and that a person declares there.
+/// Returns the controls that a person declares in some block, instead of a proof in every block.
 fn declared(environments: &[&Environment]) -> Vec<Control> {
     let is_declared = |control: &&Control| {
         let mut facts = environments.iter().flat_map(|environment| &environment.controls);
@@ -74,7 +74,7 @@ fn declared(environments: &[&Environment]) -> Vec<Control> {
     Control::ALL.iter().filter(is_declared).copied().collect()
 }
 
-/// Every rule of a grade that a run does not meet.
+/// Returns every rule of a grade that a run does not meet.
 pub fn shortfalls(grade: Intent, evidence: &Evidence<'_>) -> Vec<Shortfall> {
     match grade {
         Intent::Exploratory => Vec::new(),
@@ -98,7 +98,7 @@ fn shortfall(rule: &str, found: impl Into<String>) -> Shortfall {
     Shortfall { rule: rule.to_owned(), found: found.into() }
 }
 
-/// What was measured can be found again, and was measured from one place that is not its own.
+/// The shortfalls of realism: the run must be traceable, with one origin of the load that is apart from the target.
 fn real(evidence: &Evidence<'_>) -> Vec<Shortfall> {
     let mut found = traceable(evidence);
     found.extend(stated(evidence.issues, &[MOVED_LOAD, MOVED_TARGET, COLOCATED]));
@@ -106,7 +106,7 @@ fn real(evidence: &Evidence<'_>) -> Vec<Shortfall> {
     found
 }
 
-/// What was measured can be found again: a clean commit, and nothing that may mean something else tomorrow.
+/// The shortfalls of traceability: a clean commit, and no input that may change its meaning later.
 fn traceable(evidence: &Evidence<'_>) -> Vec<Shortfall> {
     let unpinned =
         evidence.plan.unpinned.iter().map(|item| shortfall("pinned", format!("`{}` is not pinned: {}", item.what, item.reason)));
@@ -131,7 +131,7 @@ fn claim(claim: Option<&Claim>) -> Option<Shortfall> {
     }
 }
 
-/// Each control is proved or declared in every block. What a block says nothing of is absent from it.
+/// Checks that each control is proved or declared in every block. A control that a block does not mention is absent.
 fn controls(environments: &[&Environment]) -> Vec<Shortfall> {
     let absent = |control: Control| environments.iter().find_map(|environment| absence(environment, control));
     Control::ALL.iter().filter_map(|control| absent(*control)).collect()
@@ -161,7 +161,7 @@ fn point(point: &PointSummary) -> Vec<Shortfall> {
     found
 }
 
-/// A headline has an interval, and its trials are known to agree with each other.
+/// Checks that a primary metric has an interval, and that its trials agree.
 fn metric(point: &str, metric: &MetricSummary) -> Vec<Shortfall> {
     let mut found = Vec::new();
     if metric.interval.is_none() {
@@ -188,14 +188,14 @@ fn whole(evidence: &Evidence<'_>) -> Vec<Shortfall> {
     drift.chain(nothing).collect()
 }
 
-/// Issues of the Summary that are rules as well.
+/// Returns the issues of the Summary that are also rules.
 fn stated<'a>(issues: &'a [Reason], rules: &'a [&str]) -> impl Iterator<Item = Shortfall> + 'a {
     issues.iter().filter(|issue| rules.contains(&issue.code.as_str())).map(|issue| shortfall(&issue.code, &issue.detail))
 }
 
-/// What is not known of the clocks of several shards, over the attempts that count: without it nobody knows in which order came to
-/// pass what different shards saw. None where one shard made each trial, or where every offset is known. Reduce, which reads the
-/// attempts, says it in the Summary; the rules look there.
+/// Reports unknown clocks of several shards, over the attempts that count: without them, the order of events in different shards
+/// is unknown. `None` if one shard made each trial, or if every offset is known. Reduce, which reads the attempts, records it in
+/// the Summary for the rules.
 pub fn unknown_clocks<'a>(counted: impl IntoIterator<Item = Counted<'a>>) -> Option<Reason> {
     let mut unknown = counted.into_iter().filter_map(|counted| Some((counted, unknown_clock(&counted)?)));
     let (Counted { shard, attempt, .. }, why) = unknown.next()?;
@@ -210,8 +210,8 @@ pub fn unknown_clocks<'a>(counted: impl IntoIterator<Item = Counted<'a>>) -> Opt
     Some(Reason::new(CLOCK_OFFSET, detail))
 }
 
-/// Why the clock of one of several shards is not known against shard 0's. That the kernels say they are synchronised is no offset:
-/// nobody has measured how near they are.
+/// Returns the reason why a shard's clock offset from shard 0 is unknown. A clock that the kernel reports as synchronised still
+/// has an unmeasured offset.
 fn unknown_clock(Counted { shard, attempt, .. }: &Counted<'_>) -> Option<String> {
     if shard.count <= 1 {
         return None;

@@ -1,26 +1,27 @@
-//! Where load ran: whether the trials of a point had one origin, and whether that was beside what they measured.
+//! The place of the load generator: the trials of a point need one origin, and it must be apart from the target.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use assay_manifest::{Attempt, Block, CpuList, Environment, Intent, Plan, Reason, Shard, TargetKind};
 
-/// The word of the rule that the trials of a point come from one node in each shard, and of the Summary's issue where they do not.
+/// The name of the rule that the trials of a point come from one node in each shard, and of the Summary's issue if they do not.
 pub const MOVED_LOAD: &str = "moved_load";
 
-/// The word of the rule that load does not share a node with its target, and of the Summary's issue where it does.
+/// The name of the rule that load does not share a node with its target, and of the Summary's issue if it does.
 pub const COLOCATED: &str = "colocated";
 
-/// The word of the rule that the trials of a point measured a target on the same nodes, and of the Summary's issue where they did not.
+/// The name of the rule that the trials of a point measured a target on the same nodes, and of the Summary's issue if they did
+/// not.
 pub const MOVED_TARGET: &str = "moved_target";
 
-/// How a node of a target stands in the placement of an Environment, before the target's name.
+/// The key prefix of a target's node in the placement of an Environment; the target's name follows.
 const NODE_OF: &str = "node/";
 
-/// The most nodes that are named.
+/// The largest number of nodes that a message names.
 const MAX_NODES: usize = 4;
 
-/// A shard's part of an attempt that counts.
+/// One shard's part of an attempt that counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted<'a> {
     /// The block that it ran in.
@@ -37,8 +38,8 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// Where the trials of one point and shard that count ran on more than one node: a pod that was replaced came up elsewhere, and its
-/// trials differ by their node as well. One whose node nobody knows is another's beside one that is known. None on one machine.
+/// Reports the first point and shard whose counted trials ran on more than one node: a replaced pod started elsewhere, and its
+/// trials differ by their node as well. An unknown node differs from a known one. `None` on one machine.
 pub fn moved_load<'a>(counted: impl IntoIterator<Item = Counted<'a>>) -> Option<Reason> {
     let mut nodes: BTreeMap<_, BTreeSet<Option<&str>>> = BTreeMap::new();
     for counted in counted {
@@ -58,8 +59,8 @@ pub fn moved_load<'a>(counted: impl IntoIterator<Item = Counted<'a>>) -> Option<
     Some(Reason::new(MOVED_LOAD, detail))
 }
 
-/// Where the counted trials of one case and point measured a target that another block had on other nodes: they differ by its machine as
-/// well. None on one machine.
+/// Reports the first case and point whose counted trials measured a target on different nodes in different blocks: they differ by
+/// its machine as well. `None` on one machine.
 pub fn moved_target<'a>(counted: impl IntoIterator<Item = Counted<'a>>, environments: &[&'a Environment]) -> Option<Reason> {
     let mut places: BTreeMap<_, BTreeSet<BTreeSet<&str>>> = BTreeMap::new();
     for Counted { block, attempt, .. } in counted {
@@ -86,7 +87,7 @@ pub fn moved_target<'a>(counted: impl IntoIterator<Item = Counted<'a>>, environm
     Some(Reason::new(MOVED_TARGET, detail))
 }
 
-/// The targets of an Environment with their nodes: one of several pods stands there once for each.
+/// Returns the targets of an Environment with their nodes; a target with several pods has one entry for each.
 fn nodes_of_targets(environment: &Environment) -> impl Iterator<Item = (&str, &str)> {
     environment.placement.iter().filter_map(|(key, node)| {
         let target = key.strip_prefix(NODE_OF)?;
@@ -102,8 +103,8 @@ fn named(nodes: &BTreeSet<Option<&str>>) -> String {
     format!("{}{left}", shown.join(", "))
 }
 
-/// Where load that counts came from the node of one of its block's targets: it measured itself as well. None on one machine, where it
-/// is known to.
+/// Reports counted load that came from the node of one of its block's targets, and so measured itself as well. `None` on one
+/// machine, where sharing is known.
 pub fn colocated<'a>(counted: impl IntoIterator<Item = Counted<'a>>, environments: &[&Environment]) -> Option<Reason> {
     let mut beside = counted.into_iter().filter_map(|counted| Some((counted, target_beside(&counted, environments)?)));
     let (first, target) = beside.next()?;
@@ -119,8 +120,8 @@ pub fn colocated<'a>(counted: impl IntoIterator<Item = Counted<'a>>, environment
     Some(Reason::new(COLOCATED, detail))
 }
 
-/// Where load that counts was offered on the one machine that its target runs on, and the recorded CPUs do not prove that they were apart.
-/// None where the run only explores.
+/// Reports counted load that was offered on the machine of its target, unless the recorded CPUs prove that they were apart.
+/// `None` if the run is exploratory.
 pub fn shares_machine<'a>(
     plan: &Plan,
     counted: impl IntoIterator<Item = Counted<'a>>,
@@ -159,7 +160,7 @@ fn shared_cpus(counted: &Counted<'_>, environments: &[&Environment]) -> Option<S
     }
 }
 
-/// Whether an address leads back to the machine that uses it.
+/// Returns true if an address refers to the local machine.
 fn is_loopback(address: &str) -> bool {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -172,7 +173,7 @@ fn is_loopback(address: &str) -> bool {
     is_local || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip.is_unspecified())
 }
 
-/// The target that ran on the node of an attempt.
+/// Returns the target that ran on the node of an attempt.
 fn target_beside<'a>(counted: &Counted<'_>, environments: &[&'a Environment]) -> Option<&'a str> {
     let node = counted.node()?;
     let environment = environments.iter().find(|environment| environment.block == counted.block)?;
@@ -208,7 +209,7 @@ mod tests {
         }
     }
 
-    /// What is said of load that was allowed these CPUs, on a target of that kind.
+    /// The finding for load that was allowed these CPUs, on this target.
     fn shared(intent: &str, target: &Value, load: Option<&str>) -> Option<String> {
         let plan = json!({
             "pipeline": {"name": "p", "path": "p.yaml", "digest": ZERO},

@@ -1,21 +1,22 @@
-//! Whether the sides of a comparison were alike but for what was compared, asked as the gate asks it.
+//! Checks that the sides of a comparison are alike except for the variable under test, with the gate's own rules.
 
 use assay_gate::{Schedules, differences};
 use assay_manifest::{Difference, Environment, Plan, Reason};
 
 use crate::Counted;
 
-/// The word of the rule that both sides of a comparison are alike in what is not under test, and of the Summary's issue where they are not.
+/// The name of the rule that both sides of a comparison are alike in everything that is not under test, and of the Summary's
+/// issue if they are not.
 pub const SIDES_DIFFER: &str = "sides_differ";
 
-/// The word of the rule that both sides of a comparison share hardware, and of the Summary's issue where they do not.
+/// The name of the rule that both sides of a comparison share hardware, and of the Summary's issue if they do not.
 pub const CONFOUNDED: &str = "confounded_with_placement";
 
-/// The most differences that are named.
+/// The largest number of differences that a message names.
 const MAX_DIFFERENCES: usize = 4;
 
-/// What differs between the sides besides the variable under test, over the attempts that count: whatever is said of one side against the
-/// other is said of that as well. None where nothing is compared.
+/// Reports the differences between the sides besides the variable under test, over the attempts that count: a claim about one
+/// side against the other is a claim about them too. `None` without a comparison.
 pub fn sides_differ<'a>(
     plan: &Plan,
     counted: impl IntoIterator<Item = Counted<'a>>,
@@ -39,7 +40,7 @@ pub fn sides_differ<'a>(
     Some(Reason::new(SIDES_DIFFER, detail))
 }
 
-/// Why the sides may differ by their machines alone. None where nothing is compared.
+/// Reports the reason why the sides may differ by their machines alone. `None` without a comparison.
 pub fn confounded(plan: &Plan, environments: &[&Environment]) -> Option<Reason> {
     let comparison = plan.comparison.as_ref()?;
     assay_gate::confounded(environments, comparison).map(|why| Reason::new(CONFOUNDED, why))

@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Everything that the rules look at, owned.
+/// The evidence for the rules, owned.
 struct Run {
     plan: Plan,
     environments: Vec<Environment>,
@@ -69,7 +69,7 @@ fn point() -> PointSummary {
     point
 }
 
-/// The asked grade, the given one, and every rule that is not met, after a change of a run that meets all of them.
+/// The requested grade, the given one, and every rule that is not met, after a change of a run that meets all of them.
 fn graded(change: impl FnOnce(&mut Run)) -> String {
     let mut run = publishable();
     change(&mut run);
@@ -257,7 +257,7 @@ fn blocks_do_not_differ_and_something_was_measured() {
     ");
 }
 
-/// A serving attempt whose clock is known so.
+/// A serving attempt with this clock.
 fn attempt(clock: &serde_json::Value) -> Attempt {
     let artifact =
         json!({"name": "records.parquet", "digest": ZERO, "size": "0", "media_type": "application/vnd.apache.parquet"});
@@ -280,7 +280,7 @@ fn attempt(clock: &serde_json::Value) -> Attempt {
 
 const BLOCK: Block = Block { index: 0, incarnation: 0 };
 
-/// What is said of attempts whose clocks are known so, each that of shard 1 of so many.
+/// The finding for attempts with these clocks, each of shard 1 of `shards`.
 fn clocks_of(shards: u32, clocks: &[serde_json::Value]) -> Option<String> {
     let attempts: Vec<_> = clocks.iter().map(attempt).collect();
     let shard = Shard { index: 1.min(shards - 1), count: shards };
@@ -326,7 +326,7 @@ fn several_shards_are_published_with_known_clocks_only() {
     assert_eq!(graded(|run| run.issues.push(other)), "publication -> publication", "it is not what the rules look for");
 }
 
-/// The attempts of one point, each of a trial and shard of its own and on a node of its own; none where there is no cluster.
+/// The attempts of one point, each of its own trial and shard and on its own node; `None` outside a cluster.
 fn placed(attempts: &[(u32, u32, Option<&str>)]) -> Vec<(Shard, Attempt)> {
     let placed = |(trial, index, node): &(u32, u32, Option<&str>)| {
         let place = node.map(|node| PodPlace {
@@ -365,7 +365,7 @@ fn a_node_that_nobody_knows_is_another() {
     assert!(said.ends_with("more than one node in shard 0: one that is not known, `a`"), "{said}");
 }
 
-/// The Environment of a block with these nodes of targets.
+/// The Environment of a block whose targets ran on these nodes.
 fn on_nodes(block: u32, nodes: &[(&str, &str)]) -> Environment {
     let placement = nodes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     Environment { placement, ..environment(block) }
@@ -436,7 +436,7 @@ fn load_that_moved_or_measured_itself_is_exploratory() {
     }
 }
 
-/// A plan whose targets `t` and `u` are compared in one round, and its environment: both on the machine `local`.
+/// A plan that compares the targets `t` and `u` in one round, and its environment: both on the machine `local`.
 fn compared(variable: &str) -> (Plan, Environment) {
     let Run { mut plan, environments, .. } = publishable();
     let side = |target: &str| json!({"target": target, "variant": "default"});
@@ -461,7 +461,7 @@ fn compared(variable: &str) -> (Plan, Environment) {
     (plan, environment)
 }
 
-/// The counted attempts of both sides, each offered the load of that name.
+/// The counted attempts of both sides, each with the load of that name.
 fn offered(loads: [&str; 2]) -> Vec<(Shard, Attempt)> {
     let attempts = ["t", "u"].into_iter().zip(loads).map(|(target, load)| {
         let mut attempt = attempt(&json!({"source": "same_host"}));

@@ -1,27 +1,27 @@
-//! Whether the endpoint and the workload's tokenizer count the same prompts alike.
+//! Checks that the endpoint and the workload's tokenizer count the same prompts alike.
 
 use assay_manifest::{PointSummary, Reason, Shortfall, TrialValue};
 
 use crate::shortfall;
 
-/// The word of the rule that both count alike, and of the Summary's issue where they do not.
+/// The name of the rule that both counts agree, and of the Summary's issue if they do not.
 pub const INPUT_TOKENS: &str = "input_tokens_differ";
 
 /// The metric: the endpoint's count over that of the workload's tokenizer, less 1.
 const DIFFERENCE: &str = "isl_endpoint_difference";
 
-/// Beyond this share the difference is an issue.
+/// The relative difference above which the Summary reports an issue.
 const TOLD: f64 = 0.1;
 
-/// Beyond this share the two count different things, and no claim rests on a number of tokens of the prompts.
+/// The relative difference above which the two count different things, so that no claim may rest on prompt tokens.
 const BARS: f64 = 0.5;
 
-/// What there is to say of points whose endpoint counts more than a tenth more or fewer input tokens than the workload's tokenizer.
+/// Reports a point whose endpoint counts over a tenth more or fewer input tokens than the workload's tokenizer.
 pub fn input_tokens(points: &[PointSummary]) -> Option<Reason> {
     beyond(points, TOLD).next().map(|detail| Reason::new(INPUT_TOKENS, detail))
 }
 
-/// Of those, the ones where the difference is above a half.
+/// Returns a shortfall for each point whose difference is above a half.
 pub(crate) fn too_different(points: &[PointSummary]) -> impl Iterator<Item = Shortfall> {
     beyond(points, BARS).map(|detail| shortfall(INPUT_TOKENS, detail))
 }
@@ -32,7 +32,7 @@ fn beyond(points: &[PointSummary], limit: f64) -> impl Iterator<Item = String> {
         let largest = |one: &&TrialValue, other: &&TrialValue| one.value.abs().total_cmp(&other.value.abs());
         let worst = metric.trials.iter().max_by(largest)?;
         let share = worst.value;
-        // What is no number is no agreement.
+        // NaN is no agreement.
         (share.abs() > limit || share.is_nan()).then(|| {
             let (percent, more) = (share.abs() * 100.0, if share > 0.0 { "more" } else { "fewer" });
             format!(

@@ -1,11 +1,12 @@
-//! Where a pod may run: what Assay needs and what a pipeline asks for, both of which must hold.
+//! Node affinity of a pod: Assay's own terms joined with those of the pipeline; both must hold.
 
 use serde_json::{Value, json};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// Load that shares a node with what it measures measures itself as well.
+/// Returns the affinity that keeps load off the nodes that serve: load that shares a node with its target measures itself as
+/// well.
 pub(crate) fn keep_off(nodes: &[String], must: bool) -> Option<Value> {
     if nodes.is_empty() {
         return None;
@@ -19,8 +20,8 @@ pub(crate) fn keep_off(nodes: &[String], must: bool) -> Option<Value> {
     }}))
 }
 
-/// What both of two affinities ask of a node; `asked` has no fields of nodes, and no term of it is empty. Of several terms one has to
-/// hold, so that each is joined with ours.
+/// Joins two affinities into one that asks for both. `asked` has no fields of nodes, and none of its terms is empty. Only one of
+/// several terms has to hold, so each is joined with ours.
 pub(crate) fn both(own: Option<Value>, asked: Option<&Value>) -> Option<Value> {
     let (Some(own), Some(asked)) = (&own, asked) else { return own.or_else(|| asked.cloned()) };
     let mut joined = asked.clone();
@@ -41,7 +42,7 @@ pub(crate) fn both(own: Option<Value>, asked: Option<&Value>) -> Option<Value> {
     Some(joined)
 }
 
-/// A term that holds where both hold.
+/// Joins two terms into one that holds if both hold.
 fn joined_term(ours: &Value, theirs: &Value) -> Value {
     let mut term = theirs.clone();
     term["matchFields"] = ours["matchFields"].clone();

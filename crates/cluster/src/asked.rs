@@ -1,9 +1,9 @@
-//! What pipelines ask of pods, for tests: only the reader of pipelines makes it.
+//! Pod overrides for tests: only the reader of pipelines makes one.
 
 use assay_manifest::Role;
 use assay_spec::{Pipeline, PodOverride, Problem};
 
-/// What a pipeline asks whose stage of this role has these members of `pod`.
+/// Parses the override of a pipeline whose stage of this role has these members of `pod`.
 pub(crate) fn of_stage(role: Role, pod: &str) -> Result<PodOverride, Vec<Problem>> {
     let stage =
         |known: Role| if known == role { format!("{{name: {known}, pod: {{{pod}}}}}") } else { format!("{{name: {known}}}") };

@@ -1,4 +1,4 @@
-//! The pod that measures what a shard of load can make: placed and limited as a shard is, and with nothing else of a shard.
+//! The pod that measures how much load a shard can make: placed and limited as a shard is, with nothing else of a shard.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::affinity::{both, keep_off};
 use crate::probe::OncePod;
 use crate::{Object, Resources};
 
-/// What decides on which node a shard of load runs, and how much of its CPUs it has.
+/// The settings that decide on which node a shard of load runs, and how much of its CPUs it has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadPod {
@@ -25,7 +25,7 @@ pub struct LoadPod {
 }
 
 impl LoadPod {
-    /// What a pipeline asks of the pods of execute. `must_avoid` keeps them off the nodes of their targets in any case.
+    /// Takes the settings of execute's pods from a pipeline. `must_avoid` keeps them off the nodes of their targets in any case.
     pub fn new(resources: &Resources, node_selector: &BTreeMap<String, String>, asked: &PodOverride, must_avoid: bool) -> Self {
         Self {
             resources: resources.of(StageName::Execute),
@@ -37,26 +37,26 @@ impl LoadPod {
         }
     }
 
-    /// Whether a shard has at least one CPU.
+    /// Returns true if a shard has at least one CPU.
     pub fn has_whole_cpu(&self) -> bool {
         let cpus = self.resources["requests"]["cpu"].as_str().and_then(|cpu| cpu.parse::<f64>().ok());
         cpus.is_some_and(|cpus| cpus >= 1.0)
     }
 }
 
-/// A probe of what a shard can make.
+/// A probe of how much load a shard can make.
 pub struct CeilingPod<'a> {
-    /// Where it runs: among the targets.
+    /// The namespace that it runs in: that of the targets.
     pub namespace: &'a str,
     /// The run.
     pub run_id: &'a RunId,
     /// The image of all stages, by digest.
     pub image: &'a str,
-    /// How it is placed and limited.
+    /// The placement and limits of a shard.
     pub load: &'a LoadPod,
     /// Nodes that serve.
     pub avoid: &'a [String],
-    /// What was measured before, by fingerprint: on such a machine nothing is measured.
+    /// Fingerprints of machines that were measured before: on such a machine nothing is measured.
     pub known: &'a [Digest],
 }
 
@@ -67,7 +67,7 @@ impl CeilingPod<'_> {
     }
 }
 
-/// The pod.
+/// Builds the pod of a probe.
 pub fn ceiling_pod(probe: &CeilingPod<'_>) -> Object {
     let LoadPod { resources, node_selector, affinity, tolerations, priority_class, must_avoid } = probe.load;
     let mut command = vec!["/assay/assay-provision".to_owned(), "ceiling".to_owned()];

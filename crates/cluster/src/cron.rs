@@ -1,4 +1,4 @@
-//! Schedules: a CronJob whose Jobs drive a run of what a branch holds at that time.
+//! Schedules: a CronJob whose Jobs each drive a run of the head of a branch at that time.
 
 use std::time::Duration;
 
@@ -8,12 +8,13 @@ use serde_json::json;
 use crate::job::driver_spec;
 use crate::{MANAGED_BY, Object, STAGE, Site};
 
-/// Room that a Job's name needs after the CronJob's: a dash and the slot, in minutes since 1970. The Job's name is the run's.
+/// Characters that a Job's name needs after the CronJob's: a dash and the slot, in minutes since 1970. The Job's name is the
+/// run's.
 const MAX_NAME: usize = 40 - 9;
 
-/// When a pipeline runs by itself, and from what.
+/// A schedule of a pipeline.
 pub struct Cron<'a> {
-    /// What is installed.
+    /// The installation.
     pub site: &'a Site,
     /// The pipeline's name.
     pub name: &'a Name,
@@ -21,17 +22,17 @@ pub struct Cron<'a> {
     pub path: &'a str,
     /// The repository's address.
     pub repository: &'a str,
-    /// The branch, whose commit is found when the slot comes.
+    /// The branch, whose commit is looked up when the slot comes.
     pub branch: &'a str,
-    /// Minute, hour, day of month, month, day of week.
+    /// The schedule in cron's format: minute, hour, day of month, month, day of week.
     pub schedule: &'a str,
-    /// The time zone of that.
+    /// The time zone of `schedule`.
     pub time_zone: &'a str,
-    /// A run that could not start this long after its slot is left out.
+    /// The starting deadline: a run that could not start this long after its slot is skipped.
     pub deadline: Duration,
 }
 
-/// The CronJob.
+/// Builds the CronJob.
 pub fn cron_job(cron: &Cron<'_>) -> Object {
     let Cron { site, .. } = cron;
     let name: String = cron.name.as_str().chars().take(MAX_NAME).collect();
@@ -58,7 +59,7 @@ pub fn cron_job(cron: &Cron<'_>) -> Object {
         }}});
         env.push(job);
     }
-    // Credentials for the remote, where it asks for any.
+    // Credentials for the remote, if it asks for any.
     if let Some(volumes) = pod["volumes"].as_array_mut() {
         volumes.push(json!({"name": "git", "secret": {"secretName": "assay-git", "optional": true, "defaultMode": 0o440}}));
     }

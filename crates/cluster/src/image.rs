@@ -1,9 +1,9 @@
-//! How a pod names an image that a plan has pinned.
+//! Names of images in pods.
 
 use assay_manifest::Image;
 
-/// The image by its digest alone: a tag says nothing that the digest does not say better, and both together are no name that every
-/// node takes. What could not be pinned keeps its tag.
+/// Returns the name of an image by its digest alone: a tag adds nothing to a digest, and not every node takes a name with both.
+/// An image that could not be pinned keeps its tag.
 pub fn by_digest(image: &Image) -> String {
     let Some(digest) = image.digest else { return image.reference.clone() };
     let tagged = image.reference.split('@').next().unwrap_or_default();
@@ -14,7 +14,7 @@ pub fn by_digest(image: &Image) -> String {
     format!("{repository}@{digest}")
 }
 
-/// The same of an image as somebody wrote it: one without a digest stays as it is.
+/// Returns the name by digest of an image reference; one without a digest stays as it is.
 pub fn named_by_digest(reference: &str) -> String {
     let digest = reference.rsplit_once('@').and_then(|(_, digest)| digest.parse().ok());
     by_digest(&Image { reference: reference.to_owned(), digest })

@@ -1,4 +1,4 @@
-//! InferenceServices that somebody else has brought up: whether one is ready, where it is, and what it says of model and engine.
+//! InferenceServices that another party has brought up: readiness, address, and the reported model and engine.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use serde_json::Value;
 
 use crate::said::without_keys;
 
-/// The longest text that is kept of one.
+/// The most characters that are kept of one text.
 const MAX_TEXT: usize = 500;
 
-/// What an InferenceService that is ready says.
+/// The state of an InferenceService that is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// Where it is reached.
+    /// The URL at which it is reached.
     pub address: String,
-    /// What it says of model and engine, by name.
+    /// The model and engine that it reports, by name of the setting.
     pub settings: BTreeMap<String, String>,
 }
 
-/// What the kind is called when it is asked for, because two APIs have one of that name.
+/// Returns the kind with the group of its API, because two APIs have a kind of this name.
 pub fn kind_of(api: InferenceApi) -> &'static str {
     match api {
         InferenceApi::Kserve => KSERVE,
@@ -30,7 +30,7 @@ pub fn kind_of(api: InferenceApi) -> &'static str {
 pub(crate) const KSERVE: &str = "InferenceService.serving.kserve.io";
 pub(crate) const OME: &str = "InferenceService.ome.io";
 
-/// The version of the API, and the label by which a service's pods are found.
+/// Returns the version of the API, and the label by which a service's pods are found.
 pub fn api_of(api: InferenceApi) -> (&'static str, &'static str) {
     match api {
         InferenceApi::Kserve => ("serving.kserve.io/v1beta1", "serving.kserve.io/inferenceservice"),
@@ -38,7 +38,7 @@ pub fn api_of(api: InferenceApi) -> (&'static str, &'static str) {
     }
 }
 
-/// What is told of model and engine, and where it stands: the first that is there counts.
+/// The recorded settings of model and engine, each with its path; of several paths of one setting the first that exists counts.
 const SETTINGS: [(&str, &str); 10] = [
     ("model", "/spec/model/name"),
     ("model", "/spec/predictor/model/baseModel"),
@@ -52,7 +52,7 @@ const SETTINGS: [(&str, &str); 10] = [
     ("deployment_mode", "/status/deploymentMode"),
 ];
 
-/// What a service says, or why it is not ready.
+/// Reads a service, or says why it is not ready.
 pub fn served(service: &Value) -> Result<Served, String> {
     let status = &service["status"];
     let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
@@ -84,12 +84,12 @@ pub fn served(service: &Value) -> Result<Served, String> {
     Ok(Served { address: address.trim_end_matches('/').to_owned(), settings })
 }
 
-/// A text of somebody else's object, as a message or report may show it.
+/// Returns a text of a foreign object in the form in which a message or report may show it.
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(shown)
 }
 
-/// The same without what may be a key in its addresses.
+/// Returns the same text without those parts of its addresses that may be a key.
 fn kept(value: &Value) -> Option<String> {
     value.as_str().map(|text| shown(&without_keys(text, "")))
 }
@@ -98,7 +98,7 @@ fn shown(text: &str) -> String {
     text.chars().take(MAX_TEXT).map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
-/// An address without credentials that a request's first line can carry.
+/// Returns true if the URL has no credentials and fits into a request line.
 fn is_address(url: &str) -> bool {
     let is_http = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
     is_http && url.bytes().all(|byte| byte.is_ascii_graphic()) && !url.contains(['@', '?', '#'])

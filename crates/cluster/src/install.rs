@@ -1,4 +1,5 @@
-//! What an administrator installs once: namespaces, identities, rights, network rules, and a store where there is none.
+//! The objects that an administrator installs once: namespaces, service accounts, RBAC rights, network policies, and a store if
+//! there is none.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +9,24 @@ use serde_json::{Value, json};
 use crate::pod::{container_security, key_secret, pod_security, store_secret};
 use crate::{MANAGED_BY, Object, Site};
 
-/// What a namespace is labelled with that was made for one run, and is removed after it. Its value is the namespace of the installation that
-/// it was made for.
+/// The label of a namespace that was made for one run and is removed after it. Its value is the namespace of the installation
+/// that it was made for.
 pub const TEMPORARY: &str = "assay.dev/temporary";
 
 /// The port of a served store.
 const STORE_PORT: u16 = 8420;
-/// The Deployment, Service and claim of a served store.
+/// The name of a served store's Deployment, Service and PersistentVolumeClaim.
 const STORE: &str = "assay-store";
 
-/// What is to be installed.
+/// The parameters of an installation.
 pub struct Install<'a> {
-    /// What pods are told.
+    /// The settings that pods read.
     pub site: &'a Site,
-    /// The store that is served in the cluster; none where it has an object store.
+    /// The store that is served in the cluster; `None` if the cluster has an object store.
     pub served_store: Option<ServedStore<'a>>,
-    /// Whether the stages that record hosts may read nodes.
+    /// True if the stages that record hosts may read nodes.
     pub reads_nodes: bool,
-    /// Namespaces whose InferenceServices targets may name.
+    /// Namespaces whose InferenceServices may be named by targets.
     pub serving_namespaces: &'a [String],
 }
 
@@ -34,25 +35,25 @@ pub struct Install<'a> {
 pub struct ServedStore<'a> {
     /// Its namespace.
     pub namespace: &'a str,
-    /// The size of its claim; none where the store is another installation's, and is only to be reached.
+    /// The size of its claim; `None` if the store belongs to another installation and only has to be reached.
     pub size: Option<&'a str>,
 }
 
-/// Secrets of an installation, made elsewhere.
+/// Secrets of an installation, generated elsewhere.
 pub struct Keys {
-    /// For each role: its encrypted private key in cosign's format, its public key, and the password of the first.
+    /// For each role: its encrypted private key in cosign's format, its public key, and the password of the private key.
     pub signing: BTreeMap<Role, [String; 3]>,
     /// The secret of each identity of a served store, by its name.
     pub store: BTreeMap<String, String>,
 }
 
-/// The service accounts of an installation, each with the role whose key it has.
+/// Returns the service accounts of an installation, each with the role whose key it has.
 pub fn identities() -> impl Iterator<Item = (String, Role)> {
     let stages = Role::STAGES.into_iter().map(|role| (format!("assay-{role}"), role));
     std::iter::once(("assay-driver".to_owned(), Role::Source)).chain(stages)
 }
 
-/// All objects, in the order in which they can be applied.
+/// Builds all objects, in the order in which they can be applied.
 pub fn installation(install: &Install<'_>, keys: Option<&Keys>) -> Vec<Object> {
     let Install { site, served_store: served, .. } = install;
     let own_store = served.and_then(|served| Some((served.namespace, served.size?)));
@@ -78,14 +79,15 @@ pub fn installation(install: &Install<'_>, keys: Option<&Keys>) -> Vec<Object> {
     objects
 }
 
-/// The right of a run's driver to remove the namespaces that were made for the run, and no others.
+/// Builds the right of a run's driver to remove the namespaces that were made for the run, and no others.
 pub fn removal_rights(site: &Site, namespaces: &[&str]) -> Vec<Object> {
     let named = json!({"apiGroups": [""], "resources": ["namespaces"], "resourceNames": namespaces, "verbs": ["get", "delete"]});
     granted_everywhere(&format!("assay-remove-{}", site.namespace), &site.namespace, &["assay-driver"], &[named])
 }
 
-/// Has what lies outside of a namespace that was made for one run go with that namespace, whose UID this is. A store does not: it goes with
-/// a namespace of its own, or stays where somebody else's namespace holds it.
+/// Sets the namespace that was made for one run as the owner of all objects outside of it, so that they are deleted with it;
+/// `uid` is that namespace's UID. A store is not deleted: it goes with a namespace of its own, or stays in a namespace that
+/// another party owns.
 pub fn go_with(site: &Site, (namespace, uid): (&str, &str), store: Option<&str>, objects: &mut [Object]) {
     let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": uid}]);
     let goes = |object: &&mut Object| {
@@ -102,7 +104,7 @@ fn metadata(namespace: &str, name: &str) -> Value {
     json!({"name": name, "namespace": namespace, "labels": {MANAGED_BY.0: MANAGED_BY.1}})
 }
 
-/// A namespace in which every pod keeps to Pod Security `restricted`.
+/// Builds a namespace in which Pod Security `restricted` is enforced.
 fn namespace(name: &str) -> Object {
     json!({
         "apiVersion": "v1",
@@ -127,12 +129,12 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
 }
 
-/// What a queue says of what waits in it.
+/// The right to read the workloads of a queue.
 fn queues() -> Value {
     rule("kueue.x-k8s.io", &["workloads"], &["list"])
 }
 
-/// What targets consist of, all of which provision may make and the driver remove.
+/// Kinds of a target's objects, by API group: provision may create and the driver may delete all of them.
 const TARGET_KINDS: [(&str, &[&str]); 2] =
     [("", &["configmaps", "pods", "services"]), ("apps", &["deployments", "statefulsets"])];
 
@@ -153,7 +155,7 @@ fn rights(site: &Site) -> Vec<Object> {
     ]);
     let release = on_targets(&["get", "list", "delete", "deletecollection"]);
     let mut provision = on_targets(&["get", "list", "watch", "create", "patch"]);
-    // A stage that is tried again makes room for its target.
+    // A stage that is retried makes room for its target.
     provision.push(rule("", &["pods"], &["delete"]));
     provision.extend([rule("", &["pods/log"], &["get"]), rule("", &["events"], &READ), queues()]);
     let mut person = looks();
@@ -168,12 +170,12 @@ fn rights(site: &Site) -> Vec<Object> {
     let mut collect = looks();
     collect.push(queues());
     objects.extend(granted(own, "assay-collect", own, "assay-collect", &collect));
-    // For people who start runs: bound to whomever an administrator chooses.
+    // For people who start runs: an administrator chooses to whom it is bound.
     objects.push(role("Role", Some(own), "assay-user", &person));
     objects
 }
 
-/// What a person needs who reaches a served store only through the API server.
+/// Builds the rights of a person who reaches a served store only through the API server.
 fn store_rights(store: &str) -> Object {
     let rules = [
         rule("", &["services"], &["get"]),
@@ -191,7 +193,7 @@ fn role(kind: &str, namespace: Option<&str>, name: &str, rules: &[Value]) -> Obj
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules})
 }
 
-/// A Role of a namespace, given to a service account of ours.
+/// Builds a Role in a namespace, bound to one of our service accounts.
 fn granted(namespace: &str, name: &str, accounts: &str, account: &str, rules: &[Value]) -> [Object; 2] {
     [
         role("Role", Some(namespace), name, rules),
@@ -205,13 +207,14 @@ fn granted(namespace: &str, name: &str, accounts: &str, account: &str, rules: &[
     ]
 }
 
-/// Reading nodes is a right of the whole cluster, so it is the one thing that can be left out: facts of nodes are unknown then.
+/// Builds the right to read nodes. It is a right of the whole cluster, so it is the one right that can be left out: facts of
+/// nodes are unknown then.
 fn node_rights(site: &Site) -> Vec<Object> {
     let reads = [rule("", &["nodes"], &["get", "list"])];
     granted_everywhere(&format!("assay-nodes-{}", site.namespace), &site.namespace, &["assay-provision", "assay-collect"], &reads)
 }
 
-/// A right of the whole cluster, given to service accounts of ours.
+/// Builds a ClusterRole, bound to service accounts of ours.
 fn granted_everywhere(name: &str, accounts: &str, names: &[&str], rules: &[Value]) -> Vec<Object> {
     let subject = |name: &&str| json!({"kind": "ServiceAccount", "name": name, "namespace": accounts});
     vec![
@@ -226,8 +229,8 @@ fn granted_everywhere(name: &str, accounts: &str, names: &[&str], rules: &[Value
     ]
 }
 
-/// What provision needs to find an InferenceService and what it runs on. The namespace is its owner's: it is neither made nor changed, and
-/// several installations may read it.
+/// Builds the rights that provision needs to find an InferenceService and its pods. The namespace is its owner's: it is neither
+/// created nor changed, and several installations may read it.
 fn serving_rights(site: &Site, namespace: &str) -> [Object; 2] {
     let name = format!("assay-provision-{}", site.namespace);
     let rules = [
@@ -254,7 +257,8 @@ fn policy(namespace: &str, name: &str, selector: Value, kinds: &[&str], ingress:
     })
 }
 
-/// Nobody reaches our pods, and they reach what their stage needs: names, the store, and for some the API server or what is measured.
+/// Builds the network policies. No ingress to our pods is allowed; egress is allowed to what their stage needs: DNS, the store,
+/// and for some the API server or the target.
 fn network(site: &Site, store: Option<&str>) -> Vec<Object> {
     let own = site.namespace.as_str();
     let everything = json!({});
@@ -272,7 +276,7 @@ fn network(site: &Site, store: Option<&str>) -> Vec<Object> {
         policy(own, "assay-store", everything.clone(), &["Egress"], &[], &[dns, to_store]),
         // The API server, and with the same ports the remotes and registries that the driver and plan fetch from.
         policy(own, "assay-api", stages(&["driver", "plan", "provision", "collect"]), &["Egress"], &[], &[to_api]),
-        // What is measured may be anywhere.
+        // A target may be anywhere.
         policy(own, "assay-measure", stages(&["provision", "execute", "record"]), &["Egress"], &[], &[json!({})]),
         // Shards on several nodes compare their clocks.
         policy(
@@ -296,7 +300,7 @@ fn network(site: &Site, store: Option<&str>) -> Vec<Object> {
     ];
     if let Some(store) = store {
         let from = json!({"from": [of_namespace(own)], "ports": [port(STORE_PORT)]});
-        // One for each installation that the store serves: policies add up.
+        // One policy for each installation that the store serves: policies add up.
         policies.push(policy(store, &format!("assay-store-{own}"), everything, &["Ingress", "Egress"], &[from], &[]));
     }
     policies
@@ -312,7 +316,7 @@ fn secret(namespace: &str, name: &str, data: &BTreeMap<&str, &str>) -> Object {
     })
 }
 
-/// One key for each role, with cosign's member names, and what the store knows each by.
+/// Builds one Secret of each role for its key, with cosign's member names, and one for its credentials for the store.
 fn secrets(site: &Site, keys: &Keys) -> Vec<Object> {
     let signing = keys.signing.iter().map(|(role, [key, public, password])| {
         let data = BTreeMap::from([("cosign.key", key.as_str()), ("cosign.pub", public), ("cosign.password", password)]);
@@ -326,7 +330,7 @@ fn secrets(site: &Site, keys: &Keys) -> Vec<Object> {
     signing.chain(store).collect()
 }
 
-/// `assay serve` over a claim, in a namespace that no run removes.
+/// Builds `assay serve` over a PersistentVolumeClaim, in a namespace that no run removes.
 fn served_store(site: &Site, namespace_name: &str, size: &str, keys: Option<&Keys>) -> Vec<Object> {
     let labels = json!({"app.kubernetes.io/name": STORE});
     let mut objects = Vec::new();
@@ -370,7 +374,7 @@ fn served_store(site: &Site, namespace_name: &str, size: &str, keys: Option<&Key
             "spec": {
                 "replicas": 1,
                 "selector": {"matchLabels": labels},
-                // Two servers of one folder would each tidy what the other is about to use.
+                // Two servers of one folder would each delete files that the other is about to use.
                 "strategy": {"type": "Recreate"},
                 "template": {"metadata": {"labels": labels}, "spec": {
                     "automountServiceAccountToken": false,
@@ -420,7 +424,7 @@ mod tests {
         insta::assert_snapshot!(crate::to_yaml(&all()).expect("YAML"));
     }
 
-    /// What a service account may do, by namespace.
+    /// Returns the rights of a service account, by namespace.
     fn may(account: &str) -> Vec<String> {
         let objects = all();
         let is_bound = |binding: &&Object| {

@@ -12,18 +12,18 @@ use crate::affinity::keep_off;
 use crate::pod::{IN_QUEUE, LOAD_POD, Own, START_LIMIT, template};
 use crate::{KEY_FOLDER, LoadPod, MANAGED_BY, Object, QUEUE, RUN, Root, SCRATCH, STAGE, Site, driver_name, job_name};
 
-/// How long a stage has to end in order once it is told to.
+/// The termination grace period of a stage, in seconds.
 const STAGE_GRACE: u32 = 30;
-/// How long the recorder has to sign what it has seen.
+/// The termination grace period of the recorder, in which it signs its recording, in seconds.
 const RECORDER_GRACE: u32 = 60;
-/// How long the driver has to end its stages, and to say so, signed.
+/// The termination grace period of the driver, in which it ends its stages and signs that it did, in seconds.
 const DRIVER_GRACE: u32 = 120;
-/// How often a driver that was killed is started again. It takes the run up where it was.
+/// The most restarts of a driver that was killed. A restarted driver resumes the run.
 const DRIVER_RETRIES: u32 = 6;
-/// Exit codes after which another try is no use.
+/// Exit codes after which a retry is useless.
 const FINAL_CODES: [u8; 8] = [1, 2, 10, 20, 21, 40, 41, 50];
 
-/// What a stage may use of a node.
+/// The resources of a node that a stage may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
     /// CPUs, as a quantity.
@@ -33,8 +33,8 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// What the stage asks for. Whoever makes load gets whole CPUs that nobody else uses (Guaranteed, by equal requests and limits),
-    /// unless its pipeline asks for a part of one; of other stages, memory alone is limited.
+    /// Returns the requests and limits of a stage. A stage that makes load gets exclusive whole CPUs (QoS class Guaranteed, by
+    /// equal requests and limits), unless its pipeline asks for a part of one; of other stages only the memory is limited.
     pub(crate) fn of(&self, stage: StageName) -> Value {
         let is_load = stage == StageName::Execute;
         let cpu = self.cpu.as_deref().unwrap_or(if is_load { "1" } else { "100m" });
@@ -55,17 +55,17 @@ impl Resources {
     }
 }
 
-/// One call of a stage, as a Job.
+/// One call of a stage, to be run as a Job.
 pub struct StageJob<'a> {
-    /// What is installed.
+    /// The installation.
     pub site: &'a Site,
-    /// What the Job depends on.
+    /// The root of the run, which owns the Job.
     pub root: &'a Root,
     /// The run.
     pub run_id: &'a RunId,
     /// The stage.
     pub stage: StageName,
-    /// What makes this call the same as another.
+    /// The digest of everything that identifies this call: equal calls have equal digests.
     pub input: Digest,
     /// Its inputs.
     pub inputs: &'a [InputRef],
@@ -73,33 +73,33 @@ pub struct StageJob<'a> {
     pub parameters: &'a Value,
     /// The trust policy.
     pub trust: Digest,
-    /// How many pods together run it.
+    /// The number of pods that run it together.
     pub shards: u32,
-    /// After this long it is stopped.
+    /// The time limit after which it is stopped.
     pub timeout: Option<Duration>,
-    /// How often it is tried again.
+    /// The number of retries.
     pub retries: u32,
-    /// What it may use.
+    /// Its CPU and memory.
     pub resources: &'a Resources,
     /// Labels that its node must carry.
     pub node_selector: &'a BTreeMap<String, String>,
-    /// Nodes that serve: load is kept off them where it can be.
+    /// Nodes that serve: load is kept off them if possible.
     pub avoid: &'a [String],
-    /// Whether load must be kept off them.
+    /// True if load must be kept off them.
     pub must_avoid: bool,
-    /// Another image than the installed one that it runs in.
+    /// The image that it runs in, if it is not the installed one.
     pub image: Option<&'a str>,
-    /// What its pipeline asks of its pods besides.
+    /// The pipeline's overrides for its pods.
     pub asked: &'a PodOverride,
-    /// The queue that targets and load wait in, where the cluster has queues.
+    /// The queue of targets and load, if the cluster has queues.
     pub queue: Option<&'a str>,
-    /// How long a pod that cannot start is waited for.
+    /// The longest wait for a pod that cannot start.
     pub start_limit: Duration,
-    /// How a shard of load is placed and limited, where provision is to find out what it can make.
+    /// The placement and limits of a shard of load, if provision has to measure how much load one can make.
     pub load: Option<&'a LoadPod>,
 }
 
-/// The Job of a call.
+/// Builds the Job of a call.
 pub fn stage_job(call: &StageJob<'_>) -> Object {
     let StageJob { site, stage, .. } = call;
     let role = stage.role();
@@ -126,7 +126,7 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
         asked: call.asked,
     });
     let mut spec = json!({
-        // Each shard may be tried again so often.
+        // The retries of each shard add up.
         "backoffLimit": call.retries.saturating_mul(call.shards),
         "completionMode": if is_indexed(*stage) { "Indexed" } else { "NonIndexed" },
         "completions": call.shards,
@@ -151,22 +151,24 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
 }
 
-/// What provision is told of the pods that it makes itself.
+/// Returns the variables by which provision configures the pods that it makes itself.
 fn brings_up(call: &StageJob<'_>) -> Vec<Value> {
     let limit = json!({"name": START_LIMIT, "value": call.start_limit.as_secs().to_string()});
     let queue = call.queue.map(|queue| json!({"name": IN_QUEUE, "value": queue}));
-    // A value is expanded where it names a variable in parentheses, which what a person wrote must not be.
+    // Kubernetes expands `$(NAME)` in a value, which must not happen to user-written text.
     let load = call.load.and_then(|load| serde_json::to_string(load).ok());
     let load = load.map(|load| json!({"name": LOAD_POD, "value": load.replace('$', "$$")}));
     std::iter::once(limit).chain(queue).chain(load).collect()
 }
 
-/// Closing a block gathers what is there: it measures nothing, and waits for nobody.
+/// Returns true if the call makes load. Closing a block only collects what exists: it measures nothing, and has to wait for no
+/// quota.
 fn is_load(call: &StageJob<'_>) -> bool {
     call.stage == StageName::Execute && call.parameters["close"] != true
 }
 
-/// Execute's pods each are a shard; an Indexed Job replaces a lost one under its own index.
+/// Returns true if the Job is Indexed: each pod of execute is a shard, and an Indexed Job replaces a lost one under the same
+/// index.
 fn is_indexed(stage: StageName) -> bool {
     stage == StageName::Execute
 }
@@ -177,7 +179,7 @@ fn stage_command(call: &StageJob<'_>) -> Vec<String> {
     if call.stage == StageName::Record {
         words.push("record".to_owned());
     }
-    // An argument is expanded where it names a variable in parentheses, which what a person wrote must not be.
+    // Kubernetes expands `$(NAME)` in an argument, which must not happen to user-written text.
     let parameters = call.parameters.to_string().replace('$', "$$");
     let named = [
         ("--run", call.run_id.to_string()),
@@ -195,7 +197,8 @@ fn stage_command(call: &StageJob<'_>) -> Vec<String> {
     words
 }
 
-/// A disruption is not the stage's fault and costs no try; what a retry cannot mend fails the Job at once.
+/// Builds the pod failure policy: a disruption is not the stage's fault and does not count as a try; an error that a retry cannot
+/// fix fails the Job at once.
 fn failure_rules(codes: &[u8]) -> Value {
     json!([
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -217,19 +220,19 @@ fn spread(run_id: &RunId) -> Value {
     }])
 }
 
-/// What drives a run.
+/// The driver of a run.
 pub struct DriverJob<'a> {
-    /// What is installed.
+    /// The installation.
     pub site: &'a Site,
-    /// What the Job depends on.
+    /// The root of the run, which owns the Job.
     pub root: &'a Root,
     /// The run.
     pub run_id: &'a RunId,
-    /// What `assay drive` is told besides the run.
+    /// Arguments of `assay drive` besides the run.
     pub arguments: &'a [String],
 }
 
-/// The Job that drives a run whose Source is in the store.
+/// Builds the Job that drives a run whose Source is in the store.
 pub fn driver_job(driver: &DriverJob<'_>) -> Object {
     let DriverJob { site, root, run_id, arguments } = driver;
     let mut command = vec!["/assay/assay".to_owned(), "drive".to_owned(), "--run-id".to_owned(), run_id.to_string()];
@@ -247,10 +250,10 @@ pub fn driver_job(driver: &DriverJob<'_>) -> Object {
     })
 }
 
-/// The part of a driver's Job that a schedule repeats.
+/// Builds the part of a driver's Job that a schedule repeats.
 pub(crate) fn driver_spec(site: &Site, labels: Map<String, Value>, command: Vec<String>) -> Value {
     let none = BTreeMap::new();
-    // What the world did to the run is the run's end; only a driver that was killed is worth another.
+    // A failure of the environment ends the run; only a driver that was killed is replaced.
     let mut codes: Vec<u8> = FINAL_CODES.into_iter().chain([30]).collect();
     codes.sort_unstable();
     json!({
@@ -300,7 +303,7 @@ mod tests {
         }
     }
 
-    /// A Job of execute with three shards, and what a test changes of it.
+    /// Builds a Job of execute with three shards, after `change`.
     fn execute(change: impl FnOnce(&mut StageJob<'_>)) -> Object {
         let digest = Digest::of(b"");
         let (site, run_id) = (site(), "nightly-1".parse().expect("a run id"));
@@ -378,7 +381,7 @@ mod tests {
 
     const OWN: &str = "example.org/own@sha256:1111111111111111111111111111111111111111111111111111111111111111";
 
-    /// Everything that a stage may ask of its pods.
+    /// An override with everything that a pipeline may set for the pods of a stage.
     const ASKED: &str = "\
         env: [{name: NCCL_DEBUG, value: $(KEY)}, {name: HF_TOKEN, valueFrom: {secretKeyRef: {name: hugging-face, key: token}}}], \
         envFrom: [{configMapRef: {name: proxies, optional: true}}], \

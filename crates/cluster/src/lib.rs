@@ -1,7 +1,7 @@
-//! Assay in a Kubernetes cluster: its objects, built by pure functions, and a thin rim that applies and watches them.
+//! Assay in a Kubernetes cluster: its objects, built by pure functions, and a thin client that applies and watches them.
 //!
-//! Objects are plain JSON, as the API server takes them: what is rendered for people is what is sent, and the server checks every
-//! field of it strictly. What the server answers is read into types.
+//! Objects are plain JSON, as the API server takes them: the rendered files are exactly what is sent, and the server validates
+//! every field strictly. Responses of the server are parsed into types.
 
 mod affinity;
 #[cfg(test)]
@@ -47,5 +47,5 @@ pub use k8s_openapi::api::batch::v1::Job;
 pub use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod, Secret};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// An object as the API server takes it.
+/// An object in the form that the API server takes.
 pub type Object = serde_json::Value;

@@ -1,9 +1,9 @@
-//! What objects are called, and the labels by which they are found again.
+//! Names of objects, and the labels by which they are found again.
 
 use assay_manifest::{Digest, RunId};
 use assay_stage::StageName;
 
-/// Says that an object is ours.
+/// The label of objects that Assay manages.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "assay");
 /// The label of the run that an object belongs to.
 pub const RUN: &str = "assay.dev/run";
@@ -11,24 +11,25 @@ pub const RUN: &str = "assay.dev/run";
 pub const STAGE: &str = assay_stage::pod::STAGE_LABEL;
 /// The label of the target that an object brings up.
 pub const TARGET: &str = "assay.dev/target";
-/// The label of the queue that a pod or Job waits in, as Kueue has it.
+/// Kueue's label for the queue that a pod or Job waits in.
 pub const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
-/// The label of a targets' namespace: the namespace whose runs bring their targets up there, and tidy up what they find.
+/// The label of a targets' namespace. Its value is the namespace whose runs bring their targets up there, and remove leftovers.
 pub const TARGETS_OF: &str = "assay.dev/targets-of";
 
-/// The root of a run: everything else of the run in the cluster depends on it.
+/// Returns the name of a run's root, which owns all other objects of the run.
 pub fn root_name(run_id: &RunId) -> String {
     format!("assay-{run_id}")
 }
 
-/// The Job that drives a run.
+/// Returns the name of the Job that drives a run.
 pub fn driver_name(run_id: &RunId) -> String {
     format!("{run_id}-driver")
 }
 
-/// The Job of one call of a stage. Equal calls have equal names, so that none is ever created twice. With a run id of forty characters
-/// there is room for a thousand shards: an Indexed Job's pods are called `<name>-<index>`, of at most 63 characters.
+/// Returns the name of the Job of one call of a stage. Equal calls have equal names, so none is ever created twice. With a run id
+/// of forty characters there is room for a thousand shards: the pods of an Indexed Job are called `<name>-<index>`, of at most 63
+/// characters.
 pub fn job_name(run_id: &RunId, stage: StageName, input: &Digest) -> String {
     let short: String = input.hex().chars().take(8).collect();
     format!("{run_id}-{stage}-{short}")

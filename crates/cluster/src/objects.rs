@@ -1,4 +1,4 @@
-//! Targets that consist of Kubernetes objects of the repository: what such objects may be, and whether they are up.
+//! Targets that consist of Kubernetes objects of the repository: validation of the objects, and the state of their rollout.
 
 use std::collections::BTreeSet;
 
@@ -10,52 +10,53 @@ use serde_json::{Value, json};
 use crate::standing::{trouble_of_event, trouble_of_refusal};
 use crate::{MANAGED_BY, Object, QUEUE, RUN, TARGET, Trouble, phase, trouble_of};
 
-/// What a target may consist of, with the version of each, in the order in which it is made: what is mounted and how it is reached
-/// comes before what runs.
+/// The kinds that a target may consist of, with their API versions, in the order of creation: mounted objects and Services come
+/// before pods.
 const KINDS: [(&str, &str); 5] =
     [("ConfigMap", "v1"), ("Service", "v1"), ("Pod", "v1"), ("Deployment", "apps/v1"), ("StatefulSet", "apps/v1")];
-/// What targets consist of, whatever brings them up, in the order in which it is taken down: what makes pods goes before they do.
+/// All kinds of a target's objects, however it was brought up, in the order of deletion: controllers go before the pods that they
+/// make.
 pub const TARGET_KINDS: [&str; 5] = ["Deployment", "StatefulSet", "Pod", "Service", "ConfigMap"];
 /// The most objects of one target: enough for a server in several parts, few enough to review.
 const MAX_OBJECTS: usize = 50;
 /// The most problems that are listed.
 const MAX_PROBLEMS: usize = 50;
-/// The longest that a pod may take to end, in seconds: releasing it waits for that.
+/// The longest termination grace period of a pod, in seconds: releasing the target waits for it.
 const MAX_GRACE: u64 = 60;
 /// The most pods of one target.
 const MAX_PODS: i64 = 64;
 /// The longest name of an object.
 const MAX_NAME: usize = 63;
-/// The longest name of what makes pods: theirs, and labels that they get, are longer.
+/// The longest name of an object that makes pods: the names of the pods, and of labels that they get, are longer.
 const MAX_MAKER_NAME: usize = 40;
-/// What Pod Security `restricted` lets a volume be.
+/// The volume types that Pod Security `restricted` allows.
 const VOLUMES: [&str; 7] = ["configMap", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"];
-/// What a projected volume may be made of: no token is among it.
+/// The sources that a projected volume may have: no service account token is among them.
 const PROJECTED: [&str; 3] = ["configMap", "downwardAPI", "secret"];
-/// What a Service may say: it is reached by its name, and from within the cluster.
+/// The fields that a Service may set: it is reached by its name, and only from within the cluster.
 const OF_SERVICES: [&str; 5] = ["clusterIP", "ports", "selector", "sessionAffinity", "sessionAffinityConfig"];
-/// How names begin of the priorities that are for the cluster itself.
+/// The prefix of priority classes that are reserved for the cluster itself.
 const OF_THE_CLUSTER: &str = "system-";
-/// How names begin of what is Assay's.
+/// The prefix of Assay's own names.
 const OWN: &str = "assay";
 
-/// For whom objects are brought up.
+/// The run and target that objects are brought up for.
 pub struct ObjectsOf<'a> {
-    /// Where.
+    /// The namespace.
     pub namespace: &'a str,
     /// The run.
     pub run_id: &'a RunId,
     /// The target's name in the plan.
     pub target: &'a str,
-    /// The queue that their pods wait in, where the cluster has queues.
+    /// The queue of their pods, if the cluster has queues.
     pub queue: Option<&'a str>,
 }
 
-/// The objects of a target as they are to be made, from the files that hold them. Names stay as they are written; everything that selects
-/// or is selected carries the labels of run and target, so that two runs never select each other's pods.
+/// Builds the objects of a target from the files that hold them. Names stay as they are written; all selectors and selected
+/// labels get the labels of run and target, so two runs never select each other's pods.
 ///
 /// # Errors
-/// Everything that an object may not be, in one go.
+/// All rules that the objects break, in one failure.
 pub fn target_objects(of: &ObjectsOf<'_>, files: &[(String, Vec<Value>)]) -> Result<Vec<Object>, Failure> {
     let mut check = Check { path: "", what: String::new(), problems: Vec::new() };
     let (mut names, mut objects, mut pods) = (BTreeSet::new(), Vec::new(), 0i64);
@@ -94,10 +95,10 @@ fn refused(of: &ObjectsOf<'_>, problems: &[String]) -> Failure {
         .hint("docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`")
 }
 
-/// What is wrong with objects.
+/// Validation of objects, with the problems found so far.
 struct Check<'a> {
     path: &'a str,
-    /// The object, for people.
+    /// The current object, for messages.
     what: String,
     problems: Vec<String>,
 }
@@ -113,7 +114,7 @@ impl Check<'_> {
         }
     }
 
-    /// Refuses a member that is there and not false, 0 or empty.
+    /// Refuses a field that is set, which is: not false, 0 or empty.
     fn refuse_set(&mut self, of: &Value, names: &[&str]) {
         for name in names {
             let is_set = match &of[*name] {
@@ -129,7 +130,7 @@ impl Check<'_> {
         }
     }
 
-    /// Refuses members that are not among those.
+    /// Refuses fields that are not in `names`.
     fn refuse_others(&mut self, of: &Value, part: &str, names: &[&str]) {
         let others = of.as_object().into_iter().flat_map(|members| members.keys()).filter(|name| !names.contains(&name.as_str()));
         let others: Vec<String> = others.map(|name| format!("may not set `{part}.{}`", shown(name))).collect();
@@ -138,7 +139,7 @@ impl Check<'_> {
         }
     }
 
-    /// Kind and name of an object that may be made.
+    /// Checks and returns kind and name of an object.
     fn identity(&mut self, object: &Value) -> Option<(&'static str, String)> {
         let text = |name: &str| object[name].as_str().unwrap_or_default();
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -161,7 +162,7 @@ impl Check<'_> {
         Some((kind, name.to_owned()))
     }
 
-    /// Checks everything else of an object, and gives the number of pods that it makes.
+    /// Checks everything else of an object, and returns the number of pods that it makes.
     fn object(&mut self, kind: &str, object: &Value) -> i64 {
         self.maps(object, maps_of(kind));
         let metadata = &object["metadata"];
@@ -199,7 +200,7 @@ impl Check<'_> {
         }
     }
 
-    /// What labels are put into has to be a map, or absent.
+    /// Refuses parts that labels are put into if they are neither a map nor absent.
     fn maps(&mut self, object: &Value, paths: &[&str]) {
         for path in paths {
             if object.pointer(path).is_some_and(|part| !part.is_null() && !part.is_object()) {
@@ -267,7 +268,7 @@ impl Check<'_> {
     }
 
     fn container(&mut self, container: &Value) {
-        // What a container of that name says of its end is believed as a stage's word.
+        // Assay believes what a container of that name reports about its end, as if a stage had said it.
         if container["name"] == OWN {
             self.refuse(format!("may not call a container `{OWN}`"));
         }
@@ -291,7 +292,7 @@ impl Check<'_> {
     }
 }
 
-/// The parts of an object that labels are put into, and what they stand in.
+/// Returns the paths of an object's parts that labels are put into, and of the parts around them.
 fn maps_of(kind: &str) -> &'static [&'static str] {
     match kind {
         "Service" => &["/metadata", "/metadata/labels", "/spec", "/spec/selector"],
@@ -324,7 +325,7 @@ fn is_label(name: &str) -> bool {
     name.starts_with(edge) && name.ends_with(edge) && name.chars().all(|letter| edge(letter) || letter == '-')
 }
 
-/// A text of a file as a message may show it.
+/// Returns a text of a file in the form in which a message may show it.
 fn shown(text: &str) -> String {
     text.chars().take(MAX_NAME).map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
@@ -347,7 +348,7 @@ fn build(of: &ObjectsOf<'_>, written: &Value) -> Object {
     object
 }
 
-/// Labels by which an object is found, and released.
+/// Sets the labels by which an object is found and released.
 fn mark(of: &ObjectsOf<'_>, metadata: &mut Value) {
     let labels = &mut metadata["labels"];
     labels[MANAGED_BY.0] = json!(MANAGED_BY.1);
@@ -355,7 +356,7 @@ fn mark(of: &ObjectsOf<'_>, metadata: &mut Value) {
     labels[TARGET] = json!(of.target);
 }
 
-/// What every pod has, alone or of a template: no token, and a place in the queue.
+/// Completes a pod, alone or in a template: no service account token, and a place in the queue.
 fn finish(of: &ObjectsOf<'_>, pod: &mut Value) {
     mark(of, &mut pod["metadata"]);
     if let Some(queue) = of.queue {
@@ -364,7 +365,7 @@ fn finish(of: &ObjectsOf<'_>, pod: &mut Value) {
     pod["spec"]["automountServiceAccountToken"] = json!(false);
 }
 
-/// Who has an object that is there already: none where it is this target's own.
+/// Returns a failure that names the owner of an existing object; `None` if it is this target's own.
 pub fn taken_by(of: &ObjectsOf<'_>, there: &Object) -> Option<Failure> {
     let label = |name: &str| there["metadata"]["labels"][name].as_str();
     if (label(RUN), label(TARGET)) == (Some(of.run_id.as_str()), Some(of.target)) {
@@ -384,7 +385,7 @@ pub fn taken_by(of: &ObjectsOf<'_>, there: &Object) -> Option<Failure> {
     )
 }
 
-/// The address at which a target's Service is reached from every namespace: `url` names it as its definition does.
+/// Returns the address at which a target's Service is reached from every namespace: `url` names it as its definition does.
 pub fn service_address(of: &ObjectsOf<'_>, url: &str, objects: &[Object]) -> Result<String, Failure> {
     let refuse = |why: String| {
         let services =
@@ -410,20 +411,20 @@ pub fn service_address(of: &ObjectsOf<'_>, url: &str, objects: &[Object]) -> Res
     Ok(format!("{scheme}://{host}.{}.svc:{port}{path}", of.namespace))
 }
 
-/// How far objects are.
+/// The state of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rollout {
-    /// All of them are up.
+    /// All objects are up.
     Up,
-    /// Some are not; what stands in their way, where somebody says so.
+    /// Some objects are not up yet; with the trouble, if any is reported.
     Waiting(Option<Trouble>),
 }
 
-/// How far objects are, as the cluster has them now with their pods, and what it says of those that make pods.
+/// Returns the state of a rollout from the objects and pods in the cluster, and from the events of objects that make pods.
 pub fn rollout(objects: &[Object], pods: &[Pod], events: &[Event]) -> Rollout {
     let mut troubles: Vec<Trouble> = pods.iter().filter_map(trouble_of_member).collect();
     troubles.extend(objects.iter().filter_map(refusal));
-    // What cannot pass is why it fails; else what was found first.
+    // Lasting trouble is the reason of the failure; otherwise the first that was found.
     let worst = troubles.iter().find(|trouble| trouble.lasts).or(troubles.first()).cloned();
     let running = pods.iter().filter(|pod| phase(pod) == "Running").count();
     let asked = objects.iter().fold(0i64, |sum, object| sum.saturating_add(pods_of(object)));
@@ -433,7 +434,7 @@ pub fn rollout(objects: &[Object], pods: &[Pod], events: &[Event]) -> Rollout {
     Rollout::Waiting(worst.or_else(|| events.iter().rev().find_map(trouble_of_event)))
 }
 
-/// A pod that something makes is replaced when it has ended, so its end is not the end.
+/// Returns the trouble of a pod that a controller makes: such a pod is replaced when it has ended, so its end is no failure.
 fn trouble_of_member(pod: &Pod) -> Option<Trouble> {
     let is_made = pod.metadata.owner_references.as_ref().is_some_and(|owners| !owners.is_empty());
     let trouble = trouble_of(pod)?;
@@ -441,14 +442,14 @@ fn trouble_of_member(pod: &Pod) -> Option<Trouble> {
     Some(Trouble { lasts: trouble.lasts && !(is_made && has_ended), ..trouble })
 }
 
-/// A Deployment says in its status what its ReplicaSet was refused.
+/// Returns why pods were refused: a Deployment's status repeats the refusal that its ReplicaSet got.
 fn refusal(object: &Object) -> Option<Trouble> {
     let is_it = |condition: &&Value| condition["type"] == "ReplicaFailure" && condition["status"] == "True";
     let condition = list(&object["status"]["conditions"]).iter().find(is_it)?;
     Some(trouble_of_refusal(condition["message"].as_str().unwrap_or_default()))
 }
 
-/// How many pods an object of the cluster makes, or is.
+/// Returns the number of pods that an object in the cluster makes, or is.
 fn pods_of(object: &Object) -> i64 {
     match object["kind"].as_str().unwrap_or_default() {
         "Deployment" | "StatefulSet" => object["spec"]["replicas"].as_i64().unwrap_or(1),

@@ -1,4 +1,4 @@
-//! The shape of Assay's own pods: no more rights than a stage needs, and what the harness inside expects.
+//! The spec of Assay's own pods: no more rights than a stage needs, and the environment that the harness inside expects.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,34 +11,34 @@ use serde_json::{Map, Value, json};
 use crate::affinity::both;
 use crate::{LoadPod, Object};
 
-/// Where a stage writes why it could not go on: Kubernetes shows it in the pod's status.
+/// The file that a stage writes its failure to: Kubernetes shows it in the pod's status.
 pub const FAILURE_FILE: &str = "/dev/termination-log";
-/// Where a pod finds its signing key, with cosign's member names.
+/// The folder of a pod's signing key, with cosign's member names.
 pub const KEY_FOLDER: &str = "/keys";
-/// Where scratch files go.
+/// The folder of scratch files.
 pub const SCRATCH: &str = "/scratch";
-/// Where Assay's programs are, in whatever image.
+/// The folder of Assay's programs, in any image.
 const PROGRAMS: &str = "/assay";
-/// Where they are laid for a container of another image.
+/// The folder that the programs are installed to for a container of another image.
 const LAID: &str = "/programs";
 
 /// The variable that names the queue of a run's targets.
 pub(crate) const IN_QUEUE: &str = "ASSAY_QUEUE";
-/// The variable that says for how many seconds a pod that cannot start is waited for.
+/// The variable that says how long to wait for a pod that cannot start, in seconds.
 pub(crate) const START_LIMIT: &str = "ASSAY_START_LIMIT";
-/// The variable that says how a shard of load is placed and limited.
+/// The variable that holds the placement and limits of a shard of load.
 pub(crate) const LOAD_POD: &str = "ASSAY_LOAD_POD";
-/// How long that is where nothing says so.
+/// The start limit if the variable is not set.
 const USUAL_START_LIMIT: Duration = Duration::from_mins(5);
 
 /// The user that everything runs as.
 const USER: u32 = 65532;
-/// The most that a pod may leave in its scratch folder.
+/// The size limit of a pod's scratch folder.
 const SCRATCH_LIMIT: &str = "64Gi";
-/// Room for the programs of one stage: those of the dev profile have a few hundred MiB.
+/// The size limit of the programs of one stage: those of the dev profile have a few hundred MiB.
 const PROGRAMS_LIMIT: &str = "2Gi";
 
-/// Variables that tell a process in which pod it runs.
+/// The facts of its pod that a process reads from its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InPod {
     /// The pod and its node.
@@ -47,18 +47,18 @@ pub struct InPod {
     pub namespace: String,
     /// The image of all stages.
     pub image: String,
-    /// Where targets are brought up.
+    /// The namespace that targets are brought up in.
     pub targets_namespace: String,
-    /// The queue that targets wait in, where the run has one.
+    /// The queue of targets, if the run has one.
     pub queue: Option<String>,
-    /// How long a pod that cannot start is waited for.
+    /// The longest wait for a pod that cannot start.
     pub start_limit: Duration,
-    /// How a shard of load is placed and limited, where that is asked for.
+    /// The placement and limits of a shard of load, if they are needed.
     pub load: Option<LoadPod>,
 }
 
 impl InPod {
-    /// Reads the variables; none where this is no pod of ours.
+    /// Reads the variables; `None` if the process does not run in a pod of Assay's.
     pub fn here(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let value = |name: &str| variable(name).filter(|value| !value.is_empty());
         Some(Self {
@@ -73,13 +73,13 @@ impl InPod {
     }
 }
 
-/// What all of our pods have in common.
+/// The parameters of Assay's own pods.
 pub(crate) struct Own<'a> {
-    /// Whose key, store credentials and service account it has.
+    /// The role whose key and store credentials it has.
     pub(crate) role: Role,
     /// The service account.
     pub(crate) account: String,
-    /// Whether it asks the API server anything.
+    /// True if it sends requests to the API server.
     pub(crate) asks_api: bool,
     /// The image that is installed, which holds all programs.
     pub(crate) installed: &'a str,
@@ -89,24 +89,24 @@ pub(crate) struct Own<'a> {
     pub(crate) targets_namespace: &'a str,
     pub(crate) labels: Map<String, Value>,
     pub(crate) command: Vec<String>,
-    /// Whether it asks what is measured, and needs the secrets for that.
+    /// True if it sends requests to the target, and needs the secrets for that.
     pub(crate) asks_endpoints: bool,
     /// Variables besides those of all pods.
     pub(crate) env: Vec<Value>,
     pub(crate) resources: Value,
     pub(crate) node_selector: &'a BTreeMap<String, String>,
-    /// How long it has to end in order once it is told to.
+    /// The termination grace period, in seconds.
     pub(crate) grace_seconds: u32,
     /// Volumes besides the key and scratch, each with its mount.
     pub(crate) more: Vec<(Value, Value)>,
-    /// Where it would rather run.
+    /// The node affinity, besides the pipeline's.
     pub(crate) affinity: Option<Value>,
     pub(crate) spread: Option<Value>,
-    /// What its pipeline asks for besides.
+    /// The pipeline's overrides.
     pub(crate) asked: &'a PodOverride,
 }
 
-/// The template of a pod.
+/// Builds the template of a pod.
 pub(crate) fn template(own: Own<'_>) -> Object {
     let (role, asked) = (own.role, own.asked);
     let mut volumes = vec![
@@ -130,7 +130,7 @@ pub(crate) fn template(own: Own<'_>) -> Object {
     volumes.extend_from_slice(asked.volumes());
     mounts.extend_from_slice(asked.volume_mounts());
     let from = |name: &str| json!({"secretRef": {"name": name, "optional": true}});
-    // Of two sources of one variable the last one counts.
+    // Of two sources of one variable, the last one counts.
     let mut sources = asked.env_from().to_vec();
     sources.push(from(&store_secret(role)));
     if own.asks_endpoints {
@@ -180,8 +180,9 @@ pub(crate) fn template(own: Own<'_>) -> Object {
     json!({"metadata": {"labels": own.labels}, "spec": spec})
 }
 
-/// Puts a stage's programs where a container of another image finds them. It has neither key nor credentials. A pod asks for the most of
-/// what its containers ask for, so that what the stage has costs nothing here, and the pod keeps its class.
+/// Builds the init container that installs a stage's programs for a container of another image. It has neither key nor
+/// credentials. A pod's request is the maximum of its init containers' and its containers' requests, so the stage's resources
+/// cost nothing extra here, and the pod keeps its QoS class.
 fn lay(own: &Own<'_>) -> Value {
     let mut command = [&format!("{PROGRAMS}/assay"), "lay", "--to", LAID].map(str::to_owned).to_vec();
     command.extend(programs(own.role));
@@ -197,13 +198,13 @@ fn lay(own: &Own<'_>) -> Value {
     })
 }
 
-/// The programs that a stage consists of.
+/// Returns the programs that a stage consists of.
 fn programs(role: Role) -> Vec<String> {
     let stage = format!("assay-{role}");
     if role == Role::Publish { vec![stage, "assay-sql".to_owned()] } else { vec![stage] }
 }
 
-/// A variable as it was written: a value is expanded where it names another variable in parentheses.
+/// Escapes a variable so that its value stays as it was written: Kubernetes expands `$(NAME)` in values.
 fn literal(variable: &Value) -> Value {
     let mut variable = variable.clone();
     if let Some(value) = variable["value"].as_str() {
@@ -212,7 +213,7 @@ fn literal(variable: &Value) -> Value {
     variable
 }
 
-/// What Pod Security asks of a pod, run as whom its pipeline says.
+/// Returns the security context of a pod: Pod Security's, with the user and groups that its pipeline sets.
 fn security(asked: &PodOverride) -> Value {
     let mut security = pod_security();
     for (field, value) in asked.security_context().and_then(Value::as_object).into_iter().flatten() {
@@ -221,16 +222,17 @@ fn security(asked: &PodOverride) -> Value {
     security
 }
 
-/// The Secret whose members become variables of stages that ask endpoints: an API key of a target's, for example. An administrator
-/// makes it where one is needed.
+/// The Secret whose members become variables of stages that send requests to endpoints, such as the API key of a target. An
+/// administrator creates it if one is needed.
 pub(crate) const ENDPOINT_SECRETS: &str = "assay-endpoints";
 
-/// The Secret of a role's signing key.
+/// Returns the name of the Secret of a role's signing key.
 pub(crate) fn key_secret(role: Role) -> String {
     format!("assay-key-{role}")
 }
 
-/// The Secret of a role's credentials for the store, absent where the service account itself is what the store knows.
+/// Returns the name of the Secret of a role's credentials for the store. It does not exist if the store knows the service account
+/// itself.
 pub(crate) fn store_secret(role: Role) -> String {
     format!("assay-store-{role}")
 }
@@ -252,7 +254,7 @@ fn environment(store: &str, image: &str, targets_namespace: &str, role: Role) ->
     ]
 }
 
-/// What Pod Security `restricted` asks of a pod.
+/// Returns the security context of a pod that Pod Security `restricted` requires.
 pub(crate) fn pod_security() -> Value {
     json!({
         "fsGroup": USER,
@@ -263,7 +265,7 @@ pub(crate) fn pod_security() -> Value {
     })
 }
 
-/// What Pod Security `restricted` asks of a container, and a root that nobody writes to.
+/// Returns the security context of a container that Pod Security `restricted` requires, with a read-only root filesystem.
 pub(crate) fn container_security() -> Value {
     json!({
         "allowPrivilegeEscalation": false,
@@ -276,7 +278,7 @@ pub(crate) fn container_security() -> Value {
 mod tests {
     use super::*;
 
-    /// A pipeline that names one of these would take it from Assay: what may be named is decided where pipelines are read.
+    /// A pipeline that names one of these would take it from Assay: the reader of pipelines decides which names are allowed.
     #[test]
     fn no_override_is_read_that_names_what_pods_have_anyway() {
         let site = "assay.test/assay@sha256:0";

@@ -1,5 +1,5 @@
-//! The pod that reads the facts of a node which nothing of Assay's runs on: it has no key, no token and no network to speak of, and ends
-//! when it has said them.
+//! The pod that reads the facts of a node that runs no other pod of Assay's: it has no key, no token and almost no network, and
+//! ends when it has printed the facts.
 
 use assay_manifest::{Digest, RunId};
 use assay_stage::Failure;
@@ -11,11 +11,11 @@ use crate::{MANAGED_BY, Object, RUN, phase, trouble_of};
 
 /// A probe of one node.
 pub struct ProbePod<'a> {
-    /// Where it runs: among the targets.
+    /// The namespace that it runs in: that of the targets.
     pub namespace: &'a str,
     /// The run.
     pub run_id: &'a RunId,
-    /// Which block and incarnation it is for.
+    /// The block and incarnation that it is for.
     pub block: (u32, u32),
     /// The image of all stages, by digest.
     pub image: &'a str,
@@ -33,7 +33,7 @@ impl ProbePod<'_> {
     }
 }
 
-/// The pod. What keeps others off the node does not keep it off: the targets run there.
+/// Builds the pod. It tolerates all taints of the node, because the targets run there.
 pub fn probe_pod(probe: &ProbePod<'_>) -> Object {
     let is_it = json!({"key": "metadata.name", "operator": "In", "values": [probe.node]});
     let resources = json!({"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}});
@@ -49,7 +49,7 @@ pub fn probe_pod(probe: &ProbePod<'_>) -> Object {
     pod
 }
 
-/// Whose pod it is that runs once, says something and ends: without a key, a token or a second try. Where it runs is added to it.
+/// A pod that runs once and prints a result: no key, no token, no retry. Its placement is added to it.
 pub(crate) struct OncePod<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) run_id: &'a RunId,
@@ -85,18 +85,18 @@ impl OncePod<'_> {
     }
 }
 
-/// How far a probe is.
+/// The state of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probing {
-    /// It has said what it had to say.
+    /// It has printed its result.
     Done,
-    /// It is on its way; what stands in it, where somebody says so.
+    /// It has not ended yet; with the trouble, if any is reported.
     Waiting(Option<String>),
-    /// It will say nothing.
+    /// It will print no result.
     Failed(String),
 }
 
-/// How far a probe is, as its pod stands.
+/// Returns the state of a probe from its pod.
 pub fn probing(pod: Option<&Pod>) -> Probing {
     let Some(pod) = pod else { return Probing::Failed("the probe's pod has gone".to_owned()) };
     let told = |failure: &Failure| failure.message.clone();

@@ -1,4 +1,4 @@
-//! What Kueue says of what waits in its queues.
+//! Kueue: the state of what waits in its queues.
 
 use assay_stage::Failure;
 use serde_json::Value;
@@ -6,18 +6,18 @@ use serde_json::Value;
 use crate::rim::NOT_FOUND;
 use crate::{Cluster, Trouble};
 
-/// The word of what waits in a queue.
+/// The failure code of a pod or Job that waits in a queue.
 const QUEUED: &str = "queue";
-/// What Kueue keeps of each Job or pod that waits in a queue of its, since version 0.15.
+/// Kueue's object for each Job or pod that waits in one of its queues, since version 0.15.
 pub(crate) const WORKLOAD: &str = "Workload.v1beta2";
-/// The same of an earlier Kueue.
+/// The same object of an earlier Kueue.
 pub(crate) const OLD_WORKLOAD: &str = "Workload.v1beta1";
-/// The label of a Workload that says whose it is.
+/// The label of a Workload with the UID of its Job or pod.
 const OF_UID: &str = "kueue.x-k8s.io/job-uid";
 
 impl Cluster {
-    /// What Kueue says of what waits or has waited in a namespace, as far as it carries a label: when it was queued, had its quota reserved,
-    /// was admitted or evicted. Nothing where there is no Kueue.
+    /// Lists the Workloads of a namespace that match a label selector: when each was queued, had its quota reserved, was admitted
+    /// or evicted. Empty if there is no Kueue.
     pub fn workloads(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, Failure> {
         for kind in [WORKLOAD, OLD_WORKLOAD] {
             match self.list(kind, namespace, selector) {
@@ -28,14 +28,16 @@ impl Cluster {
         Ok(Vec::new())
     }
 
-    /// Why Kueue does not admit an object yet, in its words; none where it does not say, or where an older installation may not ask.
+    /// Returns why Kueue does not admit an object yet, in its words; `None` if it does not say, or if an older installation lacks
+    /// the right to ask.
     pub fn said_by_queue(&self, namespace: &str, uid: &str) -> Option<String> {
         let workloads = self.hasty().workloads(namespace, &format!("{OF_UID}={uid}")).unwrap_or_default();
         workloads.iter().find_map(why_not_admitted)
     }
 }
 
-/// A Workload has no quota until it says that it has, and says what it lacks.
+/// Returns the quota that a Workload lacks: it has none until its condition says that it has, and the condition's message names
+/// what is missing.
 fn why_not_admitted(workload: &Value) -> Option<String> {
     let conditions = workload["status"]["conditions"].as_array().into_iter().flatten();
     let mut not_true = conditions.filter(|condition| condition["status"] == "False");
@@ -44,12 +46,12 @@ fn why_not_admitted(workload: &Value) -> Option<String> {
 }
 
 impl Trouble {
-    /// Whether it is that it waits in a queue.
+    /// Returns true if the trouble is that it waits in a queue.
     pub fn is_queued(&self) -> bool {
         self.failure.code == QUEUED
     }
 
-    /// The same with the queue's own words, where it is a queue that it waits in.
+    /// Appends the queue's own message, if the trouble is that it waits in a queue.
     #[must_use]
     pub fn said_by_queue(mut self, said: Option<&str>) -> Self {
         if let Some(said) = said.filter(|_| self.is_queued()) {

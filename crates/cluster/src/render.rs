@@ -1,10 +1,10 @@
-//! Objects as YAML, for people and for agents that apply files.
+//! Objects as YAML, for people and for tools that apply files.
 
 use assay_stage::Failure;
 
 use crate::Object;
 
-/// One document for each object, in their order.
+/// Renders one document for each object, in their order.
 pub fn to_yaml(objects: &[Object]) -> Result<String, Failure> {
     let mut all = String::new();
     for object in objects {

@@ -1,4 +1,4 @@
-//! The rim: asks the API server, and tells what it says. Nothing is decided here.
+//! The client of the API server: sends requests and returns responses. It makes no decisions.
 
 mod forward;
 mod lease;
@@ -25,23 +25,23 @@ pub use watch::{Seen, Watched};
 
 use crate::Object;
 
-/// How long an API server may be away before a run gives it up: as long as a store may.
+/// The longest outage of the API server that a run survives: as long as one of a store.
 const PATIENCE: Duration = Duration::from_mins(3);
-/// How long a refusal is doubted: an API server that has just started does not know everybody's rights yet.
+/// The time for which a refusal is retried: an API server that has just started does not know all rights yet.
 const DOUBT: Duration = Duration::from_secs(20);
 /// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long an event says something of the present: what goes on is repeated more often than that.
+/// The age up to which an event describes the present, in seconds: an ongoing condition is repeated more often than that.
 const EVENT_SECONDS: i64 = 180;
-/// How long one answer may take.
+/// The timeout of one response.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
-/// Who changes objects.
+/// The field manager of our changes.
 const MANAGER: &str = "assay";
 
-/// Which cluster a person means.
+/// The cluster that a person selects.
 #[derive(Clone, Debug, Default)]
 pub struct Connect {
-    /// The kubeconfig; the usual one if left out.
+    /// The kubeconfig; the default one if left out.
     pub kubeconfig: Option<PathBuf>,
     /// The context in it; the current one if left out.
     pub context: Option<String>,
@@ -52,14 +52,14 @@ pub struct Connect {
 pub struct Cluster {
     runtime: Arc<Runtime>,
     client: Client,
-    /// Whether an API server that is away is waited for.
+    /// True if the client waits for an API server that is away.
     waits: bool,
-    /// How often the API server was asked.
+    /// The number of requests to the API server.
     asked: Arc<AtomicU64>,
 }
 
 impl Cluster {
-    /// The cluster that a person means: what is wrong shows at once.
+    /// Connects to the cluster that a person selects. Errors show at once, without retries.
     pub fn of_person(connect: &Connect) -> Result<Self, Failure> {
         let runtime = runtime()?;
         let unusable = |error: &(dyn std::error::Error + 'static)| {
@@ -77,7 +77,7 @@ impl Cluster {
         Self::new(runtime, config, false)
     }
 
-    /// The cluster that this pod runs in, asked as its service account.
+    /// Connects to the cluster that this pod runs in, as its service account.
     pub fn around_pod() -> Result<Self, Failure> {
         let runtime = runtime()?;
         let config = Config::incluster().map_err(|error| {
@@ -87,7 +87,7 @@ impl Cluster {
     }
 
     fn new(runtime: Runtime, config: Config, waits: bool) -> Result<Self, Failure> {
-        // Two linked providers make every connection panic, unless one is chosen.
+        // If two crypto providers are linked and none is chosen, every connection panics.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let guard = runtime.enter();
         let client = Client::try_from(config)
@@ -96,7 +96,7 @@ impl Cluster {
         Ok(Self { runtime: Arc::new(runtime), client, waits, asked: Arc::default() })
     }
 
-    /// How often the API server was asked so far, by this and its clones: requests, and streams that were begun.
+    /// Returns the number of requests to the API server so far, by this client and its clones, including streams that were begun.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
@@ -105,19 +105,19 @@ impl Cluster {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The same, but for one who waits for an API server that is away.
+    /// Returns a client that waits for an API server that is away.
     #[must_use]
     pub fn patient(&self) -> Self {
         Self { waits: true, ..self.clone() }
     }
 
-    /// The same, but for one to whom a refusal is an answer.
+    /// Returns a client that does not wait, and returns a refusal at once.
     #[must_use]
     pub fn hasty(&self) -> Self {
         Self { waits: false, ..self.clone() }
     }
 
-    /// An object by its place; none where there is none.
+    /// Returns an object by its place; `None` if there is none.
     pub fn get<K: DeserializeOwned>(&self, place: &Place<'_>) -> Result<Option<K>, Failure> {
         match self.send(Method::GET, &place.path(), &[], None) {
             Ok(value) => read(value).map(Some),
@@ -126,7 +126,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the cluster has an API, by its group and version.
+    /// Returns true if the cluster has an API, by its group and version.
     pub fn has_api(&self, version: &str) -> Result<bool, Failure> {
         match self.send(Method::GET, &format!("/apis/{version}"), &[], None) {
             Ok(_) => Ok(true),
@@ -135,7 +135,7 @@ impl Cluster {
         }
     }
 
-    /// All objects of a kind in a namespace that carry a label.
+    /// Lists all objects of a kind in a namespace that match a label selector.
     pub fn list<K: DeserializeOwned>(&self, kind: &'static str, namespace: &str, selector: &str) -> Result<Vec<K>, Failure> {
         let path = Place::all(kind, namespace).path();
         let query = if selector.is_empty() { vec![] } else { vec![("labelSelector", selector)] };
@@ -143,7 +143,7 @@ impl Cluster {
         read(answer["items"].take())
     }
 
-    /// The events of an object that are young enough to say how it is now, the oldest first.
+    /// Returns the events of an object that are recent enough to describe the present, the oldest first.
     pub fn events(&self, namespace: &str, name: &str) -> Result<Vec<k8s_openapi::api::core::v1::Event>, Failure> {
         let path = Place::all("Event", namespace).path();
         let mut answer = self.send(Method::GET, &path, &[("fieldSelector", &format!("involvedObject.name={name}"))], None)?;
@@ -153,7 +153,7 @@ impl Cluster {
         Ok(events)
     }
 
-    /// Creates an object, every field of which the server knows. False where one of its name is there.
+    /// Creates an object; the server refuses unknown fields. Returns false if an object of that name exists.
     pub fn create(&self, object: &Object) -> Result<bool, Failure> {
         let place = Place::of(object);
         let path = Place { name: None, ..place }.path();
@@ -164,23 +164,23 @@ impl Cluster {
         }
     }
 
-    /// Makes an object be as it is given, whether it is there or not.
+    /// Applies an object (server-side apply): creates it, or changes it to be as given.
     pub fn apply(&self, object: &Object) -> Result<Value, Failure> {
         let query: Vec<_> = strict().into_iter().chain([("force", "true")]).collect();
         self.send(Method::PATCH, &Place::of(object).path(), &query, Some((APPLY, object)))
     }
 
-    /// Replaces members of an object.
+    /// Merges a patch into an object.
     pub fn merge(&self, place: &Place<'_>, patch: &Value) -> Result<Value, Failure> {
         self.send(Method::PATCH, &place.path(), &strict(), Some((MERGE, patch)))
     }
 
-    /// Replaces an object as it was last read: fails with `conflict` where somebody was faster.
+    /// Replaces an object as it was last read: fails with `conflict` if it has changed since.
     pub fn replace(&self, object: &Object) -> Result<Value, Failure> {
         self.send(Method::PUT, &Place::of(object).path(), &strict(), Some((JSON, object)))
     }
 
-    /// Deletes an object and what depends on it. That it has gone already is well.
+    /// Deletes an object and its dependents. An object that does not exist is no error.
     pub fn delete(&self, place: &Place<'_>, uid: Option<&str>) -> Result<(), Failure> {
         let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
         if let Some(uid) = uid {
@@ -192,7 +192,7 @@ impl Cluster {
         }
     }
 
-    /// Deletes all objects of a kind in a namespace that carry a label.
+    /// Deletes all objects of a kind in a namespace that match a label selector.
     pub fn delete_all(&self, kind: &'static str, namespace: &str, selector: &str) -> Result<(), Failure> {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
         let path = Place::all(kind, namespace).path();
@@ -217,7 +217,7 @@ impl Cluster {
                 Ok(Err(error)) => failure_of(&error),
                 Err(_) => away("it did not answer in time".to_owned()),
             };
-            // A creation whose answer was lost finds its own object the next time.
+            // A create request whose response was lost finds its own object on the next try.
             let patience = match failure.code.as_str() {
                 AWAY => PATIENCE,
                 FORBIDDEN | UNAUTHENTICATED => DOUBT,
@@ -252,17 +252,17 @@ fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| Failure::environment("threads", "no threads can be started").because(&error))
 }
 
-/// The word of a failure where an object is not there.
+/// The failure code of an object that does not exist.
 pub(crate) const NOT_FOUND: &str = "not_found";
-/// The word of a failure where an object of that name is there.
+/// The failure code of an object whose name is taken.
 const ALREADY_EXISTS: &str = "already_exists";
-/// The word of a failure where somebody was faster.
+/// The failure code of a replacement that another change preceded.
 pub(crate) const CONFLICT: &str = "conflict";
-/// The word of a failure where somebody may not do it.
+/// The failure code of a missing right.
 const FORBIDDEN: &str = "forbidden";
-/// The word of a failure where the server does not know who asks.
+/// The failure code of credentials that the server does not know.
 const UNAUTHENTICATED: &str = "unauthenticated";
-/// The word of a failure where nobody answers for now.
+/// The failure code of an API server that does not respond.
 const AWAY: &str = "cluster_away";
 
 fn away(why: String) -> Failure {
@@ -271,7 +271,7 @@ fn away(why: String) -> Failure {
     failure
 }
 
-/// What the server's refusal means for whoever asked.
+/// Converts an error of the API server into a failure for the caller.
 fn failure_of(error: &kube::Error) -> Failure {
     let kube::Error::Api(status) = error else { return away(texts(error)) };
     let message = status.message.clone();
@@ -292,7 +292,7 @@ fn failure_of(error: &kube::Error) -> Failure {
         (409, "AlreadyExists") => Failure::environment(ALREADY_EXISTS, message),
         (409, _) => Failure::environment(CONFLICT, message),
         (400 | 422, _) => Failure::environment("refused", format!("the cluster refuses the object: {message}")).lasting(),
-        // The API server is there; whoever it has to ask is not.
+        // The API server is there, but a webhook that it calls is not.
         (500, _) if message.contains("failed calling webhook") => {
             Failure { message: "the cluster's API server gets no answer from a webhook".to_owned(), ..away(message) }
         }
@@ -306,7 +306,7 @@ fn texts(error: &dyn std::error::Error) -> String {
     let mut next = Some(error);
     while let Some(error) = next {
         let text = error.to_string();
-        // Some of them tell their source within their own words.
+        // Some errors repeat their source in their own message.
         if !all.iter().any(|known| known.contains(&text)) {
             all.push(text);
         }
@@ -315,7 +315,7 @@ fn texts(error: &dyn std::error::Error) -> String {
     all.join(": ")
 }
 
-/// Where an object is, or all objects of a kind.
+/// The place of an object, or of all objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
     kind: &'a str,
@@ -324,12 +324,12 @@ pub struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// An object of a namespace.
+    /// Names an object of a namespace.
     pub fn named(kind: &'a str, namespace: &'a str, name: &'a str) -> Self {
         Self { kind, namespace: Some(namespace), name: Some(name) }
     }
 
-    /// An object of the cluster.
+    /// Names an object of the cluster.
     pub fn in_cluster(kind: &'a str, name: &'a str) -> Self {
         Self { kind, namespace: None, name: Some(name) }
     }
@@ -356,7 +356,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The group with its version, and the plural by which a kind is asked for.
+/// Returns the group with its version, and the plural that the API uses for a kind.
 fn kind(kind: &str) -> (&'static str, &'static str) {
     match kind {
         "Job" => ("batch/v1", "jobs"),
@@ -381,7 +381,7 @@ fn kind(kind: &str) -> (&'static str, &'static str) {
         "Namespace" => ("v1", "namespaces"),
         "Node" => ("v1", "nodes"),
         "Event" => ("v1", "events"),
-        // Everything else that is made here is one.
+        // All other objects that are made here are Pods.
         _ => ("v1", "pods"),
     }
 }

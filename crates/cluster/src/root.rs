@@ -1,4 +1,4 @@
-//! The root of a run: a ConfigMap that everything else of the run depends on. Whoever deletes it tears the run down.
+//! The root of a run: a ConfigMap that owns all other objects of the run. Deleting it deletes the run.
 
 use assay_manifest::{Instant, RunId};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ pub const CANCEL: &str = "assay.dev/cancel";
 /// The annotation that says when the run's objects may be removed.
 pub const EXPIRES: &str = "assay.dev/expires";
 
-/// A root that is there.
+/// A root that exists in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     /// Its name.
@@ -20,13 +20,13 @@ pub struct Root {
 }
 
 impl Root {
-    /// How a dependent names it.
+    /// Returns the owner reference of its dependents.
     pub(crate) fn reference(&self) -> Value {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "name": self.name, "uid": self.uid, "blockOwnerDeletion": false})
     }
 }
 
-/// The root of a run. `facts` are for people: what runs, and from which commit.
+/// Builds the root of a run. `facts` are for people: what runs, and from which commit.
 pub fn root(site: &Site, run_id: &RunId, expires: Option<Instant>, facts: &[(&str, &str)]) -> Object {
     let mut metadata = json!({
         "name": root_name(run_id),

@@ -1,19 +1,19 @@
-//! What is kept of pods and objects that somebody else has written: their facts, and never a secret in plain sight.
+//! Facts of foreign pods and objects, with their secrets masked.
 
 use assay_manifest::{ContainerFacts, Image, PodFacts};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::Value;
 
-/// The most containers of a pod, words of a command and variables that are kept.
+/// The most containers of a pod, arguments of a command and variables that are kept.
 const MAX_ITEMS: usize = 500;
-/// The longest word that is kept.
+/// The most characters that are kept of an argument.
 const MAX_WORD: usize = 4096;
-/// What stands for a secret.
+/// The replacement of a secret.
 const MASK: &str = "***";
-/// What ends an address within a text.
+/// Characters that end an address within a text, besides white space.
 const ENDS: [char; 5] = ['"', '<', '>', '\\', '`'];
 
-/// What is kept of a pod.
+/// Returns the facts of a pod that are kept.
 pub fn facts_of_pod(pod: &Pod) -> PodFacts {
     let spec = pod.spec.as_ref();
     PodFacts {
@@ -42,7 +42,7 @@ fn facts_of(pod: &Pod, container: &Container) -> ContainerFacts {
     }
 }
 
-/// The image that the container's node really runs; as asked for where the node does not say.
+/// Returns the image that the container's node really runs; the one of the spec if the node does not report it.
 fn image_of(pod: &Pod, container: &Container) -> Image {
     let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     let id =
@@ -56,12 +56,12 @@ fn cut(word: &str) -> String {
     word.chars().take(MAX_WORD).collect()
 }
 
-/// An object without what looks like a secret, and without what only says who changed which field.
+/// Returns an object without what looks like a secret, and without the record of who changed which field.
 #[must_use]
 pub fn without_secrets(mut object: Value) -> Value {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
-        // It repeats the object as somebody wrote it.
+        // It repeats the whole object.
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
         }
@@ -70,7 +70,8 @@ pub fn without_secrets(mut object: Value) -> Value {
     object
 }
 
-/// A text whose addresses have `mask` for a user and for a query or fragment, any of which may be a key; nothing where it is empty.
+/// Replaces the user, query and fragment of each address in a text by `mask`, because any of them may be a key; removes them if
+/// `mask` is empty.
 pub(crate) fn without_keys(text: &str, mask: &str) -> String {
     let ends = |letter: char| letter.is_whitespace() || ENDS.contains(&letter);
     let mut out = String::with_capacity(text.len());
@@ -78,7 +79,7 @@ pub(crate) fn without_keys(text: &str, mask: &str) -> String {
     while let Some((before, after)) = rest.split_once("://") {
         out.push_str(before);
         out.push_str("://");
-        // The next address begins no later than there.
+        // The next address begins there at the latest.
         let next = after.find("://").unwrap_or(after.len());
         let (near, _) = after.split_at(next);
         let stop = near.find(|letter: char| ends(letter) || matches!(letter, '/' | '?' | '#')).unwrap_or(next);
@@ -106,7 +107,7 @@ pub(crate) fn without_keys(text: &str, mask: &str) -> String {
     out
 }
 
-/// Takes the values of variables and headers away, whoever wrote them, and masks secrets in commands and addresses.
+/// Removes the values of all variables and headers, and masks secrets in commands and addresses.
 fn mask(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -133,7 +134,8 @@ fn mask(value: &mut Value) {
     }
 }
 
-/// The words of a command without values that look like secrets: of `--name=value`, of `--name value`, and within a script.
+/// Returns the arguments of a command without values that look like secrets: of `--name=value`, of `--name value`, and within a
+/// script.
 fn masked(words: &[String]) -> Vec<String> {
     let mut out: Vec<String> = Vec::with_capacity(words.len());
     for (index, word) in words.iter().enumerate() {
@@ -161,7 +163,7 @@ fn masked_word(word: &str) -> String {
     }
 }
 
-/// An option as a variable would be called.
+/// Returns the name of an option in the style of a variable.
 fn variable(option: &str) -> String {
     option.trim_start_matches('-').to_uppercase().replace(['-', '.'], "_")
 }

@@ -1,4 +1,4 @@
-//! What an administrator has installed for Assay in a namespace, as its ConfigMap says.
+//! The installation of Assay in a namespace, read from its ConfigMap.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,30 @@ use serde_json::json;
 
 use crate::{MANAGED_BY, Object, named_by_digest};
 
-/// The ConfigMap that says what is installed.
+/// The name of the ConfigMap that describes the installation.
 pub const SITE: &str = "assay";
 
-/// What is installed in a namespace.
+/// The installation in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// The namespace that holds drivers, stages and their keys.
     pub namespace: String,
     /// The namespace that targets are brought up in, which holds nothing of Assay's.
     pub targets_namespace: String,
-    /// The artifact store, as pods reach it.
+    /// The address of the artifact store from within pods.
     pub store: String,
     /// The image of all stages, by digest.
     pub image: String,
     /// The trust policy of the runs, as YAML.
     pub trust: String,
-    /// Images that a pipeline may name for a stage, and a workload for itself, by digest: they are given the stage's key.
+    /// Images, by digest, that a pipeline may name for a stage and a workload for itself: they get the stage's key.
     pub images: Vec<String>,
-    /// The Service of the store, `namespace/name:port`, where a person's machine reaches the store only through the API server.
+    /// The Service of the store, `namespace/name:port`, if a person's machine reaches the store only through the API server.
     pub forward: Option<String>,
 }
 
 impl Site {
-    /// The ConfigMap.
+    /// Builds the ConfigMap.
     pub fn config_map(&self) -> Object {
         let mut data = BTreeMap::from([
             ("targets_namespace", self.targets_namespace.as_str()),
@@ -49,7 +49,7 @@ impl Site {
         })
     }
 
-    /// Reads it from the ConfigMap's data.
+    /// Parses the ConfigMap's data.
     pub fn read(namespace: &str, data: &BTreeMap<String, String>) -> Result<Self, Failure> {
         let asked = |key: &str| {
             let value = data.get(key).map(|value| value.trim()).filter(|value| !value.is_empty());
@@ -80,7 +80,7 @@ impl Site {
 }
 
 impl Site {
-    /// Refuses an image that nobody here has reviewed: whatever runs as a stage has the stage's key.
+    /// Refuses an image that the administrator has not listed: everything that runs as a stage has the stage's key.
     pub fn check_stage_image(&self, image: &str) -> Result<(), Failure> {
         check_image(image)?;
         let asked = named_by_digest(image);
@@ -96,7 +96,7 @@ impl Site {
     }
 }
 
-/// Refuses an image that is not named by digest: what ran could not be proved.
+/// Refuses an image that is not named by digest: the software that ran could not be proved.
 pub(crate) fn check_image(image: &str) -> Result<(), Failure> {
     let hex = image.rsplit_once("@sha256:").map(|(_, hex)| hex);
     if hex.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())) {

@@ -1,41 +1,41 @@
-//! How a Job stands, as the cluster says it: what it waits for, that it runs, or why it has failed.
+//! The state of a Job, from its conditions, pods and events: waiting, running, succeeded or failed, with the reason.
 
 use assay_stage::{Exit, Failure};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Event, Pod, PodStatus};
 
-/// What the container of Assay's own pods is called.
+/// The name of the container in Assay's own pods.
 const OWN: &str = "assay";
 
-/// How a Job stands.
+/// The state of a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Pods are still to start; what stands in their way, where somebody says so.
+    /// Some pods have not started yet; with the trouble, if any is reported.
     Waiting(Option<Trouble>),
     /// All of its pods run or have ended.
     Running,
-    /// All of its pods have ended well.
+    /// All of its pods have succeeded.
     Succeeded,
-    /// It has failed for good.
+    /// It has failed and will not be retried.
     Failed(Failure),
 }
 
-/// What keeps a pod from starting.
+/// The trouble that keeps a pod from starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// What it is.
+    /// Its description.
     pub failure: Failure,
-    /// Whether waiting is no use.
+    /// True if waiting cannot help.
     pub lasts: bool,
 }
 
-/// How a Job of `shards` pods stands.
+/// Returns the state of a Job of `shards` pods.
 pub fn standing(job: Option<&Job>, pods: &[&Pod], events: &[Event], shards: u32) -> Standing {
     let condition = |kind: &str| {
         let conditions = job.and_then(|job| job.status.as_ref()?.conditions.as_ref());
         conditions.and_then(|all| all.iter().find(|condition| condition.type_ == kind && condition.status == "True"))
     };
-    // `FailureTarget` and `SuccessCriteriaMet` come first: what they announce is decided, while pods still end.
+    // `FailureTarget` and `SuccessCriteriaMet` come first: they announce a decided outcome while pods still end.
     if condition("Complete").or(condition("SuccessCriteriaMet")).is_some() {
         return Standing::Succeeded;
     }
@@ -64,12 +64,12 @@ pub fn standing(job: Option<&Job>, pods: &[&Pod], events: &[Event], shards: u32)
     Standing::Waiting(of_pods.or_else(of_job).or_else(suspended))
 }
 
-/// Where a pod is in its life, empty where nothing says so yet.
+/// Returns the phase of a pod, empty if none is reported yet.
 pub fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
-/// Pods of one index are one shard, however often it was replaced.
+/// Counts the distinct indexes of pods: pods of one index are one shard, however often it was replaced.
 fn distinct_indexes(pods: &[&Pod], in_phase: &str) -> usize {
     let index = |pod: &&Pod| {
         let labels = pod.metadata.labels.as_ref()?;
@@ -81,17 +81,17 @@ fn distinct_indexes(pods: &[&Pod], in_phase: &str) -> usize {
     indexes.len()
 }
 
-/// Whether a pod runs or has run, so that it may have said something.
+/// Returns true if a pod runs or has run, so that it may have a log.
 pub fn has_begun(pod: &Pod) -> bool {
     matches!(phase(pod), "Running" | "Succeeded" | "Failed")
 }
 
-/// Whether a Job is over, one way or the other.
+/// Returns true if a Job has succeeded or failed.
 pub fn has_ended(job: &Job) -> bool {
     matches!(standing(Some(job), &[], &[], 1), Standing::Succeeded | Standing::Failed(_))
 }
 
-/// What keeps a pod that is no Job's from running: that it has ended, or that it cannot start. None where nothing is known to.
+/// Returns the trouble of a pod that belongs to no Job: it has ended, or it cannot start. `None` if no trouble is known.
 pub fn trouble_of(pod: &Pod) -> Option<Trouble> {
     if let Some(failure) = failure_of_pod(pod) {
         return Some(Trouble { failure, lasts: true });
@@ -102,14 +102,14 @@ pub fn trouble_of(pod: &Pod) -> Option<Trouble> {
     }
 }
 
-/// The digest of the image that a pod's node really runs, as the node names it.
+/// Returns the image that a pod's node really runs, as the node names it, with its digest.
 pub fn image_of(pod: &Pod) -> Option<(String, Option<assay_manifest::Digest>)> {
     let id = container(pod)?.image_id.clone();
     let digest = id.rsplit_once('@').and_then(|(_, digest)| digest.parse().ok());
     (!id.is_empty()).then_some((id, digest))
 }
 
-/// Why a pod has failed; none where it has not.
+/// Returns why a pod has failed; `None` if it has not failed.
 pub fn failure_of_pod(pod: &Pod) -> Option<Failure> {
     let status = pod.status.as_ref()?;
     if phase(pod) != "Failed" {
@@ -142,7 +142,7 @@ pub fn failure_of_pod(pod: &Pod) -> Option<Failure> {
     })
 }
 
-/// Why a pod's container was never started: what comes before it has failed.
+/// Returns why a pod's container was never started: an init container has failed.
 fn failure_of_setup(pod_name: &str, pod: &Pod, status: &PodStatus) -> Option<Failure> {
     let mut before = status.init_container_statuses.iter().flatten().filter_map(|status| Some((status, terminated(status)?)));
     let (container, ended) = before.find(|(_, ended)| ended.exit_code != 0)?;
@@ -172,12 +172,13 @@ fn terminated(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     status.state.as_ref().and_then(|state| state.terminated.as_ref())
 }
 
-/// Whether a pod runs a program of Assay's.
+/// Returns true if a pod runs a program of Assay's.
 fn is_own(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.containers.first()).is_some_and(|container| container.name == OWN)
 }
 
-/// A stage says itself why it could not go on; what was killed could not. Nobody else is believed: what a target writes is its own.
+/// Returns why a container failed. A stage reports its own failure, except if it was killed. Only stages are believed: the
+/// message of a target's container is the target's own.
 fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTerminated) -> Failure {
     let reason = ended.reason.as_deref().unwrap_or_default();
     if reason == "OOMKilled" {
@@ -194,7 +195,7 @@ fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTermina
         return said(Failure::environment("pod_ended", message), reason, "");
     }
     if let Some(failure) = ended.message.as_deref().and_then(|text| serde_json::from_str::<Failure>(text).ok()) {
-        // How it ended is the kernel's word, whatever was written.
+        // The exit code is the kernel's, so it outranks the message.
         let exit = match ended.exit_code {
             137 | 143 => Exit::Environment,
             code => Exit::from_code(code),
@@ -218,7 +219,7 @@ fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTermina
     }
 }
 
-/// Why a Job has failed: its pods know best, but for what was done to it as a whole.
+/// Returns why a Job has failed: from its pods, except if the Job as a whole was stopped.
 fn failure_of_job(reason: &str, message: &str, pods: &[&Pod]) -> Failure {
     if reason == "DeadlineExceeded" {
         let waits = pods.iter().filter(|pod| phase(pod) == "Pending").find_map(|pod| trouble_of_pod(pod));
@@ -230,7 +231,7 @@ fn failure_of_job(reason: &str, message: &str, pods: &[&Pod]) -> Failure {
     }
     let mut failures: Vec<_> = pods.iter().filter_map(|pod| Some((ended_at(pod), failure_of_pod(pod)?))).collect();
     failures.sort_by(|(one, _), (other, _)| one.cmp(other));
-    // What cannot be tried again is why the Job failed; else the last try.
+    // A failure that cannot be retried is the reason of the Job's; otherwise the last one.
     let last = failures.iter().rev().map(|(_, failure)| failure);
     let worst = last.clone().find(|failure| failure.exit != Exit::Environment).or_else(|| last.clone().next());
     match worst {
@@ -247,7 +248,7 @@ fn trouble(code: &str, message: impl Into<String>, lasts: bool) -> Trouble {
     Trouble { failure: Failure::environment(code, message), lasts }
 }
 
-/// What keeps a pod from starting.
+/// Returns the trouble that keeps a pod from starting.
 fn trouble_of_pod(pod: &Pod) -> Option<Trouble> {
     let name = pod.metadata.name.as_deref().unwrap_or("a pod");
     let status = pod.status.as_ref()?;
@@ -295,7 +296,7 @@ fn trouble_of_container(name: &str, pod: &Pod, container: &ContainerStatus) -> O
     })
 }
 
-/// What keeps a Job from making pods, and a pod from being set up.
+/// Returns the trouble that keeps a Job from making pods, or a pod from being set up.
 pub(crate) fn trouble_of_event(event: &Event) -> Option<Trouble> {
     let said = event.message.as_deref().unwrap_or_default();
     if matches!(event.reason.as_deref(), Some("FailedMount" | "FailedAttachVolume" | "FailedCreatePodSandBox")) {
@@ -307,7 +308,7 @@ pub(crate) fn trouble_of_event(event: &Event) -> Option<Trouble> {
     Some(trouble_of_refusal(said))
 }
 
-/// Why the cluster makes no pod, from its own words.
+/// Classifies the cluster's message for why it makes no pod.
 pub(crate) fn trouble_of_refusal(message: &str) -> Trouble {
     let code = if message.contains("exceeded quota") || message.contains("must specify limits") {
         "quota"
@@ -373,7 +374,7 @@ mod tests {
         let message = serde_json::to_string(&failure).expect("JSON");
         let pod = failed(json!({"exitCode": 30, "reason": "Error", "message": message}));
         assert_eq!(failure_of_pod(&pod), Some(failure.clone()));
-        // What lasts ends the stage at once, whatever the Job would still try.
+        // A lasting failure ends the stage at once, even if the Job would still retry.
         assert_eq!(standing(None, &[&pod], &[], 1), Standing::Failed(failure));
     }
 

@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use crate::pod::{container_security, pod_security};
 use crate::{MANAGED_BY, Object, QUEUE, RUN, TARGET};
 
-/// The Secret of the targets' namespace whose members targets may name as variables. Whoever owns the targets makes it.
+/// The Secret of the targets' namespace whose members targets may name as variables. The owner of the targets creates it.
 const TARGET_SECRETS: &str = "target-secrets";
 
 /// A target that runs as one pod.
 pub struct TargetPod<'a> {
-    /// Where.
+    /// The namespace.
     pub namespace: &'a str,
     /// The run.
     pub run_id: &'a RunId,
     /// Its name in the plan.
     pub target: &'a str,
-    /// Which block and incarnation it is brought up for.
+    /// The block and incarnation that it is brought up for.
     pub block: (u32, u32),
     /// The image, by digest.
     pub image: &'a str,
@@ -31,7 +31,7 @@ pub struct TargetPod<'a> {
     pub env_from: &'a BTreeMap<String, String>,
     /// The port that it listens on.
     pub port: u16,
-    /// The queue that it waits in, where the cluster has queues.
+    /// The queue that it waits in, if the cluster has queues.
     pub queue: Option<&'a str>,
 }
 
@@ -46,7 +46,7 @@ impl TargetPod<'_> {
     }
 }
 
-/// The pod.
+/// Builds the pod.
 pub fn target_pod(target: &TargetPod<'_>) -> Object {
     let plain = target.env.iter().map(|(name, value)| json!({"name": name, "value": value}));
     let secret = |member: &String| json!({"secretKeyRef": {"name": TARGET_SECRETS, "key": member}});

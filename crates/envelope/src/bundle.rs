@@ -1,9 +1,9 @@
-//! The Sigstore bundle v0.3: what stands beside a manifest as `manifest.sigstore.json`.
+//! The Sigstore bundle v0.3, the file `manifest.sigstore.json` beside a manifest.
 //!
-//! Written in the shape of a bundle that cosign makes with a key and without a log. There is no `tlogEntries` member: the
-//! JSON mapping leaves empty lists out, and npm `@sigstore/bundle` 5.0.1, sigstore-go and cosign read it as empty.
-//! Read strictly: whatever this build does not know is refused by its name, never skipped. Timestamps are read, to be checked against
-//! the authorities of a trust policy. Log entries are counted and not checked: nothing is believed because of them.
+//! Written in the form of a bundle that cosign makes with a key and without a log. There is no `tlogEntries` member: the JSON
+//! mapping leaves empty lists out, and npm `@sigstore/bundle` 5.0.1, sigstore-go and cosign read it as empty. Read strictly: an
+//! unknown member is refused by its name, never skipped. Timestamps are read, and checked against the authorities of a trust
+//! policy. Log entries are counted and not checked: nothing is trusted because of them.
 
 use assay_manifest::Digest;
 use serde::de::IgnoredAny;
@@ -13,50 +13,50 @@ use crate::dsse::{Envelope, PAYLOAD_TYPE};
 use crate::text::{from_base64, quoted, to_base64};
 use crate::timestamp::MAX_TIMESTAMPS;
 
-/// The media type of the one bundle format that is written and read.
+/// The media type of the only bundle format that is written and read.
 pub const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// The largest bundle that is read: a thousand subjects and twenty thousand dependencies fit, an endless file does not.
 pub const MAX_BUNDLE_BYTES: usize = 16 << 20;
 
-/// The most log entries of one bundle.
+/// The largest number of log entries of one bundle.
 const MAX_LOG_ENTRIES: usize = 32;
 
-/// Why bytes are not a bundle that this build can check.
+/// The reason why this build cannot check a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// Larger than [`MAX_BUNDLE_BYTES`].
+    /// The bundle is larger than [`MAX_BUNDLE_BYTES`].
     #[error("the bundle has {0} bytes, more than the limit of {MAX_BUNDLE_BYTES}")]
     TooLarge(usize),
-    /// Not JSON, or not the members of a bundle.
+    /// The bundle is not JSON, or does not have the members of a bundle.
     #[error("the bundle does not parse")]
     Malformed(#[source] serde_json::Error),
-    /// A member that is missing or not what it should be.
+    /// A member is missing or malformed.
     #[error("the bundle's `{0}` is missing or malformed")]
     Member(&'static str),
-    /// A bundle of another version.
+    /// The bundle has another version.
     #[error("the bundle has media type `{0}`; this build reads `{MEDIA_TYPE}`")]
     UnknownVersion(String),
-    /// A certificate instead of a key.
+    /// The bundle has a certificate instead of a key.
     #[error("keyless bundles need a certificate authority and a log to check against, which this build does not have")]
     Keyless,
-    /// A signature over raw bytes instead of a statement.
+    /// The bundle signs raw bytes instead of a statement.
     #[error("the bundle signs a message, not a statement, so it says nothing about who made what from what")]
     MessageSignature,
-    /// No signature, or more than one.
+    /// The envelope has no signature, or more than one.
     #[error("the bundle has {0} signatures; expected exactly one")]
     SignatureCount(usize),
-    /// The envelope holds something else than a statement.
+    /// The envelope does not hold a statement.
     #[error("the bundle holds a payload of type `{0}`; expected `{PAYLOAD_TYPE}`")]
     WrongPayloadType(String),
-    /// More timestamps or log entries than are read.
+    /// The bundle has more timestamps or log entries than the limit.
     #[error("the bundle has {found} {what}, more than the limit of {limit}")]
     TooMany {
-        /// What there are too many of.
+        /// The items that exceed the limit.
         what: &'static str,
-        /// How many.
+        /// Their number.
         found: usize,
-        /// The most that are read.
+        /// The limit.
         limit: usize,
     },
 }
@@ -133,7 +133,7 @@ struct WireSignature {
     sig: String,
 }
 
-/// Just enough of a bundle to know its version, so that an older one is refused as such and not for its other members.
+/// The member of a bundle that states its version, so that an older bundle is refused for its version and not for other members.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Peek {
@@ -141,7 +141,7 @@ struct Peek {
 }
 
 impl Bundle {
-    /// The bytes of the bundle: compact JSON, equal for equal bundles.
+    /// Returns the bytes of the bundle: compact JSON, equal for equal bundles.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
         let public_key = WireKey { hint: to_base64(self.key.as_bytes()) };
         let timestamps = self.timestamps.iter().map(|der| WireTimestamp { signed_timestamp: to_base64(der) });
@@ -165,7 +165,7 @@ impl Bundle {
         })
     }
 
-    /// Reads a bundle from bytes that may be hostile. Nothing in it is believed yet.
+    /// Parses a bundle from bytes that may be hostile. Its contents are not trusted yet.
     pub fn parse(bytes: &[u8]) -> Result<Self, BundleError> {
         if bytes.len() > MAX_BUNDLE_BYTES {
             return Err(BundleError::TooLarge(bytes.len()));

@@ -1,4 +1,4 @@
-//! in-toto resource descriptors: how a statement names what something was made from.
+//! in-toto resource descriptors: the names of a manifest's inputs in a statement.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ const GIT_COMMIT: &str = "gitCommit";
 /// The longest name, address or digest in a descriptor.
 const MAX_TEXT: usize = 4096;
 
-/// Something that a manifest was made from: by name, address or digest, at least one of them.
+/// An input of a manifest: by name, address or digest, at least one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResourceDescriptor {
-    /// What it is called here.
+    /// Its local name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
-    /// Where it is.
+    /// Its address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub uri: Option<String>,
     /// Its digests by algorithm, in hexadecimal: `sha256`, `gitCommit`, `gitBlob`, `gitTree`, `dirHash`.
@@ -28,40 +28,40 @@ pub struct ResourceDescriptor {
     /// The IANA media type.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub media_type: Option<String>,
-    /// Further words about it.
+    /// Additional facts about it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub annotations: BTreeMap<String, String>,
 }
 
 impl ResourceDescriptor {
-    /// Bytes that are known by name and digest, such as an input or a dataset.
+    /// Describes bytes by name and digest, such as an input or a dataset.
     pub fn named(name: impl Into<String>, digest: Digest) -> Self {
         Self { name: Some(name.into()), ..Self::default() }.with_digest(SHA256, digest.hex())
     }
 
-    /// Something at an address with a known digest, such as a container image.
+    /// Describes a resource by address and digest, such as a container image.
     pub fn at(uri: impl Into<String>, digest: Digest) -> Self {
         Self { uri: Some(uri.into()), ..Self::default() }.with_digest(SHA256, digest.hex())
     }
 
-    /// A commit of a Git repository; `uri` is `git+` and the repository's address.
+    /// Describes a commit of a Git repository; `uri` is `git+` and the repository's address.
     pub fn git_commit(uri: impl Into<String>, commit: impl Into<String>) -> Self {
         Self { uri: Some(uri.into()), ..Self::default() }.with_digest(GIT_COMMIT, commit)
     }
 
-    /// The same descriptor with one more digest.
+    /// Returns the same descriptor with one more digest.
     #[must_use]
     pub fn with_digest(mut self, algorithm: impl Into<String>, hex: impl Into<String>) -> Self {
         self.digest.insert(algorithm.into(), hex.into());
         self
     }
 
-    /// The SHA-256, where it has one.
+    /// The SHA-256, if it has one.
     pub fn sha256(&self) -> Option<Digest> {
         self.digest.get(SHA256).and_then(|hex| Digest::from_hex(hex).ok())
     }
 
-    /// Why this is not a descriptor, if it is not.
+    /// Returns the reason why this is not a valid descriptor, or `None`.
     pub(crate) fn problem(&self) -> Option<&'static str> {
         if self.name.is_none() && self.uri.is_none() && self.digest.is_empty() {
             return Some("it has neither a name nor an address nor a digest");
@@ -87,7 +87,7 @@ fn is_digest(algorithm: &str, text: &str) -> bool {
     }
 }
 
-/// How provenance names an input: its manifest and the bundle that was verified over it.
+/// Describes an input in provenance: its manifest, and the bundle that was verified over it.
 pub(crate) fn of_input(input: &InputRef) -> [ResourceDescriptor; 2] {
     [
         ResourceDescriptor::named(manifest_name(input.kind), input.manifest),

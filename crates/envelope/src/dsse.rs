@@ -1,11 +1,11 @@
-//! DSSE: a payload, its type, and a signature over both that no re-serialising can change.
+//! DSSE: a payload, its type, and a signature over both that re-serialising cannot change.
 
 use crate::keys::{PublicKey, Signer};
 
 /// The payload type of an in-toto Statement.
 pub const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 
-/// The pre-authentication encoding (DSSE 1.0.2, "Signature Definition"): what is signed. Lengths are in bytes, as ASCII
+/// Returns the pre-authentication encoding (DSSE 1.0.2, "Signature Definition"), which is signed. Lengths are in bytes, as ASCII
 /// decimals, so that no payload can pose as another type.
 pub fn pae(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let mut encoded = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
@@ -13,8 +13,8 @@ pub fn pae(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     encoded
 }
 
-/// A statement's exact bytes and one signature over them. There is no `keyid`: it is not authenticated, and verifiers that
-/// look at it disagree about what it should be.
+/// A statement's exact bytes and one signature over them. There is no `keyid`: it is not authenticated, and verifiers that read
+/// it disagree about its meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// The statement's bytes, as they were signed.
@@ -30,7 +30,7 @@ impl Envelope {
         Ok(Self { payload, signature })
     }
 
-    /// Whether `key` signed exactly this payload as a statement.
+    /// Returns true if `key` signed exactly this payload as a statement.
     pub fn is_signed_by(&self, key: &PublicKey) -> bool {
         key.verifies(&pae(PAYLOAD_TYPE, &self.payload), &self.signature)
     }

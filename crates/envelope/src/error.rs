@@ -1,4 +1,4 @@
-//! Why a manifest is not believed: one named refusal for each thing that can be broken.
+//! The refusals of a manifest: one named error for each way in which it can be broken.
 
 use assay_manifest::{Digest, DocumentError, Instant, Kind, Role, RunId};
 
@@ -8,24 +8,24 @@ use crate::statement::StatementError;
 use crate::subjects::SubjectError;
 use crate::timestamp::TimestampError;
 
-/// Why a manifest is not believed. All of these end with exit code 20, but for [`VerifyError::OldFormat`].
+/// The reason why a manifest is refused. All end with exit code 20, except [`VerifyError::OldFormat`].
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// The manifest is larger than any that is read.
+    /// The manifest exceeds the size limit.
     #[error("the manifest has {0} bytes, more than the limit of {limit}", limit = assay_manifest::MAX_MANIFEST_BYTES)]
     ManifestTooLarge(u64),
-    /// The bundle is not one that this build can check.
+    /// This build cannot check the bundle.
     #[error("the bundle is not acceptable")]
     Bundle(#[source] BundleError),
-    /// No key for the bundle's hint.
+    /// No trusted key has the fingerprint in the bundle's hint.
     #[error("the bundle is signed with the key {fingerprint}, which {} does not have", whom(policy.as_deref()))]
     UnknownKey {
         /// The fingerprint that the bundle claims.
         fingerprint: Digest,
-        /// The trust policy; none if keys were looked for beside the bundle.
+        /// The trust policy; `None` if keys were searched beside the bundle.
         policy: Option<String>,
     },
-    /// The signature does not fit the payload and the key.
+    /// The signature does not match the payload and the key.
     #[error("the signature is not by the key {0} over this statement")]
     BadSignature(Digest),
     /// The key is trusted, for other roles.
@@ -33,9 +33,9 @@ pub enum VerifyError {
     WrongSigner {
         /// The name in the trust policy.
         signer: String,
-        /// What it may sign.
+        /// The roles that it may sign.
         signs: String,
-        /// What it signed.
+        /// The role that it signed.
         role: Role,
     },
     /// The time of the signature is outside the key's validity.
@@ -43,21 +43,21 @@ pub enum VerifyError {
     KeyOutsideValidity {
         /// The name in the trust policy.
         signer: String,
-        /// When it was signed.
+        /// The time of the signature.
         time: Instant,
-        /// Whether that time is what the statement says, and no timestamp's.
+        /// True if that time is only asserted by the statement, and not proved by a timestamp.
         asserted: bool,
     },
-    /// The origin is not one that the trust policy allows.
+    /// The trust policy does not allow the origin.
     #[error(transparent)]
     Origin(#[from] OriginError),
-    /// A timestamp is not believed, or one is missing.
+    /// A timestamp is refused or missing.
     #[error(transparent)]
     Timestamp(#[from] TimestampError),
-    /// The statement is not one that this build reads.
+    /// This build cannot read the statement.
     #[error("the statement is not acceptable")]
     Statement(#[source] StatementError),
-    /// The statement has a predicate that this kind of manifest is not signed with.
+    /// The statement's predicate is not one that this kind of manifest is signed with.
     #[error("a {kind} is signed with the predicate `{expected}`, but the statement has `{found}`")]
     WrongPredicateType {
         /// The kind of manifest, as far as it is known.
@@ -67,100 +67,100 @@ pub enum VerifyError {
         /// The predicate type of the statement.
         found: &'static str,
     },
-    /// The statement is about the building of something else.
+    /// The statement is about the building of another kind of manifest.
     #[error("the statement is about a {stated}, but the manifest is a {found}")]
     WrongBuildType {
-        /// What the statement is about.
+        /// The kind that the statement is about.
         stated: Kind,
-        /// What the manifest is.
+        /// The kind of the manifest.
         found: Kind,
     },
-    /// The statement lacks a subject that the manifest calls for.
+    /// The statement lacks a subject that the manifest requires.
     #[error("the statement lacks the subject `{0}`")]
     SubjectMissing(String),
-    /// The statement has a subject that the manifest does not know.
+    /// The statement has a subject that is not in the manifest.
     #[error("the statement has a subject `{0}`, which the manifest does not give out")]
     SubjectExtra(String),
-    /// A subject's digest is not the one of the manifest.
+    /// A subject's digest is not that of the manifest.
     #[error("the subject `{name}` is {stated}, but the {side} is {found}", side = side(*is_manifest))]
     SubjectDigestMismatch {
         /// The subject.
         name: String,
-        /// What the statement says.
+        /// The digest in the statement.
         stated: Digest,
-        /// What is there.
+        /// The actual digest.
         found: Digest,
-        /// Whether the subject is the manifest itself.
+        /// True if the subject is the manifest itself.
         is_manifest: bool,
     },
     /// The statement is about another commit than the manifest.
     #[error("the statement is about another commit than the one that was judged, {}", commit(expected.as_deref()))]
     OtherCommit {
-        /// What the manifest names.
+        /// The commit that the manifest names.
         expected: Option<String>,
     },
-    /// The statement says of a gate's result what its verdict does not.
+    /// The statement's gate result differs from the verdict.
     #[error("the statement's result is not the one of the verdict")]
     OtherResult,
     /// The manifest's outputs cannot be subjects.
     #[error("the manifest's outputs cannot be subjects")]
     Subjects(#[source] SubjectError),
-    /// The manifest is not one that this build reads.
+    /// This build cannot read the manifest.
     #[error("the manifest is not acceptable")]
     Manifest(#[source] DocumentError),
-    /// The manifest is what its signer wrote, and not of the format that this build reads.
+    /// The manifest is authentic, but not of the format that this build reads.
     #[error("the {kind} is of another format than this Assay reads; {writer} signed it")]
     OldFormat {
         /// The kind of manifest that was signed.
         kind: Kind,
-        /// Which Assay wrote it.
+        /// The version of Assay that wrote it.
         writer: String,
-        /// What this build makes of it.
+        /// The error of this build.
         #[source]
         source: DocumentError,
     },
-    /// The manifest is of another kind than was asked for.
+    /// The manifest is not of the expected kind.
     #[error("expected a {expected}, found a {found}")]
     WrongKind {
-        /// What was asked for.
+        /// The expected kind.
         expected: Kind,
-        /// What it is.
+        /// The actual kind.
         found: Kind,
     },
-    /// The manifest was made by another role than was asked for.
+    /// The manifest was not made by the expected role.
     #[error("expected a manifest by {expected}, found one by {found}")]
     WrongStage {
-        /// What was asked for.
+        /// The expected role.
         expected: Role,
-        /// What it is.
+        /// The actual role.
         found: Role,
     },
     /// The manifest, or its statement, belongs to another run.
     #[error("expected a manifest of the run `{expected}`, found one of `{found}`")]
     WrongRun {
-        /// What was asked for.
+        /// The expected run.
         expected: RunId,
-        /// What it is.
+        /// The actual run.
         found: RunId,
     },
-    /// The manifest is not the one that is pinned.
+    /// The manifest is not the pinned one.
     #[error("the {kind} should be {pinned}, but is {found}")]
     ManifestReplaced {
         /// The kind of manifest.
         kind: Kind,
-        /// What another manifest names as its input.
+        /// The digest that another manifest pins for its input.
         pinned: Digest,
-        /// What was found in its place.
+        /// The actual digest.
         found: Digest,
     },
-    /// The bundle is not the one that is pinned.
+    /// The bundle is not the pinned one.
     #[error("the bundle of the {kind} should be {pinned}, but is {found}")]
     BundleReplaced {
         /// The kind of manifest.
         kind: Kind,
-        /// What another manifest names as its input.
+        /// The digest that another manifest pins for its input.
         pinned: Digest,
-        /// What was found in its place.
+        /// The actual digest.
         found: Digest,
     },
     /// The statement does not name an input of the manifest.
@@ -168,7 +168,7 @@ pub enum VerifyError {
     DependencyMissing {
         /// The kind of the input.
         kind: Kind,
-        /// The digest, of its manifest or bundle, that is missing.
+        /// The missing digest, of its manifest or bundle.
         digest: Digest,
     },
 }
@@ -186,7 +186,7 @@ fn side(is_manifest: bool) -> &'static str {
 }
 
 impl VerifyError {
-    /// A stable word for machines.
+    /// Returns the stable identifier of the error.
     pub fn code(&self) -> &'static str {
         match self {
             Self::ManifestTooLarge(_) => "manifest_too_large",
@@ -217,7 +217,7 @@ impl VerifyError {
         }
     }
 
-    /// What a person can do, where there is something.
+    /// Returns the remedy, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::UnknownKey { policy: Some(_), .. } => {

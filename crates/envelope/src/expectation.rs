@@ -1,7 +1,8 @@
 //! Requirements of a trust policy on the origin of manifests: repository, ref, pipeline, binary, image.
 //!
-//! A fact that the evidence does not record is refused like a wrong one. All of these facts are what signers recorded: a
-//! requirement holds an honest signer to its pipeline, and a thief of one role's key only in what other roles sign.
+//! A fact that the evidence does not record is refused like a wrong one. All of these facts are recorded by signers: a
+//! requirement binds an honest signer to its pipeline; a thief of one role's key is bound only by the facts that other roles
+//! sign.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +14,7 @@ use crate::predicate::Predicate;
 /// A requirement on the origin of the manifests of some roles. An empty set requires nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expectation {
-    /// The roles that it covers; empty: those of a run.
+    /// The roles that it covers; if empty, those of a run.
     pub roles: BTreeSet<Role>,
     /// Addresses of the repository that the run was started from.
     pub repositories: BTreeSet<String>,
@@ -25,7 +26,7 @@ pub struct Expectation {
     pub binaries: BTreeSet<Digest>,
     /// Digests of the container image in which the signing binary ran.
     pub images: BTreeSet<Digest>,
-    /// Whether a bundle needs a timestamp by an authority of the policy.
+    /// True if a bundle needs a timestamp by an authority of the policy.
     pub timestamp_required: bool,
 }
 
@@ -45,7 +46,7 @@ pub enum OriginFact {
 }
 
 impl OriginFact {
-    /// The error code of a manifest that does not meet a requirement on this fact.
+    /// Returns the error code of a manifest that does not meet a requirement on this fact.
     pub fn code(self) -> &'static str {
         match self {
             Self::Repository => "other_repository",
@@ -69,7 +70,7 @@ impl fmt::Display for OriginFact {
     }
 }
 
-/// A manifest whose origin is not one that the trust policy allows.
+/// A manifest has an origin that the trust policy does not allow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the trust policy expects the {fact} {expected} for {role}, but the evidence {}", found_words(found.as_deref()))]
 pub struct OriginError {
@@ -113,7 +114,7 @@ impl<'a> Covering<'a> {
         self.all().any(|expectation| expectation.timestamp_required)
     }
 
-    /// Checks what a statement says about its own signer: binary and image.
+    /// Checks the binary and image that a statement records about its own signer.
     pub(crate) fn check_signer(self, predicate: &Predicate) -> Result<(), OriginError> {
         let hex = |digest: Option<Digest>| digest.map(|digest| digest.to_string());
         let (binary, image) = (hex(predicate.binary()), hex(predicate.image()));
@@ -123,8 +124,8 @@ impl<'a> Covering<'a> {
         })
     }
 
-    /// Checks what a document says about the origin of its run. A Source records repository, ref and pipeline, a Plan repository and
-    /// pipeline. A Verdict is of no run, so it records nothing. Other documents rest on their run's Source and Plan.
+    /// Checks the origin of the run that a document records. A Source records repository, ref and pipeline, a Plan repository and
+    /// pipeline. A Verdict belongs to no run, so it records nothing. Other documents depend on their run's Source and Plan.
     pub(crate) fn check_run(self, document: &Document) -> Result<(), OriginError> {
         let (repository, reference, pipeline) = match document {
             Document::Source(source) => {

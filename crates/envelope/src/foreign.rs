@@ -1,7 +1,7 @@
-//! Bundles of any signer over any file: what `assay verify-bundle` checks, as clients of other projects do.
+//! Bundles of any signer over any file, as `assay verify-bundle` checks them and clients of other projects do.
 //!
-//! Key mode only. The bundle is a message signature over the file, or a DSSE envelope around an in-toto statement with the file as a
-//! subject. Nothing is concluded from the statement but that the key signed it about this file.
+//! Key mode only. The bundle is a message signature over the file, or a DSSE envelope around an in-toto statement with the file
+//! as a subject. The statement proves only that the key signed it about this file.
 
 use assay_manifest::Digest;
 use serde::Deserialize;
@@ -27,36 +27,36 @@ pub struct CheckedBundle {
     pub timestamps: usize,
 }
 
-/// Why a bundle does not vouch for a file.
+/// The error of checking a bundle against a file.
 #[derive(Debug, thiserror::Error)]
 pub enum ForeignBundleError {
-    /// Larger than [`MAX_BUNDLE_BYTES`].
+    /// The bundle is larger than [`MAX_BUNDLE_BYTES`].
     #[error("the bundle has {0} bytes, more than the limit of {MAX_BUNDLE_BYTES}")]
     TooLarge(usize),
-    /// Not JSON, or not the members of a bundle.
+    /// The bundle is not JSON, or does not have the members of a bundle.
     #[error("the bundle does not parse")]
     Malformed(#[source] serde_json::Error),
-    /// A member that is missing or not what it should be.
+    /// A member is missing or malformed.
     #[error("the bundle's `{0}` is missing or malformed")]
     Member(&'static str),
-    /// A bundle of another version.
+    /// The bundle has another version.
     #[error("the bundle has media type `{0}`; this build reads `{MEDIA_TYPE}`")]
     UnknownVersion(String),
-    /// A certificate instead of a key.
+    /// The bundle has a certificate instead of a key.
     #[error(
         "the bundle has a certificate: keyless bundles need a certificate authority and a log, which this build does not check"
     )]
     Keyless,
-    /// No signature, or more than one.
+    /// The envelope has no signature, or more than one.
     #[error("the envelope has {0} signatures; expected exactly one")]
     SignatureCount(usize),
-    /// The envelope holds something else than a statement.
+    /// The envelope does not hold a statement.
     #[error("the envelope holds a payload of type `{0}`; expected `{PAYLOAD_TYPE}`")]
     WrongPayloadType(String),
-    /// The payload is no in-toto statement.
+    /// The payload is not an in-toto statement.
     #[error("the envelope's payload is not an in-toto statement")]
     Statement,
-    /// The signature is not the key's.
+    /// The signature is not by the key.
     #[error("the signature is not by the key {0}")]
     BadSignature(Digest),
     /// The bundle is about another file.
@@ -65,7 +65,7 @@ pub enum ForeignBundleError {
 }
 
 impl ForeignBundleError {
-    /// A stable word for machines.
+    /// Returns the stable identifier of the error.
     pub fn code(&self) -> &'static str {
         match self {
             Self::TooLarge(_) => "bundle_too_large",
@@ -152,7 +152,7 @@ struct SubjectDigest {
     sha256: Option<String>,
 }
 
-/// Just enough of a bundle to know its version.
+/// The member of a bundle that states its version.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Peek {
@@ -204,7 +204,7 @@ fn check_message(message: &MessageSignature, key: &PublicKey, file: Digest) -> R
     if key.verifies_digest(file, &signature) { Ok(()) } else { Err(ForeignBundleError::BadSignature(key.fingerprint())) }
 }
 
-/// Gives the predicate type.
+/// Checks the envelope, and returns the predicate type.
 fn check_envelope(envelope: &AnyEnvelope, key: &PublicKey, file: Digest) -> Result<String, ForeignBundleError> {
     if envelope.payload_type != PAYLOAD_TYPE {
         return Err(ForeignBundleError::WrongPayloadType(quoted(&envelope.payload_type)));

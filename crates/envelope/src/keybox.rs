@@ -1,6 +1,6 @@
 //! The encrypted key file of cosign: scrypt turns a password into a key, which opens an XSalsa20-Poly1305 box.
 //!
-//! The form is the one of `go-securesystemslib`, so that keys made here work in cosign and the other way round.
+//! The format is that of `go-securesystemslib`, so that keys made here work in cosign and the other way round.
 
 use crypto_secretbox::aead::{Aead, KeyInit};
 use crypto_secretbox::{Nonce, XSalsa20Poly1305};
@@ -18,20 +18,20 @@ const KEY_BYTES: usize = 32;
 const BLOCK_SIZE: u32 = 8;
 const PARALLELISM: u32 = 1;
 
-/// How much work one guess of a password costs. Nothing else is read or written: a file could ask for terabytes otherwise.
+/// The cost of one guess of a password. No other costs are read or written, because a file could ask for terabytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScryptCost {
-    /// N = 32768: what older cosign wrote; for throw-away keys of tests.
+    /// N = 32768, as older cosign wrote; for throw-away keys of tests.
     Cheap,
-    /// N = 65536: what cosign writes, and the default.
+    /// N = 65536, as cosign writes, and the default.
     #[default]
     Standard,
-    /// N = 131072: what OWASP recommends; some other tools do not read it.
+    /// N = 131072, as OWASP recommends; some other tools do not read it.
     Strong,
 }
 
 impl ScryptCost {
-    /// All of them, cheapest first.
+    /// All costs, cheapest first.
     pub const ALL: [Self; 3] = [Self::Cheap, Self::Standard, Self::Strong];
 
     /// The parameter N of scrypt (RFC 7914).
@@ -87,7 +87,7 @@ struct Cipher {
     nonce: String,
 }
 
-/// Locks `secret` with a password, under a fresh salt and nonce. Returns the JSON body of a key file.
+/// Encrypts `secret` with a password, under a fresh salt and nonce. Returns the JSON body of a key file.
 pub(crate) fn lock(secret: &[u8], password: &[u8], cost: ScryptCost) -> Result<Vec<u8>, KeyError> {
     let salt = random::<SALT_BYTES>()?;
     let nonce = random::<NONCE_BYTES>()?;
@@ -102,7 +102,7 @@ pub(crate) fn lock(secret: &[u8], password: &[u8], cost: ScryptCost) -> Result<V
     serde_json::to_vec(&key_box).map_err(|_| KeyError::Encode)
 }
 
-/// Unlocks what [`lock`] or cosign locked.
+/// Decrypts the body of a key file that [`lock`] or cosign wrote.
 pub(crate) fn unlock(json: &[u8], password: &[u8]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     let key_box: KeyBox = serde_json::from_slice(json).map_err(KeyError::BoxMalformed)?;
     check_algorithm("key derivation", &key_box.kdf.name, KDF)?;

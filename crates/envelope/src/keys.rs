@@ -1,4 +1,4 @@
-//! ECDSA P-256 keys: made, kept in cosign's key files, named by the digest of their public half.
+//! ECDSA P-256 keys: generated, stored in cosign's key files, named by the digest of their public half.
 
 use std::fmt;
 
@@ -17,12 +17,12 @@ use crate::text::{quoted, to_base64};
 pub const MAX_KEY_BYTES: usize = 16 << 10;
 
 const SECRET_LABEL: &str = "ENCRYPTED SIGSTORE PRIVATE KEY";
-/// What cosign wrote before version 2.
+/// The label that cosign wrote before version 2.
 const OLD_SECRET_LABEL: &str = "ENCRYPTED COSIGN PRIVATE KEY";
 const PUBLIC_LABEL: &str = "PUBLIC KEY";
 
-/// What stands before the point in the SubjectPublicKeyInfo of every P-256 key (RFC 5480): id-ecPublicKey, prime256v1 and a
-/// bit string of 65 bytes. With an uncompressed point the DER form is unique, so a key has exactly one fingerprint.
+/// The bytes before the point in the SubjectPublicKeyInfo of every P-256 key (RFC 5480): id-ecPublicKey, prime256v1 and a bit
+/// string of 65 bytes. With an uncompressed point the DER form is unique, so a key has exactly one fingerprint.
 const SPKI_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03,
     0x01, 0x07, 0x03, 0x42, 0x00,
@@ -31,43 +31,43 @@ const POINT_BYTES: usize = 65;
 /// The first byte of an uncompressed point (SEC 1, section 2.3.3).
 const UNCOMPRESSED: u8 = 4;
 
-/// Why a key cannot be made, read or used.
+/// The error of generating, reading or using a key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The operating system gave no random bytes.
     #[error("the operating system gives no random bytes")]
     Random(#[source] getrandom::Error),
-    /// Larger than [`MAX_KEY_BYTES`].
+    /// The file is larger than [`MAX_KEY_BYTES`].
     #[error("the key file has {0} bytes, more than the limit of {MAX_KEY_BYTES}")]
     TooLarge(usize),
-    /// Not PEM.
+    /// The text is not PEM.
     #[error("the key is not PEM text: {0}")]
     NotPem(pem::Error),
-    /// PEM of something else.
+    /// The PEM text has another label.
     #[error("the PEM text holds `{found}`; expected `{expected}`")]
     WrongLabel {
         /// The label that was found.
         found: String,
-        /// The label of what was wanted.
+        /// The expected label.
         expected: &'static str,
     },
     /// The body of the key file is not the known JSON.
     #[error("the key file's body does not parse")]
     BoxMalformed(#[source] serde_json::Error),
-    /// A field of the key file is not what it should be.
+    /// A field of the key file is malformed.
     #[error("the key file's `{0}` is not base64 of the right length")]
     BoxField(&'static str),
-    /// An algorithm that cosign's key files do not use.
+    /// Cosign's key files do not use this algorithm.
     #[error("the {what} `{found}` is not known: expected `{known}`")]
     UnknownAlgorithm {
         /// Key derivation or cipher.
         what: &'static str,
-        /// What the file says.
+        /// The value in the file.
         found: String,
-        /// What is known.
+        /// The supported value.
         known: &'static str,
     },
-    /// Scrypt parameters outside the three that are worked for.
+    /// The scrypt parameters are not one of the three supported sets.
     #[error("the key file asks for scrypt with N={n}, r={r}, p={p}; known are N=32768, 65536 and 131072 with r=8, p=1")]
     UnsupportedScrypt {
         /// The parameter N.
@@ -77,22 +77,22 @@ pub enum KeyError {
         /// The parameter p.
         p: u32,
     },
-    /// The box did not open: another password, or changed bytes.
+    /// The box did not open: the password is wrong, or the bytes were changed.
     #[error("the key does not unlock with this password")]
     WrongPassword,
-    /// A private key that is not ECDSA P-256 in PKCS#8 form.
+    /// The private key is not ECDSA P-256 in PKCS#8 form.
     #[error("the private key is not an ECDSA P-256 key in PKCS#8 form")]
     NotP256Private,
-    /// A public key that is not ECDSA P-256 in SubjectPublicKeyInfo form.
+    /// The public key is not ECDSA P-256 in SubjectPublicKeyInfo form.
     #[error("the public key is not an ECDSA P-256 key in SubjectPublicKeyInfo form")]
     NotP256Public,
-    /// A key that could not be written.
+    /// The key could not be encoded.
     #[error("the key has no encoded form")]
     Encode,
 }
 
 impl KeyError {
-    /// What a person can do, where there is something.
+    /// Returns the remedy, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::WrongPassword => Some("set COSIGN_PASSWORD to the key's password"),
@@ -105,7 +105,7 @@ impl KeyError {
     }
 }
 
-/// Random bytes from the operating system.
+/// Returns random bytes from the operating system.
 pub(crate) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, KeyError> {
     let mut bytes = Zeroizing::new([0; N]);
     getrandom::fill(bytes.as_mut_slice()).map_err(KeyError::Random)?;
@@ -116,7 +116,7 @@ fn read_pem(text: &str, labels: &[&'static str; 2]) -> Result<Zeroizing<Vec<u8>>
     if text.len() > MAX_KEY_BYTES {
         return Err(KeyError::TooLarge(text.len()));
     }
-    // Blank lines around it come and go where a key is copied, as into a secret of a CI.
+    // Copying a key, as into a CI secret, may add or drop blank lines around it.
     let (label, bytes) = pem::decode_vec(text.trim().as_bytes()).map_err(KeyError::NotPem)?;
     let bytes = Zeroizing::new(bytes);
     if labels.contains(&label) { Ok(bytes) } else { Err(KeyError::WrongLabel { found: quoted(label), expected: labels[0] }) }
@@ -126,33 +126,33 @@ fn read_pem(text: &str, labels: &[&'static str; 2]) -> Result<Zeroizing<Vec<u8>>
 pub struct SecretKey(p256::SecretKey);
 
 impl SecretKey {
-    /// A new key from the operating system's randomness.
+    /// Generates a key from the operating system's randomness.
     pub fn generate() -> Result<Self, KeyError> {
         loop {
-            // A draw outside the scalar field (one in 2^32) is drawn again, so that no scalar is more likely than another.
+            // A draw outside the scalar field (one in 2^32) is repeated, so that all scalars are equally likely.
             if let Ok(key) = p256::SecretKey::from_slice(random::<32>()?.as_slice()) {
                 return Ok(Self(key));
             }
         }
     }
 
-    /// Reads unencrypted PKCS#8 DER, the form in which a key travels over an inherited pipe.
+    /// Reads unencrypted PKCS#8 DER, the form in which a key is passed over an inherited pipe.
     pub fn from_pkcs8_der(der: &[u8]) -> Result<Self, KeyError> {
         p256::SecretKey::from_pkcs8_der(der).map(Self).map_err(|_| KeyError::NotP256Private)
     }
 
-    /// Unencrypted PKCS#8 DER. The bytes are wiped when they are dropped.
+    /// Returns unencrypted PKCS#8 DER. The bytes are wiped when they are dropped.
     pub fn to_pkcs8_der(&self) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         self.0.to_pkcs8_der().map(|document| document.to_bytes()).map_err(|_| KeyError::Encode)
     }
 
-    /// Cosign's encrypted key file, as PEM text. An empty password is legal and protects nothing.
+    /// Writes cosign's encrypted key file, as PEM text. An empty password is legal and protects nothing.
     pub fn encrypt(&self, password: &[u8], cost: ScryptCost) -> Result<String, KeyError> {
         let body = keybox::lock(&self.to_pkcs8_der()?, password, cost)?;
         pem::encode_string(SECRET_LABEL, LineEnding::LF, &body).map_err(|_| KeyError::Encode)
     }
 
-    /// Reads cosign's encrypted key file. Costs the scrypt work that the file asks for, about 0.1 to 0.5 s.
+    /// Reads cosign's encrypted key file. Costs the scrypt work that the file requires, about 0.1 to 0.5 s.
     pub fn decrypt(key_file: &str, password: &[u8]) -> Result<Self, KeyError> {
         let body = read_pem(key_file, &[SECRET_LABEL, OLD_SECRET_LABEL])?;
         Self::from_pkcs8_der(&keybox::unlock(&body, password)?)
@@ -176,7 +176,7 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// A public key, known by its fingerprint.
+/// A public key and its fingerprint.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     key: VerifyingKey,
@@ -195,7 +195,7 @@ impl PublicKey {
         key.map(Self::new).ok_or(KeyError::NotP256Public)
     }
 
-    /// Reads PEM text: what cosign calls `cosign.pub`.
+    /// Reads PEM text, the format of `cosign.pub`.
     pub fn from_pem(text: &str) -> Result<Self, KeyError> {
         Self::from_spki_der(&read_pem(text, &[PUBLIC_LABEL; 2])?)
     }
@@ -212,22 +212,22 @@ impl PublicKey {
         format!("-----BEGIN {PUBLIC_LABEL}-----\n{first}\n{second}\n-----END {PUBLIC_LABEL}-----\n")
     }
 
-    /// The SHA-256 of the DER form: what a person pins.
+    /// The SHA-256 of the DER form, which users pin.
     pub fn fingerprint(&self) -> Digest {
         self.fingerprint
     }
 
-    /// The fingerprint as a bundle's `publicKey.hint` spells it: base64.
+    /// The fingerprint in the format of a bundle's `publicKey.hint`: base64.
     pub fn hint(&self) -> String {
         to_base64(self.fingerprint.as_bytes())
     }
 
-    /// Whether `signature` (ASN.1 DER) is this key's ECDSA/SHA-256 signature over `message`.
+    /// Returns true if `signature` (ASN.1 DER) is this key's ECDSA/SHA-256 signature over `message`.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         Signature::from_der(signature).is_ok_and(|signature| self.key.verify(message, &signature).is_ok())
     }
 
-    /// The same over a message of which only the SHA-256 is at hand.
+    /// The same for a message of which only the SHA-256 is known.
     pub(crate) fn verifies_digest(&self, digest: Digest, signature: &[u8]) -> bool {
         Signature::from_der(signature).is_ok_and(|signature| self.key.verify_prehash(digest.as_bytes(), &signature).is_ok())
     }
@@ -243,7 +243,7 @@ fn spki(key: &VerifyingKey) -> Vec<u8> {
     [&SPKI_PREFIX, key.to_encoded_point(false).as_bytes()].concat()
 }
 
-/// A private key that is ready to sign: the only thing of a key that the rest of Assay holds.
+/// A private key that is ready to sign: the only form of a key that the rest of Assay holds.
 pub struct Signer {
     key: SigningKey,
     public: PublicKey,
@@ -260,7 +260,7 @@ impl Signer {
         &self.public
     }
 
-    /// The ASN.1 DER signature over `message`. Deterministic (RFC 6979), so that equal statements have equal bundles.
+    /// Returns the ASN.1 DER signature over `message`. Deterministic (RFC 6979), so that equal statements have equal bundles.
     pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, p256::ecdsa::Error> {
         let signature: Signature = self.key.try_sign(message)?;
         Ok(signature.to_der().as_bytes().to_vec())

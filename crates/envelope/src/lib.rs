@@ -1,16 +1,16 @@
-//! The signatures of Assay: who said what about which bytes, and whether to believe it.
+//! The signatures of Assay: signed statements about bytes, and their verification.
 //!
 //! A manifest is signed by wrapping an in-toto Statement, whose subjects are the manifest and its outputs, in a DSSE envelope
-//! inside a Sigstore bundle ([`sign`]). It is believed by [`verify`], the only maker of [`Verified`]: code that takes a
-//! `Verified<T>` cannot be handed bytes whose signature, signer and digests were not checked.
+//! inside a Sigstore bundle ([`sign`]). It is trusted after [`verify`], which alone creates a [`Verified`]: code that takes a
+//! `Verified<T>` cannot receive bytes whose signature, signer and digests were not checked.
 //!
 //! Only this crate sees a private key, and it does no I/O: keys, bundles and trust come in as bytes and values.
 //!
 //! # What key mode proves, and what it does not
 //!
-//! A signature by a listed key over digests. Time is *asserted*: it is what the signer wrote into the statement, so a validity
-//! window keeps an honest signer's old key from being used by mistake, and does not stop a thief from dating back. An RFC 3161
-//! timestamp by an authority of the trust policy does: the key must have been valid at its time, too.
+//! A signature by a listed key over digests. Time is *asserted*: the signer wrote it into the statement, so a validity window
+//! keeps an honest signer's old key from being used by mistake, and does not stop a thief from backdating. An RFC 3161 timestamp
+//! by an authority of the trust policy does: the key must have been valid at its time, too.
 
 mod bundle;
 mod descriptor;

@@ -1,20 +1,20 @@
-//! What a signer says about a manifest, in three predicates that other tools know.
+//! The signer's statement about a manifest, in three predicates that other tools support.
 //!
-//! Domain data is never here: it stands in the manifest, which is a subject.
+//! Domain data is never here: it is in the manifest, which is a subject.
 
 use assay_manifest::{Digest, Header, InputRef, Instant, Kind, Outcome, Role, RunId, Verdict};
 use serde::{Deserialize, Serialize};
 
 use crate::descriptor::{ResourceDescriptor, of_input};
 
-/// SLSA provenance: how a manifest was made. For every kind but the Publication and the Verdict.
+/// SLSA provenance: the making of a manifest. For every kind except the Publication and the Verdict.
 pub const PROVENANCE: &str = "https://slsa.dev/provenance/v1";
 /// The result of a gate. For the Verdict.
 pub const TEST_RESULT: &str = "https://in-toto.io/attestation/test-result/v0.1";
-/// What was verified before something was published. For the Publication.
+/// The verification that preceded a publication. For the Publication.
 pub const VERIFICATION_SUMMARY: &str = "https://slsa.dev/verification_summary/v1";
 
-/// The predicate type under which a kind of manifest is signed: what `--type` of cosign must name.
+/// Returns the predicate type under which a kind of manifest is signed, as `--type` of cosign takes it.
 pub fn predicate_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Publication => VERIFICATION_SUMMARY,
@@ -23,7 +23,7 @@ pub fn predicate_type(kind: Kind) -> &'static str {
     }
 }
 
-/// The build type of a kind of manifest; none for those that have no provenance: the Publication and the Verdict.
+/// Returns the build type of a kind of manifest; `None` for kinds without provenance: the Publication and the Verdict.
 ///
 /// It follows the kind, not only the role, so that a recorder's statement can never stand for a collection's.
 pub fn build_type(kind: Kind) -> Option<String> {
@@ -40,24 +40,24 @@ pub fn build_type(kind: Kind) -> Option<String> {
 /// The internal parameter of provenance that holds the container image in which the signing binary ran.
 pub const IMAGE: &str = "image";
 
-/// The digest of an image reference that is pinned, such as `registry.example.org/assay@sha256:...`.
+/// Returns the digest of a pinned image reference, such as `registry.example.org/assay@sha256:...`.
 pub fn image_digest(reference: &str) -> Option<Digest> {
     reference.split_once('@').and_then(|(_, digest)| digest.parse().ok())
 }
 
-/// What a signer says.
+/// The predicate of a signer's statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Predicate {
-    /// How the manifest was made.
+    /// The making of the manifest.
     Provenance(Provenance),
-    /// What was verified before it was published.
+    /// The verification that preceded the publication.
     VerificationSummary(VerificationSummary),
-    /// How a gate decided.
+    /// The decision of a gate.
     TestResult(TestResult),
 }
 
 impl Predicate {
-    /// Its type, an address.
+    /// Its type, as a URI.
     pub fn type_uri(&self) -> &'static str {
         match self {
             Self::Provenance(_) => PROVENANCE,
@@ -66,7 +66,7 @@ impl Predicate {
         }
     }
 
-    /// The digest of the signing binary; `None` for a gate's result, which has no place for it.
+    /// The digest of the signing binary; `None` for a gate's result, which has no field for it.
     pub fn binary(&self) -> Option<Digest> {
         match self {
             Self::Provenance(provenance) => Some(provenance.builder_binary),
@@ -84,7 +84,7 @@ impl Predicate {
         }
     }
 
-    /// When the signer says that it was done. Nothing but the signer's word stands behind it.
+    /// The time at which the signer states to have finished. Only the signer vouches for it.
     pub fn asserted_time(&self) -> Option<Instant> {
         match self {
             Self::Provenance(provenance) => Some(provenance.finished_on),
@@ -112,57 +112,57 @@ impl From<VerificationSummary> for Predicate {
     }
 }
 
-/// How a manifest was made: SLSA provenance v1.
+/// The making of a manifest: SLSA provenance v1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Provenance {
     /// The role that made it; must be the header's.
     pub role: Role,
     /// The run that it belongs to; must be the header's.
     pub run_id: RunId,
-    /// What a person chose: pipeline, commit, stage, parameters. A JSON object.
+    /// The values that a person chose: pipeline, commit, stage, parameters. A JSON object.
     pub external_parameters: serde_json::Value,
-    /// What the machinery chose: where it ran, seeds. A JSON object.
+    /// The values that the system chose: location, seeds. A JSON object.
     pub internal_parameters: serde_json::Value,
-    /// What it was made from: commit, images, datasets. The header's inputs are added by [`crate::sign`].
+    /// The inputs of the manifest: commit, images, datasets. [`crate::sign`] adds the header's inputs.
     pub resolved_dependencies: Vec<ResourceDescriptor>,
     /// The digest of the stage's binary.
     pub builder_binary: Digest,
     /// The version of Assay.
     pub builder_version: String,
-    /// Names this invocation of the stage, such as the Job's UID.
+    /// The id of this invocation of the stage, such as the Job's UID.
     pub invocation_id: String,
-    /// When it began.
+    /// The start time.
     pub started_on: Instant,
-    /// When it ended; validity windows of keys are compared with this.
+    /// The end time; validity windows of keys are compared with it.
     pub finished_on: Instant,
 }
 
 impl Provenance {
-    /// What the manifest was made from besides the inputs of its header, in the order given.
+    /// Returns the dependencies besides the inputs of the header, in the order given.
     pub fn dependencies_besides(&self, header: &Header) -> Vec<&ResourceDescriptor> {
         let inputs: Vec<_> = header.inputs.iter().flat_map(of_input).collect();
         self.resolved_dependencies.iter().filter(|dependency| !inputs.contains(dependency)).collect()
     }
 }
 
-/// What was verified before something was published: SLSA verification summary v1.
+/// The verification that preceded a publication: SLSA verification summary v1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerificationSummary {
     /// The digest of the verifying binary.
     pub verifier_binary: Digest,
     /// The digest of the container image in which it ran, if it ran in one.
     pub verifier_image: Option<Digest>,
-    /// When it verified; validity windows of keys are compared with this.
+    /// The time of verification; validity windows of keys are compared with it.
     pub time_verified: Instant,
-    /// Where what was verified can be had.
+    /// The location of the verified resource.
     pub resource_uri: String,
     /// Address and digest of the trust policy.
     pub policy: (String, Digest),
-    /// What was verified. The header's inputs are added by [`crate::sign`].
+    /// The verified inputs. [`crate::sign`] adds the header's inputs.
     pub input_attestations: Vec<InputRef>,
     /// The outcome.
     pub result: VerificationResult,
-    /// The levels that were reached; words of our own, which must not begin with `SLSA_`.
+    /// The levels that were reached; names of our own, which must not begin with `SLSA_`.
     pub levels: Vec<String>,
 }
 
@@ -170,21 +170,21 @@ pub struct VerificationSummary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum VerificationResult {
-    /// Everything held.
+    /// All checks passed.
     Passed,
-    /// Something did not.
+    /// A check failed.
     Failed,
 }
 
-/// How a gate decided: in-toto test result v0.1.
+/// The decision of a gate: in-toto test result v0.1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TestResult {
     /// The outcome.
     pub result: GateResult,
-    /// What it was judged by and from. The header's inputs are added by [`crate::sign`]; the gate's policy comes first.
+    /// The rules and inputs of the decision. [`crate::sign`] adds the header's inputs; the gate's policy comes first.
     pub configuration: Vec<ResourceDescriptor>,
-    /// Where the verdict can be read.
+    /// The address of the verdict.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub url: Option<String>,
     /// The benchmark case ids that passed.
@@ -198,13 +198,13 @@ pub struct TestResult {
     pub failed_tests: Vec<String>,
 }
 
-/// The name of the descriptor that says which gate judged, and when.
+/// The name of the descriptor with the gate's policy and the time of the decision.
 const GATE: &str = "gate";
 const JUDGED_ON: &str = "judged_on";
 
 impl TestResult {
-    /// What a verdict says, in the words of a test result: its cases are the tests. Inconclusive is a warning, and a failure where the
-    /// policy blocks on it.
+    /// Converts a verdict to a test result: its cases are the tests. Inconclusive is a warning, or a failure if the policy blocks
+    /// on it.
     pub fn of(verdict: &Verdict) -> Self {
         let cases = verdict.cases();
         let of = |is: &dyn Fn(Outcome) -> bool| {
@@ -227,7 +227,7 @@ impl TestResult {
         }
     }
 
-    /// Whether it says what that verdict does; what it was judged from is compared elsewhere.
+    /// Returns true if it states the same as that verdict; the inputs of the decision are compared elsewhere.
     pub(crate) fn is_of(&self, verdict: &Verdict) -> bool {
         let Self { result, passed_tests, warned_tests, failed_tests, .. } = Self::of(verdict);
         self.result == result
@@ -237,15 +237,15 @@ impl TestResult {
             && self.judged_on() == Some(verdict.judged_on)
     }
 
-    /// The descriptor that says by which file's rules a gate judged, and when: a test result has no time of its own, and a key has to be
-    /// valid at one.
+    /// The descriptor of the gate's policy file and of the time of its decision: a test result has no time of its own, and a key
+    /// has to be valid at one.
     fn gate(policy: Digest, judged_on: Instant) -> ResourceDescriptor {
         let mut descriptor = ResourceDescriptor::named(GATE, policy);
         descriptor.annotations.insert(JUDGED_ON.to_owned(), judged_on.to_string());
         descriptor
     }
 
-    /// When the gate says that it judged.
+    /// The time at which the gate states to have judged.
     pub(crate) fn judged_on(&self) -> Option<Instant> {
         let gate = self.configuration.iter().find(|descriptor| descriptor.name.as_deref() == Some(GATE))?;
         gate.annotations.get(JUDGED_ON)?.parse().ok()
@@ -256,10 +256,10 @@ impl TestResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum GateResult {
-    /// Nothing regressed.
+    /// No case regressed.
     Passed,
-    /// Inconclusive, and the policy does not block on it.
+    /// A case is inconclusive, and the policy does not block on it.
     Warned,
-    /// Something regressed.
+    /// A case regressed.
     Failed,
 }

@@ -1,4 +1,4 @@
-//! Signing: a manifest and what is said about it become canonical bytes and a bundle.
+//! Signing: a manifest and a predicate about it become canonical bytes and a bundle.
 
 use assay_manifest::{Body, CanonicalError, Digest, Document, DocumentError, Header, InputRef, Kind, Manifest, Role, RunId};
 
@@ -10,7 +10,7 @@ use crate::predicate::{Predicate, predicate_type};
 use crate::statement::{Statement, StatementError};
 use crate::subjects::{self, SubjectError};
 
-/// What can be signed: manifests, typed or not.
+/// A value that can be signed: a manifest, typed or not.
 pub trait Signable: private::Sealed {
     /// The canonical bytes.
     fn to_bytes(&self) -> Result<Vec<u8>, CanonicalError>;
@@ -34,26 +34,26 @@ impl<B: Body> Signable for Manifest<B> {
     }
 }
 
-/// Why something was not signed.
+/// The error of signing a manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
     /// The manifest has no canonical form.
     #[error("the manifest has no canonical form")]
     Canonical(#[source] CanonicalError),
-    /// The manifest would not be read again.
+    /// A reader would not accept the manifest.
     #[error("the manifest would not be accepted by a reader")]
     Manifest(#[source] DocumentError),
     /// The outputs cannot be subjects.
     #[error("the manifest's outputs cannot be subjects")]
     Subjects(#[source] SubjectError),
-    /// A predicate that this kind is not signed with.
+    /// The predicate is not one that this kind is signed with.
     #[error("a {kind} is signed with the predicate `{expected}`, not `{found}`")]
     WrongPredicate {
         /// The kind of manifest.
         kind: Kind,
         /// The predicate type of that kind.
         expected: &'static str,
-        /// What was given.
+        /// The predicate type that was given.
         found: &'static str,
     },
     /// The predicate is about another role.
@@ -72,16 +72,16 @@ pub enum SignError {
         /// The run in the provenance.
         provenance: RunId,
     },
-    /// The statement would not be read again.
+    /// A reader would not accept the statement.
     #[error("the statement would not be accepted by a reader")]
     Statement(#[source] StatementError),
-    /// The key did not sign.
+    /// The signing operation failed.
     #[error("the key did not sign")]
     Key(#[source] p256::ecdsa::Error),
     /// The bundle has no JSON form.
     #[error("the bundle has no JSON form")]
     Bundle(#[source] serde_json::Error),
-    /// The bundle would be larger than any that is read.
+    /// The bundle would exceed the size limit of readers.
     #[error("the bundle would have {0} bytes, more than the limit of {MAX_BUNDLE_BYTES}")]
     TooLarge(usize),
 }
@@ -102,15 +102,16 @@ pub struct Signed {
 }
 
 impl Signed {
-    /// How the next manifest names this one.
+    /// Returns the reference by which the next manifest names this one.
     pub fn as_input(&self) -> InputRef {
         InputRef { kind: self.kind, manifest: self.manifest_digest, bundle: self.bundle_digest }
     }
 }
 
-/// Signs a manifest. The subjects are the manifest and its outputs; the header's inputs are added to what `predicate` lists.
+/// Signs a manifest. The subjects are the manifest and its outputs; the header's inputs are added to the lists of `predicate`.
 ///
-/// The same manifest, key and predicate give the same bytes. What would not verify is refused here, before the key is used.
+/// The same manifest, key and predicate give the same bytes. A manifest that would not verify is refused here, before the key is
+/// used.
 pub fn sign(document: &impl Signable, signer: &Signer, predicate: impl Into<Predicate>) -> Result<Signed, SignError> {
     let manifest = document.to_bytes().map_err(SignError::Canonical)?;
     let document = Document::parse(&manifest).map_err(SignError::Manifest)?;
@@ -135,7 +136,7 @@ pub(crate) fn seal(statement: &Statement, signer: &Signer) -> Result<Vec<u8>, Si
     if bundle.len() > MAX_BUNDLE_BYTES { Err(SignError::TooLarge(bundle.len())) } else { Ok(bundle) }
 }
 
-/// Checks that the predicate is about this manifest, and adds the manifest's inputs to it so that none can be forgotten.
+/// Checks that the predicate is about this manifest, and adds the manifest's inputs to it, so that none can be forgotten.
 fn complete(mut predicate: Predicate, header: &Header) -> Result<Predicate, SignError> {
     let (expected, found) = (predicate_type(header.kind), predicate.type_uri());
     if found != expected {
@@ -161,7 +162,7 @@ fn complete(mut predicate: Predicate, header: &Header) -> Result<Predicate, Sign
     Ok(predicate)
 }
 
-/// Lists the header's inputs, each once, after whatever was listed.
+/// Appends the header's inputs to a list, each once.
 fn list_inputs(header: &Header, listed: &mut Vec<ResourceDescriptor>) {
     let inputs: Vec<_> = header.inputs.iter().flat_map(of_input).collect();
     listed.retain(|descriptor| !inputs.contains(descriptor));

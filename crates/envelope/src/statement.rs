@@ -1,4 +1,4 @@
-//! The in-toto Statement v1: which bytes, by digest, a signer speaks about, and what it says.
+//! The in-toto Statement v1: digests of the subjects, and the signer's predicate about them.
 
 use std::collections::BTreeMap;
 
@@ -13,69 +13,69 @@ use crate::subjects::COMMIT;
 use crate::text::quoted;
 use crate::wire::{WireProvenance, WireSummary};
 
-/// The type of the one statement format that is written and read.
+/// The type of the only statement format that is written and read.
 pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
 
-/// The most subjects of a statement: where sigstore-go stops too.
+/// The largest number of subjects of a statement, the same as sigstore-go's limit.
 pub const MAX_SUBJECTS: usize = 1_024;
 
-/// The most dependencies, attestations or tests that a statement lists: a publication over ten thousand blocks fits.
+/// The largest number of dependencies, attestations or tests of a statement: a publication over ten thousand blocks fits.
 pub const MAX_DEPENDENCIES: usize = 20_000;
 
-/// Why bytes are not a statement of ours.
+/// The error of parsing a statement.
 #[derive(Debug, thiserror::Error)]
 pub enum StatementError {
-    /// Not JSON, or not the members of a statement.
+    /// The bytes are not JSON, or do not have the members of a statement.
     #[error("the statement does not parse")]
     Malformed(#[source] serde_json::Error),
-    /// The bytes are not the canonical form of what they say.
+    /// The bytes are not in canonical form.
     #[error("the statement is not in canonical form")]
     NotCanonical,
-    /// Another statement format.
+    /// The statement format is unknown.
     #[error("the statement has type `{0}`; this build reads `{STATEMENT_TYPE}`")]
     UnknownType(String),
-    /// A predicate that no manifest is signed with.
+    /// The predicate type is not one that manifests are signed with.
     #[error("the statement has predicate type `{0}`, which this build does not read")]
     UnknownPredicateType(String),
-    /// A build that no role of Assay does.
+    /// The build type belongs to no role of Assay.
     #[error("the statement has build type `{0}`, which this build does not read")]
     UnknownBuildType(String),
-    /// A member that is missing or not what it should be.
+    /// A member is missing or malformed.
     #[error("the statement's `{0}` is missing or malformed")]
     Field(&'static str),
-    /// A list that is longer than its limit.
+    /// A list is longer than its limit.
     #[error("the statement has {found} {what}, more than the limit of {limit}")]
     TooMany {
-        /// What there are too many of.
+        /// The items of the list.
         what: &'static str,
-        /// How many.
+        /// Their number.
         found: usize,
-        /// The most that are read.
+        /// The limit.
         limit: usize,
     },
     /// Two subjects share a name.
     #[error("the statement names the subject `{0}` twice")]
     DuplicateSubject(String),
-    /// A resource descriptor that names nothing, or names it badly.
+    /// A resource descriptor names nothing, or is malformed.
     #[error("the statement's dependency `{name}` is malformed: {problem}")]
     Descriptor {
-        /// What it is called, as far as it is.
+        /// Its name, as far as it has one.
         name: String,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
 }
 
-/// What a signer says about which bytes.
+/// The statement of a signer about some bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
     /// The kind of manifest that it claims to be about.
     pub kind: Kind,
-    /// The digests that it speaks about, by name.
+    /// The digests of its subjects, by name.
     pub subjects: BTreeMap<String, Digest>,
-    /// The commit that it speaks about: 40 hexadecimal digits, or 64.
+    /// The commit that it is about: 40 hexadecimal digits, or 64.
     pub commit: Option<String>,
-    /// What it says.
+    /// Its predicate.
     pub predicate: Predicate,
 }
 
@@ -106,7 +106,7 @@ struct WireDigest {
 }
 
 impl Statement {
-    /// The canonical bytes: what is signed. They are read back, so that nothing is signed that would not verify.
+    /// Returns the canonical bytes, which are signed. They are parsed again, so that nothing is signed that would not verify.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, StatementError> {
         let wire = WireStatement {
             statement_type: STATEMENT_TYPE.to_owned(),
@@ -136,10 +136,10 @@ impl Statement {
         .map_err(StatementError::Malformed)
     }
 
-    /// Reads a statement from bytes that may be hostile.
+    /// Parses a statement from bytes that may be hostile.
     ///
-    /// Accepts only the canonical form, which refuses duplicate members and other spellings in one rule: two verifiers can
-    /// never read two different statements out of the same bytes.
+    /// Accepts only the canonical form, which refuses duplicate members and other spellings in one rule: two verifiers can never
+    /// read two different statements out of the same bytes.
     pub fn parse(bytes: &[u8]) -> Result<Self, StatementError> {
         let value: Value = serde_json::from_slice(bytes).map_err(StatementError::Malformed)?;
         if canonical_value(&value).ok().as_deref() != Some(bytes) {
@@ -159,7 +159,7 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, StatementError> {
     serde_json::from_value(value).map_err(StatementError::Malformed)
 }
 
-/// The digests of files by name, and the commit if there is one.
+/// Returns the digests of files by name, and the commit if there is one.
 fn read_subjects(wire: Vec<WireSubject>) -> Result<(BTreeMap<String, Digest>, Option<String>), StatementError> {
     check_count("subjects", wire.len(), MAX_SUBJECTS)?;
     let (mut subjects, mut commit) = (BTreeMap::new(), None);
@@ -179,7 +179,7 @@ fn read_subjects(wire: Vec<WireSubject>) -> Result<(BTreeMap<String, Digest>, Op
     Ok((subjects, commit))
 }
 
-/// 40 digits with SHA-1, 64 in a repository of the SHA-256 format.
+/// Returns true for a commit id: 40 digits with SHA-1, 64 in a repository of the SHA-256 format.
 fn is_commit(id: &str) -> bool {
     [40, 64].contains(&id.len()) && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -201,7 +201,7 @@ fn read_predicate(predicate_type: &str, value: Value) -> Result<(Kind, Predicate
             check_descriptors("configurations", &result.configuration)?;
             let tests = result.passed_tests.len() + result.warned_tests.len() + result.failed_tests.len();
             check_count("tests", tests, MAX_DEPENDENCIES)?;
-            // Without a time nobody could tell whether the key was valid.
+            // Without a time, a verifier could not decide if the key was valid.
             result.judged_on().ok_or(StatementError::Field("predicate.configuration[].annotations.judged_on"))?;
             Ok((Kind::Verdict, result.into()))
         }

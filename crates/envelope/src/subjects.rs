@@ -1,28 +1,28 @@
-//! The subjects of a bundle: the manifest and everything that it gives out.
+//! The subjects of a bundle: the manifest and all its outputs.
 
 use std::collections::BTreeMap;
 
 use assay_manifest::{Artifact, CanonicalError, Digest, Document, Kind, canonical_json};
 use serde::Serialize;
 
-/// The most outputs that become subjects themselves; verifiers of other projects stop at 1,024 subjects.
+/// The largest number of outputs that are subjects themselves; verifiers of other projects stop at 1,024 subjects.
 pub const MAX_OUTPUT_SUBJECTS: usize = 1_000;
 
-/// The name of the one artifact that stands for the outputs where there are more than [`MAX_OUTPUT_SUBJECTS`].
+/// The name of the one artifact that stands for the outputs if there are more than [`MAX_OUTPUT_SUBJECTS`].
 pub const OUTPUTS_INDEX: &str = "outputs.json";
 
-/// What a manifest is called among its subjects, such as `plan.json`.
+/// Returns the name of a manifest among its subjects, such as `plan.json`.
 pub fn manifest_name(kind: Kind) -> String {
     format!("{kind}.json")
 }
 
-/// What the bundle beside it is called, such as `plan.sigstore.json`.
+/// Returns the name of the bundle beside it, such as `plan.sigstore.json`.
 pub fn bundle_name(kind: Kind) -> String {
     format!("{kind}.sigstore.json")
 }
 
-/// The artifact that lists outputs, as canonical JSON sorted by name. Signer and verifier both derive it from the manifest,
-/// so it need not travel.
+/// Returns the artifact that lists outputs, as canonical JSON sorted by name. Signer and verifier both derive it from the
+/// manifest, so it need not be stored.
 pub fn outputs_index(outputs: &[&Artifact]) -> Result<Vec<u8>, CanonicalError> {
     #[derive(Serialize)]
     struct Index<'a> {
@@ -33,10 +33,10 @@ pub fn outputs_index(outputs: &[&Artifact]) -> Result<Vec<u8>, CanonicalError> {
     canonical_json(&Index { outputs })
 }
 
-/// What the commit that a gate judged is called among the subjects.
+/// The subject name of the commit that a gate judged.
 pub(crate) const COMMIT: &str = "commit";
 
-/// The commit that is a subject beside the manifest: the one that a gate judged.
+/// Returns the commit that a gate judged, which is a subject beside the manifest.
 pub(crate) fn commit(document: &Document) -> Option<&str> {
     match document {
         Document::Verdict(manifest) => manifest.body.commit(),
@@ -44,10 +44,10 @@ pub(crate) fn commit(document: &Document) -> Option<&str> {
     }
 }
 
-/// Why a manifest's outputs cannot be subjects.
+/// The error of turning a manifest's outputs into subjects.
 #[derive(Debug, thiserror::Error)]
 pub enum SubjectError {
-    /// An output is called like the manifest or like the index.
+    /// An output has the name of the manifest or of the index.
     #[error("an output of the {kind} is called `{name}`, which is a name of the bundle's own")]
     NameTaken {
         /// The kind of manifest.
@@ -60,7 +60,7 @@ pub enum SubjectError {
     Index(#[source] CanonicalError),
 }
 
-/// The subjects of a document whose bytes have the digest `manifest`, by name.
+/// Returns the subjects of a document whose bytes have the digest `manifest`, by name.
 pub(crate) fn of(document: &Document, manifest: Digest) -> Result<BTreeMap<String, Digest>, SubjectError> {
     let kind = document.kind();
     let outputs = document.artifacts();

@@ -1,30 +1,30 @@
-//! Text that crosses the border: base64 in both alphabets, and hostile words made fit for a message.
+//! Text from untrusted input: base64 in both alphabets, and quotes that are safe in a message.
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 
-/// What is kept of a text that is quoted in an error.
+/// The number of characters that an error quotes of a text.
 const QUOTED: usize = 80;
 
-// Protobuf's JSON mapping lets a writer choose alphabet and padding, so a reader takes all four spellings.
+// Protobuf's JSON mapping allows either alphabet, padded or not, so a reader accepts all four spellings.
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 const READ_STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const READ_URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
-/// Standard base64 with padding: what is written.
+/// Encodes standard base64 with padding.
 pub(crate) fn to_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Reads base64 in either alphabet, padded or not.
+/// Decodes base64 in either alphabet, padded or not.
 pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
     let url_safe = text.bytes().any(|byte| byte == b'-' || byte == b'_');
     if url_safe { READ_URL_SAFE.decode(text) } else { READ_STANDARD.decode(text) }.ok()
 }
 
-/// A hostile text made fit for a message: cut short, control characters replaced so that it cannot steer a terminal.
+/// Makes a hostile text safe for a message: truncated, with control characters replaced so that it cannot steer a terminal.
 pub(crate) fn quoted(text: &str) -> String {
     let mut short: String = text.chars().take(QUOTED).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if text.chars().nth(QUOTED).is_some() {

@@ -1,7 +1,7 @@
-//! RFC 3161 timestamps: a time for a signature that is not its signer's own word.
+//! RFC 3161 timestamps: proof of a signature's time that does not come from its signer.
 //!
-//! As in Sigstore, the timestamp in a bundle is a DER TimeStampResponse over the bytes of the bundle's signature. It is believed if
-//! its certificate chains to a root that the trust policy names, is meant for timestamping, and was valid at the stated time.
+//! As in Sigstore, the timestamp in a bundle is a DER TimeStampResponse over the bytes of the bundle's signature. It is trusted
+//! if its certificate chains to a root that the trust policy names, is meant for timestamping, and was valid at the stated time.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnch
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert, aws_lc_rs as algorithms};
 
-/// The largest timestamp response that is read; with a chain of certificates they have some 6 KiB.
+/// The largest timestamp response that is read; responses with a chain of certificates have some 6 KiB.
 pub(crate) const MAX_TIMESTAMP_BYTES: usize = 64 << 10;
-/// The most timestamps of one bundle.
+/// The largest number of timestamps of one bundle.
 pub(crate) const MAX_TIMESTAMPS: usize = 8;
-/// The most certificates of one authority.
+/// The largest number of certificates of one authority.
 const MAX_CERTIFICATES: usize = 8;
-/// By how much a signer's clock may be ahead of an authority's.
+/// The largest difference by which a signer's clock may be ahead of an authority's.
 const CLOCK_TOLERANCE_NS: i64 = 300 * 1_000_000_000;
 
 const SIGNED_DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.2");
@@ -31,7 +31,7 @@ const SHA512: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.
 /// id-kp-timeStamping, 1.3.6.1.5.5.7.3.8, as the value bytes of its DER form.
 const TIME_STAMPING: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x08];
 
-/// What certificates of an authority may be signed with.
+/// The signature algorithms that certificates of an authority may use.
 static CERTIFICATE_ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
     algorithms::ECDSA_P256_SHA256,
     algorithms::ECDSA_P256_SHA384,
@@ -43,20 +43,20 @@ static CERTIFICATE_ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
     algorithms::RSA_PKCS1_2048_8192_SHA512,
 ];
 
-/// An authority whose timestamps are believed.
+/// A trusted timestamp authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimestampAuthority {
     /// Its name, for reports.
     pub name: String,
     /// Its certificate chain in DER; the last is the trusted root.
     certificates: Vec<Vec<u8>>,
-    /// Timestamps from before this instant are not believed.
+    /// Timestamps before this instant are refused.
     pub not_before: Option<Instant>,
-    /// Timestamps from after this instant are not believed.
+    /// Timestamps after this instant are refused.
     pub not_after: Option<Instant>,
 }
 
-/// Why a text is not the certificate chain of an authority.
+/// The error of parsing an authority's certificate chain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("certificate {place} of the chain cannot be used: {problem}")]
 pub struct AuthorityError {
@@ -73,10 +73,10 @@ pub struct Timestamp {
     pub authority: String,
 }
 
-/// Why a timestamp is not believed.
+/// The reason why a timestamp is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimestampError {
-    /// Not a granted response with one signature in DER.
+    /// The bytes are not a granted response with one signature in DER.
     #[error("the timestamp is malformed: {0}")]
     Malformed(&'static str),
     /// The timestamp is over other bytes than the bundle's signature.
@@ -87,10 +87,10 @@ pub enum TimestampError {
     UnknownAuthority {
         /// The time that it states.
         time: Instant,
-        /// The reason for which the last authority does not vouch for it.
+        /// The reason why the last authority does not vouch for it.
         problem: String,
     },
-    /// Signed earlier than the signer says.
+    /// The timestamp is earlier than the signer asserts.
     #[error("the timestamp is of {time}, but the statement asserts that it was made at {asserted}")]
     Contradicted {
         /// The time of the timestamp.
@@ -98,7 +98,7 @@ pub enum TimestampError {
         /// The time in the statement.
         asserted: Instant,
     },
-    /// The trust policy requires one.
+    /// The trust policy requires a timestamp.
     #[error("the trust policy requires a timestamp, and the bundle has none that was checked")]
     Missing,
 }
@@ -116,7 +116,7 @@ impl TimestampError {
 }
 
 impl TimestampAuthority {
-    /// An authority with a certificate chain as PEM text, the trusted root last.
+    /// Creates an authority from a certificate chain as PEM text, the trusted root last.
     pub fn new(name: impl Into<String>, pem: &str) -> Result<Self, AuthorityError> {
         let certificates = read_chain(pem)?;
         Ok(Self { name: name.into(), certificates, not_before: None, not_after: None })
@@ -176,7 +176,7 @@ fn check_signer(
     result
 }
 
-/// The algorithms of a token's signature that hash as it says. Which of them is tried is decided by the certificate's key.
+/// Returns the signature algorithms with this digest algorithm. The certificate's key decides which one applies.
 fn signature_algorithms(digest: ObjectIdentifier) -> &'static [&'static dyn SignatureVerificationAlgorithm] {
     static WITH_SHA256: &[&dyn SignatureVerificationAlgorithm] =
         &[algorithms::ECDSA_P256_SHA256, algorithms::ECDSA_P384_SHA256, algorithms::RSA_PKCS1_2048_8192_SHA256];
@@ -216,8 +216,8 @@ fn read_certificate(place: usize, text: &str) -> Result<Vec<u8>, AuthorityError>
     Ok(der)
 }
 
-/// The earliest time at which an authority vouches for the signature. `None` if there is no timestamp, or no authority to check
-/// one against.
+/// Returns the earliest time at which an authority vouches for the signature. `None` if there is no timestamp, or no authority to
+/// check one against.
 pub(crate) fn check(
     timestamps: &[Vec<u8>],
     signature: &[u8],
@@ -252,7 +252,7 @@ pub fn check_timestamp(
 }
 
 impl Timestamp {
-    /// A signature cannot be older than what it says of itself.
+    /// Checks that the signature is not older than its asserted time.
     pub(crate) fn check_not_before(&self, asserted: Option<Instant>) -> Result<(), TimestampError> {
         let latest = self.time.unix_ns().saturating_add(CLOCK_TOLERANCE_NS);
         match asserted {
@@ -262,7 +262,7 @@ impl Timestamp {
     }
 }
 
-/// A timestamp token whose own digests fit together; nothing of it is believed yet.
+/// A timestamp token whose own digests agree; it is not trusted yet.
 struct Token {
     time: Instant,
     imprint_algorithm: ObjectIdentifier,
@@ -299,7 +299,8 @@ impl Token {
         })
     }
 
-    /// Whether the token names this certificate. If it names a key, every certificate is tried: whatever did not sign is refused.
+    /// Returns true if the token may name this certificate. If it names a key, every certificate is tried, and those that did not
+    /// sign are refused.
     fn may_be_signed_by(&self, certificate: &[u8]) -> bool {
         let Some((issuer, serial)) = &self.signer else { return true };
         issuer_and_serial(certificate).is_some_and(|found| found == (issuer.as_slice(), serial.as_slice()))
@@ -310,7 +311,7 @@ impl Token {
 fn issuer_and_serial(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     let [certificate] = parts(certificate)?[..] else { return None };
     let fields = inside(*inside(certificate, Tag::Sequence)?.first()?, Tag::Sequence)?;
-    // A certificate of the first version has no version.
+    // A version-1 certificate has no version field.
     match &fields[..] {
         [version, serial, _, issuer, ..] if version.tag() == EXPLICIT_0 => Some((issuer.value(), serial.value())),
         [serial, _, issuer, ..] => Some((issuer.value(), serial.value())),
@@ -318,11 +319,11 @@ fn issuer_and_serial(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// The most elements of one value that are read: far more than any token has.
+/// The largest number of elements of one value that are read: far more than any token has.
 const MAX_PARTS: usize = 64;
 const EXPLICIT_0: Tag = Tag::ContextSpecific { constructed: true, number: TagNumber::N0 };
 
-/// The elements that stand one after another in `bytes`.
+/// Returns the consecutive elements in `bytes`.
 fn parts(bytes: &[u8]) -> Option<Vec<AnyRef<'_>>> {
     let mut reader = SliceReader::new(bytes).ok()?;
     let mut found = Vec::new();
@@ -335,12 +336,12 @@ fn parts(bytes: &[u8]) -> Option<Vec<AnyRef<'_>>> {
     Some(found)
 }
 
-/// The elements of a value that has this tag.
+/// Returns the elements of a value with this tag.
 fn inside(value: AnyRef<'_>, tag: Tag) -> Option<Vec<AnyRef<'_>>> {
     (value.tag() == tag).then(|| parts(value.value()))?
 }
 
-/// The bytes of a value that has this tag.
+/// Returns the bytes of a value with this tag.
 fn bytes_of(value: AnyRef<'_>, tag: Tag) -> Option<&[u8]> {
     (value.tag() == tag).then(|| value.value())
 }
@@ -349,12 +350,13 @@ fn oid_of(value: AnyRef<'_>) -> Option<ObjectIdentifier> {
     ObjectIdentifier::from_bytes(bytes_of(value, Tag::ObjectIdentifier)?).ok()
 }
 
-/// The object identifier of an AlgorithmIdentifier.
+/// Returns the object identifier of an AlgorithmIdentifier.
 fn algorithm_of(value: AnyRef<'_>) -> Option<ObjectIdentifier> {
     oid_of(*inside(value, Tag::Sequence)?.first()?)
 }
 
-/// The content of the token's ContentInfo in a TimeStampResp (RFC 3161, section 2.4.2), whose status 0 or 1 means that it was granted.
+/// Returns the content of the token's ContentInfo in a TimeStampResp (RFC 3161, section 2.4.2), whose status 0 or 1 means that it
+/// was granted.
 fn read_response(response: &[u8]) -> Option<AnyRef<'_>> {
     let [response] = parts(response)?[..] else { return None };
     let [status, token] = inside(response, Tag::Sequence)?[..] else { return None };
@@ -408,8 +410,8 @@ impl<'a> SignedData<'a> {
         })
     }
 
-    /// What the signature covers: the signed attributes as a set (RFC 5652, section 5.4), which must name the kind and the digest of the
-    /// content.
+    /// Returns the bytes that the signature covers: the signed attributes as a set (RFC 5652, section 5.4), which must name the
+    /// kind and the digest of the content.
     fn signed_bytes(&self) -> Result<Vec<u8>, TimestampError> {
         let malformed = TimestampError::Malformed;
         let attributes = parts(self.attributes).ok_or(malformed("its signed attributes do not parse"))?;
@@ -436,7 +438,7 @@ impl<'a> SignedData<'a> {
     }
 }
 
-/// TSTInfo (RFC 3161, section 2.4.2), as far as it is needed: the imprint's algorithm and bytes, and the time.
+/// Reads the needed fields of a TSTInfo (RFC 3161, section 2.4.2): the imprint's algorithm and bytes, and the time.
 fn read_info(info: &[u8]) -> Option<(ObjectIdentifier, Vec<u8>, Instant)> {
     let [info] = parts(info)?[..] else { return None };
     let fields = inside(info, Tag::Sequence)?;
@@ -447,7 +449,7 @@ fn read_info(info: &[u8]) -> Option<(ObjectIdentifier, Vec<u8>, Instant)> {
     (bytes_of(version, Tag::Integer)? == [1]).then_some((algorithm_of(algorithm)?, imprint, time))
 }
 
-/// A GeneralizedTime with or without a fraction of a second, such as `20261120120000.25Z`.
+/// Reads a GeneralizedTime with or without a fraction of a second, such as `20261120120000.25Z`.
 fn read_time(bytes: &[u8]) -> Option<Instant> {
     let text = std::str::from_utf8(bytes).ok()?.strip_suffix('Z')?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));

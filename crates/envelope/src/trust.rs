@@ -1,4 +1,4 @@
-//! Whom to believe: which key may sign what, and when. Never taken from what is being verified.
+//! Trust: the keys that may sign, with their roles and validity. Never taken from the evidence under verification.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,14 +10,14 @@ use crate::expectation::{Covering, Expectation};
 use crate::keys::PublicKey;
 use crate::timestamp::TimestampAuthority;
 
-/// A key that may sign some roles' manifests.
+/// A key that may sign the manifests of some roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedSigner {
-    /// Whose key it is.
+    /// The name of the key's owner.
     pub name: String,
     /// The key.
     pub key: PublicKey,
-    /// What it may sign.
+    /// The roles that it may sign.
     pub signs: BTreeSet<Role>,
     /// The first instant at which it may sign. Compared with the time that the signer asserts, and with a checked timestamp.
     pub not_before: Option<Instant>,
@@ -31,45 +31,45 @@ impl TrustedSigner {
         Self { name: name.into(), key, signs: signs.into_iter().collect(), not_before: None, not_after: None }
     }
 
-    /// Whether the key may sign at that time.
+    /// Returns true if the key may sign at that time.
     pub fn is_valid_at(&self, time: Instant) -> bool {
         self.not_before.is_none_or(|first| first <= time) && self.not_after.is_none_or(|last| time <= last)
     }
 }
 
-/// Who may sign what.
+/// The signers that are trusted, with the roles of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustPolicy {
-    /// What the policy is called.
+    /// The name of the policy.
     pub name: String,
-    /// The digest of the file that it was read from, where there was one.
+    /// The digest of the file that it was read from, if there was one.
     pub digest: Option<Digest>,
-    /// The signers. A key may stand in it more than once.
+    /// The signers. A key may be listed more than once.
     pub signers: Vec<TrustedSigner>,
     /// Requirements on the origin of manifests.
     pub expectations: Vec<Expectation>,
-    /// The authorities whose timestamps are believed.
+    /// The trusted timestamp authorities.
     pub authorities: Vec<TimestampAuthority>,
 }
 
-/// Why a fingerprint cannot serve as trust.
+/// The reason why a fingerprint cannot be trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TrustError {
-    /// The key with the pinned fingerprint is not at hand.
+    /// No candidate key has the pinned fingerprint.
     #[error("no public key with the pinned fingerprint {0} is at hand")]
     PinnedKeyMissing(Digest),
 }
 
 impl TrustError {
-    /// What a person can do.
+    /// Returns the remedy.
     pub fn hint(&self) -> &'static str {
         "put the public key (PEM) beside the bundles, or check the fingerprint"
     }
 }
 
 impl TrustPolicy {
-    /// Trust in the one key with this fingerprint, for every role. A fingerprint cannot verify, so the key itself must be among
-    /// `candidates`; where it comes from does not matter, because the fingerprint decides.
+    /// Trusts the one key with this fingerprint, for every role. A fingerprint cannot verify, so the key itself must be among
+    /// `candidates`; its source does not matter, because the fingerprint decides.
     pub fn pinned(fingerprint: Digest, candidates: &[PublicKey]) -> Result<Self, TrustError> {
         let key = candidates.iter().find(|key| key.fingerprint() == fingerprint);
         let key = key.ok_or(TrustError::PinnedKeyMissing(fingerprint))?;
@@ -77,12 +77,12 @@ impl TrustPolicy {
         Ok(Self::of_signers("pinned", vec![signer]))
     }
 
-    /// A policy of signers alone: nothing is required of an origin, and no timestamp is checked.
+    /// Creates a policy of signers only, without requirements on the origin and without checks of timestamps.
     pub fn of_signers(name: impl Into<String>, signers: Vec<TrustedSigner>) -> Self {
         Self { name: name.into(), digest: None, signers, expectations: Vec::new(), authorities: Vec::new() }
     }
 
-    /// The policy as a definition file, such as the local trust root.
+    /// Writes the policy as a definition file, such as the local trust root.
     pub fn to_yaml(&self) -> String {
         let mut yaml = format!(
             "apiVersion: assay.dev/v1alpha1\nkind: TrustPolicy\nmetadata:\n  name: {}\nspec:\n  signers:\n",
@@ -145,7 +145,7 @@ fn write_window(not_before: Option<Instant>, not_after: Option<Instant>, yaml: &
     }
 }
 
-/// JSON is YAML's flow style, so an expectation is one line of it.
+/// Writes an expectation as one line, because JSON is YAML's flow style.
 fn write_expectation(expectation: &Expectation, yaml: &mut String) {
     let Expectation { roles, repositories, refs, pipelines, binaries, images, timestamp_required } = expectation;
     let mut members = serde_json::Map::new();
@@ -174,18 +174,18 @@ fn write_authority(authority: &TimestampAuthority, yaml: &mut String) {
     write_window(authority.not_before, authority.not_after, yaml);
 }
 
-/// A text as a YAML scalar: every JSON string is a double-quoted scalar, so nothing in a name can end it early.
+/// Returns a text as a YAML scalar: every JSON string is a double-quoted scalar, so nothing in a name can end it early.
 fn yaml_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Whom to believe.
+/// The source of trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The signers of a policy.
     Policy(TrustPolicy),
-    /// Nobody: signatures are checked with keys found beside the bundle, which shows that nothing changed since somebody
-    /// signed, and leaves open who that was.
+    /// No trust: signatures are checked with keys found beside the bundle. This shows that nothing changed after signing, and
+    /// does not establish the signer.
     None {
         /// The keys that were found.
         candidates: Vec<PublicKey>,
@@ -193,7 +193,7 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// The key with this fingerprint.
+    /// Returns the key with this fingerprint.
     pub(crate) fn key(&self, fingerprint: Digest) -> Result<&PublicKey, VerifyError> {
         let found = match self {
             Self::Policy(policy) => policy.signers.iter().map(|signer| &signer.key).find(|key| key.fingerprint() == fingerprint),
@@ -206,7 +206,7 @@ impl Trust {
         found.ok_or(VerifyError::UnknownKey { fingerprint, policy })
     }
 
-    /// The authorities whose timestamps are believed.
+    /// The trusted timestamp authorities.
     pub(crate) fn authorities(&self) -> &[TimestampAuthority] {
         match self {
             Self::Policy(policy) => &policy.authorities,
@@ -214,7 +214,7 @@ impl Trust {
         }
     }
 
-    /// The requirements on manifests of this role.
+    /// Returns the requirements on manifests of this role.
     pub(crate) fn covering(&self, role: Role) -> Covering<'_> {
         match self {
             Self::Policy(policy) => Covering::new(&policy.expectations, role),
@@ -222,13 +222,13 @@ impl Trust {
         }
     }
 
-    /// Checks a Source or Plan against the requirements on `role`: manifests of every role of a run rest on them. Other documents
-    /// record nothing of a run's origin, and pass.
+    /// Checks a Source or Plan against the requirements on `role`: manifests of every role of a run depend on them. Other
+    /// documents record nothing about a run's origin, and pass.
     pub fn check_origin(&self, role: Role, document: &Document) -> Result<(), VerifyError> {
         Ok(self.covering(role).check_run(document)?)
     }
 
-    /// Who signs for `role` with this key at that time.
+    /// Returns the signer for `role` with this key at that time.
     pub(crate) fn identify(&self, key: Digest, role: Role, time: SigningTime) -> Result<SignerIdentity, VerifyError> {
         match self {
             Self::Policy(policy) => policy.identify(key, role, time),
@@ -239,23 +239,23 @@ impl Trust {
     }
 }
 
-/// When something was signed, as far as it is known.
+/// The time of a signature, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SigningTime {
-    /// The signer's own word.
+    /// The time that the signer asserts.
     pub(crate) asserted: Option<Instant>,
     /// The time of a checked timestamp.
     pub(crate) proven: Option<Instant>,
 }
 
-/// Who signed.
+/// The identity of a signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignerIdentity {
-    /// The name in the trust policy, or words that say that there is none.
+    /// The name in the trust policy, or a text that says that there is none.
     pub name: String,
     /// The fingerprint of the key.
     pub fingerprint: Digest,
-    /// Whether a trust policy says so. If not, the command ends with exit code 21.
+    /// True if a trust policy names the signer. If not, the command ends with exit code 21.
     pub established: bool,
 }
 

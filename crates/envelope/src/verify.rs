@@ -1,4 +1,4 @@
-//! Verifying: bytes from anywhere become [`Verified`], or a refusal with a name.
+//! Verification: untrusted bytes become [`Verified`], or a named refusal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::subjects::{self, manifest_name};
 use crate::timestamp::{self, Timestamp, TimestampError};
 use crate::trust::{SignerIdentity, SigningTime, Trust};
 
-/// What the verifier knows beforehand. What is `None` is not compared.
+/// The values that the verifier expects. `None` is not compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expect<'a> {
     /// The run that the manifest must belong to.
@@ -30,7 +30,7 @@ pub struct Expect<'a> {
 
 /// A value whose signature, signer and digests were checked, with the bytes that they were checked on.
 ///
-/// Only [`verify`] makes one, so a function that takes a `Verified<T>` cannot be handed anything else:
+/// Only [`verify`] creates one, so a function that takes a `Verified<T>` cannot receive anything else:
 ///
 /// ```compile_fail,E0451
 /// # use assay_envelope::Verified;
@@ -50,7 +50,7 @@ pub struct Verified<T> {
 }
 
 impl<T> Verified<T> {
-    /// What was verified.
+    /// The verified value.
     pub fn value(&self) -> &T {
         &self.value
     }
@@ -70,17 +70,17 @@ impl<T> Verified<T> {
         self.input.bundle
     }
 
-    /// Who signed.
+    /// The identity of the signer.
     pub fn signer(&self) -> &SignerIdentity {
         &self.signer
     }
 
-    /// What the signer says about it.
+    /// The signer's predicate about the manifest.
     pub fn predicate(&self) -> &Predicate {
         &self.predicate
     }
 
-    /// When the signer says that it was done: "asserted", in the words of a report.
+    /// The time at which the signer states to have signed: "asserted", in the terms of a report.
     pub fn asserted_time(&self) -> Option<Instant> {
         self.predicate.asserted_time()
     }
@@ -90,25 +90,26 @@ impl<T> Verified<T> {
         self.timestamp.as_ref()
     }
 
-    /// The signer as another trust policy names it. Fails if that policy does not let the key sign for `role` at that time.
+    /// Returns the signer as another trust policy names it. Fails if that policy does not let the key sign for `role` at that
+    /// time.
     pub fn signer_under(&self, trust: &Trust, role: Role) -> Result<SignerIdentity, VerifyError> {
         let proven = self.timestamp.as_ref().map(|timestamp| timestamp.time);
         trust.identify(self.signer.fingerprint, role, SigningTime { asserted: self.asserted_time(), proven })
     }
 
-    /// What the bundle holds and nothing was checked against, such as "timestamp". Nothing is believed because of it.
+    /// The parts of the bundle that were not checked, such as "timestamp". Nothing is trusted because of them.
     pub fn unchecked(&self) -> &[&'static str] {
         &self.unchecked
     }
 
-    /// How the next manifest names this one.
+    /// Returns the reference by which the next manifest names this one.
     pub fn as_input(&self) -> InputRef {
         self.input
     }
 }
 
 impl Verified<Document> {
-    /// The same manifest with its type, if it is of that kind.
+    /// Returns the same manifest with its type, if it is of that kind.
     pub fn downcast<B: Body>(self) -> Result<Verified<Manifest<B>>, VerifyError> {
         let Self { value, bytes, input, signer, predicate, timestamp, unchecked } = self;
         match B::of(&value) {
@@ -118,15 +119,15 @@ impl Verified<Document> {
     }
 }
 
-/// Verifies a manifest with the bundle that stands beside it.
+/// Verifies a manifest with the bundle beside it.
 ///
-/// In this order, so that nothing is read before what vouches for it was checked: sizes; pinned digests; the bundle's shape; the
-/// key that its hint names; the signature over the exact payload bytes; its timestamps; the statement; that its signer may sign for
-/// the role of that statement at the time that it asserts and that a timestamp proves; binary and image of the signer; the manifest's
-/// digest. Only now is the manifest parsed, and compared: kind and predicate, run, every subject both ways, every input, the origin
-/// that the trust policy requires, and what the caller expects.
+/// Every value is checked before it is used, in this order: sizes; pinned digests; the bundle's shape; the key that its hint
+/// names; the signature over the exact payload bytes; its timestamps; the statement; that its signer may sign for the role of
+/// that statement at the asserted time and at the time that a timestamp proves; binary and image of the signer; the manifest's
+/// digest. Only then is the manifest parsed, and compared: kind and predicate, run, every subject both ways, every input, the
+/// origin that the trust policy requires, and the caller's expectations.
 ///
-/// Without a timestamp, time is asserted: the validity of a key is compared with what the statement itself says.
+/// Without a timestamp, time is asserted: the validity of a key is compared with the time in the statement itself.
 pub fn verify(manifest: &[u8], bundle: &[u8], trust: &Trust, expect: &Expect<'_>) -> Result<Verified<Document>, VerifyError> {
     if manifest.len() as u64 > MAX_MANIFEST_BYTES {
         return Err(VerifyError::ManifestTooLarge(manifest.len() as u64));
@@ -161,8 +162,8 @@ pub fn verify(manifest: &[u8], bundle: &[u8], trust: &Trust, expect: &Expect<'_>
     Ok(Verified { value: document, bytes: manifest.to_vec(), input, signer, predicate, timestamp, unchecked })
 }
 
-/// Why a manifest cannot be read whose bytes are what its signer signed: where its fields are not those of this build, it is of another
-/// format. Only the signer can have made it so.
+/// Returns the error for a manifest that does not parse although its bytes are what its signer signed: if its fields are not
+/// those of this build, it is of another format, which only the signer can have written.
 fn unread(error: DocumentError, kind: Kind, predicate: &Predicate) -> VerifyError {
     match &error {
         DocumentError::Fields { kind: found, .. } if *found == kind => {}
@@ -235,7 +236,7 @@ fn check_statement(statement: &Statement, stated: Kind, document: &Document, man
     check_inputs(&statement.predicate, document.header())
 }
 
-/// Both ways: everything that the manifest gives out is a subject, and nothing else is.
+/// Checks both ways that every output of the manifest is a subject, and that there are no others.
 fn check_subjects(expected: &BTreeMap<String, Digest>, stated: &BTreeMap<String, Digest>) -> Result<(), VerifyError> {
     for (name, &found) in expected {
         match stated.get(name) {
@@ -252,7 +253,7 @@ fn check_subjects(expected: &BTreeMap<String, Digest>, stated: &BTreeMap<String,
     }
 }
 
-/// A gate's result is about the commit that its verdict names, and no other statement is about one.
+/// Checks the commit: the result of a gate is about the commit that its verdict names, and no other statement names one.
 fn check_commit(expected: Option<&str>, stated: Option<&str>) -> Result<(), VerifyError> {
     match (expected, stated) {
         (expected, stated) if expected == stated => Ok(()),
@@ -289,7 +290,7 @@ fn check_inputs(predicate: &Predicate, header: &Header) -> Result<(), VerifyErro
     }
 }
 
-/// The first input that is not among what was listed.
+/// Returns the first input that is not listed.
 fn missing_among(header: &Header, listed: &[ResourceDescriptor]) -> Option<(Kind, Digest)> {
     let listed: BTreeSet<_> = listed.iter().collect();
     let inputs = header.inputs.iter().flat_map(|input| of_input(input).map(|descriptor| (input.kind, descriptor)));

@@ -1,4 +1,4 @@
-//! Predicates as they are written, with the member names of their specifications, and the way between them and ours.
+//! Predicates in their serialised form, with the member names of their specifications, and the conversions from and to ours.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const MANIFEST: &str = "manifest";
 const IMAGE: &str = "image";
 /// The longest identifier of an invocation, version or address.
 const MAX_TEXT: usize = 4096;
-/// The most levels that a verification summary lists; there are four.
+/// The largest number of levels of a verification summary; there are four.
 const MAX_LEVELS: usize = 16;
 
 fn builder_id(role: Role) -> String {
@@ -94,7 +94,7 @@ impl WireProvenance {
         })
     }
 
-    /// The kind of manifest that it claims to be about, and what it says.
+    /// Returns the kind of manifest that it claims to be about, and its provenance.
     pub(crate) fn read(self) -> Result<(Kind, Provenance), StatementError> {
         let Self { build_definition: definition, run_details: RunDetails { builder, metadata } } = self;
         let kind = kind_of(&definition.build_type)?;
@@ -147,7 +147,7 @@ fn read_binary(role: Role, dependencies: &[ResourceDescriptor]) -> Result<Digest
     binary.ok_or(StatementError::Field("predicate.runDetails.builder.builderDependencies"))
 }
 
-/// The value of the one member that a map of versions must have.
+/// Returns the value of the one member that a map of versions must have.
 fn only(mut map: BTreeMap<String, String>, key: &str, field: &'static str) -> Result<String, StatementError> {
     let value = map.remove(key).filter(|value| !value.is_empty() && value.len() <= MAX_TEXT);
     value.filter(|_| map.is_empty()).ok_or(StatementError::Field(field))
@@ -221,7 +221,7 @@ fn read_policy(policy: ResourceDescriptor) -> Result<(String, Digest), Statement
     }
 }
 
-/// The specification keeps words that begin with `SLSA_` for its own levels, which we do not claim.
+/// Checks levels: the specification reserves names that begin with `SLSA_` for its own levels, which we do not claim.
 fn read_levels(levels: Vec<String>) -> Result<Vec<String>, StatementError> {
     let own = |level: &String| !level.is_empty() && level.len() <= MAX_TEXT && !level.starts_with("SLSA_");
     if levels.len() <= MAX_LEVELS && levels.iter().all(own) {
@@ -231,7 +231,7 @@ fn read_levels(levels: Vec<String>) -> Result<Vec<String>, StatementError> {
     }
 }
 
-/// The attestation is the bundle; the manifest that it is about stands in an annotation.
+/// Describes an input: the attestation is the bundle, and an annotation names the manifest that it is about.
 fn attestation(input: &InputRef) -> ResourceDescriptor {
     let annotations = BTreeMap::from([(MANIFEST.to_owned(), input.manifest.to_string())]);
     ResourceDescriptor { annotations, ..ResourceDescriptor::named(bundle_name(input.kind), input.bundle) }

@@ -1,14 +1,14 @@
-//! Who wrote what: nothing is edited that is not ours.
+//! The account of the token: nothing of another account is edited.
 
 use serde::Deserialize;
 
-/// How GitHub signs what a workflow writes with its own token.
+/// The login under which GitHub posts with a workflow's own token.
 const ACTIONS: &str = "github-actions[bot]";
 
-/// What ends the login of an app's account. No person's login holds a bracket.
+/// The end of the login of an app's account. No person's login holds a bracket.
 const BOT: &str = "[bot]";
 
-/// The account that the token is of.
+/// The account of the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Author(String);
 
@@ -16,19 +16,19 @@ pub(crate) struct Author(String);
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Account {
     pub(crate) login: String,
-    /// `User` or `Bot`, where the forge says so.
+    /// `User` or `Bot`, if the forge states it.
     #[serde(rename = "type")]
     kind: Option<String>,
 }
 
-/// The app by which something was written.
+/// The app through which something was written.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct App {
     slug: Option<String>,
 }
 
 impl Account {
-    /// An account of a forge that does not say which kind it is.
+    /// Returns an account of a forge that does not state the kind of accounts.
     pub(crate) fn named(login: String) -> Self {
         Self { login, kind: None }
     }
@@ -39,12 +39,12 @@ impl Author {
         Self(login.to_owned())
     }
 
-    /// Whom we take ourselves for where the forge does not say who the token is: with the token of a workflow it does not.
+    /// Returns the account to assume if the forge does not name the token's account, as with the token of a workflow.
     pub(crate) fn of_a_workflow() -> Self {
         Self(ACTIONS.to_owned())
     }
 
-    /// Whether an account, writing by an app or not, is this one.
+    /// Returns true if an account, writing through an app or not, is this one.
     pub(crate) fn is(&self, account: Option<&Account>, by: Option<&App>) -> bool {
         let is_named = account.is_some_and(|account| account.login.eq_ignore_ascii_case(&self.0));
         is_named
@@ -52,7 +52,7 @@ impl Author {
             && self.may_write_by(by)
     }
 
-    /// Whether a check is of this account. Checks have an app and no person.
+    /// Returns true if a check is by this account. Checks have an app and no person.
     pub(crate) fn is_app(&self, app: Option<&App>) -> bool {
         match (self.slug(), app.and_then(|app| app.slug.as_deref())) {
             (Some(ours), Some(slug)) => slug.eq_ignore_ascii_case(ours),
@@ -68,7 +68,7 @@ impl Author {
         (kind == "Bot") == self.slug().is_some()
     }
 
-    /// An app's account writes by its own app; a person may write by any.
+    /// Returns true if the account may write through this app: an app's account writes through its own app, a person through any.
     fn may_write_by(&self, app: Option<&App>) -> bool {
         match (self.slug(), app.and_then(|app| app.slug.as_deref())) {
             (Some(ours), Some(slug)) => slug.eq_ignore_ascii_case(ours),

@@ -16,36 +16,36 @@ pub const MAX_OUTPUT_CHARS: usize = 65_535;
 /// The most annotations of a check: as many as GitHub takes in one request, so that a check is never half annotated.
 pub const MAX_ANNOTATIONS: usize = 50;
 
-/// The longest title of a check or an issue, in characters: what GitHub keeps of a title.
+/// The longest title of a check or an issue, in characters: GitHub cuts longer ones.
 pub const MAX_TITLE_CHARS: usize = 255;
 
-/// A check run of a commit. There is one for each name and kind, which ends at once: what it checked is over.
+/// A check run of a commit. There is one for each name and kind, and it is complete at once: the checked work is over.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Whose commit it is.
+    /// The repository of the commit.
     pub repository: Repository,
-    /// What was checked.
+    /// The checked commit.
     pub commit: CommitSha,
-    /// Its name, such as `assay / nightly`. Rules that protect a branch ask for it.
+    /// Its name, such as `assay / nightly`. Branch protection rules require it.
     pub name: String,
-    /// What it is about, as `KIND:ID`. By the kind it is told from what others check under the same name; and where a check of the kind
-    /// is about something else, it stays as it is ([`ForgeError::CheckOfAnother`]): a commit's first answer is not replaced by another's.
+    /// Its subject, as `KIND:ID`. The kind distinguishes it from other checks under the same name. If a check of the kind has
+    /// another subject, it stays as it is ([`ForgeError::CheckOfAnother`]): a commit's first result is not replaced by another's.
     pub external_id: String,
-    /// How it ended.
+    /// Its result.
     pub conclusion: Conclusion,
     /// One line.
     pub title: String,
-    /// What is shown first, in Markdown. It is posted as it is: escaping is the caller's.
+    /// The text that is shown first, in Markdown. It is posted as it is: the caller escapes it.
     pub summary: String,
-    /// What is shown below it, in Markdown.
+    /// The text that is shown below it, in Markdown.
     pub text: Option<String>,
-    /// Where the whole report is, in place of the forge's own page.
+    /// The address of the whole report, in place of the forge's own page.
     pub details_url: Option<String>,
     /// Notes at lines of files.
     pub annotations: Vec<Annotation>,
 }
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conclusion {
@@ -55,13 +55,13 @@ pub enum Conclusion {
     Failure,
     /// No statement, such as an inconclusive gate: it does not stand in the way of a merge.
     Neutral,
-    /// Somebody cancelled it.
+    /// The check was cancelled.
     Cancelled,
     /// There was nothing to check.
     Skipped,
     /// It did not end in time.
     TimedOut,
-    /// Somebody has to do something first.
+    /// A person has to act first.
     ActionRequired,
 }
 
@@ -74,17 +74,17 @@ pub struct Annotation {
     pub start_line: u32,
     /// The last line.
     pub end_line: u32,
-    /// How grave it is.
+    /// Its severity.
     #[serde(rename = "annotation_level")]
     pub level: Level,
-    /// What it says.
+    /// Its text.
     pub message: String,
     /// Its heading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
 }
 
-/// How grave a note is.
+/// The severity of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
@@ -92,7 +92,7 @@ pub enum Level {
     Notice,
     /// Worth a look.
     Warning,
-    /// What made the check fail.
+    /// The reason why the check failed.
     Failure,
 }
 
@@ -127,16 +127,17 @@ struct Output {
     annotations_count: u64,
 }
 
-/// What is to change of a run that is there.
+/// The change to make to an existing run.
 #[derive(Debug, PartialEq, Eq)]
 struct Change {
     id: u64,
-    /// The annotations that it does not have yet: the forge appends what it is given.
+    /// The annotations that it does not have yet: the forge appends the ones that it receives.
     missing: Vec<Annotation>,
 }
 
 impl Forge {
-    /// Makes the check, or changes the newest that is ours. A forge without checks gets a commit status, whose one line is the title.
+    /// Creates the check, or changes the newest one by the token's account. A forge without checks gets a commit status, whose
+    /// one line is the title.
     pub fn check(&self, check: &Check) -> Result<Posted, ForgeError> {
         check.fits()?;
         match self.dialect().statuses() {
@@ -145,8 +146,8 @@ impl Forge {
         }
     }
 
-    /// Annotations cannot be taken back. Where one is there that is no longer wanted, a new check of the same name is made, and the
-    /// forge shows the newest.
+    /// Creates or changes the check run. Annotations cannot be removed: if one is there that is no longer wanted, a new check of
+    /// the same name is created, and the forge shows the newest.
     fn check_run(&self, check: &Check) -> Result<Posted, ForgeError> {
         let about = check.about(self);
         let path = format!("{}/check-runs", self.place(&check.repository)?.path);
@@ -216,7 +217,7 @@ impl Check {
         forge.about(format!("the list of checks of {} in `{}`", self.commit, self.repository), Right::Checks)
     }
 
-    /// Refuses what the forge would refuse or cut.
+    /// Refuses fields that the forge would refuse or cut.
     fn fits(&self) -> Result<(), ForgeError> {
         within(&self.title, MAX_TITLE_CHARS, "title of the check")?;
         within(&self.summary, MAX_OUTPUT_CHARS, "summary of the check")?;
@@ -227,10 +228,10 @@ impl Check {
         }
     }
 
-    /// What is sent, with these annotations.
+    /// Returns the request body, with these annotations.
     fn wanted(&self, annotations: &[Annotation]) -> Value {
         let mut output = json!({ "title": self.title, "summary": self.summary });
-        // What is empty is sent as well: it takes the place of what was there.
+        // An empty text is sent as well: it replaces the previous one.
         output["text"] = json!(self.text.as_deref().unwrap_or_default());
         if !annotations.is_empty() {
             output["annotations"] = json!(annotations);
@@ -250,7 +251,7 @@ impl Check {
 }
 
 impl Run {
-    /// Whether it is a check of that kind: a job of the same name is none.
+    /// Returns true if the run is a check of the same kind: a job of the same name is none.
     fn is_like(&self, check: &Check) -> bool {
         self.name == check.name
             && self.head_sha.eq_ignore_ascii_case(&check.commit.to_string())
@@ -264,17 +265,17 @@ impl Run {
             && same(&self.output.title, &check.title)
             && same(&self.output.summary, &check.summary)
             && same(&self.output.text, check.text.as_deref().unwrap_or_default())
-            // Where we give no address, the forge sets its own.
+            // Without an address of the check's own, the forge sets one.
             && check.details_url.as_deref().is_none_or(|url| same(&self.details_url, url))
     }
 
-    /// The forge's page of it, or ours, or none: not every forge has one.
+    /// Returns the forge's page of it, or the check's own, or none: not every forge has one.
     fn page(self) -> String {
         self.html_url.or(self.details_url).unwrap_or_default()
     }
 }
 
-/// What an `external_id` begins with.
+/// Returns the kind, which is the first part of an `external_id`.
 pub(crate) fn kind(external_id: &str) -> &str {
     external_id.split_once(':').map_or(external_id, |(kind, _)| kind)
 }
@@ -289,7 +290,7 @@ fn decide(run: &Run, there: Vec<Annotation>, check: &Check) -> Decision<Change> 
     }
 }
 
-/// The wanted annotations that are not there, or `None` where one is there that is not wanted.
+/// Returns the wanted annotations that are not there, or `None` if one is there that is not wanted.
 fn missing(wanted: &[Annotation], there: Vec<Annotation>) -> Option<Vec<Annotation>> {
     let mut missing = wanted.to_vec();
     for annotation in there {

@@ -1,4 +1,4 @@
-//! The only place that speaks to the forge: bounded in every respect, and careful with the token.
+//! The HTTP client of the forge, the only one: bounded in every respect, and careful with the token.
 
 use std::fmt;
 use std::io::Read as _;
@@ -15,31 +15,31 @@ use crate::author::Author;
 use crate::dialect::{Dialect, Parsed, Place, Right};
 use crate::{Api, ForgeError, Kind, Repository, Token, text};
 
-/// One question, from looking up the host to the last byte of the answer.
+/// The timeout of one request, from looking up the host to the last byte of the response.
 pub const REQUEST_TIME: Duration = Duration::from_secs(30);
 
-/// The largest answer, in bytes: a page of a hundred comments, each as long as can be, is 26 MiB of text before it is escaped.
+/// The largest response, in bytes: a page of a hundred comments of maximum length is 26 MiB of text before it is escaped.
 pub const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
-/// How often a question is put again, or a writing whose answer was lost is looked after.
+/// The maximum number of retries of a request, and of checks after a write whose response was lost.
 pub const MAX_REPEATS: u32 = 3;
 
-/// The longest time that is waited because the forge says so; who must wait longer is told so. GitHub's guide asks for a minute
-/// where it does not say how long.
+/// The longest time to wait if the forge asks for it; a longer one is an error. GitHub's guide asks for a minute if the response
+/// does not state the time.
 pub const MAX_WAIT: Duration = Duration::from_mins(1);
 
-/// How often one question waits because the forge says so.
+/// The maximum number of waits of one request at the forge's demand.
 pub const MAX_WAITS: u32 = 2;
 
-/// The pause before the first repetition; each further one is twice as long.
+/// The pause before the first retry; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// What is said of an error of the forge: its message and as many details.
+/// The maximum number of details of a forge's error that are kept beside its message.
 const MAX_DETAILS: usize = 5;
 
 type Pause = Box<dyn Fn(Duration) + Send + Sync>;
 
-/// A forge, and who we are there.
+/// A forge, and the account of the token there.
 pub struct Forge {
     agent: Agent,
     kind: Kind,
@@ -60,20 +60,20 @@ impl fmt::Debug for Forge {
 }
 
 impl Forge {
-    /// Speaks to the forge of this kind at `api`, with this token. Whom the machine trusts is trusted (`SSL_CERT_FILE` is heeded), and proxies of
-    /// the environment are used, unless the connection stays on this machine.
+    /// Returns a client of the forge of this kind at `api`, with this token. It trusts the certificates that the machine trusts
+    /// (`SSL_CERT_FILE` is respected), and uses the environment's proxies, unless the connection stays on this machine.
     pub fn new(kind: Kind, api: Api, token: Token) -> Self {
         let agent = agent(&api);
         Self { agent, kind, api, token, author: OnceLock::new(), pause: Box::new(std::thread::sleep) }
     }
 
-    /// Takes `login` for the token's account, such as `my-app[bot]`, instead of asking the forge.
+    /// Uses `login` as the token's account, such as `my-app[bot]`, without a request to the forge.
     #[must_use]
     pub fn written_by(self, login: &str) -> Self {
         Self { author: OnceLock::from(Author::of(login)), ..self }
     }
 
-    /// Waits by `pause` instead of by sleeping, such as to be cancelled in between.
+    /// Waits with `pause` instead of sleeping, for example to allow cancellation.
     #[must_use]
     pub fn pausing_by(self, pause: impl Fn(Duration) + Send + Sync + 'static) -> Self {
         Self { pause: Box::new(pause), ..self }
@@ -87,12 +87,12 @@ impl Forge {
         self.kind.dialect()
     }
 
-    /// A repository of this forge; refused where it is none of this kind of forge.
+    /// Returns a repository of this forge; refuses a name that this kind of forge does not allow.
     pub(crate) fn place<'a>(&'a self, repository: &'a Repository) -> Result<Place<'a>, ForgeError> {
         Ok(Place { api: &self.api, repository, path: self.dialect().repository(repository)? })
     }
 
-    /// What a question is about, and what the token must be allowed to for it.
+    /// Describes a request for its errors, with the permission that the token needs for it.
     pub(crate) fn about(&self, what: String, right: Right) -> About {
         About { what, permission: self.dialect().permission(right) }
     }
@@ -101,7 +101,7 @@ impl Forge {
         (self.pause)(time);
     }
 
-    /// Whose token this is, asked once.
+    /// Returns the account of the token, requested once.
     pub(crate) fn author(&self) -> Result<&Author, ForgeError> {
         if let Some(author) = self.author.get() {
             return Ok(author);
@@ -110,23 +110,23 @@ impl Forge {
         Ok(self.author.get_or_init(|| asked))
     }
 
-    /// What is at an address of the forge.
+    /// Gets an address of the forge.
     pub(crate) fn get(&self, url: &str, about: &About) -> Result<Answer, ForgeError> {
         self.call(Call::Get, url.to_owned(), about)
     }
 
-    /// Makes or changes something at a path. It is sent once.
+    /// Creates or changes something at a path. The request is sent once.
     pub(crate) fn write(&self, call: Call, path: &str, about: &About) -> Result<Answer, ForgeError> {
         self.call(call, self.api.at(path), about)
     }
 
-    /// Asks a question, at an address of the forge.
+    /// Sends a request to an address of the forge.
     pub(crate) fn call(&self, call: Call, url: String, about: &About) -> Result<Answer, ForgeError> {
         self.ask(&Question { call, url, about })
     }
 
-    /// The good answer to a question. Where the forge has too many questions, it is put again after the time that the forge says;
-    /// where the answer was lost, only if it changes nothing.
+    /// Returns the successful response to a request. If the forge limits the rate, the request is retried after the time that the
+    /// forge states; if the response was lost, it is retried only if it changes nothing.
     fn ask(&self, question: &Question<'_>) -> Result<Answer, ForgeError> {
         let (mut waits, mut repeats) = (0, 0);
         loop {
@@ -148,7 +148,7 @@ impl Forge {
         let request = Request::builder()
             .method(question.call.method())
             .uri(&question.url)
-            // A connection of its own for each question: one that was kept may be gone just when something is written to it.
+            // A new connection for each request: the server may close a kept one just as the next request is written to it.
             .header("connection", "close");
         let headers = self.dialect().headers(&self.token)?.into_iter();
         let request = headers.fold(request, |request, (name, value)| request.header(name, value));
@@ -181,7 +181,7 @@ impl Forge {
         })
     }
 
-    /// An answer of success, or what another one means.
+    /// Returns a successful response, or the error that another status means.
     fn judged(&self, answer: Answer, about: &About) -> Result<Answer, ForgeError> {
         let said = || self.shown(&said(&answer.body));
         match answer.status {
@@ -200,12 +200,12 @@ impl Forge {
         }
     }
 
-    /// An answer read as JSON. What is wrong with it may repeat parts of it, so that is masked as well.
+    /// Parses a response as JSON. A parse error may repeat parts of it, so the error is masked as well.
     pub(crate) fn parsed<T: DeserializeOwned>(&self, answer: &Answer, about: &About) -> Result<T, ForgeError> {
         self.parsed_by(answer, about, |body| serde_json::from_slice(body))
     }
 
-    /// An answer as `parse` reads it.
+    /// Parses a response with `parse`.
     pub(crate) fn parsed_by<T>(
         &self,
         answer: &Answer,
@@ -223,17 +223,17 @@ impl Forge {
         ForgeError::Unreachable { api: self.api.to_string(), source: Box::new(source) }
     }
 
-    /// A text of the forge as it can be shown: masked before it is cut, so that no part of a token remains.
+    /// Returns a text of the forge fit to be shown: masked before it is cut, so that no part of a token remains.
     pub(crate) fn shown(&self, text: &str) -> String {
         text::shown(&self.token.masked(text))
     }
 }
 
-/// What a question is about, for its errors.
+/// The description of a request, for its errors.
 pub(crate) struct About {
-    /// What was asked for, as the beginning of a sentence.
+    /// The requested thing, as the beginning of a sentence.
     pub(crate) what: String,
-    /// What the token must be allowed to.
+    /// The permission that the token needs.
     pub(crate) permission: &'static str,
 }
 
@@ -243,10 +243,10 @@ struct Question<'a> {
     about: &'a About,
 }
 
-/// A method, with what is sent.
+/// A method, with the body.
 pub(crate) enum Call {
     Get,
-    /// A question with a body, which changes nothing.
+    /// A query with a body, which changes nothing.
     Ask(Value),
     Post(Value),
     Patch(Value),
@@ -275,7 +275,7 @@ impl Call {
     }
 }
 
-/// What is kept of an answer.
+/// The parts of a response that are kept.
 pub(crate) struct Answer {
     status: u16,
     pub(crate) link: Option<String>,
@@ -290,17 +290,17 @@ impl Answer {
     }
 }
 
-/// The pause before a repetition, by how many came before it.
+/// Returns the pause before a retry, by the number of earlier ones.
 pub(crate) fn pause_before(repeats: u32) -> Duration {
     FIRST_PAUSE.saturating_mul(1 << repeats.min(MAX_REPEATS))
 }
 
 fn agent(api: &Api) -> Agent {
-    // With two TLS providers linked, rustls needs to be told which one; a second call finds it told.
+    // With two TLS providers linked, rustls needs a default; a second call finds it set.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let config = Agent::config_builder()
         .timeout_global(Some(REQUEST_TIME))
-        // A redirect is an answer: the token goes to the address that was given and to no other.
+        // A redirect is returned as a response: the token goes to the given address and to no other.
         .max_redirects(0)
         .http_status_as_error(false)
         .max_idle_connections(0)
@@ -315,8 +315,8 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-/// For how long the forge wants not to be asked: `retry-after` in seconds, or until `x-ratelimit-reset` (`ratelimit-reset` on GitLab), in
-/// seconds since 1970, where nothing remains. It may have a clock of its own, so its second is waited for to the end.
+/// Returns how long the forge asks to wait: `retry-after` in seconds, or until `x-ratelimit-reset` (`ratelimit-reset` on GitLab),
+/// in seconds since 1970, if no requests remain. Its clock may differ, so its last second is waited for completely.
 fn wait(headers: &HeaderMap, now_s: u64) -> Option<Duration> {
     let number = |name: &str| header(headers, name)?.trim().parse::<u64>().ok();
     let after = number("retry-after");
@@ -325,13 +325,13 @@ fn wait(headers: &HeaderMap, now_s: u64) -> Option<Duration> {
     after.or(reset.map(|at| at.saturating_sub(now_s).saturating_add(1))).map(Duration::from_secs)
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// What the forge said of its refusal, or that it said nothing that can be read. GitHub and Gitea give a `message` and a list of `errors`;
-/// GitLab a `message` that may hold fields, or an `error` and its `error_description`.
+/// Returns the forge's message of a refusal, or a note that it cannot be read. GitHub and Gitea give a `message` and a list of
+/// `errors`; GitLab a `message` that may hold fields, or an `error` and its `error_description`.
 fn said(body: &[u8]) -> String {
     let said: Value = serde_json::from_slice(body).unwrap_or_default();
     let main = ["message", "error", "error_description"].iter().filter_map(|name| in_words(said.get(name)?));
@@ -340,7 +340,7 @@ fn said(body: &[u8]) -> String {
     if parts.is_empty() { "no reason that can be read".to_owned() } else { parts.join("; ") }
 }
 
-/// A text, several, or those of fields.
+/// Returns the text of a message: one text, several, or those of fields.
 fn in_words(said: &Value) -> Option<String> {
     let join = |parts: Vec<String>| (!parts.is_empty()).then(|| parts.join(", "));
     match said {
@@ -354,7 +354,7 @@ fn in_words(said: &Value) -> Option<String> {
     }
 }
 
-/// One of its errors: a text, or a resource's field and what is wrong with it.
+/// Returns one of the errors: a text, or a resource's field and its problem.
 fn detail(error: &Value) -> Option<String> {
     let part = |name: &str| error.get(name).and_then(Value::as_str);
     let text = error.as_str().or_else(|| part("message")).map(str::to_owned);

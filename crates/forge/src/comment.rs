@@ -1,4 +1,4 @@
-//! The comment of a pull request that stays one.
+//! The comment of a pull request that is edited in place.
 
 use serde_json::json;
 
@@ -14,25 +14,24 @@ pub const MAX_BODY_CHARS: usize = 65_536;
 /// A comment of a pull request. There is one for each tag, edited in place.
 #[derive(Clone, Debug)]
 pub struct Comment {
-    /// Whose pull request it is.
+    /// The repository of the pull request.
     pub repository: Repository,
     /// The number of the pull request.
     pub pull: u64,
-    /// What tells it from our other comments there.
+    /// The tag that distinguishes it from other comments of the account there.
     pub tag: Tag,
-    /// What it says, in Markdown. It is posted as it is: escaping is the caller's.
+    /// Its text, in Markdown. It is posted as it is: the caller escapes it.
     pub text: String,
-    /// What to do where there is no such comment yet.
+    /// The action if there is no such comment yet.
     pub if_absent: IfAbsent,
 }
 
-/// What to do where there is no comment yet. One that is there is updated in any case, so that it does not go on to say what is no
-/// longer so.
+/// The action if there is no comment yet. An existing one is updated in any case, so that it does not keep an outdated statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfAbsent {
-    /// Write one.
+    /// Create one.
     Create,
-    /// Write none: there is nothing that anybody must be told.
+    /// Create none: there is nothing to report.
     Skip,
 }
 
@@ -40,21 +39,22 @@ pub enum IfAbsent {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
-    /// An issue's number, and 0 of a comment.
+    /// An issue's number, or 0 for a comment.
     pub(crate) number: u64,
     /// Its page.
     pub(crate) url: String,
     pub(crate) body: Option<String>,
-    /// Whoever wrote it, unless the account is gone.
+    /// The author, unless the account is gone.
     pub(crate) account: Option<Account>,
-    /// The app by which it was written, where the forge says so.
+    /// The app through which it was written, if the forge states it.
     pub(crate) app: Option<App>,
-    /// Some forges list pull requests among the issues.
+    /// True for a pull request: some forges list them among the issues.
     pub(crate) is_pull_request: bool,
 }
 
 impl Entry {
-    /// Whether this carries our tag and we wrote it. The tag alone says nothing: everybody can copy it.
+    /// Returns true if this carries the tag and the token's account wrote it. The tag alone proves nothing: every author can copy
+    /// it.
     pub(crate) fn is_ours(&self, tag: &Tag, author: &Author) -> bool {
         tag.is_on(self.text()) && author.is(self.account.as_ref(), self.app.as_ref())
     }
@@ -65,7 +65,7 @@ impl Entry {
 }
 
 impl Forge {
-    /// Writes or edits our comment. One that carries our tag and is somebody else's is left alone, as if it were not there.
+    /// Creates or edits the account's comment. One that carries the tag and is by another account is ignored.
     pub fn comment(&self, comment: &Comment) -> Result<Posted, ForgeError> {
         let body = self.dialect().without_commands(tagged(&comment.tag, &comment.text, "comment")?);
         let (about, place, thread) = (comment.about(self), self.place(&comment.repository)?, Thread::Pull(comment.pull));
@@ -81,7 +81,8 @@ impl Forge {
         self.settle(look, create, update)
     }
 
-    /// Our comment. Comments are listed from the oldest: the first that is ours is it, should there be several.
+    /// Finds the account's comment. Comments are listed from the oldest: the first one by the account is taken if there are
+    /// several.
     fn find_comment(&self, comment: &Comment, place: &Place<'_>, about: &About) -> Result<Option<Entry>, ForgeError> {
         let author = self.author()?;
         self.search_comments(place, Thread::Pull(comment.pull), about, |page| {
@@ -89,7 +90,7 @@ impl Forge {
         })
     }
 
-    /// Shows `see` one page of comments after another, from the oldest.
+    /// Calls `see` with one page of comments after another, from the oldest.
     pub(crate) fn search_comments<T>(
         &self,
         place: &Place<'_>,
@@ -101,7 +102,7 @@ impl Forge {
         self.search(&dialect.comments(place, thread), about, |page| dialect.parse_comments(place, thread, page), see)
     }
 
-    /// Writes another comment below a pull request or an issue.
+    /// Creates another comment below a pull request or an issue.
     pub(crate) fn write_comment(
         &self,
         place: &Place<'_>,
@@ -113,7 +114,7 @@ impl Forge {
         self.written(Call::Post(json!({ "body": body })), &path, place, thread, about)
     }
 
-    /// Writes a comment, and returns its page.
+    /// Creates or edits a comment, and returns its page.
     fn written(&self, call: Call, path: &str, place: &Place<'_>, thread: Thread, about: &About) -> Result<String, ForgeError> {
         let response = self.write(call, path, about)?;
         self.parsed_by(&response, about, |bytes| self.dialect().parse_written(place, thread, bytes))
@@ -126,7 +127,7 @@ impl Comment {
     }
 }
 
-/// A text with its tag, within the forge's limit: nothing is cut without a word.
+/// Returns a text with its tag. Refuses one beyond the forge's limit: nothing is cut silently.
 pub(crate) fn tagged(tag: &Tag, text: &str, what: &'static str) -> Result<String, ForgeError> {
     let body = tag.above(text);
     within(&body, MAX_BODY_CHARS, what)?;

@@ -1,47 +1,47 @@
-//! What can go wrong, for the person who can do something about it.
+//! The errors, for the person who can act on them.
 
 use std::time::Duration;
 
 use crate::issue::LABEL;
 use crate::{Kind, MAX_ANSWER_BYTES, MAX_PAGES};
 
-/// Why something was not posted. What a forge said is cut, without control characters and without the token.
+/// The reason why something was not posted. Texts of a forge are cut, without control characters and without the token.
 #[derive(Debug, thiserror::Error)]
 pub enum ForgeError {
-    /// The kind of the forge is none that is known.
+    /// The kind of the forge is not known.
     #[error("`{0}` is no kind of forge whose API is known")]
     Kind(String),
-    /// The name of the repository is none.
+    /// The name of the repository is not valid.
     #[error("`{0}` is no repository")]
     Repository(String),
-    /// The tag is no name.
+    /// The tag is not a name.
     #[error("`{0}` is no tag")]
     Tag(String),
-    /// The commit is no whole SHA-1.
+    /// The commit is not a whole SHA-1.
     #[error("`{0}` is no commit")]
     Commit(String),
-    /// The address is none that a token may be sent to.
+    /// A token may not be sent to this address.
     #[error("`{0}` is no address of an API that a token may be sent to")]
     Api(String),
-    /// The token is none.
+    /// The token is not valid.
     #[error("the token is empty or holds what no token holds, such as a blank")]
     Token,
-    /// A text is longer than the forge takes.
+    /// A text is longer than the forge accepts.
     #[error("the {what} has {found} characters, and the forge takes {most}")]
     TooLong {
-        /// Which text.
+        /// The kind of the text.
         what: &'static str,
         /// Its length in characters.
         found: usize,
         /// The forge's limit in characters.
         most: usize,
     },
-    /// A check has more annotations than the forge takes at once.
+    /// A check has more annotations than the forge accepts at once.
     #[error("the check has {found} annotations, and the forge takes {most}")]
     TooManyAnnotations {
-        /// How many there are.
+        /// The number of annotations.
         found: usize,
-        /// How many the forge takes: none where it has commit statuses in place of checks.
+        /// The number that the forge accepts: 0 if it has commit statuses in place of checks.
         most: usize,
     },
     /// 401: the forge does not know the token.
@@ -50,23 +50,23 @@ pub enum ForgeError {
     /// 403: the token may not do this.
     #[error("the token may not do this, which needs {}: {said}", quoted(.permission))]
     Forbidden {
-        /// The permission that is needed, as the forge calls it.
+        /// The permission that is needed, by the forge's name.
         permission: &'static str,
-        /// The forge's kind, which says where permissions are given.
+        /// The forge's kind, which decides where permissions are given.
         kind: Kind,
-        /// What the forge said.
+        /// The forge's message.
         said: String,
     },
-    /// 404: not there, or not for this token.
+    /// 404: missing, or not visible to this token.
     #[error("{what} cannot be found, or the token may not see it")]
     NotFound {
-        /// What was asked for.
+        /// The requested thing.
         what: String,
     },
-    /// 400 or 422: the forge does not take what was posted.
+    /// 400 or 422: the forge does not accept the posted data.
     #[error("the forge refuses what was posted: {said}")]
     Invalid {
-        /// What the forge said.
+        /// The forge's message.
         said: String,
     },
     /// Another refusal.
@@ -74,78 +74,78 @@ pub enum ForgeError {
     Refused {
         /// The status code.
         status: u16,
-        /// What the forge said.
+        /// The forge's message.
         said: String,
     },
-    /// 403 or 429 with a time to wait that is longer than we wait, or again and again.
+    /// 403 or 429 with a time to wait that is longer than the limit, or too many times in a row.
     #[error("the forge limits how often it is asked{}", waiting(*.wait))]
     RateLimited {
-        /// For how long, where the forge said so.
+        /// The time to wait, if the forge stated it.
         wait: Option<Duration>,
     },
     /// A redirect, which is not followed.
     #[error("the forge points to another address, `{to}`")]
     Redirected {
-        /// Where to.
+        /// The address.
         to: String,
     },
-    /// The forge failed, again and again.
+    /// The forge failed, even after retries.
     #[error("the forge failed with status {status}")]
     Failed {
         /// The status code.
         status: u16,
     },
-    /// No whole answer came, again and again.
+    /// No complete response came, even after retries.
     #[error("`{api}` gave no answer")]
     Unreachable {
-        /// Who was asked.
+        /// The address of the API.
         api: String,
-        /// What happened to the last question.
+        /// The failure of the last request.
         #[source]
         source: Box<ureq::Error>,
     },
-    /// An answer larger than the limit.
+    /// A response larger than the limit.
     #[error("the forge's answer is larger than {MAX_ANSWER_BYTES} bytes")]
     TooLarge,
-    /// An answer that is not what the API promises.
+    /// A response that differs from the API's documentation.
     #[error("the forge's answer about {what} is not what its API promises: {why}")]
     BadAnswer {
-        /// What was asked for.
+        /// The requested thing.
         what: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// A list so long that ours may stand behind what was read.
+    /// A list so long that the wanted entry may be beyond the part that was read.
     #[error("{what} has more than {MAX_PAGES} pages")]
     TooManyPages {
-        /// Which list.
+        /// The list.
         what: String,
     },
-    /// No open pull request ends with that commit, or it is of another branch.
+    /// No open pull request has that commit as its head, or it is of another branch.
     #[error("no open pull request of these branches has `{commit}` as its head")]
     NoPull {
         /// The commit.
         commit: String,
     },
-    /// More than one does, and which is meant cannot be told.
+    /// More than one pull request matches, and it is not known which one is meant.
     #[error("{count} open pull requests have `{commit}` as their head")]
     SeveralPulls {
         /// The commit.
         commit: String,
-        /// How many.
+        /// The number of pull requests.
         count: usize,
     },
-    /// The commit has that check, and it is about something else. A second one would take its place.
+    /// The commit has that check, and its subject is another one. A second check would replace it.
     #[error("the check `{name}` of `{commit}` is there, and is that of `{of}`")]
     CheckOfAnother {
         /// The check's name.
         name: String,
         /// The commit.
         commit: String,
-        /// What it says that it is about.
+        /// The subject of the existing check.
         of: String,
     },
-    /// The issue was opened, and the forge left the label away by which it is found again.
+    /// The issue was opened, and the forge dropped the label by which it is found again.
     #[error("the issue `{url}` was opened, but without the label `{LABEL}`")]
     Unlabelled {
         /// The issue's page.
@@ -154,7 +154,7 @@ pub enum ForgeError {
 }
 
 impl ForgeError {
-    /// What to do about it.
+    /// Returns advice on the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Kind(_) => "known are `github`, `gitlab` and `gitea`, which Forgejo speaks as well",
@@ -189,7 +189,7 @@ impl ForgeError {
         }
     }
 
-    /// Whether what was to be posted, or where, is wrong in itself: nothing was asked of the forge.
+    /// Returns true if the data to be posted, or its destination, is not valid: no request was sent to the forge.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -204,18 +204,18 @@ impl ForgeError {
         )
     }
 
-    /// Whether the forge does not let this token, or any, ask a question.
+    /// Returns true if the forge does not allow the request for this token, or for any.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Forbidden { .. } | Self::NotFound { .. } | Self::Invalid { .. } | Self::Refused { .. })
     }
 
-    /// Whether the next try may go better, and the forge may have done what was asked all the same.
+    /// Returns true if a retry may succeed, and the forge may have executed the request nevertheless.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Failed { .. })
     }
 }
 
-/// A permission's name in quotes, unless it is said in words that quote what they name.
+/// Returns a permission's name in quotes, unless it is a phrase that already contains quotes.
 fn quoted(permission: &str) -> String {
     if permission.contains('`') { permission.to_owned() } else { format!("`{permission}`") }
 }

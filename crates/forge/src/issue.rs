@@ -1,4 +1,4 @@
-//! The issue that is open as long as there is something to look at.
+//! The issue that is open as long as there is something to review.
 
 use crate::check::MAX_TITLE_CHARS;
 use crate::client::{About, Call, Forge};
@@ -7,22 +7,22 @@ use crate::dialect::{Place, Right, Thread};
 use crate::settle::Decision;
 use crate::{ForgeError, Posted, Repository, Tag, text};
 
-/// The label by which our issues are listed.
+/// The label by which Assay's issues are listed.
 pub const LABEL: &str = "assay";
 
 /// An issue. There is one open for each tag.
 ///
-/// Its head keeps what it was opened with; each change of the text after that is a comment below it, which also tells those who
-/// follow it.
+/// Its head keeps the text with which it was opened; each later change of the text is a comment below it, which also notifies the
+/// issue's followers.
 #[derive(Clone, Debug)]
 pub struct Issue {
-    /// Where it is opened.
+    /// The repository in which it is opened.
     pub repository: Repository,
-    /// What tells it from our other issues there.
+    /// The tag that distinguishes it from other issues of the account there.
     pub tag: Tag,
     /// Its title, which is set when it is opened and then left to people.
     pub title: String,
-    /// What it says, in Markdown. It is posted as it is: escaping is the caller's.
+    /// Its text, in Markdown. It is posted as it is: the caller escapes it.
     pub text: String,
 }
 
@@ -30,12 +30,12 @@ pub struct Issue {
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) url: String,
-    /// Whether it has our label.
+    /// True if it has the label.
     pub(crate) is_labelled: bool,
 }
 
 impl Forge {
-    /// Opens the issue, or writes a comment below the open one where what it says has changed.
+    /// Opens the issue, or adds a comment below the open one if the text has changed.
     pub fn issue(&self, issue: &Issue) -> Result<Posted, ForgeError> {
         let body = self.dialect().without_commands(tagged(&issue.tag, &issue.text, "issue")?);
         within(&issue.title, MAX_TITLE_CHARS, "title of the issue")?;
@@ -56,7 +56,7 @@ impl Forge {
         self.search(&dialect.issues(place), about, |page| dialect.parse_issues(page), see)
     }
 
-    /// What we said last below the issue, where we have said more than its head.
+    /// Returns the account's last comment below the issue, if there is one.
     fn last_comment(&self, issue: &Issue, place: &Place<'_>, number: u64, about: &About) -> Result<Option<Entry>, ForgeError> {
         let author = self.author()?;
         let mut last = None;
@@ -71,7 +71,7 @@ impl Forge {
         let wanted = self.dialect().new_issue(self, place, issue, body)?;
         let response = self.write(Call::Post(wanted), &format!("{}/issues", place.path), about)?;
         let opened = self.parsed_by(&response, about, |bytes| self.dialect().parse_opened(bytes))?;
-        // GitHub leaves labels away without a word where the token may not set them; the next call would not find the issue.
+        // GitHub silently drops labels that the token may not set; the next call would not find the issue.
         if opened.is_labelled { Ok(opened.url) } else { Err(ForgeError::Unlabelled { url: self.shown(&opened.url) }) }
     }
 }
@@ -82,7 +82,7 @@ impl Issue {
     }
 }
 
-/// Compares with what we said last: the issue's head, where there is no comment of ours.
+/// Compares with the last text: the issue's head, if there is no comment by the account.
 fn decide(open: &Entry, last: Option<&Entry>, body: &str) -> Decision<u64> {
     let said = last.unwrap_or(open);
     if text::same(said.text(), body) { Decision::Keep { url: said.url.clone() } } else { Decision::Update(open.number) }

@@ -22,7 +22,7 @@ impl Kind {
     /// The names of all kinds, as [`FromStr`] takes them.
     pub const NAMES: [&'static str; 3] = ["github", "gitlab", "gitea"];
 
-    /// The API of the forge that everybody means by this kind. There is none for Gitea, which everybody runs on their own.
+    /// Returns the API of this kind's public forge. There is none for Gitea, which is self-hosted.
     pub fn api(self) -> Option<Api> {
         match self {
             Self::GitHub => Some(Api::default()),

@@ -1,13 +1,13 @@
 //! Posts results to a forge: GitHub, GitLab, and Gitea or Forgejo ([`Kind`]).
 //!
-//! Three things are posted: a [`Comment`] of a pull request that stays one and is edited in place, a [`Check`] of a commit, and an
-//! [`Issue`] that stays open while there is something to look at. Each is found again by a hidden tag or by its names, so that the
-//! same call a second time changes nothing; [`Posted`] tells which it was.
+//! Three things are posted: a [`Comment`] of a pull request that is edited in place, a [`Check`] of a commit, and an [`Issue`]
+//! that stays open while there is something to review. Each is found again by a hidden tag or by its names, so that posting is
+//! idempotent; [`Posted`] tells whether something was changed.
 //!
-//! Whoever may comment may copy our tag. So only what the token's own account wrote is ever edited ([`Forge::comment`]).
+//! Every commenter can copy the tag. Therefore only posts by the token's own account are ever edited ([`Forge::comment`]).
 //!
-//! Every call looks, decides and writes. The decisions are pure functions over what the forge lists; only `client` speaks to it, and only
-//! `dialect` knows in what the forges differ. A forge without checks gets a commit status in their place.
+//! Every call reads, decides and writes. The decisions are pure functions over the forge's lists; only `client` sends requests,
+//! and only `dialect` contains the differences between forges. A forge without checks gets a commit status in their place.
 
 mod author;
 mod check;

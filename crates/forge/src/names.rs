@@ -1,4 +1,4 @@
-//! What identifies things on a forge, checked once: nothing in these needs escaping in an address or in a comment.
+//! The names of things on a forge, checked once: none of them needs escaping in an address or in a comment.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,10 +15,10 @@ const MAX_REPOSITORY_PART: usize = 100;
 /// The longest tag, which is a name as Assay's definitions have them.
 const MAX_TAG: usize = 40;
 
-/// The most groups that hold each other: GitLab's limit is twenty below the first.
+/// The most nested groups: GitLab's limit is twenty below the first.
 const MAX_OWNERS: usize = 21;
 
-/// A repository by its owner and name, such as `example/project`; on GitLab, the owner may be several groups that hold each other, such as
+/// A repository by its owner and name, such as `example/project`; on GitLab, the owner may be several nested groups, such as
 /// `example/tools/project`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repository {
@@ -62,23 +62,23 @@ fn is_repository_name(text: &str) -> bool {
     is_plain && (1..=MAX_REPOSITORY_PART).contains(&text.len()) && text != "." && text != ".."
 }
 
-/// What tells one of our comments or issues from another of ours, such as `nightly`: `[a-z0-9]([a-z0-9-]*[a-z0-9])?`, at most 40
+/// The tag that distinguishes comments and issues of one account, such as `nightly`: `[a-z0-9]([a-z0-9-]*[a-z0-9])?`, at most 40
 /// characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag(String);
 
 impl Tag {
-    /// The first line of what carries this tag, which a forge does not show.
+    /// Returns the first line of a tagged text, which a forge does not show.
     pub(crate) fn line(&self) -> String {
         format!("<!-- assay:{} -->", self.0)
     }
 
-    /// `text` below the tag's line.
+    /// Returns `text` below the tag's line.
     pub(crate) fn above(&self, text: &str) -> String {
         format!("{}\n{text}", self.line())
     }
 
-    /// Whether a text begins with the tag's line.
+    /// Returns true if a text begins with the tag's line.
     pub(crate) fn is_on(&self, body: &str) -> bool {
         body.lines().next().is_some_and(|first| first.trim_end() == self.line())
     }
@@ -126,29 +126,30 @@ impl fmt::Display for CommitSha {
     }
 }
 
-/// Where a forge's REST API begins, such as `https://api.github.com` or `https://forge.example/api/v3`.
+/// The base address of a forge's REST API, such as `https://api.github.com` or `https://forge.example/api/v3`.
 ///
-/// It is https, because every question carries the token; http is for this machine alone, where nobody can listen.
+/// It is https, because every request carries the token; http is for this machine alone, on which the connection cannot be
+/// intercepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Api(String);
 
 impl Api {
-    /// The address of a path, which begins with a slash.
+    /// Returns the address of a path, which begins with a slash.
     pub(crate) fn at(&self, path: &str) -> String {
         format!("{}{path}", self.0)
     }
 
-    /// GitLab's own server.
+    /// Returns GitLab's own server.
     pub(crate) fn gitlab() -> Self {
         Self("https://gitlab.com/api/v4".to_owned())
     }
 
-    /// Where the pages for people begin, on a server of GitLab.
+    /// Returns the base address of the pages for people, on a server of GitLab.
     pub(crate) fn web(&self) -> &str {
         self.0.strip_suffix("/api/v4").unwrap_or(&self.0)
     }
 
-    /// Where questions in GraphQL go: a server of an enterprise has them beside `/api/v3`, not below.
+    /// Returns the address of the GraphQL API: a server of an enterprise has it beside `/api/v3`, not below.
     pub(crate) fn graphql(&self) -> String {
         match self.0.strip_suffix("/api/v3") {
             Some(host) => format!("{host}/api/graphql"),
@@ -156,12 +157,12 @@ impl Api {
         }
     }
 
-    /// Whether an address is on the same host, by the same scheme and port.
+    /// Returns true if an address is on the same host, by the same scheme and port.
     pub(crate) fn has(&self, url: &str) -> bool {
         origin(url).is_some_and(|there| origin(&self.0) == Some(there))
     }
 
-    /// Whether the connection stays on this machine and is not encrypted.
+    /// Returns true if the connection stays on this machine and is not encrypted.
     pub(crate) fn is_plain(&self) -> bool {
         self.0.starts_with("http://")
     }
@@ -199,7 +200,7 @@ impl fmt::Display for Api {
     }
 }
 
-/// Scheme, host and port, each in the form in which it can be compared.
+/// Returns scheme, host and port, each in the form in which it can be compared.
 fn origin(url: &str) -> Option<(String, String, u16)> {
     let uri: Uri = url.parse().ok()?;
     let scheme = uri.scheme_str()?.to_ascii_lowercase();

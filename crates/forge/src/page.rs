@@ -1,14 +1,14 @@
-//! Lists that come in pages.
+//! Paginated lists.
 
 use crate::client::{About, Forge};
 use crate::dialect::Parsed;
 use crate::{Api, ForgeError, text};
 
-/// The most pages of one list: three thousand entries, which is longer than anybody reads a thread.
+/// The most pages of one list: three thousand entries, longer than any thread that is read.
 pub const MAX_PAGES: usize = 30;
 
 impl Forge {
-    /// Shows `see` one page after another, as `parse` reads it, until it has found what it looks for.
+    /// Calls `see` with one page after another, parsed with `parse`, until it returns a result.
     pub(crate) fn search<P, T>(
         &self,
         path: &str,
@@ -34,12 +34,12 @@ impl Forge {
     }
 }
 
-/// What follows a page.
+/// The page after a page.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     None,
     Page(String),
-    /// On another host, which the token is not for.
+    /// On another host, which must not receive the token.
     Elsewhere(String),
 }
 
@@ -51,8 +51,8 @@ fn next(link: Option<&str>, api: &Api) -> Next {
     }
 }
 
-/// The target of `rel="next"` in a `Link` header (RFC 8288). Addresses may hold commas and semicolons, so what counts is the
-/// brackets.
+/// Returns the target of `rel="next"` in a `Link` header (RFC 8288). Addresses may contain commas and semicolons, so the brackets
+/// delimit them.
 fn target_of_next(header: &str) -> Option<&str> {
     let mut rest = header;
     while let Some((url, after)) = rest.split_once('<').and_then(|(_, after)| after.split_once('>')) {

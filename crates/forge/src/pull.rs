@@ -4,18 +4,18 @@ use crate::client::Forge;
 use crate::dialect::Right;
 use crate::{CommitSha, ForgeError, Repository};
 
-/// What is known of a pull request whose number is asked for. A forge has at most one open pull request from one branch to another.
+/// The criteria for a pull request whose number is wanted. A forge has at most one open pull request from one branch to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sought {
     /// Its newest commit.
     pub commit: CommitSha,
-    /// The branch that it asks to merge; any that ends with the commit if left out.
+    /// The branch that it asks to merge; any branch with the commit as its head if left out.
     pub head: Option<HeadBranch>,
     /// The branch that it is to be merged into, without `refs/heads/`; any if left out.
     pub base: Option<String>,
 }
 
-/// The branch that a pull request asks to merge. Compared with what the forge says, and never part of an address.
+/// The branch that a pull request asks to merge. Compared with the forge's data, and never part of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadBranch {
     /// The repository that has the branch: the pull request's own, or a fork.
@@ -47,7 +47,7 @@ pub(crate) enum HeadRepository {
 }
 
 impl HeadRepository {
-    /// A forge keeps the case of a repository's name, and tells none apart by it.
+    /// Compares two names: a forge keeps the case of a repository's name, and ignores it in comparisons.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Named(one), Self::Named(other)) => one.eq_ignore_ascii_case(other),
@@ -58,7 +58,7 @@ impl HeadRepository {
 }
 
 impl Sought {
-    /// Whether a pull request is this one; `repository` is that of the head as the forge names it, where one is sought.
+    /// Returns true if a pull request matches; `repository` is that of the head by the forge's name, if one is given.
     fn is(&self, pull: &Listed, repository: Option<&HeadRepository>) -> bool {
         let is_from = |wanted: &HeadRepository| pull.repository.as_ref().is_some_and(|from| from.is(wanted));
         pull.is_open
@@ -70,16 +70,18 @@ impl Sought {
 }
 
 impl Forge {
-    /// The number of the one open pull request that is sought.
+    /// Returns the number of the one open pull request that matches.
     ///
-    /// Who runs a workflow for a fork learns only commit and branch, and no number. Nothing that its author wrote is asked: the forge
-    /// itself knows. By the commit alone, whoever pushes somebody else's to a fork leaves two to choose from.
+    /// A workflow that runs for a fork learns only commit and branch, and no number. The number comes from the forge, and not
+    /// from anything that the fork's author wrote. By the commit alone, an author who pushes another author's commit to a fork
+    /// leaves two candidates.
     pub fn pull_of(&self, repository: &Repository, sought: &Sought) -> Result<u64, ForgeError> {
         let (about, place) =
             (self.about(format!("the pull request of `{}`", sought.commit), Right::Pulls), self.place(repository)?);
         let (dialect, head) = (self.dialect(), sought.head.as_ref());
         let from = head.map(|head| self.dialect().head_repository(self, &head.repository)).transpose()?;
-        // The list by commit leaves out commits of forks, so all open ones are asked for theirs; in an order that nobody can change meanwhile.
+        // The list by commit leaves out commits of forks, so the heads of all open ones are read, in an order that cannot change
+        // meanwhile.
         let mut numbers = Vec::new();
         self.search(
             &dialect.pulls(&place),
@@ -90,7 +92,7 @@ impl Forge {
                 None::<()>
             },
         )?;
-        // Where one was opened between two pages, the second begins with what the first ended with.
+        // If one was opened between two pages, the second begins with the last entry of the first.
         numbers.dedup();
         let commit = sought.commit.to_string();
         match numbers.as_slice() {

@@ -1,32 +1,32 @@
-//! Looking, deciding and writing, in such a way that a lost answer doubles nothing.
+//! Reading, deciding and writing, so that a lost response causes no duplicate.
 
 use crate::ForgeError;
 use crate::client::{Forge, MAX_REPEATS, pause_before};
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Posted {
-    /// It was not there, and is now.
+    /// It did not exist, and was created.
     Created {
         /// Its page.
         url: String,
     },
-    /// It was there with another text.
+    /// It existed with another text, and was updated.
     Updated {
         /// Its page.
         url: String,
     },
-    /// It was there and said the same: nothing was written.
+    /// It existed with the same text: nothing was written.
     Unchanged {
         /// Its page.
         url: String,
     },
-    /// It was not there, and is not wanted as long as it is not.
+    /// It did not exist, and was not wanted.
     Skipped,
 }
 
 impl Posted {
-    /// The page of what was posted, where there is one.
+    /// Returns the page of the post, if there is one.
     pub fn url(&self) -> Option<&str> {
         match self {
             Self::Created { url } | Self::Updated { url } | Self::Unchanged { url } => Some(url),
@@ -35,7 +35,7 @@ impl Posted {
     }
 }
 
-/// What a look at the forge comes to. `U` says what is to be updated.
+/// The decision after reading the forge. `U` names the thing to update.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Decision<U> {
     Create,
@@ -44,7 +44,7 @@ pub(crate) enum Decision<U> {
     Skip,
 }
 
-/// Whether a thing is made or changed.
+/// The kind of a write.
 #[derive(Clone, Copy)]
 enum Writing {
     Creating,
@@ -61,8 +61,8 @@ impl Writing {
 }
 
 impl Forge {
-    /// Looks and writes once. Where the answer to the writing was lost, nobody knows whether it was done: it is looked at again
-    /// before anything is written a second time. Pages are given as they can be shown.
+    /// Reads and writes once. If the response to the write was lost, it is unknown whether it was executed: the forge is read
+    /// again before anything is written a second time. Pages are returned fit to be shown.
     pub(crate) fn settle<U>(
         &self,
         look: impl Fn() -> Result<Decision<U>, ForgeError>,

@@ -1,7 +1,7 @@
 //! The statuses of commits, on forges that have no checks.
 //!
-//! A status is a state, a name, one line and an address. Statuses are never changed: another of the same name takes the place of the one
-//! before. What a check says in more than a line belongs into a comment.
+//! A status is a state, a name, one line and an address. Statuses are never changed: another of the same name replaces the
+//! previous one. The part of a check that exceeds a line belongs into a comment.
 
 use serde_json::{Value, json};
 
@@ -16,18 +16,18 @@ use crate::{Check, CommitSha, Conclusion, ForgeError, Posted, text};
 /// The longest line of a status, in characters: GitLab's limit.
 pub const MAX_DESCRIPTION_CHARS: usize = 255;
 
-/// The statuses of a forge.
+/// The API of a forge's statuses.
 pub(crate) trait Statuses: Sync {
-    /// The path of the list of a commit's statuses, also of those that others took the place of; those of `name` at least.
+    /// Returns the path of the list of a commit's statuses, including replaced ones; those of `name` at least.
     fn list(&self, place: &Place<'_>, commit: &CommitSha, name: &str) -> String;
 
-    /// The statuses of a page of that list.
+    /// Parses the statuses of a page of that list.
     fn parse(&self, page: &[u8]) -> Parsed<Vec<Status>>;
 
-    /// The field of a new status that holds its name.
+    /// Returns the field of a new status that holds its name.
     fn name_field(&self) -> &'static str;
 
-    /// The state that says how a check ended.
+    /// Returns the state for the result of a check.
     fn state(&self, conclusion: Conclusion) -> &'static str;
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Status {
     pub(crate) account: Option<Account>,
 }
 
-/// A status as it is to be.
+/// A status to be posted.
 struct Wanted<'a> {
     check: &'a Check,
     state: &'static str,
@@ -50,7 +50,7 @@ struct Wanted<'a> {
 }
 
 impl Forge {
-    /// Says by a status how a check ended, unless the newest of its name says so already.
+    /// Posts the result of a check as a status, unless the newest one of its name already states it.
     pub(crate) fn status(&self, check: &Check, statuses: &dyn Statuses) -> Result<Posted, ForgeError> {
         let wanted = Wanted { check, state: statuses.state(check.conclusion), description: description(check)? };
         let place = self.place(&check.repository)?;
@@ -64,7 +64,7 @@ impl Forge {
         self.settle(look, post, |()| post())
     }
 
-    /// All statuses of that name, whoever wrote them.
+    /// Returns all statuses of that name, by all accounts.
     fn statuses_of(
         &self,
         check: &Check,
@@ -103,7 +103,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The line of a status: the check's title, and what it is about, so that it is found again.
+/// Returns the line of a status: the check's title, and its subject, by which it is found again.
 fn description(check: &Check) -> Result<String, ForgeError> {
     if let found @ 1.. = check.annotations.len() {
         return Err(ForgeError::TooManyAnnotations { found, most: 0 });
@@ -113,12 +113,13 @@ fn description(check: &Check) -> Result<String, ForgeError> {
     Ok(line)
 }
 
-/// What a status of ours is about.
+/// Returns the subject in a status of Assay.
 fn about(description: &str) -> Option<&str> {
     Some(description.trim_end().strip_suffix(']')?.rsplit_once(" [")?.1)
 }
 
-/// The newest status of a name is what the forge shows, whoever wrote it. So one of somebody else after ours is answered by another.
+/// Decides on the newest status of a name, which is the one that the forge shows, by any account. Therefore one of another
+/// account after the token's own is followed by another one.
 fn decide(all: &[Status], author: &Author, wanted: &Wanted<'_>) -> Result<Decision<()>, ForgeError> {
     let check = wanted.check;
     let is_ours = |status: &&Status| {

@@ -1,10 +1,10 @@
 //! Texts of a forge: made fit to be shown, and compared.
 
-/// What is repeated of a text that somebody else chose, in characters.
+/// The maximum number of characters that are repeated of an untrusted text.
 const MAX_SHOWN: usize = 300;
 
-/// One line of bounded length in which nothing is invisible: characters that steer a terminal or turn the direction of reading are
-/// replaced.
+/// Returns one line of bounded length without invisible characters: those that control a terminal or change the direction of
+/// reading are replaced.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().take(MAX_SHOWN).map(|character| if is_hidden(character) { '\u{fffd}' } else { character }).collect()
 }
@@ -14,18 +14,18 @@ fn is_hidden(character: char) -> bool {
         || matches!(character, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// An address for an error: what stands before an `@` may be a password.
+/// Returns an address for an error: the part before an `@` may be a password.
 pub(crate) fn without_user(url: &str) -> String {
     shown(url.rsplit('@').next().unwrap_or_default())
 }
 
-/// Whether two texts say the same: a forge may have changed line ends and what is blank at the end.
+/// Returns true if two texts are equal except for line ends and trailing blanks, which a forge may have changed.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     let lines = |text: &str| text.replace("\r\n", "\n").trim_end().to_owned();
     lines(one) == lines(other)
 }
 
-/// `text` as one part of a query.
+/// Encodes `text` as one part of a query.
 pub(crate) fn encoded(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     text.bytes().map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()

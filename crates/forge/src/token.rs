@@ -1,4 +1,4 @@
-//! The secret that a forge knows us by.
+//! The secret that authenticates to a forge.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Takes a token as a file or a variable holds it: blanks around it are not part of it.
+    /// Takes a token from a file or a variable: blanks around it are not part of it.
     pub fn new(text: &str) -> Result<Self, ForgeError> {
         let secret = text.trim();
         if secret.is_empty() || secret.len() > MAX_TOKEN_BYTES || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -25,14 +25,14 @@ impl Token {
         Ok(Self { secret: secret.to_owned() })
     }
 
-    /// The value of the header that holds the token, after what a forge wants before it.
+    /// Returns the value of the header that holds the token, after the prefix that a forge requires.
     pub(crate) fn header(&self, before: &str) -> Result<HeaderValue, ForgeError> {
         let mut header = HeaderValue::try_from(format!("{before}{}", self.secret)).map_err(|_| ForgeError::Token)?;
         header.set_sensitive(true);
         Ok(header)
     }
 
-    /// A text of the forge without the token, should it come back.
+    /// Returns a text of the forge with the token masked, if it contains it.
     pub(crate) fn masked(&self, text: &str) -> String {
         text.replace(&self.secret, "[secret]")
     }

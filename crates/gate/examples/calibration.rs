@@ -1,15 +1,16 @@
-//! How often the gate errs: false alarms, inconclusive verdicts and power over many kinds of noise, beside the rules that others use, on the
-//! same series. Seeded: equal arguments print equal tables.
+//! The error rates of the gate: false alarms, inconclusive verdicts and power over many kinds of noise, next to rules in common
+//! use on the same series. Seeded: equal arguments print equal tables.
 //!
 //!     cargo run --release -p assay-gate --example calibration -- [GATES [PART [METRICS]]]
 //!
-//! PART is a piece of a cell's name in the debug format, such as `unit: Pair`: the whole takes hours.
+//! PART is a part of a cell's name in the debug format, such as `unit: Pair`: all cells take hours.
 //!
-//! Every gate judges 100 primary metrics, or as many as METRICS says, with a budget of 5 % and q = 0.05. A trial has a spread of 3 % (standard
-//! deviation of its logarithm). Bounds are one-sided 99 % bounds of Clopper and Pearson, found by bisection on the binomial distribution.
+//! Every gate judges 100 primary metrics, or METRICS of them, with a budget of 5 % and q = 0.05. A trial has a spread of 3 %
+//! (standard deviation of its logarithm). Bounds are one-sided 99 % bounds of Clopper and Pearson, found by bisection on the
+//! binomial distribution.
 //!
-//! A cell is a noise, a way in which metrics go together, a launch effect and a design. It has histories of its own, each of ten unchanged
-//! runs of ten pairs; the gates take turns with them, so that what a lucky history teaches is among what is counted. A history that the
+//! A cell is a noise, a correlation of metrics, a launch effect and a design. It has its own histories, each of ten unchanged
+//! runs of ten pairs; the gates use them in turn, so that the effect of a lucky history is counted too. A history that the
 //! planner refuses is counted and plans nothing.
 
 use std::fmt::Write as _;
@@ -29,24 +30,25 @@ use assay_stats::{
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// The number of metrics of a gate, if the third argument names no other.
+/// The number of metrics of a gate, unless the third argument gives another.
 const METRICS: usize = 100;
 const SPREAD: f64 = 0.03;
 const Q: f64 = 0.05;
 const BUDGET: f64 = 0.05;
 const MOST: usize = 60;
-/// Earlier runs that noise is learned from, and their pairs.
+/// The number of earlier runs from which noise is learned, and of their pairs.
 const HISTORY: (usize, usize) = (10, 10);
-/// Histories of a cell.
+/// The number of histories of a cell.
 const HISTORIES: usize = 100;
-/// Gates of a cell at fixed pairs whose alarms are compared with those of the whole rule; at the planner's n, all are.
+/// The number of gates of a cell at fixed pairs whose alarms are compared with those of the whole rule; at the planner's n, all
+/// are.
 const CHECKED: u32 = 20;
-/// Designs that nobody planned.
+/// The numbers of pairs of the designs that the planner did not choose.
 const FIXED: [usize; 4] = [5, 8, 12, 20];
-/// Of every so many gates one is put to the other rules, at so many pairs.
+/// The other rules judge one gate in this many, with this many pairs.
 const RIVALS_EVERY: u32 = 8;
 const RIVALS_PAIRS: usize = 12;
-/// The share of `q` of each look, and its pairs.
+/// The share of `q` of each look, and the pairs that each look adds.
 const LOOKS: [f64; 3] = [0.5, 0.3, 0.2];
 const LOOK_PAIRS: usize = 12;
 
@@ -57,12 +59,12 @@ fn metrics() -> usize {
     *ASKED_METRICS.get_or_init(|| METRICS)
 }
 
-/// Metrics of a quarter of them.
+/// Returns the number of metrics that [`is_of_a_quarter`] selects.
 fn quarter() -> u32 {
     (0..metrics()).filter(|metric| is_of_a_quarter(*metric)).count() as u32
 }
 
-/// How trials of one side differ.
+/// The distribution of the noise of trials of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Normal,
@@ -73,17 +75,17 @@ enum Shape {
     Drift,
     /// Three tenths of a spread with every trial.
     GrowingDrift,
-    /// Two spreads more in half of the trials of every so many pairs, in one stretch: in step with pairs.
+    /// Two spreads more in one half of the trials of this many pairs, in one stretch: in step with pairs.
     Periodic(usize),
     /// First-order autoregression of 0.6, from trial to trial.
     Autoregressive,
     /// One trial in fifty is ten times as slow.
     Spiky,
-    /// Each side has an autoregression of its own, of so many percent, from pair to pair: it remembers.
+    /// Each side has its own autocorrelation, in percent, from pair to pair.
     Memory(u8),
-    /// In whole spreads, so that many differences are alike.
+    /// Whole spreads, so that many differences are tied.
     Ties,
-    /// Six trials of ten have the very same value.
+    /// Six trials in ten have the very same value.
     Zeros,
 }
 
@@ -106,7 +108,8 @@ impl Shape {
         Self::Zeros,
     ];
 
-    /// Those that meet every kind of launch; the others meet two.
+    /// Returns true if this shape is combined with `launch`: the first eight shapes are combined with every kind of launch, the
+    /// others with two.
     fn meets(self, launch: Launch) -> bool {
         let place = Self::ALL.iter().position(|shape| *shape == self).unwrap_or_default();
         match launch.kind {
@@ -136,7 +139,7 @@ impl Shape {
     }
 }
 
-/// How metrics of one trial go together.
+/// The correlation of the metrics of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Together {
     Apart,
@@ -149,7 +152,8 @@ enum Together {
 impl Together {
     const ALL: [Self; 5] = [Self::Apart, Self::Alike, Self::Blocks, Self::Opposed, Self::Same];
 
-    /// The last is for sides that remember, beside what does not: the hardest case for a look at all metrics at once.
+    /// Returns true if this correlation is combined with `shape`. The last one is for autocorrelated sides and for normal noise:
+    /// the hardest case for a test of all metrics together.
     fn meets(self, shape: Shape) -> bool {
         self != Self::Same || matches!(shape, Shape::Normal | Shape::Memory(_))
     }
@@ -164,7 +168,7 @@ impl Together {
         }
     }
 
-    /// Which common part a metric has, how much of it, and with which sign.
+    /// Returns the index of a metric's common part, its weight and its sign.
     fn of(self, metric: usize) -> (usize, f64, f64) {
         match self {
             Self::Apart => (0, 0.0, 1.0),
@@ -176,7 +180,7 @@ impl Together {
     }
 }
 
-/// What a launch adds to all trials of its block.
+/// The effect of a launch on all trials of its block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Launch {
     spreads: f64,
@@ -186,9 +190,9 @@ struct Launch {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum LaunchKind {
-    /// With that standard deviation.
+    /// Normal with that standard deviation.
     Normal,
-    /// So much more in one launch of ten.
+    /// Slower by that much in one launch in ten.
     Rare,
     /// Exponential with that standard deviation: never much faster, sometimes much slower.
     Skewed,
@@ -233,12 +237,12 @@ impl Draw {
         self.0.next_u32() & 1 == 1
     }
 
-    /// A place among `count`.
+    /// Draws an index below `count`.
     fn below(&mut self, count: usize) -> usize {
         (self.uniform() * count as f64) as usize
     }
 
-    /// One innovation with a standard deviation of 1.
+    /// Draws one innovation with a standard deviation of 1.
     fn shaped(&mut self, shape: Shape) -> f64 {
         match shape {
             Shape::Heavy => {
@@ -248,10 +252,11 @@ impl Draw {
             }
             Shape::Bimodal => {
                 let mode = if self.uniform() < 0.3 { 2.0 } else { 0.0 };
-                // Variance of the modes: 4 x 0.3 x 0.7; of the width: 1/16.
+                // The variance of the modes is 4 x 0.3 x 0.7, that of the width 1/16.
                 (mode - 0.6 + 0.25 * self.normal()) / (0.84 + 0.0625_f64).sqrt()
             }
-            // In logarithms, a right-skewed trial: an exponential of a normal of 0.5, centred and scaled.
+            // In logarithms, a right-skewed trial: the exponential of a normal with a standard deviation of 0.5, centred and
+            // scaled.
             Shape::Lognormal => {
                 let variance = 0.25_f64;
                 let (mean, sd) = ((variance / 2.0).exp(), ((variance.exp() - 1.0) * variance.exp()).sqrt());
@@ -265,10 +270,10 @@ impl Draw {
     }
 }
 
-/// A gate's values, as logarithms: `[metric][pair][side]`.
+/// The values of a gate, as logarithms: `[metric][pair][side]`.
 type Logs = Vec<Vec<[f64; 2]>>;
 
-/// A run of `pairs` pairs whose order is drawn, each side first in half of them, as the plan orders them.
+/// Draws a run of `pairs` pairs in random order, each side first in half of them, as the plan orders them.
 fn run(draw: &mut Draw, cell: &Cell, pairs: usize) -> Logs {
     let Cell { unit, launch, shape, together } = *cell;
     let trials = 2 * pairs;
@@ -287,12 +292,12 @@ fn run(draw: &mut Draw, cell: &Cell, pairs: usize) -> Logs {
         }
         for side in 0..2 {
             let trial = 2 * pair + usize::from((side == 0) != order[pair]);
-            // What a side remembers it remembers whenever its turn comes.
+            // An autocorrelated side keeps its own sequence, independent of the order of the sides.
             let place = if matches!(shape, Shape::Memory(_)) { side * pairs + pair } else { trial };
             for metric in 0..metrics() {
                 let (part, weight, sign) = together.of(metric);
                 let noise = if matches!(shape, Shape::Spiky | Shape::Zeros) {
-                    // Of all parts of a metric one decides: spikes that are shared out are no spikes.
+                    // For spikes, one part of a metric decides alone: a sum of parts would dilute them.
                     let is_common = weight > 0.0 && metric % 10 != 0;
                     sign * if is_common { common[part][place] } else { own[metric][place] }
                 } else {
@@ -307,7 +312,7 @@ fn run(draw: &mut Draw, cell: &Cell, pairs: usize) -> Logs {
     logs
 }
 
-/// For each pair whether the candidate is first: in half of them, and in the odd one by a flip.
+/// Draws for each pair whether the candidate is first: in half of them, and in the odd one by a coin flip.
 fn balanced(draw: &mut Draw, pairs: usize) -> Vec<bool> {
     let odd = draw.flip();
     let mut order: Vec<bool> = (0..pairs).map(|pair| (pair % 2 == 1) != odd).collect();
@@ -324,7 +329,7 @@ fn parts(draw: &mut Draw, shape: Shape, count: usize, trials: usize) -> Vec<Vec<
             let new = draw.shaped(shape);
             last = match shape {
                 Shape::Autoregressive => 0.6 * last + 0.8 * new,
-                // The second half is the other side's.
+                // The second half of the trials is the other side's.
                 Shape::Memory(percent) if trial != trials / 2 => {
                     let memory = f64::from(percent) / 100.0;
                     memory * last + (1.0 - memory * memory).sqrt() * new
@@ -347,7 +352,7 @@ fn drift(shape: Shape, trial: usize, trials: usize) -> f64 {
     }
 }
 
-/// What a history of unchanged runs teaches.
+/// Learns from a history of unchanged runs.
 fn learn(draw: &mut Draw, cell: &Cell) -> Vec<Option<Learned>> {
     let runs: Vec<Logs> = (0..HISTORY.0).map(|_| run(draw, cell, HISTORY.1)).collect();
     let of_metric = |metric: usize| {
@@ -360,7 +365,7 @@ fn learn(draw: &mut Draw, cell: &Cell) -> Vec<Option<Learned>> {
     all.into_iter().map(|(learned, _)| Some(learned)).collect()
 }
 
-/// The differences as the gate makes them: what is tied stays so.
+/// Returns the differences as the gate computes them, so that ties stay ties.
 fn differences(pairs: &[[f64; 2]]) -> Vec<f64> {
     logs_of(&series_of(pairs, None)).expect("values above zero")
 }
@@ -379,18 +384,18 @@ fn series(logs: &Logs, learned: Option<&[Option<Learned>]>) -> Vec<Series> {
     metrics.map(|(metric, pairs)| series_of(pairs, learned.and_then(|learned| learned[metric]))).collect()
 }
 
-/// What became of many gates.
+/// The counts of many gates.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     gates: u32,
     alarmed: u32,
     alarms: u32,
     inconclusive: u32,
-    /// Gates in which an alarm was refused because pairs remember, or few of them may.
+    /// Gates in which an alarm was refused because pairs are autocorrelated, or few of them may be.
     refused: u32,
     /// Alarms for metrics that changed.
     found: u32,
-    /// The sum over gates of the share of false ones among the alarms, and of its square.
+    /// The sum over gates of the share of false alarms among the alarms, and of its square.
     false_share: [f64; 2],
 }
 
@@ -411,17 +416,17 @@ impl Tally {
         100.0 * f64::from(count) / f64::from(self.gates.max(1))
     }
 
-    /// The share of gates with any alarm, in percent.
+    /// Returns the share of gates with any alarm, in percent.
     fn alarmed(&self) -> f64 {
         self.share(self.alarmed)
     }
 
-    /// Its upper bound, in percent.
+    /// Returns the upper bound of the share of gates with any alarm, in percent.
     fn bound(&self) -> f64 {
         100.0 * upper(self.alarmed, self.gates)
     }
 
-    /// The expected share of false ones among the alarms and its 99 % upper bound (normal), in percent.
+    /// Returns the expected share of false alarms among the alarms and its 99 % upper bound (normal), in percent.
     fn false_among(&self) -> [f64; 2] {
         let n = f64::from(self.gates.max(1));
         let mean = self.false_share[0] / n;
@@ -433,17 +438,17 @@ impl Tally {
         format!("{:.2} ({:.2})", self.alarmed(), self.bound())
     }
 
-    /// Alarms of a gate that raised any.
+    /// Returns the mean number of alarms of the gates that raised any.
     fn given_one(&self) -> String {
         if self.alarmed == 0 { "-".to_owned() } else { format!("{:.1}", f64::from(self.alarms) / f64::from(self.alarmed)) }
     }
 
-    /// The share of what changed that was found, `changed` metrics a gate, in percent.
+    /// Returns the share of changed metrics that were found, with `changed` of them in a gate, in percent.
     fn found(&self, changed: u32) -> f64 {
         self.share(self.found) / f64::from(changed)
     }
 
-    /// The same with its lower bound, where one metric changed: others are no independent trials.
+    /// Returns that share with its lower bound if one metric changed: several would not be independent trials.
     fn found_text(&self) -> String {
         let missed = self.gates - self.found;
         format!("{:.1} ({:.1})", self.found(1), 100.0 * (1.0 - upper(missed, self.gates)))
@@ -481,7 +486,7 @@ that all tell no more than one.
 
 const RIVALS: [&str; 3] = ["means differ by 5 %", "t-test, 0.05", "Mann-Whitney, BH"];
 
-/// Whether each of the other rules would have raised any alarm.
+/// Returns, for each of the other rules, true if it would have raised any alarm.
 fn rivals(family: &[Series]) -> [bool; 3] {
     let sides = |series: &Series| {
         [0, 1].map(|side| Samples::new(&series.pairs.iter().map(|pair| pair[side]).collect::<Vec<_>>()).expect("samples"))
@@ -498,12 +503,12 @@ fn rivals(family: &[Series]) -> [bool; 3] {
     [means, t, benjamini_hochberg(&p).iter().any(|p| *p <= 0.05)]
 }
 
-/// The one-sided 99 % upper bound of a share.
+/// Returns the one-sided 99 % upper bound of a share.
 fn upper(count: u32, of: u32) -> f64 {
     if count >= of {
         return 1.0;
     }
-    // P(X <= count) at share s, summed from the likeliest term down in logarithms.
+    // P(X <= count) at share s, summed upwards from k = 0, with each term as a logarithm.
     let below = |s: f64| {
         let mut term = f64::from(of) * (1.0 - s).ln();
         let mut total = term.exp();
@@ -566,14 +571,14 @@ impl Cell {
     }
 }
 
-/// What a cell comes to.
+/// The results of a cell.
 struct Found {
     cell: Cell,
-    /// Pairs that each accepted history plans.
+    /// The number of pairs that each accepted history plans.
     planned: Vec<usize>,
-    /// What the planner would take if it knew the standard deviation; absent where it would refuse.
+    /// The number of pairs that the planner would take if it knew the standard deviation; `None` if it would refuse.
     told: Option<usize>,
-    /// What the exact test takes under this very noise.
+    /// The number of pairs that the exact test needs under this very noise.
     known: Option<usize>,
     null: Tally,
     lone: Tally,
@@ -583,7 +588,7 @@ struct Found {
     asked: u32,
 }
 
-/// What pairs that nobody planned come to.
+/// The results at a number of pairs that the planner did not choose.
 #[derive(Clone, Copy, Default)]
 struct Fixed {
     null: Tally,
@@ -613,7 +618,7 @@ fn find(cell: Cell, gates: u32, seed: u64) -> Found {
     let histories: Vec<History> = (0..HISTORIES).map(|_| History::of(learn(&mut draw, &cell), &rules)).collect();
     let mut accepted: Vec<(&History, usize)> = histories.iter().filter_map(|history| Some((history, history.pairs?))).collect();
     let planned = accepted.iter().map(|(_, pairs)| *pairs).collect();
-    // A noise that most histories refuse is one that the planner refuses.
+    // If most histories are refused, the planner refuses this noise.
     if 2 * accepted.len() < HISTORIES {
         accepted.clear();
     }
@@ -643,7 +648,7 @@ fn find(cell: Cell, gates: u32, seed: u64) -> Found {
             found.lone.count(&family.changed(is_lone).alarms(), is_lone);
             found.quarter.count(&family.changed(is_of_a_quarter).alarms(), is_of_a_quarter);
         }
-        // Where launches are drawn anew a gate needs no history, and is asked without one.
+        // If launches are drawn anew, a gate needs no history and is run without one.
         let history = &histories[gate as usize % HISTORIES];
         let learned = (cell.unit == PairUnit::Pair).then_some(history.learned.as_slice());
         for (fixed, pairs) in found.fixed.iter_mut().zip(FIXED) {
@@ -669,49 +674,49 @@ fn regressed(judged: &[Judged]) -> Vec<bool> {
     judged.iter().map(|judged| judged.outcome == Outcome::Regressed).collect()
 }
 
-/// What a history of unchanged runs comes to.
+/// The result of a history of unchanged runs.
 struct History {
     learned: Vec<Option<Learned>>,
-    /// What it plans, if the planner accepts it.
+    /// The number of pairs that it plans, if the planner accepts it.
     pairs: Option<usize>,
 }
 
 impl History {
     fn of(learned: Vec<Option<Learned>>, rules: &Rules) -> Self {
-        // One metric that no design decides about is a refusal here: it would be inconclusive in every gate.
+        // One metric that no design can decide is a refusal here, because it would be inconclusive in every gate.
         let pairs = size(&learned, rules, MOST).ok().filter(|size| size.undecidable.is_empty()).map(|size| size.pairs);
         Self { learned, pairs }
     }
 }
 
-/// The floor of each metric, which depends on what was learned alone.
+/// Returns the floor of each metric, which depends only on what was learned.
 fn floors(learned: &[Option<Learned>], rules: &Rules) -> Vec<Option<f64>> {
     let threshold = 0.5 * rules.q / metrics() as f64;
     learned.iter().map(|learned| floor(rules.unit, learned.as_ref(), threshold).map(|floor| floor.log)).collect()
 }
 
-/// What a gate says of each metric.
+/// A gate's result for each metric.
 struct Alarms {
-    /// Those that it calls regressed.
+    /// True for each metric that it calls regressed.
     alarms: Vec<bool>,
-    /// Whether any would be, if pairs did not remember.
+    /// True if there would be more alarms if pairs were not autocorrelated.
     refused: bool,
 }
 
-/// A gate's metrics, each tested by itself: the same as the gate's rule for alarms, without what would have been found, which takes most of
-/// its time. What it raises is held against the gate itself.
+/// A gate's metrics, each tested by itself. Follows the gate's rule for alarms without computing the detectable change, which
+/// takes most of its time. Its alarms are compared with those of the gate itself.
 struct Family<'a> {
     rules: &'a Rules,
     tested: Vec<Arc<Tested>>,
-    /// Whether earlier runs were looked at.
+    /// True if earlier runs were available.
     is_taught: bool,
-    /// Where another run begins.
+    /// The indices at which another run begins.
     breaks: Vec<usize>,
 }
 
 struct Tested {
     differences: Differences,
-    /// Of a change for the worse, doubled because either direction is looked for.
+    /// The p-value of a change for the worse, doubled because both directions are tested.
     p: f64,
     floor: FloorOf,
 }
@@ -719,9 +724,9 @@ struct Tested {
 /// The source of a metric's floor.
 #[derive(Clone, Copy)]
 enum FloorOf {
-    /// What a history taught, if it taught any.
+    /// From a history, if it gave one.
     History(Option<f64>),
-    /// The gate's own noise.
+    /// From the gate's own noise.
     Unlearned,
 }
 
@@ -729,7 +734,7 @@ enum FloorOf {
 enum Beyond {
     Yes,
     No,
-    /// It would, if it were known that pairs do not remember.
+    /// Yes if it were known that pairs are not autocorrelated.
     Unlearned,
 }
 
@@ -740,7 +745,7 @@ impl Tested {
         Self { differences, p, floor }
     }
 
-    /// Whether it lies beyond the budget and clears the floor, which without a history is asked apart.
+    /// Tests that the change is beyond the budget and clears the floor; without a history, the floor is tested separately.
     fn beyond(&self, budget: f64) -> Beyond {
         let averages = Averages::of(&self.differences);
         let clears = |floor: Option<f64>| averages.lower(BOUND_ALPHA).zip(floor).is_some_and(|(bound, floor)| bound > floor);
@@ -753,7 +758,7 @@ impl Tested {
         }
     }
 
-    /// The floor of a gate without a history.
+    /// Returns the floor of a gate without a history.
     fn floor_around(&self, shift: f64) -> Option<f64> {
         let differences = self.differences.samples().observed();
         let noise = Spread::around(shift, differences).ok()?;
@@ -771,7 +776,7 @@ impl<'a> Family<'a> {
         Self { rules, tested: tested.collect(), is_taught: learned.is_some(), breaks: Vec::new() }
     }
 
-    /// The same with these metrics slower by twice the budget.
+    /// Returns the same family with the chosen metrics slower by twice the budget.
     fn changed(&self, is_changed: fn(usize) -> bool) -> Self {
         let slower = |(metric, tested): (usize, &Arc<Tested>)| {
             if !is_changed(metric) {
@@ -785,7 +790,7 @@ impl<'a> Family<'a> {
         Self { tested, breaks: self.breaks.clone(), ..*self }
     }
 
-    /// Which metrics the gate would call regressed.
+    /// Returns the metrics that the gate would call regressed.
     fn alarms(&self) -> Alarms {
         let adjusted = benjamini_hochberg(&self.tested.iter().map(|tested| tested.p).collect::<Vec<_>>());
         let beyond = |(tested, adjusted): (&Arc<Tested>, f64)| {
@@ -810,8 +815,8 @@ impl<'a> Family<'a> {
     }
 }
 
-/// The pairs that the planner takes if told the true standard deviations, and those that the exact test takes under this very noise. How
-/// metrics go together matters to neither.
+/// Returns the number of pairs that the planner takes if it knows the true standard deviations, and the number that the exact
+/// test needs under this very noise. The correlation of metrics affects neither.
 fn needed(cell: &Cell) -> (Option<usize>, Option<usize>) {
     type Known = Vec<((PairUnit, Shape, u64), (Option<usize>, Option<usize>))>;
     static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
@@ -851,7 +856,7 @@ fn search(cell: &Cell) -> (Option<usize>, Option<usize>) {
     (told, known)
 }
 
-/// The smallest effect at which these differences would have fired.
+/// Returns the smallest effect at which these differences would have raised an alarm.
 fn need(differences: &[f64], limits: &Limits) -> f64 {
     let averages = Averages::of(&Differences::new(differences).expect("differences"));
     let bound = |alpha: f64| averages.lower(alpha).unwrap_or(f64::NEG_INFINITY);
@@ -878,7 +883,7 @@ impl Found {
         format!("| {} |\n|{}\n", columns.join(" | "), " --- |".repeat(columns.len()))
     }
 
-    /// A planner that accepts most histories accepts the noise.
+    /// Returns true if the planner accepts the noise: it accepts most of its histories.
     fn is_accepted(&self) -> bool {
         self.null.gates > 0
     }
@@ -887,13 +892,13 @@ impl Found {
         self.planned.iter().sum::<usize>() as f64 / self.planned.len().max(1) as f64
     }
 
-    /// The gates with nothing changed, by their pairs.
+    /// Returns the tallies of the gates without a change, one for each number of pairs.
     fn unchanged(&self) -> Vec<Tally> {
         let all = std::iter::once(self.null).chain(self.fixed.iter().map(|fixed| fixed.null));
         all.filter(|tally| tally.gates > 0).collect()
     }
 
-    /// Which bars are missed, in words.
+    /// Describes the acceptance limits that are missed.
     fn missed(&self) -> Vec<String> {
         let mut missed = Vec::new();
         let mut bar = |holds: bool, what: String| {
@@ -909,7 +914,7 @@ impl Found {
             bar(self.null.inconclusive() <= 10.0, format!("inconclusive {}", self.null.inconclusive_text()));
             let [share, _] = self.quarter.false_among();
             bar(share <= 5.0, format!("false among alarms {share:.2} %"));
-            // Where launches are as large as the budget, more has to be cleared than the budget.
+            // If launches are as large as the budget, a change has to clear more than the budget.
             if self.cell.unit == PairUnit::Launch || self.cell.launch.spreads == 0.0 {
                 bar(self.lone.found(1) >= 80.0, format!("a lone one found {}", self.lone.found_text()));
                 bar(self.quarter.found(quarter()) >= 80.0, format!("a quarter found {:.1}", self.quarter.found(quarter())));
@@ -951,13 +956,14 @@ impl Found {
         format!("| {} |\n", columns.join(" | "))
     }
 
-    /// The share of gates in which another rule fired, in percent.
+    /// Returns the share of gates in which another rule raised an alarm, in percent.
     fn of_asked(&self, count: u32) -> f64 {
         100.0 * f64::from(count) / f64::from(self.asked.max(1))
     }
 }
 
-/// Gates that look again and again whatever they saw, each time at all pairs so far: whether any look raised an alarm.
+/// Runs gates that look again whatever they saw, each time at all pairs so far, and counts those in which any look raised an
+/// alarm.
 fn looks(cell: &Cell, gates: u32, seed: u64) -> [Tally; 3] {
     let mut draw = Draw::new(seed);
     let mut tallies = [Tally::default(); 3];
@@ -976,7 +982,7 @@ fn looks(cell: &Cell, gates: u32, seed: u64) -> [Tally; 3] {
     tallies
 }
 
-/// The worst of the cells of each design, for those who do not read every row.
+/// Formats the worst cells of each design, as a summary of all rows.
 fn worst(all: &[Found]) -> String {
     let columns = [
         "design",
@@ -1019,7 +1025,8 @@ fn worst(all: &[Found]) -> String {
     out
 }
 
-/// Whether false alarms keep their bar, of each design: cells of pairs that are independent beside those of sides that remember.
+/// Formats, for each design, whether false alarms stay within their limit: cells of independent pairs next to those of
+/// autocorrelated sides.
 fn bar(all: &[Found]) -> String {
     let columns = [
         "design",
@@ -1056,7 +1063,7 @@ fn bar(all: &[Found]) -> String {
     out
 }
 
-/// Does every job on as many threads as there are processors, and gives the answers on in order.
+/// Runs all jobs on as many threads as there are processors, and passes the results on in order.
 fn in_order<T: Send>(jobs: usize, work: impl Fn(usize) -> T + Sync, mut then: impl FnMut(usize, T)) {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -1071,7 +1078,7 @@ fn in_order<T: Send>(jobs: usize, work: impl Fn(usize) -> T + Sync, mut then: im
                 }
             });
         }
-        // If every thread ends, so does waiting.
+        // The channel closes once every thread has ended, so the wait ends too.
         drop(sender);
         let mut waiting = std::collections::BTreeMap::new();
         let mut wanted = 0;
@@ -1097,7 +1104,7 @@ fn main() {
     if let Some(asked) = std::env::args().nth(3).and_then(|text| text.parse().ok()).filter(|asked| *asked > 0) {
         ASKED_METRICS.set(asked).expect("nobody has asked yet");
     }
-    // A cell's seed is its place among all, so that parts of the tables are those of the whole.
+    // A cell's seed is its index among all cells, so that parts of the tables equal those of the whole.
     let is_asked = |(_, cell): &(u64, Cell)| only.as_ref().is_none_or(|only| format!("{cell:?}").contains(only.as_str()));
     let cells: Vec<(u64, Cell)> = (0_u64..).zip(Cell::all()).filter(is_asked).collect();
     print(&HEAD.replace("{gates}", &gates.to_string()).replace("{metrics}", &metrics().to_string()));
@@ -1119,7 +1126,7 @@ fn main() {
             all.push(found);
         },
     );
-    // Launches that are alike, and those with which a lone look errs most.
+    // Launches that are alike, and those for which a single look errs most.
     let is_extreme = |(_, cell): &&(u64, Cell)| {
         cell.unit == PairUnit::Launch && (cell.launch.spreads == 0.0 || cell.launch.spreads > 2.0 && !cell.launch.shared)
     };

@@ -1,4 +1,5 @@
-//! How long a gate takes: 1,000 metrics of 20 trials a side, judged as one family, beside a Mann-Whitney test of each on the same series.
+//! The duration of a gate: 1,000 metrics of 20 trials a side, judged as one family, next to a Mann-Whitney test of each on the
+//! same series.
 //!
 //!     cargo run --release -p assay-gate --example speed
 
@@ -11,10 +12,10 @@ use assay_stats::{Alternative, Samples, mann_whitney};
 
 const METRICS: usize = 1_000;
 const PAIRS: usize = 20;
-/// The bar, in seconds.
+/// The limit, in seconds.
 const BAR: f64 = 2.0;
 
-/// A ripple of a few percent that no two metrics share.
+/// Returns a value with a ripple of a few percent that differs for every metric.
 fn value(metric: usize, pair: usize, side: usize) -> f64 {
     100.0 + ((metric * 7_919 + pair * 104_729 + side * 1_299_709) % 1_009) as f64 / 200.0
 }

@@ -1,4 +1,4 @@
-//! Rules that one run can break by itself, without statistics: validity, SLOs, errors, output lengths.
+//! Rules that a single run can break, without statistics: validity, SLOs, errors, output lengths.
 
 use assay_manifest::{
     Check, Comparison, Difference, Exclusion, GatePolicy, OriginKind, PointSummary, Reason, RunStatus, ServingPoint, Side,
@@ -9,16 +9,16 @@ use assay_schedule::drawn_seed;
 use crate::evidence::Run;
 use crate::verdict::{Question, accepted, percent};
 
-/// The metric whose drift is checked: answers that became shorter are no faster.
+/// The metric whose drift is checked: shorter responses are not faster ones.
 const OUTPUT_LENGTH: &str = "osl_tokens_mean";
 
-/// The check of how the sides were ordered.
+/// The name of the check of the order of the sides.
 pub(crate) const ORDER: &str = "order";
 
-/// The share of requests that kept their SLOs: what an acknowledgement of a missed SLO names.
+/// The share of requests that met their SLOs: the metric that an acknowledgement of a missed SLO names.
 const GOOD_FRACTION: &str = "good_fraction";
 
-/// Everything that is checked of a run.
+/// Returns all checks of a run.
 pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison, question: &Question<'_>) -> Vec<Check> {
     let policy = &question.policy;
     let mut checks = vec![validity(run), order(run)];
@@ -42,14 +42,14 @@ fn points_of<'a>(run: &Run<'a>, side: &'a Side) -> impl Iterator<Item = &'a Poin
     })
 }
 
-/// The same point of the other side.
+/// Returns the same point of the other side.
 fn beside<'a>(run: &Run<'a>, point: &PointSummary, side: &'a Side) -> Option<&'a PointSummary> {
     let same_work =
         |other: &&PointSummary| other.case_id.names()[0] == point.case_id.names()[0] && other.point_id == point.point_id;
     points_of(run, side).find(same_work)
 }
 
-/// Whether the run measured what it planned. Too little evidence is no regression.
+/// Checks that the run measured what it planned. Too little evidence is not a regression.
 fn validity(run: &Run<'_>) -> Check {
     let Summary { status, .. } = run.summary.1;
     let detail = match status {
@@ -60,8 +60,8 @@ fn validity(run: &Run<'_>) -> Check {
     weakening("validity", &format!("run {}", run.run_id), *status == RunStatus::Succeeded, detail)
 }
 
-/// Whether the order of the sides was drawn for this run. Who repeats one order has one draw for ever: where the machine has a rhythm, every
-/// run then sides with the same disturbance, and more of them do not tell.
+/// Checks that the order of the sides was drawn for this run. Repeating one order repeats one draw: if the machine has a periodic
+/// disturbance, it favours the same side in every run, and more runs do not reveal it.
 fn order(run: &Run<'_>) -> Check {
     let workloads = run.plan.workloads.iter().map(|workload| workload.workload_spec_digest);
     let is_drawn = run.plan.order.seed == drawn_seed(run.run_id, workloads).to_string();
@@ -73,7 +73,7 @@ fn order(run: &Run<'_>) -> Check {
     weakening(ORDER, &format!("run {}", run.run_id), is_drawn, detail)
 }
 
-/// Whether the run is of a commit that anybody can look up, and signed by somebody who is known.
+/// Checks that the run is of a commit that can be looked up, and that its signers are established.
 fn provenance(run: &Run<'_>, policy: &GatePolicy) -> Option<Check> {
     let is_of_a_commit = run.source.kind == OriginKind::Git && !run.source.dirty;
     let detail = match (is_of_a_commit, run.established) {
@@ -85,8 +85,8 @@ fn provenance(run: &Run<'_>, policy: &GatePolicy) -> Option<Check> {
     policy.provenance.then(|| blocking("provenance", &format!("run {}", run.run_id), passed, detail.to_owned()))
 }
 
-/// Whether what was measured is what the target branch would measure. Passing by measuring less is no pass; that more or other things were
-/// measured is no regression either.
+/// Checks that the run's definitions are those of the target branch. Passing by measuring less does not count as a pass;
+/// measuring more, or something else, is not a regression either.
 pub(crate) fn definitions(changes: &[Difference]) -> Option<Check> {
     if changes.is_empty() {
         return None;
@@ -97,7 +97,7 @@ pub(crate) fn definitions(changes: &[Difference]) -> Option<Check> {
     Some(weakening("definitions", "the run", false, detail))
 }
 
-/// A check that leaves the verdict inconclusive where it does not hold.
+/// Returns a check that makes the verdict inconclusive if it fails.
 pub(crate) fn weakening(name: &str, subject: &str, passed: bool, detail: impl Into<String>) -> Check {
     Check { name: name.to_owned(), subject: subject.to_owned(), passed, blocks: false, detail: detail.into(), acknowledged: None }
 }
@@ -106,8 +106,8 @@ fn blocking(name: &str, subject: &str, passed: bool, detail: String) -> Check {
     Check { blocks: true, ..weakening(name, subject, passed, detail) }
 }
 
-/// Whether an attempt does not count for a reason that lies with what is measured, and not with whoever measures: it crashed, hung,
-/// answered nothing, or gave no result, or none with the metrics that it has.
+/// Returns true if an attempt does not count because of the measured system and not because of the measuring one: it crashed,
+/// hung, did not respond, or gave no result, or a result without its metrics.
 fn is_own_fault(reason: &Reason) -> bool {
     let code = reason.code.as_str();
     ["exit_code", "time_limit", "all_failed", "processes_left"].contains(&code)
@@ -115,7 +115,8 @@ fn is_own_fault(reason: &Reason) -> bool {
         || code.starts_with("metric_")
 }
 
-/// Whether the candidate failed more often than the baseline. A repeated attempt would hide that: it crashed, and only its good launches count.
+/// Checks that the candidate did not fail more often than the baseline. A repeated attempt would hide a crash, because only the
+/// successful launches count.
 fn attempts(point: &PointSummary, baseline: Option<&PointSummary>, subject: &str) -> Option<Check> {
     let own = |excluded: &&Exclusion| excluded.reasons.iter().any(is_own_fault);
     let failed = |point: &PointSummary| point.excluded.iter().filter(own).count();
@@ -129,7 +130,7 @@ fn attempts(point: &PointSummary, baseline: Option<&PointSummary>, subject: &str
     Some(Check { blocks: none_counts, ..check })
 }
 
-/// Whether the candidate kept the SLOs that the baseline kept. Where the baseline missed them too, the candidate cannot be charged with it.
+/// Checks that the candidate met the SLOs that the baseline met. If the baseline missed them too, the candidate is not to blame.
 fn slo(point: &PointSummary, baseline: Option<&PointSummary>, question: &Question<'_>, subject: &str) -> Option<Check> {
     let met = |point: &PointSummary| point.serving.as_ref()?.slo_met;
     let is_met = met(point).filter(|_| question.policy.slo)?;
@@ -157,11 +158,11 @@ fn slo(point: &PointSummary, baseline: Option<&PointSummary>, question: &Questio
 
 fn error_rate(point: &PointSummary, policy: &GatePolicy, subject: &str) -> Option<Check> {
     let (most, ServingPoint { requests, outcomes, uncounted, .. }) = (policy.max_error_rate?, point.serving.as_ref()?);
-    // Attempts that do not count had requests too, and may not count because they failed.
+    // Attempts that do not count had requests too, and may have been excluded because these failed.
     let all = requests.0 + uncounted.values().map(|count| count.0).sum::<u64>();
     let ok = [outcomes, uncounted].iter().filter_map(|of| of.get("ok")).map(|ok| ok.0).sum();
     let failed = all.saturating_sub(ok);
-    // No request is no proof that requests succeed.
+    // Without requests there is no proof that requests succeed.
     let rate = if all == 0 { 1.0 } else { failed as f64 / all as f64 };
     let detail = format!("{failed} of {all} requests failed; at most {:.2} % may", most * 100.0);
     Some(blocking("error_rate", subject, rate <= most, detail))

@@ -1,4 +1,4 @@
-//! What the signed manifests of a run say of both sides of its comparison.
+//! The evidence of a run for both sides of its comparison, from its signed manifests.
 
 use std::collections::BTreeMap;
 
@@ -10,33 +10,33 @@ use assay_manifest::{
 use crate::learning::Taught;
 use crate::sides::{differences, is_of};
 
-/// One run, as far as a gate reads it. Whoever makes one has verified its chain.
+/// One run, as far as a gate reads it. The caller that creates one has verified its chain.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
-    /// Its name.
+    /// The run's id.
     pub run_id: &'a RunId,
-    /// What it was made from.
+    /// The source that it was built from.
     pub source: &'a Source,
-    /// Its plan.
+    /// The run's plan.
     pub plan: &'a Plan,
-    /// Its blocks' environments.
+    /// The environments of its blocks.
     pub environments: Vec<&'a Environment>,
-    /// What its shards did.
+    /// The results of its shards.
     pub parts: Vec<&'a ExecutionPart>,
-    /// Its Summary, and how it is named.
+    /// The run's Summary, and the reference to it.
     pub summary: (InputRef, &'a Summary),
-    /// The tree that it measured: the commit's, or where it measured no commit the digest of its definitions' files.
+    /// The tree that it measured: the commit's, or the digest of its definition files if it measured no commit.
     pub tree: String,
-    /// Who signed its chain, by name.
+    /// The names of the signers of its chain.
     pub signers: Vec<String>,
-    /// Whether a trust policy says of every signer who it is.
+    /// True if a trust policy establishes every signer.
     pub established: bool,
-    /// How earlier attempts under its name ended before its Summary was signed, oldest first.
+    /// The ends of earlier attempts under its name, before its Summary was signed, oldest first.
     pub earlier_ends: Vec<EarlierEnd>,
 }
 
 impl Run<'_> {
-    /// What differs between its sides besides the variable under test.
+    /// Returns the differences between its sides other than the variable under test.
     pub(crate) fn differences(&self, comparison: &Comparison) -> Vec<Difference> {
         let schedules = self.parts.iter().flat_map(|part| &part.schedule_digests).map(|(trial, digest)| (trial, *digest));
         differences(self.plan, &self.environments, &schedules.collect(), comparison)
@@ -52,14 +52,14 @@ pub(crate) struct Compared<'a> {
     pub(crate) metric: &'a MetricSummary,
     pub(crate) better: Better,
     pub(crate) pairs: Vec<TrialPair>,
-    /// Pairs that were planned.
+    /// The number of planned pairs.
     pub(crate) planned: u32,
     /// The digest of the work.
     pub(crate) work: Digest,
 }
 
 impl Compared<'_> {
-    /// What a history knows it by.
+    /// Returns the key of this metric in a history.
     pub(crate) fn taught(&self, unit: PairUnit) -> Taught {
         Taught {
             workload: self.case.workload.clone(),
@@ -71,7 +71,8 @@ impl Compared<'_> {
     }
 }
 
-/// Every metric that both sides report and of which it is declared which way is better, in the plan's order, with its pairs of one run.
+/// Returns every metric that both sides report and that declares which direction is better, in the plan's order, with its pairs
+/// of one run.
 pub(crate) fn compared<'a>(run: &Run<'a>, number: u32, comparison: &Comparison) -> Vec<Compared<'a>> {
     let indexes: BTreeMap<&TrialId, u32> = run.plan.trials.iter().map(|trial| (&trial.trial_id, trial.index)).collect();
     let mut all = Vec::new();
@@ -96,7 +97,7 @@ fn point_of<'a>(summary: &'a Summary, case: &Case, point: &PointId) -> Option<&'
     summary.points.iter().find(|summary| summary.case_id == case.case_id && summary.point_id == *point)
 }
 
-/// The values of both sides in every round in which both count.
+/// Returns the values of both sides for every round in which both count.
 fn pairs(
     run: u32,
     baseline: &MetricSummary,
@@ -113,14 +114,14 @@ fn pairs(
     by_index(baseline).into_iter().filter_map(pair).collect()
 }
 
-/// What the design of a plan re-randomises with every pair. Every pair has launches of its own only where provision launches both sides
-/// for it, or where each trial is a process by itself.
+/// Returns the unit that the design of a plan re-randomises with every pair. Every pair has its own launches only if provision
+/// launches both sides for it, or if each trial is a separate process.
 pub(crate) fn unit(plan: &Plan, comparison: &Comparison) -> PairUnit {
     let kind = |side: &Side| plan.target(&side.target).map(|target| target.kind);
     pair_unit(plan.placement, plan.isolation, [kind(&comparison.baseline), kind(&comparison.candidate)])
 }
 
-/// The same before there is a plan: by the kinds of both sides' targets.
+/// Returns the same unit before there is a plan, from the kinds of both sides' targets.
 pub fn pair_unit(placement: Placement, isolation: Isolation, kinds: [Option<TargetKind>; 2]) -> PairUnit {
     let all = |wanted: &[TargetKind]| kinds.iter().all(|kind| kind.is_some_and(|kind| wanted.contains(&kind)));
     let launches = placement == Placement::Alternate || isolation == Isolation::RestartTarget;

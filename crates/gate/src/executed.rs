@@ -1,4 +1,4 @@
-//! What each side executed, by the digests of its bytes.
+//! The files that each side executed, by the digests of their bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +10,23 @@ use crate::checks::weakening;
 use crate::evidence::Run;
 use crate::sides::is_of;
 
-/// The name of the check that every executable of a side has a digest, and of the reason where one has none.
+/// The name of the check that every executable of a side has a digest, and of the reason for a missing digest.
 const UNPINNED: &str = "unpinned_executable";
 
-/// The name of the list of what differs.
+/// The name of the list of differing executables.
 const EXECUTABLES: &str = "executables";
 
-/// The name of the remark that two commands were one and the same program.
+/// The name of the remark that the commands of both sides were the same program.
 const ALIKE: &str = "executables_alike";
 
-/// The name of the check that a side executed the same from its first trial to its last.
+/// The name of the check that a side executed the same files from its first trial to its last.
 const CHANGED: &str = "executable_changed";
 
 /// The most files that are named.
 const MAX_NAMED: usize = 8;
 
-/// What of a target was executed without a digest, in words: its processes, pods or endpoint in any block, and the scripts of its attempts.
+/// Describes everything that a target executed without a digest: its processes, pods or endpoint in any block, and the scripts of
+/// its attempts.
 pub fn unpinned<'a>(environments: &[&Environment], attempts: impl Iterator<Item = &'a Attempt>, target: &Name) -> Vec<String> {
     let mut found: BTreeSet<String> = provisioned(environments, target).flat_map(ProvisionedTarget::unpinned).collect();
     for attempt in attempts.filter(|attempt| attempt.case_id.names()[1] == target.as_str()) {
@@ -47,7 +48,8 @@ fn provisioned<'a>(environments: &[&'a Environment], target: &Name) -> impl Iter
     targets.filter(|found| found.id == *target).collect::<Vec<_>>().into_iter()
 }
 
-/// One check for each side that executed something without a digest, and the list of what differs between the sides.
+/// Returns one check for each side that executed something without a digest, one for each side whose files were replaced, and the
+/// list of differences between the sides.
 pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison) -> Vec<Check> {
     let sides = [("baseline", &comparison.baseline), ("candidate", &comparison.candidate)];
     let mut checks: Vec<Check> = sides.into_iter().filter_map(|(name, side)| without_digest(run, name, side)).collect();
@@ -57,7 +59,8 @@ pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison) -> Vec<Check> {
     checks
 }
 
-/// A program, interpreter or artifact of a side that was not the same file in all of its trials. What was measured is then a mixture.
+/// Checks that each program, interpreter or artifact of a side was the same file in all of its trials. Otherwise the result is a
+/// mixture.
 fn replaced(run: &Run<'_>, name: &str, side: &Side) -> Option<Check> {
     let stays = |executable: &&Executable| executable.role != ExecutableRole::Argument;
     let mut digests: BTreeMap<(String, &str), BTreeSet<Digest>> = BTreeMap::new();
@@ -72,7 +75,7 @@ fn replaced(run: &Run<'_>, name: &str, side: &Side) -> Option<Check> {
     Some(weakening(CHANGED, &format!("the {name} in run {}", run.run_id), false, detail))
 }
 
-/// The programs of the commands of a side.
+/// Returns the programs of the commands of a side.
 fn programs(run: &Run<'_>, side: &Side) -> BTreeSet<Digest> {
     let is_command = |attempt: &&Attempt| attempt.measured().is_some();
     let outcomes = attempts(run, side).into_iter().filter(is_command).filter_map(|attempt| attempt.indicator.as_ref());
@@ -83,8 +86,7 @@ fn programs(run: &Run<'_>, side: &Side) -> BTreeSet<Digest> {
         .collect()
 }
 
-/// A remark where two commands are one and the same program. That may be so (a change of a comment alone), and may be a build that did not
-/// happen.
+/// Remarks that both commands are the same program. This may be right (a change of a comment alone), or a build did not happen.
 fn alike(run: &Run<'_>, comparison: &Comparison) -> Option<Check> {
     let (baseline, candidate) = (programs(run, &comparison.baseline), programs(run, &comparison.candidate));
     let digests: Vec<String> = baseline.iter().map(Digest::short).collect();
@@ -103,7 +105,7 @@ fn without_digest(run: &Run<'_>, name: &str, side: &Side) -> Option<Check> {
     Some(weakening(UNPINNED, &subject, false, format!("no digest is known of {first}{more}")))
 }
 
-/// The attempts of a side that are valid.
+/// Returns the valid attempts of a side.
 fn attempts<'a>(run: &Run<'a>, side: &Side) -> Vec<&'a Attempt> {
     let of_side = |case: &&Case| is_of(case, side);
     let cases: BTreeSet<_> = run.plan.cases.iter().filter(of_side).map(|case| &case.case_id).collect();
@@ -141,14 +143,15 @@ fn files(run: &Run<'_>, side: &Side) -> Files {
     files
 }
 
-/// What differs in what the sides executed; none where nothing does. It is listed, and judged by nobody: a comparison of two builds is one of what they execute.
+/// Lists the differences between the files that the sides executed; `None` if there are none. The list does not affect the
+/// verdict, because a comparison of two builds is a comparison of different files.
 fn differing(run: &Run<'_>, comparison: &Comparison) -> Option<Check> {
     let (baseline, candidate) = (files(run, &comparison.baseline), files(run, &comparison.candidate));
     let names: BTreeSet<_> = baseline.keys().chain(candidate.keys()).collect();
     let of = |files: &Files, name: &(String, String)| {
         files.get(name).map_or_else(|| "none".to_owned(), |digests| digests.iter().cloned().collect::<Vec<_>>().join("+"))
     };
-    // What a side without a valid attempt would have executed is not known: that is no difference of files.
+    // The files of a side without a valid attempt are unknown, which is not a difference of files.
     let both_ran = [&comparison.baseline, &comparison.candidate].iter().all(|side| !attempts(run, side).is_empty());
     let is_known = |name: &&(String, String)| both_ran || (baseline.contains_key(*name) && candidate.contains_key(*name));
     let differing = names.into_iter().filter(is_known).filter(|name| baseline.get(*name) != candidate.get(*name));

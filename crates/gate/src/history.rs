@@ -1,4 +1,5 @@
-//! A run against the runs before it. It never blocks: what changed between two days may be the machine, so a paired run has to decide.
+//! The comparison of a run with the runs before it. It never blocks: a change between two days may come from the machine, so a
+//! paired run has to decide.
 
 mod paired;
 mod redrawn;
@@ -13,43 +14,43 @@ use crate::rule::share;
 pub use self::paired::{Paired, Spread, paired};
 pub use self::redrawn::FalseAlarms;
 
-/// The fewest earlier runs that say anything about the next: below it the interval is wider than every change.
+/// The fewest earlier runs that predict anything about the next: below it the interval is wider than every change.
 pub const FEWEST_RUNS: usize = 5;
 
 /// A metric's value in a run, and in the runs before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Past {
-    /// Which way is better.
+    /// The better direction.
     pub better: Better,
     /// The median over the run's trials.
     pub value: f64,
-    /// The medians of earlier runs, by the run: what several metrics have of one run goes together.
+    /// The medians of earlier runs, by run: the metrics of one run belong together.
     pub earlier: BTreeMap<String, f64>,
 }
 
-/// A run against the runs before it.
+/// The comparison of a run with the runs before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgainstHistory {
-    /// Each metric, in the family's order.
+    /// The result of each metric, in the family's order.
     pub metrics: Vec<Seen>,
-    /// How often the family would be told for nothing; absent where nothing is predicted.
+    /// The probability that the family raises a false alarm; `None` if nothing is predicted.
     pub false_alarms: Option<FalseAlarms>,
 }
 
-/// How a value lies to the runs before it.
+/// The position of a value relative to the runs before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// How many earlier runs there are.
+    /// The number of earlier runs.
     pub runs: usize,
-    /// What they predict.
+    /// The prediction from the earlier runs.
     pub prediction: Prediction,
-    /// The probability of a value so much worse, adjusted for the family; 1 where nothing is predicted.
+    /// The probability of a value this much worse, adjusted for the family; 1 if nothing is predicted.
     pub adjusted: f64,
-    /// Whether the value is worse than earlier runs explain, at the family's rate, and by more than the budget.
+    /// True if the value is worse than earlier runs explain, at the family's rate, and by more than the budget.
     pub is_worse: bool,
 }
 
-/// What earlier runs predict of the next.
+/// The prediction of the next run from earlier runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prediction {
     /// Student's interval on logarithms of per-run medians (Hahn and Meeker, "Statistical Intervals", 1991, section 4.7).
@@ -62,7 +63,8 @@ pub enum Prediction {
         middle: f64,
         /// The standard deviation between runs, as a share.
         spread: f64,
-        /// Earlier runs that their fellows would have called worse by the same rule: how often it cries wolf on this very history.
+        /// The number of earlier runs that the other runs would have called worse by the same rule: the false alarms of this very
+        /// history.
         false_alarms: usize,
     },
     /// Too few runs.
@@ -71,7 +73,7 @@ pub enum Prediction {
     NoRatio,
 }
 
-/// Compares a family of metrics with their histories: at rate `q`, beyond a `budget` as a share. The interval that is shown is the one of a
+/// Compares a family of metrics with their histories: at rate `q`, beyond a `budget` as a share. The interval shown is that of a
 /// lone metric of the family, two-sided at `1 - 2 q / m`.
 pub fn against_history(family: &[Past], q: f64, budget: f64) -> AgainstHistory {
     let level = q / family.len().max(1) as f64;
@@ -90,7 +92,8 @@ pub fn against_history(family: &[Past], q: f64, budget: f64) -> AgainstHistory {
     AgainstHistory { metrics: metrics.collect(), false_alarms: redrawn::false_alarms(family, q, budget) }
 }
 
-/// The logarithms of earlier medians, by the run and turned so that above is worse; absent where these are too few or one has none.
+/// Returns the logarithms of earlier medians, in the order of runs, with the sign turned so that larger is worse; `None` if there
+/// are too few or one has no logarithm.
 fn logs(past: &Past) -> Option<Vec<f64>> {
     if past.earlier.len() < FEWEST_RUNS {
         return None;
@@ -106,14 +109,14 @@ fn turn(better: Better) -> f64 {
     }
 }
 
-/// One metric by itself.
+/// The test of one metric.
 struct Test {
     /// The mean of the earlier runs, as a logarithm.
     mean: f64,
     sd: f64,
-    /// The probability of so much worse.
+    /// The probability of a value this much worse.
     p: f64,
-    /// How much worse than the mean of the earlier runs, as a logarithm of a ratio.
+    /// The difference from the mean of the earlier runs, as a logarithm of a ratio; above zero is worse.
     worse: f64,
 }
 
@@ -139,7 +142,8 @@ impl Test {
     }
 }
 
-/// The probability of a value so much worse than the mean of `n` runs with this spread. Runs without any spread predict themselves exactly.
+/// Returns the probability of a value this much worse than the mean of `n` runs with this spread. Runs without any spread predict
+/// themselves exactly.
 fn probability(worse: f64, sd: f64, n: usize) -> f64 {
     let n = n as f64;
     match sd * (1.0 + 1.0 / n).sqrt() {
@@ -149,7 +153,7 @@ fn probability(worse: f64, sd: f64, n: usize) -> f64 {
     }
 }
 
-/// How many of the earlier runs would have been called worse, each by the others.
+/// Returns the number of earlier runs that would have been called worse, each compared with the others.
 fn false_alarms(past: &Past, level: f64, budget: f64) -> usize {
     let alarms = |(run, value): (&String, &f64)| {
         let mut earlier = past.earlier.clone();

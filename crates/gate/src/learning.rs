@@ -1,4 +1,4 @@
-//! What earlier runs of a comparison teach about its noise.
+//! The noise of a comparison, learned from earlier runs.
 
 use std::collections::BTreeMap;
 
@@ -8,35 +8,35 @@ use assay_stats::{Dependence, benjamini_hochberg, dependence};
 use crate::evidence::{Run, compared, unit};
 use crate::rule::{Learned, Series, logs};
 
-/// What earlier runs teach about noise.
+/// The noise learned from earlier runs.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// The digest of the file that says so.
+    /// The digest of the file that holds it.
     pub digest: Digest,
-    /// By what it was learned of.
+    /// The learned noise of each metric.
     pub metrics: BTreeMap<Taught, Learned>,
 }
 
-/// A metric at a point of certain work.
+/// The key of a metric at a point of certain work.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taught {
     /// The workload.
     pub workload: Name,
-    /// Its `workload_spec_digest`: of other work nothing is known.
+    /// The `workload_spec_digest` of the workload: nothing is known of other work.
     pub work: Digest,
     /// The point.
     pub point: PointId,
     /// The metric.
     pub metric: String,
-    /// What each pair had of its own: pairs of launches teach nothing of sides that stay up, nor these of those.
+    /// The unit drawn anew for each pair: pairs of launches tell nothing about sides that stay up, nor the reverse.
     pub unit: PairUnit,
 }
 
-/// The fewest runs that teach anything: two launches a side say next to nothing of the next.
+/// The fewest runs from which anything is learned: two launches a side tell next to nothing about the next.
 pub const FEWEST_RUNS: usize = 5;
 
-/// What these runs teach of every metric that they compare: of those with two pairs or more in at least
-/// [`FEWEST_RUNS`] runs. Runs that compare nothing teach nothing.
+/// Learns from these runs the noise of every metric that they compare and that has two pairs or more in at least [`FEWEST_RUNS`]
+/// runs. Runs without a comparison are ignored.
 pub fn learn(runs: &[Run<'_>]) -> BTreeMap<Taught, Learned> {
     let mut differences: BTreeMap<Taught, Vec<Vec<f64>>> = BTreeMap::new();
     for run in runs {
@@ -59,11 +59,11 @@ pub fn learn(runs: &[Run<'_>]) -> BTreeMap<Taught, Learned> {
     of.into_iter().zip(all.into_iter().map(|(learned, _)| learned)).collect()
 }
 
-/// The share of metrics that are called dependent among those that are not, over one history.
+/// The false discovery rate at which metrics are called autocorrelated, over one history.
 const DEPENDENCE_Q: f64 = 0.05;
 
-/// Notes of each metric how far its pairs resemble those before them, where its runs show that they do: corrected for the number of metrics,
-/// because one that is taken for dependent by mistake has a floor to clear.
+/// Records for each metric the autocorrelation of its pairs, if its runs show one: corrected for the number of metrics, because a
+/// metric that is called autocorrelated by mistake has a floor to clear.
 pub fn note_dependence(metrics: &mut [(Learned, Option<Dependence>)]) {
     let p: Vec<f64> = metrics.iter().map(|(_, found)| found.map_or(1.0, |found| found.p)).collect();
     for ((learned, found), adjusted) in metrics.iter_mut().zip(benjamini_hochberg(&p)) {

@@ -1,8 +1,11 @@
-//! Gates: whether a candidate got worse, with known error rates.
+//! Gates: decide whether a candidate got worse, with known error rates.
 //!
-//! Everything here is pure: a verdict is a function of what it names, so whoever has that can make it again, to the byte.
-//! [`rule`] holds the statistics of one family of metrics, [`stretch`] whether pairs of it remember those before them, [`sizing`] how many pairs it takes, [`learning`] what earlier runs teach, [`evidence`] what a run's signed manifests
-//! have of both sides, [`sides`] whether these differ in more than what is compared, `checks` what one run can break by itself, [`history`] how a run lies to those before it, and [`verdict`] puts them together.
+//! Everything here is pure: a verdict is a function of the evidence that it names, so a reader who has that evidence can compute
+//! it again, to the byte. [`rule`] holds the statistics of one family of metrics, [`stretch`] tests whether its pairs are
+//! autocorrelated, [`sizing`] gives the number of pairs that it needs, [`learning`] learns noise from earlier runs, [`evidence`]
+//! reads both sides from a run's signed manifests, [`sides`] finds differences of the sides other than the variable under test,
+//! `checks` holds the rules that a single run can break, [`history`] compares a run with those before it, and [`verdict`]
+//! combines them.
 
 #![cfg_attr(
     not(test),

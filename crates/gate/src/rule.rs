@@ -1,7 +1,7 @@
-//! The rule from pairs to outcomes: pure statistics, which knows of metrics only which way is better.
+//! The rule from pairs to outcomes: pure statistics, which knows of a metric only which direction is better.
 //!
-//! Everything is computed on logarithms of ratios, turned so that above zero is worse. A budget of 5 % is therefore a ratio of 1.05 for a
-//! latency and of 1 / 1.05 for a throughput: doubling and halving are changes of one size.
+//! Everything is computed on logarithms of ratios, with the sign turned so that above zero is worse. A budget of 5 % is therefore
+//! a ratio of 1.05 for a latency and of 1 / 1.05 for a throughput: doubling and halving are changes of one size.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,42 +14,44 @@ use crate::stretch::{Pairs, stretches};
 /// One minus the confidence of the one-sided bound that has to clear the floor: the ends of a two-sided interval of 95 %.
 pub const BOUND_ALPHA: f64 = 0.025;
 
-/// The highest floor, as a logarithm of a ratio: what is 22,000 times as slow has no need of statistics.
+/// The highest floor, as a logarithm of a ratio: a side that is 22,000 times as slow needs no statistics.
 const HIGHEST_FLOOR: f64 = 10.0;
 
-/// The floor of a metric of which nothing was learned, in standard deviations of a pair's difference, times the power 3/2 of the number of pairs.
+/// The floor of a metric of which nothing was learned, in standard deviations of a pair's difference, times the power 3/2 of the
+/// number of pairs.
 const UNLEARNED: f64 = 110.0;
 
-/// What earlier runs teach about a metric.
+/// The noise of a metric, learned from earlier runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Learned {
     /// The noise of one pair's difference.
     pub noise: Noise,
-    /// How launches of one side differ from each other; where pairs resemble those before them, how whole runs do.
+    /// The difference between launches of one side; if pairs are autocorrelated, that between whole runs.
     pub launches: Option<Launches>,
-    /// How far pairs resemble those before them (lag-1), where earlier runs show that they do. Such pairs are no independent samples,
-    /// however they were launched.
+    /// The lag-1 autocorrelation of pairs, if earlier runs show one. Autocorrelated pairs are not independent samples, even if
+    /// each has its own launches.
     pub autocorrelation: Option<f64>,
 }
 
-/// How launches of one side differ from each other.
+/// The difference between launches of one side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Launches {
     /// The standard deviation of a launch, as a logarithm of a ratio.
     pub sd: f64,
-    /// The number of launches that it was seen in.
+    /// The number of observed launches.
     pub n: u32,
-    /// The largest shift of a whole run, either way, as a logarithm of a ratio.
+    /// The largest shift of a whole run, in either direction, as a logarithm of a ratio.
     pub largest: f64,
 }
 
 impl Learned {
-    /// What runs of unchanged sides teach: the differences of each run's pairs, as logarithms of ratios. How launches differ is taken from the
-    /// shifts of whole runs, with what their trials add to it: taking that off would make it vanish in half of all short histories. A run whose
-    /// sides did differ makes it larger. Whether pairs resemble each other is asked of all metrics together, in [`learn`](crate::learn).
+    /// Learns from runs of unchanged sides: the differences of each run's pairs, as logarithms of ratios. The difference between
+    /// launches is estimated from the shifts of whole runs, including the noise of their trials: subtracting that would make it
+    /// vanish in half of all short histories. A run whose sides did differ makes it larger. The autocorrelation of pairs is
+    /// tested for all metrics together, in [`learn`](crate::learn).
     ///
     /// # Errors
-    /// [`PairError`] where no run has two pairs or a difference is no finite number.
+    /// [`PairError`] if no run has two pairs or a difference is not a finite number.
     pub fn of(runs: &[&[f64]]) -> Result<Self, PairError> {
         let noise = Noise::of(runs)?;
         let shift = |run: &&[f64]| Ok(Averages::of(&Differences::new(run)?).shift());
@@ -65,45 +67,45 @@ impl Learned {
 /// One metric of one point, on both sides.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Which way is better.
+    /// The better direction.
     pub better: Better,
     /// Baseline and candidate of every pair, in order.
     pub pairs: Vec<[f64; 2]>,
-    /// The run and the round of every pair, rising.
+    /// The run and the round of every pair, ascending.
     pub places: Vec<[u32; 2]>,
-    /// What is known of its noise.
+    /// The learned noise.
     pub learned: Option<Learned>,
 }
 
-/// How a family of metrics is judged.
+/// The rules by which a family of metrics is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// The share of false alarms among alarms that is let pass: half of it for changes for the worse, half for those for the better.
+    /// The accepted share of false alarms among alarms: half of it for changes for the worse, half for those for the better.
     pub q: f64,
-    /// What a change may come to, as a share: 0.05 is 5 %.
+    /// The accepted change, as a share: 0.05 is 5 %.
     pub budget: f64,
-    /// What the design re-randomises.
+    /// The unit that the design re-randomises.
     pub unit: PairUnit,
 }
 
 impl Rules {
-    /// What one direction may spend.
+    /// Returns the rate for one direction.
     pub fn q_a_side(&self) -> f64 {
         0.5 * self.q
     }
 
-    /// The budget as a logarithm of a ratio.
+    /// Returns the budget as a logarithm of a ratio.
     pub fn log_budget(&self) -> f64 {
         libm::log(1.0 + self.budget)
     }
 
-    /// The effect that a design must be able to find: twice the budget, as a logarithm of a ratio.
+    /// Returns the effect that a design must be able to find: twice the budget, as a logarithm of a ratio.
     pub fn must_find(&self) -> f64 {
         libm::log(1.0 + 2.0 * self.budget)
     }
 }
 
-/// A logarithm of a ratio as a share: 0.05 is 5 %.
+/// Returns a logarithm of a ratio as a share: 0.05 is 5 %.
 pub(crate) fn share(log: f64) -> f64 {
     libm::exp(log) - 1.0
 }
@@ -113,12 +115,12 @@ pub(crate) fn share(log: f64) -> f64 {
 pub struct Floor {
     /// The logarithm of a ratio.
     pub log: f64,
-    /// Where it comes from.
+    /// The source of the floor.
     pub source: FloorSource,
 }
 
 impl Floor {
-    /// The same of another number of pairs of such noise.
+    /// Returns the floor for another number of pairs of such noise.
     pub(crate) fn of(self, noise: &Noise, pairs: usize) -> Self {
         match self.source {
             FloorSource::Unlearned => unlearned_floor(noise.without_spikes().sd, pairs),
@@ -127,7 +129,7 @@ impl Floor {
     }
 }
 
-/// Why a metric is what it is, where that needs a word.
+/// The reason for a metric's outcome, if it needs one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// There is no pair.
@@ -138,58 +140,58 @@ pub enum Why {
     Underpowered,
     /// The test fired and the change is beyond the budget, but its bound does not clear the floor.
     WithinFloor,
-    /// Both sides stayed up, and nothing is known of how launches differ: a launch may be all of the difference, or hide it.
+    /// Both sides stayed up, and the difference between launches is unknown: a launch may cause the whole difference, or hide it.
     LaunchesUnknown,
-    /// The pairs of this run resemble those before them, so that they are no independent samples.
+    /// The pairs of this run are autocorrelated, so they are not independent samples.
     PairsRemember,
 }
 
-/// How a metric changed.
+/// The change of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// The shift of Hodges and Lehmann, above zero for worse.
+    /// The Hodges-Lehmann shift, above zero for worse.
     pub shift: f64,
-    /// Lower bound, at one-sided [`BOUND_ALPHA`]; absent where so few pairs bound nothing.
+    /// The lower bound, at one-sided [`BOUND_ALPHA`]; `None` if the pairs are too few for a bound.
     pub low: Option<f64>,
-    /// Upper bound.
+    /// The upper bound.
     pub high: Option<f64>,
-    /// The probability of so much worse under no change; exact up to 200 pairs.
+    /// The probability of a result this much worse if nothing changed; exact up to 200 pairs.
     pub p_worse: f64,
-    /// The probability of so much better.
+    /// The probability of a result this much better if nothing changed.
     pub p_better: f64,
 }
 
 /// A judged metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// What it comes to.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Why, where that needs a word.
+    /// The reason for the outcome, if it needs one.
     pub why: Option<Why>,
-    /// How it changed; absent where it cannot be compared.
+    /// The change; `None` if the metric cannot be compared.
     pub effect: Option<Effect>,
     /// `p_worse` adjusted for the family and for both directions.
     pub worse_adjusted: f64,
     /// `p_better` adjusted for the family and for both directions.
     pub better_adjusted: f64,
-    /// The floor that it was judged by.
+    /// The floor that was applied.
     pub floor: Option<Floor>,
-    /// The noise that it was judged by.
+    /// The noise that was applied.
     pub noise: Option<Noise>,
-    /// The smallest change for the worse, as a logarithm of a ratio, that would have been found with a probability of 0.8; absent where none
-    /// would have.
+    /// The smallest change for the worse, as a logarithm of a ratio, that would have been found with a probability of 0.8; `None`
+    /// if there is none.
     pub detectable: Option<f64>,
 }
 
-/// Judges a family of metrics together. The order of the family does not matter to any of them.
+/// Judges a family of metrics together. The order of the family does not affect the result.
 pub fn judge(family: &[Series], rules: &Rules) -> Vec<Judged> {
     judge_by(family, rules, &mut Curves::new(rules.q_a_side(), family.len()))
 }
 
-/// The same by curves of this family, which whoever asks on can go on using.
+/// Judges with the curves of this family, which the caller can use again.
 pub(crate) fn judge_by(family: &[Series], rules: &Rules, curves: &mut Curves) -> Vec<Judged> {
     let measured: Vec<Option<Measured>> = family.iter().map(Measured::of).collect();
-    // Twice, because either direction is looked for.
+    // Doubled, because both directions are tested.
     let probability = |of: fn(&Effect) -> f64| -> Vec<f64> {
         measured.iter().map(|measured| measured.as_ref().map_or(1.0, |measured| (2.0 * of(&measured.effect)).min(1.0))).collect()
     };
@@ -206,7 +208,7 @@ pub(crate) fn judge_by(family: &[Series], rules: &Rules, curves: &mut Curves) ->
     judged
 }
 
-/// The metrics that have changed and that a stretch of pairs may have made: pairs resemble those before them.
+/// Returns the metrics whose change may be a stretch of autocorrelated pairs.
 fn doubted(family: &[Series], measured: &[Option<Measured>], judged: &[Judged]) -> Vec<usize> {
     if judged.iter().all(|judged| direction(judged.outcome).is_none()) {
         return Vec::new();
@@ -234,7 +236,7 @@ fn doubted(family: &[Series], measured: &[Option<Measured>], judged: &[Judged]) 
     numbers.into_iter().zip(stretches(&metrics, &breaks)).filter_map(|(metric, is_one)| is_one.then_some(metric)).collect()
 }
 
-/// The side of zero to which a metric has changed.
+/// Returns the side of zero to which a metric has changed.
 fn direction(outcome: Outcome) -> Option<Side> {
     match outcome {
         Outcome::Regressed => Some(Side::Above),
@@ -243,7 +245,7 @@ fn direction(outcome: Outcome) -> Option<Side> {
     }
 }
 
-/// A metric's pairs, tested by themselves.
+/// The pairs of one metric with their tests.
 struct Measured {
     logs: Vec<f64>,
     own: Option<Noise>,
@@ -268,12 +270,12 @@ impl Measured {
     }
 }
 
-/// The largest difference that is told from larger ones, as a logarithm of a ratio: a millionfold. What is zero on one side alone lies that
-/// far from the other, so that whatever broke down altogether is judged as well.
+/// The largest difference that is distinguished from larger ones, as a logarithm of a ratio: a millionfold. If one side alone is
+/// zero, the difference is this large, so that a complete breakdown is judged as well.
 pub const MOST: f64 = 13.815_510_557_964_274;
 
-/// The logarithms of candidate over baseline, above zero for worse and at most [`MOST`] either way; absent where a value is below zero or
-/// not finite.
+/// Returns the logarithms of candidate over baseline, above zero for worse and at most [`MOST`] in either direction; `None` if a
+/// value is below zero or not finite.
 pub fn logs(series: &Series) -> Option<Vec<f64>> {
     let turn = match series.better {
         Better::Lower => 1.0,
@@ -292,7 +294,7 @@ pub fn logs(series: &Series) -> Option<Vec<f64>> {
     series.pairs.iter().map(log).collect::<Option<Vec<f64>>>().filter(|logs| !logs.is_empty())
 }
 
-/// The noise that a metric is judged by: what was learned, unless this run was clearly noisier.
+/// Returns the noise by which a metric is judged: the learned one, unless this run was clearly noisier.
 fn realised(learned: Option<&Learned>, own: Option<Noise>, alpha: f64) -> Option<Noise> {
     match (learned.map(|learned| learned.noise), own) {
         (Some(learned), Some(own)) if own.is_wider_than(&learned, alpha) => Some(own),
@@ -301,17 +303,18 @@ fn realised(learned: Option<&Learned>, own: Option<Noise>, alpha: f64) -> Option
     }
 }
 
-/// The highest probability of a false alarm by a kind of launch that so many earlier runs did not happen to see: where a share r of the
-/// shifts is of that kind, half of them for the worse, n runs miss it with (1 - r)^n, and r / 2 times that is at most 1 / (2 e n).
+/// Returns the highest probability of a false alarm by a kind of launch that `runs` earlier runs did not happen to see: if a
+/// share r of the shifts is of that kind, half of them for the worse, n runs miss it with (1 - r)^n, and r / 2 times that is at
+/// most 1 / (2 e n).
 fn unseen_kind(runs: u32) -> f64 {
     0.5 / (std::f64::consts::E * f64::from(runs))
 }
 
-/// The floor of a metric. A launch that is not re-randomised may have made all of a difference; how much launches make, at the family's
-/// threshold, is the prediction bound of a difference of two of them. Launches may come in kinds, a common one and a rare slow one, of which a
-/// standard deviation says little: so it is at least twice the largest shift that was ever seen. Absent where too little is known of
-/// launches: the trials of one say nothing of the next, and a rare kind may have been missed. Where pairs resemble those before them, the same is asked of whole runs, however
-/// they were launched.
+/// Returns the floor of a metric. If launches are not re-randomised, a launch may cause the whole difference; the effect of
+/// launches, at the family's threshold, is the prediction bound of a difference of two of them. Launches may come in kinds, a
+/// common one and a rare slow one, which a standard deviation describes badly, so the floor is at least twice the largest
+/// observed shift. `None` if too little is known of launches: the trials of one launch tell nothing about the next, and a rare
+/// kind may have been missed. If pairs are autocorrelated, the same holds for whole runs, even if each pair has its own launches.
 pub fn floor(unit: PairUnit, learned: Option<&Learned>, alpha: f64) -> Option<Floor> {
     let remembers = learned.is_some_and(|learned| learned.autocorrelation.is_some());
     if unit == PairUnit::Launch && !remembers {
@@ -326,12 +329,13 @@ pub fn floor(unit: PairUnit, learned: Option<&Learned>, alpha: f64) -> Option<Fl
     Some(Floor { log, source: if remembers { FloorSource::Autocorrelation } else { FloorSource::History } })
 }
 
-/// The floor of a metric of which no earlier run taught anything, where launches are drawn anew. Whether its sides remember from pair to pair is
-/// then not known. Few pairs do not tell by their order, and a stretch of them looks like a change, the larger the fewer they are: so they decide
-/// by what stands out, and from thirty pairs on this hardly matters. `noise` is the standard deviation of a pair's difference, its spikes left out.
+/// Returns the floor of a metric without earlier runs, if launches are drawn anew. Whether its pairs are autocorrelated is then
+/// unknown. A test of their order has little power with few pairs, and a stretch of them looks like a change, the larger the
+/// fewer they are: so few pairs have to show a large change, and from thirty pairs on this hardly matters. `noise` is the
+/// standard deviation of a pair's difference without its spikes.
 ///
-/// The factor and the power of the number of pairs are of the calibration: about the least that hold its bar where sides have an autocorrelation of
-/// 0.8 or 0.9, for one metric or a hundred.
+/// The factor and the power of the number of pairs are calibrated: about the smallest that keep the limit of false alarms if
+/// sides have an autocorrelation of 0.8 or 0.9, for one metric or a hundred.
 pub fn unlearned_floor(noise: f64, pairs: usize) -> Floor {
     let n = pairs as f64;
     Floor { log: (UNLEARNED * noise / (n * n.sqrt())).min(HIGHEST_FLOOR), source: FloorSource::Unlearned }
@@ -388,7 +392,7 @@ mod tests {
 
     const RULES: Rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Launch };
 
-    /// So many pairs with a ripple of a third of a percent, the candidate `ratio` times the baseline.
+    /// Returns `n` pairs with a ripple of a third of a percent, the candidate `ratio` times the baseline.
     fn pairs(n: u32, ratio: f64) -> Vec<[f64; 2]> {
         (0..n).map(|i| [100.0 + f64::from(i * 5 % 7) * 0.1, ratio * (100.0 + f64::from(i * 3 % 7) * 0.1)]).collect()
     }
@@ -397,7 +401,7 @@ mod tests {
         in_order(Better::Lower, pairs(n, ratio))
     }
 
-    /// Of one run, its pairs in their order.
+    /// Returns a series of one run, its pairs in their order.
     fn in_order(better: Better, pairs: Vec<[f64; 2]>) -> Series {
         let places = (0..pairs.len() as u32).map(|round| [0, round]).collect();
         Series { better, pairs, places, learned: None }
@@ -472,7 +476,7 @@ mod tests {
         assert_eq!(among[1].outcome, Outcome::Unchanged, "what has not changed keeps its word");
     }
 
-    /// So many pairs that are a tenth slower, and differ from each other by three percent, in no order.
+    /// Returns `n` pairs that are a tenth slower and differ from each other by three percent, without autocorrelation.
     fn loud(n: u32) -> Series {
         let noise = |i: u32| 0.03 * assay_stats::normal::quantile((f64::from(i * 7 % n) + 0.5) / f64::from(n));
         in_order(Better::Lower, (0..n).map(|i| [100.0, 110.0 * libm::exp(noise(i))]).collect())
@@ -486,12 +490,12 @@ mod tests {
             floors.iter().all(|floor| floor.source == FloorSource::Unlearned)
                 && floors.is_sorted_by(|one, next| one.log > next.log)
         );
-        // 110 x 3 % over the power 3/2 of 20, and of the noise as it was found.
+        // 110 x 3 % over the power 3/2 of 20, with the noise as estimated.
         assert!((floors[2].log - 0.0369).abs() < 0.003, "{floors:?}");
         let few = alone(loud(9), &RULES);
         assert_eq!((few.outcome, few.why), (Outcome::Inconclusive, Some(Why::Underpowered)));
         assert_eq!(alone(loud(20), &RULES).outcome, Outcome::Regressed);
-        // What earlier runs taught not to remember is not asked for that.
+        // A metric that earlier runs showed not to be autocorrelated has no such floor.
         let known = Series { learned: Some(learned(0.03, None)), ..loud(9) };
         assert_eq!(alone(known, &RULES).outcome, Outcome::Regressed);
         assert_eq!(alone(series(3, 1.0), &RULES).floor.map(|floor| floor.source), Some(FloorSource::Unlearned));
@@ -566,7 +570,7 @@ mod tests {
         assert_eq!(of(vec![[3.0, 0.0]; 12], Better::Lower).outcome, Outcome::Improved);
         assert_eq!(of(vec![[0.0, 0.0]; 12], Better::Lower).outcome, Outcome::Unchanged);
         assert!(is_most(&of(vec![[5e-324, 1e300]; 12], Better::Lower)), "no ratio overflows");
-        // One that broke down among those that did not does not decide for them, and is not left out either.
+        // A metric that broke down does not decide for the others, and is not left out either.
         let mut one = pairs(12, 1.0);
         one[5][1] = 0.0;
         let judged = of(one, Better::Higher);

@@ -1,4 +1,4 @@
-//! Whether the sides of a comparison differ in anything but what is compared, by what the signed manifests of a run say of them.
+//! Differences between the sides of a comparison other than the variable under test, from a run's signed manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,11 @@ pub(crate) fn is_of(case: &Case, side: &Side) -> bool {
     case.target == side.target && case.variant == side.variant
 }
 
-/// Why a difference cannot be told from one of placement; absent where both sides ran on the same hardware, or hardware is what is compared.
+/// Explains why a difference cannot be distinguished from one of placement; `None` if both sides ran on the same hardware, or if
+/// hardware is the variable under test.
 ///
-/// Each side's hosts are those of all blocks, so that sides which swap their hosts share them. A host with several GPUs is not one device:
-/// which of them a process used is not known.
+/// Each side's hosts are those of all blocks, so that sides which swap their hosts share them. A host with several GPUs is not
+/// one device: it is not known which of them a process used.
 pub fn confounded(environments: &[&Environment], comparison: &Comparison) -> Option<String> {
     let [baseline, candidate] = [&comparison.baseline, &comparison.candidate].map(|side| hosts_of(environments, side));
     let named = |hosts: &BTreeMap<String, &Host>| hosts.keys().cloned().collect::<Vec<_>>().join(", ");
@@ -33,13 +34,13 @@ pub fn confounded(environments: &[&Environment], comparison: &Comparison) -> Opt
     Some(format!("both sides were up on `{}`, which has {} GPUs: each may have had its own", shared.name, devices(shared)))
 }
 
-/// Whether both sides were up in that block.
+/// Returns true if both sides were up in that block.
 fn is_up(environment: &Environment, comparison: &Comparison) -> bool {
     let has = |side: &Side| environment.targets.iter().any(|target| target.id == side.target);
     comparison.baseline.target != comparison.candidate.target && has(&comparison.baseline) && has(&comparison.candidate)
 }
 
-/// The hosts that a side ran on, by boot; empty where one of them is not known.
+/// Returns the hosts that a side ran on, by boot; empty if one of them is unknown.
 fn hosts_of<'a>(environments: &[&'a Environment], side: &Side) -> BTreeMap<String, &'a Host> {
     let mut hosts = BTreeMap::new();
     for environment in environments {
@@ -56,7 +57,8 @@ fn hosts_of<'a>(environments: &[&'a Environment], side: &Side) -> BTreeMap<Strin
     hosts
 }
 
-/// What differs between the sides of a run besides the variable under test: facts of hosts and targets, and the schedules of pairs.
+/// Returns the differences between the sides of a run other than the variable under test: facts of hosts and targets, and the
+/// schedules of pairs.
 pub fn differences(
     plan: &Plan,
     environments: &[&Environment],
@@ -69,12 +71,12 @@ pub fn differences(
     all
 }
 
-/// What of a target was other in one run, which is the baseline, than in another: facts of its hosts and of itself.
+/// Returns the differences of a target between one run, which is the baseline, and another: facts of its hosts and of itself.
 pub fn between_runs(one: &[&Environment], other: &[&Environment], target: &Name) -> Vec<Difference> {
     differing(&facts(one, target), &facts(other, target), &[])
 }
 
-/// The facts that differ, but for those of the groups that are allowed to.
+/// Returns the facts that differ, except those of the allowed groups.
 fn differing(baseline: &Facts, candidate: &Facts, allowed: &[&str]) -> Vec<Difference> {
     let names: BTreeSet<&(&str, String)> = baseline.keys().chain(candidate.keys()).collect();
     let of = |facts: &Facts, name: &(&'static str, String)| {
@@ -90,7 +92,7 @@ fn differing(baseline: &Facts, candidate: &Facts, allowed: &[&str]) -> Vec<Diffe
 /// The variable under test that is the hardware itself.
 const HARDWARE: &str = "hardware_generation";
 
-/// Groups of facts that a variable under test may change.
+/// Returns the groups of facts that a variable under test may change.
 fn allowed(variable: &str) -> &'static [&'static str] {
     match variable {
         HARDWARE => &["hardware", "software"],
@@ -105,7 +107,7 @@ fn allowed(variable: &str) -> &'static [&'static str] {
 
 type Facts = BTreeMap<(&'static str, String), BTreeSet<String>>;
 
-/// The facts of a target over all blocks, by group and name.
+/// Returns the facts of a target over all blocks, by group and name.
 fn facts(environments: &[&Environment], target: &Name) -> Facts {
     let mut facts = Facts::new();
     let mut note = |group: &'static str, name: &str, value: String| {
@@ -146,7 +148,7 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-/// Pairs whose sides were not offered the same load.
+/// Returns the pairs whose sides were not offered the same load.
 fn schedule_differences(plan: &Plan, schedules: &Schedules<'_>, comparison: &Comparison) -> Vec<Difference> {
     let side = |side: &Side| -> BTreeMap<_, _> {
         let of_side = plan.trials.iter().filter(|trial| plan.case(&trial.case_id).is_some_and(|case| is_of(case, side)));

@@ -1,4 +1,4 @@
-//! How many pairs a gated comparison plans, so that it can decide; and whether it can at all.
+//! The number of pairs that a gated comparison needs for a decision, or the reason why no number suffices.
 
 use assay_stats::{Limits, View, fewest_pairs};
 
@@ -8,55 +8,56 @@ use crate::rule::{Learned, Rules, floor, share, unlearned_floor};
 /// The size of a design.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Size {
-    /// Pairs to plan.
+    /// The number of pairs to plan.
     pub pairs: usize,
-    /// The fewest with which a lone metric of the family can be found at all.
+    /// The fewest pairs with which a lone metric of the family can be found at all.
     pub fewest: usize,
-    /// The probability that a lone metric has to reach.
+    /// The p-value that a lone metric has to reach.
     pub threshold: f64,
-    /// The metric that asks for the most pairs; absent where nothing was learned of any that can be decided.
+    /// The metric that needs the most pairs; `None` if nothing was learned of any metric that can be decided.
     pub costly: Option<Costly>,
-    /// Metrics of whose noise nothing was learned: the design may turn out too small for them.
+    /// The number of metrics of whose noise nothing was learned: the design may turn out too small for them.
     pub unknown: usize,
-    /// Metrics about which no allowed design decides. They are inconclusive whatever is planned, and the others are not.
+    /// The metrics that no allowed design can decide. They are inconclusive whatever is planned, and the others are not.
     pub undecidable: Vec<CannotDecide>,
 }
 
-/// The metric that asks for the most pairs.
+/// The metric that needs the most pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costly {
-    /// Its place in the family.
+    /// Its index in the family.
     pub metric: usize,
-    /// The pairs that all others would do with.
+    /// The number of pairs that suffices for all others.
     pub without: usize,
 }
 
-/// Why no design of these rules can decide about a metric, known before anything is measured.
+/// The reason why no design of these rules can decide about a metric, known before anything is measured.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum CannotDecide {
-    /// Both sides stay up, and too little was learned of how launches differ.
+    /// Both sides stay up, and too little was learned of the difference between launches.
     #[error("both sides stay up, and too little was learned of how launches differ: a launch may be all of a difference")]
     LaunchesUnknown {
-        /// The metric's place in the family.
+        /// The metric's index in the family.
         metric: usize,
     },
-    /// What launches alone make of a difference is as large as what has to be found.
+    /// The effect of launches alone is as large as the change to be found.
     #[error("launches alone make differences of up to {:.1} %, and {:.1} % have to be found", floor * 100.0, effect * 100.0)]
     Floor {
-        /// The metric's place in the family.
+        /// The metric's index in the family.
         metric: usize,
         /// The floor, as a share.
         floor: f64,
         /// Twice the budget, as a share.
         effect: f64,
     },
-    /// The sides remember: pairs resemble those before them, so that a change has to clear what whole runs differ by, and that is as large.
+    /// The pairs are autocorrelated, so a change has to clear the difference between whole runs, which is as large as the change
+    /// to be found.
     #[error(
         "its pairs resemble those before them (lag-1 autocorrelation {autocorrelation:.2}), so that runs alone differ by up to {:.1} %, and {:.1} % have to be found",
         floor * 100.0, effect * 100.0
     )]
     Remembers {
-        /// The metric's place in the family.
+        /// The metric's index in the family.
         metric: usize,
         /// The lag-1 autocorrelation of its differences.
         autocorrelation: f64,
@@ -65,13 +66,13 @@ pub enum CannotDecide {
         /// Twice the budget, as a share.
         effect: f64,
     },
-    /// It would take too many pairs.
+    /// It would need too many pairs.
     #[error(
         "at a noise of {:.1} % a pair{}, {most} pairs cannot find a change of {:.1} % with a probability of 0.8",
         noise * 100.0, with_spikes(*spikes), effect * 100.0
     )]
     TooNoisy {
-        /// The metric's place in the family.
+        /// The metric's index in the family.
         metric: usize,
         /// The standard deviation of a pair's difference, at its upper bound.
         noise: f64,
@@ -85,7 +86,7 @@ pub enum CannotDecide {
 }
 
 impl CannotDecide {
-    /// The metric's place in the family.
+    /// Returns the metric's index in the family.
     pub fn metric(&self) -> usize {
         match self {
             Self::LaunchesUnknown { metric }
@@ -100,17 +101,17 @@ fn with_spikes(share: f64) -> String {
     if share > 0.0 { format!(" and spikes in up to {:.0} % of them", share * 100.0) } else { String::new() }
 }
 
-/// Sizes a design for a family: the fewest pairs, at most `most`, that find a lone change of twice the budget with a probability of 0.8 in
-/// any of its metrics about which so many can decide, at the upper bound of the learned noise and by the very rule that judges.
+/// Sizes a design for a family: the fewest pairs, at most `most`, that find a lone change of twice the budget with a probability
+/// of 0.8 in each metric that so many pairs can decide, at the upper bound of the learned noise and by the same rule that judges.
 ///
 /// # Errors
-/// [`CannotDecide`] names the first metric, where no allowed design suffices for any.
+/// [`CannotDecide`] for the first metric, if no allowed design suffices for any metric.
 pub fn size(family: &[Option<Learned>], rules: &Rules, most: usize) -> Result<Size, CannotDecide> {
     let mut curves = Curves::new(rules.q_a_side(), family.len());
     let threshold = curves.threshold();
     let fewest = fewest_pairs(rules.q_a_side(), family.len()) as usize;
     let mut size = Size { pairs: fewest, fewest, threshold, costly: None, unknown: 0, undecidable: Vec::new() };
-    // The most pairs that one asks for, and the next most.
+    // The most pairs that any metric needs, and the next most.
     let (mut first, mut second) = (None, fewest);
     for (metric, learned) in family.iter().enumerate() {
         match needed(metric, learned.as_ref(), rules, fewest, most, &mut curves) {
@@ -135,7 +136,7 @@ pub fn size(family: &[Option<Learned>], rules: &Rules, most: usize) -> Result<Si
     Ok(size)
 }
 
-/// The pairs that a metric needs; none where nothing was learned of it.
+/// Returns the number of pairs that a metric needs; `None` if nothing was learned of it.
 fn needed(
     metric: usize,
     learned: Option<&Learned>,
@@ -156,36 +157,36 @@ fn needed(
     }
     let limits = Limits { floor, budget: rules.log_budget() };
     let too_noisy = || {
-        // Without its spikes noise is easier to picture.
+        // Noise is easier to picture without its spikes.
         let View { sd: noise, spikes } = learned.noise.without_spikes().upper_view();
         CannotDecide::TooNoisy { metric, noise, spikes, most, effect: 2.0 * rules.budget }
     };
     curves.fewest_for(effect, (fewest, most), learned.noise.upper_views(), |_| limits).ok_or_else(too_noisy).map(Some)
 }
 
-/// What a design of so many pairs can find in a family of so many metrics, before anything is known of its noise.
+/// The effect that a number of pairs can find in a family of a given size, before its noise is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Design {
-    /// Even if all pairs point one way, no metric can be found: so many pairs are the fewest.
+    /// No metric can be found even if all pairs point one way: there are fewer pairs than `fewest`.
     NeverFires {
         /// The fewest pairs with which a lone metric can be found at all.
         fewest: usize,
     },
-    /// It finds twice the budget with a probability of 0.8 where the noise of a pair's difference is at most this.
+    /// Twice the budget is found with a probability of 0.8 if the noise of a pair's difference is at most `noise`.
     FindsUpTo {
         /// A standard deviation of logarithms of ratios: about a share.
         noise: f64,
     },
 }
 
-/// What `pairs` can find in a family of `tests` of which nothing was learned, where launches are drawn anew.
+/// Returns what `pairs` can find in a family of `tests` without earlier runs, if launches are drawn anew.
 pub fn design(pairs: usize, tests: usize, rules: &Rules) -> Design {
     let fewest = fewest_pairs(rules.q_a_side(), tests) as usize;
     let mut curves = Curves::new(rules.q_a_side(), tests);
     let Some(curve) = curves.of(pairs, 0.0).filter(|_| pairs >= fewest) else { return Design::NeverFires { fewest } };
     let limits = |noise: f64| Limits { floor: unlearned_floor(noise, pairs).log, budget: rules.log_budget() };
     let finds = |noise: f64| curve.detectable(noise, &limits(noise)) <= rules.must_find();
-    // What is needed grows with the noise, so the largest that suffices is halved in on.
+    // The smallest detectable effect grows with the noise, so the largest noise that suffices is found by bisection.
     let (mut enough, mut too_much) = (0.0_f64, 1.0_f64);
     for _ in 0..30 {
         let middle = f64::midpoint(enough, too_much);
@@ -313,7 +314,7 @@ mod tests {
             Curves::new(RULES.q_a_side(), 100).of(pairs, 0.0).expect("a curve").detectable(noise(pairs), &limits)
         };
         assert!([14, 20, 30].into_iter().all(|pairs| (detectable(pairs) - RULES.must_find()).abs() < 1e-4));
-        // What is known not to remember takes fewer pairs.
+        // A metric known not to be autocorrelated takes fewer pairs.
         let sized = |sd: f64| super::size(&vec![Some(Learned { noise: Noise::normal(sd, 1e6), ..learned(sd) }); 100], &RULES, 60);
         assert!(sized(noise(20)).is_ok_and(|size| size.pairs < 20));
     }

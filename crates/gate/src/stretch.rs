@@ -1,49 +1,52 @@
-//! Whether a change may be a stretch of pairs. Where a side remembers from pair to pair (a cache, a heap, a file layout that lasts), a lucky
-//! stretch looks like a change, and the test of pairs, which takes them as independent, cannot see it. Two tests of the order of pairs do.
+//! The test whether a change may be a stretch of autocorrelated pairs. If a side is autocorrelated from pair to pair (a cache, a
+//! heap, a file layout that lasts), a lucky stretch looks like a change, and the test of pairs, which takes them as independent,
+//! cannot detect it. Two tests of the order of pairs do.
 //!
-//! - *Of all metrics of the gate* about whose memory nothing was learned. What remembers touches many metrics, and their evidence together tells
-//!   what none tells alone. It costs few real changes, because a hundredth or two is level enough.
-//! - *Of the metrics that have changed*, in case it is they alone that remember, or all metrics are as good as one. Few pairs tell little by their
-//!   order, so that costs more real changes, the fewer pairs there are the more.
+//! - *Over all metrics of the gate* of whose autocorrelation nothing was learned. A cause of autocorrelation affects many
+//!   metrics, and their joint evidence shows what no single metric shows. It costs few real changes, because a level of one or
+//!   two percent suffices.
+//! - *Over the metrics that have changed*, in case they alone are autocorrelated, or all metrics amount to one. The order of few
+//!   pairs tells little, so this costs more real changes, the more the fewer pairs there are.
 //!
-//! The order of independent pairs says nothing about their values, so what a level says is what it costs: the share of real changes that
-//! are called inconclusive.
+//! The order of independent pairs says nothing about their values, so the level of a test is its cost: the share of real changes
+//! that are called inconclusive.
 
 use assay_stats::{Side, family_order_p, order_p};
 
 /// The level of the test of all metrics.
 const FAMILY_ALPHA: f64 = 0.02;
 
-/// The level of the test of those that have changed, of eight pairs. It falls with the number of pairs: the more there are, the fewer stretches
-/// look like a change, and the more of those their order tells.
+/// The level of the test of the changed metrics, with eight pairs. It falls with the number of pairs: the more there are, the
+/// fewer stretches look like a change, and the more of these the order reveals.
 const OWN_ALPHA: f64 = 0.14;
 
-/// The highest level of that test, of seven pairs and fewer: a fifth of real changes is what can be paid.
+/// The highest level of that test, with seven pairs and fewer: a fifth of real changes is the acceptable cost.
 const HIGHEST_OWN_ALPHA: f64 = 0.2;
 
-/// The highest level where earlier runs were looked at already.
+/// The highest level if earlier runs were examined already.
 const KNOWN_ALPHA: f64 = 0.01;
 
-/// A shift of more standard errors than this, taken as if pairs were independent, is a change, though all metrics together tell that pairs
-/// resemble each other: a stretch of eight pairs or more with an autocorrelation of 0.9 hardly ever comes to as many.
+/// A shift of more standard errors than this, computed as if pairs were independent, is a change even if all metrics together
+/// show autocorrelation: a stretch of eight pairs or more with an autocorrelation of 0.9 hardly ever reaches it.
 const BEYOND_ANY_STRETCH: f64 = 50.0;
 
-/// The same where nothing but the metrics that have changed tells: with an autocorrelation of 0.9 one stretch in fifty of twenty pairs comes to as many.
+/// The same limit if only the changed metrics show autocorrelation: with 0.9, one stretch of twenty pairs in fifty reaches it.
 const BEYOND_STRETCHES: f64 = 13.0;
 
-/// Few pairs lie close together by chance: of fewer than fifteen it takes so many standard errors over the number of pairs.
+/// Few pairs lie close together by chance: with fewer than fifteen the limit is this many standard errors divided by the number
+/// of pairs.
 const BEYOND_FEW: f64 = 200.0;
 
 /// The pairs of a metric.
 #[derive(Clone, Debug)]
 pub struct Pairs {
-    /// A difference for each place of a pair, absent where it has none.
+    /// The difference at each index of a pair, `None` if it is missing.
     pub differences: Vec<Option<f64>>,
-    /// Their shift.
+    /// The shift of the differences.
     pub shift: f64,
     /// The side to which the metric has changed, if it has.
     pub changed: Option<Side>,
-    /// Whether earlier runs were looked at for memory.
+    /// True if earlier runs were examined for autocorrelation.
     pub is_known: bool,
 }
 
@@ -52,17 +55,17 @@ impl Pairs {
         self.differences.iter().flatten().count()
     }
 
-    /// Whether the metric has changed, and by no more standard errors than these.
+    /// Returns true if the metric has changed, by at most this many standard errors.
     fn is_within(&self, most: f64) -> bool {
         self.changed.is_some() && self.standard_errors() <= most
     }
 
-    /// The standard errors beyond which its own order is not asked.
+    /// Returns the number of standard errors beyond which its own order is not tested.
     fn beyond_stretches(&self) -> f64 {
         BEYOND_STRETCHES.max(BEYOND_FEW / self.count() as f64)
     }
 
-    /// The shift in standard errors, taken as if pairs were independent.
+    /// Returns the shift in standard errors, computed as if pairs were independent.
     fn standard_errors(&self) -> f64 {
         let squares: Vec<f64> =
             self.differences.iter().flatten().map(|value| (value - self.shift) * (value - self.shift)).collect();
@@ -72,8 +75,8 @@ impl Pairs {
     }
 }
 
-/// For each metric whether it has changed by no more than a stretch of pairs may have made. All are of one number of places, and `breaks` are
-/// the places that begin another run.
+/// Returns, for each metric, true if it has changed by no more than a stretch of pairs may cause. All metrics have the same
+/// number of indices, and `breaks` are the indices at which another run begins.
 pub fn stretches(metrics: &[Pairs], breaks: &[usize]) -> Vec<bool> {
     let is_of_family: Vec<bool> = metrics.iter().map(|pairs| !pairs.is_known && pairs.is_within(BEYOND_ANY_STRETCH)).collect();
     let family_remembers = is_of_family.contains(&true) && {
@@ -92,7 +95,7 @@ pub fn stretches(metrics: &[Pairs], breaks: &[usize]) -> Vec<bool> {
     metrics.iter().zip(is_of_family).map(is_stretch).collect()
 }
 
-/// Whether the metrics that have changed to one side tell by themselves that pairs resemble those before them.
+/// Returns true if the metrics that have changed to one side show by themselves that pairs are autocorrelated.
 fn own_remember(metrics: &[Pairs], breaks: &[usize], side: Side) -> bool {
     let is_asked = |pairs: &Pairs| pairs.changed == Some(side) && pairs.is_within(pairs.beyond_stretches());
     let Some(pairs) = metrics.iter().filter(|pairs| is_asked(pairs)).map(Pairs::count).max() else { return false };
@@ -101,13 +104,13 @@ fn own_remember(metrics: &[Pairs], breaks: &[usize], side: Side) -> bool {
     order_p(&asked.metrics, &asked.breaks) <= own_alpha(pairs, are_known)
 }
 
-/// The level of the test of those that have changed, of so many pairs.
+/// Returns the level of the test of the changed metrics, with this number of pairs.
 fn own_alpha(pairs: usize, are_known: bool) -> f64 {
     let alpha = (OWN_ALPHA * 8.0 / pairs as f64).min(HIGHEST_OWN_ALPHA);
     if are_known { alpha.min(KNOWN_ALPHA) } else { alpha }
 }
 
-/// The differences of some metrics at the places at which any of them has one.
+/// The differences of some metrics at the indices at which any of them has one.
 struct Orders {
     metrics: Vec<Vec<Option<f64>>>,
     breaks: Vec<usize>,
@@ -120,7 +123,7 @@ impl Orders {
         let has_any = |place: &usize| chosen.iter().any(|pairs| pairs.differences.get(*place).is_some_and(Option::is_some));
         let there: Vec<usize> = (0..places).filter(has_any).collect();
         let at_places = |pairs: &&Pairs| there.iter().map(|place| pairs.differences.get(*place).copied().flatten()).collect();
-        // Of a run whose first pairs are missing, the first that is there begins it.
+        // If the first pairs of a run are missing, its first existing pair begins it.
         let breaks = breaks.iter().map(|begin| there.partition_point(|place| place < begin)).collect();
         Self { metrics: chosen.iter().map(at_places).collect(), breaks }
     }
@@ -141,7 +144,7 @@ mod tests {
             Self(ChaCha8Rng::seed_from_u64(seed))
         }
 
-        /// So many pairs with this lag-1 correlation.
+        /// Draws pairs with this lag-1 correlation.
         fn run(&mut self, pairs: usize, correlation: f64) -> Vec<f64> {
             let mut normal = || normal::quantile((f64::from(self.0.next_u32()) + 0.5) / 4_294_967_296.0);
             let mut last = normal();
@@ -158,8 +161,8 @@ mod tests {
         Pairs { differences: differences.iter().copied().map(Some).collect(), shift, changed, is_known: false }
     }
 
-    /// In how many of 10,000 unchanged runs a lone metric is taken for worse: by the test of pairs at 2.5 %, by more than 1.15 standard
-    /// deviations of a difference (5 % where a trial has a spread of 3 %), and by its order.
+    /// Counts the runs among 10,000 unchanged ones in which a lone metric is taken for worse: by the test of pairs at 2.5 %, by
+    /// more than 1.15 standard deviations of a difference (5 % if a trial has a spread of 3 %), and by its order.
     fn taken_for_worse(correlation: f64, pairs: usize) -> usize {
         let mut draw = Draw::new(1);
         let mut is_taken = || {
@@ -200,7 +203,7 @@ mod tests {
         let mut draw = Draw::new(3);
         let mut refused = || {
             let mut metrics: Vec<Pairs> = (0..20).map(|_| changed(&draw.run(8, 0.8), None)).collect();
-            // Twenty standard errors: beyond what is asked of a lone metric.
+            // Twenty standard errors: beyond the limit of a lone metric.
             let close: Vec<f64> = draw.run(8, 0.8).iter().map(|value| 7.0 + value).collect();
             metrics.push(changed(&close, Some(Side::Above)));
             stretches(&metrics, &[]).pop() == Some(true)
@@ -219,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_earlier_runs_were_looked_at_for_is_asked_at_a_finer_level() {
-        // One in forty-eight orders of these is as even.
+        // One order in forty-eight of these is as even.
         let differences = [1.0, 1.1, 1.2, 1.4, 1.3, 1.5];
         let with = |is_known: bool| stretches(&[Pairs { is_known, ..changed(&differences, Some(Side::Above)) }], &[]);
         assert_eq!((with(false), with(true)), (vec![true], vec![false]));

@@ -1,4 +1,4 @@
-//! From runs, rules and acknowledgements to a verdict.
+//! The verdict of a gate, from runs, rules and acknowledgements.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ use crate::learning::History;
 use crate::rule::{BOUND_ALPHA, Effect, Judged, Rules, Series, Why, judge_by, share};
 use crate::sides::confounded;
 
-/// The version of the method. A verdict is replayed by the same version only.
+/// The version of the method. A verdict can be recomputed only by the same version.
 pub const CONTRACT: &str = "assay-gate/8";
 
 /// The most pairs that an inconclusive verdict asks for.
 const MOST_PAIRS: usize = 200;
 
-/// What a gate is asked.
+/// The input of a gate.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
     /// The gate's name.
@@ -31,23 +31,23 @@ pub struct Question<'a> {
     pub policy: GatePolicy,
     /// The runs to judge together, oldest first: all of one tree.
     pub runs: Vec<Run<'a>>,
-    /// Which look this is.
+    /// The number of this look, and those before it.
     pub sequence: Sequence,
     /// The acknowledgements of the target branch.
     pub acknowledgements: Vec<Acknowledgement>,
     /// The date that expiries are compared with.
     pub judged_on: Instant,
-    /// What earlier runs teach.
+    /// The noise learned from earlier runs.
     pub learned: Option<History>,
-    /// How the candidate's own rules differ from these.
+    /// The differences of the candidate's own rules from these.
     pub policy_changes: Vec<Difference>,
-    /// What the candidate's definitions measure otherwise than those of the branch that it is to be merged into.
+    /// The differences of the candidate's definitions from those of the branch that it is to be merged into.
     pub definition_changes: Vec<Difference>,
-    /// The files that rules and acknowledgements were read from.
+    /// The files from which rules and acknowledgements were read.
     pub files: Vec<Artifact>,
 }
 
-/// Why there is nothing to judge.
+/// The reason why nothing can be judged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// No run was given.
@@ -56,20 +56,20 @@ pub enum Refusal {
     /// The run compares nothing.
     #[error("the pipeline of run `{0}` has no `comparison`, so there is nothing to judge")]
     NoComparison(String),
-    /// Runs of different trees are no one experiment.
+    /// Runs of different trees are not one experiment.
     #[error("run `{other}` measured another tree than run `{first}`, so their pairs are not one experiment")]
     OtherTree {
         /// The first run.
         first: String,
-        /// The one that differs.
+        /// The run that differs.
         other: String,
     },
-    /// All looks were spent.
+    /// All looks were used.
     #[error("the policy allows {allowed} looks, and this would be number {look}")]
     NoLookLeft {
-        /// How many there are.
+        /// The number of allowed looks.
         allowed: usize,
-        /// Which one this would be.
+        /// The number of this look.
         look: u32,
     },
     /// The policy names a metric that no compared point reports.
@@ -77,10 +77,10 @@ pub enum Refusal {
     UnknownMetric(String),
 }
 
-/// Judges.
+/// Judges runs by a gate's rules.
 ///
 /// # Errors
-/// [`Refusal`] where there is nothing that could be judged. Evidence that cannot tell is no error but an inconclusive verdict.
+/// [`Refusal`] if nothing can be judged. Insufficient evidence is not an error but an inconclusive verdict.
 pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     let first = question.runs.first().ok_or(Refusal::NoRun)?;
     let no_comparison = || Refusal::NoComparison(first.run_id.to_string());
@@ -90,7 +90,8 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     let share = (look as usize).checked_sub(1).and_then(|place| question.policy.looks.get(place));
     let share = *share.ok_or(Refusal::NoLookLeft { allowed: question.policy.looks.len(), look })?;
     let rules = Rules { q: question.policy.q * share, budget: question.policy.budget, unit: unit(first.plan, comparison) };
-    // More pairs are judged at the next look, by its share; where none is left, another tree's first look is as good a guess as this one.
+    // More pairs are judged at the next look, by its share. If no look is left, this look's share is used, as an estimate for
+    // another tree's first look.
     let later = Rules { q: question.policy.q * question.policy.looks.get(look as usize).copied().unwrap_or(share), ..rules };
 
     let compared = gathered(&question.runs, comparison);
@@ -106,7 +107,7 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     let (primary, others): (Vec<_>, Vec<_>) =
         (0..compared.len()).partition(|&place| compared.get(place).is_some_and(&is_primary));
     let mut verdicts: BTreeMap<usize, MetricVerdict> = BTreeMap::new();
-    // Each family is corrected for itself: what is only reported costs what decides no power.
+    // Each family is corrected separately, so that metrics that are only reported cost the deciding ones no statistical power.
     for (family, decides) in [(primary, true), (others, false)] {
         let members: Vec<_> = family.iter().filter_map(|place| compared.get(*place)).collect();
         let series: Vec<Series> = members.iter().map(|compared| series(compared, rules.unit, question)).collect();
@@ -134,7 +135,7 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     }
     let mut reasons = reasons(&metrics, &checks, question);
     let outcome = outcome(&metrics, &checks, &mut reasons);
-    // Whoever changes what is measured does not get past the gate by it, whatever the policy says of evidence that cannot tell.
+    // A change of definitions always blocks an inconclusive verdict, so that changing what is measured does not bypass the gate.
     let blocks_on_inconclusive = question.policy.block_on_inconclusive || !question.definition_changes.is_empty();
     let blocks = outcome == Outcome::Regressed || (outcome == Outcome::Inconclusive && blocks_on_inconclusive);
     Ok(Verdict {
@@ -177,7 +178,7 @@ fn judged_run(run: &Run<'_>) -> JudgedRun {
         run_id: run.run_id.clone(),
         summary: run.summary.0,
         plan_digest: run.summary.1.plan_digest,
-        // A work tree that differs is not the commit that is checked out.
+        // A modified work tree is not the commit that is checked out.
         commit: run.source.commit.clone().filter(|_| run.source.kind == OriginKind::Git),
         tree: run.tree.clone(),
         signers: run.signers.clone(),
@@ -186,7 +187,7 @@ fn judged_run(run: &Run<'_>) -> JudgedRun {
     }
 }
 
-/// What all runs have of each metric, in the order of the first.
+/// Collects each metric over all runs, in the order of the first run.
 fn gathered<'a>(runs: &[Run<'a>], comparison: &Comparison) -> Vec<Compared<'a>> {
     let mut all: Vec<Compared<'a>> = Vec::new();
     for (number, run) in (0_u32..).zip(runs) {
@@ -217,7 +218,7 @@ fn series(compared: &Compared<'_>, unit: PairUnit, question: &Question<'_>) -> S
     }
 }
 
-/// A judged metric as the verdict has it; `rules` and `curves` are those by which more pairs would be judged.
+/// Returns the verdict on a judged metric; `rules` and `curves` are those by which more pairs would be judged.
 fn metric_verdict(
     compared: &Compared<'_>,
     series: &Series,
@@ -253,7 +254,7 @@ fn metric_verdict(
     }
 }
 
-/// The effect in the words of people: ratios of candidate over baseline, whichever way is better.
+/// Formats the effect as ratios of candidate over baseline, whichever direction is better.
 fn change(effect: &Effect, series: &Series, pairs: &[TrialPair]) -> Option<Change> {
     let median = |values: Vec<f64>| Samples::new(&values).ok();
     let baseline = median(pairs.iter().map(|pair| pair.baseline).collect())?;
@@ -319,8 +320,8 @@ fn reason(why: Why, judged: &Judged, rules: &Rules, is_out_of_reach: bool) -> Re
     Reason { detail: reason.detail + &never, ..reason }
 }
 
-/// The effect that more pairs would have to find: what every design has to, or the one that was seen and did not clear the floor. None where
-/// no number of pairs tells.
+/// Returns the effect that more pairs would have to find: twice the budget, or the observed effect if it did not clear the floor.
+/// `None` if no number of pairs helps.
 fn sought(judged: &Judged, rules: &Rules) -> Option<f64> {
     match judged.why? {
         Why::Underpowered => Some(rules.must_find()),
@@ -329,7 +330,7 @@ fn sought(judged: &Judged, rules: &Rules) -> Option<f64> {
     }
 }
 
-/// How many pairs more would find that effect, at the realised noise.
+/// Returns how many more pairs would find that effect, at the realised noise.
 fn more_pairs(effect: f64, judged: &Judged, rules: &Rules, curves: &mut Curves, found: u32) -> Option<u32> {
     let (floor, noise) = (judged.floor?, judged.noise?);
     let limits = |pairs: usize| Limits { floor: floor.of(&noise, pairs).log, budget: rules.log_budget() };
@@ -337,10 +338,11 @@ fn more_pairs(effect: f64, judged: &Judged, rules: &Rules, curves: &mut Curves, 
     curves.fewest_for(effect, reach, noise.views(), limits).map(|enough| enough as u32 - found)
 }
 
-/// What cannot be charged to the candidate is inconclusive, whatever its size. Where a locked fact differs that holds of no change too: the
-/// difference may have hidden one, and what the design would have found it would not have charged to anybody.
+/// Makes a metric inconclusive if its change cannot be attributed to the candidate, whatever its size. If a locked fact differs,
+/// this includes unchanged metrics: the difference may have hidden a change, and a change that the design would have found could
+/// not have been attributed.
 fn weaken(metric: &mut MetricVerdict, confounded: Option<&str>, differences: &[Difference]) {
-    // No number of pairs tells what made a difference.
+    // No number of pairs reveals the cause of a difference.
     if confounded.is_some() || !differences.is_empty() {
         metric.more_pairs = None;
     }
@@ -356,7 +358,7 @@ fn weaken(metric: &mut MetricVerdict, confounded: Option<&str>, differences: &[D
     }
 }
 
-/// A regression that people accepted beforehand passes, as long as it is no larger than they accepted and the acceptance has not expired.
+/// Lets a regression pass that was accepted beforehand, if it is no larger than accepted and the acceptance has not expired.
 fn acknowledge(metric: &mut MetricVerdict, comparison: &Comparison, question: &Question<'_>) {
     if metric.outcome != Outcome::Regressed {
         return;
@@ -369,7 +371,7 @@ fn acknowledge(metric: &mut MetricVerdict, comparison: &Comparison, question: &Q
     metric.reason = Some(why);
 }
 
-/// A check that did not hold, with what acknowledgements of `metric` say to a change so much for the worse.
+/// Adds the acknowledgements of `metric` for a change this much worse to a failed check.
 pub(crate) fn accepted(check: Check, point: &PointSummary, metric: &str, worse: f64, question: &Question<'_>) -> Check {
     match answer_to(&point.case_id, &point.point_id, metric, worse, question) {
         None => check,
@@ -377,7 +379,8 @@ pub(crate) fn accepted(check: Check, point: &PointSummary, metric: &str, worse: 
     }
 }
 
-/// What acknowledgements say to a change of that metric. Whichever accepts it lets it pass; where none does, the first says why.
+/// Applies the acknowledgements of that metric. The first that accepts the change lets it pass; if none does, the first gives the
+/// reason.
 fn answer_to(
     case: &CaseId,
     point: &PointId,
@@ -396,7 +399,7 @@ fn answer_to(
     answers.iter().find(|(path, _)| path.is_some()).or(answers.first()).cloned()
 }
 
-/// The file's path where it accepts a change so much for the worse, and what it says in words.
+/// Returns the file's path if it accepts a change this much worse, and the reason in words.
 fn answer(accepted: &Acknowledgement, worse: f64, judged_on: Instant) -> (Option<String>, Reason) {
     if accepted.expires <= judged_on {
         let text = format!("`{}` accepted it until {}", accepted.path, accepted.expires.to_seconds());
@@ -410,7 +413,7 @@ fn answer(accepted: &Acknowledgement, worse: f64, judged_on: Instant) -> (Option
     }
 }
 
-/// What decided, worst first.
+/// Returns the deciding reasons, worst first.
 fn reasons(metrics: &[MetricVerdict], checks: &[Check], question: &Question<'_>) -> Vec<Reason> {
     let primary = || metrics.iter().filter(|metric| metric.primary);
     let where_at = |metric: &MetricVerdict| format!("`{}` of {} at {}", metric.metric, metric.workload, metric.point_id);
@@ -432,7 +435,7 @@ fn reasons(metrics: &[MetricVerdict], checks: &[Check], question: &Question<'_>)
     regressed.chain(failed).chain(inconclusive).collect()
 }
 
-/// The worst of the primary metrics and the checks.
+/// Returns the worst outcome of the primary metrics and the checks.
 fn outcome(metrics: &[MetricVerdict], checks: &[Check], reasons: &mut Vec<Reason>) -> Outcome {
     let primary: Vec<_> = metrics.iter().filter(|metric| metric.primary).collect();
     if primary.is_empty() {

@@ -1,19 +1,19 @@
-//! The addresses of remotes: which of them git may be given, and what of them may be recorded.
+//! The addresses of remotes: the allowed ones, and the form in which they are recorded.
 
 use crate::RemoteError;
 
 /// The longest address or revision.
 pub(crate) const MAX_TEXT: usize = 2_048;
-/// The protocols that may be used. `ext` and other helpers run programs that the address names, and `http` proves nothing.
+/// The allowed protocols. `ext` and other helpers run programs that the address names, and `http` proves nothing.
 pub(crate) const PROTOCOLS: [&str; 4] = ["https", "ssh", "git", "file"];
 
-/// Refuses every address that could make git do more than reach a remote: the address to record.
+/// Refuses every address that could make git do more than reach a remote, and returns the address to record.
 pub(crate) fn check_url(url: &str) -> Result<String, RemoteError> {
     let address = parse_url(url)?;
     if address.has_secret() { Err(RemoteError::SecretInUrl { url: address.redacted() }) } else { Ok(address.redacted()) }
 }
 
-/// The parts of an address that git may be given. It may still hold a secret.
+/// Parses an address that git may be given. It may still hold a secret.
 pub(crate) fn parse_url(url: &str) -> Result<Address<'_>, RemoteError> {
     let refuse = |rule| {
         let shown = redact_url(url).unwrap_or_else(|| "(not shown)".to_owned());
@@ -29,21 +29,21 @@ pub(crate) fn parse_url(url: &str) -> Result<Address<'_>, RemoteError> {
         return refuse("it holds a space or a control character");
     }
     let Some(address) = Address::parse(url) else { return refuse("expected https, ssh, git or file") };
-    // Git hands the host and the path to `ssh` and to the remote's shell.
+    // Git passes the host and the path to `ssh` and to the remote's shell.
     if address.host.starts_with('-') || address.path.starts_with('-') || address.user.is_some_and(|user| user.starts_with('-')) {
         return refuse("a part of it begins with `-`");
     }
     Ok(address)
 }
 
-/// An address as git understands it.
+/// An address by git's rules.
 pub(crate) struct Address<'a> {
     pub(crate) scheme: &'a str,
     pub(crate) user: Option<&'a str>,
     pub(crate) password: Option<&'a str>,
     pub(crate) host: &'a str,
     path: &'a str,
-    /// `host:path` instead of `ssh://host/path`.
+    /// True for `host:path` instead of `ssh://host/path`.
     short: bool,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Address<'a> {
 
     fn parse_long(scheme: &'a str, rest: &'a str) -> Self {
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        // A query or a fragment can hold a token, and no git remote needs one.
+        // A query or a fragment can contain a token, and no git remote needs one.
         let path = path.split(['?', '#']).next().unwrap_or_default();
         let (credentials, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
         let password = credentials.and_then(|both| both.split_once(':')).map(|(_, password)| password);
@@ -66,7 +66,8 @@ impl<'a> Address<'a> {
         Self { scheme, user, password, host, path, short: false }
     }
 
-    /// `user@host:path`, which is ssh. A path of this machine has a slash before any colon; `helper::address` runs a helper.
+    /// Parses `user@host:path`, which is ssh. A path of this machine has a slash before any colon; `helper::address` runs a
+    /// helper.
     fn parse_short(url: &'a str) -> Option<Self> {
         let (authority, path) = url.split_once(':')?;
         if authority.contains('/') || path.starts_with(':') || path.is_empty() {
@@ -76,7 +77,7 @@ impl<'a> Address<'a> {
         (!host.is_empty()).then_some(Self { scheme: "ssh", user, password: None, host, path, short: true })
     }
 
-    /// A user is a name for ssh. Elsewhere it may be a token.
+    /// Returns true if it contains a secret. A user is a name for ssh; elsewhere it may be a token.
     fn has_secret(&self) -> bool {
         self.password.is_some() || (self.scheme != "ssh" && self.user.is_some())
     }
@@ -91,8 +92,8 @@ impl<'a> Address<'a> {
     }
 }
 
-/// The address of a remote as it may be recorded: without password, query and fragment, and without a user where that is not
-/// ssh. `None` for what is no address, such as a path of this machine.
+/// Returns the address of a remote as it may be recorded: without password, query and fragment, and without a user unless it is
+/// ssh. `None` for a text that is no address, such as a path of this machine.
 pub fn redact_url(url: &str) -> Option<String> {
     // An address that is refused elsewhere (http) is still worth recording.
     let (scheme, rest) = url.split_once("://").unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Committing a folder to a branch of a remote, so that what is published becomes a chain of commits.
+//! Commits a folder to a branch of a remote, so that the published folders become a chain of commits.
 //!
-//! The branch only grows: a commit adds one folder to its parent's files and touches nothing else. Whoever pushes at the same time
-//! moves the branch, so a refused push begins again from what the branch holds then, and is never forced.
+//! The branch only grows: a commit adds one folder to its parent's files and touches nothing else. A concurrent push moves the
+//! branch, so a refused push begins again from the branch's new head, and is never forced.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,20 +19,20 @@ use crate::{Oid, PathError, Remote, RemoteError};
 
 /// The most files of a folder: a run of thousands of blocks, each with some manifests.
 pub const MAX_FOLDER_FILES: usize = 50_000;
-/// The largest file. It is held in memory; the large hosts take no more than 100 MiB.
+/// The largest file. It is held in memory; the large hosts accept no more than 100 MiB.
 pub const MAX_FOLDER_FILE_BYTES: u64 = 256 << 20;
-/// The largest folder: what the large hosts take in one push.
+/// The largest folder: the large hosts accept this much in one push.
 pub const MAX_FOLDER_BYTES: u64 = 2 << 30;
-/// How often a push is begun again because the branch has moved. In each round at least one of those who push at once succeeds, so
-/// this is also how many may do so.
+/// The number of attempts to push while the branch moves. In each round at least one of the concurrent pushes succeeds, so this
+/// is also the number of concurrent pushes that are possible.
 pub const MAX_ATTEMPTS: u32 = 64;
 /// The pause before the second attempt, at most; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause between attempts: about what one of them takes over a slow line.
+/// The longest pause between attempts: about the time of one attempt over a slow line.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// Where the fetched head of the branch is kept in the scratch repository.
+/// The ref of the fetched head of the branch in the scratch repository.
 const HEAD_REF: &str = "refs/assay/branch";
-/// Who commits where the user has not told git who they are.
+/// The committer if the user has not configured git with a name.
 const NOBODY: (&str, &str) = ("Assay", "assay@localhost");
 
 const MODE_FILE: i32 = 0o100_644;
@@ -47,33 +47,33 @@ pub struct StagedFolder {
     bytes: u64,
 }
 
-/// Where a folder is committed.
+/// The destination of a commit.
 #[derive(Clone, Copy, Debug)]
 pub struct Destination<'a> {
     /// The remote.
     pub remote: &'a Remote,
-    /// The branch. It begins with this commit where the remote has none of that name.
+    /// The branch. It begins with this commit if the remote has none of that name.
     pub branch: &'a str,
     /// The folder's path on the branch.
     pub path: &'a str,
-    /// A file that only a whole folder has, such as `chain/publication.json`. Nothing is added inside of a folder that has it.
+    /// A file that only a complete folder has, such as `chain/publication.json`. Nothing is added inside of a folder that has it.
     pub mark: &'a str,
-    /// The checkout whose user commits; elsewhere it is whom the user has told git to be everywhere.
+    /// The checkout whose git configuration names the committer; `None` uses the user's global configuration.
     pub checkout: Option<&'a Path>,
 }
 
-/// What became of a push.
+/// The outcome of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pushed {
     /// The head of the branch that holds the folder: the new commit, or one that was found there.
     pub head: Oid,
-    /// Whether this push added the folder; it was there already where not.
+    /// True if this push added the folder; false if it was there already.
     pub is_new: bool,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
 }
 
-/// Why a folder was not committed. Nothing was pushed.
+/// The reason why a folder was not committed. Nothing was pushed.
 #[derive(Debug, thiserror::Error)]
 pub enum BranchError {
     /// The remote could not be reached.
@@ -108,10 +108,10 @@ pub enum BranchError {
     /// All files together are too large.
     #[error("the files have more than {MAX_FOLDER_BYTES} bytes together, too many for a commit")]
     TooLarge,
-    /// The scratch repository does not read or write.
+    /// The scratch repository cannot be read or written.
     #[error("failed to use the scratch repository")]
     Objects(#[from] git2::Error),
-    /// On the branch, something else than a folder stands where a folder belongs.
+    /// The branch holds something other than a folder at the path of a folder.
     #[error("on the branch `{branch}` of `{url}`, `{path}` is not a folder")]
     NotAFolder {
         /// The remote's address.
@@ -121,17 +121,17 @@ pub enum BranchError {
         /// The path.
         path: String,
     },
-    /// The path leads into a folder that is whole.
+    /// The path leads into a complete folder.
     #[error("the branch `{branch}` of `{url}` holds a whole folder at `{path}`, and nothing is added to it")]
     Inside {
         /// The remote's address.
         url: String,
         /// The branch.
         branch: String,
-        /// The path of the whole folder; empty for the root.
+        /// The path of the complete folder; empty for the root.
         path: String,
     },
-    /// The branch holds another folder at the path. Publishing never replaces what was published.
+    /// The branch holds another folder at the path. Publishing never replaces a published folder.
     #[error("the branch `{branch}` of `{url}` holds another folder at `{path}`")]
     OtherFolder {
         /// The remote's address.
@@ -141,7 +141,7 @@ pub enum BranchError {
         /// The path.
         path: String,
     },
-    /// The remote was reached and does not take the commit.
+    /// The remote was reached and refuses the commit.
     #[error("`{url}` refused the commit on the branch `{branch}`: {reason}{}", quoted(said))]
     Refused {
         /// The remote's address.
@@ -150,17 +150,17 @@ pub enum BranchError {
         branch: String,
         /// Git's reason.
         reason: String,
-        /// What the remote said besides.
+        /// The remote's other messages.
         said: String,
     },
-    /// Others pushed faster every time.
+    /// Concurrent pushes were faster every time.
     #[error("the branch `{branch}` of `{url}` moved during each of {attempts} attempts to push to it")]
     Moved {
         /// The remote's address.
         url: String,
         /// The branch.
         branch: String,
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
     },
 }
@@ -170,7 +170,7 @@ fn quoted(said: &str) -> String {
 }
 
 impl BranchError {
-    /// A stable word for it.
+    /// Returns its stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Remote(error) => error.code(),
@@ -190,7 +190,7 @@ impl BranchError {
         }
     }
 
-    /// What a person can do about it, where there is something.
+    /// Returns advice for a person, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Remote(error) => error.hint(),
@@ -213,7 +213,7 @@ impl BranchError {
     }
 }
 
-/// Why a remote does not take a commit, as far as its words tell.
+/// The reason why a remote refuses a commit, as far as its messages tell.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Refusal {
     Protected,
@@ -247,7 +247,7 @@ enum Node {
 }
 
 impl Folder {
-    /// Adds a file; false where something has its place.
+    /// Adds a file; returns false if its place is taken.
     fn add(&mut self, path: &str, file: git2::Oid) -> bool {
         match path.split_once('/') {
             None => match self.0.entry(path.to_owned()) {
@@ -277,10 +277,10 @@ impl Folder {
 }
 
 impl StagedFolder {
-    /// An empty folder. `into` is an empty scratch folder, which nobody else uses and the caller removes.
+    /// Returns an empty folder. `into` is an empty scratch folder, which is not used otherwise and which the caller removes.
     pub fn new(into: &Path) -> Result<Self, BranchError> {
         let mut options = git2::RepositoryInitOptions::new();
-        // No template of the user's: it could bring hooks.
+        // Without the user's template: it could bring hooks.
         let repository = git2::Repository::init_opts(into, options.bare(true).external_template(false))?;
         Ok(Self { repository, into: into.to_owned(), root: Folder::default(), files: 0, bytes: 0 })
     }
@@ -303,10 +303,10 @@ impl StagedFolder {
         if self.root.add(path, file) { Ok(()) } else { Err(BranchError::Twice { path: path.to_owned() }) }
     }
 
-    /// Commits the folder to a branch, with `at` as the commit's time, and pushes it. Where the branch holds the very same folder
+    /// Commits the folder to a branch, with `at` as the commit's time, and pushes it. If the branch holds the very same folder
     /// already, nothing is done.
     ///
-    /// A push that was cut short may have arrived all the same; doing it again finds out.
+    /// An interrupted push may have arrived nevertheless; a repeated call detects that.
     pub fn push(
         &self,
         to: &Destination<'_>,
@@ -342,7 +342,7 @@ impl StagedFolder {
 
     /// Fetches the head of the branch, if the remote has it, with its folders.
     ///
-    /// One commit deep, and without files where the remote can leave them out: what a commit leaves as it is need not be here.
+    /// One commit deep, and without files if the remote supports that: unchanged files need not be here.
     fn fetch_head(&self, git: &Git<'_>, to: &Destination<'_>) -> Result<Option<Oid>, BranchError> {
         if remote_head(git, to)?.is_none() {
             return Ok(None);
@@ -354,7 +354,7 @@ impl StagedFolder {
         from_git(self.repository.refname_to_id(HEAD_REF)?).map(Some)
     }
 
-    /// Whether the commit holds exactly this folder at its path. Another one there is an error.
+    /// Returns true if the commit holds exactly this folder at its path. Another one there is an error.
     fn holds(&self, head: Oid, to: &Destination<'_>, folder: git2::Oid) -> Result<bool, BranchError> {
         let (url, branch) = (|| to.remote.url().to_owned(), || to.branch.to_owned());
         let mut found = self.repository.find_commit(to_git(head)?)?.tree_id();
@@ -373,7 +373,7 @@ impl StagedFolder {
         if found == folder { Ok(true) } else { Err(BranchError::OtherFolder { url: url(), branch: branch(), path: walked }) }
     }
 
-    /// Whether a tree holds a file at a path.
+    /// Returns true if a tree holds a file at a path.
     fn has_file(&self, tree: git2::Oid, path: &str) -> Result<bool, BranchError> {
         let mut found = (tree, Some(git2::ObjectType::Tree));
         for part in path.split('/') {
@@ -401,7 +401,7 @@ impl StagedFolder {
         from_git(commit)
     }
 
-    /// The tree `base` with `folder` at the path of these parts.
+    /// Writes the tree `base` with `folder` at the path of these parts.
     fn planted(&self, base: Option<git2::Oid>, parts: &[&str], folder: git2::Oid) -> Result<git2::Oid, BranchError> {
         let Some((name, rest)) = parts.split_first() else { return Ok(folder) };
         let below = base.map(|base| self.entry(base, name)).transpose()?.flatten();
@@ -412,12 +412,12 @@ impl StagedFolder {
         Ok(tree.write()?)
     }
 
-    /// What a tree holds under a name.
+    /// Returns the entry of a tree under a name.
     fn entry(&self, tree: git2::Oid, name: &str) -> Result<Option<(git2::Oid, Option<git2::ObjectType>)>, BranchError> {
         Ok(self.tree(tree)?.get_name(name).map(|entry| (entry.id(), entry.kind())))
     }
 
-    /// Reads a tree. Its size is looked at before anything is unpacked.
+    /// Reads a tree. Its size is checked before anything is unpacked.
     fn tree(&self, oid: git2::Oid) -> Result<git2::Tree<'_>, BranchError> {
         let (size, _) = self.repository.odb()?.read_header(oid)?;
         if size > MAX_TREE_BYTES {
@@ -428,7 +428,7 @@ impl StagedFolder {
 }
 
 fn check_branch(branch: &str) -> Result<(), BranchError> {
-    // A branch `refs/heads/x` would make `refs/heads/x` mean two things on the remote, and no push to `x` would go through again.
+    // A branch `refs/heads/x` would make `refs/heads/x` ambiguous on the remote, and every later push to `x` would fail.
     let is_odd = ["-", "+", "refs/"].iter().any(|start| branch.starts_with(start));
     let is_name = branch.len() <= MAX_TEXT && !is_odd && git2::Branch::name_is_valid(branch).unwrap_or(false);
     if is_name {
@@ -452,7 +452,7 @@ fn signature(who: Option<(String, String)>, at: Instant) -> Result<git2::Signatu
     known.map_or_else(|| git2::Signature::new(NOBODY.0, NOBODY.1, &time), Ok)
 }
 
-/// The head of the branch, if the remote has it.
+/// Returns the head of the branch, if the remote has it.
 fn remote_head(git: &Git<'_>, to: &Destination<'_>) -> Result<Option<Oid>, RemoteError> {
     let name = format!("refs/heads/{}", to.branch);
     let listed = git.run("ls-remote", &["--quiet", "--", to.remote.given(), &name])?;
@@ -463,11 +463,11 @@ fn remote_head(git: &Git<'_>, to: &Destination<'_>) -> Result<Option<Oid>, Remot
     }
 }
 
-/// What a remote did with a commit that it was offered.
+/// The remote's treatment of a pushed commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Offered {
     Landed,
-    /// Somebody else was faster.
+    /// A concurrent push was faster.
     Moved,
 }
 
@@ -481,7 +481,7 @@ fn offer(git: &Git<'_>, to: &Destination<'_>, head: Option<Oid>, commit: Oid) ->
     }
     let now = remote_head(git, to);
     if matches!(now, Ok(Some(now)) if now == commit) {
-        // Only the answer was lost on its way.
+        // The commit arrived, only the response was lost.
         return Ok(Offered::Landed);
     }
     let Some(reason) = rejection(&ran.answer) else { return Err(git.refusal("push", ran).into()) };
@@ -493,26 +493,26 @@ fn offer(git: &Git<'_>, to: &Destination<'_>, head: Option<Oid>, commit: Oid) ->
     Err(BranchError::Refused { url, branch, reason, said: words_of_remote(&ran.said) })
 }
 
-/// Why git says that the branch was not updated: `!`, the refs and the reason, with tabs between.
+/// Parses git's reason why the branch was not updated: `!`, the refs and the reason, with tabs between.
 fn rejection(porcelain: &str) -> Option<String> {
     let line = porcelain.lines().find(|line| line.starts_with("!\t"))?;
     line.split('\t').nth(2).map(str::to_owned)
 }
 
-/// Whether another push held the branch at that moment, or had just moved it.
+/// Returns true if another push locked the branch at that moment, or had just moved it.
 fn is_contended(reason: &str) -> bool {
     let words = ["fetch first", "non-fast-forward", "cannot lock ref", "failed to update ref", "incorrect old value"];
     words.iter().any(|word| reason.contains(word))
 }
 
-/// What the remote itself said, without git's own words around it.
+/// Returns the remote's own messages, without git's text around them.
 fn words_of_remote(said: &str) -> String {
     let lines = said.lines().filter_map(|line| line.strip_prefix("remote:")).map(str::trim);
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// How long to wait before the next attempt: longer each time, and drawn from the commit's id, so that those who push at once do not
-/// meet again.
+/// Returns the pause before the next attempt: longer each time, and drawn from the commit's id, so that concurrent pushes do not
+/// collide again.
 fn pause(attempt: u32, commit: Oid) -> Duration {
     let longest = FIRST_PAUSE.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(MAX_PAUSE);
     let [high, low, ..] = *commit.as_bytes();

@@ -1,4 +1,4 @@
-//! Why a repository cannot give what was asked of it.
+//! The errors of reading a repository.
 
 use std::path::PathBuf;
 
@@ -6,27 +6,27 @@ use crate::object::{MalformedObject, Oid};
 use crate::path::PathError;
 use crate::walk::PathProblem;
 
-/// Why a commit, a file or a work tree cannot be read.
+/// The reason why a commit, a file or a work tree cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no repository at the path or above it.
     #[error("`{}` is not in a Git repository", path.display())]
     NoRepository {
-        /// Where the search began.
+        /// The start of the search.
         path: PathBuf,
     },
     /// The repository uses SHA-256 objects.
     #[error("the Git repository of `{}` uses SHA-256 objects, and only SHA-1 repositories are supported", path.display())]
     Sha256Repository {
-        /// Where the search began.
+        /// The start of the search.
         path: PathBuf,
     },
     /// The repository exists and cannot be opened.
     #[error("failed to open the Git repository of `{}`", path.display())]
     Open {
-        /// Where the search began.
+        /// The start of the search.
         path: PathBuf,
-        /// What libgit2 said.
+        /// The error of libgit2.
         source: git2::Error,
     },
     /// A revision names no commit.
@@ -34,7 +34,7 @@ pub enum Error {
     NoCommit {
         /// The revision.
         rev: String,
-        /// What libgit2 said.
+        /// The error of libgit2.
         #[source]
         source: Option<git2::Error>,
     },
@@ -43,15 +43,15 @@ pub enum Error {
     Object {
         /// The object.
         oid: Oid,
-        /// What libgit2 said.
+        /// The error of libgit2.
         source: git2::Error,
     },
-    /// An object is not what the object that names it says.
+    /// An object has another kind than the object that names it states.
     #[error("the Git object {oid} is not a {expected}")]
     WrongKind {
         /// The object.
         oid: Oid,
-        /// What it should be.
+        /// The kind that it should have.
         expected: &'static str,
     },
     /// An object of the repository is damaged.
@@ -59,16 +59,16 @@ pub enum Error {
     Malformed {
         /// The object.
         oid: Oid,
-        /// What is wrong with it.
+        /// The problem.
         source: MalformedObject,
     },
     /// A path names no place in a repository.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A path leads to something that is no file.
+    /// A path leads to something that is not a file.
     #[error(transparent)]
     NoFile(#[from] PathProblem),
-    /// A file that is to travel with a Source is not in the commit.
+    /// A file for a Source is not in the commit.
     #[error("`{path}` is not in the commit {commit}")]
     PathAbsent {
         /// The path.
@@ -89,15 +89,15 @@ pub enum Error {
     /// There are too many files for a Source.
     #[error("there are {count} files, and a Source has at most {limit}")]
     TooManyFiles {
-        /// How many there are.
+        /// The number of files.
         count: usize,
-        /// How many may be.
+        /// The limit.
         limit: usize,
     },
     /// The repository has no work tree.
     #[error("the Git repository is bare, so there is no work tree to read")]
     Bare,
-    /// The state of the work tree cannot be found out.
+    /// The state of the work tree cannot be determined.
     #[error("failed to compare the work tree with its commit")]
     Status(#[source] git2::Error),
     /// A file of the work tree cannot be read.
@@ -105,13 +105,13 @@ pub enum Error {
     Worktree {
         /// The path.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
 impl Error {
-    /// What a person can do about it, where there is something.
+    /// Returns advice for a person, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NoRepository { .. } => Some("run inside a Git repository, or name one with `--repo`"),

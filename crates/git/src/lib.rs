@@ -1,8 +1,8 @@
-//! Where a run comes from: the commit, and a proof that its files are the commit's.
+//! The origin of a run: the commit, and a proof that its files are the commit's.
 //!
 //! [`Repository`] reads commits and work trees. [`check_offline`] is the other half, pure and without any repository: from the
 //! raw commit and its raw trees it follows every object id down to the bytes of each file, so that a reader needs to trust no
-//! remote. [`fetch_remote`] and [`StagedFolder::push`] are what reaches one here, through the `git` program.
+//! remote. [`fetch_remote`] and [`StagedFolder::push`] are the operations that reach a remote, through the `git` program.
 
 mod address;
 mod branch;

@@ -1,9 +1,9 @@
-//! Git's objects as bytes: their ids, and what commits and trees say.
+//! Git's objects as bytes: their ids, and the content of commits and trees.
 //!
 //! The formats are those of git's own documentation (`gitformat-pack`, "Git Objects" of the Pro Git book): an id is the SHA-1 of
 //! `<kind> <size>\0` and the content; a tree is a list of `<octal mode> <name>\0<20 bytes of id>`; a commit is header lines, an
-//! empty line, and a message. Parsing is strict where two readers could see different things, since a hostile object is one
-//! that a person's tool shows differently from ours.
+//! empty line, and a message. Parsing is strict if two readers could interpret the bytes differently: a hostile object is one
+//! that another tool shows differently from Assay.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,7 +23,7 @@ const MODE_FOLDER: u32 = 0o040_000;
 const MODE_SYMLINK: u32 = 0o120_000;
 const MODE_SUBMODULE: u32 = 0o160_000;
 const MODE_FILE: u32 = 0o100_644;
-/// Written by early versions of git; means the same as `MODE_FILE`.
+/// Written by early versions of git; equivalent to `MODE_FILE`.
 const MODE_GROUP_WRITABLE_FILE: u32 = 0o100_664;
 const MODE_EXECUTABLE: u32 = 0o100_755;
 
@@ -31,7 +31,7 @@ const MODE_EXECUTABLE: u32 = 0o100_755;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Oid([u8; 20]);
 
-/// Why there is no object id.
+/// The reason why an object id is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OidError {
     /// The text is not an id.
@@ -45,13 +45,13 @@ pub enum OidError {
     Collision(Oid),
 }
 
-/// Why bytes are not a commit or a tree.
+/// The reason why bytes are not a commit or a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MalformedObject(&'static str);
 
 impl Oid {
-    /// The id of an object of a kind (`commit`, `tree`, `blob`) with this content.
+    /// Computes the id of an object of a kind (`commit`, `tree`, `blob`) with this content.
     pub fn of(kind: &str, content: &[u8]) -> Result<Self, OidError> {
         let mut hasher = Sha1::new();
         Digest::update(&mut hasher, format!("{kind} {}\0", content.len()));
@@ -62,7 +62,7 @@ impl Oid {
         }
     }
 
-    /// The raw 20 bytes.
+    /// Returns the raw 20 bytes.
     pub fn as_bytes(&self) -> &[u8; 20] {
         &self.0
     }
@@ -105,7 +105,7 @@ fn parse_hex(text: &str) -> Option<Oid> {
     Some(Oid(bytes))
 }
 
-/// What an entry of a tree is.
+/// The kind of an entry of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     Folder,
@@ -122,7 +122,7 @@ pub(crate) struct Entry {
     pub(crate) oid: Oid,
 }
 
-/// Reads a tree. Refuses one with two entries of one name, or out of git's order: readers would disagree about what it holds.
+/// Parses a tree. Refuses one with two entries of one name, or out of git's order: readers would disagree about its content.
 pub(crate) fn parse_tree(bytes: &[u8]) -> Result<Vec<Entry>, MalformedObject> {
     if bytes.len() > MAX_TREE_BYTES {
         return Err(MalformedObject("a tree is larger than 16 MiB"));
@@ -145,7 +145,7 @@ pub(crate) fn parse_tree(bytes: &[u8]) -> Result<Vec<Entry>, MalformedObject> {
     }
 }
 
-/// Git sorts a folder as if its name ended with a slash.
+/// Returns the key by which git sorts: a folder as if its name ended with a slash.
 fn sort_key(entry: &Entry) -> Vec<u8> {
     let mut key = entry.name.clone();
     if entry.kind == EntryKind::Folder {
@@ -185,24 +185,24 @@ fn split_at_byte(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     Some((bytes.get(..at)?, bytes.get(at + 1..)?))
 }
 
-/// What a commit says.
+/// The content of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitInfo {
     /// The root folder.
     pub tree: Oid,
-    /// The commits before it: none for a first one, several for a merge.
+    /// The parent commits: none for a first one, several for a merge.
     pub parents: Vec<Oid>,
-    /// Who wrote the change.
+    /// The author of the change.
     pub author: Person,
-    /// Who made the commit.
+    /// The creator of the commit.
     pub committer: Person,
-    /// The message, with replacement characters where it is not UTF-8.
+    /// The message, with replacement characters for bytes that are not UTF-8.
     pub message: String,
-    /// When the commit was made, as its committer asserts.
+    /// The time of the commit, as its committer asserts.
     pub time: Instant,
 }
 
-/// A person as a commit names them, and when they acted. Nothing of it is proved.
+/// A person as named in a commit, with the time of the action. Nothing of it is proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Person {
     /// The name, which may be empty.
@@ -215,7 +215,8 @@ pub struct Person {
     pub utc_offset: String,
 }
 
-/// Reads a commit. Headers beyond the known ones (signatures, encodings, merged tags) are skipped, whatever lines they span.
+/// Parses a commit. Headers beyond the known ones (signatures, encodings, merged tags) are skipped, including their continuation
+/// lines.
 pub fn parse_commit(bytes: &[u8]) -> Result<CommitInfo, MalformedObject> {
     if bytes.len() > MAX_COMMIT_BYTES {
         return Err(MalformedObject("a commit is larger than 1 MiB"));
@@ -231,7 +232,7 @@ pub fn parse_commit(bytes: &[u8]) -> Result<CommitInfo, MalformedObject> {
     Ok(CommitInfo { tree, parents, author, committer, message, time })
 }
 
-/// The value of the header line `name` at the beginning of `bytes`, and what follows the line.
+/// Returns the value of the header line `name` at the beginning of `bytes`, and the bytes after the line.
 fn header<'a>(bytes: &'a [u8], name: &str) -> Option<(&'a [u8], &'a [u8])> {
     let value = bytes.strip_prefix(name.as_bytes())?.strip_prefix(b" ")?;
     split_at_byte(value, b'\n')
@@ -254,7 +255,8 @@ fn oid_in(value: &[u8]) -> Result<Oid, MalformedObject> {
     text.and_then(|text| text.parse().ok()).ok_or(MalformedObject("a commit names something that is not an object id"))
 }
 
-/// What follows the first empty line. A second tree or parent before it is refused: another reader might take that one.
+/// Returns the bytes after the first empty line. A second tree or parent before it is refused: another reader might take that
+/// one.
 fn message(mut rest: &[u8]) -> Result<&[u8], MalformedObject> {
     while !rest.is_empty() {
         let (line, after) = split_at_byte(rest, b'\n').ok_or(MalformedObject("a commit's headers do not end"))?;
@@ -269,7 +271,7 @@ fn message(mut rest: &[u8]) -> Result<&[u8], MalformedObject> {
     Ok(rest)
 }
 
-/// Reads `Name <email> seconds offset`.
+/// Parses `Name <email> seconds offset`.
 fn person(value: &[u8]) -> Result<Person, MalformedObject> {
     let text = String::from_utf8_lossy(value);
     let read = || {

@@ -1,7 +1,7 @@
-//! Checking, without a repository, that files are a commit's.
+//! The check, without a repository, that files are a commit's.
 //!
 //! The commit's id covers the commit, which names its root folder's id, which covers that folder, and so on down to the bytes
-//! of each file. Every id is computed here again; none is believed.
+//! of each file. Every id is computed again here; none is trusted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -13,15 +13,15 @@ use crate::path::{PathError, check_path};
 use crate::repository::MAX_FILES;
 use crate::walk::{self, PathProblem};
 
-/// The most objects that travel with a Source: the folders on the way to its files, and one commit.
+/// The most objects in a Source: the folders on the way to its files, and one commit.
 pub const MAX_OBJECTS: usize = 20_000;
 
-/// A commit or tree as it travels with a Source: its content without the `kind size` header.
+/// A commit or tree of a Source: its content without the `kind size` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawObject {
-    /// The id that it claims.
+    /// The claimed id.
     pub oid: Oid,
-    /// What it claims to be.
+    /// The claimed kind.
     pub kind: GitObjectKind,
     /// The content.
     pub bytes: Vec<u8>,
@@ -32,26 +32,26 @@ pub struct RawObject {
 pub struct OfflineFile<'a> {
     /// The path from the repository's root.
     pub path: &'a str,
-    /// Whether it claims to be executable.
+    /// True if it claims to be executable.
     pub executable: bool,
     /// The content.
     pub bytes: &'a [u8],
 }
 
-/// Why files are not shown to be a commit's.
+/// The reason why files are not proved to be a commit's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OfflineError {
-    /// There is more than a Source can hold.
+    /// The number exceeds the limit of a Source.
     #[error("there are {count} {what}, and at most {limit} are allowed")]
     TooMany {
         /// Objects or files.
         what: &'static str,
-        /// How many there are.
+        /// The number.
         count: usize,
-        /// How many may be.
+        /// The limit.
         limit: usize,
     },
-    /// An object that is needed was not handed over.
+    /// A needed object was not given.
     #[error("the {kind} {oid} is missing")]
     ObjectMissing {
         /// Commit or tree.
@@ -84,16 +84,16 @@ pub enum OfflineError {
         kind: &'static str,
         /// Its id.
         oid: Oid,
-        /// What is wrong with it.
+        /// The problem.
         source: MalformedObject,
     },
     /// A path names no place in a repository.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A path leads to something that is no file.
+    /// A path leads to something that is not a file.
     #[error(transparent)]
     NoFile(#[from] PathProblem),
-    /// A path stands twice in the list of files.
+    /// A path occurs twice in the list of files.
     #[error("`{path}` is listed twice")]
     FileTwice {
         /// The path.
@@ -105,29 +105,29 @@ pub enum OfflineError {
         /// The path.
         path: String,
     },
-    /// The file is executable in the commit and not here, or the other way round.
+    /// The file is executable in the commit and not here, or vice versa.
     #[error("`{path}` is {} in the commit", if *executable { "executable" } else { "not executable" })]
     ModeDiffers {
         /// The path.
         path: String,
-        /// Whether the commit says that it is executable.
+        /// True if it is executable in the commit.
         executable: bool,
     },
-    /// The file's content is not the commit's.
+    /// The file's content differs from the commit's.
     #[error("the content of `{path}` is the blob {found}, and the commit has {expected}")]
     ContentDiffers {
         /// The path.
         path: String,
         /// The blob in the commit.
         expected: Oid,
-        /// The blob that the content is.
+        /// The blob of the given content.
         found: Oid,
     },
 }
 
-/// Checks that every file is the commit's, from nothing but bytes: what the commit says.
+/// Checks that every file is the commit's, from nothing but bytes, and returns the content of the commit.
 ///
-/// `objects` are the commit and every folder on the way to a file; more of them do no harm, once their ids are right.
+/// `objects` are the commit and every folder on the way to a file; additional ones do no harm if their ids are right.
 pub fn check_offline(commit: Oid, objects: &[RawObject], files: &[OfflineFile<'_>]) -> Result<CommitInfo, OfflineError> {
     at_most(MAX_OBJECTS, objects.len(), "objects")?;
     at_most(MAX_FILES, files.len(), "files")?;
@@ -154,7 +154,7 @@ fn kind_name(kind: GitObjectKind) -> &'static str {
     }
 }
 
-/// The objects by kind and id, each id computed anew.
+/// Returns the objects by kind and id, each id computed again.
 fn index(objects: &[RawObject]) -> Result<BTreeMap<(&'static str, Oid), &[u8]>, OfflineError> {
     objects.iter().map(|object| Ok(((kind_name(object.kind), check_oid(object)?), object.bytes.as_slice()))).collect()
 }
@@ -171,7 +171,7 @@ fn oid_of(kind: &str, bytes: &[u8], what: impl FnOnce() -> String) -> Result<Oid
     Oid::of(kind, bytes).map_err(|source| OfflineError::Collision { what: what(), source })
 }
 
-/// The folders that were handed over, each parsed once.
+/// The given folders, each parsed once.
 struct Folders<'a> {
     objects: BTreeMap<(&'static str, Oid), &'a [u8]>,
     parsed: BTreeMap<Oid, Rc<[Entry]>>,

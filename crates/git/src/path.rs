@@ -1,11 +1,11 @@
-//! Which paths may name a file of a repository.
+//! The paths that may name a file of a repository.
 
-/// The longest path: what most systems accept in one call.
+/// The longest path: most systems accept this length in one call.
 pub const MAX_PATH_BYTES: usize = 1024;
-/// The deepest path. Every level is one more tree to carry and to check.
+/// The deepest path. Every level is one more tree to store and to check.
 pub const MAX_PATH_DEPTH: usize = 64;
 
-/// Why a text is not the path of a file in a repository.
+/// The reason why a text is not the path of a file in a repository.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{path}` is not a path in a repository: {rule}")]
 pub struct PathError {
@@ -15,8 +15,8 @@ pub struct PathError {
 
 /// Refuses every path that does not name exactly one place below a repository's root.
 ///
-/// One file has one spelling, nothing leads out, and nothing leads into `.git`. Control characters are refused, so that a path
-/// can stand on a line of its own.
+/// One file has one spelling, no path leads out, and none leads into `.git`. Control characters are refused, so that a path
+/// can be on a line of its own.
 pub fn check_path(path: &str) -> Result<(), PathError> {
     match broken_rule(path) {
         None => Ok(()),
@@ -43,7 +43,7 @@ fn broken_rule(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether some system takes the name for `.git`: others ignore case, dots and blanks at its end, or shorten it.
+/// Returns true if some system takes the name for `.git`: others ignore case, dots and blanks at its end, or shorten it.
 fn leads_into_git(part: &str) -> bool {
     let name = part.trim_end_matches(['.', ' ']);
     [".git", "git~1"].iter().any(|git| name.eq_ignore_ascii_case(git))

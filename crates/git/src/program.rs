@@ -1,4 +1,4 @@
-//! Running the `git` program: it knows the user's keys, proxies and credential helpers.
+//! Runs the `git` program, which uses the user's keys, proxies and credential helpers.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,12 +11,12 @@ use crate::address::PROTOCOLS;
 use crate::remote::REMOTE_LIMIT;
 use crate::{Remote, RemoteError};
 
-/// How much of what git said goes into an error: its last lines say what failed.
+/// The number of bytes of git's stderr in an error: its last lines name the failure.
 const MAX_SAID_BYTES: u64 = 4 << 10;
-/// The most that git may print as an answer: some lines of names and ids.
+/// The most bytes of git's stdout: some lines of names and ids.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
-/// What of the user's `GIT_` environment git may see: how to reach remotes, and who the user is. Not what redirects it to another
-/// repository.
+/// The variables of the user's `GIT_` environment that git gets: those for reaching remotes, and the user's identity. Variables
+/// that redirect git to another repository are removed.
 const KEPT: [&str; 13] = [
     "GIT_ASKPASS",
     "GIT_AUTHOR_EMAIL",
@@ -40,41 +40,41 @@ pub(crate) struct Git<'a> {
     into: &'a Path,
     spawner: &'a Spawner,
     cancel: &'a Cancel,
-    /// Whether the user has told git which ssh to use.
+    /// True if the user has configured an ssh program for git.
     has_own_ssh: bool,
 }
 
-/// How a call of git ended.
+/// The result of a call of git.
 pub(crate) struct Ran {
     pub(crate) status: Status,
-    /// Its standard output.
+    /// Its stdout.
     pub(crate) answer: String,
-    /// The end of what it said beside it, without secrets.
+    /// The end of its stderr, without secrets.
     pub(crate) said: String,
 }
 
 impl<'a> Git<'a> {
-    /// Git for one remote, in the scratch folder `into`.
+    /// Returns a git runner for one remote, in the scratch folder `into`.
     pub(crate) fn new(remote: &'a Remote, into: &'a Path, spawner: &'a Spawner, cancel: &'a Cancel) -> Result<Self, RemoteError> {
         let git = Self { remote, into, spawner, cancel, has_own_ssh: true };
         let has_own_ssh = git.call("config", &["config", "--get", "core.sshCommand"], into)?.status.is_success();
         Ok(Self { has_own_ssh, ..git })
     }
 
-    /// Runs a command to its good end: what it printed.
+    /// Runs a command, and returns its stdout if it succeeds.
     pub(crate) fn run(&self, command: &'static str, args: &[&str]) -> Result<String, RemoteError> {
         let ran = self.end(command, args)?;
         if ran.status.is_success() { Ok(ran.answer) } else { Err(self.refusal(command, ran)) }
     }
 
-    /// Runs a command to its end, good or not.
+    /// Runs a command, and returns its result whether it succeeds or not.
     pub(crate) fn end(&self, command: &'static str, args: &[&str]) -> Result<Ran, RemoteError> {
-        // What `init` makes is not there yet; the rest says outright which repository it is in, whatever the user's settings want.
+        // Before `init`, there is no repository; every other command names it, independent of the user's settings.
         let repository: &[&str] = if command == "init" { &[] } else { &["--git-dir=."] };
         self.call(command, &[repository, &[command], args].concat(), self.into)
     }
 
-    /// Whom the user has told git to be, in the checkout where there is one: a name and an address. Nobody, where git would guess.
+    /// Returns the configured name and address of the user, in the checkout if there is one; `None` if git would guess them.
     pub(crate) fn identity(&self, checkout: Option<&Path>) -> Option<(String, String)> {
         let args = ["-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT"];
         let ran = self.call("var", &args, checkout.unwrap_or(self.into)).ok()?;
@@ -84,10 +84,10 @@ impl<'a> Git<'a> {
         ran.status.is_success().then(|| (name.to_owned(), email.to_owned()))
     }
 
-    /// The failure of a command.
+    /// Returns the error of a failed command.
     pub(crate) fn refusal(&self, command: &'static str, ran: Ran) -> RemoteError {
         let url = self.remote.url().to_owned();
-        // Said in English, since the environment asks for it.
+        // The messages are in English, because the environment requests it.
         let other_hash = ["mismatched algorithms", "does not support this repository's hash algorithm"];
         if other_hash.iter().any(|words| ran.said.contains(words)) {
             RemoteError::Sha256Remote { url }
@@ -126,7 +126,7 @@ impl<'a> Git<'a> {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        // No hook and no housekeeping of the user's may run in the scratch repository.
+        // No hook and no housekeeping of the user may run in the scratch repository.
         let settings = ["-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false"];
         let mut git = Command::new("git").args(settings).args(args);
         git.env.extend(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_kept)));
@@ -135,7 +135,7 @@ impl<'a> Git<'a> {
         git = git.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ALLOW_PROTOCOL", PROTOCOLS.join(":")).env("LC_ALL", "C");
         let has_own_ssh = ["GIT_SSH_COMMAND", "GIT_SSH"].iter().any(|name| git.env.contains_key(OsStr::new(name)));
         if !has_own_ssh && !self.has_own_ssh {
-            // Nobody is there to answer what ssh might ask.
+            // ssh must not prompt: the process has no user.
             git = git.env("GIT_SSH_COMMAND", "ssh -oBatchMode=yes");
         }
         git
@@ -155,7 +155,7 @@ fn is_kept(name: &str) -> bool {
     !name.starts_with("GIT_") || is_setting || KEPT.contains(&name)
 }
 
-/// The last bytes of a file, as text.
+/// Returns the last bytes of a file, as text.
 fn end_of(path: &Path, limit: u64) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();

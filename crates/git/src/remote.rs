@@ -1,4 +1,4 @@
-//! Remotes: how one is reached, why it could not be, and fetching one commit from it.
+//! Remotes: the settings for reaching one, the reasons of failure, and fetching one commit.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,28 +9,28 @@ use crate::address::{MAX_TEXT, check_url, parse_url};
 use crate::program::Git;
 use crate::{Commit, Error, Repository};
 
-/// How long one call of git may take that reaches a remote. Longer than one commit of a large repository needs over a slow line.
+/// The timeout of one call of git to a remote. Longer than one commit of a large repository needs over a slow line.
 pub const REMOTE_LIMIT: Duration = Duration::from_mins(15);
-/// Where the fetched commit is kept in the scratch repository.
+/// The ref of the fetched commit in the scratch repository.
 const FETCHED_REF: &str = "refs/assay/source";
-/// The most settings that a checkout may have about reaching remotes: some for each of a hundred hosts.
+/// The most settings of a checkout for reaching remotes: some for each of a hundred hosts.
 const MAX_SETTINGS: usize = 400;
-/// The settings of a checkout that say how remotes are reached. What else it says (hooks, filters, work trees) concerns it alone.
+/// The settings of a checkout for reaching remotes. Its other settings (hooks, filters, work trees) concern it alone.
 const SETTINGS: [&str; 7] = ["http.", "credential.", "url.", "ssh.", "core.sshcommand", "core.askpass", "core.gitproxy"];
-/// Answers git's question for credentials from its environment, which no list of processes shows.
+/// Returns credentials to git from the environment, which no list of processes shows.
 const CREDENTIAL_HELPER: &str =
     r#"!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$ASSAY_REMOTE_USER" "$ASSAY_REMOTE_PASSWORD"; }; f"#;
 
-/// A remote and how it is reached.
+/// A remote, and the settings for reaching it.
 #[derive(Clone)]
 pub struct Remote {
     /// Its address without credentials, as it may be shown and recorded.
     url: String,
-    /// Its address as git gets it, in a list of processes: without credentials too.
+    /// Its address as passed to git, visible in a list of processes: without credentials too.
     given: String,
     /// Settings for git, by name.
     settings: Vec<(String, String)>,
-    /// User and password that stood in the address of a checkout's remote.
+    /// User and password from the address of a checkout's remote.
     credentials: Option<(String, String)>,
 }
 
@@ -41,16 +41,16 @@ impl std::fmt::Debug for Remote {
 }
 
 impl Remote {
-    /// The remote at an address, reached as git reaches it outside of any checkout. An address with credentials is refused.
+    /// Returns the remote at an address, with git's settings outside of any checkout. An address with credentials is refused.
     pub fn at(url: &str) -> Result<Self, RemoteError> {
         Ok(Self { url: check_url(url)?, given: url.to_owned(), settings: Vec::new(), credentials: None })
     }
 
-    /// The remote that the checkout around `folder` knows by this name, reached as the checkout says. Credentials in its address are
-    /// taken out of it and handed to git where nobody sees them.
+    /// Returns the remote of this name in the checkout around `folder`, with the checkout's settings. Credentials in its address
+    /// are removed from it and passed to git through the environment.
     pub fn named(folder: &Path, name: &str) -> Result<Self, RemoteError> {
         let repository = Repository::discover(folder)?;
-        // Without the slash that libgit2 puts at its end.
+        // Without the slash that libgit2 adds at its end.
         let root: PathBuf = repository.worktree().unwrap_or(folder).components().collect();
         let no_such_remote = || RemoteError::NoSuchRemote { name: name.to_owned(), checkout: root.clone() };
         let address = repository.remote_address(name).ok_or_else(no_such_remote)?;
@@ -71,7 +71,7 @@ impl Remote {
         let user = percent_decoded(user.unwrap_or_default());
         let setting = |name: &str, value: &str| (format!("credential.https://{host}.{name}"), value.to_owned());
         if let Some(password) = password {
-            // An empty helper forgets those before it, which would be asked first.
+            // An empty helper resets the earlier ones, which would be asked first.
             self.settings.extend([setting("helper", ""), setting("helper", CREDENTIAL_HELPER)]);
             self.credentials = Some((user, percent_decoded(password)));
         } else {
@@ -79,17 +79,17 @@ impl Remote {
         }
     }
 
-    /// The address, without credentials.
+    /// Returns the address, without credentials.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The address as git gets it.
+    /// Returns the address as passed to git.
     pub(crate) fn given(&self) -> &str {
         &self.given
     }
 
-    /// The variables of git's environment that say how the remote is reached. `taken` settings are there already.
+    /// Returns the variables of git's environment for reaching the remote. `taken` settings are there already.
     pub(crate) fn environment(&self, taken: usize) -> Vec<(String, String)> {
         let count = ("GIT_CONFIG_COUNT".to_owned(), (taken + self.settings.len()).to_string());
         let settings = self.settings.iter().enumerate().flat_map(|(index, (name, value))| {
@@ -102,7 +102,7 @@ impl Remote {
         std::iter::once(count).chain(settings).chain(credentials).collect()
     }
 
-    /// What git said, without what must not be shown.
+    /// Returns git's messages, without secrets.
     pub(crate) fn without_secrets(&self, said: &str) -> String {
         let said = said.replace(&self.given, &self.url);
         match &self.credentials {
@@ -112,13 +112,13 @@ impl Remote {
     }
 }
 
-/// A path of this machine, as `git clone` leaves it in a checkout, as an address.
+/// Returns a path of this machine, as `git clone` leaves it in a checkout, as an address.
 fn as_address(text: &str, root: &Path) -> String {
     let is_path = text.starts_with('/') || text.starts_with("./") || text.starts_with("../");
     if is_path { format!("file://{}", root.join(text).display()) } else { text.to_owned() }
 }
 
-/// The text with `%40` and the like read. What is no escape stays.
+/// Decodes `%40` and the like. A text that is no escape stays.
 fn percent_decoded(text: &str) -> String {
     let mut decoded = Vec::new();
     let mut rest = text.as_bytes();
@@ -134,7 +134,7 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
-/// A commit that was fetched, and the scratch repository that holds it.
+/// A fetched commit, and the scratch repository that holds it.
 pub struct Fetched {
     /// The repository. Bare and shallow.
     pub repository: Repository,
@@ -144,24 +144,24 @@ pub struct Fetched {
     pub url: String,
 }
 
-/// Why a remote could not be reached, or did not give what it was asked for.
+/// The reason why a remote could not be reached, or did not return the requested commit.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The address is not one that git may be given.
+    /// The address may not be passed to git.
     #[error("`{url}` is not the address of a remote: {rule}")]
     Url {
         /// The address, without credentials.
         url: String,
-        /// What it breaks.
+        /// The violated rule.
         rule: &'static str,
     },
-    /// The address holds a secret, which would show in the list of processes.
+    /// The address contains a secret, which would be visible in the list of processes.
     #[error("the address `{url}` holds a user or a password")]
     SecretInUrl {
         /// The address, without credentials.
         url: String,
     },
-    /// The checkout knows no remote of that name.
+    /// The checkout has no remote of that name.
     #[error("the checkout `{}` has no remote `{name}`", checkout.display())]
     NoSuchRemote {
         /// The name.
@@ -169,10 +169,10 @@ pub enum RemoteError {
         /// The root of the checkout.
         checkout: PathBuf,
     },
-    /// The checkout that is to know the remote cannot be read.
+    /// The checkout of the remote cannot be read.
     #[error(transparent)]
     Checkout(#[from] Error),
-    /// The revision is not one that a remote can be asked for.
+    /// The revision cannot be requested from a remote.
     #[error("`{rev}` is not a revision of a remote: expected a branch, a tag, or a whole commit id")]
     Rev {
         /// The revision.
@@ -186,19 +186,19 @@ pub enum RemoteError {
     Scratch {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Git refused.
+    /// Git failed.
     #[error("`git {command}` failed for `{url}` ({status}): {said}")]
     Git {
-        /// What git was asked for.
+        /// The git command.
         command: &'static str,
         /// The address, without credentials.
         url: String,
-        /// How git ended.
+        /// The exit status of git.
         status: assay_process::Status,
-        /// The end of what it said.
+        /// The end of its messages.
         said: String,
     },
     /// The remote uses SHA-256 objects.
@@ -210,7 +210,7 @@ pub enum RemoteError {
     /// Git took too long.
     #[error("{doing} `{url}` took longer than {limit:?}")]
     TimedOut {
-        /// What git was doing, such as `fetching from`.
+        /// The operation of git, such as `fetching from`.
         doing: &'static str,
         /// The address, without credentials.
         url: String,
@@ -220,22 +220,22 @@ pub enum RemoteError {
     /// It was cancelled.
     #[error("{doing} `{url}` was cancelled")]
     Cancelled {
-        /// What git was doing, such as `fetching from`.
+        /// The operation of git, such as `fetching from`.
         doing: &'static str,
         /// The address, without credentials.
         url: String,
     },
-    /// What was fetched cannot be read.
+    /// The fetched data cannot be read.
     #[error("what `{url}` gave cannot be read")]
     Unreadable {
         /// The address, without credentials.
         url: String,
-        /// Why.
+        /// The reason.
         source: Error,
     },
 }
 
-/// What kept git from a remote, as far as its words tell.
+/// The reason why git could not reach a remote, as far as its messages tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Obstacle {
     HostKey,
@@ -245,7 +245,8 @@ enum Obstacle {
 }
 
 impl Obstacle {
-    /// Reads the words of git, ssh and curl, in English since the environment asks for it. Those of servers are what the large hosts say.
+    /// Parses the messages of git, ssh and curl, in English because the environment requests it. Those of servers are the large
+    /// hosts' ones.
     fn of(said: &str) -> Option<Self> {
         let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
         if has(&["Host key verification failed"]) {
@@ -288,7 +289,7 @@ impl Obstacle {
 }
 
 impl RemoteError {
-    /// A stable word for it.
+    /// Returns its stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Url { .. } => "remote_address",
@@ -312,7 +313,7 @@ impl RemoteError {
         }
     }
 
-    /// What a person can do about it, where there is something.
+    /// Returns advice for a person, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Url { .. } => Some("a path of this machine is written `file:///path`"),
@@ -336,13 +337,13 @@ impl RemoteError {
 
 /// Fetches the one commit that `rev` (a branch, a tag or a whole commit id) names into the empty scratch folder `into`.
 ///
-/// The user's own git configuration applies: keys, proxies, credential helpers. Git never asks a question.
+/// The user's own git configuration applies: keys, proxies, credential helpers. Git never prompts.
 pub fn fetch_remote(url: &str, rev: &str, into: &Path, spawner: &Spawner, cancel: &Cancel) -> Result<Fetched, RemoteError> {
     let remote = Remote::at(url)?;
     check_rev(rev)?;
     let git = Git::new(&remote, into, spawner, cancel)?;
     git.run("init", &["--quiet", "--bare", "--object-format=sha1", "--", "."])?;
-    // The whole commit, not only its trees: libgit2 cannot fetch what a partial clone leaves out.
+    // The whole commit, and not only its trees: libgit2 cannot fetch the objects that a partial clone omits.
     let refspec = format!("+{rev}:{FETCHED_REF}");
     let quiet = ["--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"];
     git.run("fetch", &[&quiet[..], &["--", remote.given(), &refspec]].concat())?;
@@ -381,7 +382,7 @@ mod tests {
         assert_eq!(addresses, expected);
     }
 
-    /// A checkout whose configuration ends with these lines.
+    /// Returns a checkout whose configuration ends with these lines.
     fn checkout(config: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         git2::Repository::init(folder.path()).expect("a repository");

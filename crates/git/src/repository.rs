@@ -33,7 +33,7 @@ pub struct Repository(git2::Repository);
 pub struct Commit {
     /// Its id.
     pub id: Oid,
-    /// What it says.
+    /// Its content.
     pub info: CommitInfo,
 }
 
@@ -42,7 +42,7 @@ pub struct Commit {
 pub struct FileAt {
     /// The content.
     pub bytes: Vec<u8>,
-    /// Whether it is executable.
+    /// True if it is executable.
     pub executable: bool,
 }
 
@@ -55,30 +55,30 @@ impl Repository {
         }
     }
 
-    /// The folder of the work tree. `None` for a bare repository.
+    /// Returns the folder of the work tree. `None` for a bare repository.
     pub fn worktree(&self) -> Option<&Path> {
         self.0.workdir()
     }
 
-    /// The address of the remote `origin`, without credentials. `None` without one, and for a path of this machine.
+    /// Returns the address of the remote `origin`, without credentials. `None` without one, and for a path of this machine.
     pub fn origin(&self) -> Option<String> {
         let remote = self.0.find_remote("origin").ok()?;
         redact_url(remote.url().ok()?)
     }
 
-    /// The address that the remote of this name is pushed to, as the configuration spells it. It may hold a secret.
+    /// Returns the push address of the remote of this name, as the configuration spells it. It may contain a secret.
     pub(crate) fn remote_address(&self, name: &str) -> Option<String> {
         let config = self.0.config().and_then(|mut config| config.snapshot()).ok()?;
         let read = |key: &str| config.get_string(&format!("remote.{name}.{key}")).ok();
         read("pushurl").or_else(|| read("url"))
     }
 
-    /// The settings of this checkout alone, not of its user, whose names begin with one of `prefixes`; at most `limit`.
+    /// Returns the settings of this checkout alone, not of its user, whose names begin with one of `prefixes`; at most `limit`.
     pub(crate) fn local_settings(&self, prefixes: &[&str], limit: usize) -> Vec<(String, String)> {
         let mut found = Vec::new();
         let Ok(config) = self.0.config() else { return found };
         let Ok(entries) = config.entries(None) else { return found };
-        // A setting that is not text is left out; git would not understand it either.
+        // A setting that is not text is omitted; git would not understand it either.
         let _ = entries.for_each(|entry| {
             let is_local = matches!(entry.level(), git2::ConfigLevel::Local | git2::ConfigLevel::Worktree);
             // A name alone is short for `true`.
@@ -94,7 +94,7 @@ impl Repository {
         found
     }
 
-    /// The commit that `rev` names: an id, a branch, a tag, or any other of git's spellings.
+    /// Returns the commit that `rev` names: an id, a branch, a tag, or any other of git's spellings.
     pub fn resolve(&self, rev: &str) -> Result<Commit, Error> {
         let no_commit = |source| Error::NoCommit { rev: rev.chars().take(120).collect(), source };
         if rev.is_empty() || rev.starts_with('-') || rev.contains('\0') {
@@ -107,20 +107,22 @@ impl Repository {
         Ok(Commit { id, info })
     }
 
-    /// The full name of the branch or tag that `rev` names, such as `refs/heads/main`. `None` for an id, and for a detached `HEAD`.
+    /// Returns the full name of the branch or tag that `rev` names, such as `refs/heads/main`. `None` for an id, and for a
+    /// detached `HEAD`.
     pub fn full_name(&self, rev: &str) -> Option<String> {
         let (_, reference) = self.0.revparse_ext(rev).ok()?;
         let name = reference?.name().ok()?.to_owned();
         name.starts_with("refs/").then_some(name)
     }
 
-    /// Which of `paths` (files, or folders with all that is in them; everything where empty) differ from the checked-out commit:
-    /// changed, staged, removed, or not tracked, ignored ones included where a path names them. Sorted, at most [`MAX_CHANGES`].
+    /// Returns which of `paths` (files, or folders with everything in them; everything if empty) differ from the checked-out
+    /// commit: changed, staged, removed, or not tracked, including ignored ones if a path names them. Sorted, at most
+    /// [`MAX_CHANGES`].
     pub fn status(&self, paths: &[&str]) -> Result<Vec<String>, Error> {
         self.0.workdir().ok_or(Error::Bare)?;
         let mut options = git2::StatusOptions::new();
         options.include_untracked(true).recurse_untracked_dirs(true).disable_pathspec_match(true);
-        // What the repository ignores is no part of it, unless somebody names it.
+        // Ignored files are no part of the repository, unless a path names them.
         options.include_ignored(!paths.is_empty()).recurse_ignored_dirs(!paths.is_empty());
         for path in paths {
             check_path(path)?;
@@ -134,7 +136,7 @@ impl Repository {
         Ok(changed)
     }
 
-    /// The file at `path` in a commit. `None` where the commit has nothing there.
+    /// Returns the file at `path` in a commit. `None` if the commit has nothing there.
     pub fn read_at(&self, commit: &Commit, path: &str) -> Result<Option<FileAt>, Error> {
         check_path(path)?;
         let mut folders = Folders::of(self);
@@ -142,7 +144,7 @@ impl Repository {
         Ok(Some(FileAt { bytes: self.blob(entry, path)?, executable: entry.executable }))
     }
 
-    /// The files that lie right in `folder` in a commit, by their paths; none where the commit has no such folder.
+    /// Returns the paths of the files directly in `folder` in a commit; none if the commit has no such folder.
     pub fn files_at(&self, commit: &Commit, folder: &str) -> Result<Vec<String>, Error> {
         check_path(folder)?;
         let mut folders = Folders::of(self);
@@ -163,27 +165,28 @@ impl Repository {
         Ok(paths)
     }
 
-    /// Whether `later` is `commit` or comes after it. Commits that this repository does not have come after nothing.
+    /// Returns true if `later` is `commit` or a descendant of it. Commits that this repository does not have are descendants of
+    /// nothing.
     pub fn has_come_to(&self, commit: Oid, later: Oid) -> bool {
         let (Ok(commit), Ok(later)) = (to_git(commit), to_git(later)) else { return false };
         commit == later || self.0.graph_descendant_of(later, commit).unwrap_or(false)
     }
 
-    /// The newest commit that two have in common; none where they have none, or this repository lacks one of them.
+    /// Returns the newest common ancestor of two commits; `None` if they have none, or this repository lacks one of them.
     pub fn common(&self, one: Oid, other: Oid) -> Option<Oid> {
         let (Ok(one), Ok(other)) = (to_git(one), to_git(other)) else { return None };
         self.0.merge_base(one, other).ok()?.to_string().parse().ok()
     }
 
-    /// The file at `path` in the work tree, as it is now. `None` where nothing is there. Follows no symbolic link.
+    /// Returns the file at `path` in the work tree, as it is now. `None` if nothing is there. Follows no symbolic link.
     pub fn read_worktree(&self, path: &str) -> Result<Option<FileAt>, Error> {
         check_path(path)?;
         let root = self.0.workdir().ok_or(Error::Bare)?;
         read_below(root, path)
     }
 
-    /// The commit and every folder on the way to `paths`: what [`crate::check_offline`] needs. The commit comes first, then the
-    /// folders in the order in which the paths meet them, each once.
+    /// Returns the commit and every folder on the way to `paths`, as [`crate::check_offline`] needs them. The commit comes first,
+    /// then the folders in the order in which the paths reach them, each once.
     pub fn commit_objects(&self, commit: &Commit, paths: &[&str]) -> Result<Vec<RawObject>, Error> {
         if paths.len() > MAX_FILES {
             return Err(Error::TooManyFiles { count: paths.len(), limit: MAX_FILES });
@@ -210,7 +213,7 @@ impl Repository {
         })
     }
 
-    /// An object's content. Its size is looked at before anything is unpacked.
+    /// Returns an object's content. Its size is checked before anything is unpacked.
     fn object(&self, oid: Oid, kind: git2::ObjectType, expected: &'static str, limit: u64) -> Result<Vec<u8>, Error> {
         let failed = |source| Error::Object { oid, source };
         let database = self.0.odb().map_err(failed)?;
@@ -323,6 +326,6 @@ fn read_opened(file: File, path: &str) -> Result<FileAt, Error> {
         let size = metadata.len().max(bytes.len() as u64);
         return Err(Error::FileTooLarge { path: path.to_owned(), size, limit: MAX_FILE_BYTES });
     }
-    // Git looks at the owner's bit only.
+    // Git uses only the owner's bit.
     Ok(FileAt { bytes, executable: metadata.permissions().mode() & 0o100 != 0 })
 }

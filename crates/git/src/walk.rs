@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::Oid;
 use crate::object::{Entry, EntryKind};
 
-/// What stands on a path instead of the file that it is to name.
+/// The thing at a path that is not the expected file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathProblem {
     /// A symbolic link. What it points to is not part of the commit.
@@ -35,7 +35,7 @@ pub(crate) struct FileEntry {
     pub(crate) executable: bool,
 }
 
-/// Follows `path` from the folder `root`. `read` opens a folder by its id. `None` where nothing has that name.
+/// Follows `path` from the folder `root`. `read` opens a folder by its id. `None` if nothing has that name.
 pub(crate) fn find<E: From<PathProblem>>(
     root: Oid,
     path: &str,

@@ -1,13 +1,13 @@
-//! What the control group of this process allows, and how often it held it back; version 1, version 2, and both at once.
+//! Limits of this process's control group, and how often it was throttled; version 1, version 2, and both at once.
 
 use crate::Root;
 
 /// The most levels between a group and its mount point.
 const MAX_DEPTH: usize = 64;
-/// Version 1 says "no limit" with the largest multiple of a page in an `i64`; anything above an exbibyte means that.
+/// The threshold above which a limit means "no limit", an exbibyte: version 1 writes the largest multiple of a page in an `i64`.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
-/// A controller's folder, with the groups above it up to where the hierarchy is mounted, the innermost first.
+/// A controller's folder, with the ancestor groups up to the mount point of the hierarchy, the innermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) version: u8,
@@ -15,13 +15,13 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The folder of the group itself.
+    /// Returns the folder of the group itself.
     pub(crate) fn folder(&self) -> &str {
         self.folders.first().map_or("", String::as_str)
     }
 }
 
-/// Where the group of this process lies for `controller`, such as `cpu`.
+/// Finds the group of this process for `controller`, such as `cpu`.
 pub(crate) fn group(root: &Root, controller: &str) -> Result<Group, String> {
     let groups = root.text("/proc/self/cgroup")?;
     let mounts = root.text("/proc/self/mountinfo")?;
@@ -29,7 +29,7 @@ pub(crate) fn group(root: &Root, controller: &str) -> Result<Group, String> {
         .ok_or_else(|| format!("no mounted control group hierarchy has the `{controller}` controller"))
 }
 
-/// Pure part of [`group`], over `/proc/self/cgroup` and `/proc/self/mountinfo`.
+/// Finds the group in the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`: the pure part of [`group`].
 fn find(groups: &str, mounts: &str, controller: &str) -> Option<Group> {
     let one = groups.lines().find_map(|line| version_one_path(line, controller));
     let mounted_one = one.and_then(|path| Some((1, path, mount_of(mounts, "cgroup", Some(controller))?)));
@@ -38,15 +38,15 @@ fn find(groups: &str, mounts: &str, controller: &str) -> Option<Group> {
     Some(Group { version, folders: folders(path, mount_root, mount_point) })
 }
 
-/// `4:cpu,cpuacct:/path` holds `cpu`.
+/// Returns the path of a version 1 line for a controller: `4:cpu,cpuacct:/path` holds `cpu`.
 fn version_one_path<'a>(line: &'a str, controller: &str) -> Option<&'a str> {
     let mut parts = line.splitn(3, ':').skip(1);
     let held = parts.next()?.split(',').any(|name| name == controller);
     parts.next().filter(|_| held)
 }
 
-/// Root and mount point of the first hierarchy of that type. See proc_pid_mountinfo(5): fields 4 and 5, and after ` - ` the type,
-/// the source and the super options, which name a version 1 hierarchy's controllers.
+/// Returns root and mount point of the first hierarchy of that type. See proc_pid_mountinfo(5): fields 4 and 5, and after ` - `
+/// the type, the source and the super options, which name a version 1 hierarchy's controllers.
 fn mount_of<'a>(mounts: &'a str, kind: &str, controller: Option<&str>) -> Option<(&'a str, &'a str)> {
     mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -61,8 +61,8 @@ fn mount_of<'a>(mounts: &'a str, kind: &str, controller: Option<&str>) -> Option
     })
 }
 
-/// The folder of a group and of those above it. In a container the mount's root is the container's own group, and the path in
-/// `/proc/self/cgroup` may be one that is not visible: then the mount point itself is the group.
+/// Returns the folders of a group and of its ancestors. In a container the mount's root is the container's own group, and the
+/// path in `/proc/self/cgroup` may be one that is not visible: then the mount point itself is the group.
 fn folders(path: &str, mount_root: &str, mount_point: &str) -> Vec<String> {
     let below = if mount_root == "/" { Some(path) } else { path.strip_prefix(mount_root) };
     let below = below.filter(|below| !below.split('/').any(|part| part == "..")).unwrap_or("");
@@ -74,7 +74,7 @@ fn folders(path: &str, mount_root: &str, mount_point: &str) -> Vec<String> {
     (0..=parts.len()).rev().map(folder).collect()
 }
 
-/// CPUs that the group allows, in thousandths: the tightest limit on the way up.
+/// Returns the CPUs that the group allows, in thousandths: the tightest limit of the group and its ancestors.
 pub(crate) fn cpu_millis(root: &Root) -> Result<(u64, String), String> {
     let group = group(root, "cpu")?;
     let limit = |folder: &String| match group.version {
@@ -87,7 +87,7 @@ pub(crate) fn cpu_millis(root: &Root) -> Result<(u64, String), String> {
     tightest(&group, limit).ok_or_else(|| no_limit(&group, "CPU"))
 }
 
-/// Memory that the group allows, in bytes: the tightest limit on the way up.
+/// Returns the memory that the group allows, in bytes: the tightest limit of the group and its ancestors.
 pub(crate) fn memory_bytes(root: &Root) -> Result<(u64, String), String> {
     let group = group(root, "memory")?;
     let file = if group.version == 1 { "memory.limit_in_bytes" } else { "memory.max" };
@@ -103,19 +103,19 @@ fn no_limit(group: &Group, what: &str) -> String {
     format!("no {what} limit is set in `{}` or above it", group.folder())
 }
 
-/// `cpu.max` of version 2: `max 100000` or `150000 100000`.
+/// Parses `cpu.max` of version 2: `max 100000` or `150000 100000`.
 fn cpu_max_millis(text: &str) -> Option<u64> {
     let (quota, period) = text.trim().split_once(' ')?;
     quota_millis(quota, period)
 }
 
-/// Quota over period; version 1 says "no limit" with -1, version 2 with `max`.
+/// Returns quota over period; "no limit" is -1 in version 1, and `max` in version 2.
 fn quota_millis(quota: &str, period: &str) -> Option<u64> {
     let (quota, period): (u64, u64) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
     quota.checked_mul(1000)?.checked_div(period)
 }
 
-/// How often and how long the group was throttled.
+/// The number and the duration of the group's throttling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Throttling {
     pub(crate) periods: Option<u64>,

@@ -1,14 +1,14 @@
-//! Which environment controls the facts prove.
+//! Environment controls that the facts prove.
 
 use assay_manifest::{Control, ControlFact, ControlState, HostFacts};
 
 use crate::gpu;
 
-/// The controls that facts alone can prove: only locked clocks. Whether nodes are dedicated, the topology fixed or the background
-/// stable is not written in any file of the machine, so those are for a person to declare, and the caller adds them.
+/// Returns the controls that facts alone can prove: only locked clocks. Dedicated nodes, a fixed topology and a stable background
+/// are not written in any file of the machine, so a person has to declare them, and the caller adds them.
 ///
-/// Clocks are proved to be locked where every CPU has the `performance` governor with boost off, and every GPU runs at
-/// application clocks that somebody set.
+/// Clocks are proved to be locked if every CPU has the `performance` governor with boost off, and every GPU runs at application
+/// clocks that were set explicitly.
 pub fn controls(facts: &HostFacts) -> Vec<ControlFact> {
     let checks = [cpu_clocks(facts), gpu_clocks(facts)];
     let state = if checks.iter().all(Result::is_ok) { ControlState::Proved } else { ControlState::Absent };
@@ -16,7 +16,7 @@ pub fn controls(facts: &HostFacts) -> Vec<ControlFact> {
     vec![ControlFact { control: Control::LockedClocks, state, evidence }]
 }
 
-/// What was seen: an error where it does not prove locked clocks.
+/// Returns the observed clocks: `Err` if they do not prove locked clocks.
 fn cpu_clocks(facts: &HostFacts) -> Result<String, String> {
     let governor = facts.governor.value.as_ref().map_or_else(|| "unknown".to_owned(), |governors| governors.join(", "));
     let boost = match facts.boost.value {
@@ -36,7 +36,8 @@ fn gpu_clocks(facts: &HostFacts) -> Result<String, String> {
     }
 }
 
-/// Where the vendor's tool is not installed there is no GPU that a workload could use through it; any other silence proves nothing.
+/// Returns the evidence if there is no GPU report. If the vendor's tool is not installed, no workload could use a GPU through it;
+/// any other missing report proves nothing.
 fn no_report(facts: &HostFacts) -> Result<String, String> {
     let seen = format!("GPUs unknown: {}", facts.gpus.how);
     if facts.gpus.how.contains("No such file or directory") { Ok("no GPU tool installed".to_owned()) } else { Err(seen) }

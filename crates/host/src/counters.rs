@@ -7,14 +7,14 @@ use crate::{Root, cgroup, state, system};
 
 /// The unit of CPU times in `/proc/stat`: `USER_HZ`, which Linux fixes at 100 on all its architectures but Alpha and old IA-64.
 const TICKS_PER_SECOND: u64 = 100;
-/// `/proc/diskstats` counts sectors of 512 bytes, whatever the disk's own are (kernel documentation, `block/stat`).
+/// The unit of `/proc/diskstats`: sectors of 512 bytes, for every disk (kernel documentation, `block/stat`).
 const SECTOR_BYTES: u64 = 512;
-/// How long tasks waited for a CPU. Absent where the kernel was built or started without PSI.
+/// The file with the time that tasks waited for a CPU. Absent if the kernel was built or started without PSI.
 pub(crate) const CPU_PRESSURE: &str = "/proc/pressure/cpu";
 
 macro_rules! reading {
     ($($(#[$doc:meta])* $field:ident: $type:ty,)*) => {
-        /// One reading of the machine's counters. A field is absent where it could not be read.
+        /// One reading of the machine's counters. A field is absent if it could not be read.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct Reading {
@@ -47,7 +47,7 @@ reading! {
     interrupts: u64,
     /// Processes and threads created.
     forks: u64,
-    /// Tasks that could run, at this moment.
+    /// Runnable tasks, at this moment.
     tasks_running: u64,
     /// Tasks that waited for input or output, at this moment.
     tasks_blocked: u64,
@@ -71,7 +71,7 @@ reading! {
     swapped_in_pages: u64,
     /// Pages swapped out.
     swapped_out_pages: u64,
-    /// Processes killed for want of memory.
+    /// Processes killed for lack of memory.
     out_of_memory_kills: u64,
     /// Reads completed by whole disks.
     disk_reads: u64,
@@ -81,7 +81,7 @@ reading! {
     disk_writes: u64,
     /// Bytes written to whole disks.
     disk_written_bytes: u64,
-    /// Time during which disks were busy, summed over disks, in milliseconds.
+    /// Time for which disks were busy, summed over disks, in milliseconds.
     disk_busy_ms: u64,
     /// Bytes received by all interfaces but the loopback.
     network_received_bytes: u64,
@@ -95,21 +95,21 @@ reading! {
     network_sent_packets: u64,
     /// Packets that could not be sent, or were dropped.
     network_send_losses: u64,
-    /// Time during which some task waited for a CPU, in microseconds.
+    /// Time for which some task waited for a CPU, in microseconds.
     pressure_cpu_some_us: u64,
-    /// Time during which some task waited for memory, in microseconds.
+    /// Time for which some task waited for memory, in microseconds.
     pressure_memory_some_us: u64,
-    /// Time during which all tasks waited for memory, in microseconds.
+    /// Time for which all tasks waited for memory, in microseconds.
     pressure_memory_full_us: u64,
-    /// Time during which some task waited for input or output, in microseconds.
+    /// Time for which some task waited for input or output, in microseconds.
     pressure_io_some_us: u64,
-    /// Time during which all tasks waited for input or output, in microseconds.
+    /// Time for which all tasks waited for input or output, in microseconds.
     pressure_io_full_us: u64,
     /// Enforcement periods of this control group.
     cgroup_periods: u64,
-    /// Those in which it was throttled.
+    /// Enforcement periods in which this control group was throttled.
     cgroup_throttled_periods: u64,
-    /// Time that it was throttled, in microseconds.
+    /// Time for which this control group was throttled, in microseconds.
     cgroup_throttled_us: u64,
     /// Lowest current CPU frequency, in kHz.
     frequency_min_khz: u64,
@@ -121,8 +121,8 @@ reading! {
     temperature_max_millicelsius: i32,
 }
 
-/// Reads the counters. Costs well under a millisecond on a machine with few CPUs, and some with hundreds, whose frequencies are
-/// a file each.
+/// Reads the counters. It takes well under a millisecond on a machine with few CPUs, and some on one with hundreds, whose
+/// frequencies are one file each.
 pub fn counters(root: &Root) -> Reading {
     let mut reading = Reading::default();
     let text = |path: &str| root.text(path).unwrap_or_default();
@@ -139,7 +139,7 @@ pub fn counters(root: &Root) -> Reading {
     reading
 }
 
-/// Microseconds of a CPU time in `/proc/stat`.
+/// Converts a CPU time of `/proc/stat` to microseconds.
 pub(crate) fn ticks_to_us(ticks: u64) -> u64 {
     ticks.saturating_mul(1_000_000 / TICKS_PER_SECOND)
 }
@@ -159,7 +159,7 @@ pub(crate) struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// Reads the first line of `/proc/stat`.
+    /// Parses the first line of `/proc/stat`.
     pub(crate) fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let times = numbers(line);
@@ -168,18 +168,18 @@ impl CpuTimes {
     }
 }
 
-/// The leading whole numbers of a line.
+/// Returns the leading whole numbers of a line.
 fn numbers(line: &str) -> Vec<u64> {
     line.split_whitespace().map_while(|word| word.parse().ok()).collect()
 }
 
-/// The first number of the line that begins with the word `key`.
+/// Returns the first number of the line that begins with the word `key`.
 fn field(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The current frequency of each CPU that tells one, in kHz.
+/// Returns the current frequency of each CPU that reports one, in kHz.
 pub(crate) fn frequencies_khz(root: &Root) -> Vec<u64> {
     let read = |cpu: String| root.number(&format!("{CPUS}/{cpu}/cpufreq/scaling_cur_freq")).ok();
     root.numbered(CPUS, "cpu").into_iter().filter_map(read).collect()
@@ -223,8 +223,8 @@ impl Reading {
         self.out_of_memory_kills = field(vmstat, "oom_kill");
     }
 
-    /// Sums whole disks; partitions, which count the same bytes again, have no folder of their own in `/sys/block`, and loop and
-    /// memory disks pass on to others.
+    /// Sums whole disks. Partitions count the same bytes again and have no folder of their own in `/sys/block`; loop and memory
+    /// disks pass their bytes on to others.
     fn add_disks(&mut self, diskstats: &str, is_whole: impl Fn(&str) -> bool) {
         for line in diskstats.lines() {
             let mut words = line.split_whitespace().skip(2);
@@ -286,7 +286,7 @@ fn add(total: &mut Option<u64>, count: u64) {
     *total = Some(total.unwrap_or(0).saturating_add(count));
 }
 
-/// The total of a line such as `some avg10=0.00 avg60=0.00 avg300=0.00 total=123`, in microseconds.
+/// Returns the total of a line such as `some avg10=0.00 avg60=0.00 avg300=0.00 total=123`, in microseconds.
 pub(crate) fn pressure_us(text: &str, line: &str) -> Option<u64> {
     let line = text.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(' '))?;
     line.split_whitespace().find_map(|word| word.strip_prefix("total=")?.parse().ok())

@@ -1,16 +1,16 @@
-//! Processors: what `/proc/cpuinfo` and `/sys/devices/system` say about them.
+//! Processors, from `/proc/cpuinfo` and `/sys/devices/system`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::list;
 use crate::root::{Root, clip};
 
-/// Where the kernel describes its CPUs.
+/// The kernel's folder of CPUs.
 pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
-/// Where the kernel describes its NUMA nodes.
+/// The kernel's folder of NUMA nodes.
 const NODES: &str = "/sys/devices/system/node";
 
-/// What `/proc/cpuinfo` says, the first value of each key, and all distinct ARM parts.
+/// The first value of each key in `/proc/cpuinfo`, and all distinct ARM parts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuInfo {
     values: BTreeMap<String, String>,
@@ -46,7 +46,7 @@ const PARTS: [((&str, &str), &str); 10] = [
 ];
 
 impl CpuInfo {
-    /// Reads the text of `/proc/cpuinfo`.
+    /// Parses the text of `/proc/cpuinfo`.
     pub(crate) fn parse(text: &str) -> Self {
         let mut info = Self::default();
         let mut implementer = String::new();
@@ -69,7 +69,7 @@ impl CpuInfo {
         self.values.get(key).map(String::as_str).ok_or_else(|| format!("`/proc/cpuinfo` has no `{key}`"))
     }
 
-    /// The vendor: named on x86, a code on ARM.
+    /// Returns the vendor: a name on x86, a code on ARM.
     pub(crate) fn vendor(&self) -> Result<String, String> {
         if let Ok(vendor) = self.value("vendor_id") {
             return Ok(vendor.to_owned());
@@ -79,7 +79,7 @@ impl CpuInfo {
         name.map(str::to_owned).ok_or_else(|| format!("implementer `{}` is not known here", clip(code)))
     }
 
-    /// The model: named on x86, on ARM by the part numbers of its cores.
+    /// Returns the model: a name on x86, on ARM the part numbers of its cores.
     pub(crate) fn model(&self) -> Result<String, String> {
         if let Ok(model) = self.value("model name") {
             return Ok(model.to_owned());
@@ -99,7 +99,7 @@ impl CpuInfo {
         if names.is_empty() { Err("`/proc/cpuinfo` has no `model name`".to_owned()) } else { Ok(names.join(" + ")) }
     }
 
-    /// Family, model and stepping, or on ARM implementer, part, variant and revision.
+    /// Returns family, model and stepping, or on ARM implementer, part, variant and revision.
     pub(crate) fn signature(&self) -> Result<String, String> {
         let joined =
             |keys: &[&str]| Ok::<_, String>(keys.iter().map(|key| self.value(key)).collect::<Result<Vec<_>, _>>()?.join("/"));
@@ -108,12 +108,12 @@ impl CpuInfo {
             .map_err(|_: String| "`/proc/cpuinfo` has neither family, model and stepping nor implementer and part".to_owned())
     }
 
-    /// The microcode's revision.
+    /// Returns the revision of the microcode.
     pub(crate) fn microcode(&self) -> Result<String, String> {
         self.value("microcode").map(str::to_owned)
     }
 
-    /// Feature flags, in byte order.
+    /// Returns the feature flags, in byte order.
     pub(crate) fn flags(&self) -> Result<Vec<String>, String> {
         let flags = self.value("flags").or_else(|_| self.value("Features"));
         let flags = flags.map_err(|_| "`/proc/cpuinfo` has neither `flags` nor `Features`")?;
@@ -121,18 +121,18 @@ impl CpuInfo {
         Ok(flags.into_iter().collect())
     }
 
-    /// Whether the CPU itself says that it is a hypervisor's.
+    /// Returns true if the CPU itself reports a hypervisor.
     pub(crate) fn under_hypervisor(&self) -> bool {
         self.value("flags").is_ok_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
     }
 
-    /// Entries for processors.
+    /// Returns the number of processors that are listed.
     pub(crate) fn processors(&self) -> Option<u32> {
         (self.processors > 0).then_some(self.processors)
     }
 }
 
-/// Sockets, cores and threads, as the kernel's topology has them.
+/// Sockets, cores and threads, from the kernel's topology.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Topology {
     pub(crate) sockets: u32,
@@ -157,21 +157,21 @@ pub(crate) fn topology(root: &Root) -> Result<Topology, String> {
     Ok(Topology { sockets: packages.len() as u32, cores: cores.len() as u32, smt })
 }
 
-/// The frequency governors in use.
+/// Returns the frequency governors in use.
 pub(crate) fn governors(root: &Root) -> Result<Vec<String>, String> {
     let read = |cpu: &String| root.word(&format!("{CPUS}/{cpu}/cpufreq/scaling_governor")).ok();
     let governors: BTreeSet<_> = root.numbered(CPUS, "cpu").iter().filter_map(read).collect();
     some(governors.into_iter().collect(), || format!("no `{CPUS}/cpu*/cpufreq/scaling_governor` can be read"))
 }
 
-/// The highest frequency that any CPU may reach, in kHz.
+/// Returns the highest frequency that any CPU may reach, in kHz.
 pub(crate) fn max_frequency_khz(root: &Root) -> Result<u64, String> {
     let read = |cpu: &String| root.number(&format!("{CPUS}/{cpu}/cpufreq/cpuinfo_max_freq")).ok();
     let highest = root.numbered(CPUS, "cpu").iter().filter_map(read).max();
     highest.ok_or_else(|| format!("no `{CPUS}/cpu*/cpufreq/cpuinfo_max_freq` can be read"))
 }
 
-/// Whether boost is allowed, and where that is said.
+/// Returns true if boost is allowed, and the file that says so.
 pub(crate) fn boost(root: &Root) -> Result<(bool, String), String> {
     let generic = format!("{CPUS}/cpufreq/boost");
     let intel = format!("{CPUS}/intel_pstate/no_turbo");
@@ -184,9 +184,9 @@ pub(crate) fn boost(root: &Root) -> Result<(bool, String), String> {
     }
 }
 
-/// Data and unified caches with their number, such as `L2 2 MiB x 16`.
+/// Returns the data and unified caches with their number, such as `L2 2 MiB x 16`.
 pub(crate) fn caches(root: &Root) -> Result<Vec<String>, String> {
-    // One cache is listed under each CPU that shares it, hence the set.
+    // One cache is listed under each CPU that shares it, so this is a set.
     let mut caches = BTreeSet::new();
     for cpu in root.numbered(CPUS, "cpu") {
         let folder = format!("{CPUS}/{cpu}/cache");
@@ -210,7 +210,7 @@ pub(crate) fn caches(root: &Root) -> Result<Vec<String>, String> {
     some(counts.iter().map(|(cache, count)| format!("{cache} x {count}")).collect(), || format!("`{CPUS}` shows no caches"))
 }
 
-/// The kernel writes `2048K`.
+/// Formats a cache size: the kernel writes `2048K`.
 fn size_words(size: &str) -> String {
     match size.strip_suffix('K').and_then(|kib| kib.parse::<u64>().ok()) {
         Some(kib) if kib >= 1024 && kib % 1024 == 0 => format!("{} MiB", kib / 1024),
@@ -219,7 +219,7 @@ fn size_words(size: &str) -> String {
     }
 }
 
-/// NUMA nodes and their CPUs, such as `0: 0-31`.
+/// Returns the NUMA nodes and their CPUs, such as `0: 0-31`.
 pub(crate) fn numa(root: &Root) -> Result<Vec<String>, String> {
     let node = |name: String| {
         let cpus = root.text(&format!("{NODES}/{name}/cpulist")).ok()?;
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(info.processors(), None);
     }
 
-    /// Two sockets of two cores with two threads each, one of them offline.
+    /// Returns a machine of two sockets with two cores of two threads each, one of them offline.
     fn two_sockets() -> Tree {
         let tree = Tree::new(&[]);
         for cpu in 0..8 {

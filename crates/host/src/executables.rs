@@ -1,4 +1,4 @@
-//! What is really executed: the programs, libraries, interpreters and files of processes and of scripts, by the digests of their bytes.
+//! Digests of what processes and scripts really execute: programs, libraries, interpreters and files.
 //!
 //! Files are read before a measurement begins, or after it has ended: never while one runs.
 
@@ -27,13 +27,13 @@ const MAX_LIST_BYTES: u64 = 4 << 20;
 /// The longest first line of a script that the kernel reads (`BINPRM_BUF_SIZE`).
 const MAX_SHEBANG_BYTES: u64 = 256;
 
-/// How many interpreters may lead to each other; the kernel allows as many.
+/// The longest chain of interpreters; the kernel allows as many.
 const MAX_INTERPRETERS: usize = 5;
 
-/// Maps that are no files.
+/// Prefixes of mappings that are no files.
 const NO_FILES: [&str; 4] = ["/memfd:", "/dev/", "/SYSV", "anon_inode:"];
 
-/// The state of a file by which it is known again: a change of its bytes changes one of these.
+/// The metadata by which a file is recognized: a change of its bytes changes one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
     device: u64,
@@ -55,14 +55,14 @@ impl Identity {
     }
 }
 
-/// The digests of files, each taken once.
+/// The digests of files, each computed once.
 #[derive(Debug, Default)]
 pub struct Hashes(BTreeMap<Identity, Digest>);
 
 impl Hashes {
-    /// The digest of a file's bytes, or why there is none.
+    /// Returns the digest of a file's bytes, or why there is none.
     fn of(&mut self, path: &Path) -> Result<Digest, String> {
-        // A device or a pipe is not opened: that alone may block.
+        // A device or a pipe is not opened, because opening it may block.
         if !std::fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
             return Err("it is not a regular file".to_owned());
         }
@@ -106,16 +106,16 @@ fn executable(role: ExecutableRole, path: &str, digest: Result<Digest, String>) 
     Executable { role, path: path.to_owned(), digest, unpinned }
 }
 
-/// What was read of a tree of processes.
+/// The facts of a process tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// What they execute, each file once, in order.
+    /// The executables of the processes, each file once, in order.
     pub executables: Vec<Executable>,
-    /// The CPUs that any of their threads may use; absent where no process was found or one could not be read.
+    /// The CPUs that any of their threads may use; absent if no process was found or one could not be read.
     pub allowed_cpus: Option<CpuList>,
 }
 
-/// Reads what the processes below `supervisor` execute, without it, and which CPUs they may use.
+/// Reads the executables and the allowed CPUs of the processes below `supervisor`, without itself.
 pub fn observe(supervisor: u32, hashes: &mut Hashes) -> Observed {
     let pids = own::descendants(supervisor);
     let mut executables = BTreeSet::new();
@@ -131,12 +131,12 @@ pub fn observe(supervisor: u32, hashes: &mut Hashes) -> Observed {
     Observed { executables, allowed_cpus: allowed_cpus(&pids) }
 }
 
-/// The CPUs that any thread of this process may use.
+/// Returns the CPUs that any thread of this process may use.
 pub fn own_allowed_cpus() -> Option<CpuList> {
     allowed_cpus(&[std::process::id()])
 }
 
-/// All CPUs of the cores that these CPUs belong to: threads of one core share its units and caches.
+/// Returns all CPUs of the cores that these CPUs belong to: threads of one core share its units and caches.
 pub fn core_cpus(root: &Root, cpus: &CpuList) -> CpuList {
     let siblings = |cpu: u32| {
         root.word(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")).ok()?.parse::<CpuList>().ok()
@@ -159,14 +159,14 @@ fn allowed_cpus(pids: &[u32]) -> Option<CpuList> {
     all
 }
 
-/// The program of a process, what it maps as code, and the files that its arguments name.
+/// Returns the program of a process, the files that it maps as code, and the files that its arguments name.
 fn of_process(pid: u32, hashes: &mut Hashes) -> Vec<Executable> {
     let link = PathBuf::from(format!("/proc/{pid}/exe"));
-    // A process that has ended, or a thread of the kernel, has no program.
+    // A process that has ended, or a kernel thread, has no program.
     let Ok(program) = std::fs::read_link(&link) else { return Vec::new() };
     let shown = program.display().to_string();
     let shown = shown.strip_suffix(" (deleted)").unwrap_or(&shown).to_owned();
-    // Behind the link is the file that runs, whatever the path holds by now.
+    // The link leads to the running file, even if the path now holds another one.
     let mut found = vec![hashes.executable(ExecutableRole::Program, &shown, &link)];
     let maps = limited(&format!("/proc/{pid}/maps"));
     found.extend(libraries(&maps).into_iter().filter(|map| map.path != shown).map(|map| of_map(pid, &map, hashes)));
@@ -178,7 +178,7 @@ fn of_process(pid: u32, hashes: &mut Hashes) -> Vec<Executable> {
     found
 }
 
-/// The regular file that an argument names, as a whole or behind its `=`.
+/// Returns the regular file that an argument names, as a whole or after its `=`.
 fn argument_file(folder: &Path, argument: &str) -> Option<PathBuf> {
     let behind = argument.split_once('=').map(|(_, value)| value);
     let named = [Some(argument), behind].into_iter().flatten().filter(|name| !name.is_empty());
@@ -191,12 +191,12 @@ fn argument_file(folder: &Path, argument: &str) -> Option<PathBuf> {
 struct Map {
     path: String,
     inode: u64,
-    /// Its range of addresses, as the kernel names it.
+    /// Its range of addresses, in the kernel's notation.
     range: String,
     deleted: bool,
 }
 
-/// The files among the lines of `/proc/<pid>/maps` that are executable, each once.
+/// Returns the executable mappings of files in `/proc/<pid>/maps`, each file once.
 fn libraries(maps: &str) -> Vec<Map> {
     let mut seen = BTreeSet::new();
     let map = |line: &str| {
@@ -215,7 +215,8 @@ fn libraries(maps: &str) -> Vec<Map> {
     maps.lines().filter_map(map).filter(|map| seen.insert((map.path.clone(), map.inode))).collect()
 }
 
-/// What is mapped is read through the kernel's own link where that is allowed, else by its path, if that still names it.
+/// Computes the digest of a mapped file: through the kernel's own link if that is allowed, else by its path, if the path still
+/// names the same file.
 fn of_map(pid: u32, map: &Map, hashes: &mut Hashes) -> Executable {
     let path = Path::new(&map.path);
     let through_link = hashes.of(Path::new(&format!("/proc/{pid}/map_files/{}", map.range)));
@@ -229,15 +230,16 @@ fn of_map(pid: u32, map: &Map, hashes: &mut Hashes) -> Executable {
     executable(ExecutableRole::Library, &map.path, digest)
 }
 
-/// The text of a file of `/proc`, cut at the limit.
+/// Returns the text of a file of `/proc`, cut at the limit.
 fn limited(path: &str) -> String {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_LIST_BYTES).read_to_end(&mut bytes));
     read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// What a script or program executes, as far as that can be known before it runs: itself, called `shown`, the interpreters that `#!` lines lead to, found in `search`
-/// as a shell would, and executable files that the values of its variables name.
+/// Returns what a script or program executes, as far as that is known before it runs: the file itself, called `shown`, the
+/// interpreters of `#!` lines, looked up in `search` as a shell would, and executable files that the values of its variables
+/// name.
 pub fn of_script<'a>(
     script: &Path,
     shown: &str,
@@ -271,8 +273,8 @@ pub fn of_script<'a>(
     found
 }
 
-/// The interpreters that the first line of a script names: the program itself, and what `env` is to run. An error is a name that PATH does
-/// not have.
+/// Returns the interpreters that the first line of a script names: the program itself, and the one that `env` has to run. An
+/// error is a name that is not in PATH.
 fn interpreters(script: &Path, search: &str) -> Vec<Result<PathBuf, String>> {
     let mut line = Vec::new();
     let Ok(file) = File::open(script) else { return Vec::new() };
@@ -291,7 +293,7 @@ fn interpreters(script: &Path, search: &str) -> Vec<Result<PathBuf, String>> {
     found
 }
 
-/// The program that a name leads to, as a shell finds it in the folders of `search`; a name with a `/` is a path already.
+/// Returns the program of a name, as a shell finds it in the folders of `search`; a name with a `/` is a path already.
 pub fn in_path(name: &str, search: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name));
@@ -299,18 +301,19 @@ pub fn in_path(name: &str, search: &str) -> Option<PathBuf> {
     search.split(':').map(|folder| Path::new(folder).join(name)).find(|path| is_program(path))
 }
 
-/// Whether there is a file that may be executed.
+/// Returns true if the path is an executable file.
 pub fn is_program(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// The digest of a file or folder that a pipeline declares.
+/// Computes the digest of a file or folder that a pipeline declares.
 pub fn artifact(path: &str, hashes: &mut Hashes) -> Executable {
     let digest = if Path::new(path).is_dir() { folder_digest(Path::new(path), hashes) } else { hashes.of(Path::new(path)) };
     executable(ExecutableRole::Artifact, path, digest)
 }
 
-/// The digest over the names and digests of a folder's files. A link is refused: what it leads to may change without the folder.
+/// Computes the digest over the names and digests of a folder's files. A link is refused: its target may change without the
+/// folder.
 fn folder_digest(folder: &Path, hashes: &mut Hashes) -> Result<Digest, String> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -338,8 +341,8 @@ fn folder_digest(folder: &Path, hashes: &mut Hashes) -> Result<Digest, String> {
     Ok(hasher.finish())
 }
 
-/// The first executable whose bytes are no longer those that were recorded, and that must not change while it is used: an argument may be
-/// a file that the program writes.
+/// Returns the first executable whose bytes differ from the recorded ones. Arguments are left out, because an argument may be a
+/// file that the program writes.
 pub fn changed<'a>(recorded: &'a [Executable], script: &Path, hashes: &mut Hashes) -> Option<&'a Executable> {
     let is_other = |executable: &&Executable| {
         let path = if executable.role == ExecutableRole::Program { script } else { Path::new(&executable.path) };
@@ -365,7 +368,7 @@ mod tests {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
     }
 
-    /// Role, last part of the path, and digest or reason of each.
+    /// Returns role, last part of the path, and digest or reason of each.
     fn shown(found: &[Executable]) -> Vec<String> {
         let line = |executable: &Executable| {
             let name = executable.path.rsplit('/').next().unwrap_or_default();

@@ -1,12 +1,12 @@
-//! All facts of a machine, each with where it was read.
+//! All facts of a machine, each with its source.
 
 use assay_manifest::{Count, Fact, HostFacts};
 
 use crate::cpu::{self, CPUS, CpuInfo};
 use crate::{Root, cgroup, gpu, list, network, system};
 
-/// What is known of the machine. Reads files and, on this machine itself, asks `nvidia-smi` and `timedatectl`; takes some
-/// milliseconds, and up to the programs' time limit of ten seconds each where one of them hangs.
+/// Reads the facts of the machine. It reads files and, on this machine itself, runs `nvidia-smi` and `timedatectl`; takes some
+/// milliseconds, and up to the programs' time limit of ten seconds each if one of them hangs.
 pub fn facts(root: &Root) -> HostFacts {
     let cpuinfo = root.text("/proc/cpuinfo");
     let info = CpuInfo::parse(cpuinfo.as_deref().unwrap_or_default());
@@ -59,7 +59,7 @@ fn placed<T>(value: Result<(T, String), String>) -> Fact<T> {
     value.map_or_else(Fact::unknown, |(value, place)| Fact::observed(value, place))
 }
 
-/// A file's reason comes before the reason that a field is missing from its (empty) text.
+/// Returns the error of an unreadable file, which takes precedence over a field that is missing from its (empty) text.
 fn readable(text: &Result<String, String>) -> Result<(), String> {
     text.as_ref().map(|_| ()).map_err(Clone::clone)
 }
@@ -101,7 +101,7 @@ mod tests {
     use crate::tree::Tree;
     use assay_manifest::FactSource;
 
-    /// The facts as name, source, value and how, one a line.
+    /// Returns the facts as name, source, value and how, one per line.
     fn table(facts: &HostFacts) -> String {
         let facts = serde_json::to_value(facts).expect("JSON");
         let line = |(name, fact): (&String, &serde_json::Value)| {

@@ -5,8 +5,8 @@ use assay_manifest::{Count, Gpu};
 use crate::root::clip;
 use crate::{Root, program};
 
-/// The arguments that ask `nvidia-smi` for what [`assay_manifest::Gpu`] holds. Only fields that every driver since 450 has: one
-/// unknown field and the tool reports nothing at all.
+/// The arguments that make `nvidia-smi` report the fields of [`assay_manifest::Gpu`]. Only fields that every driver since 450
+/// has: with one unknown field the tool reports nothing at all.
 pub const GPU_QUERY: [&str; 2] = [
     "--query-gpu=uuid,name,memory.total,driver_version,pci.bus_id,clocks.applications.graphics,\
      clocks.default_applications.graphics,clocks.max.graphics,clocks.current.graphics",
@@ -15,12 +15,12 @@ pub const GPU_QUERY: [&str; 2] = [
 /// The most GPUs that one report may hold.
 const MAX_GPUS: usize = 1024;
 
-/// What `nvidia-smi` reports for [`GPU_QUERY`], or why nothing. For keeping as a raw reading.
+/// Returns the report of `nvidia-smi` for [`GPU_QUERY`], or why there is none. It is kept as a raw reading.
 pub fn gpu_report(root: &Root) -> Result<String, String> {
     program::ask(root, "nvidia-smi", &GPU_QUERY)
 }
 
-/// Reads the report; a line that is not understood makes the whole of it unknown.
+/// Parses the report; one malformed line makes the whole report unknown.
 pub(crate) fn parse(report: &str) -> Result<Vec<Gpu>, String> {
     let lines = report.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("No devices"));
     lines.take(MAX_GPUS).map(parse_line).collect()
@@ -45,11 +45,11 @@ fn parse_line(line: &str) -> Result<Gpu, String> {
     })
 }
 
-/// The word that [`clocks`] begins with where somebody set the application clocks.
+/// The word that [`clocks`] begins with if the application clocks were set.
 const PINNED: &str = "pinned";
 
-/// Whether somebody set the application clocks, in words. They are pinned where they differ from the default; a driver that no
-/// longer has them says `[N/A]`, and then nothing is claimed.
+/// Describes the clocks in words. Application clocks are pinned if they differ from the default; a driver that no longer has them
+/// reports `[N/A]`, and then nothing is claimed.
 fn clocks(application: &str, default: &str, max: &str, now: &str) -> String {
     let mhz = |text: &str| text.parse::<u32>().map_or_else(|_| "unknown".to_owned(), |mhz| format!("{mhz} MHz"));
     let numbers = (application.parse::<u32>(), default.parse::<u32>());
@@ -61,7 +61,7 @@ fn clocks(application: &str, default: &str, max: &str, now: &str) -> String {
     format!("{verdict}: application {}, default {}, maximum {}, now {}", mhz(application), mhz(default), mhz(max), mhz(now))
 }
 
-/// Whether the GPU really runs at application clocks that somebody set.
+/// Returns true if the GPU really runs at application clocks that were set explicitly.
 pub(crate) fn runs_pinned(gpu: &Gpu) -> bool {
     let value = |name: &str| gpu.clocks.split([':', ',']).find_map(|part| part.trim().strip_prefix(name));
     let at = value("application ").filter(|mhz| *mhz != "unknown");

@@ -1,8 +1,9 @@
-//! What can be read of the machine that this process runs on: facts that stay, a state around each trial, counters over time.
+//! Facts, states and counters of the machine that this process runs on: facts are constant, a state is taken around each trial,
+//! counters are read over time.
 //!
-//! A fact is observed with the place where it was read, or unknown with the reason why; nothing is guessed. Files of `/proc` and
-//! `/sys` are read by one type, [`Root`], and understood by pure functions over their text, so that a tree of files stands for
-//! any machine in tests. Nothing here fails or panics: an odd file is a reason.
+//! A fact is observed with its source, or unknown with the reason; nothing is guessed. Files of `/proc` and `/sys` are read by
+//! one type, [`Root`], and parsed by pure functions over their text, so in tests a tree of files stands for any machine. Nothing
+//! here fails or panics: a malformed file is a reason.
 
 mod cgroup;
 mod controls;

@@ -3,7 +3,7 @@
 /// The most CPUs that a list may name; the kernel itself stops at 8,192.
 const MAX_CPUS: u64 = 65_536;
 
-/// How many CPUs a list names; none where it is no such list.
+/// Returns the number of CPUs in a list; `None` if the text is no such list.
 pub(crate) fn count(list: &str) -> Option<u32> {
     let mut total = 0_u64;
     for part in list.trim().split(',').filter(|part| !part.is_empty()) {

@@ -4,10 +4,10 @@ use assay_manifest::NetworkCard;
 
 use crate::Root;
 
-/// Where the kernel lists its interfaces.
+/// The kernel's folder of network interfaces.
 const CLASS: &str = "/sys/class/net";
 
-/// The interfaces that a device stands behind; where none does (a container), all but the loopback.
+/// Returns the interfaces that are backed by a device; if there is none (a container), all but the loopback.
 pub(crate) fn cards(root: &Root) -> Result<Vec<NetworkCard>, String> {
     let names: Vec<_> = root.names(CLASS, "").into_iter().filter(|name| name != "lo").collect();
     if names.is_empty() && !root.exists(CLASS) {
@@ -23,7 +23,7 @@ pub(crate) fn cards(root: &Root) -> Result<Vec<NetworkCard>, String> {
 fn card(root: &Root, name: String) -> NetworkCard {
     NetworkCard {
         driver: root.link_name(&format!("{CLASS}/{name}/device/driver")).unwrap_or_default(),
-        // A link that is down says -1, or nothing at all.
+        // A link that is down reports -1, or nothing at all.
         speed_mbps: root.number(&format!("{CLASS}/{name}/speed")).unwrap_or(0),
         mtu: root.number(&format!("{CLASS}/{name}/mtu")).unwrap_or(0),
         name,

@@ -1,23 +1,23 @@
-//! The CPU time of the run's own processes: those of Assay that this one belongs to, and everything below them.
+//! CPU time of the run's own processes: the processes of Assay that this one belongs to, and all of their descendants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::counters::ticks_to_us;
 use crate::{MAX_ENTRIES, Root};
 
-/// What the names of Assay's programs begin with.
+/// The prefix of the names of Assay's programs.
 const PROGRAM: &str = "assay";
 
-/// A process as `/proc/<pid>/stat` shows it.
+/// A process, from `/proc/<pid>/stat`.
 struct Process {
     name: String,
     parent: u32,
-    /// CPU time in user and system mode, with that of the children that it has waited for, in ticks.
+    /// CPU time in user and system mode, including that of the children that it has waited for, in ticks.
     ticks: u64,
 }
 
-/// The CPU time in microseconds that the run's own processes have used, those included that have ended and were waited for. Absent where
-/// the processes cannot all be read.
+/// Returns the CPU time that the run's own processes have used, in microseconds, including processes that have ended and were
+/// waited for. Absent if the processes cannot all be read.
 pub(crate) fn cpu_us(root: &Root) -> Option<u64> {
     let here: u32 = root.text("/proc/self/stat").ok()?.split_whitespace().next()?.parse().ok()?;
     let processes = processes(root)?;
@@ -26,13 +26,13 @@ pub(crate) fn cpu_us(root: &Root) -> Option<u64> {
     Some(ticks_to_us(ticks))
 }
 
-/// The processes of this machine below one, without it.
+/// Returns the descendants of a process of this machine, without the process itself.
 pub(crate) fn descendants(of: u32) -> Vec<u32> {
     let processes = processes(&Root::host()).unwrap_or_default();
     below(&processes, of).into_iter().filter(|pid| *pid != of).collect()
 }
 
-/// Every process; none where there are more than are looked at.
+/// Reads all processes; `None` if there are more than the limit.
 fn processes(root: &Root) -> Option<BTreeMap<u32, Process>> {
     let pids = root.names("/proc", "");
     if pids.len() >= MAX_ENTRIES {
@@ -42,7 +42,7 @@ fn processes(root: &Root) -> Option<BTreeMap<u32, Process>> {
     Some(pids.into_iter().filter_map(read).collect())
 }
 
-/// The fields of one line. The name stands in parentheses and may hold anything.
+/// Parses one line. The name is in parentheses and may contain any characters.
 fn parse(stat: &str) -> Option<Process> {
     let (before, after) = stat.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
@@ -53,7 +53,7 @@ fn parse(stat: &str) -> Option<Process> {
     Some(Process { name: name.to_owned(), parent: u32::try_from(number(1)?).ok()?, ticks })
 }
 
-/// The first of Assay's programs above this process, or this process.
+/// Returns the topmost of Assay's programs above this process, or this process.
 fn top(processes: &BTreeMap<u32, Process>, here: u32) -> Option<u32> {
     let mut top = here;
     let mut seen = BTreeSet::from([here]);
@@ -67,7 +67,7 @@ fn top(processes: &BTreeMap<u32, Process>, here: u32) -> Option<u32> {
     processes.contains_key(&top).then_some(top)
 }
 
-/// A process and everything below it.
+/// Returns a process and all of its descendants.
 fn below(processes: &BTreeMap<u32, Process>, top: u32) -> BTreeSet<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (pid, process) in processes {

@@ -1,4 +1,4 @@
-//! Asks a program, with a limit on its time and on what it may say.
+//! Running of a program, with limits on its time and output.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use assay_process::{Cancel, Command, Output, Spawner};
 
 use crate::Root;
 
-/// How long a program may take. A GPU driver that has to wake its devices takes seconds.
+/// The time limit of a program. A GPU driver that has to wake its devices takes seconds.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// The most that a program may say.
+/// The most bytes of a program's output.
 const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
-/// What a program writes to its standard output, or why there is nothing.
+/// Runs a program and returns its stdout, or why there is none.
 pub(crate) fn ask(root: &Root, program: &str, args: &[&str]) -> Result<String, String> {
     if !root.is_live() {
         return Err(format!("`{program}` is not asked about another machine's files"));
@@ -29,10 +29,10 @@ fn run(program: &str, args: &[&str]) -> Result<String, String> {
     let cancel = Cancel::new().map_err(|error| text(&error))?;
     let mut child = spawner.spawn(command(program, args)).map_err(|error| text(&error))?;
     let output = child.take_stdout();
-    // A full pipe would keep the program from ending, so somebody reads while the other waits.
+    // A full pipe would keep the program from ending, so a thread reads while this one waits.
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What cannot be read is missing from the text, which its reader then says.
+        // Output that cannot be read is missing from the text, and its parser then reports that.
         let _ = output.map(|output| output.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).into_owned()
     });

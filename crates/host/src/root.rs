@@ -1,4 +1,4 @@
-//! Reads the files of a machine, with limits: the only I/O of facts, states and counters.
+//! Reading of a machine's files, with limits: the only I/O of facts, states and counters.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 /// The largest file that is read. `/proc/cpuinfo` of a machine with 1,024 CPUs has about 2 MiB; nothing read here is larger.
 pub const MAX_FILE_BYTES: u64 = 8 << 20;
-/// The most entries of a folder that are looked at: more than any machine has CPUs, nodes, disks or cards.
+/// The most entries of a folder that are read: more than any machine has CPUs, nodes, disks or cards.
 pub const MAX_ENTRIES: usize = 8192;
 
-/// Where the machine's files are: `/`, or a folder that stands for it.
+/// The root of the machine's files: `/`, or a folder that stands for it.
 #[derive(Clone, Debug)]
 pub struct Root {
     path: PathBuf,
@@ -17,17 +17,18 @@ pub struct Root {
 }
 
 impl Root {
-    /// This machine.
+    /// Returns the root of this machine.
     pub fn host() -> Self {
         Self { path: "/".into(), live: true }
     }
 
-    /// A folder with `proc`, `sys` and `etc` below it. No program is run for it, since programs would tell about this machine.
+    /// Returns the root of a folder with `proc`, `sys` and `etc` below it. No program is run for it, because programs would
+    /// report this machine.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), live: false }
     }
 
-    /// Whether this is the machine itself, so that programs may be asked.
+    /// Returns true if this is the machine itself, so that programs may be run.
     pub(crate) fn is_live(&self) -> bool {
         self.live
     }
@@ -36,7 +37,7 @@ impl Root {
         self.path.join(path.trim_start_matches('/'))
     }
 
-    /// The text of a file, or why there is none. Bytes that are not UTF-8 become replacement characters.
+    /// Returns the text of a file, or why there is none. Bytes that are not UTF-8 become replacement characters.
     pub(crate) fn text(&self, path: &str) -> Result<String, String> {
         let mut bytes = Vec::new();
         let file = File::open(self.resolve(path)).map_err(|error| reason(path, &error))?;
@@ -47,20 +48,20 @@ impl Root {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The text of a file without white space around it; an empty file is none.
+    /// Returns the text of a file without surrounding white space; an empty file is an error.
     pub(crate) fn word(&self, path: &str) -> Result<String, String> {
         let text = self.text(path)?;
         let word = text.trim();
         if word.is_empty() { Err(format!("`{path}` is empty")) } else { Ok(word.to_owned()) }
     }
 
-    /// A file that holds one whole number.
+    /// Parses a file that holds one whole number.
     pub(crate) fn number<T: std::str::FromStr>(&self, path: &str) -> Result<T, String> {
         let word = self.word(path)?;
         word.parse().map_err(|_| format!("`{path}` holds `{}`, which is not a number in range", clip(&word)))
     }
 
-    /// The names in a folder, those that start with `prefix`, numbers in numeric order.
+    /// Returns the names in a folder that start with `prefix`, numbers in numeric order.
     pub(crate) fn names(&self, folder: &str, prefix: &str) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.resolve(folder)) else { return Vec::new() };
         let names = entries.take(MAX_ENTRIES).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -69,18 +70,18 @@ impl Root {
         names
     }
 
-    /// The names in a folder that are `prefix` and a number, such as `cpu12`.
+    /// Returns the names in a folder that are `prefix` and a number, such as `cpu12`.
     pub(crate) fn numbered(&self, folder: &str, prefix: &str) -> Vec<String> {
         let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
         self.names(folder, prefix).into_iter().filter(|name| name.strip_prefix(prefix).is_some_and(is_number)).collect()
     }
 
-    /// Whether something is there.
+    /// Returns true if the path exists.
     pub(crate) fn exists(&self, path: &str) -> bool {
         self.resolve(path).exists()
     }
 
-    /// The last part of where a symbolic link leads.
+    /// Returns the last part of a symbolic link's target.
     pub(crate) fn link_name(&self, path: &str) -> Option<String> {
         let target = std::fs::read_link(self.resolve(path)).ok()?;
         Path::new(&target).file_name().and_then(|name| name.to_str()).map(str::to_owned)
@@ -95,7 +96,7 @@ fn reason(path: &str, error: &std::io::Error) -> String {
     format!("cannot read `{path}`: {error}")
 }
 
-/// The start of a text, for messages.
+/// Returns the start of a text, for messages.
 pub(crate) fn clip(text: &str) -> String {
     text.chars().take(80).collect()
 }

@@ -1,11 +1,11 @@
-//! Software of this machine that a number depends on, with versions.
+//! Versions of the software of this machine that a result depends on.
 
 use assay_manifest::{Fact, Software};
 
 use crate::root::clip;
 use crate::{Root, program, system};
 
-/// The kernel, the C library and the C compiler; and the GPU driver where there is one to ask.
+/// Returns the kernel, the C library and the C compiler; and the GPU driver if its tool is installed.
 pub fn software(root: &Root) -> Vec<Software> {
     let said = |how: &str, answer: Result<String, String>, pick: fn(&str) -> Option<String>| {
         let version = answer.and_then(|text| pick(&text).ok_or_else(|| format!("`{how}` says `{}`", clip(text.trim()))));
@@ -26,7 +26,8 @@ fn first_line(text: &str) -> Option<String> {
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(clip)
 }
 
-/// A line of digits and dots; the tool repeats it for each GPU, and explains itself in words where it has none.
+/// Returns the line that holds a version, of digits and dots; the tool repeats it for each GPU, and prints an explanation if
+/// there is none.
 fn version_line(text: &str) -> Option<String> {
     first_line(text).filter(|line| line.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
 }

@@ -1,4 +1,4 @@
-//! The machine at one instant, for judging what disturbed a trial. Cheap: a dozen small files, far below 5 ms.
+//! The machine at one instant, to find what disturbed a trial. Cheap: a dozen small files, far below 5 ms.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use assay_manifest::{Count, HostState, Instant};
 use crate::counters::{CPU_PRESSURE, CpuTimes, frequencies_khz, pressure_us, ticks_to_us};
 use crate::{Root, cgroup, system};
 
-/// Where thermal sensors are, by zone.
+/// The kernel's folder of thermal sensors, by zone.
 const ZONES: &str = "/sys/class/thermal";
 
-/// The machine as it is now. What cannot be read is absent.
+/// Reads the current state of the machine. What cannot be read is absent.
 pub fn state(root: &Root, now: Instant) -> HostState {
     let cpu = root.text("/proc/stat").ok().and_then(|stat| CpuTimes::parse(&stat));
     let memory = root.text("/proc/meminfo").ok();
@@ -28,12 +28,12 @@ pub fn state(root: &Root, now: Instant) -> HostState {
     }
 }
 
-/// A figure of `/proc/loadavg`: 0 for one minute, 1 for five, 2 for fifteen.
+/// Returns a figure of `/proc/loadavg`: 0 for one minute, 1 for five, 2 for fifteen.
 pub(crate) fn load(text: &str, index: usize) -> Option<f64> {
     text.split_whitespace().nth(index)?.parse().ok().filter(|load: &f64| load.is_finite() && *load >= 0.0)
 }
 
-/// Temperatures in thousandths of a degree Celsius, by sensor: `zone 0 x86_pkg_temp`.
+/// Returns the temperatures in thousandths of a degree Celsius, by sensor: `zone 0 x86_pkg_temp`.
 pub(crate) fn temperatures(root: &Root) -> BTreeMap<String, i32> {
     let read = |zone: String| {
         let value = root.number(&format!("{ZONES}/{zone}/temp")).ok()?;

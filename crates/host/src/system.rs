@@ -1,13 +1,13 @@
-//! The system around the processors: its name, its kernel, what it runs in, its memory and its clock.
+//! The system around the processors: its name, kernel, virtualization, memory and clock.
 
 use crate::cpu::CpuInfo;
 use crate::root::clip;
 use crate::{Root, program};
 
-/// Where firmware tells who made the machine, which for a virtual one is its hypervisor.
+/// The firmware's record of the machine's maker, which for a virtual machine is its hypervisor.
 const DMI: &str = "/sys/class/dmi/id";
 
-/// `PRETTY_NAME` of os-release(5).
+/// Returns `PRETTY_NAME` of os-release(5).
 pub(crate) fn operating_system(root: &Root) -> Result<String, String> {
     let text = root.text("/etc/os-release").or_else(|why| root.text("/usr/lib/os-release").map_err(|_| why))?;
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).map(unquoted);
@@ -21,7 +21,7 @@ fn unquoted(value: &str) -> String {
     clip(value.trim().trim_matches(['"', '\'']))
 }
 
-/// The kernel's release and version.
+/// Returns the kernel's release and version.
 pub(crate) fn kernel(root: &Root) -> Result<String, String> {
     let release = root.word("/proc/sys/kernel/osrelease")?;
     Ok(match root.word("/proc/sys/kernel/version") {
@@ -30,10 +30,10 @@ pub(crate) fn kernel(root: &Root) -> Result<String, String> {
     })
 }
 
-/// The container and the hypervisor that are seen, or `none seen`.
+/// Returns the container and the hypervisor that are detected, or `none seen`.
 pub(crate) fn virtualization(root: &Root, cpu: &CpuInfo) -> Result<String, String> {
     let seen: Vec<_> = [container(root), hypervisor(root, cpu)].into_iter().flatten().collect();
-    // Only x86 tells in its flags that there is no hypervisor; elsewhere silence proves nothing.
+    // Only x86 shows in its flags that there is no hypervisor; elsewhere a missing flag proves nothing.
     match seen.is_empty() {
         false => Ok(seen.join("; ")),
         true if cpu.signature().is_ok_and(|signature| !signature.starts_with("0x")) => Ok("none seen".to_owned()),
@@ -74,14 +74,14 @@ fn hypervisor(root: &Root, cpu: &CpuInfo) -> Option<String> {
     }
 }
 
-/// A field of `/proc/meminfo`, in bytes.
+/// Returns a field of `/proc/meminfo`, in bytes.
 pub(crate) fn memory_field(text: &str, field: &str) -> Result<u64, String> {
     let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     kib.and_then(|kib| kib.checked_mul(1024)).ok_or_else(|| format!("`/proc/meminfo` has no `{field}` in kB"))
 }
 
-/// The chosen one of `always [madvise] never`.
+/// Returns the chosen one of `always [madvise] never`.
 pub(crate) fn huge_pages(root: &Root) -> Result<String, String> {
     let path = "/sys/kernel/mm/transparent_hugepage/enabled";
     let text = root.word(path)?;
@@ -89,9 +89,9 @@ pub(crate) fn huge_pages(root: &Root) -> Result<String, String> {
     chosen.map(str::to_owned).ok_or_else(|| format!("`{path}` marks no mode: `{}`", clip(&text)))
 }
 
-/// Whether the kernel says that its clock is synchronised.
+/// Returns true if the kernel reports that its clock is synchronised.
 ///
-/// The kernel tells it only through adjtimex(2), which `timedatectl` passes on as `NTPSynchronized`.
+/// The kernel reports it only through adjtimex(2), which `timedatectl` passes on as `NTPSynchronized`.
 pub(crate) fn clock_synchronised(root: &Root) -> Result<bool, String> {
     synchronised_word(&program::ask(root, "timedatectl", &["show", "--property=NTPSynchronized", "--value"])?)
 }

@@ -7,7 +7,7 @@ use crate::Root;
 pub(crate) struct Tree(tempfile::TempDir);
 
 impl Tree {
-    /// Files by path and text; a text that starts with `->` makes a symbolic link.
+    /// Creates files by path and text; a text that starts with `->` makes a symbolic link.
     pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         let tree = Self(tempfile::tempdir().expect("a folder"));
         for (path, text) in files {

@@ -1,5 +1,5 @@
-//! A strict reader of JSON (RFC 8259) that sees what general readers hide: keys that are there twice, and Python's `NaN`,
-//! `Infinity` and `-Infinity`, which it accepts and marks.
+//! A strict reader of JSON (RFC 8259). It refuses duplicate keys, which general readers hide, and accepts and marks Python's
+//! `NaN`, `Infinity` and `-Infinity`.
 
 use std::collections::HashSet;
 
@@ -9,9 +9,9 @@ use crate::malformed::{Malformed, Place, quoted};
 pub const MAX_BYTES: usize = 16 << 20;
 /// The deepest nesting of arrays and objects. Real documents have six levels; the reader's stack is safe far beyond this.
 pub const MAX_DEPTH: usize = 64;
-/// The most values of a document, arrays and objects among them. It bounds the memory of the tree to some 100 MB.
+/// The most values of a document, including arrays and objects. It bounds the memory of the tree to some 100 MB.
 pub const MAX_VALUES: usize = 1_000_000;
-/// The most samples in one array. They tell a quantile to four nines; more of them belong into a file.
+/// The most samples in one array. They determine a quantile to four nines; more of them belong in a file.
 pub const MAX_SAMPLES: usize = 100_000;
 
 /// A JSON value as it was written.
@@ -19,18 +19,18 @@ pub const MAX_SAMPLES: usize = 100_000;
 pub(crate) enum Node {
     Null,
     Bool(bool),
-    /// Finite.
+    /// A finite number.
     Number(f64),
     /// `NaN`, `Infinity`, `-Infinity`, or a number too large for a double.
     NotFinite,
     Text(String),
     Array(Vec<Node>),
-    /// In the order of the document; no key twice.
+    /// The members in the order of the document, without duplicate keys.
     Object(Vec<(String, Node)>),
 }
 
 impl Node {
-    /// What it is, in a sentence.
+    /// Returns the kind of the value with its article, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -47,7 +47,7 @@ impl Node {
     }
 }
 
-/// Reads the one document that `bytes` are.
+/// Parses `bytes` as exactly one document.
 pub(crate) fn read(bytes: &[u8]) -> Result<Node, Malformed> {
     if bytes.len() > MAX_BYTES {
         return Err(Malformed::TooLarge);
@@ -72,18 +72,18 @@ fn utf8(bytes: &[u8]) -> Result<&str, Malformed> {
     })
 }
 
-/// The place that follows `read`.
+/// Returns the place that follows `read`.
 fn place_after(read: &[u8]) -> Place {
     let line = read.split(|byte| *byte == b'\n').count();
     let start = read.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-    // All bytes of a character but its first one begin with the bits 10.
+    // All bytes of a character except its first begin with the bits 10.
     let column = 1 + read.iter().skip(start).filter(|byte| **byte >> 6 != 0b10).count();
     Place { line, column }
 }
 
 struct Reader<'a> {
     text: &'a str,
-    /// The byte that is read next. Stands on the first byte of a character whenever `text` is cut there.
+    /// The offset of the next byte. On the first byte of a character whenever `text` is sliced there.
     at: usize,
     depth: usize,
     values: usize,
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads what opens with a bracket here, one level deeper.
+    /// Reads an array or an object, whose opening bracket is next, one level deeper.
     fn nested(&mut self, read: fn(&mut Self) -> Result<Node, Malformed>) -> Result<Node, Malformed> {
         if self.depth == MAX_DEPTH {
             return Err(Malformed::TooDeep(self.place()));
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
         Ok(Node::Object(members))
     }
 
-    /// A key that its object did not have before.
+    /// Reads a key. Fails if its object has that key already.
     fn fresh_key(&mut self, seen: &mut HashSet<String>) -> Result<String, Malformed> {
         let start = self.at;
         if self.peek() != Some(b'"') {
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
         Ok(key)
     }
 
-    /// Whether `close` ends the list here; otherwise a comma must lead to the next item.
+    /// Returns true if `close` ends the list here; otherwise reads the comma that must lead to the next item.
     fn ends_list(&mut self, close: u8, problem: &'static str) -> Result<bool, Malformed> {
         self.skip_space();
         if self.take(close) {
@@ -189,7 +189,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// RFC 8259 section 6: an optional minus, an integer without leading zeros, an optional fraction, an optional exponent.
+    /// Reads a number by RFC 8259 section 6: an optional minus, an integer without leading zeros, an optional fraction, an
+    /// optional exponent.
     fn number(&mut self) -> Result<Node, Malformed> {
         let start = self.at;
         self.take(b'-');
@@ -234,7 +235,7 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    /// The characters up to the next quote, backslash or control character.
+    /// Reads the characters up to the next quote, backslash or control character.
     fn plain_run(&mut self) -> &'a str {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let is_special = |byte: u8| matches!(byte, b'"' | b'\\' | 0..0x20);
@@ -260,7 +261,7 @@ impl<'a> Reader<'a> {
         Ok(escaped)
     }
 
-    /// Reads `uXXXX`, or the two of them that UTF-16 needs beyond U+FFFF. The backslash stands at `start`.
+    /// Reads `uXXXX`, or the two of them that UTF-16 needs beyond U+FFFF. The backslash is at `start`.
     fn unicode_escape(&mut self, start: usize) -> Result<char, Malformed> {
         let mut units = [self.code_unit(start)?, 0];
         let is_half = (0xD800..0xDC00).contains(&units[0]);

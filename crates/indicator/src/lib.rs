@@ -1,7 +1,7 @@
-//! What an indicator says: from the bytes that its script printed to a checked result.
+//! Parses the output of an indicator: from the bytes that its script printed to a checked result.
 //!
-//! A script prints one JSON document with a `name`, an object `@parameters` and an object `@result`. What it prints is hostile:
-//! anything else is [`Malformed`] and never becomes a number. Everything here is pure; the bytes themselves are kept elsewhere.
+//! A script prints one JSON document with a `name`, an object `@parameters` and an object `@result`. The output is untrusted:
+//! anything else is [`Malformed`] and never becomes a number. Everything here is pure; the bytes themselves are stored elsewhere.
 
 mod json;
 mod malformed;

@@ -1,11 +1,11 @@
-//! Why an output is not a result.
+//! The reasons why an output is not a result.
 
 use std::fmt;
 
 use crate::json::{MAX_BYTES, MAX_DEPTH, MAX_SAMPLES, MAX_VALUES};
 use crate::output::{MAX_PATH_BYTES, MAX_PATHS};
 
-/// Where in the output. Lines and characters of a line count from 1.
+/// A place in the output. Lines, and characters of a line, count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The line.
@@ -20,60 +20,61 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why the output of a script is not a result. Texts of the script are shortened and their control characters escaped.
+/// The reason why the output of a script is not a result. Text of the script is shortened, and its control characters are
+/// escaped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// Nothing but white space was printed.
+    /// The output holds nothing but white space.
     #[error("the output is empty")]
     Empty,
-    /// More than [`MAX_BYTES`].
+    /// The output is larger than [`MAX_BYTES`].
     #[error("the output is larger than the limit of {MAX_BYTES} bytes")]
     TooLarge,
-    /// Not what JSON allows there.
+    /// The output is not valid JSON.
     #[error("the output is not JSON at {place}: {problem}")]
     NotJson {
-        /// Where.
+        /// The place of the error.
         place: Place,
-        /// What is wrong.
+        /// The error, in words.
         problem: &'static str,
     },
-    /// A whole document, and then something else.
+    /// Something follows the document.
     #[error("the output goes on after its document at {0}")]
     TrailingBytes(Place),
-    /// An object names one key twice, so it does not say which value it means.
+    /// An object has a key twice, so its value is ambiguous.
     #[error("the key `{key}` at {place} is there twice in one object")]
     DuplicateKey {
-        /// Where it is the second time.
+        /// The place of the second occurrence.
         place: Place,
         /// The key.
         key: String,
     },
-    /// Deeper than [`MAX_DEPTH`].
+    /// The nesting is deeper than [`MAX_DEPTH`].
     #[error("the output is nested deeper than the limit of {MAX_DEPTH} at {0}")]
     TooDeep(Place),
-    /// More than [`MAX_VALUES`].
+    /// The document has more values than [`MAX_VALUES`].
     #[error("the output has more values than the limit of {MAX_VALUES} at {0}")]
     TooManyValues(Place),
-    /// More than [`MAX_SAMPLES`].
+    /// An array has more samples than [`MAX_SAMPLES`].
     #[error("an array of numbers that ends at {0} has more than the limit of {MAX_SAMPLES}")]
     TooManySamples(Place),
-    /// The document is something else than an object.
+    /// The document is not an object, but of this kind.
     #[error("the document is {0}, not an object")]
     NotAnObject(&'static str),
-    /// A key that every document needs.
+    /// A required key is missing.
     #[error("`{0}` is missing")]
     Missing(&'static str),
-    /// The value of a key that has a meaning is of another kind.
+    /// The value of a known key has the wrong kind.
     #[error("`{key}` is {found}, not {expected}")]
     WrongKind {
         /// The key.
         key: &'static str,
-        /// What it is.
+        /// The kind that it has.
         found: &'static str,
-        /// What it should be.
+        /// The kind that it must have.
         expected: &'static str,
     },
-    /// Two names of one thing with two values.
+    /// `framework` and `component`, two names of one thing, have different values.
     #[error("`framework` is `{framework}` but `component` is `{component}`; they are two names of one thing")]
     Disagreement {
         /// The value of `framework`.
@@ -81,22 +82,22 @@ pub enum Malformed {
         /// The value of `component`.
         component: String,
     },
-    /// One key in both objects, though they share one row.
+    /// A key is in both objects, though they share one row.
     #[error("the key `{0}` is both in `@parameters` and in `@result`")]
     CollidingKeys(String),
-    /// Keys that hold dots lead to one path twice.
+    /// Two values have the same path, because of keys that contain dots.
     #[error("two values have the path `{0}`")]
     CollidingPaths(String),
-    /// A path longer than [`MAX_PATH_BYTES`].
+    /// A path is longer than [`MAX_PATH_BYTES`].
     #[error("the path `{0}` is longer than the limit of {MAX_PATH_BYTES} bytes")]
     PathTooLong(String),
-    /// More than [`MAX_PATHS`].
+    /// The objects have more paths than [`MAX_PATHS`].
     #[error("`@parameters` and `@result` have more paths than the limit of {MAX_PATHS}")]
     TooManyPaths,
 }
 
 impl Malformed {
-    /// The reason as one word that does not change, for machines.
+    /// Returns the reason as one stable word, for machines.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Empty => "empty",
@@ -119,10 +120,10 @@ impl Malformed {
     }
 }
 
-/// How many characters of a script's text are repeated in a message.
+/// The most characters of a script's text that a message repeats.
 const MAX_QUOTED: usize = 60;
 
-/// A script's text as it may stand in a message: short, and without control characters.
+/// Returns a script's text as a message may show it: short, and without control characters.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted: String = text.chars().take(MAX_QUOTED).flat_map(char::escape_debug).collect();
     if text.chars().nth(MAX_QUOTED).is_some() {

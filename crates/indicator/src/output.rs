@@ -7,7 +7,8 @@ use crate::malformed::{Malformed, quoted};
 
 /// The most paths of `@parameters` and `@result` together. A whole pyperformance document has some twenty thousand.
 pub const MAX_PATHS: usize = 100_000;
-/// The longest path. A long key above many others is repeated in each of their paths; this keeps all of them below 50 MB.
+/// The longest path, in bytes. A long key above many others is repeated in each of their paths; this limit keeps all of them
+/// below 50 MB.
 pub const MAX_PATH_BYTES: usize = 500;
 
 const PARAMETERS: &str = "@parameters";
@@ -16,37 +17,38 @@ const NAME: &str = "name";
 const FRAMEWORK: &str = "framework";
 const COMPONENT: &str = "component";
 
-/// What an indicator said.
+/// The output of an indicator.
 ///
 /// Objects and arrays are flattened: the members of an object and the items of an array (by their number, from 0) add a part to
-/// the path, and parts are joined by dots. An array of numbers is not flattened: it is one value, its [`Value::Samples`]. An empty
-/// object or array holds nothing and leaves nothing.
+/// the path, and parts are joined by dots. An array of numbers is not flattened: it is one value, its [`Value::Samples`]. An
+/// empty object or array adds no value.
 ///
-/// A key may itself hold dots, as long as no two values then have the same path. Every path is there once: in `parameters`, in
-/// `result` or, where the value is no finite number, in `not_finite`.
+/// A key may itself contain dots, as long as no two values then have the same path. Every path occurs once: in `parameters`, in
+/// `result` or, if the value is no finite number, in `not_finite`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
-    /// The name of the indicator. With the component, the script's digest and the parameters it is the indicator's identity.
+    /// The name of the indicator. With the component, the script's digest and the parameters, it is the indicator's identity.
     pub name: String,
-    /// What the indicator exercises; `framework` is another spelling of `component`. Absent where neither is there, or is null.
+    /// The component that the indicator exercises; `framework` is another spelling of `component`. Absent if neither key is
+    /// there, or if it is null.
     pub component: Option<String>,
     /// The values of `@parameters` by path, in the order of the document.
     pub parameters: Vec<(String, Value)>,
     /// The values of `@result` by path, in the order of the document.
     pub result: Vec<(String, Value)>,
-    /// The paths at which a number is NaN, infinite or too large for a double, in the order of the document. For an array of
-    /// numbers it is the path of the array: one spoiled sample spoils them all, since the rest would be a chosen few.
+    /// The paths with a number that is NaN, infinite or too large for a double, in the order of the document. For an array of
+    /// numbers it is the path of the array: one such sample spoils them all, because the rest would be a chosen few.
     pub not_finite: Vec<String>,
-    /// Top-level keys without a meaning here, in the order of the document.
+    /// Top-level keys that have no meaning here, in the order of the document.
     pub extra: Vec<String>,
 }
 
 /// The value at a path.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// One number, finite: one sample. Integers beyond 2^53 are rounded to a double.
+    /// One finite number: one sample. Integers beyond 2^53 are rounded to a double.
     Number(f64),
-    /// The numbers of an array, finite and at least one: the samples of one trial.
+    /// The finite numbers of an array that is not empty: the samples of one trial.
     Samples(Vec<f64>),
     /// A text.
     Text(String),
@@ -56,7 +58,7 @@ pub enum Value {
     Null,
 }
 
-/// Reads what a script printed. The exit code and what it wrote to stderr are not judged here.
+/// Parses the stdout of a script. Its exit code and stderr are not judged here.
 pub fn parse(stdout: &[u8]) -> Result<Output, Malformed> {
     let mut document = match json::read(stdout)? {
         Node::Object(members) => Document(members),
@@ -79,7 +81,7 @@ pub fn parse(stdout: &[u8]) -> Result<Output, Malformed> {
     })
 }
 
-/// The top-level members that were not taken yet.
+/// The top-level members that have not been taken yet.
 struct Document(Vec<(String, Node)>);
 
 impl Document {
@@ -113,7 +115,7 @@ impl Document {
         self.text(key)
     }
 
-    /// The value of `component` and `framework`, which are two names of one thing.
+    /// Returns the value of `component` or `framework`, which are two names of one thing. Fails if they differ.
     fn component(&mut self) -> Result<Option<String>, Malformed> {
         match (self.text_or_null(FRAMEWORK)?, self.text_or_null(COMPONENT)?) {
             (Some(framework), Some(component)) if framework != component => {
@@ -124,7 +126,7 @@ impl Document {
     }
 }
 
-/// Parameters and results of one attempt are one row to those who read indicators, so they have one set of keys.
+/// Fails if parameters and result share a key: readers of indicators see both as one row per attempt, with one set of keys.
 fn refuse_shared_keys(parameters: &[(String, Node)], result: &[(String, Node)]) -> Result<(), Malformed> {
     let known: HashSet<&str> = parameters.iter().map(|(key, _)| key.as_str()).collect();
     match result.iter().find(|(key, _)| known.contains(key.as_str())) {
@@ -133,7 +135,7 @@ fn refuse_shared_keys(parameters: &[(String, Node)], result: &[(String, Node)]) 
     }
 }
 
-/// Turns nodes into values by path, and sees to it that no path comes twice.
+/// Turns nodes into values by path, and refuses a path that occurs twice.
 #[derive(Default)]
 struct Flattener {
     known: BTreeSet<String>,
@@ -189,7 +191,7 @@ fn check_length(path: &str) -> Result<(), Malformed> {
     if path.len() > MAX_PATH_BYTES { Err(Malformed::PathTooLong(quoted(path))) } else { Ok(()) }
 }
 
-/// The numbers of an array, or none where one of them is not finite.
+/// Returns the numbers of an array, or `None` if one of them is not finite.
 fn samples(items: &[Node]) -> Option<Vec<f64>> {
     let finite = |item: &Node| if let Node::Number(number) = item { Some(*number) } else { None };
     items.iter().map(finite).collect()

@@ -1,4 +1,4 @@
-//! One line for each thing that a script may print, and properties over everything else.
+//! Tests of the parser: one line for each thing that a script may print, and properties over everything else.
 
 use proptest::prelude::*;
 
@@ -12,18 +12,18 @@ fn malformed(text: &str) -> Malformed {
     parse(text.as_bytes()).expect_err("a malformed output")
 }
 
-/// Code and message of a refusal, as `code: message`.
+/// Returns code and message of a refusal, as `code: message`.
 fn refusal(text: &str) -> String {
     let malformed = malformed(text);
     format!("{}: {malformed}", malformed.code())
 }
 
-/// A document with this `@result` and nothing else of interest.
+/// Returns a document with this `@result` and nothing else of interest.
 fn with_result(result: &str) -> String {
     format!(r#"{{"name": "PiTest", "@parameters": {{}}, "@result": {result}}}"#)
 }
 
-/// The result of such a document, as `path=value` texts; what is not finite as `path!`.
+/// Returns the values of such a `@result` as `path=value` texts, or as `path!` if a value is not finite.
 fn flat(result: &str) -> Vec<String> {
     let output = output(&with_result(result));
     let values = output.result.iter().map(|(path, value)| format!("{path}={}", shown(value)));
@@ -48,7 +48,7 @@ fn value<'a>(values: &'a [(String, Value)], path: &str) -> &'a Value {
     &values.iter().find(|(name, _)| name == path).expect("a value at the path").1
 }
 
-// Documents as they are.
+// Documents of real indicators.
 
 #[test]
 fn a_tensorflow_matmul() {
@@ -157,7 +157,7 @@ fn escapes_are_read() {
     assert_eq!(flat(r#"{"\u0061": 1}"#), ["a=1"]);
 }
 
-// The frame.
+// The top level of the document.
 
 #[test]
 fn white_space_around_the_document_is_nothing() {
@@ -257,7 +257,7 @@ fn no_path_is_there_twice() {
     assert_eq!(flat(r#"{"a.b": 1, "a": {"c": 2}}"#), ["a.b=1", "a.c=2"]);
 }
 
-// What is not JSON, and where.
+// Invalid JSON, and its place.
 
 #[test]
 fn what_is_not_json_is_refused_with_its_place() {
@@ -405,7 +405,7 @@ fn sorted(mut values: Vec<(String, Value)>) -> Vec<(String, Value)> {
     values
 }
 
-/// Bytes of which a reader of JSON understands a good part.
+/// Generates text of which a JSON reader understands a good part.
 fn nearly_json() -> impl Strategy<Value = String> {
     let pieces = [
         "{",
@@ -453,7 +453,8 @@ proptest! {
         let _ = parse(text.as_bytes());
     }
 
-    /// What serde_json reads is JSON here too. (The reverse does not hold: it reads neither NaN nor what is beyond a double.)
+    /// Text that serde_json accepts is JSON here too. (The reverse does not hold: serde_json accepts neither NaN nor numbers
+    /// beyond a double.)
     #[test]
     fn it_takes_the_json_that_others_take(text in nearly_json()) {
         if serde_json::from_str::<serde_json::Value>(&text).is_ok() {

@@ -1,7 +1,8 @@
-//! How long it takes to commit one run to a warehouse that holds 0, 100 and 1,000 runs, and to ask it:
-//! `cargo run --release -p assay-lake --example commit_bench [FOLDER]`
+//! The time to commit one run to a warehouse that holds 0, 100 and 1,000 runs, and to query it: `cargo run --release -p
+//! assay-lake --example commit_bench [FOLDER]`
 //!
-//! Each figure is the median of several commits or questions; what grows with the warehouse shows in the rows below each other.
+//! Each figure is the median of several commits or queries; the rows below each other show the costs that grow with the
+//! warehouse.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -13,7 +14,7 @@ use assay_manifest::{Artifact, Count, CuratedFile, Digest, Instant as UtcInstant
 use assay_store::{Scratch, Store};
 use assay_warehouse::{OUTCOME_FACT, Row, TABLES, TRAINING_OUTCOME_FACT, Table, Type, Value, write};
 
-/// Commits and questions that each figure is the median of.
+/// The number of commits and queries that each figure is the median of.
 const REPEATS: usize = 11;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -67,7 +68,7 @@ impl Bench {
         Ok(taken)
     }
 
-    /// The files of a table at its newest version: what every reader begins with.
+    /// Lists the files of a table at its newest version: the first step of every reader.
     fn list(&self) -> Result<Duration, Box<dyn Error>> {
         let versions = self.lake.latest()?;
         let version = versions.get(OUTCOME_FACT.name).ok_or("no table")?.0;
@@ -90,7 +91,8 @@ fn run_id(run: usize) -> Result<RunId, Box<dyn Error>> {
     Ok(RunId::new(format!("run-{run}"))?)
 }
 
-/// A file for every table but the one of training: dimensions that all runs share, and 200 rows of a run's own in each fact.
+/// Returns a file for every table except the one of training: dimensions that all runs share, and 200 rows of a run's own in each
+/// fact.
 fn run_files(store: &Store, run: usize) -> Result<Vec<CuratedFile>, Box<dyn Error>> {
     let tables = TABLES.iter().filter(|table| **table != &TRAINING_OUTCOME_FACT);
     tables

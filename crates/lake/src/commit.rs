@@ -1,8 +1,8 @@
-//! One run into the tables: dimensions first, outcomes next, `benchmark_run_fact` last.
+//! The commit of one run to the tables: dimensions first, outcomes next, `benchmark_run_fact` last.
 //!
-//! There is no transaction over several tables, so the order is what makes a run visible at one instant, and transaction ids are
-//! what makes every step repeatable. The Delta kernel does not refuse an id that it has seen, so each step looks for it first:
-//! refresh, look, commit only if it is absent, begin again when another writer took the version.
+//! There is no transaction over several tables: the order makes a run visible at one instant, and transaction ids make every step
+//! idempotent. The Delta kernel does not refuse an id that it has seen, so each step looks for it first: refresh, look, commit
+//! only if it is absent, begin again if another writer took the version.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -15,35 +15,36 @@ use crate::format::check_file;
 use crate::log::{Addition, Committed, Lake, MAX_COMMIT_ATTEMPTS, OpenTable, Snapshot, data_path};
 use crate::{Error, Result};
 
-/// What a step did.
+/// The action of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A curated file was put beside the table, where it means nothing yet.
+    /// A curated file was copied to the table's folder; no version of the table contains it yet.
     Copied,
-    /// It was there already, with the bytes that its name says.
+    /// The file was there already, with the bytes of its name.
     Found,
     /// A version was committed.
     Committed,
-    /// What was to be committed is in the log already.
+    /// The log contains the addition already.
     AlreadyCommitted,
 }
 
-/// A step of a commit, as it is done.
+/// A finished step of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The table.
     pub table: &'static str,
-    /// What was done.
+    /// The action.
     pub action: Action,
 }
 
-/// Adds a run's curated files to the tables: the version of every table that has all of the run.
+/// Adds a run's curated files to the tables, and returns the version of every table that has all of the run.
 ///
-/// Blobs come from the lake's store, through `scratch`. Called again, after a kill between any two steps or for a run that is there
-/// already, it does what is left and adds nothing twice. `watch` is told of each step and may end the work with
-/// [`ControlFlow::Break`], which fails with [`Error::Stopped`]; what was done until then stays and is found the next time.
+/// Blobs come from the lake's store, through `scratch`. The commit is idempotent: called again, after a kill between any two
+/// steps or for a run that is there already, it does the remaining steps and adds nothing twice. `watch` is called after each
+/// step and may end the work with [`ControlFlow::Break`], which fails with [`Error::Stopped`]; the finished steps stay and are
+/// found the next time.
 ///
-/// A dimension's file is added once, whichever run brings it first. The same run id with other files fails with
+/// A dimension's file is added once, by the first run that brings it. The same run id with other files fails with
 /// [`Error::OtherFiles`].
 pub fn commit_run(
     lake: &Lake,
@@ -83,7 +84,7 @@ fn by_table(files: &[CuratedFile]) -> Result<BTreeMap<&'static str, Vec<&Curated
     Ok(tables)
 }
 
-/// Whether a table's rows are shared between runs.
+/// Returns true if a table's rows are shared between runs.
 fn is_dimension(table: &Table) -> bool {
     table.name.ends_with("_dim")
 }
@@ -126,7 +127,7 @@ impl Work<'_> {
         Err(Error::Contended { table: table.name, attempts: MAX_COMMIT_ATTEMPTS })
     }
 
-    /// What of the run's files the table's log does not have, with the transaction ids that say so.
+    /// Returns the files of the run that the table's log does not have, with the transaction ids that record them.
     fn missing<'a>(&self, table: &'static Table, files: &[&'a CuratedFile], open: &OpenTable) -> Result<Addition<'a>> {
         let mut addition = Addition { files: Vec::new(), transactions: Vec::new() };
         let part = |file: &'a CuratedFile| (&file.artifact.digest, file.artifact.size.0, file.rows.0);
@@ -152,7 +153,7 @@ impl Work<'_> {
         }
     }
 
-    /// Puts a curated file beside its table, unless it is there.
+    /// Copies a curated file to its table's folder, unless it is there.
     fn place(&self, table: &'static Table, file: &CuratedFile) -> Result<Action> {
         let digest = file.artifact.digest;
         let path = data_path(table, &digest);
@@ -167,7 +168,7 @@ impl Work<'_> {
         Ok(if created { Action::Copied } else { Action::Found })
     }
 
-    /// The file's bytes, once they are known to be what the Summary says: a file that no query can read is not added.
+    /// Returns the file's bytes after checking them against the Summary: a file that no query can read is not added.
     fn checked_blob(&self, table: &'static Table, file: &CuratedFile) -> Result<ScratchFile> {
         let blob = self.lake.store().materialise(&file.artifact.digest, self.scratch)?;
         let wrong = |problem: String| Error::BadFile { table: table.name.to_owned(), digest: file.artifact.digest, problem };
@@ -182,8 +183,8 @@ impl Work<'_> {
     }
 }
 
-/// What the log remembers of a run's files beside the transaction id, so that the same id with other files is found out: 63 bits of
-/// the digest of their digests.
+/// Returns the number that the log stores with a run's transaction id, so that the same id with other files is detected: 63 bits
+/// of the digest of their digests.
 fn fingerprint(files: &[&CuratedFile]) -> i64 {
     let digests: String = files.iter().map(|file| file.artifact.digest.hex()).collect();
     let digest = Digest::of(digests.as_bytes());

@@ -1,7 +1,7 @@
-//! What the Delta kernel stands on: the store's area for files, Arrow for JSON, Parquet and expressions.
+//! The engine of the Delta kernel: the store's area for files, Arrow for JSON, Parquet and expressions.
 //!
-//! The kernel's own default engine brings a second way to every object store; this one goes through `assay-store`, so that a commit
-//! is created once and on disk like everything else there.
+//! The kernel's own default engine brings a second implementation of every object store; this one goes through `assay-store`, so
+//! that a commit is created once and on disk like every other object there.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ const MAX_LOG_FILE_BYTES: u64 = 512 << 20;
 /// The most rows of a checkpoint that are unpacked at a time.
 const CHECKPOINT_BATCH_ROWS: usize = 1024;
 
-/// The URL under which the kernel sees a table.
+/// Returns the URL under which the kernel sees a table.
 pub(crate) fn table_url(table: &str) -> String {
     format!("{ROOT}{table}/")
 }
@@ -70,14 +70,14 @@ impl Engine for AreaEngine {
     }
 }
 
-/// The area as the kernel's file handlers.
+/// The kernel's file handlers over the area.
 struct Files(Area);
 
 fn failed(source: assay_store::Error) -> KernelError {
     KernelError::generic_err(source)
 }
 
-/// The path in the area that a URL of the kernel's names.
+/// Returns the path in the area that a URL of the kernel names.
 fn path_of(url: &Url) -> KernelResult<&str> {
     let path = url.as_str().strip_prefix(ROOT).map(|path| path.trim_end_matches('/'));
     path.ok_or_else(|| KernelError::generic(format!("`{url}` is outside of the warehouse")))
@@ -89,7 +89,7 @@ impl Files {
         bytes.map(Bytes::from).ok_or_else(|| KernelError::file_not_found(url))
     }
 
-    /// Reads files one after the other, each when its rows are asked for.
+    /// Reads files one after the other, each when its rows are requested.
     fn read_each<F, I>(&self, files: &[FileMeta], mut parse: F) -> FileDataReadResultIterator
     where
         F: FnMut(Bytes, &FileMeta) -> KernelResult<I> + Send + 'static,
@@ -160,7 +160,7 @@ impl StorageHandler for Files {
     }
 
     fn delete(&self, url: &Url) -> KernelResult<()> {
-        // The kernel only tidies logs with it, which nothing here asks for: pinned versions are to stay.
+        // The kernel deletes only to clean up logs, which this crate never requests: pinned versions are to stay.
         Err(KernelError::generic(format!("nothing in a store is deleted, `{url}` neither")))
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with the warehouse, named by what the reader of the message can do about it.
+//! The errors of the warehouse, grouped by what the reader of the message can do about them.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use assay_manifest::{Digest, RunId};
 
 use crate::QueryError;
 
-/// What is tried when a log is looked into.
+/// The action of reading a log.
 pub(crate) const READ: &str = "read";
 
-/// Another library's account of a failure.
+/// Another library's error.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why the warehouse could not do what it was asked.
+/// The reason why an operation of the warehouse failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -28,35 +28,35 @@ pub enum Error {
     OtherSchema {
         /// The table.
         table: &'static str,
-        /// Which column, and how it differs.
+        /// The column, and its difference.
         problem: String,
     },
     /// The table's log cannot be read or added to.
     #[error("failed to {action} the log of the warehouse's table `{table}`")]
     Log {
-        /// What was tried, as a verb.
+        /// The action, as a verb.
         action: &'static str,
         /// The table.
         table: &'static str,
-        /// The library's account.
+        /// The library's error.
         #[source]
         source: Cause,
     },
-    /// Other writers were faster, again and again.
+    /// Other writers were faster, many times in a row.
     #[error("failed to commit to the warehouse's table `{table}`: other writers came first {attempts} times in a row")]
     Contended {
         /// The table.
         table: &'static str,
-        /// How often.
+        /// The number of attempts.
         attempts: usize,
     },
-    /// A run without rows of its own would stay invisible for ever.
+    /// The run has no rows of its own, and would stay invisible for ever.
     #[error("run `{run}` has no curated file of `benchmark_run_fact`, which makes a run visible")]
     NoRunRows {
         /// The run.
         run: RunId,
     },
-    /// The log says that the run is there, with other files.
+    /// The log contains the run, with other files.
     #[error("the warehouse holds other files of run `{run}` in table `{table}` than those of this Summary")]
     OtherFiles {
         /// The run.
@@ -64,20 +64,20 @@ pub enum Error {
         /// The table.
         table: &'static str,
     },
-    /// A curated file is not what the Summary says of it.
+    /// A curated file differs from its Summary.
     #[error("curated file {digest} of table `{table}` is not what its Summary says: {problem}")]
     BadFile {
         /// The table.
         table: String,
         /// The file.
         digest: Digest,
-        /// What is wrong.
+        /// The difference.
         problem: String,
     },
     /// The caller asked to stop.
     #[error("stopped after {steps} steps of the commit; the rest is done by committing the run again")]
     Stopped {
-        /// How many steps were done.
+        /// The number of finished steps.
         steps: usize,
     },
     /// The version is not in the table's log.
@@ -85,10 +85,10 @@ pub enum Error {
     NoVersion {
         /// The table.
         table: &'static str,
-        /// The version that was asked for.
+        /// The requested version.
         version: u64,
     },
-    /// A file is in a table at the pinned version that no verified Summary names.
+    /// A table contains, at the pinned version, a file that no verified Summary names.
     #[error("file `{file}` of the warehouse's table `{table}` at version {version} is no subject of a verified Summary")]
     Unlisted {
         /// The table.
@@ -98,7 +98,7 @@ pub enum Error {
         /// The version.
         version: u64,
     },
-    /// A file's rows do not count as they stand in it, which no commit of ours says of a file.
+    /// The log restricts or changes a file's rows, which no commit of Assay does.
     #[error("file `{file}` of the warehouse's table `{table}` at version {version} is not as it was added: {why}")]
     Foreign {
         /// The table.
@@ -107,7 +107,7 @@ pub enum Error {
         file: String,
         /// The version.
         version: u64,
-        /// What its log says of it.
+        /// The change, by the log.
         why: &'static str,
     },
     /// A file's bytes are not those of its name.
@@ -115,12 +115,12 @@ pub enum Error {
     Changed {
         /// The table.
         table: &'static str,
-        /// The digest that its name says.
+        /// The digest in its name.
         expected: Digest,
-        /// The digest of what is there.
+        /// The digest of its bytes.
         found: Digest,
     },
-    /// A file that the table's log names is gone.
+    /// A file that the table's log names does not exist.
     #[error("file {digest} of the warehouse's table `{table}` is missing")]
     Missing {
         /// The table.
@@ -138,7 +138,7 @@ pub enum Error {
         /// The file.
         digest: Digest,
     },
-    /// A run is published, and the tables do not show it.
+    /// A run is published, and the tables do not contain it.
     #[error(
         "run `{run}` was published with version {published} of the warehouse's table `benchmark_run_fact`, and version {version} does \
          not hold it"
@@ -151,7 +151,7 @@ pub enum Error {
         /// The version that was read.
         version: u64,
     },
-    /// A table has fewer versions than there were when a run was published.
+    /// A table has fewer versions than it had when a run was published.
     #[error("run `{run}` was published with version {published} of the warehouse's table `{table}`, {}", newest(*found))]
     RolledBack {
         /// The table.
@@ -160,44 +160,44 @@ pub enum Error {
         run: RunId,
         /// The version that its Publication pins.
         published: u64,
-        /// The newest version there is; none where there is no such table.
+        /// The newest version; `None` if there is no such table.
         found: Option<u64>,
     },
-    /// The query was not answered.
+    /// The query failed.
     #[error(transparent)]
     Query(#[from] QueryError),
     /// The query names a table that was not opened for it.
     #[error("the query reads table `{0}`, which was not opened for it")]
     NotOpened(String),
-    /// A file of a table cannot be read, whoever vouches for it.
+    /// A file of a table cannot be read, independent of who vouches for it.
     #[error("file `{file}` of the warehouse's table `{table}` cannot be read: {problem}")]
     Unreadable {
         /// The table.
         table: &'static str,
         /// Its path in the table.
         file: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// A result cannot be written as Parquet.
     #[error("failed to write the result")]
     Write(#[source] Cause),
-    /// A library gave up in the middle, which malformed files can make it do.
+    /// A library panicked, which malformed files can cause.
     #[error("a library gave up while it worked on the warehouse: {0}")]
     GaveUp(String),
-    /// What carries a query cannot be started.
+    /// A resource of the query cannot be created.
     #[error("failed to start what carries the query")]
     Start(#[source] std::io::Error),
-    /// The program that answers queries is not there.
+    /// The program that executes queries is not installed.
     #[error("the query engine `{}` is not there", .0.display())]
     NoProgram(PathBuf),
-    /// The program that answers queries cannot be run.
+    /// The program that executes queries cannot be run.
     #[error("failed to run the query engine")]
     Program(#[source] assay_process::Error),
 }
 
 impl Error {
-    /// Whether this says that the warehouse holds what the chain of trust does not know: exit 20.
+    /// Returns true if the warehouse holds data that the chain of trust does not cover: exit 20.
     pub fn fails_verification(&self) -> bool {
         matches!(
             self,
@@ -216,7 +216,7 @@ impl Error {
         ) || self.is_damaged_log()
     }
 
-    /// Whether a log was there to be read and made no sense, which writers of Delta tables do not leave behind.
+    /// Returns true if a log exists and is not valid; writers of Delta tables do not leave such logs behind.
     fn is_damaged_log(&self) -> bool {
         let Self::Log { action: READ, source, .. } = self else { return false };
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**source);
@@ -229,7 +229,7 @@ impl Error {
         true
     }
 
-    /// What a person can do about it, where there is something.
+    /// Returns advice for a person, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Store(error) => error.hint(),
@@ -259,7 +259,7 @@ fn newest(found: Option<u64>) -> String {
     found.map_or_else(|| "and there is no such table".to_owned(), |found| format!("and its newest version is {found}"))
 }
 
-/// What a library said when it gave up.
+/// Returns the message of a panic.
 pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("no reason given").chars().take(300).collect()

@@ -1,4 +1,4 @@
-//! What a curated file must be before anything is done with it: a Parquet file of its table's columns.
+//! The check of a curated file before it is used: a Parquet file of its table's columns.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,17 +9,18 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 
 use crate::error::panic_text;
 
-/// The Arrow schema of a table, names and types alone.
+/// Returns the Arrow schema of a table, with names and types only.
 pub fn plain_schema(table: &Table) -> SchemaRef {
     let field = |column: &Column| Field::new(column.name, column.kind.arrow(), column.nullable);
     Schema::new(table.columns().map(field).collect::<Vec<_>>()).into()
 }
 
-/// Looks at a file's footer and the headers of its pages: how many rows it has, or why it is no file of the table.
+/// Checks a file's footer and the headers of its pages. Returns the number of its rows, or the reason why it is no file of the
+/// table.
 pub(crate) fn check_file(table: &Table, file: &ScratchFile) -> Result<u64, String> {
     let look = AssertUnwindSafe(|| {
         let file = file.open().map_err(|error| error.to_string())?;
-        // The Arrow schema that the writer embeds would be one more thing to mistrust.
+        // The Arrow schema that the writer embeds would be one more thing to check.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let footer = ArrowReaderMetadata::load(&file, options).map_err(|error| error.to_string())?;
         check_pages(&file, footer.metadata()).map_err(|error| error.to_string())?;

@@ -1,13 +1,13 @@
 //! The warehouse: curated files as Delta Lake tables in the artifact store, and SQL over them.
 //!
-//! The only crate that knows Delta, which stays behind its own types: whoever uses it sees runs, files, versions and results. SQL is
-//! answered by a program of its own, `assay-sql`, the only one that links DataFusion ([`wire`] is what is said between them).
+//! The only crate that depends on Delta, which stays behind its own types: callers see runs, files, versions and results. SQL is
+//! executed by a separate program, `assay-sql`, the only one that links DataFusion ([`wire`] is the protocol between them).
 //!
 //! * A [`Lake`] is the twelve tables under `warehouse/` of a store. [`commit_run`] adds a run's curated files to them: dimensions
-//!   first, outcomes next, `benchmark_run_fact` last. A run is visible when that row is.
-//! * A [`Reading`] is what a query sees: the files of a pinned [`Snapshot`], or one run's files before they are committed. Every file
-//!   was hashed on its way into private scratch, so no parser meets bytes that are not what their name says.
-//! * A [`Query`] is one `SELECT` that was checked, and a [`ResultTable`] is what it gives: the same bytes from run to run.
+//!   first, outcomes next, `benchmark_run_fact` last. A run is visible once that row is there.
+//! * A [`Reading`] is the input of a query: the files of a pinned [`Snapshot`], or one run's files before they are committed.
+//!   Every file was hashed on its way into private scratch, so that no parser reads bytes that differ from their name.
+//! * A [`Query`] is one checked `SELECT`, and a [`ResultTable`] is its result: the same bytes from run to run.
 
 mod commit;
 mod engine;

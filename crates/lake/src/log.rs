@@ -1,4 +1,4 @@
-//! The tables and their logs: made on first use, looked into at a version, added to one commit at a time.
+//! The tables and their logs: created at first use, read at a version, extended one commit at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,16 +25,17 @@ use crate::engine::{AreaEngine, table_url};
 use crate::error::{READ, panic_text};
 use crate::{Error, Result};
 
-/// Where the tables lie in a store.
+/// The folder of the tables in a store.
 pub const PREFIX: &str = "warehouse";
-/// How often other writers may come first before a commit gives up: each time, one of them got its commit done.
+/// The number of times that other writers may come first before a commit gives up: each time, one of them finished its commit.
 pub const MAX_COMMIT_ATTEMPTS: usize = 1_000;
-/// Every so many commits of a table, its log is summed up in a checkpoint: a reader opens one file and fewer commits than that.
+/// The number of commits of a table after which its log is condensed into a checkpoint: a reader opens one file and fewer commits
+/// than that.
 pub const CHECKPOINT_INTERVAL: u64 = 20;
-/// Who writes, in the logs.
+/// The name of the writer in the logs.
 const ENGINE: &str = "assay";
 
-/// A version of each table: what a number was read from.
+/// A version of each table: the source of a number.
 pub type Snapshot = BTreeMap<String, Count>;
 
 /// A data file as a table's log names it.
@@ -42,9 +43,9 @@ pub type Snapshot = BTreeMap<String, Count>;
 pub struct TableFile {
     /// Its path below the table.
     pub path: String,
-    /// The digest that its name says, where it has one of ours: `<64 digits>.parquet`.
+    /// The digest in its name, if the name is one of Assay's: `<64 digits>.parquet`.
     pub digest: Option<Digest>,
-    /// Why its rows are not the table's rows as they stand in it, whatever its name says.
+    /// The reason why its rows are not the table's rows as they stand in it, independent of its name; `None` if they are.
     pub foreign: Option<&'static str>,
 }
 
@@ -68,7 +69,7 @@ pub(crate) struct Addition<'a> {
     pub(crate) transactions: Vec<(String, i64)>,
 }
 
-/// What a commit came to.
+/// The outcome of a commit.
 pub(crate) enum Committed {
     /// It is in the log.
     Done(OpenTable),
@@ -77,7 +78,7 @@ pub(crate) enum Committed {
 }
 
 impl Lake {
-    /// The warehouse of `store`. Nothing is read or written yet.
+    /// Opens the warehouse of `store`. Nothing is read or written yet.
     pub fn open(store: &Store) -> Result<Self> {
         let area = store.area(PREFIX)?;
         let engine = Arc::new(AreaEngine::new(area.clone()));
@@ -92,12 +93,12 @@ impl Lake {
         &self.area
     }
 
-    /// Makes the tables that are not there yet, all ten of them. Of many that do so at a time each is made once.
+    /// Creates the tables that are not there yet. If several processes do so at a time, each table is created once.
     pub fn create_tables(&self) -> Result<()> {
         TABLES.into_iter().try_for_each(|table| self.latest_or_new(table).map(|_| ()))
     }
 
-    /// The newest version of every table that is there.
+    /// Returns the newest version of every table that is there.
     pub fn latest(&self) -> Result<Snapshot> {
         let mut versions = Snapshot::new();
         for table in TABLES {
@@ -108,12 +109,12 @@ impl Lake {
         Ok(versions)
     }
 
-    /// The data files of a table at a version, in the order of their paths.
+    /// Returns the data files of a table at a version, in the order of their paths.
     pub fn files(&self, table: &'static Table, version: u64) -> Result<Vec<TableFile>> {
         self.open_at(table, version)?.files(self)
     }
 
-    /// Hashes a data file where it lies, and gives its size in bytes. Fails with [`Error::Missing`] and [`Error::Changed`].
+    /// Hashes a data file in place, and returns its size in bytes. Fails with [`Error::Missing`] and [`Error::Changed`].
     pub fn check_file(&self, table: &'static Table, digest: &Digest) -> Result<u64> {
         match self.area.digest(&data_path(table, digest))? {
             None => Err(Error::Missing { table: table.name, digest: *digest }),
@@ -122,7 +123,7 @@ impl Lake {
         }
     }
 
-    /// Whether a data file holds a row of a run. Fails where it cannot be read as a file of its table.
+    /// Returns true if a data file holds a row of a run. Fails if it cannot be read as a file of its table.
     pub fn has_rows_of(&self, table: &'static Table, file: &TableFile, run: &RunId, scratch: &Scratch) -> Result<bool> {
         let unreadable = |problem: String| Error::Unreadable { table: table.name, file: file.path.clone(), problem };
         let found = self.area.materialise(&format!("{}/{}", table.name, file.path), scratch)?;
@@ -136,7 +137,7 @@ impl Lake {
         Ok(has_rows)
     }
 
-    /// Runs a piece of work of the kernel's, whose failures and panics become this crate's errors.
+    /// Runs a piece of the kernel's work, and turns its failures and panics into this crate's errors.
     fn kernel<T>(
         &self,
         table: &'static Table,
@@ -155,17 +156,18 @@ impl Lake {
             Ok(snapshot) => return OpenTable::checked(table, snapshot),
             Err(error) => error,
         };
-        // Only asked when it failed: what is committed later, good or bad, is nothing to a pinned version.
+        // Checked only after a failure: later commits, valid or not, do not affect a pinned version.
         match self.open_latest(table)? {
             Some(newest) if newest.version() >= version => Err(failed),
             _ => Err(Error::NoVersion { table: table.name, version }),
         }
     }
 
-    /// The newest version of a table; none where there is no table.
+    /// Returns the newest version of a table; `None` if there is no table.
     ///
     /// A listing is no snapshot: of names that appear while it is made it may have a later one without an earlier one, and a
-    /// table that was not there a moment ago may be there now. So a failure counts only where nothing came to the log around it.
+    /// table that was absent a moment ago may exist now. Therefore a failure counts only if nothing was added to the log
+    /// meanwhile.
     fn open_latest(&self, table: &'static Table) -> Result<Option<OpenTable>> {
         let log = format!("{}/_delta_log", table.name);
         let mut seen = None;
@@ -175,7 +177,7 @@ impl Lake {
                 Ok(snapshot) => return OpenTable::checked(table, snapshot).map(Some),
                 Err(error) => error,
             };
-            // The kernel has several errors for a table that is not there; an empty log has one meaning.
+            // The kernel has several errors for a missing table; an empty log has one meaning.
             let found = self.area.list(&log, None)?;
             if found.is_empty() {
                 return Ok(None);
@@ -192,17 +194,17 @@ impl Lake {
         if let Some(open) = self.open_latest(table)? {
             return Ok(open);
         }
-        // Whoever comes second finds the same bytes there, so who was first does not matter.
+        // A second creator finds the same bytes there, so it does not matter who was first.
         self.area.create(&format!("{}/_delta_log/{:020}.json", table.name, 0), first_commit(table).as_bytes())?;
         self.open_latest(table)?.ok_or_else(|| Error::NoTable(table.name.to_owned()))
     }
 
-    /// The version that a transaction id was committed with, if it was.
+    /// Returns the version with which a transaction id was committed, if it was.
     pub(crate) fn transaction(&self, open: &OpenTable, id: &str) -> Result<Option<i64>> {
         self.kernel(open.table, READ, |engine| open.snapshot.get_app_id_version(id, engine))
     }
 
-    /// Tries to add files as the version after the one that is open.
+    /// Tries to add files as the version after the open one.
     pub(crate) fn commit(&self, open: &OpenTable, addition: &Addition<'_>) -> Result<Committed> {
         let result = self.kernel(open.table, "add to", |engine| {
             let snapshot = Arc::clone(&open.snapshot);
@@ -230,7 +232,7 @@ impl Lake {
         }
     }
 
-    /// Sums the log up where it is time to. The commit stands whether this succeeds or not.
+    /// Writes a checkpoint if one is due. The commit stands whether this succeeds or not.
     pub(crate) fn checkpoint_if_due(&self, open: &OpenTable) {
         if !open.version().is_multiple_of(CHECKPOINT_INTERVAL) {
             return;
@@ -243,7 +245,7 @@ impl Lake {
     }
 }
 
-/// A failure of the kernel's, without the backtrace that it may carry: that is for its authors.
+/// Wraps a failure of the kernel, without the backtrace that it may carry: that is for the kernel's authors.
 fn failed(action: &'static str, table: &'static Table, error: KernelError) -> Error {
     let mut error = error;
     while let KernelError::Backtraced { source, .. } = error {
@@ -298,7 +300,7 @@ fn table_file(file: &ScanFile) -> TableFile {
     TableFile { path: file.path.chars().take(200).collect(), digest, foreign }
 }
 
-/// The path of a data file below the area.
+/// Returns the path of a data file below the area.
 pub(crate) fn data_path(table: &Table, digest: &Digest) -> String {
     format!("{}/{}.parquet", table.name, digest.hex())
 }
@@ -317,13 +319,13 @@ fn field(column: &assay_warehouse::Column) -> StructField {
     StructField::new(column.name, kind, column.nullable).with_metadata(notes)
 }
 
-/// The schema of a table as Delta has it, each column with its meaning as comment.
+/// Returns the Delta schema of a table, with each column's meaning as its comment.
 fn schema(table: &Table) -> Vec<StructField> {
     table.columns().map(field).collect()
 }
 
-/// What is different in the schema of a table that was found. Comments may differ: they are for people. A nullable column may be
-/// missing, because it may have been added to this program later.
+/// Returns the difference in the schema of a table that was found. Comments may differ: they are for people. A nullable column
+/// may be missing, because it may have been added to this program later.
 fn difference(expected: &[StructField], found: &StructType) -> Option<String> {
     let mut found = found.fields().peekable();
     for expected in expected {
@@ -348,10 +350,10 @@ fn difference(expected: &[StructField], found: &StructType) -> Option<String> {
     found.next().map(|field| format!("column `{}` is one too many", field.name().chars().take(80).collect::<String>()))
 }
 
-/// The first commit of a table, the same bytes whoever writes it: no clock and no random id, unlike what the kernel would write.
+/// Returns the first commit of a table, the same bytes from every writer: no clock and no random id, unlike the kernel's own.
 ///
-/// Protocol 1 and 2 are the oldest that know append-only tables, so that every reader of Delta tables reads these. Logs are kept:
-/// a pinned version must stay readable when another program writes a checkpoint and tidies up.
+/// Protocol 1 and 2 are the oldest that support append-only tables, so that every reader of Delta tables reads these. Logs are
+/// kept: a pinned version must stay readable after another program writes a checkpoint and cleans up.
 fn first_commit(table: &Table) -> String {
     let columns: Vec<_> = schema(table)
         .iter()
@@ -389,7 +391,7 @@ fn first_commit(table: &Table) -> String {
     actions.iter().flat_map(|action| [action.to_string(), "\n".to_owned()]).collect()
 }
 
-/// The add actions of files, `(digest, bytes, rows)`, in the columns that the kernel asks for.
+/// Returns the add actions of files, `(digest, bytes, rows)`, in the columns that the kernel requires.
 fn add_actions(schema: &StructType, files: &[(&Digest, u64, u64)]) -> KernelResult<RecordBatch> {
     let schema: Schema = schema.try_into_arrow()?;
     let whole = |number: u64| i64::try_from(number).map_err(KernelError::generic_err);
@@ -421,7 +423,7 @@ fn no_partitions(kind: &ArrowType, count: usize) -> KernelResult<ArrayRef> {
     Ok(Arc::new(MapArray::try_new(Arc::clone(entries), offsets, none, None, *sorted)?))
 }
 
-/// What the log says of a file's rows: their number. Their ranges are in the file itself.
+/// Returns the statistics of files in the log: their numbers of rows. Their ranges are in the files themselves.
 fn stats(kind: &ArrowType, rows: &Int64Array) -> KernelResult<ArrayRef> {
     let ArrowType::Struct(fields) = kind else { return Err(KernelError::generic("statistics are a struct")) };
     let fields: &Fields = fields;

@@ -1,7 +1,7 @@
-//! Queries, asked of `assay-sql`: a program of its own, so that whatever a text makes the engine do ends with that program.
+//! Queries, executed by `assay-sql`: a separate program, so that a query can end that program and nothing else.
 //!
-//! A query may come from a pull request or a published folder of anybody's. In a process of its own its memory and its time can be
-//! bounded, and neither a panic nor an overflowing stack reaches the stage or the command that asks.
+//! A query may come from a pull request or from any published folder. In a process of its own its memory and its time can be
+//! bounded, and neither a panic nor a stack overflow reaches the stage or the command that asks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -17,14 +17,14 @@ use rustix::process::Signal;
 use crate::wire::{Limited, Limits, PROGRAM, QueryError, Reply, Request};
 use crate::{Error, Reading, Result, ResultTable, result, wire};
 
-/// How long the program may take beside the query itself: loading it on a busy machine, and writing the result.
+/// The time that the program may take beside the query itself: loading it on a busy machine, and writing the result.
 const OWN_TIME: Duration = Duration::from_secs(30);
-/// How much of what the program says on standard error is kept.
+/// The number of bytes of the program's stderr that are kept.
 const MAX_SAID_BYTES: u64 = 4 << 10;
 /// The longest first line of a reply, in bytes: names of columns, and an error.
 const MAX_HEAD_BYTES: usize = 4 << 20;
 
-/// One `SELECT`, `WITH` or `EXPLAIN` that was checked: it only reads, and its result depends on the rows alone.
+/// One checked `SELECT`, `WITH` or `EXPLAIN`: it only reads, and its result depends on the rows alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     sql: String,
@@ -35,10 +35,10 @@ pub struct Query {
 impl Query {
     /// Checks the text of a query, such as the content of a file in Git.
     ///
-    /// Fails with [`QueryError::Refused`] for anything but one reading statement, and with [`QueryError::Wrong`] where it does not
-    /// parse or names a table that there is not. Tables and views are those of the warehouse, and `information_schema`.
+    /// Fails with [`QueryError::Refused`] for anything but one reading statement, and with [`QueryError::Wrong`] if it does not
+    /// parse or names a table that does not exist. Tables and views are those of the warehouse, and `information_schema`.
     pub fn parse(sql: &str) -> Result<Self> {
-        // The program says so too; a longer text need not travel there.
+        // The program checks this too, but a longer text need not travel there.
         if sql.len() > wire::MAX_SQL_BYTES {
             return Err(QueryError::OverLimit { what: Limited::SqlBytes, limit: wire::MAX_SQL_BYTES as u64 }.into());
         }
@@ -52,23 +52,23 @@ impl Query {
         }
     }
 
-    /// The text as it was given: what its digest is computed from.
+    /// Returns the text as given, of which its digest is computed.
     pub fn sql(&self) -> &str {
         &self.sql
     }
 
-    /// Whether it reads `information_schema`, which describes the tables in no fixed order.
+    /// Returns true if it reads `information_schema`, which describes the tables in no fixed order.
     pub fn reads_catalog(&self) -> bool {
         self.catalog
     }
 
-    /// The tables that it reads, those behind views included, in the order of their names.
+    /// Returns the tables that it reads, including those behind views, in the order of their names.
     pub fn tables(&self) -> impl Iterator<Item = &'static Table> {
         self.tables.iter().filter_map(|name| table(name))
     }
 }
 
-/// Asks a query over a reading's files.
+/// Runs a query over a reading's files.
 pub(crate) fn ask(reading: &Reading, query: &Query, limits: Limits) -> Result<ResultTable> {
     if let Some(table) = query.tables().find(|table| !reading.tables.contains_key(table.name)) {
         return Err(Error::NotOpened(table.name.to_owned()));
@@ -87,7 +87,7 @@ fn strange(what: &str) -> Error {
     QueryError::gave_up(format!("`{PROGRAM}` is not of this version: {what}")).into()
 }
 
-/// What the program answers: its first line, and what follows.
+/// Returns the program's reply: its first line, and the bytes after it.
 fn answer(request: &Request) -> Result<(Reply, Vec<u8>)> {
     let limits = request.limits();
     let asked = serde_json::to_vec(request).map_err(|error| strange(&error.to_string()))?;
@@ -107,7 +107,7 @@ fn answer(request: &Request) -> Result<(Reply, Vec<u8>)> {
     }
 }
 
-/// What it means that the program ended by itself. It has no other way to say that there was no memory left.
+/// Returns the error for a program that ended by itself. It has no other way to report that it ran out of memory.
 fn died(status: Status, said: &str, limits: Limits) -> QueryError {
     if said.contains("memory allocation of") {
         return QueryError::OverLimit { what: Limited::Memory, limit: limits.address_space_bytes() };
@@ -128,7 +128,7 @@ fn run(request: Vec<u8>, limits: Limits) -> Result<Ran> {
         stdin: Input::Bytes(request),
         stdout: Output::Pipe,
         stderr: Output::Pipe,
-        // It has nothing to put in order.
+        // The program has nothing to clean up.
         grace: Duration::ZERO,
         death_signal: Signal::KILL,
         ..Command::new(path)
@@ -136,7 +136,7 @@ fn run(request: Vec<u8>, limits: Limits) -> Result<Ran> {
     let cancel = Cancel::new().map_err(Error::Start)?;
     let mut child = Spawner::start().map_err(Error::Start)?.spawn(command).map_err(Error::Program)?;
     let (written, said) = (child.take_stdout(), child.take_stderr());
-    // A result, its columns and its encoding are at most that: a program that writes more is not ours.
+    // The result, its columns and its encoding are at most this large: a program that writes more is not Assay's.
     let most = limits.memory_bytes.saturating_mul(2).saturating_add(MAX_HEAD_BYTES as u64);
     std::thread::scope(|scope| {
         let written = scope.spawn(|| read(written, most));
@@ -148,7 +148,7 @@ fn run(request: Vec<u8>, limits: Limits) -> Result<Ran> {
     })
 }
 
-/// The first bytes of a pipe. What cannot be read is not there, which its reader sees by its form.
+/// Reads the first bytes of a pipe. Bytes that cannot be read are missing, which the parser of the reply detects.
 fn read(pipe: Option<File>, most: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
@@ -157,7 +157,7 @@ fn read(pipe: Option<File>, most: u64) -> Vec<u8> {
     bytes
 }
 
-/// The program, beside the one that runs.
+/// Returns the path of the program, which is beside the running one.
 fn program() -> Result<PathBuf> {
     let this = std::env::current_exe().map_err(Error::Start)?;
     let folder = this.parent();

@@ -1,4 +1,4 @@
-//! What a query sees: files that were hashed before any parser looks into them.
+//! The input of a query: files that were hashed before any parser reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::format::check_file;
 use crate::log::{Lake, Snapshot, TableFile, data_path};
 use crate::{Error, Limits, Query, Result, ResultTable, query};
 
-/// What verified Summaries name: the only files that a trusted reading opens.
+/// The files that verified Summaries name: the only files that a trusted reading opens.
 #[derive(Clone, Debug, Default)]
 pub struct Subjects {
     files: BTreeSet<(String, Digest)>,
@@ -20,29 +20,29 @@ pub struct Subjects {
 }
 
 impl Subjects {
-    /// None at all.
+    /// Returns an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the curated files of one run's Summary. The Summary must have been verified; that is the caller's to know.
+    /// Adds the curated files of one run's Summary. The caller must have verified the Summary.
     pub fn add(&mut self, run: &RunId, files: &[CuratedFile]) {
         let names: Vec<_> = files.iter().map(|file| (file.table.clone(), file.artifact.digest)).collect();
         self.files.extend(names.iter().cloned());
         self.runs.insert(run.clone(), names);
     }
 
-    /// Says that a run is published, with which versions: a verified Publication's. From those versions on it has to be there.
+    /// Records that a run is published, with the versions of its verified Publication. From those versions on it has to be there.
     pub fn published(&mut self, run: &RunId, snapshot: &Snapshot) {
         self.published.insert(run.clone(), snapshot.clone());
     }
 
-    /// Whether any run is published, so that there has to be a warehouse.
+    /// Returns true if any run is published, so that there has to be a warehouse.
     pub fn are_published(&self) -> bool {
         !self.published.is_empty()
     }
 
-    /// The same without what was published later than a pinned snapshot, which cannot show it.
+    /// Removes the runs that were published after a pinned snapshot, which cannot contain them.
     #[must_use]
     pub fn as_of(mut self, snapshot: &Snapshot) -> Self {
         let is_later =
@@ -51,7 +51,7 @@ impl Subjects {
         self
     }
 
-    /// Why a table is not what it was when one of the runs was published: it has fewer versions now, or none.
+    /// Returns an error if a table has fewer versions than when one of the runs was published, or does not exist any more.
     fn rolled_back(&self, table: &'static str, snapshot: &Snapshot) -> Option<Error> {
         let found = version_of(snapshot, table);
         let (run, published) = self.published.iter().max_by_key(|(_, published)| version_of(published, table))?;
@@ -59,7 +59,7 @@ impl Subjects {
         (found < Some(published)).then(|| Error::RolledBack { table, run: run.clone(), published, found })
     }
 
-    /// Whether a verified Summary names this file of this table.
+    /// Returns true if a verified Summary names this file of this table.
     pub fn contains(&self, table: &str, digest: &Digest) -> bool {
         self.files.contains(&(table.to_owned(), *digest))
     }
@@ -69,20 +69,20 @@ fn version_of(snapshot: &Snapshot, table: &str) -> Option<u64> {
     snapshot.get(table).map(|version| version.0)
 }
 
-/// What a trusted reading would have refused.
+/// A file or run that a trusted reading would have refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unverified {
-    /// What is known against it.
+    /// The reason.
     pub reason: String,
-    /// Whether its rows are part of what is read all the same. Where they are not, the result says less than the tables should.
+    /// True if its rows are nevertheless part of the reading. If not, the result lacks rows that the tables should have.
     pub read: bool,
 }
 
 /// Files by table.
 pub(crate) type OpenedFiles = BTreeMap<&'static str, Vec<(Digest, ScratchFile)>>;
 
-/// Files of some tables, in private scratch, ready to be asked. A table's files stand in the order of their digests, whatever the
-/// order in which they were committed.
+/// Files of some tables, in private scratch, ready for queries. A table's files are in the order of their digests, independent of
+/// the order in which they were committed.
 #[derive(Debug)]
 pub struct Reading {
     pub(crate) tables: OpenedFiles,
@@ -90,9 +90,10 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The files of a run, or of several, straight from the store's blobs: what publish asks before the run is committed.
+    /// Reads the files of a run, or of several, directly from the store's blobs: the reading of publish before the run is
+    /// committed.
     ///
-    /// The tables are those that `query` reads. Fails where a blob is absent, corrupt or no file of its table.
+    /// The tables are those that `query` reads. Fails if a blob is absent, corrupt or no file of its table.
     pub fn of_files(store: &Store, files: &[CuratedFile], query: &Query, scratch: &Scratch) -> Result<Self> {
         let mut reading = Self::empty(query);
         for file in files {
@@ -107,11 +108,11 @@ impl Reading {
         Ok(reading)
     }
 
-    /// The tables that `query` reads at a pinned version, all of whose files must be subjects of verified Summaries.
+    /// Reads the tables of `query` at a pinned version, all of whose files must be subjects of verified Summaries.
     ///
-    /// Fails by name ([`Error::fails_verification`]) where a file is no subject, where its bytes are not those of its name, where it
-    /// is gone, where a run that is visible at that version lacks one of its files in a table that is read, or where a run that was
-    /// published with an earlier version is not visible any more.
+    /// Fails with a named error ([`Error::fails_verification`]) if a file is no subject, if its bytes are not those of its name,
+    /// if it is gone, if a run that is visible at that version lacks one of its files in a table that is read, or if a run that
+    /// was published with an earlier version is not visible any more.
     pub fn trusted(lake: &Lake, snapshot: &Snapshot, subjects: &Subjects, query: &Query, scratch: &Scratch) -> Result<Self> {
         let mut reading = Self::empty(query);
         reading.rolled_back(snapshot, subjects).next().map_or(Ok(()), Err)?;
@@ -127,8 +128,8 @@ impl Reading {
         reading.incomplete(&read, lake, snapshot, subjects)?.into_iter().next().map_or(Ok(reading), Err)
     }
 
-    /// The tables that `query` reads at a version, whoever wrote their files. [`Reading::unverified`] names every file that a
-    /// trusted reading would refuse. Files that are not what their name says, or not of the table's columns, are left out.
+    /// Reads the tables of `query` at a version, without trust in the writers of their files. [`Reading::unverified`] names every
+    /// file that a trusted reading would refuse. Files whose bytes or columns differ from their name or table are left out.
     pub fn unverified_too(
         lake: &Lake,
         snapshot: &Snapshot,
@@ -139,7 +140,7 @@ impl Reading {
         let mut reading = Self::empty(query);
         let mut named = BTreeSet::new();
         for (name, opened) in &mut reading.tables {
-            // A warehouse that nothing was published to has no tables yet.
+            // A warehouse without published runs has no tables yet.
             let Some(version) = snapshot.get(*name) else { continue };
             let (table, _) = pinned(name, snapshot)?;
             for file in lake.files(table, version.0)? {
@@ -164,14 +165,15 @@ impl Reading {
         Ok(reading)
     }
 
-    /// Tables that have fewer versions than published runs pin, of those that are read and the one that makes runs visible.
+    /// Returns the tables that have fewer versions than published runs pin, of those that are read and the one that makes runs
+    /// visible.
     fn rolled_back<'a>(&'a self, snapshot: &'a Snapshot, subjects: &'a Subjects) -> impl Iterator<Item = Error> + 'a {
         let tables: BTreeSet<_> = self.tables.keys().copied().chain([BENCHMARK_RUN_FACT.name]).collect();
         tables.into_iter().filter_map(|table| subjects.rolled_back(table, snapshot))
     }
 
-    /// What is not there and should be. A run whose row is there has all of its files there, and a published run is visible: a log
-    /// that lost some of them would else give quieter numbers.
+    /// Returns missing files and runs. A run whose row is there has all of its files there, and a published run is visible:
+    /// otherwise, a log that lost some of them would give incomplete numbers without a sign.
     fn incomplete(
         &self,
         there: &BTreeSet<(&'static str, Digest)>,
@@ -209,17 +211,17 @@ impl Reading {
         }
     }
 
-    /// The files that no verified Summary names. Empty for trusted readings.
+    /// Returns the files that no verified Summary names. Empty for trusted readings.
     pub fn unverified(&self) -> &[Unverified] {
         &self.unverified
     }
 
-    /// The digests of the files that are read, by table: what the result depends on, beside the query.
+    /// Returns the digests of the files that are read, by table: with the query, they determine the result.
     pub fn files(&self) -> impl Iterator<Item = (&'static str, Digest)> {
         self.tables.iter().flat_map(|(table, files)| files.iter().map(|(digest, _)| (*table, *digest)))
     }
 
-    /// Asks the query. The result depends on the rows and the query alone: the same bytes from run to run.
+    /// Runs the query. The result depends on the rows and the query alone: the same bytes from run to run.
     pub fn ask(&self, query: &Query, limits: Limits) -> Result<ResultTable> {
         query::ask(self, query, limits)
     }
@@ -231,7 +233,7 @@ fn pinned(name: &str, snapshot: &Snapshot) -> Result<(&'static Table, u64)> {
     Ok((table(name).ok_or_else(no_table)?, version.0))
 }
 
-/// The digest of a file that a verified Summary names.
+/// Returns the digest of a file that a verified Summary names.
 fn listed(table: &'static Table, version: u64, file: &TableFile, subjects: &Subjects) -> Result<Digest> {
     if let Some(why) = file.foreign {
         return Err(Error::Foreign { table: table.name, file: file.path.clone(), version, why });
@@ -240,7 +242,8 @@ fn listed(table: &'static Table, version: u64, file: &TableFile, subjects: &Subj
     known.ok_or_else(|| Error::Unlisted { table: table.name, file: file.path.clone(), version })
 }
 
-/// A table's file in private scratch, hashed on its way and then looked at: whoever signed it may have made it too large to be read.
+/// Copies a table's file to private scratch, hashes it on its way, and then checks it: its signer may have made it too large to
+/// be read.
 fn fetch_checked(lake: &Lake, table: &'static Table, digest: &Digest, scratch: &Scratch) -> Result<ScratchFile> {
     let file = fetch(lake, table, digest, scratch)?;
     let bad = |problem| Error::BadFile { table: table.name.to_owned(), digest: *digest, problem };
@@ -248,7 +251,7 @@ fn fetch_checked(lake: &Lake, table: &'static Table, digest: &Digest, scratch: &
     Ok(file)
 }
 
-/// A table's file in private scratch, hashed on its way.
+/// Copies a table's file to private scratch, hashed on its way.
 fn fetch(lake: &Lake, table: &'static Table, digest: &Digest, scratch: &Scratch) -> Result<ScratchFile> {
     match lake.area().materialise(&data_path(table, digest), scratch)? {
         None => Err(Error::Missing { table: table.name, digest: *digest }),

@@ -1,4 +1,4 @@
-//! What a query gives, and the ways to write it down. All of them are pure: equal results give equal bytes.
+//! The result of a query, and its output formats. All of them are pure: equal results give equal bytes.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use serde_json::{Number, Value as Json};
 
 use crate::{Error, Result};
 
-/// What a column of a result holds. Types that the tables do not have, such as dates, become text.
+/// The type of a column of a result. Types that the tables do not have, such as dates, become text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -34,7 +34,7 @@ pub enum Kind {
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Nothing.
+    /// A missing value.
     Null,
     /// True or false.
     Bool(bool),
@@ -52,9 +52,9 @@ pub enum Cell {
 pub struct ResultColumn {
     /// Its name. Names need not differ.
     pub name: String,
-    /// What it holds.
+    /// Its type.
     pub kind: Kind,
-    /// The column of a table that it is, value by value; none where the query computed it.
+    /// The column of a table that it copies, value by value; `None` if the query computed it.
     pub table_column: Option<TableColumn>,
 }
 
@@ -68,10 +68,10 @@ pub struct TableColumn {
     pub column: String,
 }
 
-/// The rows read from a Parquet file at a time.
+/// The number of rows read from a Parquet file at a time.
 const READ_ROWS: usize = 8 * 1024;
 
-/// The rows that a query gave, in the order that it gave them.
+/// The rows of a query's result, in the query's order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultTable {
     /// The columns.
@@ -81,8 +81,8 @@ pub struct ResultTable {
 }
 
 impl ResultTable {
-    /// Comma-separated values after RFC 4180 with `\n` as line end and a header. Null is nothing between two commas, empty text is
-    /// `""`.
+    /// Returns comma-separated values after RFC 4180 with `\n` as line end and a header. Null is nothing between two commas,
+    /// empty text is `""`.
     pub fn csv(&self) -> String {
         let line = |fields: Vec<String>| fields.join(",") + "\n";
         let header = line(self.columns.iter().map(|column| quoted(&column.name)).collect());
@@ -92,8 +92,8 @@ impl ResultTable {
         std::iter::once(header).chain(rows).collect()
     }
 
-    /// One JSON object for each row, a line each, its names in the order of the columns. What is no finite number is null: JSON has
-    /// no word for it. Of columns with one name, the later get `_2`, `_3` and so on.
+    /// Returns one JSON object for each row, a line each, its names in the order of the columns. Numbers that are not finite are
+    /// null: JSON cannot express them. Of columns with one name, the later get `_2`, `_3` and so on.
     pub fn json_lines(&self) -> String {
         let names: Vec<_> = self.unique_names().into_iter().map(|name| Json::from(name).to_string()).collect();
         let mut lines = String::new();
@@ -104,7 +104,7 @@ impl ResultTable {
         lines
     }
 
-    /// A Parquet file. Columns are nullable; of columns with one name, the later get `_2`, `_3` and so on.
+    /// Returns a Parquet file. Columns are nullable; of columns with one name, the later get `_2`, `_3` and so on.
     pub fn parquet(&self) -> Result<Vec<u8>> {
         let failed = |source: parquet::errors::ParquetError| Error::Write(Box::new(source));
         let batch = self.record_batch().map_err(|source| Error::Write(Box::new(source)))?;
@@ -117,7 +117,7 @@ impl ResultTable {
         Ok(bytes)
     }
 
-    /// Columns of text for a terminal: numbers to the right, everything else to the left, control characters escaped.
+    /// Returns columns of text for a terminal: numbers to the right, everything else to the left, control characters escaped.
     pub fn text(&self) -> String {
         let header: Vec<_> = self.columns.iter().map(|column| shown(&column.name)).collect();
         let rows: Vec<Vec<_>> = self.rows.iter().map(|row| row.iter().map(|cell| shown(&plain(cell))).collect()).collect();
@@ -125,7 +125,7 @@ impl ResultTable {
             let cells = std::iter::once(&header).chain(&rows).filter_map(|row| row.get(index));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        // The library pads to so much and panics beyond it.
+        // The library pads up to this width and panics beyond it.
         let widths: Vec<_> = (0..header.len()).map(width).map(|width| width.min(usize::from(u16::MAX))).collect();
         let rule = widths.iter().map(|width| "-".repeat(*width)).collect();
         let mut text = String::new();
@@ -181,7 +181,7 @@ fn array<'a>(kind: Kind, cells: impl Iterator<Item = &'a Cell>) -> ArrayRef {
     }
 }
 
-/// A cell as the shortest text that reads back as the same value.
+/// Returns a cell as the shortest text that reads back as the same value.
 fn plain(cell: &Cell) -> String {
     match cell {
         Cell::Null => String::new(),
@@ -207,7 +207,7 @@ fn json(cell: &Cell) -> Json {
     }
 }
 
-/// Text that cannot steer a terminal.
+/// Escapes text so that it cannot control a terminal.
 fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -220,7 +220,7 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// What [`ResultTable::parquet`] wrote, under the columns that are said to be there. Fails with what does not fit.
+/// Parses the output of [`ResultTable::parquet`], with the given columns. Fails with the first mismatch.
 pub(crate) fn of_parquet(columns: Vec<ResultColumn>, bytes: Vec<u8>) -> Result<ResultTable, String> {
     let reader = ParquetRecordBatchReader::try_new(Bytes::from(bytes), READ_ROWS).map_err(|error| error.to_string())?;
     let mut rows = Vec::new();

@@ -1,11 +1,11 @@
-//! The shipped views: rows of visible runs with what is asked of them most.
+//! The shipped views: rows of visible runs with their most used columns.
 
 /// A shipped view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Its name.
     pub name: &'static str,
-    /// What it shows.
+    /// Its content.
     pub doc: &'static str,
     /// The query behind it.
     pub sql: &'static str,
@@ -13,8 +13,8 @@ pub struct View {
     pub tables: &'static [&'static str],
 }
 
-/// Every view. All but `runs` join on `benchmark_run_fact`, which is committed last: rows of a run that is not whole yet are in the
-/// tables, and in no view. Two files of a dimension may hold the same row, so dimensions are taken once per row id.
+/// Every view. All but `runs` join on `benchmark_run_fact`, which is committed last: rows of an incomplete run are in the tables,
+/// and in no view. Two files of a dimension may hold the same row, so dimensions are taken once per row id.
 pub const VIEWS: [View; 7] = [
     View {
         name: "runs",
@@ -60,7 +60,7 @@ pub const VIEWS: [View; 7] = [
     },
 ];
 
-/// The view of that name.
+/// Returns the view of this name.
 pub fn view(name: &str) -> Option<&'static View> {
     VIEWS.iter().find(|view| view.name == name)
 }

@@ -1,7 +1,7 @@
-//! What is said between whoever asks a query and `assay-sql`, the program that answers it.
+//! The protocol between a client that runs a query and `assay-sql`, the program that executes it.
 //!
-//! The request is one JSON document on the program's standard input. The reply is one JSON document on a line of its own on its
-//! standard output, and after [`Reply::Gives`] the rows as a Parquet file.
+//! The request is one JSON document on the program's stdin. The reply is one JSON document on a line of its own on its stdout,
+//! and after [`Reply::Gives`] the rows as a Parquet file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -11,16 +11,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::ResultColumn;
 
-/// The program's name. It lies beside whoever starts it.
+/// The program's name. It lies beside the program that starts it.
 pub const PROGRAM: &str = "assay-sql";
 /// The longest query, in bytes.
 pub const MAX_SQL_BYTES: usize = 64 * 1024;
-/// The most words and signs of a query. Planning goes as deep as an expression is nested, and this bounds how deep that can be.
+/// The most tokens of a query. Planning recurses as deep as an expression is nested, and this bounds the depth.
 pub const MAX_SQL_TOKENS: usize = 2_000;
-/// What the program may take of its address space beside what a query may: its own code and the stack of the thread that plans.
+/// The address space of the program beside that of a query: its own code and the stack of the thread that plans.
 const OWN_ROOM_BYTES: u64 = 2 << 30;
 
-/// What a query may use.
+/// The limits of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -39,35 +39,35 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The address space that the whole program gets, in bytes. What a query makes outside of the engine's own accounts, such as one
-    /// huge text, ends there.
+    /// Returns the address space that the whole program gets, in bytes. It bounds allocations outside of the engine's own
+    /// accounting, such as one huge text.
     pub fn address_space_bytes(&self) -> u64 {
         self.memory_bytes.saturating_mul(3).saturating_add(OWN_ROOM_BYTES)
     }
 }
 
-/// What is asked.
+/// A request to the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", tag = "do")]
 pub enum Request {
-    /// Whether a text is a query that may be asked, and which tables it reads.
+    /// Check that a text is an allowed query, and find the tables that it reads.
     Check {
         /// The text.
         sql: String,
     },
-    /// What a query gives.
+    /// Run a query.
     Ask {
         /// The query.
         sql: String,
         /// The files of every table that it may read, in the order in which they are read.
         tables: BTreeMap<String, Vec<File>>,
-        /// What it may use.
+        /// Its limits.
         limits: Limits,
     },
 }
 
 impl Request {
-    /// What answering may use.
+    /// Returns the limits of the request.
     pub fn limits(&self) -> Limits {
         match self {
             Self::Check { .. } => Limits::default(),
@@ -76,59 +76,59 @@ impl Request {
     }
 }
 
-/// A file that was hashed and checked, and stays where it is until the answer is there.
+/// A file that was hashed and checked, and stays in place until the reply has arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
     /// Its size in bytes.
     pub bytes: u64,
 }
 
-/// What is answered.
+/// A reply of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", tag = "answer")]
 pub enum Reply {
-    /// The query may be asked.
+    /// The query is allowed.
     Reads {
-        /// The tables that it reads, those behind views included.
+        /// The tables that it reads, including those behind views.
         tables: BTreeSet<String>,
-        /// Whether it reads `information_schema`.
+        /// True if it reads `information_schema`.
         catalog: bool,
     },
-    /// The query was answered: a Parquet file with a column for each of these follows. Its own names do not count.
+    /// The query was executed: a Parquet file with a column for each of these follows. Its own names do not count.
     Gives {
         /// The columns.
         columns: Vec<ResultColumn>,
     },
-    /// It was not.
+    /// The request failed.
     Fails {
-        /// Why.
+        /// The error.
         failure: QueryError,
     },
 }
 
-/// Why a query was not answered.
+/// The reason why a query was not executed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
 pub enum QueryError {
-    /// The text is not a query that may be asked here.
+    /// The text is not an allowed query.
     #[error("the query is refused: {why}")]
     Refused {
-        /// What it does that a query may not.
+        /// The operation that is not allowed.
         why: String,
     },
-    /// The query does not parse, or names what is not there.
+    /// The query does not parse, or names something that does not exist.
     #[error("the query is wrong: {why}")]
     Wrong {
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
-    /// The query needs more than it may have.
+    /// The query needs more than its limit.
     #[error("the query goes over its limit of {}", what.of(*limit))]
     OverLimit {
-        /// What there was too much of.
+        /// The limited resource.
         what: Limited,
         /// The limit.
         limit: u64,
@@ -136,35 +136,35 @@ pub enum QueryError {
     /// The query failed while it ran.
     #[error("the query failed: {why}")]
     Failed {
-        /// What failed.
+        /// The problem.
         why: String,
     },
-    /// The query engine gave up in the middle, which malformed files can make it do.
+    /// The query engine panicked, which malformed files can cause.
     #[error("the query engine gave up: {why}")]
     GaveUp {
-        /// What it said.
+        /// The message of the panic.
         why: String,
     },
 }
 
-/// What a query can have too much of.
+/// A limited resource of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limited {
     /// Its text.
     SqlBytes,
-    /// The words and signs of its text.
+    /// The tokens of its text.
     SqlTokens,
     /// Memory.
     Memory,
-    /// The rows that it gives.
+    /// The rows of its result.
     Rows,
     /// Time.
     Milliseconds,
 }
 
 impl Limited {
-    /// So much of it, for people.
+    /// Returns an amount of the resource, for people.
     fn of(self, limit: u64) -> String {
         match self {
             Self::SqlBytes => format!("{limit} bytes of SQL"),
@@ -179,7 +179,7 @@ impl Limited {
 }
 
 impl QueryError {
-    /// A query that may not be asked.
+    /// A query that is not allowed.
     pub fn refused(why: impl Into<String>) -> Self {
         Self::Refused { why: why.into() }
     }
@@ -194,18 +194,18 @@ impl QueryError {
         Self::Failed { why: why.into() }
     }
 
-    /// An engine that gave up.
+    /// An engine that panicked.
     pub fn gave_up(why: impl Into<String>) -> Self {
         Self::GaveUp { why: why.into() }
     }
 
-    /// A query over its time.
+    /// A query that exceeded its time.
     pub fn over_time(limits: Limits) -> Self {
         let limit = u64::try_from(limits.time.as_millis()).unwrap_or(u64::MAX);
         Self::OverLimit { what: Limited::Milliseconds, limit }
     }
 
-    /// What a person can do about it, where there is something.
+    /// Returns advice for a person, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::OverLimit { .. } => Some("ask for less"),

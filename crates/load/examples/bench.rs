@@ -1,7 +1,8 @@
-//! What the load generator costs, beside a bare loop that reads the same bytes and parses nothing.
+//! The cost of the load generator, beside a bare loop that reads the same bytes without parsing them.
 //!
-//! `cargo run --release -p assay-load --example bench`: every client and every server is a process of its own, so that CPU time can be
-//! told apart. Costs are marginal: a long run minus a short one. Look at the ratios; the absolute figures are this machine's.
+//! `cargo run --release -p assay-load --example bench`: every client and every server is a process of its own, so that CPU time
+//! can be attributed. Costs are marginal: a long run minus a short one. Compare the ratios; the absolute figures depend on the
+//! machine.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark that is run by hand")]
 
 use std::io::{Read as _, Write as _};
@@ -72,7 +73,7 @@ fn all() {
 
 // --- costs
 
-/// CPU time and what it was spent on.
+/// CPU time and the work that it was spent on.
 #[derive(Clone, Copy)]
 struct Cost {
     things: u64,
@@ -119,7 +120,7 @@ fn parse(line: &str) -> Cost {
     Cost { things: fields[0] as u64, total_ns: fields[1], user_ns: fields[2] }
 }
 
-/// How many things the work did, and the process's CPU time with it: all of it, and in user mode.
+/// Returns the amount of work done, and the process's CPU time for it: in total, and in user mode.
 fn cpu_of(work: impl FnOnce() -> u64) -> (u64, i64, i64) {
     let things = work();
     let clock = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -210,7 +211,7 @@ fn begun(listener: &TcpListener) -> TcpStream {
     socket
 }
 
-/// Throws every request away and answers it shortly.
+/// Discards every request and sends a short response.
 fn answer() {
     let listener = listen();
     listener.set_nonblocking(true).unwrap();
@@ -241,7 +242,7 @@ fn answer() {
 
 // --- clients
 
-/// The wire of a request, for the bare loops.
+/// The bytes of a request, for the bare loops.
 const REQUEST: &[u8] = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 2\r\n\r\n{}";
 
 fn connect(address: &str) -> TcpStream {
@@ -250,7 +251,7 @@ fn connect(address: &str) -> TcpStream {
     socket
 }
 
-/// Opens the streams and reads until each has sent what it sends.
+/// Opens the streams and reads until each has ended.
 fn bare_streams(address: &str, streams: usize, events: u64) -> u64 {
     let expected = HEAD.len() + END.len() + event(" token").len() * events as usize;
     let mut poller = Poller::new(512).unwrap();
@@ -356,7 +357,7 @@ fn run_all(trial: &Trial, count: u64, gap_ns: Option<i64>) -> Finished {
     let trial = Trial { start_at_ns: now_ns() + 5_000_000, ..trial.clone() };
     let finished = run(&trial, &mut requests, &mut Discard, &AtomicBool::new(false), &Progress::new()).unwrap();
     let ok = finished.counts.of(Phase::Measured, Outcome::Ok);
-    // Only where the machine is short of CPU does an open loop find no free place.
+    // An open loop finds no free slot only if the machine is short of CPU.
     assert_eq!(ok + finished.counts.of(Phase::Measured, Outcome::Dropped), count, "{finished:?}");
     finished
 }
@@ -388,7 +389,7 @@ fn pace(address: &str, rate: u64, seconds: u64) {
     );
 }
 
-/// A thread that does nothing but wait for one due time after the other.
+/// Waits for one due time after the other, and does nothing else.
 fn timer(rate: u64, seconds: u64) {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let mut poller = Poller::new(1).unwrap();
@@ -410,7 +411,7 @@ fn thread_cpu_ns() -> i64 {
     clock.tv_sec * SECOND + clock.tv_nsec
 }
 
-/// Follows a stream of 1,000 events, which comes in such pieces, so many times. How many events that was.
+/// Follows a stream of 1,000 events in pieces of this size, repeatedly. Returns the number of events.
 fn follow(capture: Capture, piece: usize, times: u32) -> u64 {
     let mut wire = HEAD.to_vec();
     for _ in 0..1_000 {

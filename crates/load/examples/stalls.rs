@@ -1,13 +1,13 @@
-//! What becomes of an attempt whose client is stopped or starved: the published 99th percentile of TTFT beside the true one.
+//! The result of an attempt whose client is stopped or starved: the published 99th percentile of TTFT beside the true one.
 //!
 //!     cargo build --release -p assay-simulator
 //!     cargo run --release -p assay-load --example stalls -- target/release/assay-simulator [SECONDS]
 //!
-//! Each row is one trial of SECONDS (6) against a simulator. Its client is a process of its own, which is stopped (SIGSTOP) and
-//! continued so often and for so long, or runs at `nice 19` beside busy processes. `true` is the time from the arrival of a request at
-//! the simulator to the write of its first token, by the simulator's own log. A row must be `invalid`, or the error within the bound
-//! of `docs/statistics.md`; the last line counts the rows that are neither. The last rows slow the simulator instead of the client,
-//! and must be valid.
+//! Each row is one trial of SECONDS (6) against a simulator. Its client is a separate process, which is stopped (SIGSTOP) and
+//! continued with the stated count and length, or runs at `nice 19` beside busy processes. `true` is the time from the arrival of
+//! a request at the simulator to the write of its first token, by the simulator's own log. A row must be `invalid`, or the error
+//! within the bound of `docs/statistics.md`; the last line counts the rows that are neither. The last rows slow the simulator
+//! instead of the client, and must be valid.
 #![allow(clippy::print_stdout, reason = "an example that reports figures")]
 
 use std::collections::HashMap;
@@ -35,10 +35,10 @@ const WARMUP_NS: i64 = SECOND / 2;
 const USERS: u32 = 8;
 /// Tokens of a response; with the simulator's times it takes 25 + 15 x 5 ms.
 const TOKENS: u32 = 16;
-/// Requests a second of the open loop: as many as the closed loop makes.
+/// Requests per second of the open loop: the rate that the closed loop reaches.
 const RATE: i64 = 80;
 
-/// The simulator's times: first tokens after 25 ms, spread over a few.
+/// The simulator's times: first tokens after 25 ms, with a spread of a few ms.
 const MODEL: [&str; 9] = [
     "--profile=instant",
     "--ttft-ms=20",
@@ -51,7 +51,7 @@ const MODEL: [&str; 9] = [
     "--seed=1",
 ];
 
-/// Stops, each for so many milliseconds, spread evenly over the trial.
+/// The number of stops and the milliseconds of each, spread evenly over the trial.
 const STOPS: [(u32, u64); 17] = [
     (1, 50),
     (3, 50),
@@ -72,7 +72,7 @@ const STOPS: [(u32, u64); 17] = [
     (2, 2_000),
 ];
 
-/// How the simulator is slowed, which is no fault of the client.
+/// Options that slow the simulator, which is not the client's fault.
 const SLOW: [&[&str]; 3] =
     [&["--stall=1500:900", "--stall=3000:900", "--stall=4500:900"], &["--stall=2000:2000"], &["--ttft-ms=900"]];
 
@@ -109,7 +109,8 @@ fn all(simulator: &str, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// One trial, and its row. 1 if what was published is neither within the bound nor invalid, or a slow simulator makes it invalid.
+/// Runs one trial and prints its row. Returns 1 if the published value is neither within the bound nor invalid, or if a slow
+/// simulator makes it invalid.
 fn row(
     simulator: &str,
     mode: &str,
@@ -142,12 +143,12 @@ fn row(
         verdict.unwrap_or("valid")
     );
     let bound = (MAX_LATENESS_P99.as_secs_f64() * 1e3).max(measured * MAX_DELAY_SHARE);
-    // A millisecond for the way there and back.
+    // A millisecond for the round trip.
     let is_missed = if more.is_empty() { verdict.is_none() && measured - truth > bound + 1.0 } else { verdict.is_some() };
     Ok(u32::from(is_missed))
 }
 
-/// Stops and continues a process so often.
+/// Stops and continues a process this many times.
 fn stop(pid: Pid, count: u32, ms: u64, seconds: u64) -> Result<()> {
     let between = Duration::from_secs(seconds) / (count + 1);
     let pause = between.saturating_sub(Duration::from_millis(ms)).max(Duration::from_millis(20));
@@ -195,7 +196,7 @@ struct Simulator {
 
 impl Simulator {
     fn start(program: &str, more: &[&str]) -> Result<Self> {
-        // What is given last wins over the model's own times.
+        // The last occurrence of an option overrides the model's own times.
         let own = MODEL.iter().filter(|option| !more.iter().any(|more| option.split('=').next() == more.split('=').next()));
         let mut process = Command::new(program).args(own).args(more).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
@@ -252,7 +253,7 @@ fn client(address: SocketAddr, mode: &str, seconds: i64) -> Result<()> {
     Ok(())
 }
 
-/// What speaks against the attempt, as execute judges it.
+/// Returns the reason why the attempt is invalid, as execute judges it.
 fn verdict(finished: &Finished) -> Option<String> {
     let client = &finished.client;
     if client.lateness.is_some_and(|lateness| lateness.ns_p99 > MAX_LATENESS_P99.as_nanos() as i64) {
@@ -304,7 +305,7 @@ impl Sink for Kept {
     }
 }
 
-/// The true TTFT of every request by its id, by the simulator's log.
+/// Returns the true TTFT of every request by its id, from the simulator's log.
 fn truth(address: SocketAddr) -> Result<HashMap<u128, i64>> {
     let (mut truth, mut since) = (HashMap::new(), 0);
     loop {

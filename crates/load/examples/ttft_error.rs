@@ -1,12 +1,12 @@
-//! How far a measured TTFT is from the true one: the real client against a real simulator on another core.
+//! The error of a measured TTFT: the real client against a real simulator on another core.
 //!
 //!     cargo build --release -p assay-simulator
 //!     cargo run --release -p assay-load --example ttft_error -- target/release/assay-simulator [SHARE]
 //!
-//! The simulator tells when each request had arrived and when its first token was written (`GET /truth`), by the clock of the host,
-//! which is the client's too. The *error* is the measured TTFT less the time between those two: what the way there, the way back and
-//! the client's own delay add. `after the write` is the part of it from the write of the first token to the client's stamp. SHARE (1)
-//! is the part of the requests that is really sent.
+//! The simulator reports when each request had arrived and when its first token was written (`GET /truth`), by the clock of the
+//! host, which is the client's too. The *error* is the measured TTFT less the time between those two: the sum of the way there,
+//! the way back and the client's own delay. `after the write` is the part of it from the write of the first token to the client's
+//! stamp. SHARE (1) is the fraction of the requests that is really sent.
 #![allow(clippy::print_stdout, reason = "an example that reports figures")]
 
 use std::collections::HashMap;
@@ -24,14 +24,14 @@ use serde_json::Value;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Load that is offered before it is measured: all users begin at once, and what they meet then is no steady load.
+/// Load before the measurement: all users begin at once, which is not steady load.
 const WARMUP_NS: i64 = SECOND;
 
-/// Streams at a time, and requests in all: enough of each for a 99th percentile, in seconds.
+/// Concurrent streams, and requests in total: enough of each for a 99th percentile, in seconds.
 const LOADS: [(u32, u64); 3] = [(1, 100), (64, 4_000), (1_000, 20_000)];
 
-/// The model of the simulator: 50 events a second of each stream, first tokens spread over tens of milliseconds, as users' are, and
-/// no queue.
+/// The model of the simulator: 50 events a second of each stream, first tokens spread over tens of milliseconds, as users' are,
+/// and no queue.
 const MODEL: [&str; 10] = [
     "--profile=instant",
     "--ttft-ms=20",
@@ -45,7 +45,7 @@ const MODEL: [&str; 10] = [
     "--seed=1",
 ];
 
-/// Tokens of an answer.
+/// Tokens of a response.
 const TOKENS: u32 = 8;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     for (streams, requests) in LOADS {
         let requests = ((requests as f64 * share) as u64).max(u64::from(streams));
-        // What is started has the core of whoever starts it.
+        // A child process inherits the core of its parent.
         pin(last)?;
         let server = Simulator::start(&simulator)?;
         pin(first)?;
@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The first and the last core that this process may use: one and the same where there is one.
+/// Returns the first and the last core that this process may use: the same if there is only one.
 fn two_cores() -> Result<[usize; 2], Box<dyn Error>> {
     let allowed = sched_getaffinity(None)?;
     let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
@@ -91,7 +91,7 @@ fn pin(core: usize) -> Result<(), Box<dyn Error>> {
     Ok(sched_setaffinity(None, &cores)?)
 }
 
-/// The 50th and 99th percentile and the largest, in microseconds.
+/// Formats the 50th and 99th percentile and the maximum, in microseconds.
 fn spread(values: &mut [i64]) -> String {
     values.sort_unstable();
     let last = values.len().saturating_sub(1);
@@ -121,13 +121,13 @@ impl Drop for Simulator {
     }
 }
 
-/// What the client wrote down of a request, in nanoseconds since the trial's start.
+/// The client's record of a request, in nanoseconds since the trial's start.
 struct Stamps {
     sent_ns: i64,
     first_token_ns: i64,
 }
 
-/// The stamps of so many requests by their id, and when the trial started.
+/// Measures this many requests. Returns their stamps by id, and the start of the trial.
 fn measure(address: SocketAddr, streams: u32, requests: u64) -> Result<(HashMap<u128, Stamps>, i64), Box<dyn Error>> {
     let start_at_ns = now_ns() + 20_000_000;
     let trial = Trial {
@@ -149,7 +149,7 @@ fn measure(address: SocketAddr, streams: u32, requests: u64) -> Result<(HashMap<
     Ok((kept.0, start_at_ns))
 }
 
-/// One request, again and again: as often as asked once it is measured, and until then without end.
+/// One request, repeated: a fixed number of times in the measured phase, and without end before it.
 struct Same {
     left: u64,
     next: u64,
@@ -182,13 +182,13 @@ impl Sink for Kept {
     }
 }
 
-/// What the simulator says of a request, by the monotonic clock.
+/// The simulator's report of a request, by the monotonic clock.
 struct Told {
     arrived_ns: i64,
     written_ns: i64,
 }
 
-/// The truth about every request by its id; the simulator tells a bounded part at a time.
+/// Returns the truth about every request by its id; the simulator returns a bounded part at a time.
 fn truth(address: SocketAddr) -> Result<HashMap<u128, Told>, Box<dyn Error>> {
     let (mut told, mut since) = (HashMap::new(), 0);
     loop {

@@ -1,56 +1,56 @@
-//! The connections of a trial, each in a slot of its own, and the requests that they carry.
+//! The connections of a trial, each in its own slot, and the requests that they carry.
 
 use crate::answer::Reader;
 use crate::delay::RequestDelays;
 use crate::output::Row;
 use crate::transport::Transport;
 
-/// No slot.
+/// The index of no slot.
 const NONE: u32 = u32::MAX;
 
-/// A place for one connection. It outlives its connections, and keeps their buffers.
+/// A slot for one connection at a time. It outlives its connections and keeps their buffers.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// Counts the connections that the slot has had: what the poller says of an earlier one is not of this one.
+    /// The number of connections that the slot has had: events of the poller for an earlier one are ignored.
     pub(crate) generation: u32,
     pub(crate) state: State,
     pub(crate) transport: Option<Transport>,
-    /// The poller watches for room to write as well.
+    /// True if the poller also watches for room to write.
     pub(crate) watches_write: bool,
     pub(crate) reader: Reader,
     pub(crate) exchange: Option<Exchange>,
 }
 
-/// What a slot's connection is doing.
+/// The state of a slot's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// There is none.
+    /// There is no connection.
     Vacant,
-    /// TCP is on its way.
+    /// TCP is connecting.
     Connecting,
-    /// TLS is on its way.
+    /// The TLS handshake is in progress.
     Shaking,
-    /// It carries a request.
+    /// The connection carries a request.
     Busy,
-    /// It is kept alive.
+    /// The connection is kept alive.
     Idle,
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) row: Box<Row>,
-    /// The request as it goes on the wire; given back once it is written.
+    /// The bytes of the request; freed once they are written.
     pub(crate) wire: Vec<u8>,
-    /// How much of it was written.
+    /// The number of bytes written.
     pub(crate) written: usize,
-    /// All of it was.
+    /// True if all of it was written.
     pub(crate) is_written: bool,
-    /// It was given to a connection that had been kept alive.
+    /// True if it was sent on a kept-alive connection.
     pub(crate) reused: bool,
-    /// The client's own delay in its instants.
+    /// The client's own delay in the request's times.
     pub(crate) delays: RequestDelays,
-    /// Addresses that were tried for it.
+    /// The number of addresses that were tried.
     pub(crate) tries: usize,
 }
 
@@ -59,7 +59,7 @@ impl Slot {
         Self { generation: 0, state: State::Vacant, transport: None, watches_write: false, reader, exchange: None }
     }
 
-    /// Lets its connection go.
+    /// Closes the connection.
     pub(crate) fn disconnect(&mut self) {
         self.transport = None;
         self.generation = self.generation.wrapping_add(1);
@@ -68,18 +68,18 @@ impl Slot {
     }
 }
 
-/// What the poller knows a slot's connection by.
+/// Returns the token by which the poller knows a slot's connection.
 pub(crate) fn token(slot: u32, generation: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(slot)
 }
 
-/// The slot and the generation of a token.
+/// Returns the slot and the generation of a token.
 pub(crate) fn of_token(token: u64) -> (u32, u32) {
     (token as u32, (token >> 32) as u32)
 }
 
-/// Slots in the order in which their requests were begun: since all have the same time limit, the first is the next to run out of
-/// it. Adding and removing take the same time however many there are.
+/// Slots in the order in which their requests began: because all have the same timeout, the first is the next to time out. Adding
+/// and removing take constant time.
 #[derive(Debug)]
 pub(crate) struct Order {
     links: Vec<(u32, u32)>,
@@ -96,7 +96,7 @@ impl Order {
         (self.first != NONE).then_some(self.first)
     }
 
-    /// Adds a slot, which is not among them, at the end.
+    /// Appends a slot that is not in the list.
     pub(crate) fn push(&mut self, slot: u32) {
         if self.links.len() <= slot as usize {
             self.links.resize(slot as usize + 1, (NONE, NONE));
@@ -109,7 +109,7 @@ impl Order {
         self.last = slot;
     }
 
-    /// Takes a slot, which is among them, out.
+    /// Removes a slot that is in the list.
     pub(crate) fn remove(&mut self, slot: u32) {
         let (before, after) = self.links[slot as usize];
         match self.links.get_mut(before as usize) {

@@ -1,11 +1,11 @@
-//! How late the event loop is to its sockets, and how much of the measured latencies that may be.
+//! Measures the delay of the event loop to its sockets, and its share of the measured latencies.
 //!
 //! A socket that a wait reports was not ready when the wait before it returned. That, the time that the thread waited for a CPU,
-//! and the waits that a signal or an overslept deadline ended give the earliest instant at which the socket can have become ready:
-//! an upper bound of the client's own delay for each read. An endpoint that is slow changes none of it.
+//! and the waits that a signal or an overslept deadline ended give the earliest instant at which the socket can have become
+//! ready: an upper bound of the client's own delay for each read. A slow endpoint does not change it.
 //!
-//! After a pause the loop looks at its sockets without sleeping first ([`DelayMeter::must_look`]). How long a wait took does not say
-//! whether it slept: one that finds a socket at once and is kept from the CPU on its way back takes as long as one that slept.
+//! After a pause the loop polls its sockets without sleeping first ([`DelayMeter::must_look`]). The duration of a wait does not
+//! show if it slept: one that finds a socket at once and is kept from the CPU on its way back takes as long as one that slept.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -20,9 +20,9 @@ use crate::validity::{DELAY_GRAIN, MAX_LATENESS_P99};
 const SLEPT_NS: i64 = 50_000;
 /// A wait that ends this long after its deadline was kept from the CPU.
 const OVERSLEPT_NS: i64 = 1_000_000;
-/// A loop that has not looked at its sockets for this long looks before it sleeps.
+/// A loop that has not polled its sockets for this long polls before it sleeps.
 const PAUSE_NS: i64 = 1_000_000;
-/// The kernel's account of the thread is read at most once in this time: a read takes a microsecond.
+/// The kernel's run delay of the thread is read at most once in this time, because a read takes a microsecond.
 const SAMPLE_NS: i64 = 1_000_000;
 
 const GRAIN_NS: i64 = DELAY_GRAIN.as_nanos() as i64;
@@ -34,27 +34,27 @@ pub(crate) struct Wait {
     pub(crate) began_ns: i64,
     pub(crate) deadline_ns: i64,
     pub(crate) ended_ns: i64,
-    /// A signal ended it, so it reports nothing.
+    /// True if a signal ended it, so that it reports no sockets.
     pub(crate) interrupted: bool,
-    /// Sockets that it reports.
+    /// The number of sockets that it reports.
     pub(crate) ready: usize,
-    /// It reports as many as it can, so more may be ready.
+    /// True if it reports as many sockets as fit, so that more may be ready.
     pub(crate) is_full: bool,
-    /// Time that the thread waited for a CPU before this wait ended.
+    /// The time that the thread waited for a CPU before this wait ended.
     pub(crate) run_delay_ns: i64,
 }
 
-/// Since when the sockets that the last wait reported may have been ready.
+/// The earliest instant at which the sockets of the last wait may have been ready.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
     since_ns: i64,
-    /// The last instant of which it is certain that a socket that was ready then has been reported.
+    /// The latest instant for which every socket that was ready then has certainly been reported.
     looked_ns: i64,
     was_full: bool,
 }
 
 impl Readiness {
-    /// Takes a wait and returns how late the loop was to the sockets that it reports: at most so many nanoseconds.
+    /// Takes a wait and returns the maximum delay of the loop to the sockets that it reports, in nanoseconds.
     #[inline]
     pub(crate) fn take(&mut self, wait: &Wait) -> i64 {
         if wait.interrupted {
@@ -68,25 +68,25 @@ impl Readiness {
             self.since_ns = if before { self.looked_ns } else { wait.ended_ns - wait.run_delay_ns };
         }
         self.was_full = wait.is_full;
-        // The thread may have been kept from the CPU after the kernel had looked.
+        // The thread may have been kept from the CPU after the kernel had polled.
         self.looked_ns = if overslept { slept_to_ns } else { wait.ended_ns };
         if wait.ready == 0 { 0 } else { wait.ended_ns - self.since_ns }
     }
 
-    /// The sockets have not been looked at for so long that the next wait must not sleep.
+    /// Returns true if the sockets have not been polled for so long that the next wait must not sleep.
     #[inline]
     pub(crate) fn must_look(&self, now: i64) -> bool {
         now - self.looked_ns > PAUSE_NS
     }
 
-    /// How late a read at this instant may be.
+    /// Returns the maximum delay of a read at this instant.
     #[inline]
     pub(crate) fn delay_ns(&self, at_ns: i64) -> i64 {
         (at_ns - self.since_ns).max(0)
     }
 }
 
-/// The time that this thread could have run and did not, from `/proc/thread-self/schedstat`.
+/// The time for which this thread was runnable but did not run, from `/proc/thread-self/schedstat`.
 #[derive(Debug)]
 pub(crate) struct RunDelay {
     /// Absent if the kernel does not count it.
@@ -97,7 +97,7 @@ pub(crate) struct RunDelay {
 }
 
 impl RunDelay {
-    /// For the thread that calls it, and for no other.
+    /// Opens the counter of the calling thread, and of no other.
     pub(crate) fn of_this_thread() -> Self {
         let mut delay =
             Self { file: File::open("/proc/thread-self/schedstat").ok(), sampled_at_ns: i64::MIN, total_ns: 0, first_ns: 0 };
@@ -108,7 +108,7 @@ impl RunDelay {
         delay
     }
 
-    /// The growth since the last sample; 0 if that was less than [`SAMPLE_NS`] ago.
+    /// Returns the growth since the last sample; 0 if that was less than [`SAMPLE_NS`] ago.
     #[inline]
     pub(crate) fn sample(&mut self, now: i64) -> i64 {
         if now.saturating_sub(self.sampled_at_ns) < SAMPLE_NS {
@@ -121,7 +121,7 @@ impl RunDelay {
         grown
     }
 
-    /// All of it, since this was made.
+    /// Returns the total since this was created.
     pub(crate) fn all_ns(&mut self) -> Option<i64> {
         Some(self.read()? - self.first_ns)
     }
@@ -133,26 +133,27 @@ impl RunDelay {
     }
 }
 
-/// The second of the three numbers: time spent waiting on a run queue, in nanoseconds (kernel documentation, `sched-stats`).
+/// Parses the second of the three numbers: time spent waiting on a run queue, in nanoseconds (kernel documentation,
+/// `sched-stats`).
 fn run_delay_of(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// What the delays of a trial come to.
+/// Sums up the delays of a trial.
 #[derive(Debug)]
 pub(crate) struct DelayMeter {
     readiness: Readiness,
     run_delay: RunDelay,
-    /// Only what happens after it counts.
+    /// Events before this instant do not count.
     from_ns: i64,
-    /// Up to here late time is in the sum.
+    /// Late time up to this instant is in the sum.
     counted_to_ns: i64,
     ttft: Bounds,
     e2e: Bounds,
     sums: Delays,
 }
 
-/// A latency as it was measured, and the least that it can truly have been.
+/// A measured latency and its lower bound.
 #[derive(Debug)]
 struct Bounds {
     measured: Histogram,
@@ -169,13 +170,13 @@ impl Bounds {
         self.least.add(measured_ns - delay_ns);
     }
 
-    /// The 99th percentile and the least that it can truly be.
+    /// Returns the measured 99th percentile and its lower bound.
     fn p99(&self) -> Option<(i64, i64)> {
         (self.measured.n() > 0).then(|| (self.measured.quantile(0.99), self.least.quantile(0.99)))
     }
 }
 
-/// The client's own delay in the instants of one request, in nanoseconds; at most.
+/// The client's own delay in the times of one request, in nanoseconds; upper bounds.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_field_names, reason = "every name ends in its unit")]
 pub(crate) struct RequestDelays {
@@ -186,7 +187,7 @@ pub(crate) struct RequestDelays {
 }
 
 impl RequestDelays {
-    /// Takes a read, which may have brought the first token event, and the last so far.
+    /// Records a read, which may have brought the first token event and the latest one.
     #[inline]
     pub(crate) fn read(&mut self, record: &Record, at_ns: i64, delay_ns: i64) {
         if record.last_token_ns == Some(at_ns) {
@@ -199,7 +200,7 @@ impl RequestDelays {
 }
 
 impl DelayMeter {
-    /// For the thread that calls it. Nothing counts before `from_ns`.
+    /// Returns a meter for the calling thread. Events before `from_ns` do not count.
     pub(crate) fn new(from_ns: i64) -> Self {
         Self {
             readiness: Readiness::default(),
@@ -212,14 +213,14 @@ impl DelayMeter {
         }
     }
 
-    /// Takes a wait, whose `run_delay_ns` is filled in here, and returns how late the loop was.
+    /// Records a wait, whose `run_delay_ns` is set here, and returns the delay of the loop.
     #[inline]
     pub(crate) fn waited(&mut self, mut wait: Wait) -> i64 {
         wait.run_delay_ns = self.run_delay.sample(wait.ended_ns);
         let late_ns = self.readiness.take(&wait);
         self.sums.interruptions += u64::from(wait.interrupted && wait.ended_ns >= self.from_ns);
         if late_ns >= GRAIN_NS {
-            // Sockets that did not fit into a batch are late by what was counted already.
+            // Sockets that did not fit into a batch are late by time that was counted already.
             let from_ns = (wait.ended_ns - late_ns).max(self.counted_to_ns);
             self.sums.late_ns += (wait.ended_ns - from_ns).max(0);
             self.counted_to_ns = wait.ended_ns;
@@ -227,13 +228,14 @@ impl DelayMeter {
         late_ns
     }
 
-    /// The loop has paused: its next wait must end at once, so that what it reports is known to have been ready before.
+    /// Returns true if the loop has paused: its next wait must end at once, so that its sockets are known to have been ready
+    /// before.
     #[inline]
     pub(crate) fn must_look(&self, now: i64) -> bool {
         self.readiness.must_look(now)
     }
 
-    /// How late a read at this instant may be.
+    /// Returns the maximum delay of a read at this instant.
     #[inline]
     pub(crate) fn read(&mut self, at_ns: i64) -> i64 {
         let delay_ns = self.readiness.delay_ns(at_ns);
@@ -241,7 +243,7 @@ impl DelayMeter {
         delay_ns
     }
 
-    /// Takes a measured request that ended well.
+    /// Records a measured request that succeeded.
     pub(crate) fn ended(&mut self, record: &Record, delays: RequestDelays) {
         let sent_late_ns = record.lateness_ns().unwrap_or(0).max(0) + delays.write_ns;
         if let Some(ttft_ns) = record.ttft_ns() {
@@ -261,7 +263,7 @@ impl DelayMeter {
         }
     }
 
-    /// All of it, of a trial that ended then.
+    /// Returns the totals of a trial that ended at this instant.
     pub(crate) fn finish(mut self, ended_ns: i64) -> Delays {
         Delays {
             judged_ns: (ended_ns - self.from_ns).max(0),
@@ -279,12 +281,12 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// A wait that ends `late` after its deadline, or before it, with one socket ready.
+    /// Returns a wait with one socket ready. It may end after its deadline or before it.
     fn wait(began_ms: i64, ended_ms: i64, deadline_ms: i64) -> Wait {
         Wait { began_ns: began_ms * MS, ended_ns: ended_ms * MS, deadline_ns: deadline_ms * MS, ready: 1, ..Wait::default() }
     }
 
-    /// How late the loop is to each wait's sockets, in milliseconds.
+    /// Returns the delay of the loop to each wait's sockets, in milliseconds.
     fn delays(waits: &[Wait]) -> Vec<i64> {
         let mut readiness = Readiness::default();
         waits.iter().map(|wait| readiness.take(wait) / MS).collect()
@@ -292,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_slow_endpoint_delays_no_read() {
-        // The loop sleeps as long as it may, again and again, and is woken in time.
+        // The loop sleeps up to its deadline, repeatedly, and is woken in time.
         let slow: Vec<_> = (0..1000).map(|turn| Wait { ready: 0, ..wait(turn * 10, turn * 10 + 10, turn * 10 + 10) }).collect();
         assert!(delays(&slow).iter().all(|delay| *delay == 0));
         let woken = [slow[0], wait(10, 17, 20)];
@@ -310,7 +312,7 @@ mod tests {
         let interrupted = Wait { interrupted: true, ready: 0, ..wait(1, 901, 11) };
         let found = Wait { ended_ns: 901 * MS + 10_000, ..wait(901, 0, 911) };
         assert_eq!(delays(&[wait(0, 1, 10), interrupted, found]), [0, 0, 900]);
-        // Nothing was ready at the end of the stop: what came later was read at once.
+        // No socket was ready at the end of the stop: those that came later were read at once.
         assert_eq!(delays(&[wait(0, 1, 10), interrupted, wait(901, 905, 911)]), [0, 0, 0]);
     }
 
@@ -325,7 +327,7 @@ mod tests {
         let interrupted = Wait { interrupted: true, ready: 0, ..wait(1, 901, 11) };
         assert_eq!(must_look(interrupted), (true, true));
         assert_eq!(must_look(Wait { ready: 0, ..wait(901, 901, 901) }), (false, true));
-        // Stopped after the kernel had looked.
+        // Stopped after the kernel had polled.
         assert_eq!(must_look(Wait { ready: 0, ..wait(902, 1_500, 902) }), (true, true));
     }
 
@@ -334,7 +336,8 @@ mod tests {
         let interrupted = Wait { interrupted: true, ready: 0, ..wait(1, 901, 11) };
         let look = |ended_ms| wait(901, ended_ms, 901);
         assert_eq!(delays(&[wait(0, 1, 10), interrupted, look(902)]), [0, 0, 901]);
-        // Nothing was ready when the kernel looked, and the stop came then: the next look finds what came meanwhile.
+        // No socket was ready when the kernel polled, and the stop came then: the next poll finds the sockets that became ready
+        // meanwhile.
         let stopped = Wait { ready: 0, ..wait(1, 401, 1) };
         assert_eq!(delays(&[wait(0, 1, 10), stopped, wait(401, 402, 401)]), [0, 0, 401]);
     }
@@ -348,7 +351,7 @@ mod tests {
     #[test]
     fn time_on_the_run_queue_is_a_delay() {
         assert_eq!(delays(&[wait(0, 1, 10), Wait { run_delay_ns: 4 * MS, ..wait(1, 9, 11) }]), [0, 4]);
-        // Nothing of the wait was sleep: the sockets may have been ready before it.
+        // The wait did not sleep at all: the sockets may have been ready before it.
         assert_eq!(delays(&[wait(0, 1, 10), Wait { run_delay_ns: 8 * MS, ..wait(3, 11, 13) }]), [0, 10]);
     }
 
@@ -362,7 +365,7 @@ mod tests {
     fn late_time_is_counted_once_and_only_after_the_warm_up() {
         let mut meter = DelayMeter::new(10 * MS);
         let full = |at_ms: i64| Wait { is_full: true, ..wait(at_ms, at_ms, at_ms + 10) };
-        // Sockets have waited since 0; the loop comes to their ends at 30 and 50.
+        // Sockets have waited since 0; the loop has read them at 30 and at 50.
         for wait in [wait(0, 0, 10), full(30), wait(50, 50, 60)] {
             meter.waited(wait);
         }

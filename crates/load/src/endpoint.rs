@@ -1,4 +1,4 @@
-//! Where requests go: an address, a path and the headers that go along.
+//! The target of requests: an address, a path and headers.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -8,9 +8,9 @@ use rustls::pki_types::pem::PemObject as _;
 
 use crate::Error;
 
-/// Most addresses that are tried for one name.
+/// The maximum addresses that are tried for one name.
 const MAX_ADDRESSES: usize = 16;
-/// Headers that the load generator writes itself, or that would change what a request or an answer is.
+/// Headers that the load generator sets itself, or that would change the meaning of a request or a response.
 const RESERVED: &[&str] = &[
     "host",
     "content-length",
@@ -29,7 +29,7 @@ const RESERVED: &[&str] = &[
     "traceparent",
 ];
 
-/// An interface of the endpoint.
+/// An API of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
     /// `chat/completions`
@@ -41,10 +41,10 @@ pub enum Api {
 }
 
 impl Api {
-    /// All of them, those whose paths end like another's first.
+    /// All APIs; those whose paths end like another's come first.
     const ALL: [Self; 3] = [Self::Chat, Self::Completions, Self::Embeddings];
 
-    /// Its path below the version.
+    /// Returns the path below the version.
     pub const fn path(self) -> &'static str {
         match self {
             Self::Chat => "chat/completions",
@@ -54,20 +54,20 @@ impl Api {
     }
 }
 
-/// The places of an endpoint, from the path of its address.
+/// The paths of an endpoint, from the path of its URL.
 ///
-/// An address may end in a version (`/v1`), in an interface's whole path, or before both. The interfaces stand below the version;
-/// what a server has besides them (`/health`, `/metrics`) stands beside it.
+/// A URL may end in a version (`/v1`), in an API's complete path, or before both. The APIs are below the version; other paths of
+/// a server (`/health`, `/metrics`) are beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// What stands before the version: empty, or a path without a slash at its end.
+    /// The part before the version: empty, or a path without a trailing slash.
     pub root: String,
     /// The same with the version: `/v1`.
     pub versioned: String,
 }
 
 impl Base {
-    /// Reads the path of an address. One without a version is given the first.
+    /// Parses the path of a URL. If it has no version, `/v1` is added.
     pub fn of(path: &str) -> Self {
         let path = path.trim_end_matches('/');
         let whole = |api: &Api| path.strip_suffix(api.path())?.strip_suffix('/');
@@ -82,13 +82,13 @@ impl Base {
         }
     }
 
-    /// Where an interface is asked.
+    /// Returns the path of an API.
     fn interface(&self, api: Api) -> String {
         format!("{}/{}", self.versioned, api.path())
     }
 
-    /// Where a path such as `/health` or `/v1/models` is asked: one that begins with the first version, below the address's own
-    /// version; any other, beside it.
+    /// Returns the path of a resource such as `/health` or `/v1/models`: one that begins with `/v1` is below the URL's own
+    /// version, any other is beside it.
     pub fn place(&self, path: &str) -> String {
         match path.strip_prefix("/v1").filter(|rest| rest.starts_with('/')) {
             Some(rest) => format!("{}{rest}", self.versioned),
@@ -97,7 +97,7 @@ impl Base {
     }
 }
 
-/// Where requests go. Shown without its headers' values, which may be secrets.
+/// The target of requests. `Debug` omits the values of its headers, which may be secrets.
 #[derive(Clone)]
 pub struct Endpoint {
     tls: bool,
@@ -112,8 +112,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Reads `http://host:port/base` or `https://..`. A base path that ends in a version (`/v1`) is taken as such, any other gets
-    /// `/v1` behind it; one that is already an interface's whole path is left alone. Asks no name server.
+    /// Parses `http://host:port/base` or `https://..`. A base path that ends in a version (`/v1`) is used as it is, any other
+    /// gets `/v1` appended; a complete path of an API is left unchanged. Makes no DNS query.
     pub fn parse(url: &str) -> Result<Self, Error> {
         let parsed = url::Url::parse(url).map_err(|_| refuse(url, "it is not a URL such as `http://127.0.0.1:8000`"))?;
         let tls = match parsed.scheme() {
@@ -140,7 +140,7 @@ impl Endpoint {
         })
     }
 
-    /// Finds the host's addresses, once, so that no trial waits for a name server. They are tried in this order.
+    /// Resolves the host's addresses, once, so that no trial waits for DNS. They are tried in this order.
     pub fn resolve(mut self) -> Result<Self, Error> {
         let name = self.host.trim_start_matches('[').trim_end_matches(']');
         let found = (name, self.port).to_socket_addrs();
@@ -149,7 +149,7 @@ impl Endpoint {
         if self.addresses.is_empty() { Err(Error::NoAddress { host: self.host }) } else { Ok(self) }
     }
 
-    /// Sends a header with every request. Its value may be a secret: it is never shown.
+    /// Adds a header to every request. Its value may be a secret: it is never shown.
     pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, Error> {
         let refuse = |problem| Err(Error::Header { name: name.chars().take(80).collect(), problem });
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -182,27 +182,27 @@ impl Endpoint {
         self
     }
 
-    /// Whether it speaks TLS.
+    /// Returns true if the scheme is `https`.
     pub fn is_tls(&self) -> bool {
         self.tls
     }
 
-    /// Its host, without the brackets of an IPv6 address.
+    /// Returns the host, without the brackets of an IPv6 address.
     pub fn host(&self) -> &str {
         self.host.trim_start_matches('[').trim_end_matches(']')
     }
 
-    /// Its port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The addresses that [`Endpoint::resolve`] found.
+    /// Returns the addresses that [`Endpoint::resolve`] found.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The path and query that an interface's requests name.
+    /// Returns the path and query of an API's requests.
     pub fn target(&self, api: Api) -> String {
         let mut target = Base::of(&self.path).interface(api);
         if let Some(query) = &self.query {
@@ -212,7 +212,7 @@ impl Endpoint {
         target
     }
 
-    /// The `host` header: with its port unless it is the scheme's own.
+    /// Returns the `host` header: with the port unless it is the scheme's default.
     pub(crate) fn host_header(&self) -> String {
         if self.port == if self.tls { 443 } else { 80 } { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
     }
@@ -230,7 +230,8 @@ impl Endpoint {
     }
 }
 
-/// The URL may hold a secret where there is an `@` or a `?`; what comes before is enough to find it.
+/// Returns the error for a URL. One with an `@` or a `?` may hold a secret and is shown only up to its scheme, which is enough to
+/// find it.
 fn refuse(url: &str, problem: &'static str) -> Error {
     let secret = url.find(['@', '?']).is_some();
     let shown =

@@ -1,5 +1,5 @@
-//! Requests on their way in: a feeder thread prepares them ahead of their time, down to the bytes that go on the wire, and the loop
-//! takes them from two bounded lanes, one for each phase.
+//! Prepares requests: a feeder thread makes them ahead of time, down to their bytes, and the event loop takes them from two
+//! bounded lanes, one for each phase.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +10,16 @@ use assay_record::Phase;
 
 use crate::{Cause, Planned, Requests, Trial};
 
-/// Most requests of one batch. Batches wake the feeder once for all of theirs.
+/// The maximum requests of one batch. A batch wakes the feeder once for all its requests.
 const BATCH: usize = 32;
-/// Most bytes of one batch, the last request excepted.
+/// The maximum bytes of one batch, without its last request.
 const BATCH_BYTES: usize = 1 << 20;
 /// A batch is not held back for longer than this.
 const BATCH_NS: i64 = 1_000_000;
-/// Batches that wait in each lane.
+/// The batches queued in each lane.
 const LANE: usize = 8;
 
-/// A request as it goes on the wire, and what its record needs.
+/// A request as bytes, and the data for its record.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
     pub(crate) global_index: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Prepared {
     pub(crate) prompt_sha256: Option<[u8; 32]>,
 }
 
-/// The part of a request's head that is the same for all.
+/// The part of the head that all requests share.
 #[derive(Debug)]
 pub(crate) struct Template {
     head: String,
@@ -54,7 +54,7 @@ impl Template {
         Self { head }
     }
 
-    /// Head and body in one buffer: one write sends both.
+    /// Builds head and body in one buffer, so that one write sends both.
     pub(crate) fn wire(&self, request_id: u128, body: &[u8]) -> Vec<u8> {
         let mut head = String::with_capacity(self.head.len() + 180);
         head.push_str(&self.head);
@@ -82,7 +82,7 @@ impl Template {
     }
 }
 
-/// What of a text can stand in a header.
+/// Returns the characters of a text that are allowed in a header.
 fn printable(text: &str) -> String {
     text.chars().filter(|character| (' '..='~').contains(character)).collect()
 }
@@ -93,28 +93,28 @@ pub(crate) struct Feeder {
     measured: SyncSender<Vec<Prepared>>,
 }
 
-/// The loop's end of one lane.
+/// The event loop's end of one lane.
 #[derive(Debug)]
 pub(crate) struct Lane {
     batches: Option<Receiver<Vec<Prepared>>>,
-    /// The batch under way, last request first.
+    /// The current batch, last request first.
     batch: Vec<Prepared>,
-    /// The lane was found empty, and the next request will be late.
+    /// True if the lane was found empty, so that the next request will be late.
     starved: bool,
 }
 
-/// What is next in a lane.
+/// The state of a lane's next request.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// A request, with its intended time.
+    /// A request is ready; holds its intended time.
     Ready(Option<i64>),
-    /// None yet: the feeder is behind.
+    /// No request is ready: the feeder is behind.
     Starved,
-    /// No more.
+    /// There are no more requests.
     Exhausted,
 }
 
-/// The lanes of warm-up, where there is one, and measured phase, and the feeder's end of both.
+/// Returns the lanes of the warm-up, if there is one, and of the measured phase, and the feeder's end of both.
 pub(crate) fn lanes(has_warmup: bool) -> (Lane, Lane, Feeder) {
     let (warmup, warmup_lane) = sync_channel(LANE);
     let (measured, measured_lane) = sync_channel(LANE);
@@ -126,7 +126,7 @@ impl Lane {
         Self { batches: Some(batches), batch: Vec::new(), starved: false }
     }
 
-    /// What is next; it stays.
+    /// Peeks at the next request.
     pub(crate) fn next(&mut self) -> Next {
         if self.batch.is_empty() {
             match self.batches.as_ref().map(Receiver::try_recv) {
@@ -144,19 +144,19 @@ impl Lane {
         self.batch.last().map_or(Next::Exhausted, |prepared| Next::Ready(prepared.intended_ns))
     }
 
-    /// Takes it, and whether it had to be waited for.
+    /// Takes the next request, and returns true with it if the loop had to wait for it.
     pub(crate) fn take(&mut self) -> Option<(Prepared, bool)> {
         let prepared = self.batch.pop()?;
         Some((prepared, std::mem::take(&mut self.starved)))
     }
 
-    /// Wants no more: the feeder is told.
+    /// Closes the lane, which tells the feeder to stop.
     pub(crate) fn close(&mut self) {
         self.batches = None;
         self.batch.clear();
     }
 
-    /// Waits for what is next, for as long as it takes.
+    /// Waits for the next request, without a limit.
     pub(crate) fn wait(&mut self) -> Next {
         if self.batch.is_empty()
             && let Some(batches) = &self.batches
@@ -170,8 +170,8 @@ impl Lane {
 }
 
 impl Feeder {
-    /// Prepares requests until there are no more or nobody wants them. The measured lane is filled first, so that it is ready
-    /// when the warm-up ends, then the warm-up's is kept full, then the measured one. A failure raises `failed`.
+    /// Prepares requests until there are no more or the lanes are closed. The measured lane is filled first, so that it is ready
+    /// when the warm-up ends; then the warm-up's is kept full, then the measured one. A failure raises `failed`.
     pub(crate) fn run(
         self,
         requests: &mut (impl Requests + ?Sized),
@@ -212,7 +212,8 @@ struct Source<'a, R: ?Sized> {
 }
 
 impl<R: Requests + ?Sized> Source<'_, R> {
-    /// Prepares a batch and waits until the lane has room for it. Whether there may be more, and somebody wants it.
+    /// Prepares a batch and waits until the lane has room for it. Returns false if there are no more requests or the lane is
+    /// closed.
     fn send(&mut self, lane: &SyncSender<Vec<Prepared>>) -> Result<bool, Cause> {
         let batch = self.batch()?;
         let sent = batch.is_empty() || lane.send(batch).is_ok();

@@ -1,22 +1,22 @@
-//! What a trial came to, and how well the client did its part.
+//! The result of a trial, and the health of the client.
 
 use assay_record::{Outcome, Phase};
 
 /// A trial that ran to its end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finished {
-    /// Requests by phase and outcome; every record that the sink was given is counted once.
+    /// Requests by phase and outcome; every record that the sink received is counted once.
     pub counts: Counts,
-    /// When the measured phase began, in nanoseconds since the trial's start.
+    /// The start of the measured phase, in nanoseconds since the trial's start.
     pub measured_from_ns: i64,
-    /// Where the trial's window ends as this shard sees it ([`assay_record::MeasuredPhase::window`]): by the clock, or by count with the
-    /// end of the last measured request. In nanoseconds since the trial's start.
+    /// The end of the trial's window as this shard sees it ([`assay_record::MeasuredPhase::window`]): by the clock, or by count
+    /// with the end of the last measured request. In nanoseconds since the trial's start.
     pub measured_to_ns: i64,
-    /// When the last request had ended, in nanoseconds since the trial's start.
+    /// The end of the last request, in nanoseconds since the trial's start.
     pub ended_ns: i64,
-    /// Whether it was cancelled before its time.
+    /// True if it was cancelled early.
     pub cancelled: bool,
-    /// What the client measured of itself.
+    /// The client's measurements of itself.
     pub client: Client,
 }
 
@@ -28,7 +28,7 @@ pub struct Counts {
 
 const OUTCOMES: usize = Outcome::ALL.len();
 
-/// One count for each request.
+/// Counts each request once.
 impl FromIterator<(Phase, Outcome)> for Counts {
     fn from_iter<I: IntoIterator<Item = (Phase, Outcome)>>(requests: I) -> Self {
         let mut counts = Self::default();
@@ -38,12 +38,12 @@ impl FromIterator<(Phase, Outcome)> for Counts {
 }
 
 impl Counts {
-    /// How many of a phase ended so.
+    /// Returns the number of a phase's requests with this outcome.
     pub fn of(&self, phase: Phase, outcome: Outcome) -> u64 {
         self.cells[phase as usize][outcome as usize]
     }
 
-    /// How many of a phase there were: every request that was due in it.
+    /// Returns the number of requests that were due in a phase.
     pub fn due(&self, phase: Phase) -> u64 {
         self.cells[phase as usize].iter().sum()
     }
@@ -53,7 +53,7 @@ impl Counts {
     }
 }
 
-/// How late measured requests were sent, in nanoseconds after their intended times. Of all that were sent.
+/// The lateness of measured requests, in nanoseconds after their intended times, over all that were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     /// Requests that were sent.
@@ -62,66 +62,66 @@ pub struct Lateness {
     pub ns_p50: i64,
     /// 99th percentile, to within 1/32 above.
     pub ns_p99: i64,
-    /// The latest.
+    /// Maximum.
     pub ns_max: i64,
 }
 
-/// How late the event loop was to its sockets in the measured phase and the drain. Each delay is an upper bound: from the earliest
-/// instant at which the socket can have been ready to its read.
+/// The delay of the event loop to its sockets in the measured phase and the drain. Each delay is an upper bound: from the
+/// earliest instant at which the socket can have been ready to its read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// The time that is judged, in nanoseconds: from the start of the measured phase to the end of the last request.
     pub judged_ns: i64,
     /// The part of it in which sockets waited for the loop for [`DELAY_GRAIN`](crate::DELAY_GRAIN) or longer.
     pub late_ns: i64,
-    /// Measured requests that ended well.
+    /// Measured requests that succeeded.
     pub requests: u64,
     /// Those whose first or last token event was read late by [`DELAY_GRAIN`](crate::DELAY_GRAIN) or more.
     pub late_requests: u64,
     /// The sum of their times from sending to end.
     pub request_ns: i64,
-    /// The part of it that the last token events waited for the client.
+    /// The part of it for which the last token events waited for the client.
     pub request_late_ns: i64,
     /// Token events of these requests.
     pub token_events: u64,
     /// Reads that were late by more than [`MAX_LATENESS_P99`](crate::MAX_LATENESS_P99).
     pub late_reads: u64,
-    /// TTFT at the 99th percentile as measured, and the least that it can truly be, to within 1/32 above.
+    /// TTFT at the 99th percentile as measured, and its lower bound, to within 1/32 above.
     pub ttft_p99: Option<(i64, i64)>,
-    /// The same of E2E.
+    /// The same for E2E.
     pub e2e_p99: Option<(i64, i64)>,
     /// Waits that a signal ended: the process was stopped and continued, or handled a signal.
     pub interruptions: u64,
-    /// Time that the loop's thread could have run and did not; absent if the kernel does not count it.
+    /// Time for which the loop's thread was runnable but did not run; absent if the kernel does not count it.
     pub run_delay_ns: Option<i64>,
 }
 
-/// What the client measured of itself, over both phases unless it says otherwise.
+/// The client's measurements of itself, over both phases unless a field says otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Client {
-    /// Lateness of the measured phase; absent under closed loop and where nothing was sent.
+    /// Lateness of the measured phase; absent under closed loop and if no request was sent.
     pub lateness: Option<Lateness>,
-    /// Requests that fell due a second in the measured phase; absent where it had no length.
+    /// Requests per second that were due in the measured phase; absent if it had no length.
     pub asked_per_s: Option<f64>,
-    /// Requests that were sent a second in the measured phase; absent where it had no length.
+    /// Requests per second that were sent in the measured phase; absent if it had no length.
     pub sent_per_s: Option<f64>,
-    /// How much later than asked the loop was ready, in nanoseconds; 0 where it waited for the start.
+    /// The delay of the loop's start, in nanoseconds; 0 if it waited for the start.
     pub started_late_ns: i64,
-    /// How late the loop was to its sockets, and what of the latencies that may be.
+    /// The delay of the loop to its sockets, and its share of the latencies.
     pub delays: Delays,
-    /// The longest that the loop left its sockets alone: at work, stopped, or asleep beyond its time. An upper bound.
+    /// The longest time between two polls of the sockets: at work, stopped, or asleep beyond the deadline. An upper bound.
     pub longest_stall_ns: i64,
     /// 99th percentile of the time that the loop worked between two waits, in nanoseconds, to within 1/32 above.
     pub busy_ns_p99: i64,
-    /// CPU time of the whole process, in user mode, in nanoseconds; the kernel tells it in ticks of (mostly) 10 ms.
+    /// User CPU time of the whole process, in nanoseconds; the kernel reports it in ticks of (mostly) 10 ms.
     pub cpu_user_ns: i64,
-    /// CPU time of the whole process, in the kernel, in nanoseconds; likewise in ticks.
+    /// System CPU time of the whole process, in nanoseconds; likewise in ticks.
     pub cpu_system_ns: i64,
     /// CPU time of the loop's thread, exact.
     pub loop_cpu_ns: i64,
-    /// Reads, those that found nothing excepted.
+    /// Reads that returned bytes.
     pub reads: u64,
-    /// Reads that filled the buffer: more was waiting than was looked at.
+    /// Reads that filled the buffer, so that more bytes were waiting.
     pub full_reads: u64,
     /// Events of streams.
     pub events: u64,
@@ -129,8 +129,8 @@ pub struct Client {
     pub token_events: u64,
     /// Connections opened.
     pub connections_opened: u64,
-    /// Requests that were given another connection, because the server had closed their kept-alive one before it can have read any
-    /// of them.
+    /// Requests that were sent on another connection, because the server had closed their kept-alive one before it can have read
+    /// any of them.
     pub resends: u64,
     /// Requests that were not prepared when they were due.
     pub starved: u64,
@@ -138,6 +138,6 @@ pub struct Client {
     pub sink_stalls: u64,
     /// Time that the loop waited for the writer because the reserve was full too, in nanoseconds.
     pub sink_wait_ns: i64,
-    /// Most requests under way at once.
+    /// The maximum requests in flight.
     pub most_in_flight: u64,
 }

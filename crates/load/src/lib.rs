@@ -1,28 +1,28 @@
-//! The load generator: offers requests to one endpoint, closed loop or open loop, and writes down what became of each.
+//! The load generator: sends requests to one endpoint, closed loop or open loop, and records the outcome of each.
 //!
-//! It is an engine and nothing else: it knows of no manifests, stores, specs or file formats. What is sent is the caller's
-//! ([`Requests`]); what became of it goes to the caller's [`Sink`], one [`Record`](assay_record::Record) for each request that
-//! was due; [`run`] does the rest and says in [`Finished`] how well it did it.
+//! It is only an engine: it knows no manifests, stores, specs or file formats. The caller supplies the requests ([`Requests`])
+//! and receives the results in its [`Sink`], one [`Record`](assay_record::Record) for each request that was due; [`run`] does the
+//! rest and reports the health of the client in [`Finished`].
 //!
-//! # How it is built
+//! # Design
 //!
-//! Three threads. The *feeder* prepares requests ahead of their time, bytes and all. The *loop*, which is the thread that calls
-//! [`run`], holds every connection: it waits for sockets and for the next due time, writes, reads, takes one stamp for each read
-//! before anything is parsed, and follows the answers with parsers that take bytes as they come. The *writer* hands finished
-//! records to the sink. Between them stand bounded queues; the loop blocks on none of them, and allocates nothing for an event.
+//! Three threads. The *feeder* prepares requests ahead of time, down to their bytes. The *event loop*, which is the thread that
+//! calls [`run`], owns every connection: it waits for sockets and for the next due time, writes, reads, takes one stamp for each
+//! read before any parsing, and follows the responses with incremental parsers. The *writer* passes finished records to the sink.
+//! Bounded queues connect them; the loop blocks on none of them, and allocates nothing for an event.
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - Every request that was due ends as exactly one record, with one outcome. Nothing is retried and nothing is deferred in
-//!   silence: an open-loop request that is sent late says how late, one that could not be sent is a record of its own.
+//! - Every request that was due becomes exactly one record, with one outcome. No request is retried or silently deferred: an
+//!   open-loop request that is sent late records its lateness, and one that could not be sent is a record of its own.
 //! - Time counts from the intended instant. The schedule is never re-anchored: after a stall of the client the requests that
-//!   fell due meanwhile go out at once, late, and say so.
-//! - A request's stamps are of the read that brought the bytes. Events that came with one read have one stamp, which is the
-//!   truth about them.
+//!   became due meanwhile are sent at once, late, and record it.
+//! - A request's stamps are of the read that brought the bytes. Events that came with one read have one stamp, because that is
+//!   all that is known of them.
 //! - A request is written on another connection only if the server provably has not read it: its kept-alive connection was closed
-//!   before the request was written, or the kernel refused the first byte of it. These are counted (`resends`). If the server closes
-//!   the connection later, it may have read the request, and so the request has failed (`connection_closed`): else a worker that
-//!   crashes would show nowhere.
+//!   before the request was written, or the kernel refused the first byte of it. These are counted (`resends`). If the server
+//!   closes the connection later, it may have read the request, and so the request has failed (`connection_closed`): otherwise a
+//!   worker that crashes would not be visible.
 
 mod answer;
 mod connection;
@@ -52,6 +52,6 @@ pub use validity::{DELAY_GRAIN, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MI
 
 #[doc(hidden)]
 pub mod parse {
-    //! The parsers alone, for benchmarks: not part of the interface.
+    //! The parsers alone, for benchmarks: not part of the public API.
     pub use crate::answer::follow;
 }

@@ -1,15 +1,15 @@
-//! What the client measures of itself.
+//! Measures the client itself.
 
 use assay_reactor::now_ns;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Lateness;
 
-/// Values a power of two is divided into: a quantile is at most 1/32 above the truth.
+/// The steps of each power of two: a quantile is at most 1/32 above the truth.
 const STEPS: usize = 32;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 
-/// Counts of durations, exact below 32 ns and to within 1/32 above. Its size is fixed.
+/// A histogram of durations, exact below 32 ns and to within 1/32 above. Its size is fixed.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: Box<[u64]>,
@@ -22,7 +22,7 @@ impl Histogram {
         Self { counts: vec![0; STEPS * 60].into_boxed_slice(), n: 0, max: 0 }
     }
 
-    /// Counts a duration; a negative one counts as none.
+    /// Counts a duration; a negative one counts as 0.
     #[inline]
     pub(crate) fn add(&mut self, ns: i64) {
         let ns = ns.max(0);
@@ -31,12 +31,12 @@ impl Histogram {
         self.max = self.max.max(ns);
     }
 
-    /// How many durations were counted.
+    /// Returns the number of durations.
     pub(crate) fn n(&self) -> u64 {
         self.n
     }
 
-    /// The value that this share of the durations does not exceed (nearest rank), rounded up to its step.
+    /// Returns the value that this share of the durations does not exceed (nearest rank), rounded up to its step.
     pub(crate) fn quantile(&self, share: f64) -> i64 {
         let rank = ((share * self.n as f64).ceil() as u64).max(1);
         let mut seen = 0;
@@ -55,7 +55,7 @@ impl Histogram {
     }
 }
 
-/// The slot of a value: below 32 its own, above by its power of two and its five next bits.
+/// Returns the slot of a value: below 32 its own, above by its power of two and its five next bits.
 fn slot(value: u64) -> usize {
     if value < STEPS as u64 {
         return value as usize;
@@ -64,7 +64,7 @@ fn slot(value: u64) -> usize {
     (shift as usize + 1) * STEPS + (value >> shift) as usize - STEPS
 }
 
-/// The largest value of a slot.
+/// Returns the largest value of a slot.
 fn last_of(slot: usize) -> i64 {
     if slot < STEPS {
         return i64::try_from(slot).unwrap_or(i64::MAX);
@@ -74,7 +74,7 @@ fn last_of(slot: usize) -> i64 {
     i64::try_from(first + ((1_u64 << shift) - 1)).unwrap_or(i64::MAX)
 }
 
-/// How busy the loop is, and how long it leaves its sockets alone.
+/// Measures how busy the loop is, and how long it does not poll its sockets.
 #[derive(Debug)]
 pub(crate) struct Busy {
     awake_ns: i64,
@@ -87,7 +87,7 @@ impl Busy {
         Self { awake_ns: now_ns(), spans: Histogram::new(), longest_stall_ns: 0 }
     }
 
-    /// The loop is about to wait.
+    /// Records that the loop is about to wait.
     #[inline]
     pub(crate) fn sleep(&mut self, now: i64) {
         let busy = now - self.awake_ns;
@@ -95,7 +95,8 @@ impl Busy {
         self.longest_stall_ns = self.longest_stall_ns.max(busy);
     }
 
-    /// The loop has waited until it was woken, or until `deadline` came and went. It was late to its sockets by at most `late_ns`.
+    /// Records that the loop has waited until it was woken, or until `deadline` passed. It was late to its sockets by at most
+    /// `late_ns`.
     #[inline]
     pub(crate) fn awake(&mut self, now: i64, deadline: i64, late_ns: i64) {
         self.longest_stall_ns = self.longest_stall_ns.max(now - deadline).max(late_ns);
@@ -112,21 +113,21 @@ pub(crate) struct CpuTime {
 }
 
 impl CpuTime {
-    /// Of this process, and of the thread that asks.
+    /// Reads the CPU times of this process and of the calling thread.
     pub(crate) fn now() -> Self {
         let (user, system) = process_times().unwrap_or_default();
         let thread = clock_gettime(ClockId::ThreadCPUTime);
         Self { user, system, thread: thread.tv_sec * 1_000_000_000 + thread.tv_nsec }
     }
 
-    /// User, system and thread time since.
+    /// Returns the user, system and thread time since then.
     pub(crate) fn since(self) -> (i64, i64, i64) {
         let now = Self::now();
         (now.user - self.user, now.system - self.system, now.thread - self.thread)
     }
 }
 
-/// Fields 14 and 15 of `/proc/self/stat`, counted behind the parenthesis that ends the program's name.
+/// Reads fields 14 and 15 of `/proc/self/stat`, counted from the parenthesis that ends the program's name.
 fn process_times() -> Option<(i64, i64)> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);

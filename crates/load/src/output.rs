@@ -1,4 +1,4 @@
-//! Records on their way out: the loop fills batches, a writer thread hands them to the sink and gives their buffers back.
+//! Passes records out: the loop fills batches, a writer thread passes them to the sink and returns their buffers.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,23 +12,23 @@ use crate::{Capture, Cause};
 
 /// Records of one batch.
 const BATCH: usize = 64;
-/// Batches that may wait for the writer in the queue.
+/// The maximum batches in the writer's queue.
 const QUEUE: usize = 16;
 /// Batches that the loop keeps beside a full queue before it waits.
 const RESERVE: usize = 64;
-/// A batch is handed over after this long, full or not.
+/// A batch is handed over after this long, even if it is not full.
 pub(crate) const HAND_OVER_NS: i64 = 50_000_000;
-/// Chunk lists and texts larger than this are given back.
+/// Chunk lists and texts larger than this are freed.
 const KEEP_CHUNKS: usize = 8 << 10;
 const KEEP_TEXT: usize = 64 << 10;
 
-/// Takes finished records, in the order in which they ended, on a thread of its own.
+/// A consumer of finished records, in the order in which they ended, on its own thread.
 pub trait Sink: Send {
-    /// Keeps one record. `answer` is the answer's text in UTF-8, under [`Capture::Full`]. A failure ends the trial.
+    /// Writes one record. `answer` is the text of the response in UTF-8, under [`Capture::Full`]. An error ends the trial.
     fn record(&mut self, record: &Record, answer: Option<&[u8]>) -> Result<(), Cause>;
 }
 
-/// A record and the text that goes with it.
+/// A record and its text.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
     pub(crate) record: Record,
@@ -36,7 +36,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Empties it, its buffers kept.
+    /// Empties the row but keeps its buffers.
     fn clear(&mut self) {
         let mut chunks = std::mem::take(&mut self.record.chunks);
         chunks.clear();
@@ -51,10 +51,10 @@ impl Row {
     }
 }
 
-/// Rows are moved about as boxes: a record is several hundred bytes.
+/// Rows are boxed, because a record is several hundred bytes and rows are moved.
 type Batch = Vec<Box<Row>>;
 
-/// The loop's end.
+/// The loop's end of the queue.
 pub(crate) struct Output {
     filled: Option<SyncSender<Batch>>,
     emptied: Receiver<Batch>,
@@ -64,18 +64,18 @@ pub(crate) struct Output {
     spare: Batch,
     /// Times that the queue was full.
     pub(crate) stalls: u64,
-    /// Time spent waiting for it.
+    /// Time spent waiting for the queue.
     pub(crate) wait_ns: i64,
 }
 
-/// The writer's end.
+/// The writer's end of the queue.
 pub(crate) struct Writer {
     filled: Receiver<Batch>,
     emptied: SyncSender<Batch>,
     capture: Capture,
 }
 
-/// The two ends.
+/// Returns both ends of the queue.
 pub(crate) fn output(capture: Capture) -> (Output, Writer) {
     let (filled, to_write) = sync_channel(QUEUE);
     let (give_back, emptied) = sync_channel(QUEUE);
@@ -93,7 +93,7 @@ pub(crate) fn output(capture: Capture) -> (Output, Writer) {
 }
 
 impl Output {
-    /// An empty row: one that was used before, if there is one.
+    /// Returns an empty row, reused if possible.
     pub(crate) fn row(&mut self) -> Box<Row> {
         if let Some(row) = self.spare.pop() {
             return row;
@@ -108,7 +108,7 @@ impl Output {
         }
     }
 
-    /// Takes a finished row.
+    /// Adds a finished row.
     pub(crate) fn put(&mut self, row: Box<Row>, now: i64) {
         if self.batch.is_empty() {
             self.batch_since_ns = now;
@@ -119,13 +119,13 @@ impl Output {
         }
     }
 
-    /// When a batch that is not full is to be handed over.
+    /// Returns the time at which a batch that is not full is to be handed over.
     pub(crate) fn due_ns(&self) -> Option<i64> {
         let waits = !self.batch.is_empty() || !self.waiting.is_empty();
         waits.then_some(self.batch_since_ns + HAND_OVER_NS)
     }
 
-    /// Hands over what is there.
+    /// Hands over the pending rows.
     pub(crate) fn flush(&mut self, now: i64) {
         self.batch_since_ns = now;
         self.hand_over();
@@ -144,7 +144,7 @@ impl Output {
                     self.waiting.push_front(batch);
                     break;
                 }
-                // The writer has failed, which ends the trial; its thread says why.
+                // The writer has failed, which ends the trial; its thread returns the reason.
                 Err(TrySendError::Disconnected(_)) => self.waiting.clear(),
             }
         }
@@ -153,7 +153,7 @@ impl Output {
         }
     }
 
-    /// Waits until the writer takes a batch: rather that than losing one, or growing without a limit.
+    /// Waits until the writer takes a batch, because no batch may be lost and the reserve may not grow without a limit.
     fn wait(&mut self) {
         let before = now_ns();
         if let (Some(filled), Some(batch)) = (&self.filled, self.waiting.pop_front())
@@ -164,7 +164,7 @@ impl Output {
         self.wait_ns += now_ns() - before;
     }
 
-    /// Hands over all that is left and lets the writer end.
+    /// Hands over all remaining rows and lets the writer end.
     pub(crate) fn finish(&mut self) {
         self.hand_over();
         while self.filled.is_some() && !self.waiting.is_empty() {
@@ -175,7 +175,7 @@ impl Output {
 }
 
 impl Writer {
-    /// Hands rows to the sink until the loop has no more. At its first failure it ends and raises `failed`.
+    /// Passes rows to the sink until the loop has no more. At the first failure it ends and raises `failed`.
     pub(crate) fn run(self, sink: &mut (impl Sink + ?Sized), failed: &AtomicBool) -> Result<(), Cause> {
         while let Ok(mut batch) = self.filled.recv() {
             for row in &mut batch {
@@ -185,7 +185,7 @@ impl Writer {
                 }
                 row.clear();
             }
-            // A full queue means that the loop has plenty; these are dropped.
+            // A full queue means that the loop has enough buffers; these are dropped.
             let _ = self.emptied.try_send(batch);
         }
         Ok(())

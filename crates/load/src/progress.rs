@@ -1,8 +1,8 @@
-//! How far a running trial is: counters that another thread may look at.
+//! The progress of a running trial: counters that another thread may read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of a running trial, both phases together. The loop writes them without waiting for anybody.
+/// Counters of a running trial, over both phases. The loop writes them without locks.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub(crate) sent: AtomicU64,
@@ -13,30 +13,30 @@ pub struct Progress {
     pub(crate) token_events: AtomicU64,
 }
 
-/// What the counters said at one look.
+/// The counters at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Requests sent, or tried.
     pub sent: u64,
-    /// Of them, under way.
+    /// Requests in flight.
     pub in_flight: u64,
-    /// Ended well.
+    /// Requests that succeeded.
     pub ok: u64,
-    /// Ended otherwise, the dropped apart.
+    /// Requests that failed, without the dropped ones.
     pub failed: u64,
-    /// Due and not sent.
+    /// Requests that were due and not sent.
     pub dropped: u64,
     /// Token events of ended requests.
     pub token_events: u64,
 }
 
 impl Progress {
-    /// Counters at zero.
+    /// Returns counters at zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Looks at them.
+    /// Reads the counters.
     pub fn read(&self) -> Reading {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Reading {

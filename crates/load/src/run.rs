@@ -1,4 +1,4 @@
-//! The loop: one thread that offers requests when they are due, and follows every connection until its answer has ended.
+//! The event loop: one thread that sends requests when they are due, and follows every connection until its response has ended.
 
 mod exchange;
 mod limits;
@@ -21,24 +21,25 @@ use crate::progress::add;
 use crate::transport::Tls;
 use crate::{Arrivals, Client, Counts, Error, Finished, Progress, Requests, Sink, Trial};
 
-/// Bytes of the read buffer, which all connections share. A stream's events are far smaller; a buffer that is filled is counted.
+/// Bytes of the read buffer, which all connections share. A stream's events are far smaller; a read that fills the buffer is
+/// counted.
 const READ_BYTES: usize = 256 << 10;
-/// Ready sockets of one wait.
+/// The maximum ready sockets of one wait.
 const READY_BATCH: usize = 512;
-/// The loop waits for a due time by itself only for this long: what the kernel wakes late is made up for.
+/// The loop spins for at most this long before a due time, which makes up for late wake-ups of the kernel.
 const SPIN_NS: i64 = 40_000;
-/// The longest wait. The loop then looks whether it has been cancelled; and a client that is kept from running, by whatever it may
-/// be, is seen to be if that takes longer than this.
+/// The longest wait. After it the loop checks for cancellation; and a client that was kept from running, for any reason, is
+/// detected if the wait took longer than this.
 const LOOK_UP_NS: i64 = 10_000_000;
-/// A time that does not come.
+/// A time that is never reached.
 const NEVER: i64 = i64::MAX;
 
 /// Runs one trial of one shard, to its end, on this thread and two that it starts. Every request that was due is one record at
-/// the sink when this returns, whatever became of it: that all fail is a result. Raise `cancel` to end early; what is under way
-/// then ends as [`Outcome::CancelledAtEnd`].
+/// the sink when this returns, with any outcome: if all requests fail, that is a result. Raise `cancel` to end early; requests in
+/// flight then end as [`Outcome::CancelledAtEnd`].
 ///
 /// # Errors
-/// When the trial makes no sense or cannot be run here, when requests cannot be prepared, or when the sink fails.
+/// If the trial is invalid or cannot be run here, if requests cannot be prepared, or if the sink fails.
 pub fn run(
     trial: &Trial,
     requests: &mut (impl Requests + ?Sized),
@@ -69,7 +70,7 @@ pub fn run(
     })
 }
 
-/// All that the loop holds. Its times count from the trial's start.
+/// The state of the loop. Its times count from the trial's start.
 struct Engine<'a> {
     trial: &'a Trial,
     tls: Option<Tls>,
@@ -78,7 +79,7 @@ struct Engine<'a> {
     buffer: Vec<u8>,
     slots: Vec<Slot>,
     vacant: Vec<u32>,
-    /// Kept-alive connections by slot and generation, the one used last at the end; those that closed meanwhile are skipped.
+    /// Kept-alive connections by slot and generation, the most recently used last; those that closed meanwhile are skipped.
     idle: Vec<(u32, u32)>,
     order: Order,
     in_flight: u32,
@@ -88,27 +89,27 @@ struct Engine<'a> {
     progress: &'a Progress,
     /// The phase that requests are taken from.
     phase: Phase,
-    /// When the next request may be due.
+    /// The earliest time at which the next request may be due.
     next_due_ns: i64,
-    /// Users who are to send, under closed loop.
+    /// Users who are ready to send, under closed loop.
     free_users: u32,
-    /// When the users who pause are to send, under closed loop.
+    /// The times at which pausing users send again, under closed loop.
     pauses: VecDeque<i64>,
-    /// When the last load was offered, once it was.
+    /// The time up to which load was offered; set once all of it was.
     offered_to_ns: Option<i64>,
-    /// When the last measured request ended so far.
+    /// The end of the latest measured request so far.
     last_end_ns: Option<i64>,
     /// The first and the last intended time of measured requests so far.
     intended_ns: Option<(i64, i64)>,
     measured_due: u64,
     measured_sent: u64,
-    /// Which of the endpoint's addresses answered last.
+    /// The index of the endpoint's address that connected last.
     address: usize,
     counts: Counts,
     lateness: Histogram,
     busy: Busy,
     delays: DelayMeter,
-    /// The loop did something since it waited last.
+    /// True if the loop has worked since its last wait.
     worked: bool,
     client: Client,
 }
@@ -172,7 +173,7 @@ impl<'a> Engine<'a> {
         Ok(self.finished(ended_ns, cancelled, cpu))
     }
 
-    /// Whether it was stopped before the trial began.
+    /// Waits for the trial's start. Returns true if it was stopped before.
     fn wait_for_start(&mut self, stopped: &impl Fn() -> bool) -> Result<bool, Error> {
         loop {
             let now = self.now();
@@ -190,7 +191,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Offers and follows until all is over. Whether it was stopped before that.
+    /// Sends and follows requests until the trial is over. Returns true if it was stopped before that.
     fn go(&mut self, stopped: &impl Fn() -> bool) -> Result<bool, Error> {
         loop {
             let now = self.now();
@@ -210,8 +211,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Waits for sockets or for the next due time, and handles what is ready. Between two sockets it looks whether a request has
-    /// fallen due meanwhile.
+    /// Waits for sockets or for the next due time, and handles the ready ones. Between two sockets it checks if a request has
+    /// become due meanwhile.
     fn wait(&mut self) -> Result<(), Error> {
         let now = self.now();
         if std::mem::take(&mut self.worked) {
@@ -249,7 +250,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// When the next wait must end.
+    /// Returns the time at which the next wait must end.
     fn wake_ns(&self, now: i64) -> i64 {
         if self.next_due_ns.saturating_sub(now) <= SPIN_NS {
             return now;
@@ -269,7 +270,7 @@ impl<'a> Engine<'a> {
         wake
     }
 
-    /// Handles one ready socket and says when: its read's stamp, or now.
+    /// Handles one ready socket and returns the time: its read's stamp, or now.
     fn handle(&mut self, ready: Ready) -> i64 {
         let (slot, generation) = of_token(ready.token);
         let Some(found) = self.slots.get(slot as usize).filter(|found| found.generation == generation) else { return self.now() };
@@ -294,7 +295,7 @@ impl<'a> Engine<'a> {
         self.now()
     }
 
-    /// Gives up what has run out of its time.
+    /// Ends the requests whose timeout has passed.
     fn expire(&mut self, now: i64) {
         while let Some(slot) = self.order.first()
             && self.gives_up_ns(slot) <= now
@@ -304,20 +305,20 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// When a request under way runs out of its time.
+    /// Returns the time at which a request in flight times out.
     fn gives_up_ns(&self, slot: u32) -> i64 {
         let exchange = self.slots[slot as usize].exchange.as_ref();
         let begun = exchange.and_then(|exchange| exchange.row.record.dequeued_ns).unwrap_or_default();
         begun.saturating_add(self.trial.timeout_ns)
     }
 
-    /// Whether the trial is over. When the time to drain has passed it is made so.
+    /// Returns true if the trial is over. Once the time to drain has passed, it ends the trial.
     fn is_over(&mut self, now: i64) -> bool {
         match self.offered_to_ns {
             Some(to) if self.in_flight == 0 => now >= to,
             Some(to) => now >= to.saturating_add(self.trial.drain_ns) && self.cancel_rest(now),
             None => {
-                // Only a feeder that is far behind leaves requests to offer at this time.
+                // Only a feeder that is far behind leaves requests to send at this time.
                 let late = now >= self.measured_end_ns().saturating_add(self.trial.drain_ns);
                 if late {
                     self.drop_rest(self.measured_end_ns(), true, now);
@@ -328,7 +329,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Ends what is under way; always true.
+    /// Cancels the requests in flight; always returns true.
     fn cancel_rest(&mut self, now: i64) -> bool {
         while let Some(slot) = self.order.first() {
             self.give_up(slot, Outcome::CancelledAtEnd, "the trial's end", now);
@@ -336,7 +337,7 @@ impl<'a> Engine<'a> {
         true
     }
 
-    /// Ends everything at once.
+    /// Ends the trial at once.
     fn stop(&mut self, now: i64) {
         if self.offered_to_ns.is_none() {
             self.drop_rest(now, false, now);
@@ -345,12 +346,12 @@ impl<'a> Engine<'a> {
         self.cancel_rest(now);
     }
 
-    /// When the measured phase ends by the clock.
+    /// Returns the end of the measured phase by the clock.
     fn measured_end_ns(&self) -> i64 {
         self.trial.measured.duration_ns.map_or(NEVER, |duration| self.trial.warmup_ns.saturating_add(duration))
     }
 
-    /// Counts a finished row and sends it on its way.
+    /// Counts a finished row and passes it to the output.
     fn account(&mut self, row: Box<Row>, now: i64) {
         let record = &row.record;
         self.counts.add(record.phase, record.outcome);
@@ -401,12 +402,12 @@ impl<'a> Engine<'a> {
         Finished { counts: self.counts, measured_from_ns, measured_to_ns, ended_ns, cancelled, client }
     }
 
-    /// Whether all requests that were asked for have fallen due.
+    /// Returns true if all requested requests have become due.
     fn is_through(&self) -> bool {
         self.trial.measured.requests.is_some_and(|most| self.measured_due >= most)
     }
 
-    /// The trial's window, as far as this shard sees it; of a trial that was stopped, what there was of it.
+    /// Returns the trial's window as this shard sees it; of a trial that was stopped, the part up to the stop.
     fn window(&self, cancelled: bool) -> Range<i64> {
         let (from_ns, duration_ns) = (self.trial.warmup_ns, self.trial.measured.duration_ns);
         if cancelled {
@@ -417,8 +418,8 @@ impl<'a> Engine<'a> {
         MeasuredPhase { from_ns, duration_ns }.window(ended)
     }
 
-    /// Requests a second that were asked for and that were sent. Under open loop by count, the gaps between the first and the last that
-    /// was due over the time between them: when the last answer came has no part in either.
+    /// Returns the requested and the sent requests per second. Under open loop by count: the number of gaps between the first and
+    /// the last due request over the time between them, because the time of the last response belongs to neither rate.
     fn rates(&self, window_ns: i64) -> (Option<f64>, Option<f64>) {
         let rate = |count: u64, ns: i64| (ns > 0).then(|| count as f64 * 1e9 / ns as f64);
         let is_open = matches!(self.trial.arrivals, Arrivals::Open { .. });
@@ -432,7 +433,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Now, in nanoseconds since the trial's start.
+    /// Returns the current time, in nanoseconds since the trial's start.
     #[inline]
     fn now(&self) -> i64 {
         now_ns() - self.trial.start_at_ns

@@ -1,4 +1,4 @@
-//! A socket, plain or under TLS. It never blocks.
+//! A socket, plain or with TLS. It never blocks.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use rustls_platform_verifier::Verifier;
 
 use crate::{Endpoint, Error};
 
-/// What TLS needs, made once for a trial; none for a plain endpoint.
+/// The TLS configuration of a trial; none for a plain endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     config: Arc<ClientConfig>,
@@ -20,7 +20,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// The system's certificate authorities and the endpoint's own; HTTP/1.1 and nothing else.
+    /// Configures TLS with the system's certificate authorities and the endpoint's own; HTTP/1.1 only.
     pub(crate) fn new(endpoint: &Endpoint) -> Result<Option<Self>, Error> {
         if !endpoint.is_tls() {
             return Ok(None);
@@ -32,7 +32,7 @@ impl Tls {
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| refuse(&error))?;
-        // The verifier is the platform's own; the builder calls every verifier that it was handed "dangerous".
+        // The verifier is the platform's own; the builder calls every custom verifier "dangerous".
         let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|error| refuse(&error))?;
@@ -47,19 +47,19 @@ pub(crate) struct Transport {
     tls: Option<Box<ClientConnection>>,
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Got {
-    /// So many bytes; `more` says that the same read brought more than fitted.
+    /// The number of bytes; `more` is true if the same read brought more than fitted.
     Bytes { count: usize, more: bool },
-    /// Nothing yet.
+    /// No bytes yet.
     Nothing,
     /// The peer closed.
     Closed,
 }
 
 impl Transport {
-    /// Begins to connect. Whether it stands already, which happens on one host.
+    /// Begins to connect. Returns true if it is already connected, which happens on one host.
     pub(crate) fn connect(address: SocketAddr, source: Option<IpAddr>, tls: Option<&Tls>) -> io::Result<(Self, bool)> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
@@ -79,12 +79,12 @@ impl Transport {
         Ok((Self { socket: TcpStream::from(socket), tls }, stands))
     }
 
-    /// What became of a connect that did not stand at once.
+    /// Returns the result of a connect that did not complete at once.
     pub(crate) fn connected(&self) -> io::Result<()> {
         self.socket.take_error()?.map_or(Ok(()), Err)
     }
 
-    /// Goes on with the handshake, as far as it goes without waiting. Whether it is done.
+    /// Continues the handshake without blocking. Returns true if it is complete.
     pub(crate) fn shake_hands(&mut self) -> io::Result<bool> {
         let Some(tls) = &mut self.tls else { return Ok(true) };
         while tls.is_handshaking() {
@@ -105,12 +105,12 @@ impl Transport {
         Ok(true)
     }
 
-    /// Whether bytes that were taken are still to be written.
+    /// Returns true if accepted bytes are still to be written.
     pub(crate) fn wants_write(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
-    /// Writes what it can without waiting; `WouldBlock` where it can write nothing.
+    /// Writes as much as possible without blocking; `WouldBlock` if it can write nothing.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return self.socket.write(bytes) };
         flush(tls, &mut self.socket)?;
@@ -121,23 +121,23 @@ impl Transport {
         }
     }
 
-    /// Writes what was taken and is not yet written.
+    /// Writes the bytes that were accepted and are not yet written.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.tls.as_mut().map_or(Ok(()), |tls| flush(tls, &mut self.socket))
     }
 
-    /// Whether a kept-alive connection is still open and has nothing to read. What it would have to read is its end: it was asked for
-    /// nothing.
+    /// Returns true if a kept-alive connection is still open and has nothing to read. Anything to read would be its end, because
+    /// there is no request on it.
     pub(crate) fn is_silent(&self) -> bool {
         self.socket.peek(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Whether a write that fails has put nothing on the wire. TLS may have written a part before.
+    /// Returns true if a write that fails has put nothing on the wire. TLS may have written a part before.
     pub(crate) fn writes_all_or_nothing(&self) -> bool {
         self.tls.is_none()
     }
 
-    /// Reads once, and says when that read returned.
+    /// Reads once, and returns the time at which that read returned.
     #[inline]
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> (io::Result<Got>, i64) {
         let Some(tls) = &mut self.tls else {
@@ -156,13 +156,13 @@ impl Transport {
         (got, at)
     }
 
-    /// What the last read brought and did not fit.
+    /// Returns the bytes of the last read that did not fit.
     pub(crate) fn rest(&mut self, buffer: &mut [u8]) -> io::Result<Got> {
         let Some(tls) = &mut self.tls else { return Ok(Got::Nothing) };
         let mut count = 0;
         while count < buffer.len() {
             match tls.reader().read(&mut buffer[count..]) {
-                // Bytes that came before the end are handed out first; the end is found again.
+                // Bytes that came before the end are returned first; the end is found again.
                 Ok(0) if count == 0 => return Ok(Got::Closed),
                 Ok(0) => return Ok(Got::Bytes { count, more: true }),
                 Ok(read) => count += read,

@@ -1,72 +1,72 @@
-//! What a trial is, for the load generator.
+//! The definition of a trial for the load generator.
 
 use crate::{Api, Endpoint, Error};
 
-/// One trial of one shard: where to, how much, for how long, and what to keep.
+/// One trial of one shard: its endpoint, its load, its duration, and the data to keep.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Where the requests go.
+    /// The target of the requests.
     pub endpoint: Endpoint,
-    /// Which of its interfaces they use.
+    /// The API that they use.
     pub api: Api,
-    /// Whether the bodies ask for streamed answers.
+    /// True if the bodies request streamed responses.
     pub streaming: bool,
-    /// What makes a request due.
+    /// The arrival process of the requests.
     pub arrivals: Arrivals,
     /// The instant of [`assay_reactor::now_ns`] at which the trial starts; every time of its records counts from it.
     pub start_at_ns: i64,
-    /// How long the warm-up lasts, in nanoseconds. Its requests are not waited for: they flow over into the measured phase.
+    /// The duration of the warm-up, in nanoseconds. It does not wait for its requests: they overlap with the measured phase.
     pub warmup_ns: i64,
-    /// When the measured phase ends.
+    /// The end of the measured phase.
     pub measured: Measured,
-    /// How long one request may take, in nanoseconds, from when the client turned to it.
+    /// The timeout of one request, in nanoseconds, from the instant at which the client takes it up.
     pub timeout_ns: i64,
-    /// How long requests may take to end after the measured phase, in nanoseconds.
+    /// The time that requests may take to end after the measured phase, in nanoseconds.
     pub drain_ns: i64,
-    /// Whose token events are listed one by one.
+    /// The requests whose token events are listed.
     pub chunk_lists: ChunkLists,
-    /// What is kept of the answers' text.
+    /// The part of the responses' text that is kept.
     pub capture: Capture,
     /// Sent as `user-agent`.
     pub user_agent: String,
 }
 
-/// What makes a request due.
+/// The arrival process of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
     /// A fixed number of users, each of whom sends when its last request has ended. A user whose connection could not be made, or
     /// was closed without a response, waits 10 ms before the next, so that an endpoint that refuses is not hammered.
     Closed {
-        /// How many, of this shard.
+        /// The number of users of this shard.
         users: u32,
     },
     /// The schedule: [`Planned::intended_offset_ns`](crate::Planned::intended_offset_ns).
     Open {
-        /// Requests under way at once, at most; one that falls due beyond them is dropped, and is a record.
+        /// The maximum requests in flight; one that becomes due beyond it is dropped, and is a record.
         max_in_flight: u32,
     },
 }
 
-/// When the measured phase ends: at whichever comes first, or when there are no more requests.
+/// The end of the measured phase: the earlier of both limits, or the end of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// After this long, in nanoseconds.
+    /// Ends after this time, in nanoseconds.
     pub duration_ns: Option<i64>,
-    /// When this many measured requests, of this shard, have fallen due.
+    /// Ends when this many measured requests of this shard have become due.
     pub requests: Option<u64>,
 }
 
-/// Whose token events are listed one by one. First and last stamps and counts are kept for all.
+/// The requests whose token events are listed. First and last stamps and counts are kept for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChunkLists {
-    /// Every request's.
+    /// Every request.
     #[default]
     All,
-    /// Those of requests whose global index is a multiple of this.
+    /// Requests whose global index is a multiple of this.
     SampledEvery(u64),
 }
 
-/// What is kept of the answers' text: reasoning, content and tool text, in the order in which they came.
+/// The part of the responses' text that is kept: reasoning, content and tool text, in the order in which they came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Capture {
     /// Nothing.
@@ -74,12 +74,12 @@ pub enum Capture {
     /// Its SHA-256, in the record.
     #[default]
     Digest,
-    /// Its SHA-256, and the text, which the sink is given.
+    /// Its SHA-256, and the text, which is passed to the sink.
     Full,
 }
 
 impl ChunkLists {
-    /// Whether this request's token events are listed.
+    /// Returns true if this request's token events are listed.
     pub(crate) fn lists(self, global_index: u64) -> bool {
         match self {
             Self::All => true,
@@ -89,7 +89,7 @@ impl ChunkLists {
 }
 
 impl Trial {
-    /// Requests that may be under way at once.
+    /// Returns the maximum requests in flight.
     pub(crate) fn max_in_flight(&self) -> u32 {
         match self.arrivals {
             Arrivals::Closed { users } => users,
@@ -97,7 +97,7 @@ impl Trial {
         }
     }
 
-    /// Refuses what makes no sense.
+    /// Refuses an invalid trial.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let problem = |problem| Err(Error::Trial { problem });
         if self.max_in_flight() == 0 {

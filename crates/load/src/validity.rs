@@ -1,34 +1,34 @@
-//! The limits that a client must have kept so that it measured its endpoint, and not itself.
+//! The limits within which a client measured its endpoint, and not itself.
 
 use std::time::Duration;
 
 use crate::finished::Delays;
 
-/// The largest lateness at the 99th percentile, of sending and of reading: beyond it the latencies are the client's own. Also the
-/// most by which a published 99th percentile may be above the true one, if that is more than [`MAX_DELAY_SHARE`] of it.
+/// The maximum lateness at the 99th percentile, of sending and of reading: beyond it the latencies are the client's own. Also the
+/// maximum by which a published 99th percentile may be above the true one, if that is more than [`MAX_DELAY_SHARE`] of it.
 pub const MAX_LATENESS_P99: Duration = Duration::from_millis(25);
 
-/// The longest stretch for which the client may leave its sockets alone.
+/// The longest time for which the client may not poll its sockets.
 pub const MAX_STALL: Duration = Duration::from_secs(1);
 
-/// The smallest share of the asked rate that must have been sent.
+/// The minimum share of the requested rate that must have been sent.
 pub const MIN_SENT_SHARE: f64 = 0.95;
 
 /// A delay below this is the grain of a busy scheduler (its slices take 3 to 4 ms) and is in no sum of delays.
 pub const DELAY_GRAIN: Duration = Duration::from_millis(5);
 
-/// The largest share of the trial, of its requests' time and of a 99th percentile that may be the client's own delay.
+/// The maximum share of the trial, of its requests' time and of a 99th percentile that may be the client's own delay.
 pub const MAX_DELAY_SHARE: f64 = 0.10;
 
 impl Delays {
-    /// The share of the requests' time, 0 to 1, for which their response may have waited for the client.
+    /// Returns the share of the requests' time, 0 to 1, for which their responses may have waited for the client.
     pub fn request_share(&self) -> f64 {
         share(self.request_late_ns, self.request_ns)
     }
 
-    /// Why a trial with these delays measured its client; none if it did not. What the endpoint did is no part of it.
+    /// Returns the reason why a trial with these delays measured its client; none if it did not. Independent of the endpoint.
     pub fn excess(&self) -> Option<String> {
-        // One slice of a busy scheduler is a large share of a trial of a tenth of a second, and says nothing of it.
+        // One slice of a busy scheduler is a large share of a trial of a tenth of a second, and proves nothing.
         let is_judged_by_share = self.late_ns > MAX_LATENESS_P99.as_nanos() as i64;
         let of_trial = share(self.late_ns, self.judged_ns);
         if is_judged_by_share && of_trial > MAX_DELAY_SHARE {
@@ -49,7 +49,7 @@ impl Delays {
     }
 }
 
-/// Why a 99th percentile is too uncertain: as measured, and the least that it can truly be.
+/// Returns the reason why a 99th percentile is too uncertain, from the measured value and its lower bound.
 fn overstated(name: &str, (measured_ns, least_ns): (i64, i64)) -> Option<String> {
     let (own_ns, limit_ns) = (measured_ns - least_ns, MAX_LATENESS_P99.as_nanos() as i64);
     let exceeds = own_ns > limit_ns && share(own_ns, measured_ns) > MAX_DELAY_SHARE;

@@ -1,14 +1,14 @@
-//! The address of a number: what a doubting reader hands to `assay trace`.
+//! The address of a number, as `assay trace` takes it.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{Digest, RunId};
 
-/// The fewest digits of a row id in an address. Forty-eight bits part the rows of any one run.
+/// The fewest digits of a row id in an address: 48 bits, enough to tell the rows of a run apart.
 pub const MIN_ROW_DIGITS: usize = 12;
 
-/// Where a number lives: `<run>/<table>/<row id>/<column>`, the row id by its first 12 digits or more.
+/// The address of a number, `<run>/<table>/<row id>/<column>`, with the first 12 or more digits of the row id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
     run_id: RunId,
@@ -17,27 +17,27 @@ pub struct Address {
     column: String,
 }
 
-/// Why a text is no address of a number.
+/// An error of parsing an [`Address`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It has not four parts.
+    /// The text does not have four parts.
     #[error("`{0}` is not the address of a number")]
     Parts(String),
-    /// The first part names no run.
+    /// The first part is not a run id.
     #[error("`{0}` names no run")]
     Run(String),
 }
 
 impl Address {
-    /// The table that holds statistics in long form, where a number usually is: in its column `value`.
+    /// The table of statistics in long form, which holds most numbers: they are in its column `value`.
     pub const TABLE: &str = "outcome_fact";
 
-    /// The address of the value in the row `row_id` of [`Address::TABLE`].
+    /// Creates the address of the value in the row `row_id` of [`Address::TABLE`].
     pub fn of(run_id: &RunId, row_id: &Digest) -> Self {
         Self::new(run_id, Self::TABLE, &row_id.short(), "value")
     }
 
-    /// The address of a column of a row, whose id is given by its first digits or by all.
+    /// Creates the address of a column of a row. `row_id` is the whole id or its first digits.
     pub fn new(run_id: &RunId, table: &str, row_id: &str, column: &str) -> Self {
         let row = row_id.get(..MIN_ROW_DIGITS).unwrap_or(row_id).to_owned();
         Self { run_id: run_id.clone(), table: table.to_owned(), row, column: column.to_owned() }
@@ -53,7 +53,7 @@ impl Address {
         &self.table
     }
 
-    /// The digits of the row id that it gives.
+    /// The digits of the row id that the address gives.
     pub fn row(&self) -> &str {
         &self.row
     }
@@ -73,7 +73,7 @@ impl fmt::Display for Address {
 impl FromStr for Address {
     type Err = AddressError;
 
-    /// Takes any number of digits of the row id: who reads the address decides how many are enough.
+    /// Accepts any number of digits of the row id: the reader of the address decides how many are enough.
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let parts: Vec<_> = text.split('/').collect();
         let shown = |text: &str| text.chars().take(200).collect();

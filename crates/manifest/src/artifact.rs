@@ -1,4 +1,4 @@
-//! Immutable bytes known by their digest, and counts that keep all their digits.
+//! Immutable bytes named by their digest, and counts that keep all their digits.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ impl schemars::JsonSchema for Count {
     }
 }
 
-/// Bytes in the store: what they are called here, their digest, their size, what they are.
+/// Bytes in the store: name, digest, size and media type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Artifact {

@@ -1,15 +1,15 @@
-//! Canonical JSON: RFC 8785 (the JSON Canonicalization Scheme), with one refusal added.
+//! Canonical JSON: RFC 8785 (the JSON Canonicalization Scheme), with one additional refusal.
 //!
-//! RFC 8785 numbers are IEEE doubles, so an integer beyond 2^53 - 1 would silently lose digits. It is refused here; 64-bit
-//! counts travel as decimal strings ([`crate::Count`]), instants and seeds as strings too.
+//! RFC 8785 numbers are IEEE doubles, so an integer beyond 2^53 - 1 would silently lose digits. It is refused here; 64-bit counts
+//! travel as decimal strings ([`crate::Count`]), instants and seeds as strings too.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// The largest integer that a double holds exactly together with all its smaller neighbours: 2^53 - 1.
+/// The largest integer up to which a double holds all integers exactly: 2^53 - 1.
 pub const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
 
-/// Why a value has no canonical form.
+/// The error of writing a value in canonical form.
 #[derive(Debug, thiserror::Error)]
 pub enum CanonicalError {
     /// The integer would lose digits as a double.
@@ -23,12 +23,12 @@ pub enum CanonicalError {
     Serialize(#[source] serde_json::Error),
 }
 
-/// The canonical bytes of anything that serialises.
+/// Returns the canonical bytes of a serialisable value.
 pub fn canonical_json(value: &impl Serialize) -> Result<Vec<u8>, CanonicalError> {
     canonical_value(&serde_json::to_value(value).map_err(CanonicalError::Serialize)?)
 }
 
-/// The canonical bytes of a JSON value.
+/// Returns the canonical bytes of a JSON value.
 pub fn canonical_value(value: &Value) -> Result<Vec<u8>, CanonicalError> {
     let mut out = Vec::new();
     write_value(value, &mut out)?;
@@ -86,8 +86,8 @@ fn write_number(number: &serde_json::Number, out: &mut Vec<u8>) -> Result<(), Ca
 }
 
 fn write_string(text: &str, out: &mut Vec<u8>) {
-    // serde_json escapes exactly what RFC 8785 section 3.2.2.2 asks for: the two-letter forms where they exist, \u00xx in lower
-    // case for the other control characters, and nothing else.
+    // serde_json escapes exactly what RFC 8785 section 3.2.2.2 requires: the two-letter forms if they exist, \u00xx in lower case
+    // for the other control characters, and nothing else.
     out.extend_from_slice(Value::from(text).to_string().as_bytes());
 }
 

@@ -1,17 +1,17 @@
-//! A list of CPUs as the kernel writes it, such as `0-3,8`.
+//! A list of CPUs in the kernel's notation, such as `0-3,8`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// The highest number of a CPU plus one; the kernel itself stops at 8,192.
+/// The highest CPU number plus one; the kernel's own limit is 8,192.
 const MAX_CPUS: u32 = 8192;
 
 /// A set of CPUs by their numbers; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuList(BTreeSet<u32>);
 
-/// Why a text is no list of CPUs.
+/// The error of parsing a [`CpuList`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be CPU numbers below {MAX_CPUS} and ranges of them, separated by commas, such as `0-3,8`")]
 pub struct CpuListError;
@@ -22,19 +22,19 @@ impl CpuList {
         self.0.iter().copied()
     }
 
-    /// The CPUs that both lists have; none where they are apart.
+    /// Returns the CPUs that both lists have, or `None` if they are disjoint.
     #[must_use]
     pub fn shared_with(&self, other: &Self) -> Option<Self> {
         let shared: BTreeSet<u32> = self.0.intersection(&other.0).copied().collect();
         (!shared.is_empty()).then_some(Self(shared))
     }
 
-    /// Whether the list has no CPU that the other one lacks.
+    /// Returns true if the other list has all CPUs of this one.
     pub fn is_within(&self, other: &Self) -> bool {
         self.0.is_subset(&other.0)
     }
 
-    /// The CPUs of either list.
+    /// Returns the CPUs of either list.
     #[must_use]
     pub fn joined_with(&self, other: &Self) -> Self {
         Self(self.0.union(&other.0).copied().collect())
@@ -59,7 +59,7 @@ impl FromStr for CpuList {
     }
 }
 
-/// As the kernel writes it.
+/// Writes the kernel's notation.
 impl fmt::Display for CpuList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut ranges: Vec<(u32, u32)> = Vec::new();

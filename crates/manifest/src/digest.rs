@@ -1,4 +1,4 @@
-//! SHA-256 digests, the only names that evidence has.
+//! SHA-256 digests. All evidence is named by them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Digest([u8; 32]);
 
-/// Why a text is not a digest.
+/// The error of parsing a [`Digest`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a digest: expected `sha256:` and 64 lower-case hexadecimal digits")]
 pub struct DigestError(String);
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// Computes the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(array(&digest(&SHA256, bytes)))
     }
 
-    /// A digest that was computed elsewhere, as raw bytes.
+    /// Wraps a digest that was computed elsewhere, as raw bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -41,7 +41,7 @@ impl Digest {
         })
     }
 
-    /// Reads the 64 hexadecimal digits that [`Digest::hex`] writes.
+    /// Parses the 64 hexadecimal digits that [`Digest::hex`] writes.
     pub fn from_hex(hex: &str) -> Result<Self, DigestError> {
         let refuse = || DigestError(hex.chars().take(80).collect());
         let digits = hex.as_bytes();
@@ -127,8 +127,8 @@ impl schemars::JsonSchema for Digest {
 
 /// Computes a [`Digest`] over bytes that arrive in pieces.
 ///
-/// The library is the one that TLS brings along: on processors without instructions for SHA-256 it takes half the time of portable
-/// code, and every stage hashes evidence, and its own binary.
+/// The library is the one that TLS needs anyway: on processors without SHA-256 instructions it takes half the time of portable
+/// code, and every stage hashes its evidence and its own binary.
 #[derive(Clone)]
 pub struct Hasher(Context);
 
@@ -139,7 +139,7 @@ impl Default for Hasher {
 }
 
 impl Hasher {
-    /// A hasher that has seen nothing.
+    /// Creates a hasher over no bytes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -149,7 +149,7 @@ impl Hasher {
         self.0.update(bytes);
     }
 
-    /// The digest of everything added.
+    /// Returns the digest of all bytes added.
     pub fn finish(self) -> Digest {
         Digest(array(&self.0.finish()))
     }

@@ -1,4 +1,4 @@
-//! What every manifest has in common: header, version, canonical bytes, and how hostile bytes become a typed document.
+//! The parts that all manifests share: header, version, canonical bytes, and the parsing of hostile bytes into a typed document.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ use crate::{
     RunId, Source, Summary, Verdict, canonical_json,
 };
 
-/// The version that every manifest of this build carries.
+/// The version of every manifest that this build writes.
 pub const VERSION: &str = "v1alpha1";
 
 /// The largest manifest that is read: a million attempts fit, an endless file does not.
 pub const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
-/// What is kept of a text that is quoted in an error.
+/// The number of characters that an error quotes of a text.
 pub(crate) const QUOTED: usize = 80;
 
 macro_rules! words {
@@ -29,10 +29,10 @@ macro_rules! words {
         }
 
         impl $type {
-            /// All of them, in order.
+            /// All values, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word as it is written.
+            /// Returns the value as it is written.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }
@@ -60,9 +60,9 @@ macro_rules! words {
 pub(crate) use words;
 
 words!(
-    /// Who signs: the stages, and the others that may put a signature under a document.
+    /// The roles that sign: the stages, and the others that may sign a document.
     Role, "role",
-    /// Whoever starts the run: makes the Source and, if it comes to that, the RunEnd.
+    /// The program that starts the run: it makes the Source and, if the run is cancelled or fails, the RunEnd.
     Source = "source",
     /// The plan stage.
     Plan = "plan",
@@ -102,15 +102,15 @@ impl Role {
 words!(
     /// The kinds of manifest.
     Kind, "kind of manifest",
-    /// What the run was started from.
+    /// The files and commit that the run was started from.
     Source = "source",
     /// Frozen workloads and ordered trials.
     Plan = "plan",
     /// Hosts, software and targets of one block.
     Environment = "environment",
-    /// What one shard did in one block.
+    /// The work of one shard in one block.
     ExecutionPart = "execution_part",
-    /// What was recorded while execute ran.
+    /// The readings that were recorded while execute ran.
     Recording = "recording",
     /// The frozen raw evidence.
     Collection = "collection",
@@ -122,12 +122,12 @@ words!(
     RunEnd = "run_end",
     /// One finished attempt, kept for resume.
     Checkpoint = "checkpoint",
-    /// How a gate decided.
+    /// The decision of a gate.
     Verdict = "verdict",
 );
 
 impl Kind {
-    /// The role whose key signs this kind.
+    /// Returns the role whose key signs this kind.
     pub fn signer(self) -> Role {
         match self {
             Self::Source | Self::RunEnd => Role::Source,
@@ -141,7 +141,7 @@ impl Kind {
         }
     }
 
-    /// The kinds that a manifest of this kind may take as inputs.
+    /// Returns the kinds that a manifest of this kind may take as inputs.
     pub fn may_take(self) -> &'static [Self] {
         match self {
             Self::Source => &[],
@@ -165,11 +165,11 @@ impl Kind {
     }
 }
 
-/// A manifest that this one was made from: both its bytes and the signature over them are pinned.
+/// A reference to an input manifest: both its bytes and the signature over them are pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputRef {
-    /// What kind of manifest it is.
+    /// The kind of the input manifest.
     pub kind: Kind,
     /// The digest of the manifest's bytes.
     pub manifest: Digest,
@@ -177,11 +177,11 @@ pub struct InputRef {
     pub bundle: Digest,
 }
 
-/// What every manifest says before its body.
+/// The fields that precede the body of every manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// What kind of manifest this is.
+    /// The kind of this manifest.
     pub kind: Kind,
     /// The version of the format.
     pub version: String,
@@ -189,7 +189,7 @@ pub struct Header {
     pub run_id: RunId,
     /// The role that made and signed it.
     pub stage: Role,
-    /// What it was made from, sorted.
+    /// The manifests that this one was made from, sorted.
     pub inputs: Vec<InputRef>,
 }
 
@@ -198,13 +198,13 @@ pub trait Body: Serialize + DeserializeOwned + JsonSchema + Clone + fmt::Debug +
     /// The kind that the header names.
     const KIND: Kind;
 
-    /// The artifacts that this manifest gives out; together with the manifest they are the subjects of its bundle.
+    /// Returns the artifacts that this manifest outputs; together with the manifest they are the subjects of its bundle.
     fn artifacts(&self) -> Vec<&Artifact>;
 
-    /// Takes the typed manifest out of a document, if it is of this kind.
+    /// Returns the typed manifest inside a document, if it is of this kind.
     fn of(document: &Document) -> Option<&Manifest<Self>>;
 
-    /// The digest of the body alone: for a Plan this is the `plan_digest`, equal for equal plans of different runs.
+    /// Returns the digest of the body alone: for a Plan this is the `plan_digest`, equal for equal plans of different runs.
     fn digest(&self) -> Result<Digest, CanonicalError> {
         Ok(Digest::of(&canonical_json(self)?))
     }
@@ -215,14 +215,14 @@ pub trait Body: Serialize + DeserializeOwned + JsonSchema + Clone + fmt::Debug +
 #[serde(deny_unknown_fields)]
 #[serde(bound(serialize = "B: Body", deserialize = "B: Body"))]
 pub struct Manifest<B: Body> {
-    /// What every manifest says.
+    /// The fields that every manifest has.
     pub header: Header,
-    /// What this kind says.
+    /// The fields of this kind.
     pub body: B,
 }
 
 impl<B: Body> Manifest<B> {
-    /// A manifest of `run_id` made from `inputs`. The inputs are sorted, so that their order never changes the bytes.
+    /// Creates a manifest of `run_id` made from `inputs`. The inputs are sorted, so that their order never changes the bytes.
     pub fn new(run_id: RunId, mut inputs: Vec<InputRef>, body: B) -> Self {
         inputs.sort_unstable();
         inputs.dedup();
@@ -230,40 +230,40 @@ impl<B: Body> Manifest<B> {
         Self { header, body }
     }
 
-    /// The canonical bytes: what is stored, signed and named by digest.
+    /// Returns the canonical bytes, which are stored, signed and named by digest.
     pub fn to_bytes(&self) -> Result<Vec<u8>, CanonicalError> {
         canonical_json(self)
     }
 }
 
-/// Why bytes are not a manifest.
+/// An error of parsing or writing a manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// Larger than [`MAX_MANIFEST_BYTES`].
+    /// The bytes are more than [`MAX_MANIFEST_BYTES`].
     #[error("the manifest has {0} bytes, more than the limit of {MAX_MANIFEST_BYTES}")]
     TooLarge(u64),
-    /// Not JSON, or not the fields of its kind.
+    /// The bytes are not JSON, or lack the fields of a header.
     #[error("the {what} does not parse")]
     Parse {
-        /// What was being read.
+        /// The part that was parsed.
         what: String,
-        /// Where and why.
+        /// The position and reason of the parse error.
         #[source]
         source: serde_json::Error,
     },
-    /// The fields of the body are not those of its kind in this build, while the header is a manifest's.
+    /// The header parses, but the body does not have the fields of its kind in this build.
     #[error("the {kind} does not have the fields of its kind")]
     Fields {
         /// The kind in the header.
         kind: Kind,
-        /// Where and why.
+        /// The position and reason of the parse error.
         #[source]
         source: serde_json::Error,
     },
-    /// A version that this build does not know.
+    /// The version is unknown to this build.
     #[error("the manifest has version `{0}`; this build reads `{VERSION}`")]
     UnknownVersion(String),
-    /// Signed by a role that does not make this kind.
+    /// The role in the header does not make this kind.
     #[error("a {kind} is made by `{expected}`, but the header says `{found}`")]
     WrongStage {
         /// The kind in the header.
@@ -273,7 +273,7 @@ pub enum DocumentError {
         /// The role in the header.
         found: Role,
     },
-    /// An input of a kind that this kind is never made from.
+    /// An input is of a kind that this kind is never made from.
     #[error("a {kind} is not made from a {input}")]
     WrongInput {
         /// The kind in the header.
@@ -281,7 +281,7 @@ pub enum DocumentError {
         /// The input's kind.
         input: Kind,
     },
-    /// The bytes are not the canonical form of what they say.
+    /// The bytes are not in canonical form.
     #[error("the {0} is not in canonical form")]
     NotCanonical(Kind),
     /// Canonicalisation refused a value.
@@ -295,7 +295,7 @@ pub enum DocumentError {
         /// The name.
         name: String,
     },
-    /// An output name that cannot be a file name inside a folder.
+    /// An output name cannot be a file name inside a folder.
     #[error("the {kind} names an output `{name}`, which is not a plain relative path")]
     BadOutputName {
         /// The kind in the header.
@@ -320,7 +320,7 @@ macro_rules! documents {
                 match self { $(Self::$variant(manifest) => &manifest.header),+ }
             }
 
-            /// The artifacts that it gives out.
+            /// The artifacts that it outputs.
             pub fn artifacts(&self) -> Vec<&Artifact> {
                 match self { $(Self::$variant(manifest) => manifest.body.artifacts()),+ }
             }
@@ -348,7 +348,7 @@ macro_rules! documents {
 }
 documents!(Source, Plan, Environment, ExecutionPart, Recording, Collection, Summary, Publication, RunEnd, Checkpoint, Verdict);
 
-/// The JSON Schema of a manifest kind, generated from the types, and narrowed to that one kind and version.
+/// Returns the JSON Schema of a manifest kind, generated from the types and narrowed to that kind and version.
 pub fn schema(kind: Kind) -> serde_json::Value {
     let mut schema = generated_schema(kind);
     schema["$id"] = format!("https://assay.dev/schema/{VERSION}/{kind}.json").into();
@@ -383,7 +383,7 @@ macro_rules! body {
 }
 pub(crate) use body;
 
-/// Just enough of a manifest to know how to read the rest.
+/// The fields of a manifest that are needed to parse the rest.
 #[derive(Deserialize)]
 struct Peek {
     header: PeekHeader,
@@ -396,10 +396,10 @@ struct PeekHeader {
 }
 
 impl Document {
-    /// Reads a manifest from bytes that may be hostile.
+    /// Parses a manifest from bytes that may be hostile.
     ///
-    /// Accepts only the canonical form: the document that was read must write the very same bytes, which refuses duplicate
-    /// keys, unknown fields, other spellings of numbers and trailing bytes in one rule.
+    /// Accepts only the canonical form: the parsed document must write the very same bytes. This one rule refuses duplicate keys,
+    /// unknown fields, other spellings of numbers and trailing bytes.
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
         if bytes.len() as u64 > MAX_MANIFEST_BYTES {
             return Err(DocumentError::TooLarge(bytes.len() as u64));
@@ -435,7 +435,7 @@ impl Document {
     }
 }
 
-/// Outputs have distinct names that stay inside a folder, because that is what they become when a run is published.
+/// Checks that outputs have distinct names that stay inside a folder, because they become file names when a run is published.
 fn check_output_names(kind: Kind, artifacts: &[&Artifact]) -> Result<(), DocumentError> {
     let mut names: Vec<_> = artifacts.iter().map(|artifact| artifact.name.as_str()).collect();
     names.sort_unstable();

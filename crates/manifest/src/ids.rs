@@ -1,16 +1,16 @@
-//! Identifiers as types: a text that has become one of these obeys its rule.
+//! Identifiers as types: a text of one of these types is valid by its rule.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest name, so that names fit where Kubernetes allows 63 characters with something added.
+/// The longest name, in characters: leaves room for suffixes within Kubernetes' limit of 63.
 pub const MAX_NAME: usize = 40;
-/// The longest dotted identifier.
+/// The longest dotted identifier, in characters.
 const MAX_DOTTED: usize = 200;
 
-/// Why a text is not an identifier of the asked kind.
+/// The error of parsing an identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {what}: {rule}")]
 pub struct IdError {
@@ -22,7 +22,7 @@ pub struct IdError {
 const NAME_RULE: &str = "lower-case letters, digits and inner hyphens, at most 40 characters";
 const DOTTED_RULE: &str = "names joined by dots, at most 200 characters";
 
-/// Whether `text` matches `[a-z0-9]([a-z0-9-]*[a-z0-9])?` and is at most 40 characters long.
+/// Returns true if `text` matches `[a-z0-9]([a-z0-9-]*[a-z0-9])?` and is at most 40 characters long.
 fn is_name(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
@@ -105,36 +105,36 @@ identifier!(
     Name, "name", NAME_RULE, is_name
 );
 identifier!(
-    /// Names one run: a lower-case DNS label of at most 40 characters.
+    /// The id of a run: a lower-case DNS label of at most 40 characters.
     RunId, "run id", NAME_RULE, is_name
 );
 identifier!(
-    /// Names one point of a case's sweep.
+    /// The id of a point of a case's sweep.
     PointId, "point id", NAME_RULE, is_name
 );
 identifier!(
-    /// `workload.target.variant`: readable, so that history survives edits (`benchmark_case_id`).
+    /// The id of a case, `workload.target.variant`: readable, so that history survives edits (`benchmark_case_id`).
     CaseId, "benchmark case id", DOTTED_RULE, |text| is_dotted(text, 3)
 );
 identifier!(
-    /// `workload.target.variant.point.tN`: one planned repetition of a point.
+    /// The id of a planned repetition of a point, `workload.target.variant.point.tN`.
     TrialId, "trial id", DOTTED_RULE, |text| is_dotted(text, 5)
 );
 
 impl RunId {
-    /// A run id from a digest: its first forty digits.
+    /// Creates a run id from the first forty digits of a digest.
     pub fn of_digest(digest: &crate::Digest) -> Self {
         Self(digest.hex()[..MAX_NAME].to_owned())
     }
 }
 
 impl CaseId {
-    /// The case of a workload on a target in a variant.
+    /// Creates the id of the case of a workload on a target in a variant.
     pub fn of(workload: &Name, target: &Name, variant: &Name) -> Self {
         Self(format!("{workload}.{target}.{variant}"))
     }
 
-    /// The three names: workload, target, variant.
+    /// Returns the three names: workload, target, variant.
     pub fn names(&self) -> [&str; 3] {
         let mut names = self.0.split('.');
         [(); 3].map(|()| names.next().unwrap_or_default())
@@ -142,7 +142,7 @@ impl CaseId {
 }
 
 impl TrialId {
-    /// The trial number `index` (from 0) of a point of a case.
+    /// Creates the id of trial number `index` (from 0) of a point of a case.
     pub fn of(case: &CaseId, point: &PointId, index: u32) -> Self {
         Self(format!("{case}.{point}.t{index}"))
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Instant(jiff::Timestamp);
 
-/// Why a text is not an [`Instant`].
+/// The error of parsing an [`Instant`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not an instant: expected RFC 3339 in UTC with nine fractional digits, such as `2026-11-20T12:00:00.000000000Z`"
@@ -18,7 +18,7 @@ pub struct Instant(jiff::Timestamp);
 pub struct InstantError(String);
 
 impl Instant {
-    /// The instant `nanoseconds` after the Unix epoch.
+    /// Creates the instant `nanoseconds` after the Unix epoch.
     pub fn from_unix_ns(nanoseconds: i64) -> Self {
         // Every i64 of nanoseconds lies between the years 1677 and 2262, inside jiff's range.
         Self(jiff::Timestamp::from_nanosecond(i128::from(nanoseconds)).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
@@ -30,12 +30,12 @@ impl Instant {
         i64::try_from(wide).unwrap_or(if wide < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// Nanoseconds from `earlier` to this instant, 0 where that is negative.
+    /// Nanoseconds from `earlier` to this instant, or 0 if `earlier` is later.
     pub fn ns_since(self, earlier: Self) -> u64 {
         u64::try_from(self.0.as_nanosecond() - earlier.0.as_nanosecond()).unwrap_or(0)
     }
 
-    /// The instant to the second, for people: `2026-11-20T12:00:00Z`.
+    /// Formats the instant to the second, for people: `2026-11-20T12:00:00Z`.
     pub fn to_seconds(self) -> String {
         format!("{:.0}", self.0)
     }
@@ -58,7 +58,7 @@ impl FromStr for Instant {
 
     fn from_str(text: &str) -> Result<Self, InstantError> {
         let instant = text.parse().map(Self).ok();
-        // One instant has one spelling, so that equal documents have equal bytes.
+        // An instant has one spelling, so that equal documents have equal bytes.
         instant.filter(|instant| instant.to_string() == text).ok_or_else(|| InstantError(text.chars().take(80).collect()))
     }
 }

@@ -1,7 +1,7 @@
-//! The documents that the stages hand to each other: what they say, how they are written, and how they are named by digest.
+//! The documents that the stages exchange: their fields, their serialisation, and their names by digest.
 //!
-//! Everything here is pure: no file, no clock, no key. A [`Manifest`] is a [`Header`] and a typed body, written as canonical
-//! JSON (RFC 8785), so that equal documents have equal bytes and a digest names exactly one of them.
+//! Everything here is pure: no file, no clock, no key. A [`Manifest`] is a [`Header`] and a typed body, written as canonical JSON
+//! (RFC 8785), so that equal documents have equal bytes and a digest names exactly one of them.
 
 mod address;
 mod artifact;

@@ -1,5 +1,5 @@
-//! The Plan that a Source's files give. The plan stage looks up what is mutable and plans with it; verify plans again with what the
-//! signed Plan says was found, so that a Plan says nothing that the files and those pins do not give.
+//! The Plan that results from a Source's files. The plan stage resolves mutable references and plans with them; verify plans
+//! again with the pins that the signed Plan records, so that a Plan holds nothing but what files and pins determine.
 
 mod recorded;
 mod serving;
@@ -16,27 +16,28 @@ use assay_stage::{Exit, Failure};
 
 pub use recorded::{RecordedPins, check_plan};
 
-/// What was found of everything mutable in a pipeline.
+/// The resolved values of all mutable references in a pipeline.
 pub trait Pins {
-    /// The bytes behind a script's address, as a file of the workload; none if they could not be had, which is then unpinned.
+    /// Returns the bytes at a script's URL, as a file of the workload; `None` if they are unavailable, which leaves the script
+    /// unpinned.
     fn script(&mut self, workload: &Name, url: &str) -> Result<Option<PinnedFile>, Failure>;
 
-    /// An image with the digest that its reference stands for; without one if it could not be had, and then it is unpinned.
+    /// Returns an image with the digest of its reference; without a digest if it is unavailable, which leaves the image unpinned.
     fn image(&mut self, reference: &str) -> Result<Image, Failure>;
 
-    /// Takes note that a file names an image without a digest: whoever runs it decides which it is.
+    /// Records that a file names an image without a digest: the system that runs it decides which image it is.
     fn leave_unpinned(&mut self, image: &str, reason: String);
 
-    /// Name and digest of the built-in tokenizer.
+    /// Returns name and digest of the built-in tokenizer.
     fn built_in_tokenizer(&mut self) -> (String, Digest);
 
-    /// Refuses a tokenizer file that execute could not read.
+    /// Refuses a tokenizer file that execute cannot read.
     fn check_tokenizer(&mut self, origin: &str, bytes: &[u8]) -> Result<(), Failure>;
 
-    /// Everything that could not be pinned.
+    /// Takes the list of inputs that could not be pinned.
     fn unpinned(&mut self) -> Vec<Unpinned>;
 
-    /// Takes note of the images that a Kubernetes object of a file names without a digest.
+    /// Records the images that a Kubernetes object of a file names without a digest.
     fn images_of(&mut self, path: &str, object: &serde_json::Value) {
         match object {
             serde_json::Value::Object(members) => {
@@ -73,18 +74,18 @@ pub struct Derived {
 }
 
 impl<'a> SourceFiles<'a> {
-    /// The files of a Source, each read by `read`.
+    /// Loads the files of a Source, each with `read`.
     pub fn load(source: &'a Source, mut read: impl FnMut(&Artifact) -> Result<Vec<u8>, Failure>) -> Result<Self, Failure> {
         let bytes = source.files.iter().map(|file| Ok((file.path.as_str(), read(&file.artifact)?)));
         Ok(Self { source, bytes: bytes.collect::<Result<_, Failure>>()? })
     }
 
-    /// The bytes of a file; none at a path that the Source does not hold.
+    /// The bytes of a file; empty if the Source does not hold the path.
     pub fn bytes(&self, path: &str) -> &[u8] {
         self.bytes.get(path).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The definitions.
+    /// Parses the definitions.
     pub fn closure(&self) -> Result<Closure, Failure> {
         let mut read = |path: &str| Ok::<_, std::convert::Infallible>(self.bytes.get(path).cloned());
         closure(&self.source.pipeline, &mut read).map_err(|error| match error {
@@ -98,7 +99,7 @@ impl<'a> SourceFiles<'a> {
         self.source.file(path).ok_or_else(missing)
     }
 
-    /// A file of a workload's folder, as the Source holds it.
+    /// A file of a workload's folder, with the bytes of the Source.
     fn pinned(&self, workload: &Name, path: &str) -> Result<PinnedFile, Failure> {
         let origin = format!("{}/{path}", Workload::folder_of(workload));
         let file = self.file(&origin)?;
@@ -112,7 +113,7 @@ impl<'a> SourceFiles<'a> {
     }
 }
 
-/// The Plan that the definitions of a Source give with these pins, for the run of that id.
+/// Derives the Plan of the run `run_id` from the definitions of a Source and these pins.
 pub fn derive(files: &SourceFiles<'_>, closure: &Closure, run_id: &RunId, pins: &mut dyn Pins) -> Result<Derived, Failure> {
     let (source, spec) = (files.source, &closure.pipeline.spec);
     let frozen = closure.workloads.iter().map(|workload| freeze(files, pins, closure, workload));
@@ -170,7 +171,7 @@ pub fn derive(files: &SourceFiles<'_>, closure: &Closure, run_id: &RunId, pins: 
     Ok(Derived { plan, specs })
 }
 
-/// One workload with everything mutable in it pinned.
+/// Freezes a workload, with all its mutable references pinned.
 fn freeze(
     files: &SourceFiles<'_>,
     pins: &mut dyn Pins,
@@ -222,7 +223,7 @@ fn metric(metric: &assay_spec::Metric) -> Metric {
     Metric { path: metric.path.clone(), unit: metric.unit.clone(), better: metric.better, primary: metric.primary }
 }
 
-/// What execute runs; absent where the script could not be had.
+/// The program that execute runs; `None` if its script is unavailable.
 fn indicator(
     files: &SourceFiles<'_>,
     workload: &Workload,
@@ -261,7 +262,7 @@ pub(crate) fn nanoseconds(duration: std::time::Duration) -> Count {
     Count(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The pinned objects of a target. Images that they name without a digest are pinned by nobody: the cluster resolves them.
+/// The pinned objects of a target. Images that they name without a digest stay unpinned: the cluster resolves them.
 fn objects(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec::Target) -> Result<Vec<PinnedFile>, Failure> {
     let pinned = |path: &String| {
         let objects = assay_spec::objects(path, files.bytes(path)).map_err(|problems| Failure::invalid(&problems))?;
@@ -297,7 +298,7 @@ fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec
     })
 }
 
-/// What the pipeline says of the environment controls; what has to be proved is not known before provision.
+/// The environment controls as the pipeline declares them; a required proof is absent until provision.
 fn controls(asked: &[(Control, ControlAsk)]) -> Vec<ControlFact> {
     let fact = |(control, ask): &(Control, ControlAsk)| {
         let (state, evidence) = match ask {

@@ -1,4 +1,4 @@
-//! The pins that a signed Plan records, and whether the Plan is the one that its Source gives with them.
+//! The pins that a signed Plan records, and the check that a Plan follows from its Source and these pins.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use assay_stage::{Exit, Failure};
 
 use crate::{Derived, Pins, SourceFiles, derive};
 
-/// What a signed Plan says was found of everything mutable. Nothing of it is in the Source.
+/// The values of mutable references that a signed Plan records. The Source does not hold them.
 #[derive(Clone, Debug)]
 pub struct RecordedPins<'a> {
     images: BTreeMap<&'a str, Option<Digest>>,
@@ -19,7 +19,7 @@ pub struct RecordedPins<'a> {
 }
 
 impl<'a> RecordedPins<'a> {
-    /// The pins of a Plan.
+    /// Takes the pins of a Plan.
     pub fn of(plan: &'a Plan) -> Self {
         let images = plan.workloads.iter().filter_map(|workload| workload.image.as_ref());
         let images = images.chain(plan.targets.iter().filter_map(|target| target.image.as_ref()));
@@ -39,7 +39,7 @@ impl<'a> RecordedPins<'a> {
         }
     }
 
-    /// Why something is not pinned is the plan stage's word.
+    /// Records an unpinned input; only the plan stage states its reason.
     fn leave(&mut self, what: &str) {
         let reason = self.reasons.get(what).copied().unwrap_or_default().to_owned();
         self.unpinned.push(Unpinned { what: what.to_owned(), reason });
@@ -64,19 +64,19 @@ impl Pins for RecordedPins<'_> {
         // A reference with a digest pins itself.
         let own = reference.rsplit_once('@').and_then(|(_, digest)| digest.parse().ok());
         let digest = own.or(self.images.get(reference).copied().flatten());
-        // Each is looked up once.
+        // Each reference is resolved once.
         if self.asked.insert(reference.to_owned()) && digest.is_none() {
             self.leave(reference);
         }
         Ok(Image { reference: reference.to_owned(), digest })
     }
 
-    /// What the built-in tokenizer was is the plan stage's word, one for all workloads.
+    /// Only the plan stage states the built-in tokenizer, one for all workloads.
     fn built_in_tokenizer(&mut self) -> (String, Digest) {
         self.tokenizer.map_or_else(|| (String::new(), Digest::of(b"")), |(name, digest)| (name.to_owned(), digest))
     }
 
-    /// Execute has read it since.
+    /// Accepts every file: execute has read it since.
     fn check_tokenizer(&mut self, _: &str, _: &[u8]) -> Result<(), Failure> {
         Ok(())
     }
@@ -92,9 +92,9 @@ impl Pins for RecordedPins<'_> {
     }
 }
 
-/// Checks that a Plan is the one that its Source's files give, with the pins that it records and in the order of its run.
+/// Checks that a Plan follows from its Source's files, with the pins that it records and in the order of its run.
 pub fn check_plan(files: &SourceFiles<'_>, run_id: &RunId, plan: &Plan) -> Result<(), Failure> {
-    // The files are signed and shown to be the commit's: what cannot be planned from them does not verify.
+    // The files are signed and proved to be the commit's: an error of planning from them is an error of verification.
     let as_verification = |failure: Failure| Failure { exit: Exit::Verification, ..failure };
     let closure = files.closure().map_err(as_verification)?;
     let Derived { plan: expected, .. } = derive(files, &closure, run_id, &mut RecordedPins::of(plan)).map_err(as_verification)?;
@@ -106,7 +106,7 @@ pub fn check_plan(files: &SourceFiles<'_>, run_id: &RunId, plan: &Plan) -> Resul
     Err(Failure::verification("plan_source_differs", message).hint("an `assay` of another version may plan otherwise"))
 }
 
-/// The first member in which two Plans differ.
+/// Returns the first member in which two Plans differ.
 fn differing_member(plan: &Plan, expected: &Plan) -> Option<String> {
     let (plan, expected) = (serde_json::to_value(plan).ok()?, serde_json::to_value(expected).ok()?);
     let (plan, expected) = (plan.as_object()?, expected.as_object()?);

@@ -1,4 +1,4 @@
-//! Serving workloads: what execute will ask of an endpoint, and the recipe of each point's load.
+//! Serving workloads: the requests of execute, and the recipe of each point's load.
 
 use assay_manifest::{ArrivalLaw, Case, Count, Digest, FrozenWorkload, LengthLaw, Point, ServingWork, Slo, Tokenizer};
 use assay_schedule::{Nonce, Offered, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, load_recipe_digest};
@@ -7,13 +7,13 @@ use assay_stage::{Exit, Failure};
 
 use crate::{Pins, SourceFiles, nanoseconds};
 
-/// genai-bench makes no prompt shorter than this, and no answer shorter than that.
+/// The smallest lengths of prompt and response in genai-bench, in tokens.
 const SCENARIO_FLOORS: (u32, u32) = (1, 2);
 
-/// The serving stacks that count tokens chunk by chunk when they are asked to.
+/// The serving stacks that count tokens chunk by chunk on request.
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
 
-/// What execute asks of the endpoint.
+/// Builds the requests that execute sends to the endpoint.
 pub(crate) fn work(
     files: &SourceFiles<'_>,
     pins: &mut dyn Pins,
@@ -45,7 +45,7 @@ pub(crate) fn work(
     })
 }
 
-/// Every serving point gets the digest of what its load is made from.
+/// Sets the load recipe digest of every serving point.
 pub(crate) fn pin_load(cases: &mut [Case], workloads: &[FrozenWorkload]) -> Result<(), Failure> {
     for case in cases {
         let Some(workload) = workloads.iter().find(|workload| workload.name == case.workload) else { continue };
@@ -58,7 +58,7 @@ pub(crate) fn pin_load(cases: &mut [Case], workloads: &[FrozenWorkload]) -> Resu
     Ok(())
 }
 
-/// Refuses here what no schedule can be made of, long before anything is measured.
+/// Refuses a load without a possible schedule here, long before anything is measured.
 fn recipe(workload: &FrozenWorkload, work: &ServingWork, point: &Point) -> Result<Digest, Failure> {
     let seed: Seed = workload.seed.parse().map_err(|error| Failure::of(Exit::Definition, "seed", &error))?;
     let key = PointKey { seed: &seed, workload: &workload.workload_spec_digest, point: &point.point_id };
@@ -81,7 +81,7 @@ fn arrival(arrivals: &Arrivals) -> ArrivalLaw {
     }
 }
 
-/// Token counts are checked against their limit when a definition is read, and fit.
+/// Converts a token count. Its limit was checked when the definition was read, so it fits.
 fn tokens(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
@@ -115,7 +115,7 @@ fn slo(slo: &assay_spec::Slo) -> Slo {
     Slo { metric: slo.metric, at_most_ns: Count(slo.at_most_ns) }
 }
 
-/// The built-in words, or the workload's own file, which must be one that execute can read.
+/// The built-in words, or the workload's own file, which execute must be able to read.
 fn tokenizer(files: &SourceFiles<'_>, pins: &mut dyn Pins, workload: &Workload, serving: &Serving) -> Result<Tokenizer, Failure> {
     let Some(path) = &serving.tokenizer else {
         let (name, digest) = pins.built_in_tokenizer();

@@ -1,4 +1,4 @@
-//! One question over HTTP and its answer.
+//! Single HTTP requests to an endpoint, with limits on time and size.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -11,33 +11,33 @@ use ureq::{Agent, Body, RequestBuilder};
 
 use crate::Headers;
 
-/// What bounds one question.
+/// The limits of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From looking up the host to the last byte of the answer.
+    /// The timeout, from looking up the host to the last byte of the response.
     pub time: Duration,
-    /// The largest body.
+    /// The largest body, in bytes.
     pub bytes: u64,
 }
 
-/// What was answered.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The status code.
     pub status: u16,
-    /// The `Server` header, where it is text.
+    /// The `Server` header, if it is text.
     pub server: Option<String>,
-    /// The body, whole.
+    /// The whole body.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// Whether the status is one of success.
+    /// Returns true if the status is one of success.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// The status for people, such as `404 Not Found`.
+    /// Returns the status for people, such as `404 Not Found`.
     pub fn status_text(&self) -> String {
         status_text(self.status)
     }
@@ -47,13 +47,13 @@ fn status_text(status: u16) -> String {
     StatusCode::from_u16(status).map_or_else(|_| status.to_string(), |status| status.to_string())
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// What was to be asked is no address.
+    /// The URL is not usable.
     #[error("`{0}` is no address that can be asked: http or https, a host, and no password")]
     Address(String),
-    /// No whole answer came in time.
+    /// No complete response arrived in time.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
     /// The body is larger than the limit.
@@ -62,26 +62,26 @@ pub enum AskError {
     /// The connection could not be made, or broke.
     #[error("{0}")]
     Connection(io::Error),
-    /// What came is not an answer over HTTP, or TLS failed.
+    /// The response is not HTTP, or TLS failed.
     #[error("{0}")]
     Protocol(String),
 }
 
 impl AskError {
-    /// Whether somebody is there at all, as far as that is known: who answers in another language, too much or in the middle of
-    /// something is there.
+    /// Returns true if no server seems to be there: one that speaks another protocol, sends too much or stops in the middle is
+    /// there.
     pub fn is_silence(&self) -> bool {
         matches!(self, Self::Timeout(_) | Self::Connection(_))
     }
 }
 
-/// Asks one endpoint.
+/// An HTTP client for one endpoint.
 ///
-/// A secret of the headers that comes back in an answer is masked in what is given of it.
+/// If a response repeats a secret of the headers, the secret is masked.
 ///
-/// Redirects are answers, and not followed: the headers are secrets, and the load goes to the address that was given. Proxies of
-/// the environment are not used, as the load uses none. Each question has a connection of its own, so that an endpoint that
-/// restarts is met anew.
+/// Redirects are returned and not followed: the headers are secrets, and the load goes to the given address. Proxies of the
+/// environment are not used, because the load uses none. Each request has a connection of its own, so the client notices at once
+/// if an endpoint restarts.
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
@@ -95,7 +95,8 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Sends these headers with each question. Over TLS it trusts whom the machine trusts (`SSL_CERT_FILE` is heeded).
+    /// Creates a client that sends these headers with each request. Over TLS it trusts the certificates that the machine trusts
+    /// (`SSL_CERT_FILE` is respected).
     pub fn new(headers: Headers) -> Self {
         Self::trusting(headers, RootCerts::PlatformVerifier)
     }
@@ -112,7 +113,7 @@ impl Client {
         Self { agent: config.into(), headers }
     }
 
-    /// The answer at an address, whole.
+    /// Sends a GET request and returns the whole response.
     pub fn get(&self, url: &str, limits: Limits) -> Result<Answer, AskError> {
         self.answer(self.call(url, limits.time)?, limits)
     }
@@ -126,18 +127,19 @@ impl Client {
         Ok(Answer { status, server, body: secrets.mask(&body).unwrap_or(body) })
     }
 
-    /// The status at an address, once the head of the answer is there: its body, which may not end, is not waited for.
+    /// Sends a GET request and returns the status as soon as the head of the response has arrived: the body, which may not end,
+    /// is not waited for.
     pub fn status(&self, url: &str, time: Duration) -> Result<u16, AskError> {
         Ok(self.call(url, time)?.status().as_u16())
     }
 
-    /// The answer to an empty POST to an address: an order, such as to forget a cache.
+    /// Sends a POST request without a body and returns the response. It is for commands, such as flushing a cache.
     pub fn post(&self, url: &str, limits: Limits) -> Result<Answer, AskError> {
         let request = self.dressed(self.agent.post(checked(url)?), limits.time);
         self.answer(request.send_empty().map_err(|error| why(error, limits.time))?, limits)
     }
 
-    /// A status for people, such as `404 Not Found`.
+    /// Returns a status for people, such as `404 Not Found`.
     pub fn status_text(status: u16) -> String {
         status_text(status)
     }
@@ -147,22 +149,22 @@ impl Client {
         request.call().map_err(|error| why(error, time))
     }
 
-    /// A question with what all of them have: a deadline, a connection of its own, the headers.
+    /// Adds to a request what all have in common: a timeout, a connection of its own, the headers.
     fn dressed<B>(&self, question: RequestBuilder<B>, time: Duration) -> RequestBuilder<B> {
         let question = question.config().timeout_global(Some(time)).build().header("connection", "close");
         self.headers.iter().fold(question, |question, (name, value)| question.header(name, value))
     }
 }
 
-/// TLS that trusts `roots`, by the one provider that Assay uses.
+/// Builds a TLS configuration that trusts `roots`, with the one provider that Assay uses.
 pub fn tls(roots: RootCerts) -> TlsConfig {
-    // With two TLS providers linked, rustls needs to be told which one; a second call finds it told.
+    // If two TLS providers are linked, rustls has to be told which one to use; a second call has no effect.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     TlsConfig::builder().root_certs(roots).build()
 }
 
-/// The address of `path` on the endpoint at `url`, which may end in a version (`/v1`): the load finds its interfaces by the same
-/// rule, [`Base`]. The query of `url` stays.
+/// Returns the URL of `path` on the endpoint at `url`, which may end in a version (`/v1`): the load generator builds its URLs by
+/// the same rule, [`Base`]. The query of `url` stays.
 pub fn at(url: &str, path: &str) -> String {
     let (place, query) = match url.split_once('?') {
         Some((place, query)) => (place, format!("?{query}")),

@@ -1,34 +1,34 @@
-//! The text format of Prometheus, a line at a time.
+//! A parser of Prometheus's text format, line by line.
 //!
-//! Read here and not by a library, because none fits: `prometheus-parse` knows no colon in a name, which every counter of vLLM and
-//! SGLang has; `openmetrics-parser` is LGPL, refuses a whole answer for one odd line and has panics on the way; the others are
-//! first versions that nobody keeps up. A line that cannot be read is reported and the next one read, so one odd metric of a
-//! server does not hide its counters. Sizes are bounded by whoever fetched the text.
+//! No library fits: `prometheus-parse` does not accept a colon in a name, which every counter of vLLM and SGLang has;
+//! `openmetrics-parser` is LGPL, refuses a whole response for one odd line and can panic; the others are unmaintained first
+//! versions. A malformed line is reported and the next one is read, so one odd metric of a server does not hide its counters. The
+//! caller bounds the size of the text.
 
 use std::borrow::Cow;
 
-/// One value of one metric.
+/// One sample of one metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample<'a> {
-    /// The metric, with its suffix where it has one (`_bucket`, `_sum`, `_count`).
+    /// The metric, with its suffix if it has one (`_bucket`, `_sum`, `_count`).
     pub name: Cow<'a, str>,
     /// The labels, in their order, unescaped.
     pub labels: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// The value; not a number and infinities are values.
+    /// The value; NaN and infinities are valid values.
     pub value: f64,
 }
 
-/// A line that is no sample, comment or blank.
+/// A line that is neither a sample nor a comment nor blank.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is no sample: {what}")]
 pub struct Malformed {
     /// Its number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error.
     pub what: &'static str,
 }
 
-/// The samples of an answer, line by line. Comments, help texts and types are passed over, and so are timestamps and exemplars.
+/// Parses the samples of a scrape, line by line. Comments, help texts and types are skipped, and so are timestamps and exemplars.
 pub fn samples(text: &str) -> impl Iterator<Item = Result<Sample<'_>, Malformed>> {
     let lines = text.lines().map(trimmed).enumerate();
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -62,10 +62,11 @@ fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == ':'
 }
 
-/// A quoted name of a metric, the labels, and what follows the brace.
+/// The quoted name of a metric, the labels, and the rest after the closing brace.
 type Braces<'a> = (Option<Cow<'a, str>>, Vec<(Cow<'a, str>, Cow<'a, str>)>, &'a str);
 
-/// What stands between braces. A name in quotes without a value is the metric's (Prometheus 3 writes names so that are not plain).
+/// Parses the content of braces. A quoted name without a value is the metric's (Prometheus 3 writes names that are not plain in
+/// this way).
 fn braces(mut rest: &str) -> Result<Braces<'_>, &'static str> {
     let (mut name, mut labels) = (None, Vec::new());
     loop {
@@ -105,7 +106,7 @@ fn key(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
     if key.is_empty() { Err("the braces are not closed, or a label has no name") } else { Ok((Cow::Borrowed(key), rest)) }
 }
 
-/// The text up to the closing quote, unescaped, and what follows it.
+/// Parses the text up to the closing quote, unescaped; returns it with the rest.
 fn quoted(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
     let mut end = None;
     let mut escaped = false;
@@ -143,7 +144,7 @@ fn unescaped(text: &str) -> Result<String, &'static str> {
     Ok(out)
 }
 
-/// The value, with perhaps a timestamp and an exemplar behind it.
+/// Parses the value; a timestamp and an exemplar may follow it.
 fn value(rest: &str) -> Result<f64, &'static str> {
     let mut words = rest.split([' ', '\t']).filter(|word| !word.is_empty());
     let value = words.next().and_then(|word| word.parse().ok()).ok_or("its value is no number")?;

@@ -1,4 +1,4 @@
-//! The headers of a target: what a definition names and never holds.
+//! The headers of a target: a definition names them and never holds their secrets.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use assay_manifest::EnvVar;
 use assay_stage::{Absent, Secrets};
 use ureq::http::{HeaderName, HeaderValue};
 
-/// Headers with their values, which are taken for secrets: nothing prints them.
+/// Headers with their values, which are treated as secrets: they are never printed.
 #[derive(Clone, Default)]
 pub struct Headers {
     list: Vec<(HeaderName, HeaderValue)>,
@@ -21,21 +21,21 @@ pub enum HeaderError {
     Absent {
         /// The header.
         name: String,
-        /// Where its value should be.
+        /// The source of its value.
         place: String,
-        /// Why it cannot be read, where there is more to say.
+        /// The error of the source, if it adds anything.
         source: Option<std::io::Error>,
     },
-    /// The name is none that HTTP has.
+    /// The name is not a valid HTTP header name.
     #[error("`{0}` is no name of a header")]
     Name(String),
-    /// The value cannot stand in a header. It is not shown.
+    /// The value is not a valid header value. It is not shown.
     #[error("the value of the header `{0}` holds characters that no header may hold, such as a line end")]
     Value(String),
 }
 
 impl Headers {
-    /// Reads the values of headers from where they are kept.
+    /// Reads the values of headers from their sources.
     pub fn read(headers: &[EnvVar]) -> Result<Self, HeaderError> {
         let list = headers.iter().map(one).collect::<Result<Vec<_>, _>>()?;
         let referred = headers.iter().zip(&list).filter(|(header, _)| header.value.is_none());
@@ -43,12 +43,12 @@ impl Headers {
         Ok(Self { list, secrets })
     }
 
-    /// The secrets among the values, which an endpoint that was sent them may say again.
+    /// Returns the secrets among the values, which an endpoint that received them may repeat.
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
     }
 
-    /// The headers with their secret values, for whoever sends them.
+    /// Returns the headers with their secret values, for sending.
     pub fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
         self.list.iter().map(|(name, value)| (name, value))
     }
@@ -60,11 +60,11 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// Words before a credential that are no secret: an error may well say `expected: Bearer`.
+/// Authentication schemes, which are no secrets: an error may well contain `expected: Bearer`.
 const SCHEMES: [&[u8]; 6] = [b"bearer", b"basic", b"token", b"apikey", b"api-key", b"key"];
 
-/// What of a value is secret, as an endpoint may say it: the credential behind a known scheme, else the whole, and what follows its
-/// first word, which may be a scheme of its own.
+/// Returns the secret parts of a value, in the forms in which an endpoint may repeat them: the credential after a known scheme,
+/// else the whole value, and the part after its first word, which may be a custom scheme.
 fn spellings(value: &[u8]) -> Vec<&[u8]> {
     let mut words = value.splitn(2, |byte| *byte == b' ');
     let (first, rest) = (words.next().unwrap_or_default(), words.next().map(<[u8]>::trim_ascii));
@@ -113,7 +113,7 @@ mod tests {
         let headers = Headers::read(&wanted).expect("readable");
         let found: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         assert_eq!(found, [("authorization", b"Bearer t".as_slice()), ("x-org", b"a b".as_slice())]);
-        // PATH is the one variable that every machine has.
+        // PATH is the one variable that exists on every machine.
         assert_eq!(Headers::read(&[header("a", None, Some("PATH"), None)]).expect("readable").iter().count(), 1);
     }
 

@@ -1,7 +1,7 @@
-//! What an endpoint says of itself: its version and its models.
+//! The version and the models that an endpoint reports.
 //!
-//! There is no standard for either question. The models are asked for as OpenAI's API has it; the version where vLLM, SGLang and
-//! TGI give it, in this order, and last in the `Server` header. What no answer gives is unknown, with the reason.
+//! There is no standard for the version. Models are read from OpenAI's API; the version from the paths of vLLM, SGLang and TGI,
+//! in this order, and last from the `Server` header. What no response contains is unknown, with the reason.
 
 use std::time::Duration;
 
@@ -10,38 +10,38 @@ use serde_json::Value;
 
 use crate::{Answer, Client, Limits, at};
 
-/// What bounds each question.
+/// The limits of each request.
 const LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 1 << 20 };
 
 /// The most models of a list.
 const MAX_MODELS: usize = 1000;
 
-/// The longest name of a model, and the longest version.
+/// The longest name of a model, and the longest version, in bytes.
 const MAX_NAME_BYTES: usize = 300;
 
-/// Where a version is asked for, and the members of the answer that lead to it.
+/// Paths that may report a version, with the field that holds it.
 const VERSION_PATHS: [(&str, &str); 3] = [("/version", "version"), ("/get_server_info", "version"), ("/info", "version")];
 
-/// Servers by the owner that they give their models.
+/// Server software by the owner of its models.
 const SERVERS_BY_OWNER: [(&str, &str); 4] =
     [("vllm", "vllm"), ("sglang", "sglang"), ("llamacpp", "llama.cpp"), ("assay", "assay-simulator")];
 
-/// Servers by where their version was read. Many have a `/version`.
+/// Server software by the path at which its version was read. Many servers have a `/version`.
 const SERVERS_BY_PATH: [(&str, &str); 2] = [("GET /get_server_info", "sglang"), ("GET /info", "tgi")];
 
-/// What an endpoint says of itself.
+/// The version and models that an endpoint reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its version, and where it was read.
     pub version: Fact<String>,
-    /// The server software, and how it is known.
+    /// The server software, and how it was identified.
     pub server: Fact<String>,
-    /// The models that it lists, sorted, each once; or why there is no list.
+    /// The models that it lists, sorted, each once; or the reason why there is no list.
     pub models: Result<Vec<String>, String>,
 }
 
 impl Identity {
-    /// Asks the endpoint at `url`. Who does not answer the first question is not asked the others.
+    /// Queries the endpoint at `url`. If it does not respond to the first request, no others are sent.
     pub fn ask(client: &Client, url: &str) -> Self {
         let listed = client.get(&at(url, "/v1/models"), LIMITS);
         let version = match &listed {
@@ -53,12 +53,12 @@ impl Identity {
         Self { version, server, models: models.map_err(|why| format!("GET /v1/models: {why}")) }
     }
 
-    /// The models that it lists; none where it gives no list.
+    /// Returns the models that it lists; empty if it gives no list.
     pub fn listed(&self) -> &[String] {
         self.models.as_deref().unwrap_or_default()
     }
 
-    /// How it differs from what was recorded of the same target: for people, and absent where it does not.
+    /// Describes the difference to the recorded state of the same target, for people; `None` if there is none.
     pub fn differs_from(&self, recorded: &ProvisionedTarget) -> Option<String> {
         let version = |fact: &Fact<String>| fact.value.clone().unwrap_or_else(|| format!("unknown ({})", fact.how));
         if self.version.value != recorded.version.value {
@@ -74,7 +74,7 @@ impl Identity {
     }
 }
 
-/// The server software: by the owner of all of its models, else by the path that only one server has a version at.
+/// Identifies the server software: by the owner of all of its models, else by a version path that only one server has.
 fn server(listed: Option<&Answer>, version: &Fact<String>) -> Fact<String> {
     if let Some(name) = listed.and_then(|answer| owner(&json(answer).ok()?)) {
         return Fact::observed(name.to_owned(), "`owned_by` of GET /v1/models");
@@ -85,7 +85,7 @@ fn server(listed: Option<&Answer>, version: &Fact<String>) -> Fact<String> {
     }
 }
 
-/// The server that all listed models name as their owner.
+/// Returns the server software that owns all listed models.
 fn owner(list: &Value) -> Option<&'static str> {
     let owners = list.get("data")?.as_array()?.iter().map(|model| model.get("owned_by").and_then(Value::as_str));
     let mut owners = owners.collect::<Option<Vec<_>>>()?;
@@ -109,7 +109,7 @@ fn version(client: &Client, url: &str, listed: Option<&Answer>) -> Fact<String> 
     }
 }
 
-/// Whether a `Server` header says more than whose web framework answers: a product and, after a slash, its version.
+/// Returns true if a `Server` header names more than the web framework: a product and, after a slash, its version.
 fn is_versioned(server: &str) -> bool {
     let after_slash = server.split_once('/').and_then(|(_, rest)| rest.bytes().next());
     is_name(server) && after_slash.is_some_and(|byte| byte.is_ascii_digit())
@@ -146,7 +146,7 @@ fn models(answer: &Answer) -> Result<Vec<String>, String> {
     Ok(models)
 }
 
-/// A text that may stand in a report.
+/// Returns true if the text may be shown in a report.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control)
 }

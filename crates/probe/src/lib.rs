@@ -1,11 +1,12 @@
-//! Asks an endpoint over HTTP what it is and what it has counted: provision before a block, execute before it resumes, the recorder
-//! all the while.
+//! Queries of an endpoint over HTTP: its version, models and counters. Used by provision before a block, by execute before it
+//! resumes, and by the recorder throughout.
 //!
-//! - [`Client`] asks with the headers of the target, and is bounded in every respect: time, size, no redirects, no proxy.
-//! - [`Identity`] is what an endpoint says of itself: version and models, which must not change under a run.
-//! - [`samples`] reads the text format of Prometheus, a line at a time.
+//! - [`Client`] sends requests with the headers of the target, and is bounded in every respect: time, size, no redirects, no
+//! proxy.
+//! - [`Identity`] holds the version and models that an endpoint reports, which must not change during a run.
+//! - [`samples`] parses the text format of Prometheus, line by line.
 //!
-//! An endpoint is somebody else's program: whatever it answers, the result is an answer or a reason.
+//! An endpoint is not trusted: for any response, the result is a value or a reason.
 
 mod ask;
 mod exposition;

@@ -1,4 +1,4 @@
-//! A scripted HTTP server for tests: real bytes over real connections of this machine, as bad as the test wants them.
+//! A scripted HTTP server for tests: real bytes over real local connections, as malformed as the test needs.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,49 +8,49 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What was asked.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The path with its query.
     pub path: String,
-    /// How many questions came before it.
+    /// The number of requests before it.
     pub number: usize,
     headers: Vec<(String, String)>,
 }
 
 impl Request {
-    /// The value of a header, by its name in lower case.
+    /// Returns the value of a header, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// What is sent in answer; the connection is closed behind it.
+/// A scripted response; the connection is closed after it.
 #[derive(Clone, Debug)]
 pub struct Reply {
     bytes: Vec<u8>,
     then: Then,
 }
 
-/// What comes after the bytes.
+/// The behaviour after the bytes.
 #[derive(Clone, Debug)]
 enum Then {
     Close,
-    /// The same bytes again and again, as fast as they are taken.
+    /// Sends these bytes repeatedly, as fast as the client reads.
     Forever(Vec<u8>),
-    /// A byte now and then, as long as somebody reads.
+    /// Sends a byte now and then, until the client disconnects.
     Drip,
-    /// Nothing more, and the connection stays open.
+    /// Sends nothing more and keeps the connection open.
     Hang,
 }
 
 impl Reply {
-    /// These bytes and no more.
+    /// Returns a response of exactly these bytes.
     pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
         Self { bytes: bytes.into(), then: Then::Close }
     }
 
-    /// An answer with a status, such as `404 Not Found`, more lines of the head, and a body.
+    /// Returns a response with a status, such as `404 Not Found`, more lines of the head, and a body.
     pub fn with(status: &str, head: &[&str], body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
         let mut text = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
@@ -61,32 +61,32 @@ impl Reply {
         Self::raw([text.as_bytes(), body].concat())
     }
 
-    /// A good answer.
+    /// Returns a response with status 200.
     pub fn ok(body: impl AsRef<[u8]>) -> Self {
         Self::with("200 OK", &[], body)
     }
 
-    /// An answer without a body.
+    /// Returns a response without a body.
     pub fn status(status: &str) -> Self {
         Self::with(status, &[], "")
     }
 
-    /// A head, and a body that never ends.
+    /// Returns a head, and a body that never ends.
     pub fn endless() -> Self {
         Self { bytes: b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), then: Then::Forever(vec![b'a'; 1 << 16]) }
     }
 
-    /// A head that never ends.
+    /// Returns a head that never ends.
     pub fn endless_head() -> Self {
         Self { bytes: b"HTTP/1.1 200 OK\r\n".to_vec(), then: Then::Forever(b"x-more: of the same\r\n".repeat(1000)) }
     }
 
-    /// A head, and a body that comes a byte now and then.
+    /// Returns a head, and a body that comes one byte now and then.
     pub fn drip() -> Self {
         Self { bytes: b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), then: Then::Drip }
     }
 
-    /// Nothing at all, with the connection open.
+    /// Returns nothing at all, with the connection open.
     pub fn hang() -> Self {
         Self { bytes: Vec::new(), then: Then::Hang }
     }
@@ -102,7 +102,7 @@ impl Reply {
                 to.write_all(b"a")?;
                 std::thread::sleep(Duration::from_millis(2));
             },
-            // Whoever asked has gone when there is nothing more to read.
+            // The read ends when the client has disconnected.
             Then::Hang => drop(to.read(&mut [0; 64])),
         }
         Ok(())
@@ -111,7 +111,7 @@ impl Reply {
 
 type Script = Box<dyn Fn(&Request) -> Reply + Send + Sync>;
 
-/// Answers until it is dropped, each connection in a thread of its own.
+/// A server that handles each connection in a thread of its own, until it is dropped.
 pub struct Server {
     address: SocketAddr,
     over: Arc<AtomicBool>,
@@ -120,10 +120,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers each question with what `script` says.
+    /// Starts a server that responds to each request with the result of `script`.
     ///
     /// # Panics
-    /// Where this machine has no port.
+    /// If this machine has no free port.
     pub fn start(script: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -142,7 +142,7 @@ impl Server {
         Self { address, over, asked, thread: Some(thread) }
     }
 
-    /// Answers by path; every other path is not found.
+    /// Starts a server that responds by path; every other path is not found.
     pub fn of(replies: Vec<(&'static str, Reply)>) -> Self {
         Self::start(move |request| {
             let found = replies.iter().find(|(path, _)| *path == request.path);
@@ -150,27 +150,27 @@ impl Server {
         })
     }
 
-    /// Its address, without a path.
+    /// Returns its URL, without a path.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The address of a path on it.
+    /// Returns the URL of a path on it.
     pub fn at(&self, path: &str) -> String {
         self.url() + path
     }
 
-    /// Its host and port, as an image reference has them.
+    /// Returns its host and port, in the form of an image reference.
     pub fn authority(&self) -> String {
         self.address.to_string()
     }
 
-    /// Every question so far.
+    /// Returns all requests so far.
     pub fn asked(&self) -> Vec<Request> {
         self.asked.lock().map(|asked| asked.clone()).unwrap_or_default()
     }
 
-    /// The paths of every question so far.
+    /// Returns the paths of all requests so far.
     pub fn paths(&self) -> Vec<String> {
         self.asked().into_iter().map(|request| request.path).collect()
     }
@@ -193,7 +193,7 @@ fn answer(stream: TcpStream, script: &Script, asked: &Mutex<Vec<Request>>) {
         request.number = asked.len();
         asked.push(request.clone());
     }
-    // Whoever has read enough closes the connection.
+    // A client that has read enough closes the connection.
     let _ = script(&request).send(stream);
 }
 

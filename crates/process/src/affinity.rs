@@ -5,7 +5,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::Error;
 
-/// Pins every thread of this process to these CPUs, and with them every thread and process that they start from then on.
+/// Pins every thread of this process to these CPUs, and with them all threads and processes that they start from then on.
 pub fn pin_to_cpus(cpus: impl IntoIterator<Item = u32>) -> Result<(), Error> {
     let set = set_of(cpus);
     let threads = std::fs::read_dir("/proc/self/task").map_err(Error::system("list the threads of this process"))?;
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn a_process_is_pinned_to_cpus_that_it_has() {
-        // All that it has already, so that no other test is pinned.
+        // These are all CPUs that it has already, so no other test is restricted.
         let allowed = sched_getaffinity(None).expect("an affinity");
         let all = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).map(|cpu| cpu as u32);
         pin_to_cpus(all).expect("pinned");

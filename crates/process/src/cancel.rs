@@ -1,4 +1,4 @@
-//! A flag that says "stop", and wakes whoever waits.
+//! A cancellation flag that wakes all waiters.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::poll;
 
-/// Says once, to everyone who holds a clone, that the work is to stop. Cheap to clone; never taken back.
+/// A cancellation token: tells all holders of a clone, once, to stop their work. Cheap to clone; never reset.
 ///
 /// The flag is an eventfd that is written once and never read, so its descriptor stays readable and a poll on it wakes at once.
 #[derive(Clone, Debug)]
@@ -29,13 +29,13 @@ struct Reason {
 }
 
 impl Cancel {
-    /// A flag that nobody has raised. Fails where no descriptor is left.
+    /// Creates a token that is not cancelled. Fails if no descriptor is left.
     pub fn new() -> io::Result<Self> {
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self(Arc::new(Inner { event, reason: OnceLock::new() })))
     }
 
-    /// Raises the flag. The first reason stays.
+    /// Sets the flag. The first reason stays.
     pub fn cancel(&self, reason: impl Into<String>) {
         self.raise(Reason { text: reason.into(), signal: None });
     }
@@ -47,36 +47,37 @@ impl Cancel {
         }
     }
 
-    /// Whether the flag is raised.
+    /// Returns true if the flag is set.
     pub fn is_cancelled(&self) -> bool {
         self.0.reason.get().is_some()
     }
 
-    /// Why the flag was raised, if it is.
+    /// Returns the reason of the cancellation, if there was one.
     pub fn reason(&self) -> Option<&str> {
         self.0.reason.get().map(|reason| reason.text.as_str())
     }
 
-    /// The signal that raised the flag, if one did.
+    /// Returns the signal that set the flag, if one did.
     pub(crate) fn signal(&self) -> Option<Signal> {
         self.0.reason.get().and_then(|reason| reason.signal)
     }
 
-    /// A descriptor that is readable from the moment the flag is raised. For polling only: reading it would lower it for others.
+    /// Returns a descriptor that is readable as soon as the flag is set. It is for polling only: reading it would reset the flag
+    /// for other holders.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
     }
 
-    /// Waits until the flag is raised, but no longer than `limit`: whether it is raised. Used where one would sleep.
+    /// Waits until the flag is set, but no longer than `limit`; returns true if it is set. A replacement for sleep.
     pub fn wait_timeout(&self, limit: Duration) -> bool {
-        // A poll on one open eventfd has no failure but a lack of kernel memory; then the flag itself still answers.
+        // A poll on one open eventfd fails only for lack of kernel memory; then the flag itself is still checked below.
         let _ = poll::first_readable(&[self.fd()], poll::deadline(Instant::now(), Some(limit)));
         self.is_cancelled()
     }
 }
 
-/// A flag that these signals raise, from now on and for the life of the process. The signals no longer end the process; a
-/// repeated one changes nothing.
+/// Returns a token that these signals cancel, from now on and for the life of the process. The signals no longer end the process;
+/// a repeated one changes nothing.
 pub fn cancel_on_signals(signals: &[Signal]) -> io::Result<Cancel> {
     let cancel = Cancel::new()?;
     let raised = cancel.clone();

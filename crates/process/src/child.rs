@@ -1,4 +1,4 @@
-//! A running child, and how it ended.
+//! A running child process and its exit.
 
 use std::fmt;
 use std::fs::File;
@@ -10,11 +10,11 @@ use rustix::process::{Pid, Signal};
 use crate::spawner::{Spawner, Started};
 use crate::{Cancel, Error, Usage, poll, reaper, tree};
 
-/// How long a killed child may take to end. Longer than any orderly exit of a large process, so that only a hang in the kernel
+/// The longest wait for a killed child to end: longer than any orderly exit of a large process, so that only a hang in the kernel
 /// exceeds it.
 pub const KILL_LIMIT: Duration = Duration::from_secs(30);
 
-/// A running child. Dropped without [`Child::wait`] or [`Child::stop`], it is killed with everything in its group.
+/// A running child. If it is dropped without [`Child::wait`] or [`Child::stop`], it is killed with its whole process group.
 #[derive(Debug)]
 #[must_use = "a child that is dropped is killed"]
 pub struct Child {
@@ -29,22 +29,22 @@ pub struct Child {
     _spawner: Spawner,
 }
 
-/// How a child ended.
+/// The exit of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Its exit code, or the signal that ended it.
     pub status: Status,
-    /// Whether it was ended because of its time limit.
+    /// True if it was ended because of its time limit.
     pub timed_out: bool,
-    /// Whether it was ended because of a cancel.
+    /// True if it was ended because of a cancellation.
     pub cancelled: bool,
-    /// Descendants that were still running when it ended, and were ended with it. Counted in a reaper only.
+    /// The number of descendants that were still running when it ended, and were ended with it. Counted in a reaper only.
     pub leftovers: u32,
-    /// What it and its descendants used: those it waited for, and in a reaper (see [`crate::become_reaper`]) also the orphans
-    /// that were ended with it. While another child runs whose orphans come here too ([`crate::Orphans`]), they stay, and are
-    /// counted for the last one.
+    /// The resource usage of the child and its descendants: those it waited for, and in a reaper (see [`crate::become_reaper`])
+    /// also the orphans that were ended with it. While another child runs whose orphans are adopted by this process too
+    /// ([`crate::Orphans`]), the orphans stay, and are counted for the last child.
     pub usage: Usage,
-    /// Wall time from just before the fork until its end was seen, in nanoseconds.
+    /// Wall time from just before the fork until its end was observed, in nanoseconds.
     pub wall_ns: u64,
 }
 
@@ -58,17 +58,17 @@ pub enum Status {
 }
 
 impl Status {
-    /// Reads what `wait4` reports for a child that has ended.
+    /// Converts the raw status that `wait4` returns for a child that has ended.
     pub(crate) fn from_raw(raw: i32) -> Self {
         if libc::WIFSIGNALED(raw) { Self::Signaled(libc::WTERMSIG(raw)) } else { Self::Exited(libc::WEXITSTATUS(raw)) }
     }
 
-    /// Whether the child exited with code 0.
+    /// Returns true if the child exited with code 0.
     pub fn is_success(self) -> bool {
         self == Self::Exited(0)
     }
 
-    /// The code with which a shell would pass this on: the exit code, or 128 and the signal's number.
+    /// Returns the exit code that a shell would return for it: the exit code, or 128 plus the signal's number.
     pub fn exit_code(self) -> u8 {
         let code = match self {
             Self::Exited(code) => code,
@@ -90,7 +90,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// What ended a wait.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Woken {
     Ended,
@@ -104,37 +104,37 @@ impl Child {
         Self { pid, pidfd, started: at, stdout, stderr, grace, reaped: false, _spawner: spawner }
     }
 
-    /// The process id, which is also the id of its process group.
+    /// Returns the process id, which is also the id of its process group.
     pub fn pid(&self) -> i32 {
         reaper::raw(self.pid)
     }
 
-    /// Whether the child has ended. Its descendants may still run until [`Child::wait`].
+    /// Returns true if the child has ended. Its descendants may still run until [`Child::wait`].
     pub fn has_ended(&self) -> bool {
         reaper::has_ended(self.pid)
     }
 
-    /// The read end of standard output, once, where the command asked for [`crate::Output::Pipe`].
+    /// Returns the read end of stdout, once, if the command asked for [`crate::Output::Pipe`].
     pub fn take_stdout(&mut self) -> Option<File> {
         self.stdout.take().map(File::from)
     }
 
-    /// The read end of standard error, once, where the command asked for [`crate::Output::Pipe`].
+    /// Returns the read end of stderr, once, if the command asked for [`crate::Output::Pipe`].
     pub fn take_stderr(&mut self) -> Option<File> {
         self.stderr.take().map(File::from)
     }
 
-    /// Waits until the child has ended, by itself or because of the limit (counted from its start) or a cancel.
+    /// Waits until the child has ended, by itself or because of the limit (counted from its start) or a cancellation.
     ///
-    /// At the limit or at a cancel its group gets SIGTERM, and after the command's grace the group and everything below it
-    /// SIGKILL. Whatever remains of its group when it has ended is killed as well; so are orphans, in a reaper, once no other
-    /// child runs that they could come from.
+    /// At the limit or at a cancellation its group gets SIGTERM, and after the command's grace period the group and all of its
+    /// descendants get SIGKILL. Remaining processes of its group are killed as well once it has ended; so are orphans, in a
+    /// reaper, as soon as no other child runs that they could come from.
     pub fn wait(self, limit: Option<Duration>, cancel: &Cancel) -> Result<Ended, Error> {
         self.wait_then(limit, cancel, |_| Signal::TERM)
     }
 
-    /// Ends the child now: SIGTERM to its group, after the command's grace SIGKILL. A child that has ended already is reported
-    /// as it ended, and not as cancelled.
+    /// Ends the child now: SIGTERM to its group, SIGKILL after the command's grace period. A child that has ended already is
+    /// reported as it ended, and not as cancelled.
     pub fn stop(mut self) -> Result<Ended, Error> {
         let woken = if self.has_ended() { Woken::Ended } else { Woken::Cancelled };
         if woken == Woken::Cancelled {
@@ -143,7 +143,7 @@ impl Child {
         self.finish(woken)
     }
 
-    /// Waits like [`Child::wait`]; `signal` says what the group gets at a cancel.
+    /// Waits like [`Child::wait`]; `signal` chooses the signal that the group gets at a cancellation.
     pub(crate) fn wait_then(
         mut self,
         limit: Option<Duration>,
@@ -159,7 +159,8 @@ impl Child {
         self.finish(woken)
     }
 
-    /// Sleeps until the child has ended, the deadline is over, or a cancel comes. An end that is there already wins.
+    /// Sleeps until the child has ended, the deadline has passed, or a cancellation comes. If the child has ended already, that
+    /// takes precedence.
     fn sleep(&self, deadline: Option<Instant>, cancel: Option<&Cancel>) -> Result<Woken, Error> {
         let mut fds = vec![self.pidfd.as_fd()];
         fds.extend(cancel.map(Cancel::fd));
@@ -171,7 +172,7 @@ impl Child {
         })
     }
 
-    /// Asks the group to end, and after the grace makes it.
+    /// Sends the signal to the group, and kills it after the grace period.
     fn end(&mut self, signal: Signal) -> Result<(), Error> {
         self.signal_group(signal);
         if self.sleep(poll::deadline(Instant::now(), Some(self.grace)), None)? == Woken::Ended {
@@ -180,7 +181,7 @@ impl Child {
         self.kill()
     }
 
-    /// Kills everything below the child, the child, and its group.
+    /// Kills the child, all of its descendants, and its group.
     fn kill(&mut self) -> Result<(), Error> {
         tree::kill_tree(self.pid);
         self.signal_group(Signal::KILL);
@@ -190,13 +191,13 @@ impl Child {
         }
     }
 
-    /// Signals the whole group. Its number cannot have been reused: the leader is not reaped.
+    /// Signals the whole group. Its id cannot have been reused, because the leader is not reaped.
     fn signal_group(&self, signal: Signal) {
-        // It fails only where nobody is left to signal.
+        // It fails only if the group has no process left.
         let _ = rustix::process::kill_process_group(self.pid, signal);
     }
 
-    /// Takes the ended child out of the process table, and with it what it left behind.
+    /// Reaps the ended child, and ends its leftover descendants.
     fn finish(&mut self, woken: Woken) -> Result<Ended, Error> {
         let wall = self.started.elapsed();
         self.signal_group(Signal::KILL);

@@ -1,4 +1,4 @@
-//! What to start, and what it may see of this process.
+//! The command of a child process: its program, and the parts of this process that it may see.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,10 +17,11 @@ use crate::Error;
 /// The most bytes that [`pipe_holding`] takes: the default capacity of a Linux pipe, so that the write never blocks.
 pub const MAX_PIPE_BYTES: usize = 64 << 10;
 
-/// How long a child may take to end after SIGTERM, unless the command says otherwise: enough to flush files, short for a person.
+/// The default grace period between SIGTERM and SIGKILL: enough to flush files, and short for a person.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A program to start. Complete: the child sees exactly this environment and these descriptors, and nothing else of this process.
+/// A program to start. It is complete: the child sees exactly this environment and these descriptors, and nothing else of this
+/// process.
 #[derive(Debug)]
 pub struct Command {
     /// The program: a path, or a name that is looked up in the `PATH` of `env`.
@@ -29,35 +30,35 @@ pub struct Command {
     pub args: Vec<OsString>,
     /// Its whole environment.
     pub env: BTreeMap<OsString, OsString>,
-    /// Its working directory; this process's where absent.
+    /// Its working directory; this process's if `None`.
     pub cwd: Option<PathBuf>,
-    /// Its standard input.
+    /// Its stdin.
     pub stdin: Input,
-    /// Its standard output.
+    /// Its stdout.
     pub stdout: Output,
-    /// Its standard error.
+    /// Its stderr.
     pub stderr: Output,
     /// Its descriptor 3.
     pub fd_three: FdThree,
-    /// What it gets when the spawner, and so this process, is gone.
+    /// The signal that it gets when the spawner, and so this process, is gone.
     pub death_signal: Signal,
-    /// How long it may take to end after SIGTERM before it is killed.
+    /// The grace period between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// Where what it leaves behind comes to.
+    /// The process that adopts its orphans.
     pub orphans: Orphans,
 }
 
-/// Where a child's orphaned descendants come to, while the child lives.
+/// The process that adopts a child's orphaned descendants, while the child lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Orphans {
-    /// To this process, if it is a reaper.
+    /// This process, if it is a reaper.
     #[default]
     ComeHere,
-    /// To the child, which is a reaper itself, as [`crate::supervise`] makes it.
+    /// The child, which is a reaper itself, as [`crate::supervise`] makes it.
     StayBelow,
 }
 
-/// A child's standard input.
+/// A child's stdin.
 #[derive(Debug, Default)]
 pub enum Input {
     /// `/dev/null`.
@@ -67,11 +68,11 @@ pub enum Input {
     Inherit,
     /// A file.
     File(PathBuf),
-    /// These bytes, held by an anonymous file: no thread has to feed them, and a child that does not read them blocks nobody.
+    /// These bytes, held by an anonymous file: no thread has to feed them, and a child that does not read them blocks no process.
     Bytes(Vec<u8>),
 }
 
-/// A child's standard output or error.
+/// A child's stdout or stderr.
 #[derive(Debug, Default)]
 pub enum Output {
     /// `/dev/null`.
@@ -79,13 +80,13 @@ pub enum Output {
     Null,
     /// This process's own.
     Inherit,
-    /// A pipe, which [`crate::Child`] hands out. Somebody has to read it, or a child that writes much blocks.
+    /// A pipe, whose read end [`crate::Child`] returns. The caller has to read it, or a child that writes much blocks.
     Pipe,
-    /// A file, emptied first and then appended to, so that both outputs may go to one file.
+    /// A file, truncated first and then appended to, so that both outputs may go to one file.
     File(PathBuf),
 }
 
-/// A child's descriptor 3, on which a stage finds its key.
+/// A child's descriptor 3, from which a stage reads its key.
 #[derive(Debug, Default)]
 pub enum FdThree {
     /// Not open.
@@ -93,12 +94,13 @@ pub enum FdThree {
     Closed,
     /// This descriptor.
     Passed(OwnedFd),
-    /// Whatever this process has as descriptor 3, without close-on-exec.
+    /// Descriptor 3 of this process, without close-on-exec.
     Inherited,
 }
 
 impl Command {
-    /// The program alone: no arguments, an empty environment, input and outputs at `/dev/null`, killed with its parent.
+    /// Creates a command of the program alone: no arguments, an empty environment, input and outputs at `/dev/null`, killed with
+    /// its parent.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -136,7 +138,7 @@ impl Command {
         self
     }
 
-    /// The standard library's command for this one. Opens files, starts nothing.
+    /// Converts this command to the standard library's. Opens files, starts nothing.
     pub(crate) fn prepare(&self) -> Result<std::process::Command, Error> {
         let mut command = std::process::Command::new(&self.program);
         command.args(&self.args).env_clear().envs(&self.env);
@@ -190,7 +192,7 @@ fn file_holding(bytes: &[u8]) -> Result<File, Error> {
     fill().map_err(Error::system::<std::io::Error>("hold the input of a child process"))
 }
 
-/// The read end of a pipe that holds `bytes` and then ends. At most [`MAX_PIPE_BYTES`], so that nobody has to feed it.
+/// Returns the read end of a pipe that holds `bytes` and then ends. At most [`MAX_PIPE_BYTES`], so that no thread has to feed it.
 pub fn pipe_holding(bytes: &[u8]) -> Result<OwnedFd, Error> {
     if bytes.len() > MAX_PIPE_BYTES {
         return Err(Error::PipeTooSmall { size: bytes.len(), limit: MAX_PIPE_BYTES });

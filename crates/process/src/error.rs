@@ -1,18 +1,18 @@
-//! What can go wrong with a child process.
+//! Errors of child processes.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a child could not be started or waited for.
+/// The reason why a child could not be started or waited for.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The program could not be executed: it is absent, not executable, or a limit of the system was met.
     #[error("failed to start `{program}`")]
     Start {
-        /// The program as it was asked for.
+        /// The program as the caller named it.
         program: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file for the child's input or output could not be opened.
@@ -20,43 +20,43 @@ pub enum Error {
     Redirect {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Bytes for a pipe do not fit into it.
     #[error("{size} bytes do not fit into a pipe that holds {limit}")]
     PipeTooSmall {
-        /// How many bytes there are.
+        /// The number of bytes.
         size: usize,
-        /// How many fit.
+        /// The number of bytes that fit.
         limit: usize,
     },
-    /// The child did not end even after SIGKILL, as when it hangs in the kernel.
+    /// The child did not end even after SIGKILL, for example because it hangs in the kernel.
     #[error("process {pid} did not end within {waited:?} of being killed")]
     Unkillable {
-        /// The process.
+        /// The process id.
         pid: i32,
-        /// How long was waited.
+        /// The time that was waited.
         waited: Duration,
     },
-    /// The parent that this process was to serve is gone.
+    /// The parent that this process was started for is gone.
     #[error("the parent process {expected} is gone")]
     ParentGone {
-        /// The parent's process id, as it was handed over.
+        /// The parent's process id, as it was passed on.
         expected: i32,
     },
     /// A system call failed.
     #[error("failed to {what}")]
     System {
-        /// What was tried.
+        /// The failed operation.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Turns a failed call into an [`Error::System`] that says what was tried.
+    /// Converts a failed call into an [`Error::System`] that names the operation.
     pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::System { what, source: source.into() }
     }

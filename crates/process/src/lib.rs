@@ -1,11 +1,11 @@
 //! Child processes that leave nothing behind.
 //!
-//! A measurement is worth little when something of the last one still runs. So every child is started by one long-lived thread
-//! (the [`Spawner`]), is the leader of its own process group, dies with its parent, inherits only what it was given, and is
-//! waited for with a limit and a [`Cancel`] that wakes at once. In a process that called [`become_reaper`], whatever a child
-//! leaves behind comes back and is ended too, even what left its session.
+//! A measurement is worth little if processes of the last one still run. So every child is started by one long-lived thread (the
+//! [`Spawner`]), is the leader of its own process group, dies with its parent, inherits only what it was given, and is waited for
+//! with a limit and a [`Cancel`] that wakes at once. In a process that called [`become_reaper`], all processes that a child
+//! leaves behind are adopted and ended too, even those that left its session.
 //!
-//! Linux 5.11 or newer: this crate stands on pidfds, `close_range` and the child subreaper.
+//! It needs Linux 5.11 or newer, because it relies on pidfds, `close_range` and the child subreaper.
 
 mod affinity;
 mod cancel;

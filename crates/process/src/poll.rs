@@ -1,4 +1,4 @@
-//! Waiting for descriptors without spinning.
+//! Waiting for descriptors without a busy loop.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-/// Waits until one of `fds` is readable, or until the deadline: which one, the first of several, `None` at the deadline.
+/// Waits until one of `fds` is readable, or until the deadline. Returns the index of the first readable one, `None` at the
+/// deadline.
 pub(crate) fn first_readable(fds: &[BorrowedFd<'_>], deadline: Option<Instant>) -> io::Result<Option<usize>> {
     let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     loop {
@@ -20,7 +21,7 @@ pub(crate) fn first_readable(fds: &[BorrowedFd<'_>], deadline: Option<Instant>) 
     }
 }
 
-/// The instant `limit` from `start`; `None` where there is no limit, or one beyond what the clock can say.
+/// Returns the instant `limit` after `start`; `None` if there is no limit, or one beyond the range of the clock.
 pub(crate) fn deadline(start: Instant, limit: Option<Duration>) -> Option<Instant> {
     limit.and_then(|limit| start.checked_add(limit))
 }

@@ -1,8 +1,8 @@
-//! Ending what children left behind.
+//! Ending of processes that children left behind.
 //!
-//! A process whose parent ends is adopted by the nearest reaper above it. In a process that is one, the tree below therefore
-//! flattens: kill every child, and its children become ours. Repeating that until none is left needs no knowledge of the tree,
-//! and no process escapes it by forking twice, by leaving its group, or by leaving its session.
+//! A process whose parent ends is adopted by its nearest ancestor that is a reaper. In a reaper the tree below therefore
+//! flattens: it kills every child, and adopts that child's children. Repeating that until none is left needs no knowledge of the
+//! tree, and no process escapes it by forking twice, by leaving its group, or by leaving its session.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,28 +14,28 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use crate::{Error, Orphans, Status, Usage, poll, sys, tree};
 
-/// How long a sweep goes on: a fork bomb or a process that hangs in the kernel ends the sweep's patience, not the caller's.
+/// The time limit of a sweep, so that a fork bomb or a process that hangs in the kernel does not block the caller.
 pub const SWEEP_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Swept {
-    /// How many processes were still running, and were killed.
+    /// The number of processes that were still running, and were killed.
     pub killed: usize,
-    /// How many could not be ended within [`SWEEP_LIMIT`] (or at all, when they belong to another user).
+    /// The number of processes that could not be ended within [`SWEEP_LIMIT`] (or at all, if they belong to another user).
     pub left: usize,
-    /// What the orphans among them had used, those that had ended by themselves included.
+    /// The resource usage of the orphans among them, including those that had ended by themselves.
     pub usage: Usage,
 }
 
-/// What this process knows of its children. One lock holds it, and forking, reaping and sweeping happen under that lock: a
-/// child that is just being made is never taken for an orphan, and no number is signalled after it was freed.
+/// The children of this process. Forking, reaping and sweeping happen under one lock, so that a child that is just being created
+/// is never taken for an orphan, and no process id is signalled after it was freed.
 #[derive(Default)]
 pub(crate) struct Family {
-    /// The children whose [`crate::Child`] will wait for them, and where their orphans come to.
+    /// The children that their [`crate::Child`] will wait for, and the process that adopts their orphans.
     pub(crate) awaited: BTreeMap<i32, Orphans>,
-    /// Whether orphans come back to this process.
+    /// True if this process adopts orphans.
     pub(crate) reaper: bool,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn family() -> MutexGuard<'static, Family> {
     FAMILY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes this process the one to which orphaned descendants come back, for the rest of its life.
+/// Makes this process the reaper of its orphaned descendants, for the rest of its life.
 ///
 /// From then on every child of this process must be started by a [`crate::Spawner`]: any other one is taken for an orphan.
 pub fn become_reaper() -> Result<(), Error> {
@@ -55,16 +55,16 @@ pub fn become_reaper() -> Result<(), Error> {
     Ok(())
 }
 
-/// Kills everything below this process, and waits until it has ended, but no longer than [`SWEEP_LIMIT`].
+/// Kills all descendants of this process, and waits until they have ended, but no longer than [`SWEEP_LIMIT`].
 ///
-/// Becomes a reaper first, since only then does nothing slip away. A child that somebody still holds as a [`crate::Child`] is
+/// Becomes a reaper first, because only then no process escapes. A child that the caller still holds as a [`crate::Child`] is
 /// killed like any other; its `wait` reports that.
 pub fn kill_descendants() -> Result<Swept, Error> {
     become_reaper()?;
     Ok(family().sweep(Sweep::Everything))
 }
 
-/// Which children a sweep ends.
+/// The children that a sweep ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sweep {
     Everything,
@@ -72,8 +72,8 @@ enum Sweep {
 }
 
 impl Family {
-    /// Ends the orphans that came back to this process. Only when every awaited child keeps its own: an orphan has no lineage,
-    /// so while another child lives this one may be its. In a process that is no reaper there are none.
+    /// Ends the orphans that this process has adopted, but only if every awaited child keeps its own orphans: an orphan's lineage
+    /// is unknown, so it may belong to another living child. A process that is no reaper has no orphans.
     pub(crate) fn sweep_orphans(&self) -> Swept {
         let lends_none = self.awaited.values().all(|orphans| *orphans == Orphans::StayBelow);
         if self.reaper && lends_none { self.sweep(Sweep::Orphans) } else { Swept::default() }
@@ -84,10 +84,10 @@ impl Family {
         let mut swept = Swept::default();
         while has_children() && Instant::now() < deadline {
             let (done, running): (Vec<_>, Vec<_>) = self.targets(which).into_iter().partition(|pid| has_ended(*pid));
-            // All are killed before any is waited for, so that they end side by side.
+            // All are killed before any is waited for, so that they end in parallel.
             let killed: Vec<_> = running.into_iter().filter(|pid| kill(*pid)).collect();
             let ended: Vec<_> = killed.into_iter().filter(|pid| has_ended_by(*pid, deadline)).collect();
-            // Of those that were gone already, the signal to their group had ended the ones that SIGKILL ended.
+            // Some were gone already; those that ended by SIGKILL were ended by the signal to their group.
             let reaped = self.reap_orphans(&done, &mut swept.usage);
             swept.killed +=
                 ended.len() + reaped.iter().filter(|status| **status == Status::Signaled(Signal::KILL.as_raw())).count();
@@ -109,7 +109,7 @@ impl Family {
         children
     }
 
-    /// How many children still run. At least one where the kernel says that there are some and `/proc` does not show them.
+    /// Returns the number of children that still run. At least one if the kernel reports children that `/proc` does not show.
     fn left(&self, which: Sweep) -> usize {
         let running = self.targets(which).into_iter().filter(|pid| !has_ended(*pid)).count();
         running.max(usize::from(self.awaited.is_empty() && has_children()))
@@ -119,7 +119,7 @@ impl Family {
         self.awaited.contains_key(&raw(pid))
     }
 
-    /// Takes ended orphans out of the process table: how each ended. What is awaited stays, for whoever awaits it.
+    /// Reaps ended orphans and returns the status of each. Awaited children are left to their [`crate::Child`].
     fn reap_orphans(&self, ended: &[Pid], usage: &mut Usage) -> Vec<Status> {
         let reaped = ended.iter().filter(|pid| !self.is_awaited(**pid)).filter_map(|pid| sys::reap(*pid).ok());
         let add = |(status, used)| {
@@ -129,7 +129,7 @@ impl Family {
         reaped.map(add).collect()
     }
 
-    /// Takes a child that has ended out of the process table.
+    /// Reaps a child that has ended.
     pub(crate) fn reap_awaited(&mut self, pid: Pid) -> io::Result<(Status, Usage)> {
         let reaped = sys::reap(pid);
         self.awaited.remove(&raw(pid));
@@ -141,26 +141,26 @@ pub(crate) fn raw(pid: Pid) -> i32 {
     pid.as_raw_nonzero().get()
 }
 
-/// Whether this process has any child, running or ended: the kernel's own answer, which no race can blur.
+/// Returns true if this process has any child, running or ended. The kernel itself reports it, so there is no race.
 fn has_children() -> bool {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(rustix::process::waitid(WaitId::All, look), Err(rustix::io::Errno::CHILD))
 }
 
-/// Whether a child has ended. Leaves it to be reaped.
+/// Returns true if a child has ended. Does not reap it.
 pub(crate) fn has_ended(pid: Pid) -> bool {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(rustix::process::waitid(WaitId::Pid(pid), look), Ok(Some(_)) | Err(rustix::io::Errno::CHILD))
 }
 
-/// Kills a child: whether that was allowed.
+/// Kills a child; returns true if that was allowed.
 fn kill(pid: Pid) -> bool {
     rustix::process::kill_process(pid, Signal::KILL).is_ok()
 }
 
-/// Waits until a child has ended, but no longer than the deadline: whether it has.
+/// Waits until a child has ended, but no longer than the deadline; returns true if it has.
 fn has_ended_by(pid: Pid, deadline: Instant) -> bool {
-    // Without a descriptor to wait on, the next round looks again.
+    // Without a pidfd to wait on, the next round checks again.
     let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return has_ended(pid) };
     matches!(poll::first_readable(&[pidfd.as_fd()], Some(deadline)), Ok(Some(_)))
 }

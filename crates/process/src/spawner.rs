@@ -1,4 +1,4 @@
-//! The one thread that starts all children.
+//! The single thread that starts all children.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -14,10 +14,10 @@ use crate::command::{Command, FdThree, Orphans};
 use crate::reaper::{self, Family};
 use crate::sys::{self, BeforeExec, PassedFd};
 
-/// How often a start is tried again because descriptor 3 changed hands meanwhile. One more try nearly always does.
+/// The most tries of a start if descriptor 3 changed hands meanwhile. One more try nearly always succeeds.
 const MAX_TRIES: usize = 8;
 
-/// Starts children from one long-lived thread.
+/// A handle of the long-lived thread that starts children.
 ///
 /// The kernel sends the parent-death signal when the *thread* that forked ends, not the process. A child that a short-lived
 /// worker had started would be killed in the middle of its work. The thread lives as long as any clone of the spawner and any
@@ -25,7 +25,7 @@ const MAX_TRIES: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Spawner(mpsc::Sender<Order>);
 
-/// A command for the thread, and where the answer goes.
+/// A command for the thread, and the channel of the result.
 struct Order {
     command: Command,
     answer: mpsc::SyncSender<Result<Started, Error>>,
@@ -46,7 +46,7 @@ impl Spawner {
         let (orders, incoming) = mpsc::channel::<Order>();
         std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
             for order in incoming {
-                // Whoever asked waits for the answer below.
+                // The caller waits for the result below.
                 let _ = order.answer.send(start(order.command));
             }
         })?;
@@ -89,7 +89,7 @@ fn try_to_start(command: &Command) -> Result<Started, Error> {
     adopt(&mut family, child, at, command.orphans).map_err(failed)
 }
 
-/// What becomes descriptor 3, and what keeps that number occupied until the child was made.
+/// The file for descriptor 3, and the descriptor that occupies that number until the child was created.
 struct FdThreePlan {
     passed: PassedFd,
     _held: Option<OwnedFd>,
@@ -109,7 +109,7 @@ impl FdThreePlan {
     }
 }
 
-/// Notes a child that was just made, so that no sweep takes it for an orphan.
+/// Registers a child that was just created, so that no sweep takes it for an orphan.
 fn adopt(family: &mut Family, mut child: std::process::Child, at: Instant, orphans: Orphans) -> io::Result<Started> {
     let pid = Pid::from_child(&child);
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {

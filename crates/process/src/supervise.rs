@@ -1,4 +1,4 @@
-//! The wrapper that stands between a runner and one stage or target.
+//! The wrapper process between a runner and one stage or target.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use crate::{
 
 /// Runs one program and ends with it: the whole body of a wrapper process.
 ///
-/// The wrapper is the program's reaper, so nothing that the program starts can slip away. It asks the kernel for SIGTERM when
-/// its own parent is gone, which must be the process `parent`; the program in turn gets SIGKILL when the wrapper is gone. The
-/// program has the wrapper's input, outputs and descriptor 3, whatever the command says. The first SIGTERM or SIGINT is passed
-/// on to it once, and after `grace` it is killed; where the parent is gone it is killed at once. When it has ended, so has everything below the wrapper: then its status is
-/// returned, for the wrapper to exit with ([`Status::exit_code`]).
+/// The wrapper is the program's reaper, so no process that the program starts can escape. It asks the kernel for SIGTERM at the
+/// end of its own parent, which must be the process `parent`; the program in turn gets SIGKILL at the end of the wrapper. The
+/// program has the wrapper's input, outputs and descriptor 3, regardless of the command. The first SIGTERM or SIGINT is passed on
+/// to it once, and after `grace` it is killed; if the parent is gone it is killed at once. When it has ended, all processes below
+/// the wrapper have ended too: then its status is returned, for the wrapper to exit with ([`Status::exit_code`]).
 ///
-/// Whoever starts the wrapper sets its [`Command::death_signal`] to SIGTERM and gives it more grace than it gives its program:
-/// a wrapper that is killed cannot clean up.
+/// The caller that starts the wrapper sets its [`Command::death_signal`] to SIGTERM and gives it a longer grace period than it
+/// gives its program: a wrapper that is killed cannot clean up.
 pub fn supervise(parent: i32, command: Command, grace: Duration) -> Result<Status, Error> {
     become_reaper()?;
     let cancel = cancel_on_signals(&[Signal::TERM, Signal::INT]).map_err(Error::system("handle signals"))?;
     follow(parent)?;
     let ended = run(parent, command, grace, &cancel);
-    // Also when waiting failed: nothing may outlive the wrapper.
+    // This also runs if waiting failed: no process may outlive the wrapper.
     let _ = kill_descendants()?;
     ended
 }
@@ -32,7 +32,7 @@ fn run(parent: i32, command: Command, grace: Duration, cancel: &Cancel) -> Resul
     let spawner = Spawner::start().map_err(Error::system("start the spawner thread"))?;
     let child = spawner.spawn(with_own_descriptors(command, grace))?;
     let ended = child.wait_then(None, cancel, |cancel| match cancel.signal() {
-        // Nobody is left to take what an orderly end would give, and whoever starts anew must not find the old one still at work.
+        // No parent is left for which an orderly end would matter, and a new run must not find the old program still at work.
         _ if !is_parent(parent) => Signal::KILL,
         Some(signal) => signal,
         None => Signal::TERM,
@@ -52,7 +52,7 @@ fn with_own_descriptors(command: Command, grace: Duration) -> Command {
     }
 }
 
-/// Asks for SIGTERM when the parent is gone. A parent that went before that is noticed by its number.
+/// Asks for SIGTERM at the end of the parent. If the parent ended before that, the parent's process id has changed.
 fn follow(parent: i32) -> Result<(), Error> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Error::system("follow the parent process"))?;
     if is_parent(parent) { Ok(()) } else { Err(Error::ParentGone { expected: parent }) }

@@ -8,45 +8,45 @@ use rustix::process::{Pid, Signal};
 
 use crate::{Status, Usage};
 
-/// The descriptor number under which a child finds what it was passed.
+/// The descriptor number at which a child finds the descriptor that it was passed.
 pub(crate) const FD_THREE: RawFd = 3;
 
-/// What a child does between fork and exec. Plain data: nothing here may allocate or lock in the child.
+/// The settings that a child applies between fork and exec. Plain data: the child may neither allocate nor lock here.
 #[derive(Clone, Copy)]
 pub(crate) struct BeforeExec {
     /// The process that forks; a child that finds another parent was orphaned before its death signal was set.
     pub(crate) parent: Pid,
     /// The signal that the child gets when the thread that forked it ends.
     pub(crate) death_signal: Signal,
-    /// What becomes descriptor 3.
+    /// The file for descriptor 3.
     pub(crate) fd_three: PassedFd,
 }
 
-/// What a child finds as descriptor 3.
+/// The content of a child's descriptor 3.
 #[derive(Clone, Copy)]
 pub(crate) enum PassedFd {
     /// Nothing.
     Closed,
-    /// Whatever this process inherited under that number.
+    /// The descriptor that this process inherited under that number.
     Inherited,
     /// The descriptor `from`. Descriptor 3 of this process was `occupant` before the fork.
     From { from: RawFd, occupant: FileIdentity },
 }
 
-/// Which open file a descriptor means: device and inode.
+/// The identity of an open file: device and inode.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileIdentity(u64, u64);
 
-/// The file that descriptor 3 of this process means right now.
+/// Returns the identity of the file that is descriptor 3 of this process now.
 #[expect(unsafe_code, reason = "descriptor 3 is borrowed by number, for one fstat")]
 pub(crate) fn identity_of_fd_three() -> io::Result<FileIdentity> {
-    // SAFETY: the borrow lasts for one system call, which answers EBADF for a closed descriptor.
+    // SAFETY: the borrow lasts for one system call, which returns EBADF for a closed descriptor.
     let three = unsafe { BorrowedFd::borrow_raw(FD_THREE) };
     let stat = rustix::fs::fstat(three)?;
     Ok(FileIdentity(stat.st_dev, stat.st_ino))
 }
 
-/// Registers what the child does between fork and exec.
+/// Registers the work of the child between fork and exec.
 #[expect(unsafe_code, reason = "the parent-death signal can only be set by the child itself, between fork and exec")]
 pub(crate) fn before_exec(command: &mut std::process::Command, plan: BeforeExec) {
     // SAFETY: after a fork in a program with threads only async-signal-safe calls are allowed. `prepare` makes bare system
@@ -58,7 +58,7 @@ pub(crate) fn before_exec(command: &mut std::process::Command, plan: BeforeExec)
 fn prepare(plan: &BeforeExec) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(plan.death_signal))?;
     if rustix::process::getppid() != Some(plan.parent) {
-        // The parent died before the signal was armed, so nobody would ever send it.
+        // The parent died before the signal was armed, so the signal would never be sent.
         return Err(rustix::io::Errno::SRCH.into());
     }
     match plan.fd_three {
@@ -71,8 +71,8 @@ fn prepare(plan: &BeforeExec) -> io::Result<()> {
     }
 }
 
-/// Makes `from` the child's descriptor 3. Refuses with EAGAIN where 3 changed hands since the fork was prepared: it may now be
-/// the pipe on which the standard library reports a failed exec, and that must survive.
+/// Makes `from` the child's descriptor 3. Fails with EAGAIN if 3 changed hands since the fork was prepared: it may now be the
+/// pipe on which the standard library reports a failed exec, and that must survive.
 #[expect(unsafe_code, reason = "descriptors are handled by number between fork and exec")]
 fn place_as_fd_three(from: RawFd, occupant: FileIdentity) -> io::Result<()> {
     if identity_of_fd_three()? != occupant {
@@ -88,7 +88,7 @@ fn place_as_fd_three(from: RawFd, occupant: FileIdentity) -> io::Result<()> {
     if placed == FD_THREE { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Marks every descriptor from `first` on as closed by exec, whoever opened it and however.
+/// Sets close-on-exec on every descriptor from `first` on, regardless of which code opened it.
 #[expect(unsafe_code, reason = "rustix has no close_range")]
 fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     // SAFETY: with CLOSE_RANGE_CLOEXEC the call only sets flags; it takes three integers and touches no memory.
@@ -97,7 +97,7 @@ fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Waits for a child of this process that has ended, and takes it out of the process table: how it ended, what it used.
+/// Waits for a child of this process that has ended, and reaps it. Returns its status and its resource usage.
 #[expect(unsafe_code, reason = "rustix offers no wait that reports the resource usage")]
 pub(crate) fn reap(pid: Pid) -> io::Result<(Status, Usage)> {
     let mut raw_status = 0;
@@ -118,8 +118,8 @@ pub(crate) fn reap(pid: Pid) -> io::Result<(Status, Usage)> {
     Ok((Status::from_raw(raw_status), Usage::from_raw(&raw_usage)))
 }
 
-/// Holds descriptor 3 of this process open, unless something else has it, so that no pipe of the standard library gets that
-/// number while a child is being made.
+/// Holds descriptor 3 of this process open, unless it is in use, so that no pipe of the standard library gets that number while a
+/// child is being created.
 pub(crate) fn hold_fd_three() -> io::Result<Option<OwnedFd>> {
     let null: OwnedFd = std::fs::File::open("/dev/null")?.into();
     let held = if null.as_raw_fd() == FD_THREE { null } else { rustix::io::fcntl_dupfd_cloexec(&null, FD_THREE)? };

@@ -1,21 +1,21 @@
-//! The tree of processes, read from `/proc`.
+//! The process tree, read from `/proc`.
 
 use std::fs;
 use std::io;
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
-/// The most processes that one walk visits: above any limit that a user's processes have by default, and a bound on a fork bomb.
+/// The most processes that one walk visits: above any user's default process limit, and a bound on a fork bomb.
 const MAX_TREE: usize = 1 << 16;
 
-/// The children of this process, those that have ended but were not waited for included.
+/// Returns the children of this process, including those that have ended but were not waited for.
 pub(crate) fn children() -> Vec<Pid> {
     let listed = children_of(getpid());
-    // A thread that ends while the lists are read can hide children from them. A list that is empty is worth a second look.
+    // A thread that ends while the lists are read can hide children from them, so an empty list is checked again.
     if listed.is_empty() { children_by_parent(getpid()) } else { listed }
 }
 
-/// The children of a process, those that have ended but were not waited for included. Empty for a process that is gone.
+/// Returns the children of a process, including those that have ended but were not waited for. Empty for a process that is gone.
 pub(crate) fn children_of(pid: Pid) -> Vec<Pid> {
     match children_by_thread(pid) {
         Ok(Some(children)) => children,
@@ -24,12 +24,12 @@ pub(crate) fn children_of(pid: Pid) -> Vec<Pid> {
     }
 }
 
-/// The lists that the kernel keeps for each thread. `None` where it was built without them.
+/// Reads the lists that the kernel keeps for each thread. `None` if the kernel was built without them.
 fn children_by_thread(pid: Pid) -> io::Result<Option<Vec<Pid>>> {
     let mut children = Vec::new();
     let mut listed = false;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-        // A thread that ended meanwhile has handed its children to another; callers look again until nothing is left.
+        // A thread that has ended meanwhile has handed its children to another; callers look again until none is left.
         let Ok(list) = fs::read_to_string(thread?.path().join("children")) else { continue };
         listed = true;
         children.extend(list.split_ascii_whitespace().filter_map(pid_of));
@@ -37,7 +37,7 @@ fn children_by_thread(pid: Pid) -> io::Result<Option<Vec<Pid>>> {
     Ok(listed.then_some(children))
 }
 
-/// Everything in `/proc` whose parent is `pid`: slower, and in every kernel.
+/// Returns all processes in `/proc` whose parent is `pid`: slower, but available in every kernel.
 fn children_by_parent(pid: Pid) -> Vec<Pid> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.flatten().filter_map(|entry| pid_of(entry.file_name().to_str()?));
@@ -48,7 +48,8 @@ fn parent_of(pid: Pid) -> Option<Pid> {
     parent_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The parent in a line of `/proc/<pid>/stat`, whose second field is a name in parentheses that may hold anything.
+/// Returns the parent in a line of `/proc/<pid>/stat`, whose second field is a name in parentheses that may contain any
+/// characters.
 fn parent_in(stat: &str) -> Option<Pid> {
     let (_, after_name) = stat.rsplit_once(')')?;
     pid_of(after_name.split_ascii_whitespace().nth(1)?)
@@ -58,10 +59,10 @@ fn pid_of(text: &str) -> Option<Pid> {
     text.parse().ok().filter(|raw| *raw > 0).and_then(Pid::from_raw)
 }
 
-/// Kills `root` and everything below it.
+/// Kills `root` and all of its descendants.
 ///
-/// Each process is stopped before its children are read, so that it can neither fork nor wait for a child (which would free
-/// that child's number) between the look and the kill.
+/// Each process is stopped before its children are read, so that it can neither fork nor wait for a child (which would free that
+/// child's id) between the read and the kill.
 pub(crate) fn kill_tree(root: Pid) {
     let mut tree = vec![root];
     let mut visited = 0;

@@ -1,11 +1,11 @@
-//! What a child and its descendants have used.
+//! Resource usage of a child and its descendants.
 
 use std::ops::AddAssign;
 
 /// The sixteen fields of `getrusage` for one child and every descendant that was waited for.
 ///
-/// The kernel counts a descendant once its parent has waited for it; one that was left behind is counted when this process, as
-/// its reaper, ends it. A descendant whose parent neither waited for it nor left it behind (SIGCHLD ignored) is not counted.
+/// The kernel counts a descendant once its parent has waited for it; an orphan is counted when this process, as its reaper, ends
+/// it. A descendant that its parent neither waited for nor orphaned (SIGCHLD ignored) is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time in user mode, in nanoseconds (the kernel reports whole microseconds).

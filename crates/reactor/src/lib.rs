@@ -1,7 +1,7 @@
-//! Readiness of sockets and the monotonic clock, in nanoseconds: what the load generator and the simulator both stand on.
+//! Readiness of sockets and the monotonic clock, in nanoseconds: the event loop of load generator and simulator.
 //!
-//! One thread, one [`Poller`], no timers but the caller's next deadline: a wait ends when a socket is ready or at that instant,
-//! whichever is first. The kernel waits with nanosecond deadlines (`epoll_pwait2`, Linux 5.11).
+//! One thread, one [`Poller`], no timers except the caller's next deadline: a wait ends when a socket is ready or at that
+//! instant, whichever is first. The kernel waits with nanosecond deadlines (`epoll_pwait2`, Linux 5.11).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,20 +9,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{Timespec, epoll};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Now, by the monotonic clock of this host: the same clock for every process on it.
+/// Returns the current time of the host's monotonic clock: the same clock for every process on it.
 pub fn now_ns() -> i64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
-/// What to be told about a socket.
+/// The readiness that a socket is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// That it can be read.
+    /// Readable.
     Read,
-    /// That it can be written.
+    /// Writable.
     Write,
-    /// Both.
+    /// Readable or writable.
     ReadWrite,
 }
 
@@ -31,13 +31,13 @@ pub enum Interest {
 pub struct Ready {
     /// The token that the socket was added with.
     pub token: u64,
-    /// It can be read, or has failed or been closed, which reading tells.
+    /// The socket can be read, or has failed or been closed, which a read reports.
     pub readable: bool,
-    /// It can be written, or has failed, which writing tells.
+    /// The socket can be written, or has failed, which a write reports.
     pub writable: bool,
 }
 
-/// Waits for sockets. Level-triggered: what was not drained is told again.
+/// Waits for sockets. Level-triggered: a socket that was not drained is reported again.
 pub struct Poller {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
@@ -45,7 +45,7 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// A poller that hands out at most `batch` ready sockets at a time.
+    /// Creates a poller that reports at most `batch` ready sockets at a time.
     pub fn new(batch: usize) -> io::Result<Self> {
         Ok(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -59,18 +59,18 @@ impl Poller {
         Ok(epoll::add(&self.epoll, socket, epoll::EventData::new_u64(token), flags(interest))?)
     }
 
-    /// Changes what is watched for.
+    /// Changes the readiness that a socket is watched for.
     pub fn modify(&self, socket: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, socket, epoll::EventData::new_u64(token), flags(interest))?)
     }
 
-    /// Watches a socket no longer. Closing it does the same.
+    /// Stops watching a socket. Closing it has the same effect.
     pub fn remove(&self, socket: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, socket)?)
     }
 
-    /// Waits until a socket is ready or `deadline_ns` of [`now_ns`] has come; without a deadline, for as long as it takes. A
-    /// signal ends the wait with nothing ready.
+    /// Waits until a socket is ready or [`now_ns`] reaches `deadline_ns`; without a deadline, indefinitely. A signal ends the
+    /// wait with no socket ready.
     pub fn wait(&mut self, deadline_ns: Option<i64>) -> io::Result<impl Iterator<Item = Ready> + '_> {
         let left = deadline_ns.map(|deadline| deadline.saturating_sub(now_ns()).max(0));
         let timeout = left.map(|left| Timespec { tv_sec: left / 1_000_000_000, tv_nsec: left % 1_000_000_000 });
@@ -94,8 +94,8 @@ impl Poller {
         }))
     }
 
-    /// Whether the last wait ended because of a signal and reported no socket. A process that was stopped and continued sees this
-    /// too, even if it handles no signal (signal(7)).
+    /// Returns true if the last wait ended because of a signal and reported no socket. A process that was stopped and continued
+    /// sees this too, even if it handles no signal (signal(7)).
     pub fn was_interrupted(&self) -> bool {
         self.interrupted
     }

@@ -1,7 +1,7 @@
-//! The record: one row for each request that was due, whatever became of it, and the formulas that turn its instants into samples.
+//! The record: one row for each request that was due, whatever its outcome, and the formulas that turn its instants into samples.
 //!
 //! Every time is a whole number of nanoseconds since the trial's start, by the monotonic clock of the host that sent the request.
-//! A time before the start is negative. What did not happen is absent, never zero.
+//! A time before the start is negative. An event that did not happen is absent, never zero.
 
 mod metrics;
 mod outcome;
@@ -14,36 +14,37 @@ pub use window::{AllBusy, Ended, MeasuredPhase, SHARE_BITS, share_within};
 /// One token event: a chunk with non-empty content, reasoning or tool text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// When the read that brought it returned, in nanoseconds since the trial's start.
+    /// The time at which the read that brought it returned, in nanoseconds since the trial's start.
     pub at_ns: i64,
     /// Bytes of the text that it brought.
     pub bytes: u32,
-    /// How many tokens it brought, where the endpoint says so chunk by chunk.
+    /// Tokens that it brought, if the endpoint reports them chunk by chunk.
     pub tokens: Option<u32>,
 }
 
-/// One request that was due, whatever became of it.
+/// One request that was due, whatever its outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Its place in the schedule of the whole trial, the same for any number of shards; warm-up and measured phase count apart.
+    /// Its index in the schedule of the whole trial, the same for any number of shards; warm-up and measured phase count
+    /// separately.
     pub global_index: u64,
     /// The phase that it was due in.
     pub phase: Phase,
-    /// The `x-request-id` that it carried, which is the trace id of its `traceparent` as well: 128 bits.
+    /// The `x-request-id` that it carried, which is also the trace id of its `traceparent`: 128 bits.
     pub request_id: u128,
-    /// When it should have been sent; absent under closed loop, which intends no times.
+    /// The intended send time; absent in a closed loop, which has none.
     pub intended_ns: Option<i64>,
-    /// When the client turned to it.
+    /// The time at which the client took it from the queue.
     pub dequeued_ns: Option<i64>,
-    /// When its connection was asked for; absent where one was kept alive.
+    /// The start of its connection; absent if a kept-alive one was reused.
     pub connect_start_ns: Option<i64>,
-    /// When its connection (TCP and TLS) stood.
+    /// The time at which its connection (TCP and TLS) was established.
     pub connect_end_ns: Option<i64>,
-    /// When its first byte was written.
+    /// The time at which its first byte was written.
     pub sent_ns: Option<i64>,
-    /// When its last byte was written.
+    /// The time at which its last byte was written.
     pub write_done_ns: Option<i64>,
-    /// When the first byte of the answer was read.
+    /// The time at which the first byte of the response was read.
     pub first_byte_ns: Option<i64>,
     /// The first token event, on any channel.
     pub first_token_ns: Option<i64>,
@@ -51,44 +52,44 @@ pub struct Record {
     pub first_content_ns: Option<i64>,
     /// The last token event.
     pub last_token_ns: Option<i64>,
-    /// When the answer was complete, or the request was given up.
+    /// The time at which the response was complete, or the request was abandoned.
     pub end_ns: Option<i64>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// The status code of the answer.
+    /// The status code of the response.
     pub http_status: Option<u16>,
-    /// Why the endpoint stopped: `stop`, `length` and the like, at most 32 bytes.
+    /// The endpoint's finish reason: `stop`, `length` and the like, at most 32 bytes.
     pub finish_reason: Option<String>,
-    /// What went wrong, at most 200 bytes; for people.
+    /// The error, at most 200 bytes; for people.
     pub error: Option<String>,
     /// Bytes that were written.
     pub request_bytes: u64,
     /// Bytes that were read.
     pub response_bytes: u64,
-    /// Tokens of the prompt that were asked for.
+    /// Requested tokens of the prompt.
     pub input_tokens_asked: Option<u32>,
     /// Tokens of the prompt by the workload's tokenizer.
     pub input_tokens: u32,
-    /// Tokens of the prompt as the endpoint counts them.
+    /// Tokens of the prompt as counted by the endpoint.
     pub input_tokens_endpoint: Option<u32>,
     /// Tokens of the prompt that the endpoint found in its prefix cache.
     pub cached_tokens: Option<u32>,
-    /// Tokens of the answer that were asked for.
+    /// Requested tokens of the response.
     pub output_tokens_asked: Option<u32>,
-    /// Tokens of the answer; `output_source` says who counted.
+    /// Tokens of the response, as counted by `output_source`.
     pub output_tokens: Option<u32>,
-    /// Who counted the tokens of the answer.
+    /// The source of the response's token count.
     pub output_source: TokenSource,
-    /// Those of them that are reasoning, where the endpoint says so.
+    /// Reasoning tokens among them, if the endpoint reports them.
     pub reasoning_tokens: Option<u32>,
-    /// Tokens that the first token event brought, where the endpoint says so.
+    /// Tokens that the first token event brought, if the endpoint reports them.
     pub first_event_tokens: Option<u32>,
-    /// How many token events there were.
+    /// The number of token events.
     pub token_events: u32,
-    /// SHA-256 of the prompt, where the workload captures it.
+    /// SHA-256 of the prompt, if the workload captures it.
     pub prompt_sha256: Option<[u8; 32]>,
-    /// SHA-256 of the answer's text, where the workload captures it.
+    /// SHA-256 of the response's text, if the workload captures it.
     pub answer_sha256: Option<[u8; 32]>,
-    /// The token events, in the order in which they came.
+    /// The token events, in order of arrival.
     pub chunks: Vec<Chunk>,
 }

@@ -1,18 +1,18 @@
-//! The definitions: from the instants of a request to its samples. This is their only home.
+//! The definitions of the metrics: from the instants of a request to its samples. They are defined only here.
 
 use crate::Record;
 
-/// How TPOT's divisor was found: how far the tokens of the first event are known.
+/// The divisor of a TPOT: with the first event's tokens known or assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ToleratedTokens {
-    /// The tokens of the first event are known and were taken off.
+    /// The tokens of the first event are known and were subtracted.
     FirstEventKnown,
-    /// They are not known; one token was taken off instead.
+    /// The tokens of the first event are unknown; one token was subtracted.
     FirstEventAssumedOne,
 }
 
 /// Time per output token of one request, in nanoseconds: (last token event - first) / (output tokens - tokens of the first
-/// event), or output tokens - 1 where the first event's are unknown. Absent where the divisor is below 1, or the request has no
+/// event), or output tokens - 1 if the first event's are unknown. `None` if the divisor is below 1, or if the request has no
 /// token events or no count.
 pub fn tpot_ns(
     first_token_ns: Option<i64>,
@@ -29,8 +29,8 @@ pub fn tpot_ns(
     (divisor >= 1).then(|| (span as f64 / divisor as f64, how))
 }
 
-/// From one instant to a later one, in nanoseconds; absent where either is, or the difference is no number of nanoseconds. Every
-/// latency is one: TTFT, TTFO and E2E from the start of a request, lateness from intended to sent.
+/// Returns the time from one instant to a later one, in nanoseconds; `None` if either is absent, or if the difference overflows.
+/// Used for every latency: TTFT, TTFO and E2E from the start of a request, lateness from intended to sent.
 pub fn since_ns(start_ns: Option<i64>, at_ns: Option<i64>) -> Option<i64> {
     at_ns?.checked_sub(start_ns?)
 }
@@ -38,22 +38,22 @@ pub fn since_ns(start_ns: Option<i64>, at_ns: Option<i64>) -> Option<i64> {
 /// The gap before one token event and the tokens that the event brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// ICL: the gap since the token event before, in nanoseconds.
+    /// ICL: the gap since the previous token event, in nanoseconds.
     pub gap_ns: i64,
-    /// The tokens that the event brought, where the endpoint says so.
+    /// Tokens that the event brought, if the endpoint reports them.
     pub tokens: Option<u32>,
 }
 
 impl Gap {
-    /// ITL: the gap over its tokens, in nanoseconds, and how many samples of it there are: as many as tokens. One where the endpoint
-    /// does not say; none for an event that brought part of a token.
+    /// Returns ITL (the gap over its tokens), in nanoseconds, and its number of samples, which is the number of tokens: 1 if the
+    /// endpoint does not report it, 0 for an event that brought part of a token.
     pub fn itl_ns(self) -> (f64, u32) {
         let tokens = self.tokens.unwrap_or(1);
         (self.gap_ns as f64 / f64::from(tokens.max(1)), tokens)
     }
 }
 
-/// The gaps between consecutive token events, given when they came and how many tokens each brought by its place. ICL is each gap,
+/// Returns the gaps between consecutive token events, from their times and from the token count at each index. ICL is each gap,
 /// one sample; ITL is [`Gap::itl_ns`].
 pub fn gaps<'a>(at_ns: &'a [i64], tokens: impl Fn(usize) -> Option<u32> + 'a) -> impl Iterator<Item = Gap> + 'a {
     let pairs = at_ns.windows(2).enumerate();
@@ -72,7 +72,7 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// Takes the next gap, in nanoseconds.
+    /// Adds the next gap, in nanoseconds.
     pub fn add(&mut self, gap_ns: i64) {
         if let Some(last_ns) = self.last_ns.replace(gap_ns) {
             self.sum_ns += u128::from(gap_ns.abs_diff(last_ns));
@@ -80,25 +80,26 @@ impl Jitter {
         }
     }
 
-    /// The mean so far, in nanoseconds. Absent below two gaps.
+    /// The mean so far, in nanoseconds. `None` for fewer than two gaps.
     pub fn mean_ns(self) -> Option<f64> {
         (self.differences > 0).then(|| self.sum_ns as f64 / self.differences as f64)
     }
 }
 
-/// Whether an answer is not as long as asked: off by more than 5 % of what was asked, or by more than 50 tokens (AIPerf's rule).
+/// Returns true if a response differs from the requested length by more than 5 % of it, or by more than 50 tokens (AIPerf's
+/// rule).
 pub fn is_length_mismatch(asked: u32, got: u32) -> bool {
     let off = u64::from(asked.abs_diff(got));
     off * 20 > u64::from(asked) || off > 50
 }
 
 impl Record {
-    /// Where latencies count from: the intended time under open loop, the time of sending under closed loop.
+    /// The start of latencies: the intended time in an open loop, the time of sending in a closed loop.
     pub fn start_ns(&self) -> Option<i64> {
         self.intended_ns.or(self.sent_ns)
     }
 
-    /// How much later than intended it was sent, in nanoseconds.
+    /// The delay of sending after the intended time, in nanoseconds.
     pub fn lateness_ns(&self) -> Option<i64> {
         since_ns(self.intended_ns, self.sent_ns)
     }
@@ -129,7 +130,7 @@ impl Record {
         gaps(&at_ns, |place| self.chunks.get(place)?.tokens).collect()
     }
 
-    /// Jitter of the request, in nanoseconds. Absent below two gaps.
+    /// Jitter of the request, in nanoseconds. `None` for fewer than two gaps.
     pub fn jitter_ns(&self) -> Option<f64> {
         let mut jitter = Jitter::default();
         self.gaps().iter().for_each(|gap| jitter.add(gap.gap_ns));
@@ -142,7 +143,8 @@ mod tests {
     use super::*;
     use crate::{Chunk, Outcome};
 
-    /// Sent 100 ns after it was intended at 1,000; reasoning at 1,600, content from 1,900, six tokens until 2,600, closed at 3,000.
+    /// Sent 100 ns after the intended time 1,000; reasoning at 1,600, content from 1,900, six tokens until 2,600, closed at
+    /// 3,000.
     fn request() -> Record {
         let chunk = |(at_ns, tokens)| Chunk { at_ns, bytes: 4, tokens };
         Record {
@@ -191,7 +193,7 @@ mod tests {
         assert_eq!(tpot(Some(6), Some(2)), Some((250.0, ToleratedTokens::FirstEventKnown)));
         assert_eq!(tpot(Some(6), None), Some((200.0, ToleratedTokens::FirstEventAssumedOne)));
         assert_eq!(tpot(Some(4), Some(1)).map(|(ns, _)| ns), Some(1_000.0 / 3.0));
-        // Everything in the first event, or more than everything: a divisor below 1.
+        // All tokens in the first event, or more: a divisor below 1.
         assert_eq!(
             (tpot(Some(6), Some(6)), tpot(Some(6), Some(7)), tpot(Some(1), None), tpot(Some(0), None)),
             (None, None, None, None)

@@ -1,9 +1,9 @@
-//! What became of a request, which phase it belongs to, and who counted its tokens.
+//! The outcome and phase of a request, and the source of its token count.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// An enum whose words stand in records.
+/// An enum whose values are written in records as text.
 macro_rules! words {
     ($(#[$doc:meta])* $type:ident, $default:ident, $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)?) => {
         $(#[$doc])*
@@ -13,10 +13,10 @@ macro_rules! words {
         }
 
         impl $type {
-            /// All of them, in order.
+            /// All values, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word as records hold it.
+            /// Returns the value as written in records.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
@@ -45,10 +45,10 @@ macro_rules! words {
     };
 }
 
-/// A word that is none of a list.
+/// The error of parsing a value that is not in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownWord {
-    /// The word, shortened.
+    /// The value, shortened.
     pub word: String,
     /// The list.
     pub of: &'static str,
@@ -63,33 +63,34 @@ impl fmt::Display for UnknownWord {
 impl std::error::Error for UnknownWord {}
 
 words!(
-    /// What became of a request. Every request that was due has exactly one.
+    /// The outcome of a request. Every request that was due has exactly one.
     Outcome,
     Dropped,
-    /// The answer came whole.
+    /// The response was complete.
     Ok = "ok",
-    /// The connection could not be made.
+    /// The connection failed.
     ConnectError = "connect_error",
-    /// The endpoint closed the connection after the request was written, or a part of it, and before a response began.
+    /// The endpoint closed the connection after all or part of the request was written, and before a response began.
     ConnectionClosed = "connection_closed",
-    /// The endpoint answered with a status other than 2xx.
+    /// The response had a status other than 2xx.
     HttpError = "http_error",
-    /// What the endpoint sent is not an answer: no HTTP, no JSON, a wrong content type.
+    /// The bytes from the endpoint are not a valid response: no HTTP, no JSON, or a wrong content type.
     Malformed = "malformed",
-    /// An event of the stream, or the whole response, is larger than the client reads: a limit of the client, no fault of the endpoint.
+    /// An event of the stream, or the whole response, is larger than the client reads: a limit of the client, not a fault of the
+    /// endpoint.
     EventTooLarge = "event_too_large",
     /// The endpoint reported an error in its stream, or in another response with a status of success; or it aborted the request
     /// (`finish_reason` is `abort` or `error`).
     StreamError = "stream_error",
-    /// The connection closed before the answer was complete.
+    /// The connection closed before the response was complete.
     Truncated = "truncated",
-    /// The answer came whole and brought no token event.
+    /// The response was complete and had no token event.
     Empty = "empty",
-    /// The request took longer than its time limit.
+    /// The request exceeded its timeout.
     Timeout = "timeout",
-    /// The trial ended, with its time to drain, before the answer was complete.
+    /// The trial and its drain time ended before the response was complete.
     CancelledAtEnd = "cancelled_at_end",
-    /// It was due and could not be sent: no free connection, or the trial ended.
+    /// The request was due and could not be sent: no free connection, or the trial ended.
     Dropped = "dropped",
 );
 
@@ -97,31 +98,31 @@ words!(
     /// The phase of a trial that a request was due in.
     Phase,
     Measured,
-    /// Offered before measuring began. In no latency, count or rate of errors; what completes within the measured window is work
-    /// that the endpoint did in it, and counts towards its throughput.
+    /// Sent before measuring began. Excluded from latencies, counts and error rates; work that completes within the measured
+    /// window was done by the endpoint in it, and counts towards its throughput.
     Warmup = "warmup",
-    /// Counted.
+    /// Measured.
     Measured = "measured",
 );
 
 words!(
-    /// Who counted the tokens of an answer, best first.
+    /// The source of a response's token count, best first.
     TokenSource,
     Unknown,
     /// The endpoint, chunk by chunk (`continuous_usage_stats`).
     ContinuousUsage = "continuous_usage",
-    /// The endpoint, at the end (`usage`).
+    /// The endpoint, at the end of the response (`usage`).
     Usage = "usage",
-    /// The workload's tokenizer, over the text of the answer.
+    /// The workload's tokenizer, over the text of the response.
     Tokenizer = "tokenizer",
-    /// Nobody: token events were counted in their stead.
+    /// Token events, counted in place of tokens.
     Chunks = "chunks",
-    /// Nobody.
+    /// No source.
     Unknown = "unknown",
 );
 
 impl Outcome {
-    /// Whether the answer came whole.
+    /// Returns true if the response was complete.
     pub fn is_ok(self) -> bool {
         self == Self::Ok
     }

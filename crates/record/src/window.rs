@@ -2,30 +2,30 @@
 
 use std::ops::Range;
 
-/// The measured phase of a trial as it is planned, in nanoseconds since the trial's start.
+/// The planned measured phase of a trial, in nanoseconds since the trial's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeasuredPhase {
-    /// When it begins: at the end of the warm-up.
+    /// The start: the end of the warm-up.
     pub from_ns: i64,
-    /// How long it lasts by the clock; absent where a number of requests alone ends it.
+    /// The duration by the clock; absent if only a number of requests ends the phase.
     pub duration_ns: Option<i64>,
 }
 
-/// What ended the measured phase.
+/// The event that ended the measured phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The clock: requests could become due until the end of the duration.
     ByClock,
-    /// All requests that were asked for had become due. The window reaches to the end of the last of them.
+    /// The number of requests: all of them had become due. The window extends to the end of the last one.
     ByCount {
-        /// When the last measured request ended, over all shards; absent where there was none.
+        /// The end of the last measured request, over all shards; absent if there was none.
         last_end_ns: Option<i64>,
     },
 }
 
 impl MeasuredPhase {
-    /// The window: from where measuring begins to the end of the duration or, by count, to the end of the last measured request, but
-    /// never beyond the duration. Empty where there is no such time.
+    /// Returns the window: from the start of measuring to the end of the duration or, by count, to the end of the last measured
+    /// request, but never beyond the duration. Empty if there is no such time.
     pub fn window(self, ended: Ended) -> Range<i64> {
         let by_clock = self.duration_ns.map(|duration| self.from_ns.saturating_add(duration));
         let end = match ended {
@@ -39,54 +39,54 @@ impl MeasuredPhase {
     }
 }
 
-/// Finds the time in which all users of a closed loop were busy: from the sending of the N-th request, N being the number of users,
-/// to the end of the N-th last. Before it some user has yet to begin, and after it some user has no more to do. Requests may be added in
-/// any order; memory is bounded by the number of users.
+/// Finds the time in which all N users of a closed loop were busy: from the sending of the N-th request to the end of the N-th
+/// last. Before it, some user has not started; after it, some user has finished. Requests may be added in any order; memory is
+/// bounded by the number of users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllBusy {
     users: usize,
     /// The earliest times of sending.
     sent: Smallest,
-    /// The latest ends, each with its sign turned, so that they are smallest.
+    /// The latest ends, bitwise negated so that the latest is the smallest.
     ended: Smallest,
 }
 
 impl AllBusy {
-    /// Of so many users.
+    /// Creates the state for this number of users.
     pub fn new(users: usize) -> Self {
         Self { users, sent: Smallest::default(), ended: Smallest::default() }
     }
 
-    /// Adds a request that was sent, of either phase.
+    /// Adds a request that was sent, in either phase.
     #[inline]
     pub fn add(&mut self, sent_ns: i64, end_ns: i64) {
         self.sent.add(sent_ns, self.users);
         self.ended.add(!end_ns, self.users);
     }
 
-    /// Adds what another has seen of the same users.
+    /// Adds the requests of another instance for the same users.
     pub fn merge(&mut self, other: Self) {
         other.sent.values.into_iter().for_each(|value| self.sent.add(value, self.users));
         other.ended.values.into_iter().for_each(|value| self.ended.add(value, self.users));
     }
 
-    /// The time in which all of them were busy. Absent where there never was one, or there is no user.
+    /// Returns the time in which all users were busy; `None` if there was none, or if there are no users.
     pub fn span(mut self) -> Option<Range<i64>> {
         let (from, to) = (self.sent.largest(self.users)?, !self.ended.largest(self.users)?);
         (to > from).then_some(from..to)
     }
 }
 
-/// The smallest few of many values.
+/// The few smallest of many values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Smallest {
     values: Vec<i64>,
-    /// Values from here on cannot be among them.
+    /// Values at or above this bound are not among the smallest.
     bound: Option<i64>,
 }
 
 impl Smallest {
-    /// Takes a value into the `few` smallest: twice as many are held before the larger half goes.
+    /// Adds a value to the `few` smallest. Holds up to twice as many before it drops the larger half.
     #[inline]
     fn add(&mut self, value: i64, few: usize) {
         if self.bound.is_some_and(|bound| value >= bound) {
@@ -105,7 +105,7 @@ impl Smallest {
         self.values.truncate(few);
     }
 
-    /// The largest of the `few` smallest; absent where there are fewer.
+    /// The largest of the `few` smallest values; `None` if there are fewer.
     fn largest(&mut self, few: usize) -> Option<i64> {
         let last = few.checked_sub(1)?;
         (last < self.values.len()).then(|| *self.values.select_nth_unstable(last).1)
@@ -115,8 +115,8 @@ impl Smallest {
 /// Binary places of a share of a request: see [`share_within`].
 pub const SHARE_BITS: u32 = 32;
 
-/// What part of a request's time from sending to end lies within a span, in units of 2^-32, rounded down: the request's work is taken as
-/// spread evenly over its time. Sums of such whole numbers do not depend on their order.
+/// Returns the share of a request's time from sending to end that lies within a span, in units of 2^-32, rounded down: the
+/// request's work counts as spread evenly over its time. Sums of such integers do not depend on their order.
 pub fn share_within(sent_ns: i64, end_ns: i64, span: &Range<i64>) -> u64 {
     let whole = 1_u64 << SHARE_BITS;
     let length = end_ns.saturating_sub(sent_ns);
@@ -124,7 +124,7 @@ pub fn share_within(sent_ns: i64, end_ns: i64, span: &Range<i64>) -> u64 {
         return if span.contains(&end_ns) { whole } else { 0 };
     }
     let within = end_ns.min(span.end).saturating_sub(sent_ns.max(span.start)).max(0);
-    // No more than the whole, which fits.
+    // At most the whole, which fits.
     ((u128::from(within.unsigned_abs()) << SHARE_BITS) / u128::from(length.unsigned_abs())) as u64
 }
 

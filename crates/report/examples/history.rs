@@ -1,5 +1,5 @@
-//! Writes the page of made-up histories to standard output: `cargo run -p assay-report --example history > page.html`.
-//! With the argument `terminal` or `issue` that rendering instead, and with `long` the page of one with ten thousand runs.
+//! Writes the page of made-up histories to stdout: `cargo run -p assay-report --example history > page.html`. The argument `terminal`
+//! or `issue` selects that rendering instead; `long` selects the page of a history of ten thousand runs.
 
 use std::io::{self, Write as _};
 

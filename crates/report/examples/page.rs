@@ -1,5 +1,5 @@
-//! Writes the page of a made-up serving run to standard output: `cargo run -p assay-report --example page > page.html`.
-//! With the argument `terminal` or `markdown` that rendering instead.
+//! Writes the page of a made-up serving run to stdout: `cargo run -p assay-report --example page > page.html`. The argument `terminal`
+//! or `markdown` selects that rendering instead.
 
 use std::io::{self, Write as _};
 

@@ -1,5 +1,5 @@
-//! Measures the page of a serving run of 1,000 loads, each with about thirty metrics of five trials: how long it takes, and how
-//! large it is. `cargo run --release -p assay-report --example report_bench`.
+//! Measures the page of a serving run of 1,000 loads, each with about thirty metrics of five trials: rendering time and size.
+//! `cargo run --release -p assay-report --example report_bench`.
 
 use std::io::{self, Write as _};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use assay_report::{Inputs, Report, SignedBy, Verified};
 #[path = "../src/fixture/mod.rs"]
 mod fixture;
 
-/// Repetitions, of which the median is reported.
+/// Number of repetitions; their median is reported.
 const REPEATS: usize = 5;
 
 fn main() -> io::Result<()> {

@@ -1,5 +1,5 @@
-//! Writes the page of a made-up verdict to standard output: `cargo run -p assay-report --example verdict > page.html`.
-//! With the argument `terminal`, `markdown`, `junit` or `check-run` that rendering instead.
+//! Writes the page of a made-up verdict to stdout: `cargo run -p assay-report --example verdict > page.html`. The argument `terminal`,
+//! `markdown`, `junit` or `check-run` selects that rendering instead.
 
 use std::io::{self, Write as _};
 

@@ -1,4 +1,4 @@
-//! What is known of the machines, each fact with how it is known.
+//! The known facts about the machines, each with its source.
 
 use std::collections::BTreeMap;
 
@@ -7,41 +7,41 @@ use assay_manifest::{Environment, Fact, FactSource, Gpu, Host, HostFacts, HostRo
 use crate::number::bytes;
 use crate::text::{clean, counted};
 
-/// Hosts whose facts are shown; a larger run shows its first ones and says so.
+/// Maximum number of hosts whose facts are shown; a report of more hosts says that it shows the first ones.
 const MAX_HOSTS: usize = 16;
 
-/// Further facts of one host that somebody declares.
+/// Maximum number of further declared facts of one host.
 const MAX_DECLARED: usize = 32;
 
-/// The row of a machine's GPUs.
+/// The name of the row for a machine's GPUs.
 const GPUS: &str = "GPUs";
 
-/// Declared facts that have a row of their own.
+/// Declared facts that already have a row.
 const AS_FACTS: [&str; 8] =
     ["cpu_model", "cpu_vendor", "architecture", "virtualization", "operating_system", "memory_bytes", "gpu_model", "gpu_count"];
 
 /// The facts of one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// The host with its block.
+    /// The name of the host and its block.
     pub(crate) title: String,
     pub(crate) rows: Vec<FactRow>,
 }
 
-/// One fact, for people.
+/// One fact, formatted for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FactRow {
     pub(crate) name: String,
-    /// What is known; absent where unknown.
+    /// The value; `None` if unknown.
     pub(crate) value: Option<String>,
     pub(crate) source: FactSource,
-    /// Where it was read, or why it is unknown.
+    /// The source of the value, or the reason why it is unknown.
     pub(crate) how: String,
 }
 
 impl Facts {
-    /// The facts of all target hosts, and the software found on them. A block whose machines say the same as the block before it is
-    /// not repeated.
+    /// Returns the facts of all target hosts, and the software found on them. A block whose machines have the same facts as those of
+    /// an earlier block is not repeated.
     pub(crate) fn of_targets(environments: &[&Environment]) -> Vec<Self> {
         let mut shown: Vec<Self> = Vec::new();
         for environment in environments {
@@ -61,21 +61,21 @@ impl Facts {
     }
 }
 
-/// A machine in a line.
+/// A one-line description of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Machine {
-    /// What it is known by: its processor, or its GPUs where nothing is known of that.
+    /// The processor, or the GPUs if the processor is unknown.
     pub(crate) first: String,
-    /// The rest: CPUs, memory, GPUs, system. Empty where nothing is known.
+    /// The rest: CPUs, memory, GPUs, operating system. Empty if nothing is known.
     pub(crate) rest: String,
 }
 
-/// The target hosts, without repetition.
+/// Returns the target hosts, without duplicates.
 pub(crate) fn machines(environments: &[&Environment]) -> Vec<Machine> {
     distinct(environments, |host| host.roles.contains(&HostRole::Target))
 }
 
-/// The hosts that the load came from, those that are no targets themselves, without repetition.
+/// Returns the hosts that generated the load and are not targets themselves, without duplicates.
 pub(crate) fn clients(environments: &[&Environment]) -> Vec<Machine> {
     distinct(environments, |host| host.roles.contains(&HostRole::Client) && !host.roles.contains(&HostRole::Target))
 }
@@ -109,26 +109,26 @@ impl Machine {
         };
         let known: Vec<String> = [cpus, memory, second, system].into_iter().flatten().collect();
         if known.is_empty() && facts.cpu_model.value.is_none() && is_endpoint(environment, host) {
-            // Nobody sees through an address what is behind it.
+            // The hardware behind an endpoint's address cannot be observed.
             return Self { first: "the endpoint's hardware is not known".to_owned(), rest: String::new() };
         }
         Self { first: clean(&first), rest: clean(&known.join(", ")) }
     }
 }
 
-/// Whether a host is the one behind an endpoint.
+/// Returns true if a host is the one behind an endpoint.
 fn is_endpoint(environment: &Environment, host: &Host) -> bool {
     let is_found = |kind| matches!(kind, TargetKind::Endpoint | TargetKind::InferenceService);
     environment.targets.iter().any(|target| is_found(target.kind) && target.hosts.contains(&host.name))
 }
 
-/// A fact that is known, marked where somebody only says so.
+/// Formats a fact, marked if it is only declared; `None` if it is unknown.
 fn said<T>(fact: &Fact<T>, show: impl Fn(&T) -> String) -> Option<String> {
     let mark = if fact.source == FactSource::Declared { " (declared)" } else { "" };
     fact.value.as_ref().map(|value| show(value) + mark)
 }
 
-/// What the pipeline declares of the hardware of the targets on a host, by name, and which target that is of.
+/// The hardware that the pipeline declares for the targets on a host: by name, the value and the target that it is declared for.
 struct Declared<'a>(BTreeMap<&'a str, (&'a str, &'a str)>);
 
 impl<'a> Declared<'a> {
@@ -150,7 +150,7 @@ impl<'a> Declared<'a> {
         self.0.get(name).map(|(value, _)| *value)
     }
 
-    /// The GPUs, `8 x NVIDIA H200`, and the target that they are declared for.
+    /// Returns the GPUs, such as `8 x NVIDIA H200`, and the target that they are declared for.
     fn gpus(&self) -> Option<(String, &'a str)> {
         let (_, target) = self.0.get("gpu_model").or_else(|| self.0.get("gpu_count"))?;
         let line = match (self.text("gpu_count"), self.text("gpu_model")) {
@@ -163,7 +163,7 @@ impl<'a> Declared<'a> {
     }
 }
 
-/// Fills in what is declared and was not seen: the GPUs, and at the end whatever no fact is there for.
+/// Fills in the declared facts that were not observed: the GPUs, and at the end all facts without a row of their own.
 fn declare(rows: &mut Vec<FactRow>, declared: &Declared<'_>) {
     let row = |name: &str, value: &str, target: &str| FactRow {
         name: clean(name),
@@ -226,7 +226,7 @@ fn gpu_row(gpu: &Gpu) -> String {
 
 fn fact<T>(name: &str, fact: &Fact<T>, show: impl Fn(&T) -> String) -> FactRow {
     let shown = fact.value.as_ref().map(|value| clean(&show(value)));
-    // An empty list is knowledge too: that there is none.
+    // An empty list is a known value: there are none.
     let value = shown.map(|text| if text.is_empty() { "none".to_owned() } else { text });
     FactRow { name: name.to_owned(), value, source: fact.source, how: clean(&fact.how) }
 }
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::fixture;
 
-    /// The fixture's environment, whose target is an endpoint of which nothing is known but this.
+    /// Returns the fixture's environment, whose target is an endpoint of which only `hardware` is known.
     fn declared(hardware: &[(&str, &str)]) -> Environment {
         let mut environment = fixture::model().environment;
         for host in &mut environment.hosts {

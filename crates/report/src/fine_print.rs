@@ -1,4 +1,4 @@
-//! The fine print: the definitions that the numbers rest on, what was pinned, and what the numbers do not represent.
+//! The fine print: the definitions behind the numbers, the pinned references, and the limits of what the numbers represent.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use crate::number::level;
 use crate::serving::Work;
 use crate::text::{clean, counted};
 
-/// Unpinned references that are named; the rest is counted.
+/// Maximum number of unpinned references that are named; the rest are counted.
 const MAX_UNPINNED: usize = 20;
 
-/// The code of the Summary's issue on executables without a digest, as the claim rules name it.
+/// The code of the Summary's issue about executables without a digest, as named in the claim rules.
 const UNPINNED_EXECUTABLE: &str = "unpinned_executable";
 
-/// Workloads whose load is described; the frozen specs have all of them.
+/// Maximum number of workloads whose load is described; the frozen specs have all of them.
 const MAX_WORKLOADS: usize = 12;
 
 /// A labelled paragraph.
@@ -23,11 +23,11 @@ const MAX_WORKLOADS: usize = 12;
 pub(crate) struct FinePrint {
     pub(crate) label: &'static str,
     pub(crate) text: String,
-    /// Whether it is of this run rather than of all runs; a terminal shows only these.
+    /// True if the paragraph is about this run rather than about all runs; a terminal shows only these.
     pub(crate) of_this_run: bool,
 }
 
-/// The paragraphs, in the order of the report.
+/// Returns the paragraphs, in the order of the report.
 pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<FinePrint> {
     let of_this_run = |label, text| FinePrint { label, text, of_this_run: true };
     let always = |label, text: &str| FinePrint { label, text: text.to_owned(), of_this_run: false };
@@ -52,7 +52,7 @@ pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<FinePrint> {
 
 const MEDIAN: &str = "A trial's value is the median of its samples; the number is the median of the counted trials' values. Quantiles \
                       interpolate linearly between neighbouring order statistics.";
-/// The definitions of serving, for a run that has any.
+/// Returns the definitions for serving; empty if the run has no serving.
 fn serving(inputs: &Inputs<'_>) -> Vec<FinePrint> {
     let works = || inputs.plan.workloads.iter().filter_map(|workload| Some((&workload.name, workload.serving.as_ref()?)));
     if works().next().is_none() {
@@ -154,7 +154,7 @@ fn order(plan: &Plan) -> String {
     format!("Trials ran interleaved in a seeded order (seed {seed}…, {}); {isolation}.", counted(plan.blocks(), "block"))
 }
 
-/// How many shards made each trial, and why; none where the pipeline named a number.
+/// Returns the number of shards of each trial and the reason for it; `None` if the pipeline set the number.
 fn shards(inputs: &Inputs<'_>) -> Option<String> {
     let count = inputs.environments.iter().find_map(|environment| environment.shards.as_ref())?;
     let measured = count.ceiling.as_ref().and_then(|ceiling| ceiling.value.as_ref());
@@ -183,12 +183,12 @@ fn pinned(plan: &Plan) -> String {
     )
 }
 
-/// What may mean something else tomorrow: references of the plan, and executables without a digest.
+/// Describes the references that may change later: unpinned references of the plan, and executables without a digest.
 fn unpinned(inputs: &Inputs<'_>) -> String {
     let references = inputs.plan.unpinned.iter().map(|unpinned| format!("{} ({})", unpinned.what, unpinned.reason));
     let targets = inputs.environments.iter().flat_map(|environment| &environment.targets);
     let executables: BTreeSet<String> = targets.flat_map(ProvisionedTarget::unpinned).collect();
-    // What indicators executed is in no Environment; the Summary says what of it has no digest.
+    // Programs that indicators executed are in no Environment; the Summary lists those without a digest.
     let stated = inputs.summary.issues.iter().filter(|issue| executables.is_empty() && issue.code == UNPINNED_EXECUTABLE);
     let stated: Vec<_> = stated.map(|issue| issue.detail.clone()).collect();
     let all: Vec<_> = references.chain(executables).chain(stated).map(|line| clean(&line)).collect();

@@ -1,9 +1,9 @@
-//! A verdict as people and machines read it: one [`Report`], rendered for the terminal, as a pull request's comment, as a page, as
-//! JUnit XML and as a check run.
+//! The report of a verdict, for people and machines: one [`Report`], rendered for the terminal, as a pull request's comment, as a
+//! page, as JUnit XML and as a check run.
 //!
-//! The outcome comes first, with what decided and with the smallest change that would have been found: "unchanged" says nothing without
-//! it, and "inconclusive" is a result that names what it would take. Names, reasons and paths come from pull requests, so that every
-//! rendering escapes them. Nothing here reads a file or a clock: a rendering of equal inputs has equal bytes.
+//! The outcome comes first, with what decided it and with the smallest detectable change: without that, "unchanged" says nothing.
+//! "Inconclusive" is a result, and the report names what it takes to decide. Names, reasons and paths come from pull requests, so
+//! every rendering escapes them. This module reads no file and no clock: renderings of equal inputs have equal bytes.
 
 mod acceptance;
 mod check_run;
@@ -42,46 +42,46 @@ use row::Row;
 
 pub use magnitude::Magnitude;
 
-/// Runs whose command and digests are listed; of more, the latest.
+/// Maximum number of runs whose command and digests are listed: the latest ones.
 const MAX_RUNS: usize = 20;
 
-/// Everything that a report of a verdict shows. The caller has verified it: a report renders, it does not judge.
+/// All data that a report of a verdict shows. The caller has verified it: a report renders and does not judge.
 #[derive(Clone, Debug)]
 pub struct Inputs<'a> {
-    /// What was decided.
+    /// The verdict.
     pub verdict: &'a Verdict,
-    /// The digest of its manifest's bytes; absent where it was not sealed.
+    /// The digest of the bytes of the verdict's manifest; `None` if it was not sealed.
     pub verdict_digest: Option<Digest>,
-    /// The signature over that manifest; absent where it is not signed.
+    /// The signature over that manifest; `None` if it is not signed.
     pub signed_by: Option<&'a SignedBy>,
-    /// Name and digest of the trust policy that the signatures were verified under; absent where the signers are not established.
+    /// Name and digest of the trust policy that the signatures were verified against; `None` if the signers are not established.
     pub trust_policy: Option<(String, Digest)>,
-    /// Judged runs whose signers are not established, besides those of which the verdict says so.
+    /// Judged runs whose signers are not established, besides those that the verdict itself names.
     pub unestablished: &'a [RunId],
-    /// The verdicts of the same pull request before this one, oldest first.
+    /// The earlier verdicts of the same pull request, oldest first.
     pub earlier: &'a [Earlier],
-    /// The Summaries of the judged runs, as far as they are at hand, by the digests of their manifests: they name the row of each value.
+    /// The available Summaries of the judged runs, by the digests of their manifests: they name the row of each value.
     pub summaries: &'a BTreeMap<Digest, Summary>,
-    /// The URI of the store that holds verdict and runs; absent where `assay` finds it by itself.
+    /// The URI of the store that holds verdict and runs; `None` if `assay` finds the store by itself.
     pub store: Option<&'a str>,
 }
 
 /// An earlier verdict of the same pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Earlier {
-    /// Its place among the pull request's verdicts, from 1.
+    /// Its number among the pull request's verdicts, from 1.
     pub number: u32,
     /// The digest of its manifest's bytes.
     pub digest: Digest,
-    /// The gate that gave it.
+    /// Its gate.
     pub gate: Name,
-    /// What it came to, in a word.
+    /// Its outcome, in one word.
     pub outcome: &'static str,
-    /// Which look it was, from 1.
+    /// The number of its look, from 1.
     pub look: u32,
-    /// The commit that was judged; absent where none is known.
+    /// The commit that was judged; `None` if unknown.
     pub commit: Option<String>,
-    /// When it was judged.
+    /// The time at which it was judged.
     pub judged_on: Instant,
 }
 
@@ -94,46 +94,46 @@ pub struct Report {
     pub(crate) blocks_on_inconclusive: bool,
     pub(crate) digest: Option<String>,
     pub(crate) judged_on: String,
-    /// What a change for the worse may come to, as a share.
+    /// The largest change for the worse that passes, as a share.
     pub(crate) budget: f64,
-    /// The share of false alarms among alarms that this look lets pass.
+    /// The share of false alarms among alarms that this look allows.
     pub(crate) q: f64,
-    /// One line of plain language: the outcome, what decided, how many pairs, what would have been found.
+    /// One sentence: the outcome, what decided it, the number of pairs, the smallest detectable change.
     pub(crate) sentence: String,
     pub(crate) strip: Vec<StripItem>,
-    /// The metrics that decide, worst first.
+    /// The metrics that decide the outcome, worst first.
     pub(crate) primary: Vec<Row>,
-    /// The metrics that are reported only, worst first.
+    /// The metrics that are only reported, worst first.
     pub(crate) others: Vec<Row>,
     pub(crate) checks: Vec<CheckLine>,
     pub(crate) accepted: Vec<Accepted>,
-    /// The verdicts before this one, oldest first: all of them.
+    /// All earlier verdicts, oldest first.
     pub(crate) earlier: Vec<EarlierLine>,
     pub(crate) fine_print: Vec<FinePrint>,
-    /// The commands that check it: those that make it again and verify its runs, and one that walks a number back.
+    /// The commands that check the verdict: they replay it, verify its runs, and trace one number back to its evidence.
     pub(crate) commands: Vec<String>,
-    /// The judged runs, of many the latest.
+    /// The latest judged runs, at most [`MAX_RUNS`].
     pub(crate) runs: Vec<RunLineage>,
-    /// Judged runs that are not listed.
+    /// Number of judged runs that are not listed.
     pub(crate) runs_left_out: usize,
     pub(crate) store: Option<String>,
 }
 
-/// An absolute rule and whether it held.
+/// An absolute rule and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CheckLine {
     pub(crate) name: String,
     pub(crate) subject: String,
-    /// Whether it held.
+    /// True if it passed.
     pub(crate) passed: bool,
-    /// Whether it did not hold, and was accepted beforehand.
+    /// True if it failed and was accepted beforehand.
     pub(crate) is_accepted: bool,
-    /// Whether it blocks by itself where it did not hold; else it leaves the verdict inconclusive.
+    /// True if a failure blocks by itself; otherwise a failure leaves the verdict inconclusive.
     pub(crate) blocks: bool,
     pub(crate) detail: String,
 }
 
-/// An earlier verdict, in words.
+/// An earlier verdict, formatted for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EarlierLine {
     pub(crate) number: u32,
@@ -146,7 +146,7 @@ pub(crate) struct EarlierLine {
 }
 
 impl Report {
-    /// The report of a verdict.
+    /// Builds the report of a verdict.
     pub fn build(inputs: &Inputs<'_>) -> Self {
         let verdict = inputs.verdict;
         let rows = row::worst_first(inputs);
@@ -176,13 +176,13 @@ impl Report {
         }
     }
 
-    /// One line of plain language: the outcome first, what decided, how many pairs, and the smallest change that would have been found.
-    /// Backticks mark names; it is safe for a terminal, and for other places only after their own escaping.
+    /// Returns one sentence: the outcome first, what decided it, the number of pairs, and the smallest detectable change. Backticks
+    /// mark names. It is safe for a terminal; other outputs have to escape it.
     pub fn sentence(&self) -> &str {
         &self.sentence
     }
 
-    /// The outcome and whether it blocks, in a few words: `Regressed, and it blocks`.
+    /// Returns the outcome and whether it blocks: `Regressed, and it blocks`.
     pub(crate) fn headline(&self) -> String {
         sentence::head(self.outcome, self.blocks, &self.primary)
     }
@@ -215,17 +215,17 @@ impl EarlierLine {
     }
 }
 
-/// The first twelve characters of a commit: enough to find it, and to tell it from its neighbours.
+/// Returns the first twelve characters of a commit: enough to find it and to tell it from other commits.
 pub(crate) fn short_commit(commit: &str) -> String {
     clean(commit).chars().take(12).collect()
 }
 
-/// The last so many.
+/// Returns the last `most` items.
 fn latest<T>(all: &[T], most: usize) -> &[T] {
     all.get(all.len().saturating_sub(most)..).unwrap_or_default()
 }
 
-/// The commands that check a verdict, one each: make it again, verify the runs that it judged, walk the number back that decided.
+/// Returns the commands that check a verdict: replay it, verify the runs that it judged, trace the deciding number to its evidence.
 fn commands(inputs: &Inputs<'_>, primary: &[Row]) -> Vec<String> {
     let store = store_option(inputs.store);
     let replay = inputs.verdict_digest.map(|digest| format!("assay gate --replay {digest}{store}"));

@@ -1,10 +1,10 @@
-//! A metric from run to run and where its level moved, as people and machines read it: one [`Report`], rendered for the terminal, as an
-//! issue and as a page, and each [`Series`] as a document.
+//! The history of a metric from run to run and the changes of its level, for people and machines: one [`Report`], rendered for the
+//! terminal, as an issue and as a page, and each [`Series`] as a document.
 //!
-//! The answer comes first: that the level moved, by how much and with which run, or that it did not, or why nobody looked. A history
-//! decides nothing, because between two days the machine may have changed: where it did, every rendering says so beside the change.
-//! Names come from pull requests, so that every rendering escapes them. Nothing here searches for changes, reads a file or looks at a
-//! clock: a rendering of equal inputs has equal bytes.
+//! The result comes first: the level moved, by how much and with which run; or it did not move; or the reason why it was not searched.
+//! A history decides nothing, because the machine may have changed between two days: if it did, every rendering says so beside the
+//! change. Names come from pull requests, so every rendering escapes them. This module searches for no changes, and reads no file and
+//! no clock: renderings of equal inputs have equal bytes.
 
 mod chart;
 mod document;
@@ -24,14 +24,14 @@ use assay_manifest::{Address, Better, Instant};
 use crate::lineage::store_option;
 use crate::text::clean;
 
-/// Everything that a report of histories shows. The caller has read it from verified runs and searched it: a report renders.
+/// All data that a report of histories shows. The caller has read it from verified runs and searched it for changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// The histories.
     pub series: &'a [Series],
-    /// The probability with which an unchanged history raises any change, as a share.
+    /// The probability that an unchanged history raises any change, as a share.
     pub level: f64,
-    /// The URI of the store that holds the runs; absent where `assay` finds it by itself.
+    /// The URI of the store that holds the runs; `None` if `assay` finds the store by itself.
     pub store: Option<&'a str>,
 }
 
@@ -48,94 +48,94 @@ pub struct Series {
     pub metric: String,
     /// Its unit.
     pub unit: String,
-    /// Which direction is better; absent where it is not declared.
+    /// The better direction; `None` if it is not declared.
     pub better: Option<Better>,
-    /// The runs that did the same work, oldest first. Their values alone are comparable.
+    /// The runs with the same work, oldest first. Only their values are comparable.
     pub runs: Vec<Run>,
-    /// Where the level moved, oldest first; or why it was not searched.
+    /// The changes of level, oldest first; or the reason why the history was not searched.
     pub changes: Result<Vec<Change>, String>,
-    /// The stretches in which nothing can be told beside the changes, oldest first.
+    /// The stretches in which no further changes can be distinguished, oldest first.
     pub untold: Vec<Untold>,
-    /// The change that the newest runs show and those before did not, as it was when they did.
+    /// The change that only the newest runs show, as it was when they first showed it.
     pub news: Option<Change>,
-    /// Runs of other work, which are left out.
+    /// Number of runs with other work, which are left out.
     pub other_work: u64,
 }
 
-/// What a run has of a metric.
+/// One run's data on a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// Its name.
     pub id: String,
     /// The median over its counted trials, in the metric's unit.
     pub value: f64,
-    /// When its first attempt began; absent where that is not known.
+    /// The start of its first attempt; `None` if unknown.
     pub started: Option<Instant>,
-    /// The commit that it measured; absent where none is known.
+    /// The commit that it measured; `None` if unknown.
     pub commit: Option<String>,
-    /// Whether its hardware is other than that of the run before.
+    /// True if its hardware differs from that of the run before.
     pub hardware_changed: bool,
-    /// Whether its software is other than that of the run before.
+    /// True if its software differs from that of the run before.
     pub software_changed: bool,
-    /// Whether the file of its pipeline is other than that of the run before: targets and variants may be set up otherwise.
+    /// True if the file of its pipeline differs from that of the run before: targets and variants may be set up differently.
     pub pipeline_changed: bool,
-    /// The address of the value; absent where it is not known.
+    /// The address of the value; `None` if unknown.
     pub address: Option<Address>,
 }
 
-/// A stretch of runs in which a change of level cannot be told from a slow wave.
+/// A stretch of runs in which a change of level cannot be distinguished from a slow wave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Untold {
-    /// Its first run, by its place in [`Series::runs`].
+    /// The index of its first run in [`Series::runs`].
     pub from: usize,
-    /// The run after its last.
+    /// The index of the run after its last.
     pub to: usize,
-    /// The lag-1 autocorrelation of its values, if there is no change.
+    /// The lag-1 autocorrelation of its values, assuming that there is no change.
     pub autocorrelation: f64,
 }
 
-/// A place where the level moved.
+/// A change of level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// The first run of the new level, by its place in [`Series::runs`].
+    /// The index, in [`Series::runs`], of the first run of the new level.
     pub index: usize,
     /// The level before, in the metric's unit.
     pub before: f64,
     /// The level after.
     pub after: f64,
-    /// `after / before - 1`, a share; absent where `before` is 0.
+    /// `after / before - 1`, a share; `None` if `before` is 0.
     pub change: Option<f64>,
-    /// The lower and the upper end of its interval, as shares; absent where there is none.
+    /// The lower and the upper end of its interval, as shares; `None` if it has no interval.
     pub interval: Option<(f64, f64)>,
-    /// The probability of so clear a split where nothing changed, corrected for the search.
+    /// The probability of so clear a split if nothing changed, corrected for the search.
     pub p: f64,
 }
 
 /// Histories, ready to be rendered. Made by [`Report::build`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// As they were given, their texts made fit to be shown.
+    /// The given histories, with texts cleaned for display.
     pub(crate) series: Vec<Series>,
     pub(crate) level: f64,
     pub(crate) store: Option<String>,
 }
 
-/// A change counts as located within so many runs of where it is (docs/statistics.md).
+/// The accuracy of a change's location, in runs (docs/statistics.md).
 pub(crate) const NEAR: usize = 5;
 
 /// A stretch of runs between two changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Level {
-    /// Its first run.
+    /// The index of its first run.
     pub(crate) from: usize,
-    /// The run after its last.
+    /// The index of the run after its last.
     pub(crate) to: usize,
     /// The median of its values.
     pub(crate) value: f64,
 }
 
 impl Report {
-    /// The report of some histories.
+    /// Builds the report of some histories.
     pub fn build(inputs: &Inputs<'_>) -> Self {
         Self {
             series: inputs.series.iter().map(Series::cleaned).collect(),
@@ -144,12 +144,12 @@ impl Report {
         }
     }
 
-    /// How many of the histories changed with their newest runs.
+    /// Returns the number of histories that changed with their newest runs.
     pub fn news(&self) -> usize {
         self.series.iter().filter(|series| series.news.is_some()).count()
     }
 
-    /// The command that walks a run's value back.
+    /// Returns the command that traces a run's value back to its evidence.
     pub(crate) fn trace_command(&self, address: &Address) -> String {
         format!("assay trace {address}{}", store_option(self.store.as_deref()))
     }
@@ -169,12 +169,13 @@ impl Series {
         }
     }
 
-    /// What it is, in a sentence: `` `ttft_ms_p99` of chat.vllm.default at c64 by nightly ``.
+    /// Returns its full name for a sentence: `` `ttft_ms_p99` of chat.vllm.default at c64 by nightly ``.
     pub fn name(&self) -> String {
         format!("`{}` of {} at {} by {}", self.metric, self.case, self.point, self.pipeline)
     }
 
-    /// The changes, that of the newest runs among them; none where nobody looked. Both searches may find the same one, a few runs apart.
+    /// Returns the changes, including that of the newest runs; empty if the history was not searched. A change that both searches
+    /// found, at most [`NEAR`] runs apart, is listed once.
     pub(crate) fn all_changes(&self) -> Vec<Change> {
         let mut all = self.changes.clone().unwrap_or_default();
         if let Some(news) = self.news.filter(|news| !all.iter().any(|change| change.index.abs_diff(news.index) <= NEAR)) {
@@ -184,7 +185,7 @@ impl Series {
         all
     }
 
-    /// The level of each stretch between changes.
+    /// Returns the level of each stretch between changes.
     pub(crate) fn levels(&self) -> Vec<Level> {
         let places = self.all_changes().into_iter().map(|change| change.index.min(self.runs.len()));
         let mut from = 0;
@@ -203,13 +204,13 @@ impl Run {
         Self { id: clean(&self.id), commit: self.commit.as_deref().map(clean), ..self.clone() }
     }
 
-    /// Whether its environment is another than that of the run before.
+    /// Returns true if its environment or its pipeline's file differs from that of the run before.
     pub(crate) fn environment_changed(&self) -> bool {
         self.hardware_changed || self.software_changed || self.pipeline_changed
     }
 }
 
-/// The median; none of nothing.
+/// Returns the median; `None` if there are no values.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -1,4 +1,4 @@
-//! What a report is made from: verified manifests, and who signed them.
+//! The inputs of a report: verified manifests, and their signers.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use assay_manifest::{
 pub struct SignedBy {
     /// The role that made and signed the manifest; its public key is `keys/<stage>.pub` in the published folder.
     pub stage: Role,
-    /// The manifest's name in `chain/` of the published folder, without extension: `plan`, or `execute-1` where a stage gave several.
+    /// The manifest's name in `chain/` of the published folder, without extension: `plan`, or `execute-1` if there are several.
     pub name: String,
-    /// The signer, as the trust policy calls it.
+    /// The signer's name in the trust policy.
     pub signer: String,
     /// The fingerprint of the key.
     pub key_fingerprint: String,
@@ -23,43 +23,43 @@ pub struct SignedBy {
     pub bundle: Digest,
 }
 
-/// How far the chain had been verified when the report was made.
+/// The level to which the chain was verified before the report was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
     /// The level, such as `2 (rows and queries)`.
     pub level: String,
-    /// Who verified, such as `assay show`.
+    /// The verifier, such as `assay show`.
     pub by: String,
 }
 
-/// Everything that a report shows. The caller has verified all of it: a report renders, it does not judge.
+/// All data that a report shows. The caller has verified it: a report renders and does not judge.
 #[derive(Debug, Clone)]
 pub struct Inputs<'a> {
     /// The run.
     pub run_id: &'a RunId,
-    /// What was planned.
+    /// The plan.
     pub plan: &'a Plan,
-    /// The surroundings, one for each block, in the order of the blocks.
+    /// The environments, one for each block, in the order of the blocks.
     pub environments: &'a [&'a Environment],
     /// The frozen evidence.
     pub collection: &'a Collection,
     /// The statistics.
     pub summary: &'a Summary,
-    /// What the pictures of serving are drawn from; absent where there is no serving, or where they were not fetched.
+    /// The data of the serving pictures; `None` if there is no serving, or if it was not fetched.
     pub views: Option<&'a Views>,
-    /// How far the chain was verified before this report was made; absent where it was not.
+    /// The level to which the chain was verified before this report was made; `None` if it was not verified.
     pub verified: Option<Verified>,
-    /// The grade that was asked for and the one that is given.
+    /// The requested grade and the given grade.
     pub grade: &'a Grade,
     /// All runs of the published cases.
     pub runs: &'a [ListedRun],
     /// The signatures, in the order of the chain.
     pub signers: &'a [SignedBy],
-    /// Name and digest of the trust policy that the chain was verified under; absent where the signers are not established.
+    /// Name and digest of the trust policy that the chain was verified against; `None` if the signers are not established.
     pub trust_policy: Option<(String, Digest)>,
     /// The frozen `spec` of each workload, as indented JSON.
     pub workload_specs: BTreeMap<Name, String>,
-    /// The pinned queries, and what they gave.
+    /// The pinned queries and their results.
     pub queries: &'a [PublishedQuery],
     /// The text of each query, by its path.
     pub query_texts: BTreeMap<String, String>,

@@ -1,8 +1,8 @@
-//! A run's results as people read them: one [`Report`], rendered for the terminal, as Markdown and as a page of HTML.
+//! The results of a run for people: one [`Report`], rendered for the terminal, as Markdown and as an HTML page.
 //!
-//! The reader has one minute and a doubt. Every rendering gives the answer first, its uncertainty with it, and the way to the
-//! evidence beside it: sentence, state, picture, table, lineage, fine print. Strings in, strings out: nothing here reads a file, and
-//! a rendering of equal inputs has equal bytes.
+//! The reader has one minute and a doubt. Every rendering gives the answer first, with its uncertainty and the way to the evidence:
+//! sentence, state, picture, table, lineage, fine print. Strings in, strings out: this crate reads no file, and renderings of equal
+//! inputs have equal bytes.
 
 mod environment;
 mod fine_print;

@@ -1,4 +1,4 @@
-//! The way back from a number: row, file, Summary, evidence, plan, workload, commit, and the signatures on each step.
+//! The lineage of a number: row, file, Summary, evidence, plan, workload, commit, and the signatures on each step.
 
 use assay_manifest::{Address, Artifact, FrozenWorkload, Name, PinnedFile, PublishedQuery, Role};
 
@@ -6,13 +6,13 @@ use crate::inputs::{Inputs, SignedBy};
 use crate::number::{bytes, duration};
 use crate::text::{clean, clean_lines};
 
-/// Artifacts that a list shows; the rest is counted, and named by the manifest that the list comes from.
+/// Maximum number of artifacts in a list; the rest are counted, and named by the list's manifest.
 const MAX_ARTIFACTS: usize = 60;
 
-/// Signatures that the table shows: a run of hundreds of blocks has hundreds, and `assay verify` prints them all.
+/// Maximum number of signatures in the table: a run of hundreds of blocks has hundreds, and `assay verify` prints them all.
 const MAX_SIGNATURES: usize = 100;
 
-/// What all numbers of a run share on their way back.
+/// The steps that the lineages of all numbers of a run share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lineage {
     pub(crate) signatures: Vec<Signature>,
@@ -21,7 +21,7 @@ pub(crate) struct Lineage {
     pub(crate) source: Vec<(&'static str, String)>,
     pub(crate) workloads: Vec<WorkloadLineage>,
     pub(crate) files: Vec<ArtifactRow>,
-    /// The curated files that hold addressed rows: usually one.
+    /// The curated files that hold addressed rows, usually one.
     pub(crate) outcome_files: Vec<String>,
     pub(crate) queries: Vec<QueryLineage>,
     /// The versions of the warehouse's tables that hold the files, by table.
@@ -30,11 +30,11 @@ pub(crate) struct Lineage {
     pub(crate) evidence_count: u64,
     pub(crate) plan_digest: String,
     pub(crate) collection_digest: String,
-    /// The Summary's manifest, where its signature is among the given ones.
+    /// The digest of the Summary's manifest, if its signature is among the given ones.
     pub(crate) summary_digest: Option<String>,
 }
 
-/// A pinned query and what it gave.
+/// A pinned query and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct QueryLineage {
     pub(crate) path: String,
@@ -42,7 +42,7 @@ pub(crate) struct QueryLineage {
     pub(crate) rows: u64,
     /// The result's file in the published folder.
     pub(crate) result: String,
-    /// The query's text; absent where the caller did not give it.
+    /// The query's text; `None` if the caller did not give it.
     pub(crate) text: Option<String>,
 }
 
@@ -63,11 +63,11 @@ pub(crate) struct Signature {
 pub(crate) struct WorkloadLineage {
     pub(crate) name: String,
     pub(crate) spec_digest: String,
-    /// The frozen spec, readable; absent where the caller did not give it.
+    /// The frozen spec, indented; `None` if the caller did not give it.
     pub(crate) spec: Option<String>,
     pub(crate) seed: String,
     pub(crate) time_limit: Option<String>,
-    /// What runs: script, files beside it, queries.
+    /// The files of the work: script, files beside it, queries.
     pub(crate) pinned: Vec<ArtifactRow>,
 }
 
@@ -102,17 +102,17 @@ impl Lineage {
         }
     }
 
-    /// The frozen workload of that name.
+    /// Returns the frozen workload of that name.
     pub(crate) fn workload(&self, name: &str) -> Option<&WorkloadLineage> {
         self.workloads.iter().find(|workload| workload.name == name)
     }
 
-    /// The command that checks the signature over the Summary, the manifest that vouches for the curated files.
+    /// Returns the command that checks the signature over the Summary, the manifest that vouches for the curated files.
     pub(crate) fn summary_command(&self) -> Option<&str> {
         self.signatures.iter().find(|signature| signature.stage == Role::Reduce).map(|signature| signature.command.as_str())
     }
 
-    /// The commit, where there is one.
+    /// Returns the commit, if there is one.
     pub(crate) fn commit(&self) -> Option<&str> {
         self.source.iter().find(|(label, _)| *label == "commit").map(|(_, commit)| commit.as_str())
     }
@@ -130,7 +130,7 @@ impl QueryLineage {
     }
 }
 
-/// The versions of the tables that the run has rows in.
+/// Returns the versions of the tables that hold rows of the run.
 fn snapshot(inputs: &Inputs<'_>) -> Vec<(String, String)> {
     let has_rows = |table: &str| inputs.summary.files.iter().any(|file| file.table == table);
     let pinned = inputs.warehouse_snapshot.iter().filter(|(table, _)| has_rows(table));
@@ -151,7 +151,7 @@ impl Signature {
     }
 }
 
-/// The command that checks a signature without any of Assay's code. cosign refuses a statement of another type than the named one.
+/// Returns the command that checks a signature without Assay's code. cosign refuses a statement of another type than the named one.
 fn cosign_command(signed: &SignedBy) -> String {
     let predicate = predicate_type(signed.stage);
     let bundle = shell_word(&format!("chain/{}.sigstore.json", signed.name));
@@ -162,7 +162,7 @@ fn cosign_command(signed: &SignedBy) -> String {
     )
 }
 
-/// What cosign's `--type` has to be for a role's statements.
+/// Returns the value of cosign's `--type` for a role's statements.
 fn predicate_type(stage: Role) -> &'static str {
     match stage {
         Role::Gate => "https://in-toto.io/attestation/test-result/v0.1",
@@ -171,7 +171,7 @@ fn predicate_type(stage: Role) -> &'static str {
     }
 }
 
-/// `text` as one word of a POSIX shell: a command that people copy must not run what a name says.
+/// Quotes `text` as one word of a POSIX shell: a command that people copy must not execute a name.
 pub fn shell_word(text: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@%+,=".contains(character);
     let text = clean(text);
@@ -181,7 +181,7 @@ pub fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// How a command line names a store; nothing where `assay` finds it by itself.
+/// Returns the option that names a store on a command line; empty if `assay` finds the store by itself.
 pub(crate) fn store_option(uri: Option<&str>) -> String {
     uri.map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The report as Markdown, for pull requests and repositories: the same things in the same order, shorter.
+//! The report as Markdown, for pull requests and repositories: the same content in the same order, shorter.
 
 use std::fmt::Write as _;
 
@@ -10,14 +10,14 @@ use crate::serving;
 use crate::terminal::remarks;
 use crate::text::counted;
 
-/// Sentences before the rest is left to the tables.
+/// Maximum number of sentences; the tables have the rest.
 const MAX_SENTENCES: usize = 12;
 
-/// Bytes of tables and remarks: forges show files of half a mebibyte and stop far above. Rows beyond it are counted.
+/// Maximum size of tables and remarks, in bytes: forges show files of half a mebibyte and stop far above. Rows beyond it are counted.
 const MAX_TABLES: usize = 400_000;
 
 impl Report {
-    /// The report as Markdown with tables (GitHub's dialect, which others read too).
+    /// Returns the report as Markdown with tables (GitHub's dialect, which others read too).
     pub fn markdown(&self) -> String {
         let mut out = format!("# {}: run {}\n\n", escape(&self.pipeline), code(self.run_id.as_str()));
         sentences(&mut out, &self.sentences);
@@ -29,11 +29,11 @@ impl Report {
     }
 }
 
-/// Breaks a word where no eye sees it. Forges look for mentions and references in the text that Markdown gave, after entities and
-/// backslashes are gone (github/cmark-gfm, issue 181), so that only a character in between keeps `@` and a name apart.
+/// Breaks a word invisibly. Forges look for mentions and references in the rendered text, after entities and backslashes are gone
+/// (github/cmark-gfm, issue 181), so only a character in between keeps `@` and a name apart.
 const BREAK: &str = "&#8203;";
 
-/// `text` as plain text of Markdown: every character that could begin markup is escaped.
+/// Returns `text` as plain text of Markdown: every character that could begin markup is escaped.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -42,14 +42,14 @@ pub fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '&' => escaped.push_str("&amp;"),
-            // A forge would notify whoever is named, and link whatever looks like an issue or an address.
+            // A forge would notify mentioned people, and link text that looks like an issue or an address.
             '@' => escaped.extend(["&#64;", BREAK]),
             '#' => escaped.extend(["&#35;", BREAK]),
             '-' if escaped.ends_with("GH") => escaped.extend(["-", BREAK]),
             ':' if rest.peek().is_some_and(|next| *next == '/') => escaped.extend(["&#58;", BREAK]),
             ':' if rest.peek().is_some_and(|next| next.is_alphabetic()) => escaped.push_str("&#58;"),
             '.' if escaped.ends_with("www") || escaped.ends_with("WWW") => escaped.extend(["&#46;", BREAK]),
-            // Between two of them a forge sets a formula.
+            // Text between two dollar signs is a formula on a forge.
             '$' => escaped.push_str("&#36;"),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' => escaped.extend(['\\', character]),
             '\n' | '\r' => escaped.push(' '),
@@ -59,17 +59,18 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// As [`escape`], with backticks as marks of code where they come in pairs.
+/// Escapes like [`escape`], but keeps paired backticks as marks of code.
 pub(crate) fn prose(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
-    // Code that is empty is none; where the text begins or ends with code, what stands before or after it may well be.
+    // Empty code is no code; if the text begins or ends with code, the parts before or after it may be empty.
     if parts.len().is_multiple_of(2) || parts.iter().skip(1).step_by(2).any(|part| part.is_empty()) {
         return escape(text);
     }
     parts.iter().enumerate().map(|(index, part)| if index % 2 == 1 { code(part) } else { escape(part) }).collect()
 }
 
-/// `text` as code. A code span knows no escapes, so the fence is longer than any run of backticks in it; a bar would end a table's cell.
+/// Returns `text` as code. A code span has no escapes, so the fence is longer than any run of backticks in it; a bar would end a
+/// table's cell.
 pub(crate) fn code(text: &str) -> String {
     let text = text.replace('|', "¦").replace(['\n', '\r'], " ");
     let fence = "`".repeat(longest_run(&text) + 1);
@@ -81,7 +82,7 @@ fn longest_run(text: &str) -> usize {
     text.split(|character| character != '`').map(str::len).max().unwrap_or(0)
 }
 
-/// `text` as a fenced block that nothing in it can close.
+/// Returns `text` as a fenced block that no part of it can close.
 pub(crate) fn block(language: &str, text: &str) -> String {
     let fence = "`".repeat((longest_run(text) + 1).max(3));
     format!("{fence}{language}\n{}\n{fence}\n", text.trim_end())
@@ -136,7 +137,7 @@ fn results(out: &mut String, report: &Report) {
     }
 }
 
-/// Writes the case's rows until `end`, and returns how many did not fit.
+/// Writes the case's rows until `end`, and returns the number of rows that did not fit.
 fn case_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
     let rows: Vec<_> = case.groups().into_iter().flat_map(|group| group.rows).collect();
     let _ = writeln!(out, "\n### {}\n", code(case.case_id.as_str()));
@@ -162,7 +163,7 @@ fn case_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
     rows.len() - shown
 }
 
-/// Writes a row for each load until `end`, and returns how many did not fit.
+/// Writes a row for each load until `end`, and returns the number of rows that did not fit.
 fn serving_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
     let columns = serving::columns(case);
     let _ = writeln!(out, "\n### {}\n", code(case.case_id.as_str()));
@@ -261,7 +262,7 @@ fn evidence(out: &mut String, report: &Report) {
     out.push_str(&block("sh", &commands.join("\n")));
 }
 
-/// The versions of the warehouse's tables, and the queries that select numbers.
+/// Writes the versions of the warehouse's tables, and the queries that select numbers.
 fn warehouse(out: &mut String, lineage: &Lineage) {
     if !lineage.snapshot.is_empty() {
         let versions: Vec<_> = lineage.snapshot.iter().map(|(table, version)| format!("{} {version}", code(table))).collect();
@@ -277,7 +278,7 @@ fn warehouse(out: &mut String, lineage: &Lineage) {
     }
 }
 
-/// The steps that all numbers share, from the row back to the commit.
+/// Returns the steps that all numbers share, from the row back to the commit.
 fn chain(lineage: &Lineage) -> Vec<(&'static str, String)> {
     let mut steps: Vec<(&'static str, String)> = Vec::new();
     steps.extend(lineage.summary_digest.iter().map(|digest| ("Summary", digest.clone())));

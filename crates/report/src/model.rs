@@ -1,4 +1,4 @@
-//! The report itself, before it takes a form: what every rendering says, in the order in which it says it.
+//! The report before it is rendered: the content of every rendering, in the order of the renderings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::strip::{self, StripItem};
 use crate::text::{align_points, clean, counted};
 use crate::unit;
 
-/// Reasons for exclusion that a point lists; what else was excluded is counted.
+/// Maximum number of reasons for exclusion that a point lists; other exclusions are counted.
 const MAX_EXCLUSIONS: usize = 20;
 
 /// A run's results, ready to be rendered. Made by [`Report::build`].
@@ -35,27 +35,27 @@ pub struct Report {
     pub(crate) place: Place,
 }
 
-/// Where the commands of a report find its run.
+/// The location of the run for the commands of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In the folder that the report lies in, as whoever receives it has it.
+    /// The folder that contains the report, as its recipient has it.
     OwnFolder,
-    /// In a published folder of this name.
+    /// A published folder of this name.
     Folder(String),
-    /// In a store; without a name it is one that commands find by themselves.
+    /// A store; without a name, commands find it by themselves.
     Store(Option<String>),
 }
 
-/// One line of plain language: what was measured, with its interval and n, on what, with which grade.
+/// One sentence: the metric, its value with interval and n, the case, and the grade.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sentence {
     pub(crate) metric: String,
-    /// The number with its unit; absent where no trial counts.
+    /// The number with its unit; `None` if no trial counts.
     pub(crate) number: Option<String>,
-    /// The interval, or that there is none.
+    /// The interval, or a note that there is none.
     pub(crate) interval: String,
     pub(crate) rest: String,
-    /// Where the number lives.
+    /// The address of the number.
     pub(crate) address: Option<Address>,
 }
 
@@ -75,12 +75,12 @@ pub(crate) struct CaseSection {
     pub(crate) workload: String,
     pub(crate) side: String,
     pub(crate) workload_type: WorkloadType,
-    /// For serving: what is asked of the endpoint.
+    /// For serving: the requested work.
     pub(crate) serving: Option<Work>,
     pub(crate) points: Vec<PointSection>,
 }
 
-/// A metric over the points of a case: rows that share a unit and compare with each other.
+/// A metric over the points of a case: rows with the same unit that can be compared.
 pub(crate) struct Group<'a> {
     pub(crate) metric: &'a str,
     pub(crate) unit: &'a str,
@@ -89,7 +89,7 @@ pub(crate) struct Group<'a> {
 }
 
 impl CaseSection {
-    /// The rows by metric, metrics in the order in which they first appear, points in the plan's order.
+    /// Returns the rows by metric: metrics in the order in which they first appear, points in the plan's order.
     pub(crate) fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -107,13 +107,13 @@ impl CaseSection {
 }
 
 impl Group<'_> {
-    /// What the rows have in common: `elapsed, ms, lower is better`.
+    /// Returns the title that the rows share: `elapsed, ms, lower is better`.
     pub(crate) fn title(&self) -> String {
         let better = self.better.map_or_else(|| "not declared".to_owned(), |better| format!("{better} is better"));
         format!("{}, {}, {better}", self.metric, self.unit)
     }
 
-    /// The medians with their decimal points under each other, filled up by the given characters; what is absent says so.
+    /// Returns the medians aligned at their decimal points, padded with the given characters; a missing one is `absent`.
     pub(crate) fn medians(&self, digit: char, point: char) -> Vec<String> {
         let median = |(_, row): &(_, &Row)| row.measured.as_ref().map_or("absent", |found| &found.median_text).to_owned();
         align_points(&self.rows.iter().map(median).collect::<Vec<_>>(), digit, point)
@@ -121,7 +121,7 @@ impl Group<'_> {
 }
 
 impl Measured {
-    /// The coefficient of variation in percent without its sign, for a column that has it in its header.
+    /// Returns the coefficient of variation in percent without its sign, for a column with the sign in its header.
     pub(crate) fn cv_cell(&self) -> String {
         let cv = self.cv.as_deref().unwrap_or("—");
         cv.trim_end_matches(" %").replace("below ", "<")
@@ -131,24 +131,24 @@ impl Measured {
 /// A point with its metrics.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PointSection {
-    /// The values that make it this point, such as `size 16`; its id where it has none.
+    /// The values that define this point, such as `size 16`; its id if it has none.
     pub(crate) label: String,
     pub(crate) planned: u32,
     pub(crate) counted: u32,
     pub(crate) excluded: u32,
     pub(crate) exclusions: Vec<String>,
-    /// For serving: the load, and what became of it.
+    /// For serving: the load, and the outcomes of its requests.
     pub(crate) serving: Option<Load>,
     pub(crate) rows: Vec<Row>,
 }
 
 impl PointSection {
-    /// The row of that metric, measured or absent.
+    /// Returns the row of that metric, measured or absent.
     pub(crate) fn row(&self, metric: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.metric == metric)
     }
 
-    /// What was measured of that metric.
+    /// Returns the statistics of that metric, if it was measured.
     pub(crate) fn measured(&self, metric: &str) -> Option<&Measured> {
         self.row(metric)?.measured.as_ref().ok()
     }
@@ -158,11 +158,11 @@ impl PointSection {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
     pub(crate) metric: String,
-    /// The unit that values are shown in.
+    /// The unit of the shown values.
     pub(crate) unit: String,
     pub(crate) better: Option<Better>,
     pub(crate) primary: bool,
-    /// What was measured, or why there is nothing.
+    /// The statistics, or the reason why they are absent.
     pub(crate) measured: Result<Measured, String>,
 }
 
@@ -170,10 +170,10 @@ pub(crate) struct Row {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Measured {
     pub(crate) n: u64,
-    /// In the shown unit, as all values here.
+    /// In the shown unit, like all values here.
     pub(crate) median: f64,
     pub(crate) median_text: String,
-    /// As it is stored, with the declared unit.
+    /// The stored value, in the declared unit.
     pub(crate) stored: String,
     pub(crate) interval: Result<Ends, String>,
     pub(crate) mean_text: String,
@@ -194,7 +194,7 @@ pub(crate) struct Measured {
 pub(crate) struct Ends {
     pub(crate) low: f64,
     pub(crate) high: f64,
-    /// `[398, 431]`; where both ends are written alike, how far they reach.
+    /// `[398, 431]`; if both ends would look the same, their distance from the median.
     pub(crate) text: String,
     pub(crate) level: String,
     pub(crate) method: String,
@@ -204,7 +204,7 @@ pub(crate) struct Ends {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Trial {
     pub(crate) name: String,
-    /// Which try it was, from 1.
+    /// The number of the attempt, from 1.
     pub(crate) attempt: u32,
     pub(crate) value: f64,
     pub(crate) text: String,
@@ -214,7 +214,7 @@ pub(crate) struct Trial {
 }
 
 impl Report {
-    /// Decides everything that is said; the renderings only lay it out.
+    /// Builds the whole content; the renderings only lay it out.
     pub fn build(inputs: &Inputs<'_>) -> Self {
         let cases = Builder::new(inputs.run_id, inputs.plan, inputs.summary, inputs.views).cases();
         Self {
@@ -230,19 +230,19 @@ impl Report {
         }
     }
 
-    /// The report of a run in a store: its commands name the store, unless they find it by themselves.
+    /// Returns the report of a run in a store: its commands name the store, unless they find it by themselves.
     #[must_use]
     pub fn in_store(self, uri: Option<&str>) -> Self {
         Self { place: Place::Store(uri.map(str::to_owned)), ..self }
     }
 
-    /// The report of a run in a published folder, whose commands name the folder.
+    /// Returns the report of a run in a published folder, whose commands name the folder.
     #[must_use]
     pub fn in_folder(self, path: &str) -> Self {
         Self { place: Place::Folder(path.to_owned()), ..self }
     }
 
-    /// The command that verifies the run.
+    /// Returns the command that verifies the run.
     pub(crate) fn verify_command(&self) -> String {
         match &self.place {
             Place::OwnFolder => "assay verify .".to_owned(),
@@ -251,7 +251,7 @@ impl Report {
         }
     }
 
-    /// The command that walks a number back.
+    /// Returns the command that traces a number back to its evidence.
     pub(crate) fn trace_command(&self, address: &Address) -> String {
         let place = match &self.place {
             Place::OwnFolder => String::new(),
@@ -261,7 +261,7 @@ impl Report {
         format!("assay trace {address}{place}")
     }
 
-    /// Where the commands are run, and what they can show there.
+    /// Returns a note on where to run the commands, and what they can show there.
     pub(crate) fn place_note(&self) -> &'static str {
         match self.place {
             Place::Store(_) => "The commands of `cosign` are run in the published folder.",
@@ -272,29 +272,30 @@ impl Report {
         }
     }
 
-    /// The headline sentences in the plan's order: one for each serving case, and one for each primary metric of every other point.
+    /// Returns the headline sentences in the plan's order: one for each serving case, and one for each primary metric of every other
+    /// point.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
         self.sentences.iter().map(Sentence::to_string)
     }
 
-    /// The address of the first sentence's number, to begin doubting with; where no sentence has one, of the first number there is.
+    /// Returns the address of the first sentence's number, as an example to trace; if no sentence has one, that of the first number.
     pub fn example_address(&self) -> Option<&Address> {
         let of_sentences = self.sentences.iter().find_map(|sentence| sentence.address.as_ref());
         of_sentences.or_else(|| self.rows().find_map(|(_, _, row)| row.measured.as_ref().ok()).map(|measured| &measured.address))
     }
 
-    /// Every row with its case and point, in the plan's order.
+    /// Returns every row with its case and point, in the plan's order.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&CaseSection, &PointSection, &Row)> {
         let points = self.cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
         points.flat_map(|(case, point)| point.rows.iter().map(move |row| (case, point, row)))
     }
 }
 
-/// What the building of rows looks up again and again.
+/// Lookup tables for building the rows.
 struct Builder<'a> {
     run_id: &'a RunId,
     plan: &'a Plan,
-    /// The place of each trial in the order in which the trials ran.
+    /// The index of each trial in the order in which the trials ran.
     places: BTreeMap<&'a TrialId, usize>,
     points: BTreeMap<(&'a CaseId, &'a PointId), &'a PointSummary>,
     views: BTreeMap<(&'a CaseId, &'a PointId), &'a PointView>,
@@ -361,7 +362,7 @@ impl<'a> Builder<'a> {
         Row { metric: clean(&metric.metric), unit: clean(&shown.unit), better: metric.better, primary: metric.primary, measured }
     }
 
-    /// The declared metrics that the Summary does not have, so that their absence is a row too.
+    /// Returns a row for each declared metric that the Summary lacks.
     fn absent_rows(&self, workload: Option<&FrozenWorkload>, known: &BTreeSet<String>, reason: &str) -> Vec<Row> {
         let Some(workload) = workload else { return Vec::new() };
         let missing = workload.metrics.iter().filter(|metric| !known.contains(&clean(&metric.path)));
@@ -420,10 +421,10 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The shown unit of each workload's metric: one in which the smallest median is at least 1.
+/// Returns the shown unit of each workload's metric: one in which the smallest median is at least 1.
 fn units(summary: &Summary) -> BTreeMap<(&str, &str), unit::Shown> {
     let mut smallest: BTreeMap<(&str, &str), (&str, f64)> = BTreeMap::new();
-    // A serving metric has its unit in its name, and keeps it.
+    // A serving metric has its unit in its name, and keeps that unit.
     for point in summary.points.iter().filter(|point| point.workload_type != WorkloadType::Serving) {
         for metric in point.metrics.iter().filter(|metric| metric.median != 0.0) {
             let [workload, ..] = point.case_id.names();
@@ -434,7 +435,7 @@ fn units(summary: &Summary) -> BTreeMap<(&str, &str), unit::Shown> {
     smallest.into_iter().map(|(key, (unit, value))| (key, unit::Shown::of(unit, value))).collect()
 }
 
-/// Target and variant, without the variant that everything has.
+/// Returns target and variant, without the default variant.
 fn side(case: &Case) -> String {
     match case.variant.as_str() {
         "default" => case.target.to_string(),
@@ -463,7 +464,7 @@ fn why_absent(point: &PointSummary) -> String {
     }
 }
 
-/// `none of 5 trials counts`, or `the only trial does not count`.
+/// Returns `none of 5 trials counts`, or `the only trial does not count`.
 pub fn none_counts(planned: impl Into<u64>) -> String {
     match planned.into() {
         1 => "the only trial does not count".to_owned(),
@@ -471,14 +472,14 @@ pub fn none_counts(planned: impl Into<u64>) -> String {
     }
 }
 
-/// Why attempts of a run do not count: the reason that most of them have, in the words of the first one, and how many have it. None
-/// where no attempt has a reason.
+/// Returns the reason for which most attempts of a run do not count, in the words of the first one, and the number of attempts with
+/// it. `None` if no attempt has a reason.
 pub fn commonest_reason(summary: &Summary) -> Option<String> {
     let excluded = || summary.points.iter().flat_map(|point| &point.excluded);
     let mut counts: Vec<(&Reason, u64)> = Vec::new();
     for exclusion in excluded() {
         let mut said = BTreeSet::new();
-        // An attempt may give one reason several times, and has it once.
+        // An attempt that gives the same reason several times counts once.
         for reason in exclusion.reasons.iter().filter(|reason| said.insert(&reason.code)) {
             match counts.iter_mut().find(|(known, _)| known.code == reason.code) {
                 Some((_, count)) => *count += 1,
@@ -493,7 +494,7 @@ pub fn commonest_reason(summary: &Summary) -> Option<String> {
     Some(clean(&format!("{}{detail} ({} of {attempts})", reason.code, grouped(most))))
 }
 
-/// The reasons of exclusions with how often each was given: `time_limit x 2, malformed`.
+/// Returns the reasons for exclusions with the number of occurrences of each: `time_limit x 2, malformed`.
 pub(crate) fn reason_counts<'a>(excluded: impl IntoIterator<Item = &'a Exclusion>) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for reason in excluded.into_iter().flat_map(|exclusion| &exclusion.reasons) {
@@ -503,7 +504,7 @@ pub(crate) fn reason_counts<'a>(excluded: impl IntoIterator<Item = &'a Exclusion
     clean(&counts.into_iter().map(show).collect::<Vec<_>>().join(", "))
 }
 
-/// One line for each story: the attempts that were excluded for the same reasons are named together.
+/// Returns one line for each set of reasons: attempts that were excluded for the same reasons are named together.
 fn exclusions(excluded: &[Exclusion]) -> Vec<String> {
     let mut stories: Vec<(String, Vec<String>)> = Vec::new();
     for exclusion in excluded {
@@ -524,7 +525,7 @@ fn exclusions(excluded: &[Exclusion]) -> Vec<String> {
     lines
 }
 
-/// `t2`, or `t2 (attempt 2)` where it was not the first.
+/// Returns `t2`, or `t2 (attempt 2)` if it was not the first attempt.
 fn attempt_name(exclusion: &Exclusion) -> String {
     let trial = exclusion.trial_id.as_str().rsplit('.').next().unwrap_or_default();
     match exclusion.attempt {
@@ -533,7 +534,7 @@ fn attempt_name(exclusion: &Exclusion) -> String {
     }
 }
 
-/// A place that documents count from 0, as people count.
+/// Converts an index from 0, as in documents, to a number from 1.
 fn nth(place: u32) -> u32 {
     place.saturating_add(1)
 }
@@ -547,7 +548,8 @@ fn ends_of(metric: &MetricSummary, ends: Option<(f64, f64)>, median: f64, format
     Ok(Ends { low, high, text, level: level(interval.level), method: clean(&interval.method) })
 }
 
-/// Both ends in the median's format. Where three digits cannot tell them apart, how far they reach says more than `[12.3, 12.3]`.
+/// Returns both ends in the median's format. If three digits cannot distinguish them, their distance from the median says more than
+/// `[12.3, 12.3]`.
 fn ends_text(low: f64, high: f64, median: f64, format: Format) -> String {
     let (low_text, high_text) = (format.show(low), format.show(high));
     if low_text != high_text || low.total_cmp(&high).is_eq() || median == 0.0 {
@@ -558,13 +560,13 @@ fn ends_text(low: f64, high: f64, median: f64, format: Format) -> String {
 }
 
 fn sentences(cases: &[CaseSection], grade: &Grade) -> Vec<Sentence> {
-    // What a person only declares is named beside the grade that rests on it.
+    // A sentence mentions declared controls beside the grade that depends on them.
     let declared = if grade.declared.is_empty() { "" } else { " by declaration" };
     let grade = format!("{} grade{declared}", grade.given);
     cases.iter().flat_map(|case| case_sentences(case, &grade)).collect()
 }
 
-/// One sentence for a serving case, whose points are one curve; else one for each primary metric of each point.
+/// Returns one sentence for a serving case, whose points are one curve; otherwise one for each primary metric of each point.
 fn case_sentences(case: &CaseSection, grade: &str) -> Vec<Sentence> {
     match &case.serving {
         Some(work) => vec![serving::sentence(case, work, grade)],
@@ -574,7 +576,7 @@ fn case_sentences(case: &CaseSection, grade: &str) -> Vec<Sentence> {
     }
 }
 
-/// The primary metrics; where none is declared primary, the first.
+/// Returns the primary metrics; if none is declared primary, the first metric.
 fn headline_rows(point: &PointSection) -> impl Iterator<Item = &Row> {
     let any_primary = point.rows.iter().any(|row| row.primary);
     point
@@ -605,12 +607,12 @@ fn sentence(case: &CaseSection, point: &PointSection, row: &Row, grade: &str) ->
     }
 }
 
-/// The cases of a plan with what was measured, for renderings that need no more of a report than its tables.
+/// Returns the cases of a plan with their results, for renderings that need only a report's tables.
 pub(crate) fn cases(run_id: &RunId, plan: &Plan, summary: &Summary) -> Vec<CaseSection> {
     Builder::new(run_id, plan, summary, None).cases()
 }
 
-/// `5 trials`, or `4 of 5 trials` where some do not count.
+/// Returns `5 trials`, or `4 of 5 trials` if some do not count.
 pub(crate) fn trials_of(n: u64, planned: u32) -> String {
     if n == u64::from(planned) { counted(n, "trial") } else { format!("{n} of {}", counted(planned, "trial")) }
 }

@@ -1,17 +1,17 @@
-//! Numbers for people: as many digits as they deserve, and a unit that keeps them short.
+//! Numbers for people: as many digits as are supported, and a unit that keeps them short.
 
-/// Digits that a published number shows at most.
+/// Maximum number of significant digits of a published number.
 const SIGNIFICANT_DIGITS: i32 = 3;
 
-/// Digits of an interval's width that a number may resolve: 412 stands in [398, 431], 412.3 does not.
+/// Number of digits of an interval's width that a number may resolve: 412 for [398, 431], not 412.3.
 const WIDTH_DIGITS: i32 = 2;
 
-/// From this power of ten on, and below [`SMALL`], a number is written with an exponent: nobody counts ten digits.
+/// From this power of ten on, and below [`SMALL`], a number is written with an exponent: more than ten digits are hard to count.
 const LARGE: i32 = 9;
 /// See [`LARGE`].
 const SMALL: i32 = -4;
 
-/// How a number and its companions are written: to which place, and with an exponent or without.
+/// The format of a number and its companions: the place of the last digit, and whether with an exponent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Format {
     /// The power of ten of the last digit shown.
@@ -20,7 +20,7 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// Three significant digits of `value`, and none below the second digit of its interval's width.
+    /// Returns the format with three significant digits of `value`, and none below the second digit of its interval's width.
     pub(crate) fn new(value: f64, interval: Option<(f64, f64)>) -> Self {
         let width = interval.map_or(0.0, |(low, high)| high - low);
         let by_value = magnitude(value).map(|power| power - SIGNIFICANT_DIGITS + 1);
@@ -30,12 +30,12 @@ impl Format {
         Self { place, exponent }
     }
 
-    /// The same with so many more digits after the point.
+    /// Returns the format with `digits` more digits after the point.
     pub(crate) fn finer_by(self, digits: i32) -> Self {
         Self { place: self.place - digits, exponent: None }
     }
 
-    /// `value` in this format.
+    /// Returns `value` in this format.
     pub(crate) fn show(self, value: f64) -> String {
         if !value.is_finite() {
             return format!("{value}");
@@ -46,7 +46,7 @@ impl Format {
         }
     }
 
-    /// `value` in this format, with its sign; one that rounds to nothing has none.
+    /// Returns `value` in this format, with its sign; a value that rounds to zero has none.
     pub(crate) fn signed(self, value: f64) -> String {
         let text = self.show(value);
         let is_positive = !text.starts_with('-') && text.contains(|digit| matches!(digit, '1'..='9'));
@@ -54,20 +54,20 @@ impl Format {
     }
 }
 
-/// `value` with three significant digits, and never more than `interval` (its lower and upper end) supports.
+/// Returns `value` with three significant digits, and never more than `interval` (its lower and upper end) supports.
 ///
-/// The last digit shown is the coarser of the value's third digit and the second digit of the interval's width. Values of a billion and
-/// more, and below a ten-thousandth, carry an exponent; longer ones group their thousands by commas.
+/// The last digit shown is the coarser of the value's third digit and the second digit of the interval's width. Values of a billion
+/// and more, and below a ten-thousandth, have an exponent; from five digits on, thousands are grouped by commas.
 pub fn significant(value: f64, interval: Option<(f64, f64)>) -> String {
     Format::new(value, interval).show(value)
 }
 
-/// A count with its thousands grouped from five digits on: `9999`, `10,400`.
+/// Returns a count with its thousands grouped from five digits on: `9999`, `10,400`.
 pub(crate) fn grouped(count: u64) -> String {
     group(&count.to_string())
 }
 
-/// A length of time given in nanoseconds: `850 ns`, `12.3 ms`, `1.50 s`, `12 min 3 s`, `3 h 12 min`.
+/// Returns a duration given in nanoseconds: `850 ns`, `12.3 ms`, `1.50 s`, `12 min 3 s`, `3 h 12 min`.
 pub fn duration(nanoseconds: u64) -> String {
     let seconds = nanoseconds / 1_000_000_000;
     match (nanoseconds, seconds) {
@@ -80,7 +80,7 @@ pub fn duration(nanoseconds: u64) -> String {
     }
 }
 
-/// A size in bytes, by powers of 1,024: `512 B`, `4.20 MiB`.
+/// Returns a size in bytes, by powers of 1,024: `512 B`, `4.20 MiB`.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut size = count as f64;
@@ -95,7 +95,7 @@ pub fn bytes(count: u64) -> String {
     if unit == "B" { format!("{count} B") } else { format!("{} {unit}", significant(size, None)) }
 }
 
-/// A share as a percentage with two significant digits: `0.42 %`, `12 %`.
+/// Returns a share as a percentage with two significant digits: `0.42 %`, `12 %`.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     match magnitude(value) {
@@ -105,28 +105,28 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A probability; below a ten-thousandth nobody reads the digits, and none is 0.
+/// Returns a probability; below a ten-thousandth its digits are not shown, because they do not matter and it is not 0.
 pub fn probability(p: f64) -> String {
     if p < 1e-4 { "<0.0001".to_owned() } else { significant(p, None) }
 }
 
-/// A confidence level, which says more by its last digit than a spread does: `95 %`, `93.75 %`.
+/// Returns a confidence level, whose last digits matter more than those of a spread: `95 %`, `93.75 %`.
 pub(crate) fn level(share: f64) -> String {
     let text = format!("{:.2}", share * 100.0);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// The power of ten of the first digit; none for zero and for what is not finite.
+/// Returns the power of ten of the first digit; `None` for zero and for a value that is not finite.
 fn magnitude(value: f64) -> Option<i32> {
     (value != 0.0 && value.is_finite()).then(|| value.abs().log10().floor() as i32)
 }
 
-/// `value` rounded to the place `10^place`, its thousands grouped from five digits on.
+/// Returns `value` rounded to the place `10^place`, its thousands grouped from five digits on.
 pub(crate) fn fixed(value: f64, place: i32) -> String {
     let rounded = if place > 0 { (value / ten_to(place)).round() * ten_to(place) } else { value };
     let decimals = usize::try_from(-place).unwrap_or(0);
     let text = format!("{rounded:.decimals$}");
-    // A value that rounds to nothing has no sign.
+    // A value that rounds to zero has no sign.
     let text = if text.bytes().all(|byte| !(b'1'..=b'9').contains(&byte)) { text.replace('-', "") } else { text };
     group(&text)
 }

@@ -1,35 +1,35 @@
-//! Remarks: what the cells of a table only hint at. A report makes each in full; a terminal has room for the gist, and says it once
-//! for all loads and metrics that it is true of.
+//! Remarks explain what the cells of a table only indicate. A report has each in full; a terminal shows the gist, once for all loads
+//! and metrics that it applies to.
 
 use crate::text::{columns, counted, fit, wrap};
 
-/// Remarks of a case in a terminal; the report has all of them.
+/// Maximum number of remarks of a case in a terminal; the report has all of them.
 const MAX_BRIEF: usize = 12;
 
-/// Loads or metrics that a brief remark names.
+/// Maximum number of loads or metrics that a brief remark names.
 const MAX_NAMES: usize = 3;
 
-/// The widest line of a remark in a terminal: beyond it the eye loses the line.
+/// Maximum width of a remark's line in a terminal: longer lines are hard to read.
 const MAX_COLUMNS: usize = 100;
 
-/// The lines of a remark in a terminal.
+/// Maximum number of lines of a remark in a terminal.
 const MAX_LINES: usize = 2;
 
-/// Something to say about a point, or about some of its metrics.
+/// A remark on a point, or on some of its metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Remark {
-    /// What the point is called.
+    /// The name of the point.
     pub(crate) point: String,
-    /// The metrics that it is about; none where it is about the point.
+    /// The metrics that it is about; empty if it is about the point.
     pub(crate) metrics: Vec<String>,
-    /// How many metrics the table has; none where a remark on all of them is made one by one.
+    /// Number of metrics in the table; `None` if a remark on all of them is not summarised as one on everything.
     pub(crate) of: Option<usize>,
-    /// What there is to say. Its gist comes first, and ends at a semicolon.
+    /// The text. Its gist comes first, and ends at a semicolon.
     pub(crate) text: String,
 }
 
 impl Remark {
-    /// A remark on a point.
+    /// Returns a remark on a point.
     pub(crate) fn of_point(point: &str, text: String) -> Self {
         Self { point: point.to_owned(), metrics: Vec::new(), of: None, text }
     }
@@ -38,7 +38,7 @@ impl Remark {
         self.of == Some(self.metrics.len())
     }
 
-    /// All of it: `64 streams, TTFT p99: no interval, ..`.
+    /// Returns the full remark: `64 streams, TTFT p99: no interval, ..`.
     pub(crate) fn in_full(&self) -> String {
         match (self.is_of_all(), self.metrics.is_empty()) {
             (true, _) => format!("{}, everything: {}", self.point, self.text),
@@ -51,13 +51,13 @@ impl Remark {
         self.text.split_once("; ").map_or(&self.text, |(gist, _)| gist)
     }
 
-    /// Whether it differs from another in the point alone.
+    /// Returns true if it differs from another in the point alone.
     fn says_as(&self, other: &Self) -> bool {
         let of_same = (self.is_of_all() && other.is_of_all()) || self.metrics == other.metrics;
         of_same && self.gist() == other.gist()
     }
 
-    /// Takes in what another says of other metrics of the same point, if the gist of it is the same.
+    /// Merges another remark on other metrics of the same point, if the gist is the same. Returns true if it was merged.
     fn takes_in(&mut self, other: &Self) -> bool {
         let is_alike = self.point == other.point && self.gist() == other.gist();
         if !is_alike || self.metrics.is_empty() || other.metrics.is_empty() {
@@ -71,8 +71,8 @@ impl Remark {
     }
 }
 
-/// The gist of the remarks of a case with so many points, for a terminal: one remark where several metrics or points have the same.
-/// Where they differ in the rest, that is left to the report. `point_word` is what a point is called: `load`.
+/// Returns the gist of the remarks of a case with `points` points, for a terminal: one remark for several metrics or points with the
+/// same gist. Further differences are left to the report. `point_word` is the noun for a point: `load`.
 pub(crate) fn briefly(remarks: &[Remark], points: usize, point_word: &str) -> Vec<String> {
     let mut of_points: Vec<Remark> = Vec::new();
     for remark in remarks {
@@ -104,7 +104,7 @@ pub(crate) fn briefly(remarks: &[Remark], points: usize, point_word: &str) -> Ve
     brief.chain((more > 0).then(|| format!("and {}, in the report", counted(more as u64, "more remark")))).collect()
 }
 
-/// The first few of some names, and how many more there are.
+/// Returns the first few of some names, and the number of further ones.
 fn names<S: AsRef<str>>(names: &[S]) -> String {
     let shown: Vec<&str> = names.iter().take(MAX_NAMES).map(AsRef::as_ref).collect();
     match names.len().saturating_sub(MAX_NAMES) {
@@ -113,7 +113,7 @@ fn names<S: AsRef<str>>(names: &[S]) -> String {
     }
 }
 
-/// A remark on at most two lines that fit `width` columns; what does not fit is cut, and says so by its last character.
+/// Returns a remark as at most two lines that fit `width` columns; a longer one is cut, and ends with an ellipsis.
 pub(crate) fn lines(remark: &str, width: usize) -> Vec<String> {
     let width = width.min(MAX_COLUMNS);
     let mut lines = wrap(remark, width);

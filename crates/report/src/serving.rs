@@ -1,4 +1,4 @@
-//! What serving adds to a case and its points: the work that is asked, requests by what became of them, distributions and a timeline.
+//! The serving part of a case and its points: the requested work, requests by outcome, distributions and a timeline.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,37 +12,37 @@ use crate::number::{grouped, percent, significant};
 use crate::remark::Remark;
 use crate::text::{clean, counted};
 
-/// Quantiles of a curve that are kept: more than a panel has pixels tells nothing more.
+/// Maximum number of quantiles kept of a curve: more than a panel has pixels is not visible.
 const MAX_QUANTILES: usize = 96;
 
-/// Requests that a timeline shows: rows of a few pixels each.
+/// Maximum number of requests in a timeline: rows of a few pixels each.
 const MAX_TIMELINE: usize = 48;
 
-/// Of those, failed ones at most; they are kept first, because they are what a reader looks for.
+/// Maximum number of failed requests in a timeline; they are kept first, because readers look for them.
 const MAX_FAILED_SHOWN: usize = 16;
 
-/// Outcomes that a point names; the endpoint cannot make up more than there are words for, a hostile Summary can.
+/// Maximum number of outcomes that a point names; there are only so many kinds of outcome, but a hostile Summary can invent more.
 const MAX_OUTCOMES: usize = 12;
 
-/// The fewest samples of a trial whose 99th percentile is worth its name: of fewer, it lies between the two largest.
+/// Minimum number of samples of a trial for a meaningful 99th percentile: with fewer, it lies between the two largest.
 const MIN_FOR_P99: u64 = 100;
 
-/// Absences that a point explains.
+/// Maximum number of absent metrics that a point explains.
 const MAX_ABSENT: usize = 100;
 
-/// The metric that a serving case is judged by first; the second where answers are not streamed.
+/// The headline metric of a serving case; the second is used if responses are not streamed.
 pub(crate) const HEADLINES: [&str; 2] = ["ttft_ms_p99", "e2e_ms_p99"];
 
-/// What throughput is counted in, best first: embeddings give no tokens.
+/// The metrics of throughput, best first: embeddings produce no tokens.
 pub(crate) const THROUGHPUTS: [&str; 2] = ["output_tokens_per_s", "request_throughput_per_s"];
 
-/// What is asked of the endpoint.
+/// The requested work.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Work {
     pub(crate) model: String,
     pub(crate) api: &'static str,
     pub(crate) streaming: bool,
-    /// Whether load comes at a set rate, whatever the answers do.
+    /// True if requests are sent at a set request rate, independent of responses.
     pub(crate) open_loop: bool,
     pub(crate) arrivals: String,
     pub(crate) lengths: String,
@@ -55,29 +55,29 @@ pub(crate) struct Work {
 pub(crate) struct SloLine {
     /// `TTFT`.
     pub(crate) name: &'static str,
-    /// `ttft`, the first part of the names of metrics.
+    /// `ttft`, the prefix of metric names.
     pub(crate) metric: &'static str,
     pub(crate) limit_ms: f64,
     /// `TTFT 500 ms`.
     pub(crate) text: String,
 }
 
-/// A load level, and what became of its requests.
+/// A load level, and the outcomes of its requests.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Load {
-    /// Streams or arrivals a second; absent for what is neither.
+    /// Concurrency, or arrivals per second; `None` if it is neither.
     pub(crate) amount: Option<f64>,
-    /// `64`, `2.5/s`: the load where there is no room for words.
+    /// `64`, `2.5/s`: the load for labels without room for words.
     pub(crate) short: String,
-    /// Requests that were due. Where no attempt counts, those of all attempts: what became of them is what there is to tell.
+    /// Number of requests that were due; if no attempt counts, those of all attempts, because their outcomes are the only result.
     pub(crate) requests: u64,
-    /// Whether the requests are of attempts that do not count.
+    /// True if the requests belong to attempts that do not count.
     pub(crate) are_uncounted: bool,
     pub(crate) ok: u64,
-    /// What else became of requests, most frequent first.
+    /// The other outcomes with their counts, most frequent first.
     pub(crate) failures: Vec<(String, u64)>,
     pub(crate) slo_met: Option<bool>,
-    /// Where latencies count from; empty where nothing was measured.
+    /// The instant that latencies count from; empty if nothing was measured.
     pub(crate) latency_from: String,
     pub(crate) token_sources: Vec<(String, u64)>,
     pub(crate) tpot_assumed: u64,
@@ -85,22 +85,22 @@ pub(crate) struct Load {
     pub(crate) timeline: Option<Timeline>,
 }
 
-/// A distribution, fit to be drawn: finite, rising, latencies above zero.
+/// A distribution that can be drawn: finite, rising, latencies above zero.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Curve {
     pub(crate) metric: String,
     pub(crate) n: u64,
-    /// Requests that lie beyond every value.
+    /// Number of failed requests, which lie beyond every value.
     pub(crate) failed: u64,
-    /// Probability over the samples that there are, and milliseconds.
+    /// Pairs of probability, over the available samples, and milliseconds.
     pub(crate) quantiles: Vec<(f64, f64)>,
 }
 
-/// Requests of one trial, in the order of their starts.
+/// Requests of one trial, in the order in which they started.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Timeline {
     pub(crate) trial: String,
-    /// Which of how many requests are shown, and how they were chosen.
+    /// The number of shown requests and of all requests, and the rule by which they were chosen.
     pub(crate) shown_text: String,
     pub(crate) requests: Vec<TimelineRequest>,
 }
@@ -109,7 +109,7 @@ pub(crate) struct Timeline {
 #[derive(Debug)]
 pub(crate) struct Column {
     pub(crate) metric: &'static str,
-    /// `TTFT`, or the whole title where there is no statistic.
+    /// `TTFT`, or the whole title if there is no statistic.
     pub(crate) head: &'static str,
     /// `p99`; empty for rates.
     pub(crate) statistic: &'static str,
@@ -137,7 +137,7 @@ const COLUMNS: [Column; 11] = [
     column("goodput_requests_per_s", "goodput", "", "/s", 5),
 ];
 
-/// The columns of a case: those that some point has. Where one tells what another tells better, it gives way.
+/// Returns the columns of a case: those that some point has, without those whose content another column shows better.
 pub(crate) fn columns(case: &CaseSection) -> Vec<&'static Column> {
     let known: BTreeSet<&str> = case.points.iter().flat_map(|point| &point.rows).map(|row| row.metric.as_str()).collect();
     let measured = |metric: &str| case.points.iter().any(|point| point.measured(metric).is_some());
@@ -153,7 +153,7 @@ pub(crate) fn columns(case: &CaseSection) -> Vec<&'static Column> {
 }
 
 impl Column {
-    /// `TTFT p99, ms`.
+    /// Returns `TTFT p99, ms`.
     pub(crate) fn title(&self) -> String {
         match (self.statistic, self.unit) {
             ("", unit) => format!("{}{unit}", self.head),
@@ -161,13 +161,13 @@ impl Column {
         }
     }
 
-    /// `TTFT p99`, `tokens/s`.
+    /// Returns `TTFT p99`, `tokens/s`.
     pub(crate) fn name(&self) -> String {
         metric_name(self.metric)
     }
 }
 
-/// How people call a metric: `TTFT p99` for `ttft_ms_p99`. Its own name where they do not.
+/// Returns the common name of a metric: `TTFT p99` for `ttft_ms_p99`; the metric's own name if it has none.
 pub(crate) fn metric_name(metric: &str) -> String {
     match COLUMNS.iter().find(|column| column.metric == metric) {
         Some(Column { head, statistic: "", unit, .. }) => format!("{head}{unit}"),
@@ -179,10 +179,10 @@ pub(crate) fn metric_name(metric: &str) -> String {
     }
 }
 
-/// What ends the name of a metric's twin that counts failed requests as the slowest.
+/// The suffix of a metric's twin that counts failed requests as the slowest.
 pub(crate) const WITH_FAILURES: &str = "_with_failures";
 
-/// The twin of a column that counts failed requests as the slowest, where requests of the load failed.
+/// Returns the twin of a column that counts failed requests as the slowest; `None` if no requests of the load failed.
 pub(crate) fn twin<'a>(point: &'a PointSection, column: &Column) -> Option<&'a Row> {
     let failed = point.serving.as_ref().is_some_and(|load| load.failed() > 0);
     let row = || point.rows.iter().find(|row| row.metric.strip_suffix(WITH_FAILURES) == Some(column.metric));
@@ -213,12 +213,12 @@ impl Work {
         }
     }
 
-    /// `TTFT 500 ms, TPOT 50 ms`.
+    /// Returns `TTFT 500 ms, TPOT 50 ms`.
     pub(crate) fn slo_text(&self) -> String {
         self.slos.iter().map(|slo| slo.text.as_str()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The model and what is asked of it: `llama-8b, chat, streamed`.
+    /// Returns the model and the requested work: `llama-8b, chat, streamed`.
     pub(crate) fn summary(&self) -> String {
         let streamed = if self.streaming { ", streamed" } else { "" };
         format!("{}, {}{streamed}", self.model, self.api)
@@ -234,7 +234,7 @@ impl SloLine {
             SloMetric::E2e => ("E2E", "e2e"),
         };
         let limit_ms = slo.at_most_ns.0 as f64 / 1e6;
-        // A limit is exact: it is what somebody wrote, not what somebody measured.
+        // A limit is exact: it was declared, not measured.
         Self { name, metric, limit_ms, text: format!("{name} {limit_ms} ms") }
     }
 }
@@ -259,7 +259,7 @@ fn length(law: &LengthLaw) -> String {
     }
 }
 
-/// `64 streams`, `2.5 requests/s`: what a load point is called; none for a point of something else.
+/// Returns the name of a load point: `64 streams`, `2.5 requests/s`; `None` for another kind of point.
 pub(crate) fn label(point: &Point) -> Option<String> {
     let value = |name: &str| point.value.get(name).filter(|_| point.value.len() == 1).map(|text| clean(text));
     match point.kind {
@@ -300,23 +300,23 @@ impl Load {
         }
     }
 
-    /// Requests that did not end well, whatever became of them.
+    /// Returns the number of requests with any outcome except `ok`.
     pub(crate) fn failed(&self) -> u64 {
         self.requests.saturating_sub(self.ok)
     }
 
-    /// `timeout × 30, http_error × 10`.
+    /// Returns `timeout × 30, http_error × 10`.
     pub(crate) fn failure_text(&self) -> String {
         self.failures.iter().map(|(outcome, count)| format!("{outcome} × {}", grouped(*count))).collect::<Vec<_>>().join(", ")
     }
 
-    /// The distribution of that metric.
+    /// Returns the distribution of that metric.
     pub(crate) fn curve(&self, metric: &str) -> Option<&Curve> {
         self.curves.iter().find(|curve| curve.metric == metric && !curve.quantiles.is_empty())
     }
 }
 
-/// The instant that latencies count from, as people call it.
+/// Returns a readable name of the instant that latencies count from.
 fn latency_from(word: &str) -> String {
     match word {
         "sent" => "the sending".to_owned(),
@@ -333,7 +333,7 @@ fn token_sources(serving: &ServingPoint) -> Vec<(String, u64)> {
     by_count(serving.token_sources.iter().map(|(source, count)| (source, count.0)))
 }
 
-/// The names with their counts, most frequent first; the rest of very many is one entry.
+/// Returns the names with their counts, most frequent first; beyond [`MAX_OUTCOMES`], the rest is one entry.
 fn by_count<'a>(counts: impl Iterator<Item = (&'a String, u64)>) -> Vec<(String, u64)> {
     let mut counts: Vec<(String, u64)> =
         counts.filter(|(_, count)| *count > 0).map(|(name, count)| (clean(name), count)).collect();
@@ -361,24 +361,24 @@ impl Curve {
         }
     }
 
-    /// Whether failed requests lie beyond its values: gaps between events are no requests.
+    /// Returns true if failed requests lie beyond its values; false for gaps between events, because they are not requests.
     pub(crate) fn counts_failures(&self) -> bool {
         self.failed > 0 && self.metric != "icl" && self.metric != "itl"
     }
 
-    /// The share of requests that failed, of those that the curve is over.
+    /// Returns the share of failed requests among all requests of the curve.
     pub(crate) fn failed_share(&self) -> f64 {
         if self.counts_failures() { self.failed as f64 / (self.failed + self.n) as f64 } else { 0.0 }
     }
 
-    /// The share of all requests, failed ones included, that took longer than the quantile of `probability`.
+    /// Returns the share of all requests, failed ones included, that took longer than the quantile of `probability`.
     pub(crate) fn exceeding(&self, probability: f64) -> f64 {
         let failed = self.failed_share();
         (1.0 - probability) * (1.0 - failed) + failed
     }
 
-    /// The value at `probability` over the samples that there are, between two kept quantiles by linear interpolation. None beyond
-    /// what so many samples resolve.
+    /// Returns the value at `probability` over the available samples, by linear interpolation between two kept quantiles. `None`
+    /// beyond what the number of samples resolves.
     pub(crate) fn value_at(&self, probability: f64) -> Option<f64> {
         if (1.0 - probability) * (self.n as f64) < 1.0 {
             return None;
@@ -411,7 +411,7 @@ impl Timeline {
     }
 }
 
-/// What is drawn of how many, each thinning named: the one of the view, and ours.
+/// States how many requests are drawn, and names each thinning: the view's and this crate's.
 fn shown_text(timeline: &assay_manifest::Timeline, shown: usize, given: usize) -> String {
     let of = format!("{shown} of {}", counted(timeline.requests.0, "request"));
     let rule = clean(&timeline.thinning);
@@ -435,14 +435,14 @@ fn tidy(request: &TimelineRequest) -> TimelineRequest {
     }
 }
 
-/// At most `limit` of `items`, evenly chosen, the first and the last among them.
+/// Returns at most `limit` of `items`, evenly chosen, including the first and the last.
 pub(crate) fn evenly<T>(items: &[T], limit: usize) -> impl Iterator<Item = &T> {
     let shown = items.len().min(limit);
     let steps = shown.saturating_sub(1).max(1);
     (0..shown).filter_map(move |index| items.get(index * (items.len() - 1) / steps))
 }
 
-/// A row for each metric that the Summary says cannot be computed, with its reason.
+/// Returns a row for each metric that the Summary lists as not computable, with its reason.
 pub(crate) fn absent_rows(serving: &ServingPoint, metrics: &[MetricSummary]) -> Vec<Row> {
     let missing = serving.absent.iter().filter(|(name, _)| !metrics.iter().any(|metric| metric.metric == **name));
     let row = |(name, reason): (&String, &String)| Row {
@@ -455,7 +455,7 @@ pub(crate) fn absent_rows(serving: &ServingPoint, metrics: &[MetricSummary]) -> 
     missing.take(MAX_ABSENT).map(row).collect()
 }
 
-/// The unit that a metric's name carries.
+/// Returns the unit in a metric's name.
 fn unit_of(name: &str) -> &'static str {
     match name {
         _ if name.contains("_ms_") || name.ends_with("_ms") => "ms",
@@ -465,26 +465,26 @@ fn unit_of(name: &str) -> &'static str {
     }
 }
 
-/// How far an interval reaches from its median, as a share of it; none where there is no interval.
+/// Returns the largest distance of an interval's ends from its median, as a share of the median; `None` if there is no interval.
 pub(crate) fn reach(measured: &Measured) -> Option<f64> {
     let ends = measured.interval.as_ref().ok()?;
     let reach = (ends.high - measured.median).max(measured.median - ends.low) / measured.median.abs();
     reach.is_finite().then_some(reach)
 }
 
-/// Whether every headline of a point is stable, and all its planned trials count: what is not is drawn hollow.
+/// Returns true if every headline metric of a point is stable and all its planned trials count; otherwise the point is drawn hollow.
 pub(crate) fn is_solid(point: &PointSection) -> bool {
     let headlines = THROUGHPUTS.iter().chain(&HEADLINES);
     let stable = headlines.filter_map(|metric| point.measured(metric)).all(|found| found.stability == Stability::Stable);
     stable && point.counted == point.planned
 }
 
-/// The throughput of a point, in the best unit that there is.
+/// Returns the throughput of a point, in the best available unit.
 pub(crate) fn throughput(point: &PointSection) -> Option<(&'static str, &Measured)> {
     THROUGHPUTS.iter().find_map(|metric| Some((*metric, point.measured(metric)?)))
 }
 
-/// The sentence of a serving case: the tail latency at the load with the highest throughput, among those that met their SLOs.
+/// Returns the sentence of a serving case: the tail latency at the load with the highest throughput, among those that met their SLOs.
 pub(crate) fn sentence(case: &CaseSection, work: &Work, grade: &str) -> Sentence {
     let place = format!("{} on {}, {}", work.model, case.side, case.workload);
     let Some((point, metric, measured, why)) = headline(case, work) else {
@@ -524,7 +524,7 @@ pub(crate) fn sentence(case: &CaseSection, work: &Work, grade: &str) -> Sentence
     }
 }
 
-/// What became of the requests of a case of which no attempt counts; none where one counts, or nothing failed.
+/// States the outcomes of the requests of a case without a counted attempt; `None` if an attempt counts, or nothing failed.
 fn all_failed(case: &CaseSection) -> Option<String> {
     let loads: Vec<&Load> = case.points.iter().filter_map(|point| point.serving.as_ref()).collect();
     if loads.iter().any(|load| !load.are_uncounted) {
@@ -579,8 +579,8 @@ fn headline<'a>(case: &'a CaseSection, work: &Work) -> Option<Headline<'a>> {
     Some((point, metric, found, why))
 }
 
-/// What the cells of a serving table only hint at: why something is absent, unstable or excluded, and what failed requests were.
-/// Metrics of a point that have the same to say are named together.
+/// Returns the remarks on a serving table: the reason why a value is absent, unstable or excluded, and the outcomes of failed
+/// requests. Metrics of a point with the same remark are named together.
 pub(crate) fn remarks(case: &CaseSection) -> Vec<Remark> {
     let columns = columns(case);
     case.points.iter().flat_map(|point| point_remarks(point, &columns)).collect()
@@ -627,19 +627,20 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
     remarks
 }
 
-/// The share of failed requests of all counted trials, beside the median of the trials' own shares, which may be 0 where one trial failed.
+/// States the share of failed requests of all counted trials, beside the median of the trials' own shares, which may be 0 if one trial
+/// failed.
 fn error_rates(point: &PointSection, load: &Load) -> String {
     let of_all = percent(load.failed() as f64 / load.requests.max(1) as f64);
     let median = point.measured("error_rate").map(|found| percent(found.median));
     median.map_or_else(String::new, |median| format!("; {of_all} of all requests, {median} in the median of the trials"))
 }
 
-/// Whether a metric is of gaps between token events, of which a request has many.
+/// Returns true if a metric is about gaps between token events, of which a request has many.
 fn is_of_gaps(column: &Column) -> bool {
     column.metric.starts_with("itl_") || column.metric.starts_with("icl_")
 }
 
-/// That a p99 rests on so few samples that it is their maximum in all but name.
+/// Returns a caveat if a p99 has so few samples that it is nearly their maximum.
 fn few_for_p99(column: &Column, measured: &Measured) -> Option<String> {
     let fewest = measured.trials.iter().map(|trial| trial.samples).min().filter(|_| column.statistic == "p99")?;
     let samples = if is_of_gaps(column) { "gaps" } else { "requests" };
@@ -652,14 +653,14 @@ fn few_for_p99(column: &Column, measured: &Measured) -> Option<String> {
     })
 }
 
-/// That a time between tokens is 0: what comes in one packet is stamped with one instant.
+/// Returns a caveat if a time between tokens is 0: tokens of one packet have the same timestamp.
 fn without_gaps(column: &Column, measured: &Measured) -> Option<String> {
     let is_between_tokens = is_of_gaps(column) || column.metric.starts_with("tpot_");
     (is_between_tokens && measured.median == 0.0)
         .then(|| "0, since tokens came together and no gap between them could be measured".to_owned())
 }
 
-/// What latencies come to once failed requests count as the slowest: those that have a value then, and those that have none.
+/// States the latencies with failed requests as the slowest: those that then have a value, and those that have none.
 fn as_slowest(point: &PointSection, columns: &[&'static Column]) -> String {
     let mut values: Vec<String> = Vec::new();
     let mut absent: Vec<(&str, Vec<String>)> = Vec::new();
@@ -677,7 +678,7 @@ fn as_slowest(point: &PointSection, columns: &[&'static Column]) -> String {
     if said.is_empty() { String::new() } else { format!("; with failures as slowest, {}", said.join("; ")) }
 }
 
-/// A latency for people, from milliseconds: `412 ms`.
+/// Formats a latency in milliseconds: `412 ms`.
 pub(crate) fn milliseconds(value: f64) -> String {
     format!("{} ms", significant(value, None))
 }
@@ -783,7 +784,7 @@ mod tests {
         assert!(client.contains(&format!("of {all} other count")) && !client.contains("counters agree"), "{client}");
     }
 
-    /// What is said of a case with one load, whose trials have so many samples of each metric and these medians.
+    /// Returns the remarks on a case with one load, whose trials have `samples` samples of each metric and these medians.
     fn said_of(samples: u64, medians: &[(&str, f64)]) -> String {
         let mut model = crate::fixture::serving::small();
         model.plan.cases[0].points.truncate(1);
@@ -833,7 +834,7 @@ mod tests {
         assert_eq!(said_of(160, &[("tpot_ms_p50", 0.001)]), "");
     }
 
-    /// What is said of the failed requests of a load with these twins.
+    /// Returns the remark on the failed requests of a load with these twins.
     fn with_twins(twins: &[(&str, Result<f64, &str>)]) -> String {
         let mut model = crate::fixture::serving::small();
         let point = &mut model.summary.points[1];

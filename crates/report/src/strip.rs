@@ -1,4 +1,4 @@
-//! The state strip: how far the numbers below it may be believed, in a handful of labelled facts.
+//! The state strip: how far to trust the numbers below it, in a few labelled facts.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::number::{bytes, grouped, percent};
 use crate::serving::milliseconds;
 use crate::text::{all_of, clean, counted};
 
-/// Details that an item lists; the rest is counted.
+/// Maximum number of details of an item; the rest are counted.
 const MAX_DETAILS: usize = 12;
 
-/// What was said of failed requests, in so many wordings at most.
+/// Maximum number of different error messages about failed requests.
 const MAX_SAID: usize = 3;
 
 /// One labelled fact.
@@ -25,7 +25,7 @@ const MAX_SAID: usize = 3;
 pub(crate) struct StripItem {
     pub(crate) label: &'static str,
     pub(crate) headline: String,
-    /// Whether a careful reader should stop here. The words say why; the colour only repeats it.
+    /// True if a careful reader should stop here. The words give the reason; the colour only repeats it.
     pub(crate) caution: bool,
     pub(crate) details: Vec<String>,
 }
@@ -41,7 +41,7 @@ impl StripItem {
     }
 }
 
-/// All items, in the order in which a reader asks.
+/// Returns all items, in the order in which a reader needs them.
 pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<StripItem> {
     let always = [signatures, controls, machine, source, evidence, runs].map(|item| item(inputs));
     let first = [verified(inputs), Some(trials(inputs)), requests(inputs), client(inputs), Some(grade(inputs))];
@@ -57,7 +57,7 @@ fn verified(inputs: &Inputs<'_>) -> Option<StripItem> {
     Some(StripItem::new("Verified", false, clean(&format!("to level {}", verified.level)), vec![by, again]))
 }
 
-/// Every request that was due, whatever became of it; none for a run without serving.
+/// States the outcomes of all requests that were due; `None` for a run without serving.
 fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
     let points: Vec<&ServingPoint> = inputs.summary.points.iter().filter_map(|point| point.serving.as_ref()).collect();
     if points.is_empty() {
@@ -81,7 +81,7 @@ fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
     Some(StripItem::new("Requests", failed > 0 || due == 0, headline, details))
 }
 
-/// How many requests ended well, and the others by what became of them, most frequent first.
+/// Returns the number of `ok` requests, and the other outcomes with their counts, most frequent first.
 fn by_outcome<'a>(counts: impl Iterator<Item = (&'a String, &'a Count)>) -> (u64, Vec<(&'a str, u64)>) {
     let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
     for (outcome, count) in counts {
@@ -94,7 +94,7 @@ fn by_outcome<'a>(counts: impl Iterator<Item = (&'a String, &'a Count)>) -> (u64
     (ok, named)
 }
 
-/// What became of the requests of a run of which no attempt counts, and what was said of them.
+/// States the outcomes of the requests of a run without a counted attempt, with their error messages.
 fn uncounted_requests<'a>(inputs: &Inputs<'_>, counts: impl Iterator<Item = (&'a String, &'a Count)>) -> StripItem {
     let (ok, named) = by_outcome(counts);
     let failed = named.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
@@ -116,13 +116,13 @@ fn share(part: u64, whole: u64) -> String {
     percent(if whole == 0 { 0.0 } else { part as f64 / whole as f64 })
 }
 
-/// Whether the client measured the endpoint or itself; none for a run without serving.
+/// States whether the client measured the endpoint or limited the result; `None` for a run without serving.
 fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
     let points = || inputs.summary.points.iter().filter(|point| point.workload_type == WorkloadType::Serving);
     points().next()?;
     let limited: Vec<&Exclusion> = points().flat_map(|point| &point.excluded).filter(|exclusion| is_client(exclusion)).collect();
     let attempts = inputs.collection.trials.iter().flat_map(|trial| &trial.attempts);
-    // Where client and endpoint count by other rules, their counts are told and nothing is required of them: that is no agreement.
+    // If client and endpoint count by different rules, the counts are shown but need not match, so they are not an agreement.
     let (told, checks): (Vec<&CrossCheck>, Vec<&CrossCheck>) =
         attempts.flat_map(|attempt| &attempt.cross_checks).partition(|check| check.detail.starts_with("informational"));
     let agreeing = checks.iter().filter(|check| check.agrees).count();
@@ -154,13 +154,13 @@ fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
     Some(StripItem::new("Client", !limited.is_empty() || agreeing < checks.len(), headline, details))
 }
 
-/// Reasons that say that the client, and not the endpoint, was the limit.
+/// Returns true if an exclusion's reasons say that the client, not the endpoint, was the limit.
 fn is_client(exclusion: &Exclusion) -> bool {
     let codes = ["cpu_throttled", "late_sends", "rate_not_reached", "starved", "stalled"];
     exclusion.reasons.iter().any(|reason| reason.code.starts_with("client") || codes.contains(&reason.code.as_str()))
 }
 
-/// The latest that requests were sent, over the points that had intended times.
+/// States the largest delay with which requests were sent, over the points that had intended times.
 fn worst_lateness(summary: &Summary) -> Option<String> {
     let metrics = summary.points.iter().flat_map(|point| &point.metrics);
     let worst = metrics.filter(|metric| metric.metric == "send_lateness_ms_p99").map(|metric| metric.max).reduce(f64::max)?;
@@ -192,7 +192,7 @@ fn trials(inputs: &Inputs<'_>) -> StripItem {
     StripItem::new("Trials", status != RunStatus::Succeeded, headline, std::iter::once(attempts).chain(issues).collect())
 }
 
-/// The sentence on the controls that rest on declarations alone; none where all are proved.
+/// States which controls rest on declarations alone; `None` if all are proved.
 fn rests_on(grade: &Grade) -> Option<String> {
     let named: Vec<_> = grade.declared.iter().map(|control| format!("`{control}`")).collect();
     let (controls, rest) = if named.len() == 1 { ("control", "rests") } else { ("controls", "rest") };
@@ -211,8 +211,8 @@ fn grade(inputs: &Inputs<'_>) -> StripItem {
     StripItem::new("Grade", lower || rests.is_some(), headline, shortfalls.chain(rests).collect())
 }
 
-/// The signatures that were verified. A report that is published is made before the Publication that names it, and one that is shown
-/// afterwards: both count the manifests up to there, so that they give one number.
+/// Counts the verified signatures. A published report is made before the Publication that names it, and a shown one afterwards: both
+/// count the manifests without the Publication, so that they give the same number.
 fn signatures(inputs: &Inputs<'_>) -> StripItem {
     let publications = inputs.signers.iter().filter(|signature| signature.stage == Role::Publish).count();
     let before = counted((inputs.signers.len() - publications) as u64, "signed manifest");
@@ -265,7 +265,7 @@ fn controls(inputs: &Inputs<'_>) -> StripItem {
     StripItem::new("Controls", count(ControlState::Absent) > 0, headline, Control::ALL.iter().map(detail).collect())
 }
 
-/// Each control as it held where it held least: a run is as controlled as its least controlled block.
+/// Returns each control at its weakest: a run is as controlled as its least controlled block.
 fn weakest<'a>(inputs: &Inputs<'a>) -> Vec<(Control, &'a ControlFact)> {
     let observed = inputs.environments.iter().flat_map(|environment| &environment.controls);
     let plan: &'a assay_manifest::Plan = inputs.plan;

@@ -1,4 +1,4 @@
-//! The report in a terminal: sentence, strip, table, commands. Plain text that fits the width; colour only repeats what words say.
+//! The report in a terminal: sentence, strip, table, commands. Plain text that fits the width; colour only repeats the words.
 
 mod serving;
 pub(crate) mod table;
@@ -14,26 +14,26 @@ use crate::text::{align_points, columns, fit, trials_glyphs, wrap};
 
 pub use serving::serving;
 
-/// Narrower than this nothing useful fits; the text is laid out for it anyway and the terminal wraps.
+/// The smallest width of the layout: below it nothing useful fits, so the terminal wraps the text.
 const MIN_WIDTH: usize = 40;
 
-/// Sentences before the rest is left to the table.
+/// Maximum number of sentences; the table has the rest.
 const MAX_SENTENCES: usize = 8;
 
-/// The narrowest that a point's label is cut to before the table gives way to lists.
+/// The smallest width of a point's label; below it, lists replace the table.
 const MIN_LABEL: usize = 14;
 
-/// Before every row.
+/// The indentation of every row.
 const INDENT: &str = "    ";
 
-/// The noise that the trial column shows at least, a share: a row of trials that agree to a per mille looks flat.
+/// The smallest spread that the trial column shows, as a share: trials that agree within 0.1 % look flat.
 const MIN_SWING: f64 = 0.05;
 
-/// Trials that the trial column shows; of more, evenly spaced ones.
+/// Maximum number of trials in the trial column, evenly spaced.
 const MAX_GLYPHS: usize = 12;
 
 impl Report {
-    /// The report for a terminal of `width` columns. `color` asks for ANSI colours; without it the text has no escape sequences.
+    /// Returns the report for a terminal of `width` columns. `color` enables ANSI colours; without it there are no escape sequences.
     pub fn terminal(&self, width: usize, color: bool) -> String {
         let mut screen = Screen::new(width, color);
         screen.sentences(self);
@@ -54,7 +54,7 @@ pub(crate) enum Paint {
     Caution,
 }
 
-/// What is written so far, and what it may look like.
+/// The text written so far, with the width and colour of the terminal.
 pub(crate) struct Screen {
     pub(crate) out: String,
     pub(crate) width: usize,
@@ -62,7 +62,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// An empty screen of so many columns, and at least [`MIN_WIDTH`].
+    /// Returns an empty screen of `width` columns, at least [`MIN_WIDTH`].
     pub(crate) fn new(width: usize, color: bool) -> Self {
         Self { out: String::new(), width: width.max(MIN_WIDTH), color }
     }
@@ -82,7 +82,7 @@ impl Screen {
         self.out.push('\n');
     }
 
-    /// `text` in the given paint, wrapped; `first` starts its first line and as many spaces every other.
+    /// Writes `text` in the given paint, wrapped; `first` begins its first line, and as many spaces begin the other lines.
     pub(crate) fn paragraph(&mut self, first: &str, text: &str, paint: Paint) {
         let indent = " ".repeat(columns(first));
         for (index, line) in wrap(text, self.width.saturating_sub(columns(first))).iter().enumerate() {
@@ -157,7 +157,7 @@ impl Screen {
         self.paint(paint, &column.pad(line.cell(column.kind).clone()))
     }
 
-    /// A row where the table does not fit: one fact to a line.
+    /// Writes a row as a list, one fact a line, if the table does not fit.
     fn card(&mut self, line: &Line) {
         self.paragraph(INDENT, &line.point, Paint::Strong);
         let interval = if line.interval.starts_with('[') { line.interval.clone() } else { "no interval".to_owned() };
@@ -168,7 +168,7 @@ impl Screen {
         }
     }
 
-    /// What the table has no room for: why something is absent, unstable or excluded.
+    /// Writes the remarks that the table has no room for: the reason why a value is absent, unstable or excluded.
     fn remarks(&mut self, case: &CaseSection) {
         let remarks: Vec<Remark> = case.points.iter().flat_map(remarks).collect();
         self.brief_remarks(&remark::briefly(&remarks, case.points.len(), "point"));
@@ -199,7 +199,7 @@ impl Screen {
     }
 }
 
-/// The remarks of a point: everything that its cells only hint at.
+/// Returns the remarks on a point: all that its cells only indicate.
 pub(crate) fn remarks(point: &PointSection) -> Vec<Remark> {
     let mut remarks: Vec<Remark> = Vec::new();
     for row in &point.rows {
@@ -223,13 +223,13 @@ pub(crate) fn remarks(point: &PointSection) -> Vec<Remark> {
     remarks
 }
 
-/// The largest relative distance of any trial of the case from its median, at least [`MIN_SWING`].
+/// Returns the largest relative distance of any trial of the case from its median, at least [`MIN_SWING`].
 fn swing(case: &CaseSection) -> f64 {
     let measured = case.points.iter().flat_map(|point| &point.rows).filter_map(|row| row.measured.as_ref().ok());
     measured.flat_map(deviations).fold(MIN_SWING, |widest, deviation| widest.max(deviation.abs()))
 }
 
-/// Each trial's relative distance from the median, in the order in which they ran; none where the median is 0.
+/// Returns each trial's relative distance from the median, in the order in which they ran; empty if the median is 0.
 pub(crate) fn deviations(measured: &Measured) -> Vec<f64> {
     if measured.median == 0.0 {
         return Vec::new();
@@ -251,7 +251,7 @@ struct Line {
     caution: bool,
 }
 
-/// The rows of a group, their medians and spreads aligned.
+/// Returns the rows of a group, their medians and spreads aligned.
 fn lines(group: &Group<'_>, swing: f64) -> Vec<Line> {
     let cv = |(_, row): &(_, &Row)| row.measured.as_ref().map_or_else(|_| "—".to_owned(), Measured::cv_cell);
     let cvs = align_points(&group.rows.iter().map(cv).collect::<Vec<_>>(), ' ', ' ');
@@ -335,8 +335,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// All columns if they fit; else without the picture of the trials, then closer together, then with a shorter label; none where
-    /// even that is too wide.
+    /// Returns all columns if they fit; otherwise without the picture of the trials, then with less space between, then with a shorter
+    /// label; `None` if even that is too wide.
     fn for_width<'a>(lines: impl Iterator<Item = &'a Line>, swing: f64, width: usize) -> Option<Self> {
         let room = width.saturating_sub(INDENT.len());
         let mut layout = Self::all(&lines.collect::<Vec<_>>(), swing);
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn lines_keep_within_the_width() {
-        // Identifiers and commands do not break; everything else does.
+        // Identifiers and commands do not break; all other text does.
         let unbreakable = |line: &str| line.split_whitespace().any(|word| columns(word) > 40) || line.contains("assay ");
         for width in [60, 80, 100, 140] {
             for line in fixture::report().terminal(width, false).lines().filter(|line| !unbreakable(line)) {

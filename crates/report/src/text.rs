@@ -1,27 +1,27 @@
-//! Texts from outside, made fit to be shown: names, units and reasons come from pull requests and measured programs.
+//! Cleans untrusted text for display: names, units and reasons come from pull requests and measured programs.
 
 use crate::number::grouped;
 
-/// The longest text that a report shows in full; a longer one is cut, and says so by its last character.
+/// Maximum length of a text in a report, in characters; a longer one is cut and ends with an ellipsis.
 pub(crate) const MAX_TEXT: usize = 400;
 
-/// The longest frozen spec that a report shows in full, in characters.
+/// Maximum length of a frozen spec in a report, in characters.
 pub(crate) const MAX_SPEC: usize = 40_000;
 
-/// One line of at most [`MAX_TEXT`] characters in which nothing is invisible: characters that steer a terminal or turn the direction
-/// of reading are written as their code points.
+/// Returns one line of at most [`MAX_TEXT`] characters without invisible ones: characters that control a terminal or change the
+/// direction of reading are written as their code points.
 pub(crate) fn clean(text: &str) -> String {
     clip(&visible(text, false), MAX_TEXT)
 }
 
-/// As [`clean`], for texts of several lines.
+/// Cleans a text of several lines as [`clean`] does.
 pub(crate) fn clean_lines(text: &str) -> String {
     clip(&visible(text, true), MAX_SPEC)
 }
 
 fn visible(text: &str, lines: bool) -> String {
     let mut shown = String::with_capacity(text.len());
-    // Bounded before the work, not after it: what is cut later need not be escaped now.
+    // Bounded before the work, not after it: characters that are cut later need not be escaped now.
     for character in text.chars().take(MAX_SPEC + 1) {
         match character {
             '\n' if lines => shown.push('\n'),
@@ -33,14 +33,14 @@ fn visible(text: &str, lines: bool) -> String {
     shown
 }
 
-/// Control characters, the marks that reorder text, and characters that have no shape.
+/// Returns true for control characters, marks that reorder text, and characters without a shape.
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
         || matches!(character, '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// `text`, cut to `limit` characters with an ellipsis as the last.
+/// Returns `text`, cut to `limit` characters with an ellipsis as the last.
 pub(crate) fn clip(text: &str, limit: usize) -> String {
     if text.chars().count() <= limit {
         return text.to_owned();
@@ -48,7 +48,7 @@ pub(crate) fn clip(text: &str, limit: usize) -> String {
     text.chars().take(limit.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// The columns that `text` takes in a terminal: two for East Asian wide characters and pictographs, none for combining marks.
+/// Returns the number of terminal columns of `text`: two for East Asian wide characters and pictographs, none for combining marks.
 pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
@@ -68,7 +68,7 @@ fn columns_of(character: char) -> usize {
     }
 }
 
-/// `text`, cut to `limit` terminal columns with an ellipsis as the last.
+/// Returns `text`, cut to `limit` terminal columns with an ellipsis as the last.
 pub(crate) fn fit(text: &str, limit: usize) -> String {
     if columns(text) <= limit {
         return text.to_owned();
@@ -82,7 +82,7 @@ pub(crate) fn fit(text: &str, limit: usize) -> String {
     kept.chain(['…']).collect()
 }
 
-/// `text` broken at spaces into lines of at most `limit` terminal columns. A longer word keeps its line.
+/// Breaks `text` at spaces into lines of at most `limit` terminal columns. A longer word gets a line of its own.
 pub(crate) fn wrap(text: &str, limit: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -103,10 +103,10 @@ pub(crate) fn wrap(text: &str, limit: usize) -> Vec<String> {
     lines
 }
 
-/// The numbers of one column, padded so that their decimal points stand under each other. `digit` and `point` are the characters that
-/// stand in for a missing digit and a missing point.
+/// Returns the numbers of a column, padded so that their decimal points align. `digit` and `point` are the characters that replace a
+/// missing digit and a missing point.
 pub(crate) fn align_points(numbers: &[String], digit: char, point: char) -> Vec<String> {
-    // Only a number takes part: an absence is text, and keeps its place at the right edge.
+    // Only numbers are padded: an absence is text, and stays at the right edge.
     let is_number = |text: &str| text.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '-' | '<'));
     let fraction = |text: &str| text.find('.').filter(|_| is_number(text)).map_or(0, |dot| text.len() - dot - 1);
     let widest = numbers.iter().map(|text| fraction(text)).max().unwrap_or(0);
@@ -121,8 +121,8 @@ pub(crate) fn align_points(numbers: &[String], digit: char, point: char) -> Vec<
     numbers.iter().map(pad).collect()
 }
 
-/// Relative deviations as a row of bars, the lowest for `-swing`, the middle for none and the highest for `+swing`. Of more than `limit`,
-/// evenly spaced ones.
+/// Returns relative deviations as a row of bars: the lowest for `-swing`, the middle for 0 and the highest for `+swing`. If there are
+/// more than `limit`, evenly spaced ones are shown.
 pub(crate) fn trials_glyphs(deviations: &[f64], swing: f64, limit: usize) -> String {
     const BARS: [char; 7] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇'];
     let bar = |deviation: &f64| {
@@ -134,14 +134,14 @@ pub(crate) fn trials_glyphs(deviations: &[f64], swing: f64, limit: usize) -> Str
     (0..shown).filter_map(spread).map(bar).collect()
 }
 
-/// `count` with its noun: `1 trial`, `5 trials`.
+/// Returns `count` with its noun: `1 trial`, `5 trials`.
 pub fn counted(count: impl Into<u64>, noun: &str) -> String {
     let count = count.into();
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", grouped(count))
 }
 
-/// All of so many: `the only trial`, `all 5 trials`.
+/// Returns a phrase for all of `count`: `the only trial`, `all 5 trials`.
 pub(crate) fn all_of(count: impl Into<u64>, noun: &str) -> String {
     match count.into() {
         1 => format!("the only {noun}"),

@@ -1,6 +1,6 @@
-//! The unit that a metric is shown in: the declared one, or its sibling of a handier size.
+//! The unit in which a metric is shown: the declared one, or a related unit of a more readable size.
 
-/// A family of units that people convert in their heads, smallest first: name and size in the family's smallest unit.
+/// A family of units that are easy to convert, smallest first: name and size in the family's smallest unit.
 type Family = &'static [(&'static str, f64)];
 
 const TIME: Family = &[("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
@@ -8,17 +8,18 @@ const SIZE: Family =
     &[("B", 1.0), ("KiB", 1_024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("TiB", 1_099_511_627_776.0)];
 const RATE: Family = &[("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9), ("TB/s", 1e12)];
 
-/// How a declared unit is shown.
+/// The shown unit of a declared unit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Shown {
     /// The unit.
     pub(crate) unit: String,
-    /// What a declared value is multiplied by.
+    /// The factor by which a declared value is multiplied.
     pub(crate) factor: f64,
 }
 
 impl Shown {
-    /// The largest sibling of `declared` in which `smallest`, the smallest value to show, is at least 1. A unit without siblings stays.
+    /// Returns the largest unit of the same family as `declared` in which `smallest`, the smallest value to show, is at least 1;
+    /// `declared` itself if it has no family.
     pub(crate) fn of(declared: &str, smallest: f64) -> Self {
         let unchanged = || Self { unit: declared.to_owned(), factor: 1.0 };
         let Some((family, size)) = family(declared) else { return unchanged() };
@@ -30,7 +31,7 @@ impl Shown {
         fits.map_or_else(unchanged, |(unit, sibling)| Self { unit: (*unit).to_owned(), factor: size / sibling })
     }
 
-    /// A declared value in the shown unit. Divides where that is exact, so that 1500 us is 1.5 ms and not 1.5000000000000002.
+    /// Converts a declared value to the shown unit. Divides if that is exact, so that 1500 us is 1.5 ms and not 1.5000000000000002.
     pub(crate) fn convert(&self, value: f64) -> f64 {
         if self.factor < 1.0 { value / (1.0 / self.factor).round() } else { value * self.factor }
     }

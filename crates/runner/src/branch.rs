@@ -1,4 +1,4 @@
-//! The branch that published folders are committed to, so that the published record is itself a chain of commits.
+//! The branch to which published folders are committed, so that the published record is itself a chain of commits.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use assay_spec::{Pipeline, Publish};
 use assay_stage::{Exit, Failure};
 use serde::Serialize;
 
-/// What only the folder of a published run has. Nothing is published inside of another run's folder.
+/// A file that only the folder of a published run has. No run is published inside another run's folder.
 const MARK: &str = "chain/publication.json";
 
-/// The remote that is meant where none is named.
+/// The default remote.
 const DEFAULT_REMOTE: &str = "origin";
 
-/// What a person asks for, over what the pipeline says.
+/// The user's choices, which take precedence over the pipeline's.
 #[derive(Clone, Debug, Default)]
 pub struct BranchAsked {
     /// A remote's name in the checkout, or its address.
@@ -36,7 +36,7 @@ pub struct Branch {
     checkout: Option<PathBuf>,
 }
 
-/// What of a verified run is committed.
+/// The parts of a verified run that a commit needs.
 #[derive(Clone, Debug)]
 pub struct Record<'a> {
     /// The run.
@@ -51,7 +51,7 @@ pub struct Record<'a> {
     pub files: &'a BTreeMap<String, Digest>,
 }
 
-/// Where a run's published folder is, on a branch.
+/// The place of a run's published folder on a branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Committed {
     /// The remote's address, without credentials.
@@ -62,13 +62,13 @@ pub struct Committed {
     pub folder: String,
     /// The head of the branch that holds it.
     pub commit: String,
-    /// Whether it was added just now.
+    /// True if this command added it.
     pub is_new: bool,
-    /// How often it was tried, because others pushed at the same time.
+    /// The number of attempts, because others pushed at the same time.
     pub attempts: u32,
 }
 
-/// The pipeline that a run was started from. `read` gives bytes that match their digest.
+/// Returns the pipeline from which a run was started. `read` returns bytes that match their digest.
 pub fn pipeline_of(source: &Source, read: impl FnOnce(&Digest) -> Result<Vec<u8>, Failure>) -> Result<Pipeline, Failure> {
     let file = source.files.iter().find(|file| file.path == source.pipeline);
     let file =
@@ -77,9 +77,10 @@ pub fn pipeline_of(source: &Source, read: impl FnOnce(&Digest) -> Result<Vec<u8>
 }
 
 impl Branch {
-    /// The branch that a run of this Source goes to: what was asked for, else what its pipeline says. None where neither names one.
+    /// Returns the branch that a run of this Source goes to: the user's choice, else the pipeline's. `None` if neither names one.
     ///
-    /// A remote's name is that of `checkout`. Without a checkout only `origin` means something: where the Source comes from.
+    /// A remote's name is resolved in `checkout`. Without a checkout only `origin` is defined: the repository that the Source
+    /// comes from.
     pub fn find(
         asked: &BranchAsked,
         publish: &Publish,
@@ -104,8 +105,8 @@ impl Branch {
         &self.name
     }
 
-    /// Commits a run's published folder and pushes it, unless the branch holds it already. `read` gives bytes that match their
-    /// digest; all of them are read before anything is pushed.
+    /// Commits a run's published folder and pushes it, unless the branch already holds it. `read` returns bytes that match their
+    /// digest; all of them are read before the push.
     pub fn commit(
         &self,
         record: &Record<'_>,
@@ -142,7 +143,7 @@ impl Branch {
     }
 }
 
-/// A line for people, and trailers that `git interpret-trailers` reads.
+/// Makes the commit message: a line for people, and trailers that `git interpret-trailers` reads.
 fn message(record: &Record<'_>) -> String {
     let Record { run_id, pipeline, digest, publication, .. } = record;
     let grade = publication.grade.given;
@@ -165,7 +166,7 @@ fn find_remote(text: &str, source: &Source, checkout: Option<&Path>) -> Result<R
     found.map_err(|error| failure(&BranchError::Remote(error)))
 }
 
-/// The `origin` of some other checkout is not what the pipeline means.
+/// Refuses the `origin` of a checkout of another repository: the pipeline does not mean that one.
 fn require_own_checkout(remote: &str, source: &Source, checkout: Option<&Path>) -> Result<(), Failure> {
     let Some(of) = source.repository.as_ref().filter(|_| remote == DEFAULT_REMOTE) else { return Ok(()) };
     let here = checkout.and_then(|checkout| Repository::discover(checkout).ok()?.origin());
@@ -191,7 +192,7 @@ fn failure(error: &BranchError) -> Failure {
         | BranchError::Inside { .. }
         | BranchError::NotAFolder { .. }
         | BranchError::Path(_) => Exit::Usage,
-        // What was published under this run's name is not what this run published.
+        // The folder of this run's name holds files that this run did not publish.
         BranchError::OtherFolder { .. } => Exit::Verification,
         _ => Exit::Environment,
     };

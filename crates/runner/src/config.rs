@@ -1,4 +1,4 @@
-//! Where one user's keys and trust lie on this machine.
+//! The folder of a user's keys and trust root on this machine.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ impl Config {
             })
     }
 
-    /// A folder of the caller's choosing.
+    /// Uses a folder that the caller chooses.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self(folder.into())
     }
@@ -38,22 +38,22 @@ impl Config {
         &self.0
     }
 
-    /// The encrypted private key of a role, in cosign's format.
+    /// Returns the path of the encrypted private key of a role, in cosign's format.
     pub fn private_key(&self, role: Role) -> PathBuf {
         self.0.join("keys").join(format!("{role}.key"))
     }
 
-    /// The public key of a role.
+    /// Returns the path of the public key of a role.
     pub fn public_key(&self, role: Role) -> PathBuf {
         self.0.join("keys").join(format!("{role}.pub"))
     }
 
-    /// The public key of a role that was replaced by another.
+    /// Returns the path of the public key of a role that was replaced by another.
     pub fn old_public_key(&self, role: Role, fingerprint: Digest) -> PathBuf {
         self.0.join("keys").join(format!("{role}-{}.pub", fingerprint.short()))
     }
 
-    /// The local trust root: a TrustPolicy that names the local keys.
+    /// Returns the path of the local trust root: a TrustPolicy that names the local keys.
     pub fn trust(&self) -> PathBuf {
         self.0.join("trust.yaml")
     }

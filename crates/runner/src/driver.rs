@@ -1,7 +1,7 @@
 //! The driver: takes a run from its Source to its Publication, stage by stage, wherever the stages run.
 //!
-//! Every step is asked for again when a run is resumed. A stage that has been accepted gives its result back at once, so the driver
-//! keeps no state of its own: what is in the store is the state.
+//! Every step is called again when a run is resumed. A stage whose result has been accepted returns it at once, so the driver
+//! keeps no state of its own: the store is the state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::{StagePolicies, StagePolicy};
 
-/// How often a block is provisioned anew because its target is found dead.
+/// The limit on provisioning a block again because its target is found dead.
 const MAX_INCARNATIONS: u32 = 16;
 
 /// One call of a stage.
@@ -31,47 +31,47 @@ pub struct StageCall {
     pub inputs: Vec<InputRef>,
     /// Its parameters.
     pub parameters: Value,
-    /// Which of the processes that together make one trial.
+    /// The shard: one of the processes that together make one trial.
     pub shard: Shard,
-    /// What bounds it.
+    /// Its time limit and retries.
     pub policy: StagePolicy,
-    /// Tells calls of one stage apart in log names, such as `0-1` for block 0, incarnation 1.
+    /// Distinguishes calls of one stage in log names, such as `0-1` for block 0, incarnation 1.
     pub label: String,
 }
 
-/// Where stages run.
+/// Runs stages, on this machine or in a cluster.
 pub trait Runner: Sync {
-    /// Refuses a plan that it cannot run, before anything is brought up for it.
+    /// Refuses a plan that it cannot run, before anything is started for it.
     fn check(&self, plan: &Plan) -> Result<(), Failure>;
 
-    /// Runs a stage to its end, on all of its shards at once, and gives the accepted result of each. What failed in a way that a retry may
-    /// mend is tried again, as often as its policy says.
+    /// Runs a stage to its end, on all of its shards at once, and returns the accepted result of each. A failure that a retry may
+    /// fix is retried, as often as its policy allows.
     fn run(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Vec<Result<InputRef, Failure>>;
 
     /// Starts the recorder and returns once it is recording.
     fn start_recorder(&self, call: &StageCall) -> Result<(), Failure>;
 
-    /// Stops the recorder, which then has its recording accepted. A recorder that went away is a gap, not a failure.
+    /// Stops the recorder, whose recording is then accepted. A recorder that has gone is a gap, not a failure.
     fn stop_recorder(&self) -> Option<Failure>;
 
-    /// Stops a recorder that an earlier driver started and left to itself, where one can outlive its driver.
+    /// Stops a recorder that an earlier driver started and abandoned, if a recorder can outlive its driver.
     fn stop_left_recorder(&self, call: &StageCall) -> Option<Failure>;
 
-    /// Takes down every target that is held.
+    /// Releases every target that is held.
     fn release(&self);
 }
 
-/// Watches a run.
+/// Observes a run.
 pub trait Observer {
     /// A stage begins.
     fn stage_started(&mut self, call: &StageCall);
-    /// A stage says something.
+    /// A stage reports an event.
     fn event(&mut self, call: &StageCall, event: &Event);
-    /// A stage has its result, or could not go on.
+    /// A stage has its result, or has failed.
     fn stage_finished(&mut self, call: &StageCall, result: Result<InputRef, &Failure>);
 }
 
-/// A run that has reached its end.
+/// The results of a run that has reached its end.
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// The plan.
@@ -105,11 +105,11 @@ struct Driver<'a> {
     policies: &'a StagePolicies,
     runner: &'a dyn Runner,
     observer: &'a mut dyn Observer,
-    /// How many processes make each trial: what the pipeline says, or the Environment of the first block.
+    /// The number of processes of each trial: the pipeline's, or that of the first block's Environment.
     shards: u32,
 }
 
-/// What the blocks of a run gave.
+/// The results of a run's blocks.
 #[derive(Default)]
 struct Blocks {
     environments: Vec<InputRef>,
@@ -149,7 +149,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Provisions and executes one block; again, as a new incarnation, where its target is found dead.
+    /// Provisions and executes one block; repeats both as a new incarnation if its target is found dead.
     fn block(&mut self, plan: InputRef, index: u32, blocks: &mut Blocks) -> Result<(), Failure> {
         let mut finished = BTreeSet::new();
         for incarnation in 0..MAX_INCARNATIONS {
@@ -165,7 +165,7 @@ impl Driver<'_> {
                 self.take_shards(environment, provision, &label)?;
             }
             let executed = self.execute(plan, environment, &block, &finished, &label);
-            // Between blocks nothing of the last one is up.
+            // Between blocks, no target of the previous block is up.
             self.runner.release();
             blocks.environments.push(environment);
             match executed {
@@ -199,7 +199,7 @@ impl Driver<'_> {
         let accepted = accepted.collect::<Result<Option<Vec<_>>, _>>()?;
         let recorder = self.recorder_call(&inputs, block, label)?;
         if let Some(parts) = accepted {
-            // The stage has ended while nobody drove the run, and its recorder has not been told.
+            // The stage has ended while no driver ran, and its recorder has not been stopped.
             let ended = self.runner.stop_left_recorder(&recorder);
             self.tell_gap(&recorder, ended);
             return Ok(parts);
@@ -229,7 +229,7 @@ impl Driver<'_> {
         self.sharded(vec![plan, environment], execute_parameters(block, true, finished), label)
     }
 
-    /// The trials that have an attempt which is valid in every shard.
+    /// Returns the trials that have an attempt which is valid in every shard.
     fn valid_trials(&self, parts: &[InputRef]) -> Result<Vec<TrialId>, Failure> {
         let mut tries: BTreeMap<TrialId, Vec<Try>> = BTreeMap::new();
         for part in parts {
@@ -243,8 +243,8 @@ impl Driver<'_> {
         Ok(tries.into_iter().filter_map(|(trial, tries)| counted_attempt(tries).map(|_| trial)).collect())
     }
 
-    /// Takes the count of shards from the Environment of the run's first block, for all of its blocks. It decides how many processes are
-    /// started, so it is verified here as any stage verifies its inputs.
+    /// Takes the number of shards from the Environment of the run's first block, for all of its blocks. It decides how many
+    /// processes are started, so it is verified here as any stage verifies its inputs.
     fn take_shards(&mut self, environment: InputRef, parameters: Value, label: &str) -> Result<(), Failure> {
         let (policy, _) = load_trust(self.store, &self.policies.trust.to_string())?;
         let manifest = self.store.get(&environment.manifest, MAX_MANIFEST_BYTES)?;
@@ -264,7 +264,7 @@ impl Driver<'_> {
             return Err(Failure::verification("shard_count", format!("the Environment asks for {} shards", count.shards)));
         }
         self.shards = count.shards;
-        // Where nothing had to be measured there is nothing to tell.
+        // If nothing had to be measured, there is nothing to report.
         if count.ceiling.is_some() {
             let call = self.call(StageName::Provision, Shard::ONLY, Vec::new(), parameters, label);
             self.observer.event(&call, &Event::Note { message: count.formula });
@@ -277,7 +277,7 @@ impl Driver<'_> {
         (0..count).map(move |index| Shard { index, count })
     }
 
-    /// A recorder of the block that has not recorded yet: each one since the run began has a number of its own.
+    /// Returns the call of a recorder for a block that has not been recorded yet: each recorder of the run has a sequence number.
     fn recorder_call(&self, inputs: &[InputRef], block: &Value, label: &str) -> Result<StageCall, Failure> {
         let sequence = self.recordings()?.len();
         let mut parameters = block.clone();
@@ -293,14 +293,15 @@ impl Driver<'_> {
         })
     }
 
-    /// Every recording of the run that was accepted.
+    /// Returns every accepted recording of the run.
     fn recordings(&self) -> Result<Vec<InputRef>, Failure> {
         let pointers = self.store.list(&Layout::of(self.run_id).stage(StageName::Record))?;
         let accepted = pointers.iter().filter(|path| path.contains("/accepted/"));
         accepted.map(|path| self.read_pointer(path, Kind::Recording)).collect()
     }
 
-    /// The recordings of these blocks. One of a block that was provisioned anew under other keys, say, is of nothing that counts.
+    /// Returns the recordings of these blocks. The recording of a block that was provisioned again, under other keys for example,
+    /// belongs to no counted block.
     fn recordings_of(&self, blocks: &Blocks) -> Result<Vec<InputRef>, Failure> {
         let mut of_blocks = Vec::new();
         for reference in self.recordings()? {
@@ -319,7 +320,7 @@ impl Driver<'_> {
         Ok(InputRef { kind, manifest, bundle })
     }
 
-    /// The accepted result of a call, if there is one: whoever takes it verifies it.
+    /// Returns the accepted result of a call, if there is one; the stage that takes it verifies it.
     fn accepted(
         &self,
         stage: StageName,
@@ -342,7 +343,7 @@ impl Driver<'_> {
         results.into_iter().next().ok_or_else(|| Failure::unexpected("runner", format!("{stage} gave no result")))
     }
 
-    /// Calls execute once for each shard, all at once, and gives their parts in order.
+    /// Calls execute once for each shard, all at once, and returns their parts in order.
     fn sharded(&mut self, inputs: Vec<InputRef>, parameters: Value, label: &str) -> Result<Vec<InputRef>, Failure> {
         let shards: Vec<Shard> = self.shards().collect();
         let label = |shard: &Shard| if shards.len() == 1 { label.to_owned() } else { format!("{label}-{}", shard.index) };
@@ -353,7 +354,7 @@ impl Driver<'_> {
         self.at_once(&calls)
     }
 
-    /// The first failure is that of the stage.
+    /// Runs calls at once. The first failure is that of the stage.
     fn at_once(&mut self, calls: &[StageCall]) -> Result<Vec<InputRef>, Failure> {
         for call in calls {
             self.observer.stage_started(call);
@@ -373,7 +374,7 @@ impl Driver<'_> {
     }
 }
 
-/// Loads a manifest that a stage has given; its digest is checked by the store, its signature by whoever takes it.
+/// Loads a manifest that a stage has returned; the store checks its digest, the stage that takes it its signature.
 pub(crate) fn load<B: Body>(store: &Store, reference: InputRef) -> Result<Manifest<B>, Failure> {
     let bytes = store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
     let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
@@ -395,7 +396,7 @@ fn at_stage(stage: StageName, mut failure: Failure) -> Failure {
     failure
 }
 
-/// Creates a pointer, or gives what it holds already.
+/// Creates a pointer, or returns the bytes that it already holds.
 pub(crate) fn create_or_read(store: &Store, path: &str, bytes: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     Ok(match store.create(path, bytes)? {
         Created::Yes => None,

@@ -8,15 +8,15 @@ use assay_manifest::{Digest, Document, InputRef, MAX_MANIFEST_BYTES, RunId};
 use assay_stage::{Exit, Failure};
 use assay_store::{Scratch, Store};
 
-/// Where a published folder has its Publication.
+/// The path of the Publication in a published folder.
 const PUBLICATION: &str = "chain/publication.json";
 
-/// The most that may pass through scratch files while a folder is written.
+/// The most bytes that may pass through scratch files while a folder is written.
 const SCRATCH_BYTES: u64 = 16 << 30;
 
-/// Writes a run's published folder to `folder/<run>` and gives its path. It appears whole: an earlier one is replaced at the end.
-/// Where `folder/<run>` holds another run of that name, from another store, it is left as it is: the name gets the start of the
-/// publication's digest.
+/// Writes a run's published folder to `folder/<run>` and returns its path. It appears whole: an earlier one is replaced at the
+/// end. If `folder/<run>` holds another run of that name, from another store, it is left as it is: the start of the publication's
+/// digest is appended to the name.
 ///
 /// Raw evidence stays in the store; its digests are in the folder.
 pub fn export(store: &Store, run_id: &RunId, publication: InputRef, folder: &Path) -> Result<PathBuf, Failure> {
@@ -24,7 +24,7 @@ pub fn export(store: &Store, run_id: &RunId, publication: InputRef, folder: &Pat
         Failure::environment("export", format!("cannot write `{}`", path.display())).because(error)
     };
     fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
-    // Named after the run, so that what a killed process has left there goes away with the next one.
+    // Named after the run, so that the next export removes the remains of a killed process.
     let staged = folder.join(format!(".staged-{run_id}"));
     if staged.exists() {
         fs::remove_dir_all(&staged).map_err(|error| unwritable(&staged, &error))?;
@@ -55,13 +55,13 @@ fn folder_name(folder: &Path, run_id: &RunId, publication: &InputRef) -> String 
     if is_other { format!("{run_id}-{}", publication.manifest.short()) } else { run_id.to_string() }
 }
 
-/// Scratch files are private; what is published is for everyone.
+/// Scratch files are private; published files are for everyone.
 fn make_readable(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(0o644))
 }
 
-/// The files of the folder: path and digest.
+/// Returns the files of the folder: path and digest.
 fn contents(store: &Store, publication: InputRef) -> Result<Vec<(String, Digest)>, Failure> {
     let published = load(store, publication)?;
     let mut files = published_files(&published, publication);

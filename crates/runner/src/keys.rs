@@ -13,7 +13,7 @@ use assay_stage::Failure;
 
 use crate::{Config, lock};
 
-/// The largest key file.
+/// The largest key file, in bytes.
 const MAX_KEY_BYTES: u64 = 64 << 10;
 
 /// The unlocked keys of a run.
@@ -26,22 +26,22 @@ struct Unlocked {
 }
 
 impl KeyRing {
-    /// The one key of a process that has no other: a file in cosign's format.
+    /// Returns a key ring with one key, for a process that has no other: a file in cosign's format.
     pub fn of_file(role: Role, path: &Path, password: &[u8]) -> Result<Self, Failure> {
         Ok(Self(Arc::new(BTreeMap::from([(role, unlock(path, password)?)]))))
     }
 
-    /// The unlocked key of a role, for handing it to its stage.
+    /// Returns the unlocked key of a role, to pass to its stage.
     pub(crate) fn unlocked(&self, role: Role) -> Result<&[u8], Failure> {
         Ok(&self.key(role)?.pkcs8)
     }
 
-    /// The public key of a role.
+    /// Returns the public key of a role.
     pub fn public(&self, role: Role) -> Result<&PublicKey, Failure> {
         Ok(&self.key(role)?.public)
     }
 
-    /// What signs for a role.
+    /// Returns the signer of a role.
     pub fn signer(&self, role: Role) -> Result<Signer, Failure> {
         let key = SecretKey::from_pkcs8_der(self.unlocked(role)?)
             .map_err(|error| Failure::unexpected("key", format!("the key of `{role}` cannot be used")).because(&error))?;
@@ -60,17 +60,17 @@ pub struct LocalKeys {
 }
 
 impl LocalKeys {
-    /// The keys of a configuration folder.
+    /// Returns the keys of a configuration folder.
     pub fn of(config: &Config) -> Self {
         Self { config: config.clone() }
     }
 
-    /// The roles that have no key yet.
+    /// Returns the roles that have no key yet.
     pub fn missing(&self) -> Vec<Role> {
         Role::LOCAL.into_iter().filter(|role| !self.config.private_key(*role).exists()).collect()
     }
 
-    /// Unlocks the keys of these roles, each once. Unlocking is meant to be slow, so the machine's CPUs share it.
+    /// Unlocks the keys of these roles, each once. Unlocking is slow by design, so the machine's CPUs share it.
     pub fn unlock(&self, roles: &[Role], password: &[u8]) -> Result<KeyRing, Failure> {
         let unlocked = std::thread::scope(|scope| {
             let threads: Vec<_> = roles.iter().map(|role| scope.spawn(move || self.unlock_one(*role, password))).collect();
@@ -89,12 +89,12 @@ impl LocalKeys {
         Ok((role, unlock(&self.config.private_key(role), password)?))
     }
 
-    /// The public keys, by role.
+    /// Returns the public keys, by role.
     pub fn public_keys(&self) -> Result<Vec<(Role, PublicKey)>, Failure> {
         Role::LOCAL.into_iter().map(|role| Ok((role, self.public_key(role)?))).collect()
     }
 
-    /// The public key of a role.
+    /// Returns the public key of a role.
     pub fn public_key(&self, role: Role) -> Result<PublicKey, Failure> {
         let path = self.config.public_key(role);
         PublicKey::from_pem(&read_key(&path)?)
@@ -102,9 +102,9 @@ impl LocalKeys {
     }
 }
 
-/// Makes the keys that are missing, and sees to it that the trust root names every key. Gives the roles whose keys were made.
+/// Makes the missing keys and ensures that the trust root names every key. Returns the roles whose keys were made.
 ///
-/// What a person has written into the trust root stays in it.
+/// A person's own entries of the trust root stay in it.
 pub fn init_keys(config: &Config, password: &[u8], cost: ScryptCost) -> Result<Vec<Role>, Failure> {
     make_private_folder(&config.folder().join("keys"))?;
     // Two first runs at once would otherwise mix the halves of their keys.
@@ -122,7 +122,7 @@ pub fn init_keys(config: &Config, password: &[u8], cost: ScryptCost) -> Result<V
     Ok(missing)
 }
 
-/// A key that was replaced.
+/// A key that was replaced by a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RotatedKey {
     /// The role that it signs for.
@@ -133,10 +133,11 @@ pub struct RotatedKey {
     pub new: PublicKey,
 }
 
-/// Makes new keys for these roles. In the local trust root the validity of the old ones ends at `now`, and that of the new ones begins.
+/// Makes new keys for these roles. In the local trust root the validity of the old ones ends at `now`, and that of the new ones
+/// begins.
 ///
-/// The old public keys stay beside the new ones and in the trust root, so that what they signed until `now` still verifies. Their private
-/// halves are removed. The password must be that of the old keys, so that all keys of a run open with one.
+/// The old public keys stay beside the new ones and in the trust root, so that manifests signed until `now` still verify. Their
+/// private halves are removed. The password must be that of the old keys, so that all keys of a run have the same password.
 pub fn rotate_keys(
     config: &Config,
     roles: &[Role],
@@ -165,7 +166,7 @@ pub fn rotate_keys(
     for (_, RotatedKey { role, old, .. }) in &made {
         write_new_or_replace(&config.old_public_key(*role, old.fingerprint()), old.to_pem().as_bytes(), 0o644)?;
     }
-    // The trust root before the keys: whoever stops here has closed the old keys, and rotates again.
+    // The trust root before the keys: a process that stops here has closed the old keys and can rotate again.
     write_new_or_replace(&config.trust(), policy.to_yaml().as_bytes(), 0o644)?;
     for (private, RotatedKey { role, new, .. }) in &made {
         write_new_or_replace(&config.public_key(*role), new.to_pem().as_bytes(), 0o644)?;
@@ -174,7 +175,8 @@ pub fn rotate_keys(
     Ok(made.into_iter().map(|(_, rotated)| rotated).collect())
 }
 
-/// Ends the validity of a role's key. A key that a person lets sign for other roles too is theirs to replace.
+/// Ends the validity of a role's key. A key that a person has also assigned to other roles is refused: its owner has to replace
+/// it.
 fn close(policy: &mut TrustPolicy, role: Role, key: &PublicKey, now: Instant) -> Result<(), Failure> {
     for signer in policy.signers.iter_mut().filter(|signer| signer.key == *key && signer.signs.contains(&role)) {
         if signer.signs.len() > 1 {
@@ -186,7 +188,7 @@ fn close(policy: &mut TrustPolicy, role: Role, key: &PublicKey, now: Instant) ->
     Ok(())
 }
 
-/// The keys with which this machine's gate has signed verdicts, each with the window in which it was the gate's.
+/// Returns the keys with which this machine's gate has signed verdicts, each with its window of validity for the gate.
 pub fn gate_signers(config: &Config) -> Result<Vec<TrustedSigner>, Failure> {
     let current = LocalKeys::of(config).public_key(Role::Gate)?;
     let policy = read_trust_root(&config.trust())?;
@@ -221,13 +223,13 @@ fn read_trust_root(path: &Path) -> Result<Option<TrustPolicy>, Failure> {
     }
 }
 
-/// The policy with each key that it does not name yet. A key that was replaced stays: it signed the runs of its time.
+/// Returns the policy with each key that it does not name yet. A key that was replaced stays: it signed the runs of its time.
 fn naming_all(policy: Option<TrustPolicy>, keys: &[(Role, PublicKey)]) -> TrustPolicy {
     naming(policy, "local", keys.iter().map(|(role, key)| (format!("local-{role}"), *role, key)))
 }
 
-/// The policy with every signer that it does not name yet, each for its role alone; a new one of this name where there is none. Whom
-/// somebody has written into it stays.
+/// Returns the policy with every signer that it does not name yet, each for its role alone; a new one of this name if there is
+/// none. Existing entries stay.
 pub fn naming<'a>(
     policy: Option<TrustPolicy>,
     name: &str,
@@ -247,12 +249,12 @@ pub fn naming<'a>(
 
 fn make_key(config: &Config, role: Role, password: &[u8], cost: ScryptCost) -> Result<(), Failure> {
     let (private, public) = new_key(role, password, cost)?;
-    // The public half first: a private key without one would pass for complete.
+    // The public half first: a private key without one would be taken for complete.
     write_new_or_replace(&config.public_key(role), public.to_pem().as_bytes(), 0o644)?;
     write_new_or_replace(&config.private_key(role), private.as_bytes(), 0o600)
 }
 
-/// A new key: its encrypted file and its public half.
+/// Makes a key: its encrypted file and its public half.
 fn new_key(role: Role, password: &[u8], cost: ScryptCost) -> Result<(String, PublicKey), Failure> {
     let unmade =
         |error: assay_envelope::KeyError| Failure::environment("key", format!("cannot make a key for `{role}`")).because(&error);
@@ -264,7 +266,7 @@ fn make_private_folder(folder: &Path) -> Result<(), Failure> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| unwritable(folder, &error))
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically.
 fn write_new_or_replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
     let staged = path.with_extension(format!("new-{}", std::process::id()));
     let write = || -> std::io::Result<()> {
@@ -297,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// A configuration folder with keys under the password `open`: a copy of one, because making keys is meant to be slow.
+    /// A configuration folder with keys under the password `open`: a copy of one, because making keys is slow by design.
     fn initialised() -> (tempfile::TempDir, Config) {
         static MADE: OnceLock<tempfile::TempDir> = OnceLock::new();
         let made = MADE.get_or_init(|| {

@@ -1,6 +1,7 @@
 //! Stages as Jobs of a Kubernetes cluster.
 //!
-//! What a Job gave is what the store has: neither logs nor status carry a result. They only say how far a stage is, and why it failed.
+//! The result of a Job is in the store: neither logs nor status carry a result. They only report how far a stage is, and why it
+//! failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -26,20 +27,20 @@ mod shards;
 use image::images_of_blocks;
 use shards::Shards;
 
-/// How often a Job is looked at where nothing is said to have changed.
+/// The interval at which a Job is checked if no change is reported.
 const LOOK: Duration = Duration::from_millis(250);
-/// How often the cluster is asked why a Job has no pods.
+/// The interval at which the cluster is asked why a Job has no pods.
 const ASK_EVENTS: Duration = Duration::from_secs(3);
-/// How long the rest of a pod's log is waited for once its stage has ended.
+/// The time limit for the rest of a pod's log after its stage has ended.
 const LOG_REST: Duration = Duration::from_secs(2);
-/// How long pods may take to end once they are told to: longer than their grace.
+/// The time limit for pods to end after they are told to: longer than their grace period.
 const END_LIMIT: Duration = Duration::from_secs(90);
-/// How long the recorder may take to its first reading: its pod has to start first.
+/// The time limit for the recorder's first reading: its pod has to start first.
 const RECORDER_START: Duration = Duration::from_mins(5);
-/// Lines that may wait to be read.
+/// Log lines that may wait to be read.
 const WAITING_LINES: usize = 4096;
 
-/// What a pipeline asks of a stage's pods.
+/// A pipeline's settings for a stage's pods.
 #[derive(Clone, Debug, Default)]
 pub struct PodAsked {
     /// CPUs and memory.
@@ -48,21 +49,21 @@ pub struct PodAsked {
     pub node_selector: BTreeMap<String, String>,
     /// Another image that it runs in, by digest.
     pub image: Option<String>,
-    /// What else its pods are to have.
+    /// Further fields of its pods.
     pub pod: PodOverride,
 }
 
-/// What a run needs to have its stages run as Jobs.
+/// The parameters for running a run's stages as Jobs.
 pub struct InCluster {
     /// The cluster.
     pub cluster: Cluster,
-    /// What is installed in it.
+    /// The installation in it.
     pub site: Site,
     /// The root of the run.
     pub root: Root,
-    /// The queue that targets and load wait in, where there are queues.
+    /// The Kueue queue of targets and load, if there are queues.
     pub queue: Option<String>,
-    /// How long a pod that cannot start is waited for.
+    /// The time limit for a pod that cannot start.
     pub start_limit: Duration,
 }
 
@@ -79,14 +80,14 @@ pub struct KubernetesRunner {
     recorder: Mutex<Option<Recorder>>,
 }
 
-/// A recorder that records.
+/// A recorder that is recording.
 struct Recorder {
     job: String,
     pointer: String,
 }
 
 impl KubernetesRunner {
-    /// A runner for one run, which watches everything of the run in the cluster.
+    /// Makes a runner for one run, which watches all objects of the run in the cluster.
     pub fn new(
         at: InCluster,
         run_id: &RunId,
@@ -101,7 +102,7 @@ impl KubernetesRunner {
         Self { at, run_id, store, trust, intent, asked, cancel, watched, recorder: Mutex::default() }
     }
 
-    /// Has a call's Job run to its end. A result that was accepted before needs none.
+    /// Runs a call's Job to its end. If a result was accepted before, no Job is needed.
     fn run_job(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Result<Vec<InputRef>, Failure> {
         let Some(call) = calls.first() else { return Ok(Vec::new()) };
         let input = self.input_of(call)?;
@@ -109,7 +110,7 @@ impl KubernetesRunner {
             return Ok(done);
         }
         if let Err(failure) = self.check_targets(call) {
-            // An earlier driver's Job may still measure what is not there any more: it ends before anything else is brought up.
+            // An earlier driver's Job may still measure a target that has gone: it ends before anything else is started.
             self.end(&job_name(&self.run_id, call.stage, &input))?;
             return match self.accepted(calls, input)? {
                 Some(done) => Ok(done),
@@ -135,7 +136,8 @@ impl KubernetesRunner {
         input_digest(call.stage, &call.inputs, &call.parameters, self.trust)
     }
 
-    /// The accepted results of all shards, whoever had them accepted: whoever takes them verifies them.
+    /// Returns the accepted results of all shards, if every shard has one, even from an earlier driver; the stage that takes them
+    /// verifies them.
     fn accepted(&self, calls: &[StageCall], input: Digest) -> Result<Option<Vec<InputRef>>, Failure> {
         let layout = Layout::of(&self.run_id);
         let read = |call: &StageCall| {
@@ -145,7 +147,7 @@ impl KubernetesRunner {
         calls.iter().map(read).collect()
     }
 
-    /// Creates the Job of a call, or finds the one that an earlier driver created. One that has failed makes room for a new try.
+    /// Creates the Job of a call, or finds the one that an earlier driver created. A failed Job is replaced for a retry.
     fn start(&self, call: &StageCall, input: Digest, shards: usize) -> Result<String, Failure> {
         let name = job_name(&self.run_id, call.stage, &input);
         let place = Place::named("Job", &self.at.site.namespace, &name);
@@ -190,7 +192,7 @@ impl KubernetesRunner {
         Ok(name)
     }
 
-    /// The image of a call where it is not the installed one, which somebody here has reviewed: it is given the stage's key.
+    /// Returns the image of a call if it is not the installed one. It has been reviewed, because it is given the stage's key.
     fn image(&self, call: &StageCall, asked: &PodAsked) -> Result<Option<String>, Failure> {
         let image = match call.inputs.iter().find(|input| input.kind == Kind::Plan).filter(|_| call.stage == StageName::Execute) {
             None => asked.image.as_deref().map(assay_cluster::named_by_digest),
@@ -204,14 +206,14 @@ impl KubernetesRunner {
         Ok(image)
     }
 
-    /// How a shard of load is placed and limited.
+    /// Returns the placement and the limits of a shard of load.
     fn load_pod(&self) -> LoadPod {
         let nothing = PodAsked::default();
         let asked = self.asked.get(&Role::Execute).unwrap_or(&nothing);
         LoadPod::new(&asked.resources, &asked.node_selector, &asked.pod, self.intent != Intent::Exploratory)
     }
 
-    /// The nodes that the block's targets run on, as its Environment says.
+    /// Returns the nodes that the block's targets run on, as its Environment states.
     fn serving_nodes(&self, call: &StageCall) -> Result<Vec<String>, Failure> {
         if call.stage != StageName::Execute {
             return Ok(Vec::new());
@@ -220,7 +222,7 @@ impl KubernetesRunner {
         Ok(nodes.into_iter().collect())
     }
 
-    /// What the Environments of a call say of each target's place, under this key.
+    /// Returns each target's placement under this key, from the Environments of a call.
     fn placed(&self, call: &StageCall, key: &str) -> Result<BTreeMap<String, String>, Failure> {
         let mut placed = BTreeMap::new();
         for input in call.inputs.iter().filter(|input| input.kind == Kind::Environment) {
@@ -231,7 +233,7 @@ impl KubernetesRunner {
         Ok(placed)
     }
 
-    /// Waits until a Job has ended, and tells what its pods say meanwhile.
+    /// Waits until a Job has ended, and reports the events of its pods meanwhile.
     fn wait(
         &self,
         job: &str,
@@ -276,8 +278,8 @@ impl KubernetesRunner {
         }
     }
 
-    /// Tells the other shards at once that the attempt is over which a lost one was in. Where that cannot be told, the pod that takes its place
-    /// does so once it has started.
+    /// Tells the other shards at once that the attempt of a lost shard is over. If that fails, the replacement pod does so once
+    /// it has started.
     fn break_off(&self, lost: &[u32], calls: &[StageCall]) {
         let layout = Layout::of(&self.run_id);
         for call in calls.iter().filter(|call| call.stage == StageName::Execute && lost.contains(&call.shard.index)) {
@@ -298,21 +300,21 @@ impl KubernetesRunner {
     fn ask(&self, waits: &mut Waits, silent: &str, job: Option<&Job>) -> Result<(), Failure> {
         let (cluster, namespace) = (&self.at.cluster, self.at.site.namespace.as_str());
         waits.events = cluster.events(namespace, silent)?;
-        // A namespace may have a queue for whatever names none, so that other Jobs wait than those that we have in a queue.
+        // A namespace may have a default queue, so that Jobs without a queue of ours wait too.
         let suspended = job.filter(|job| job.spec.as_ref().is_some_and(|spec| spec.suspend == Some(true)));
         waits.queue = suspended.and_then(|job| cluster.said_by_queue(namespace, job.metadata.uid.as_deref()?));
         Ok(())
     }
 
-    /// Ends a Job with its pods, each of which has its grace to end in order.
+    /// Ends a Job with its pods, each of which has its grace period to end in order.
     fn end(&self, job: &str) -> Result<(), Failure> {
         let place = Place::named("Job", &self.at.site.namespace, job);
-        // One of the same name that another driver makes meanwhile is not this one.
+        // A Job of the same name that another driver creates meanwhile is not deleted.
         if let Some(there) = self.at.cluster.get::<Job>(&place)? {
             self.at.cluster.delete(&place, there.metadata.uid.as_deref())?;
         }
         let begun = Instant::now();
-        // Before all is listed once, what is there is not known.
+        // Before the first complete list, the state of the cluster is unknown.
         while self.watched.with(|seen| !seen.is_whole || seen.jobs.contains_key(job) || !seen.pods_of(job).is_empty()) {
             if begun.elapsed() > END_LIMIT {
                 return Err(Failure::environment("pods_stay", format!("the pods of the Job `{job}` do not end"))
@@ -323,7 +325,7 @@ impl KubernetesRunner {
         Ok(())
     }
 
-    /// Somebody may have taken a Job away that is waited for.
+    /// Checks that a Job still exists while it is waited for: it may have been deleted.
     fn check_there(&self, job: &str) -> Result<(), Failure> {
         match self.at.cluster.get::<Job>(&Place::named("Job", &self.at.site.namespace, job))? {
             Some(_) => Ok(()),
@@ -332,7 +334,8 @@ impl KubernetesRunner {
         }
     }
 
-    /// Execute measures the targets that its Environment describes, or none: those of an earlier try may have been released since.
+    /// Checks that the targets that execute's Environment describes are still up: those of an earlier try may have been released
+    /// since.
     fn check_targets(&self, call: &StageCall) -> Result<(), Failure> {
         if call.stage != StageName::Execute || call.parameters["close"] == true {
             return Ok(());
@@ -354,10 +357,10 @@ impl KubernetesRunner {
         }
     }
 
-    /// A Job that has failed has no pods left that run: it is kept with what they said, until somebody tries again.
+    /// Returns true if a Job has failed and none of its pods run. It is kept with its logs until a retry.
     fn has_failed(&self, job: &str) -> bool {
         let begun = Instant::now();
-        // That it will fail is decided before its last pods have ended.
+        // Kubernetes decides that a Job has failed before its last pods have ended.
         while begun.elapsed() < END_LIMIT {
             let (fails, runs) = self.watched.with(|seen| {
                 let fails = matches!(standing(seen.jobs.get(job), &[], &[], 1), Standing::Failed(_));
@@ -408,7 +411,7 @@ impl Runner for KubernetesRunner {
     fn check(&self, plan: &Plan) -> Result<(), Failure> {
         let of_stage = self.asked.get(&Role::Execute).and_then(|asked| asked.image.as_deref());
         let of_blocks: BTreeSet<String> = images_of_blocks(plan, of_stage)?.into_values().collect();
-        // What only the last stage would be refused for is told before anything is measured.
+        // A refusal that only the last stage would give comes before the measurement.
         let images = self.asked.values().filter_map(|asked| asked.image.as_ref()).chain(&of_blocks);
         images.into_iter().try_for_each(|image| self.at.site.check_stage_image(image))
     }
@@ -474,7 +477,7 @@ impl Runner for KubernetesRunner {
             }
         }
         let begun = Instant::now();
-        // Whoever comes next may need what they hold.
+        // The next run may need the resources that they hold.
         while begun.elapsed() < END_LIMIT {
             match self.at.cluster.list::<Pod>("Pod", namespace, &selector) {
                 Ok(pods) if !pods.is_empty() => std::thread::sleep(LOOK),
@@ -487,7 +490,7 @@ impl Runner for KubernetesRunner {
 }
 
 impl KubernetesRunner {
-    /// A poisoned lock only says that another thread panicked while it held what is still a recorder.
+    /// A poisoned lock only means that another thread panicked while it held a value that is still valid.
     fn recorder(&self) -> std::sync::MutexGuard<'_, Option<Recorder>> {
         self.recorder.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -501,12 +504,13 @@ impl Drop for KubernetesRunner {
     }
 }
 
-/// Whether a pod runs, or is to.
+/// Returns true if a pod runs or is about to.
 fn is_live(pod: &Pod) -> bool {
     !matches!(phase(pod), "Succeeded" | "Failed") && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// A target and a pod of it that is not up any more. What was placed is `TARGET` or `TARGET/NUMBER`, and the pod's name and UID.
+/// Returns a target and a pod of it that is no longer up. The placement's keys are `TARGET` or `TARGET/NUMBER`, its values the
+/// pod's name and UID.
 fn lost<'a>(placed: &'a BTreeMap<String, String>, there: &[Pod]) -> Option<(&'a str, &'a str)> {
     let is_up = |uid: &str| there.iter().any(|pod| pod.metadata.uid.as_deref() == Some(uid) && is_live(pod));
     placed.iter().find_map(|(target, pod)| {
@@ -515,7 +519,8 @@ fn lost<'a>(placed: &'a BTreeMap<String, String>, there: &[Pod]) -> Option<(&'a 
     })
 }
 
-/// Of what the cluster is asked where nothing says what is waited for: the Job that has no pod, or a pod that is not set up.
+/// Returns the name of the object to ask the cluster about if a Job makes no progress: the Job if it has no pod, or a pod that is
+/// not set up.
 fn silent(job: &str, pods: &[&Pod]) -> Option<String> {
     match pods {
         [] => Some(job.to_owned()),
@@ -523,14 +528,14 @@ fn silent(job: &str, pods: &[&Pod]) -> Option<String> {
     }
 }
 
-/// Passes on what a shard said.
+/// Passes an event of a shard to the observer.
 fn tell(calls: &[StageCall], shard: usize, event: &Event, observe: &mut dyn FnMut(&StageCall, &Event)) {
     if let Some(call) = calls.get(shard) {
         observe(call, event);
     }
 }
 
-/// For how long something has kept pods from starting.
+/// The cause that keeps pods from starting, and since when.
 #[derive(Default)]
 struct Waits {
     since: Option<Instant>,
@@ -538,12 +543,12 @@ struct Waits {
     asked: Option<Instant>,
     code: String,
     events: Vec<ClusterEvent>,
-    /// Why its queue does not admit it, as the queue says.
+    /// The reason for which its queue does not admit the Job, in the queue's words.
     queue: Option<String>,
 }
 
 impl Waits {
-    /// Whether it is time to ask the cluster what is the matter: not at once, because everything takes a moment.
+    /// Returns true if it is time to ask the cluster for the reason: not at once, because everything takes a moment.
     fn asks(&mut self) -> bool {
         let since = *self.asked.get_or_insert_with(Instant::now);
         let asks = since.elapsed() > ASK_EVENTS;
@@ -553,13 +558,13 @@ impl Waits {
         asks
     }
 
-    /// What is to be told of what stands in the way, once; a failure where it stands there for too long.
+    /// Returns the message about an obstacle, once; a failure if the obstacle lasts too long.
     fn with(&mut self, trouble: Option<Trouble>, limit: Duration) -> Result<Option<String>, Failure> {
         let Some(trouble) = trouble.map(|trouble| trouble.said_by_queue(self.queue.as_deref())) else {
             self.since = None;
             return Ok(None);
         };
-        // One trouble after another is not one that lasts.
+        // Successive different obstacles do not count as one that lasts.
         if self.code != trouble.failure.code {
             self.since = None;
             self.code.clone_from(&trouble.failure.code);
@@ -577,7 +582,7 @@ impl Waits {
     }
 }
 
-/// What the pods of a Job say.
+/// Reads the events of a Job's pods from their logs.
 struct Told<'a> {
     at: &'a InCluster,
     job: String,
@@ -592,7 +597,7 @@ impl<'a> Told<'a> {
         Self { at, job: job.to_owned(), followed: BTreeMap::new(), sender: Some(sender), lines }
     }
 
-    /// Listens to every pod that has begun to speak.
+    /// Follows the log of every pod that has begun to write one.
     fn follow(&mut self, pods: &[&Pod]) {
         for pod in pods {
             let Some(name) = pod.metadata.name.as_deref() else { continue };
@@ -607,7 +612,7 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// Passes on the events of what was said so far.
+    /// Passes on the events that have arrived so far.
     fn drain(&self, observe: &mut dyn FnMut(usize, &Event)) {
         loop {
             match self.lines.try_recv() {
@@ -617,7 +622,7 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// Passes on the rest, as far as it comes in time.
+    /// Passes on the remaining events that arrive within `limit`.
     fn finish(&mut self, limit: Duration, observe: &mut dyn FnMut(usize, &Event)) {
         self.sender = None;
         let begun = Instant::now();
@@ -626,7 +631,7 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// What is no event was said for people, who find it in the pod's log.
+    /// Passes on the event of a line. A line that is no event was written for people, who find it in the pod's log.
     fn pass_on(&self, line: &LogLine, observe: &mut dyn FnMut(usize, &Event)) {
         let Ok(event) = serde_json::from_str::<Event>(&line.text) else {
             return tracing::debug!(job = self.job, pod = line.pod, "{}", line.text);

@@ -1,6 +1,6 @@
 //! Runs a pipeline's stages in order: one driver that knows the chain, and runners that know where stages run.
 //!
-//! Only this crate knows whether that is one machine or a cluster.
+//! Only this crate knows whether stages run on one machine or in a cluster.
 
 mod branch;
 mod config;

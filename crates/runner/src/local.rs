@@ -1,7 +1,7 @@
 //! Stages as child processes of this machine.
 //!
-//! Between this process and each stage stands a small supervisor, which ends everything below it when the stage has ended or this
-//! process has gone: a killed `assay` leaves nothing running.
+//! A small supervisor between this process and each stage ends everything below it when the stage has ended or this process has
+//! gone: a killed `assay` leaves nothing running.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -20,25 +20,25 @@ use crate::{KeyRing, Runner, StageCall};
 
 mod retry;
 
-/// How long a stage may take to end after it was told to: longer than it gives to what it measures.
+/// The time limit for a stage to end after it was told to: longer than the stage gives to what it measures.
 const STAGE_GRACE: Duration = Duration::from_secs(15);
 
-/// How long the supervisor may take: longer than it gives to the stage.
+/// The time limit for the supervisor: longer than it gives to the stage.
 const SUPERVISOR_GRACE: Duration = Duration::from_secs(30);
 
-/// How long the recorder may take to its first reading.
+/// The time limit for the recorder's first reading.
 const RECORDER_START: Duration = Duration::from_mins(1);
 
-/// Lines of a held process's log that are told when it ends too early.
+/// The number of lines of a held process's log that are shown if it ends too early.
 const TAIL_LINES: usize = 10;
 
-/// Events that may wait for the observer; a stage that says more is held up until it has caught up.
+/// Events that may wait for the observer; a stage that reports more is blocked until the observer has caught up.
 const WAITING_EVENTS: usize = 1024;
 
-/// The longest event: a line of a stage's standard output.
+/// The longest event, in bytes: a line of a stage's stdout.
 const MAX_EVENT_BYTES: u64 = 1 << 20;
 
-/// The variable that holds the password of private keys: no stage needs it, because its key comes unlocked.
+/// The variable that holds the password of private keys: no stage needs it, because its key is passed unlocked.
 const PASSWORD_VARIABLE: &str = "COSIGN_PASSWORD";
 
 /// Runs stages as child processes.
@@ -56,7 +56,7 @@ pub struct LocalRunner {
 }
 
 impl LocalRunner {
-    /// A runner that finds the stages' binaries in `binaries` and writes their logs into `logs`.
+    /// Makes a runner that finds the stages' binaries in `binaries` and writes their logs into `logs`.
     pub fn new(
         binaries: PathBuf,
         store: String,
@@ -74,7 +74,7 @@ impl LocalRunner {
         Ok(Self { spawner, binaries, store, trust, keys, logs, scratch, cancel, recorder, held })
     }
 
-    /// The log of a call.
+    /// Returns the log of a call.
     pub fn log_of(&self, stage: StageName, label: &str) -> PathBuf {
         let name = if label.is_empty() { stage.to_string() } else { format!("{stage}-{label}") };
         self.logs.join(format!("{name}.log"))
@@ -130,7 +130,7 @@ impl LocalRunner {
         Ok(())
     }
 
-    /// Ends what is held of a target. A stage that is tried again asks for its target again, which needs the port of the first.
+    /// Ends the held processes of a target. A retried stage requests its target again, which needs the port of the first.
     fn release_target(&self, target: &str) {
         let earlier: Vec<_> = lock(&self.held).extract_if(.., |(name, _)| name == target).collect();
         for (_, process) in earlier {
@@ -139,9 +139,9 @@ impl LocalRunner {
     }
 }
 
-/// How a held process ended, with the end of its log: for people.
+/// Describes how a held process ended, with the end of its log: for people.
 fn how_it_ended(ended: &Ended, log: &Path, secrets: &Secrets) -> String {
-    // Its supervisor passes a signal on as a shell does.
+    // Its supervisor reports a signal as a shell does.
     let status = match ended.status {
         Status::Exited(code) if code > 128 => Status::Signaled(code - 128),
         status => status,
@@ -154,7 +154,7 @@ fn how_it_ended(ended: &Ended, log: &Path, secrets: &Secrets) -> String {
     }
 }
 
-/// Writes a file for the stage that waits for it, if one does: without it, its folder has gone.
+/// Writes a file for the stage that waits for it. If no stage waits, the file's folder has gone.
 fn tell(file: &Path, text: &str) {
     let begun = file.with_extension("begun");
     if let Err(error) = std::fs::write(&begun, text).and_then(|()| std::fs::rename(&begun, file)) {
@@ -162,7 +162,7 @@ fn tell(file: &Path, text: &str) {
     }
 }
 
-/// The secrets among the variables of a held process.
+/// Returns the secrets among the variables of a held process.
 fn secrets_of(request: &HoldRequest, env: &BTreeMap<String, OsString>) -> Secrets {
     let names = request.env_from.keys().chain(request.env_files.keys());
     Secrets::new(names.filter_map(|name| env.get(name)).map(|value| value.as_encoded_bytes()))
@@ -175,7 +175,7 @@ fn end(held: Process, why: &str) {
     }
 }
 
-/// The command line of a stage's binary. Its key comes on descriptor 3.
+/// Returns the command line of a stage's binary. Its key comes on descriptor 3.
 fn stage_arguments(call: &StageCall, store: &str, trust: Digest, scratch: Option<&Path>) -> Vec<OsString> {
     let recorder = (call.stage == StageName::Record).then(|| OsString::from("record"));
     let mut named: Vec<(&str, OsString)> = vec![
@@ -191,12 +191,12 @@ fn stage_arguments(call: &StageCall, store: &str, trust: Digest, scratch: Option
     recorder.into_iter().chain(named.into_iter().flat_map(|(name, value)| [name.into(), value])).collect()
 }
 
-/// The command that runs `program` under a supervisor.
+/// Returns the command that runs `program` under a supervisor.
 fn supervised(program: &OsStr, arguments: Vec<OsString>) -> Result<Command, Failure> {
     supervised_on(None, program, arguments)
 }
 
-/// The same on those CPUs alone.
+/// Returns the same command, restricted to those CPUs.
 fn supervised_on(cpus: Option<&str>, program: &OsStr, arguments: Vec<OsString>) -> Result<Command, Failure> {
     let this = std::env::current_exe()
         .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
@@ -217,7 +217,7 @@ fn supervised_on(cpus: Option<&str>, program: &OsStr, arguments: Vec<OsString>) 
     Ok(command)
 }
 
-/// What a held target sees: a short list of harmless variables, and what its definition names.
+/// Returns the environment of a held target: a short list of harmless variables, and those that its definition names.
 fn held_environment(request: &HoldRequest) -> Result<BTreeMap<String, OsString>, Failure> {
     let passed = ["PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"];
     let mut env: BTreeMap<_, _> = passed.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var_os(name)?))).collect();
@@ -248,7 +248,7 @@ impl LocalRunner {
         let outcome = process.finish(&mut |event| {
             if let (Event::Hold(request), Ok(())) = (event, &held) {
                 held = self.hold(request);
-                // The stage is not left to wait for what was never started; the failure is the runner's.
+                // The stage must not wait for a process that was never started; the failure is the runner's.
                 if let Err(failure) = &held {
                     tell(Path::new(&request.end_file), &format!("it was not started: {}", failure.message));
                 }
@@ -262,7 +262,7 @@ impl LocalRunner {
 
 impl Runner for LocalRunner {
     fn check(&self, _: &Plan) -> Result<(), Failure> {
-        // Whatever image a workload names, on one machine it runs in what the machine has.
+        // On one machine, a workload runs with the machine's programs, whatever image it names.
         Ok(())
     }
 
@@ -315,18 +315,18 @@ impl Drop for LocalRunner {
     }
 }
 
-/// Why a recorder does not record: it has ended and its failure says why, or it hangs and is stopped.
+/// Returns the reason for which a recorder does not record: it has ended and its failure says why, or it hangs and is stopped.
 fn not_started(recorder: Process, why: RecvTimeoutError) -> Failure {
     let hangs = why == RecvTimeoutError::Timeout;
     if hangs {
         recorder.cancel.cancel("the recorder did not start in time");
     }
-    // The failure of one that was stopped would be that somebody stopped it, which is no reason for a person.
+    // The failure of a recorder that was stopped would only say that it was stopped, which helps no user.
     let failure = recorder.finish(&mut |_| {}).err().filter(|_| !hangs);
     failure.unwrap_or_else(|| Failure::environment("recorder", format!("the recorder did not start within {RECORDER_START:?}")))
 }
 
-/// A poisoned lock only says that another thread panicked while it held the list, which is still a list.
+/// A poisoned lock only means that another thread panicked while it held the list, which is still valid.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -381,7 +381,7 @@ impl Process {
         ended.map_err(|error| process(&error))
     }
 
-    /// Watches the stage to its end, and gives the result that it had accepted.
+    /// Watches the stage to its end, and returns its accepted result.
     fn finish(self, observe: &mut dyn FnMut(&Event)) -> Result<InputRef, Failure> {
         let (mut accepted, mut failed) = (None, None);
         for event in &self.events {
@@ -402,7 +402,7 @@ impl Process {
     }
 }
 
-/// The failure of a process that could not say itself what went wrong.
+/// Makes the failure of a process that ended without reporting one.
 fn without_a_word(ended: &Ended, stopped: &Cancel, log: Option<&Path>) -> Failure {
     let failure = match ended {
         Ended { timed_out: true, .. } => {
@@ -429,7 +429,7 @@ fn without_a_word(ended: &Ended, stopped: &Cancel, log: Option<&Path>) -> Failur
     }
 }
 
-/// Reads a child's events in a thread of its own, so that its standard output never fills.
+/// Reads a child's events in a thread of its own, so that its stdout pipe never fills.
 fn read_events(child: &mut Child) -> Receiver<Event> {
     let (sender, events) = sync_channel(WAITING_EVENTS);
     if let Some(stdout) = child.take_stdout() {
@@ -437,7 +437,7 @@ fn read_events(child: &mut Child) -> Receiver<Event> {
             let mut lines = BufReader::new(stdout);
             while let Some(line) = next_line(&mut lines) {
                 match serde_json::from_slice(&line) {
-                    // Nobody listens any more; reading on keeps the stage from blocking on a full pipe.
+                    // The receiver may have gone; reading on keeps the stage from blocking on a full pipe.
                     Ok(event) => drop(sender.send(event)),
                     Err(error) => tracing::warn!(%error, "a stage printed something that is no event"),
                 }
@@ -447,7 +447,7 @@ fn read_events(child: &mut Child) -> Receiver<Event> {
     events
 }
 
-/// The next line without its end, and none where there is no other. What a line has beyond the limit is read and dropped.
+/// Returns the next line without its end, or `None` if there is no other. Bytes of a line beyond the limit are read and dropped.
 fn next_line(lines: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     lines.by_ref().take(MAX_EVENT_BYTES).read_until(b'\n', &mut line).ok()?;

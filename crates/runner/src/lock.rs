@@ -1,4 +1,4 @@
-//! One `assay` at a time drives a run.
+//! The lock of a run: one `assay` at a time drives a run.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,14 +7,14 @@ use assay_manifest::RunId;
 use assay_stage::Failure;
 use rustix::fs::FlockOperation;
 
-/// Held while a run is driven. The kernel lets go of it when the process ends, however it ends.
+/// A lock that is held while a run is driven. The kernel releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct RunLock {
     _file: File,
 }
 
 impl RunLock {
-    /// Takes the lock of a run in `folder`, or says that somebody else has it.
+    /// Takes the lock of a run in `folder`; fails if another process has it.
     pub fn take(folder: &Path, run_id: &RunId) -> Result<Self, Failure> {
         let path = folder.join(format!("{run_id}.lock"));
         let file = open(&path)?;
@@ -29,7 +29,7 @@ impl RunLock {
     }
 }
 
-/// Waits for the lock of a file, which is held until what this gives is dropped.
+/// Waits for the lock of a file, which is held until the returned file is dropped.
 pub(crate) fn wait(path: &Path) -> Result<File, Failure> {
     let file = open(path)?;
     rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|error| unusable(path, &error.into()))?;

@@ -1,13 +1,13 @@
-//! The log files of a run: what stages say on standard error.
+//! The log files of a run: the stages' stderr.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-/// The most of a log's end that is shown.
+/// The most bytes of a log's end that are shown.
 const TAIL_BYTES: u64 = 16 << 10;
 
-/// The last `lines` lines of a log; empty where it cannot be read.
+/// Returns the last `lines` lines of a log; empty if it cannot be read.
 pub fn tail(path: &Path, lines: usize) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = File::open(path)?;

@@ -1,4 +1,4 @@
-//! What bounds the stages of a run: time limits and retries, from the pipeline.
+//! The time limits and retries of the stages of a run, from the pipeline.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,34 +7,34 @@ use assay_manifest::Digest;
 use assay_spec::Shards;
 use assay_stage::StageName;
 
-/// The time limit of a stage whose pipeline names none; execute has none of its own, because its trials have.
+/// The time limit of a stage for which the pipeline names none; execute has none of its own, because its trials have.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Retries of a stage whose pipeline names none.
+/// The retries of a stage for which the pipeline names none.
 const DEFAULT_RETRIES: u32 = 1;
 
-/// What bounds one stage.
+/// The time limit and retries of one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StagePolicy {
-    /// After this long it is stopped; absent where it has no limit of its own.
+    /// The time after which it is stopped; `None` if it has no limit of its own.
     pub timeout: Option<Duration>,
-    /// How often it is called again after a failure that a retry may mend.
+    /// The number of retries after a failure that a retry may fix.
     pub retries: u32,
 }
 
-/// What bounds the stages of a run, and the trust policy that they verify under.
+/// The time limits and retries of the stages of a run, and the trust policy under which they verify.
 #[derive(Clone, Debug)]
 pub struct StagePolicies {
     /// The trust policy.
     pub trust: Digest,
-    /// What the pipeline says, by stage.
+    /// The pipeline's policies, by stage.
     pub stages: BTreeMap<StageName, StagePolicy>,
     /// Processes of execute that together make one trial.
     pub shards: Shards,
 }
 
 impl StagePolicies {
-    /// What bounds `stage`.
+    /// Returns the policy of `stage`.
     pub fn of(&self, stage: StageName) -> StagePolicy {
         let timeout = (!matches!(stage, StageName::Execute | StageName::Record)).then_some(DEFAULT_TIMEOUT);
         self.stages.get(&stage).copied().unwrap_or(StagePolicy { timeout, retries: DEFAULT_RETRIES })

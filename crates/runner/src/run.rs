@@ -1,4 +1,4 @@
-//! One run's life: its Source is created once, it is driven by one process at a time, and if it ends before its time it says so.
+//! A run's life: its Source is created once, one process at a time drives it, and an early end is recorded.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,12 @@ use crate::{
     Branch, BranchAsked, Config, Finished, KeyRing, LocalKeys, LocalRunner, Observer, RunLock, Runner, StagePolicies, StagePolicy,
 };
 
-/// How often one run may end before its time.
+/// The limit on early ends of one run.
 const MAX_ENDS: u32 = 10_000;
 
-/// What a run is started with.
+/// The parameters for starting a run.
 pub struct RunSpec {
-    /// What it is to be started from.
+    /// The source to start it from.
     pub source: SourceSpec,
     /// The store; without it, `.assay` in the repository, or the user's data folder outside of one.
     pub store: Option<String>,
@@ -40,11 +40,11 @@ pub struct RunSpec {
     pub trust: Option<Vec<u8>>,
 }
 
-/// What a driver in a cluster is started with.
+/// The parameters for starting a driver in a cluster.
 pub struct DriverSpec {
     /// The run.
     pub run_id: RunId,
-    /// What the run is to be started from; without it, the Source that somebody has signed and stored.
+    /// The source to start the run from; without it, the Source that is already signed and stored.
     pub source: Option<SourceSpec>,
     /// The store.
     pub store: String,
@@ -64,13 +64,13 @@ pub struct Run {
     pub store_uri: String,
     /// The store.
     pub store: Store,
-    /// Where its logs and published folder go.
+    /// The folder of its logs and its published folder.
     pub home: PathBuf,
-    /// What it was started from.
+    /// The Source that it was started from.
     pub source: Source,
     /// The name of its pipeline.
     pub pipeline: Name,
-    /// The folder of the repository that it was started from, where it has one on this machine.
+    /// The folder of the repository that it was started from, if it has one on this machine.
     pub checkout: Option<PathBuf>,
     publish: Publish,
     keys: KeyRing,
@@ -80,18 +80,18 @@ pub struct Run {
     plan: Value,
     binaries: PathBuf,
     cancel: Cancel,
-    /// Held by who drives a run on this machine; in a cluster it is a Lease.
+    /// Held by the process that drives a run on this machine; in a cluster it is a Lease.
     _lock: Option<RunLock>,
 }
 
-/// Whether a run's published folder is committed to a branch.
+/// The decision whether a run's published folder is committed to a branch.
 #[derive(Clone, Debug)]
 pub enum ToBranch {
     /// Its pipeline names no branch.
     No,
-    /// Its pipeline names this branch, but what ran is not a commit's: somebody may push it by hand.
+    /// Its pipeline names this branch, but the Source is no commit: the user may push it by hand.
     ByHand(String),
-    /// To this one.
+    /// It is committed to this branch.
     Yes(Branch),
 }
 
@@ -138,13 +138,13 @@ impl Run {
         })
     }
 
-    /// A run that a driver in a cluster is to drive. What it is started from it reads itself, or somebody else has signed and stored
-    /// it: then it is verified like every input.
+    /// Opens a run for a driver in a cluster. The driver reads the source itself, or takes the Source that is already signed and
+    /// stored: then it is verified like every input.
     pub fn of_driver(spec: &DriverSpec, keys: KeyRing, cancel: &Cancel) -> Result<Self, Failure> {
         let store = Store::open_again(&spec.store)?;
         let trust = store.put(&spec.trust)?;
         let policy = assay_stage::read_trust("the cluster's trust policy", &spec.trust)?;
-        // A driver that was replaced goes on with what the first one found: its branch may have moved since.
+        // A driver that replaces another continues with the first one's Source: the branch may have moved since.
         let is_stored = store.read(&Layout::of(&spec.run_id).source(), Accepted::MAX_BYTES)?.is_some();
         let (source, closure) = if let Some(asked) = spec.source.as_ref().filter(|_| !is_stored) {
             let scratch = tempfile::tempdir_in(&spec.home)
@@ -180,8 +180,8 @@ impl Run {
         })
     }
 
-    /// The branch that the run's published folder is to be committed to. Nothing is reached: a remote that the checkout does not
-    /// know shows before anything is measured.
+    /// Returns the branch that the run's published folder is to be committed to. Makes no network request: a remote that the
+    /// checkout does not know is an error before the measurement.
     pub fn to_branch(&self) -> Result<ToBranch, Failure> {
         let Some(name) = &self.publish.branch else { return Ok(ToBranch::No) };
         if self.source.kind != OriginKind::Git {
@@ -191,20 +191,21 @@ impl Run {
         Ok(found.map_or(ToBranch::No, ToBranch::Yes))
     }
 
-    /// The run's Publication, where an earlier process has finished it.
+    /// Returns the run's Publication, if an earlier process has finished it.
     pub fn published(&self) -> Result<Option<InputRef>, Failure> {
         let published = Accepted::of_stage(&self.store, &self.run_id, StageName::Publish)?.next().transpose()?;
         Ok(published.map(|accepted| accepted.as_input(Kind::Publication)))
     }
 
-    /// The folder of this run's logs.
+    /// Returns the folder of this run's logs.
     pub fn logs(&self) -> PathBuf {
         self.home.join("logs").join(self.run_id.as_str())
     }
 
     /// Drives the run to its end on this machine.
     pub fn drive(&self, observer: &mut dyn Observer) -> Result<Finished, Failure> {
-        // What a killed supervisor leaves behind comes to this process, which ends it before it starts anything else.
+        // Processes that a killed supervisor leaves behind become children of this process, which ends them before it starts
+        // others.
         assay_process::become_reaper().map_err(|error| Failure::of(Exit::Environment, "process", &error))?;
         let scratch = self.fresh_scratch()?;
         let runner = LocalRunner::new(
@@ -231,7 +232,7 @@ impl Run {
         self.drive_on(&runner, observer)
     }
 
-    /// Drives the run to its end, wherever its stages run. If it ends before its time, it says so, signed.
+    /// Drives the run to its end, wherever its stages run. If it ends early, the end is recorded, signed.
     fn drive_on(&self, runner: &dyn Runner, observer: &mut dyn Observer) -> Result<Finished, Failure> {
         let source = self.sign_source()?;
         let mut watching = Watching { observer, at: StageName::Plan };
@@ -248,7 +249,8 @@ impl Run {
         })
     }
 
-    /// The folder for the stages' scratch files, without what killed ones have left there. The run's lock makes it this process's.
+    /// Makes the folder for the stages' scratch files, without the remains of killed processes. The run's lock makes it this
+    /// process's.
     fn fresh_scratch(&self) -> Result<PathBuf, Failure> {
         let folder = self.home.join("scratch").join(self.run_id.as_str());
         let removed = if folder.exists() { std::fs::remove_dir_all(&folder) } else { Ok(()) };
@@ -272,7 +274,7 @@ impl Run {
         })
     }
 
-    /// The run's Source: signed and created once; a resumed run takes the one that is there.
+    /// Signs and creates the run's Source once; a resumed run takes the existing one.
     pub fn sign_source(&self) -> Result<InputRef, Failure> {
         let path = Layout::of(&self.run_id).source();
         if let Some(existing) = self.store.read(&path, Accepted::MAX_BYTES)? {
@@ -320,7 +322,7 @@ fn pointer(path: &str, bytes: &[u8]) -> Result<InputRef, Failure> {
     Ok(InputRef { kind: Kind::Source, manifest, bundle })
 }
 
-/// Passes everything on, and remembers which stage was running.
+/// An observer that passes everything on and remembers which stage was running.
 struct Watching<'a> {
     observer: &'a mut dyn Observer,
     at: StageName,
@@ -341,7 +343,7 @@ impl Observer for Watching<'_> {
     }
 }
 
-/// The store, and the folder for what is not evidence: logs, locks and published folders.
+/// Returns the store, and the folder for files that are no evidence: logs, locks and published folders.
 fn places(store: Option<&str>, root: Option<&Path>) -> Result<(String, PathBuf), Failure> {
     let home = match root.filter(|root| root.join(".git").exists()) {
         Some(root) => root.canonicalize().unwrap_or_else(|_| root.to_owned()).join(".assay"),
@@ -364,7 +366,7 @@ fn places(store: Option<&str>, root: Option<&Path>) -> Result<(String, PathBuf),
     Ok((uri, home))
 }
 
-/// The store that is used where none is named: `.assay` of the repository around the working folder, or the user's data folder.
+/// Returns the default store: `.assay` of the repository around the working folder, or the user's data folder.
 pub fn default_store() -> Result<String, Failure> {
     let repository = assay_git::Repository::discover(Path::new("."));
     let root = repository.ok().and_then(|repository| repository.worktree().map(Path::to_path_buf));
@@ -386,8 +388,8 @@ fn data_folder() -> Result<PathBuf, Failure> {
         })
 }
 
-/// The same run with another Source would be another run. The name by which a commit was found does not make another one: the Source
-/// that began the run says which it was.
+/// Refuses to resume a run from another Source, because it would be another run. The name by which a commit was found makes no
+/// difference: the Source that began the run records it.
 fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<(), Failure> {
     let path = Layout::of(run_id).source();
     let Some(bytes) = store.read(&path, Accepted::MAX_BYTES)? else { return Ok(()) };
@@ -401,7 +403,8 @@ fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<(
     }
 }
 
-/// The policy of a cluster, put into the store. It has to let this machine's key start runs, or the first stage would refuse this one.
+/// Puts the policy of a cluster into the store. It has to allow this machine's key to start runs, or the first stage would refuse
+/// this one.
 fn trusted_in_cluster(store: &Store, policy: &[u8], keys: &KeyRing) -> Result<Digest, Failure> {
     let read = assay_stage::read_trust("the cluster's trust policy", policy)?;
     let own = keys.public(Role::Source)?;
@@ -418,7 +421,7 @@ fn trusted_in_cluster(store: &Store, policy: &[u8], keys: &KeyRing) -> Result<Di
     Ok(store.put(policy)?)
 }
 
-/// The Source that somebody has signed for a run.
+/// Returns the Source that is already signed for a run.
 fn stored_source(store: &Store, run_id: &RunId, policy: TrustPolicy) -> Result<Source, Failure> {
     let path = Layout::of(run_id).source();
     let Some(Accepted { manifest, bundle }) = Accepted::read(store, &path)? else {
@@ -435,7 +438,7 @@ fn stored_source(store: &Store, run_id: &RunId, policy: TrustPolicy) -> Result<S
     }
 }
 
-/// What the pipeline asks of its stages' pods.
+/// Returns the pipeline's settings for its stages' pods.
 fn pods(closure: &Closure) -> BTreeMap<Role, PodAsked> {
     let asked = closure.pipeline.spec.stages.iter().map(|stage| {
         let resources = assay_cluster::Resources { cpu: stage.cpu.clone(), memory: stage.memory.clone() };
@@ -450,14 +453,14 @@ fn policies(closure: &Closure, trust: Digest) -> StagePolicies {
     let spec = &closure.pipeline.spec;
     let stages = spec.stages.iter().filter_map(|stage| {
         let name = stage_of(stage.role)?;
-        // Execute's trials have limits of their own; the stage as a whole is bounded by the run's.
+        // Execute's trials have limits of their own; the limit of the stage as a whole is the run's.
         let timeout = if name == StageName::Execute { spec.time_limit } else { stage.timeout };
         Some((name, StagePolicy { timeout: Some(timeout), retries: stage.retries }))
     });
     StagePolicies { trust, stages: stages.collect(), shards: spec.shards }
 }
 
-/// `<pipeline>-<date>-<time>-<4 digits>`: sorted by time, unique enough for people to start two at once.
+/// Makes a run id, `<pipeline>-<date>-<time>-<4 digits>`: sorted by time, and unique enough for two runs to be started at once.
 pub fn new_run_id(pipeline: &Name, now: Instant) -> RunId {
     let stamp: String = now.to_seconds().chars().filter(char::is_ascii_digit).collect();
     let (date, time) = stamp.split_at_checked(8).unwrap_or((&stamp, ""));
@@ -466,7 +469,7 @@ pub fn new_run_id(pipeline: &Name, now: Instant) -> RunId {
     let room = MAX_NAME.saturating_sub("-yyyymmdd-hhmmss-xxxx".len());
     let name: String = pipeline.as_str().chars().take(room).collect();
     let id = format!("{}-{date}-{time}-{suffix}", name.trim_end_matches('-'));
-    // A shortened name and digits are a name again; if the rule of names ever changed, a digest would still be one.
+    // A shortened name and digits are a valid name; if the rule of names ever changed, a digest would still be one.
     RunId::new(id).unwrap_or_else(|_| RunId::of_digest(&entropy))
 }
 

@@ -1,4 +1,4 @@
-//! Making the Source of a run: from a commit, near or far, or from a work tree as it is.
+//! Reads the Source of a run: from a commit, local or remote, or from a work tree as it is.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,20 +11,20 @@ use assay_spec::{Closure, ClosureError, closure, expand};
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
 
-/// What a run is to be started from.
+/// The source to start a run from.
 #[derive(Clone, Debug, Default)]
 pub struct SourceSpec {
     /// The pipeline: a path of this machine, or with an address as `repo` a path in that repository.
     pub pipeline: String,
     /// A repository's folder or address; without it, the one around the pipeline.
     pub repo: Option<String>,
-    /// The revision; without it, the work tree, or its commit where nothing differs.
+    /// The revision; without it, the work tree, or its commit if nothing differs.
     pub commit: Option<String>,
-    /// Files that stand nowhere but here, by path. With any, nothing else is read: the Source is `adhoc`.
+    /// Files that exist only in memory, by path. If there are any, nothing else is read: the Source is `adhoc`.
     pub adhoc: BTreeMap<String, Vec<u8>>,
 }
 
-/// Everything that a pipeline names, read, with where it comes from.
+/// Everything that a pipeline names, read, with its origin.
 pub struct ReadSource {
     kind: OriginKind,
     repository: Option<String>,
@@ -37,7 +37,7 @@ pub struct ReadSource {
     pub closure: Closure,
     /// The path of the pipeline in the repository.
     pub pipeline: String,
-    /// The folder of the repository on this machine, where it has one.
+    /// The folder of the repository on this machine, if it has one.
     pub root: Option<PathBuf>,
 }
 
@@ -56,7 +56,7 @@ pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel:
                     None => failure,
                 }
             })?;
-            // Which branch or tag a short name is, only the remote knows.
+            // Only the remote knows which branch or tag a short name is.
             let reference = Some(rev.to_owned()).filter(|rev| rev.starts_with("refs/"));
             let origin = (assay_git::redact_url(address), reference);
             from_commit(&fetched.repository, &fetched.commit, origin, spec.pipeline.clone(), None)
@@ -65,7 +65,7 @@ pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel:
     }
 }
 
-/// The address of a repository without what only its owner may know.
+/// Returns the address of a repository without its secret parts.
 pub fn without_password(address: &str) -> String {
     assay_git::redact_url(address).unwrap_or_default()
 }
@@ -107,7 +107,7 @@ fn parent(path: &Path) -> PathBuf {
     }
 }
 
-/// The path of a file from the root of its repository, with `/`.
+/// Returns the path of a file from the root of its repository, with `/`.
 fn path_inside(root: &Path, path: &Path, may_be_gone: bool) -> Result<String, Failure> {
     let root = root.canonicalize().map_err(|error| unreadable(root, &error))?;
     // A file of an older commit need not be in the work tree, but its folder or one above it is.
@@ -136,7 +136,7 @@ fn git(error: &assay_git::Error) -> Failure {
 
 type Files = BTreeMap<String, FileAt>;
 
-/// Finds the closure with `read`, and keeps what was read.
+/// Finds the closure with `read`, and keeps the files that were read.
 fn read_closure<E>(pipeline: &str, mut read: impl FnMut(&str) -> Result<Option<FileAt>, E>) -> Result<(Closure, Files), Failure>
 where
     E: std::error::Error + 'static,
@@ -151,7 +151,7 @@ where
         }))
     });
     match found {
-        // What does not expand is refused here, before anything of the run exists.
+        // A definition that does not expand is refused here, before anything of the run exists.
         Ok(closure) => match expand(&closure.pipeline, &closure.workloads) {
             Ok(_) => Ok((closure, files.into_inner())),
             Err(problems) => Err(Failure::invalid(&problems)),
@@ -187,7 +187,8 @@ fn from_commit(
     })
 }
 
-/// A work tree is its commit where nothing that the pipeline names differs from it; else it is good for exploring only.
+/// Reads a work tree. It is its commit if nothing that the pipeline names differs from it; otherwise it is allowed for
+/// exploratory runs only.
 fn from_worktree(repository: &Repository, pipeline: String, root: PathBuf) -> Result<ReadSource, Failure> {
     let (closure, files) = read_closure(&pipeline, |path| repository.read_worktree(path))?;
     let paths: Vec<_> = closure.files.iter().map(|file| file.path.as_str()).collect();
@@ -229,7 +230,7 @@ fn require_exploratory(closure: &Closure, changed: &[String]) -> Result<(), Fail
     .hint("commit first, name a commit with `--commit`, or set `intent: exploratory`"))
 }
 
-/// Files outside of any repository; the root is the folder above `pipelines/`, where the pipeline lies in one.
+/// Reads files outside any repository; the root is the folder above `pipelines/`, if the pipeline lies in one.
 fn from_folder(path: &Path) -> Result<ReadSource, Failure> {
     let absolute = path.canonicalize().map_err(|error| unreadable(path, &error))?;
     let folder = parent(&absolute);
@@ -251,7 +252,7 @@ fn from_folder(path: &Path) -> Result<ReadSource, Failure> {
     })
 }
 
-/// Files that somebody has just made up. The store is that of the repository around the working folder, where there is one.
+/// Reads files that exist only in memory. The store is that of the repository around the working folder, if there is one.
 fn from_adhoc(spec: &SourceSpec) -> Result<ReadSource, Failure> {
     let read = |path: &str| {
         let file = spec.adhoc.get(path).map(|bytes| FileAt { bytes: bytes.clone(), executable: false });
@@ -274,7 +275,7 @@ fn from_adhoc(spec: &SourceSpec) -> Result<ReadSource, Failure> {
     })
 }
 
-/// The definitions of a stored Source, read from its own files.
+/// Returns the definitions of a stored Source, read from its own files.
 pub(crate) fn closure_of(store: &Store, source: &Source) -> Result<Closure, Failure> {
     let read = |path: &str| {
         let Some(file) = source.files.iter().find(|file| file.path == path) else { return Ok(None) };
@@ -285,12 +286,12 @@ pub(crate) fn closure_of(store: &Store, source: &Source) -> Result<Closure, Fail
 }
 
 impl ReadSource {
-    /// The address of the repository, without credentials.
+    /// Returns the address of the repository, without credentials.
     pub fn origin(&self) -> Option<&str> {
         self.repository.as_deref()
     }
 
-    /// Puts everything that was read into the store and gives the Source that names it.
+    /// Puts all files that were read into the store and returns the Source that names them.
     pub fn store(&self, store: &Store) -> Result<Source, Failure> {
         let objects = self.objects.iter().map(|object| {
             let name = format!("objects/{}", object.oid);

@@ -1,7 +1,7 @@
-//! What a scheduled request costs: `cargo run --release -p assay-schedule --example cost`.
+//! The cost of a scheduled request: `cargo run --release -p assay-schedule --example cost`.
 //!
-//! Prints nanoseconds a request, the best of five passes over a million: for the whole trial, for one of 16 shards (per own request,
-//! walking the gaps of the others), and for the digest that every shard computes before it starts.
+//! Prints nanoseconds per request, the best of five passes over a million: for the whole trial, for one of 16 shards (per own
+//! request, walking the gaps of the others), and for the digest that every shard computes before it starts.
 
 #![expect(clippy::print_stdout, reason = "an example that reports figures")]
 

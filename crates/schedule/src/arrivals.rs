@@ -1,31 +1,31 @@
-//! When the requests of an open loop are due.
+//! The due times of the requests of an open loop.
 //!
-//! The offset of arrival `i` counts in nanoseconds from the beginning of its phase. The format is stable:
+//! The offset of arrival `i` is in nanoseconds from the beginning of its phase. The format is stable:
 //!
-//! - Constant: `i / rate`, to the nearest nanosecond, halves up. The rate is taken for the shortest decimal number that reads back as
-//!   it, so that a rate of 0.1 has an arrival every ten seconds exactly, however long the trial. The first arrival is at 0.
-//! - Poisson and gamma: the sum of the gaps 0 to `i`, so the first arrival comes one gap after the beginning. A gap is a whole number
-//!   of picoseconds and depends on its index alone, whatever the laws of the others; sums of whole numbers do not depend on who
-//!   adds them. The offset is the sum to the nearest nanosecond, halves up.
+//! - Constant: `i / rate`, to the nearest nanosecond, halves up. The rate is the shortest decimal number that reads back as the
+//!   same double, so a rate of 0.1 has an arrival every ten seconds exactly, however long the trial. The first arrival is at 0.
+//! - Poisson and gamma: the sum of the gaps 0 to `i`, so the first arrival comes one gap after the beginning. A gap is a whole
+//!   number of picoseconds and depends on its index alone, not on the other gaps; sums of whole numbers do not depend on the
+//!   order of addition. The offset is the sum to the nearest nanosecond, halves up.
 //! - An exponential gap is `-ln(1 - u) x 10^12 / rate` with `u` the generator's value in `[0, 1)` at the index.
-//! - A gamma gap is Marsaglia and Tsang's ("A simple method for generating gamma variables", ACM TOMS 26, 2000): of values `3 i` to
-//!   `3 i + 2` the first makes a normal value, the second decides whether it is taken, and the third raises a shape below 1. Where
-//!   one is not taken, the streams of nonce 1, 2 and so on hold the next pairs.
+//! - A gamma gap is Marsaglia and Tsang's ("A simple method for generating gamma variables", ACM TOMS 26, 2000): of values `3 i`
+//!   to `3 i + 2` the first makes a normal value, the second decides if it is accepted, and the third raises a shape below 1. If
+//!   a pair is rejected, the streams of nonce 1, 2 and so on hold the next pairs.
 
 use assay_manifest::ArrivalLaw;
 
 use crate::Generator;
 
-/// The fewest arrivals a second: one in three hours. With it and 10^9 requests, exact offsets fit 128 bits.
+/// The fewest arrivals per second: one in three hours. With it and 10^9 requests, exact offsets fit 128 bits.
 pub const MIN_RATE_PER_S: f64 = 1e-4;
 
-/// The most arrivals a second: one every 100 ns, far more than machines can send.
+/// The most arrivals per second: one every 100 ns, far more than machines can send.
 pub const MAX_RATE_PER_S: f64 = 1e7;
 
 /// The least smoothness: nearly all arrivals come in bursts of a thousand.
 pub const MIN_SMOOTHNESS: f64 = 1e-3;
 
-/// The most smoothness: gaps vary by a thousandth, so equal gaps say more clearly what is meant.
+/// The most smoothness: gaps vary by a thousandth. Beyond it, the constant law is the clearer choice.
 pub const MAX_SMOOTHNESS: f64 = 1e6;
 
 const NS_PER_S: u128 = 1_000_000_000;
@@ -34,8 +34,8 @@ const PS_PER_NS: u128 = 1_000;
 
 /// The offsets of one phase, by index.
 ///
-/// Equal gaps are computed from the index. Random ones are summed up, so asking for an index costs the gaps since the one that was asked
-/// before, and all of them after a step back.
+/// Offsets of equal gaps are computed from the index. Those of random gaps are sums: a lookup costs the gaps since the previous
+/// lookup, and all of them after a step back.
 #[derive(Clone)]
 pub(crate) enum Arrivals {
     Constant(ExactRate),
@@ -43,7 +43,7 @@ pub(crate) enum Arrivals {
 }
 
 impl Arrivals {
-    /// None where the loop is closed, which has no intended times.
+    /// Returns `None` for a closed loop, which has no intended times.
     pub(crate) fn new(law: ArrivalLaw, rate_per_s: f64, values: Generator) -> Option<Self> {
         let random =
             |gap| Self::Random(Box::new(RandomArrivals { gap, mean_ps: PS_PER_S / rate_per_s, values, next: 0, sum_ps: 0 }));
@@ -64,7 +64,7 @@ impl Arrivals {
     }
 }
 
-/// Arrivals a second as a fraction: `per / ns` of them each nanosecond.
+/// Arrivals per second as a fraction: `per / ns` of them each nanosecond.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ExactRate {
     ns: u128,
@@ -129,7 +129,7 @@ impl RandomArrivals {
     }
 }
 
-/// A gamma value of scale 1 at `index`.
+/// Returns a gamma value of scale 1 at `index`.
 fn gamma(values: &mut Generator, index: u64, shape: f64) -> f64 {
     let first = index.saturating_mul(3);
     if shape >= 1.0 {
@@ -139,7 +139,8 @@ fn gamma(values: &mut Generator, index: u64, shape: f64) -> f64 {
     raised * libm::pow(values.open_unit_f64(first.saturating_add(2), 0), 1.0 / shape)
 }
 
-/// For a shape of at least 1, at which 19 of 20 pairs are taken, and more at larger ones. The paper's `d` and `c` are `scale` and `slope`.
+/// Returns a gamma value for a shape of at least 1. Accepts 19 of 20 pairs at a shape of 1, and more at larger ones. The paper's
+/// `d` and `c` are `scale` and `slope`.
 fn marsaglia_tsang(values: &mut Generator, first: u64, shape: f64) -> f64 {
     let scale = shape - 1.0 / 3.0;
     let slope = 1.0 / (9.0 * scale).sqrt();
@@ -166,7 +167,7 @@ mod tests {
         Arrivals::new(law, rate_per_s, Generator::keyed(&Seed::new([7; 32]), &["arrivals", key])).expect("an open loop")
     }
 
-    /// Gaps of mean 1.
+    /// Returns gaps of mean 1.
     fn gaps(law: ArrivalLaw, count: u64) -> Vec<f64> {
         let rate = 1_000.0;
         let mut arrivals = arrivals(law, rate, "gaps");
@@ -184,7 +185,7 @@ mod tests {
         values.iter().map(|value| (value - mean).powi(order)).sum::<f64>() / values.len() as f64
     }
 
-    /// The largest distance between the values' distribution and another.
+    /// Returns the largest distance between the distribution of the values and the given one.
     fn distance(values: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
         let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|index| offset(3.0, index)), [0, 333_333_333, 666_666_667, 1_000_000_000]);
         assert_eq!([0, 1, 10_000_000].map(|index| offset(0.1, index)), [0, 10_000_000_000, 100_000_000_000_000_000]);
         assert_eq!([1, 3, 10_000_000].map(|index| offset(1e7, index)), [100, 300, 1_000_000_000]);
-        // 10^7 / 7 s; the sum of as many rounded gaps would be 1.4 ms early.
+        // 10^7 / 7 s; the sum of that many rounded gaps would be 1.4 ms early.
         assert_eq!(offset(7.0, 10_000_000), 1_428_571_428_571_429);
         // 999,999,999 / 33.3 s = 9,999,999,990 / 333 s = 30,030,030 s.
         assert_eq!(offset(33.3, 999_999_999), 30_030_030_000_000_000);
@@ -226,7 +227,7 @@ mod tests {
         assert!((mean(&gaps) - 1.0).abs() < 0.0095, "{}", mean(&gaps));
         assert!((central_moment(&gaps, 2) - 1.0).abs() < 0.027, "{}", central_moment(&gaps, 2));
         assert!((central_moment(&gaps, 3) - 2.0).abs() < 0.27, "{}", central_moment(&gaps, 3));
-        // Kolmogorov and Smirnov: 1.95 / sqrt(n) is passed by chance once in a thousand keys, and this key is fixed.
+        // Kolmogorov-Smirnov: one key in a thousand exceeds 1.95 / sqrt(n) by chance, and this key is fixed.
         let distance = distance(&gaps, |gap| 1.0 - (-gap).exp());
         assert!(distance < 1.95 / 100_000_f64.sqrt(), "{distance}");
     }
@@ -258,7 +259,8 @@ mod tests {
         for smoothness in [0.1, 0.25, 1.0, 4.0, 100.0] {
             let gaps = gaps(ArrivalLaw::Gamma { smoothness }, 100_000);
             let variance = 1.0 / smoothness;
-            // Standard errors: of the mean sqrt(variance / n), of the variance sqrt((kurtosis - 1) / n) of it, kurtosis 3 + 6 / shape.
+            // Standard errors: sqrt(variance / n) of the mean; variance x sqrt((kurtosis - 1) / n) of the variance, with kurtosis
+            // 3 + 6 / shape.
             let mean_error = (variance / 100_000.0).sqrt();
             let variance_error = variance * ((2.0 + 6.0 / smoothness) / 100_000.0).sqrt();
             assert!((mean(&gaps) - 1.0).abs() < 4.0 * mean_error, "{smoothness}: {}", mean(&gaps));

@@ -1,21 +1,23 @@
-//! The digest of a trial's schedule: two shards, two sides of a pair, or a trial and its plan have the same load if theirs are equal.
+//! The digest of a trial's schedule. Two shards, two sides of a pair, or a trial and its plan have the same load if their digests
+//! are equal.
 
 use assay_manifest::{Digest, Hasher};
 
 use crate::{Phase, ScheduledRequest, TrialSchedule};
 
-/// The format of a schedule's digest, which begins with these bytes.
+/// The format of a schedule's digest. The hashed input begins with these bytes.
 ///
-/// SHA-256 over them, and then for the warm-up and after it for the measured phase: a record of every request, in the order of their
-/// indices, and one byte 0. A record has 37 bytes: one byte 1; the index (64 bits); the offset since the trial's start in nanoseconds, or
-/// -1 without one (64 bits, signed); tokens of the prompt, tokens of the answer, and the adapter (32 bits each, 2^32 - 1 where there is
-/// none; no workload has adapters yet); and the seed of the prompt (64 bits). Integers are little-endian.
+/// The digest is SHA-256 over them and then, for the warm-up and after it for the measured phase, over a record of every request,
+/// in the order of their indices, and one byte 0. A record has 37 bytes: one byte 1; the index (64 bits); the offset since the
+/// trial's start in nanoseconds, or -1 without one (64 bits, signed); tokens of the prompt, tokens of the response, and the
+/// adapter (32 bits each, 2^32 - 1 if there is none; no workload has adapters yet); and the seed of the prompt (64 bits).
+/// Integers are little-endian.
 ///
-/// A phase of [open length](TrialSchedule::has_open_length) stands there with its first [`OPEN_LENGTH_INDICES`]. Request ids and salt are
-/// absent: they differ between executions of the same trial.
+/// A phase of [open length](TrialSchedule::has_open_length) contributes its first [`OPEN_LENGTH_INDICES`]. Request ids and salt
+/// are absent, because they differ between executions of the same trial.
 pub const DIGEST_FORMAT: &str = "assay.dev/schedule-digest/v1";
 
-/// How many requests stand for a phase of which nobody knows how many it will have.
+/// The number of requests that represent a phase whose number of requests is not known beforehand.
 pub const OPEN_LENGTH_INDICES: u64 = 4_096;
 
 const RECORD_BYTES: usize = 37;

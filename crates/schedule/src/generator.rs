@@ -1,14 +1,15 @@
-//! A counter-based generator: the value at an index depends on the key and the index, and on nothing that was drawn before.
+//! A counter-based generator: the value at an index depends on the key and the index alone, not on earlier draws.
 //!
-//! So a trial offers the same load from one shard or from a hundred, and a reader of its plan derives that load again.
+//! So a trial offers the same load from one shard or from a hundred, and a reader of its plan can derive that load again.
 //!
-//! The format is stable, since a plan that was signed long ago must still mean the same load. Golden values in the tests hold it:
+//! The format is stable, because a plan that was signed long ago must still mean the same load. Golden values in the tests pin
+//! it:
 //!
-//! - The key is `SHA-256("assay.dev/schedule/v1" || seed || parts || (length || bytes) of every part)`: the seed has 32
-//!   bytes, the number of parts and each length are 64-bit little-endian integers.
+//! - The key is `SHA-256("assay.dev/schedule/v1" || seed || parts || (length || bytes) of every part)`: the seed has 32 bytes,
+//!   the number of parts and each length are 64-bit little-endian integers.
 //! - ChaCha8 in Bernstein's original layout (64-bit counter, 64-bit nonce) turns the key into one key stream for each nonce.
-//! - The value at index `i` is the 64-bit little-endian integer at byte `8 i` of the stream of nonce 0. Where that one has to be
-//!   rejected, the streams of nonce 1, 2 and so on hold its replacements at the same place.
+//! - The value at index `i` is the 64-bit little-endian integer at byte `8 i` of the stream of nonce 0. If it has to be rejected,
+//!   the streams of nonce 1, 2 and so on hold its replacements at the same place.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -20,10 +21,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Seed;
 
-/// The format that this module describes; it also separates these keys from every other use of SHA-256.
+/// The format that this module describes. It also separates these keys from every other use of SHA-256.
 pub const GENERATOR_FORMAT: &str = "assay.dev/schedule/v1";
 
-/// How far ahead values are drawn and dropped, rather than sought. Seeking computes four blocks of ChaCha, 32 values, anew.
+/// The longest distance that is covered by drawing and dropping values. Beyond it, the stream seeks, which computes four blocks
+/// of ChaCha, 32 values, anew.
 const SKIP: u64 = 32;
 
 /// The first part of the path of every generator of load; the order of trials has its own.
@@ -31,19 +33,19 @@ const LOAD: &str = "load";
 
 /// Random values by index.
 ///
-/// A generator remembers where it read last, so that reading on is cheap. What it returns does not depend on that.
+/// A generator remembers its last position, so that reading on is cheap. The values do not depend on that position.
 #[derive(Clone)]
 pub struct Generator {
     key: [u8; 32],
     stream: ChaCha8Rng,
-    /// The index whose value the stream gives next; none past the last one.
+    /// The index of the stream's next value; `None` past the last one.
     next: Option<u64>,
 }
 
-/// Names one random sequence of one trial's load.
+/// The key of one random sequence of one trial's load.
 ///
 /// Target and variant are absent, so the two sides of a pair see the same load. The workload is named by its digest, so renaming
-/// a workload leaves its load alone, as it leaves its results comparable.
+/// a workload changes neither its load nor the comparability of its results.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadKey<'a> {
     /// The seed of the workload.
@@ -56,18 +58,18 @@ pub struct LoadKey<'a> {
     pub trial: u32,
     /// The phase of the trial, such as its warm-up.
     pub phase: &'a str,
-    /// What the values are for, such as arrivals or lengths.
+    /// The purpose of the values, such as arrivals or lengths.
     pub concern: &'a str,
 }
 
 impl LoadKey<'_> {
-    /// The generator of this sequence, to be read at global indices: those of the whole trial, never of one shard.
+    /// Returns the generator of this sequence, to be read at global indices: those of the whole trial, never of one shard.
     pub fn generator(&self) -> Generator {
         let (workload, trial) = (self.workload.to_string(), self.trial.to_string());
         Generator::keyed(self.seed, &[LOAD, &workload, self.point.as_str(), &trial, self.phase, self.concern])
     }
 
-    /// The same for what must not repeat when the same trial is run again: the nonce is one more word of the path.
+    /// Returns the generator of values that must not repeat if the same trial runs again: the nonce is one more word of the path.
     pub fn generator_once(&self, nonce: Nonce) -> Generator {
         let (workload, trial) = (self.workload.to_string(), self.trial.to_string());
         let path = [LOAD, &workload, self.point.as_str(), &trial, self.phase, self.concern, &nonce.to_string()];
@@ -75,22 +77,22 @@ impl LoadKey<'_> {
     }
 }
 
-/// What tells one execution of a trial from every other: its run, its case, its attempt. 128 bits.
+/// Distinguishes one execution of a trial from every other, by its run, its case and its attempt. 128 bits.
 ///
-/// A seed derives from the workload, so every run repeats the same load. That is wanted, except for what must never repeat:
-/// identifiers of requests, and the salt that keeps prompts out of a cache that an earlier execution filled.
+/// A seed derives from the workload, so every run repeats the same load. That is intended, except for values that must never
+/// repeat: identifiers of requests, and the salt that keeps prompts out of a cache that an earlier execution filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Nonce(u128);
 
 impl Nonce {
-    /// A nonce from anywhere.
+    /// Creates a nonce from any bits.
     pub const fn new(bits: u128) -> Self {
         Self(bits)
     }
 
-    /// The nonce of an attempt: the first 16 bytes, big-endian, of
-    /// `SHA-256("assay.dev/nonce/v1" || (length || bytes) of run, trial id and attempt)`, lengths as 64-bit little-endian integers and
-    /// the attempt in decimal digits. So whoever holds the manifests derives the identifiers of the requests again.
+    /// Returns the nonce of an attempt: the first 16 bytes, big-endian, of
+    /// `SHA-256("assay.dev/nonce/v1" || (length || bytes) of run, trial id and attempt)`, lengths as 64-bit little-endian
+    /// integers and the attempt in decimal digits. So a reader of the manifests can derive the identifiers of the requests again.
     pub fn of_attempt(run: &RunId, trial: &TrialId, attempt: u32) -> Self {
         let mut hasher = Sha256::new_with_prefix(b"assay.dev/nonce/v1");
         for part in [run.as_str(), trial.as_str(), &attempt.to_string()] {
@@ -108,13 +110,13 @@ impl fmt::Display for Nonce {
 }
 
 impl Generator {
-    /// The generator of a seed and a path of words. Different paths give independent sequences.
+    /// Creates the generator of a seed and a path of words. Different paths give independent sequences.
     pub fn keyed(seed: &Seed, path: &[&str]) -> Self {
         let key = derive_key(seed, path);
         Self { key, stream: ChaCha8Rng::from_seed(key), next: Some(0) }
     }
 
-    /// The value at `index`: 64 random bits.
+    /// Returns the value at `index`: 64 random bits.
     pub fn at(&mut self, index: u64) -> u64 {
         match self.next.and_then(|next| index.checked_sub(next)) {
             Some(ahead) if ahead <= SKIP => (0..ahead).for_each(|_| drop_value(&mut self.stream)),
@@ -124,7 +126,7 @@ impl Generator {
         self.stream.next_u64()
     }
 
-    /// A value below `bound` at `index`, each equally likely.
+    /// Returns a value below `bound` at `index`, each equally likely.
     ///
     /// Lemire, "Fast random integer generation in an interval" (2019), algorithm 5: the high half of a product, with the few
     /// values rejected that would make some results likelier than others.
@@ -143,25 +145,26 @@ impl Generator {
         }
     }
 
-    /// A value in `[0, 1)` at `index`: one of the 2^53 equally spaced doubles, each equally likely.
+    /// Returns a value in `[0, 1)` at `index`: one of the 2^53 equally spaced doubles, each equally likely.
     pub fn unit_f64(&mut self, index: u64) -> f64 {
         const SPACING: f64 = 1.0 / (1_u64 << 53) as f64;
         (self.at(index) >> 11) as f64 * SPACING
     }
 
-    /// A value strictly between 0 and 1 at `index`, on the stream of `nonce`: the middle of one of 2^52 equal parts, each equally likely.
+    /// Returns a value strictly between 0 and 1 at `index`, on the stream of `nonce`: the middle of one of 2^52 equal parts, each
+    /// equally likely.
     pub(crate) fn open_unit_f64(&mut self, index: u64, nonce: u64) -> f64 {
         const PART: f64 = 1.0 / (1_u64 << 52) as f64;
         let value = if nonce == 0 { self.at(index) } else { self.replacement(index, nonce) };
         ((value >> 12) as f64 + 0.5) * PART
     }
 
-    /// A standard normal value at `index`, on the stream of `nonce`: the quantile of [`Generator::open_unit_f64`].
+    /// Returns a standard normal value at `index`, on the stream of `nonce`: the quantile of [`Generator::open_unit_f64`].
     pub(crate) fn normal(&mut self, index: u64, nonce: u64) -> f64 {
         assay_stats::normal::quantile(self.open_unit_f64(index, nonce))
     }
 
-    /// `items` in random order. Draws the indices from 0 to one less than their number.
+    /// Returns `items` in random order. Draws the indices from 0 to one less than their number.
     ///
     /// Fisher and Yates' shuffle in Durstenfeld's form, from the front.
     pub fn shuffled<T>(&mut self, mut items: Vec<T>) -> Vec<T> {
@@ -173,7 +176,7 @@ impl Generator {
         items
     }
 
-    /// What stands in for the value at `index` after it was rejected `nonce` times.
+    /// Returns the replacement of the value at `index` after `nonce` rejections.
     fn replacement(&self, index: u64, nonce: u64) -> u64 {
         let mut stream = ChaCha8Rng::from_seed(self.key);
         stream.set_stream(nonce);
@@ -186,7 +189,7 @@ fn drop_value(stream: &mut ChaCha8Rng) {
     stream.next_u64();
 }
 
-/// Where the value at `index` begins, in words of 32 bits.
+/// Returns the position of the value at `index`, in words of 32 bits.
 fn word_of(index: u64) -> u128 {
     u128::from(index) * 2
 }
@@ -234,7 +237,7 @@ mod tests {
             6_226_034_321_639_881_986,
         ];
         assert_eq!(indices.map(|index| generator.at(index)), values);
-        // Such a bound rejects every other value: here those at the indices 2 and 4.
+        // This bound rejects every other value: here those at the indices 2 and 4.
         let half = bound((1 << 63) + 1);
         let values = [
             8_343_647_875_762_411_591,
@@ -291,7 +294,7 @@ mod tests {
 
     #[test]
     fn values_below_a_bound_are_equally_likely() {
-        // Chi-square over 6 cells: 20.5 is passed by chance once in a thousand keys, and this key is fixed.
+        // Chi-square over 6 cells: one key in a thousand exceeds 20.5 by chance, and this key is fixed.
         let mut counts = [0_u32; 6];
         let mut generator = generator();
         for index in 0..60_000 {

@@ -1,9 +1,9 @@
-//! How many tokens a request has.
+//! The number of tokens of each request.
 //!
 //! A draw depends on its index alone. The format is stable: a normal draw `z` is the generator's normal value at the index; a
-//! uniform one of whole numbers is [`Generator::below`], a uniform one of genai-bench is `low + (high - low) u` with `u` the
-//! generator's value in `[0, 1)`. No draw is repeated: what is too small or too large is clipped, so realised means may differ from
-//! the nominal ones, and belong beside them.
+//! uniform draw of whole numbers is [`Generator::below`]; a uniform draw of genai-bench is `low + (high - low) u` with `u` the
+//! generator's value in `[0, 1)`. No draw is repeated: values that are too small or too large are clipped, so realised means may
+//! differ from the nominal ones, and belong beside them.
 
 use std::num::NonZeroU64;
 
@@ -11,10 +11,10 @@ use assay_manifest::LengthLaw;
 
 use crate::Generator;
 
-/// The most tokens of one prompt or answer; larger draws become this many. Ten times the longest context that is served today.
+/// The most tokens of one prompt or response; larger draws are clipped to it. Ten times the longest context that is served today.
 pub const MAX_TOKENS: u32 = 16_000_000;
 
-/// The lengths of one phase and side, by index.
+/// The token counts of one phase and side, by index.
 #[derive(Clone)]
 pub(crate) struct Lengths {
     law: LengthLaw,
@@ -22,7 +22,7 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// `law` is one that [`refusal`] lets pass.
+    /// Creates the lengths of a law that [`refusal`] accepts.
     pub(crate) fn new(law: LengthLaw, values: Generator) -> Self {
         Self { law, values }
     }
@@ -43,7 +43,7 @@ impl Lengths {
                 clipped((mean + stddev * self.values.normal(index, 0)).trunc(), floor)
             }
             LengthLaw::TruncatedUniform { low, high, floor } => {
-                // genai-bench takes a lower bound of 0 for 1.
+                // genai-bench treats a lower bound of 0 as 1.
                 let (low, high) = (f64::from(low.max(1)), f64::from(high));
                 clipped((low + (high - low) * self.values.unit_f64(index)).trunc(), floor)
             }
@@ -51,18 +51,18 @@ impl Lengths {
     }
 }
 
-/// `tokens`, but at least `floor` and at most [`MAX_TOKENS`].
+/// Clips `tokens` to at least `floor` and at most [`MAX_TOKENS`].
 fn clipped(tokens: f64, floor: u32) -> u32 {
     tokens.max(f64::from(floor)).min(f64::from(MAX_TOKENS)) as u32
 }
 
-/// Mean and standard deviation of the logarithm, from those of the log-normal value itself.
+/// Returns mean and standard deviation of the logarithm, from those of the log-normal value itself.
 fn of_logarithm(mean: f64, stddev: f64) -> (f64, f64) {
     let variance = libm::log1p((stddev / mean) * (stddev / mean));
     (libm::log(mean) - variance / 2.0, variance.sqrt())
 }
 
-/// Why a law cannot be drawn from; none where it can.
+/// Returns the reason why a law cannot be drawn from, or `None` if it can.
 pub(crate) fn refusal(law: LengthLaw) -> Option<String> {
     let largest = f64::from(MAX_TOKENS);
     let bounds = |low: u32, high: u32| (high < low).then(|| format!("its upper bound {high} lies below its lower bound {low}"));
@@ -173,10 +173,10 @@ mod tests {
         let uniform = |low, high, floor| shares(&draws(LengthLaw::TruncatedUniform { low, high, floor }));
         let input = uniform(3, 7, 1);
         assert!(input.keys().eq(&[3, 4, 5, 6]) && input.values().all(|share| near(*share, 0.25)), "{input:?}");
-        // The short form `U(i,o)`: outputs from 1, of which 1 is clipped to 2, which is twice as likely as any other.
+        // The short form `U(i,o)`: outputs from 1. A 1 is clipped to 2, which is therefore twice as likely as any other value.
         let output = uniform(1, 6, 2);
         assert!(output.keys().eq(&[2, 3, 4, 5]) && near(output[&2], 0.4) && near(output[&5], 0.2), "{output:?}");
-        // A lower bound of 0 is one of 1: four values, not 0 and 1 in one.
+        // A lower bound of 0 is treated as 1: four values, not 0 and 1 in one.
         let from_zero = uniform(0, 5, 1);
         assert!(from_zero.keys().eq(&[1, 2, 3, 4]) && near(from_zero[&1], 0.25), "{from_zero:?}");
         assert_eq!(uniform(9, 9, 1).into_keys().collect::<Vec<_>>(), [9]);

@@ -1,8 +1,9 @@
-//! What is random in a run, and yet the same for everyone: in which order trials run, and the draws that a load is made from.
+//! The randomness of a run, reproducible by every reader: the order in which trials run, and the draws that make a load.
 //!
-//! Everything here is pure. A [`Seed`] and a path of words key a [`Generator`], which gives a value at every index, whoever
-//! asks and in whatever order. [`order_trials`] turns cases into an interleaved sequence of trials with it, and [`TrialSchedule`]
-//! says what each request of a serving trial is: when it is due, how long, and from which seed its prompt is made.
+//! Everything here is pure. A [`Seed`] and a path of words key a [`Generator`], whose value at an index depends neither on the
+//! caller nor on the order of calls. [`order_trials`] uses it to turn cases into an interleaved sequence of trials, and
+//! [`TrialSchedule`] holds each request of a serving trial: when it is due, how long it is, and from which seed its prompt is
+//! made.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ mod recipe;
 mod seed;
 mod trial;
 
-/// How long requests may take to end after the measured phase, at most.
+/// The longest time that requests may take to end after the measured phase.
 pub const DRAIN: Duration = Duration::from_secs(30);
 
 pub use arrivals::{MAX_RATE_PER_S, MAX_SMOOTHNESS, MIN_RATE_PER_S, MIN_SMOOTHNESS};

@@ -1,12 +1,12 @@
-//! In which order the trials of a run are measured.
+//! The order in which the trials of a run are measured.
 //!
 //! A machine drifts while it is measured: it warms up, its caches fill, its neighbours wake. So trials are interleaved: trial `r`
-//! of every point runs in round `r`, and the points of a round run in an order of their own. What the drift does, it then does to
-//! every point alike. Where two sides are compared, which of them is first is drawn for every pair, each in half of the pairs, so that
-//! a steady drift cancels out of their difference and no disturbance, whatever its rhythm, sides with one of them.
+//! of every point runs in round `r`, and the points of a round run in an order of their own. The drift then affects every point
+//! alike. If two sides are compared, the first side of every pair is drawn, each in half of the pairs, so that a steady drift
+//! cancels out of their difference and no disturbance, whatever its rhythm, favours one of them.
 //!
-//! Rounds do not depend on how many there are, but for which side is first: where nothing is compared, a plan of more trials begins with
-//! the order of the plan of fewer.
+//! The order of a round does not depend on the number of rounds, except for the side that is first: if nothing is compared, a
+//! plan of more trials begins with the order of the plan of fewer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -23,25 +23,25 @@ pub const MAX_TRIALS: u64 = 100_000;
 /// The first part of the path of every generator of the order.
 const ORDER: &str = "order";
 
-/// What the order of the trials depends on, besides the cases and the seed.
+/// The inputs of the order of trials, besides the cases and the seed.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderRules<'a> {
     /// Trials per point.
     pub trials: u32,
-    /// What is compared.
+    /// The comparison, if there is one.
     pub comparison: Option<&'a Comparison>,
-    /// How the sides share the machine.
+    /// The way in which the sides share the machine.
     pub placement: Placement,
-    /// How far trials are kept apart.
+    /// The isolation between trials.
     pub isolation: Isolation,
 }
 
-/// Which side of a comparison.
+/// A side of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Compared against.
+    /// The side that is compared against.
     Baseline,
-    /// Judged.
+    /// The side that is judged.
     Candidate,
 }
 
@@ -54,10 +54,10 @@ impl std::fmt::Display for Role {
     }
 }
 
-/// Why trials cannot be ordered.
+/// The reason why trials cannot be ordered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
-    /// More than [`MAX_TRIALS`].
+    /// More trials than [`MAX_TRIALS`].
     #[error("{0} trials are planned, more than the limit of {MAX_TRIALS}")]
     TooManyTrials(u64),
     /// The same measurement would be planned twice under one name.
@@ -68,7 +68,7 @@ pub enum OrderError {
         /// The point.
         point_id: PointId,
     },
-    /// Nothing differs, so nothing can be told.
+    /// The two sides are the same, so there is nothing to compare.
     #[error("baseline and candidate are both target `{target}` with variant `{variant}`")]
     SameSide {
         /// The target of both.
@@ -76,17 +76,17 @@ pub enum OrderError {
         /// The variant of both.
         variant: Name,
     },
-    /// No case belongs to that side.
+    /// No case belongs to the side.
     #[error("no case has the {role}'s target `{target}` with variant `{variant}`")]
     AbsentSide {
-        /// Which side.
+        /// The side.
         role: Role,
         /// Its target.
         target: Name,
         /// Its variant.
         variant: Name,
     },
-    /// One side would be measured where the other is not.
+    /// A point is measured on one side only.
     #[error("point `{point_id}` of workload `{workload}` has no {missing} to be paired with")]
     Unpaired {
         /// The workload.
@@ -98,19 +98,20 @@ pub enum OrderError {
     },
 }
 
-/// The trials of all `cases` in the order in which they run.
+/// Returns the trials of all `cases` in the order in which they run.
 ///
 /// - Trial `r` of every point runs in round `r`; the points of a round are shuffled.
-/// - `coexist`: the two sides of a comparison run next to each other at every workload and point, in an order drawn for every pair.
-///   All trials are in one block.
-/// - `alternate`: a round has one block per side (target and variant), also where nothing is compared. The sides of a comparison
+/// - `coexist`: the two sides of a comparison run next to each other at every workload and point, in an order drawn for every
+///   pair. All trials are in one block.
+/// - `alternate`: a round has one block per side (target and variant), even if nothing is compared. The sides of a comparison
 ///   follow each other in an order drawn for every round; the other sides come before or after them. All sides take the points in
 ///   the same order. Blocks of one side that follow each other, as in ABBA, stay two blocks: the block is what such a design
 ///   randomises.
 /// - `restart_target`: the same order, and every trial is a block of its own.
 ///
-/// Each of two sides comes first in half of the rounds, up to one, and which half is drawn: were a round the mirror image of the one
-/// before it, two pairs would be drawn as one, and a disturbance in step with them would count double. Blocks are numbered from 0 as they run. Equal arguments give equal orders, on every machine.
+/// Each of two sides comes first in half of the rounds, up to one, and which half is drawn: if each round mirrored the one before
+/// it, two pairs would be drawn as one, and a disturbance in step with them would count double. Blocks are numbered from 0 as
+/// they run. Equal arguments give equal orders, on every machine.
 pub fn order_trials(cases: &[Case], rules: &OrderRules<'_>, seed: &Seed) -> Result<Vec<PlannedTrial>, OrderError> {
     let layout = Layout::of(cases, rules.comparison)?;
     let rounds = layout.checked_rounds(rules.trials)?;
@@ -130,14 +131,14 @@ pub fn order_trials(cases: &[Case], rules: &OrderRules<'_>, seed: &Seed) -> Resu
                 (_, Placement::Alternate) => number,
                 (_, Placement::Coexist) => 0,
             };
-            // Neither number passes MAX_TRIALS: no stretch is empty.
+            // Neither number exceeds MAX_TRIALS, because no stretch is empty.
             planned.push(spot.trial(round, block as u32));
         }
     }
     Ok(planned)
 }
 
-/// The seed of the order: the declared one, or the one that is [drawn](drawn_seed) for the run.
+/// Returns the seed of the order: the declared one, or the one that is [drawn](drawn_seed) for the run.
 pub fn order_seed(
     declared: Option<&str>,
     run_id: &RunId,
@@ -146,8 +147,9 @@ pub fn order_seed(
     declared.map_or_else(|| Ok(drawn_seed(run_id, workloads)), str::parse)
 }
 
-/// The seed that is drawn for a run: a digest of its id and of what it measures. Each run has an order of its own: a pipeline that always
-/// ran in one order would side with the same disturbance for ever, where a machine has a rhythm.
+/// Returns the seed that is drawn for a run: a digest of its id and of its workloads' digests. Each run has an order of its own,
+/// because on a machine whose disturbances have a rhythm, a pipeline with one fixed order would be biased by the same disturbance
+/// every time.
 pub fn drawn_seed(run_id: &RunId, workloads: impl IntoIterator<Item = Digest>) -> Seed {
     let mut digests: Vec<_> = workloads.into_iter().map(|digest| digest.to_string()).collect();
     digests.sort_unstable();
@@ -155,9 +157,10 @@ pub fn drawn_seed(run_id: &RunId, workloads: impl IntoIterator<Item = Digest>) -
     Seed::new(*Digest::of(text.as_bytes()).as_bytes())
 }
 
-/// The digest that a plan states of its order: the SHA-256 of one line `<block> <trial id>` for each trial, each ended by a newline.
+/// Returns the digest that a plan states of its order: the SHA-256 of one line `<block> <trial id>` for each trial, each ended by
+/// a newline.
 ///
-/// Trial ids hold neither blanks nor line ends, so different orders have different lines.
+/// Trial ids contain neither blanks nor newlines, so different orders have different lines.
 pub fn order_digest(trials: &[PlannedTrial]) -> Digest {
     let mut hasher = Hasher::new();
     for trial in trials {
@@ -188,14 +191,14 @@ impl Spot<'_> {
 /// A target in a variant.
 type SideName<'a> = (&'a Name, &'a Name);
 
-/// A point of a workload, with its spot on each side.
+/// A point of a workload, with its case's point on each side.
 struct Place<'a> {
     workload: &'a Name,
     point_id: &'a PointId,
     spots: BTreeMap<SideName<'a>, Spot<'a>>,
 }
 
-/// What keeps together in a round: the two sides of a comparison, or one thing by itself.
+/// A group that stays together in a round: the two sides of a comparison, or one side alone.
 #[derive(Clone, Copy)]
 enum Unit<T> {
     Alone(T),
@@ -219,11 +222,11 @@ struct Compared<'a> {
     candidate: SideName<'a>,
 }
 
-/// The cases, seen as places and sides.
+/// The cases, arranged by workload point and by side.
 struct Layout<'a> {
-    /// In the order in which the cases name them first.
+    /// The workload points, in the order in which the cases first name them.
     places: Vec<Place<'a>>,
-    /// Each has a spot somewhere.
+    /// The sides. Each has at least one point.
     sides: BTreeSet<SideName<'a>>,
     compared: Option<Compared<'a>>,
 }
@@ -239,7 +242,7 @@ impl<'a> Layout<'a> {
         Ok(Self { places, sides, compared })
     }
 
-    /// The number of rounds: one for each trial of a point, and none where there is no point.
+    /// Returns the number of rounds: one for each trial of a point, and 0 if there is no point.
     fn checked_rounds(&self, trials: u32) -> Result<u32, OrderError> {
         let spots: usize = self.places.iter().map(|place| place.spots.len()).sum();
         match (spots as u64).saturating_mul(u64::from(trials)) {
@@ -249,8 +252,8 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// For each round, whether the candidate is the first of a pair: of each place's own, or of the one pair of blocks of a round. None
-    /// where nothing is compared.
+    /// Returns, for each pair and round, true if the candidate comes first. A pair is a workload point, or the one pair of blocks
+    /// of a round. Empty if nothing is compared.
     fn firsts(&self, rounds: u32, placement: Placement, seed: &Seed) -> Vec<Vec<bool>> {
         let pairs = match (self.compared, placement) {
             (None, _) => 0,
@@ -260,7 +263,7 @@ impl<'a> Layout<'a> {
         (0..pairs).map(|pair| balanced(rounds, &mut generator(seed, "pairs", pair))).collect()
     }
 
-    /// A round in which all sides are up: units of spots, shuffled.
+    /// Returns a round in which all sides are up: its points, shuffled in groups.
     fn coexisting(&self, round: u32, firsts: &[Vec<bool>], seed: &Seed) -> Vec<Spot<'a>> {
         let units = self.places.iter().enumerate().flat_map(|(index, place)| {
             let candidate_first = is_first(firsts, index, round);
@@ -269,7 +272,7 @@ impl<'a> Layout<'a> {
         generator(seed, "points", round).shuffled(units.collect()).into_iter().flatten().collect()
     }
 
-    /// A round in which one side is up at a time: for each side, its spots in the order of the round.
+    /// Returns a round in which one side is up at a time: for each side, its points in the order of the round.
     fn alternating(&self, round: u32, firsts: &[Vec<bool>], seed: &Seed) -> Vec<Vec<Spot<'a>>> {
         let places = generator(seed, "points", round).shuffled(self.places.iter().collect());
         let spots_of = |side| places.iter().filter_map(|place| place.spots.get(&side).copied()).collect();
@@ -279,7 +282,7 @@ impl<'a> Layout<'a> {
         sides.map(spots_of).collect()
     }
 
-    /// What belongs to the two sides of the comparison as one pair, and the rest alone.
+    /// Groups the items of the comparison's two sides as one pair, and every other item alone.
     fn units<T: Copy>(&self, by_side: &BTreeMap<SideName<'a>, T>) -> Vec<Unit<T>> {
         let pair = self.compared.and_then(|sides| {
             Some(Unit::Pair { baseline: *by_side.get(&sides.baseline)?, candidate: *by_side.get(&sides.candidate)? })
@@ -343,7 +346,7 @@ fn generator(seed: &Seed, concern: &str, number: impl Display) -> Generator {
     Generator::keyed(seed, &[ORDER, concern, &number.to_string()])
 }
 
-/// As many of each as there are rounds for, up to one, in random order.
+/// Returns one bool for each round, in random order: as many true as false, up to one.
 fn balanced(rounds: u32, generator: &mut Generator) -> Vec<bool> {
     let odd = generator.at(u64::from(rounds)) >> 63;
     generator.shuffled((0..u64::from(rounds)).map(|round| round % 2 == odd).collect())
@@ -365,7 +368,7 @@ mod tests {
         Name::new(text).expect("a name")
     }
 
-    /// A case from its id and its points, such as `w.t.default: p1 p2`.
+    /// Parses a case from its id and its points, such as `w.t.default: p1 p2`.
     fn case(line: &str) -> Case {
         let (case_id, points) = line.split_once(':').expect("an id and points");
         let case_id = CaseId::new(case_id).expect("a case id");
@@ -384,7 +387,7 @@ mod tests {
         lines.iter().map(|line| case(line)).collect()
     }
 
-    /// Compares targets `a` (baseline) and `b` in their default variants.
+    /// Returns the comparison of targets `a` (baseline) and `b` in their default variants.
     fn a_with_b() -> Comparison {
         compare("a", "b")
     }
@@ -402,7 +405,7 @@ mod tests {
     const PLAIN: OrderRules<'static> =
         OrderRules { trials: 3, comparison: None, placement: Placement::Coexist, isolation: Isolation::None };
 
-    /// The order, one line for each round of a block.
+    /// Returns the order, one line for each round of a block.
     fn order(lines: &[&str], rules: OrderRules<'_>) -> Vec<String> {
         let mut order: Vec<String> = Vec::new();
         for trial in order_trials(&cases(lines), &rules, &SEED).expect("an order") {
@@ -651,7 +654,7 @@ mod tests {
         )
     }
 
-    /// Were every second pair the mirror image of the one before it, only AB BA and BA AB would come.
+    /// If every second pair mirrored the one before it, only AB BA and BA AB would occur.
     #[test]
     fn which_half_a_side_leads_is_drawn_from_all_halves() {
         let comparison = a_with_b();
@@ -666,7 +669,7 @@ mod tests {
             }
             let halves = ["aabb", "abab", "abba", "baab", "baba", "bbaa"];
             assert_eq!(seen.keys().map(String::as_str).collect::<Vec<_>>(), halves);
-            // 20 each in expectation, with a standard deviation of 4.
+            // 20 of each are expected, with a standard deviation of 4.
             assert!(seen.values().all(|count| (6..=34).contains(count)), "{seen:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! What a point's load is made from, before any of it is made.
+//! The recipe of a point's load, known before any of the load is made.
 
 use assay_manifest::{
     ArrivalLaw, CacheMode, CanonicalError, Count, Digest, LengthLaw, PointId, ServingWork, Tokenizer, canonical_json,
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{DIGEST_FORMAT, GENERATOR_FORMAT, Offered, PointKey};
 
-/// What decides every request of a point's trials. Written as canonical JSON.
+/// All values that decide the requests of a point's trials. Written as canonical JSON.
 #[derive(Serialize)]
 struct Recipe<'a> {
     /// The formats that turn the rest into a load.
@@ -37,10 +37,11 @@ struct Recipe<'a> {
     dataset: Option<&'a Digest>,
 }
 
-/// The digest of a point's recipe: versions of the formats, seed, parameters of the load, and the digests of tokenizer and dataset.
+/// Returns the digest of a point's recipe: versions of the formats, seed, parameters of the load, and the digests of tokenizer
+/// and dataset.
 ///
-/// SHA-256 over canonical JSON. A plan carries it, so that a load that was made by other rules is told from this one. Whether a load
-/// can be made at all is what [`TrialSchedule::new`](crate::TrialSchedule::new) says.
+/// SHA-256 over canonical JSON. A plan carries it, so that a load that was made by other rules can be told from this one.
+/// [`TrialSchedule::new`](crate::TrialSchedule::new) decides if a load can be made at all.
 pub fn load_recipe_digest(work: &ServingWork, offered: Offered, key: &PointKey<'_>) -> Result<Digest, CanonicalError> {
     let Tokenizer { digest: tokenizer, .. } = &work.tokenizer;
     let (rate_per_s, concurrency) = match offered {

@@ -1,29 +1,29 @@
-//! The seed, the one number that everything random derives from.
+//! The seed, the one number that all randomness derives from.
 
 use std::fmt;
 use std::str::FromStr;
 
 use assay_manifest::Digest;
 
-/// 32 bytes that everything random derives from. Written as 64 lower-case hexadecimal digits, as plans hold it.
+/// A seed of 32 bytes, from which all randomness derives. Written as 64 lower-case hexadecimal digits, as in plans.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed([u8; 32]);
 
-/// Why a text is not a seed.
+/// The error of a text that is not a seed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a seed: expected 64 lower-case hexadecimal digits")]
 pub struct SeedError(String);
 
-/// How much of a text that is not a seed is repeated to its author.
+/// The most characters of an invalid seed that its error repeats.
 const MAX_QUOTED: usize = 80;
 
 impl Seed {
-    /// A seed of these bytes.
+    /// Creates a seed from its bytes.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -1,9 +1,9 @@
 //! The requests of one serving trial.
 //!
-//! A trial has two phases, the warm-up and what is measured, each with a load of its own that begins at index 0. Every value of a request
-//! comes from the generator of its phase and concern at the request's index: `arrivals`, `input`, `output`, `prompt` and `request-id`
-//! (two values, at `2 i` and `2 i + 1`). So each of N shards has the load of one, or rather its stripe of it; only the times of random
-//! arrivals are sums, for which each shard walks the gaps of the others too.
+//! A trial has two phases, the warm-up and the measured phase, each with a load of its own that begins at index 0. Every value of
+//! a request comes from the generator of its phase and concern at the request's index: `arrivals`, `input`, `output`, `prompt`
+//! and `request-id` (two values, at `2 i` and `2 i + 1`). So each of N shards computes its own stripe of the same load; only the
+//! times of random arrivals are sums, for which each shard walks the gaps of the others too.
 
 use std::num::NonZeroU32;
 
@@ -16,13 +16,14 @@ use crate::arrivals::{Arrivals, MAX_RATE_PER_S, MAX_SMOOTHNESS, MIN_RATE_PER_S, 
 use crate::lengths::{self, Lengths};
 use crate::{Generator, LoadKey, Nonce, Seed, SeedError, digest};
 
-/// The most requests of a phase, expected where arrivals are random. At 10,000 a second they last half a day.
+/// The most requests of a phase, as an expected number if arrivals are random. At 10,000 per second they last half a day.
 pub const MAX_REQUESTS: u64 = 500_000_000;
 
 /// The longest trial: 30 days, in nanoseconds.
 pub const MAX_TRIAL_NS: u64 = 30 * 24 * 3600 * 1_000_000_000;
 
-/// No index reaches this one: random arrivals that are [`MAX_REQUESTS`] on average stay below it, and a closed loop is ended by it.
+/// An index that is never reached: random arrivals that are [`MAX_REQUESTS`] on average stay below it, and a closed loop ends at
+/// it.
 const INDEX_END: u64 = 2 * MAX_REQUESTS;
 
 /// A part of a trial.
@@ -35,10 +36,10 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Both, in the order in which they run.
+    /// Both phases, in the order in which they run.
     pub const ALL: [Self; 2] = [Self::WarmUp, Self::Measure];
 
-    /// The word that is part of the key.
+    /// Returns the word that is part of the key.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::WarmUp => "warm-up",
@@ -47,12 +48,12 @@ impl Phase {
     }
 }
 
-/// How much load a point offers.
+/// The load that a point offers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Offered {
     /// Open loop.
     Rate {
-        /// Arrivals a second.
+        /// Arrivals per second.
         per_s: f64,
     },
     /// Closed loop.
@@ -63,7 +64,7 @@ pub enum Offered {
 }
 
 impl Offered {
-    /// What a planned point offers, from its `rate` or `concurrency`.
+    /// Returns the load of a planned point, from its `rate` or `concurrency`.
     pub fn of_point(point: &Point) -> Result<Self, ScheduleError> {
         let text = point.value.get(point.kind.as_str()).map_or("", String::as_str);
         let offered = match point.kind {
@@ -75,7 +76,8 @@ impl Offered {
     }
 }
 
-/// What the loads of a point's trials have in common. Target and variant are absent, so both sides of a pair see the same load.
+/// The key that the loads of a point's trials have in common. Target and variant are absent, so both sides of a pair see the same
+/// load.
 #[derive(Clone, Copy, Debug)]
 pub struct PointKey<'a> {
     /// The seed of the workload.
@@ -86,38 +88,38 @@ pub struct PointKey<'a> {
     pub point: &'a PointId,
 }
 
-/// Which trial.
+/// The key of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialKey<'a> {
     /// Its point.
     pub point: PointKey<'a>,
     /// Its number within the point, from 0.
     pub trial: u32,
-    /// Which execution of it. Only request ids and salt depend on it.
+    /// The execution of the trial. Only request ids and salt depend on it.
     pub nonce: Nonce,
 }
 
-/// Why there is no schedule.
+/// The reason why there is no schedule.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ScheduleError {
-    /// The point says neither a rate nor a concurrency.
+    /// The point has neither a rate nor a concurrency.
     #[error("point `{0}` has no rate and no concurrency: a serving trial needs one of them")]
     Point(PointId),
-    /// A closed loop with a rate, or an open one without.
+    /// A closed loop with a request rate, or an open one without.
     #[error("the arrivals are {law}, but the point offers a {offered}")]
     Mismatch {
-        /// What the workload says.
+        /// The arrivals of the workload.
         law: &'static str,
-        /// What the point says.
+        /// The kind of load of the point.
         offered: &'static str,
     },
-    /// Too slow, too fast, or no number.
+    /// A request rate that is too low, too high, or not a number.
     #[error("{0} arrivals a second are not between {MIN_RATE_PER_S} and {MAX_RATE_PER_S}")]
     Rate(f64),
-    /// Nobody would send anything.
+    /// A closed loop without users.
     #[error("a closed loop needs at least one user")]
     NoUsers,
-    /// A shape that is no shape, or too extreme for its purpose.
+    /// A smoothness that is no valid shape, or too extreme for its purpose.
     #[error("the smoothness {0} is not between {MIN_SMOOTHNESS} and {MAX_SMOOTHNESS}")]
     Smoothness(f64),
     /// Lengths that cannot be drawn.
@@ -125,59 +127,60 @@ pub enum ScheduleError {
     Lengths {
         /// `input` or `output`.
         side: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Nothing ends the trial.
+    /// Neither a duration nor a number of requests ends the trial.
     #[error("the trial has no end: give it a number of requests, a duration, or both")]
     Endless,
     /// More than [`MAX_REQUESTS`].
     #[error("the {phase} phase would have {requests} requests, more than {MAX_REQUESTS}", phase = phase.as_str())]
     TooMany {
-        /// Which phase.
+        /// The phase.
         phase: Phase,
-        /// Expected requests.
+        /// The expected number of requests.
         requests: u64,
     },
     /// Longer than [`MAX_TRIAL_NS`].
     #[error("warm-up and measured phase last longer than 30 days together")]
     TooLong,
-    /// A workload that is no serving.
+    /// A workload that is not serving.
     #[error("the workload `{0}` asks nothing of an endpoint")]
     NotServing(Name),
-    /// A seed that is none.
+    /// A text that is not a seed.
     #[error(transparent)]
     Seed(#[from] SeedError),
-    /// A shard that is not one of them.
+    /// A shard number that is out of range.
     #[error("there is no shard {shard} of {shards}")]
     Shard {
         /// The shard.
         shard: u32,
-        /// How many there are.
+        /// The number of shards.
         shards: u32,
     },
 }
 
-/// One request, as it is planned.
+/// One planned request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledRequest {
     /// Its number within the phase over all shards, from 0.
     pub global_index: u64,
-    /// When it is due, in nanoseconds since the trial's start; absent under closed loop.
+    /// Its due time, in nanoseconds since the trial's start; absent in a closed loop.
     pub offset_ns: Option<i64>,
     /// Tokens of its prompt, or of each of its documents.
     pub input_tokens: u32,
-    /// Tokens that are asked of the answer; absent for embeddings.
+    /// Tokens requested of the response; absent for embeddings.
     pub output_tokens: Option<u32>,
-    /// What its prompt is made from.
+    /// The seed of its prompt.
     pub prompt_seed: u64,
-    /// What it is called. Differs between executions of the trial.
+    /// Its id. Differs between executions of the trial.
     pub request_id: u128,
 }
 
 impl ScheduledRequest {
-    /// What document `number` of the request is made from. The first one's is [`ScheduledRequest::prompt_seed`]; the others follow by
-    /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): its output `number`.
+    /// Returns the seed of document `number` of the request. The first one's is [`ScheduledRequest::prompt_seed`]; the others
+    /// follow by SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): its output
+    /// `number`.
     pub fn document_seed(&self, number: u32) -> u64 {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
         if number == 0 {
@@ -190,7 +193,8 @@ impl ScheduledRequest {
     }
 }
 
-/// Every `shards`-th index, beginning with the shard's own number: indices, and users of a closed loop, are dealt like cards.
+/// A shard's part of the indices, and of the users of a closed loop: every `shards`-th one, beginning with the shard's own
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripe {
     shard: u32,
@@ -201,26 +205,26 @@ impl Stripe {
     /// All indices.
     pub const WHOLE: Self = Self { shard: 0, shards: NonZeroU32::MIN };
 
-    /// The indices of a shard, counted from 0.
+    /// Creates the stripe of a shard, counted from 0.
     pub fn new(shard: u32, shards: u32) -> Result<Self, ScheduleError> {
         let known = NonZeroU32::new(shards).filter(|shards| shard < shards.get());
         known.map(|shards| Self { shard, shards }).ok_or(ScheduleError::Shard { shard, shards })
     }
 
-    /// The place of an index among the shard's own, from 0; absent where the index is another shard's.
+    /// Returns the position of an index among the shard's own, from 0; `None` if the index is another shard's.
     pub fn place(self, index: u64) -> Option<u64> {
         let shards = u64::from(self.shards.get());
         let from_first = index.checked_sub(u64::from(self.shard))?;
         from_first.is_multiple_of(shards).then_some(from_first / shards)
     }
 
-    /// How many of `total` things, such as users, fall to the shard.
+    /// Returns the shard's share of `total` things, such as users.
     pub fn share(self, total: u64) -> u64 {
         total.saturating_sub(u64::from(self.shard)).div_ceil(u64::from(self.shards.get()))
     }
 }
 
-/// The schedule of one trial: what every one of its requests is.
+/// The schedule of one trial: all of its requests.
 #[derive(Clone, Debug)]
 pub struct TrialSchedule {
     seed: Seed,
@@ -228,7 +232,7 @@ pub struct TrialSchedule {
     point: PointId,
     trial: u32,
     nonce: Nonce,
-    /// The law and the arrivals a second; absent under closed loop.
+    /// The law and the arrivals per second; absent in a closed loop.
     open_loop: Option<(ArrivalLaw, f64)>,
     users: Option<u64>,
     input: LengthLaw,
@@ -240,7 +244,7 @@ pub struct TrialSchedule {
 }
 
 impl TrialSchedule {
-    /// The schedule of `key`'s trial, in which `work` is asked as much as its point offers.
+    /// Creates the schedule of `key`'s trial, which offers `work` at its point's load.
     pub fn new(work: &ServingWork, offered: Offered, key: &TrialKey<'_>) -> Result<Self, ScheduleError> {
         check_lengths("input", Some(work.input))?;
         check_lengths("output", work.output)?;
@@ -263,7 +267,7 @@ impl TrialSchedule {
         Ok(schedule)
     }
 
-    /// The schedule of an attempt at a planned trial: what its shards follow, and what its records are held against.
+    /// Returns the schedule of an attempt at a planned trial: its shards follow it, and its records are compared with it.
     pub fn of_attempt(
         workload: &FrozenWorkload,
         point: &Point,
@@ -281,8 +285,8 @@ impl TrialSchedule {
         Self::new(work, Offered::of_point(point)?, &key)
     }
 
-    /// The part of the load that is a shard's. The requests of a closed loop are dealt to the shards that have a user, so that all of them
-    /// are sent: a shard without one has no part.
+    /// Returns a shard's part of the load. The requests of a closed loop are dealt to the shards that have a user, so that all of
+    /// them are sent: a shard without a user has no part.
     pub fn stripe(&self, shard: Shard) -> Result<Option<Stripe>, ScheduleError> {
         let whole = Stripe::new(shard.index, shard.count)?;
         let Some(users) = self.users else { return Ok(Some(whole)) };
@@ -290,18 +294,18 @@ impl TrialSchedule {
         Ok(Stripe::new(shard.index, with_users).ok())
     }
 
-    /// Users of a closed loop; absent in an open one.
+    /// Returns the users of a closed loop; `None` for an open one.
     pub fn users(&self) -> Option<u64> {
         self.users
     }
 
-    /// Where the measured phase begins, in nanoseconds since the trial's start.
+    /// Returns the start of the measured phase, in nanoseconds since the trial's start.
     pub fn measured_from_ns(&self) -> u64 {
         self.warmup_ns
     }
 
-    /// Where a phase ends by the clock, in nanoseconds since the trial's start: nothing is due, or sent, at or after it. Absent where a
-    /// number of requests alone ends the measured phase.
+    /// Returns the end of a phase by the clock, in nanoseconds since the trial's start: nothing is due, or sent, at or after it.
+    /// `None` if only a number of requests ends the measured phase.
     pub fn ends_ns(&self, phase: Phase) -> Option<u64> {
         match phase {
             Phase::WarmUp => Some(self.warmup_ns),
@@ -309,20 +313,20 @@ impl TrialSchedule {
         }
     }
 
-    /// Whether the clock alone ends the phase of a closed loop, so that nobody knows beforehand how many requests it has.
+    /// Returns true if the clock alone ends the phase of a closed loop, so that its number of requests is not known beforehand.
     pub fn has_open_length(&self, phase: Phase) -> bool {
         self.open_loop.is_none() && self.requests_of(phase).is_none()
     }
 
-    /// The requests of a phase in order. Those of an open length go on for as long as anyone asks.
+    /// Returns the requests of a phase in order. Those of an open length go on for as long as the caller iterates.
     pub fn requests(&self, phase: Phase) -> Requests {
         self.for_shard(phase, Stripe::WHOLE)
     }
 
-    /// The requests of a phase that fall to a shard.
+    /// Returns the requests of a phase that belong to a shard.
     ///
-    /// Where arrivals are random, a shard walks the gaps of all shards to know its own times: a few dozen nanoseconds for every request of
-    /// the trial (`examples/cost.rs`). Everything else is drawn for the shard's own requests only.
+    /// If arrivals are random, a shard walks the gaps of all shards to know its own times: a few dozen nanoseconds for every
+    /// request of the trial (`examples/cost.rs`). Everything else is drawn for the shard's own requests only.
     pub fn for_shard(&self, phase: Phase, stripe: Stripe) -> Requests {
         Requests {
             next: u64::from(stripe.shard),
@@ -338,22 +342,24 @@ impl TrialSchedule {
         }
     }
 
-    /// One request; none past the end of the phase. Walks all gaps before it where arrivals are random: for a look, not for a loop.
+    /// Returns one request; `None` past the end of the phase. If arrivals are random, it walks all gaps before that request: for
+    /// single lookups, not for loops.
     pub fn request(&self, phase: Phase, index: u64) -> Option<ScheduledRequest> {
         let mut requests = self.requests(phase);
         requests.next = index;
         requests.next()
     }
 
-    /// What this execution's prompts begin with, as a seed of words; absent unless the cache is to be cold by a salt.
+    /// Returns the seed of the words that begin this execution's prompts; `None` unless a salt keeps the cache cold.
     ///
-    /// All prompts of the execution share it. It depends on the nonce, since the prompts of a trial are the same in every run and every
-    /// attempt: without it, the second one would find what the first one left in the cache.
+    /// All prompts of the execution share it. It depends on the nonce, because the prompts of a trial are the same in every run
+    /// and every attempt: without it, the second execution would find the prompts of the first in the cache.
     pub fn salt(&self) -> Option<u64> {
         self.has_salt.then(|| self.key("trial", "salt").generator_once(self.nonce).at(0))
     }
 
-    /// The digest over the whole trial, the same for every shard and for both sides of a pair: see [`DIGEST_FORMAT`](crate::DIGEST_FORMAT).
+    /// Returns the digest over the whole trial, the same for every shard and for both sides of a pair: see
+    /// [`DIGEST_FORMAT`](crate::DIGEST_FORMAT).
     pub fn digest(&self) -> Digest {
         digest::of_schedule(self)
     }
@@ -366,7 +372,7 @@ impl TrialSchedule {
         self.key(phase.as_str(), concern).generator()
     }
 
-    /// How many requests end a phase; none where only the clock does.
+    /// Returns the number of requests that ends a phase; `None` if only the clock does.
     fn requests_of(&self, phase: Phase) -> Option<u64> {
         match phase {
             Phase::WarmUp => (self.warmup_ns == 0).then_some(0),
@@ -426,7 +432,7 @@ fn open_loop(law: ArrivalLaw, offered: Offered) -> Result<Option<(ArrivalLaw, f6
 pub struct Requests {
     next: u64,
     step: u64,
-    /// Where the phase begins and ends by the clock, since the trial's start.
+    /// Start and end of the phase by the clock, in nanoseconds since the trial's start.
     begins_ns: u64,
     ends_ns: Option<u64>,
     /// The first index that is not sent.

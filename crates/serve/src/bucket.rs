@@ -1,8 +1,9 @@
-//! The store as a bucket: S3's operations, as far as a store has them.
+//! The store as a bucket: the operations of S3 that a store supports.
 //!
-//! A write is judged by who asks and where to before its bytes are read, and a blob's bytes by their digest before they get its
-//! name. Parts of an upload are objects of the store's staging, so that an upload outlives a restart of the server. What is not
-//! complete yet is its writer's alone: everybody has a `staging` of their own, which nobody else can name or list.
+//! A write is authorized by identity and key before its body is read, and a blob's bytes are checked against its digest before
+//! they get its name. Parts of an upload are objects of the store's staging, so an upload survives a restart of the server.
+//! Incomplete objects are visible to their writer alone: each identity has a `staging` of its own, which no other identity can
+//! name or list.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -24,16 +25,16 @@ use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use crate::identity::{Identity, Refusal, Write};
 use crate::spool::{beside, spool, stream};
 
-/// The most keys in one answer of a listing, for whoever does not say how many it wants.
+/// The most keys in one response of a listing, if the client gives no limit.
 const PAGE: usize = 10_000;
-/// The most parts of an upload, as S3 has it.
+/// The most parts of an upload, as in S3.
 const MAX_PARTS: i32 = 10_000;
-/// Where the parts of uploads lie below the store's staging. No identity has this name.
+/// The folder of uploads' parts below the store's staging. No identity has this name.
 const UPLOADS: &str = "uploads";
-/// How the paths of what is not complete begin. No listing has them.
+/// The prefix of incomplete objects. No listing contains them.
 const STAGING: &str = "staging/";
 
-/// A store under a bucket's name.
+/// A store under the name of a bucket.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     pub(crate) name: String,
@@ -56,7 +57,7 @@ impl Bucket {
         })
     }
 
-    /// Where an object lies that somebody asks for.
+    /// Returns the place of an object that is to be read.
     fn lies(&self, who: Identity, bucket: &str, key: &str) -> S3Result<Place> {
         self.place(bucket, key).map(|place| own(who, place))
     }
@@ -67,7 +68,7 @@ impl Bucket {
         found.ok_or_else(|| s3_error!(NoSuchKey, "there is no such object"))
     }
 
-    /// Gives a spooled file its name, where whoever asks may.
+    /// Stores a spooled file under its name.
     async fn write(&self, place: Place, write: Write, file: (Digest, ScratchFile)) -> S3Result<()> {
         let (digest, file) = file;
         if matches!(&place, Place::Blob(named) if *named != digest) {
@@ -84,7 +85,7 @@ impl Bucket {
         if written.await.map_err(failed)? { Ok(()) } else { Err(s3_error!(PreconditionFailed, "it is there already")) }
     }
 
-    /// Somebody's upload of an object that they may write. What it is for is kept with its parts.
+    /// Returns the client's upload of an object that it may write. The object's name is kept with the parts.
     async fn upload(&self, who: Identity, bucket: &str, key: &str, id: &str) -> S3Result<Upload> {
         let place = self.place(bucket, key)?;
         allowed(who, Write::Create, &place)?;
@@ -103,12 +104,12 @@ impl Bucket {
         }
         let (digest, file) = file;
         let (objects, place) = (self.objects.clone(), upload.part(number));
-        // A part that is sent again replaces the one before.
+        // A part that is sent again replaces the earlier one.
         beside(move || objects.replace(&place, &file)).await.map_err(failed)?;
         Ok(ETag::Strong(digest.hex()))
     }
 
-    /// The parts of an upload in one file, each checked by the digest that was given for it.
+    /// Joins the parts of an upload into one file; each is checked against the digest that was given for it.
     async fn joined(&self, upload: Upload, parts: Vec<(i32, String)>) -> S3Result<(Digest, ScratchFile)> {
         let (objects, scratch) = (self.objects.clone(), self.scratch.clone());
         beside(move || {
@@ -139,7 +140,7 @@ impl Bucket {
     }
 }
 
-/// An upload in parts, by where it lies in the store's staging.
+/// A multipart upload, by its folder in the store's staging.
 #[derive(Clone, Debug)]
 struct Upload(String);
 
@@ -157,7 +158,7 @@ impl Upload {
     }
 }
 
-/// The bytes of files one after the other. One is open at a time, and its room is free again once it was read.
+/// A reader of several files in sequence. One is open at a time, and its scratch space is freed once it was read.
 struct Joined {
     files: std::vec::IntoIter<ScratchFile>,
     current: Option<(File, ScratchFile)>,
@@ -178,7 +179,7 @@ impl Read for Joined {
     }
 }
 
-/// What somebody has staged is theirs.
+/// Puts a staged object into the folder of its identity.
 fn own(who: Identity, place: Place) -> Place {
     match place {
         Place::Staging(name) => Place::Staging(format!("{who}/{name}")),
@@ -186,7 +187,7 @@ fn own(who: Identity, place: Place) -> Place {
     }
 }
 
-/// Who asks. The service lets nobody through who has not proved it.
+/// Returns the identity of the client. The service has authenticated it.
 fn identity<T>(request: &S3Request<T>) -> S3Result<Identity> {
     let key = request.credentials.as_ref().map(|credentials| credentials.access_key.as_str());
     key.and_then(|key| key.parse().ok()).ok_or_else(|| s3_error!(AccessDenied, "credentials are needed"))
@@ -201,7 +202,7 @@ fn failed(error: Error) -> S3Error {
     let code = match &error {
         Error::Read { .. } => S3ErrorCode::IncompleteBody,
         Error::BadPath { .. } => S3ErrorCode::InvalidArgument,
-        // A client tries again, and by then other uploads may be done.
+        // The client retries, and other uploads may be done by then.
         Error::ScratchFull { .. } => S3ErrorCode::SlowDown,
         _ => S3ErrorCode::InternalError,
     };
@@ -210,7 +211,7 @@ fn failed(error: Error) -> S3Error {
         text = format!("{text}: {source}");
     }
     tracing::warn!(error = text, "a request failed");
-    // What is wrong with the server's own folder is nobody else's business, its paths least of all.
+    // Errors of the server's own folder are not shown to clients, because they contain its paths.
     let is_own = code == S3ErrorCode::InternalError;
     S3Error::with_message(code, if is_own { "the store failed; the server's log says why".to_owned() } else { text })
 }
@@ -228,7 +229,7 @@ fn modified(object: &Object) -> Timestamp {
     Timestamp::from(SystemTime::UNIX_EPOCH + since)
 }
 
-/// What identifies an object's bytes: a blob's digest, and else its size and time.
+/// Returns the ETag of an object: a blob's digest, otherwise its size and time.
 fn tag(place: &Place, object: &Object) -> ETag {
     ETag::Strong(match place {
         Place::Blob(digest) => digest.hex(),
@@ -329,7 +330,7 @@ impl S3 for Bucket {
         let input = request.input;
         self.check_name(&input.bucket)?;
         let prefix = input.prefix.clone().unwrap_or_default();
-        // Whoever goes on does so after the last key of the page before, which is all that a token says.
+        // A page begins after the last key of the page before, which is all that a continuation token holds.
         let after = input.continuation_token.clone().max(input.start_after.clone());
         let (objects, asked) = (self.objects.clone(), prefix.clone());
         let mut listed = beside(move || objects.list(&asked, after.as_deref())).await.map_err(failed)?;
@@ -359,7 +360,7 @@ impl S3 for Bucket {
         let who = identity(&request)?;
         let input = request.input;
         let place = self.place(&input.bucket, &input.key)?;
-        // Whether it may replace what is there shows when it is completed.
+        // The right to replace an existing object is checked at completion.
         allowed(who, Write::Create, &place)?;
         let random = [getrandom::u64(), getrandom::u64()].map(|number| number.map(|number| format!("{number:016x}")));
         let [Ok(first), Ok(second)] = random else { return Err(s3_error!(InternalError, "the system has no random bytes")) };
@@ -414,7 +415,7 @@ impl S3 for Bucket {
         let input = request.input;
         let place = self.place(&input.bucket, &input.key)?;
         let write = write_of(input.if_none_match.as_ref());
-        // What a client stages is not yet there, so nothing is replaced by it.
+        // A staged object is not visible yet, so it replaces nothing.
         let write = if matches!(place, Place::Staging(_)) { Write::Create } else { write };
         allowed(who, write, &place)?;
         let upload = self.upload(who, &input.bucket, &input.key, &input.upload_id).await?;
@@ -422,7 +423,8 @@ impl S3 for Bucket {
         let file = self.joined(upload.clone(), in_order(parts)?).await?;
         let e_tag = Some(ETag::Strong(file.0.hex()));
         let written = self.write(own(who, place), write, file).await;
-        // Whoever lost keeps nothing either; what cannot be removed is litter, and the object is there.
+        // The parts are removed even if the write lost a race. If they cannot be removed they are garbage, and the object is
+        // complete.
         if let Err(error) = self.forget(upload).await {
             tracing::warn!(%error, "the parts of an upload stay");
         }
@@ -471,7 +473,7 @@ fn entry(object: &Object) -> s3s::dto::Object {
     }
 }
 
-/// The numbers and tags of parts. They come in the order in which they are to be joined.
+/// Returns the numbers and tags of parts. The client gives them in the order of joining.
 fn in_order(parts: Vec<CompletedPart>) -> S3Result<Vec<(i32, String)>> {
     let invalid = || s3_error!(InvalidPartOrder, "parts have rising numbers, and each has a tag");
     let mut named = Vec::<(i32, String)>::new();
@@ -485,7 +487,7 @@ fn in_order(parts: Vec<CompletedPart>) -> S3Result<Vec<(i32, String)>> {
     if named.is_empty() { Err(s3_error!(MalformedXML, "an upload has at least one part")) } else { Ok(named) }
 }
 
-/// One answer of a listing.
+/// One page of a listing.
 #[derive(Debug, PartialEq, Eq)]
 struct Page<'a> {
     contents: Vec<&'a Object>,
@@ -494,7 +496,8 @@ struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// The first entries of a sorted listing: keys, and folders where a delimiter is given. `token` is where the page before ended.
+    /// Returns the first entries of a sorted listing: keys, and folders if a delimiter is given. `token` is the end of the page
+    /// before.
     fn of(listed: &'a [Object], prefix: &str, delimiter: Option<&str>, token: Option<&str>, most: usize) -> Self {
         let mut page = Self { contents: Vec::new(), folders: BTreeSet::new(), next: None };
         let delimiter = delimiter.filter(|delimiter| !delimiter.is_empty());
@@ -505,7 +508,7 @@ impl<'a> Page<'a> {
                 let end = below.find(delimiter)? + delimiter.len();
                 below.get(..end).map(|part| format!("{prefix}{part}"))
             });
-            // A folder whose first keys were on the page before was on that page.
+            // If a folder's first keys were on the page before, the folder was on that page.
             if folder.as_deref().is_some_and(|folder| token.is_some_and(|token| token.starts_with(folder))) {
                 continue;
             }
@@ -534,7 +537,7 @@ mod tests {
         paths.iter().map(|path| Object { path: (*path).to_owned(), size: 1, modified_unix_ms: 0 }).collect()
     }
 
-    /// All pages of a listing, each as its keys, its folders and whether another follows.
+    /// Returns all pages of a listing, each as its keys and its folders.
     fn pages(all: &[Object], prefix: &str, delimiter: Option<&str>, most: usize) -> Vec<(Vec<String>, Vec<String>)> {
         let (mut pages, mut token) = (Vec::new(), None::<String>);
         loop {
@@ -582,7 +585,7 @@ mod tests {
     }
 
     proptest! {
-        /// However long pages are, a listing has every key once, or the folder that it is in.
+        /// For every page size, a listing contains each key once, or the folder that holds it.
         #[test]
         fn pages_lose_nothing(
             paths in prop::collection::btree_set("[ab](/[ab]){0,3}", 0..30),
@@ -597,7 +600,7 @@ mod tests {
         }
     }
 
-    /// Pages one after the other.
+    /// The concatenation of pages.
     trait Pages {
         fn all(&self) -> (Vec<String>, Vec<String>);
     }

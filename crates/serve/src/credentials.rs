@@ -1,4 +1,4 @@
-//! Secrets of identities: a folder with a file for each, which is what a mounted Kubernetes Secret is.
+//! Secrets of identities: a folder with one file for each, which is the form of a mounted Kubernetes Secret.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -12,19 +12,19 @@ use s3s::{S3Result, s3_error};
 
 use crate::identity::Identity;
 
-/// The fewest characters that a secret may have: what can be guessed is none.
+/// The fewest characters of a secret: a shorter one can be guessed.
 const MIN_SECRET: usize = 16;
 /// The largest file of a secret that is read.
 const MAX_SECRET_BYTES: u64 = 4 << 10;
-/// Random bytes that a secret made here is a digest of.
+/// The number of random bytes of which a generated secret is the digest.
 const MADE_BYTES: usize = 32;
 
-/// The folder. A secret is read when it is asked for, so that a changed one holds from then on.
+/// The folder of secrets. A secret is read for each request, so a change takes effect at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials(PathBuf);
 
 impl Credentials {
-    /// The folder at `path`, which must have a secret of at least one identity. Gives the identities that have one.
+    /// Opens the folder at `path`, which must hold a secret of at least one identity. Returns the identities that have one.
     pub(crate) fn open(path: &Path) -> Result<(Self, Vec<Identity>), Failure> {
         let folder = Self(path.to_owned());
         let mut known = Vec::new();
@@ -44,7 +44,7 @@ impl Credentials {
         Ok((folder, known))
     }
 
-    /// Makes the folder, and a secret for each identity that has none. Those that are there stay.
+    /// Creates the folder, and a secret for each identity that has none. Existing secrets stay.
     pub(crate) fn make(path: &Path) -> Result<(), Failure> {
         let failed = |error: std::io::Error| unusable(path, &error);
         let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(path);
@@ -84,7 +84,7 @@ impl Credentials {
 #[async_trait::async_trait]
 impl S3Auth for Credentials {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        // The name comes from whoever asks: it is compared with those that there are, and never becomes a path itself.
+        // The name comes from the client: it is compared with the known identities, and never becomes a path itself.
         let identity: Identity = access_key.parse().map_err(|()| s3_error!(InvalidAccessKeyId, "no identity has this name"))?;
         match self.secret(identity) {
             Ok(Some(secret)) => Ok(secret),

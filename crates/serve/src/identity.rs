@@ -1,4 +1,4 @@
-//! Who asks, and what each may write. Pure.
+//! Identities of clients, and the objects that each may write. Pure.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,32 +7,32 @@ use assay_chain::StageName;
 use assay_manifest::Role;
 use assay_store::Place;
 
-/// Whoever has credentials for the store. Its word is its access key id.
+/// A holder of credentials for the store. Its text form is its access key id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Identity {
-    /// Reads, and writes nothing.
+    /// May read, and write nothing.
     Read,
-    /// What one role signs: `source` starts and ends runs, a stage leaves its results.
+    /// Writes the objects that one role signs: `source` starts and ends runs, a stage writes its results.
     Role(Role),
     /// A whole run on one machine: the source and all six stages.
     Run,
 }
 
-/// What becomes of an object that is there already.
+/// The effect of a write on an existing object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// It stays, and whoever comes second is told.
+    /// The existing object stays, and the second writer gets an error.
     Create,
-    /// It is replaced.
+    /// The existing object is replaced.
     Replace,
 }
 
-/// Why something may not be written.
+/// The reason why a write is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Nobody may.
+    /// No identity may write it.
     Nobody(&'static str),
-    /// Somebody else may.
+    /// Only this other identity may write it.
     Other(Identity),
 }
 
@@ -40,18 +40,18 @@ impl Identity {
     const READ: &'static str = "read";
     const RUN: &'static str = "run";
 
-    /// All that a store knows.
+    /// Returns all identities that a store knows.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         [Self::Read, Self::Run].into_iter().chain(Role::RUN.into_iter().map(Self::Role))
     }
 
-    /// Whether it may write an object.
+    /// Checks that the identity may write an object.
     pub(crate) fn may_write(self, write: Write, place: &Place) -> Result<(), Refusal> {
         if self == Self::Read {
             return Err(Refusal::Nobody("these credentials only read"));
         }
         match place {
-            // Whoever replaces a blob does so with the same bytes, which is how a damaged one is mended.
+            // A blob can only be replaced by the same bytes, which repairs a damaged one.
             Place::Blob(_) => Ok(()),
             Place::Staging(name) if is_random(name) => match write {
                 Write::Create => Ok(()),
@@ -69,7 +69,7 @@ impl Identity {
         }
     }
 
-    /// Whether it may remove an object: only what is not complete yet, and nothing that a run rests on.
+    /// Checks that the identity may remove an object: only incomplete objects, and nothing that a run rests on.
     pub(crate) fn may_remove(self, place: &Place) -> Result<(), Refusal> {
         match place {
             Place::Staging(name) if is_random(name) && self != Self::Read => Ok(()),
@@ -80,12 +80,12 @@ impl Identity {
 
 const CREATE_ONLY: &str = "objects of a store are created once and stay: send `If-None-Match: *`";
 
-/// The name of something staged by a client: sixteen hexadecimal digits.
+/// Returns true if the name is one that a client gives a staged object: sixteen hexadecimal digits.
 fn is_random(name: &str) -> bool {
     name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// Who writes a pointer, or an object of the warehouse; none where nobody does.
+/// Returns the identity that writes a pointer, or an object of the warehouse; `None` if no identity may.
 fn owner(path: &str) -> Option<Identity> {
     let mut parts = path.split('/');
     let role = match (parts.next()?, parts.next()?, parts.next()) {
@@ -93,22 +93,21 @@ fn owner(path: &str) -> Option<Identity> {
         ("runs", _, Some(stage)) => StageName::ALL.into_iter().find(|known| known.as_str() == stage)?.role(),
         ("warehouse", _, Some(_)) => Role::Publish,
         ("ceilings", _, None) => Role::Provision,
-        // Whoever copies a run writes what all of its stages have written.
-        // A gate judges runs that are over, likewise in the place of a person.
+        // A copy of a run writes the results of all of its stages. A gate judges finished runs, and likewise acts for a person.
         ("fetched", _, None) | ("gates", _, Some(_)) => return Some(Identity::Run),
         _ => return None,
     };
     Some(Identity::Role(role))
 }
 
-/// Whether it is the mark that an attempt is over because a shard went away, which whoever drives the run sees first. It can only cost an
-/// attempt, never make a result.
+/// Returns true if the path is the mark that ends an attempt because a shard was lost, which the driver of the run sees first.
+/// The mark can only cost an attempt, never make a result.
 fn is_broken_mark(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     matches!(parts.as_slice(), ["runs", _, "execute", _, "trials", _, _, "broken"])
 }
 
-/// Whether an object of a table's log only saves readers work: it can be made again from the commits, which stay.
+/// Returns true if an object of a table's log only speeds up readers: it can be made again from the commits, which stay.
 fn is_checkpoint(path: &str) -> bool {
     let Some((_, name)) = path.strip_prefix("warehouse/").and_then(|path| path.split_once("/_delta_log/")) else { return false };
     name == "_last_checkpoint" || (!name.contains('/') && name.contains(".checkpoint") && name.ends_with(".parquet"))
@@ -226,7 +225,7 @@ mod tests {
     }
 
     proptest! {
-        /// No path gives a stage more than its own part of a run.
+        /// No path gives a stage access to more than its own part of a run.
         #[test]
         fn a_stage_writes_no_other_stage_s_results(path in "(runs|cases|warehouse)(/[a-z_.0-9]{1,12}){1,4}") {
             let Ok(place) = Place::parse(&path) else { return Ok(()) };

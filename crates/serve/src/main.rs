@@ -1,8 +1,8 @@
 //! `assay-serve`: a store over the S3 protocol, for clusters that have no object store.
 //!
-//! Whoever asks proves who it is by signature, and may create what its stage writes: the server holds the rules that an object
-//! store has no words for. What it serves is a store's folder as it lies, so that every other command reads it too.
-//! People start it as `assay serve`.
+//! Clients authenticate by signature, and may create the objects of their stage: the server enforces rules that an object store
+//! cannot express. It serves a store's folder unchanged, so every other command can read the folder too. People start it as
+//! `assay serve`.
 
 mod bucket;
 mod credentials;
@@ -30,18 +30,18 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_io_timeout::TimeoutStream;
 
-/// How long a connection may be silent, in the middle of a request or between two. Clients give up idle ones before that.
+/// The idle timeout of a connection, within a request and between two. Clients close idle connections before that.
 const SILENCE: Duration = Duration::from_mins(2);
-/// How old something that was never completed is when it is removed, and how often it is looked for.
+/// The age at which incomplete objects are removed, and the interval of the cleanup.
 const STALE: Duration = Duration::from_hours(24);
 const TIDY_EVERY: Duration = Duration::from_hours(1);
-/// Connections at a time. More wait in the system's queue.
+/// The most concurrent connections. More wait in the system's queue.
 const MAX_CONNECTIONS: usize = 512;
-/// How long a request's head may take to come.
+/// The timeout of a request's head.
 const HEAD_TIME: Duration = Duration::from_secs(30);
-/// How long open requests may take when the server ends.
+/// The grace period of open requests when the server shuts down.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
-/// Where probes ask whether the server is there. No bucket can have such a name.
+/// The path of the readiness probe. No bucket can have such a name.
 const READY: &str = "/-/ready";
 
 /// Serve a store over the S3 protocol: objects are created once, by whoever's stage they are.
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     match serve(&arguments) {
         Ok(()) => Exit::Done.into(),
         Err(failure) => {
-            // Nothing is left to do where even that cannot be said.
+            // If stderr is closed, nothing is left to do.
             let _ = writeln!(std::io::stderr(), "{failure}");
             failure.exit.into()
         }
@@ -122,7 +122,7 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         let listener = listening.map_err(|error| cannot(&error))?;
         let address = listener.local_addr().map_err(|error| cannot(&error))?;
         let names: Vec<_> = known.iter().map(ToString::to_string).collect();
-        // A closed standard output is nobody's loss: the server is what was asked for.
+        // If stdout is closed the server runs all the same: stdout is only informative.
         let _ = writeln!(
             std::io::stdout(),
             "serves  {}\nas      s3://{}?endpoint=http://{address}\nfor     {}",
@@ -133,12 +133,12 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         tokio::spawn(tidy(objects));
         accept(listener, &service).await
     });
-    // Work beside the connections may still wait for a slow disk; nobody asks for it any more.
+    // Blocking work may still wait for a slow disk; its result is not needed any more.
     runtime.shutdown_timeout(DRAIN_TIME);
     done
 }
 
-/// Removes what killed clients have left, at the start and now and then.
+/// Removes objects that killed clients have left, at the start and at intervals.
 async fn tidy(objects: Objects) {
     loop {
         let objects = objects.clone();
@@ -149,7 +149,7 @@ async fn tidy(objects: Objects) {
     }
 }
 
-/// Serves connections until it is told to end.
+/// Serves connections until the server is told to shut down.
 async fn accept(listener: TcpListener, service: &S3Service) -> Result<(), Failure> {
     let signals = |error: std::io::Error| Failure::environment("signals", "cannot handle signals").because(&error);
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(signals)?;
@@ -170,13 +170,13 @@ async fn accept(listener: TcpListener, service: &S3Service) -> Result<(), Failur
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // One connection less, or no descriptor left for a moment: either passes.
+                // The connection was reset, or file descriptors are exhausted for a moment: either passes.
                 tracing::warn!(%error, "a connection was not accepted");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
-        // Small answers wait for nothing: without this the system holds them back for 40 ms.
+        // Without this, Nagle's algorithm delays small responses by 40 ms.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection keeps its delay");
         }
@@ -209,14 +209,14 @@ async fn respond(
     if request.uri().path() == READY {
         return Ok(hyper::Response::new(s3s::Body::from("ready\n".to_owned())));
     }
-    // Before anything of the body is read: whoever has proved nothing gets no more than an answer.
+    // This comes before the body is read: an unauthenticated client gets no more than an error response.
     if let Err(why) = signed::check(&request) {
         return Ok(signed::refused(why));
     }
     let asked = format!("{} {}", request.method(), request.uri().path());
     let answer = service.call(request.map(s3s::Body::from)).await?;
     let status = answer.status();
-    // What is absent, or there already, is an answer like another; somebody who may not, or a disk that is full, is not.
+    // An absent or existing object is an ordinary response; a missing right or a full disk is logged.
     if status == hyper::StatusCode::FORBIDDEN || status.is_server_error() {
         tracing::warn!(asked, %status, "not served");
     }

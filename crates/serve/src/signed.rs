@@ -1,13 +1,13 @@
-//! What a request must have signed before anything of it is believed. Pure.
+//! Requirements for the signature of a request, checked before anything in the request is trusted. Pure.
 //!
-//! The service checks the signature itself. It would also take older and weaker ones: requests signed by their address for a time that
-//! their maker chooses, signatures of Version 2, which have no time at all, bodies that no signature covers, and headers that somebody on
-//! the way has added. A store needs none of them.
+//! The service verifies the signature itself. It would also accept older and weaker forms: presigned URLs with a lifetime of the
+//! signer's choice, signatures of Version 2 without a time, bodies that no signature covers, and headers that were added on the
+//! way. A store needs none of them.
 
 use hyper::header::AUTHORIZATION;
 use hyper::{Method, Request, Response, StatusCode};
 
-/// Whether host, body and all of S3's own headers are under a signature of Version 4.
+/// Checks that host, body and all of S3's own headers are covered by a Version 4 signature.
 pub(crate) fn check<B>(request: &Request<B>) -> Result<(), &'static str> {
     let query = request.uri().query().unwrap_or_default().to_ascii_lowercase();
     if query.split('&').any(|pair| pair.starts_with("x-amz-") || pair.starts_with("signature=")) {
@@ -37,7 +37,7 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The answer to a request that is not signed so.
+/// Returns the response to a request that is not signed as required.
 pub(crate) fn refused(why: &str) -> Response<s3s::Body> {
     let text =
         format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>AccessDenied</Code><Message>{why}</Message></Error>\n");

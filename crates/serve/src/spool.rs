@@ -1,4 +1,4 @@
-//! Bytes between connections, which are asynchronous, and the store, which is not.
+//! A bridge between connections, which are asynchronous, and the store, which is not.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -12,17 +12,17 @@ use s3s::dto::StreamingBlob;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Chunks that may wait between the two sides.
+/// The capacity of the channel between the two sides, in chunks.
 const WAITING: usize = 4;
-/// How long a client may send nothing in the middle of an object.
+/// The longest pause of a client in the middle of an object.
 const STALL_TIME: Duration = Duration::from_mins(1);
 
-/// Does blocking work beside the connections.
+/// Runs blocking work off the event loop.
 pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     finished(tokio::task::spawn_blocking(work)).await
 }
 
-/// What blocking work gave. It is never cancelled, so it can only have panicked.
+/// Returns the result of blocking work. It is never cancelled, so it can only have panicked.
 async fn finished<T>(work: JoinHandle<T>) -> T {
     work.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
@@ -43,7 +43,7 @@ pub(crate) async fn spool(body: Option<StreamingBlob>, scratch: &Scratch) -> ass
                 Err(_) => Err(io::ErrorKind::TimedOut.into()),
             };
             let ends = chunk.is_err();
-            // A closed channel is a writer that has failed, and says why itself.
+            // A closed channel means that the writer has failed, and returns its own error.
             if send.send(chunk).await.is_err() || ends {
                 break;
             }
@@ -53,7 +53,7 @@ pub(crate) async fn spool(body: Option<StreamingBlob>, scratch: &Scratch) -> ass
     finished(written).await
 }
 
-/// The writer's end: a reader of what came.
+/// The writer's end of the channel: a reader of the received chunks.
 struct Chunks {
     chunks: mpsc::Receiver<io::Result<Bytes>>,
     current: Bytes,
@@ -75,16 +75,16 @@ impl Read for Chunks {
     }
 }
 
-/// A range of an object's bytes, read as fast as they are taken.
+/// Streams a range of an object's bytes, read as fast as the client takes them.
 pub(crate) fn stream(objects: &Objects, place: Place, range: Range<u64>) -> StreamingBlob {
     let (send, chunks) = mpsc::channel(WAITING);
     let objects = objects.clone();
     tokio::task::spawn_blocking(move || {
-        // A client that went away ends the reading with an error of its own making, which nobody is told.
+        // A client that disconnected ends the read by an error of this code, which is not reported.
         let gone = || Error::Read { what: "for a client that went away".to_owned(), source: io::ErrorKind::BrokenPipe.into() };
         let sent = objects.read(&place, range, |chunk| send.blocking_send(Ok(Bytes::copy_from_slice(chunk))).map_err(|_| gone()));
         if let Err(error) = sent {
-            // The connection is cut in the middle of the body, so that nobody takes a part for the whole.
+            // The connection is cut in the middle of the body, so that the client does not take a part for the whole.
             let _ = send.blocking_send(Err(io::Error::other(error.to_string())));
         }
     });

@@ -1,6 +1,6 @@
-//! How late chunks are sent (sent minus planned) while a client drains so many streams of 50 events a second.
+//! The lateness of chunks (sent minus planned) while a client drains this many streams of 50 events a second.
 //!
-//! Streams are spread over time, as those of users are, or all in step, which is the worst that a server can be asked for.
+//! Streams are spread over time, as those of users are, or all in step, which is the worst case for a server.
 //!
 //!     cargo run --release -p assay-simulator --example capacity [-- SECONDS [SPIN_US]]
 
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn measure(streams: usize, is_spread: bool, seconds: u32, spin_ns: i64) -> Result<String, Box<dyn Error>> {
-    // A jitter of many times the period leaves every phase equally likely.
+    // A jitter of many times the period makes every phase equally likely.
     let jitter_ns = if is_spread { 5 * BETWEEN_NS } else { 0 };
     let latency = Latency {
         ttft_ns: 500_000_000,
@@ -53,7 +53,7 @@ fn measure(streams: usize, is_spread: bool, seconds: u32, spin_ns: i64) -> Resul
     Ok(format!("{streams:7} {phases:7} {rate:9.0} {:9} {p50:7.1} {p99:7.1} {p999:8.1} {max:8.1}", late_ns.len()))
 }
 
-/// Opens the streams and throws away what they bring, until each is closed by the server.
+/// Opens the streams and discards their data, until the server has closed each.
 fn drain(address: SocketAddr, streams: usize, tokens: u32) -> io::Result<()> {
     let mut poller = Poller::new(256)?;
     let body =
@@ -91,7 +91,7 @@ fn drain(address: SocketAddr, streams: usize, tokens: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Sent minus planned of every chunk, and when the first and the last were planned.
+/// Returns sent minus planned of every chunk, and the planned instants of the first and the last.
 fn lateness(address: SocketAddr) -> Result<(Vec<i64>, i64, i64), Box<dyn Error>> {
     let (mut late_ns, mut first_ns, mut last_ns, mut since) = (Vec::new(), i64::MAX, i64::MIN, 0);
     loop {

@@ -1,4 +1,4 @@
-//! What a simulator is told: whose latencies it has, what it answers with, and what it holds itself to.
+//! The configuration of a simulator: its latencies, its responses and its limits.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,57 +13,57 @@ use crate::model::Latency;
 /// Nanoseconds of a millisecond.
 const MS: i64 = 1_000_000;
 
-/// Everything that a simulator is told.
+/// The complete configuration of a simulator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where it listens; port 0 takes a free one.
+    /// The address to listen on; port 0 selects a free one.
     pub listen: SocketAddr,
-    /// The one model that it serves.
+    /// The name of the only model that it serves.
     pub model: String,
-    /// What every draw depends on.
+    /// The seed of every draw.
     pub seed: Seed,
-    /// How long it takes.
+    /// The latencies.
     pub latency: Latency,
-    /// How long answers are whose length is left open.
+    /// The lengths of responses whose length the request leaves open.
     pub output: OutputLaw,
-    /// Tokens of a prompt and its answer together, at most.
+    /// The maximum tokens of a prompt and its response together.
     pub max_model_len: u32,
-    /// The share of a chat answer that is reasoning, from 0 to 1, rounded down to whole tokens.
+    /// The share of a chat response that is reasoning, from 0 to 1, rounded down to whole tokens.
     pub reasoning_share: f64,
-    /// The field that reasoning text stands in: `reasoning_content` or `reasoning`.
+    /// The field of reasoning text: `reasoning_content` or `reasoning`.
     pub reasoning_field: String,
-    /// Numbers of an embedding.
+    /// The dimensions of an embedding.
     pub embedding_dimensions: u32,
-    /// Faults that requests meet; one of them is drawn for each request that meets one.
+    /// Faults to inject; one of them is drawn for each faulty request.
     pub faults: Vec<Fault>,
-    /// The share of requests that meet one, from 0 to 1.
+    /// The share of faulty requests, from 0 to 1.
     pub fault_rate: f64,
-    /// Stalls, by nanoseconds since the start.
+    /// Stalls, in nanoseconds since the start.
     pub stalls: Vec<Stall>,
-    /// For so long after the start it says that it is not ready, in nanoseconds.
+    /// The time after the start for which it reports not ready, in nanoseconds.
     pub ready_after_ns: i64,
-    /// The last nanoseconds before an instant that are spent looking at the clock instead of sleeping.
+    /// The last nanoseconds before an instant, in which it spins instead of sleeping.
     pub spin_ns: i64,
-    /// Where the truth is written to as it becomes known.
+    /// The file that the truth is written to as it becomes known.
     pub truth: Option<PathBuf>,
-    /// What it holds itself to.
+    /// The limits of the server.
     pub limits: Limits,
 }
 
-/// What may not grow further.
+/// The limits of everything that can grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a request's head.
     pub head_bytes: usize,
     /// Bytes of a request's body.
     pub body_bytes: usize,
-    /// Connections at a time; others are closed at once.
+    /// Concurrent connections; further ones are closed at once.
     pub connections: usize,
-    /// Requests that wait for their turn; others get status 429.
+    /// Queued requests; further ones get status 429.
     pub waiting: u32,
-    /// Bytes of an answer that its client has not taken yet; beyond that the connection is closed.
+    /// Bytes of a response that its client has not read yet; beyond it the connection is closed.
     pub backlog_bytes: usize,
-    /// Seconds that a connection may be silent while no answer is under way.
+    /// Seconds that a connection may be idle while no response is in progress.
     pub idle_s: u32,
     /// Requests whose truth is kept for `GET /truth`.
     pub truth_requests: usize,
@@ -87,7 +87,7 @@ impl Default for Limits {
 }
 
 impl Config {
-    /// What a profile says, and for the rest what is usual.
+    /// Returns the configuration of a profile, with defaults for the rest.
     pub fn of(profile: Profile) -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -109,7 +109,7 @@ impl Config {
         }
     }
 
-    /// The fault that a request meets, by its own draws.
+    /// Draws the fault of a request, if it is faulty.
     pub(crate) fn drawn_fault(&self, key: RequestKey) -> Option<Fault> {
         if self.faults.is_empty() || key.unit(Concern::Fault, 0) >= self.fault_rate {
             return None;
@@ -118,29 +118,29 @@ impl Config {
     }
 }
 
-/// How long answers are that end by themselves: a lognormal law.
+/// The lognormal distribution of the length of responses that end by themselves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OutputLaw {
-    /// Half of the answers are shorter.
+    /// The median.
     pub median_tokens: u32,
     /// The standard deviation of the logarithm.
     pub sigma: f64,
-    /// No answer is longer.
+    /// The maximum.
     pub max_tokens: u32,
 }
 
 impl OutputLaw {
-    /// The length of one answer, at least 1.
+    /// Draws the length of one response, at least 1.
     pub fn draw(&self, key: RequestKey) -> u32 {
         let tokens = f64::from(self.median_tokens) * libm::exp(self.sigma * key.normal(Concern::Length, 0));
         (libm::round(tokens) as u32).min(self.max_tokens).max(1)
     }
 }
 
-/// Latencies that have a name.
+/// A named set of latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// As fast as it can: everything is due at once.
+    /// As fast as possible: everything is due at once.
     Instant,
     /// For tests: first token after 5 ms, then one a millisecond; no jitter, no load, no queue.
     Fast,
@@ -152,7 +152,7 @@ pub enum Profile {
     H100x70b,
 }
 
-/// A name that no profile has.
+/// The error for a name that no profile has.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{name}` is no profile; one of {}", Profile::NAMES.map(|(name, _)| name).join(", "))]
 pub struct UnknownProfile {
@@ -160,7 +160,7 @@ pub struct UnknownProfile {
 }
 
 impl Profile {
-    /// All of them by name.
+    /// All profiles by name.
     pub const NAMES: [(&'static str, Self); 5] = [
         ("instant", Self::Instant),
         ("fast", Self::Fast),
@@ -172,7 +172,7 @@ impl Profile {
     fn latency(self) -> Latency {
         let none = Latency::none();
         // A lognormal jitter of median m and sigma 0.8 has mean 1.377 m and standard deviation 1.304 m. Below, that gives the
-        // deviation, and with the base the mean, that the profile states.
+        // stated deviation of the profile and, with the base, its stated mean.
         let server = Latency { ttft_jitter_sigma: 0.8, max_num_seqs: 256, ..none };
         match self {
             Self::Instant => Latency::none(),

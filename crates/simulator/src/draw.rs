@@ -1,4 +1,4 @@
-//! Everything random: keyed by a seed and a request, counted by what it is for and its place. Nothing depends on an order.
+//! All randomness: draws are keyed by a seed and a request, and indexed by their concern and position. They depend on no order.
 //!
 //! The key of a request is the first eight bytes of `SHA-256("assay.dev/simulator/v1" || seed || kind || bytes)`. A draw is the
 //! output function of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014) at a counter.
@@ -15,24 +15,24 @@ const DOMAIN: &[u8] = b"assay.dev/simulator/v1";
 /// The increment of SplitMix64: 2^64 over the golden ratio, made odd.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What every draw of a simulator depends on: 32 bytes, written as hexadecimal digits.
+/// The seed of every draw of a simulator: 32 bytes, written as hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seed([u8; 32]);
 
 impl Seed {
-    /// The seed of these bytes.
+    /// Returns the seed of these bytes.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The seed of this one and a text together: as many seeds as there are texts.
+    /// Derives a seed from this one and a text: a different one for each text.
     #[must_use]
     pub fn mixed_with(&self, text: &str) -> Self {
         Self(keyed(self, *b"se", text.as_bytes()))
     }
 }
 
-/// A text that is no seed.
+/// The error for a text that is not a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a seed is 1 to 64 hexadecimal digits, such as `2a`")]
 pub struct SeedError;
@@ -40,7 +40,7 @@ pub struct SeedError;
 impl FromStr for Seed {
     type Err = SeedError;
 
-    /// Fewer than 64 digits are the low ones.
+    /// Parses a seed; fewer than 64 digits are the low ones.
     fn from_str(text: &str) -> Result<Self, SeedError> {
         if text.is_empty() || text.len() > 64 {
             return Err(SeedError);
@@ -60,42 +60,42 @@ impl fmt::Display for Seed {
     }
 }
 
-/// What a draw is for. Draws for different concerns are independent.
+/// The purpose of a draw. Draws for different concerns are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concern {
-    /// How long an answer is where the request leaves it open.
+    /// The length of a response, if the request leaves it open.
     Length = 1,
     /// The jitter of the first token.
     Ttft = 2,
     /// The jitter of each later token.
     Itl = 3,
-    /// Which word each token is.
+    /// The word of each token.
     Word = 4,
-    /// How many tokens a chunk brings.
+    /// The number of tokens of a chunk.
     ChunkTokens = 5,
-    /// Whether the request meets a fault, and which.
+    /// The presence of a fault, and which one.
     Fault = 6,
     /// The numbers of an embedding.
     Embedding = 7,
-    /// Whether the request is slow.
+    /// The slowness of a request.
     Slow = 8,
-    /// Whether a co-tenant is there in an episode.
+    /// The presence of a co-tenant in an episode.
     CoTenant = 9,
     /// The gap before an arrival of a load.
     Arrival = 10,
 }
 
-/// What a request's draws are keyed by.
+/// The key of a request's draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestKey(u64);
 
 impl RequestKey {
-    /// The key of a request that names itself.
+    /// Returns the key of a request with an id.
     pub fn of_id(seed: &Seed, id: &str) -> Self {
         Self::derive(seed, *b"id", id.as_bytes())
     }
 
-    /// The key of a request that is known by its content, and by how many with that content came before it.
+    /// Returns the key of a request without an id, from its content and the number of earlier requests with the same content.
     pub fn of_content(seed: &Seed, content: &[u8; 32], before: u32) -> Self {
         let mut bytes = [0_u8; 36];
         bytes[..32].copy_from_slice(content);
@@ -103,7 +103,7 @@ impl RequestKey {
         Self::derive(seed, *b"co", &bytes)
     }
 
-    /// The key of what is drawn for no single request: for an engine, or for a load.
+    /// Returns the key of draws that belong to no single request: to an engine, or to a load.
     pub fn of_seed(seed: &Seed) -> Self {
         Self::derive(seed, *b"en", &[])
     }
@@ -112,24 +112,24 @@ impl RequestKey {
         Self(keyed(seed, kind, bytes).iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte)))
     }
 
-    /// 64 random bits.
+    /// Draws 64 random bits.
     pub fn bits(self, concern: Concern, index: u64) -> u64 {
         let key = mix(self.0 ^ mix(concern as u64));
         mix(key.wrapping_add(GOLDEN.wrapping_mul(index.wrapping_add(1))))
     }
 
-    /// A value in `[0, 1)`, one of 2^53.
+    /// Draws a value in `[0, 1)`, one of 2^53.
     pub fn unit(self, concern: Concern, index: u64) -> f64 {
         const SPACING: f64 = 1.0 / (1_u64 << 53) as f64;
         (self.bits(concern, index) >> 11) as f64 * SPACING
     }
 
-    /// A value below `bound`, which is at least 1; the bias of at most `bound` / 2^64 is of no account here.
+    /// Draws a value below `bound`, which is at least 1; the bias of at most `bound` / 2^64 is negligible here.
     pub fn below(self, concern: Concern, index: u64, bound: u32) -> u32 {
         ((u128::from(self.bits(concern, index)) * u128::from(bound.max(1))) >> 64) as u32
     }
 
-    /// A standard normal value, by Box and Muller's formula; it takes two draws.
+    /// Draws a standard normal value, by Box and Muller's formula; it takes two draws.
     pub fn normal(self, concern: Concern, index: u64) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.unit(concern, 2 * index)));
         radius * libm::cos(std::f64::consts::TAU * self.unit(concern, 2 * index + 1))

@@ -1,61 +1,61 @@
-//! A model in real time, with scripted stalls: times at which the whole endpoint stands still.
+//! A model in real time, with scripted stalls: times in which the whole endpoint stops.
 
 use thiserror::Error;
 
 use crate::model::{Arrival, Event, Model, Occupancy};
 
-/// How many stalls an engine remembers.
+/// The maximum stalls of an engine.
 pub const MAX_STALLS: usize = 10_000;
 
-/// A time at which the endpoint reads nothing, computes nothing and writes nothing.
+/// A time in which the endpoint reads, computes and writes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// When it begins, in nanoseconds.
+    /// The start, in nanoseconds.
     pub at_ns: i64,
-    /// How long it lasts.
+    /// The duration, in nanoseconds.
     pub for_ns: i64,
 }
 
-/// More stalls than [`MAX_STALLS`].
+/// The error for more stalls than [`MAX_STALLS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("an endpoint stalls at most {MAX_STALLS} times; start it anew")]
 pub struct TooManyStalls;
 
-/// A model whose own time stands still during stalls: whatever it would have done then, and all that follows, comes so much later.
+/// A model whose own time stops during stalls: all that it would have done then, and all that follows, is delayed by the stall.
 ///
-/// A request that comes during a stall is read at its end.
+/// A request that arrives during a stall is read at its end.
 pub struct Engine<M> {
     model: M,
-    /// In order, none within another.
+    /// In order, without overlap.
     stalls: Vec<Pause>,
 }
 
-/// A stall by the model's own time.
+/// A stall in the model's own time.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_field_names, reason = "units stand last in names")]
 struct Pause {
-    /// When it begins, by the model's time, which does not move until it is over.
+    /// The start, in the model's time, which stops until the end of the stall.
     model_ns: i64,
-    /// How much later real time is than the model's once it is over.
+    /// The offset of real time from the model's after the stall.
     shift_ns: i64,
-    /// By real time.
+    /// The start, in real time.
     begin_ns: i64,
     end_ns: i64,
 }
 
 impl<M: Model> Engine<M> {
-    /// A model that never stalls yet.
+    /// Returns an engine without stalls.
     pub fn new(model: M) -> Self {
         Self { model, stalls: Vec::new() }
     }
 
-    /// As [`Model::start`].
+    /// Like [`Model::start`].
     pub fn start(&mut self, at_ns: i64) {
         self.model.start(at_ns);
     }
 
-    /// Adds a stall that begins no earlier than all that was told or asked so far. One that would begin within or before the
-    /// last one follows it.
+    /// Adds a stall, which must not begin before any instant of an earlier call. One that would begin within or before the last
+    /// one is appended to it.
     pub fn stall(&mut self, stall: Stall) -> Result<(), TooManyStalls> {
         if self.stalls.len() >= MAX_STALLS {
             return Err(TooManyStalls);
@@ -71,37 +71,37 @@ impl<M: Model> Engine<M> {
         Ok(())
     }
 
-    /// The end of the stall that holds at an instant, if one does.
+    /// Returns the end of the stall at an instant, if there is one.
     pub fn stalled_until_ns(&self, now_ns: i64) -> Option<i64> {
         let pause = self.pause_before(now_ns)?;
         (now_ns < pause.end_ns).then_some(pause.end_ns)
     }
 
-    /// When the next stall after an instant begins.
+    /// Returns the start of the next stall after an instant.
     pub fn next_stall_ns(&self, now_ns: i64) -> Option<i64> {
         let begun = self.stalls.partition_point(|pause| pause.begin_ns <= now_ns);
         self.stalls.get(begun).map(|pause| pause.begin_ns)
     }
 
-    /// As [`Model::arrive`].
+    /// Like [`Model::arrive`].
     pub fn arrive(&mut self, at_ns: i64, arrival: Arrival) {
         self.model.arrive(self.model_ns(at_ns), arrival);
     }
 
-    /// As [`Model::cancel`].
+    /// Like [`Model::cancel`].
     pub fn cancel(&mut self, at_ns: i64, request: u64) {
         self.model.cancel(self.model_ns(at_ns), request);
     }
 
-    /// As [`Model::next_ns`].
+    /// Like [`Model::next_ns`].
     pub fn next_ns(&self) -> Option<i64> {
         self.model.next_ns().map(|model_ns| self.real_ns(model_ns))
     }
 
-    /// As [`Model::advance`].
+    /// Like [`Model::advance`].
     pub fn advance(&mut self, to_ns: i64, events: &mut Vec<Event>) {
         let before = events.len();
-        // What is due at the very instant at which a stall begins comes at its end.
+        // Events that are due at the very instant at which a stall begins come at its end.
         let stalled = self.stalled_until_ns(to_ns).is_some();
         self.model.advance(self.model_ns(to_ns).saturating_sub(i64::from(stalled)), events);
         if !self.stalls.is_empty() {
@@ -111,12 +111,12 @@ impl<M: Model> Engine<M> {
         }
     }
 
-    /// As [`Model::occupancy`].
+    /// Like [`Model::occupancy`].
     pub fn occupancy(&self) -> Occupancy {
         self.model.occupancy()
     }
 
-    /// As [`Model::reset_prefix_cache`].
+    /// Like [`Model::reset_prefix_cache`].
     pub fn reset_prefix_cache(&mut self) {
         self.model.reset_prefix_cache();
     }
@@ -147,7 +147,7 @@ mod tests {
     use crate::draw::{RequestKey, Seed};
     use crate::model::{EventKind, Latency, PerRequest};
 
-    /// First token after 10, each later one after 5.
+    /// Returns an engine with the first token after 10 and each later one after 5.
     fn engine(stalls: &[(i64, i64)]) -> Engine<PerRequest> {
         let latency = Latency { ttft_ns: 10, itl_ns: 5, ..Latency::none() };
         let mut engine = Engine::new(PerRequest::new(latency, &Seed::default()));
@@ -173,7 +173,7 @@ mod tests {
     fn what_follows_a_stall_comes_as_much_later_as_it_lasted() {
         let mut engine = engine(&[(12, 100), (130, 7)]);
         engine.arrive(0, arrival(1, 6));
-        // Unstalled: 10, 15, 20, 25, 30, 35.
+        // Without stalls: 10, 15, 20, 25, 30, 35.
         assert_eq!(chunks(&mut engine, 111), [10]);
         assert_eq!(engine.next_ns(), Some(115));
         assert_eq!(chunks(&mut engine, 1_000), [115, 120, 125, 137, 142]);

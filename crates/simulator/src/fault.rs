@@ -1,44 +1,44 @@
-//! What goes wrong on purpose: the ways in which endpoints fail, each of which a client has to survive and to tell.
+//! Injected faults: the ways in which endpoints fail, each of which a client has to survive and report.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// The most bytes that a giant line has.
+/// The maximum bytes of a giant line.
 const MAX_LINE_BYTES: u32 = 16 << 20;
 
-/// The most microseconds between the bytes of a slow drip.
+/// The maximum microseconds between the bytes of a slow drip.
 const MAX_DRIP_US: u32 = 10_000_000;
 
-/// A fault of one answer, written as `name` or `name:number`. Chunks count from 0.
+/// A fault of one response, written as `name` or `name:number`. Chunks count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// `status:CODE`: an error object under this status, 400 to 599.
+    /// `status:CODE`: an error object with this status, 400 to 599.
     Status(u16),
-    /// `hang`: never an answer.
+    /// `hang`: no response ever.
     Hang,
-    /// `refuse`: the connection closes without an answer.
+    /// `refuse`: the connection closes without a response.
     Refuse,
     /// `close:N`: the connection closes in place of chunk N.
     Close(u32),
-    /// `no-done` or `no-done:N`: the stream ends without `[DONE]` at its end, or in place of chunk N, as HTTP well-formed.
+    /// `no-done` or `no-done:N`: the stream ends without `[DONE]` at its end, or in place of chunk N, as well-formed HTTP.
     NoDone(Option<u32>),
     /// `bad-json:N`: an event that is not JSON comes before chunk N.
     BadJson(u32),
-    /// `bad-utf8:N`: the text of chunk N begins with a byte that no UTF-8 has.
+    /// `bad-utf8:N`: the text of chunk N begins with a byte that is invalid in UTF-8.
     BadUtf8(u32),
     /// `stream-error:N`: an error object and `[DONE]` in place of chunk N.
     StreamError(u32),
-    /// `content-type`: the answer says that it is HTML.
+    /// `content-type`: the content type of the response is HTML.
     ContentType,
-    /// `giant-line:BYTES`: an event of so many bytes comes before chunk 0.
+    /// `giant-line:BYTES`: an event of this many bytes comes before chunk 0.
     GiantLine(u32),
-    /// `drip:US`: the answer comes byte by byte, with so many microseconds between.
+    /// `drip:US`: the response comes byte by byte, with this many microseconds between.
     Drip(u32),
 }
 
-/// A text that names no fault.
+/// The error for a text that names no fault.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "`{text}` is no fault; one of `status:CODE` (400 to 599), `hang`, `refuse`, `close:N`, `no-done`, `no-done:N`, `bad-json:N`, \

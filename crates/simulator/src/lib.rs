@@ -1,17 +1,17 @@
-//! The reference inference endpoint: it plans the instant of every chunk that it sends, keeps to the plan, and tells the truth
+//! The reference inference endpoint: it plans the instant of every chunk that it sends, follows the plan, and reports the truth
 //! about both.
 //!
-//! A load generator is checked against it: what it measured stands beside what was planned and what was sent, chunk by chunk.
+//! It is used to check a load generator: the measured times are compared with the planned and the sent ones, chunk by chunk.
 //!
 //! - [`Model`] is the engine, pure and in virtual time: arrivals go in, planned events come out. [`PerRequest`] is the first one.
-//! - [`Server`] serves a model over HTTP/1.1 as an OpenAI-compatible endpoint and notes the [`Truth`] of every request.
-//! - [`simulate`] runs a model with no sockets and no clock, and gives the records that a perfect client would have seen.
-//!   `assay-simulator predict` prints what such a client measures.
+//! - [`Server`] serves a model over HTTP/1.1 as an OpenAI-compatible endpoint and records the [`Truth`] of every request.
+//! - [`simulate`] runs a model without sockets or a clock, and returns the records that a perfect client would have made.
+//!   `assay-simulator predict` prints the measurements of such a client.
 //!
-//! **What is random, and by what.** Every draw is keyed by the seed and by the request itself: its `x-request-id` where it
-//! carries one, else its endpoint and prompt and how many equal ones came before it. Within a request a draw is known by what it
-//! is for and by its place. So the same requests get the same draws in whatever order they come; what does depend on the
-//! order is what should: queueing, load and the prefix cache.
+//! **Randomness.** Every draw is keyed by the seed and by the request itself: by its `x-request-id` if it has one, else by its
+//! endpoint and prompt and the number of equal ones before it. Within a request a draw is identified by its purpose and position.
+//! So the same requests get the same draws in any order of arrival; only queueing, load and the prefix cache depend on the order,
+//! as they should.
 
 mod config;
 mod draw;

@@ -1,4 +1,4 @@
-//! The engine behind the endpoint: a state machine in virtual time that plans the absolute instant of everything that it does.
+//! The engine behind the endpoint: a state machine in virtual time that plans the absolute instant of each of its actions.
 
 mod per_request;
 mod prefix_cache;
@@ -13,36 +13,35 @@ use crate::draw::RequestKey;
 
 /// An inference engine in virtual time, in nanoseconds from any origin.
 ///
-/// A model is told of arrivals and cancellations and asked how far time has come; it answers with events, each at the instant
-/// that it planned for it. It reads no clock and draws nothing but what a request's key gives, so the same calls
-/// give the same events. Being asked late changes nothing: an event keeps its planned instant, and what follows from it (a waiting
-/// request's turn, say) is planned from there.
+/// The caller reports arrivals and cancellations to a model and advances its time; the model returns events, each with its
+/// planned instant. It reads no clock and its only randomness is a request's key, so the same calls give the same events. A late
+/// call changes nothing: an event keeps its planned instant, and its consequences (the start of a queued request, for example)
+/// are planned from there.
 ///
 /// A model may plan each event as late as its own steps need: only [`Model::next_ns`] has to be known ahead. So a model whose
-/// requests share the steps of a batch fits as well as one that serves each request by itself.
+/// requests share the steps of a batch can implement this trait as well as one that serves each request by itself.
 pub trait Model: Send {
-    /// The engine starts, before all else: what it counts from its start counts from here. An engine that is told of no start has
-    /// started at 0.
+    /// Starts the engine, before any other call: its episodes count from here. An engine without this call has started at 0.
     fn start(&mut self, at_ns: i64);
 
-    /// A request arrives. Time never goes backwards: an instant before the latest one that the model knows counts as that one.
-    /// Whatever is due until then comes first.
+    /// Reports the arrival of a request. Time never goes backwards: an instant before the latest one that the model knows counts
+    /// as that one. Events that are due until then come first.
     fn arrive(&mut self, at_ns: i64, arrival: Arrival);
 
-    /// The client of a request has left. What is not planned yet never comes; an unknown request is ignored.
+    /// Reports that the client of a request has left. Events that are not planned yet never come; an unknown request is ignored.
     fn cancel(&mut self, at_ns: i64, request: u64);
 
-    /// When the next event is due, if any is to come without further arrivals. It may be too early (nothing comes then), never
-    /// too late.
+    /// Returns the time of the next event, if there is one without further arrivals. It may be too early (no event comes then),
+    /// never too late.
     fn next_ns(&self) -> Option<i64>;
 
-    /// Appends every event that is due until `to_ns`, itself included, in the order of their instants.
+    /// Appends every event that is due until `to_ns`, inclusive, in the order of their instants.
     fn advance(&mut self, to_ns: i64, events: &mut Vec<Event>);
 
-    /// How full the engine is.
+    /// Returns the load of the engine.
     fn occupancy(&self) -> Occupancy;
 
-    /// Forgets all cached prefixes.
+    /// Clears the prefix cache.
     fn reset_prefix_cache(&mut self);
 }
 
@@ -79,67 +78,67 @@ impl<M: Model + ?Sized> Model for Box<M> {
 /// A request as a model sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Names the request in events; never used twice.
+    /// The id of the request in events; never reused.
     pub request: u64,
-    /// What its draws are keyed by.
+    /// The key of its draws.
     pub key: RequestKey,
     /// Tokens of its prompt.
     pub prompt_tokens: u32,
-    /// Tokens of its answer; none where only the prompt is worked through, as for an embedding.
+    /// Tokens of its response; 0 if only the prompt is processed, as for an embedding.
     pub output_tokens: u32,
-    /// The first so many of them are reasoning.
+    /// The number of its first tokens that are reasoning.
     pub reasoning_tokens: u32,
-    /// A hash of every full block of its prompt, each of them over all that is before it as well.
+    /// A hash of every full block of its prompt, each including all tokens before it.
     pub prefix_blocks: Vec<u64>,
 }
 
-/// Something that an engine does at a planned instant.
+/// An action of an engine at a planned instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, by the plan.
+    /// The planned instant.
     pub at_ns: i64,
-    /// For which request.
+    /// The request.
     pub request: u64,
-    /// What.
+    /// The action.
     pub kind: EventKind,
 }
 
-/// What an engine does.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// The request leaves the queue and begins to run.
     Admitted {
-        /// Tokens of its prompt that need no work, because they were found in the prefix cache.
+        /// Tokens of its prompt that were found in the prefix cache and need no work.
         cached_tokens: u32,
     },
-    /// Tokens go out together.
+    /// Tokens are sent together.
     Chunk {
-        /// How many; at least one.
+        /// Their number; at least one.
         tokens: u32,
-        /// On which channel.
+        /// Their channel.
         channel: Channel,
     },
     /// The request is done; it follows the last chunk at the same instant.
     Finished,
 }
 
-/// The part of an answer that tokens belong to.
+/// The part of a response that tokens belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
-    /// The answer itself.
+    /// The content.
     Content,
-    /// What is thought before it.
+    /// The reasoning before it.
     Reasoning,
 }
 
-/// How full an engine is.
+/// The load of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Occupancy {
-    /// Requests that run.
+    /// Running requests.
     pub running: u32,
-    /// Requests that wait for their turn.
+    /// Queued requests.
     pub waiting: u32,
-    /// The share of its cache memory that running requests hold, from 0 to 1.
+    /// The share of its KV cache that running requests hold, from 0 to 1.
     pub kv_usage: f64,
 }

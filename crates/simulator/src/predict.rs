@@ -1,4 +1,4 @@
-//! What the settings would give: a load that the model answers in virtual time, and what a perfect client measures of it.
+//! Predicts measurements: the model serves a load in virtual time, and a perfect client measures it.
 //!
 //! The definitions are those of every other number: the formulas of `assay-record` and the quantiles of `assay-stats`. Nothing
 //! here reads a clock, so equal settings give equal bytes on every machine.
@@ -16,16 +16,16 @@ use crate::model::PerRequest;
 use crate::settings::{SettingsError, out_of_range, within};
 use crate::simulation::{Due, Load, simulate};
 
-/// The most requests of a load; each is held until its turn.
+/// The maximum requests of a load; each is held until its turn.
 const MAX_REQUESTS: u32 = 1_000_000;
 
-/// The most tokens of all answers together: each is a sample of 8 bytes until the end.
+/// The maximum tokens of all responses together: each is a sample of 8 bytes until the end.
 const MAX_OUTPUT_TOKENS: u32 = 20_000_000;
 
-/// The fewest and the most arrivals a second: one in three hours, one every 100 ns. Those of Assay's own schedules.
+/// The minimum and maximum request rate, per second: one in three hours, one every 100 ns. Those of Assay's own schedules.
 const RATE_PER_S: (f64, f64) = (1e-4, 1e7);
 
-/// Up to here, 104 days, a double has every nanosecond.
+/// Up to here, 104 days, a double represents every nanosecond.
 const MAX_NS: i64 = 1 << 53;
 
 /// The load that is to be answered.
@@ -48,7 +48,7 @@ pub(crate) struct Asked {
     osl: u32,
 }
 
-/// What cannot be predicted.
+/// The reason why a load cannot be predicted.
 #[derive(Debug, Error)]
 pub(crate) enum PredictError {
     #[error(transparent)]
@@ -82,7 +82,7 @@ struct Parameters {
     seed: String,
 }
 
-/// Metrics by name, in the order in which they are printed. What cannot be computed is absent.
+/// Metrics by name, in the order in which they are printed. A metric that cannot be computed is absent.
 #[derive(Clone, Debug, PartialEq)]
 struct Measured(Vec<(&'static str, Option<f64>)>);
 
@@ -99,7 +99,7 @@ impl Serialize for Measured {
 }
 
 impl Prediction {
-    /// What is absent, and why, for people to read.
+    /// Returns the absent metrics with the reasons, for people.
     pub(crate) fn remarks(&self) -> Vec<&'static str> {
         let is_answered = self.result.has("ttft_ms_p50");
         let remarks = [
@@ -114,14 +114,14 @@ impl Prediction {
     }
 }
 
-/// Answers the load in virtual time, from the start of the endpoint on.
+/// Serves the load in virtual time, from the start of the endpoint on.
 pub(crate) fn predict(config: &Config, asked: &Asked) -> Result<Prediction, PredictError> {
     check(config, asked)?;
     let mut engine = Engine::new(PerRequest::new(config.latency.clone(), &config.seed));
     config.stalls.iter().try_for_each(|stall| engine.stall(*stall))?;
     let requests = requests(config, asked);
     let last_due_ns = requests.last().map_or(0, |due| due.offset_ns);
-    // Who meets one of these faults is sent away at once, waits for nothing and is no burden to the engine.
+    // Requests with one of these faults are refused at once: they do not queue and do not load the engine.
     let (failing, answered): (Vec<Due>, Vec<Due>) = requests.into_iter().partition(|due| meets_a_fault(config, due));
     let load = match asked.users {
         Some(clients) => Load::Closed { clients, requests: answered },
@@ -192,7 +192,7 @@ fn requests(config: &Config, asked: &Asked) -> Vec<Due> {
     }
 }
 
-/// The instants of a Poisson process: the gap before each is exponential, by inversion.
+/// Returns the instants of a Poisson process: the gap before each is exponential, by inversion.
 fn arrivals(seed: &Seed, rate_per_s: f64) -> impl Iterator<Item = i64> {
     let key = RequestKey::of_seed(seed);
     let mut at_ns = 0.0;
@@ -216,7 +216,7 @@ struct Seen {
     icl_ns: Vec<i64>,
     output_tokens: u64,
     failed: u32,
-    /// When the last request ended, or was due.
+    /// The end of the last request, or its due time.
     last_ns: i64,
 }
 

@@ -69,7 +69,7 @@ impl Told {
     }
 }
 
-/// What keeps the program from serving or predicting.
+/// The reason why the program cannot serve or predict.
 #[derive(Debug, thiserror::Error)]
 enum ProgramError {
     #[error(transparent)]
@@ -86,13 +86,14 @@ enum ProgramError {
     Output(#[source] std::io::Error),
 }
 
-/// Reads the command line, and serves until told to stop or predicts. Exit codes: 0 stopped or predicted, 2 usage, 30 the environment does not allow it.
+/// Parses the command line, and serves until stopped or predicts. Exit codes: 0 stopped or predicted, 2 usage, 30 the environment
+/// does not allow it.
 pub fn main() -> ExitCode {
     let program = match Program::try_parse() {
         Ok(program) => program,
         Err(error) => {
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
-            // Whoever reads our output may have gone; there is nobody left to tell.
+            // If the reader of the output has gone, the error cannot be reported.
             let _ = error.print();
             return ExitCode::from(code);
         }
@@ -153,7 +154,7 @@ fn stopper(server: &Server) -> Result<Stopper, ProgramError> {
     server.stopper().map_err(ProgramError::Signals)
 }
 
-/// Readers wait for the file to appear, so it appears whole.
+/// Readers wait for the file to appear, so it appears complete (atomically).
 fn write_port(path: &Path, port: u16) -> Result<(), ProgramError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
@@ -170,11 +171,11 @@ fn stop_when_input_closes(stopper: Stopper) {
     });
 }
 
-/// A connection is a file, and the soft limit is often 1,024.
+/// Every connection is a file, and the soft limit is often 1,024.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Where it is not allowed, accepting says so in time.
+    // If it is not allowed, accepting connections reports the error in time.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 

@@ -1,7 +1,7 @@
-//! The endpoint: one thread, one poller, and a model whose plan it keeps.
+//! The endpoint: one thread, one poller, and a model whose plan it follows.
 //!
-//! Every chunk is written at its planned instant or as soon as possible after it, by itself, and stamped immediately before. No
-//! delay is ever added to another: the next instant comes from the plan, not from when the last chunk went out.
+//! Every chunk is written separately, at its planned instant or as soon as possible after it, and stamped immediately before.
+//! Delays never add up: the next instant comes from the plan, not from the time at which the last chunk was sent.
 
 mod answer;
 mod ask;
@@ -26,27 +26,27 @@ use crate::engine::Engine;
 use crate::model::{Model, PerRequest};
 use lane::Lane;
 
-/// The token of the listener; connections have tokens below.
+/// The token of the listener; connections have lower tokens.
 const LISTENER: u64 = u64::MAX;
 
-/// The token of the socket that says stop.
+/// The token of the socket that stops the server.
 const STOP: u64 = u64::MAX - 1;
 
-/// Connections that may wait to be accepted. What the standard library asks for makes a thousand clients at once wait a second.
+/// The backlog of the listener. The standard library's backlog makes a thousand simultaneous clients wait a second.
 const ACCEPT_QUEUE: i32 = 4_096;
 
-/// Sockets that are served before the plan is looked at again, at most.
+/// The maximum sockets that are served before the plan is checked again.
 const SOCKETS_AT_A_TIME: usize = 256;
 
-/// Why an endpoint cannot serve.
+/// The reason why an endpoint cannot serve.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// The address cannot be listened on.
+    /// It cannot listen on the address.
     #[error("cannot listen on `{address}`")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The file for the truth cannot be written.
@@ -54,10 +54,10 @@ pub enum ServeError {
     Truth {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The system refuses what a server is made of: sockets, threads, readiness.
+    /// The system refuses a resource of the server: sockets, threads, readiness.
     #[error("cannot serve")]
     System(#[from] io::Error),
 }
@@ -72,13 +72,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, with the model of the configuration behind it.
+    /// Listens, with the model of the configuration.
     pub fn bind(config: Config) -> Result<Self, ServeError> {
         let model = PerRequest::new(config.latency.clone(), &config.seed);
         Self::with_model(config, Box::new(model))
     }
 
-    /// Listens, with another model behind it; the latencies of the configuration are of no account then.
+    /// Listens, with another model; the latencies of the configuration are then ignored.
     pub fn with_model(config: Config, model: Box<dyn Model>) -> Result<Self, ServeError> {
         let address = config.listen;
         let listen = || {
@@ -93,20 +93,20 @@ impl Server {
         Ok(Self { listener, address, stop, stopper, lane: Lane::new(config, Engine::new(model))? })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What stops it, from any thread.
+    /// Returns a handle that stops it, from any thread.
     pub fn stopper(&self) -> io::Result<Stopper> {
         Ok(Stopper(self.stopper.try_clone()?))
     }
 
     /// Serves until it is stopped.
     pub fn run(mut self) -> Result<(), ServeError> {
-        // By default the kernel lets a thread sleep 50 us longer than it asked for. Where that cannot be changed, chunks are so
-        // much later, which the truth tells.
+        // By default the kernel lets a thread sleep 50 us longer than it asked for. If that cannot be changed, chunks are late by
+        // this much, which the truth shows.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut poller = Poller::new(SOCKETS_AT_A_TIME)?;
         poller.add(&self.listener, LISTENER, Interest::Read)?;
@@ -132,14 +132,14 @@ impl Server {
         self.lane.finish(now_ns())
     }
 
-    /// Serves it on a thread of its own.
+    /// Serves on a thread of its own.
     pub fn spawn(self) -> Result<RunningServer, ServeError> {
         let (address, stopper) = (self.address, self.stopper()?);
         let thread = std::thread::Builder::new().name("simulator".to_owned()).spawn(move || self.run())?;
         Ok(RunningServer { address, stopper, thread: Some(thread) })
     }
 
-    /// Serves what is ready, with an eye on the plan; true when it is to stop.
+    /// Serves the ready sockets and checks the plan between them; returns true if it is to stop.
     fn serve(&mut self, ready: &mut Vec<Ready>, poller: &Poller) -> bool {
         for socket in ready.drain(..) {
             match socket.token {
@@ -154,7 +154,7 @@ impl Server {
         false
     }
 
-    /// While the endpoint stalls, this thread does nothing at all. True when it is to stop.
+    /// Sleeps while the endpoint stalls. Returns true if it is to stop.
     fn sit_out_stall(&mut self) -> bool {
         while let Some(until_ns) = self.lane.stalled_until_ns(now_ns()) {
             let left_ns = until_ns.saturating_sub(now_ns()).max(0);
@@ -176,23 +176,23 @@ fn spin_until(deadline_ns: Option<i64>) {
     }
 }
 
-/// Stops a server.
+/// A handle that stops a server.
 pub struct Stopper(UnixStream);
 
 impl Stopper {
-    /// The server ends as soon as it notices. Requests that are under way are cut off.
+    /// Stops the server as soon as it notices. Requests in flight are cut off.
     pub fn stop(&self) {
-        // A full or closed socket means that it was told before.
+        // A full or closed socket means that it was stopped before.
         let _ = (&self.0).write(&[1]);
     }
 
-    /// The socket behind it: a byte written to it stops the server, as a signal handler would.
+    /// Returns the socket: a byte written to it stops the server, for use in a signal handler.
     pub(crate) fn into_stream(self) -> UnixStream {
         self.0
     }
 }
 
-/// A server on a thread of its own. It ends when this is dropped.
+/// A server on its own thread. It ends when this is dropped.
 pub struct RunningServer {
     address: SocketAddr,
     stopper: Stopper,
@@ -200,12 +200,12 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops it, and waits until the truth is told.
+    /// Stops it, and waits until the truth is written.
     pub fn stop(mut self) -> Result<(), ServeError> {
         self.end()
     }
@@ -222,7 +222,7 @@ impl RunningServer {
 
 impl Drop for RunningServer {
     fn drop(&mut self) {
-        // Who wants to know how it went has called `stop`.
+        // A caller that needs the result has called `stop`.
         let _ = self.end();
     }
 }

@@ -1,4 +1,4 @@
-//! Flags and the configuration file: the same settings twice. A flag wins over the file, the file over the profile.
+//! The settings, as flags and as a configuration file. A flag overrides the file, the file overrides the profile.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use crate::engine::{MAX_STALLS, Stall};
 use crate::fault::FaultError;
 use crate::model::Latency;
 
-/// No single delay is longer: an hour.
+/// The maximum of every delay: an hour.
 const MAX_DELAY_MS: f64 = 3_600_000.0;
 
-/// Prompts and answers are no longer than this, whatever is asked for.
+/// The maximum length of prompts and responses, for any setting.
 const MAX_TOKENS: u32 = 16_000_000;
 
-/// Declares the settings once: their flags, their keys in the file, and that the first given wins.
+/// Declares the settings once: their flags, their keys in the file, and the precedence of the first source.
 macro_rules! settings {
     ($($(#[$meta:meta])* $name:ident: $type:ty,)+) => {
         /// What may be set by flag and by file; a key of the file is the flag's name with `_` for `-`. What is absent stays as
@@ -30,13 +30,13 @@ macro_rules! settings {
         }
 
         impl Settings {
-            /// What they are called as options, without the hyphens before them.
+            /// Returns their names as options, without the leading hyphens.
             pub fn options() -> Vec<String> {
                 let command = <Self as clap::Args>::augment_args(clap::Command::new(""));
                 command.get_arguments().filter_map(|option| option.get_long().map(str::to_owned)).collect()
             }
 
-            /// These settings, and where they are silent the others.
+            /// Returns these settings, with the others for those that are absent.
             #[must_use]
             pub fn or(self, others: Self) -> Self {
                 Self { $($name: self.$name.or(others.$name),)+ }
@@ -182,7 +182,7 @@ settings! {
     idle_s: u32,
 }
 
-/// A setting that cannot be.
+/// An invalid setting.
 #[derive(Debug, Error)]
 pub enum SettingsError {
     /// The file cannot be read.
@@ -190,15 +190,15 @@ pub enum SettingsError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The file is not what it should be.
+    /// The file is not a valid configuration.
     #[error("`{}` is no configuration of a simulator", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The position and the cause.
         source: serde_json::Error,
     },
     /// A value is out of range.
@@ -206,30 +206,30 @@ pub enum SettingsError {
     OutOfRange {
         /// The setting.
         name: &'static str,
-        /// What it was set to.
+        /// Its value.
         value: String,
-        /// What it may be.
+        /// The allowed range.
         range: String,
     },
-    /// No such profile.
+    /// The profile does not exist.
     #[error(transparent)]
     Profile(#[from] UnknownProfile),
-    /// No seed.
+    /// The seed is invalid.
     #[error(transparent)]
     Seed(#[from] SeedError),
-    /// No fault.
+    /// The fault is invalid.
     #[error(transparent)]
     Fault(#[from] FaultError),
 }
 
 impl Settings {
-    /// The settings of a JSON file.
+    /// Reads the settings of a JSON file.
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
         let text = std::fs::read(path).map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })?;
         serde_json::from_slice(&text).map_err(|source| SettingsError::Malformed { path: path.to_owned(), source })
     }
 
-    /// What these settings make of their profile.
+    /// Applies these settings to their profile.
     pub fn config(self) -> Result<Config, SettingsError> {
         let mut config = Config::of(self.profile.as_deref().unwrap_or("instant").parse::<Profile>()?);
         self.set_latency(&mut config)?;
@@ -331,7 +331,7 @@ fn set<T>(place: &mut T, value: Option<T>) {
     }
 }
 
-/// Without the factor nothing would be slower, which whoever set the other did not mean.
+/// Refuses a share or an episode without its factor: nothing would be slower, which cannot be intended.
 fn with_factor(
     name: &'static str,
     value: Option<f64>,
@@ -363,7 +363,7 @@ pub(crate) fn within<T: PartialOrd + std::fmt::Display>(
     most: T,
 ) -> Result<Option<T>, SettingsError> {
     match value {
-        // Written so that what is not a number is refused as well.
+        // The condition also refuses NaN.
         Some(value) if !(value >= least && value <= most) => {
             Err(out_of_range(name, &value.to_string(), &format!("from {least} to {most}")))
         }

@@ -1,7 +1,7 @@
-//! A model without sockets and clocks: the records that a perfect client would have seen, as fast as they can be computed.
+//! Runs a model without sockets and clocks: the records that a perfect client would have made, as fast as they can be computed.
 //!
-//! A perfect client sends at the intended instant, and the network takes no time. What only a wire has is absent or zero in
-//! its records: connection times, bytes of requests and responses.
+//! A perfect client sends at the intended instant, and the network takes no time. Values that exist only on a wire are absent or
+//! zero in its records: connection times, bytes of requests and responses.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,44 +15,46 @@ use crate::words::words_bytes;
 /// A request of a simulated load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// When it is to be sent, in nanoseconds since the start, never before the one before it; of no account under closed loop.
+    /// The time at which it is sent, in nanoseconds since the start, in ascending order; ignored under closed loop.
     pub offset_ns: i64,
-    /// Names the request and keys its draws: an endpoint that gets it as `x-request-id`, 32 hexadecimal digits, draws the same.
+    /// The id of the request and the key of its draws: an endpoint that gets it as `x-request-id`, 32 hexadecimal digits, draws
+    /// the same.
     pub request_id: u128,
     /// Tokens of its prompt.
     pub prompt_tokens: u32,
-    /// Tokens of its answer.
+    /// Tokens of its response.
     pub output_tokens: u32,
-    /// The first so many of them are reasoning.
+    /// The number of its first tokens that are reasoning.
     pub reasoning_tokens: u32,
-    /// A hash of every full block of its prompt, each over all that is before it; none finds nothing in the prefix cache.
+    /// A hash of every full block of its prompt, each including all tokens before it; if empty, it finds nothing in the prefix
+    /// cache.
     pub prefix_blocks: Vec<u64>,
 }
 
 impl Due {
-    /// What its draws are keyed by.
+    /// Returns the key of its draws.
     pub(crate) fn key(&self, seed: &Seed) -> RequestKey {
         RequestKey::of_id(seed, &format!("{:032x}", self.request_id))
     }
 }
 
-/// How a load is offered.
+/// The arrival process of a load.
 #[derive(Clone, Debug)]
 pub enum Load<I> {
-    /// Each request at its offset, whatever became of those before it.
+    /// Each request at its offset, independent of completions.
     Open(I),
-    /// So many clients at a time, each sending its next request when its last one is answered.
+    /// A fixed number of concurrent clients, each sending its next request when its last one has completed.
     Closed {
-        /// How many.
+        /// The number of clients.
         clients: u32,
-        /// What they send, in the order in which they come to it.
+        /// Their requests, in the order in which clients take them.
         requests: I,
     },
 }
 
-/// The records of a load, in the order in which the requests end.
+/// Returns the records of a load, in the order in which the requests end.
 ///
-/// Only requests that are under way are held, so the load may be as long as it likes.
+/// Only requests in flight are held, so the load may be of any length.
 pub fn simulate<M, I>(engine: Engine<M>, seed: Seed, load: Load<I>) -> Simulation<M, I::IntoIter>
 where
     M: Model,
@@ -77,15 +79,15 @@ where
     }
 }
 
-/// See [`simulate`].
+/// The iterator of [`simulate`].
 pub struct Simulation<M, I> {
     engine: Engine<M>,
     seed: Seed,
-    /// Clients with nothing to wait for; none under open loop, where there are no clients.
+    /// Clients that are ready to send; none under open loop, which has no clients.
     idle_clients: Option<u32>,
     max_waiting: u32,
     now_ns: i64,
-    /// The request that comes next under open loop.
+    /// The next request under open loop.
     next: Option<Due>,
     requests: I,
     offered: u64,
@@ -102,20 +104,20 @@ struct UnderWay {
 }
 
 impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
-    /// Turns away, as the endpoint does with status 429, who comes while so many wait already.
+    /// Limits the queue: like the endpoint with status 429, refuses requests that arrive while this many already wait.
     #[must_use]
     pub fn with_max_waiting(self, max_waiting: u32) -> Self {
         Self { max_waiting, ..self }
     }
 
-    /// Moves on to the next arrival or event; false where none is left.
+    /// Advances to the next arrival or event; returns false if none is left.
     fn step(&mut self) -> bool {
         self.send_what_clients_can();
         let due_ns = self.next_offset_ns();
         let event_ns = self.engine.next_ns();
         match (due_ns, event_ns) {
             (None, None) => return false,
-            // What an engine does at an instant comes before what reaches it then.
+            // Actions of an engine at an instant come before arrivals at that instant.
             (Some(due_ns), event_ns) if event_ns.is_none_or(|event_ns| due_ns < event_ns) => {
                 if let Some(due) = self.next.take() {
                     self.send(due, due_ns, Some(due_ns));

@@ -1,4 +1,4 @@
-//! The truth about every request: what was planned for it and what was sent, chunk by chunk, by the monotonic clock of the host.
+//! The truth about every request: its planned and its sent chunks, by the monotonic clock of the host.
 
 use std::collections::VecDeque;
 
@@ -6,65 +6,65 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Channel;
 
-/// A line of the truth, as `GET /truth` and `--truth FILE` give it. The last line is always a [`TruthEnd`].
+/// A line of the truth, in `GET /truth` and `--truth FILE`. The last line is always a [`TruthEnd`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Truth {
-    /// About one request.
+    /// The truth about one request.
     Request(RequestTruth),
-    /// About the lines before.
+    /// A summary of the lines before.
     End(TruthEnd),
 }
 
-/// What was planned for one request and what became of it. Instants are nanoseconds of `CLOCK_MONOTONIC`.
+/// The plan of one request and its outcome. Instants are nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestTruth {
-    /// Its place among the requests that ended, from 1.
+    /// Its index among the requests that ended, from 1.
     pub number: u64,
     /// Its `x-request-id`, or the one that it was given.
     pub request_id: String,
-    /// Where it was sent to.
+    /// The path of the request.
     pub path: String,
-    /// Whether a stream was asked for. Without one there is one chunk: the answer, planned for its last token.
+    /// True if a stream was requested. Otherwise there is one chunk: the response, planned for its last token.
     pub stream: bool,
-    /// The fault that it met, if any, as it is written in `x-assay-fault`.
+    /// The injected fault, if any, in the notation of `x-assay-fault`.
     pub fault: Option<String>,
-    /// How it ended.
+    /// The way in which it ended.
     pub ending: Ending,
-    /// The status of the answer; absent where there was none.
+    /// The status of the response; absent if there was none.
     pub status: Option<u16>,
-    /// Why the answer ended where it did: `stop` or `length`; absent where it was cut short.
+    /// The finish reason: `stop` or `length`; absent if the response was cut short.
     pub finish_reason: Option<String>,
     /// Tokens of its prompt.
     pub prompt_tokens: u32,
     /// Those that were found in the prefix cache.
     pub cached_tokens: u32,
-    /// Tokens that were planned for its answer.
+    /// Tokens that were planned for its response.
     pub output_tokens: u32,
     /// Those of them that are reasoning.
     pub reasoning_tokens: u32,
-    /// When its head and body were read whole.
+    /// The instant at which its head and body were read completely.
     pub arrived_ns: i64,
-    /// When it left the queue, by the plan.
+    /// The planned instant at which it left the queue.
     pub admitted_ns: Option<i64>,
     /// Its chunks in their order.
     pub chunks: Vec<ChunkTruth>,
-    /// Immediately before the write of what comes after the last chunk (usage, `[DONE]`), of the answer itself where no stream was
-    /// asked for, or when it was given up.
+    /// The instant before the write of the data after the last chunk (usage, `[DONE]`), or of the response itself if it was not
+    /// streamed; or the instant at which it was aborted.
     pub end_ns: i64,
 }
 
-/// When one chunk was planned and sent, written as `[planned_ns, actual_ns, tokens, channel]`.
+/// The planned and the actual time of one chunk, written as `[planned_ns, actual_ns, tokens, channel]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ChunkRow", into = "ChunkRow")]
 pub struct ChunkTruth {
-    /// When it was to go out.
+    /// The planned instant.
     pub planned_ns: i64,
-    /// Immediately before the write of its first byte; absent where the connection was gone before.
+    /// The instant before the write of its first byte; absent if the connection was already gone.
     pub actual_ns: Option<i64>,
-    /// The tokens that it brings.
+    /// Its tokens.
     pub tokens: u32,
-    /// What they belong to.
+    /// The channel of its tokens.
     pub channel: Channel,
 }
 
@@ -82,11 +82,11 @@ impl From<ChunkTruth> for ChunkRow {
     }
 }
 
-/// How a request ended.
+/// The way in which a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// Its answer was sent whole, faults within it included.
+    /// Its response was sent completely, including faults within it.
     Finished,
     /// Its fault ended it.
     Fault,
@@ -96,16 +96,16 @@ pub enum Ending {
     Stopped,
 }
 
-/// What is known about the lines before it.
+/// A summary of the lines before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TruthEnd {
-    /// The number of the last line before; to be asked for as `since` the next time.
+    /// The number of the last line before; pass it as `since` the next time.
     pub last: u64,
     /// Requests that ended so far.
     pub ended: u64,
-    /// Those of them after `since` whose truth was let go before it could be told, because there was no room.
+    /// Those of them after `since` whose truth was dropped before it could be returned, because there was no room.
     pub dropped: u64,
-    /// Whether more is there to be asked for.
+    /// True if there are more lines to request.
     pub more: bool,
 }
 
@@ -118,10 +118,10 @@ pub(crate) struct TruthRing {
     max_chunks: usize,
 }
 
-/// Chunks of one answer to `GET /truth`: it is rendered on the thread that emits.
+/// The maximum chunks of one response to `GET /truth`: it is rendered on the thread that sends chunks.
 const CHUNKS_AT_A_TIME: usize = 100_000;
 
-/// Requests of one such answer.
+/// The maximum requests of one such response.
 const ROWS_AT_A_TIME: usize = 20_000;
 
 impl TruthRing {
@@ -129,7 +129,7 @@ impl TruthRing {
         Self { rows: VecDeque::new(), chunks: 0, ended: 0, max_rows, max_chunks }
     }
 
-    /// Takes the truth about a request that has ended, numbers it, and lets the oldest go where there is no room.
+    /// Adds the truth about a request that has ended, numbers it, and drops the oldest if there is no room.
     pub(crate) fn push(&mut self, mut row: RequestTruth) -> &RequestTruth {
         self.ended += 1;
         row.number = self.ended;
@@ -141,12 +141,12 @@ impl TruthRing {
         &self.rows[self.rows.len() - 1]
     }
 
-    /// Truths that were let go so far.
+    /// Returns the number of dropped truths.
     pub(crate) fn dropped(&self) -> u64 {
         self.ended - self.rows.len() as u64
     }
 
-    /// The lines after `since`, as many as one answer takes, and what is to be known about them.
+    /// Returns the lines after `since`, up to the maximum of one response, and their summary.
     pub(crate) fn since(&self, since: u64) -> (impl Iterator<Item = &RequestTruth>, TruthEnd) {
         let gone = self.dropped();
         let skip = since.saturating_sub(gone).min(self.rows.len() as u64) as usize;
@@ -155,7 +155,7 @@ impl TruthRing {
             chunks += row.chunks.len();
             chunks <= CHUNKS_AT_A_TIME
         };
-        // One row always fits, else a reader would never get past it.
+        // One row always fits, or a reader would never get past it.
         let count = self.rows.iter().skip(skip).take(ROWS_AT_A_TIME).take_while(fits).count().max(1);
         let count = count.min(self.rows.len() - skip);
         let last = if count == 0 { since.min(self.ended) } else { gone + (skip + count) as u64 };

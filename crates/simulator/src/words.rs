@@ -1,8 +1,8 @@
-//! The words that answers are made of: one word is one token.
+//! The words of responses: one word is one token.
 
 use crate::draw::{Concern, RequestKey};
 
-/// Short words of several lengths; plain ASCII, so that they stand in JSON as they are.
+/// Short words of several lengths; plain ASCII, so that they need no escapes in JSON.
 const WORDS: [&str; 64] = [
     "a", "acorn", "after", "amber", "and", "answer", "anvil", "apple", "autumn", "balance", "bay", "beacon", "birch", "blue",
     "bridge", "by", "candle", "cedar", "clay", "cloud", "copper", "dawn", "deep", "drum", "east", "echo", "ember", "field",
@@ -11,7 +11,7 @@ const WORDS: [&str; 64] = [
     "silver", "stone", "thistle", "timber", "under", "valley", "willow", "winter", "yarn",
 ];
 
-/// Appends the words of the tokens `from..from + tokens` of an answer. A space goes before each of them but the first of its
+/// Appends the words of the tokens `from..from + tokens` of a response. A space precedes each of them but the first of its
 /// channel, which is the token `start`.
 pub(crate) fn push_words(key: RequestKey, start: u32, from: u32, tokens: u32, text: &mut Vec<u8>) {
     for place in from..from.saturating_add(tokens) {
@@ -22,7 +22,7 @@ pub(crate) fn push_words(key: RequestKey, start: u32, from: u32, tokens: u32, te
     }
 }
 
-/// How many bytes [`push_words`] would append.
+/// Returns the number of bytes that [`push_words`] would append.
 pub(crate) fn words_bytes(key: RequestKey, start: u32, from: u32, tokens: u32) -> u32 {
     (from..from.saturating_add(tokens)).map(|place| u32::from(place != start) + word(key, place).len() as u32).sum()
 }

@@ -1,4 +1,4 @@
-//! Acknowledgements: a change for the worse that people accepted, as a reviewed file.
+//! Acknowledgements: regressions that people accepted, as reviewed files.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::checked::Checked;
 use crate::definition::{Define, DefinitionKind, Places, parse_as};
 use crate::problem::{Problem, Problems};
 
-/// The folder that acknowledgements lie in, from the repository's root.
+/// The folder of acknowledgement files, from the repository's root.
 pub const ACKNOWLEDGEMENTS: &str = "pipelines/acks";
 
 /// An acknowledgement as its file defines it.
@@ -16,48 +16,48 @@ pub const ACKNOWLEDGEMENTS: &str = "pipelines/acks";
 pub struct Acknowledgement {
     /// Its name.
     pub name: Name,
-    /// What it is for, for people.
+    /// A description for people.
     pub description: Option<String>,
-    /// Who answers for it.
+    /// The person or team that is responsible for it.
     pub owner: Option<String>,
-    /// Names and texts of the owner's choosing.
+    /// Free-form labels, by name.
     pub labels: BTreeMap<String, String>,
     /// The candidate's case.
     pub case: CaseId,
-    /// The point; every point of the case where it is absent.
+    /// The point; every point of the case if absent.
     pub point: Option<PointId>,
     /// The metric.
     pub metric: String,
     /// The largest change for the worse that is accepted, in percent.
     pub accepts_pct: f64,
-    /// Whose change is accepted.
+    /// The change that is accepted.
     pub of: Accepted,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Who approved it.
+    /// The person who approved it.
     pub approver: String,
-    /// From when on it accepts nothing.
+    /// The instant from which it accepts nothing.
     pub expires: Instant,
-    /// Where its values stand.
+    /// The places of its values in the file.
     pub(crate) places: Places,
 }
 
-/// Whose change is accepted.
+/// The change that is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// That of the pull request of this number.
+    /// The change of the pull request with this number.
     PullRequest(u32),
-    /// That of the commits after `base` up to `merge`, 40 hexadecimal digits each.
+    /// The change of the commits after `base` up to `merge`, 40 hexadecimal digits each.
     Range {
         /// The commit before the change.
         base: String,
-        /// The commit that brought it in.
+        /// The commit that merged the change.
         merge: String,
     },
 }
 
 impl Acknowledgement {
-    /// Reads an acknowledgement file; `file` is the name that problems carry.
+    /// Parses an acknowledgement file; `file` is its name in problems.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
         parse_as(file, bytes)
     }

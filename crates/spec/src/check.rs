@@ -1,5 +1,5 @@
-//! Checks a tree against a field table: unknown, missing and misplaced fields, kinds of values, limits, formats. All problems in one
-//! go; what can be understood goes on into the checked tree, so that later checks find their problems in the same go.
+//! Checks a tree against a field table: unknown, missing and misplaced fields, kinds of values, limits, formats. Reports all
+//! problems in one go; every valid part goes into the checked tree, so that later checks report their problems in the same go.
 
 use serde_json::Value as Json;
 
@@ -14,16 +14,16 @@ use crate::yaml::{Key, Looks, Node, Scalar, Value as Tree};
 /// The longest value of an environment variable: Linux takes 128 KiB, definitions need a line.
 const MAX_SCALAR: usize = 4096;
 
-/// What to do about an address with a user, a password or a key in it.
+/// The remedy for an address that contains a user, a password or a key.
 pub const NO_CREDENTIALS: &str = "remove it; credentials go into a target's `headers`, as references";
 
-/// Checks a whole definition. The result lacks what was wrong.
+/// Checks a whole definition. The result lacks invalid parts.
 pub(crate) fn check(table: &'static Table, node: &Node, problems: &mut Problems<'_>) -> Option<Checked> {
     let top = problems.source().span(0, 0);
     Checker { problems, hidden: false }.object(table, node, Place { path: "", anchor: top })
 }
 
-/// The value of an absent field, in its normal form. Points nowhere.
+/// Returns the value of an absent field, in its normal form and with an empty span.
 pub(crate) fn default_value(field: &'static Field, json: &str) -> Option<Checked> {
     let value: Json = serde_json::from_str(json).ok()?;
     let source = Source::new("", "");
@@ -46,7 +46,7 @@ fn node_of(value: &Json) -> Node {
     Node { value, span: Span::default() }
 }
 
-/// What a value is called in messages, and where to point when it is not there.
+/// The name of a value in messages, and the span to point at if the value is absent.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     path: &'a str,
@@ -61,7 +61,7 @@ impl Place<'_> {
 
 struct Checker<'p, 'a> {
     problems: &'p mut Problems<'a>,
-    /// Whether what is being checked may be a secret, so that no message quotes it and no excerpt shows it.
+    /// True if the value that is being checked may be a secret, so that no message quotes it and no excerpt shows it.
     hidden: bool,
 }
 
@@ -78,7 +78,7 @@ impl Checker<'_, '_> {
         checked
     }
 
-    /// A text of the file as a message may show it.
+    /// Returns a text of the file as a message may show it.
     fn quote(&self, text: &str) -> String {
         if self.hidden { "`…`".to_owned() } else { quote(text) }
     }
@@ -164,7 +164,7 @@ impl Checker<'_, '_> {
         Some(Checked { value: Value::Map(checked), span: node.span, anchor: place.anchor })
     }
 
-    /// The field of a key, if it is one that belongs here.
+    /// Returns the field of a key. Reports a field that is unknown or does not belong here.
     fn known(&mut self, table: &'static Table, key: &Key, choice: Option<&str>, place: Place<'_>) -> Option<&'static Field> {
         let Some(field) = table.field(&key.text) else {
             if self.problems.is_full() {
@@ -243,7 +243,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// A secret's place.
+    /// Checks a reference to a secret.
     fn reference(&mut self, node: &Node, place: Place<'_>) -> Option<Checked> {
         if matches!(node.value, Tree::Map(_) | Tree::Refused) {
             return self.object(&REFERENCE, node, place);
@@ -345,7 +345,7 @@ impl Checker<'_, '_> {
         number.map(Value::Integer)
     }
 
-    /// A word that is not the known one may be a misspelt number or a misspelt word: both are named.
+    /// Checks an integer or a word. Another word may be a misspelt number or a misspelt word, so the message names both.
     fn integer_or(
         &mut self,
         word: &'static str,
@@ -369,7 +369,7 @@ impl Checker<'_, '_> {
         node: &Node,
         place: Place<'_>,
     ) -> Option<Value> {
-        // JSON's form of a number: what every reader of YAML and JSON takes for the same one.
+        // The JSON form of a number, which every reader of YAML and JSON understands in the same way.
         let number = serde_json::from_str::<serde_json::Number>(&scalar.text).ok().and_then(|number| number.as_f64());
         let Some(number) = number.filter(|number| number.is_finite() && !scalar.quoted) else {
             return self.not_a_number("a number", scalar, node, place);
@@ -462,8 +462,8 @@ impl Checker<'_, '_> {
     }
 }
 
-/// The credentials that a text carries, if it is an address with any. What should be an address and is none may hide them where an
-/// address would not have them: then too it is not shown.
+/// Returns a name for the credentials that a text carries, if it is an address with any. A malformed address with an `@` may hide
+/// them in an unusual place, so it counts as one with credentials.
 fn carried(format: &'static Format, text: &str) -> Option<&'static str> {
     let is_address = [&raw const HTTP_URL, &raw const HTTPS_URL].iter().any(|address| std::ptr::eq(format, *address));
     if carries_password(text) || (is_address && text.contains('@') && (format.normal)(text).is_err()) {
@@ -472,7 +472,7 @@ fn carried(format: &'static Format, text: &str) -> Option<&'static str> {
     (is_address && carries_key(text)).then_some("a key or token")
 }
 
-/// The choice that decides which fields belong, where it is one that is known.
+/// Returns the choice that decides which fields belong, if it is a known one.
 fn chosen<'a>(table: &Table, members: &'a [(Key, Node)]) -> Option<&'a str> {
     let field = table.field(table.by?)?;
     let Type::Choice(choices) = field.kind else { return None };
@@ -481,7 +481,7 @@ fn chosen<'a>(table: &Table, members: &'a [(Key, Node)]) -> Option<&'a str> {
     choices.iter().any(|choice| choice.word == scalar.text).then_some(&scalar.text)
 }
 
-/// A default stands where its object stands.
+/// Moves a default to the place of its object.
 fn moved(value: Checked, to: Span) -> Checked {
     let value_of = match value.value {
         Value::List(items) => Value::List(items.into_iter().map(|item| moved(item, to)).collect()),
@@ -491,7 +491,7 @@ fn moved(value: Checked, to: Span) -> Checked {
     Checked { value: value_of, span: to, anchor: to }
 }
 
-/// Whether a field holds secrets, or would if its writer were careless.
+/// Returns true if a field holds secrets, or would if its writer were careless.
 fn may_be_secret(kind: &Type) -> bool {
     matches!(kind, Type::Reference | Type::Shapes { map: Some(Type::Reference), .. })
 }
@@ -532,12 +532,12 @@ fn found(node: &Node) -> String {
     }
 }
 
-/// A text as a message may show it inside backticks of its own.
+/// Returns a text as a message may show it inside backticks of its own.
 fn visible_part(text: &str) -> String {
     quote(text).trim_matches('`').to_owned()
 }
 
-/// A sentence of a table as a part of another one.
+/// Returns a sentence of a table in a form that fits inside another sentence.
 fn in_passing(sentence: &str) -> String {
     let sentence = sentence.split(". ").next().unwrap_or_default().trim_end_matches('.');
     let mut letters = sentence.chars();
@@ -550,7 +550,7 @@ fn in_passing(sentence: &str) -> String {
     }
 }
 
-/// What one could write for a missing field, where that fits on a line and says more than the field's own words.
+/// Returns an example for a missing field, if it fits on a line and adds something to the field's own doc.
 fn example(field: &Field) -> String {
     match field.kind {
         Type::Text(format) if [TEXT.what, WORD.what].contains(&format.what) => String::new(),

@@ -1,7 +1,7 @@
-//! A definition after its table has checked it: only known fields, values of the right kind in their normal form, defaults filled in.
+//! A definition that its table has checked: only known fields, values of the right kind in their normal form, defaults filled in.
 //!
-//! Readers take their fields from here by name and cannot meet a wrong shape; [`Read`] answers `None` only where a reader asks
-//! for something that its table does not promise.
+//! Readers take their fields from here by name and cannot meet a wrong shape; [`Read`] returns `None` only if a reader requests
+//! something that its table does not promise.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::problem::Span;
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
     pub(crate) value: Value,
-    /// The value's place; for a default, the place of what it belongs to.
+    /// The value's place; for a default, the place of its parent.
     pub(crate) span: Span,
-    /// Where to point when something about the value as a whole is wrong: its key, or the value itself in a list.
+    /// The span to point at if the value as a whole is wrong: its key, or the value itself in a list.
     pub(crate) anchor: Span,
 }
 
@@ -30,11 +30,11 @@ pub(crate) enum Value {
     Text(String),
     List(Vec<Checked>),
     Map(Vec<(String, Checked)>),
-    /// Something that is given and wrong, and has been reported: later checks do not take it for absent.
+    /// A value that is present but invalid, and has been reported: later checks do not treat it as absent.
     Wrong,
 }
 
-/// Two values are equal wherever they stand.
+/// Compares values without their places.
 impl PartialEq for Checked {
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
@@ -42,12 +42,12 @@ impl PartialEq for Checked {
 }
 
 impl Checked {
-    /// The field of that name, where it is given or has a default.
+    /// Returns the field of that name, if it is present or has a default.
     pub(crate) fn member(&self, name: &str) -> Option<&Self> {
         self.members().iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// The field at the end of a path of names.
+    /// Returns the field at the end of a path of names.
     pub(crate) fn at(&self, path: &[&str]) -> Option<&Self> {
         path.iter().try_fold(self, |value, name| value.member(name))
     }
@@ -64,17 +64,17 @@ impl Checked {
         if let Value::Text(text) = &self.value { Some(text) } else { None }
     }
 
-    /// The text of the field of that name.
+    /// Returns the text of the field of that name.
     pub(crate) fn text_of(&self, name: &str) -> Option<&str> {
         self.member(name).and_then(Self::text)
     }
 
-    /// The field of that name, read as a `T`.
+    /// Reads the field of that name as a `T`.
     pub(crate) fn get<T: Read>(&self, name: &str) -> Option<T> {
         self.member(name).map_or_else(T::absent, T::read)
     }
 
-    /// The value as JSON, with what equals a default left out: the form that is digested.
+    /// Returns the value as JSON, without parts that equal a default: the form that is digested.
     pub(crate) fn normal_json(&self, kind: &Type) -> Json {
         match (&self.value, kind) {
             (Value::Map(_), Type::Object(table)) => self.normal_object(table),
@@ -105,7 +105,7 @@ impl Checked {
         fields.collect()
     }
 
-    /// The place of every value by its path, such as `spec.targets[0].url`.
+    /// Returns the place of every value by its path, such as `spec.targets[0].url`.
     pub(crate) fn places(&self) -> BTreeMap<String, Span> {
         let mut places = BTreeMap::new();
         self.collect_places(String::new(), &mut places);
@@ -123,11 +123,11 @@ impl Checked {
     }
 }
 
-/// How a type is read from a checked value. `None` means that the table does not promise what the type needs.
+/// A type that can be read from a checked value. `None` means that the table does not promise what the type needs.
 pub(crate) trait Read: Sized {
     fn read(value: &Checked) -> Option<Self>;
 
-    /// What an absent field is; only types that can say "absent" answer.
+    /// Returns the value of an absent field; `None` for types that have none.
     fn absent() -> Option<Self> {
         None
     }
@@ -143,7 +143,7 @@ impl<T: Read> Read for Option<T> {
     }
 }
 
-/// A list that does not belong to this choice of the object is an empty one.
+/// Reads a list. A list that does not belong to this choice of the object is empty.
 impl<T: Read> Read for Vec<T> {
     fn read(value: &Checked) -> Option<Self> {
         value.items().iter().map(T::read).collect()

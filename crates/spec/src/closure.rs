@@ -1,6 +1,6 @@
 //! The closure of a pipeline: every repository file that it names, directly or through its workloads.
 //!
-//! The caller reads (from a commit, a work tree, a map in a test); this module only says what to read next.
+//! The caller reads the files (from a commit, a work tree, a map in a test); this module only decides which file is read next.
 
 use std::collections::BTreeMap;
 
@@ -19,20 +19,20 @@ use crate::workload::Workload;
 pub const MAX_CLOSURE_FILES: usize = 10_000;
 /// The largest file: scripts and sources are small, and large data is fetched by digest.
 pub const MAX_FILE_BYTES: usize = 64 << 20;
-/// The size of all files together.
+/// The largest size of all files together.
 pub const MAX_CLOSURE_BYTES: usize = 256 << 20;
 
 /// Everything that a pipeline names in its repository.
 #[derive(Clone, Debug)]
 pub struct Closure {
-    /// The files in the order in which they are named, each once: the pipeline, then each workload with its script, its files
-    /// and its README, then the queries, the objects of targets, and what was learned of noise.
+    /// The files in the order in which they are named, each once: the pipeline, then each workload with its script, its files and
+    /// its README, then the queries, the objects of targets, and the noise file.
     pub files: Vec<ClosureFile>,
     /// The pipeline.
     pub pipeline: Pipeline,
     /// Its workloads, in its order.
     pub workloads: Vec<Workload>,
-    /// What was learned of the noise of its comparison, where it has gates and there is such a file.
+    /// The learned noise of its comparison, if it has gates and there is a noise file.
     pub noise: Option<Noise>,
 }
 
@@ -47,27 +47,27 @@ pub struct ClosureFile {
     pub size: usize,
 }
 
-/// Why there is no closure.
+/// The reason why there is no closure.
 #[derive(Debug, thiserror::Error)]
 pub enum ClosureError<E> {
-    /// The definitions do not hold.
+    /// The definitions are invalid.
     #[error("the definitions have {} problem(s)", .0.len())]
     Problems(Vec<Problem>),
     /// A file could not be read.
     #[error("failed to read `{path}`")]
     Read {
-        /// Which file.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// The error of the reader.
         #[source]
         cause: E,
     },
 }
 
-/// Answers the bytes of a file by its path from the repository's root, or `None` where there is no such file.
+/// Returns the bytes of a file by its path from the repository's root, or `None` if there is no such file.
 pub type ReadFile<'r, E> = dyn FnMut(&str) -> Result<Option<Vec<u8>>, E> + 'r;
 
-/// Finds and parses everything that the pipeline at `path` names. `read` is asked once for each path.
+/// Finds and parses everything that the pipeline at `path` names. Calls `read` once for each path.
 ///
 /// # Errors
 /// All problems of all definitions in one go, or the first failure of `read`.
@@ -89,14 +89,15 @@ pub fn closure<E>(path: &str, read: &mut ReadFile<'_, E>) -> Result<Closure, Clo
 }
 
 impl Closure {
-    /// The digests of a workload's own files, as [`Workload::freeze`] takes them.
+    /// Returns the digests of a workload's own files, as [`Workload::freeze`] takes them.
     pub fn pins_of(&self, workload: &Workload) -> Pins {
         let folder = format!("{}/", Workload::folder_of(&workload.name));
         let inside = self.files.iter().filter_map(|file| Some((file.path.strip_prefix(&folder)?.to_owned(), file.digest)));
         Pins { contents: inside.collect(), images: BTreeMap::new() }
     }
 
-    /// What each gate needs, by what was learned. A workload with an image that is not pinned yet is work of which nothing is known.
+    /// Returns the number of pairs that each gate needs, computed from the learned noise. A workload whose image is not pinned
+    /// yet is work of which nothing is known.
     pub fn gate_sizes(&self, cases: &[Case]) -> Vec<GateSize> {
         let work_of = |workload: &Workload| {
             let frozen = workload.freeze(&self.pins_of(workload)).ok()?;
@@ -105,7 +106,7 @@ impl Closure {
         gate_sizes(&self.pipeline, &self.workloads, cases, self.noise.as_ref(), &work_of)
     }
 
-    /// The pairs that the hungriest gate needs.
+    /// Returns the number of pairs that the most demanding gate needs.
     fn pairs_needed(&self) -> Result<u32, Vec<Problem>> {
         let cases = expand(&self.pipeline, &self.workloads)?;
         let sizes = self.gate_sizes(&cases);
@@ -146,7 +147,7 @@ fn metric_of(size: &GateSize, place: usize) -> &str {
 struct Walk<'r, E> {
     read: &'r mut ReadFile<'r, E>,
     files: Vec<ClosureFile>,
-    /// Whether each path that was asked for exists.
+    /// True for each requested path that exists.
     known: BTreeMap<String, bool>,
     bytes: usize,
     problems: Vec<Problem>,
@@ -213,7 +214,7 @@ impl<E> Walk<'_, E> {
         Ok(())
     }
 
-    /// What was learned of the noise of a gated comparison.
+    /// Reads the learned noise of a gated comparison.
     fn noise(&mut self, pipeline: &Pipeline) -> Result<Option<Noise>, ClosureError<E>> {
         if pipeline.spec.gates.is_empty() {
             return Ok(None);
@@ -223,7 +224,8 @@ impl<E> Walk<'_, E> {
         Ok(Noise::parse_of(&pipeline.name, &path, &bytes).map_err(|problems| self.problems.extend(problems)).ok())
     }
 
-    /// Objects that do not read are found before anything runs; what they may be is for provision, which knows the cluster.
+    /// Parses the object files, so that invalid ones are found before anything runs. Provision, which knows the cluster, checks
+    /// which objects are allowed.
     fn objects(&mut self, pipeline: &Pipeline) -> Result<(), ClosureError<E>> {
         for (target_index, target) in pipeline.spec.targets.iter().enumerate() {
             for (index, path) in target.objects.iter().enumerate() {
@@ -239,7 +241,8 @@ impl<E> Walk<'_, E> {
         Ok(())
     }
 
-    /// The bytes of a file that must be there. A file that is named twice is read once, and its bytes are not needed again.
+    /// Returns the bytes of a file that must be there. A file that is named twice is read once; its second lookup returns `None`,
+    /// because its bytes are not needed again.
     fn file(&mut self, path: &str, missing: impl FnOnce() -> Problem) -> Result<Option<Vec<u8>>, ClosureError<E>> {
         if self.known.get(path) == Some(&true) {
             return Ok(None);
@@ -267,7 +270,7 @@ impl<E> Walk<'_, E> {
         Ok(Some(bytes))
     }
 
-    /// Whether the closure is as large as it may be; said once.
+    /// Returns true if the closure has reached its limit. Reports it once.
     fn over_limit(&mut self, path: &str) -> bool {
         let message = if self.files.len() >= MAX_CLOSURE_FILES {
             format!("the pipeline names more than {MAX_CLOSURE_FILES} files")
@@ -282,7 +285,7 @@ impl<E> Walk<'_, E> {
         true
     }
 }
-/// The field that names a file of a workload's folder.
+/// Returns the path of the field that names a file of a workload's folder.
 fn place_of(workload: &Workload, path: &str) -> String {
     match workload.spec.files.iter().position(|file| file == path) {
         Some(index) => format!("spec.files[{index}]"),

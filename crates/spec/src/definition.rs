@@ -1,4 +1,4 @@
-//! A file becomes a definition: which kind it is, whether it holds, and what it says.
+//! Parsing of files into definitions: determines the kind, checks the file and reads its values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use crate::trust::TrustPolicy;
 use crate::workload::Workload;
 use crate::yaml::{Node, Value, parse};
 
-/// What a file can define.
+/// The kinds of definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefinitionKind {
-    /// Chains stages over workloads.
+    /// A chain of stages over workloads.
     Pipeline,
     /// A description of work.
     Workload,
-    /// Who may sign what.
+    /// The keys that may sign, with their roles.
     TrustPolicy,
-    /// A change for the worse that is accepted.
+    /// A regression that is accepted.
     Acknowledgement,
-    /// What was learned about noise.
+    /// The learned noise of a comparison.
     Noise,
 }
 
 impl DefinitionKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Pipeline, Self::Workload, Self::TrustPolicy, Self::Acknowledgement, Self::Noise];
 
-    /// The word in a file's `kind`.
+    /// Returns the word in a file's `kind`.
     pub fn as_str(self) -> &'static str {
         self.table().name
     }
@@ -68,7 +68,7 @@ impl std::str::FromStr for DefinitionKind {
     }
 }
 
-/// A file that holds.
+/// A valid definition.
 #[derive(Clone, Debug)]
 pub enum Definition {
     /// A pipeline.
@@ -79,12 +79,12 @@ pub enum Definition {
     TrustPolicy(Box<TrustPolicy>),
     /// An acknowledgement.
     Acknowledgement(Box<Acknowledgement>),
-    /// What was learned about noise.
+    /// A noise file.
     Noise(Box<Noise>),
 }
 
 impl Definition {
-    /// Reads a file of any kind; `file` is the name that problems carry.
+    /// Parses a file of any kind; `file` is its name in problems.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
         let text = open(file, bytes)?;
         let source = Source::new(file, text);
@@ -102,18 +102,18 @@ impl Definition {
     }
 }
 
-/// A kind of definition: its table, the checks that a table cannot say, and its reader.
+/// A kind of definition: its table, the checks that a table cannot express, and its reader.
 pub(crate) trait Define: Sized {
     const KIND: DefinitionKind;
 
-    /// Checks what holds between fields. Parts that were wrong are not there.
+    /// Checks the relations between fields. Invalid parts are absent.
     fn cross_check(checked: &Checked, problems: &mut Problems<'_>);
 
-    /// Reads what has been checked; `None` where table and reader disagree.
+    /// Reads a checked definition; `None` if table and reader disagree.
     fn read(checked: &Checked, places: Places) -> Option<Self>;
 }
 
-/// Reads a file that must be of one kind.
+/// Parses a file that must be of one kind.
 pub(crate) fn parse_as<T: Define>(file: &str, bytes: &[u8]) -> Result<T, Vec<Problem>> {
     let text = open(file, bytes)?;
     let source = Source::new(file, text);
@@ -146,7 +146,7 @@ fn read<T: Define>(node: &Node, mut problems: Problems<'_>) -> Result<T, Vec<Pro
     })
 }
 
-/// The text of a file, without a byte order mark.
+/// Returns the text of a file, without a byte order mark.
 pub(crate) fn open<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<Problem>> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
@@ -167,7 +167,7 @@ fn tree_and_kind(problems: &mut Problems<'_>) -> Option<(Node, DefinitionKind)> 
         let found = members.iter().find(|(key, _)| key.text == name);
         found.map(|(_, node)| (if let Value::Scalar(scalar) = &node.value { scalar.text.as_str() } else { "" }, node.span))
     };
-    // A file of another version would be one long list of problems that are none.
+    // For a file of another version, every further problem would be a false one.
     if let Some((version, span)) = scalar("apiVersion").filter(|(version, _)| *version != API_VERSION) {
         let message = format!("{} is not a version that this Assay reads", quote(version));
         problems.hinted(span, message, format!("write `apiVersion: {API_VERSION}`"));
@@ -189,7 +189,7 @@ fn member<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
     members.iter().find(|(key, _)| key.text == name).map(|(_, node)| node)
 }
 
-/// Where the parts of a definition stand in its file, for problems that show only beside other files.
+/// The places of a definition's parts in its file, for problems that only show in comparison with other files.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     source: Source,
@@ -197,7 +197,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// A problem at a path such as `spec.workloads[0]`.
+    /// Returns a problem at a path such as `spec.workloads[0]`.
     pub(crate) fn problem(&self, path: &str, message: impl Into<String>) -> Problem {
         let span = self.spans.get(path).copied().unwrap_or_else(|| self.source.span(0, 0));
         self.source.problem(span, message)

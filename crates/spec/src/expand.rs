@@ -1,4 +1,4 @@
-//! Expansion: a pipeline and its workloads become cases, and the cases' points.
+//! Expansion of a pipeline and its workloads into cases, and the points of the cases.
 
 use std::collections::HashMap;
 
@@ -17,15 +17,15 @@ pub const MAX_POINTS: usize = 1_000;
 /// The most trials of one run: at ten seconds each they take eleven days.
 pub const MAX_TRIALS: usize = 100_000;
 
-/// What is kept of a readable point id before its digest, where it is too long or ambiguous.
+/// The length of the readable part of a point id that is followed by a digest, because it is too long or ambiguous.
 const READABLE: usize = 27;
-/// Digits of that digest: 48 bits tell a thousand points apart.
+/// The digits of that digest: 48 bits tell a thousand points apart.
 const DIGEST_DIGITS: usize = 12;
 
-/// The cases of a pipeline, in the order of its lists: workload by workload, target by target, variant by variant. `workloads` are
-/// those that the pipeline names, in any order.
+/// Returns the cases of a pipeline, in the order of its lists: workload by workload, target by target, variant by variant.
+/// `workloads` are those that the pipeline names, in any order.
 ///
-/// A workload is paired with the targets that can run it. A workload or a target that is left without a partner is a problem.
+/// A workload is paired with the targets that can run it. A workload or a target without a partner is a problem.
 pub fn expand(pipeline: &Pipeline, workloads: &[Workload]) -> Result<Vec<Case>, Vec<Problem>> {
     let mut problems = Vec::new();
     let known: HashMap<&Name, &Workload> = workloads.iter().map(|workload| (&workload.name, workload)).collect();
@@ -61,7 +61,7 @@ fn named_workloads<'a>(
     found
 }
 
-/// The problem of a name in `spec.workloads` for which there is no workload.
+/// Returns the problem of a name in `spec.workloads` for which there is no workload.
 pub(crate) fn unknown_workload<'a>(
     pipeline: &Pipeline,
     index: usize,
@@ -98,7 +98,7 @@ fn check_partners(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut V
         let problem = pipeline.places.problem(&format!("spec.workloads[{index}]"), message);
         problems.push(problem.with_hint(format!("add a target that is {asked}")));
     }
-    // Where a name is unknown, a target may be waiting for that very workload.
+    // If a name is unknown, a target may be meant for that workload.
     if workloads.len() < pipeline.spec.workloads.len() {
         return;
     }
@@ -111,7 +111,7 @@ fn check_partners(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut V
     }
 }
 
-/// The sides of a comparison must have work in common.
+/// Checks that the sides of a comparison have work in common.
 fn check_sides(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
     let Some(comparison) = &pipeline.spec.comparison else { return };
     let target = |name: &Name| pipeline.spec.targets.iter().find(|target| target.name == *name);
@@ -126,7 +126,7 @@ fn check_sides(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<
     }
 }
 
-/// A gate judges metrics that some workload declares, or that serving brings.
+/// Checks that each metric of a gate is declared by some workload, or comes with serving.
 fn check_gate_metrics(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
     if workloads.len() < pipeline.spec.workloads.len() {
         return;
@@ -143,14 +143,14 @@ fn check_gate_metrics(pipeline: &Pipeline, workloads: &[&Workload], problems: &m
     }
 }
 
-/// The metrics that gates may judge: those that are declared, and those that serving brings.
+/// Returns the metrics that gates may judge: declared ones, and those that come with serving.
 pub(crate) fn judged<'a>(workloads: &[&'a Workload]) -> Vec<&'a str> {
     let declared = workloads.iter().flat_map(|w| &w.spec.metrics).map(|metric| metric.path.as_str());
     let is_serving = workloads.iter().any(|w| matches!(w.spec.work, Work::Serving(_)));
     declared.chain(is_serving.then_some(assay_manifest::SERVING_METRICS_JUDGED).into_iter().flatten().copied()).collect()
 }
 
-/// A script's host must be one that the pipeline allows, where it names any.
+/// Checks that the pipeline allows each script's host, if it lists any hosts.
 fn check_hosts(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
     let allowed = &pipeline.spec.fetch_allow;
     for workload in workloads.iter().filter(|_| !allowed.is_empty()) {
@@ -200,7 +200,7 @@ fn cases(pipeline: &Pipeline, sweeps: &[(&Workload, Vec<Point>)]) -> Vec<Case> {
     cases
 }
 
-/// The sweep of a workload.
+/// Returns the points of a workload's sweep.
 fn points(workload: &Workload) -> Result<Vec<Point>, Box<Problem>> {
     let points: Result<Vec<Point>, IdError> = match &workload.spec.work {
         Work::Serving(serving) => match &serving.load.arrivals {
@@ -235,7 +235,7 @@ fn axis<'a>(name: &'a str, parameter: &'a Parameter) -> Option<(&'a str, &'a [St
     }
 }
 
-/// Every combination of one value from each axis; the last axis changes fastest.
+/// Returns every combination of one value from each axis; the last axis changes fastest.
 fn product<'a>(axes: &[(&'a str, &'a [String])]) -> Vec<Vec<(&'a str, &'a str)>> {
     axes.iter().fold(vec![Vec::new()], |combinations, (name, values)| {
         let extended = combinations.iter().flat_map(|combination| {
@@ -258,8 +258,9 @@ fn point(kind: PointKind, values: &[(&str, &str)]) -> Result<Point, IdError> {
     })
 }
 
-/// A readable id such as `size-8-threads-2`; `default` for the point of no axes. It depends on the point alone, so that adding a
-/// value to a sweep renames no other point. Values that the alphabet of names would blur are told apart by a digest at the end.
+/// Returns a readable id such as `size-8-threads-2`; `default` for the point without axes. It depends on the point alone, so that
+/// adding a value to a sweep renames no other point. Values that the alphabet of names would blur are told apart by a digest at
+/// the end.
 fn point_id(values: &[(&str, &str)]) -> Result<PointId, IdError> {
     let words: Vec<String> = values.iter().map(|(name, value)| blurred(&format!("{name}-{value}"))).collect();
     let readable = if words.is_empty() { "default".to_owned() } else { words.join("-") };
@@ -267,8 +268,8 @@ fn point_id(values: &[(&str, &str)]) -> Result<PointId, IdError> {
     PointId::new(&readable).ok().filter(|_| clear).map_or_else(|| digested_id(&readable, values), Ok)
 }
 
-/// Whether a value is still told from any other after [`blurred`]: a word of lower-case letters and digits, or a decimal number,
-/// whose point becomes the only hyphen that a digit follows (names begin with letters).
+/// Returns true if a value differs from any other even after [`blurred`]: a word of lower-case letters and digits, or a decimal
+/// number, whose point becomes the only hyphen that a digit follows (names begin with letters).
 fn stays_clear(value: &str) -> bool {
     let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -282,7 +283,7 @@ fn blurred(text: &str) -> String {
 
 fn digested_id(readable: &str, values: &[(&str, &str)]) -> Result<PointId, IdError> {
     let mut hasher = Hasher::new();
-    // Lengths keep one name's end from being another value's beginning.
+    // Lengths keep the end of one name apart from the beginning of the next value.
     values
         .iter()
         .flat_map(|(name, value)| [name, value])
@@ -293,7 +294,7 @@ fn digested_id(readable: &str, values: &[(&str, &str)]) -> Result<PointId, IdErr
     PointId::new(id.trim_matches('-'))
 }
 
-/// A number as canonical JSON writes it.
+/// Returns a number as canonical JSON writes it.
 fn number(value: f64) -> String {
     canonical_value(&Json::from(value)).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_else(|| value.to_string())
 }

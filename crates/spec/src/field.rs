@@ -1,16 +1,16 @@
-//! What a field table is made of.
+//! The building blocks of a field table.
 //!
-//! A table says once what each field is called, means, takes and defaults to. The checker, the JSON Schema, the reference page and
-//! "did you mean" all read that one table, so they cannot disagree.
+//! A table defines once the name, meaning, accepted values and default of each field. The checker, the JSON Schema, the reference
+//! page and "did you mean" all read that one table, so they cannot disagree.
 
 use crate::format::Format;
 
 /// An object: its fields and the rules among them.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// What one such object is called, for messages and headings.
+    /// The name of one such object, for messages and headings.
     pub(crate) name: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub(crate) doc: &'static str,
     /// The field whose choice decides which of the other fields belong; it must be required.
     pub(crate) by: Option<&'static str>,
@@ -29,7 +29,7 @@ pub(crate) struct Field {
     pub(crate) doc: &'static str,
 }
 
-/// Whether a field must be there, and what it is where it is not.
+/// The necessity of a field, and its value if it is absent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Need {
     /// Always, or for each choice that the field belongs to.
@@ -41,19 +41,19 @@ pub(crate) enum Need {
     Default(&'static str),
 }
 
-/// What among the fields must hold.
+/// A rule among the fields of an object.
 #[derive(Debug)]
 pub(crate) enum Rule {
-    /// One of these is given, and no other.
+    /// Exactly one of these is present.
     ExactlyOne(&'static [&'static str]),
-    /// For this choice of `Table::by`, one of these is given, and no other.
+    /// For this choice of `Table::by`, exactly one of these is present.
     ExactlyOneFor(&'static str, &'static [&'static str]),
-    /// At least one of these is given.
+    /// At least one of these is present.
     AtLeastOne(&'static [&'static str]),
 }
 
 impl Rule {
-    /// The fields that it is about.
+    /// Returns the fields that the rule is about.
     pub(crate) fn names(&self) -> &'static [&'static str] {
         match self {
             Self::ExactlyOne(names) | Self::ExactlyOneFor(_, names) | Self::AtLeastOne(names) => names,
@@ -61,7 +61,7 @@ impl Rule {
     }
 }
 
-/// What a value may be.
+/// The type of a value.
 #[derive(Debug)]
 pub(crate) enum Type {
     /// Text that a format accepts.
@@ -74,13 +74,13 @@ pub(crate) enum Type {
         min: i64,
         max: i64,
     },
-    /// A whole number within limits, or a word that leaves it to Assay.
+    /// A whole number within limits, or a word that leaves the number to Assay.
     IntegerOr {
         word: &'static str,
         min: i64,
         max: i64,
     },
-    /// A number within limits; `above_min` leaves the lower limit itself out.
+    /// A number within limits; `above_min` excludes the lower limit itself.
     Number {
         min: f64,
         above_min: bool,
@@ -94,7 +94,7 @@ pub(crate) enum Type {
         max: usize,
         unique: Unique,
     },
-    /// Names of the writer's own choosing, each with a value.
+    /// Names that the writer chooses, each with a value.
     Map {
         key: &'static Format,
         value: &'static Type,
@@ -102,20 +102,20 @@ pub(crate) enum Type {
         max: usize,
     },
     Object(&'static Table),
-    /// What is expected depends on whether a scalar, a list or a map is written.
+    /// A value whose expected type depends on its shape: scalar, list or map.
     Shapes {
         scalar: Option<&'static Type>,
         list: Option<&'static Type>,
         map: Option<&'static Type>,
     },
-    /// A secret: where it is found, never what it is.
+    /// A reference to a secret: its location, never its value.
     Reference,
 }
 
-/// What makes two items of a list the same, which is refused.
+/// The criterion by which two items of a list are equal, which is refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unique {
-    /// Nothing: the list may repeat itself.
+    /// None: items may repeat.
     No,
     /// The whole item.
     Item,
@@ -127,7 +127,7 @@ pub(crate) enum Unique {
 #[derive(Debug)]
 pub(crate) struct Choice {
     pub(crate) word: &'static str,
-    /// Another spelling that is read, and turned into `word`.
+    /// Another accepted spelling, which is turned into `word`.
     pub(crate) also: Option<&'static str>,
     pub(crate) doc: &'static str,
 }
@@ -139,12 +139,12 @@ impl Table {
 }
 
 impl Field {
-    /// Whether the field belongs to objects of that choice of `Table::by`.
+    /// Returns true if the field belongs to objects of that choice of `Table::by`.
     pub(crate) fn belongs_to(&self, choice: Option<&str>) -> bool {
         self.only.is_empty() || choice.is_none_or(|choice| self.only.contains(&choice))
     }
 
-    /// Whether the field must be given in objects of that choice.
+    /// Returns true if the field is required in objects of that choice.
     pub(crate) fn required_for(&self, choice: Option<&str>) -> bool {
         let belongs = self.only.is_empty() || choice.is_some_and(|choice| self.only.contains(&choice));
         match self.need {
@@ -155,34 +155,34 @@ impl Field {
     }
 }
 
-/// A field that must be there.
+/// Creates a required field.
 pub(crate) const fn required(name: &'static str, kind: &'static Type, doc: &'static str) -> Field {
     Field { name, kind, need: Need::Required, only: &[], doc }
 }
 
-/// A field that may be absent, which means something of its own.
+/// Creates a field that may be absent, which has a meaning of its own.
 pub(crate) const fn optional(name: &'static str, kind: &'static Type, doc: &'static str) -> Field {
     Field { name, kind, need: Need::Optional, only: &[], doc }
 }
 
-/// A field that has a value where it is absent.
+/// Creates a field that has a default value.
 pub(crate) const fn default(name: &'static str, kind: &'static Type, json: &'static str, doc: &'static str) -> Field {
     Field { name, kind, need: Need::Default(json), only: &[], doc }
 }
 
 impl Field {
-    /// The field, for these choices of `Table::by` only.
+    /// Returns the field, for these choices of `Table::by` only.
     pub(crate) const fn only(self, only: &'static [&'static str]) -> Self {
         Self { only, ..self }
     }
 
-    /// The field, required for these choices of `Table::by`.
+    /// Returns the field, required for these choices of `Table::by`.
     pub(crate) const fn required_where(self, choices: &'static [&'static str]) -> Self {
         Self { need: Need::RequiredFor(choices), ..self }
     }
 }
 
-/// A word with its meaning.
+/// Creates a word with its meaning.
 pub(crate) const fn choice(word: &'static str, doc: &'static str) -> Choice {
     Choice { word, also: None, doc }
 }

@@ -1,5 +1,5 @@
-//! The formats of texts: durations, paths, addresses and the like. Each accepts a text in its normal form, says why not, and
-//! carries the pattern that editors check.
+//! The formats of texts: durations, paths, addresses and the like. Each accepts a text in its normal form, explains a refusal,
+//! and carries the pattern that editors check.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use assay_manifest::{CaseId, Digest, Instant, Name, RunId};
 
 use crate::lengths::Scenario;
 
-/// How a text must be written.
+/// A format of a text.
 pub(crate) struct Format {
-    /// What such a text is called, with its article: `a duration`.
+    /// The name of such a text, with its article: `a duration`.
     pub(crate) what: &'static str,
     /// A regular expression (ECMA 262) that every accepted text matches; empty for any text.
     pub(crate) pattern: &'static str,
@@ -17,7 +17,7 @@ pub(crate) struct Format {
     pub(crate) example: &'static str,
     /// The longest text, in characters.
     pub(crate) max: usize,
-    /// The text in its normal form, or why it is refused.
+    /// Returns the text in its normal form, or the reason why it is refused.
     pub(crate) normal: fn(&str) -> Result<String, String>,
 }
 
@@ -27,10 +27,10 @@ impl std::fmt::Debug for Format {
     }
 }
 
-/// The longest duration that a definition may ask for.
+/// The longest duration that a definition may have.
 const MAX_DURATION: Duration = Duration::from_hours(30 * 24);
 
-/// Keeps a text for which `accepted` holds.
+/// Returns the text if it is accepted, and `rule` as the error otherwise.
 fn keep_if(text: &str, accepted: bool, rule: &str) -> Result<String, String> {
     if accepted { Ok(text.to_owned()) } else { Err(rule.to_owned()) }
 }
@@ -169,7 +169,7 @@ fn above_zero(duration: Duration) -> Result<Duration, String> {
     if duration.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(duration) }
 }
 
-/// Reads a duration: whole numbers with `h`, `m`, `s`, `ms`, each at most once and in that order.
+/// Parses a duration: whole numbers with `h`, `m`, `s`, `ms`, each at most once and in that order.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
     let rule = || "whole numbers with `h`, `m`, `s` and `ms`, in that order, such as `1h30m`".to_owned();
@@ -208,7 +208,7 @@ pub(crate) static LATENCY: Format = Format {
     normal: |text| parse_latency(text).map(|ns| format!("{ns}ns")).and_then(|_| keep_latency(text)),
 };
 
-/// The normal form is in the largest unit that needs no fraction.
+/// Returns a latency in its normal form: in the largest unit that needs no fraction.
 fn keep_latency(text: &str) -> Result<String, String> {
     let ns = parse_latency(text)?;
     let units = [(1_000_000_000, "s"), (1_000_000, "ms")];
@@ -216,7 +216,7 @@ fn keep_latency(text: &str) -> Result<String, String> {
     Ok(whole.map_or_else(|| format!("{}us", ns / 1_000), |(each, unit)| format!("{}{unit}", ns / each)))
 }
 
-/// Reads a latency into nanoseconds; a microsecond is the finest that is told apart.
+/// Parses a latency into nanoseconds, with a resolution of one microsecond.
 pub(crate) fn parse_latency(text: &str) -> Result<u64, String> {
     let rule = || "a number above 0 with `us`, `ms` or `s`, such as `200ms` or `1.5s`".to_owned();
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(rule)?;
@@ -231,7 +231,7 @@ pub(crate) fn parse_latency(text: &str) -> Result<u64, String> {
     if us == 0 || us > 3_600_000_000 { Err("must be at least 1us and at most an hour".to_owned()) } else { Ok(us * 1_000) }
 }
 
-/// A decimal number times a power of ten, exact; `None` where a fraction remains.
+/// Multiplies a decimal number by a power of ten, exactly; `None` if a fraction remains.
 fn decimal_times(number: &str, factor: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |text: &str| !text.is_empty() && text.len() <= 12 && text.bytes().all(|b| b.is_ascii_digit());
@@ -252,7 +252,7 @@ pub(crate) static PATH: Format =
 /// The longest normalised path.
 const MAX_PATH: usize = 300;
 
-/// A relative path without detours: `./a//b` becomes `a/b`; whatever leads out of its folder is refused.
+/// Normalises a relative path: `./a//b` becomes `a/b`; a path that leads out of its folder is refused.
 pub(crate) fn normal_path(text: &str) -> Result<String, String> {
     if text.starts_with('/') || text.contains('\\') || text.contains(':') {
         return Err("must be relative, with `/` between folders".to_owned());
@@ -320,7 +320,7 @@ fn normal_url(text: &str, schemes: &[&str]) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What is wrong with how an address begins: the scheme by its name, where it has one.
+/// Returns the problem with the beginning of an address, including its scheme if it has one.
 fn other_scheme(text: &str, schemes: &[&str]) -> String {
     let is_scheme = |scheme: &&str| {
         (1..=20).contains(&scheme.len()) && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
@@ -331,7 +331,7 @@ fn other_scheme(text: &str, schemes: &[&str]) -> String {
     }
 }
 
-/// The host of an accepted address, with its port.
+/// Returns the host of an accepted address, with its port.
 pub(crate) fn host_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     rest.split(['/', '?']).next().unwrap_or_default()
@@ -475,7 +475,7 @@ pub(crate) static INSTANT: Format = Format {
     normal: |text| parse_instant(text).map(|instant| instant.to_string()),
 };
 
-/// Reads RFC 3339 in UTC, with or without a fraction of a second.
+/// Parses RFC 3339 in UTC, with or without a fraction of a second.
 pub(crate) fn parse_instant(text: &str) -> Result<Instant, String> {
     let rule = || "RFC 3339 in UTC, such as `2026-11-20T12:00:00Z`".to_owned();
     let body = text.strip_suffix('Z').ok_or_else(rule)?;
@@ -559,7 +559,7 @@ pub(crate) static BRANCH: Format = Format {
         let edge = |c: char| c.is_ascii_alphanumeric();
         let signs = text.chars().all(|c| edge(c) || "._/-".contains(c));
         let accepted = text.starts_with(edge) && text.ends_with(edge) && signs && !text.contains("..") && !text.contains("//");
-        // Git's own rules (git-check-ref-format) that remain after the signs.
+        // The rules of git (git-check-ref-format) that the character check does not cover.
         let accepted = accepted
             && !text.contains("/.")
             && !text.contains("./")
@@ -585,8 +585,8 @@ fn is_remote_name(text: &str) -> bool {
     text.starts_with(edge) && text.ends_with(edge) && text.chars().all(|c| edge(c) || "._-".contains(c)) && !text.contains("..")
 }
 
-/// Whether git may be given the address: `scheme://host/path`, or ssh's short form `user@host:path`. Whoever reaches the remote checks
-/// it again; here a review sees what is wrong with it.
+/// Returns true if git may be given the address: `scheme://host/path`, or ssh's short form `user@host:path`. The code that
+/// connects to the remote checks it again; here, a review sees the problem.
 fn is_remote_address(text: &str) -> bool {
     let plain = text.bytes().all(|b| b.is_ascii_graphic()) && !text.contains(['?', '#', '\\', '"', '\'', '`']);
     let parts = match text.split_once("://") {
@@ -602,7 +602,7 @@ fn is_remote_place(scheme: &str, authority: &str, path: &str) -> bool {
             && text.bytes().all(|b| b"._-".contains(&b) || b.is_ascii_alphanumeric())
     };
     let host = match authority.rsplit_once('@') {
-        // A user of another scheme than ssh may be a token.
+        // With any scheme other than ssh, the user may be a token.
         Some((user, host)) => Some(host).filter(|_| scheme == "ssh" && word(user)),
         None => Some(authority),
     };
@@ -631,7 +631,7 @@ pub(crate) static PUBLIC_KEY: Format = Format {
     },
 };
 
-/// A chain of eight certificates fits.
+/// The longest certificate chain in characters: eight certificates fit.
 const MAX_CERTIFICATES: usize = 32 << 10;
 
 pub(crate) static CERTIFICATES: Format = Format {
@@ -746,7 +746,7 @@ pub(crate) static MOUNT_PATH: Format = Format {
     max: 300,
     normal: |text| {
         let Some(relative) = text.strip_prefix('/') else { return Err("must begin with `/`".to_owned()) };
-        // The root itself is a path; who may mount there is another question.
+        // The root itself is a path; other checks decide if it may be mounted.
         let parts: Vec<&str> = relative.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
         let accepted = !parts.contains(&"..") && !text.contains([':', '\\']) && !text.chars().any(char::is_control);
         keep_if(&format!("/{}", parts.join("/")), accepted, "an absolute path without `..`, `:` and `\\`")

@@ -1,4 +1,4 @@
-//! Freezing: a workload with everything mutable in it pinned, as the bytes whose digest decides comparability.
+//! Freezing: turns a workload, with everything mutable in it pinned, into the bytes whose digest decides comparability.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::problem::quote;
 use crate::workload::{Script, Work, Workload};
 
-/// What the mutable parts of a workload turned out to be.
+/// The resolved digests of a workload's mutable parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pins {
     /// Digests of contents: by path, as the workload writes it (relative to its folder, normalised), or by URL.
@@ -17,7 +17,7 @@ pub struct Pins {
     pub images: BTreeMap<String, Digest>,
 }
 
-/// A workload's `spec` in its one form.
+/// A workload's `spec` in its canonical form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frozen {
     /// The `spec` with defaults left out and contents pinned.
@@ -26,23 +26,23 @@ pub struct Frozen {
     pub bytes: Vec<u8>,
     /// Their digest: `workload_spec_digest`.
     pub digest: Digest,
-    /// What everything random derives from, 64 hexadecimal digits: the declared seed, or one derived from the digest.
+    /// The seed of all randomness, 64 hexadecimal digits: the declared seed, or one derived from the digest.
     pub seed: String,
-    /// What could not be pinned, as the workload writes it; bars publication grade.
+    /// The parts that could not be pinned, as the workload writes them. They bar publication grade.
     pub unpinned: Vec<String>,
 }
 
-/// Why a workload cannot be frozen.
+/// The reason why a workload cannot be frozen.
 #[derive(Debug, thiserror::Error)]
 pub enum FreezeError {
-    /// The content is not the one that the workload declares.
+    /// The content differs from the one that the workload declares.
     #[error("{what} has sha256 {found}, and the workload declares {declared}")]
     OtherContent {
         /// The path or URL.
         what: String,
-        /// What the workload declares.
+        /// The SHA-256 that the workload declares.
         declared: String,
-        /// What was found.
+        /// The SHA-256 of the content.
         found: String,
     },
     /// The `spec` has no canonical form.
@@ -51,8 +51,8 @@ pub enum FreezeError {
 }
 
 impl Workload {
-    /// The `spec` in its one form, with what `pins` knows put in. Metadata, key order, comments, formatting and defaults that are
-    /// written out change nothing in it; every change of meaning or of a pinned content does.
+    /// Returns the `spec` in its canonical form, with the digests of `pins` put in. Metadata, key order, comments, formatting and
+    /// explicit defaults do not affect it; every change of meaning or of a pinned content does.
     pub fn freeze(&self, pins: &Pins) -> Result<Frozen, FreezeError> {
         let mut unpinned = Vec::new();
         let mut spec = self.normal_spec.as_object().cloned().unwrap_or_default();
@@ -87,7 +87,8 @@ impl Workload {
         }
     }
 
-    /// What has to be looked up before the workload is wholly pinned: paths relative to its folder, URLs, image references.
+    /// Returns the parts that have to be looked up before the workload is wholly pinned: paths relative to its folder, URLs,
+    /// image references.
     pub fn mutable_parts(&self) -> MutableParts {
         let (path, url) = match self.script() {
             Some(Script::Path { path, .. }) => (Some(path.clone()), None),
@@ -102,18 +103,19 @@ impl Workload {
     }
 }
 
-/// What of a workload can change without its file changing.
+/// The parts of a workload that can change without a change of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MutableParts {
     /// Files, relative to the workload's folder, the script first.
     pub paths: Vec<String>,
-    /// The script's address, where it has one.
+    /// The script's address, if it has one.
     pub url: Option<String>,
-    /// The container image, where it has one.
+    /// The container image, if it has one.
     pub image: Option<String>,
 }
 
-/// The seed of a workload that declares none: a digest of its own, so that it is not the spec's digest under another name.
+/// Returns the seed of a workload that declares none: a digest of its own, so that it is not the spec's digest under another
+/// name.
 pub fn derived_seed(workload_spec_digest: &Digest) -> String {
     Digest::of(format!("assay.dev/v1alpha1 seed {workload_spec_digest}").as_bytes()).hex()
 }
@@ -130,14 +132,14 @@ fn pinned_script(script: &Script, pins: &Pins, unpinned: &mut Vec<String>) -> Re
     if found.is_none() {
         unpinned.push(location.to_owned());
     }
-    // A declared digest says what the bytes will be, so with it the digest of the spec is already the final one.
+    // A declared digest fixes the bytes, so with it the digest of the spec is already the final one.
     let sha256 = found.as_deref().or(script.declared_sha256());
     let mut pinned = Map::from_iter([(key.to_owned(), Json::from(location))]);
     pinned.extend(sha256.map(|sha256| ("sha256".to_owned(), Json::from(sha256))));
     Ok(Json::Object(pinned))
 }
 
-/// Files are a set: the order in which they are listed means nothing.
+/// Pins files as a set: the order in which they are listed has no meaning.
 fn pinned_files(files: &[String], pins: &Pins, unpinned: &mut Vec<String>) -> Json {
     let mut files: Vec<&String> = files.iter().collect();
     files.sort();

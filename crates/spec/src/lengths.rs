@@ -1,60 +1,60 @@
-//! How many tokens go in and out: the traffic scenarios of genai-bench, and distributions written out.
+//! The number of input and output tokens: the traffic scenarios of genai-bench, and explicit distributions.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The most tokens of one prompt or answer: ten times the longest context that is served today.
+/// The most tokens of one prompt or response: ten times the longest context that is served today.
 pub const MAX_TOKENS: u64 = 16_000_000;
 
-/// A traffic scenario in the grammar of genai-bench, the part that text and embedding endpoints need.
+/// A traffic scenario in the grammar of genai-bench, limited to the part that text and embedding endpoints need.
 ///
-/// How each is sampled (truncation, clipping, exclusive bounds) is the schedule's business and follows genai-bench.
+/// The schedule defines how each is sampled (truncation, clipping, exclusive bounds), following genai-bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scenario {
-    /// `D(i,o)`: exactly so many tokens in and out.
+    /// `D(i,o)`: fixed numbers of input and output tokens.
     Deterministic {
-        /// Tokens in.
+        /// Input tokens.
         input: u64,
-        /// Tokens out.
+        /// Output tokens.
         output: u64,
     },
-    /// `N(mi,si)/(mo,so)`: independent normal draws, clipped to at least 1 in and 2 out.
+    /// `N(mi,si)/(mo,so)`: independent normal draws, clipped to at least 1 input token and 2 output tokens.
     Normal {
-        /// Mean and standard deviation of tokens in.
+        /// Mean and standard deviation of input tokens.
         input: (u64, u64),
-        /// Mean and standard deviation of tokens out.
+        /// Mean and standard deviation of output tokens.
         output: (u64, u64),
     },
     /// `U(lo,hi)/(lo,hi)`; the short form `U(i,o)` gives the two upper bounds and means lower bounds of 1.
     Uniform {
-        /// Lower (at least 1) and upper bound of tokens in.
+        /// Lower (at least 1) and upper bound of input tokens.
         input: (u64, u64),
-        /// Lower (at least 1) and upper bound of tokens out.
+        /// Lower (at least 1) and upper bound of output tokens.
         output: (u64, u64),
     },
-    /// `E(t)`: an embedding of a document of so many tokens.
+    /// `E(t)`: an embedding of a document of `t` tokens.
     Embedding {
         /// Tokens of each document.
         tokens: u64,
     },
 }
 
-/// Why a text is not a scenario that can be run.
+/// The reason why a text is not a scenario that can run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
-    /// The kind belongs to work that no workload type covers yet.
+    /// The kind of scenario belongs to work that no workload type covers yet.
     #[error("`{0}` scenarios ({1}) are not supported: use `D`, `N`, `U` or `E`")]
     Unsupported(&'static str, &'static str),
-    /// It is none of the known forms.
+    /// The text matches none of the known forms.
     #[error("expected `D(in,out)`, `N(mean,sd)/(mean,sd)`, `U(low,high)/(low,high)`, `U(in,out)` or `E(tokens)`, without spaces")]
     Form,
     /// An upper bound lies below its lower bound.
     #[error("the upper bound {1} lies below the lower bound {0}")]
     Bounds(u64, u64),
-    /// Zero tokens, which genai-bench takes for "any length".
+    /// Zero tokens, which genai-bench treats as "any length".
     #[error("{0} must be at least 1 token")]
     Zero(&'static str),
-    /// More tokens than any model takes.
+    /// More tokens than any model accepts.
     #[error("{0} tokens are more than {MAX_TOKENS}")]
     TooMany(u64),
 }
@@ -87,7 +87,7 @@ fn refuse_other_kinds(text: &str) -> Result<(), ScenarioError> {
     other.map_or(Ok(()), |(word, what)| Err(ScenarioError::Unsupported(word, what)))
 }
 
-/// Numbers in parentheses, such groups joined by `/`.
+/// Parses numbers in parentheses, in groups joined by `/`.
 fn parse_groups(text: &str) -> Option<Vec<Vec<u64>>> {
     text.split('/').map(parse_group).collect()
 }
@@ -105,7 +105,7 @@ fn both(input: &[u64], output: &[u64]) -> Option<((u64, u64), (u64, u64))> {
     pair_of(input).zip(pair_of(output))
 }
 
-/// genai-bench treats a lower bound of 0 as 1.
+/// Raises a lower bound of 0 to 1, as genai-bench does.
 fn from_one((low, high): (u64, u64)) -> (u64, u64) {
     (low.max(1), high)
 }

@@ -1,11 +1,13 @@
-//! The definitions that people write as YAML: pipelines, workloads, trust policies, acknowledgements and noise. Parse, check,
-//! expand.
+//! The definitions that people write as YAML: pipelines, workloads, trust policies, acknowledgements and noise. Parses, checks
+//! and expands them.
 //!
-//! A file goes one way: text becomes a tree whose every key and value knows its place (`yaml`); a field table checks the tree,
-//! fills in defaults and reports every problem in one go; checks between fields follow; a reader then takes typed values out of
-//! what can no longer be wrong. The same tables make the JSON Schema and the reference page.
+//! A file passes through these steps: text becomes a tree in which every key and value has its place (`yaml`); a field table
+//! checks the tree, fills in defaults and reports every problem in one go; checks between fields follow; a reader then takes
+//! typed values out of the checked tree, which cannot be wrong any more. The same tables make the JSON Schema and the reference
+//! page.
 //!
-//! This is the only crate that reads YAML. It does no I/O: callers bring bytes, and [`closure`] asks them for more.
+//! This is the only crate that reads YAML. It does no I/O: callers pass in bytes, and [`closure`] requests further files from
+//! them.
 
 #![cfg_attr(
     not(test),

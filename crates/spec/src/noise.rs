@@ -1,4 +1,4 @@
-//! What earlier runs of a comparison taught about its noise, as a reviewed file.
+//! The noise of a comparison, learned from its earlier runs, as a reviewed file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::checked::{Checked, Read};
 use crate::definition::{Define, DefinitionKind, Places, parse_as};
 use crate::problem::{Problem, Problems};
 
-/// The folder that noise files lie in, from the repository's root: each is named as the pipeline that it is of.
+/// The folder of noise files, from the repository's root. Each file has the name of its pipeline.
 pub const NOISE: &str = "pipelines/noise";
 
 /// A noise file.
@@ -19,65 +19,65 @@ pub const NOISE: &str = "pipelines/noise";
 pub struct Noise {
     /// The pipeline's name.
     pub name: Name,
-    /// What it is for, for people.
+    /// A description for people.
     pub description: Option<String>,
-    /// Who answers for it.
+    /// The person or team that is responsible for it.
     pub owner: Option<String>,
-    /// Names and texts of the owner's choosing.
+    /// Free-form labels, by name.
     pub labels: BTreeMap<String, String>,
     /// The runs that it was learned from.
     pub runs: Vec<NoiseRun>,
-    /// What was learned, of each metric at each point.
+    /// The learned noise of each metric at each point.
     pub metrics: Vec<MetricNoise>,
 }
 
-/// A run that taught.
+/// A run that noise was learned from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoiseRun {
-    /// Its name.
+    /// Its id.
     pub run: RunId,
     /// The digest of its Summary.
     pub summary: Digest,
 }
 
-/// What was learned of a metric at a point. Spreads are standard deviations of logarithms of ratios: 0.02 is about 2 %.
+/// The learned noise of a metric at a point. Spreads are standard deviations of logarithms of ratios: 0.02 is about 2 %.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricNoise {
     /// The workload.
     pub workload: Name,
-    /// Its `workload_spec_digest`: of other work nothing was learned.
+    /// Its `workload_spec_digest`: nothing is known of other work.
     pub work: Digest,
     /// The point.
     pub point: PointId,
     /// The metric.
     pub metric: String,
-    /// What each pair had of its own.
+    /// The unit that is drawn anew for each pair.
     pub unit: PairUnit,
     /// The spread of one pair's difference.
     pub pair: f64,
-    /// How many independent normal differences tell as much about it.
+    /// The degrees of freedom: the number of independent normal differences that tell as much about the spread.
     pub freedom: f64,
-    /// What one of its differences is worth beside a normal one.
+    /// The information of one difference, relative to a normal one.
     pub worth: f64,
-    /// The spread without its spikes, where there are some.
+    /// The spread without its spikes, if there are some.
     pub usual: Option<Usual>,
     /// The spread of a launch.
     pub launch: f64,
-    /// The launches that it was seen in.
+    /// The number of launches in which that spread was observed.
     pub launches: u32,
     /// The largest shift of a whole run.
     pub largest_shift: f64,
-    /// How far pairs resemble those before them, where they do.
+    /// The autocorrelation of successive pairs, if there is one.
     pub autocorrelation: Option<f64>,
 }
 
 impl Noise {
-    /// Reads a noise file; `file` is the name that problems carry.
+    /// Parses a noise file; `file` is its name in problems.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
         parse_as(file, bytes)
     }
 
-    /// The same, of the pipeline of that name.
+    /// Parses the noise file of the pipeline of that name. Fails for the file of another pipeline.
     pub fn parse_of(pipeline: &Name, file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
         let noise = Self::parse(file, bytes)?;
         if noise.name == *pipeline {
@@ -87,13 +87,13 @@ impl Noise {
         Err(vec![Problem::of_file(file, message).with_hint("learn it anew with `assay noise`")])
     }
 
-    /// What it teaches, for gates. `digest` is that of the file.
+    /// Returns the noise as gates use it. `digest` is that of the file.
     pub fn history(&self, digest: Digest) -> History {
         let metrics = self.metrics.iter().map(|metric| (metric.of(), metric.learned())).collect();
         History { digest, metrics }
     }
 
-    /// Where the noise of this pipeline lies, from the repository's root.
+    /// Returns the path of this pipeline's noise file, from the repository's root.
     pub fn path_of(pipeline: &Name) -> String {
         format!("{NOISE}/{pipeline}.yaml")
     }

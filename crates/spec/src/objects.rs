@@ -1,5 +1,5 @@
-//! Files of Kubernetes objects as plain values. What an object may be is for whoever brings it up; this reads the YAML, which is as
-//! strict a part of it as that of definitions, but for the number of documents.
+//! Files of Kubernetes objects as plain values. The code that creates the objects decides which ones are allowed; this module
+//! only parses the YAML, as strictly as that of definitions, except that a file may hold several documents.
 
 use serde_json::{Map, Value as Json};
 
@@ -8,10 +8,11 @@ use crate::problem::{Problem, Problems, Source, quote};
 use crate::secret::looks_secret;
 use crate::yaml::{Key, Looks, Node, Scalar, Value, parse_all};
 
-/// The largest file of objects: hand-written ones are a hundred times smaller, and a cluster takes no larger object than four of it.
+/// The largest file of objects: hand-written ones are a hundred times smaller, and a cluster accepts no object larger than four
+/// times this.
 pub const MAX_OBJECT_BYTES: usize = 256 << 10;
 
-/// The objects of a file, in their order; `file` is the name that problems carry. Empty documents are passed over.
+/// Parses the objects of a file, in their order; `file` is its name in problems. Empty documents are skipped.
 pub fn objects(file: &str, bytes: &[u8]) -> Result<Vec<Json>, Vec<Problem>> {
     if bytes.len() > MAX_OBJECT_BYTES {
         let message = format!("the file has {} bytes; a file of objects has at most {MAX_OBJECT_BYTES}", bytes.len());
@@ -49,7 +50,7 @@ fn value_of(node: &Node, problems: &mut Problems<'_>) -> Json {
     }
 }
 
-/// A scalar as the core schema has it, where every reader of YAML agrees.
+/// Returns a scalar by the rules of the core schema. Fails if readers of YAML disagree about it.
 fn scalar_of(scalar: &Scalar) -> Result<Json, (String, &'static str)> {
     let text = scalar.text.as_str();
     match scalar.looks() {
@@ -79,7 +80,7 @@ fn number(text: &str) -> Option<Json> {
     }
 }
 
-/// A file of a repository is public, so a secret in it is one no longer.
+/// Refuses plain secrets: a file of a repository is public, so a secret in it is none any more.
 fn refuse_secrets(node: &Node, problems: &mut Problems<'_>) {
     match &node.value {
         Value::Scalar(_) | Value::Refused => {}

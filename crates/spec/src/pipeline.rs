@@ -1,4 +1,4 @@
-//! Pipelines: which workloads run on which targets, how often, in what setting, and what is claimed of the numbers.
+//! Pipelines: the workloads that run on the targets, the number of repetitions, the setting, and the claim about the numbers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::pod::{PodOverride, check_pods};
 use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::refuse_secrets;
 
-/// The fewest trials that a number with an interval can rest on.
+/// The fewest trials for a number with an interval.
 pub const MIN_TRIALS: u32 = 3;
 
-/// The profiles of the simulator. It has them itself; the names stand here as well, so that a mistyped one is told before anything
-/// runs. A test of the stage that starts simulators holds both lists to each other.
+/// The profiles of the simulator. They are repeated here so that a mistyped one is reported before anything runs. A test of the
+/// stage that starts simulators keeps both lists equal.
 pub const SIMULATOR_PROFILES: [&str; 5] = ["instant", "fast", "h100-8b", "h100-8b-prefill", "h100-70b-tp8"];
 
-/// The settings of the simulator, for the same reason, and held to its own in the same way.
+/// The settings of the simulator, repeated for the same reason and kept equal in the same way.
 pub const SIMULATOR_SETTINGS: &[&str] = &[
     "profile",
     "model",
@@ -68,76 +68,76 @@ pub const SIMULATOR_SETTINGS: &[&str] = &[
     "idle_s",
 ];
 
-/// A pipeline as its file defines it. Made by [`Pipeline::parse`] only.
+/// A pipeline as its file defines it. Only [`Pipeline::parse`] makes one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Pipeline {
     /// Its name.
     pub name: Name,
-    /// What it is for, for people.
+    /// A description for people.
     pub description: Option<String>,
-    /// Who answers for it.
+    /// The person or team that is responsible for it.
     pub owner: Option<String>,
-    /// Names and texts of the owner's choosing.
+    /// Free-form labels, by name.
     pub labels: BTreeMap<String, String>,
-    /// What runs.
+    /// The specification of the run.
     pub spec: PipelineSpec,
     pub(crate) places: Places,
 }
 
-/// What runs, on what, how often, and what is claimed.
+/// The work, the targets, the repetitions, and the claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipelineSpec {
-    /// What the run is for.
+    /// The purpose of the run.
     pub intent: Intent,
     /// Names of workloads, in the order of the file.
     pub workloads: Vec<Name>,
     /// The systems under test.
     pub targets: Vec<Target>,
-    /// Named changes of a target's surroundings; at least one.
+    /// Named changes of a target's environment; at least one.
     pub variants: Vec<Variant>,
-    /// How often each point is measured.
+    /// The repetitions of each point.
     pub trials: Trials,
-    /// How far trials are kept apart.
+    /// The isolation between trials.
     pub isolation: Isolation,
-    /// How the sides of a comparison share the machine.
+    /// The way in which the sides of a comparison share the machine.
     pub placement: Placement,
-    /// What is compared with what.
+    /// The comparison, if there is one.
     pub comparison: Option<Comparison>,
-    /// Processes that together make one trial.
+    /// The number of processes that together make the load of one trial.
     pub shards: Shards,
     /// The CPUs that the load generator is pinned to.
     pub load_cpus: Option<String>,
-    /// What an hour of the target costs.
+    /// The price of an hour of the target.
     pub pricing: Option<Pricing>,
-    /// What a published number says about itself; there for `intent: publication`.
+    /// The statement that published numbers carry; present for `intent: publication`.
     pub claim: Option<Claim>,
-    /// Each environment control, and how it is to be known.
+    /// Each environment control, and the way in which it is to be established.
     pub controls: Vec<(Control, ControlAsk)>,
     /// Rules from verdicts to an exit code.
     pub gates: Vec<Gate>,
-    /// The six stages in their order, each with what the pipeline overrides.
+    /// The six stages in their order, each with the pipeline's overrides.
     pub stages: Vec<Stage>,
-    /// When it runs by itself.
+    /// The schedule on which it runs automatically.
     pub schedule: Option<Schedule>,
-    /// What is published, and where.
+    /// The published results, and their destination.
     pub publish: Publish,
     /// Hosts that the plan stage may fetch from; empty for any host in a trusted run and none in an untrusted one.
     pub fetch_allow: Vec<String>,
-    /// A run that takes longer is cancelled.
+    /// The time after which a run is cancelled.
     pub time_limit: Duration,
 }
 
-/// How many processes together make one trial.
+/// The number of processes that together make the load of one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shards {
-    /// As many as keep each below half of its measured ceiling.
+    /// As many as keep each process below half of its measured ceiling.
     Auto,
-    /// So many.
+    /// A fixed number.
     Count(u32),
 }
 
-/// As a pipeline writes it.
+/// Writes the value as a pipeline file does.
 impl std::fmt::Display for Shards {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -152,41 +152,41 @@ impl std::fmt::Display for Shards {
 pub struct Target {
     /// Its name.
     pub name: Name,
-    /// What it is.
+    /// Its kind.
     pub kind: TargetKind,
     /// Its address.
     pub url: Option<String>,
-    /// For a process: program and arguments.
+    /// Program and arguments of a process.
     pub command: Vec<String>,
-    /// Files with the Kubernetes objects that it consists of, relative to the repository's root.
+    /// Files with its Kubernetes objects, relative to the repository's root.
     pub objects: Vec<String>,
-    /// The InferenceService that it is.
+    /// The InferenceService that serves it.
     pub inference_service: Option<InferenceService>,
     /// Its environment, ordered by name.
     pub env: Vec<EnvVar>,
     /// Headers of each request, by lower-case name: references to secrets.
     pub headers: BTreeMap<String, SecretRef>,
-    /// How readiness is probed.
+    /// The readiness probe.
     pub ready: Ready,
     /// Settings of a simulator, by option.
     pub config: BTreeMap<String, String>,
-    /// The container image that it runs in, as written.
+    /// The container image that it runs in, as written in the file.
     pub image: Option<String>,
     /// Facts about its hardware that a person declares.
     pub hardware: BTreeMap<String, String>,
     /// Versions of its software that a person declares.
     pub software: BTreeMap<String, String>,
-    /// Where a person declares that it runs.
+    /// The place in which a person declares that it runs.
     pub place: BTreeMap<String, String>,
     /// The CPUs that its processes are pinned to.
     pub cpus: Option<String>,
-    /// The folder that holds what the `command` of a workload runs, relative to the repository's root.
+    /// The folder of the programs that the `command` of a workload runs, relative to the repository's root.
     pub folder: Option<String>,
     /// Files and folders that it executes, relative to the repository's root.
     pub artifacts: Vec<String>,
 }
 
-/// Where a secret is found.
+/// The location of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretRef {
     /// A variable of the runner's environment.
@@ -195,50 +195,50 @@ pub enum SecretRef {
     File(String),
 }
 
-/// How readiness is probed before anything is measured.
+/// The readiness probe, which runs before anything is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// A path that answers 200 once the target is ready.
+    /// A path that returns status 200 once the target is ready.
     pub http: Option<String>,
-    /// How long that may take.
+    /// The longest time until the target is ready.
     pub timeout: Duration,
 }
 
-/// A named change of a target's surroundings.
+/// A named change of a target's environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// Its name.
     pub name: Name,
-    /// What it changes, for people.
+    /// A description of the change, for people.
     pub description: Option<String>,
-    /// Environment that it adds to a target's, or replaces, ordered by name.
+    /// Environment variables that it adds to a target's, or replaces, ordered by name.
     pub env: Vec<EnvVar>,
 }
 
-/// How often each point is measured.
+/// The repetitions of each point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trials {
     /// Trials of each point.
     pub count: u32,
-    /// Whether `count` is as many as the gates need by what was learned of the noise. A pipeline by itself has the most that there may be;
-    /// its [`closure`](crate::closure()) knows how many.
+    /// True if `count` is the number that the gates need according to the learned noise. A pipeline by itself has the largest
+    /// possible count; its [`closure`](crate::closure()) computes the actual one.
     pub sized: bool,
-    /// How many invalid attempts of one trial may be repeated.
+    /// The number of invalid attempts of one trial that may be repeated.
     pub retry_budget: u32,
-    /// How many builds each side of a command has.
+    /// The number of builds of each side of a command.
     pub rebuilds: u32,
-    /// The declared seed of the order, 64 hexadecimal digits; without it, one derives from the workloads' digests.
+    /// The declared seed of the order, 64 hexadecimal digits; if absent, one is derived from the workloads' digests.
     pub order_seed: Option<String>,
 }
 
-/// How an environment control is to be known to hold.
+/// The way in which an environment control is to be established.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlAsk {
-    /// Nobody says so.
+    /// The control is not claimed.
     Absent,
-    /// A person says so, in these words.
+    /// A person declares it, in these words.
     Declared(String),
-    /// Assay must prove it on the target; where it cannot, the control is absent and the grade falls.
+    /// Assay must prove it on the target; if it cannot, the control is absent and the grade falls.
     Required,
 }
 
@@ -249,28 +249,28 @@ pub struct Gate {
     pub name: Name,
     /// The metrics that it judges; empty for every primary metric.
     pub metrics: Vec<String>,
-    /// A change for the worse up to this many percent is let pass.
+    /// The largest change for the worse that passes, in percent.
     pub budget_pct: f64,
-    /// Whether an inconclusive verdict blocks too.
+    /// True if an inconclusive verdict blocks too.
     pub block_on_inconclusive: bool,
-    /// Which share of false alarms among alarms is let pass, over all looks.
+    /// The accepted false discovery rate, over all looks.
     pub q: f64,
     /// The share of `q` that each look spends.
     pub looks: Vec<f64>,
-    /// Whether a point of the candidate that misses its SLOs blocks.
+    /// True if a point of the candidate that misses its SLOs blocks.
     pub slo: bool,
-    /// Whether a run blocks that is of no commit, or whose signers are not established.
+    /// True if a run blocks that has no commit, or whose signers are not established.
     pub provenance: bool,
-    /// How many percent of the candidate's requests may fail at any point.
+    /// The largest share of failed requests of the candidate at any point, in percent.
     pub max_error_rate_pct: Option<f64>,
-    /// How many percent the candidate's mean output length may lie from the baseline's.
+    /// The largest difference between the candidate's and the baseline's mean output length, in percent.
     pub max_output_drift_pct: Option<f64>,
 }
 
-/// A stage of the chain and what the pipeline overrides.
+/// A stage of the chain, with the pipeline's overrides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// Which stage: one of [`Role::STAGES`].
+    /// The stage: one of [`Role::STAGES`].
     pub role: Role,
     /// The container image that it runs in, in a cluster.
     pub image: Option<String>,
@@ -280,40 +280,40 @@ pub struct Stage {
     pub memory: Option<String>,
     /// Labels that its node must carry in a cluster.
     pub node_selector: BTreeMap<String, String>,
-    /// What else its pods are to have in a cluster.
+    /// Further settings of its pods in a cluster.
     pub pod: PodOverride,
-    /// After this long an attempt of the stage is stopped.
+    /// The time after which an attempt of the stage is stopped.
     pub timeout: Duration,
-    /// How often it is repeated after an environment failure.
+    /// The number of retries after an environment failure.
     pub retries: u32,
 }
 
-/// When a pipeline runs by itself.
+/// The schedule on which a pipeline runs automatically.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// Minute, hour, day of month, month, day of week.
     pub cron: String,
     /// The time zone of `cron`.
     pub timezone: String,
-    /// A run that could not start this long after its slot is left out.
+    /// The delay after its slot from which a run is skipped.
     pub deadline: Duration,
 }
 
-/// What is published, and where.
+/// The published results, and their destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Publish {
     /// SQL files that select published numbers, relative to the repository's root.
     pub queries: Vec<String>,
     /// The branch that published folders are committed to.
     pub branch: Option<String>,
-    /// The folder in it that gets a folder for each run; absent for its root.
+    /// The folder in it that gets a folder for each run; the branch's root if absent.
     pub folder: Option<String>,
-    /// The remote that has the branch: a name that the checkout knows, or an address. `origin` where absent.
+    /// The remote that has the branch: a remote's name in the checkout, or an address. `origin` if absent.
     pub remote: Option<String>,
 }
 
 impl Pipeline {
-    /// Reads a pipeline file; `file` is the name that problems carry.
+    /// Parses a pipeline file; `file` is its name in problems.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
         parse_as(file, bytes)
     }
@@ -367,7 +367,7 @@ fn check_trials(spec: &Checked, problems: &mut Problems<'_>) {
     }
 }
 
-/// Builds are told apart by their folders, and each has its turn.
+/// Checks rebuilds: builds are told apart by their folders, and each needs a turn.
 fn check_rebuilds(spec: &Checked, problems: &mut Problems<'_>) {
     let Some(rebuilds) = spec.at(&["trials", "rebuilds"]) else { return };
     let Some(builds) = u32::read(rebuilds).filter(|builds| *builds > 1) else { return };
@@ -418,7 +418,7 @@ fn known_side(spec: &Checked, comparison: &Checked, side: &str, what: &str, prob
     let Some(named) = comparison.at(&[side, what]) else { return };
     let Some(list) = spec.member(&format!("{what}s")) else { return };
     let names: Vec<&str> = list.items().iter().filter_map(|item| item.text_of("name")).collect();
-    // A list with a fault may hold the very name.
+    // The name may be in an invalid item of the list.
     let is_whole = list.value != Value::Wrong && names.len() == list.items().len();
     let Some(name) = named.text().filter(|name| is_whole && !names.contains(name)) else { return };
     let message = format!("the {side} names the {what} {}, which this pipeline does not have", quote(name));
@@ -426,7 +426,7 @@ fn known_side(spec: &Checked, comparison: &Checked, side: &str, what: &str, prob
     problems.hinted(named.span, message, did_you_mean(name, names.iter().copied()).unwrap_or_else(known));
 }
 
-/// A restart needs a target that provision starts, and a flush one that serves.
+/// Checks the isolation: a restart needs a target that provision starts, and a flush one that serves.
 fn check_isolation(spec: &Checked, problems: &mut Problems<'_>) {
     let Some(isolation) = spec.member("isolation") else { return };
     let (kinds, cannot, hint): (&[&str], _, _) = match isolation.text() {
@@ -459,7 +459,7 @@ fn check_gates(spec: &Checked, problems: &mut Problems<'_>) {
     }
     for looks in spec.member("gates").map_or(&[][..], Checked::items).iter().filter_map(|gate| gate.member("looks")) {
         let shares: f64 = looks.items().iter().filter_map(f64::read).sum();
-        // Three thirds, written as people write them, are one.
+        // Three thirds in decimal notation may add up to slightly more than 1.
         if shares > 1.0 + 1e-9 {
             problems.at(looks.span, format!("the shares of `looks` add up to {shares:.3}, more than all of `q`"));
         }
@@ -488,7 +488,7 @@ fn check_stages(spec: &Checked, problems: &mut Problems<'_>) {
     problems.hinted(place.map_or(stages.anchor, |stage| stage.span), message, hint);
 }
 
-/// Where on a branch says nothing without the branch.
+/// Checks that a location on a branch comes with the branch.
 fn check_publish(spec: &Checked, problems: &mut Problems<'_>) {
     let Some(publish) = spec.member("publish").filter(|publish| publish.member("branch").is_none()) else { return };
     for name in ["folder", "remote"] {
@@ -508,7 +508,7 @@ fn check_secrets(spec: &Checked, problems: &mut Problems<'_>) {
     }
 }
 
-/// A target on the load generator's CPUs is not kept apart from it.
+/// Checks that no target uses the load generator's CPUs, because it would not be isolated from it.
 fn check_cpus(spec: &Checked, problems: &mut Problems<'_>) {
     let list = |of: &Checked| of.text_of("cpus").and_then(|text| text.parse::<CpuList>().ok());
     let Some(load) = spec.member("load").and_then(list) else { return };
@@ -522,7 +522,7 @@ fn check_cpus(spec: &Checked, problems: &mut Problems<'_>) {
     }
 }
 
-/// A simulator would find out only once it is started, and then say so in its log.
+/// Checks the settings of simulators, because a simulator would find an error only after its start, and report it in its log.
 fn check_simulators(spec: &Checked, problems: &mut Problems<'_>) {
     let targets = spec.member("targets").map_or(&[][..], Checked::items);
     for (index, target) in targets.iter().enumerate().filter(|(_, target)| target.text_of("kind") == Some("simulator")) {
@@ -543,8 +543,8 @@ fn check_simulators(spec: &Checked, problems: &mut Problems<'_>) {
     }
 }
 
-/// How the sides share the machine where nothing says so. A gate decides nothing about sides that stay up unless it was learned how
-/// launches differ, so where the run starts both of them, each pair has launches of its own.
+/// Returns the placement of the sides if none is given. A gate decides nothing about sides that stay up unless the difference
+/// between launches was learned, so if the run starts both of them, each pair has launches of its own.
 fn default_placement(targets: &[Target], comparison: Option<&Comparison>, gates: &[Gate]) -> Placement {
     let is_started = |side: &Side| {
         let target = targets.iter().find(|target| target.name == side.target);
@@ -615,7 +615,7 @@ impl Read for Target {
     }
 }
 
-/// The environment of a target or variant; a kind of target that takes none has an empty one.
+/// Reads the environment of a target or variant; empty for a kind of target that has none.
 fn read_env(of: &Checked) -> Option<Vec<EnvVar>> {
     let mut env: Vec<EnvVar> = of
         .member("env")
@@ -635,7 +635,7 @@ fn read_variable(name: &str, value: &Checked) -> Option<EnvVar> {
 }
 
 impl SecretRef {
-    /// The variable or header of that name whose value it refers to.
+    /// Returns the variable or header of that name whose value it refers to.
     pub fn named(&self, name: &str) -> EnvVar {
         let (from_env, from_file) = match self {
             Self::Env(name) => (Some(name.clone()), None),
@@ -785,7 +785,7 @@ impl Read for Stage {
     }
 }
 
-/// How long a stage may take where the pipeline does not say: execute as long as a run may, the others what their I/O takes.
+/// Returns the default timeout of a stage: for execute, as long as a run may take; for the others, as long as their I/O takes.
 fn default_timeout(role: Role) -> Duration {
     const MINUTE: u64 = 60;
     match role {

@@ -1,5 +1,5 @@
-//! What a stage asks of its pods in a cluster. Whatever would lead to a key of Assay's, or weaken the pods, is refused here, before
-//! anything runs: a pipeline comes from a pull request, and its pods stand beside the keys.
+//! The settings of a stage's pods in a cluster. Every setting that would expose a key of Assay's, or weaken the pods, is refused
+//! here, before anything runs: a pipeline comes from a pull request, and its pods run next to the keys.
 
 use serde_json::Value as Json;
 
@@ -10,11 +10,12 @@ use crate::secret::refuse_secret;
 
 /// Variables that Assay sets itself, or that decide which programs and libraries run.
 const OWN_VARIABLES: [&str; 3] = ["JOB_COMPLETION_INDEX", "PATH", "TMPDIR"];
-/// What the names of such variables begin with. `ENDPOINT_` are those that a target's `headers` and `env` may name.
+/// The prefixes of such variables' names. Variables with `ENDPOINT_` are those that a target's `headers` and `env` may name.
 const OWN_PREFIXES: [&str; 6] = ["ASSAY_", "AWS_", "COSIGN_", "ENDPOINT_", "KUBERNETES_", "LD_"];
-/// What Assay's own volumes are called.
+/// The names of Assay's own volumes.
 const OWN_VOLUMES: [&str; 3] = ["key", "programs", "scratch"];
-/// What belongs to Assay or to the pod itself, or decides which programs and libraries run, whom they ask and whom they believe.
+/// Folders that belong to Assay or to the pod itself, or that decide which programs and libraries run, which servers they contact
+/// and whom they trust.
 const OWN_FOLDERS: [&str; 24] = [
     "/assay",
     "/bin",
@@ -41,11 +42,11 @@ const OWN_FOLDERS: [&str; 24] = [
     "/usr",
     "/var/run/secrets",
 ];
-/// Memory that processes share, which the container's own folder has little of.
+/// The shared memory of processes, of which a container has little by default.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// What a stage asks of its pods besides an image, resources and a node. Made by [`crate::Pipeline::parse`] alone, so whoever has one
-/// knows that it names nothing of Assay's own. Its parts are JSON as Kubernetes takes it.
+/// The settings of a stage's pods besides image, resources and node. Only [`crate::Pipeline::parse`] makes one, so it never names
+/// anything of Assay's own. Its parts are JSON as Kubernetes accepts it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodOverride {
     env: Vec<Json>,
@@ -60,47 +61,47 @@ pub struct PodOverride {
 }
 
 impl PodOverride {
-    /// Variables of the container.
+    /// Returns variables of the container.
     pub fn env(&self) -> &[Json] {
         &self.env
     }
 
-    /// Where further variables come from.
+    /// Returns sources of further variables.
     pub fn env_from(&self) -> &[Json] {
         &self.env_from
     }
 
-    /// Taints that it may run beside.
+    /// Returns tolerations of taints.
     pub fn tolerations(&self) -> &[Json] {
         &self.tolerations
     }
 
-    /// Where it has to run, or would rather.
+    /// Returns rules and preferences about the node.
     pub fn affinity(&self) -> Option<&Json> {
         self.affinity.as_ref()
     }
 
-    /// Further volumes.
+    /// Returns further volumes.
     pub fn volumes(&self) -> &[Json] {
         &self.volumes
     }
 
-    /// Where the container has them.
+    /// Returns the mounts of those volumes in the container.
     pub fn volume_mounts(&self) -> &[Json] {
         &self.volume_mounts
     }
 
-    /// The name of its PriorityClass.
+    /// Returns the name of its PriorityClass.
     pub fn priority_class(&self) -> Option<&str> {
         self.priority_class.as_deref()
     }
 
-    /// The service account, in place of the stage's own.
+    /// Returns the service account that replaces the stage's own.
     pub fn service_account(&self) -> Option<&str> {
         self.service_account.as_deref()
     }
 
-    /// Members of the pod's security context, each in place of Assay's.
+    /// Returns members of the pod's security context, each of which replaces Assay's.
     pub fn security_context(&self) -> Option<&Json> {
         self.security_context.as_ref()
     }
@@ -123,30 +124,30 @@ impl Read for PodOverride {
     }
 }
 
-/// The value with its defaults, which need not be those of Kubernetes.
+/// Returns the value with its defaults, which may differ from those of Kubernetes.
 fn json(value: &Checked) -> Json {
     value.normal_json(&Type::Scalar)
 }
 
-/// Whether a name in the stages' namespace is one of Assay's: its keys, credentials, settings, roots and service accounts.
+/// Returns true for Assay's own names in the stages' namespace: keys, credentials, settings, roots and service accounts.
 fn is_own(name: &str) -> bool {
     name == "assay" || name.starts_with("assay-")
 }
 
-/// Whether a variable is one that Assay sets, or that would decide what runs. Case does not hide one.
+/// Returns true for variables that Assay sets, or that would decide what runs, in upper or lower case.
 fn is_own_variable(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     OWN_VARIABLES.contains(&name.as_str()) || OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether variables whose names begin so may be such ones.
+/// Returns true if a variable whose name begins with this prefix may be such a variable.
 fn is_own_prefix(prefix: &str) -> bool {
     let prefix = prefix.to_ascii_uppercase();
     let may_become = OWN_VARIABLES.iter().chain(&OWN_PREFIXES).any(|own| own.starts_with(&prefix));
     may_become || OWN_PREFIXES.iter().any(|own| prefix.starts_with(own))
 }
 
-/// The folder of Assay's or of the pod's that a mount would lie over or in.
+/// Returns the folder of Assay's or of the pod's that a mount at this path would cover or lie in.
 fn shadowed(path: &str) -> Option<&'static str> {
     let is_within =
         |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -156,7 +157,7 @@ fn shadowed(path: &str) -> Option<&'static str> {
     OWN_FOLDERS.into_iter().find(|own| path == "/" || is_within(path, own) || is_within(own, path))
 }
 
-/// Checks what the stages ask of their pods.
+/// Checks the pod settings of all stages.
 pub(crate) fn check_pods(spec: &Checked, problems: &mut Problems<'_>) {
     let stages = spec.member("stages").map_or(&[][..], Checked::items);
     for (index, stage) in stages.iter().enumerate() {
@@ -187,7 +188,7 @@ impl<'c> Check<'c, '_, '_> {
         self.problems.hinted(span, format!("`{}.{field}` {what}", self.path), hint);
     }
 
-    /// No way leads to a Secret or ConfigMap of Assay's.
+    /// Refuses references to Secrets and ConfigMaps of Assay's.
     fn references(&mut self) {
         const PLACES: [(&str, &[&str]); 6] = [
             ("env", &["valueFrom", "secretKeyRef", "name"]),
@@ -269,7 +270,7 @@ impl<'c> Check<'c, '_, '_> {
     fn mounts(&mut self) {
         let volumes = self.pod.member("volumes");
         let names: Vec<_> = self.items("volumes").filter_map(|(_, volume)| volume.text_of("name")).collect();
-        // A list with a fault may hold the very name.
+        // The name may be in an invalid item of the list.
         let is_whole = volumes.is_some_and(|list| list.value != Value::Wrong && list.items().len() == names.len());
         for (index, mount) in self.items("volumeMounts") {
             if let Some(name) = mount.member("name")
@@ -290,7 +291,7 @@ impl<'c> Check<'c, '_, '_> {
         }
     }
 
-    /// What makes room for itself before the cluster's own programs would take the cluster down.
+    /// Refuses the priority classes of the cluster's own programs: pods that evict those programs would take the cluster down.
     fn priority(&mut self) {
         let Some(class) = self.pod.member("priorityClassName") else { return };
         if let Some(text) = class.text().filter(|text| text.starts_with("system-")) {
@@ -304,7 +305,8 @@ impl<'c> Check<'c, '_, '_> {
         }
     }
 
-    /// Another account gives a pod an identity of the cloud's. Rights in the cluster are those of a stage's own.
+    /// Checks the service account. Another account gives a pod an identity of the cloud's; rights in the cluster are those of a
+    /// stage's own account.
     fn service_account(&mut self, stage: &str) {
         let Some(account) = self.pod.member("serviceAccountName") else { return };
         let Some(name) = account.text().filter(|name| *name != format!("assay-{stage}")) else { return };

@@ -1,61 +1,61 @@
-//! What is wrong with a definition, where, and what would put it right: for the person who wrote it.
+//! A problem of a definition, its place, and a remedy: for the person who wrote the definition.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-/// Problems reported per file: enough to repair it in one go, few enough to read.
+/// The most problems reported per file: enough to repair it in one go, few enough to read.
 pub const MAX_PROBLEMS: usize = 100;
 
-/// The longest excerpt in characters; a longer line is shown around the place.
+/// The longest excerpt, in characters; of a longer line, the part around the place is shown.
 const MAX_EXCERPT: usize = 120;
-/// What is kept of a text that a message quotes.
+/// The most characters of a text that a message quotes.
 const MAX_QUOTED: usize = 60;
 
-/// One thing that is wrong in one place of one file.
+/// One problem at one place of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file, as it was named to the reader.
+    /// The name of the file, as the caller passed it.
     pub file: String,
-    /// The line, from 1; 0 where the problem is with the file as a whole.
+    /// The line, from 1; 0 if the problem is about the file as a whole.
     pub line: usize,
-    /// The column in characters, from 1; 0 where the problem is with the file as a whole.
+    /// The column in characters, from 1; 0 if the problem is about the file as a whole.
     pub column: usize,
-    /// The line's text, made safe for a terminal; empty where the problem is with the file as a whole.
+    /// The line's text, made safe for a terminal; empty if the problem is about the file as a whole.
     pub excerpt: Excerpt,
-    /// What is wrong, with the thing's name.
+    /// The message, with the name of the thing that is wrong.
     pub message: String,
-    /// What would put it right, where there is a remedy.
+    /// The remedy, if there is one.
     pub hint: Option<String>,
 }
 
-/// A piece of a line with the part that a problem is about.
+/// A piece of a line, with the part that a problem is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Excerpt {
     /// The text, without control characters.
     pub text: String,
-    /// Where the marked part begins, in characters.
+    /// The beginning of the marked part, in characters.
     pub offset: usize,
-    /// How long the marked part is, in characters, at least 1.
+    /// The length of the marked part, in characters, at least 1.
     pub width: usize,
 }
 
 impl Problem {
-    /// A problem with a file as a whole, such as one that is missing.
+    /// Creates a problem with a file as a whole, such as a missing file.
     pub fn of_file(file: &str, message: impl Into<String>) -> Self {
         let excerpt = Excerpt::default();
         Self { file: file.to_owned(), line: 0, column: 0, excerpt, message: message.into(), hint: None }
     }
 
-    /// Adds the remedy.
+    /// Adds a remedy.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The problem for machines.
+    /// Returns the problem as JSON, for machines.
     pub fn to_json(&self) -> Value {
         json!({
             "file": self.file, "line": self.line, "column": self.column, "excerpt": self.excerpt.text,
@@ -82,7 +82,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Problems as one text, a blank line between them.
+/// Renders problems as one text, with a blank line between them.
 pub fn render(problems: &[Problem]) -> String {
     problems.iter().map(|problem| format!("{problem}\n")).collect::<Vec<_>>().join("\n")
 }
@@ -94,12 +94,12 @@ pub(crate) struct Span {
     pub(crate) start: usize,
     /// Byte offset behind the last byte.
     pub(crate) end: usize,
-    /// Line of the first byte, from 1. The column is counted when a problem asks for it ([`Source::column`]): counting it for
-    /// every value would take quadratic time where a file is one long line.
+    /// Line of the first byte, from 1. The column is counted on demand ([`Source::column`]): counting it for every value would
+    /// take quadratic time if a file is one long line.
     pub(crate) line: usize,
 }
 
-/// The text of a file, able to quote itself.
+/// The text of a file, from which problems quote.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     file: Arc<str>,
@@ -122,7 +122,7 @@ impl Source {
         &self.text
     }
 
-    /// The span between two byte offsets, which are moved back onto the text and its characters where they are not.
+    /// Returns the span between two byte offsets. Offsets outside the text, or within a character, are moved back.
     pub(crate) fn span(&self, start: usize, end: usize) -> Span {
         let start = self.on_character(start);
         let end = self.on_character(end).max(start);
@@ -130,7 +130,7 @@ impl Source {
         Span { start, end, line }
     }
 
-    /// The column of a span's first byte in characters, from 1.
+    /// Returns the column of a span's first byte in characters, from 1.
     pub(crate) fn column(&self, span: Span) -> usize {
         let begin = self.line_begin(span.line);
         self.text.get(begin..span.start).map_or(0, |before| before.chars().count()) + 1
@@ -149,7 +149,7 @@ impl Source {
         self.problem_over(span, self.line_text(span.line), message)
     }
 
-    /// A problem whose excerpt ends where the span begins, because what follows may be a secret.
+    /// Returns a problem whose excerpt ends at the beginning of the span, because the rest may be a secret.
     pub(crate) fn problem_redacted(&self, span: Span, message: impl Into<String>) -> Problem {
         let before = self.text.get(self.line_begin(span.line)..span.start).unwrap_or_default();
         let hidden = Span { end: span.start + 1, ..span };
@@ -175,7 +175,7 @@ impl Source {
     }
 }
 
-/// The part of a line around a place, made safe for a terminal, one character for each character.
+/// Returns the part of a line around a place, made safe for a terminal, one character for each character.
 fn excerpt(line: &str, column: usize, width: usize) -> Excerpt {
     let skipped = if line.chars().count() <= MAX_EXCERPT { 0 } else { column.saturating_sub(MAX_EXCERPT / 3) };
     let text: String = line.chars().skip(skipped).take(MAX_EXCERPT).map(safe).collect();
@@ -192,7 +192,7 @@ fn safe(character: char) -> char {
     }
 }
 
-/// Characters that a terminal acts on, or that change the order in which the rest is shown.
+/// Returns true for characters that a terminal acts on, or that change the order in which the rest is shown.
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
@@ -202,7 +202,7 @@ fn visible(text: &str) -> String {
     text.chars().map(safe).collect()
 }
 
-/// A text from a file as a message may quote it: short, visible, in backticks.
+/// Returns a text from a file as a message may quote it: short, visible, in backticks.
 pub(crate) fn quote(text: &str) -> String {
     let mut shown: String = text.chars().take(MAX_QUOTED).map(safe).collect();
     if text.chars().nth(MAX_QUOTED).is_some() {
@@ -211,7 +211,7 @@ pub(crate) fn quote(text: &str) -> String {
     format!("`{shown}`")
 }
 
-/// `did you mean` for a word that is none of the known ones, where one of them is near.
+/// Returns `did you mean` for an unknown word, if a known one is near.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(word, known).map(|near| format!("did you mean `{near}`?"))
 }
@@ -224,8 +224,8 @@ fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&
     near.filter(|(distance, _)| *distance <= allowed).min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that lead from one word to the other (optimal string
-/// alignment distance). Words longer than a name are not compared: the table is quadratic.
+/// Returns the number of insertions, deletions, replacements and swaps of neighbours that lead from one word to the other
+/// (optimal string alignment distance). Words longer than a name are not compared: the table is quadratic.
 fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     if a.len() > MAX_QUOTED || b.len() > MAX_QUOTED {
@@ -264,7 +264,8 @@ impl<'a> Problems<'a> {
         self.source
     }
 
-    /// Whether no more problems are kept. Making one costs time in the length of its line, so callers with many ask first.
+    /// Returns true if no more problems are kept. Making one costs time in the length of its line, so callers with many problems
+    /// check this first.
     pub(crate) fn is_full(&self) -> bool {
         self.list.len() >= MAX_PROBLEMS
     }
@@ -289,7 +290,7 @@ impl<'a> Problems<'a> {
         self.push(|source| Problem { hint, ..source.problem(span, message) });
     }
 
-    /// A problem that shows nothing of what begins at `span`, because it may be a secret.
+    /// Adds a problem that hides everything from the beginning of `span`, because it may be a secret.
     pub(crate) fn redacted(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
         self.push(|source| source.problem_redacted(span, message).with_hint(hint));
     }
@@ -298,7 +299,8 @@ impl<'a> Problems<'a> {
         self.list.len()
     }
 
-    /// Lets the problems from the one of that number on show nothing of what begins at `span`, because it may be a secret.
+    /// Makes the problems from the one of that number on hide everything from the beginning of `span`, because it may be a
+    /// secret.
     pub(crate) fn redact_from(&mut self, number: usize, span: Span) {
         let source = self.source;
         for problem in self.list.iter_mut().skip(number) {
@@ -311,7 +313,7 @@ impl<'a> Problems<'a> {
         self.list.is_empty()
     }
 
-    /// The problems in the order of the file, and a word on those that were too many.
+    /// Returns the problems in the order of the file, and a note about those over the limit.
     pub(crate) fn finish(mut self) -> Vec<Problem> {
         self.list.sort_by_key(|problem| (problem.line, problem.column));
         if self.omitted > 0 {

@@ -7,7 +7,7 @@ use crate::field::{Choice, Field, Need, Rule, Table, Type};
 use crate::format::{Format, TEXT};
 use crate::tables::REFERENCE;
 
-/// The reference page of a kind of definition, in Markdown.
+/// Returns the reference page of a kind of definition, in Markdown.
 pub fn reference(kind: DefinitionKind) -> String {
     let sections = sections(kind.table());
     let mut page = format!("# {kind}\n\nWritten from the field tables in `crates/spec`; do not edit.\n");
@@ -17,26 +17,26 @@ pub fn reference(kind: DefinitionKind) -> String {
     page
 }
 
-/// A table and the paths at which it may stand.
+/// A table and the paths at which it may occur.
 struct Section {
     paths: Vec<String>,
     table: &'static Table,
 }
 
 impl Section {
-    /// The heading; the root needs none, because the page's title is its heading.
+    /// Returns the heading; empty for the root, because the page's title is its heading.
     fn heading(&self) -> String {
         self.paths.join(", ")
     }
 
-    /// What the forges make of the heading, for links: lower case, without punctuation, spaces as hyphens.
+    /// Returns the anchor that forges make of the heading, for links: lower case, without punctuation, spaces as hyphens.
     fn anchor(&self) -> String {
         let kept = |letter: char| letter.is_ascii_alphanumeric() || "_- ".contains(letter);
         self.heading().to_ascii_lowercase().replace(|letter| !kept(letter), "").replace(' ', "-")
     }
 }
 
-/// The tables under `root`, nearest first. A table that stands at several paths is told once.
+/// Returns the tables under `root`, nearest first. A table that occurs at several paths has one section.
 fn sections(root: &'static Table) -> Vec<Section> {
     let mut places: Vec<(String, &'static Table)> = vec![(String::new(), root)];
     let mut sections: Vec<Section> = Vec::new();
@@ -92,7 +92,7 @@ fn row(table: &Table, field: &Field, sections: &[Section]) -> String {
         (Some(by), [_, ..]) => format!(" Only for `{by}`: {}.", words(field.only)),
         _ => String::new(),
     };
-    // An example of the field's own is better than that of its format.
+    // An example in the field's own doc is better than that of its format.
     let value = Values { sections, example: !field.doc.contains("such as") }.of(field.kind);
     format!("| `{}` | {value} | {need} | {}{only} |\n", field.name, field.doc)
 }
@@ -101,7 +101,7 @@ fn words(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// How values are told: with links to the sections, and with or without an example.
+/// The style in which values are described: with links to the sections, and with or without an example.
 struct Values<'a> {
     sections: &'a [Section],
     example: bool,
@@ -144,7 +144,7 @@ impl Values<'_> {
     }
 }
 
-/// The tables inside a value, each under its path.
+/// Returns the tables inside a value, each under its path.
 fn nested(path: &str, kind: &'static Type) -> Vec<(String, &'static Table)> {
     match kind {
         Type::Object(table) => vec![(path.to_owned(), table)],

@@ -1,6 +1,6 @@
 //! The field tables as JSON Schema (draft 2020-12), for editors and other programs.
 //!
-//! The schema says what one value may be; what holds between values (unknown targets, order of stages) is checked here only.
+//! The schema covers single values; relations between values (unknown targets, order of stages) are checked in this crate only.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -9,7 +9,7 @@ use crate::field::{Field, Need, Rule, Table, Type, Unique};
 use crate::format::Format;
 use crate::tables::{API_VERSION, REFERENCE};
 
-/// The JSON Schema of a kind of definition. Every object is closed.
+/// Returns the JSON Schema of a kind of definition. Every object is closed.
 pub fn schema(kind: DefinitionKind) -> Json {
     let mut schema = object(kind.table());
     schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
@@ -59,7 +59,7 @@ fn choices_of(table: &'static Table) -> Vec<&'static str> {
     }
 }
 
-/// What a choice of the deciding field asks for and rules out.
+/// Returns the fields that a choice of the deciding field requires and forbids.
 fn condition(table: &Table, choice: &str) -> Option<Json> {
     let by = table.by?;
     let always = |field: &&Field| !field.required_for(None);

@@ -1,11 +1,12 @@
-//! Plain values that look like secrets. A definition is public, so a secret in it is one no longer: only references belong there.
+//! Detection of plain values that look like secrets. A definition is public, so a secret in it is none any more: only references
+//! belong there.
 
 use crate::checked::Checked;
 use crate::problem::Problems;
 
-/// Parts of a variable's name that say that its value is a secret.
+/// Words in a variable's name that mark its value as a secret.
 const SECRET_WORDS: [&str; 8] = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "CREDENTIALS", "APIKEY", "PASSPHRASE"];
-/// How secrets of well-known services begin.
+/// The prefixes of secrets of well-known services.
 const SECRET_PREFIXES: [&str; 10] =
     ["hf_", "sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "AKIA", "eyJhbGci", "-----BEGIN"];
 
@@ -20,15 +21,15 @@ pub(crate) fn refuse_secrets(env: &Checked, reason: &str, problems: &mut Problem
     }
 }
 
-/// Reports the plain value of a variable where it looks like a secret, without showing it.
+/// Reports the plain value of a variable if it looks like a secret, without showing it.
 pub(crate) fn refuse_secret(name: &str, value: &Checked, reason: &str, hint: &str, problems: &mut Problems<'_>) {
     if looks_secret(name, value.text().unwrap_or_default()) {
         problems.redacted(value.span, format!("`{name}` looks like a secret; {reason}"), hint);
     }
 }
 
-/// Whether the value of a variable, option or parameter looks like a secret. The words of the name are in either case, with `_` or `-`
-/// between them.
+/// Returns true if the value of a variable, option or parameter looks like a secret. The words of the name may be in either case,
+/// separated by `_` or `-`.
 pub fn looks_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase().replace('-', "_");
     let named =
@@ -38,14 +39,14 @@ pub fn looks_secret(name: &str, value: &str) -> bool {
     SECRET_PREFIXES.iter().any(|prefix| value.starts_with(prefix)) || (named && !plain)
 }
 
-/// Whether a text is an address with a user or password in it. The user of an ssh address is a name like any other.
+/// Returns true if a text is an address with a user or password in it. The user of an ssh address is no secret.
 pub(crate) fn carries_password(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     authority.rsplit_once('@').is_some_and(|(user, _)| scheme != "ssh" || user.contains(':'))
 }
 
-/// Whether the query of an address has a parameter that looks like a secret.
+/// Returns true if the query of an address has a parameter that looks like a secret.
 pub(crate) fn carries_key(address: &str) -> bool {
     let query = address.split_once('?').map_or("", |(_, query)| query);
     let mut parameters = query.split(['&', ';']).filter_map(|parameter| parameter.split_once('='));

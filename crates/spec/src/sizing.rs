@@ -1,4 +1,4 @@
-//! How many pairs the gates of a pipeline need, by what was learned of the noise of its comparison.
+//! The number of pairs that the gates of a pipeline need, computed from the learned noise of its comparison.
 
 use assay_gate::rule::{Learned, Rules};
 use assay_gate::{CannotDecide, Size, Taught, pair_unit, size};
@@ -8,10 +8,10 @@ use crate::noise::Noise;
 use crate::pipeline::{Gate, Pipeline, PipelineSpec};
 use crate::workload::{Work, Workload};
 
-/// The most pairs that are planned by themselves: whoever needs more should make it quieter.
+/// The most pairs that are planned automatically: a comparison that needs more should be made quieter.
 pub const MAX_SIZED: u32 = 60;
 
-/// What a gate needs.
+/// The size that a gate needs.
 #[derive(Clone, Debug)]
 pub struct GateSize {
     /// Its name.
@@ -20,21 +20,21 @@ pub struct GateSize {
     pub metrics: Vec<String>,
     /// The rules of its first look.
     pub rules: Rules,
-    /// What was learned of each of them.
+    /// The learned noise of each of them.
     pub learned: Vec<Option<Learned>>,
     /// The pairs that it needs, at most [`MAX_SIZED`].
     pub size: Result<Size, CannotDecide>,
 }
 
 impl GateSize {
-    /// Whether anything at all was learned of what it judges.
+    /// Returns true if noise was learned of any metric that it judges.
     pub fn is_taught(&self) -> bool {
         self.learned.iter().any(Option::is_some)
     }
 }
 
-/// What each gate of a comparison needs; nothing where nothing is compared. `work_of` tells the `workload_spec_digest` of a workload, where
-/// everything of it is pinned.
+/// Returns the size that each gate of a comparison needs; empty if nothing is compared. `work_of` returns the
+/// `workload_spec_digest` of a workload, if all of it is pinned.
 pub fn gate_sizes(
     pipeline: &Pipeline,
     workloads: &[Workload],
@@ -81,7 +81,7 @@ fn unit_of(spec: &PipelineSpec, comparison: &Comparison) -> PairUnit {
     pair_unit(spec.placement, spec.isolation, [kind(&comparison.baseline), kind(&comparison.candidate)])
 }
 
-/// The metrics of each point of a workload that a gate judges.
+/// Returns the metrics of each point of a workload that a gate judges.
 fn judged_metrics(workload: &Workload, gate: &Gate) -> Vec<String> {
     let declared = || workload.spec.metrics.iter().filter(|metric| metric.primary).map(|metric| metric.path.clone()).collect();
     match &workload.spec.work {

@@ -1,7 +1,7 @@
-//! The field tables: what a Pipeline, a Workload, a TrustPolicy, an Acknowledgement and a Noise are made of.
+//! The field tables: the fields of a Pipeline, a Workload, a TrustPolicy, an Acknowledgement and a Noise.
 //!
-//! This is the one place that says so. A field is added here, read in the reader of its kind, and is then checked, documented,
-//! suggested and in the JSON Schema. A default never changes within an apiVersion, because it is left out of digests.
+//! This is the only place that defines them. A field is added here, read in the reader of its kind, and is then checked,
+//! documented, suggested and in the JSON Schema. A default never changes within an apiVersion, because it is left out of digests.
 
 mod pod;
 
@@ -16,17 +16,17 @@ use crate::lengths::MAX_TOKENS;
 /// The version of the format that this crate reads.
 pub const API_VERSION: &str = "assay.dev/v1alpha1";
 
-/// Workloads, targets, variants of one pipeline: each list for itself; [`crate::MAX_CASES`] limits their product.
+/// The most workloads, targets or variants of one pipeline, for each list by itself; [`crate::MAX_CASES`] limits their product.
 const MAX_LIST: usize = 200;
-/// Values of one axis of a sweep: enough for every power of two of every unit.
+/// The most values of one axis of a sweep: enough for every power of two of every unit.
 const MAX_AXIS: usize = 200;
-/// Environment variables, labels, headers, parameters of one thing.
+/// The most environment variables, labels, headers or parameters of one object.
 const MAX_MAP: usize = 100;
-/// Words of one command line.
+/// The most words of one command line.
 const MAX_COMMAND: usize = 200;
-/// Files of one target.
+/// The most object files of one target.
 const MAX_OBJECT_FILES: usize = 20;
-/// Files of one workload.
+/// The most files of one workload.
 const MAX_FILES: usize = 500;
 /// The highest concurrency or rate: ten times what is planned for on paper.
 const MAX_LOAD: i64 = 10_000_000;
@@ -48,7 +48,7 @@ static FACTS: Type = Type::Map { key: &LABEL, value: &Type::Scalar, min: 0, max:
 static SETTING: Type = Type::Shapes { scalar: Some(&Type::Scalar), list: None, map: Some(&Type::Reference) };
 static ENV: Type = Type::Map { key: &ENV_NAME, value: &SETTING, min: 0, max: MAX_MAP };
 
-/// Where a secret is found.
+/// A reference to a secret.
 pub(crate) static REFERENCE: Table = Table {
     name: "reference",
     doc: "Where a secret is found. Its value never stands in a definition.",
@@ -787,7 +787,7 @@ static GATE: Table = Table {
     rules: &[],
 };
 static SHARE: Type = Type::Number { min: 0.0, above_min: true, max: 1.0 };
-/// More looks spend more than they find.
+/// The most looks of a gate: further looks spend more than they find.
 const MAX_LOOKS: usize = 3;
 pub(crate) static STAGES: [Choice; 6] = [
     choice("plan", "Expands and pins. Timeout 10m."),
@@ -1098,7 +1098,7 @@ static LEARNED: Table = Table {
     ],
     rules: &[],
 };
-/// Metrics at points that a noise file may list: what a file of rules has room for.
+/// The most metrics at points of a noise file: as many as a file of rules has room for.
 const MAX_LEARNED: usize = 4_000;
 static NOISE_RUN: Table = Table {
     name: "noise run",
@@ -1172,7 +1172,7 @@ static METRIC_NOISE: Table = Table {
     rules: &[],
 };
 
-/// Every table, for the tests that hold them to their word.
+/// Returns every table, for tests.
 #[cfg(test)]
 pub(crate) fn all_tables() -> Vec<&'static Table> {
     fn visit(kind: &'static Type, found: &mut Vec<&'static Table>) {

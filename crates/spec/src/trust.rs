@@ -1,4 +1,4 @@
-//! Trust policies: which key may sign what, and of what origin a manifest must be.
+//! Trust policies: the keys that may sign, for which roles, and the required origin of manifests.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +13,24 @@ use crate::problem::{Problem, Problems};
 pub struct TrustPolicy {
     /// Its name.
     pub name: Name,
-    /// What it is for, for people.
+    /// A description for people.
     pub description: Option<String>,
-    /// Who answers for it.
+    /// The person or team that is responsible for it.
     pub owner: Option<String>,
-    /// Names and texts of the owner's choosing.
+    /// Free-form labels, by name.
     pub labels: BTreeMap<String, String>,
-    /// The keys, each with what it may sign. Whoever is not named is not trusted.
+    /// The keys, each with the roles that it may sign for. A key that is not listed is not trusted.
     pub signers: Vec<Signer>,
     /// Requirements on the origin of manifests. All that cover a role apply.
     pub expectations: Vec<Expectation>,
-    /// The authorities whose timestamps are believed.
+    /// The authorities whose timestamps are trusted.
     pub timestamp_authorities: Vec<TimestampAuthority>,
 }
 
 /// A requirement on the origin of manifests. An empty list requires nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expectation {
-    /// The roles that it covers; empty: those of a run.
+    /// The roles that it covers; if empty, those of a run.
     pub roles: Vec<Role>,
     /// Addresses of the repository.
     pub repositories: Vec<String>,
@@ -42,7 +42,7 @@ pub struct Expectation {
     pub binaries: Vec<Digest>,
     /// Digests of the container image in which the signing binary ran.
     pub images: Vec<Digest>,
-    /// Whether a bundle needs a checked timestamp.
+    /// True if a bundle needs a checked timestamp.
     pub timestamp_required: bool,
 }
 
@@ -51,20 +51,20 @@ pub struct Expectation {
 pub struct TimestampAuthority {
     /// Its name.
     pub name: Name,
-    /// Its certificate chain: PEM text, the trusted root last. Whether the certificates can be used shows when they are.
+    /// Its certificate chain: PEM text, the trusted root last. The certificates are validated only when they are used.
     pub certificates: String,
-    /// Timestamps from before this instant are not believed.
+    /// Timestamps from before this instant are not trusted.
     pub not_before: Option<Instant>,
-    /// Timestamps from after this instant are not believed.
+    /// Timestamps from after this instant are not trusted.
     pub not_after: Option<Instant>,
 }
 
-/// A key and what it may sign.
+/// A key and the roles that it may sign for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signer {
-    /// Whose key it is.
+    /// The name of the key's holder.
     pub name: Name,
-    /// The public key: PEM text (SubjectPublicKeyInfo). Whether it is a key of a supported kind shows when it is used.
+    /// The public key: PEM text (SubjectPublicKeyInfo). Its kind is checked only when it is used.
     pub key: String,
     /// The roles that it may sign for.
     pub signs: Vec<Role>,
@@ -75,7 +75,7 @@ pub struct Signer {
 }
 
 impl TrustPolicy {
-    /// Reads a trust policy file; `file` is the name that problems carry.
+    /// Parses a trust policy file; `file` is its name in problems.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
         parse_as(file, bytes)
     }
@@ -122,7 +122,7 @@ fn check_window(signer: &Checked, problems: &mut Problems<'_>) {
     }
 }
 
-/// Without an authority no timestamp can be checked, so a required one could never be there.
+/// Reports expectations that require a timestamp: without an authority, no timestamp can be checked, so none could be fulfilled.
 fn check_no_timestamp(expectations: &[Checked], problems: &mut Problems<'_>) {
     for expectation in expectations.iter().filter(|expectation| expectation.text_of("timestamp") == Some("required")) {
         let place = expectation.member("timestamp").map_or(expectation.span, |value| value.span);
@@ -131,7 +131,7 @@ fn check_no_timestamp(expectations: &[Checked], problems: &mut Problems<'_>) {
     }
 }
 
-/// Two names for one key would let one of them sign what only the other may.
+/// Checks that no key has two names: one name could sign what only the other may.
 fn check_keys(signers: &[Checked], problems: &mut Problems<'_>) {
     let mut known: BTreeMap<&str, &str> = BTreeMap::new();
     for signer in signers {

@@ -11,9 +11,9 @@ use crate::pipeline::Pipeline;
 use crate::problem::{Problem, did_you_mean};
 use crate::workload::Workload;
 
-/// All problems of all files: of each for itself, of names that two files share, and of each pipeline together with its workloads
-/// where all of them are among the files. A workload that is not among them is no problem here; [`closure`](crate::closure()) looks for it.
-/// An acknowledgement has to be about something that a pipeline among the files compares.
+/// Returns all problems of all files: of each file by itself, of names that two files share, and of each pipeline together with
+/// its workloads if all of them are among the files. A workload that is not among them is no problem here;
+/// [`closure`](crate::closure()) looks for it. An acknowledgement has to match a comparison of a pipeline among the files.
 pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let (mut pipelines, mut workloads) = (Vec::<Pipeline>::new(), Vec::<Workload>::new());
@@ -40,7 +40,7 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
     if !pipelines.is_empty() {
         problems.extend(acknowledgements.iter().filter_map(|accepted| about_nothing(accepted, &pipelines, &workloads)));
     }
-    // Two pipelines may find the same fault in a workload that they share.
+    // Two pipelines may report the same problem of a workload that they share.
     let mut seen = Vec::new();
     problems.retain(|problem| {
         !seen.contains(problem) && {
@@ -51,7 +51,7 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
     problems
 }
 
-/// One that is about nothing accepts nothing, and nobody would be told.
+/// Returns the problem of an acknowledgement that matches no candidate or metric: it would accept nothing, without notice.
 fn about_nothing(accepted: &Acknowledgement, pipelines: &[Pipeline], workloads: &[Workload]) -> Option<Problem> {
     let candidates = |pipeline: &Pipeline| -> Vec<CaseId> {
         let Some(comparison) = &pipeline.spec.comparison else { return Vec::new() };

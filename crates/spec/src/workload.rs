@@ -1,4 +1,4 @@
-//! Workloads: what work is done, in every respect that decides whether two results can be compared.
+//! Workloads: the work that is done, in every respect that decides if two results can be compared.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,17 +18,17 @@ use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::refuse_secrets;
 use crate::tables::WORKLOAD_SPEC;
 
-/// A workload as its file defines it. Made by [`Workload::parse`] only, so that it always agrees with its digest.
+/// A workload as its file defines it. Only [`Workload::parse`] makes one, so that it always agrees with its digest.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Workload {
-    /// Its name, which is its folder's.
+    /// Its name, which is also the name of its folder.
     pub name: Name,
-    /// What it is for, for people.
+    /// A description for people.
     pub description: Option<String>,
-    /// Who answers for it.
+    /// The person or team that is responsible for it.
     pub owner: Option<String>,
-    /// Names and texts of the owner's choosing.
+    /// Free-form labels, by name.
     pub labels: BTreeMap<String, String>,
     /// The work: the digested part.
     pub spec: WorkloadSpec,
@@ -40,56 +40,56 @@ pub struct Workload {
 /// The work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadSpec {
-    /// What kind of work it is, with what only that kind has.
+    /// The kind of work, with the fields that only this kind has.
     pub work: Work,
     /// The dimensions of every comparison.
     pub dimensions: Dimensions,
-    /// Files that lie beside the script, relative to the workload's folder.
+    /// Files that are placed beside the script, relative to the workload's folder.
     pub files: Vec<String>,
-    /// The container image that it runs in, as written.
+    /// The container image that it runs in, as written in the file.
     pub image: Option<String>,
-    /// What is reported.
+    /// The metrics that are reported.
     pub metrics: Vec<Metric>,
-    /// A trial that takes longer is stopped, and invalid.
+    /// The time after which a trial is stopped, and invalid.
     pub time_limit: Duration,
-    /// The declared seed, 64 hexadecimal digits; without it, [`crate::Frozen::seed`] is derived.
+    /// The declared seed, 64 hexadecimal digits; if absent, [`crate::Frozen::seed`] is derived.
     pub seed: Option<String>,
 }
 
-/// What kind of work it is.
+/// The kind of work.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// An inference endpoint under load.
     Serving(Box<Serving>),
-    /// An executable that prints one JSON document, or whose time is taken.
+    /// An executable that prints one JSON document, or whose time is measured.
     Indicator(Executable),
     /// A job whose steps are observed.
     Training(Executable),
 }
 
-/// The fields by which results are told apart; which of them are there depends on the type.
+/// The fields by which results are told apart; the type of work decides which of them are present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dimensions {
     /// The model.
     pub model: Option<String>,
     /// The number format.
     pub precision: Option<String>,
-    /// What computes.
+    /// The software that computes.
     pub framework: Option<String>,
-    /// How the work is split.
+    /// The way in which the work is split.
     pub parallelism: Option<String>,
-    /// What is spoken.
+    /// The protocol of the endpoint.
     pub protocol: Option<String>,
-    /// How the model is deployed.
+    /// The way in which the model is deployed.
     pub deployment_model: Option<String>,
-    /// How requests are batched.
+    /// The way in which requests are batched.
     pub batching_policy: Option<String>,
-    /// What serves.
+    /// The serving software.
     pub stack: Option<String>,
 }
 
 impl Dimensions {
-    /// Those that are there, by the field's name.
+    /// Returns the dimensions that are present, by the field's name.
     pub fn declared(&self) -> BTreeMap<String, String> {
         let fields = [
             ("model", &self.model),
@@ -105,28 +105,28 @@ impl Dimensions {
     }
 }
 
-/// What an indicator or a training job runs.
+/// The executable of an indicator or a training job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Executable {
-    /// What one trial runs.
+    /// The program that one trial runs.
     pub program: Program,
-    /// What runs once before the first trial.
+    /// The command that runs once before the first trial.
     pub prepare: Option<Prepare>,
     /// The script's environment, by name.
     pub parameters: BTreeMap<String, Parameter>,
 }
 
-/// What one trial runs.
+/// The program that one trial runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// An executable of the workload's, which prints a result.
+    /// An executable of the workload, which prints a result.
     Script(Script),
-    /// A program of the side that is measured, whose time is taken.
+    /// A program of the side that is measured, whose time is measured.
     Command(MeasuredCommand),
 }
 
 impl Program {
-    /// The script, where it is one.
+    /// Returns the script, if it is one.
     pub fn script(&self) -> Option<&Script> {
         match self {
             Self::Script(script) => Some(script),
@@ -135,96 +135,98 @@ impl Program {
     }
 }
 
-/// Where a script comes from.
+/// The source of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Script {
     /// A file, relative to the workload's folder.
     Path {
         /// The path.
         path: String,
-        /// What its bytes must be, 64 hexadecimal digits.
+        /// The required SHA-256 of its bytes, 64 hexadecimal digits.
         sha256: Option<String>,
     },
     /// An address that the plan stage fetches.
     Url {
         /// The address.
         url: String,
-        /// What its bytes must be, 64 hexadecimal digits.
+        /// The required SHA-256 of its bytes, 64 hexadecimal digits.
         sha256: Option<String>,
     },
 }
 
-/// What runs once before the first trial, outside of timing.
+/// A command that runs once before the first trial, outside of timing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepare {
     /// Program and arguments.
     pub command: Vec<String>,
     /// The files that it makes.
     pub outputs: Vec<String>,
-    /// After this long it is stopped.
+    /// The time after which it is stopped.
     pub time_limit: Duration,
 }
 
 /// An environment variable of the script: its value as it is written, or an axis of the sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parameter {
-    /// The same in every point.
+    /// One value for every point.
     Constant(String),
     /// One point for each value, in this order.
     Axis(Vec<String>),
 }
 
-/// What a serving workload asks of an endpoint.
+/// The requests of a serving workload, and the way in which they are sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Serving {
-    /// What of the endpoint is asked.
+    /// The API of the endpoint.
     pub api: ServingApi,
-    /// Whether the endpoint is told to give exactly the drawn number of tokens.
+    /// True if the endpoint has to generate exactly the drawn number of tokens.
     pub exact_output: bool,
     /// Documents in each embeddings request.
     pub batch: u32,
-    /// Members added to each request's body: texts, as written.
+    /// Members added to each request's body: texts, as written in the file.
     pub body: BTreeMap<String, String>,
     /// A tokenizer file, relative to the workload's folder.
     pub tokenizer: Option<String>,
-    /// How requests arrive.
+    /// The arrival of requests.
     pub load: Load,
-    /// How many tokens go in and out.
+    /// The numbers of input and output tokens.
     pub lengths: Lengths,
     /// The state of the prefix cache.
     pub cache: CacheMode,
-    /// Whether answers are streamed.
+    /// True if responses are streamed.
     pub streaming: bool,
-    /// What is kept of prompts and answers.
+    /// The part of prompts and responses that is kept.
     pub capture: CaptureMode,
-    /// What a request must meet to count towards goodput.
+    /// The limits that a request must meet to count towards goodput.
     pub slos: Vec<Slo>,
 }
 
-/// How requests arrive.
+/// The arrival of requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Who decides when a request is sent, with the sweep.
+    /// The arrival mode, with the sweep.
     pub arrivals: Arrivals,
-    /// How long requests are sent and measured, after the warm-up. This or `requests` is there.
+    /// The time for which requests are sent and measured, after the warm-up. At least one of `duration` and `requests` is
+    /// present.
     pub duration: Option<Duration>,
-    /// How many requests are sent and measured, after the warm-up. With `duration`, the first reached ends the trial.
+    /// The number of requests that are sent and measured, after the warm-up. With `duration`, the first reached ends the trial.
     pub requests: Option<u64>,
-    /// How long load is offered before measuring.
+    /// The time for which load is offered before measuring.
     pub warmup: Duration,
-    /// A request that takes longer failed.
+    /// The time after which a request fails.
     pub timeout: Duration,
 }
 
-/// Who decides when a request is sent.
+/// The arrival mode: the event that triggers a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Closed loop: so many users, each sending its next request after the last answer. One point each.
+    /// Closed loop: a fixed number of users, each of which sends its next request after the last response. One point for each
+    /// number.
     Closed {
-        /// Users at a time.
+        /// Concurrent users.
         concurrency: Vec<u64>,
     },
-    /// Open loop: requests arrive by a schedule. One point each.
+    /// Open loop: requests arrive by a schedule. One point for each rate.
     Open {
         /// Arrivals per second.
         rate: Vec<f64>,
@@ -247,7 +249,7 @@ pub enum Arrival {
     },
 }
 
-/// How many tokens go in and out.
+/// The numbers of input and output tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lengths {
     /// A scenario of genai-bench, sampled by its rules.
@@ -256,7 +258,7 @@ pub enum Lengths {
     Explicit {
         /// Tokens of the prompt.
         input: Distribution,
-        /// Tokens of the answer.
+        /// Tokens of the response.
         output: Distribution,
     },
 }
@@ -264,7 +266,7 @@ pub enum Lengths {
 /// Numbers of tokens; draws are rounded to the nearest whole number and clipped to at least 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Always this many.
+    /// A fixed number.
     Fixed(u64),
     /// Any number between two bounds, both included.
     Uniform {
@@ -289,10 +291,10 @@ pub enum Distribution {
     },
 }
 
-/// A limit that each request must keep, itself included.
+/// A limit that each request must keep; the limit itself is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slo {
-    /// What is limited.
+    /// The limited metric.
     pub metric: SloMetric,
     /// The largest good value, in nanoseconds.
     pub at_most_ns: u64,
@@ -301,42 +303,42 @@ pub struct Slo {
 /// A metric that is declared to be reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Where it stands in the result, members joined by dots.
+    /// Its path in the result, members joined by dots.
     pub path: String,
     /// The unit of its values.
     pub unit: String,
-    /// Which direction is better.
+    /// The direction that is better.
     pub better: Better,
-    /// Whether gates judge it.
+    /// True if gates judge it by default.
     pub primary: bool,
 }
 
 read_from_text!(CacheMode, CaptureMode, InstructionCounter, ServingApi);
 
 impl Workload {
-    /// Reads a workload file; `file` is the name that problems carry. In `workloads/<folder>/workload.yaml` the name must be the
+    /// Parses a workload file; `file` is its name in problems. In `workloads/<folder>/workload.yaml`, the name must be the
     /// folder's.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
         let workload = parse_as::<Self>(file, bytes)?;
         workload.name_is_folder().map_or(Ok(workload), |problem| Err(vec![problem]))
     }
 
-    /// What kind of work it is.
+    /// Returns the kind of work.
     pub fn workload_type(&self) -> WorkloadType {
         self.spec.work.workload_type()
     }
 
-    /// The path of a workload's file in a repository.
+    /// Returns the path of a workload's file in a repository.
     pub fn path_of(name: &Name) -> String {
         format!("{}/workload.yaml", Self::folder_of(name))
     }
 
-    /// The folder of a workload in a repository; its scripts and files are relative to it.
+    /// Returns the folder of a workload in a repository; its scripts and files are relative to it.
     pub fn folder_of(name: &Name) -> String {
         format!("workloads/{name}")
     }
 
-    /// The problem of a workload that lies in another workload's folder.
+    /// Returns the problem of a workload that is in the folder of another one.
     pub(crate) fn name_is_folder(&self) -> Option<Problem> {
         let folder = self.places.file().strip_suffix("/workload.yaml")?;
         let (parent, folder) = folder.rsplit_once('/')?;
@@ -350,7 +352,7 @@ impl Workload {
 }
 
 impl Work {
-    /// The word for it.
+    /// Returns the kind of work.
     pub fn workload_type(&self) -> WorkloadType {
         match self {
             Self::Serving(_) => WorkloadType::Serving,
@@ -359,7 +361,7 @@ impl Work {
         }
     }
 
-    /// What runs, for work that is an executable.
+    /// Returns the executable; `None` for serving.
     pub fn executable(&self) -> Option<&Executable> {
         match self {
             Self::Serving(_) => None,
@@ -369,7 +371,7 @@ impl Work {
 }
 
 impl Script {
-    /// The path or the address.
+    /// Returns the path or the address.
     pub fn location(&self) -> &str {
         match self {
             Self::Path { path, .. } => path,
@@ -377,7 +379,7 @@ impl Script {
         }
     }
 
-    /// What its bytes must be, where the file says so.
+    /// Returns the required SHA-256 of its bytes, if the file declares one.
     pub fn declared_sha256(&self) -> Option<&str> {
         let (Self::Path { sha256, .. } | Self::Url { sha256, .. }) = self;
         sha256.as_deref()
@@ -423,7 +425,7 @@ impl Define for Workload {
     }
 }
 
-/// What a command's words name must be a parameter: nothing else has a value that is published.
+/// Checks that each name in a command's words is a parameter: nothing else has a value that is published.
 fn check_names(spec: &Checked, command: &Checked, read: &MeasuredCommand, problems: &mut Problems<'_>) {
     let known: Vec<&str> =
         spec.member("parameters").map_or(&[][..], Checked::members).iter().map(|(name, _)| name.as_str()).collect();
@@ -435,7 +437,7 @@ fn check_names(spec: &Checked, command: &Checked, read: &MeasuredCommand, proble
     }
 }
 
-/// What a command reports is known.
+/// Checks that the declared metrics are ones that a command reports.
 fn check_reported(spec: &Checked, problems: &mut Problems<'_>) {
     let Some(command) = spec.member("command") else { return };
     let Some(read) = MeasuredCommand::read(command) else { return };
@@ -502,7 +504,7 @@ fn check_distributions(spec: &Checked, problems: &mut Problems<'_>) {
     }
 }
 
-/// Embeddings have no answer of tokens, and only they take the scenario for it.
+/// Checks the lengths against the API: embeddings have no output tokens, and only they take the embedding scenario.
 fn check_api(spec: &Checked, problems: &mut Problems<'_>) {
     let Some(api) = spec.text_of("api") else { return };
     let Some(lengths) = spec.member("lengths") else { return };
@@ -522,7 +524,8 @@ fn check_api(spec: &Checked, problems: &mut Problems<'_>) {
     }
 }
 
-/// What warms the cache is sent once, so it must have an end: under a closed loop only a number of requests gives it one.
+/// Checks that a warm cache has an end: the prompts that warm it are sent once, and in a closed loop only a number of requests
+/// limits them.
 fn check_cache(spec: &Checked, problems: &mut Problems<'_>) {
     let Some(cache) = spec.member("cache").filter(|cache| cache.text() == Some("warm")) else { return };
     let Some(load) = spec.member("load") else { return };
@@ -536,7 +539,7 @@ fn check_cache(spec: &Checked, problems: &mut Problems<'_>) {
     }
 }
 
-/// In the trial's folder the script and the files lie side by side, and `prepare` adds its outputs.
+/// Checks for clashes of names: in the trial's folder, the script, the files and the outputs of `prepare` are side by side.
 fn check_files(spec: &Checked, problems: &mut Problems<'_>) {
     let script = spec.at(&["script", "path"]);
     let files = spec.member("files").map_or(&[][..], Checked::items);
@@ -577,15 +580,15 @@ impl Read for WorkloadSpec {
     }
 }
 
-/// The metrics that a workload declares; of a command that declares none, all that it reports.
+/// Returns the metrics that a workload declares; for a command that declares none, all that it reports.
 fn metrics_of(spec: &Checked) -> Option<Vec<Metric>> {
     let declared: Vec<Metric> = spec.get("metrics")?;
     let command = spec.member("command").filter(|_| declared.is_empty());
     Some(command.and_then(MeasuredCommand::read).map_or(declared, |command| reported(&command)))
 }
 
-/// What a command reports if nothing else is declared: all that it has but its largest resident set, which is known of large programs only. CPU
-/// time is what gates judge if they are not told otherwise: on a shared machine it is far quieter than wall time.
+/// Returns the metrics of a command that declares none: all but the largest resident set, which is known of large programs only.
+/// Gates judge CPU time by default: on a shared machine it is far quieter than wall time.
 fn reported(command: &MeasuredCommand) -> Vec<Metric> {
     let metric = |(path, unit): (&str, &str)| Metric {
         path: path.to_owned(),
@@ -596,7 +599,7 @@ fn reported(command: &MeasuredCommand) -> Vec<Metric> {
     known_metrics(command).into_iter().filter(|(path, _)| *path != assay_manifest::MAX_RSS).map(metric).collect()
 }
 
-/// The metrics that a command may declare, with their units; less is better of each.
+/// Returns the metrics that a command may declare, with their units; less is better for each.
 fn known_metrics(command: &MeasuredCommand) -> Vec<(&'static str, &'static str)> {
     let mut known = vec![(assay_manifest::CPU_TIME, "ms"), (assay_manifest::WALL_TIME, "ms"), (assay_manifest::MAX_RSS, "KiB")];
     known.extend(command.instructions.map(|_| (assay_manifest::INSTRUCTIONS, "count")));

@@ -1,4 +1,4 @@
-//! YAML text into a tree whose every key and value knows its place.
+//! Parses YAML text into a tree in which every key and value has its place.
 //!
 //! Definitions come from pull requests, so this reads a strict part of YAML: one document of maps, lists and scalars. Anchors,
 //! aliases, merge keys and tags are refused, because each makes a file mean something other than what its lines say.
@@ -21,13 +21,13 @@ pub(crate) struct Node {
     pub(crate) span: Span,
 }
 
-/// What a value is. A scalar keeps its text: what it means depends on the field that it stands in.
+/// A value. A scalar keeps its text: its meaning depends on its field.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Scalar(Scalar),
     List(Vec<Node>),
     Map(Vec<(Key, Node)>),
-    /// Something that has been reported already; readers pass over it in silence.
+    /// A value that has been reported already; readers skip it silently.
     Refused,
 }
 
@@ -38,15 +38,15 @@ pub(crate) struct Key {
     pub(crate) span: Span,
 }
 
-/// A scalar as it is written.
+/// A scalar as written in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Scalar {
     pub(crate) text: String,
-    /// Whether quotes or a block style say that it is text, whatever it looks like.
+    /// True if quotes or a block style mark it as text, whatever it looks like.
     pub(crate) quoted: bool,
 }
 
-/// What a scalar is on its own, before a field asks for something.
+/// The type of a scalar by itself, before its field is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Looks {
     Null,
@@ -56,7 +56,7 @@ pub(crate) enum Looks {
 }
 
 impl Scalar {
-    /// What the core schema of YAML 1.2 (section 10.3.2) takes a scalar for. `yes`, `no`, `on` and `off` are text there.
+    /// Returns the type of a scalar by the core schema of YAML 1.2 (section 10.3.2). `yes`, `no`, `on` and `off` are text there.
     pub(crate) fn looks(&self) -> Looks {
         if self.quoted {
             return Looks::Text;
@@ -78,12 +78,12 @@ fn is_core_number(text: &str) -> bool {
         (Some("0x"), _) => all(&text[2..], 16),
         (_, ".inf" | ".Inf" | ".INF") => true,
         _ if matches!(text, ".nan" | ".NaN" | ".NAN") => true,
-        // What remains is decimal; Rust's own words for infinity and NaN are letters and fall to this test.
+        // The rest is decimal; Rust's own words for infinity and NaN are letters and fail this test.
         _ => unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') && unsigned.parse::<f64>().is_ok(),
     }
 }
 
-/// The tree of a definition. Refused constructs are reported and reading goes on; `None` where the text has no tree at all.
+/// Parses the tree of a definition. Refused constructs are reported and parsing goes on; `None` if the text has no tree at all.
 pub(crate) fn parse(problems: &mut Problems<'_>) -> Option<Node> {
     let source = problems.source();
     if source.text().len() > MAX_BYTES {
@@ -102,7 +102,7 @@ pub(crate) fn parse(problems: &mut Problems<'_>) -> Option<Node> {
     }
 }
 
-/// The trees of a file that may hold several documents, empty ones among them.
+/// Parses the trees of a file that may hold several documents, including empty ones.
 pub(crate) fn parse_all(problems: &mut Problems<'_>) -> Option<Vec<Node>> {
     let source = problems.source();
     let mut reader = Reader::new(source, problems);
@@ -116,7 +116,7 @@ pub(crate) fn parse_all(problems: &mut Problems<'_>) -> Option<Vec<Node>> {
     }
 }
 
-/// Why reading ended early.
+/// The reason why parsing ended early.
 enum Stop {
     Syntax(ScanError),
     Reported,
@@ -126,7 +126,7 @@ struct Reader<'a, 'p> {
     source: &'a Source,
     problems: &'p mut Problems<'a>,
     parser: Parser<'a, StrInput<'a>>,
-    /// Byte offset of each character; empty for ASCII, where they are the same.
+    /// Byte offset of each character; empty for ASCII, because both are the same there.
     offsets: Vec<usize>,
     nodes: usize,
 }
@@ -191,7 +191,7 @@ impl<'a, 'p> Reader<'a, 'p> {
         }
     }
 
-    /// The span between two character offsets, which is how the parser counts.
+    /// Returns the span between two character offsets, the unit in which the parser counts.
     fn place(&self, start: usize, end: usize) -> Span {
         self.source.span(self.byte(start), self.byte(end))
     }
@@ -329,7 +329,7 @@ mod tests {
     use insta::assert_snapshot;
     use proptest::prelude::*;
 
-    /// The tree in one line, or the problems.
+    /// Returns the tree in one line, or the problems.
     fn check(text: &str) -> String {
         let source = Source::new("a.yaml", text);
         let mut problems = Problems::new(&source);
@@ -569,7 +569,7 @@ mod tests {
         ");
     }
 
-    /// Each of these has brought some reader of YAML to its knees; here each ends, with a tree or with a problem.
+    /// Each of these has overwhelmed some YAML reader; here each results in a tree or a problem.
     #[test]
     fn hostile_texts_end_with_a_problem() {
         let laughs: String =
@@ -603,7 +603,7 @@ mod tests {
             let shown = check(&text);
             assert!(shown.contains("error: "), "{text:.40}: {shown:.200}");
         }
-        // The only ones that are YAML: a line feed in disguise and a very long scalar.
+        // The only two that are YAML: a line feed in disguise and a very long scalar.
         assert!(check("a: b\u{85}c").starts_with('{'));
         assert!(check(&format!("a: '{}'", "x".repeat(1_000_000))).starts_with('{'));
     }

@@ -1,4 +1,4 @@
-//! From Arrow's columns to the cells of a result.
+//! Conversion of Arrow's columns to the cells of a result.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use assay_lake::{Cell, Kind, QueryError, ResultColumn, ResultTable, TableColumn}
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// The columns of a schema, each with the table's column that it is.
+/// Returns the columns of a schema, each with the table column that it passes on unchanged, if any.
 pub(crate) fn columns(schema: &Schema, table_column: impl Fn(usize) -> Option<TableColumn>) -> Vec<ResultColumn> {
     let fields = schema.fields().iter().enumerate();
     let column = |(index, field): (usize, &Arc<Field>)| ResultColumn {
@@ -21,7 +21,7 @@ pub(crate) fn columns(schema: &Schema, table_column: impl Fn(usize) -> Option<Ta
     fields.map(column).collect()
 }
 
-/// The cells of Arrow's batches, under these columns.
+/// Returns the cells of Arrow's batches under these columns.
 pub(crate) fn of_batches(columns: Vec<ResultColumn>, batches: &[RecordBatch]) -> Result<ResultTable, QueryError> {
     let failed = |error: ArrowError| QueryError::failed(error.to_string());
     let mut rows = Vec::new();
@@ -48,7 +48,7 @@ fn kind(kind: &DataType) -> Kind {
 fn cells(array: &ArrayRef, kind: Kind) -> Result<Vec<Cell>, ArrowError> {
     // A number that does not fit is an error, not a null.
     let strict = CastOptions { safe: false, ..CastOptions::default() };
-    // Not the array's own bitmap: one that holds nothing but nulls has none.
+    // Not the array's own bitmap: an array that holds only nulls has none.
     let nulls = array.logical_nulls();
     let is_null = |index: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(index));
     let nullable = |index: usize, cell: Cell| if is_null(index) { Cell::Null } else { cell };

@@ -1,4 +1,4 @@
-//! Whether a text is a query that may be asked: one statement that only reads.
+//! Checks that a text is a query that may run: one statement that only reads.
 
 use std::collections::BTreeSet;
 
@@ -14,21 +14,22 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::no_thread;
 
-/// What a thread that parses or plans a query may use of its stack: both recurse, and [`MAX_SQL_TOKENS`] bounds how deep.
+/// Stack size of a thread that parses or plans a query: both recurse, and [`MAX_SQL_TOKENS`] bounds how deep.
 pub(crate) const STACK_BYTES: usize = 512 << 20;
 /// The schema of the tables that describe the tables.
 const INFORMATION_SCHEMA: &str = "information_schema";
 
-/// What a query reads.
+/// The tables that a query reads.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
-    /// The tables, those behind views included.
+    /// The tables, including those behind views.
     pub(crate) tables: BTreeSet<String>,
-    /// Whether it reads what describes the tables.
+    /// True if the query reads the tables that describe the tables.
     pub(crate) catalog: bool,
 }
 
-/// What a query reads. Fails for anything but one statement that only reads, and whose result depends on the rows alone.
+/// Returns the tables that a query reads. Fails for anything but one statement that only reads and whose result depends on the
+/// rows alone.
 pub(crate) fn reads(sql: &str) -> Result<Reads, QueryError> {
     check_words(sql)?;
     on_deep_stack(|| {
@@ -38,7 +39,7 @@ pub(crate) fn reads(sql: &str) -> Result<Reads, QueryError> {
     })
 }
 
-/// Does work that goes as deep as a query is nested, on a thread that has the stack for it.
+/// Runs work that recurses as deep as a query is nested, on a thread with a large enough stack.
 fn on_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, QueryError> + Send) -> Result<T, QueryError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work).map_err(no_thread)?;
@@ -46,7 +47,8 @@ fn on_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, QueryError> + Send) -
     })
 }
 
-/// What the engine says of a query that is wrong, without what is for its authors, and without the names of all columns there are.
+/// Converts the engine's error about an invalid query, without the backtrace, which is for its authors, and without the list of
+/// all column names.
 pub(crate) fn wrong(error: &DataFusionError) -> QueryError {
     let said = match error.find_root() {
         DataFusionError::SQL(error, _) => error.to_string(),
@@ -55,7 +57,7 @@ pub(crate) fn wrong(error: &DataFusionError) -> QueryError {
     QueryError::wrong(said.split(" Valid fields are").next().unwrap_or_default())
 }
 
-/// The one statement of a text. To be called with a stack of [`STACK_BYTES`].
+/// Parses a text that holds one statement. The caller needs a stack of [`STACK_BYTES`].
 pub(crate) fn statement(sql: &str) -> Result<Statement, QueryError> {
     let mut statements = DFParser::parse_sql(sql).map_err(|error| wrong(&error))?;
     match (statements.pop_front(), statements.pop_front()) {
@@ -65,8 +67,8 @@ pub(crate) fn statement(sql: &str) -> Result<Statement, QueryError> {
     }
 }
 
-/// Looks at the words before anything is parsed: functions of a table are answered while a query is planned, so what they are given
-/// cannot be seen in the plan.
+/// Checks the tokens before anything is parsed: table functions are evaluated while a query is planned, so their arguments cannot
+/// be seen in the plan.
 fn check_words(sql: &str) -> Result<(), QueryError> {
     if sql.len() > MAX_SQL_BYTES {
         return Err(QueryError::OverLimit { what: Limited::SqlBytes, limit: MAX_SQL_BYTES as u64 });
@@ -92,10 +94,11 @@ fn check_words(sql: &str) -> Result<(), QueryError> {
     Ok(())
 }
 
-/// What tells the time without being called.
+/// Names that return the time without being called.
 const CLOCKS: [&str; 5] = ["current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"];
 
-/// Functions whose result is not the arguments' alone, by all of their names. The engine's version is none of the rows' either.
+/// Returns all names of the functions whose result depends on more than their arguments. The engine's version is one of them: it
+/// does not depend on the rows either.
 fn moving_functions() -> BTreeSet<String> {
     let all = datafusion::functions::all_default_functions();
     let moving = all.iter().filter(|function| function.signature().volatility != Volatility::Immutable);
@@ -114,7 +117,7 @@ fn check_kind(statement: &Statement) -> Result<(), QueryError> {
     }
 }
 
-/// The first word of a statement, which says what it does.
+/// Returns the first word of a statement, which says what it does.
 fn kind_of(statement: &Statement) -> String {
     let text = statement.to_string();
     text.split_whitespace().next().unwrap_or("an empty statement").chars().take(40).collect::<String>().to_uppercase()
@@ -143,7 +146,7 @@ fn reads_of(statement: &Statement) -> Result<Reads, QueryError> {
     Ok(reads)
 }
 
-/// Functions that stand where a table does. They are refused or planned by name later on.
+/// Returns true for functions that are used in place of a table. They are refused or planned by name later on.
 fn is_function(name: &str) -> bool {
     matches!(name, "range" | "generate_series" | "unnest")
 }

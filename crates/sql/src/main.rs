@@ -1,7 +1,7 @@
-//! `assay-sql`: answers one query over files that its caller has opened, and ends.
+//! `assay-sql`: runs one query over files that its caller has opened, and exits.
 //!
-//! It is a program of its own for what it must not be able to do: take more memory or time than a query may, or bring down whoever
-//! asks. What is asked and answered is [`assay_lake::wire`]'s; people use `assay query`.
+//! It is a separate program because a query must not use more memory or time than its limits, or take down the process that sent
+//! it. [`assay_lake::wire`] defines requests and replies; people use `assay query`.
 
 mod cells;
 mod check;
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let said = "it is started by `assay` and its stages; people use `assay query`";
-            // Nothing is left to do where even that cannot be said.
+            // If stderr cannot be written, nothing is left to do.
             let _ = writeln!(std::io::stderr(), "assay-sql: {error} ({said})");
             ExitCode::from(2)
         }
@@ -44,14 +44,14 @@ fn serve() -> std::io::Result<()> {
     out.flush()
 }
 
-/// Holds this process to what its query may use. What goes over it ends the process, which whoever asked understands.
+/// Limits this process to the resources that its query may use. Exceeding a limit ends the process, which the caller recognises.
 fn hold(limits: Limits) -> std::io::Result<()> {
     lower(Resource::As, limits.address_space_bytes())?;
-    // Its memory holds rows that are nobody else's business.
+    // A core dump would expose the rows in memory.
     lower(Resource::Core, 0)
 }
 
-/// Lowers a limit of this process for good. One that is lower already stays.
+/// Lowers a limit of this process for good. A limit that is lower already stays.
 fn lower(resource: Resource, bytes: u64) -> std::io::Result<()> {
     let bytes = getrlimit(resource).maximum.map_or(bytes, |there| there.min(bytes));
     Ok(setrlimit(resource, Rlimit { current: Some(bytes), maximum: Some(bytes) })?)

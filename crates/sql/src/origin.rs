@@ -1,4 +1,4 @@
-//! Which columns of a result are columns of a table as they stand there, and which were computed.
+//! The origin of result columns: taken unchanged from a column of a table, or computed.
 
 use assay_lake::TableColumn;
 use datafusion::common::JoinType;
@@ -6,16 +6,16 @@ use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 
 use crate::session::SCHEMA;
 
-/// The column of a table that a column of a plan's result is, unchanged. None where anything was computed on the way.
+/// Returns the table column that a column of a plan's result passes on unchanged, or `None` if anything was computed on the way.
 ///
-/// Filters, joins, sorts and limits choose rows and change no value; an outer join may leave one out.
+/// Filters, joins, sorts and limits choose rows and change no value; an outer join may leave a value out.
 pub(crate) fn table_column(plan: &LogicalPlan, index: usize) -> Option<TableColumn> {
     match plan {
         LogicalPlan::TableScan(scan) => {
             let column = scan.projected_schema.fields().get(index)?.name();
             let table = scan.table_name.table();
             match scan.source.get_logical_plan() {
-                // A view is what its query is.
+                // A view passes on the columns of its query.
                 Some(view) => table_column(&view, view.schema().index_of_column_by_name(None, column)?),
                 None => assay_warehouse::table(table)
                     .filter(|_| scan.table_name.schema().is_none_or(|schema| schema == SCHEMA))
@@ -51,7 +51,7 @@ pub(crate) fn table_column(plan: &LogicalPlan, index: usize) -> Option<TableColu
     }
 }
 
-/// The column of a table that an expression over `input` is.
+/// Returns the table column that an expression over `input` passes on unchanged, if any.
 fn expression(expression: &Expr, input: &LogicalPlan) -> Option<TableColumn> {
     match expression {
         Expr::Alias(alias) => self::expression(&alias.expr, input),

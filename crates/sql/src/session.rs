@@ -1,6 +1,6 @@
-//! Where a query runs: one partition in, one partition out, and nothing but the files that were opened in sight.
+//! The session of a query: one partition in, one partition out, and access to the opened files only.
 //!
-//! With more partitions the order in which sums are added up, and with it their last bits, would differ from run to run.
+//! With more partitions, the order in which sums are added up, and with it their last bits, would differ from run to run.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,10 +33,10 @@ use crate::check::{STACK_BYTES, statement, wrong};
 use crate::no_thread;
 use crate::origin::table_column;
 
-/// Rows that are worked on at a time. Fixed: sums are added up batch by batch.
+/// Rows per batch. Fixed, because sums are added up batch by batch.
 const BATCH_ROWS: usize = 8 * 1024;
 
-/// The schema that the tables and views are in.
+/// The schema of the tables and views.
 pub(crate) const SCHEMA: &str = "warehouse";
 
 /// The files of every table that was opened.
@@ -44,12 +44,12 @@ pub(crate) type Tables = BTreeMap<String, Vec<File>>;
 
 /// Runs a query on a thread of its own.
 ///
-/// A query that is over its time is ended where it waits for rows; one that does not even come to wait ends with this program.
+/// A query that exceeds its time limit is stopped when it waits for rows; one that never waits ends with this process.
 pub(crate) fn ask(sql: String, tables: Tables, limits: Limits) -> Result<ResultTable, QueryError> {
     let (send, receive) = mpsc::sync_channel(1);
     let work = move || {
         let done = catch_unwind(AssertUnwindSafe(|| run(&sql, &tables, limits)));
-        // Nobody listens any more when the time is over.
+        // After the timeout, the receiver is gone.
         let _ = send.send(done.unwrap_or_else(|panic| Err(QueryError::gave_up(panic_text(&*panic)))));
     };
     std::thread::Builder::new().name("query".to_owned()).stack_size(STACK_BYTES).spawn(work).map_err(no_thread)?;
@@ -133,7 +133,7 @@ fn config() -> SessionConfig {
         .with_repartition_windows(false)
         .with_collect_statistics(false)
         .set_bool("datafusion.optimizer.enable_dynamic_filter_pushdown", false)
-        // A physical plan would tell the names of scratch files, which no two runs share.
+        // A physical plan would show the names of scratch files, which differ from run to run.
         .set_bool("datafusion.explain.logical_plan_only", true)
 }
 
@@ -141,7 +141,7 @@ fn part(file: &File) -> PartitionedFile {
     PartitionedFile::new(file.path.to_string_lossy(), file.bytes)
 }
 
-/// Whether a plan only reads, and whether the rows alone decide what it gives.
+/// Checks that a plan only reads, and that its result depends on the rows alone.
 fn check_plan(plan: &LogicalPlan) -> Result<(), QueryError> {
     let reads_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
     reads_only.verify_plan(plan).map_err(|error| QueryError::refused(error.strip_backtrace()))?;
@@ -165,9 +165,9 @@ fn check_plan(plan: &LogicalPlan) -> Result<(), QueryError> {
     }
 }
 
-/// How files are read: by their values alone. What a file says of its values (statistics, indices of pages, Bloom filters) decides which of
-/// them an engine skips, and whoever wrote the file may have written anything there; the readers that hold rows against their manifests
-/// look at none of it, and so a query may not either.
+/// Returns the options that make the Parquet reader rely on values alone. A file's own metadata (statistics, page indexes, Bloom
+/// filters) decides which values an engine skips, and the writer of the file may have put anything there. The readers that
+/// compare rows with their manifests ignore it, so a query must ignore it too.
 fn values_only() -> TableParquetOptions {
     let mut options = TableParquetOptions::default();
     options.global.pruning = false;

@@ -1,4 +1,4 @@
-//! Attempts that a shard did not come to the end of.
+//! Attempts that a shard did not complete.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,17 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::layout::Layout;
 
-/// A shard was cut short in the middle of an attempt: it is over for all of them, and they meet again at the next.
+/// The mark that a shard was lost in the middle of an attempt: the attempt is over for all shards, and they meet again at the
+/// next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Broken {
-    /// Which one.
+    /// The index of the lost shard.
     pub shard: u32,
 }
 
 impl Broken {
-    /// Puts the mark, unless somebody has.
+    /// Writes the mark, unless it exists.
     pub fn mark(self, store: &Store, layout: &Layout, input: Digest, trial: &TrialId, attempt: u32) -> Result<(), Failure> {
         let bytes =
             canonical_json(&self).map_err(|error| Failure::unexpected("mark", "a mark has no canonical form").because(&error))?;
@@ -26,8 +27,8 @@ impl Broken {
         Ok(())
     }
 
-    /// Puts the mark on every attempt that this shard has begun and not come to the end of, and tells which: for whoever sees from outside that
-    /// its process is gone.
+    /// Writes the mark for every attempt that this shard has begun and not completed, and returns those attempts. Called by the
+    /// process that observes that the shard's process is gone.
     pub fn mark_all(store: &Store, layout: &Layout, input: Digest, shard: Shard) -> Result<Vec<(TrialId, u32)>, Failure> {
         let paths: BTreeSet<String> = store.list(&layout.trials(input))?.into_iter().collect();
         let open = paths.iter().filter_map(|path| layout.started_attempt(path, input, shard)).filter(|(trial, attempt)| {

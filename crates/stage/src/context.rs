@@ -1,4 +1,4 @@
-//! What a stage may use besides its inputs: store, scratch, clock, cancel, progress, checkpoints.
+//! The facilities of a stage besides its inputs: store, scratch, clock, cancellation, progress, checkpoints.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,26 +17,26 @@ use crate::harness::load;
 use crate::seal::Seal;
 use crate::{Accepted, Event, Failure, Layout, input_digest, seal};
 
-/// The largest mark.
+/// The largest mark, in bytes.
 const MAX_MARK_BYTES: u64 = 4096;
 
 /// The mark that an attempt has begun.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Begun {
-    /// When.
+    /// The time of the beginning.
     pub at: Instant,
-    /// In a cluster: where.
+    /// The pod and node, in a cluster.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<PodPlace>,
 }
 
-/// Reads the clocks. Wall-clock instants say when; spans are measured by the monotonic clock.
+/// The clocks. The wall clock gives instants; the monotonic clock measures spans.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock;
 
 impl Clock {
-    /// The wall clock now.
+    /// Returns the time of the wall clock.
     pub fn now(self) -> Instant {
         let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Instant::from_unix_ns(i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX))
@@ -56,23 +56,23 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// When it began, by the wall clock.
+    /// Returns the beginning, by the wall clock.
     pub fn began(&self) -> Instant {
         self.wall
     }
 
-    /// Nanoseconds since it began, by the monotonic clock.
+    /// Returns the nanoseconds since the beginning, by the monotonic clock.
     pub fn elapsed_ns(&self) -> u64 {
         u64::try_from(self.monotonic.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The span until now. Its end is read from the wall clock, its length from the monotonic one.
+    /// Returns the span until now. Its end is read from the wall clock, its length from the monotonic one.
     pub fn window(&self) -> Window {
         Window { start: self.wall, end: Clock.now(), duration_ns: Count(self.elapsed_ns()) }
     }
 }
 
-/// What a stage may use besides its inputs.
+/// The facilities of a stage besides its inputs.
 pub struct Context {
     pub(crate) run_id: RunId,
     pub(crate) store: Store,
@@ -91,32 +91,32 @@ pub struct Context {
 }
 
 impl Context {
-    /// The run.
+    /// Returns the run.
     pub fn run_id(&self) -> &RunId {
         &self.run_id
     }
 
-    /// The run's pointers.
+    /// Returns the run's pointers.
     pub fn layout(&self) -> Layout {
         Layout::of(&self.run_id)
     }
 
-    /// The store, for reading.
+    /// Returns the store, for reading.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// A private folder that goes away with the stage.
+    /// Returns a private folder that is removed with the stage.
     pub fn scratch(&self) -> &Path {
         self.scratch.folder()
     }
 
-    /// Whether somebody stopped the stage.
+    /// Returns the token by which the stage is cancelled.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
     }
 
-    /// Fails once somebody has stopped the stage.
+    /// Fails if the stage has been cancelled.
     pub fn check_cancelled(&self) -> Result<(), Failure> {
         if self.cancel.is_cancelled() {
             return Err(Failure::cancelled(self.cancel.reason().unwrap_or("stopped")));
@@ -124,39 +124,39 @@ impl Context {
         Ok(())
     }
 
-    /// The clocks.
+    /// Returns the clocks.
     pub fn clock(&self) -> Clock {
         Clock
     }
 
-    /// Which of the processes that together make one trial this is.
+    /// Returns the index of this process among those that together make one trial.
     pub fn shard(&self) -> Shard {
         self.shard
     }
 
-    /// In a cluster: where this process runs. It is written down and decides nothing.
+    /// Returns the pod of this process, in a cluster. It is recorded and decides nothing.
     pub fn here(&self) -> Option<&PodPlace> {
         self.place.as_ref()
     }
 
-    /// What makes this call of the stage the same as another.
+    /// Returns the digest that identifies this call of the stage: equal calls have equal digests.
     pub fn input_digest(&self) -> Digest {
         self.input_digest
     }
 
-    /// What would make a call with the same inputs and other parameters the same as another.
+    /// Returns the digest of a call with the same inputs and other parameters.
     pub fn input_digest_with(&self, parameters: &impl Serialize) -> Result<Digest, Failure> {
         let unusable = |error| Failure::unexpected("parameters", "parameters have no JSON form").because(&error);
         let parameters = serde_json::to_value(parameters).map_err(unusable)?;
         input_digest(self.stage, &self.input_references, &parameters, self.trust_policy)
     }
 
-    /// The trust policy that the inputs were verified under.
+    /// Returns the trust policy that the inputs were verified under.
     pub fn trust_policy(&self) -> Digest {
         self.trust_policy
     }
 
-    /// The signers of that policy.
+    /// Returns the content of that policy.
     pub fn policy(&self) -> Option<&TrustPolicy> {
         match &self.trust {
             Trust::Policy(policy) => Some(policy),
@@ -164,12 +164,12 @@ impl Context {
         }
     }
 
-    /// The digest of this binary.
+    /// Returns the digest of this binary.
     pub fn binary(&self) -> Digest {
         self.binary
     }
 
-    /// Says what happened.
+    /// Emits an event.
     pub fn emit(&self, event: Event) {
         crate::event::emit(&event);
     }
@@ -192,22 +192,23 @@ impl Context {
         Ok(Artifact { name: name.into(), digest, size: Count(size), media_type: media_type.to_owned() })
     }
 
-    /// Reads an artifact of an input into memory; `limit` bounds what is held.
+    /// Reads an artifact of an input into memory, at most `limit` bytes.
     pub fn get(&self, artifact: &Artifact, limit: u64) -> Result<Vec<u8>, Failure> {
         Ok(self.store.get(&artifact.digest, limit)?)
     }
 
-    /// Opens an artifact of an input that may be large, its digest checked. The file goes away with what this gives.
+    /// Opens an artifact of an input that may be large, after checking its digest. The file is removed when the returned value is
+    /// dropped.
     pub fn materialise(&self, artifact: &Artifact) -> Result<ScratchFile, Failure> {
         Ok(self.store.materialise(&artifact.digest, &self.scratch)?)
     }
 
-    /// Puts an artifact of an input at a path, its digest checked on the way.
+    /// Writes an artifact of an input to a path, checking its digest on the way.
     pub fn place(&self, digest: &Digest, to: &Path) -> Result<(), Failure> {
         Ok(self.store.materialise(digest, &self.scratch)?.persist(to)?)
     }
 
-    /// Signs a finished step of the stage and keeps it under `pointer`, so that a resumed stage can trust it.
+    /// Signs a finished step of the stage and stores it under `pointer`, so that a resumed stage can trust it.
     pub fn checkpoint(&self, pointer: &str, body: Checkpoint) -> Result<(), Failure> {
         let Some(own) = &self.seal else {
             return Err(Failure::usage("recompute", format!("{} cannot be computed again: it measures", self.stage)));
@@ -217,7 +218,7 @@ impl Context {
         let bytes = accepted.to_bytes()?;
         match self.store.create(pointer, &bytes)? {
             Created::Yes => Ok(()),
-            // A create whose folder could not be synced has named the pointer all the same.
+            // A create whose folder could not be synced may still have written the pointer.
             Created::No { existing } if existing == bytes => Ok(()),
             Created::No { .. } => Err(Failure::environment(
                 "checkpoint_taken",
@@ -226,7 +227,8 @@ impl Context {
         }
     }
 
-    /// The checkpoints that processes of the call with this input digest have left under its trials and preparations, verified.
+    /// Returns the verified checkpoints that processes of the call with this input digest have written under its trials and
+    /// preparations.
     pub fn checkpoints(&self, input: Digest) -> Result<Vec<(InputRef, Checkpoint)>, Failure> {
         let prefix = format!("{}/{}", self.layout().stage(StageName::Execute), input.hex());
         let own = format!("/{}", self.shard.index);
@@ -255,7 +257,7 @@ impl Context {
         if belongs { Ok((verified.as_input(), checkpoint.body.clone())) } else { Err(foreign()) }
     }
 
-    /// Marks that an attempt begins, before anything of it happens.
+    /// Marks that an attempt begins, before any of its work.
     pub fn mark_attempt(&self, trial: &TrialId, attempt: u32) -> Result<(), Failure> {
         let mark = canonical_json(&Begun { at: Clock.now(), place: self.place.clone() })
             .map_err(|error| Failure::unexpected("mark", "a mark has no canonical form").because(&error))?;
@@ -269,7 +271,7 @@ impl Context {
         }
     }
 
-    /// The attempts that processes of the call with this input digest have begun.
+    /// Returns the attempts that processes of the call with this input digest have begun.
     pub fn begun_attempts(&self, input: Digest) -> Result<BTreeMap<(TrialId, u32), Begun>, Failure> {
         let layout = self.layout();
         let own = format!("/{}.started", self.shard.index);

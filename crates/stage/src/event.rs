@@ -1,4 +1,4 @@
-//! What a stage says while it runs: one JSON document a line on standard output.
+//! Events that a stage emits while it runs: one JSON document per line on stdout.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Failure, StageName};
 
-/// A process that the runner is asked to hold after the stage has gone: the target of the following stages.
+/// A request to the runner to hold a process after the stage has ended: the target of the following stages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldRequest {
     /// The target's name.
@@ -21,16 +21,17 @@ pub struct HoldRequest {
     pub env_from: BTreeMap<String, String>,
     /// Environment variables whose values the runner reads from files, by name.
     pub env_files: BTreeMap<String, String>,
-    /// The file in which the runner says how the process ended, for people, where it ends before it is released. It appears whole.
+    /// The file in which the runner describes, for people, how the process ended, if it ends before it is released. It appears
+    /// whole.
     pub end_file: String,
-    /// The file in which the runner writes the number of the process that supervises this one, once it runs. It appears whole.
+    /// The file in which the runner writes the id of the process that supervises this one, once it runs. It appears whole.
     pub pid_file: String,
     /// The CPUs that the process is pinned to, such as `0-1`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpus: Option<String>,
 }
 
-/// Something that a stage says while it runs.
+/// An event that a stage emits while it runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -43,60 +44,60 @@ pub enum Event {
     TrialStarted {
         /// The trial.
         trial: TrialId,
-        /// Which try, from 0.
+        /// The attempt, from 0.
         attempt: u32,
         /// Its place in the block, from 1.
         number: u32,
-        /// How many trials the block has.
+        /// The number of trials in the block.
         of: u32,
     },
     /// A trial has ended.
     TrialFinished {
         /// The trial.
         trial: TrialId,
-        /// Which try, from 0.
+        /// The attempt, from 0.
         attempt: u32,
-        /// What became of it.
+        /// Its result.
         status: AttemptStatus,
-        /// Whether it counts.
+        /// True if it counts.
         valid: bool,
-        /// How long it took, in nanoseconds.
+        /// Its duration, in nanoseconds.
         duration_ns: u64,
-        /// What speaks against counting it.
+        /// The reasons why it does not count.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         reasons: Vec<Reason>,
     },
-    /// How far the load of a trial is.
+    /// The progress of a trial's load.
     Load {
         /// The trial.
         trial: TrialId,
-        /// Which try, from 0.
+        /// The attempt, from 0.
         attempt: u32,
         /// Requests sent.
         sent: u64,
-        /// Requests under way.
+        /// Requests in flight.
         in_flight: u64,
-        /// Requests that ended well.
+        /// Requests that succeeded.
         ok: u64,
-        /// Requests that ended otherwise, or could not be sent.
+        /// Requests that failed, or could not be sent.
         failed: u64,
         /// Token events so far.
         token_events: u64,
     },
-    /// The recorder has taken its first reading: what is measured from now on is recorded.
+    /// The recorder has taken its first reading: measurements from now on are recorded.
     Recording,
-    /// Something worth telling.
+    /// A note for people.
     Note {
-        /// For people.
+        /// The text.
         message: String,
     },
-    /// A process is to be held for the following stages.
+    /// A process has to be held for the following stages.
     Hold(HoldRequest),
     /// The result was accepted.
     Accepted {
-        /// What was accepted.
+        /// The accepted result.
         result: InputRef,
-        /// True where an earlier or concurrent process of the same stage and inputs had its result accepted first.
+        /// True if an earlier or concurrent process of the same stage and inputs had its result accepted first.
         earlier: bool,
     },
     /// A result that was computed again, unsigned and not accepted.
@@ -104,11 +105,11 @@ pub enum Event {
         /// The digest of the manifest.
         manifest: assay_manifest::Digest,
     },
-    /// The stage could not go on.
+    /// The stage failed.
     Failed(Failure),
 }
 
-/// Says what happened, on standard output. A reader that has gone away is no failure of the stage.
+/// Writes an event to stdout. A closed stdout is no failure of the stage.
 pub(crate) fn emit(event: &Event) {
     let line = match line_of(event) {
         Ok(line) => line,

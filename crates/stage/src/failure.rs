@@ -1,4 +1,4 @@
-//! Failures as the person who can act sees them: a word, what happened, why, and what to try.
+//! Failures for the person who can act on them: a code, what happened, why, and what to try.
 
 use std::error::Error;
 use std::fmt;
@@ -9,30 +9,30 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
-    /// 0: it is done.
+    /// 0: success.
     Done,
-    /// 1: something that nobody foresaw.
+    /// 1: an unexpected error.
     Unexpected,
-    /// 2: the command cannot be understood, or contradicts what is there.
+    /// 2: the command cannot be understood, or contradicts the existing state.
     Usage,
     /// 10: a definition is invalid.
     Definition,
     /// 20: a signature, digest or link does not hold.
     Verification,
-    /// 21: all is consistent, but who signed is not established.
+    /// 21: all is consistent, but the signer is not established.
     Unestablished,
-    /// 30: the world failed; worth a retry.
+    /// 30: the environment failed; a retry may help.
     Environment,
     /// 40: the gate found a regression.
     Regression,
     /// 41: the gate could not decide.
     Inconclusive,
-    /// 50: somebody stopped it.
+    /// 50: cancelled.
     Cancelled,
 }
 
 impl Exit {
-    /// All of them.
+    /// All exit codes.
     pub const ALL: [Self; 10] = [
         Self::Done,
         Self::Unexpected,
@@ -46,7 +46,7 @@ impl Exit {
         Self::Cancelled,
     ];
 
-    /// The number that the process gives.
+    /// Returns the exit code of the process.
     pub fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -62,7 +62,7 @@ impl Exit {
         }
     }
 
-    /// What a process meant by its exit code; codes of no meaning here are unexpected.
+    /// Parses the exit code of a process; unknown codes are `Unexpected`.
     pub fn from_code(code: i32) -> Self {
         Self::ALL.into_iter().find(|exit| i32::from(exit.code()) == code).unwrap_or(Self::Unexpected)
     }
@@ -74,56 +74,56 @@ impl From<Exit> for std::process::ExitCode {
     }
 }
 
-/// Why a stage or command could not go on.
+/// The reason why a stage or command failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub exit: Exit,
-    /// A stable word for it, such as `store_absent`.
+    /// A stable identifier, such as `store_absent`.
     pub code: String,
-    /// What happened, with the thing's name.
+    /// What happened, with the name of the thing.
     pub message: String,
-    /// Why, from the nearest cause to the farthest.
+    /// The chain of causes, the nearest first.
     pub causes: Vec<String>,
-    /// What to try.
+    /// A suggestion for the reader.
     pub hint: Option<String>,
-    /// Whether the same call would fail again until somebody changes something: trying it again at once is no use.
+    /// True if the same call would fail again until something is changed: an immediate retry is useless.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lasting: bool,
 }
 
 impl Failure {
-    /// A failure from its kind, word and message.
+    /// Creates a failure from its kind, code and message.
     pub fn new(exit: Exit, code: &str, message: impl Into<String>) -> Self {
         Self { exit, code: code.to_owned(), message: message.into(), causes: Vec::new(), hint: None, lasting: false }
     }
 
-    /// The world failed in a way that a retry may mend, unless the failure is said to last.
+    /// Creates a failure of the environment, which a retry may fix unless it is marked as lasting.
     pub fn environment(code: &str, message: impl Into<String>) -> Self {
         Self::new(Exit::Environment, code, message)
     }
 
-    /// A definition is invalid.
+    /// Creates a failure of a definition that is invalid.
     pub fn definition(code: &str, message: impl Into<String>) -> Self {
         Self::new(Exit::Definition, code, message)
     }
 
-    /// A signature, digest or link does not hold.
+    /// Creates a failure of a signature, digest or link that does not hold.
     pub fn verification(code: &str, message: impl Into<String>) -> Self {
         Self::new(Exit::Verification, code, message)
     }
 
-    /// The command cannot be understood, or contradicts what is there.
+    /// Creates a failure of a command that cannot be understood, or contradicts the existing state.
     pub fn usage(code: &str, message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, code, message)
     }
 
-    /// Something that nobody foresaw.
+    /// Creates a failure of an unexpected kind.
     pub fn unexpected(code: &str, message: impl Into<String>) -> Self {
         Self::new(Exit::Unexpected, code, message)
     }
 
-    /// Somebody stopped it.
+    /// Creates the failure of a cancelled command.
     pub fn cancelled(why: impl Into<String>) -> Self {
         Self::new(Exit::Cancelled, "cancelled", why)
     }
@@ -139,26 +139,26 @@ impl Failure {
         self
     }
 
-    /// Adds what to try.
+    /// Adds a suggestion.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Says that trying again at once is no use.
+    /// Marks the failure as lasting: an immediate retry is useless.
     #[must_use]
     pub fn lasting(mut self) -> Self {
         self.lasting = true;
         self
     }
 
-    /// Whether the same call may go well if it is tried again at once.
+    /// Returns true if an immediate retry of the same call may succeed.
     pub fn is_worth_a_retry(&self) -> bool {
         self.exit == Exit::Environment && !self.lasting
     }
 
-    /// The definitions do not hold; the message shows every problem at its place.
+    /// Creates a failure of invalid definitions; the message shows every problem with its location.
     pub fn invalid(problems: &[assay_spec::Problem]) -> Self {
         let count = match problems.len() {
             1 => "a problem".to_owned(),
@@ -168,7 +168,7 @@ impl Failure {
         Self::definition("definition_invalid", format!("the definitions have {count}\n\n{}", shown.trim_end()))
     }
 
-    /// A key file that does not give its key.
+    /// Creates a failure of a key file that cannot be unlocked.
     pub fn locked_key(path: &std::path::Path, error: &assay_envelope::KeyError) -> Self {
         let failure = Self::environment("key_locked", format!("cannot unlock the key `{}`", path.display())).because(error);
         match error.hint() {

@@ -1,4 +1,4 @@
-//! What every stage binary does around its stage: verify, run, sign, accept.
+//! The harness around every stage: verify, run, sign, accept.
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -22,28 +22,28 @@ use crate::{
     Accepted, Clock, Context, Event, Exit, Failure, Inputs, Layout, Seal, binary_digest, input_digest, load_trust, seal,
 };
 
-/// The most that a stage may hold in scratch files.
+/// The limit of a stage's scratch files, in bytes.
 const SCRATCH_BYTES: u64 = 64 << 30;
 
-/// The largest private key that is read from a pipe or file.
+/// The largest private key that is read from a pipe or file, in bytes.
 const MAX_KEY_BYTES: u64 = 64 << 10;
 
 /// One stage: a function from verified inputs to a body.
 pub trait Stage {
-    /// What decides, besides the inputs, what the stage does.
+    /// The parameters that decide, besides the inputs, what the stage does.
     type Parameters: Serialize + DeserializeOwned + Default;
-    /// What it gives.
+    /// The body of its result.
     type Output: Body;
     /// Its name.
     const NAME: StageName;
-    /// Whether SIGTERM is how it is told that its work is done. For others it means that somebody stopped the run.
+    /// True if SIGTERM tells the stage that its work is done. For other stages SIGTERM means that the run is cancelled.
     const ENDS_BY_SIGNAL: bool = false;
 
-    /// Does the work.
+    /// Runs the stage.
     fn run(&self, inputs: &Inputs, parameters: &Self::Parameters, ctx: &Context) -> Result<Self::Output, Failure>;
 }
 
-/// The body of a stage's `main`: runs the stage under the harness and says by its exit code how it went.
+/// The body of a stage's `main`: runs the stage under the harness and reports the result by its exit code.
 pub fn main<S: Stage>(stage: &S) -> ExitCode {
     init_tracing();
     let arguments = match Arguments::try_parse_from(arguments_of(S::NAME, std::env::args_os())) {
@@ -62,8 +62,8 @@ pub fn main<S: Stage>(stage: &S) -> ExitCode {
             tracing::error!("{failure}");
             let exit = failure.exit;
             if let Some(file) = &arguments.failure_file {
-                // Whoever stops a run in a cluster takes the stage's Job away. A container that is told to end for any other reason
-                // (its node is emptied, say) has not failed: it is replaced.
+                // Cancelling a run in a cluster deletes the stage's Job. A container that gets SIGTERM for any other reason, such
+                // as a drained node, has not failed: it is replaced.
                 if exit == Exit::Cancelled {
                     let told = Failure::environment("told_to_end", "the container was told to end").because(&failure);
                     write_failure(file, &told);
@@ -78,13 +78,14 @@ pub fn main<S: Stage>(stage: &S) -> ExitCode {
     }
 }
 
-/// What a shell gives for a program that SIGTERM ended.
+/// The exit code that a shell returns for a program that SIGTERM ended.
 const TOLD_TO_END: u8 = 143;
 
-/// The most that Kubernetes keeps of what a container says of its end.
+/// The most bytes that Kubernetes keeps of a container's termination message.
 const MAX_FAILURE_BYTES: usize = 4096;
 
-/// Writes down why a process could not go on, for whoever reads how its container ended. What is too long loses its details first.
+/// Writes the failure of a process to a file, as a container's termination message. A failure that is too long loses its details
+/// first.
 pub fn write_failure(file: &Path, failure: &Failure) {
     let cut = |text: &str, most: usize| text.chars().take(most).collect::<String>();
     let short = Failure { causes: Vec::new(), hint: None, message: cut(&failure.message, 800), ..failure.clone() };
@@ -100,23 +101,23 @@ pub fn write_failure(file: &Path, failure: &Failure) {
     }
 }
 
-/// The command line; the recorder's begins with the word that chose it.
+/// Returns the command line of the stage; the recorder's begins with the word that selects it.
 fn arguments_of(stage: StageName, arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let chosen_by = |index: usize| stage == StageName::Record && index == 1;
     arguments.enumerate().filter(|(index, _)| !chosen_by(*index)).map(|(_, argument)| argument).collect()
 }
 
-/// Says on standard error what a process has to say: `ASSAY_LOG` chooses how much.
+/// Sends diagnostics to stderr: `ASSAY_LOG` sets the level.
 pub fn init_tracing() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ASSAY_LOG").unwrap_or_else(|_| "info".into());
-    // A second subscriber is refused, which only happens where a test has set one.
+    // A second subscriber is refused, which happens only if a test has set one.
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
 }
 
 fn run<S: Stage>(stage: &S, arguments: &Arguments) -> Result<Event, Failure> {
     let cancel = assay_process::cancel_on_signals(&[Signal::TERM, Signal::INT])
         .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
-    // Hashing the binary takes a moment, and nothing waits for it until something is signed.
+    // Hashing the binary takes a moment, and its result is needed only for signing.
     let binary = std::thread::spawn(binary_digest);
     assay_process::become_reaper().map_err(|error| Failure::of(Exit::Environment, "process", &error))?;
     let prepared = Prepared::<S>::new(arguments)?;
@@ -126,7 +127,7 @@ fn run<S: Stage>(stage: &S, arguments: &Arguments) -> Result<Event, Failure> {
     prepared.run(stage, arguments, cancel, binary)
 }
 
-/// Everything about a call that was checked before the stage runs.
+/// The checked parts of a call, before the stage runs.
 struct Prepared<S: Stage> {
     store: Store,
     trust: Trust,
@@ -172,7 +173,7 @@ impl<S: Stage> Prepared<S> {
         })
     }
 
-    /// The result that was accepted before, verified like any other.
+    /// Returns the result that was accepted before, verified like any other.
     fn accepted(&self) -> Result<Option<InputRef>, Failure> {
         if self.key.is_none() {
             return Ok(None);
@@ -241,7 +242,7 @@ impl<S: Stage> Prepared<S> {
     }
 }
 
-/// Signs the result and names it as the accepted one, unless another process was first: then its result is the one.
+/// Signs the result and registers it as the accepted one. If another process was first, returns that process's result.
 fn accept<B: Body>(ctx: &Context, pointer: &str, inputs: Vec<InputRef>, body: B) -> Result<Event, Failure> {
     let Some(own) = &ctx.seal else { return Err(Failure::unexpected("seal", "a result cannot be accepted without a key")) };
     let call = Call::new(&ctx.run_id, B::KIND, inputs.clone(), &own.parameters);
@@ -256,7 +257,8 @@ fn accept<B: Body>(ctx: &Context, pointer: &str, inputs: Vec<InputRef>, body: B)
     }
 }
 
-/// What a manifest must say to be the result of this very call, whoever put its name under the call's pointer.
+/// The properties that a manifest must have to be the result of this call, because any writer may have named it under the call's
+/// pointer.
 struct Call<'a> {
     run_id: &'a RunId,
     kind: Kind,
@@ -271,7 +273,7 @@ impl<'a> Call<'a> {
         Self { run_id, kind, inputs, parameters }
     }
 
-    /// The result that a pointer names, verified like any other.
+    /// Returns the result that a pointer names, verified like any other.
     fn accepted(&self, store: &Store, trust: &Trust, path: &str, pointer: &[u8]) -> Result<InputRef, Failure> {
         let Accepted { manifest, bundle } = Accepted::parse(path, pointer)?;
         let verified = load(store, trust, Pair { manifest, bundle })?;
@@ -284,7 +286,7 @@ impl<'a> Call<'a> {
 
     fn gave(&self, header: &Header, predicate: &Predicate) -> bool {
         let of_inputs = header.kind == self.kind && header.run_id == *self.run_id && header.inputs == self.inputs;
-        // A Publication carries no provenance; publish has no parameters that could differ.
+        // A Publication has no provenance; publish has no parameters that could differ.
         let of_parameters = match predicate {
             Predicate::Provenance(provenance) => provenance.external_parameters.get("parameters") == Some(self.parameters),
             Predicate::VerificationSummary(_) | Predicate::TestResult(_) => true,
@@ -293,7 +295,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The manifest that would have been signed, kept in the output store.
+/// Stores the unsigned manifest in the output store.
 fn recomputed<B: Body>(ctx: &Context, inputs: Vec<InputRef>, body: B) -> Result<Event, Failure> {
     let manifest = assay_manifest::Manifest::new(ctx.run_id.clone(), inputs, body);
     let bytes = manifest
@@ -313,7 +315,7 @@ fn read_parameters<S: Stage>(text: &str) -> Result<(S::Parameters, Value), Failu
     let refuse = |error: &(dyn std::error::Error + 'static)| {
         Failure::usage("parameters", format!("the parameters of {} cannot be read", S::NAME)).because(error)
     };
-    // By way of a map, because a list of values would pass for the fields of a struct in their order.
+    // Parsing goes through a map, because serde reads a list of values as the fields of a struct in their order.
     let members: serde_json::Map<String, Value> = serde_json::from_str(text).map_err(|error| refuse(&error))?;
     let parameters: S::Parameters = serde_json::from_value(members.into()).map_err(|error| refuse(&error))?;
     let canonical = canonical_json(&parameters).map_err(|error| refuse(&error))?;
@@ -321,7 +323,7 @@ fn read_parameters<S: Stage>(text: &str) -> Result<(S::Parameters, Value), Failu
     Ok((parameters, json))
 }
 
-/// The stage's key. One that the policy does not let sign for this stage is refused before any work is done.
+/// Reads the stage's key. A key that the policy does not allow for this stage is refused before any work is done.
 fn read_signer(arguments: &Arguments, policy: &TrustPolicy, role: Role, now: Instant) -> Result<Signer, Failure> {
     let key = match (&arguments.key, arguments.key_fd) {
         (Some(path), _) => decrypt(path)?,

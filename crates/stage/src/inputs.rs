@@ -8,13 +8,13 @@ use assay_manifest::{Body, Digest, Document, InputRef, Kind, Manifest, Plan, Run
 
 use crate::Failure;
 
-/// Manifests whose signatures, digests and links have been checked, and which are as many of each kind as the stage takes.
+/// Manifests whose signatures, digests and links have been checked, in the number of each kind that the stage takes.
 #[derive(Debug)]
 pub struct Inputs(Vec<Verified<Document>>);
 
 impl Inputs {
-    /// Checks that verified manifests are what `stage` takes, belong together, and are of a run of the origin that `trust` requires of
-    /// their signers and of the stage itself.
+    /// Checks that verified manifests are those that `stage` takes, belong together, and come from a run of the origin that
+    /// `trust` requires of their signers and of the stage itself.
     pub fn check(stage: StageName, run_id: &RunId, documents: Vec<Verified<Document>>, trust: &Trust) -> Result<Self, Failure> {
         for (kind, arity) in stage.takes() {
             check_arity(stage, *kind, *arity, documents.iter().filter(|input| input.value().kind() == *kind).count())?;
@@ -31,7 +31,7 @@ impl Inputs {
         Ok(Self(documents))
     }
 
-    /// The only manifest of a kind; the contract has made sure that there is one.
+    /// Returns the only manifest of a kind; the contract guarantees that there is one.
     pub fn one<'a, B: Body + 'a>(&'a self) -> Result<&'a Manifest<B>, Failure> {
         let mut all = self.all::<B>();
         match (all.next(), all.next()) {
@@ -40,29 +40,29 @@ impl Inputs {
         }
     }
 
-    /// The plan that the stage follows, and the digest by which its result names it.
+    /// Returns the plan that the stage follows, and the digest by which its result names it.
     pub fn plan(&self) -> Result<(&Plan, Digest), Failure> {
         let plan = &self.one::<Plan>()?.body;
         let unnamed = |error| Failure::unexpected("plan", "the plan has no digest").because(&error);
         Ok((plan, plan.digest().map_err(unnamed)?))
     }
 
-    /// All manifests of a kind, with the digests that name them.
+    /// Returns all manifests of a kind, with the digests that name them.
     pub fn all<'a, B: Body + 'a>(&'a self) -> impl Iterator<Item = (InputRef, &'a Manifest<B>)> {
         self.0.iter().filter_map(|input| Some((input.as_input(), B::of(input.value())?)))
     }
 
-    /// The digests that name the only manifest of a kind.
+    /// Returns the digests that name the only manifest of a kind.
     pub fn reference(&self, kind: Kind) -> Option<InputRef> {
         self.0.iter().map(Verified::as_input).find(|input| input.kind == kind)
     }
 
-    /// All of them, with their signers.
+    /// Returns all manifests, with their signers.
     pub fn verified(&self) -> &[Verified<Document>] {
         &self.0
     }
 
-    /// The digests that name all of them.
+    /// Returns the digests that name all manifests.
     pub fn references(&self) -> Vec<InputRef> {
         self.0.iter().map(Verified::as_input).collect()
     }

@@ -1,4 +1,4 @@
-//! Where the results of a run are found in the store, and what decides whether two calls of a stage are the same.
+//! The paths of a run's results in the store, and the digest that decides whether two calls of a stage are the same.
 
 use assay_chain::StageName;
 use assay_manifest::{CaseId, Digest, InputRef, Kind, Name, RunId, Shard, TrialId, canonical_json};
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 
-/// The version of the contract between stages. Part of every input digest: a stage that obeys another contract never finds, or
-/// is mistaken for, a result of this one.
+/// The version of the contract between stages. It is part of every input digest: a stage of another contract never finds, or is
+/// mistaken for, a result of this one.
 pub const CONTRACT: &str = "v1alpha1";
 
-/// The accepted result of a stage: what its pointer holds.
+/// The accepted result of a stage: the content of its pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Accepted {
@@ -22,29 +22,29 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// The largest pointer.
+    /// The largest pointer, in bytes.
     pub const MAX_BYTES: u64 = 4096;
 
-    /// The pointer's bytes.
+    /// Returns the pointer's bytes.
     pub fn to_bytes(self) -> Result<Vec<u8>, Failure> {
         canonical_json(&self).map_err(|error| Failure::unexpected("pointer", "a pointer has no canonical form").because(&error))
     }
 
-    /// Reads a pointer at `path`.
+    /// Parses a pointer at `path`.
     pub fn parse(path: &str, bytes: &[u8]) -> Result<Self, Failure> {
         let damaged = || Failure::verification("pointer", format!("the pointer `{path}` is damaged"));
         let accepted: Self = serde_json::from_slice(bytes).map_err(|error| damaged().because(&error))?;
-        // One result has one spelling, as every document has.
+        // One result has one canonical form, like every document.
         if accepted.to_bytes()? == bytes { Ok(accepted) } else { Err(damaged()) }
     }
 
-    /// The pointer at `path` of a store; none where there is none.
+    /// Reads the pointer at `path` of a store; `None` if there is none.
     pub fn read(store: &Store, path: &str) -> Result<Option<Self>, Failure> {
         let Some(bytes) = store.read(path, Self::MAX_BYTES)? else { return Ok(None) };
         Self::parse(path, &bytes).map(Some)
     }
 
-    /// The results of a run's stage that were accepted, in the order of their paths, each read when it is asked for.
+    /// Returns the accepted results of a run's stage, in the order of their paths, each read lazily.
     pub fn of_stage(
         store: &Store,
         run_id: &RunId,
@@ -55,14 +55,14 @@ impl Accepted {
         Ok(accepted.filter_map(move |path| Self::read(store, &path).transpose()))
     }
 
-    /// The same as an input of another stage.
+    /// Returns the result as an input of another stage.
     pub fn as_input(self, kind: Kind) -> InputRef {
         InputRef { kind, manifest: self.manifest, bundle: self.bundle }
     }
 }
 
-/// What makes two calls of a stage the same call: inputs with their bundles, parameters, trust policy and contract. The binary
-/// that computes the result is recorded but not part of it, and the shard is not part of it.
+/// Returns the digest that identifies a call of a stage: of its inputs with their bundles, parameters, trust policy and contract.
+/// The binary that computes the result is recorded but not part of it, and neither is the shard.
 pub fn input_digest(
     stage: StageName,
     inputs: &[InputRef],
@@ -89,45 +89,45 @@ pub fn input_digest(
 pub struct Layout(RunId);
 
 impl Layout {
-    /// The pointers of `run_id`.
+    /// Returns the pointers of `run_id`.
     pub fn of(run_id: &RunId) -> Self {
         Self(run_id.clone())
     }
 
-    /// Under which all runs are listed.
+    /// The prefix of all runs.
     pub const RUNS: &'static str = "runs";
 
-    /// Everything of the run.
+    /// The prefix of all objects of the run.
     pub fn run(&self) -> String {
         format!("runs/{}", self.0)
     }
 
-    /// The run's Source, created once.
+    /// The pointer of the run's Source, created once.
     pub fn source(&self) -> String {
         format!("runs/{}/source", self.0)
     }
 
-    /// The run's ends, one each time that it was cancelled or failed.
+    /// The pointer of one of the run's ends: there is one for each time that it was cancelled or failed.
     pub fn end(&self, sequence: u32) -> String {
         format!("runs/{}/ends/{sequence:06}", self.0)
     }
 
-    /// Under which all results of a stage are listed.
+    /// The prefix of all results of a stage.
     pub fn stage(&self, stage: StageName) -> String {
         format!("runs/{}/{stage}", self.0)
     }
 
-    /// The accepted result of one shard of a stage.
+    /// The pointer of the accepted result of one shard of a stage.
     pub fn accepted(&self, stage: StageName, input: Digest, shard: Shard) -> String {
         format!("runs/{}/{stage}/{}/accepted/{}", self.0, input.hex(), shard.index)
     }
 
-    /// Under which the marks and checkpoints of execute's trials are listed.
+    /// The prefix of the marks and checkpoints of execute's trials.
     pub fn trials(&self, input: Digest) -> String {
         format!("runs/{}/execute/{}/trials", self.0, input.hex())
     }
 
-    /// What the shards of an attempt leave for each other and for a resumed stage is listed under this.
+    /// The prefix of the marks that the shards of an attempt leave for each other and for a resumed stage.
     pub fn attempt_marks(&self, input: Digest, trial: &TrialId, attempt: u32) -> String {
         format!("{}/{trial}/{attempt:06}", self.trials(input))
     }
@@ -142,11 +142,11 @@ impl Layout {
         format!("{}/broken", self.attempt_marks(input, trial, attempt))
     }
 
-    /// The trial and the number of the attempt that the mark at `path` is of; none for any other path.
+    /// Parses the path of a mark into the trial and number of its attempt; `None` for any other path.
     pub fn started_attempt(&self, path: &str, input: Digest, shard: Shard) -> Option<(TrialId, u32)> {
         let (trial, rest) = path.strip_prefix(&self.trials(input))?.strip_prefix('/')?.split_once('/')?;
         let (trial, attempt) = (trial.parse().ok()?, rest.split('/').next()?.parse().ok()?);
-        // One attempt has one path, so that two marks never stand for the same one.
+        // Each attempt has exactly one path, so two marks never stand for the same one.
         (self.attempt_started(input, &trial, attempt, shard) == path).then_some((trial, attempt))
     }
 
@@ -165,28 +165,28 @@ impl Layout {
         format!("fetched/{}", self.0)
     }
 
-    /// Under which the measured ceilings of machines are listed.
+    /// The prefix of the measured ceilings of machines.
     pub const CEILINGS: &'static str = "ceilings";
 
-    /// The measured ceiling of a machine, by its fingerprint: no evidence, only what saves measuring again.
+    /// The measured ceiling of a machine, by its fingerprint. It is a cache, not evidence.
     pub fn ceiling(fingerprint: &Digest) -> String {
         format!("{}/{}", Self::CEILINGS, fingerprint.hex())
     }
 
-    /// Under which all verdicts are listed.
+    /// The prefix of all verdicts.
     pub const VERDICTS: &'static str = "gates";
 
-    /// Under which all verdicts about a subject, such as a pull request, are listed.
+    /// The prefix of all verdicts about a subject, such as a pull request.
     pub fn verdicts(subject: &Name) -> String {
         format!("{}/{subject}", Self::VERDICTS)
     }
 
-    /// A verdict about a subject, by its number: together they are in one order, in which nobody can come between.
+    /// The verdict about a subject with this number: the numbers put all verdicts into one order without gaps.
     pub fn verdict(subject: &Name, number: u32) -> String {
         format!("{}/{number:06}", Self::verdicts(subject))
     }
 
-    /// Under which all runs of a case are listed.
+    /// The prefix of all runs of a case.
     pub fn runs_of_case(case: &CaseId) -> String {
         format!("cases/{case}")
     }
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn an_input_digest_is_the_same_in_every_build() {
-        // A changed value means that no run can be resumed by this build: then the contract's version changes as well.
+        // A changed value means that this build cannot resume any run: then the contract's version has to change as well.
         let digest = digest(StageName::Plan, &[reference(Kind::Source, "source")], &json!({"fetch": true}), "t");
         insta::assert_snapshot!(digest, @"sha256:fe1e8018dec049b7d31a72c11b6d8bcb825548d8378563337661ea3ed7f427af");
     }

@@ -1,4 +1,4 @@
-//! The stage contract: what a stage is, and the harness that every stage binary runs in.
+//! The stage contract: the trait of a stage, and the harness that every stage binary runs in.
 //!
 //! A stage is a function from verified inputs to one body. The harness verifies before it, signs after it, and turns its failure
 //! into an exit code; a stage never touches a key, an argument parser or an exit code.

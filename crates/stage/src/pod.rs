@@ -1,5 +1,4 @@
-//! The names by which a pod of ours knows itself: variables that tell the process inside where it runs, and the labels that say what
-//! its pod does.
+//! Variables that tell a process in which pod it runs, and the labels of the pod.
 
 use assay_manifest::PodPlace;
 
@@ -22,13 +21,13 @@ pub const JOB_UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
 /// The label of a pod's place among those of its Job, which Kubernetes sets: the shard.
 pub const INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Where this process runs, by the variables of its pod; none on one machine.
+/// Returns the pod and node of this process, from the variables of its pod; `None` outside of pods.
 pub fn place(variable: impl Fn(&str) -> Option<String>) -> Option<PodPlace> {
     let value = |name: &str| variable(name).filter(|value| !value.is_empty());
     Some(PodPlace { node: value(NODE)?, pod: value(POD)?, pod_uid: value(POD_UID)?, job_uid: value(JOB_UID)? })
 }
 
-/// The container image that this process runs in, as its pod was given it; `None` outside of pods.
+/// Returns the container image that this process runs in, from its pod's variable; `None` outside of pods.
 pub fn container_image() -> Option<String> {
     std::env::var(CONTAINER_IMAGE).ok().filter(|image| !image.is_empty())
 }

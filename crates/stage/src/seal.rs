@@ -1,4 +1,4 @@
-//! Signing what a stage gives: the harness's half of the envelope.
+//! Signing of a stage's result: the harness's half of the envelope.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -15,43 +15,43 @@ use serde_json::{Value, json};
 
 use crate::{Clock, Exit, Failure};
 
-/// What signs for one process: its key, and what its statements say about the process itself.
+/// The key of a process, and the facts about the process that its statements contain.
 pub struct Seal {
     /// The key.
     pub signer: Signer,
     /// The digest of this binary.
     pub binary: Digest,
-    /// Names this invocation, such as a Job's UID.
+    /// The id of this invocation, such as a Job's UID.
     pub invocation_id: String,
-    /// When the invocation began.
+    /// The beginning of the invocation.
     pub started: Instant,
-    /// What a person chose: the stage's parameters.
+    /// The stage's parameters, which a person chose.
     pub parameters: Value,
-    /// The stage, where a stage signs.
+    /// The stage, if a stage signs.
     pub stage: Option<StageName>,
-    /// Which of the processes that together make one trial.
+    /// The index of this process among those that together make one trial.
     pub shard: Shard,
     /// The trust policy that the inputs were verified under.
     pub trust_policy: Option<Digest>,
-    /// What the result was made from, besides its inputs: commit, images.
+    /// The dependencies of the result besides its inputs: commit, images.
     pub dependencies: Vec<ResourceDescriptor>,
 }
 
-/// A signed manifest that lies in the store, and how others name it.
+/// A signed manifest in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
-    /// How others name it.
+    /// The reference by which others name it.
     pub reference: InputRef,
 }
 
-/// Signs a body as a manifest of `run_id` made from `inputs`, and puts manifest and bundle into the store.
+/// Signs a body as a manifest of `run_id` made from `inputs`, and stores manifest and bundle.
 pub fn seal<B: Body>(seal: &Seal, store: &Store, run_id: &RunId, inputs: Vec<InputRef>, body: B) -> Result<Sealed, Failure> {
     let manifest = Manifest::new(run_id.clone(), inputs, body);
     let predicate = predicate(seal, run_id, B::KIND)?;
     seal_with(&seal.signer, store, manifest, predicate)
 }
 
-/// The same with a predicate that its signer made.
+/// Signs a body with a predicate that its signer made, and stores manifest and bundle.
 pub fn seal_with<B: Body>(
     signer: &Signer,
     store: &Store,
@@ -94,17 +94,17 @@ fn verification_summary(seal: &Seal, run_id: &RunId) -> Result<VerificationSumma
     })
 }
 
-/// The address of what a Publication's verification summary is about.
+/// Returns the URI of the subject of a Publication's verification summary.
 pub fn published_uri(run_id: &RunId) -> String {
     format!("assay:runs/{run_id}")
 }
 
-/// The address of a trust policy in a verification summary.
+/// Returns the URI of a trust policy in a verification summary.
 pub fn policy_uri(policy: &Digest) -> String {
     format!("assay:blobs/sha256/{}", policy.hex())
 }
 
-/// The levels that a Publication's verification summary claims: the stage harness verifies the chain before it publishes.
+/// Returns the levels that a Publication's verification summary claims: the stage harness verifies the chain before it publishes.
 pub fn verified_levels() -> Vec<String> {
     vec!["ASSAY_LEVEL_1".to_owned()]
 }
@@ -136,7 +136,7 @@ fn internal_parameters(seal: &Seal) -> Value {
     parameters
 }
 
-/// What a result was made from besides its inputs: the commit and the pinned images, as the inputs name them.
+/// Returns the dependencies of a result besides its inputs: the commit and the pinned images, as the inputs name them.
 pub fn dependencies<'a>(documents: impl Iterator<Item = &'a Document>) -> Vec<ResourceDescriptor> {
     let mut found = Vec::new();
     for document in documents {
@@ -152,7 +152,7 @@ pub fn dependencies<'a>(documents: impl Iterator<Item = &'a Document>) -> Vec<Re
     found
 }
 
-/// The commit and the definitions of a Source.
+/// Returns the commit and the definitions of a Source.
 pub fn source_dependencies(source: &Source) -> Vec<ResourceDescriptor> {
     let address = source.repository.as_deref().unwrap_or("local");
     let commit = source.commit.iter().map(|commit| ResourceDescriptor::git_commit(format!("git+{address}"), commit));
@@ -171,13 +171,13 @@ fn plan_dependencies(plan: &Plan) -> Vec<ResourceDescriptor> {
     pinned.chain(specs).collect()
 }
 
-/// The digest of the running binary.
+/// Computes the digest of the running binary.
 pub fn binary_digest() -> Result<Digest, Failure> {
     let unreadable = |error: std::io::Error| Failure::environment("binary", "cannot read the running binary").because(&error);
     file_digest(Path::new("/proc/self/exe")).map_err(unreadable)
 }
 
-/// The digest of a program's file.
+/// Computes the digest of a program's file.
 pub fn file_digest(path: &Path) -> std::io::Result<Digest> {
     let mut file = File::open(path)?;
     let mut hasher = Hasher::new();

@@ -1,4 +1,4 @@
-//! Secrets that a definition names and never holds, and what is kept of a stranger's words that may hold them.
+//! Secrets that a definition names and never holds, and masking of secrets in foreign output.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -7,20 +7,20 @@ use std::io::Read as _;
 
 use assay_manifest::EnvVar;
 
-/// The largest secret that is read from a file, as large as one environment variable may be on Linux.
+/// The largest secret that is read from a file, in bytes: as large as one environment variable may be on Linux.
 const MAX_SECRET_BYTES: u64 = 128 << 10;
 
-/// The shortest value that is looked for as a secret: shorter ones stand in ordinary output by chance.
+/// The shortest value that is masked as a secret, in bytes: shorter ones occur in ordinary output by chance.
 const MIN_SECRET_BYTES: usize = 6;
 
-/// What stands where a secret stood.
+/// The replacement of a secret.
 const MASK: &[u8] = b"[secret]";
 
-/// What stands before the name of every variable that a definition may read where Assay runs in a pod. All other variables there are
-/// Assay's own, credentials among them, and a definition is somebody else's.
+/// The prefix of all variables that a definition may read if Assay runs in a pod. All other variables there are Assay's own,
+/// credentials among them, and a definition is not trusted with them.
 pub const ENDPOINT_PREFIX: &str = "ENDPOINT_";
 
-/// The text of a file without the line end that editors add.
+/// Reads the text of a file without the trailing line end that editors add.
 pub fn read_secret(path: &str) -> std::io::Result<OsString> {
     let mut text = String::new();
     let read = File::open(path)?.take(MAX_SECRET_BYTES + 1).read_to_string(&mut text)?;
@@ -30,18 +30,18 @@ pub fn read_secret(path: &str) -> std::io::Result<OsString> {
     Ok(text.trim_end_matches('\n').into())
 }
 
-/// Why a variable or header has no value.
+/// The reason why a variable or header has no value.
 #[derive(Debug)]
 pub enum Absent {
     /// This variable of the environment is not set.
     Env(String),
     /// This file cannot be read.
     File(String, std::io::Error),
-    /// Its definition names neither a value nor a place for one.
+    /// Its definition names neither a value nor a source of one.
     Undefined,
 }
 
-/// The value of a variable or header: what stands in its definition, or what is found where the definition says.
+/// Returns the value of a variable or header: the one in its definition, or the one at the source that the definition names.
 pub fn value_of(variable: &EnvVar) -> Result<OsString, Absent> {
     let in_pod = std::env::var_os(crate::pod::POD).is_some();
     match (&variable.value, &variable.from_env, &variable.from_file) {
@@ -59,28 +59,28 @@ pub fn value_of(variable: &EnvVar) -> Result<OsString, Absent> {
     }
 }
 
-/// The secrets that somebody was given, who may say them again. Nothing prints them.
+/// Secrets that were passed to another program, which may repeat them in its output. They are never printed.
 #[derive(Clone, Default)]
 pub struct Secrets(Vec<Vec<u8>>);
 
 impl Secrets {
-    /// These values, but for those that are too short to be told from ordinary output.
+    /// Takes these values, except those that are too short to be distinguished from ordinary output.
     pub fn new<V: Into<Vec<u8>>>(values: impl IntoIterator<Item = V>) -> Self {
         let values = values.into_iter().map(Into::into);
         Self(values.filter(|value| value.len() >= MIN_SECRET_BYTES).collect())
     }
 
-    /// Whether there is nothing to look for.
+    /// Returns true if there is no secret to mask.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The bytes with every secret masked; none where they hold no secret.
+    /// Returns the bytes with every secret masked; `None` if they contain none.
     pub fn mask(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.masked(bytes, |rest| self.longest(rest))
     }
 
-    /// The same of a text that was cut at some length: at its end, the beginning of a secret is one too.
+    /// Masks a text that was cut at some length: at its end, the beginning of a secret is masked too.
     pub fn mask_cut(&self, text: &str) -> Option<String> {
         let masked = self.masked(text.as_bytes(), |rest| {
             let is_begun = rest.len() >= MIN_SECRET_BYTES && self.0.iter().any(|secret| secret.starts_with(rest));
@@ -89,7 +89,7 @@ impl Secrets {
         masked.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The length of the longest secret that `rest` begins with.
+    /// Returns the length of the longest secret that `rest` begins with.
     fn longest(&self, rest: &[u8]) -> Option<usize> {
         self.0.iter().filter(|secret| rest.starts_with(secret)).map(Vec::len).max()
     }
@@ -145,7 +145,7 @@ mod tests {
         assert!(read_secret("/nonexistent/token").is_err());
     }
 
-    /// The text with these secrets masked; `-` where it held none.
+    /// Returns the text with these secrets masked; `-` if it contains none.
     fn masked(text: &str, secrets: &[&str]) -> String {
         let masked = Secrets::new(secrets.iter().copied()).mask(text.as_bytes());
         masked.map_or_else(|| "-".to_owned(), |bytes| String::from_utf8(bytes).expect("text"))

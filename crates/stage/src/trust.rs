@@ -9,10 +9,10 @@ use assay_store::Store;
 
 use crate::Failure;
 
-/// The largest trust policy.
+/// The largest trust policy, in bytes.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
 
-/// Reads a trust policy from its YAML; `file` is its name in problems.
+/// Parses a trust policy from its YAML; `file` is its name in problems.
 pub fn read_trust(file: &str, bytes: &[u8]) -> Result<TrustPolicy, Failure> {
     let policy = spec::TrustPolicy::parse(file, bytes)
         .map_err(|problems| Failure { code: "trust_policy".to_owned(), ..Failure::invalid(&problems) })?;
@@ -56,7 +56,7 @@ fn signer(signer: &spec::Signer) -> Result<TrustedSigner, Failure> {
     })
 }
 
-/// Loads the policy that `--trust` names: a digest in the store, or a file, which is put there.
+/// Loads the policy that `--trust` names: a digest in the store, or a file, which is then stored.
 pub fn load_trust(store: &Store, name: &str) -> Result<(TrustPolicy, Digest), Failure> {
     let bytes = match name.parse::<Digest>() {
         Ok(digest) => store.get(&digest, MAX_POLICY_BYTES)?,

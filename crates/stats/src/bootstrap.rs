@@ -1,10 +1,10 @@
 //! Seeded bootstrap intervals over trials (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 13 and 14).
 //!
-//! The draws are defined to the bit, so that another implementation can repeat them: ChaCha8 with a 64-bit counter, the 32-byte seed as
-//! its key and the statistic's [stream number](Statistic::stream), read as little-endian 32-bit words `w`. An index below `n` is the
-//! upper half of the 64-bit product `w * n`; a word whose lower half is below `2^32 mod n` is thrown away, which makes every index
-//! exactly equally likely (Lemire, "Fast random integer generation in an interval", ACM TOMACS 29, 2019). Indices point into the
-//! ascending samples. Resamples follow each other, `n` indices each.
+//! The draws are defined to the bit, so that another implementation can repeat them: ChaCha8 with a 64-bit counter, the 32-byte
+//! seed as its key and the statistic's [stream number](Statistic::stream), read as little-endian 32-bit words `w`. An index below
+//! `n` is the upper half of the 64-bit product `w * n`; a word whose lower half is below `2^32 mod n` is discarded, which makes
+//! every index exactly equally likely (Lemire, "Fast random integer generation in an interval", ACM TOMACS 29, 2019). Indices
+//! point into the ascending samples. Resamples are consecutive, `n` indices each.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -15,13 +15,13 @@ use crate::quantile::quantile;
 use crate::samples::Samples;
 use crate::sum;
 
-/// How many resamples are drawn unless asked otherwise: the ends of a 95 % interval then rest on 250 resamples beyond each.
+/// The default number of resamples: the ends of a 95 % interval then rest on 250 resamples beyond each.
 pub const RESAMPLES: u32 = 10_000;
 
-/// Fewest samples for an interval.
+/// The fewest samples for an interval.
 ///
-/// A bootstrap interval claims 95 % and holds less in small samples, most of all for the mean. Measured with this code (4,000 samples
-/// a cell, 999 resamples, standard error 0.4 points), coverage in percent:
+/// With small samples a bootstrap interval of 95 % covers less than that, most of all for the mean. Measured with this code
+/// (4,000 samples a cell, 999 resamples, standard error 0.4 points), coverage in percent:
 ///
 /// | interval, samples from | n = 5 | 10 | 15 | 20 | 30 |
 /// | --- | --- | --- | --- | --- | --- |
@@ -31,15 +31,16 @@ pub const RESAMPLES: u32 = 10_000;
 /// | mean, percentile, lognormal (sigma 1) | 72 | 80 | 84 | 85 | 88 |
 /// | mean, BCa, lognormal (sigma 1) | 74 | 83 | 86 | 87 | 89 |
 ///
-/// From 20 samples on an interval is within two points of its claim unless a mean is asked of strongly skewed samples. (At n = 5 the
-/// interval of the median is simply the range, which covers 93.75 %; the order statistics say so, the bootstrap does not.)
+/// From 20 samples on, the coverage is within two points of the level, except for a mean of strongly skewed samples. (At n = 5
+/// the interval of the median is simply the range, which covers 93.75 %; order statistics report that level, the bootstrap does
+/// not.)
 pub const MIN_SAMPLES: usize = 20;
 
-/// Most samples that are resampled: with [`RESAMPLES`] that is a hundred million draws, about a second. No design plans as many
-/// trials; whoever has more values than this has requests, which are not independent.
+/// The most samples that are resampled: with [`RESAMPLES`] that is a hundred million draws, about a second. No design plans as
+/// many trials; a caller with more values has requests, which are not independent.
 pub const MAX_SAMPLES: usize = 10_000;
 
-/// What is computed of every resample.
+/// The statistic that is computed of every resample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statistic {
     /// The median (type 7).
@@ -49,7 +50,7 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// The number of the ChaCha stream that draws for this statistic. Part of the definition of the draws.
+    /// The number of the ChaCha stream that draws for this statistic. It is part of the definition of the draws.
     pub const fn stream(self) -> u64 {
         match self {
             Self::Median => 0,
@@ -65,25 +66,25 @@ impl Statistic {
     }
 }
 
-/// How an interval is to be made.
+/// The settings of an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bootstrap {
     /// The nominal confidence level, a share.
     pub level: f64,
     /// The number of resamples, at least 1.
     pub resamples: std::num::NonZeroU32,
-    /// Whether to correct for bias and skewness (BCa) instead of taking plain percentiles.
+    /// True to correct for bias and skewness (BCa), false to take plain percentiles.
     ///
-    /// It earns its cost for the mean of skewed samples; for the median the jackknife behind the skewness correction is not
-    /// consistent (Efron 1979), and the plain percentiles cover as well: see the figures at [`MIN_SAMPLES`].
+    /// The correction is worth its cost for the mean of skewed samples; for the median the jackknife behind the skewness
+    /// correction is not consistent (Efron 1979), and the plain percentiles cover as well: see the figures at [`MIN_SAMPLES`].
     pub bca: bool,
 }
 
-/// A bootstrap confidence interval for `statistic`, in the samples' unit; the same bytes for the same samples (in any order), seed and
-/// settings, on every machine.
+/// A bootstrap confidence interval for `statistic`, in the samples' unit; the same bytes for the same samples (in any order),
+/// seed and settings, on every machine.
 ///
 /// # Errors
-/// [`NoInterval`] for fewer than [`MIN_SAMPLES`] or more than [`MAX_SAMPLES`], for a level outside 0 to 1, and where BCa has no
+/// [`NoInterval`] for fewer than [`MIN_SAMPLES`] or more than [`MAX_SAMPLES`], for a level outside 0 to 1, and if BCa has no
 /// finite correction.
 pub fn bootstrap(samples: &Samples, statistic: Statistic, how: Bootstrap, seed: [u8; 32]) -> Result<Interval, NoInterval> {
     let n = samples.len();
@@ -96,7 +97,7 @@ pub fn bootstrap(samples: &Samples, statistic: Statistic, how: Bootstrap, seed: 
     interval(samples, statistic, how, seed)
 }
 
-/// The interval without the guard on the number of samples, so that tests can measure what the guard prevents.
+/// The interval without the check of the number of samples, so that tests can measure the coverage that the check prevents.
 fn interval(samples: &Samples, statistic: Statistic, how: Bootstrap, seed: [u8; 32]) -> Result<Interval, NoInterval> {
     check_level(how.level)?;
     let replicates = replicates(samples, statistic, how.resamples.get(), seed);
@@ -123,7 +124,7 @@ fn replicates(samples: &Samples, statistic: Statistic, resamples: u32, seed: [u8
     replicates
 }
 
-/// The samples ascend, so the middle index points at the middle sample.
+/// The median of a resample. The samples ascend, so the middle index points at the middle sample.
 fn resampled_median(samples: &Samples, indices: &mut [u32]) -> f64 {
     let half = indices.len() / 2;
     let (below, &mut middle, _) = indices.select_nth_unstable(half);
@@ -134,7 +135,7 @@ fn resampled_median(samples: &Samples, indices: &mut [u32]) -> f64 {
     }
 }
 
-/// The type 7 median of two neighbours, in the very operations of [`quantile`].
+/// The type 7 median of two neighbours, by the same operations as [`quantile`].
 fn midpoint(below: f64, above: f64) -> f64 {
     (below + (above - below) * 0.5).min(above)
 }
@@ -154,7 +155,8 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Draws from `0..n`. `n` is at least 1; beyond `u32::MAX`, far above [`MAX_SAMPLES`], it is taken as that.
+    /// Creates draws from `0..n`. `n` is at least 1; a value beyond `u32::MAX`, far above [`MAX_SAMPLES`], is taken as
+    /// `u32::MAX`.
     pub fn new(seed: [u8; 32], stream: u64, n: usize) -> Self {
         let mut rng = ChaCha8Rng::from_seed(seed);
         rng.set_stream(stream);
@@ -199,7 +201,7 @@ fn bca_tails(samples: &Samples, statistic: Statistic, replicates: &[f64], tail: 
     usable.then_some(tails).ok_or(NoInterval::OneSided)
 }
 
-/// The jackknife estimate of skewness that BCa calls acceleration; 0 where leaving one out changes nothing.
+/// The jackknife estimate of skewness that BCa calls acceleration; 0 if leaving one sample out changes nothing.
 fn acceleration(samples: &Samples, statistic: Statistic) -> f64 {
     let left_out: Vec<f64> = (0..samples.len()).map(|rank| leave_out(samples, statistic, rank)).collect();
     let centre = sum::pairwise(&left_out, |x| x) / left_out.len() as f64;
@@ -248,7 +250,7 @@ mod tests {
 
     #[test]
     fn words_that_would_favour_an_index_are_thrown_away() {
-        // 2^32 mod 3 is 1, and mod 2^31 + 1 nearly half of all words go.
+        // 2^32 mod 3 is 1; mod 2^31 + 1, nearly half of all words are rejected.
         assert_eq!(Draws::new(SEED, 0, 3).reject_below, 1);
         assert_eq!(Draws::new(SEED, 0, 1 << 20).reject_below, 0);
         assert_eq!(Draws::new(SEED, 0, (1 << 31) + 1).reject_below, (1 << 31) - 1);

@@ -1,27 +1,30 @@
-//! Change points: where in a history of runs the level of a number moved, with a false-alarm rate that survives the search for it and
-//! the memory of the machine.
+//! Change points: the runs of a history at which the level of a number moved, with a false-alarm rate that accounts for the
+//! search and for autocorrelation.
 //!
-//! The method is E-divisive means (Matteson and James, "A nonparametric approach for multiple change point analysis of multivariate
-//! data", JASA 109, 2014) with four things put right that its use in performance work leaves open:
+//! The method is E-divisive means (Matteson and James, "A nonparametric approach for multiple change point analysis of
+//! multivariate data", JASA 109, 2014) with four corrections that its use in performance work leaves open:
 //!
-//! - *The search.* A split is judged by the distribution of the highest energy divergence over all splits, not as if it had
-//!   been chosen before looking. `p = (1 + extreme) / (1 + permutations)`, never 0.
-//! - *The memory.* Neighbouring nightlies resemble each other, and a slow wave looks like steps. The series is prewhitened by its
-//!   lag-1 autocorrelation before it is permuted, in blocks where dependence is left, and coloured again.
-//! - *The place.* The split of highest divergence is a poor guess of the place under autocorrelation. Where a split is significant, the
-//!   place is the one most likely to lie within five points of the change.
-//! - *The waves.* Of a series that remembers much, a step takes the largest wave with it, and what is left remembers little. So a significant
-//!   step has to explain such a series better than memory alone does; else it is said that nothing can be told.
+//! - *The search.* A split is judged by the distribution of the highest energy divergence over all splits, not as if it had been
+//!   chosen in advance. `p = (1 + extreme) / (1 + permutations)`, never 0.
+//! - *The autocorrelation.* Neighbouring nightly runs are correlated, and a slow wave looks like steps. The series is prewhitened
+//!   by its lag-1 autocorrelation, permuted (in blocks if dependence is left), and coloured again.
+//! - *The position.* Under autocorrelation the split of highest divergence is a poor estimate of the position. If a split is
+//!   significant, the reported index is the one most likely to be within five points of the change.
+//! - *The waves.* In a strongly autocorrelated series, a fitted step absorbs the largest wave, and the residuals show little
+//!   autocorrelation. So a significant step has to explain such a series better than autocorrelation alone does; otherwise the
+//!   result is that a change cannot be distinguished.
 //!
-//! Values beyond 3.5 robust standard deviations of a segment's median are pulled in to there first, so that one wild night is no step.
+//! Values beyond 3.5 robust standard deviations of a segment's median are winsorised to that distance first, so that one wild
+//! night is not a step.
 //!
-//! **What is corrected.** A history of up to [`WINDOW`] points is one window, and an unchanged one raises any point with probability
-//! [`Rule::level`]. A longer one is read in windows that overlap by half, each tested at the level over their number (Bonferroni), so
-//! that the same holds for the whole history; [`ChangePoint::p`] is corrected likewise. The parts of a split are tested at their
-//! window's level again. A nightly asks [`newly_changed`], whose level is spread over a stated number of appends.
+//! **Multiple testing.** A history of up to [`WINDOW`] points is one window, and an unchanged one raises any point with
+//! probability [`Rule::level`]. A longer one is read in windows that overlap by half, each tested at the level over their number
+//! (Bonferroni), so that the same holds for the whole history; [`ChangePoint::p`] is corrected likewise. The parts of a split are
+//! tested at their window's level again. A nightly job calls [`newly_changed`], whose level is spread over a stated number of
+//! appends.
 //!
-//! **Limits.** Only the level is watched, not the spread or the shape; a drift is a change. A change needs [`MIN_SIDE`] points on either
-//! side, and in a window with many changes each is harder to see. Calibration and cost are in `docs/statistics.md`.
+//! **Limits.** Only the level is watched, not the spread or the shape; a drift is a change. A change needs [`MIN_SIDE`] points on
+//! either side, and in a window with many changes each is harder to see. Calibration and cost are in `docs/statistics.md`.
 
 mod energy;
 mod noise;
@@ -36,28 +39,28 @@ use crate::robust;
 use crate::samples::{SampleError, Samples};
 use noise::{Noise, Surrogates};
 
-/// Points that are looked at together. The cost of a window grows with its square times the permutations, and the calibration is for
-/// histories of this length; three months of nightlies fit.
+/// The number of points of a window. The cost of a window grows with its square times the permutations, and the calibration is
+/// for histories of this length; three months of nightly runs fit.
 pub const WINDOW: usize = 100;
 
-/// Fewest points on either side of a change: below three, one wild value is half of a side.
+/// The fewest points on either side of a change: below three, one wild value is half of a side.
 pub const MIN_SIDE: usize = 3;
 
-/// Most points of a history. Twice as many windows halve the level of each, and beyond this no number of permutations that is worth its
-/// time could reach it.
+/// The most points of a history. Twice as many windows halve the level of each, and beyond this no affordable number of
+/// permutations reaches it.
 pub const MAX_POINTS: usize = 20_000;
 
-/// The default of [`Rule::level`], by the field's convention. Measured at 100 points: 3.4 % of independent series raise a point, 5.8 % with
-/// autocorrelation 0.6 (and up to 12 % of those with 12 to 50 or 500 points: see `docs/statistics.md`).
+/// The default of [`Rule::level`], by the field's convention. Measured at 100 points: 3.4 % of independent series raise a point,
+/// 5.8 % with autocorrelation 0.6 (and up to 12 % of those with 12 to 50 or 500 points: see `docs/statistics.md`).
 pub const DEFAULT_LEVEL: f64 = 0.05;
 
-/// Fewest permutations of a test, so that a p-value near the default level is known to within a few thousandths.
+/// The fewest permutations of a test, so that a p-value near the default level is known to within a few thousandths.
 pub const MIN_PERMUTATIONS: u32 = 999;
 
-/// Most permutations of a test; a level that needs more is refused.
+/// The most permutations of a test; a level that needs more is refused.
 pub const MAX_PERMUTATIONS: u32 = 100_000;
 
-/// Values farther from the segment's median than this many robust standard deviations are pulled in to there.
+/// Values farther from the segment's median than this many robust standard deviations are winsorised to that distance.
 const WINSORISE_AT: f64 = robust::OUTLIER_THRESHOLD;
 
 /// Two divergences that differ by less than this share are equal: a permutation that restores the series must count as extreme.
@@ -66,33 +69,33 @@ const ROUNDING: f64 = 1e-9;
 /// The scale on which levels are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// As the values are.
+    /// The values themselves.
     Raw,
-    /// Their natural logarithms, for positive numbers that change by factors, as latencies and rates do.
+    /// The natural logarithms, for positive numbers that change by factors, such as latencies and rates.
     Log,
 }
 
-/// How a history is searched.
+/// The settings of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
     /// The scale on which levels are compared.
     pub scale: Scale,
     /// The probability with which an unchanged history may raise any point.
     pub level: f64,
-    /// Permutations of each test, at least; a smaller level raises them so that it can be reached.
+    /// The fewest permutations of each test; a smaller level raises them so that it can be reached.
     pub permutations: NonZeroU32,
 }
 
 impl Rule {
-    /// The calibrated rule: [`DEFAULT_LEVEL`] with [`MIN_PERMUTATIONS`].
+    /// Returns the calibrated rule: [`DEFAULT_LEVEL`] with [`MIN_PERMUTATIONS`].
     pub fn new(scale: Scale) -> Self {
         Self { scale, level: DEFAULT_LEVEL, permutations: NonZeroU32::new(MIN_PERMUTATIONS).unwrap_or(NonZeroU32::MIN) }
     }
 }
 
-/// How the false alarms of a nightly are bounded: over `appends` nights after which [`newly_changed`] was asked, an unchanged history is to
-/// open any issue with probability `level` at most. A single night has `level / appends` (Bonferroni). Strong autocorrelation, which must
-/// be estimated, costs some of it: at 0.6, 7 % of series open one where 5 % are asked for.
+/// The bound on the false alarms of a nightly job: over `appends` nights, with a call of [`newly_changed`] after each, an
+/// unchanged history opens any issue with probability `level` at most. A single night has `level / appends` (Bonferroni). Strong
+/// autocorrelation, which must be estimated, exceeds the bound a little: at 0.6, 7 % of series open an issue at a level of 5 %.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
     /// The probability of any false issue.
@@ -108,7 +111,7 @@ impl Default for Budget {
     }
 }
 
-/// A place where the level moved.
+/// An index at which the level moved.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChangePoint {
     /// The index of the first value after the change.
@@ -119,16 +122,17 @@ pub struct ChangePoint {
     pub before: f64,
     /// The median from here to the next change point, in the values' unit.
     pub after: f64,
-    /// `after / before - 1`, a ratio; absent where `before` is 0.
+    /// `after / before - 1`, a ratio; `None` if `before` is 0.
     pub change: Option<f64>,
-    /// An approximate 95 % interval of `change`; absent with `change`, and with fewer than [`MIN_FOR_INTERVAL`] values on a side.
+    /// An approximate 95 % interval of `change`; `None` without `change`, and with fewer than [`MIN_FOR_INTERVAL`] values on a
+    /// side.
     pub interval: Option<ChangeInterval>,
 }
 
 /// An approximate 95 % interval of a relative change, as a ratio.
 ///
-/// Normal, from the spread around both medians and its autocorrelation. It takes the place as known: right after a change was found it
-/// is somewhat too narrow and too far out, because changes that look larger than they are are found sooner.
+/// Normal, from the spread around both medians and its autocorrelation. It takes the index as known: right after a change was
+/// found it is somewhat too narrow and too far out, because changes that look larger than they are are found sooner.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChangeInterval {
     /// The lower end.
@@ -137,13 +141,13 @@ pub struct ChangeInterval {
     pub high: f64,
 }
 
-/// Fewest values on either side for an interval of the change.
+/// The fewest values on either side for an interval of the change.
 pub const MIN_FOR_INTERVAL: usize = 5;
 
-/// Why a history was not searched.
+/// The reason why a history was not searched.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum ChangePointError {
-    /// A value is no number that statistics can be made of.
+    /// A value is not a valid sample.
     #[error(transparent)]
     Sample(#[from] SampleError),
     /// Too few values for a change with [`MIN_SIDE`] on either side.
@@ -158,27 +162,27 @@ pub enum ChangePointError {
         /// The number of values.
         n: usize,
     },
-    /// A value without a logarithm.
+    /// A value has no logarithm.
     #[error("value {index} is {value}, which has no logarithm; compare this metric on the raw scale")]
     NotPositive {
-        /// Its place, counted from 0.
+        /// Its index, counted from 0.
         index: usize,
         /// The value.
         value: f64,
     },
-    /// A level that is no probability.
+    /// The level is not a probability.
     #[error("the level {level} is not between 0 and 1")]
     Level {
         /// The level.
         level: f64,
     },
-    /// A level that would take more than [`MAX_PERMUTATIONS`].
+    /// The level would need more than [`MAX_PERMUTATIONS`].
     #[error("a test at level {level:e} needs more than {MAX_PERMUTATIONS} permutations; raise the level or shorten the history")]
     TooFine {
         /// The level of a single test.
         level: f64,
     },
-    /// What looks like a change may be the memory of the series.
+    /// An apparent change may be autocorrelation of the series.
     #[error(
         "cannot tell whether the level moved: neighbouring values resemble each other so much (lag-1 autocorrelation {memory:.2}) that what looks like a change may be a slow wave"
     )]
@@ -186,7 +190,7 @@ pub enum ChangePointError {
         /// The lag-1 autocorrelation, if there is no change.
         memory: f64,
     },
-    /// The last known change lies outside the history.
+    /// The last known change is outside the history.
     #[error("the last known change point is at {known}, but the history has {n} values")]
     Known {
         /// The index given.
@@ -196,31 +200,31 @@ pub enum ChangePointError {
     },
 }
 
-/// The change points of a whole history, ascending; the same bytes for the same values, rule and seed, on every machine. A part in which a
-/// change cannot be told from memory has none; [`search`] says where that is.
+/// Returns the change points of a whole history, ascending; the same bytes for the same values, rule and seed, on every machine.
+/// A part in which a change cannot be distinguished from autocorrelation has none; [`search`] reports these parts.
 ///
 /// # Errors
-/// [`ChangePointError`] for values that are not finite (or not positive on the log scale), for too few or too many of them, and for a
-/// level outside 0 to 1 or beyond the reach of permutations; [`ChangePointError::Remembers`] if nothing was found but what may be memory. A
-/// constant history has no change points and is no error.
+/// [`ChangePointError`] for values that are not finite (or not positive on the log scale), for too few or too many of them, and
+/// for a level outside 0 to 1 or beyond the reach of permutations; [`ChangePointError::Remembers`] if nothing was found except
+/// what may be autocorrelation. A constant history has no change points and is no error.
 pub fn change_points(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<Vec<ChangePoint>, ChangePointError> {
     search(history, rule, seed)?.told()
 }
 
-/// What a search of a history found.
+/// The result of a search of a history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Searched {
     /// The change points, ascending.
     pub points: Vec<ChangePoint>,
-    /// The parts in which a change cannot be told from memory, in the order in which they were looked at.
+    /// The parts in which a change cannot be distinguished from autocorrelation, in the order of the search.
     pub untold: Vec<Untold>,
 }
 
 impl Searched {
-    /// The change points.
+    /// Returns the change points.
     ///
     /// # Errors
-    /// [`ChangePointError::Remembers`] if nothing was found but what may be memory.
+    /// [`ChangePointError::Remembers`] if nothing was found except what may be autocorrelation.
     pub fn told(self) -> Result<Vec<ChangePoint>, ChangePointError> {
         match self.untold.first() {
             Some(untold) if self.points.is_empty() => Err(ChangePointError::Remembers { memory: untold.memory }),
@@ -229,7 +233,7 @@ impl Searched {
     }
 }
 
-/// A part of a history in which something looks like a change, and neighbouring values resemble each other so much that it may be a wave.
+/// A part of a history with an apparent change that may be a wave, because neighbouring values are strongly autocorrelated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Untold {
     /// The indices of the part.
@@ -238,10 +242,10 @@ pub struct Untold {
     pub memory: f64,
 }
 
-/// As [`change_points`], with the parts in which nothing can be told.
+/// Searches like [`change_points`], and also returns the parts in which a change cannot be distinguished from autocorrelation.
 ///
 /// # Errors
-/// As for [`change_points`], but for [`ChangePointError::Remembers`].
+/// As for [`change_points`], except [`ChangePointError::Remembers`].
 pub fn search(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<Searched, ChangePointError> {
     let series = Series::new(history, rule.scale)?;
     let windows = windows(history.len());
@@ -251,8 +255,9 @@ pub fn search(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<Searched, C
     Ok(Searched { points: series.describe(&found, 0..history.len(), windows), untold })
 }
 
-/// Whether the level has moved since `known`, the index of the last change point that was reported: what a nightly asks after each
-/// append. Looks at the last [`WINDOW`] values since then; when it finds a point, its index is the next `known`.
+/// Returns the change since `known`, the index of the last change point that was reported, if the level has moved: a nightly job
+/// calls it after each append. Searches the last [`WINDOW`] values since then; if it finds a point, its index is the next
+/// `known`.
 ///
 /// # Errors
 /// As for [`change_points`], and [`ChangePointError::Known`] for an index beyond the history.
@@ -278,21 +283,21 @@ pub fn newly_changed(
     }
 }
 
-/// What somebody who asked [`newly_changed`] after each append was told, and when.
+/// A change that calls of [`newly_changed`] after each append would have reported, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Report {
-    /// The number of values after which it was told.
+    /// The number of values after which it was reported.
     pub after: usize,
-    /// What was told.
+    /// The reported change.
     pub change: ChangePoint,
 }
 
-/// Everything that [`newly_changed`] would have told whoever asked it after each append from the value at `from` on, each change once,
-/// oldest first. Asking begins with the first history that is long enough. After an append at which a change cannot be told from memory
-/// nothing is told.
+/// Returns every change that calls of [`newly_changed`] after each append would have reported, from the value at `from` on, each
+/// change once, oldest first. The calls begin with the first history that is long enough. After an append at which a change
+/// cannot be distinguished from autocorrelation nothing is reported.
 ///
 /// # Errors
-/// As for [`newly_changed`], but for [`ChangePointError::Remembers`].
+/// As for [`newly_changed`], except [`ChangePointError::Remembers`].
 pub fn reports(
     history: &[f64],
     from: usize,
@@ -315,22 +320,22 @@ pub fn reports(
     Ok(told)
 }
 
-/// How many windows an unchanged history of `n` values is read in; changes only make them fewer.
+/// Returns the number of windows in which an unchanged history of `n` values is read; changes only make them fewer.
 fn windows(n: usize) -> usize {
     1 + n.saturating_sub(WINDOW).div_ceil(WINDOW / 2)
 }
 
-/// What a test of a segment came to.
+/// The result of a test of a segment.
 enum Split {
     /// No split is significant.
     Nothing,
-    /// One is, and the noise has too much memory to tell.
+    /// A split is significant, and the autocorrelation of the noise is too strong to tell.
     Untold { memory: f64 },
-    /// One is.
+    /// A split is significant.
     Found(Found),
 }
 
-/// A split that was significant, with its uncorrected p-value.
+/// A significant split, with its uncorrected p-value.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     index: usize,
@@ -361,7 +366,7 @@ impl<'a> Series<'a> {
         Ok(Self { values, scaled, scale })
     }
 
-    /// Reads the windows one after the other; the next begins half a window on, or at the last change point if that is later.
+    /// Searches the windows one after the other; the next begins half a window on, or at the last change point if that is later.
     fn search(&self, test: &Test, untold: &mut Vec<Untold>) -> Vec<Found> {
         let (n, mut start, mut found) = (self.scaled.len(), 0, Vec::new());
         loop {
@@ -375,7 +380,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// Places each point again between its neighbours, now that their changes are no longer in the way.
+    /// Locates each point again between its neighbours, now that their changes no longer interfere.
     fn placed_anew(&self, mut found: Vec<Found>) -> Vec<Found> {
         let mut start = 0;
         for number in 0..found.len() {
@@ -405,8 +410,8 @@ impl<'a> Series<'a> {
         ChangePoint { index: point.index, p: (point.p * windows as f64).min(1.0), before, after, change, interval }
     }
 
-    /// Both medians have a standard error of `sqrt(pi / 2)` times that of a mean (of normal values), autocorrelation included; the
-    /// difference is normal, on the scale of the comparison.
+    /// The interval of a change. Both medians have a standard error of `sqrt(pi / 2)` times that of a mean (of normal values),
+    /// autocorrelation included; the difference is normal, on the scale of the comparison.
     fn interval(&self, change: f64, before: f64, left: &Range<usize>, right: &Range<usize>) -> Option<ChangeInterval> {
         if left.len().min(right.len()) < MIN_FOR_INTERVAL {
             return None;
@@ -439,13 +444,13 @@ struct Test {
 }
 
 impl Test {
-    /// A test whose level is `level` over `family`, of a history of so many windows.
+    /// Creates a test whose level is `level` over `family`, for a history of `windows` windows.
     fn new(level: f64, family: usize, windows: usize, permutations: u32, seed: [u8; 32]) -> Result<Self, ChangePointError> {
         if !(level > 0.0 && level < 1.0) {
             return Err(ChangePointError::Level { level });
         }
         let level = level / family as f64;
-        // What the smallest p-value needs: at fine levels no permutation may be as extreme.
+        // The smallest p-value requires this many: at fine levels no permutation may be as extreme.
         let needed = (1.0 / level).ceil();
         if needed > f64::from(MAX_PERMUTATIONS) {
             return Err(ChangePointError::TooFine { level });
@@ -472,7 +477,7 @@ impl Test {
         found.extend(points);
     }
 
-    /// The one split of a segment, where it is significant.
+    /// Returns the one split of a segment, if it is significant.
     fn split(&self, scaled: &[f64], segment: Range<usize>) -> Split {
         if segment.len() < 2 * MIN_SIDE {
             return Split::Nothing;
@@ -485,7 +490,7 @@ impl Test {
         }
     }
 
-    /// The p-value of the highest divergence, where it is within the level. Permuting stops as soon as it cannot be any more.
+    /// Returns the p-value of the highest divergence, if it is within the level. Stops permuting as soon as it cannot be.
     fn p(&self, values: &[f64], segment: &Range<usize>) -> Option<f64> {
         let observed = energy::highest_divergence(values);
         if observed <= 0.0 {
@@ -506,12 +511,12 @@ impl Test {
     }
 }
 
-/// Every segment has draws of its own, whatever was tested before it.
+/// Returns the segment's own random stream, independent of the tests before it.
 fn stream(segment: &Range<usize>) -> u64 {
     ((segment.start as u64) << 32) | segment.end as u64
 }
 
-/// Deviations from the median in robust standard deviations, pulled in to [`WINSORISE_AT`]; zeros where there is no spread.
+/// Deviations from the median in robust standard deviations, winsorised at [`WINSORISE_AT`]; zeros if there is no spread.
 fn winsorised(values: &[f64]) -> Vec<f64> {
     let Ok(samples) = Samples::new(values) else { return vec![0.0; values.len()] };
     let (centre, scale) = (samples.median(), robust::scale(&samples));
@@ -530,7 +535,7 @@ fn median(values: &[f64]) -> f64 {
     Samples::new(values).map_or(0.0, |samples| samples.median())
 }
 
-/// The values of a range that lies within them.
+/// The values of a range, which is within bounds.
 fn part<'a>(values: &'a [f64], range: &Range<usize>) -> &'a [f64] {
     values.get(range.clone()).unwrap_or_default()
 }

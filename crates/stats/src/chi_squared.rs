@@ -1,4 +1,4 @@
-//! The chi-squared distribution, and how large a standard deviation may be of which only a few samples are known.
+//! The chi-squared distribution, and the upper bound of a standard deviation that is estimated from few samples.
 
 use crate::interval::{NoInterval, check_level};
 use crate::samples::Samples;
@@ -8,13 +8,13 @@ use crate::student::check_many;
 /// The most degrees of freedom; beyond, the distribution and its quantile are NaN.
 pub const MAX_DEGREES: f64 = MAX_PARAMETER;
 
-/// The probability that a chi-squared variable with `df` degrees of freedom is at most `x`; NaN where `df` is not above 0 and at most
-/// [`MAX_DEGREES`].
+/// The probability that a chi-squared variable with `df` degrees of freedom is at most `x`; NaN unless `df` is above 0 and at
+/// most [`MAX_DEGREES`].
 pub fn cdf(x: f64, df: f64) -> f64 {
     tails(x, df).lower
 }
 
-/// The probability of more than `x`, without the rounding of `1 - cdf`.
+/// The probability of a value above `x`, without the rounding of `1 - cdf`.
 pub fn upper(x: f64, df: f64) -> f64 {
     tails(x, df).upper
 }
@@ -30,7 +30,7 @@ pub fn quantile(p: f64, df: f64) -> f64 {
     if p >= 1.0 {
         return f64::INFINITY;
     }
-    // Whichever tail is smaller keeps its digits.
+    // The smaller tail keeps its digits.
     if p > 0.5 { special::where_falls_to(1.0 - p, |x| upper(x, df)) } else { special::where_falls_to(-p, |x| -cdf(x, df)) }
 }
 
@@ -45,15 +45,16 @@ fn tails(x: f64, df: f64) -> Tails {
     special::gamma(df / 2.0, x / 2.0)
 }
 
-/// The standard deviation that the true one does not exceed with confidence `level`, in the samples' unit, if the samples are normal:
-/// `sd sqrt((n - 1) / x)`, x the `1 - level` quantile of chi-squared with n - 1 degrees of freedom (Hahn and Meeker, "Statistical
-/// Intervals", 1991, section 4.4).
+/// The standard deviation that the true one does not exceed with confidence `level`, in the samples' unit, if the samples are
+/// normal: `sd sqrt((n - 1) / x)`, x the `1 - level` quantile of chi-squared with n - 1 degrees of freedom (Hahn and Meeker,
+/// "Statistical Intervals", 1991, section 4.4).
 ///
-/// A design sized on the spread that five runs happened to show misses its power every second time; sized on an upper bound, it holds it.
+/// A design sized on the spread that five runs happened to show misses its power every second time; sized on an upper bound, it
+/// reaches it.
 ///
 /// # Errors
-/// [`NoInterval::TooFewForSpread`] for a single sample, [`NoInterval::TooMany`] beyond [`MAX_DEGREES`], [`NoInterval::Level`] for a
-/// level outside 0 to 1, [`NoInterval::Unbounded`] where the bound is beyond every number.
+/// [`NoInterval::TooFewForSpread`] for a single sample, [`NoInterval::TooMany`] beyond [`MAX_DEGREES`], [`NoInterval::Level`] for
+/// a level outside 0 to 1, [`NoInterval::Unbounded`] if the bound is not a finite number.
 pub fn sd_upper_bound(samples: &Samples, level: f64) -> Result<f64, NoInterval> {
     check_level(level)?;
     let n = samples.len();
@@ -64,7 +65,7 @@ pub fn sd_upper_bound(samples: &Samples, level: f64) -> Result<f64, NoInterval> 
     bound.is_finite().then_some(bound).ok_or(NoInterval::Unbounded)
 }
 
-/// The same of a standard deviation that is known from so many degrees of freedom.
+/// The same bound of a standard deviation that is known from `freedom` degrees of freedom.
 pub(crate) fn widened(sd: f64, freedom: f64, level: f64) -> f64 {
     sd * (freedom / quantile(1.0 - level, freedom)).sqrt()
 }

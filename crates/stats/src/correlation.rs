@@ -1,5 +1,5 @@
-//! Series that remember: how far neighbours resemble each other, how many independent samples a series is worth, and an interval for
-//! its mean that knows of it.
+//! Autocorrelated series: the correlation of neighbours, the effective sample size, and an interval for the mean that accounts
+//! for both.
 //!
 //! Samples are taken in their order of observation.
 
@@ -8,17 +8,17 @@ use crate::samples::Samples;
 use crate::student;
 use crate::sum;
 
-/// Longest series: every lag up to its end may have to be looked at, which is fifty million products here.
+/// The longest series: every lag up to its end may have to be computed, which is fifty million products here.
 pub const MAX_SERIES: usize = 10_000;
 
-/// Batches that suit most series: 10 to 30 keep nearly all that more would give (Schmeiser, "Batch size effects in the analysis of
-/// simulation output", Operations Research 30, 1982), and fewer are longer and so less alike.
+/// The number of batches that suits most series: 10 to 30 keep nearly all that more would give (Schmeiser, "Batch size effects in
+/// the analysis of simulation output", Operations Research 30, 1982), and fewer are longer and so less correlated.
 pub const BATCHES: usize = 20;
 
-/// The autocorrelation at `lag`, -1 to 1: `sum (x(t) - mean)(x(t + lag) - mean) / sum (x(t) - mean)^2` (Box and Jenkins, "Time Series
-/// Analysis", 1970, 2.1.5; both sums divided by n, which keeps the sequence positive definite).
+/// The autocorrelation at `lag`, -1 to 1: `sum (x(t) - mean)(x(t + lag) - mean) / sum (x(t) - mean)^2` (Box and Jenkins, "Time
+/// Series Analysis", 1970, 2.1.5; both sums divided by n, which keeps the sequence positive definite).
 ///
-/// Absent where the series is not longer than `lag` or does not vary.
+/// `None` if the series is not longer than `lag` or does not vary.
 pub fn autocorrelation(samples: &Samples, lag: usize) -> Option<f64> {
     Centred::of(samples)?.autocorrelation(lag)
 }
@@ -48,22 +48,24 @@ impl Centred {
     }
 }
 
-/// What a correlated series is worth.
+/// The information in a correlated series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effective {
-    /// The effective sample size: so many independent samples would know the mean as well. At most the number of samples.
+    /// The effective sample size: the number of independent samples that would determine the mean as well. At most the number of
+    /// samples.
     pub samples: f64,
-    /// The correlation time tau: how many neighbours are worth one independent sample. At least 1.
+    /// The correlation time tau: the number of neighbours that are worth one independent sample. At least 1.
     pub correlation_time: f64,
-    /// How many lags from 0 on were summed.
+    /// The number of lags, from 0 on, that were summed.
     pub lags: usize,
 }
 
-/// The effective sample size `n / tau`, with `tau = -1 + 2 sum G(m)` over the initial positive sequence: `G(m) = r(2m) + r(2m + 1)` as
-/// long as it is above 0 (Geyer, "Practical Markov chain Monte Carlo", Statistical Science 7, 1992). Sums of neighbouring
-/// autocorrelations are positive for any reversible series, so the first that is not marks where noise begins.
+/// The effective sample size `n / tau`, with `tau = -1 + 2 sum G(m)` over the initial positive sequence: `G(m) = r(2m) + r(2m +
+/// 1)` as long as it is above 0 (Geyer, "Practical Markov chain Monte Carlo", Statistical Science 7, 1992). Sums of neighbouring
+/// autocorrelations are positive for any reversible series, so the first that is not marks the beginning of the noise.
 ///
-/// tau is at least 1: negative correlation earns no credit. Absent where the series does not vary, and beyond [`MAX_SERIES`].
+/// tau is at least 1: negative correlation does not raise the effective size. `None` if the series does not vary, and beyond
+/// [`MAX_SERIES`].
 pub fn effective_sample_size(samples: &Samples) -> Option<Effective> {
     let n = samples.len();
     if n > MAX_SERIES {
@@ -88,19 +90,19 @@ pub fn effective_sample_size(samples: &Samples) -> Option<Effective> {
 pub struct BatchMeans {
     /// The interval for the mean of the process.
     pub interval: Interval,
-    /// The lag-1 autocorrelation of the batch means; far above 0, the batches are too short and the interval too narrow. Absent where
-    /// they do not vary.
+    /// The lag-1 autocorrelation of the batch means; if it is far above 0, the batches are too short and the interval too narrow.
+    /// `None` if they do not vary.
     pub correlation: Option<f64>,
 }
 
-/// The interval of the mean of a correlated series: it is cut into `batches` of neighbours whose sizes differ by at most one, and their
-/// means are taken for independent: `mean +- t sd / sqrt(batches)`, t the `(1 + level) / 2` quantile with `batches - 1` degrees of
-/// freedom (Schmeiser, 1982; see [`BATCHES`]).
+/// The interval of the mean of a correlated series: it is cut into `batches` of neighbours whose sizes differ by at most one, and
+/// their means are taken as independent: `mean +- t sd / sqrt(batches)`, t the `(1 + level) / 2` quantile with `batches - 1`
+/// degrees of freedom (Schmeiser, 1982; see [`BATCHES`]).
 ///
 /// # Errors
 /// [`NoInterval::Batches`] for fewer than 2 batches or fewer than 2 samples in one, [`NoInterval::TooMany`] beyond
-/// [`student::MAX_DEGREES`] batches, [`NoInterval::Level`] for a level outside 0 to 1, [`NoInterval::Unbounded`] where an end is
-/// beyond every number.
+/// [`student::MAX_DEGREES`] batches, [`NoInterval::Level`] for a level outside 0 to 1, [`NoInterval::Unbounded`] if an end is not
+/// a finite number.
 pub fn batch_means(samples: &Samples, batches: usize, level: f64) -> Result<BatchMeans, NoInterval> {
     check_level(level)?;
     let n = samples.len();

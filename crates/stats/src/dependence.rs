@@ -1,8 +1,9 @@
-//! Whether the pairs of a comparison are independent of each other. A test of pairs takes that for granted and cannot see it: where a side
-//! remembers (a cache, a heap, a file layout that lasts for some pairs), a lucky stretch looks like a change.
+//! Tests whether the pairs of a comparison are independent of each other. A test of pairs assumes that and cannot detect a
+//! violation: if a side is autocorrelated (a cache, a heap, a file layout that lasts for some pairs), a lucky stretch looks like
+//! a change.
 //!
-//! Earlier runs tell by two marks: neighbouring pairs resemble each other, and whole runs lie further apart than their pairs explain. One run
-//! alone tells by the first, with little power where it has few pairs.
+//! Earlier runs show dependence by two marks: neighbouring pairs are correlated, and whole runs differ by more than their pairs
+//! explain. A single run shows only the first, with little statistical power if it has few pairs.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -12,27 +13,27 @@ use crate::paired::{Averages, Differences, PairError};
 use crate::special;
 use crate::sum;
 
-/// Orders of a run's pairs that are drawn to see how far its own stands out.
+/// The number of random orders of a run's pairs with which the observed order is compared.
 const DRAWN_ORDERS: usize = 999;
 
-/// The drawn orders are part of the method's definition and the same for everybody.
+/// The seed of the drawn orders, which are part of the method's definition and the same for every caller.
 const SEED: [u8; 32] = *b"assay: orders of pairs, redrawn.";
 
-/// How far pairs resemble those before them.
+/// The autocorrelation of pairs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dependence {
-    /// The lag-1 autocorrelation of the ranks of the differences within their runs, without the bias that centring gives it: about 0 for
-    /// independent pairs, about the correlation itself where there is one.
+    /// The lag-1 autocorrelation of the ranks of the differences within their runs, without the bias from centring: about 0 for
+    /// independent pairs, otherwise about the correlation itself.
     pub autocorrelation: f64,
-    /// The probability of so much resemblance, or of runs so far apart, if pairs were independent: twice the smaller of both.
+    /// The probability of this much correlation, or of runs this far apart, if pairs were independent: twice the smaller of both.
     pub p: f64,
 }
 
-/// How far the pairs of earlier runs resemble those before them: `runs` hold the differences of each, in the order of its pairs. Runs of one
-/// pair say nothing. Absent where no run has two pairs, or nothing varies.
+/// The autocorrelation of the pairs of earlier runs: `runs` hold the differences of each, in the order of its pairs. Runs of one
+/// pair are ignored. `None` if no run has two pairs, or nothing varies.
 ///
 /// # Errors
-/// [`PairError`] where a difference is no finite number.
+/// [`PairError`] if a difference is not a finite number.
 pub fn dependence(runs: &[&[f64]]) -> Result<Option<Dependence>, PairError> {
     let mut serial = Serial::default();
     let mut shifts = Vec::new();
@@ -50,9 +51,9 @@ pub fn dependence(runs: &[&[f64]]) -> Result<Option<Dependence>, PairError> {
     Ok(Some(Dependence { autocorrelation: serial.autocorrelation(), p }))
 }
 
-/// The probability of shifts so far apart if each run's is the mean of its independent pairs: a one-way analysis of variance (Fisher,
-/// "Statistical Methods for Research Workers", 1925, chapter 7) on the shifts of Hodges and Lehmann, which vary hardly more than means under
-/// normal noise and less under heavy tails.
+/// The probability of shifts this far apart if each run's shift is the mean of its independent pairs: a one-way analysis of
+/// variance (Fisher, "Statistical Methods for Research Workers", 1925, chapter 7) on the Hodges-Lehmann shifts, which vary hardly
+/// more than means under normal noise and less under heavy tails.
 fn p_between(shifts: &[(f64, f64)], within: f64, freedom: f64) -> f64 {
     if shifts.len() < 2 || within <= 0.0 {
         return 1.0;
@@ -67,7 +68,7 @@ fn p_between(shifts: &[(f64, f64)], within: f64, freedom: f64) -> f64 {
     special::beta(0.5 * freedom, 0.5 * runs, x, 1.0 - x).lower
 }
 
-/// Ranks of the values, ties sharing theirs, less their mean.
+/// The ranks of the values less their mean; tied values share their mean rank.
 fn centred_ranks(values: &[f64]) -> Vec<f64> {
     let centred = |value: &f64| {
         let below = values.iter().filter(|other| *other < value).count() as f64;
@@ -77,9 +78,9 @@ fn centred_ranks(values: &[f64]) -> Vec<f64> {
     values.iter().map(centred).collect()
 }
 
-/// The sum of products of neighbours, over all runs, beside its mean and variance over all orders of each run's values (Wald and Wolfowitz,
-/// "An exact test for randomness in the non-parametric case based on serial correlation", Annals of Mathematical Statistics 14, 1943; here
-/// without the product of the last and the first).
+/// The sum of products of neighbours, over all runs, with its mean and variance over all orders of each run's values (Wald and
+/// Wolfowitz, "An exact test for randomness in the non-parametric case based on serial correlation", Annals of Mathematical
+/// Statistics 14, 1943; here without the product of the last and the first).
 #[derive(Debug, Default)]
 struct Serial {
     products: f64,
@@ -95,7 +96,7 @@ impl Serial {
         let fourth = sum::pairwise(centred, |x| x * x * x * x);
         let products: Vec<f64> = centred.windows(2).map(|pair| pair[0] * pair[1]).collect();
         let mean = -squares / n;
-        // Means over all choices of places: of two squares, of a square between two others, and of four values.
+        // Means over all choices of positions: of two squares, of a square between two others, and of four values.
         let two = (squares * squares - fourth) / (n * (n - 1.0));
         let three = if n > 2.0 { (2.0 * fourth - squares * squares) / (n * (n - 1.0) * (n - 2.0)) } else { 0.0 };
         let four = if n > 3.0 { (3.0 * squares * squares - 6.0 * fourth) / (n * (n - 1.0) * (n - 2.0) * (n - 3.0)) } else { 0.0 };
@@ -106,7 +107,7 @@ impl Serial {
         self.squares += squares;
     }
 
-    /// The probability of so large a sum, by the normal approximation.
+    /// The probability of a sum this large, by the normal approximation.
     fn p(&self) -> Option<f64> {
         let is_known = self.variance > 1e-12 * self.squares * self.squares;
         is_known.then(|| 1.0 - normal::cdf((self.products - self.mean) / self.variance.sqrt()))
@@ -117,43 +118,46 @@ impl Serial {
     }
 }
 
-/// The probability that the pairs of one run resemble those before them so much as they do, over all metrics together, if their order means
-/// nothing: their order is drawn anew 999 times, the same for every metric, so that metrics which go together count as what they are.
+/// The probability that the pairs of one run are correlated with those before them as much as observed, over all metrics
+/// together, if their order is random: the order is drawn again 999 times, the same for every metric, so that correlated metrics
+/// are not counted as independent evidence.
 ///
-/// The resemblance of a metric is the mean square difference of neighbours over the variance (von Neumann, "Distribution of the ratio of the
-/// mean square successive difference to the variance", Annals of Mathematical Statistics 12, 1941), and of several the sum. A product of
-/// neighbours, which a large value at either end makes smaller, tells less: of eight pairs with an autocorrelation of 0.9 that look like a change,
-/// it misses one in three at a level of 0.1, and the ratio two in nine.
+/// The statistic of a metric is the mean square difference of neighbours over the variance (von Neumann, "Distribution of the
+/// ratio of the mean square successive difference to the variance", Annals of Mathematical Statistics 12, 1941), and that of
+/// several metrics the sum. A product of neighbours, which a large value at either end makes smaller, is less powerful: of eight
+/// pairs with an autocorrelation of 0.9 that look like a change, it misses one in three at a level of 0.1, and the ratio two in
+/// nine.
 ///
-/// `metrics` hold a difference for each place of a pair, absent where it has none; all are of one length. Between the places before and after
-/// a break (`breaks` are the places that begin another run) there is no neighbourhood. 1 where nothing can be said.
+/// `metrics` hold a difference for each index of a pair, `None` if it is missing; all have the same length. The indices before
+/// and after a break (`breaks` are the indices that begin another run) are not neighbours. 1 if nothing can be computed.
 ///
-/// Which changes are seen in a run does not depend on the order of its pairs, so this holds of those metrics alone that seem to have changed.
+/// Which changes are found in a run does not depend on the order of its pairs, so the test is also valid for only the metrics
+/// that seem to have changed.
 pub fn order_p(metrics: &[Vec<Option<f64>>], breaks: &[usize]) -> f64 {
     Products::of(metrics).order_p(breaks)
 }
 
-/// The same for all metrics of a run, whether they have changed or not: twice the smaller of two probabilities, that of [`order_p`], and that of
-/// what is left of the metrics without what they have most in common. A hundred metrics of one machine may rise and fall together, and
-/// are then no more than one metric; what each has of its own still tells a hundred times whether a side remembers.
+/// The same test for all metrics of a run, changed or not: twice the smaller of two probabilities, that of [`order_p`], and that
+/// of the metrics without their first principal component. A hundred metrics of one machine may rise and fall together, and then
+/// amount to a single metric; the individual part of each metric still gives a hundred pieces of evidence of autocorrelation.
 pub fn family_order_p(metrics: &[Vec<Option<f64>>], breaks: &[usize]) -> f64 {
     let products = Products::of(metrics);
     (2.0 * products.order_p(breaks).min(products.without_common_part().order_p(breaks))).min(1.0)
 }
 
-/// For every two places of pairs the products of the differences there, summed over metrics: of each metric about its mean and in units of its
-/// sum of squares, 0 where it has no difference. Metrics that do not vary say nothing. An order is looked at 999 times, and whatever is asked
-/// of it is a sum of these.
+/// For every two indices of pairs, the products of the differences there, summed over metrics: each metric about its mean and in
+/// units of its sum of squares, 0 if it has no difference. Metrics that do not vary are left out. An order is evaluated 999
+/// times, and every evaluation is a sum of these.
 struct Products {
     places: usize,
-    /// Row by row.
+    /// The sums, row by row.
     sums: Vec<f64>,
 }
 
-/// Steps of the power method. How well the common part is found decides how much is told, not whether it is right.
+/// The number of steps of the power method. The precision of the common part affects the test's power, not its validity.
 const POWER_STEPS: usize = 30;
 
-/// The share of the sum of squares below which what is left is rounding.
+/// The share of the sum of squares below which the rest is rounding.
 const NOTHING_LEFT: f64 = 1e-9;
 
 impl Products {
@@ -177,9 +181,9 @@ impl Products {
         (0..self.places).map(|place| self.at(place, place)).sum()
     }
 
-    /// The products of what is left of the metrics without their first principal component (Hotelling, "Analysis of a complex of statistical
-    /// variables into principal components", Journal of Educational Psychology 24, 1933), found by the power method from the place where
-    /// metrics vary most: by nothing that depends on the order of places.
+    /// The products of the metrics without their first principal component (Hotelling, "Analysis of a complex of statistical
+    /// variables into principal components", Journal of Educational Psychology 24, 1933), found by the power method from the
+    /// index at which metrics vary most: by nothing that depends on the order of indices.
     fn without_common_part(&self) -> Self {
         let times = |direction: &[f64]| -> Vec<f64> {
             let row = |row: &[f64]| row.iter().zip(direction).map(|(sum, part)| sum * part).sum::<f64>();
@@ -202,7 +206,7 @@ impl Products {
         if is_rounding { Self { places: self.places, sums: vec![0.0; self.sums.len()] } } else { left }
     }
 
-    /// The share of orders of the places in which neighbours are as near each other.
+    /// The share of orders in which neighbours are as near each other.
     fn order_p(&self, breaks: &[usize]) -> f64 {
         let (places, squares) = (self.places, self.squares());
         if places < 3 || squares <= 0.0 {
@@ -227,14 +231,14 @@ impl Products {
     }
 }
 
-/// A direction of length 1; as it is where it has none.
+/// A direction scaled to length 1; unchanged if its length is 0.
 fn unit(direction: &[f64]) -> Vec<f64> {
     let length = direction.iter().map(|part| part * part).sum::<f64>().sqrt();
     direction.iter().map(|part| if length > 0.0 { part / length } else { *part }).collect()
 }
 
-/// The differences of a metric about their mean, in units of the root of their sum of squares, 0 where there is no difference; none where they
-/// do not vary.
+/// The differences of a metric about their mean, in units of the root of their sum of squares, 0 if there is no difference;
+/// `None` if they do not vary.
 fn standardised(metric: &[Option<f64>]) -> Option<Vec<f64>> {
     let there: Vec<f64> = metric.iter().flatten().copied().collect();
     let first = there.first()?;
@@ -257,7 +261,7 @@ mod tests {
             normal::quantile((f64::from(self.0.next_u32()) + 0.5) / 4_294_967_296.0)
         }
 
-        /// So many pairs whose differences have this lag-1 correlation, about a shift of the run's own.
+        /// `pairs` pairs whose differences have this lag-1 correlation, about the run's own shift.
         fn run(&mut self, pairs: usize, correlation: f64, shift: f64) -> Vec<f64> {
             let mut last = self.normal();
             let mut next = |draw: &mut Self| {
@@ -269,7 +273,7 @@ mod tests {
         }
     }
 
-    /// How many of 400 histories of ten runs of ten pairs have a `p` of at most one percent.
+    /// Counts the histories, of 400 with ten runs of ten pairs, with a `p` of at most one percent.
     fn told(correlation: f64, apart: f64) -> usize {
         let mut draw = Draw(ChaCha8Rng::seed_from_u64(7));
         let mut history = || {
@@ -287,7 +291,7 @@ mod tests {
     #[test]
     fn what_remembers_is_told_from_what_does_not() {
         let independent = told(0.0, 0.0);
-        // Four in expectation.
+        // Four are expected.
         assert!(independent <= 11, "{independent}");
         assert_eq!(told(0.8, 0.0), 400);
         assert!(told(0.6, 0.0) > 380 && told(0.4, 0.0) > 200);
@@ -350,7 +354,8 @@ mod tests {
         assert!(shares(0.8, 20) > 198, "metrics that remember each for themselves tell together");
     }
 
-    /// In how many of 200 runs of ten pairs the whole family tells at one percent: fifty metrics, each nine parts a common one and one part its own.
+    /// Counts the runs, of 200 with ten pairs, in which the whole family is significant at one percent: fifty metrics, each nine
+    /// parts common and one part its own.
     fn told_together(common: f64, own: f64) -> usize {
         let mut draw = Draw(ChaCha8Rng::seed_from_u64(10));
         let mut p = || {
@@ -368,7 +373,7 @@ mod tests {
     #[test]
     fn metrics_that_go_together_tell_by_what_each_has_of_its_own() {
         let independent = told_together(0.0, 0.0);
-        // Two in expectation.
+        // Two are expected.
         assert!(independent <= 8, "{independent}");
         assert!(told_together(0.8, 0.8) > 190);
         assert!(told_together(0.0, 0.8) > 190, "what they have in common does not hide it");

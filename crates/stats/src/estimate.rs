@@ -1,4 +1,4 @@
-//! One number from a handful of samples, with everything that must stand beside it.
+//! An estimate of one number from a handful of samples, with the figures that have to accompany it.
 
 use std::num::NonZeroU32;
 
@@ -8,7 +8,7 @@ use crate::order_statistic::median_interval;
 use crate::robust;
 use crate::samples::{SampleError, Samples};
 
-/// What samples say about the quantity that they were drawn from. Values are in the samples' unit unless said otherwise.
+/// An estimate of the quantity from which samples were drawn. Values are in the samples' unit unless stated otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
     /// The number of samples.
@@ -17,9 +17,9 @@ pub struct Estimate {
     pub median: f64,
     /// The arithmetic mean.
     pub mean: f64,
-    /// The standard deviation (ddof 1); absent for a single sample.
+    /// The standard deviation (ddof 1); `None` for a single sample.
     pub sd: Option<f64>,
-    /// The coefficient of variation, a ratio; absent for a single sample and where the mean is 0.
+    /// The coefficient of variation, a ratio; `None` for a single sample and if the mean is 0.
     pub cv: Option<f64>,
     /// The smallest sample.
     pub min: f64,
@@ -29,7 +29,7 @@ pub struct Estimate {
     pub iqr: f64,
     /// The median absolute deviation from the median, not scaled.
     pub mad: f64,
-    /// The confidence interval for the median, or why there is none.
+    /// The confidence interval for the median, or the reason why there is none.
     pub interval: Result<Interval, NoInterval>,
     /// Indices of outliers, in the order given, counted from 0: flagged by [`robust::outliers`], and kept in all figures.
     pub flagged: Vec<usize>,
@@ -46,7 +46,7 @@ impl Estimate {
         self.interval.map(|interval| interval.high).ok()
     }
 
-    /// The confidence level that the interval may claim, a share.
+    /// The confidence level of the interval, a share.
     pub fn ci_level(&self) -> Option<f64> {
         self.interval.map(|interval| interval.level).ok()
     }
@@ -57,12 +57,12 @@ impl Estimate {
     }
 }
 
-/// Sums `values` up, with an interval for their median at [`CONFIDENCE_LEVEL`].
+/// Summarises `values`, with an interval for their median at [`CONFIDENCE_LEVEL`].
 ///
-/// Below [`bootstrap::MIN_SAMPLES`] values the interval is distribution-free, between order statistics: its coverage is known exactly
-/// there, whereas a percentile bootstrap holds less than it claims. From there on it is the percentile bootstrap, whose level is not bound to the few coverages that ranks can have; above
-/// [`bootstrap::MAX_SAMPLES`] again order statistics, which cost nothing. `seed` matters to the bootstrap alone: derive it from the
-/// digests of the inputs.
+/// Below [`bootstrap::MIN_SAMPLES`] values the interval is distribution-free, between order statistics: its coverage is then
+/// known exactly, whereas a percentile bootstrap covers less than its level. From there on it is the percentile bootstrap, whose
+/// level is not limited to the few coverages that ranks can have; above [`bootstrap::MAX_SAMPLES`] again order statistics, which
+/// cost nothing. `seed` affects only the bootstrap: derive it from the digests of the inputs.
 ///
 /// # Errors
 /// [`SampleError`] for no values, and for a value that is NaN, infinite or too large to square.

@@ -1,8 +1,8 @@
-//! Many tests at once: the false discovery rate (Benjamini and Hochberg, "Controlling the false discovery rate", Journal of the Royal
+//! Multiple tests: the false discovery rate (Benjamini and Hochberg, "Controlling the false discovery rate", Journal of the Royal
 //! Statistical Society B 57, 1995).
 
-/// The adjusted probability of each of `p`, in the order given: the smallest rate `q` at which it is still among the discoveries. One is
-/// discovered where its adjusted probability is at most `q`, equality included. Probabilities that are no numbers count as 1.
+/// The adjusted probability of each of `p`, in the order given: the smallest rate `q` at which it is still a discovery. A test is
+/// a discovery if its adjusted probability is at most `q`, equality included. NaN probabilities count as 1.
 pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     let value = |index: usize| p.get(index).copied().filter(|p| !p.is_nan()).unwrap_or(1.0);
     let mut order: Vec<usize> = (0..p.len()).collect();
@@ -10,7 +10,7 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     let mut adjusted = vec![1.0; p.len()];
     let mut smallest: f64 = 1.0;
     for (below, &index) in order.iter().enumerate().rev() {
-        // The product may round to below what it began with.
+        // The product may round to less than the original value.
         let scaled = (value(index) * p.len() as f64 / (below + 1) as f64).max(value(index));
         smallest = smallest.min(scaled);
         if let Some(place) = adjusted.get_mut(index) {
@@ -20,7 +20,7 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// The probability that a lone discovery among `tests` has to reach at rate `q`: `q / tests`.
+/// The p-value that a lone discovery among `tests` has to reach at rate `q`: `q / tests`.
 pub fn lone_threshold(q: f64, tests: usize) -> f64 {
     q / tests.max(1) as f64
 }

@@ -1,8 +1,8 @@
-//! By how much two samples differ: the shift of Hodges and Lehmann ("Estimates of location based on rank tests", Annals of Mathematical
+//! The difference of two samples: the Hodges-Lehmann shift ("Estimates of location based on rank tests", Annals of Mathematical
 //! Statistics 34, 1963) with the interval that the Mann-Whitney test implies, the same as a ratio, and Cliff's delta.
 //!
-//! The shift is the median of all differences between a value of one sample and a value of the other. Unlike the difference of medians
-//! it stays put where noise has two modes, and it answers the very question that the rank test asks.
+//! The shift is the median of all differences between a value of one sample and a value of the other. Unlike the difference of
+//! medians it is stable if noise has two modes, and it estimates exactly the quantity that the rank test tests.
 
 use crate::hypothesis::{NoTest, check_sizes};
 use crate::interval::{Interval, Method, NoInterval, check_level};
@@ -13,13 +13,13 @@ use crate::quantile::quantile;
 use crate::ranks;
 use crate::samples::{SampleError, Samples};
 
-/// Most pairs (the product of the two sizes): each is a difference to be kept and sorted, 8 MB in all.
+/// The most pairs (the product of the two sizes): each is a difference to be kept and sorted, 8 MB in all.
 pub const MAX_PAIRS: usize = 1_000_000;
 
-/// Why there is no shift.
+/// The reason why there is no shift.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum NoShift {
-    /// More pairs than are looked at.
+    /// There are more pairs than the limit.
     #[error("{first} and {second} samples make too many pairs: the limit is {MAX_PAIRS}")]
     TooMany {
         /// The number of samples on one side.
@@ -27,7 +27,7 @@ pub enum NoShift {
         /// The number on the other.
         second: usize,
     },
-    /// A value has no logarithm, or a ratio is no number.
+    /// A value has no logarithm, or a ratio is not a number.
     #[error(transparent)]
     Samples(#[from] SampleError),
     /// The ratio is too large or too small for a number.
@@ -35,25 +35,26 @@ pub enum NoShift {
     Unbounded,
 }
 
-/// How far `second` lies above `first`, or how many times as large it is.
+/// The shift from `first` to `second`, as a difference or as a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shift {
     /// The estimate: a difference in the samples' unit, or a ratio.
     pub estimate: f64,
-    /// The values that a two-sided Mann-Whitney test does not reject, or why there are none to give.
+    /// The values that a two-sided Mann-Whitney test does not reject, or the reason why there is no interval.
     pub interval: Result<Interval, NoInterval>,
 }
 
-/// The Hodges-Lehmann shift from `first` to `second`: the median (type 7) of all differences `second - first`, with the interval from
-/// the c-th smallest to the c-th largest of them (Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods", 2014, 4.3).
+/// The Hodges-Lehmann shift from `first` to `second`: the median (type 7) of all differences `second - first`, with the interval
+/// from the c-th smallest to the c-th largest of them (Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods", 2014,
+/// 4.3).
 ///
-/// c is the largest number with `P(U <= c - 1) <= (1 - level) / 2`. Up to [`MAX_EXACT_PAIRS`] pairs that is counted, and the interval
-/// says its exact coverage; beyond it is normal with a continuity correction. The distribution is that of samples without ties; ties
-/// make the interval wider than needed. Where even smallest to largest falls short of `level`, it is given if it covers
-/// [`MIN_COVERAGE`] (or `level`, if lower).
+/// c is the largest number with `P(U <= c - 1) <= (1 - level) / 2`. Up to [`MAX_EXACT_PAIRS`] pairs it is counted, and the
+/// interval has its exact coverage; beyond, it is normal with a continuity correction. The distribution is that of samples
+/// without ties; ties make the interval wider than needed. If even the interval from smallest to largest falls short of `level`,
+/// it is given if it covers [`MIN_COVERAGE`] (or `level`, if lower).
 ///
 /// # Errors
-/// [`NoShift::TooMany`] beyond [`MAX_PAIRS`]. The interval's own reasons stand in [`Shift::interval`].
+/// [`NoShift::TooMany`] beyond [`MAX_PAIRS`]. The interval's own errors are in [`Shift::interval`].
 pub fn shift(first: &Samples, second: &Samples, level: f64) -> Result<Shift, NoShift> {
     let differences = differences(first, second)?;
     let estimate = quantile(&differences, 0.5).unwrap_or_default();
@@ -61,11 +62,11 @@ pub fn shift(first: &Samples, second: &Samples, level: f64) -> Result<Shift, NoS
     Ok(Shift { estimate, interval })
 }
 
-/// How many times as large `second` is: exp of the [`shift`] of the logarithms, and of its interval.
+/// The ratio of `second` to `first`: exp of the [`shift`] of the logarithms, and of its interval.
 ///
 /// # Errors
-/// As [`shift`]; [`NoShift::Samples`] for a value that is not above 0, [`NoShift::Unbounded`] where the ratio is no finite number above
-/// 0.
+/// As [`shift`]; [`NoShift::Samples`] for a value that is not above 0, [`NoShift::Unbounded`] if the ratio is not a finite number
+/// above 0.
 pub fn ratio(first: &Samples, second: &Samples, level: f64) -> Result<Shift, NoShift> {
     let logs = shift(&first.logs()?, &second.logs()?, level)?;
     let estimate = libm::exp(logs.estimate);
@@ -109,7 +110,7 @@ fn differences(first: &Samples, second: &Samples) -> Result<Vec<f64>, NoShift> {
     Ok(differences)
 }
 
-/// The zero-based rank of the lower end, which the upper end mirrors, and what the interval between them covers.
+/// The zero-based rank of the lower end, which the upper end mirrors, and the coverage of the interval between them.
 struct Ends {
     rank: usize,
     coverage: f64,
@@ -137,7 +138,7 @@ fn normal_rank(n: usize, m: usize, limit: f64) -> Ends {
     highest_rank(n * m, limit, Method::MannWhitneyNormal, |u| normal::cdf((u as f64 + 0.5 - mean) / sd))
 }
 
-/// The highest rank below the middle whose `lower` probability is at most `limit`; 0 with its probability where there is none.
+/// The highest rank below the middle whose `lower` probability is at most `limit`; 0 with its probability if there is none.
 fn highest_rank(pairs: usize, limit: f64, method: Method, lower: impl Fn(usize) -> f64) -> Ends {
     let (mut rank, mut beyond) = (0, pairs.div_ceil(2));
     while rank + 1 < beyond {
@@ -190,7 +191,7 @@ mod tests {
         insta::assert_snapshot!(refusal, @"2 and 3 samples bound their shift with 80.0 % confidence at most, and 90.0 % are needed: add samples");
         assert!(matches!(of(&[1.0], &[5.0], 0.95).interval, Err(NoInterval::TooFewForShift { first: 1, second: 1, .. })));
         assert!(matches!(of(&[1.0], &[5.0], 1.0).interval, Err(NoInterval::Level { .. })));
-        // 3 against 3 reach 90 %, and say so.
+        // 3 against 3 reach 90 %, and the interval has that level.
         assert!((of(&[1.0, 2.0, 3.0], &[5.0, 6.0, 7.0], 0.95).interval.expect("an interval").level - 0.9).abs() < 1e-15);
     }
 

@@ -1,8 +1,8 @@
-//! What tests of two samples have in common: what is asked, and why there may be no answer.
+//! The common parts of tests of two samples: the alternative hypothesis, and the reasons for a missing result.
 
 use crate::special::Tails;
 
-/// Which difference a test looks for. A gate asks one-sided, a report two-sided.
+/// The alternative hypothesis of a test. A gate tests one-sided, a report two-sided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alternative {
     /// The first sample tends to be smaller or larger.
@@ -14,8 +14,8 @@ pub enum Alternative {
 }
 
 impl Alternative {
-    /// The p-value from the probabilities of a statistic at most (`lower`) and at least (`upper`) as large as the one seen. Two-sided
-    /// it is twice the smaller of them, at most 1.
+    /// The p-value from the probabilities of a statistic at most (`lower`) and at least (`upper`) as large as the observed one.
+    /// Two-sided it is twice the smaller of them, at most 1.
     pub(crate) fn p(self, tails: Tails) -> f64 {
         match self {
             Self::TwoSided => (2.0 * tails.lower.min(tails.upper)).min(1.0),
@@ -25,13 +25,14 @@ impl Alternative {
     }
 }
 
-/// Most samples on one side of a test. No design plans as many trials; whoever has more values has requests, which are not independent.
+/// The most samples on one side of a test. No design plans as many trials; a caller with more values has requests, which are not
+/// independent.
 pub const MAX_SAMPLES: usize = 1_000_000;
 
-/// Why there is no test.
+/// The reason why there is no test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoTest {
-    /// Nothing varies, so nothing can be compared with it.
+    /// No value varies, so nothing can be compared.
     #[error("all samples are equal: there is no spread to compare a difference with")]
     AllEqual,
     /// Neither side varies, so there is no error to compare the difference of their means with.
@@ -47,7 +48,7 @@ pub enum NoTest {
         /// The fewest that suffice.
         needed: usize,
     },
-    /// A side has more samples than the test is made for.
+    /// A side has more samples than the test supports.
     #[error("{n} samples are too many: the limit is {MAX_SAMPLES} on each side")]
     TooMany {
         /// The number of samples on the larger side.
@@ -55,7 +56,7 @@ pub enum NoTest {
     },
 }
 
-/// Refuses sides of more than [`MAX_SAMPLES`].
+/// Returns an error for sides of more than [`MAX_SAMPLES`].
 pub(crate) fn check_sizes(first: usize, second: usize) -> Result<(), NoTest> {
     let n = first.max(second);
     if n > MAX_SAMPLES { Err(NoTest::TooMany { n }) } else { Ok(()) }

@@ -1,13 +1,13 @@
-//! What an interval claims, and why there may be none.
+//! Confidence intervals, and the reasons for a missing one.
 
 use std::fmt;
 
 use crate::samples::SampleError;
 
-/// The confidence level that Assay asks for, by the field's convention.
+/// Assay's confidence level, by the field's convention.
 pub const CONFIDENCE_LEVEL: f64 = 0.95;
 
-/// How an interval was made.
+/// The method of an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Between two order statistics, for a quantile: see [`order_statistic`](crate::order_statistic).
@@ -54,15 +54,15 @@ pub struct Interval {
     pub low: f64,
     /// The upper end.
     pub high: f64,
-    /// The confidence level that it may claim, a share (0.95 is 95 %). Where the ends are ranks ([`Method::OrderStatistic`] and both
-    /// of Mann-Whitney) the coverage that those ranks achieve, which may differ from what was asked; else the nominal level.
+    /// The confidence level, a share (0.95 is 95 %). If the ends are ranks ([`Method::OrderStatistic`] and both of Mann-Whitney),
+    /// the coverage that those ranks achieve, which may differ from the requested level; otherwise the nominal level.
     pub level: f64,
-    /// How it was made.
+    /// The method by which it was computed.
     pub method: Method,
 }
 
 impl Interval {
-    /// Whether `value` lies within, ends included.
+    /// Returns true if `value` is within the interval, ends included.
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
@@ -76,7 +76,7 @@ fn samples_have(n: usize) -> String {
     if n == 1 { "1 sample has".to_owned() } else { format!("{n} samples have") }
 }
 
-/// Why there is no interval: an absent one is better than a false one.
+/// The reason why there is no interval: none is better than a false one.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum NoInterval {
     /// Even the interval from the smallest to the largest sample would cover the median too rarely.
@@ -89,7 +89,7 @@ pub enum NoInterval {
         /// The fewest samples that suffice.
         needed: usize,
     },
-    /// The bootstrap claims more than it holds with so few samples.
+    /// The bootstrap covers less than its level with so few samples.
     #[error("{n} samples are too few for a bootstrap interval; {needed} are needed")]
     TooFewForBootstrap {
         /// The number of samples.
@@ -105,7 +105,7 @@ pub enum NoInterval {
         /// The most that are resampled.
         limit: usize,
     },
-    /// The bias correction has no finite value: all resamples lie on one side of the estimate.
+    /// The bias correction has no finite value: all resamples are on one side of the estimate.
     #[error("the bootstrap distribution lies on one side of the estimate")]
     OneSided,
     /// Even the interval from the smallest to the largest sample would cover the quantile too rarely.
@@ -120,7 +120,7 @@ pub enum NoInterval {
         /// The fewest samples that suffice.
         needed: usize,
     },
-    /// The smallest and the largest sample are all that bounds the ends of a distribution, and they bound them from one side.
+    /// The quantile is an end of the distribution, which samples bound from one side only: by the smallest or the largest.
     #[error("the {q} quantile has no interval: only those strictly between 0 and 1 have one")]
     Quantile {
         /// The quantile's probability.
@@ -138,7 +138,7 @@ pub enum NoInterval {
         /// The confidence that would suffice, a share.
         floor: f64,
     },
-    /// Too few for a standard deviation.
+    /// There are too few samples for a standard deviation.
     #[error("{} no spread to measure; {needed} are needed", samples_have(*n))]
     TooFewForSpread {
         /// The number of samples.
@@ -146,37 +146,37 @@ pub enum NoInterval {
         /// The fewest that suffice.
         needed: usize,
     },
-    /// More than the computation is made for.
+    /// There are more samples than the computation supports.
     #[error("{n} samples are too many for this interval; the limit is {limit}")]
     TooMany {
         /// The number of samples.
         n: usize,
-        /// The most that are taken.
+        /// The most samples that are supported.
         limit: usize,
     },
-    /// The batches asked for do not fit the series.
+    /// The requested batches do not fit the series.
     #[error("{n} samples do not make {batches} batches: at least 2 batches of 2 samples each are needed")]
     Batches {
         /// The number of samples.
         n: usize,
-        /// The number of batches asked for.
+        /// The requested number of batches.
         batches: usize,
     },
-    /// An end is too large for a number.
+    /// An end is not a finite number.
     #[error("an end of the interval lies beyond every number")]
     Unbounded,
-    /// The samples do not allow what the interval rests on.
+    /// The samples do not meet the requirements of the interval.
     #[error(transparent)]
     Samples(SampleError),
-    /// The level asked for was not strictly between 0 and 1.
+    /// The requested level was not strictly between 0 and 1.
     #[error("the confidence level {level} is not between 0 and 1")]
     Level {
-        /// The level asked for.
+        /// The requested level.
         level: f64,
     },
 }
 
-/// Refuses a level that is not strictly between 0 and 1 (NaN included).
+/// Returns an error for a level that is not strictly between 0 and 1 (NaN included).
 pub(crate) fn check_level(level: f64) -> Result<(), NoInterval> {
     if level > 0.0 && level < 1.0 { Ok(()) } else { Err(NoInterval::Level { level }) }
 }

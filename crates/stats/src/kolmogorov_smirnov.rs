@@ -1,5 +1,5 @@
-//! Do two samples come from one distribution, whatever way they differ? The test of Kolmogorov and Smirnov looks at the largest distance
-//! between the two empirical distributions, so it sees a changed spread or a second mode where centres agree.
+//! The Kolmogorov-Smirnov test: whether two samples come from one distribution, in whatever way they differ. It takes the largest
+//! distance between the two empirical distributions, so it detects a changed spread or a second mode even if the centres agree.
 
 use std::f64::consts::PI;
 
@@ -7,7 +7,8 @@ use crate::hypothesis::{NoTest, check_sizes};
 use crate::ranks::{Group, groups};
 use crate::samples::Samples;
 
-/// Up to this many pairs (the product of the two sizes) the p-value is exact: 100 against 100. Every pair costs one step.
+/// The number of pairs (the product of the two sizes) up to which the p-value is exact: 100 against 100. Every pair costs one
+/// step.
 pub const MAX_EXACT_PAIRS: usize = 10_000;
 
 /// The test's result; two-sided.
@@ -15,16 +16,17 @@ pub const MAX_EXACT_PAIRS: usize = 10_000;
 pub struct KolmogorovSmirnov {
     /// D: the largest distance between the two empirical distribution functions, 0 to 1.
     pub distance: f64,
-    /// The p-value: how probable a D at least as large would be if both samples came from one distribution.
+    /// The p-value: the probability of a D at least as large if both samples came from one distribution.
     pub p: f64,
-    /// Whether `p` is exact given the ties, or Kolmogorov's limit for large samples, which ties make too large.
+    /// True if `p` is exact given the ties; false if it is Kolmogorov's limit for large samples, which ties make too large.
     pub exact: bool,
 }
 
 /// Tests `first` against `second`, two-sided. Swapping the samples changes nothing.
 ///
 /// # Errors
-/// [`NoTest::AllEqual`] where nothing varies, [`NoTest::TooMany`] beyond [`hypothesis::MAX_SAMPLES`](crate::hypothesis::MAX_SAMPLES).
+/// [`NoTest::AllEqual`] if nothing varies, [`NoTest::TooMany`] beyond
+/// [`hypothesis::MAX_SAMPLES`](crate::hypothesis::MAX_SAMPLES).
 pub fn kolmogorov_smirnov(first: &Samples, second: &Samples) -> Result<KolmogorovSmirnov, NoTest> {
     let (n, m) = (first.len(), second.len());
     check_sizes(n, m)?;
@@ -36,7 +38,7 @@ pub fn kolmogorov_smirnov(first: &Samples, second: &Samples) -> Result<Kolmogoro
     let distance = scaled as f64 / (n as f64 * m as f64);
     let exact = n * m <= MAX_EXACT_PAIRS;
     let p = if exact {
-        // Longer rows, fewer of them: and the same bytes whichever sample comes first.
+        // Longer rows are fewer, and the bytes are the same in either order of the samples.
         let (rows, columns) = (n.min(m), n.max(m));
         exact_p(rows, columns, &ends_of_ties(&groups), scaled)
     } else {
@@ -45,7 +47,8 @@ pub fn kolmogorov_smirnov(first: &Samples, second: &Samples) -> Result<Kolmogoro
     Ok(KolmogorovSmirnov { distance, p, exact })
 }
 
-/// D times both sizes, which is whole: the largest `|i m - j n|` where i values of the first and j of the second sample are at most x.
+/// D times both sizes, which is a whole number: the largest `|i m - j n|` with i values of the first and j of the second sample
+/// at most x.
 fn scaled_distance(n: usize, m: usize, groups: &[Group]) -> u64 {
     let through = |counts: &mut (usize, usize), group: &Group| {
         *counts = (counts.0 + group.first, counts.1 + group.second);
@@ -58,7 +61,8 @@ fn apart(i: usize, j: usize, n: usize, m: usize) -> u64 {
     (i as u64 * m as u64).abs_diff(j as u64 * n as u64)
 }
 
-/// Whether, after so many values of the joint order, a group of equal ones has ended. Between, there is no distance to look at.
+/// For each number of values of the joint order, true if a group of equal ones has ended there. Within a group there is no
+/// distance to compute.
 fn ends_of_ties(groups: &[Group]) -> Vec<bool> {
     let ends = groups.iter().flat_map(|group| std::iter::repeat_n(false, group.size() - 1).chain([true]));
     std::iter::once(false).chain(ends).collect()
@@ -66,10 +70,10 @@ fn ends_of_ties(groups: &[Group]) -> Vec<bool> {
 
 /// The share of all lattice paths from (0, 0) to (n, m) that are somewhere at least `scaled` away from the diagonal.
 ///
-/// `reached[j]` is, for paths through (i, j), the probability of having been there already; the step before came from the left with
-/// probability `i / (i + j)`. Only sums of positive terms, so that small probabilities keep their digits (Hodges, "The significance
-/// probability of the Smirnov two-sample test", Arkiv för Matematik 3, 1957; with ties Schröer and Trenkler, Computational Statistics and
-/// Data Analysis 20, 1995).
+/// `reached[j]` is, for paths through (i, j), the probability of having reached that distance already; the step before came from
+/// the left with probability `i / (i + j)`. All sums have positive terms only, so that small probabilities keep their digits
+/// (Hodges, "The significance probability of the Smirnov two-sample test", Arkiv för Matematik 3, 1957; with ties Schröer and
+/// Trenkler, Computational Statistics and Data Analysis 20, 1995).
 fn exact_p(n: usize, m: usize, ends: &[bool], scaled: u64) -> f64 {
     let far = |i: usize, j: usize| ends.get(i + j).is_some_and(|end| *end) && apart(i, j, n, m) >= scaled;
     let mut reached = vec![0.0; m + 1];
@@ -86,9 +90,9 @@ fn exact_p(n: usize, m: usize, ends: &[bool], scaled: u64) -> f64 {
     reached.last().copied().unwrap_or_default()
 }
 
-/// The probability that the limit of the scaled distance exceeds `x`: `2 sum (-1)^(k-1) exp(-2 k^2 x^2)` (Kolmogorov, 1933; Smirnov,
-/// Annals of Mathematical Statistics 19, 1948). Below 1 that alternates too long, and its theta transform
-/// `1 - sqrt(2 pi) / x sum exp(-(2k - 1)^2 pi^2 / (8 x^2))` is used.
+/// The probability that the limit of the scaled distance exceeds `x`: `2 sum (-1)^(k-1) exp(-2 k^2 x^2)` (Kolmogorov, 1933;
+/// Smirnov, Annals of Mathematical Statistics 19, 1948). Below 1 that series alternates too long, and its theta transform `1 -
+/// sqrt(2 pi) / x sum exp(-(2k - 1)^2 pi^2 / (8 x^2))` is used.
 pub fn kolmogorov(x: f64) -> f64 {
     /// The term after the last is below 1e-16 of the first on either side of 1.
     const TERMS: u32 = 6;

@@ -1,19 +1,19 @@
-//! Statistics of performance: what a handful of trials can say about a number, and what it cannot.
+//! Statistics of performance: conclusions about a number from a handful of trials, and their limits.
 //!
-//! Everything here is a pure function of its arguments and gives the same bytes on every machine, so that whoever doubts a number can
-//! compute it again and compare exactly. That rests on four habits:
+//! Everything here is a pure function of its arguments and gives the same bytes on every machine, so that a reader can compute a
+//! number again and compare exactly. This rests on four rules:
 //!
 //! - Sums run in one fixed order, pairwise, over the ascending samples: the order in which trials finished cannot change a digit.
-//! - Only operations that IEEE 754 rounds exactly are used (`+ - * /`, square root, rounding), never a fused multiply-add; logarithm and
-//!   error function come from the portable `libm` crate; Clippy refuses the platform's (`clippy.toml`).
+//! - Only operations that IEEE 754 rounds exactly are used (`+ - * /`, square root, rounding), never a fused multiply-add;
+//!   logarithm and error function come from the portable `libm` crate; Clippy rejects the platform's (`clippy.toml`).
 //! - Randomness is ChaCha8 under a seed that the caller derives from the digests of its inputs.
-//! - What cannot be said is a value of its own: a missing interval carries its [reason](NoInterval), a missing verdict is
+//! - A missing result is a value of its own: a missing interval carries its [reason](NoInterval), a missing verdict is
 //!   [unknown](Verdict::Unknown).
 //!
-//! The unit of inference is the caller's business and the most common mistake: requests or repetitions inside one trial are not
-//! independent, so intervals are made over one value per trial.
+//! The caller chooses the unit of inference, and this is the most common mistake: requests or repetitions inside one trial are
+//! not independent, so intervals are computed over one value per trial.
 //!
-//! [`estimate()`] and [`stability()`] are what most callers want; the modules hold the parts.
+//! Most callers need [`estimate()`] and [`stability()`]; the modules hold the parts.
 
 #![cfg_attr(
     not(test),

@@ -1,8 +1,8 @@
-//! Does one sample tend to be larger than the other? The rank test of Mann and Whitney ("On a test of whether one of two random
+//! The Mann-Whitney rank test: whether one sample tends to be larger than the other ("On a test of whether one of two random
 //! variables is stochastically larger than the other", Annals of Mathematical Statistics 18, 1947).
 //!
-//! It looks at nothing but which of two values is larger, so it needs no shape of the distribution. It needs independent samples: a
-//! drift of the machine during the run takes all its power, and pairs in time want a paired test.
+//! It uses only which of two values is larger, so it assumes no shape of the distribution. It needs independent samples: a drift
+//! of the machine during the run takes all its power, and pairs in time need a paired test.
 
 use crate::hypothesis::{Alternative, NoTest, check_sizes};
 use crate::normal;
@@ -10,19 +10,19 @@ use crate::ranks::{Group, choices, doubled_midranks, doubled_u, groups};
 use crate::samples::Samples;
 use crate::special::Tails;
 
-/// Up to this many pairs (the product of the two sizes) the p-value is exact, with ties and without: 50 against 50, 20 against 125. The
-/// counts fit into 128 bits up to here; the largest, C(100, 50), is about 1e29. It takes some 20 ms there, and less than 1 ms for 20
-/// against 20.
+/// The number of pairs (the product of the two sizes) up to which the p-value is exact, with and without ties: 50 against 50, 20
+/// against 125. The counts fit into 128 bits up to here; the largest, C(100, 50), is about 1e29. It takes some 20 ms there, and
+/// less than 1 ms for 20 against 20.
 pub const MAX_EXACT_PAIRS: usize = 2_500;
 
-/// How a p-value was computed.
+/// The method by which a p-value was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Computation {
     /// Counted over all orders; no two values are equal.
     Exact,
     /// Counted over all orders of these values, of which some are equal.
     ExactWithTies,
-    /// By the normal approximation, corrected for ties and continuity.
+    /// Normal approximation, corrected for ties and continuity.
     Normal,
 }
 
@@ -40,21 +40,22 @@ impl Computation {
 /// The test's result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MannWhitney {
-    /// U: the number of pairs in which the value of the first sample is larger, pairs of equal values half.
+    /// U: the number of pairs in which the value of the first sample is larger; pairs of equal values count half.
     pub u: f64,
-    /// The p-value: how probable a U at least as extreme would be if both samples came from one distribution.
+    /// The p-value: the probability of a U at least as extreme if both samples came from one distribution.
     pub p: f64,
-    /// How `p` was computed.
+    /// The method by which `p` was computed.
     pub computation: Computation,
 }
 
 /// Tests `first` against `second`.
 ///
-/// Up to [`MAX_EXACT_PAIRS`] pairs `p` is exact, conditional on the ties where there are any; beyond it is normal. The two-sided p is
-/// twice the smaller one-sided one, at most 1. Swapping the samples mirrors the result.
+/// Up to [`MAX_EXACT_PAIRS`] pairs `p` is exact, conditional on any ties; beyond, it is normal. The two-sided p is twice the
+/// smaller one-sided one, at most 1. Swapping the samples mirrors the result.
 ///
 /// # Errors
-/// [`NoTest::AllEqual`] where nothing varies, [`NoTest::TooMany`] beyond [`hypothesis::MAX_SAMPLES`](crate::hypothesis::MAX_SAMPLES).
+/// [`NoTest::AllEqual`] if nothing varies, [`NoTest::TooMany`] beyond
+/// [`hypothesis::MAX_SAMPLES`](crate::hypothesis::MAX_SAMPLES).
 pub fn mann_whitney(first: &Samples, second: &Samples, alternative: Alternative) -> Result<MannWhitney, NoTest> {
     let (n, m) = (first.len(), second.len());
     check_sizes(n, m)?;
@@ -83,7 +84,8 @@ fn computation(n: usize, m: usize, groups: &[Group]) -> Computation {
 /// The shares of all choices of the first sample that give a U at most, and at least, as large.
 fn exact_tails(n: usize, m: usize, groups: &[Group], doubled_u: u64) -> Tails {
     if n > m {
-        // The smaller sample is chosen: fewer choices to count. Its U is the rest of all pairs.
+        // The smaller sample is chosen, because there are fewer choices to count. Its U is the number of all pairs less the other
+        // U.
         let swapped: Vec<Group> = groups.iter().map(|group| Group { first: group.second, second: group.first }).collect();
         let tails = exact_tails(m, n, &swapped, 2 * (n * m) as u64 - doubled_u);
         return Tails { lower: tails.upper, upper: tails.lower };
@@ -95,7 +97,7 @@ fn exact_tails(n: usize, m: usize, groups: &[Group], doubled_u: u64) -> Tails {
     Counted::new(&choices(&scores, n)).tails(((doubled_u - least) / unit) as usize)
 }
 
-/// How many choices there are for each excess of U.
+/// The number of choices for each excess of U.
 pub(crate) struct Counted {
     up_to: Vec<u128>,
 }
@@ -140,7 +142,7 @@ fn variance(n: usize, m: usize, groups: &[Group]) -> f64 {
     untied_variance(n, m) - n as f64 * m as f64 / 12.0 * tied / (all * (all - 1.0))
 }
 
-/// The variance of U where no two values are equal: `nm (N + 1) / 12`.
+/// The variance of U without ties: `nm (N + 1) / 12`.
 pub(crate) fn untied_variance(n: usize, m: usize) -> f64 {
     n as f64 * m as f64 / 12.0 * (n + m + 1) as f64
 }

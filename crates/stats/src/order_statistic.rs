@@ -1,25 +1,25 @@
 //! Distribution-free intervals for the median and for any other quantile.
 //!
-//! Whatever continuous distribution independent samples come from, each lies below its q quantile with probability q, below its median
-//! with 1/2. So the number below it is Binomial(n, q), and the chance that the quantile lies between two given order statistics is known
-//! exactly (David and Nagaraja, "Order Statistics", 3rd edition, 2003, section 7.1). No resampling, no assumption of a shape, and an
-//! honest price in small samples. Ties only make it wider than needed.
+//! Each independent sample from any continuous distribution is below the q quantile with probability q, below the median with
+//! 1/2. So the number below it is Binomial(n, q), and the probability that the quantile is between two given order statistics is
+//! known exactly (David and Nagaraja, "Order Statistics", 3rd edition, 2003, section 7.1). It needs no resampling and no
+//! assumption of a shape, and small samples honestly give wide intervals. Ties only make it wider than needed.
 
 use crate::interval::{Interval, Method, NoInterval, check_level};
 use crate::samples::Samples;
 use crate::special::{self, MAX_PARAMETER};
 
-/// The least coverage with which an interval is still given when few samples cannot reach the level asked for.
+/// The least coverage with which an interval is still given if few samples cannot reach the requested level.
 ///
-/// Five samples, Assay's default number of trials, reach 93.75 % from the smallest to the largest, and say so in
-/// [`Interval::level`]. Four reach 87.5 %: too little to print beside intervals of 95 %.
+/// Five samples, Assay's default number of trials, reach 93.75 % from the smallest to the largest, and [`Interval::level`] has
+/// that value. Four reach 87.5 %: too little to print next to intervals of 95 %.
 pub const MIN_COVERAGE: f64 = 0.9;
 
-/// The interval for the median between the ranks r and n + 1 - r: the narrowest with coverage of at least `level`, else the widest that
-/// exists where that covers at least [`MIN_COVERAGE`] (or `level`, if lower).
+/// The interval for the median between the ranks r and n + 1 - r: the narrowest with coverage of at least `level`, otherwise the
+/// widest if that covers at least [`MIN_COVERAGE`] (or `level`, if lower).
 ///
 /// # Errors
-/// [`NoInterval::TooFewForMedian`] where even the widest falls short; [`NoInterval::Level`] for a level outside 0 to 1.
+/// [`NoInterval::TooFewForMedian`] if even the widest falls short; [`NoInterval::Level`] for a level outside 0 to 1.
 pub fn median_interval(samples: &Samples, level: f64) -> Result<Interval, NoInterval> {
     check_level(level)?;
     let n = samples.len();
@@ -33,19 +33,20 @@ pub fn median_interval(samples: &Samples, level: f64) -> Result<Interval, NoInte
     Ok(Interval { low, high, level: coverage, method: Method::OrderStatistic })
 }
 
-/// Most samples for the interval of a quantile other than the median, whose binomial tails are incomplete beta functions.
+/// The most samples for the interval of a quantile other than the median, whose binomial tails are incomplete beta functions.
 pub const MAX_SAMPLES: usize = MAX_PARAMETER as usize;
 
 /// The interval for the `q` quantile between two order statistics.
 ///
-/// Each end leaves at most half of `1 - level` beyond it and lies as far in as that allows. Where one end cannot lie that far out, the
-/// extreme sample stands there and the other end gets what is left. Where even smallest to largest falls short of `level`, that range is
-/// given if it covers at least [`MIN_COVERAGE`] (or `level`, if lower). For the median this is [`median_interval`].
+/// Each end leaves at most half of `1 - level` beyond it and is as far in as that allows. If one end cannot be that far out, the
+/// extreme sample takes its place and the other end gets the rest. If even the interval from smallest to largest falls short of
+/// `level`, it is given if it covers at least [`MIN_COVERAGE`] (or `level`, if lower). For the median this is
+/// [`median_interval`].
 ///
 /// # Errors
-/// [`NoInterval::TooFewForQuantile`] where even the widest falls short, with the number that would do (of the median
-/// [`NoInterval::TooFewForMedian`]); [`NoInterval::Quantile`] for a `q` and [`NoInterval::Level`] for a level that is not strictly
-/// between 0 and 1; [`NoInterval::TooMany`] beyond [`MAX_SAMPLES`].
+/// [`NoInterval::TooFewForQuantile`] if even the widest falls short, with the number that would suffice (for the median
+/// [`NoInterval::TooFewForMedian`]); [`NoInterval::Quantile`] for a `q` and [`NoInterval::Level`] for a level that is not
+/// strictly between 0 and 1; [`NoInterval::TooMany`] beyond [`MAX_SAMPLES`].
 pub fn quantile_interval(samples: &Samples, q: f64, level: f64) -> Result<Interval, NoInterval> {
     check_level(level)?;
     if !(q > 0.0 && q < 1.0) {
@@ -67,7 +68,7 @@ pub fn quantile_interval(samples: &Samples, q: f64, level: f64) -> Result<Interv
     Ok(Interval { low: samples.at(ends.low), high: samples.at(ends.high), level: coverage, method: Method::OrderStatistic })
 }
 
-/// The zero-based ranks of both ends, and the probabilities that the quantile lies below the one and above the other.
+/// The zero-based ranks of both ends, and the probabilities that the quantile is below the lower and above the upper end.
 struct Ends {
     low: usize,
     high: usize,
@@ -84,7 +85,7 @@ impl Ends {
         Self { low, high, below: below(n, q, low), above: above(n, q, high) }
     }
 
-    /// Ends that miss the quantile with probability `miss` at most. The widest ones must do so.
+    /// Returns ends that miss the quantile with probability `miss` at most. The widest ones must do so.
     fn within(n: usize, q: f64, miss: f64) -> Self {
         let widest = Self::widest(n, q);
         let half = miss / 2.0;
@@ -94,17 +95,17 @@ impl Ends {
     }
 }
 
-/// The probability that the quantile lies below the sample at zero-based rank `low`: at most `low` samples lie below it.
+/// The probability that the quantile is below the sample at zero-based rank `low`: at most `low` samples are below it.
 fn below(n: usize, q: f64, low: usize) -> f64 {
     special::binomial(n, q, low).lower
 }
 
-/// The probability that it lies above the sample at zero-based rank `high`: more than `high` lie below it.
+/// The probability that the quantile is above the sample at zero-based rank `high`: more than `high` are below it.
 fn above(n: usize, q: f64, high: usize) -> f64 {
     special::binomial(n, q, high).upper
 }
 
-/// The highest rank with at most `limit` below it; 0 where there is none.
+/// The highest rank with a probability of at most `limit` below it; 0 if there is none.
 fn highest_low(n: usize, q: f64, limit: f64) -> usize {
     let (mut rank, mut beyond) = (0, n);
     while rank + 1 < beyond {
@@ -114,7 +115,7 @@ fn highest_low(n: usize, q: f64, limit: f64) -> usize {
     rank
 }
 
-/// The lowest rank with at most `limit` above it; the last where there is none.
+/// The lowest rank with a probability of at most `limit` above it; the last if there is none.
 fn lowest_high(n: usize, q: f64, limit: f64) -> usize {
     let (mut short, mut rank) = (0, n - 1);
     while short < rank {
@@ -124,12 +125,12 @@ fn lowest_high(n: usize, q: f64, limit: f64) -> usize {
     rank
 }
 
-/// The probability that all of `n` samples lie on one side of the quantile.
+/// The probability that all of `n` samples are on one side of the quantile.
 fn widest_miss(n: f64, q: f64) -> f64 {
     libm::exp(n * libm::log(q)) + libm::exp(n * libm::log1p(-q))
 }
 
-/// The fewest samples whose widest interval covers at least `floor`; the largest number there is where none suffices.
+/// The fewest samples whose widest interval covers at least `floor`; the largest number if none suffices.
 fn fewest_for(q: f64, floor: f64) -> usize {
     let enough = |n: usize| 1.0 - widest_miss(n as f64, q) >= floor;
     let (mut short, mut needed) = (0, 1_usize);
@@ -143,7 +144,7 @@ fn fewest_for(q: f64, floor: f64) -> usize {
     needed
 }
 
-/// The zero-based rank of the lower end, and the probability that the median lies below it.
+/// The zero-based rank of the lower end, and the probability that the median is below it.
 struct Tail {
     rank: usize,
     probability: f64,
@@ -152,10 +153,10 @@ struct Tail {
 /// Terms are rescaled by this power of two before they overflow.
 const RESCALE_BITS: i32 = 512;
 
-/// The highest rank r below the middle with `P(Binomial(n, 1/2) <= r) <= limit`; rank 0 with its probability where there is none.
+/// The highest rank r below the middle with `P(Binomial(n, 1/2) <= r) <= limit`; rank 0 with its probability if there is none.
 ///
-/// The terms C(n, k) / 2^n are summed as C(n, k) in units of 2^-(n - shift): exact for every n that trials will have, and free of
-/// underflow for any.
+/// The terms C(n, k) / 2^n are summed as C(n, k) in units of 2^-(n - shift): exact for every realistic number of trials, and free
+/// of underflow for any n.
 fn tail_below(n: usize, limit: f64) -> Tail {
     let (mut term, mut total, mut shift) = (1.0_f64, 1.0_f64, 0_i32);
     let exponent = |shift: i32| shift.saturating_sub(i32::try_from(n).unwrap_or(i32::MAX));

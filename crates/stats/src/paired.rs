@@ -5,16 +5,17 @@ use crate::signed_rank::{Rule, critical};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// Most pairs whose averages are formed: there are n (n + 1) / 2 of them, and a thousand pairs are more than any design plans.
+/// The most pairs whose averages are formed: there are n (n + 1) / 2 of them, and a thousand pairs are more than any design
+/// plans.
 pub const MAX_PAIRS: usize = 1_000;
 
-/// Most pairs whose sign flips are all counted: two to the twentieth.
+/// The most pairs whose sign flips are all counted: two to the twentieth.
 pub const MAX_FLIPS: usize = 20;
 
-/// How many assignments of signs are drawn beyond [`MAX_FLIPS`].
+/// The number of assignments of signs that are drawn beyond [`MAX_FLIPS`].
 const DRAWN_FLIPS: u32 = 99_999;
 
-/// Which side of zero is asked about.
+/// The side of zero that is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Differences above zero.
@@ -39,18 +40,18 @@ impl Side {
     }
 }
 
-/// Why there are no differences to test.
+/// The reason why there are no differences to test.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum PairError {
-    /// A value that is no number, or none at all.
+    /// A value is not finite, or there is none.
     #[error(transparent)]
     Sample(#[from] SampleError),
-    /// More than [`MAX_PAIRS`].
+    /// There are more than [`MAX_PAIRS`].
     #[error("{0} pairs are more than the limit of {MAX_PAIRS}")]
     TooMany(usize),
 }
 
-/// Differences of pairs, such as logarithms of candidate over baseline; at least one, all finite.
+/// The differences of pairs, such as logarithms of candidate over baseline; at least one, all finite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Differences {
     by_magnitude: Vec<f64>,
@@ -88,14 +89,14 @@ impl Differences {
         self.by_magnitude.len()
     }
 
-    /// How many are exactly zero.
+    /// The number of differences that are exactly zero.
     pub fn zeros(&self) -> usize {
         self.by_magnitude.iter().filter(|d| **d == 0.0).count()
     }
 }
 
-/// The averages of all pairs of differences, each with itself too (Walsh, "Some significance tests for the median which are valid under
-/// very general conditions", Annals of Mathematical Statistics 20, 1949).
+/// The averages of all pairs of differences, including each with itself (Walsh, "Some significance tests for the median which are
+/// valid under very general conditions", Annals of Mathematical Statistics 20, 1949).
 #[derive(Debug, Clone)]
 pub struct Averages {
     averages: Vec<f64>,
@@ -103,21 +104,21 @@ pub struct Averages {
 }
 
 impl Averages {
-    /// The averages of `differences`.
+    /// Computes the averages of `differences`.
     pub fn of(differences: &Differences) -> Self {
         let mut averages = Vec::new();
         walsh(differences.samples.sorted(), &mut averages);
         Self { averages: ascending(&averages), n: differences.len() }
     }
 
-    /// The shift of Hodges and Lehmann: the median of the averages ("Estimates of location based on rank tests", Annals of Mathematical
+    /// The Hodges-Lehmann shift: the median of the averages ("Estimates of location based on rank tests", Annals of Mathematical
     /// Statistics 34, 1963).
     pub fn shift(&self) -> f64 {
         crate::quantile::quantile(&self.averages, 0.5).unwrap_or_default()
     }
 
-    /// The largest bound that the shift exceeds with a confidence of `1 - alpha`: where the one-sided signed-rank test at `alpha` stops
-    /// rejecting. Absent where so few pairs bound nothing.
+    /// The largest bound that the shift exceeds with a confidence of `1 - alpha`: the point at which the one-sided signed-rank
+    /// test at `alpha` stops rejecting. `None` if the pairs are too few for a bound.
     pub fn lower(&self, alpha: f64) -> Option<f64> {
         self.averages.get(critical(self.n, alpha)?).copied()
     }
@@ -129,9 +130,10 @@ impl Averages {
     }
 }
 
-/// The values in the order of `f64::total_cmp`, by whole numbers of the same order: a gate sorts hundreds of averages for every metric.
+/// Sorts the values in the order of `f64::total_cmp`, by integers of the same order: a gate sorts hundreds of averages for every
+/// metric.
 fn ascending(values: &[f64]) -> Vec<f64> {
-    // All bits of a negative number are turned, and the sign of a positive one, so that both ascend.
+    // All bits of a negative number are flipped, and the sign bit of a positive one, so that both ascend.
     let sign = 1_u64 << 63;
     let turn = |value: &f64| {
         let bits = value.to_bits();
@@ -142,7 +144,7 @@ fn ascending(values: &[f64]) -> Vec<f64> {
     keys.into_iter().map(|key| f64::from_bits(if key & sign == 0 { !key } else { key ^ sign })).collect()
 }
 
-/// Puts the averages of all pairs of `values` into `averages`, whatever it held.
+/// Replaces the content of `averages` by the averages of all pairs of `values`.
 pub(crate) fn walsh(values: &[f64], averages: &mut Vec<f64>) {
     averages.clear();
     for (place, &left) in values.iter().enumerate() {
@@ -150,16 +152,16 @@ pub(crate) fn walsh(values: &[f64], averages: &mut Vec<f64>) {
     }
 }
 
-/// The probability of a sum of the differences at least as far on `side` when every difference is as likely to have the other sign
-/// (Fisher, "The Design of Experiments", 1935, section 21). Every assignment is counted up to [`MAX_FLIPS`] nonzero differences; beyond
-/// that 99,999 are drawn by `seed`, and the probability is `(1 + reached) / (1 + drawn)`, which never claims too much.
+/// The probability of a sum of the differences at least as far on `side` if either sign of every difference is equally likely
+/// (Fisher, "The Design of Experiments", 1935, section 21). Up to [`MAX_FLIPS`] nonzero differences every assignment is counted;
+/// beyond that 99,999 are drawn by `seed`, and the probability is `(1 + reached) / (1 + drawn)`, which is never too small.
 pub fn sign_flip(differences: &Differences, side: Side, seed: [u8; 32]) -> (f64, Rule) {
     let values: Vec<f64> = differences.by_magnitude.iter().filter(|d| **d != 0.0).map(|d| side.of(*d)).collect();
     let sum = |flipped: &mut dyn FnMut(usize) -> bool| {
         values.iter().enumerate().fold(0.0, |total, (place, value)| if flipped(place) { total - value } else { total + value })
     };
     let observed = sum(&mut |_| false);
-    // Sums of the same magnitudes in one order differ by rounding alone where they should be equal.
+    // Sums of the same magnitudes in different orders differ by rounding.
     let slack = 1e-12 * values.iter().fold(0.0, |total, value| total + value.abs());
     let reaches = |total: f64| total >= observed - slack;
     if values.len() <= MAX_FLIPS {
@@ -233,7 +235,8 @@ mod tests {
         assert!((p - 0.008_06).abs() < 0.001, "{p}");
     }
 
-    /// The share of all signs of whole numbers under which they sum to at least what they do, one by one and without rounding.
+    /// The share of all sign assignments of whole numbers whose sum is at least the observed one, one by one and without
+    /// rounding.
     fn every_flip(values: &[i32]) -> f64 {
         let flipped = |signs: u32| -> i32 {
             values.iter().enumerate().map(|(place, value)| if signs >> place & 1 == 1 { -value } else { *value }).sum()

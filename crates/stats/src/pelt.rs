@@ -1,15 +1,17 @@
-//! Optimal partitioning by pruned exact linear time (PELT): Killick, Fearnhead and Eckley, "Optimal detection of changepoints with a linear
-//! computational cost", JASA 107 (2012).
+//! Optimal partitioning by pruned exact linear time (PELT): Killick, Fearnhead and Eckley, "Optimal detection of changepoints
+//! with a linear computational cost", JASA 107 (2012).
 //!
-//! A segment costs the sum of squares around its mean, and every segment costs the penalty once more. The partition of least cost is exact:
-//! pruning drops only what can never be the best last change again. Linear where changes are frequent, quadratic where there are none.
+//! A segment costs the sum of squares around its mean plus the penalty. The partition of least cost is exact: pruning drops only
+//! starts that can never be the best last change again. It takes linear time if changes are frequent, quadratic time if there are
+//! none.
 
 /// The first indices of the segments of the cheapest partition, ascending, 0 first; empty for no values.
 ///
-/// `penalty` is in the values' unit squared and not negative. Of partitions that cost the same, the one with the earlier last change.
+/// `penalty` is in the values' unit squared and not negative. Of partitions with equal cost, the result is the one with the
+/// earlier last change.
 pub(crate) fn partition(values: &[f64], penalty: f64) -> Vec<usize> {
     let sums = Sums::of(values);
-    // The least cost of the first `end` values and where their last segment starts.
+    // The least cost of the first `end` values and the start of their last segment.
     let mut cheapest: Vec<(f64, usize)> = vec![(0.0, 0)];
     let mut starts: Vec<(usize, f64)> = Vec::new();
     for end in 1..=values.len() {
@@ -84,7 +86,7 @@ mod tests {
         starts.iter().zip(ends).map(|(&start, end)| sums.around_mean(start, end) + penalty).sum()
     }
 
-    /// Every partition, one bit for each place at which a segment may start.
+    /// The least cost over all partitions, one bit for each index at which a segment may start.
     fn least_cost(values: &[f64], penalty: f64) -> f64 {
         let starts = |bits: u32| std::iter::once(0).chain((1..values.len()).filter(move |&place| bits & (1 << (place - 1)) != 0));
         (0..1_u32 << (values.len() - 1))

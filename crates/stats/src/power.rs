@@ -1,12 +1,14 @@
-//! What a paired design can find before it is run, by the very rule that will judge it.
+//! The statistical power of a paired design before it is run, by the same rule that will judge it.
 //!
-//! A design fires at an effect where three things hold: the signed-rank test at `alpha`, the bound beyond the floor, and the shift beyond
-//! the budget. All three move with the effect: adding a constant to every difference adds it to every average of pairs. So one set of
-//! simulated noise has one smallest effect at which the design fires, and many sets are the whole power curve. Nothing is searched for.
-//! All three also grow with the spread of the noise, so one table of unit noise serves every metric with that number of pairs.
+//! A design fires at an effect if three conditions hold: the signed-rank test rejects at `alpha`, the bound is beyond the floor,
+//! and the shift is beyond the budget. All three move with the effect: adding a constant to every difference adds it to every
+//! average of pairs. So one set of simulated noise has one smallest effect at which the design fires, and many sets give the
+//! whole power curve without a search. All three also grow with the spread of the noise, so one table of unit noise serves every
+//! metric with that number of pairs.
 //!
-//! The noise is normal with the standard deviation that was learned. Simulated beside it, what the test needs in units of the standard
-//! deviation hardly depends on the shape where designs are this small (threshold 5e-4, power 0.8; differences of two such values):
+//! The noise is normal with the learned standard deviation. In simulations, the effect that the test needs, in units of the
+//! standard deviation, hardly depends on the shape for designs this small (threshold 5e-4, power 0.8; differences of two such
+//! values):
 //!
 //! | pairs | normal | Student's t with 3 | two modes, 30 : 70 |
 //! | --- | --- | --- | --- |
@@ -17,10 +19,11 @@
 //!
 //! In units of a robust spread (the median absolute deviation) the same needs differ by a factor of 1.6.
 //!
-//! That breaks down where a few differences are many times as large as all others: one request in fifty that meets a pause makes a standard
-//! deviation that says nothing of the forty-nine. So noise is also seen with its [spikes](Spikes) counted apart: the standard deviation is
-//! that of the others, and a simulated pair is a spike as often as pairs were, larger than every other, and for the worse or the better by
-//! chance. What a rank test makes of it does not depend on how large it is.
+//! This fails if a few differences are many times as large as all others: one request in fifty that meets a pause causes a
+//! standard deviation that does not describe the other forty-nine. So noise is also described with its [spikes](Spikes) counted
+//! separately: the standard deviation is that of the others, and a simulated pair is a spike as often as observed pairs were,
+//! larger than every other, and for the worse or the better by chance. The result of a rank test does not depend on the size of a
+//! spike.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -35,51 +38,53 @@ use crate::special;
 /// The share of simulated repetitions in which an effect must be found: the field's convention.
 pub const POWER: f64 = 0.8;
 
-/// Simulated repetitions of a design. The standard error of a power of 0.8 is then 0.9 points.
+/// The number of simulated repetitions of a design. The standard error of a power of 0.8 is then 0.9 points.
 pub const REPETITIONS: usize = 2_000;
 
 /// The confidence with which a learned spread is not understated.
 pub const SPREAD_CONFIDENCE: f64 = 0.8;
 
-/// A difference that is so many robust standard deviations (1.4826 median absolute deviations) from the shift is a spike. Normal noise has
-/// none; where so few differences as [`FEWEST_FOR_SPIKES`] understate its spread by half, three in a thousand are that far away.
+/// The distance from the shift, in robust standard deviations (1.4826 median absolute deviations), from which on a difference is
+/// a spike. Normal noise has none; if as few differences as [`FEWEST_FOR_SPIKES`] understate its spread by half, three in a
+/// thousand are that far away.
 const SPIKE: f64 = 6.0;
 
-/// The fewest differences that tell a spike.
+/// The fewest differences in which spikes are detected.
 const FEWEST_FOR_SPIKES: usize = 8;
 
-/// Shares of spikes that curves are made of; between two of them the higher one holds.
+/// The shares of spikes for which curves are computed; between two of them the higher one applies.
 const SPIKE_SHARES: [f64; 12] = [0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.18, 0.25, 0.35, 0.5];
 
-/// How far a simulated spike lies, in standard deviations: beyond whatever is added to it.
+/// The size of a simulated spike in standard deviations: beyond any effect that is added to it.
 const BEYOND: f64 = 1e9;
 
-/// The table of unit noise is part of the method's definition and the same for everybody.
+/// The seed of the table of unit noise, which is part of the method's definition and the same for every caller.
 const SEED: [u8; 32] = *b"assay: unit noise of the design.";
 
-/// The spread of one pair's difference between equal sides, and how well it is known.
+/// The spread of one pair's difference between equal sides, and the precision with which it is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
     /// The standard deviation of one difference.
     pub sd: f64,
-    /// How many independent normal differences would tell as much about it; at least 1.
+    /// The number of independent normal differences that would determine it as well; at least 1.
     pub freedom: f64,
-    /// What a difference of this noise is worth beside a normal one, 1 or less: the heavier the tails, the less it tells of the spread.
+    /// The information in a difference of this noise relative to a normal one, 1 or less: the heavier the tails, the less it
+    /// tells about the spread.
     pub worth: f64,
-    /// The same without its spikes, where there are some.
+    /// The noise without its spikes, if there are any.
     pub usual: Option<Usual>,
 }
 
-/// The noise of differences that are no spikes, and how many are.
+/// The noise of differences that are not spikes, and the number of spikes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usual {
-    /// The standard deviation of one difference that is no spike.
+    /// The standard deviation of one difference that is not a spike.
     pub sd: f64,
     /// As [`Noise::freedom`].
     pub freedom: f64,
     /// As [`Noise::worth`].
     pub worth: f64,
-    /// The differences that are spikes.
+    /// The spikes among the differences.
     pub spikes: Spikes,
 }
 
@@ -90,10 +95,10 @@ impl Usual {
     }
 }
 
-/// Normal noise with a share of spikes: what a curve is asked about.
+/// Normal noise with a share of spikes: the argument of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct View {
-    /// The standard deviation of a difference that is no spike.
+    /// The standard deviation of a difference that is not a spike.
     pub sd: f64,
     /// The share of differences that are spikes.
     pub spikes: f64,
@@ -102,20 +107,21 @@ pub struct View {
 /// Differences that are many times as large as all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spikes {
-    /// How many were seen.
+    /// The number of spikes.
     pub seen: u32,
-    /// Among how many differences.
+    /// The number of all differences.
     pub among: u32,
 }
 
 impl Spikes {
-    /// Their share.
+    /// Returns the share of spikes.
     pub fn share(self) -> f64 {
         if self.among == 0 { 0.0 } else { f64::from(self.seen) / f64::from(self.among) }
     }
 
-    /// A share that is not understated with a confidence of [`SPREAD_CONFIDENCE`] (Clopper and Pearson, "The use of confidence or fiducial
-    /// limits illustrated in the case of the binomial", Biometrika 26, 1934). 0 where none was seen: what never came is not planned for.
+    /// An upper bound of the share with a confidence of [`SPREAD_CONFIDENCE`] (Clopper and Pearson, "The use of confidence or
+    /// fiducial limits illustrated in the case of the binomial", Biometrika 26, 1934). 0 if no spike was observed: unobserved
+    /// spikes are not planned for.
     pub fn upper(self) -> f64 {
         if self.seen == 0 || self.seen >= self.among {
             return self.share();
@@ -129,9 +135,9 @@ impl Spikes {
         high
     }
 
-    /// Whether these are more than chance explains where `other` were usual, at probability `alpha`.
+    /// Returns true if there are more spikes than chance explains given the usual `other`, at probability `alpha`.
     fn are_more_than(self, other: Self, alpha: f64) -> bool {
-        // Of what was never seen, one in two more than were looked at is as likely as not (Laplace's rule of succession).
+        // A share that was never observed is taken as one in the number of observations plus two (Laplace's rule of succession).
         let usual = (f64::from(other.seen) + 1.0) / (f64::from(other.among) + 2.0);
         let Some(fewer) = self.seen.checked_sub(1) else { return false };
         special::binomial(self.among as usize, usual, fewer as usize).upper <= alpha
@@ -139,28 +145,28 @@ impl Spikes {
 }
 
 impl Noise {
-    /// Normal noise, known as well as so many differences tell.
+    /// Normal noise, known as precisely as `freedom` differences allow.
     pub fn normal(sd: f64, freedom: f64) -> Self {
         Self { sd, freedom, worth: 1.0, usual: None }
     }
 
-    /// The noise as normal noise: all of it, and without its spikes. A test of ranks finds no less than either says: it is not disturbed by
-    /// how far the tails of the first reach, nor by spikes that are as far away as those of the second.
+    /// The noise as normal noise: all of it, and without its spikes. A rank test finds at least as much as either view implies:
+    /// it is affected neither by the length of the first view's tails nor by the size of the second's spikes.
     pub fn views(&self) -> impl Iterator<Item = View> {
         let usual = self.usual.map(|usual| View { sd: usual.sd, spikes: usual.spikes.share() });
         std::iter::once(View { sd: self.sd, spikes: 0.0 }).chain(usual)
     }
 
-    /// The same at upper bounds: see [`Noise::upper`] and [`Spikes::upper`].
+    /// The same views at upper bounds: see [`Noise::upper`] and [`Spikes::upper`].
     pub fn upper_views(&self) -> impl Iterator<Item = View> {
         std::iter::once(View { sd: self.upper(), spikes: 0.0 }).chain(self.usual.map(Usual::upper_view))
     }
 
-    /// Noise from differences that were observed, in groups that each have a shift of their own (the runs of a history, or one run). Every
-    /// group is centred on its shift and loses a degree of freedom by it; groups of one say nothing and are left out.
+    /// Estimates noise from observed differences, in groups that each have their own shift (the runs of a history, or one run).
+    /// Every group is centred on its shift, which costs a degree of freedom; groups of one are left out.
     ///
     /// # Errors
-    /// [`PairError`] where no group of two or more is left, or a value is no finite number.
+    /// [`PairError`] if no group of two or more is left, or a value is not a finite number.
     pub fn of(groups: &[&[f64]]) -> Result<Self, PairError> {
         let mut residuals = Vec::new();
         let mut freedom = 0;
@@ -172,10 +178,10 @@ impl Noise {
         Self::of_residuals(&residuals, freedom as f64)
     }
 
-    /// The noise of one group, whose shift is known already.
+    /// Estimates the noise of one group whose shift is already known.
     ///
     /// # Errors
-    /// [`PairError`] where there are fewer than two values, or one is no finite number.
+    /// [`PairError`] if there are fewer than two values, or one is not a finite number.
     pub fn around(shift: f64, values: &[f64]) -> Result<Self, PairError> {
         let residuals: Vec<f64> = values.iter().filter(|_| values.len() > 1).map(|value| value - shift).collect();
         Self::of_residuals(&residuals, values.len() as f64 - 1.0)
@@ -194,16 +200,16 @@ impl Noise {
         Ok(Self { sd, freedom: own_freedom, worth, usual })
     }
 
-    /// So wide a standard deviation that it is not understated with a confidence of [`SPREAD_CONFIDENCE`]: by the chi-squared distribution
-    /// of a sample variance, with degrees of freedom corrected for kurtosis (the idea of Bonett, "Approximate confidence interval for
+    /// An upper bound of the standard deviation with a confidence of [`SPREAD_CONFIDENCE`]: by the chi-squared distribution of a
+    /// sample variance, with degrees of freedom corrected for kurtosis (the idea of Bonett, "Approximate confidence interval for
     /// standard deviation of nonnormal distributions", Computational Statistics and Data Analysis 50, 2006).
     pub fn upper(&self) -> f64 {
         chi_squared::widened(self.sd, self.freedom, SPREAD_CONFIDENCE)
     }
 
-    /// Whether this noise is wider than `other` beyond what chance explains, at probability `alpha`. The logarithm of a standard deviation
-    /// has a variance of about one over twice its degrees of freedom. A few differences hardly show heavy tails, so each is trusted no more
-    /// than the worse of both says.
+    /// Returns true if this noise is wider than `other` beyond what chance explains, at probability `alpha`. The logarithm of a
+    /// standard deviation has a variance of about one over twice its degrees of freedom. A few differences hardly show heavy
+    /// tails, so both are given the smaller of their two [`worth`](Noise::worth)s.
     pub fn is_wider_than(&self, other: &Self, alpha: f64) -> bool {
         let (one, other) = (self.without_spikes(), other.without_spikes());
         let worth = one.worth.min(other.worth);
@@ -212,76 +218,78 @@ impl Noise {
         one.sd > other.sd * libm::exp(margin) || one.spikes.are_more_than(other.spikes, alpha)
     }
 
-    /// The noise without its spikes; all of it where there are none.
+    /// Returns the noise without its spikes; all of it if there are none.
     pub fn without_spikes(&self) -> Usual {
         let Self { sd, freedom, worth, usual } = *self;
         usual.unwrap_or(Usual { sd, freedom, worth, spikes: Spikes { seen: 0, among: freedom as u32 } })
     }
 }
 
-/// The standard deviation of residuals with so many degrees of freedom, how many normal differences tell as much about it, and what one of
-/// them is worth beside a normal one.
+/// The standard deviation of residuals with `freedom` degrees of freedom, the number of normal differences that would determine
+/// it as well, and the information in one of them relative to a normal one.
 fn spread(residuals: &[f64], freedom: f64) -> [f64; 3] {
     let freedom = freedom.max(1.0);
     let second = crate::sum::pairwise(residuals, |x| x * x);
     let fourth = crate::sum::pairwise(residuals, |x| x * x * x * x);
     let kurtosis = residuals.len() as f64 * fourth / (second * second);
-    // The variance of a sample variance grows with the kurtosis (3 for normal noise); fewer degrees of freedom say the same.
+    // The variance of a sample variance grows with the kurtosis (3 for normal noise), which is expressed as fewer degrees of
+    // freedom.
     let worth = if kurtosis.is_finite() { (2.0 / (kurtosis - 1.0)).min(1.0) } else { 1.0 };
     [(second / freedom).sqrt(), (freedom * worth).max(1.0), worth]
 }
 
-/// From which distance on a residual is a spike; infinite where they do not tell.
+/// The distance from which on a residual is a spike; infinite if the residuals cannot show it.
 fn spike_limit(residuals: &Samples) -> f64 {
     let mut sizes: Vec<f64> = residuals.sorted().iter().map(|value| value.abs()).collect();
     sizes.sort_unstable_by(f64::total_cmp);
     let middle = crate::quantile::quantile(&sizes, 0.5).unwrap_or_default();
-    // Where most differences are the same, nothing says how far the others usually lie.
+    // If most differences are equal, the usual distance of the others is unknown.
     let tells = sizes.len() >= FEWEST_FOR_SPIKES && middle > 0.0;
     if tells { SPIKE * 1.482_602_218_505_602 * middle } else { f64::INFINITY }
 }
 
-/// The share of spikes that the curve for such a share is made of: the same or the next higher one.
+/// The share of spikes of the curve that is used for this share: the same or the next higher one.
 pub fn curve_share(spikes: f64) -> f64 {
     SPIKE_SHARES.into_iter().find(|share| spikes <= *share).unwrap_or(0.5)
 }
 
-/// What a design has to clear, as logarithms of ratios.
+/// The limits that a design has to clear, as logarithms of ratios.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Limits {
-    /// What the bound must exceed.
+    /// The limit of the bound.
     pub floor: f64,
-    /// What the shift must exceed.
+    /// The limit of the shift.
     pub budget: f64,
 }
 
 impl Limits {
-    /// What each of the three must exceed. The test's is zero, and the negative one, which alone leaves a zero that is taken from it with the
-    /// turned sign: so this is `-sd * test` to the bit.
+    /// The limits of test, bound and shift. That of the test is negative zero, so that subtracting a value from it flips the sign
+    /// exactly, also for zero: the result is `-sd * test` to the bit.
     fn of_all(&self) -> [f64; 3] {
         [-0.0, self.floor, self.budget]
     }
 }
 
-/// What a design of so many pairs needs, in units of the noise: for every simulated repetition where test, bound and shift lie.
+/// The effects that a design of a number of pairs needs, in units of the noise: the position of test, bound and shift for every
+/// simulated repetition.
 #[derive(Debug, Clone)]
 pub struct Curve {
     repetitions: Vec<[f64; 3]>,
     neediest: [Neediest; 3],
 }
 
-/// The repetitions that need the largest effects for one of the three: one more than an effect may leave unfound.
+/// The repetitions that need the largest effects for one of the three conditions: one more than an effect may miss.
 #[derive(Debug, Clone)]
 struct Neediest {
-    /// Where it lies in each of them, lowest first, which needs most.
+    /// The position in each of these repetitions, lowest first; the lowest needs the largest effect.
     at: Vec<f64>,
-    /// The places of the same repetitions in the orders of all three.
+    /// The ranks of the same repetitions in the orders of all three.
     places: [Vec<u16>; 3],
 }
 
 impl Curve {
-    /// The curve of `pairs` pairs, of which a share of `spikes` is one, whose test must reach `alpha` and whose one-sided bound has a
-    /// confidence of `1 - bound_alpha`; absent where so few pairs can do neither, whatever the effect.
+    /// Computes the curve of `pairs` pairs with a share of `spikes`, whose test must reach `alpha` and whose one-sided bound has
+    /// a confidence of `1 - bound_alpha`; `None` if the pairs are too few for both, whatever the effect.
     pub fn of(pairs: usize, spikes: f64, alpha: f64, bound_alpha: f64) -> Option<Self> {
         let (reject, bound) = (critical(pairs, alpha)?, critical(pairs, bound_alpha)?);
         let mut rng = ChaCha8Rng::from_seed(SEED);
@@ -290,7 +298,7 @@ impl Curve {
         let mut uniform = || (f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0;
         let mut difference = || {
             let usual = normal::quantile(uniform());
-            // Each lies elsewhere, so that two of them do not cancel.
+            // Each spike has a different size, so that two of them do not cancel.
             if spikes > 0.0 && uniform() < spikes { BEYOND.copysign(usual) * (1.0 + usual.abs()) } else { usual }
         };
         let mut repetition = || {
@@ -299,7 +307,7 @@ impl Curve {
             let middle = averages.len() / 2;
             let (below, shift, _) = averages.select_nth_unstable_by(middle, f64::total_cmp);
             let shift = *shift;
-            // Both thresholds lie below the middle, so they are looked for in the lower half alone.
+            // Both thresholds are below the middle, so only the lower half is searched.
             let mut at = |rank: usize| match below.len() {
                 0 => shift,
                 len => *below.select_nth_unstable_by(rank.min(len - 1), f64::total_cmp).1,
@@ -330,19 +338,20 @@ impl Curve {
         Self { repetitions, neediest }
     }
 
-    /// The smallest effect, as a logarithm of a ratio, that is found with a probability of [`POWER`] under noise of that standard deviation.
+    /// The smallest effect, as a logarithm of a ratio, that is found with a probability of [`POWER`] under noise with standard
+    /// deviation `sd`.
     ///
-    /// A repetition needs the largest of three effects, and each of the three falls along its own order whatever the noise, so no table is
-    /// sorted anew: a gate asks this of every metric. Each of the three alone asks for some effect to be found often enough, and no less than
-    /// the largest of these will do. Most often it does. Where the other two add repetitions that need more, as many as are too many are won
-    /// back, those that need least first.
+    /// A repetition needs the largest of three effects, and each of the three has the same order for all noise, so no table is
+    /// sorted again: a gate calls this for every metric. Each of the three alone requires some effect to be found often enough,
+    /// so the result is at least the largest of these, and most often equal to it. If the other two add repetitions that need
+    /// more, the excess repetitions are won back, those that need least first.
     pub fn detectable(&self, sd: f64, limits: &Limits) -> f64 {
         let (limits, unfound) = (limits.of_all(), unfound(self.repetitions.len()));
         let need = |which: usize, place: usize| needed(limits[which], sd, self.neediest[which].at[place]);
         let alone = [0, 1, 2].map(|which| need(which, unfound));
         let mut effect = alone.into_iter().max_by(f64::total_cmp).unwrap_or(f64::INFINITY);
         let above = |which: usize, at: &f64| needed(limits[which], sd, *at).total_cmp(&effect).is_gt();
-        // How many of each order need more than that.
+        // The number of repetitions of each order that need more than that.
         let mut more = [0, 1, 2].map(|which| self.neediest[which].at.partition_point(|at| above(which, at)));
         let mut missed = self.distinct(more);
         while missed > unfound {
@@ -350,7 +359,7 @@ impl Curve {
             let Some((least, which)) = last.min_by(|left, right| left.0.total_cmp(&right.0)) else { break };
             effect = least;
             more[which] -= 1;
-            // It is won back once it needs no more for the other two.
+            // A repetition is won back once it needs no more for the other two.
             let places = &self.neediest[which].places;
             let found = (0..3).all(|other| usize::from(places[other][more[which]]) >= more[other]);
             missed -= usize::from(found);
@@ -358,7 +367,7 @@ impl Curve {
         effect
     }
 
-    /// How many repetitions are among the first so many of the three orders.
+    /// The number of distinct repetitions among the first ones of the three orders.
     fn distinct(&self, [test, bound, shift]: [usize; 3]) -> usize {
         let [_, by_bound, by_shift] = &self.neediest;
         let beyond = |place: &u16, first: usize| usize::from(*place) >= first;
@@ -368,7 +377,7 @@ impl Curve {
         test + added + both.filter(|(by_test, by_bound)| beyond(by_test, test) && beyond(by_bound, bound)).count()
     }
 
-    /// The probability of finding `effect` under noise of that standard deviation.
+    /// The probability of finding `effect` under noise with standard deviation `sd`.
     pub fn power(&self, sd: f64, limits: &Limits, effect: f64) -> f64 {
         let limits = limits.of_all();
         let finds = |of: &&[f64; 3]| of.iter().zip(limits).all(|(at, limit)| needed(limit, sd, *at) <= effect);
@@ -376,12 +385,12 @@ impl Curve {
     }
 }
 
-/// The effect that lifts what lies at `at`, in units of the noise, to its limit.
+/// The effect that lifts the position `at`, in units of the noise, to its limit.
 fn needed(limit: f64, sd: f64, at: f64) -> f64 {
     limit - sd * at
 }
 
-/// How many of so many repetitions an effect may leave unfound.
+/// The number of repetitions that an effect may miss.
 fn unfound(repetitions: usize) -> usize {
     repetitions - ((POWER * repetitions as f64).ceil() as usize).min(repetitions)
 }
@@ -431,7 +440,7 @@ mod tests {
         assert!(needed(0.02, 0.0, 0.0) < needed(0.04, 0.0, 0.0) && needed(0.04, 0.0, 0.0) < needed(0.04, 0.06, 0.0));
     }
 
-    /// The same by sorting what every repetition needs.
+    /// The same result by sorting the effects that all repetitions need.
     fn sorted_out(curve: &Curve, sd: f64, limits: &Limits) -> f64 {
         let needs = |of: &[f64; 3]| [-sd * of[0], limits.floor - sd * of[1], limits.budget - sd * of[2]];
         let mut all: Vec<f64> = curve.repetitions.iter().filter_map(|of| needs(of).into_iter().max_by(f64::total_cmp)).collect();
@@ -487,7 +496,8 @@ mod tests {
         assert!(!with(4, 12).is_wider_than(&with(30, 100), 5e-4), "those are usual");
     }
 
-    /// The same designs, simulated with spikes that are ten times as slow: what a rank test makes of a spike does not depend on its size.
+    /// The same designs, simulated with spikes that are ten times as slow: the result of a rank test does not depend on the size
+    /// of a spike.
     #[test]
     fn the_power_under_spikes_is_that_of_pairs_which_have_them() {
         let (pairs, share, sd, effect) = (20, 0.04, 0.042, libm::log(1.1));

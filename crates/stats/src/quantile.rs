@@ -1,13 +1,13 @@
-//! What a quantile is, in all nine usual definitions, and selection over integer nanoseconds without a full sort.
+//! Quantiles in all nine usual definitions, and selection over integer nanoseconds without a full sort.
 //!
-//! Percentiles that Assay reports interpolate linearly (type 7 in Hyndman and Fan, "Sample quantiles in statistical packages", The
-//! American Statistician 50, 1996; the default of NumPy, R and Excel). Nearest rank (their type 1) serves tables in which failures
-//! count as infinitely late: interpolating towards a failure means nothing.
+//! Percentiles that Assay reports interpolate linearly (type 7 in Hyndman and Fan, "Sample quantiles in statistical packages",
+//! The American Statistician 50, 1996; the default of NumPy, R and Excel). Nearest rank (their type 1) is for tables in which
+//! failures count as infinitely late: interpolating towards a failure is meaningless.
 
 /// The type 7 quantile of ascending values, in their unit: linear interpolation at the zero-based position `(n - 1) q`.
 ///
-/// Absent for no values and for `q` outside 0..=1. Never decreases as `q` grows, to the last bit. Values must be ascending and free of
-/// NaN.
+/// `None` for no values and for `q` outside 0..=1. Never decreases as `q` grows, to the last bit. Values must be ascending and
+/// free of NaN.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     debug_assert!(sorted.is_sorted(), "values ascend");
     interpolate(sorted, &Place::of(sorted.len(), q)?)
@@ -15,20 +15,20 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
 
 /// The nearest-rank quantile of ascending values: the smallest one with at least `q n` values at or below it.
 ///
-/// Absent for no values and for `q` outside 0..=1; `q` = 0 gives the minimum.
+/// `None` for no values and for `q` outside 0..=1; `q` = 0 gives the minimum.
 pub fn nearest_rank<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
     sorted.get(rank_of(sorted.len(), q)?).copied()
 }
 
-/// The nine definitions of Hyndman and Fan (1996), under the names that NumPy gives them. What Assay reports is [`Linear`](Self::Linear);
-/// the others serve to check the numbers of tools that use them.
+/// The nine definitions of Hyndman and Fan (1996), under the names that NumPy gives them. Assay reports [`Linear`](Self::Linear);
+/// the others are for checking the numbers of tools that use them.
 ///
 /// The continuous ones interpolate linearly at a one-based position h among the n ascending values, cut to 1 to n.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Definition {
     /// Type 1: the smallest value with at least `n q` values at or below it. [`nearest_rank`].
     InvertedCdf,
-    /// Type 2: as type 1; where `n q` is whole, the mean of that value and the next.
+    /// Type 2: as type 1; if `n q` is whole, the mean of that value and the next.
     AveragedInvertedCdf,
     /// Type 3: the value whose rank is nearest to `n q`; half-way between two, the one with the even rank.
     ClosestObservation,
@@ -48,7 +48,7 @@ pub enum Definition {
 }
 
 impl Definition {
-    /// All of them, type 1 to type 9.
+    /// All definitions, type 1 to type 9.
     pub const ALL: [Self; 9] = [
         Self::InvertedCdf,
         Self::AveragedInvertedCdf,
@@ -76,7 +76,7 @@ impl Definition {
         }
     }
 
-    /// Where the quantile of `q` lies among `n` values.
+    /// The position of the quantile of `q` among `n` values.
     fn place(self, n: usize, q: f64) -> Option<Place> {
         if !(0.0..=1.0).contains(&q) {
             return None;
@@ -98,8 +98,8 @@ impl Definition {
 
 /// The quantile of ascending values by `definition`, in their unit.
 ///
-/// Absent for no values and for `q` outside 0..=1. Never decreases as `q` grows, to the last bit. Values must be ascending and free of
-/// NaN.
+/// `None` for no values and for `q` outside 0..=1. Never decreases as `q` grows, to the last bit. Values must be ascending and
+/// free of NaN.
 pub fn quantile_by(definition: Definition, sorted: &[f64], q: f64) -> Option<f64> {
     debug_assert!(sorted.is_sorted(), "values ascend");
     interpolate(sorted, &definition.place(sorted.len(), q)?)
@@ -111,7 +111,7 @@ fn interpolate(sorted: &[f64], place: &Place) -> Option<f64> {
     Some((below + (above - below) * place.fraction).min(above))
 }
 
-/// The type 2 quantile's place: half-way to the next value where `n q` is whole, and inside.
+/// The position of the type 2 quantile: half-way to the next value if `n q` is whole and there is a next value.
 fn averaged(n: usize, q: f64) -> Option<Place> {
     let rank = rank_of(n, q)?;
     let share = whole_or(n as f64 * q);
@@ -119,7 +119,7 @@ fn averaged(n: usize, q: f64) -> Option<Place> {
     Some(Place { rank, fraction: if halfway { 0.5 } else { 0.0 } })
 }
 
-/// A one-based position as a place, cut to the first and the last value.
+/// Converts a one-based position, limited to the first and the last value.
 fn at_position(n: usize, position: f64) -> Option<Place> {
     let last = n.checked_sub(1)?;
     let position = (position - 1.0).clamp(0.0, last as f64);
@@ -129,8 +129,8 @@ fn at_position(n: usize, position: f64) -> Option<Place> {
 
 /// The type 7 quantiles of integer nanoseconds, in nanoseconds, one for each of `qs` in their order.
 ///
-/// Selects instead of sorting: O(n log k) for k quantiles, in place; `values` are left reordered. Absent for no values and where a `q`
-/// is outside 0..=1. Exact up to 2^53 ns, which is 104 days; beyond, to a double's precision.
+/// Selects instead of sorting: O(n log k) for k quantiles, in place; `values` are left reordered. `None` for no values and if a
+/// `q` is outside 0..=1. Exact up to 2^53 ns, which is 104 days; beyond, to a double's precision.
 pub fn quantiles_ns(values: &mut [i64], qs: &[f64]) -> Option<Vec<f64>> {
     let places: Vec<Place> = qs.iter().map(|&q| Place::of(values.len(), q)).collect::<Option<_>>()?;
     let last = values.len().checked_sub(1)?;
@@ -143,13 +143,13 @@ pub fn quantiles_ns(values: &mut [i64], qs: &[f64]) -> Option<Vec<f64>> {
 
 /// The nearest-rank quantile of integer nanoseconds, in nanoseconds, by selection; `values` are left reordered.
 ///
-/// Absent for no values and for `q` outside 0..=1.
+/// `None` for no values and for `q` outside 0..=1.
 pub fn nearest_rank_ns(values: &mut [i64], q: f64) -> Option<i64> {
     let rank = rank_of(values.len(), q)?;
     Some(*values.select_nth_unstable(rank).1)
 }
 
-/// Where a type 7 quantile lies: `fraction` of the way from a zero-based rank to the next.
+/// The position of a type 7 quantile: `fraction` of the way from a zero-based rank to the next.
 pub(crate) struct Place {
     pub(crate) rank: usize,
     pub(crate) fraction: f64,
@@ -166,14 +166,14 @@ impl Place {
         Some(Self { rank, fraction: (position - rank as f64).clamp(0.0, 1.0) })
     }
 
-    /// The last rank that it rests on: the next one only where a part of the way to it is taken.
+    /// The last rank that it depends on: the next one only if the fraction is not 0.
     pub(crate) fn last(&self) -> usize {
         if self.fraction > WHOLE { self.rank + 1 } else { self.rank }
     }
 }
 
-/// How near `q n` must lie to a whole number to be taken for it. `0.07 * 100` is 7.000000000000001 in binary, and a plain ceiling
-/// would name the eighth value where everybody means the seventh.
+/// The distance within which `q n` counts as a whole number. `0.07 * 100` is 7.000000000000001 in binary, and a plain ceiling
+/// would name the eighth value although the seventh is meant.
 const WHOLE: f64 = 1e-9;
 
 /// The zero-based nearest rank: `ceil(q n) - 1`, at least 0.
@@ -186,7 +186,7 @@ pub(crate) fn rank_of(n: usize, q: f64) -> Option<usize> {
     Some((rank as usize).saturating_sub(1).min(last))
 }
 
-/// A share of a count, taken for the whole number that it means.
+/// Rounds a share of a count to a whole number if it is near one.
 fn whole_or(share: f64) -> f64 {
     let whole = share.round();
     if (share - whole).abs() <= WHOLE { whole } else { share }
@@ -200,7 +200,7 @@ fn interpolate_ns(values: &[i64], place: &Place) -> Option<f64> {
     Some((below as f64 + gap * place.fraction).min(above as f64))
 }
 
-/// Puts the right value at each of the ascending `ranks` (counted from `offset`), halving values and ranks together.
+/// Moves the right value to each of the ascending `ranks` (counted from `offset`), halving values and ranks together.
 pub(crate) fn select(values: &mut [i64], offset: usize, ranks: &[usize]) {
     let (before, rest) = ranks.split_at(ranks.len() / 2);
     let Some((&rank, after)) = rest.split_first() else { return };
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(of(0.0), [Some(1.0); 9]);
         assert_eq!(of(1.0), [Some(8.0); 9]);
         let tied = |q| quantile_by(Definition::ClosestObservation, &[1.0, 2.0, 3.0, 4.0, 5.0], q);
-        // 2.5 and 3.5 lie half-way: rank 2 and rank 4 are even.
+        // 2.5 and 3.5 are half-way: rank 2 and rank 4 are even.
         assert_eq!((tied(0.5), tied(0.7)), (Some(2.0), Some(4.0)));
     }
 

@@ -1,10 +1,10 @@
-//! Two samples laid into one order, and how many ways there are to draw one of them from it.
+//! The joint order of two samples, and the number of ways to draw one of them from it.
 
 use std::cmp::Ordering;
 
 use crate::samples::Samples;
 
-/// Equal values in the joint order of two samples: how many of each sample.
+/// A group of equal values in the joint order of two samples, with its size in each sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) first: usize,
@@ -35,14 +35,15 @@ fn smaller_head(left: &[f64], right: &[f64]) -> Option<f64> {
     }
 }
 
-/// Takes the values equal to `value` off the front, and counts them.
+/// Removes the values equal to `value` from the front, and counts them.
 fn take(values: &mut &[f64], value: f64) -> usize {
     let count = values.iter().take_while(|x| x.total_cmp(&value).is_eq()).count();
     *values = values.get(count..).unwrap_or_default();
     count
 }
 
-/// Twice the midrank of every group: ranks count from 1, and equal values share the mean of theirs. Doubled, they are whole.
+/// Twice the midrank of every group: ranks count from 1, and equal values share the mean of their ranks. Doubled, midranks are
+/// whole.
 pub(crate) fn doubled_midranks(groups: &[Group]) -> impl Iterator<Item = (Group, u64)> {
     groups.iter().scan(0_u64, |before, &group| {
         let size = group.size() as u64;
@@ -52,17 +53,18 @@ pub(crate) fn doubled_midranks(groups: &[Group]) -> impl Iterator<Item = (Group,
     })
 }
 
-/// Twice the Mann-Whitney U of the first sample, which is whole: twice the rank sum of the first sample, less the smallest that it could be.
+/// Twice the Mann-Whitney U of the first sample, which is whole: twice the rank sum of the first sample, less its smallest
+/// possible value.
 pub(crate) fn doubled_u(groups: &[Group]) -> u64 {
     let (n, doubled) = doubled_midranks(groups)
         .fold((0, 0), |(n, sum), (group, rank)| (n + group.first as u64, sum + group.first as u64 * rank));
     doubled - n * (n + 1)
 }
 
-/// How many ways there are to choose `n` of the ascending `scores` for each excess of their sum over the smallest possible sum.
+/// The number of ways to choose `n` of the ascending `scores`, for each excess of their sum over the smallest possible sum.
 ///
-/// Built one score after the other (the shift algorithm of Streitberg and Röhmel, Statistical Software Newsletter 12, 1986): whole
-/// numbers, so nothing is rounded. The caller keeps the number of choices within 128 bits.
+/// Built one score after the other (the shift algorithm of Streitberg and Röhmel, Statistical Software Newsletter 12, 1986):
+/// whole numbers, so nothing is rounded. The caller keeps the number of choices within 128 bits.
 pub(crate) fn choices(scores: &[u64], n: usize) -> Vec<u128> {
     let mut ways: Vec<Vec<u128>> = vec![vec![1]];
     for (seen, &score) in scores.iter().enumerate() {
@@ -70,7 +72,7 @@ pub(crate) fn choices(scores: &[u64], n: usize) -> Vec<u128> {
             ways.push(Vec::new());
         }
         for chosen in (1..ways.len().min(seen + 2)).rev() {
-            // Excess is counted from the sum of the smallest `chosen` scores, whose last is at this place.
+            // The excess is counted from the sum of the smallest `chosen` scores, of which this is the last.
             let Some(&smallest) = scores.get(chosen - 1) else { continue };
             let shift = score.saturating_sub(smallest) as usize;
             let (fewer, rest) = ways.split_at_mut(chosen);
@@ -92,7 +94,7 @@ fn add_shifted(from: &[u128], to: &mut Vec<u128>, shift: usize) {
     }
 }
 
-/// Every way in which the values of both samples can be shared out again, sizes kept: what exact tests count, listed one by one.
+/// Lists every way to redistribute the values of both samples, sizes kept: the cases that exact tests count.
 #[cfg(test)]
 pub(crate) fn shared_out(first: &[f64], second: &[f64]) -> impl Iterator<Item = (Vec<f64>, Vec<f64>)> {
     let all: Vec<f64> = first.iter().chain(second).copied().collect();
@@ -126,7 +128,7 @@ mod tests {
 
     #[test]
     fn choices_are_counted_by_their_excess() {
-        // Of 1, 2, 3, 4 choose two: sums 3, 4, 5 (twice), 6, 7.
+        // The choices of two of 1, 2, 3, 4 have the sums 3, 4, 5 (twice), 6, 7.
         assert_eq!(choices(&[1, 2, 3, 4], 2), [1, 1, 2, 1, 1]);
         assert_eq!(choices(&[4, 4, 7], 2), [1, 0, 0, 2]);
         assert_eq!(choices(&[1, 2, 3], 3), [1]);

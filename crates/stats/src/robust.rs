@@ -1,23 +1,24 @@
-//! Spread that a few wild values cannot move, and the flags for those values.
+//! Measures of spread that a few wild values cannot move, and the flags for those values.
 
 use crate::samples::{Samples, ratio};
 use crate::sum;
 
-/// Makes the median absolute deviation estimate the standard deviation of a normal distribution: `1 / z(3/4)`, with z the standard
-/// normal quantile (Rousseeuw and Croux, "Alternatives to the median absolute deviation", JASA 88, 1993).
+/// The factor that makes the median absolute deviation estimate the standard deviation of a normal distribution: `1 / z(3/4)`,
+/// with z the standard normal quantile (Rousseeuw and Croux, "Alternatives to the median absolute deviation", JASA 88, 1993).
 pub const MAD_TO_SD: f64 = 1.482_602_218_505_602;
 
-/// Does the same for the mean absolute deviation: `sqrt(pi / 2)`.
+/// The same factor for the mean absolute deviation: `sqrt(pi / 2)`.
 pub const MEAN_DEVIATION_TO_SD: f64 = 1.253_314_137_315_500_3;
 
-/// A sample is flagged beyond this many robust standard deviations from the median: the modified z-score of Iglewicz and Hoaglin,
-/// "How to Detect and Handle Outliers" (1993), who recommend 3.5.
+/// The number of robust standard deviations from the median beyond which a sample is flagged: the modified z-score of Iglewicz
+/// and Hoaglin, "How to Detect and Handle Outliers" (1993), who recommend 3.5.
 pub const OUTLIER_THRESHOLD: f64 = 3.5;
 
-/// Fewest samples among which one can be flagged. Among three or four, the deviation of one or two samples *is* the scale.
+/// The fewest samples among which one can be flagged. Among three or four, the deviation of one or two samples *is* the scale.
 ///
-/// Flags stay frequent in small samples of a perfectly normal distribution, because the scale itself is uncertain: simulated, at least
-/// one flag in 21 % of samples of 5, 13 % of 10, 10 % of 20. They inform, and never remove a sample or decide a verdict alone.
+/// Flags stay frequent in small samples of a perfectly normal distribution, because the scale itself is uncertain: simulated, at
+/// least one flag in 21 % of samples of 5, 13 % of 10, 10 % of 20. They are informative only: they never remove a sample or
+/// decide a verdict alone.
 pub const MIN_FOR_FLAGS: usize = 5;
 
 /// The median absolute deviation from the median, raw (not scaled by [`MAD_TO_SD`]), in the samples' unit.
@@ -33,15 +34,16 @@ pub fn iqr(samples: &Samples) -> f64 {
     samples.quantile(0.75) - samples.quantile(0.25)
 }
 
-/// The robust coefficient of variation, `1.4826 MAD / |median|`, a ratio; absent for a single sample and where the median is 0.
+/// The robust coefficient of variation, `1.4826 MAD / |median|`, a ratio; `None` for a single sample and if the median is 0.
 pub fn robust_cv(samples: &Samples) -> Option<f64> {
     (samples.len() > 1).then(|| ratio(MAD_TO_SD * mad(samples), samples.median()))?
 }
 
-/// The indices, in order of observation, of samples farther than [`OUTLIER_THRESHOLD`] robust standard deviations from the median.
+/// The indices, in order of observation, of samples farther than [`OUTLIER_THRESHOLD`] robust standard deviations from the
+/// median.
 ///
-/// The scale is `1.4826 MAD`. Where more than half of the samples are equal that is 0, and the scaled mean absolute deviation takes its
-/// place, so that coarse clocks do not flag every second value.
+/// The scale is `1.4826 MAD`. If more than half of the samples are equal, that is 0, and the scaled mean absolute deviation takes
+/// its place, so that coarse clocks do not flag every second value.
 pub fn outliers(samples: &Samples) -> Vec<usize> {
     if samples.len() < MIN_FOR_FLAGS {
         return Vec::new();
@@ -52,37 +54,37 @@ pub fn outliers(samples: &Samples) -> Vec<usize> {
     samples.observed().iter().enumerate().filter(|(_, x)| far(x)).map(|(index, _)| index).collect()
 }
 
-/// How many interquartile ranges beyond the quartiles Tukey's inner fences stand; what lies beyond is *outside* ("Exploratory Data
-/// Analysis", 1977, 2D). Of a normal distribution 0.7 % lie outside, of small samples many more.
+/// The distance of Tukey's inner fences from the quartiles, in interquartile ranges; values beyond are *outside* ("Exploratory
+/// Data Analysis", 1977, 2D). Of a normal distribution 0.7 % are outside, of small samples many more.
 pub const FENCE_FACTOR: f64 = 1.5;
 
-/// The same for his outer fences; what lies beyond is *far out*.
+/// The same distance for the outer fences; values beyond are *far out*.
 pub const OUTER_FENCE_FACTOR: f64 = 3.0;
 
-/// The values between which samples are unsuspicious, in their unit.
+/// The limits between which samples are not suspicious, in their unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fences {
     /// The lower fence: the first quartile less the factor times the interquartile range.
     pub low: f64,
-    /// The upper fence: the third quartile and as much.
+    /// The upper fence: the third quartile plus the factor times the interquartile range.
     pub high: f64,
 }
 
-/// Tukey's fences, `factor` interquartile ranges beyond the type 7 quartiles; absent for a factor that is not a finite number of at
-/// least 0. See [`FENCE_FACTOR`].
+/// Tukey's fences, `factor` interquartile ranges beyond the type 7 quartiles; `None` unless the factor is finite and at least 0.
+/// See [`FENCE_FACTOR`].
 pub fn fences(samples: &Samples, factor: f64) -> Option<Fences> {
     let room = factor * iqr(samples);
     let sensible = factor.is_finite() && factor >= 0.0;
     sensible.then(|| Fences { low: samples.quantile(0.25) - room, high: samples.quantile(0.75) + room })
 }
 
-/// The indices, in order of observation, of samples beyond the [`fences`]. They are flagged, and kept in every figure.
+/// The indices, in order of observation, of samples beyond the [`fences`]. They are flagged, and kept in all figures.
 pub fn beyond(samples: &Samples, fences: Fences) -> Vec<usize> {
     let out = |x: &f64| *x < fences.low || *x > fences.high;
     samples.observed().iter().enumerate().filter(|(_, x)| out(x)).map(|(index, _)| index).collect()
 }
 
-/// A robust standard deviation: `1.4826 MAD`, or the scaled mean absolute deviation where more than half of the samples are equal.
+/// A robust standard deviation: `1.4826 MAD`, or the scaled mean absolute deviation if more than half of the samples are equal.
 pub(crate) fn scale(samples: &Samples) -> f64 {
     let mad = mad(samples);
     if mad > 0.0 {
@@ -92,7 +94,7 @@ pub(crate) fn scale(samples: &Samples) -> f64 {
     MEAN_DEVIATION_TO_SD * sum::pairwise(samples.sorted(), |x| (x - centre).abs()) / samples.len() as f64
 }
 
-/// A robust standard deviation of the differences between values `lag` apart, which changes of level hardly touch.
+/// A robust standard deviation of the differences between values `lag` apart, which changes of level hardly affect.
 pub(crate) fn difference_sd(values: &[f64], lag: usize) -> f64 {
     let differences: Vec<f64> = values.iter().zip(values.iter().skip(lag)).map(|(x, y)| y - x).collect();
     Samples::new(&differences).map_or(0.0, |differences| MAD_TO_SD * mad(&differences))

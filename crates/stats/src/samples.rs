@@ -1,4 +1,4 @@
-//! The door of the crate: numbers are checked here once and trusted afterwards.
+//! The entry point of the crate: numbers are checked here once and trusted afterwards.
 
 use crate::quantile;
 use crate::sum;
@@ -9,10 +9,10 @@ use crate::sum;
 /// far more samples than memory holds; no measured quantity comes near it in any unit.
 pub const MAX_MAGNITUDE: f64 = 1e150;
 
-/// Why numbers were refused as samples.
+/// The reason why numbers were rejected as samples.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum SampleError {
-    /// There was nothing to compute from.
+    /// There were no values.
     #[error("no samples")]
     Empty,
     /// A value was NaN or infinite. The index counts from 0 in the order given.
@@ -31,7 +31,7 @@ pub enum SampleError {
         /// The value.
         value: f64,
     },
-    /// A value was not above 0 where logarithms were asked for. The index counts from 0 in the order given.
+    /// A value whose logarithm was needed was not above 0. The index counts from 0 in the order given.
     #[error("sample {index} is {value}, which has no logarithm: only values above 0 have one")]
     NoLogarithm {
         /// Position of the value.
@@ -41,7 +41,7 @@ pub enum SampleError {
     },
 }
 
-/// One or more finite numbers in the order in which they were observed, with an ascending copy beside them.
+/// One or more finite numbers in the order in which they were observed, with an ascending copy.
 ///
 /// The statistics below depend on the values only, never on their order, to the last bit; the order is kept for
 /// [`trend`](crate::trend::trend) and for naming outliers.
@@ -57,7 +57,7 @@ impl Samples {
     /// A negative zero becomes zero: the two are equal numbers with different bytes.
     ///
     /// # Errors
-    /// [`SampleError`] where there is no value, or one is not finite or beyond [`MAX_MAGNITUDE`]; the first offender is named.
+    /// [`SampleError`] if there is no value, or one is not finite or beyond [`MAX_MAGNITUDE`]; the first such value is named.
     pub fn new(values: &[f64]) -> Result<Self, SampleError> {
         if values.is_empty() {
             return Err(SampleError::Empty);
@@ -71,10 +71,10 @@ impl Samples {
         Ok(Self { observed, sorted })
     }
 
-    /// The natural logarithms, in the same order of observation.
+    /// Returns the natural logarithms, in the same order of observation.
     ///
     /// # Errors
-    /// [`SampleError::NoLogarithm`] where a value is not above 0; the first offender is named.
+    /// [`SampleError::NoLogarithm`] if a value is not above 0; the first such value is named.
     pub fn logs(&self) -> Result<Self, SampleError> {
         if let Some((index, &value)) = self.observed.iter().enumerate().find(|(_, value)| **value <= 0.0) {
             return Err(SampleError::NoLogarithm { index, value });
@@ -134,7 +134,7 @@ impl Samples {
         (centre + shift).clamp(self.min(), self.max())
     }
 
-    /// The unbiased variance (ddof 1) in the samples' unit squared; absent for a single sample.
+    /// The unbiased variance (ddof 1) in the samples' unit squared; `None` for a single sample.
     ///
     /// The corrected two-pass algorithm: Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American
     /// Statistician 37 (1983), equation 1.7.
@@ -149,18 +149,18 @@ impl Samples {
         Some(((squares - residue * residue / n) / (n - 1.0)).max(0.0))
     }
 
-    /// The standard deviation (ddof 1), in the samples' unit; absent for a single sample.
+    /// The standard deviation (ddof 1), in the samples' unit; `None` for a single sample.
     pub fn sd(&self) -> Option<f64> {
         self.variance().map(f64::sqrt)
     }
 
-    /// The coefficient of variation, `sd / |mean|`, a ratio (0.05 is 5 %); absent for a single sample and where the mean is 0.
+    /// The coefficient of variation, `sd / |mean|`, a ratio (0.05 is 5 %); `None` for a single sample and if the mean is 0.
     pub fn cv(&self) -> Option<f64> {
         ratio(self.sd()?, self.mean())
     }
 }
 
-/// `spread / |centre|`, absent where the centre is 0 or so small that the ratio is no number.
+/// `spread / |centre|`; `None` if the centre is 0 or so small that the ratio is not finite.
 pub(crate) fn ratio(spread: f64, centre: f64) -> Option<f64> {
     let ratio = spread / centre.abs();
     ratio.is_finite().then_some(ratio)

@@ -1,17 +1,17 @@
-//! Exact quantiles of any number of whole numbers in bounded memory, by passing over them as often as it takes.
+//! Exact quantiles of any number of integers in bounded memory, by as many passes over them as needed.
 //!
-//! Few samples are held and selected from at once. Where there are more than there is room for, the first pass counts them in
-//! classes of about a thousandth of their magnitude; each further pass looks only into the classes that hold a wanted rank, and
-//! either holds what is in them or counts it in finer ones (Munro and Paterson, "Selection and sorting with limited storage",
-//! Theoretical Computer Science 12, 1980). Nothing is approximated: the answer is the same as by sorting.
+//! A few samples are held and selected from at once. If there are more than fit, the first pass counts them in classes of about a
+//! thousandth of their magnitude; each further pass considers only the classes that contain a wanted rank, and either holds their
+//! samples or counts them in finer classes (Munro and Paterson, "Selection and sorting with limited storage", Theoretical
+//! Computer Science 12, 1980). Nothing is approximated: the result is the same as by sorting.
 
 use std::collections::BTreeMap;
 
 use crate::quantile::{Place, select};
 
-/// Bits of magnitude that a class of the first pass tells apart.
+/// The bits of magnitude that a class of the first pass distinguishes.
 const CLASS_BITS: u32 = 10;
-/// Classes of non-negative numbers.
+/// The number of classes of non-negative numbers.
 const HALF: usize = (64 - CLASS_BITS as usize) << CLASS_BITS;
 /// The most classes that one span is divided into.
 const PARTS: u64 = 8192;
@@ -21,35 +21,35 @@ const PARTS: u64 = 8192;
 pub enum Want {
     /// The type 7 quantile.
     Quantile(f64),
-    /// The type 7 quantile of so many, of which those that are not added lie beyond all others.
+    /// The type 7 quantile of `of` values; those that are not added count as larger than all others.
     QuantileOf {
         /// The probability.
         q: f64,
-        /// How many there are with those beyond, such as failures.
+        /// The number of all values, including those that are not added, such as failures.
         of: u64,
     },
 }
 
-/// What is known of a wanted order statistic.
+/// The value of a wanted order statistic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Answer {
-    /// It lies a fraction of the way from one sample to the next.
+    /// The statistic is a fraction of the way from one sample to the next.
     Between {
         /// The lower sample.
         below: i64,
-        /// The upper one.
+        /// The upper sample.
         above: i64,
-        /// How far it is from the lower to the upper one, 0 to 1.
+        /// The fraction of the way from the lower to the upper sample, 0 to 1.
         fraction: f64,
     },
-    /// It is one of those that lie beyond, or between a sample and one of them.
+    /// The statistic is a value that was not added, or between a sample and such a value.
     Beyond,
-    /// There are no samples, or the probability is none.
+    /// There are no samples, or the probability is outside 0 to 1.
     Absent,
 }
 
 impl Answer {
-    /// The statistic where samples are numbers as they are; absent where it is [`Answer::Beyond`] or [`Answer::Absent`].
+    /// The statistic if samples are the numbers themselves; `None` for [`Answer::Beyond`] and [`Answer::Absent`].
     pub fn value(self) -> Option<f64> {
         let Self::Between { below, above, fraction } = self else { return None };
         // Subtracted as integers: two large instants a few nanoseconds apart keep their difference.
@@ -57,7 +57,7 @@ impl Answer {
         Some((below as f64 + gap * fraction).min(above as f64))
     }
 
-    /// The statistic where samples stand for other numbers, in the same order.
+    /// The statistic if samples encode other numbers in the same order.
     pub fn value_of(self, decode: impl Fn(i64) -> f64) -> Option<f64> {
         let Self::Between { below, above, fraction } = self else { return None };
         let (below, above) = (decode(below), decode(above));
@@ -65,18 +65,19 @@ impl Answer {
     }
 }
 
-/// The key of a double, for samples that are quotients: a whole number in the same order. Free of loss but for NaN's meaning.
+/// The key of a double, for samples that are quotients: an integer in the same order. Lossless, except that NaN loses its
+/// meaning.
 pub fn key_of(value: f64) -> i64 {
     let bits = value.to_bits().cast_signed();
     bits ^ (((bits >> 63).cast_unsigned()) >> 1).cast_signed()
 }
 
-/// The double that a key stands for.
+/// The double that a key encodes.
 pub fn of_key(key: i64) -> f64 {
     f64::from_bits((key ^ (((key >> 63).cast_unsigned()) >> 1).cast_signed()).cast_unsigned())
 }
 
-/// A selection in progress: add every sample, [settle](Selection::settle), and add them all again while it asks for it.
+/// A selection in progress: add every sample, [settle](Selection::settle), and repeat both until it is settled.
 #[derive(Debug)]
 pub struct Selection {
     wants: Vec<Want>,
@@ -95,12 +96,12 @@ enum State {
 }
 
 impl Selection {
-    /// A selection that holds `room` samples at most, besides a few MiB of counters.
+    /// Creates a selection that holds at most `room` samples, besides a few MiB of counters.
     pub fn new(wants: Vec<Want>, room: usize) -> Self {
         Self { wants, room, state: State::Held(Vec::new()), n: 0, found: BTreeMap::new() }
     }
 
-    /// Says how many samples may come, so that memory is asked for once.
+    /// Announces the number of samples that may come, so that memory is allocated once.
     pub fn expect(&mut self, samples: usize) {
         if let State::Held(values) = &mut self.state {
             values.reserve_exact(samples.min(self.room).saturating_sub(values.len()));
@@ -116,7 +117,7 @@ impl Selection {
         }
     }
 
-    /// Adds a sample as often as it occurs.
+    /// Adds a sample `times` times.
     pub fn add_times(&mut self, value: i64, times: u64) {
         match times {
             1 => self.add(value),
@@ -143,7 +144,7 @@ impl Selection {
         }
     }
 
-    /// Ends a pass over the samples. Whether every wanted statistic is known; if not, every sample must be added again.
+    /// Ends a pass over the samples. Returns true if every wanted statistic is known; if not, every sample must be added again.
     pub fn settle(&mut self) -> bool {
         let open = match std::mem::replace(&mut self.state, State::Settled) {
             State::Settled => Vec::new(),
@@ -167,17 +168,17 @@ impl Selection {
         false
     }
 
-    /// Whether every wanted statistic is known.
+    /// Returns true if every wanted statistic is known.
     pub fn is_settled(&self) -> bool {
         matches!(self.state, State::Settled)
     }
 
-    /// How many samples there are. Known after the first pass.
+    /// The number of samples. Known after the first pass.
     pub fn n(&self) -> u64 {
         self.n
     }
 
-    /// The wanted statistics, in their order. Absent before the selection is settled.
+    /// The wanted statistics, in their order; [`Answer::Absent`] before the selection is settled.
     pub fn answers(&self) -> Vec<Answer> {
         self.wants.iter().map(|want| self.answer(*want)).collect()
     }
@@ -203,7 +204,7 @@ impl Selection {
         Some(Answer::Between { below, above, fraction: place.fraction })
     }
 
-    /// The ranks that the wanted statistics rest on, ascending.
+    /// The ranks that the wanted statistics depend on, ascending.
     fn ranks(&self) -> Vec<u64> {
         let mut ranks = Vec::new();
         for want in &self.wants {
@@ -259,14 +260,14 @@ fn magnitude_bounds(class: usize) -> (i64, i64) {
     }
 }
 
-/// A stretch of numbers that holds wanted ranks.
+/// A range of numbers that contains wanted ranks.
 #[derive(Debug)]
 struct Span {
     low: i64,
     high: i64,
-    /// Samples below it.
+    /// The number of samples below it.
     below: u64,
-    /// Samples in it.
+    /// The number of samples in it.
     count: u64,
     ranks: Vec<u64>,
     content: Content,
@@ -289,7 +290,7 @@ impl Span {
 
     fn add(&mut self, value: i64, times: u64) {
         match &mut self.content {
-            // The pass before has counted how many there will be.
+            // The pass before has counted their number.
             Content::Values(values) => {
                 let room = self.count.saturating_sub(values.len() as u64);
                 values.extend(std::iter::repeat_n(value, times.min(room) as usize));
@@ -303,7 +304,7 @@ impl Span {
         }
     }
 
-    /// Notes the ranks that are known now; gives the spans of those that are not.
+    /// Records the ranks that are known now, and returns the spans of the others.
     fn settle(self, found: &mut BTreeMap<u64, i64>) -> Vec<Self> {
         match self.content {
             Content::Values(mut values) => {
@@ -331,7 +332,7 @@ fn spans_of_classes(counts: &[u64], ranks: &[u64]) -> Vec<Span> {
     divide(counts, 0, ranks, bounds)
 }
 
-/// The spans of those parts that hold a wanted rank.
+/// Returns the spans of those parts that contain a wanted rank.
 fn divide(counts: &[u64], below: u64, ranks: &[u64], bounds: impl Fn(usize) -> (i64, i64)) -> Vec<Span> {
     let mut spans = Vec::new();
     let (mut below, mut ranks) = (below, ranks.iter().copied().peekable());
@@ -437,12 +438,13 @@ mod tests {
         let values = [1, 2, 3];
         let (answers, _) = selected(&values, wants(3), 10);
         assert_eq!(answers.iter().map(|answer| answer.value()).collect::<Vec<_>>(), [Some(2.0), Some(2.5), Some(3.0)]);
-        // One failure among four: half-way between the second and the third, a quarter of the way from the third to the failure.
+        // With one failure among four: half-way between the second and the third, a quarter of the way from the third to the
+        // failure.
         let (answers, _) = selected(&values, wants(4), 10);
         assert_eq!((answers[0].value(), answers[1], answers[2]), (Some(2.5), Answer::Beyond, Answer::Beyond));
-        // Two of five: the third of five is the last that came back, and nothing of the way to the next is needed.
+        // With two failures among five: the third of five is the last success, and nothing of the way to the next is needed.
         assert_eq!(selected(&values, wants(5), 10).0[0].value(), Some(3.0));
-        // 0.07 x 100 is above 7 in binary; what is meant is the eighth of 101, without any of the ninth.
+        // 0.07 x 100 is above 7 in binary; the eighth of 101 is meant, without any part of the ninth.
         let seventh = |n| selected(&(0..n).collect::<Vec<i64>>(), vec![Want::QuantileOf { q: 0.07, of: 101 }], 200).0[0];
         assert_eq!((seventh(8).value(), seventh(7)), (Some(7.0), Answer::Beyond));
         assert_eq!(selected(&[], wants(2), 10).0, [Answer::Beyond; 3]);
@@ -493,7 +495,7 @@ mod tests {
             let found: Vec<f64> = answers.iter().take(QS.len()).filter_map(|answer| answer.value()).collect();
             prop_assert_eq!(found, expected);
             for (((answer, twin), q), with_largest) in answers.iter().skip(QS.len()).zip(&answers).zip(QS).zip(with_largest) {
-                // Where no failure is needed, what they are does not matter.
+                // If no failure is needed, the values of failures do not matter.
                 let needs_failure = (of - 1) as f64 * q > (values.len() - 1) as f64 + 1e-9;
                 prop_assert_eq!(answer.value().is_none(), needs_failure);
                 if let (Some(value), Some(twin)) = (answer.value(), twin.value()) {

@@ -1,22 +1,23 @@
-//! Wilcoxon's signed-rank test of paired differences (Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1, 1945).
+//! Wilcoxon's signed-rank test of paired differences (Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin
+//! 1, 1945).
 //!
-//! Differences of exactly zero say nothing about a direction and are left out (Wilcoxon's own rule); their number is reported. Equal
-//! magnitudes share the mean of their ranks, and the exact distribution is then that of the shared ranks, so that ties cost no
-//! validity.
+//! Differences of exactly zero have no direction and are left out (Wilcoxon's own rule); their number is reported. Equal
+//! magnitudes share the mean of their ranks, and the exact distribution is that of the shared ranks, so the test stays valid with
+//! ties.
 
 use std::sync::OnceLock;
 
 use crate::normal;
 use crate::paired::{Differences, Side};
 
-/// The most differences whose distribution is counted out.
+/// The most differences whose exact distribution is computed.
 ///
-/// Beyond it the normal approximation calls a rare sum likelier than it is, by a share that grows towards the tail and falls as 1/n. At 201
-/// differences, with ties as without, it says 7 % too much at 5e-4, 9 % at 2.5e-4 and 16 % at 5e-5; at 1,000 it says 1.4, 1.8 and 3.0 %. At
-/// 0.05 it is right to half a percent. So what gates ask of it is answered on the safe side.
+/// Beyond this number the normal approximation overestimates the probability of a rare sum, by a share that grows towards the
+/// tail and falls as 1/n. At 201 differences, with or without ties, it is 7 % too large at 5e-4, 9 % at 2.5e-4 and 16 % at 5e-5;
+/// at 1,000 differences 1.4, 1.8 and 3.0 %. At 0.05 it is right to half a percent. So gates err on the safe side.
 pub const MAX_EXACT: usize = 200;
 
-/// How a probability was found.
+/// The method by which a probability was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// Every assignment of signs is counted.
@@ -30,20 +31,20 @@ pub enum Rule {
 /// The test's result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SignedRank {
-    /// The sum of the ranks of the differences that lie on the side asked about.
+    /// The sum of the ranks of the differences on the tested side.
     pub statistic: f64,
-    /// The probability of a sum at least as large when every difference is as likely to have the other sign.
+    /// The probability of a sum at least as large if either sign of every difference is equally likely.
     pub p: f64,
-    /// Differences that were ranked.
+    /// The number of differences that were ranked.
     pub n: usize,
-    /// Differences that were zero and left out.
+    /// The number of differences that were zero and left out.
     pub zeros: usize,
-    /// How `p` was found.
+    /// The method by which `p` was computed.
     pub rule: Rule,
 }
 
-/// The one-sided test of whether the differences lie on `side` of zero. Exact up to [`MAX_EXACT`] ranked differences, with ties as
-/// without; approximate beyond. Where all differences are zero the probability is 1.
+/// Tests, one-sided, whether the differences are on `side` of zero. Exact up to [`MAX_EXACT`] ranked differences, with or without
+/// ties; approximate beyond. If all differences are zero the probability is 1.
 pub fn signed_rank(differences: &Differences, side: Side) -> SignedRank {
     let zeros = differences.zeros();
     let ranks = doubled_ranks(differences);
@@ -57,7 +58,7 @@ pub fn signed_rank(differences: &Differences, side: Side) -> SignedRank {
     SignedRank { statistic: doubled as f64 / 2.0, p, n: ranks.len(), zeros, rule }
 }
 
-/// Twice the rank of each nonzero difference, ascending: whole numbers even where ranks are shared.
+/// Twice the rank of each nonzero difference, ascending: whole numbers even if ranks are shared.
 fn doubled_ranks(differences: &Differences) -> Vec<u64> {
     let ranked: Vec<f64> = differences.by_magnitude().iter().map(|d| d.abs()).filter(|d| *d != 0.0).collect();
     let mut ranks = Vec::with_capacity(ranked.len());
@@ -75,7 +76,7 @@ fn doubled_ranks(differences: &Differences) -> Vec<u64> {
 /// The distribution is built rank by rank: each is added or not, both with probability one half. Halves of doubles are exact, so up to
 /// 53 ranks no digit is lost at all.
 fn exact(ranks: &[u64], observed: u64) -> f64 {
-    // Without ties the doubled ranks are 2, 4, 6, and so on, and the sum is as probable as half of it is of 1, 2, 3.
+    // Without ties the doubled ranks are 2, 4, 6, and so on, and a sum is as probable as its half is for the ranks 1, 2, 3.
     let is_untied = (1_u64..).zip(ranks).all(|(rank, doubled)| *doubled == 2 * rank);
     if is_untied {
         return tail(untied(ranks.len()), observed / 2);
@@ -83,13 +84,13 @@ fn exact(ranks: &[u64], observed: u64) -> f64 {
     tail(&distribution(ranks), observed)
 }
 
-/// The probability of at least `observed`, summed from the rare end so that a small one keeps its digits.
+/// The probability of at least `observed`, summed from the small end so that a small probability keeps its digits.
 fn tail(distribution: &[f64], observed: u64) -> f64 {
     let observed = usize::try_from(observed).unwrap_or(usize::MAX);
     distribution.get(observed..).unwrap_or_default().iter().rev().fold(0.0, |total, p| total + p).min(1.0)
 }
 
-/// The distribution for untied ranks 1 to `n`, at most [`MAX_EXACT`], made once: a gate asks for it once a metric.
+/// The distribution for untied ranks 1 to `n`, at most [`MAX_EXACT`], computed once: a gate needs it once for every metric.
 fn untied(n: usize) -> &'static [f64] {
     static MADE: [OnceLock<Vec<f64>>; MAX_EXACT + 1] = [const { OnceLock::new() }; MAX_EXACT + 1];
     let made = MADE.get(n).map(|made| made.get_or_init(|| distribution(&(1..=n as u64).collect::<Vec<_>>())));
@@ -117,20 +118,20 @@ fn distribution(ranks: &[u64]) -> Vec<f64> {
     probability
 }
 
-/// Mean and variance of the sum under random signs are half and a quarter of the sums of ranks and of their squares, which accounts for
-/// ties; half a rank is taken off for continuity.
+/// The normal approximation. Mean and variance of the sum under random signs are half and a quarter of the sums of ranks and of
+/// their squares, which accounts for ties; half a rank is subtracted for continuity.
 fn approximate(ranks: &[u64], observed: u64) -> f64 {
     let sum: u64 = ranks.iter().sum();
     let squares = ranks.iter().fold(0.0, |total, &rank| total + (rank as f64) * (rank as f64));
     let mean = sum as f64 / 2.0;
     // One unit of the untied sum is two of the doubled one, so half a unit is one.
     let z = (observed as f64 - mean - 1.0) / (squares / 4.0).sqrt();
-    // The tail itself, not what is left of 1, which would be 0 where most differences agree: nothing rules chance out.
+    // The tail itself, not 1 less the rest, which would be 0 if most differences agree: chance is never ruled out.
     normal::cdf(-z)
 }
 
-/// The largest `c` for which a sum of untied ranks 1 to `n` is at most `c` with a probability of at most `alpha`; absent where even a
-/// sum of zero is likelier. By symmetry, so is a sum of at least `n (n + 1) / 2 - c`.
+/// The largest `c` for which a sum of untied ranks 1 to `n` is at most `c` with a probability of at most `alpha`; `None` if even
+/// a sum of zero is likelier. By symmetry, the same holds for a sum of at least `n (n + 1) / 2 - c`.
 pub fn critical(n: usize, alpha: f64) -> Option<usize> {
     if n == 0 {
         return None;
@@ -202,16 +203,17 @@ mod tests {
         assert!(all > 0.0 && all < 1e-160, "{all:e}");
     }
 
-    /// The doubled ranks of `n` differences of which each `group` in turn share a magnitude.
+    /// The doubled ranks of `n` differences in which each run of `group` shares a magnitude.
     fn grouped(n: usize, group: usize) -> Vec<u64> {
         let values: Vec<f64> = (0..n).map(|place| (1 + place / group) as f64).collect();
         doubled_ranks(&Differences::new(&values).expect("differences"))
     }
 
-    /// By how many percent the approximation lies above the exact probability, where that first is at most `alpha`.
+    /// The excess of the approximation over the exact probability, in percent, at the first sum for which the latter is at most
+    /// `alpha`.
     fn excess_pct(ranks: &[u64], tails: &[f64], alpha: f64) -> f64 {
         let first = tails.partition_point(|tail| *tail > alpha);
-        // Sums that no assignment has share the tail of the next one that some have.
+        // Impossible sums share the tail of the next possible one.
         let observed = tails.partition_point(|tail| *tail >= tails[first]) - 1;
         100.0 * (approximate(ranks, observed as u64) / tails[observed] - 1.0)
     }

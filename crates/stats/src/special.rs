@@ -1,8 +1,9 @@
-//! The incomplete beta and gamma functions, in arithmetic that is the same everywhere.
+//! The incomplete beta and gamma functions, in arithmetic that is the same on every machine.
 //!
-//! Both tails are given, and the smaller one is never a difference from 1. The prefactors are written around the mode with Stirling's
-//! series (Loader, "Fast and accurate computation of binomial probabilities", 2000), because differences of log-gammas lose a digit for
-//! each digit of the parameters; the rest is a continued fraction or a series (DiDonato and Morris, ACM TOMS 18, 1992, and 12, 1986).
+//! Both tails are computed, and the smaller one is never a difference from 1. The prefactors are written around the mode with
+//! Stirling's series (Loader, "Fast and accurate computation of binomial probabilities", 2000), because differences of log-gammas
+//! lose a digit for each digit of the parameters; the rest is a continued fraction or a series (DiDonato and Morris, ACM TOMS 18,
+//! 1992, and 12, 1986).
 
 use std::f64::consts::TAU;
 
@@ -10,11 +11,11 @@ use std::f64::consts::TAU;
 /// [`MAX_PARAMETER`]; elsewhere a few dozen.
 const MAX_STEPS: u32 = 100_000;
 
-/// The largest parameter that both functions are asked for: a few thousand steps.
+/// The largest parameter of both functions: a few thousand steps.
 pub(crate) const MAX_PARAMETER: f64 = 1e7;
 
-/// Stands in for a denominator of 0 in a continued fraction (Lentz's method as modified by Thompson and Barnett, J. Comput. Phys. 64,
-/// 1986).
+/// The replacement for a denominator of 0 in a continued fraction (Lentz's method as modified by Thompson and Barnett, J. Comput.
+/// Phys. 64, 1986).
 const TINY: f64 = 1e-300;
 
 /// A probability and its complement.
@@ -63,14 +64,14 @@ fn beta_front(a: f64, b: f64, x: f64, y: f64) -> f64 {
     libm::exp(exponent + corrections) * (a / total * (b / TAU)).sqrt()
 }
 
-/// The logarithm of a ratio that is `1 + excess`, by whichever of the two keeps its digits.
+/// The logarithm of a ratio that is `1 + excess`, from the argument that keeps its digits.
 fn log_ratio(excess: f64, ratio: f64) -> f64 {
     if excess.abs() < 0.5 { libm::log1p(excess) } else { libm::log(ratio) }
 }
 
 /// The continued fraction of the incomplete beta function (DiDonato and Morris, 1992, equation 9; the even part of Abramowitz and
-/// Stegun, 26.5.8), by the modified Lentz method. Written with `y`, it keeps its digits where `x` is next to 1, which the common form
-/// does not: a million degrees of freedom cost that five digits.
+/// Stegun, 26.5.8), by the modified Lentz method. Written with `y`, it keeps its digits if `x` is close to 1, unlike the common
+/// form, which loses five digits at a million degrees of freedom.
 fn beta_fraction(a: f64, b: f64, x: f64, y: f64) -> f64 {
     let lead = a * y - b * x + 1.0;
     let first = nonzero(a * lead / (a + 1.0));
@@ -141,7 +142,7 @@ struct Lentz {
 }
 
 impl Lentz {
-    /// Takes one more partial numerator and denominator; true where that changed nothing any more.
+    /// Adds one more partial numerator and denominator. Returns true if the value no longer changes.
     fn advance(&mut self, numerator: f64, denominator: f64) -> bool {
         self.d = 1.0 / nonzero(denominator + numerator * self.d);
         self.c = nonzero(denominator + numerator / self.c);
@@ -155,10 +156,10 @@ fn nonzero(x: f64) -> f64 {
     if x.abs() < TINY { TINY } else { x }
 }
 
-/// From here on five terms of Stirling's series leave an error below 1e-17.
+/// The argument from which on five terms of Stirling's series leave an error below 1e-17.
 const STIRLING_FROM: f64 = 16.0;
 
-/// `ln Gamma(z) - (z - 1/2) ln z + z - ln(2 pi) / 2` for z above 0: what Stirling's formula leaves out. Smaller z are carried up by the
+/// `ln Gamma(z) - (z - 1/2) ln z + z - ln(2 pi) / 2` for z above 0: the error of Stirling's formula. Smaller z are raised by the
 /// recurrence of the gamma function.
 fn stirling_error(z: f64) -> f64 {
     let (mut z, mut carried) = (z, 0.0);
@@ -171,7 +172,7 @@ fn stirling_error(z: f64) -> f64 {
     carried + series / z
 }
 
-/// The probability of at most `k` successes, and that of more, in `n` trials of probability `q` strictly between 0 and 1.
+/// The probabilities of at most `k` successes, and of more, in `n` trials of probability `q` strictly between 0 and 1.
 pub(crate) fn binomial(n: usize, q: f64, k: usize) -> Tails {
     if k >= n {
         return Tails { lower: 1.0, upper: 0.0 };
@@ -179,8 +180,8 @@ pub(crate) fn binomial(n: usize, q: f64, k: usize) -> Tails {
     beta((n - k) as f64, (k + 1) as f64, 1.0 - q, q)
 }
 
-/// The point at or above 0 where the falling function `upper` passes through `p`: bracketed by doubling, then halved until no double
-/// lies between. `p` lies strictly between 0 and `upper(0)`.
+/// The point at or above 0 at which the decreasing function `upper` passes through `p`: bracketed by doubling, then bisected
+/// until no double lies between. `p` is strictly between 0 and `upper(0)`.
 pub(crate) fn where_falls_to(p: f64, upper: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while upper(high) > p && high < f64::MAX / 2.0 {

@@ -1,7 +1,7 @@
-//! Do the trials of one point tell one story?
+//! The stability of the trials of one point.
 //!
-//! A median with a narrow interval still misleads when the machine was warming up, or when there were two machines. This module looks
-//! for the ways in which trials disagree, and says what it saw in words.
+//! A median with a narrow interval still misleads if the machine was warming up, or if there were two machines. This module
+//! detects the ways in which trials disagree, and describes them in words.
 
 use std::fmt;
 
@@ -9,35 +9,35 @@ use crate::robust;
 use crate::samples::{Samples, ratio};
 use crate::trend::{Trend, trend};
 
-/// The relative noise above which trials count as unstable unless the caller knows better: Assay's default regression budget. Noise
-/// above the budget hides the very change that the budget forbids.
+/// The default relative noise above which trials count as unstable: Assay's default regression budget. Noise above the budget
+/// hides the very change that the budget forbids.
 pub const DEFAULT_NOISE_LIMIT: f64 = 0.05;
 
-/// Fewest trials for a verdict.
+/// The fewest trials for a verdict.
 ///
-/// Five is the fewest with which the exact trend test can reach [`TREND_P`] at all (2 of 120 orderings, p = 0.0167; four reach 0.083)
-/// and with which the median has an interval of more than 90 %. It is also Assay's default number of trials.
+/// Five is the fewest with which the exact trend test can reach [`TREND_P`] at all (2 of 120 orderings, p = 0.0167; four reach
+/// 0.083) and with which the median has an interval of more than 90 %. It is also Assay's default number of trials.
 pub const MIN_TRIALS: usize = 5;
 
-/// A trend counts when its two-sided p-value is at most this, the conventional 5 %, *and* it carried the number further than the noise
-/// limit: a significant drift of a tenth of a percent harms nobody.
+/// The p-value of a trend. A trend counts if its two-sided p-value is at most this, the conventional 5 %, *and* the change over
+/// the run exceeds the noise limit: a significant drift of a tenth of a percent is harmless.
 pub const TREND_P: f64 = 0.05;
 
-/// Fewest trials in which two modes are looked for.
+/// The fewest trials for a search for two modes.
 ///
-/// The check asks for a hole wider than either cluster beside it, with a fifth of the trials on each side. Simulated over 200,000 samples
-/// with one mode, it fires by mistake in 0.01 % of normal, 0.2 % of uniform and 0.5 % of lognormal (sigma 1) samples of 20, but in 2.5,
-/// 8.6 and 4.7 % of samples of 10: below 20 it would accuse the innocent.
+/// The check requires a gap wider than either cluster, with a fifth of the trials on each side. Simulated over 200,000 samples
+/// with one mode, it fires by mistake in 0.01 % of normal, 0.2 % of uniform and 0.5 % of lognormal (sigma 1) samples of 20, but
+/// in 2.5, 8.6 and 4.7 % of samples of 10: below 20 false alarms would be too frequent.
 pub const MIN_FOR_MODES: usize = 20;
 
-/// What the trials say about themselves.
+/// The verdict on the stability of trials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing speaks against summing the trials up in one number.
+    /// The trials may be summarised in one number.
     Stable,
-    /// Something does; the reasons say what.
+    /// The trials should not be summarised in one number; the reasons say why.
     Unstable,
-    /// The trials cannot tell.
+    /// The trials are insufficient for a verdict.
     Unknown,
 }
 
@@ -58,15 +58,15 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// One thing that was seen. `Display` gives it in plain words.
+/// One observation. `Display` describes it in plain words.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reason {
-    /// Fewer than [`MIN_TRIALS`].
+    /// There are fewer than [`MIN_TRIALS`] trials.
     TooFewTrials {
-        /// How many there were.
+        /// The number of trials.
         n: usize,
     },
-    /// The values lie around zero, so that no spread is large or small beside them.
+    /// The values are around zero, so there is no scale for their spread.
     NoScale,
     /// The coefficient of variation is above the limit.
     Noise {
@@ -79,29 +79,29 @@ pub enum Reason {
     },
     /// The values move with the order of the trials.
     Drift {
-        /// Relative change from the first trial to the last.
+        /// The relative change from the first trial to the last.
         change: f64,
         /// The test's two-sided p-value.
         p: f64,
     },
-    /// The trials form two clusters with a hole between them.
+    /// The trials form two clusters with a gap between them.
     TwoModes {
-        /// How many trials lie below the hole.
+        /// The number of trials below the gap.
         below: usize,
-        /// How many lie above it.
+        /// The number of trials above the gap.
         above: usize,
-        /// The width of the hole relative to the median.
+        /// The width of the gap relative to the median.
         gap: f64,
     },
-    /// Trials were flagged as outliers (and kept). A note: alone it makes nothing unstable.
+    /// Trials were flagged as outliers (and kept). A note: alone it does not make trials unstable.
     Outliers {
-        /// Their places in the order of the trials, counted from 0.
+        /// Their indices in the order of the trials, counted from 0.
         indices: Vec<usize>,
     },
 }
 
 impl Reason {
-    /// What this reason alone makes of the verdict; absent for a mere note.
+    /// Returns the verdict that this reason alone implies; `None` for a mere note.
     fn verdict(&self) -> Option<Verdict> {
         match self {
             Self::TooFewTrials { .. } | Self::NoScale => Some(Verdict::Unknown),
@@ -141,19 +141,19 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The verdict with everything that it rests on.
+/// The verdict with its evidence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stability {
     /// The verdict.
     pub verdict: Verdict,
-    /// What was seen; empty only for [`Verdict::Stable`].
+    /// The observations; empty only for [`Verdict::Stable`].
     pub reasons: Vec<Reason>,
-    /// The trend over the order of the trials, where one could be tested.
+    /// The trend over the order of the trials, if one could be tested.
     pub trend: Option<Trend>,
 }
 
 impl Stability {
-    /// The reasons in one line, separated by semicolons; where there are none, what was looked for and not found.
+    /// Returns the reasons in one line, separated by semicolons; without reasons, the list of checks that found nothing.
     pub fn reason(&self) -> String {
         if self.reasons.is_empty() {
             return "neither noise nor drift above the limit, and no outliers".to_owned();
@@ -164,9 +164,9 @@ impl Stability {
 
 /// Judges `samples`, one value per trial in the order in which the trials ran, against a relative `noise_limit` (0.05 is 5 %).
 ///
-/// - [`Verdict::Unknown`] with fewer than [`MIN_TRIALS`] trials, or where spread has nothing to be relative to;
-/// - [`Verdict::Unstable`] when the coefficient of variation exceeds the limit, when a trend is significant ([`TREND_P`]) and carried
-///   the number further than the limit, or when from [`MIN_FOR_MODES`] trials on two modes lie further apart than the limit;
+/// - [`Verdict::Unknown`] with fewer than [`MIN_TRIALS`] trials, or if there is no scale for the spread;
+/// - [`Verdict::Unstable`] if the coefficient of variation exceeds the limit, if a trend is significant ([`TREND_P`]) and the
+///   change over the run exceeds the limit, or if, from [`MIN_FOR_MODES`] trials on, two modes are further apart than the limit;
 /// - [`Verdict::Stable`] otherwise. Outliers are named in every case.
 ///
 /// A limit that is NaN is exceeded by everything: a caller's mistake must not pass as stability.
@@ -185,7 +185,7 @@ pub fn stability(samples: &Samples, noise_limit: f64) -> Stability {
     Stability { verdict: weigh(&reasons), reasons, trend }
 }
 
-/// Not knowing outweighs instability, which outweighs notes.
+/// Combines the verdicts of reasons: unknown outweighs unstable, which outweighs notes.
 fn weigh(reasons: &[Reason]) -> Verdict {
     let says = |verdict| reasons.iter().any(|reason| reason.verdict() == Some(verdict));
     [Verdict::Unknown, Verdict::Unstable].into_iter().find(|&verdict| says(verdict)).unwrap_or(Verdict::Stable)
@@ -232,7 +232,7 @@ fn outliers(samples: &Samples) -> Option<Reason> {
     (!indices.is_empty()).then_some(Reason::Outliers { indices })
 }
 
-/// Whether `value` is above `limit`, or the limit is NaN.
+/// Returns true if `value` is above `limit`, or the limit is NaN.
 fn exceeds(value: f64, limit: f64) -> bool {
     value > limit || limit.is_nan()
 }
@@ -245,10 +245,10 @@ fn probability(p: f64) -> String {
     if p < 0.0001 { "p < 0.0001".to_owned() } else { format!("p = {p:.4}") }
 }
 
-/// Most places that are written out; the rest is counted.
+/// The most indices that are written out; the rest is counted.
 const MAX_PLACES: usize = 8;
 
-/// `trial 3` or `trials 1, 4 and 7 more`, counted from 1 as people do.
+/// Formats indices as `trial 3` or `trials 1, 4 and 7 more`, counted from 1 for readers.
 fn places(indices: &[usize]) -> String {
     let shown: Vec<String> = indices.iter().take(MAX_PLACES).map(|index| (index + 1).to_string()).collect();
     let noun = if indices.len() == 1 { "trial" } else { "trials" };
@@ -266,7 +266,7 @@ mod tests {
         format!("{}: {}", found.verdict, found.reason())
     }
 
-    /// `n` values around 100 in no order, within 1 % of it.
+    /// `n` values around 100 in no particular order, within 1 % of it.
     fn calm(n: u32) -> Vec<f64> {
         (0..n).map(|i| 100.0 + f64::from(i * 7 % 11) * 0.1).collect()
     }

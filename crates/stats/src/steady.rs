@@ -1,23 +1,23 @@
-//! Warm-up and steady state: from which iteration on a process has settled, if it ever does.
+//! Warm-up and steady state: the iteration from which on a process is steady, if it ever is.
 //!
-//! Iterations are cut into segments of constant level by PELT, neighbours that differ by less than the noise floor are
-//! merged, and the last segment is the steady state where it holds at least half of the iterations. That processes settle cannot be
-//! taken for granted: Barrett et al., "Virtual machine warmup blows hot and cold" (OOPSLA 2017), found that at most 43.5 % of pairs of
-//! machine and benchmark consistently reach a steady state of peak performance. So "no steady state" is an answer, and then there is
-//! no number to report.
+//! Iterations are cut into segments of constant level by PELT, neighbours that differ by less than the noise floor are merged,
+//! and the last segment is the steady state if it holds at least half of the iterations. Not every process reaches one: Barrett
+//! et al., "Virtual machine warmup blows hot and cold" (OOPSLA 2017), found that at most 43.5 % of pairs of machine and benchmark
+//! consistently reach a steady state of peak performance. So "no steady state" is a result, and then there is no number to
+//! report.
 
 use crate::pelt;
 use crate::robust;
 use crate::samples::Samples;
 
-/// Fewest iterations: half of them must show a level, and the noise must be seen between neighbours.
+/// The fewest iterations: half of them must show a level, and the noise must be visible between neighbours.
 pub const MIN_ITERATIONS: usize = 10;
 
-/// Most iterations: without any change the search takes the square of their number.
+/// The most iterations: without any change the search takes the square of their number.
 pub const MAX_ITERATIONS: usize = 20_000;
 
-/// The default of [`Rule::penalty`], from the range of 2 to 15 in use. With it, fewer than 1 % of flat series of 200 independent
-/// iterations are cut when there is no floor; `docs/statistics.md` has the figures, autocorrelated ones too.
+/// The default of [`Rule::penalty`], from the usual range of 2 to 15. With it, fewer than 1 % of flat series of 200 independent
+/// iterations are cut if there is no floor; `docs/statistics.md` has the figures, including those for autocorrelated series.
 pub const DEFAULT_PENALTY: f64 = 5.0;
 
 /// The default of [`Rule::floor`]: two levels that differ by less than one percent are one.
@@ -26,10 +26,10 @@ pub const DEFAULT_FLOOR: f64 = 0.01;
 /// The share of the iterations that the last segment must hold.
 pub const MIN_SHARE: f64 = 0.5;
 
-/// How iterations are judged.
+/// The settings of the search for a steady state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    /// What a further segment costs, in units of `variance * ln n`, the variance being that which means of the noise show.
+    /// The cost of a further segment, in units of `variance * ln n`, with the variance that means of the noise show.
     pub penalty: f64,
     /// The noise floor: neighbouring levels whose difference is below this share of the larger one are the same.
     pub floor: f64,
@@ -41,55 +41,55 @@ impl Default for Rule {
     }
 }
 
-/// A stretch of iterations on one level.
+/// A range of iterations on one level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Segment {
     /// Its first iteration, counted from 0.
     pub start: usize,
-    /// How many iterations it holds.
+    /// The number of its iterations.
     pub len: usize,
-    /// Its mean after wild values were pulled in, in the samples' unit.
+    /// Its mean after winsorising wild values, in the samples' unit.
     pub mean: f64,
 }
 
-/// What came before the steady state.
+/// The course of the iterations before the steady state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Approach {
-    /// Nothing: it was steady from the first iteration.
+    /// None: it was steady from the first iteration.
     Flat,
-    /// Larger values: where less is better, a warm-up.
+    /// Larger values: a warm-up if less is better.
     FromAbove,
-    /// Smaller values: where less is better, a slowdown.
+    /// Smaller values: a slowdown if less is better.
     FromBelow,
 }
 
-/// A process that settled.
+/// The steady state of a process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SteadyState {
     /// The first iteration that counts.
     pub start: usize,
-    /// What came before it.
+    /// The course of the iterations before it.
     pub approach: Approach,
     /// All segments, in order; the last is the steady state.
     pub segments: Vec<Segment>,
 }
 
-/// Why there is no steady state.
+/// The reason why there is no steady state.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum NoSteadyState {
-    /// Too few iterations to tell.
+    /// There are too few iterations to tell.
     #[error("{n} iterations cannot show a steady state; run at least {MIN_ITERATIONS}")]
     TooFew {
         /// The number of iterations.
         n: usize,
     },
-    /// More than [`MAX_ITERATIONS`].
+    /// There are more than [`MAX_ITERATIONS`].
     #[error("{n} iterations are too many to be searched; pass at most {MAX_ITERATIONS}")]
     TooMany {
         /// The number of iterations.
         n: usize,
     },
-    /// The penalty or the floor is negative or no number.
+    /// The penalty or the floor is negative or NaN.
     #[error("penalty {penalty} and floor {floor} must be finite numbers from 0 on")]
     Rule {
         /// The penalty given.
@@ -109,10 +109,10 @@ pub enum NoSteadyState {
     },
 }
 
-/// From which iteration on `iterations`, in the order in which they ran, are steady.
+/// Finds the steady state of `iterations`, given in the order in which they ran.
 ///
 /// # Errors
-/// [`NoSteadyState`] where they are not, or where that cannot be told.
+/// [`NoSteadyState`] if they are not steady, or if that cannot be decided.
 pub fn steady(iterations: &Samples, rule: Rule) -> Result<SteadyState, NoSteadyState> {
     let n = iterations.len();
     check(n, rule)?;
@@ -138,7 +138,8 @@ fn check(n: usize, rule: Rule) -> Result<(), NoSteadyState> {
     Ok(())
 }
 
-/// PELT over values in units of the noise, so that the variance in the penalty is 1, times what their memory adds.
+/// Segments values in units of the noise by PELT, so that the variance in the penalty is 1, times the inflation by
+/// autocorrelation.
 fn segments(iterations: &Samples, penalty: f64) -> Vec<Segment> {
     let (n, centre) = (iterations.len(), iterations.median());
     let noise = Noise::of(iterations);
@@ -163,17 +164,17 @@ fn segment(values: &[f64], start: usize, end: usize) -> Segment {
 struct Noise {
     /// Its standard deviation, in the samples' unit.
     sd: f64,
-    /// How much more a mean of many iterations varies than if they were independent: `(1 + phi) / (1 - phi)`.
+    /// The factor by which a mean of many iterations varies more than if they were independent: `(1 + phi) / (1 - phi)`.
     inflation: f64,
 }
 
-/// Iterations that resemble their neighbours more than this are taken for as alike as this.
+/// The highest lag-1 autocorrelation; higher estimates are limited to it.
 const MAX_MEMORY: f64 = 0.9;
 
 impl Noise {
-    /// From differences of neighbours and of next neighbours, which a change of level hardly touches. For autoregressive noise their
-    /// variances are `2 s^2 (1 - phi)` and `2 s^2 (1 - phi^2)`, so that the ratio gives phi and the first then s. Where more than half
-    /// of the neighbours are equal, from the spread of all iterations.
+    /// Estimates the noise from differences of neighbours and of next neighbours, which a change of level hardly affects. For
+    /// autoregressive noise their variances are `2 s^2 (1 - phi)` and `2 s^2 (1 - phi^2)`, so that the ratio gives phi and the
+    /// first then s. If more than half of the neighbours are equal, from the spread of all iterations.
     fn of(iterations: &Samples) -> Self {
         let [next, second] = [1, 2].map(|lag| robust::difference_sd(iterations.observed(), lag));
         if next <= 0.0 {
@@ -185,11 +186,11 @@ impl Noise {
     }
 }
 
-/// Half of the width of the window whose median a wild value is compared with.
+/// Half of the width of the window with whose median a wild value is compared.
 const NEIGHBOURS: usize = 3;
 
-/// Values farther than 3.5 standard deviations of the noise from the median of their neighbourhood are pulled in to there: an interrupt
-/// is no level. The neighbourhood is narrow so that early, slow iterations stay what they are.
+/// Winsorises values farther than 3.5 standard deviations of the noise from the median of their neighbourhood: an interrupt is
+/// not a level. The neighbourhood is narrow so that early, slow iterations stay unchanged.
 fn pulled_in(iterations: &Samples, sd: f64) -> Vec<f64> {
     let observed = iterations.observed();
     let reach = robust::OUTLIER_THRESHOLD * sd;
@@ -217,7 +218,7 @@ fn merged(mut segments: Vec<Segment>, floor: f64) -> Vec<Segment> {
     segments
 }
 
-/// The left one of the two neighbours that differ least, where that is below the floor; the first of equals.
+/// Returns the left one of the two neighbours that differ least, if that is below the floor; the first of equals.
 fn most_alike(segments: &[Segment], floor: f64) -> Option<usize> {
     let pairs = segments.iter().zip(segments.iter().skip(1)).enumerate();
     let (place, least) = pairs
@@ -245,7 +246,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Noise without chance: whole numbers from -2 to 2 that hardly depend on their neighbours.
+    /// Deterministic noise: whole numbers from -2 to 2 that hardly depend on their neighbours.
     fn wobble(place: usize) -> f64 {
         ((place * place * 31 + place * 17) % 97 % 5) as f64 - 2.0
     }

@@ -8,19 +8,19 @@ use crate::special::{self, MAX_PARAMETER, Tails};
 /// there.
 pub const MAX_DEGREES: f64 = MAX_PARAMETER;
 
-/// The probability that a t variable with `df` degrees of freedom is at most `t`; NaN where `df` is not above 0 and at most
+/// The probability that a t variable with `df` degrees of freedom is at most `t`; NaN unless `df` is above 0 and at most
 /// [`MAX_DEGREES`].
 pub fn cdf(t: f64, df: f64) -> f64 {
     tails(t, df).lower
 }
 
-/// The probability of more than `t`, without the rounding of `1 - cdf`.
+/// The probability of a value above `t`, without the rounding of `1 - cdf`.
 pub fn upper(t: f64, df: f64) -> f64 {
     tails(t, df).upper
 }
 
 /// The quantile of `p`: the t that is not exceeded with that probability. Infinite at 0 and 1, NaN outside and for a `df` that
-/// [`cdf`] refuses.
+/// [`cdf`] rejects.
 pub fn quantile(p: f64, df: f64) -> f64 {
     if !is_degrees(df) || !(0.0..=1.0).contains(&p) {
         return f64::NAN;
@@ -50,7 +50,7 @@ fn tails(t: f64, df: f64) -> Tails {
     if t < 0.0 { Tails { lower: outside, upper: 1.0 - outside } } else { Tails { lower: 1.0 - outside, upper: outside } }
 }
 
-/// `part^2 / (part^2 + other^2)`, without overflow where either is large.
+/// `part^2 / (part^2 + other^2)`, without overflow if either is large.
 fn share(part: f64, other: f64) -> f64 {
     let (part, other) = (part.abs(), other.abs());
     if part <= other {
@@ -67,13 +67,13 @@ pub(crate) fn critical(level: f64, df: f64) -> f64 {
     -quantile((1.0 - level) / 2.0, df)
 }
 
-/// The interval in which the next value lies with confidence `level`, if it comes from the same normal distribution as the samples:
-/// `mean +- t sd sqrt(1 + 1/n)`, t the `(1 + level) / 2` quantile with n - 1 degrees of freedom (Hahn and Meeker, "Statistical
-/// Intervals", 1991, section 4.7).
+/// The interval that contains the next value with confidence `level`, if it comes from the same normal distribution as the
+/// samples: `mean +- t sd sqrt(1 + 1/n)`, t the `(1 + level) / 2` quantile with n - 1 degrees of freedom (Hahn and Meeker,
+/// "Statistical Intervals", 1991, section 4.7).
 ///
 /// # Errors
-/// [`NoInterval::TooFewForSpread`] for a single sample, [`NoInterval::TooMany`] beyond [`MAX_DEGREES`], [`NoInterval::Level`] for a
-/// level outside 0 to 1, and [`NoInterval::Unbounded`] where an end is beyond every number.
+/// [`NoInterval::TooFewForSpread`] for a single sample, [`NoInterval::TooMany`] beyond [`MAX_DEGREES`], [`NoInterval::Level`] for
+/// a level outside 0 to 1, and [`NoInterval::Unbounded`] if an end is not a finite number.
 pub fn prediction_interval(samples: &Samples, level: f64) -> Result<Interval, NoInterval> {
     check_level(level)?;
     let n = samples.len();
@@ -83,8 +83,8 @@ pub fn prediction_interval(samples: &Samples, level: f64) -> Result<Interval, No
     bounded(samples.mean() - half, samples.mean() + half, level)
 }
 
-/// The same for values above 0 whose logarithms are normal: [`prediction_interval`] of the logarithms, taken back by exp. It suits
-/// latencies and rates, whose noise is a share of their size.
+/// The interval for values above 0 whose logarithms are normal: exp of the [`prediction_interval`] of the logarithms. It suits
+/// latencies and rates, whose noise is proportional to their size.
 ///
 /// # Errors
 /// As [`prediction_interval`], and [`NoInterval::Samples`] for a value that is not above 0.

@@ -1,7 +1,7 @@
-//! One summation order for the whole crate.
+//! The one summation order of the whole crate.
 
-/// Slices up to this length are summed from left to right; longer ones are halved. Part of the definition of every sum: changing it
-/// changes bytes.
+/// The length up to which slices are summed from left to right; longer ones are halved. Part of the definition of every sum:
+/// changing it changes bytes.
 const BLOCK: usize = 16;
 
 /// The sum of `term(x)` over `values`, pairwise: halves are summed separately and added, down to blocks of [`BLOCK`].

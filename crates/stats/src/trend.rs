@@ -1,35 +1,35 @@
-//! Does the number move with the order of the trials? The Mann-Kendall test with the Theil-Sen slope.
+//! The trend of a number over the order of the trials: the Mann-Kendall test with the Theil-Sen slope.
 //!
-//! Both look only at which of two trials was later and larger, so neither a wild value nor the shape of the distribution misleads them
-//! (Mann, Econometrica 13, 1945; Kendall, "Rank Correlation Methods", 1975; Sen, JASA 63, 1968).
+//! Both use only which of two trials was later and larger, so neither a wild value nor the shape of the distribution misleads
+//! them (Mann, Econometrica 13, 1945; Kendall, "Rank Correlation Methods", 1975; Sen, JASA 63, 1968).
 
 use crate::normal;
 use crate::samples::{Samples, ratio};
 
-/// Up to this many samples the p-value is exact, ties included; above, it is normal with corrections. Every count of orderings that the
-/// exact computation meets fits into 63 bits up to here: the largest is C(50, 25), about 1.3e14.
+/// The number of samples up to which the p-value is exact, ties included; above, it is normal with corrections. Every count of
+/// orderings in the exact computation fits into 63 bits up to here: the largest is C(50, 25), about 1.3e14.
 pub const MAX_EXACT: usize = 50;
 
-/// Most samples that are looked at: the slope needs every pair, and a thousand samples have half a million.
+/// The most samples: the slope needs every pair, and a thousand samples have half a million.
 pub const MAX_SAMPLES: usize = 1_000;
 
 /// A monotone trend over the order of observation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trend {
-    /// Mann-Kendall's S: rising pairs less falling pairs.
+    /// Mann-Kendall's S: the number of rising pairs less that of falling pairs.
     pub s: i64,
-    /// Two-sided p-value under exchangeable samples.
+    /// The two-sided p-value under exchangeable samples.
     pub p: f64,
-    /// Whether `p` comes from the exact distribution given the ties, or from the normal approximation with tie and continuity
-    /// correction.
+    /// True if `p` comes from the exact distribution given the ties; false if from the normal approximation with tie and
+    /// continuity correction.
     pub exact: bool,
     /// The Theil-Sen slope: the median change from one sample to the next, in the samples' unit.
     pub slope: f64,
-    /// The slope over all steps from first to last, relative to the median; absent where the median is 0.
+    /// The slope over all steps from first to last, relative to the median; `None` if the median is 0.
     pub change: Option<f64>,
 }
 
-/// Tests for a trend; absent for fewer than two or more than [`MAX_SAMPLES`] samples.
+/// Tests for a trend; `None` for fewer than two or more than [`MAX_SAMPLES`] samples.
 pub fn trend(samples: &Samples) -> Option<Trend> {
     let n = samples.len();
     if !(2..=MAX_SAMPLES).contains(&n) {
@@ -53,11 +53,11 @@ fn rising_less_falling(observed: &[f64]) -> i64 {
 fn theil_sen(observed: &[f64]) -> f64 {
     let mut slopes: Vec<f64> = pairs(observed).map(|(steps, earlier, later)| (later - earlier) / steps as f64).collect();
     slopes.sort_unstable_by(f64::total_cmp);
-    // A slope of -0.0 is no slope.
+    // A slope of -0.0 becomes 0.0.
     crate::quantile(&slopes, 0.5).unwrap_or_default() + 0.0
 }
 
-/// Every pair as (steps apart, earlier, later).
+/// Returns every pair as (steps apart, earlier, later).
 fn pairs(observed: &[f64]) -> impl Iterator<Item = (usize, f64, f64)> {
     let from = |(place, &earlier): (usize, &f64)| (place, earlier);
     observed.iter().enumerate().map(from).flat_map(move |(place, earlier)| {
@@ -65,16 +65,16 @@ fn pairs(observed: &[f64]) -> impl Iterator<Item = (usize, f64, f64)> {
     })
 }
 
-/// How often each value occurs, in ascending order of the values.
+/// The number of occurrences of each value, in ascending order of the values.
 fn tie_sizes(sorted: &[f64]) -> Vec<usize> {
     sorted.chunk_by(|a, b| a.total_cmp(b).is_eq()).map(<[f64]>::len).collect()
 }
 
-/// The probability of an |S| at least as large when every ordering of the samples, ties included, is equally likely.
+/// The probability of an |S| at least as large if every ordering of the samples, ties included, is equally likely.
 ///
 /// Orderings are built by merging one group of equal values after the other into the smaller ones. Merging `t` into `m` adds
-/// inversions as a Gaussian binomial coefficient counts them, independently of the groups before, so the distribution of all inversions
-/// is the convolution of those. With P untied pairs, S = P - 2 * inversions.
+/// inversions as a Gaussian binomial coefficient counts them, independently of the groups before, so the distribution of all
+/// inversions is the convolution of those. With P untied pairs, S = P - 2 * inversions.
 fn exact_p(ties: &[usize], s: i64) -> f64 {
     let mut merged = 0;
     let mut inversions = vec![1.0];

@@ -1,14 +1,14 @@
-//! Do two means differ? Welch's t-test, which does not take the two spreads for equal ("The generalization of Student's problem when
-//! several different population variances are involved", Biometrika 34, 1947).
+//! Welch's t-test of two means, which does not assume equal spreads ("The generalization of Student's problem when several
+//! different population variances are involved", Biometrika 34, 1947).
 //!
-//! For means of roughly normal values. Beside rank tests it is what other tools print; a gate does not rest on it.
+//! For means of roughly normal values. It is reported next to rank tests because other tools print it; gates do not use it.
 
 use crate::hypothesis::{Alternative, NoTest, check_sizes};
 use crate::samples::Samples;
 use crate::special::Tails;
 use crate::student;
 
-/// Fewest samples on each side: a single one has no spread.
+/// The fewest samples on each side: a single one has no spread.
 const MIN_SAMPLES: usize = 2;
 
 /// The test's result.
@@ -24,11 +24,11 @@ pub struct Welch {
 
 /// Tests the mean of `first` against that of `second`.
 ///
-/// `t = (mean1 - mean2) / sqrt(v1 / n + v2 / m)`, and `1 / df = w^2 / (n - 1) + (1 - w)^2 / (m - 1)` with w the share of `v1 / n` in
-/// that sum (Satterthwaite, Biometrics Bulletin 2, 1946).
+/// `t = (mean1 - mean2) / sqrt(v1 / n + v2 / m)`, and `1 / df = w^2 / (n - 1) + (1 - w)^2 / (m - 1)` with w the share of `v1 / n`
+/// in that sum (Satterthwaite, Biometrics Bulletin 2, 1946).
 ///
 /// # Errors
-/// [`NoTest::TooFew`] below two samples on a side, [`NoTest::NoSpread`] where neither side varies, [`NoTest::TooMany`] beyond
+/// [`NoTest::TooFew`] below two samples on a side, [`NoTest::NoSpread`] if neither side varies, [`NoTest::TooMany`] beyond
 /// [`hypothesis::MAX_SAMPLES`](crate::hypothesis::MAX_SAMPLES).
 pub fn welch(first: &Samples, second: &Samples, alternative: Alternative) -> Result<Welch, NoTest> {
     let (n, m) = (first.len(), second.len());

@@ -1,8 +1,8 @@
 //! Agreement of tests, pairs, intervals and series with NumPy, SciPy and plain enumeration: `golden/comparing.py` wrote
 //! `golden/comparing.json`.
 //!
-//! Each comparison states its relative tolerance. It is 1e-12 where both sides are exact but for rounding, and wider where a
-//! probability far out in a tail, or SciPy's own function, holds fewer digits.
+//! Each comparison states its relative tolerance. It is 1e-12 if both sides are exact except for rounding, and wider if a
+//! probability far out in a tail, or SciPy's own function, has fewer digits.
 
 use std::collections::BTreeMap;
 
@@ -193,7 +193,7 @@ fn side(name: &str) -> Side {
     if name == "greater" { Side::Above } else { Side::Below }
 }
 
-/// Rounding only: both sides add up in their own order.
+/// The tolerance for rounding only: both sides add up in their own order.
 const ROUNDING: f64 = 1e-12;
 
 #[track_caller]
@@ -201,14 +201,15 @@ fn near(name: &str, ours: f64, theirs: f64, tolerance: f64) {
     assert!((ours - theirs).abs() <= tolerance * theirs.abs().max(1e-300), "{name}: {ours:e} is not {theirs:e}");
 }
 
-/// For ends of intervals, which are differences: relative to the width as well.
+/// Compares ends of intervals, which are differences: relative to the width as well.
 #[track_caller]
 fn same_ends(name: &str, ours: Interval, low: f64, high: f64) {
     let room = 1e-11 * low.abs().max(high.abs());
     assert!((ours.low - low).abs() <= room && (ours.high - high).abs() <= room, "{name}: {ours:?} is not {low} to {high}");
 }
 
-/// For averages of differences, which may come near 0: beside values of about 1. Both absent where too few pairs bound nothing.
+/// Compares averages of differences, which may be near 0, on a scale of about 1. Both are `None` if the pairs are too few for a
+/// bound.
 #[track_caller]
 fn same_end(name: &str, ours: Option<f64>, theirs: Option<f64>) {
     let agree =

@@ -1,4 +1,4 @@
-//! What an estimate promises whatever the samples: order, scale, its own interval, its own bytes.
+//! The guarantees of an estimate for all samples: order, scale, its own interval, its own bytes.
 
 use assay_stats::{Estimate, NoInterval, SampleError, Samples, bootstrap, estimate, stability};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn scaled(values: &[f64], by: f64) -> Vec<f64> {
     values.iter().map(|value| value * by).collect()
 }
 
-/// Twenty-five latencies in no order, one of them wild.
+/// Twenty-five latencies in no particular order, one of them wild.
 fn latencies() -> Vec<f64> {
     (0..25).map(|i| if i == 13 { 250.0 } else { 100.0 + f64::from(i * 7 % 25) * 0.3 }).collect()
 }
@@ -114,7 +114,7 @@ proptest! {
         }
     }
 
-    /// Powers of two, which change no digit of a double.
+    /// Scales by powers of two, which change no digit of a double.
     #[test]
     fn a_change_of_unit_scales_everything(values in measured(), exponent in -20_i32..20) {
         let by = 2.0_f64.powi(exponent);

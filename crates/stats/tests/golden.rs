@@ -84,7 +84,7 @@ fn samples(values: &[f64]) -> Samples {
     Samples::new(values).expect("samples")
 }
 
-/// Equal but for rounding: both sides add up in their own order.
+/// Checks equality except for rounding: both sides add up in their own order.
 #[track_caller]
 fn same(name: &str, ours: f64, theirs: f64) {
     assert!((ours - theirs).abs() <= 1e-12 * theirs.abs().max(1e-300), "{name}: {ours:e} is not {theirs:e}");

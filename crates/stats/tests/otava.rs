@@ -27,7 +27,7 @@ fn indices_are_otavas() {
     assert_eq!(indices(&S1, Rule::at(1e-3)), [6]);
     assert_eq!(indices(&S2, Rule::at(1e-3)), [4]);
     let appended: Vec<f64> = S2.iter().copied().chain([1.97, 33.33, 46.46]).collect();
-    // Fed point by point, Otava keeps an earlier 4; asked about the whole series, it gives this.
+    // Given one point at a time, Otava keeps an earlier 4; given the whole series, it returns this.
     assert_eq!(indices(&appended, Rule::at(1e-3)), [12]);
     let s3 =
         [1.02, 0.95, 0.99, 1.00, 1.12, 1.00, 1.01, 0.98, 1.01, 0.96, 0.50, 0.51, 0.48, 0.48, 0.55, 0.50, 0.49, 0.51, 0.50, 0.49];

@@ -1,5 +1,5 @@
-//! The same bits on every machine: what a gate decides by is computed here in every build that the tests have, the C library linked in or musl,
-//! and has to come out as it was written down.
+//! The same bits on every machine: the functions by which a gate decides are computed here in every build that has tests, with
+//! the C library or with musl, and have to give the recorded bits.
 
 use assay_stats::change_point::{Rule, Scale};
 use assay_stats::{
@@ -7,7 +7,7 @@ use assay_stats::{
     dependence, family_order_p, mann_whitney, normal, order_p, signed_rank, student, welch,
 };
 
-/// A series of a hundredth's noise, from a counter.
+/// A series with noise of a hundredth, from a counter.
 fn series(seed: u64, n: u64) -> Vec<f64> {
     let uniform = |place: u64| {
         let mut z = (seed * 1_000 + place).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -9,8 +9,8 @@ use crate::{Error, MAX_LISTED, Object, Result, Scratch, ScratchFile, layout};
 
 /// The objects under one prefix of a store. Cheap to clone.
 ///
-/// Paths are relative to the prefix and follow the rules of pointers. Whatever is created is created once and on disk when the
-/// call returns, as pointers are; unlike them it may be of any size, and a few objects may be replaced ([`Area::replace`]).
+/// Paths are relative to the prefix and follow the rules of pointers. Like a pointer, an object is created once and is on disk
+/// when the call returns; unlike a pointer, it may be of any size, and a few objects may be replaced ([`Area::replace`]).
 #[derive(Clone, Debug)]
 pub struct Area {
     backend: Arc<Backend>,
@@ -23,7 +23,7 @@ impl Area {
         Ok(Self { backend, prefix: prefix.to_owned() })
     }
 
-    /// The store's full name, for messages.
+    /// Returns the store's full name, for messages.
     pub fn uri(&self) -> &str {
         self.backend.uri()
     }
@@ -32,22 +32,24 @@ impl Area {
         layout::pointer(&format!("{}/{path}", self.prefix))
     }
 
-    /// Creates an object: false where there is one, which then stays as it is.
+    /// Creates an object. Returns false if it already exists; it then stays as it is.
     pub fn create(&self, path: &str, bytes: &[u8]) -> Result<bool> {
         self.backend.put(&self.path(path)?, bytes, Mode::Create, Sync::BytesAndName)
     }
 
-    /// Creates an object from a scratch file, a part at a time: false where there is one, which then stays as it is.
+    /// Creates an object from a scratch file, a part at a time. Returns false if it already exists; it then stays as it is.
     pub fn create_file(&self, path: &str, file: &ScratchFile) -> Result<bool> {
         self.backend.create_scratch(&self.path(path)?, file)
     }
 
-    /// Writes an object whole, whatever is there. For what only saves others work and can be made again, such as a checkpoint.
+    /// Writes a whole object, replacing any existing one. For objects that only save work and can be made again, such as a
+    /// checkpoint.
     pub fn replace(&self, path: &str, bytes: &[u8]) -> Result<()> {
         self.backend.put(&self.path(path)?, bytes, Mode::Overwrite, Sync::BytesAndName).map(|_| ())
     }
 
-    /// The bytes of an object of at most `limit` bytes; none where there is no such object. Fails with [`Error::TooLarge`].
+    /// Returns the bytes of an object of at most `limit` bytes; `None` if there is no such object. Fails with
+    /// [`Error::TooLarge`].
     pub fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         let there = self.backend.read(&self.path(path)?, |chunk| {
@@ -60,18 +62,19 @@ impl Area {
         Ok(there.then_some(bytes))
     }
 
-    /// The digest and size in bytes of an object, hashed where it lies; none where there is no such object.
+    /// Returns the digest and size in bytes of an object, hashed in place; `None` if there is no such object.
     pub fn digest(&self, path: &str) -> Result<Option<(Digest, u64)>> {
         self.backend.digest(&self.path(path)?)
     }
 
-    /// Copies an object into a private scratch file while hashing it: what was read, and its digest, which is the caller's to
-    /// judge. None where there is no such object.
+    /// Copies an object into a private scratch file while hashing it. Returns the digest of the bytes that were read, which the
+    /// caller has to judge, and the file; `None` if there is no such object.
     pub fn materialise(&self, path: &str, scratch: &Scratch) -> Result<Option<(Digest, ScratchFile)>> {
         self.backend.materialise(&self.path(path)?, scratch)
     }
 
-    /// All objects below `prefix` whose paths sort after `after`, in byte order of their paths, which are given below the area's prefix.
+    /// Returns all objects below `prefix` whose paths sort after `after`, in byte order of their paths, which are relative to the
+    /// area.
     pub fn list(&self, prefix: &str, after: Option<&str>) -> Result<Vec<Object>> {
         let after = after.map(|after| self.path(after)).transpose()?;
         let objects = self.backend.list_after(&self.path(prefix)?, after.as_ref(), MAX_LISTED)?;

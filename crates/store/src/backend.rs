@@ -1,4 +1,5 @@
-//! The rim: the runtime that carries the work, and objects that get their names only when they are complete.
+//! The client of a storage backend: the runtime that executes the requests, and objects that get their names only when they are
+//! complete.
 
 use std::fs::File;
 use std::future::Future;
@@ -26,44 +27,44 @@ use crate::scratch::{Scratch, ScratchFile, read_chunks};
 use crate::uri::{self, Bucket, Location};
 use crate::{Error, Result, layout};
 
-/// Threads that may wait for local disks at once; more would only queue in the kernel.
+/// The number of threads that may wait for local disks at once; more would only queue in the kernel.
 const MAX_BLOCKING_THREADS: usize = 8;
 /// The size of one part of a large upload. Object stores want at least 5 MiB and at most 10,000 parts: 78 GiB in all.
 const PART_BYTES: usize = 8 * 1024 * 1024;
 
-/// How long a service may send nothing in the middle of an object.
+/// The time that a service may send nothing in the middle of an object.
 const STALL_TIME: Duration = Duration::from_mins(1);
 
-/// How long it takes until a create is tried again, at first and at last.
+/// The first and the longest pause before a create is retried.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What is known of a store before it is opened.
+/// The expected state of a store before it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// It may not be there yet.
+    /// The store may not exist yet.
     Create,
-    /// It should be there.
+    /// The store must exist.
     Existing,
-    /// It was there a moment ago: whoever started this process has used it.
+    /// The store existed a moment ago: the parent process has used it.
     Again,
 }
 
-/// What a new object is to replace.
+/// The effect of a write on an existing object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Nothing: it fails where there is something.
+    /// Creates the object; fails if it exists.
     Create,
-    /// Whatever is there.
+    /// Replaces any existing object.
     Overwrite,
 }
 
-/// Whether a pointer's name must be on disk when the call returns.
+/// The durability of a write when the call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sync {
-    /// The bytes are, the name follows.
+    /// The bytes are on disk; the name may follow later.
     Bytes,
-    /// Bytes and name are.
+    /// The bytes and the name are on disk.
     BytesAndName,
 }
 
@@ -71,10 +72,11 @@ pub(crate) enum Sync {
 #[derive(Debug)]
 pub(crate) struct Backend {
     objects: Arc<dyn ObjectStore>,
-    /// The same for creating, which must not be sent twice unnoticed: of a remote one, without retries of its own.
+    /// The same objects for creating, which must not be sent twice unnoticed: the client of a remote store makes no retries of
+    /// its own.
     once: Arc<dyn ObjectStore>,
     folder: Option<PathBuf>,
-    /// Whether it is a service of somebody else's, whose promises are to be tried.
+    /// True for a service outside this machine, whose guarantees have to be tested.
     remote: bool,
     uri: String,
 }
@@ -88,7 +90,7 @@ impl Backend {
         }
     }
 
-    /// A backend on this machine.
+    /// Returns a backend on this machine.
     fn near(objects: Arc<dyn ObjectStore>, folder: Option<PathBuf>, uri: String) -> Self {
         Self { once: Arc::clone(&objects), objects, folder, remote: false, uri }
     }
@@ -127,7 +129,8 @@ impl Backend {
         Ok(Self::near(Arc::new(objects), Some(root), uri))
     }
 
-    /// Whether nobody has tried yet if it keeps its promises: a service may be another one each time, a folder is new once.
+    /// Returns true if this store's guarantees have not been tested yet: a service may be another one each time, a folder is new
+    /// once.
     pub(crate) fn is_untried(&self) -> bool {
         self.remote || self.folder.as_ref().is_some_and(|root| !root.join(layout::BLOBS).exists())
     }
@@ -145,7 +148,7 @@ impl Backend {
         move |source| Error::Backend { action, path: path.clone(), uri: uri.clone(), source }
     }
 
-    /// Writes an object whole: false where it should be created and something is there.
+    /// Writes a whole object. Returns false if it should be created and already exists.
     pub(crate) fn put(&self, path: &Path, bytes: &[u8], mode: Mode, sync: Sync) -> Result<bool> {
         match &self.folder {
             None => self.put_object(path, bytes, mode),
@@ -157,7 +160,7 @@ impl Backend {
         }
     }
 
-    /// Uploads a scratch file under `path`, a part at a time, replacing what is there.
+    /// Uploads a scratch file under `path`, a part at a time, replacing any existing object.
     pub(crate) fn put_scratch(&self, path: &Path, file: &ScratchFile) -> Result<()> {
         match &self.folder {
             None if file.size() <= PART_BYTES as u64 => self.put_object(path, &read_whole(file)?, Mode::Overwrite).map(|_| ()),
@@ -170,7 +173,7 @@ impl Backend {
         }
     }
 
-    /// Uploads a scratch file under `path`, a part at a time: false where something is there, which then stays.
+    /// Uploads a scratch file under `path`, a part at a time. Returns false if an object already exists there, which then stays.
     pub(crate) fn create_scratch(&self, path: &Path, file: &ScratchFile) -> Result<bool> {
         if self.folder.is_none() && file.size() <= PART_BYTES as u64 {
             return self.put_object(path, &read_whole(file)?, Mode::Create);
@@ -180,13 +183,14 @@ impl Backend {
         if let Some(folder) = &self.folder {
             return self.name_staged(folder, &staged, path, Mode::Create, Sync::BytesAndName);
         }
-        // Backends without folders complete an upload under whatever name it began with, so the name is given afterwards here too.
+        // Backends without folders complete an upload under the name it began with, so the final name is given afterwards here
+        // too.
         let named = self.settled(path, || file.digest(), || Self::wait(self.once.copy_if_not_exists(&staged, path)));
         let _ = Self::wait(self.objects.delete(&staged));
         named
     }
 
-    /// A new place for an object of the store's own.
+    /// Returns a new path for an object of the store's own.
     pub(crate) fn staging(&self) -> Result<Path> {
         let random = getrandom::u64().map_err(|source| self.failed("name", &layout::staging(0))(source.to_string().into()))?;
         Ok(layout::staging(random))
@@ -200,7 +204,7 @@ impl Backend {
             .map_err(io_failed)
             .and_then(|()| self.give_name(staged, path, mode));
         if !matches!(named, Ok(true)) || mode == Mode::Create {
-            // What stays of a hard link's first name, or of a lost race, is only litter.
+            // After a hard link or a lost race, the staged name is only litter.
             let _ = Self::wait(self.objects.delete(staged));
         }
         if matches!(named, Ok(true)) && sync == Sync::BytesAndName {
@@ -217,11 +221,11 @@ impl Backend {
         self.created(named, path)
     }
 
-    /// Creates an object, and says that it is there already only when it can be read and is another's.
+    /// Creates an object. Reports that it already exists only if it can be read and has other bytes.
     ///
-    /// What is sent over a network may arrive without an answer. So a create that is sent again and finds something there compares it
-    /// with what it sent. And a service refuses whoever comes while another's write is under way, which nobody can read yet, and
-    /// which may still fail: S3 answers 409 to that and wants the request again.
+    /// A request may arrive although its response is lost. So if a create is sent again and an object exists, its bytes are
+    /// compared with those that were sent. And while another client's write is under way, which cannot be read yet and may still
+    /// fail, a service refuses the create: S3 responds with 409 and expects a retry.
     fn settled(
         &self,
         path: &Path,
@@ -253,7 +257,7 @@ impl Backend {
         }
     }
 
-    /// The digest and size in bytes of an object, hashed where it lies; none where there is no such object.
+    /// Returns the digest and size in bytes of an object, hashed in place; `None` if there is no such object.
     pub(crate) fn digest(&self, path: &Path) -> Result<Option<(Digest, u64)>> {
         let (mut hasher, mut size) = (Hasher::new(), 0);
         let there = self.read(path, |chunk| {
@@ -264,7 +268,7 @@ impl Backend {
         Ok(there.then(|| (hasher.finish(), size)))
     }
 
-    /// Copies an object into a private scratch file while hashing it; none where there is no such object.
+    /// Copies an object into a private scratch file while hashing it; `None` if there is no such object.
     pub(crate) fn materialise(&self, path: &Path, scratch: &Scratch) -> Result<Option<(Digest, ScratchFile)>> {
         let mut writer = scratch.writer()?;
         let there = self.read(path, |chunk| writer.append(chunk))?;
@@ -297,12 +301,12 @@ impl Backend {
         let sent = self.send_parts(&mut *upload, path, file);
         let done = sent.and_then(|()| match Self::wait(upload.complete())? {
             Ok(_) => Ok(()),
-            // An end that arrived without an answer is sent again, and then there is no such upload any more.
+            // If the response to a completion was lost, the retry finds no such upload any more.
             Err(ObjectError::NotFound { .. }) if self.info(path)?.is_some_and(|there| there.size == file.size()) => Ok(()),
             Err(source) => Err(failed(Box::new(source))),
         });
         if done.is_err() {
-            // The first failure is the one to tell; parts that cannot be taken back are the backend's to expire.
+            // The first failure is the one to report; parts that cannot be removed are left for the backend to expire.
             let _ = Self::wait(upload.abort());
         }
         done
@@ -322,12 +326,12 @@ impl Backend {
         }
     }
 
-    /// Feeds an object's bytes to `sink`, a chunk at a time: false where there is no such object.
+    /// Feeds an object's bytes to `sink`, a chunk at a time. Returns false if there is no such object.
     pub(crate) fn read(&self, path: &Path, sink: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
         self.read_range(path, None, sink)
     }
 
-    /// Feeds a part of an object's bytes, or all of them, to `sink`: false where there is no such object.
+    /// Feeds a range of an object's bytes, or all of them, to `sink`. Returns false if there is no such object.
     pub(crate) fn read_range(
         &self,
         path: &Path,
@@ -360,18 +364,18 @@ impl Backend {
         Ok(true)
     }
 
-    /// In a folder an object is a plain file: a pipe would never end, and a link leads out of the store.
+    /// Checks that an object in a folder is a plain file: a pipe would never end, and a link leads out of the store.
     fn check_plain(&self, path: &Path) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         match std::fs::symlink_metadata(folder.join(path.as_ref())) {
             Ok(found) if found.is_file() => Ok(()),
             Ok(_) => Err(Error::NotPlain { path: path.to_string(), uri: self.uri.clone() }),
-            // What is not there is for the caller to say.
+            // The caller reports a missing object.
             Err(_) => Ok(()),
         }
     }
 
-    /// An object's size and time; none where there is no such object.
+    /// Returns an object's size and time; `None` if there is no such object.
     pub(crate) fn info(&self, path: &Path) -> Result<Option<Object>> {
         match Self::wait(self.objects.head(path))? {
             Ok(found) => Ok(Some(of_meta(found))),
@@ -380,13 +384,13 @@ impl Backend {
         }
     }
 
-    /// The paths under `prefix`, unordered, one more than `limit` at most.
+    /// Returns the paths under `prefix`, unordered, at most one more than `limit`.
     pub(crate) fn list(&self, prefix: &Path, limit: usize) -> Result<Vec<String>> {
         let listed = self.list_after(prefix, None, limit)?;
         Ok(listed.into_iter().map(|object| object.path).collect())
     }
 
-    /// The objects under `prefix` whose paths sort after `after`, unordered, one more than `limit` at most.
+    /// Returns the objects under `prefix` whose paths sort after `after`, unordered, at most one more than `limit`.
     pub(crate) fn list_after(&self, prefix: &Path, after: Option<&Path>, limit: usize) -> Result<Vec<Object>> {
         let listing = match after {
             None => self.objects.list(Some(prefix)),
@@ -406,7 +410,7 @@ impl Backend {
         Self::wait(self.objects.delete(path))?.map_err(|source| self.failed("remove", path)(Box::new(source)))
     }
 
-    /// Waits for the backend. Inside another runtime, where blocking is not allowed, a thread of its own waits.
+    /// Waits for the backend. Inside another runtime, which must not be blocked, a separate thread waits.
     fn wait<F: Future<Output: Send> + Send>(future: F) -> Result<F::Output> {
         let runtime = runtime()?;
         if Handle::try_current().is_err() {
@@ -421,16 +425,16 @@ fn of_meta(found: ObjectMeta) -> Object {
     Object { path: found.location.to_string(), size: found.size, modified_unix_ms: found.last_modified.timestamp_millis() }
 }
 
-/// Whether trying again may mend it: nothing answered, or the service has trouble of its own.
+/// Returns true if a retry may succeed: there was no response, or the service has trouble of its own.
 fn may_pass(error: &ObjectError) -> bool {
     let ObjectError::Generic { source, .. } = error else { return false };
-    // The library keeps the status to itself.
+    // The library does not expose the status.
     let text = source.to_string();
     let is_ours = text.contains("non-2xx status code: 4");
     !is_ours || text.contains("status code: 408") || text.contains("status code: 429")
 }
 
-/// The bytes of a file of at most one part.
+/// Returns the bytes of a file of at most one part.
 fn read_whole(file: &ScratchFile) -> Result<Vec<u8>> {
     let unreadable = |source| Error::Scratch { path: file.path().to_owned(), source };
     let mut bytes = Vec::with_capacity(PART_BYTES.min(usize::try_from(file.size()).unwrap_or(PART_BYTES)));
@@ -438,7 +442,7 @@ fn read_whole(file: &ScratchFile) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Asks for the folders of `path`, up to the store's, to be on disk, so that the name survives and not only the bytes.
+/// Syncs the folders of `path`, up to the store's, to disk, so that the name survives and not only the bytes.
 fn sync_folders(root: &FilePath, path: &Path) -> std::io::Result<()> {
     let object = root.join(path.as_ref());
     let folders = object.ancestors().skip(1).take_while(|folder| folder.starts_with(root));
@@ -448,7 +452,8 @@ fn sync_folders(root: &FilePath, path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The threads that carry the work of every store of this process. Never stopped: there is nothing to finish when a process ends.
+/// Returns the runtime that executes the requests of every store of this process. It is never stopped: nothing has to be finished
+/// when a process ends.
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     if let Some(runtime) = RUNTIME.get() {

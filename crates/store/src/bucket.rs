@@ -1,6 +1,6 @@
-//! Buckets of services that speak S3: Amazon's own, or whatever an endpoint names.
+//! Buckets of services that speak S3: Amazon's own, or the one that an endpoint names.
 //!
-//! Everything but the bucket's place comes from the environment, in the names that other tools of that world use: credentials
+//! Everything but the bucket's location comes from the environment, under the names that other S3 tools use: credentials
 //! (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`), workload identity (`AWS_WEB_IDENTITY_TOKEN_FILE` and
 //! `AWS_ROLE_ARN`, `AWS_CONTAINER_CREDENTIALS_*`, the machine's own), `AWS_REGION`, `AWS_ENDPOINT_URL`.
 
@@ -14,17 +14,17 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use crate::uri::{self, Bucket};
 use crate::{Error, Result};
 
-/// How long one request may take, the bytes of its answer included: a blob of 10 GB at 17 MB/s.
+/// The timeout of one request, including the bytes of its response: a blob of 10 GB at 17 MB/s.
 const REQUEST_TIME: Duration = Duration::from_mins(10);
 const CONNECT_TIME: Duration = Duration::from_secs(5);
-/// How long a service may be away, or answer that it is busy, before a request fails.
+/// The time that a service may be unreachable, or respond that it is busy, before a request fails.
 pub(crate) const RETRY_TIME: Duration = Duration::from_mins(3);
-/// How often the first request of all is sent again. A person who mistyped an address waits for it: about a second and a half.
+/// The number of retries of the very first request. A person who mistyped an address waits for them: about a second and a half.
 const FIRST_RETRIES: usize = 4;
-/// More often than [`RETRY_TIME`] has room for.
+/// More retries than fit into [`RETRY_TIME`].
 const LASTING_RETRIES: usize = 10_000;
 
-/// Where credentials may come from besides a key and its secret, as the names of variables. Any of them is an intention.
+/// The variables that name a source of credentials other than a key and its secret. Each of them shows an intention.
 const CREDENTIALS: [&str; 4] = [
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
@@ -32,20 +32,20 @@ const CREDENTIALS: [&str; 4] = [
     "AWS_SKIP_SIGNATURE",
 ];
 
-/// How patient a client is.
+/// The retry policy of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// It finds out whether anything answers at all.
+    /// A few retries: it is not known yet whether the service responds at all.
     First,
-    /// The service answered before: what is wrong now will pass.
+    /// Retries for [`RETRY_TIME`]: the service has responded before, so a failure is taken for temporary.
     Lasting,
-    /// Not at all: whoever asks tries again itself, because it has to know that it did.
+    /// No retries: the caller retries itself, because it has to know that it did.
     Never,
 }
 
-/// The objects of a bucket, below its prefix. No request is sent.
+/// Returns the objects of a bucket, below its prefix. No request is sent.
 pub(crate) fn objects(bucket: &Bucket, patience: Patience) -> Result<Arc<dyn ObjectStore>> {
-    // The first provider that is installed stays; without one, two linked ones make every connection panic.
+    // The first provider that is installed stays. Without it, two linked providers make every connection panic.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let built = builder(bucket, patience)?.build();
     let objects = built.map_err(|source| Error::Bucket { uri: bucket.to_string(), source: Box::new(source) })?;
@@ -55,7 +55,7 @@ pub(crate) fn objects(bucket: &Bucket, patience: Patience) -> Result<Arc<dyn Obj
 fn builder(bucket: &Bucket, patience: Patience) -> Result<AmazonS3Builder> {
     let mut builder = AmazonS3Builder::from_env();
     if let Some(endpoint) = &bucket.endpoint {
-        // Given with the bucket, it is meant for this bucket, whatever else the environment is for.
+        // An endpoint given with the bucket is meant for this bucket, so it overrides the environment.
         builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
     }
     if let Some(region) = &bucket.region {
@@ -69,12 +69,13 @@ fn builder(bucket: &Bucket, patience: Patience) -> Result<AmazonS3Builder> {
     if is_given("AWS_ACCESS_KEY_ID") && !has_key {
         return Err(Error::NoCredentials { uri: bucket.to_string() });
     }
-    // Only on Amazon's own machines does somebody answer who has others: elsewhere the attempt ends in a wait and strange words.
+    // Only on Amazon's machines is there another source of credentials; elsewhere the attempt ends in a wait and an obscure
+    // error.
     if endpoint.is_some() && !has_credentials {
         return Err(Error::NoCredentials { uri: bucket.to_string() });
     }
     if endpoint.as_deref().is_some_and(|endpoint| !uri::is_endpoint(endpoint)) {
-        // It is not quoted: what is wrong with it may be that it holds a password.
+        // The endpoint is not quoted, because the fault may be a password in it.
         let problem = "the endpoint of the environment (AWS_ENDPOINT_URL) is none: expected `http://host:port` or `https://host`, without credentials";
         return Err(Error::BadUri { uri: bucket.to_string(), problem });
     }

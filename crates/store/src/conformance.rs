@@ -1,4 +1,4 @@
-//! What every backend must do, as one suite that every backend runs. It panics where a backend does not.
+//! The conformance suite that every backend runs. It panics if a backend does not conform.
 
 use std::io::Read;
 use std::sync::Barrier;
@@ -7,17 +7,17 @@ use assay_manifest::{Digest, Hasher};
 
 use crate::{Created, Error, MAX_POINTER_BYTES, Scratch, Store};
 
-/// Threads that race for one name.
+/// The number of threads that race for one name.
 const RACERS: usize = 16;
 /// The size of the large blob: several upload parts, and not a whole number of them.
 const LARGE_BYTES: u64 = 64 * 1024 * 1024 + 12_345;
 
-/// Runs the whole suite. Each call of `open` gives another handle on one and the same store, empty at first.
+/// Runs the whole suite. Each call of `open` returns another handle on the same store, which is empty at first.
 pub fn conformance(open: &dyn Fn() -> Store) {
     conformance_with(open, &|digest, bytes| open().plant(digest, bytes).expect("planted"));
 }
 
-/// The same for a store that does not let its clients put wrong bytes under a blob's name: `plant` does it behind its back.
+/// Runs the suite for a store that does not let its clients put wrong bytes under a blob's name: `plant` does it behind its back.
 pub fn conformance_with(open: &dyn Fn() -> Store, plant: &dyn Fn(&Digest, &[u8])) {
     blobs_come_back(open);
     absent_and_large_blobs_are_named(open);
@@ -79,7 +79,7 @@ fn corrupt_blobs_are_found_and_repaired(open: &dyn Fn() -> Store, plant: &dyn Fn
     }
 }
 
-/// Cheap bytes that do not repeat within a part: a counter, eight bytes at a time.
+/// A source of cheap bytes that do not repeat within a part: a counter, eight bytes at a time.
 struct Generator {
     position: u64,
     size: u64,
@@ -126,7 +126,7 @@ fn concurrent_puts_agree(open: &dyn Fn() -> Store) {
     assert_eq!(open().get(&Digest::of(&bytes), 500_000).expect("there"), bytes);
 }
 
-/// Starts threads at once, each with a handle of its own, and gives what each of them gave.
+/// Starts threads at once, each with its own handle, and returns the result of each.
 fn race<T: Send>(open: &dyn Fn() -> Store, work: impl Fn(Store, usize) -> T + Sync) -> Vec<T> {
     let barrier = Barrier::new(RACERS);
     let stores: Vec<Store> = (0..RACERS).map(|_| open()).collect();
@@ -189,7 +189,7 @@ fn listings_are_ordered(open: &dyn Fn() -> Store) {
 
 fn files_of_an_area_are_created_once(open: &dyn Fn() -> Store) {
     let scratch = scratch();
-    // One goes in one request, the other in parts.
+    // The first size is sent in one request, the second in parts.
     for size in [1_000, 20 * 1024 * 1024 + 7] {
         let path = format!("table/{size}.parquet");
         let files: Vec<_> = (0..4_u8)

@@ -1,28 +1,28 @@
-//! What can go wrong with a store, named by what the caller can do about it.
+//! The errors of a store, named by what the caller can do about them.
 
 use std::io;
 use std::path::PathBuf;
 
 use assay_manifest::Digest;
 
-/// The backend's own account of a failure.
+/// The backend's own description of a failure.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why the store could not do what it was asked.
+/// A failure of a store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The URI is none that a store can have.
+    /// The URI does not name a store.
     #[error("`{uri}` does not name a store: {problem}")]
     BadUri {
-        /// As it was given.
+        /// The URI as given.
         uri: String,
-        /// What is wrong with it.
+        /// The fault of the URI.
         problem: &'static str,
     },
     /// The URI is understood, but this build cannot reach such a store.
     #[error("this build has no backend for `{scheme}` stores, so `{uri}` cannot be opened")]
     NoBackend {
-        /// As it was given.
+        /// The URI as given.
         uri: String,
         /// Its scheme, such as `s3`.
         scheme: String,
@@ -32,32 +32,32 @@ pub enum Error {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// The system's account.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A bucket cannot be used: nothing answers at its endpoint, it is not there, or its service refuses.
+    /// A bucket cannot be used: its endpoint does not respond, the bucket does not exist, or its service refuses.
     #[error("failed to open the store `{uri}`")]
     Bucket {
         /// The store.
         uri: String,
-        /// The backend's account.
+        /// The backend's error.
         #[source]
         source: Cause,
     },
-    /// A bucket is to be asked for, and nothing says as whom.
+    /// A request needs credentials, and none are configured.
     #[error("there are no credentials for the store `{uri}`")]
     NoCredentials {
         /// The store.
         uri: String,
     },
-    /// There is no store at that place.
+    /// There is no store at that location.
     #[error("there is no store at `{uri}`")]
     NoStore {
-        /// Where it was looked for.
+        /// The location that was tried.
         uri: String,
     },
-    /// The backend lets a second writer replace what a first one created, so at-most-once acceptance would not hold.
+    /// The backend lets a second writer replace an object that the first one created, so at-most-once acceptance would not hold.
     #[error("the store `{uri}` does not honour create-if-absent, which every result rests on")]
     NoCreateIfAbsent {
         /// The store.
@@ -77,7 +77,7 @@ pub enum Error {
         /// The digest of the bytes that are there.
         found: Digest,
     },
-    /// A link, a pipe or a folder lies in a local store where an object should.
+    /// An object of a local store is a link, a pipe or a folder.
     #[error("`{path}` of the store `{uri}` is not a plain file")]
     NotPlain {
         /// The object's path in the store.
@@ -85,7 +85,7 @@ pub enum Error {
         /// The store.
         uri: String,
     },
-    /// Something is larger than the caller, or a rule of the store, allows.
+    /// An object is larger than the caller, or a rule of the store, allows.
     #[error("{what} is larger than the limit of {limit} bytes")]
     TooLarge {
         /// The blob or pointer.
@@ -106,7 +106,7 @@ pub enum Error {
     BadPath {
         /// The path, shortened.
         path: String,
-        /// What is wrong with it.
+        /// The fault of the path.
         problem: &'static str,
     },
     /// The scratch folder would hold more than it may.
@@ -120,7 +120,7 @@ pub enum Error {
     Scratch {
         /// The file or folder.
         path: PathBuf,
-        /// The system's account.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -129,30 +129,30 @@ pub enum Error {
     Read {
         /// The file or stream.
         what: String,
-        /// The system's account.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The threads that carry the store's work cannot be started.
+    /// The threads that execute the store's requests cannot be started.
     #[error("failed to start the store's runtime")]
     Runtime(#[source] io::Error),
     /// The backend failed.
     #[error("failed to {action} `{path}` in the store `{uri}`")]
     Backend {
-        /// What was tried, as a verb.
+        /// The action that failed, as a verb.
         action: &'static str,
         /// The object's path.
         path: String,
         /// The store.
         uri: String,
-        /// The backend's account.
+        /// The backend's error.
         #[source]
         source: Cause,
     },
 }
 
 impl Error {
-    /// What a person can do about it, where there is something.
+    /// Returns a suggestion for the user, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NoBackend { .. } => {

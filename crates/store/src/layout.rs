@@ -1,4 +1,4 @@
-//! Where things lie in a store.
+//! The layout of a store: the paths of its objects.
 
 use assay_manifest::Digest;
 use object_store::path::Path;
@@ -9,19 +9,19 @@ use crate::{Error, Result};
 pub const MAX_PATH_BYTES: usize = 700;
 /// The longest part between two slashes. Local file systems allow 255; this leaves room for a suffix while writing.
 const MAX_PART_BYTES: usize = 200;
-/// Where blobs lie.
+/// The folder of the blobs.
 pub(crate) const BLOBS: &str = "blobs";
-/// Where a local folder's objects lie until they are complete.
+/// The folder of a local store's objects until they are complete.
 pub(crate) const STAGING: &str = "staging";
 
-/// Where a blob lies. The two digits keep folders small enough to list by hand: 256 of them share all blobs.
+/// Returns the path of a blob. The two digits keep folders small enough to list by hand: 256 of them share all blobs.
 pub(crate) fn blob(digest: &Digest) -> Path {
     let hex = digest.hex();
     let (fan, _) = hex.split_at(2);
     Path::from_iter([BLOBS, "sha256", fan, &hex])
 }
 
-/// A new place for an object that is not complete yet.
+/// Returns a path for an object that is not complete yet.
 pub(crate) fn staging(random: u64) -> Path {
     Path::from_iter([STAGING, &format!("{random:016x}")])
 }

@@ -1,6 +1,6 @@
-//! One content-addressed store for everything that a run leaves behind.
+//! A content-addressed store for all outputs of a run.
 //!
-//! Evidence is a *blob*: immutable bytes whose only name is their digest. What binds blobs to runs are *pointers*: small objects
+//! Evidence is a *blob*: immutable bytes whose only name is their digest. *Pointers* bind blobs to runs: they are small objects
 //! under readable paths, each created exactly once. Nothing is ever deleted through this crate.
 //!
 //! ```text
@@ -10,24 +10,24 @@
 //! staging/<random>                              half-written objects, never read
 //! ```
 //!
-//! The calls block, because stages are blocking code. Every one of them hashes what it reads and trusts no name: bytes that do not
-//! match their digest are never handed out, and the next `put` of the true bytes repairs them loudly.
+//! The calls block, because stages are blocking code. Each call hashes the bytes that it reads and trusts no name: bytes that do
+//! not match their digest are never returned, and the next `put` of the true bytes repairs them with a warning.
 //!
-//! # What survives
+//! # Durability
 //!
-//! A crash of the process leaves no half object under a final name, on any backend: objects are written aside and named when
-//! complete. What was being written is left under `staging/` of a local folder and may be removed when nothing runs.
+//! A crash of the process leaves no half object under a final name, on any backend: objects are written elsewhere and named when
+//! complete. Unfinished objects are left under `staging/` of a local folder and may be removed when nothing runs.
 //!
 //! A power cut or a crash of the system:
 //!
-//! * A **local folder** is asked to be on disk before anything gets its name (`fdatasync`), and a pointer's folders are synced after
-//!   it was named. So a pointer that [`Store::create`] returned for survives whole. On file systems with one ordered journal
-//!   (ext4, XFS) so does every blob put before it; elsewhere the newest blobs may be missing, which `get` says by name and a
-//!   repeated `put` mends. Disks and virtual machines that ignore flushes void this.
-//! * A **bucket** keeps what its service has answered for; the service says what that survives. Pointers are created by conditional
-//!   writes (`If-None-Match: *`), large files of an area by a conditional end of a multipart copy. A service without them is
-//!   refused by name when a run starts. A writer that is killed leaves unfinished uploads and objects under `staging/`, which a
-//!   lifecycle rule may remove after a day.
+//! * In a **local folder**, bytes are synced to disk (`fdatasync`) before they get their name, and a pointer's folders are synced
+//!   after it was named. So a pointer survives whole once [`Store::create`] has returned. On file systems with one ordered
+//!   journal (ext4, XFS) so does every blob put before it; elsewhere the newest blobs may be missing, which `get` reports by name
+//!   and a repeated `put` repairs. Disks and virtual machines that ignore flushes void this.
+//! * A **bucket** keeps each write that its service has acknowledged, with the durability that the service documents. Pointers
+//!   are created by conditional writes (`If-None-Match: *`), large files of an area by the conditional completion of a multipart
+//!   copy. A service without these is refused by name when a run starts. A writer that is killed leaves unfinished uploads and
+//!   objects under `staging/`, which a lifecycle rule may remove after a day.
 //! * **Memory** survives nothing, not even its process.
 
 mod area;

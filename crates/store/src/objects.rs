@@ -1,6 +1,6 @@
-//! A store's objects as they lie, for whoever serves a store to other machines: by path and range, from any reader.
+//! Raw access to a store's objects, for a server that offers a store to other machines: by path and range, from any reader.
 //!
-//! Nothing here checks digests or keeps pointers as they are: who serves a store decides who may write what, and does.
+//! This module checks no digests and protects no pointers: the server decides which client may write an object, and enforces it.
 
 use std::io::Read;
 use std::ops::Range;
@@ -13,19 +13,19 @@ use object_store::path::Path;
 use crate::backend::Backend;
 use crate::{Error, MAX_LISTED, Result, Scratch, ScratchFile, Store, layout};
 
-/// What an object is, by where it lies.
+/// The kind and path of an object, parsed from its full path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A blob: its bytes are known before they are there.
+    /// A blob: its digest is known before its bytes are there.
     Blob(Digest),
-    /// A part of what is not complete yet.
+    /// A part of an object that is not complete yet.
     Staging(String),
-    /// Everything else: pointers, and the objects of areas.
+    /// Any other object: pointers, and the objects of areas.
     Pointer(String),
 }
 
 impl Place {
-    /// Reads the path of an object. Fails with [`Error::BadPath`] for one that no store has.
+    /// Parses the path of an object. Fails with [`Error::BadPath`] for a path that no store has.
     pub fn parse(path: &str) -> Result<Self> {
         let bad = |problem| Error::BadPath { path: path.chars().take(120).collect(), problem };
         if let Some(rest) = path.strip_prefix(layout::BLOBS).and_then(|rest| rest.strip_prefix('/')) {
@@ -61,7 +61,7 @@ pub struct Object {
     pub path: String,
     /// Its size in bytes.
     pub size: u64,
-    /// When it was last written, in milliseconds since 1970, by the backend's clock.
+    /// The time of its last write, in milliseconds since 1970, by the backend's clock.
     pub modified_unix_ms: i64,
 }
 
@@ -70,17 +70,17 @@ pub struct Object {
 pub struct Objects(Arc<Backend>);
 
 impl Objects {
-    /// The objects of `store`.
+    /// Returns the objects of `store`.
     pub fn of(store: &Store) -> Self {
         Self(store.backend())
     }
 
-    /// An object's size and time; none where there is no such object.
+    /// Returns an object's size and time; `None` if there is no such object.
     pub fn info(&self, place: &Place) -> Result<Option<Object>> {
         self.0.info(&place.path())
     }
 
-    /// Feeds a range of an object's bytes to `sink`, a chunk at a time: false where there is no such object.
+    /// Feeds a range of an object's bytes to `sink`, a chunk at a time. Returns false if there is no such object.
     pub fn read(&self, place: &Place, range: Range<u64>, sink: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
         if range.is_empty() {
             return self.info(place).map(|found| found.is_some());
@@ -88,27 +88,28 @@ impl Objects {
         self.0.read_range(&place.path(), Some(range), sink)
     }
 
-    /// Copies an object into a private scratch file: none where there is no such object.
+    /// Copies an object into a private scratch file; `None` if there is no such object.
     pub fn materialise(&self, place: &Place, scratch: &Scratch) -> Result<Option<(Digest, ScratchFile)>> {
         self.0.materialise(&place.path(), scratch)
     }
 
-    /// Writes all that `reader` gives to a private scratch file, hashing it on the way. `what` names it where it cannot be read.
+    /// Writes all bytes of `reader` to a private scratch file while hashing them. `what` names the reader in an error.
     pub fn spool(reader: &mut dyn Read, what: &str, scratch: &Scratch) -> Result<(Digest, ScratchFile)> {
         scratch.spool(reader, what)
     }
 
-    /// Creates an object from a scratch file: false where there is one, which then stays as it is.
+    /// Creates an object from a scratch file. Returns false if it already exists; it then stays as it is.
     pub fn create(&self, place: &Place, file: &ScratchFile) -> Result<bool> {
         self.0.create_scratch(&place.path(), file)
     }
 
-    /// Writes an object whole, whatever is there.
+    /// Writes a whole object, replacing any existing one.
     pub fn replace(&self, place: &Place, file: &ScratchFile) -> Result<()> {
         self.0.put_scratch(&place.path(), file)
     }
 
-    /// Removes an object of the store's own staging. Others are never removed: that is what [`Place::Staging`]'s text is for.
+    /// Removes an object of the store's own staging: `staged` is the text of a [`Place::Staging`]. No other object is ever
+    /// removed.
     pub fn remove_staged(&self, staged: &str) -> Result<()> {
         match Place::parse(&format!("{}/{staged}", layout::STAGING))? {
             place @ Place::Staging(_) if self.info(&place)?.is_some() => self.0.remove(&place.path()),
@@ -116,7 +117,8 @@ impl Objects {
         }
     }
 
-    /// Removes what was staged so long ago that nobody completes it any more, and the folders that are left empty.
+    /// Removes staged objects older than `older_than`, which no writer will complete any more, and the folders that are left
+    /// empty.
     pub fn tidy(&self, older_than: Duration) -> Result<()> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let since = i64::try_from(now.saturating_sub(older_than).as_millis()).unwrap_or(0);
@@ -129,7 +131,7 @@ impl Objects {
         Ok(())
     }
 
-    /// All objects whose paths begin with `prefix` and sort after `after`, in byte order of their paths.
+    /// Returns all objects whose paths begin with `prefix` and sort after `after`, in byte order of their paths.
     pub fn list(&self, prefix: &str, after: Option<&str>) -> Result<Vec<Object>> {
         let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
         let listed = self.0.list_after(&folder.split('/').filter(|part| !part.is_empty()).collect(), None, MAX_LISTED)?;
@@ -143,11 +145,12 @@ impl Objects {
     }
 }
 
-/// Removes the empty folders below a folder. One that somebody writes into is not empty, and one that goes just before is made anew.
+/// Removes the empty folders below a folder. A folder that is being written to is not empty, and a writer creates its folder anew
+/// if it was just removed.
 fn remove_empty(folder: &std::path::Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
-        // A link is no folder here: what it leads to is none of the store's.
+        // A link is not followed: its target does not belong to the store.
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove_empty(&entry.path());
             let _ = std::fs::remove_dir(entry.path());

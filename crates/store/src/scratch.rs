@@ -1,4 +1,4 @@
-//! A private folder for bytes on their way into or out of the store, with a limit on what it may hold.
+//! A private folder for bytes on their way into or out of the store, with a size limit.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Write as _};
@@ -11,7 +11,7 @@ use assay_manifest::{Digest, Hasher};
 
 use crate::{Error, Result};
 
-/// Bytes moved at a time: large enough that system calls cost nothing beside the hashing.
+/// The number of bytes moved at a time: large enough that system calls cost nothing compared with the hashing.
 pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
 
 /// A private folder (mode 0700) that is removed with everything in it when the last clone and the last file are dropped.
@@ -27,12 +27,12 @@ struct Shared {
 }
 
 impl Scratch {
-    /// A scratch folder in the system's folder for temporary files that holds at most `limit` bytes.
+    /// Creates a scratch folder in the system's folder for temporary files that holds at most `limit` bytes.
     pub fn new(limit: u64) -> Result<Self> {
         Self::within(&std::env::temp_dir(), limit)
     }
 
-    /// A scratch folder inside `parent`, which must exist, that holds at most `limit` bytes.
+    /// Creates a scratch folder inside `parent`, which must exist, that holds at most `limit` bytes.
     pub fn within(parent: &Path, limit: u64) -> Result<Self> {
         let private = Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix("assay-scratch-").permissions(private).tempdir_in(parent);
@@ -40,17 +40,17 @@ impl Scratch {
         Ok(Self(Arc::new(Shared { folder, limit, used: AtomicU64::new(0), next: AtomicU64::new(0) })))
     }
 
-    /// The folder. It may hold other files as well; only what goes through the store is counted.
+    /// Returns the folder. It may hold other files as well; only bytes that go through the store are counted.
     pub fn folder(&self) -> &Path {
         self.0.folder.path()
     }
 
-    /// The most bytes that it may hold.
+    /// Returns the limit in bytes.
     pub fn limit(&self) -> u64 {
         self.0.limit
     }
 
-    /// The bytes that it holds now.
+    /// Returns the number of bytes that it holds now.
     pub fn used(&self) -> u64 {
         self.0.used.load(Ordering::Relaxed)
     }
@@ -64,7 +64,7 @@ impl Scratch {
         Ok(ScratchWriter { file, hasher: Hasher::new(), out })
     }
 
-    /// Writes all that `reader` gives into a new file, hashing it on the way.
+    /// Writes all bytes of `reader` into a new file while hashing them.
     pub(crate) fn spool(&self, reader: &mut dyn Read, what: &str) -> Result<(Digest, ScratchFile)> {
         let mut writer = self.writer()?;
         read_chunks(reader, |chunk| writer.append(chunk), |source| Error::Read { what: what.to_owned(), source })?;
@@ -72,7 +72,7 @@ impl Scratch {
     }
 }
 
-/// Feeds everything that `reader` gives to `sink`, a chunk at a time: how many bytes there were.
+/// Feeds all bytes of `reader` to `sink`, a chunk at a time, and returns their number.
 pub(crate) fn read_chunks(
     reader: &mut dyn Read,
     mut sink: impl FnMut(&[u8]) -> Result<()>,
@@ -93,7 +93,7 @@ pub(crate) fn read_chunks(
     }
 }
 
-/// A file of a [`Scratch`] folder, mode 0600. It is removed, and its bytes are free again, when this is dropped.
+/// A file of a [`Scratch`] folder, mode 0600. When it is dropped, it is removed and its bytes count as free again.
 #[derive(Debug)]
 pub struct ScratchFile {
     path: PathBuf,
@@ -102,17 +102,17 @@ pub struct ScratchFile {
 }
 
 impl ScratchFile {
-    /// Where it lies.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The digest of its bytes, read again.
+    /// Reads its bytes again and returns their digest.
     pub(crate) fn digest(&self) -> Result<Digest> {
         let mut hasher = Hasher::new();
         let unreadable = |source| Error::Scratch { path: self.path.clone(), source };
@@ -129,7 +129,7 @@ impl ScratchFile {
         File::open(&self.path).map_err(|source| Error::Scratch { path: self.path.clone(), source })
     }
 
-    /// Moves it out of the scratch folder to `target`, which must not exist and lie on the same file system.
+    /// Moves it out of the scratch folder to `target`, which must not exist and must be on the same file system.
     pub fn persist(self, target: &Path) -> Result<()> {
         std::fs::hard_link(&self.path, target).map_err(|source| Error::Scratch { path: target.to_owned(), source })
     }
@@ -143,13 +143,13 @@ impl AsRef<Path> for ScratchFile {
 
 impl Drop for ScratchFile {
     fn drop(&mut self) {
-        // A file that cannot be removed goes with its folder.
+        // If the file cannot be removed, it is removed with its folder.
         let _ = std::fs::remove_file(&self.path);
         self.shared.used.fetch_sub(self.size, Ordering::Relaxed);
     }
 }
 
-/// Writes a scratch file and hashes it on the way.
+/// A writer of a scratch file that hashes the bytes it writes.
 pub(crate) struct ScratchWriter {
     file: File,
     hasher: Hasher,

@@ -10,28 +10,28 @@ use object_store::path::Path;
 use crate::backend::{Backend, Mode, Opening, Sync};
 use crate::{Area, Error, Result, Scratch, ScratchFile, layout};
 
-/// The largest pointer in bytes. Pointers name blobs; whatever is larger should be one.
+/// The largest pointer in bytes. Pointers name blobs; anything larger should be a blob.
 pub const MAX_POINTER_BYTES: u64 = 1024 * 1024;
-/// The most pointers that one listing gives. A run has one for each attempt of each trial and shard, so a million leaves room.
+/// The most pointers in one listing. A run has one for each attempt of each trial and shard, so a million leaves room.
 pub const MAX_LISTED: usize = 1_000_000;
 
 /// A content-addressed store. Cheap to clone; a clone is another handle on the same store.
 #[derive(Clone, Debug)]
 pub struct Store(Arc<Backend>);
 
-/// Whether a pointer was created.
+/// The outcome of creating a pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// It was, by this call.
+    /// This call created it.
     Yes,
-    /// It was there already, and stays as it is.
+    /// It already existed, and stays as it is.
     No {
-        /// The bytes that are there.
+        /// The existing bytes.
         existing: Vec<u8>,
     },
 }
 
-/// What the store has under a blob's name.
+/// The bytes that the store has under a blob's name.
 enum Found {
     Nothing,
     TrueBytes,
@@ -39,7 +39,7 @@ enum Found {
 }
 
 impl Store {
-    /// Opens a store, creating its folder where there is none. A bucket must be there.
+    /// Opens a store, creating its folder if there is none. A bucket must exist.
     ///
     /// `uri` is `file:///absolute/path`, a plain path (relative to the working folder or absolute), `memory:` for a new store
     /// that lives as long as its handles, or `s3://bucket/prefix?endpoint=..&region=..` for a service that speaks S3, with
@@ -48,51 +48,51 @@ impl Store {
     pub fn open(uri: &str) -> Result<Self> {
         let store = Self(Arc::new(Backend::open(uri, Opening::Create)?));
         if store.0.is_untried() {
-            // A file system without hard links, or an object store without conditional writes, cannot create-if-absent: better
-            // said now than after the first trial.
+            // A file system without hard links, or an object store without conditional writes, cannot create-if-absent. This is
+            // better reported now than after the first trial.
             store.check_create_if_absent()?;
         }
         Ok(store)
     }
 
-    /// Opens a store that is there already. Fails where a folder or a bucket is missing or holds no blobs.
+    /// Opens an existing store. Fails if the folder or bucket is missing or holds no blobs.
     pub fn open_existing(uri: &str) -> Result<Self> {
         Backend::open(uri, Opening::Existing).map(|backend| Self(Arc::new(backend)))
     }
 
-    /// Opens a store that whoever started this process has just used. A service that does not answer is waited for, as it is
-    /// in the middle of a run, and not taken for a mistyped one.
+    /// Opens a store that the parent process has just used. If the service does not respond, it is retried as in the middle of a
+    /// run, because its address is known to be right.
     pub fn open_again(uri: &str) -> Result<Self> {
         Backend::open(uri, Opening::Again).map(|backend| Self(Arc::new(backend)))
     }
 
-    /// The store's full name: what another process opens it by, except for `memory:`.
+    /// Returns the store's full name, by which another process opens it, except for `memory:`.
     pub fn uri(&self) -> &str {
         self.0.uri()
     }
 
-    /// The folder of a local store, absolute and without symbolic links.
+    /// Returns the folder of a local store, absolute and without symbolic links.
     pub fn local_root(&self) -> Option<&FilePath> {
         self.0.folder()
     }
 
-    /// Puts bytes: their digest, by which they are found again.
+    /// Puts bytes and returns their digest, which is the blob's name.
     ///
-    /// Bytes that are there already are hashed, and repaired where they are not what their name says.
+    /// If the blob exists, its bytes are hashed, and repaired if they do not match.
     pub fn put(&self, bytes: &[u8]) -> Result<Digest> {
         let digest = Digest::of(bytes);
         self.put_unless_there(&digest, |path| self.0.put(path, bytes, Mode::Overwrite, Sync::Bytes).map(|_| ()))?;
         Ok(digest)
     }
 
-    /// Puts the bytes of a file as they are when they are read: their digest and size. See [`Store::put_reader`].
+    /// Puts the bytes of a file as they are when read. Returns their digest and size. See [`Store::put_reader`].
     pub fn put_file(&self, path: &FilePath, scratch: &Scratch) -> Result<(Digest, u64)> {
         let what = format!("`{}`", path.display());
         let mut file = std::fs::File::open(path).map_err(|source| Error::Read { what: what.clone(), source })?;
         self.put_spooled(&mut file, &what, scratch)
     }
 
-    /// Puts everything that a reader gives: its digest and size.
+    /// Puts all bytes of a reader. Returns their digest and size.
     ///
     /// The bytes go to `scratch` while they are hashed, and from there into the store; memory holds a few MiB of them at a time.
     pub fn put_reader(&self, mut reader: impl Read, scratch: &Scratch) -> Result<(Digest, u64)> {
@@ -125,9 +125,9 @@ impl Store {
         })
     }
 
-    /// The bytes of a blob of at most `limit` bytes.
+    /// Returns the bytes of a blob of at most `limit` bytes.
     ///
-    /// Fails with [`Error::Absent`], [`Error::Corrupt`] or [`Error::TooLarge`]. For anything that may be large there is
+    /// Fails with [`Error::Absent`], [`Error::Corrupt`] or [`Error::TooLarge`]. For blobs that may be large, use
     /// [`Store::materialise`].
     pub fn get(&self, digest: &Digest, limit: u64) -> Result<Vec<u8>> {
         let bytes = self.read_limited(&layout::blob(digest), limit, || format!("blob {digest}"))?;
@@ -135,7 +135,7 @@ impl Store {
         matching(digest, Digest::of(&bytes)).map(|()| bytes)
     }
 
-    /// Copies a blob into a private scratch file, which is given only when its bytes match the digest.
+    /// Copies a blob into a private scratch file, which is returned only if its bytes match the digest.
     ///
     /// Fails with [`Error::Absent`], [`Error::Corrupt`] or [`Error::ScratchFull`], and then leaves no file.
     pub fn materialise(&self, digest: &Digest, scratch: &Scratch) -> Result<ScratchFile> {
@@ -144,23 +144,24 @@ impl Store {
         matching(digest, found).map(|()| file)
     }
 
-    /// Hashes a blob where it lies and gives its size, or nothing where there is none.
+    /// Hashes a blob in place and returns its size; `None` if there is no such blob.
     ///
-    /// Fails with [`Error::Corrupt`] where its bytes do not match.
+    /// Fails with [`Error::Corrupt`] if its bytes do not match.
     pub fn check(&self, digest: &Digest) -> Result<Option<u64>> {
         let Some((found, size)) = self.0.digest(&layout::blob(digest))? else { return Ok(None) };
         matching(digest, found).map(|()| Some(size))
     }
 
-    /// Whether there is a blob of that name. Its bytes are not looked at.
+    /// Returns true if there is a blob of that name. Its bytes are not read.
     pub fn contains(&self, digest: &Digest) -> Result<bool> {
         self.0.info(&layout::blob(digest)).map(|found| found.is_some())
     }
 
-    /// Creates a pointer if there is none at `path`. Of any number of callers, in any number of processes, exactly one is told
+    /// Creates a pointer if there is none at `path`. Of any number of callers, in any number of processes, exactly one gets
     /// [`Created::Yes`].
     ///
-    /// A path is made of ASCII letters, digits and `._-=+@`, parted by single slashes; it must not lead through another pointer.
+    /// A path consists of ASCII letters, digits and `._-=+@`, separated by single slashes; it must not lead through another
+    /// pointer.
     pub fn create(&self, path: &str, bytes: &[u8]) -> Result<Created> {
         let object = layout::pointer(path)?;
         if bytes.len() as u64 > MAX_POINTER_BYTES {
@@ -178,12 +179,13 @@ impl Store {
         Error::Backend { action: "read", path: path.to_owned(), uri: self.uri().to_owned(), source }
     }
 
-    /// The bytes of a pointer of at most `limit` bytes; none where there is no such pointer.
+    /// Returns the bytes of a pointer of at most `limit` bytes; `None` if there is no such pointer.
     pub fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         self.read_limited(&layout::pointer(path)?, limit, || format!("pointer `{path}`"))
     }
 
-    /// The paths of all pointers below `prefix`, in byte order. A prefix is whole parts: `runs/a` does not list `runs/ab`.
+    /// Returns the paths of all pointers below `prefix`, in byte order. A prefix consists of whole parts: `runs/a` does not list
+    /// `runs/ab`.
     pub fn list(&self, prefix: &str) -> Result<Vec<String>> {
         self.list_limited(prefix, MAX_LISTED)
     }
@@ -209,12 +211,12 @@ impl Store {
         Ok(there.then_some(bytes))
     }
 
-    /// The part of the store under `prefix`, for a format that has a layout of its own, such as the warehouse's tables.
+    /// Returns the part of the store under `prefix`, for a format with its own layout, such as the warehouse's tables.
     pub fn area(&self, prefix: &str) -> Result<Area> {
         Area::new(self.backend(), prefix)
     }
 
-    /// Tries whether the backend refuses to create what is there, which at-most-once acceptance rests on.
+    /// Tests that the backend refuses to create an object that exists, on which at-most-once acceptance rests.
     ///
     /// Writes two small objects in the store's own space and removes them.
     pub fn check_create_if_absent(&self) -> Result<()> {
@@ -229,7 +231,7 @@ impl Store {
         Arc::clone(&self.0)
     }
 
-    /// Puts bytes under a digest that is not theirs, to show that this is found.
+    /// Puts bytes under a digest that is not theirs, to show that this is detected.
     #[cfg(any(test, feature = "conformance"))]
     pub(crate) fn plant(&self, digest: &Digest, bytes: &[u8]) -> Result<()> {
         self.0.put(&layout::blob(digest), bytes, Mode::Overwrite, Sync::Bytes).map(|_| ())
@@ -245,7 +247,7 @@ mod tests {
     use super::*;
     use crate::conformance;
 
-    /// A folder of its own for each test.
+    /// Creates a separate folder for each test.
     fn folder() -> tempfile::TempDir {
         tempfile::tempdir().expect("a folder")
     }

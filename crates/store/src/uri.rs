@@ -1,4 +1,4 @@
-//! How a store is named: a folder, `file://`, `memory:`, or an object store's URI.
+//! The names of stores: a folder, `file://`, `memory:`, or an object store's URI.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use url::Url;
 
 use crate::{Error, Result, layout};
 
-/// Object stores that there are and that this build has no backend for.
+/// Schemes of object stores that this build has no backend for.
 const KNOWN_SCHEMES: [&str; 7] = ["s3a", "gs", "az", "azure", "abfs", "abfss", "https"];
 
-/// What a URI asks for.
+/// The location that a URI names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Location {
     /// A folder of this machine.
@@ -25,11 +25,11 @@ pub(crate) enum Location {
 pub(crate) struct Bucket {
     /// The bucket's name.
     pub(crate) name: String,
-    /// Under which objects lie in the bucket; empty for the whole of it.
+    /// The prefix of the objects in the bucket; empty for the whole bucket.
     pub(crate) prefix: String,
-    /// Where the service is, unless the environment says so or it is Amazon's.
+    /// The address of the service, unless the environment gives it or it is Amazon's.
     pub(crate) endpoint: Option<String>,
-    /// The bucket's region, unless the environment says so.
+    /// The bucket's region, unless the environment gives it.
     pub(crate) region: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl std::fmt::Display for Bucket {
     }
 }
 
-/// Reads a URI or a plain path.
+/// Parses a URI or a plain path.
 pub(crate) fn parse(uri: &str) -> Result<Location> {
     let bad = |problem| Error::BadUri { uri: uri.chars().take(200).collect(), problem };
     if uri.is_empty() {
@@ -115,7 +115,7 @@ fn is_bucket(name: &str) -> bool {
     (3..=63).contains(&name.len()) && name.bytes().all(plain)
 }
 
-/// An address is written back as it was given, so it has nothing that would have to be encoded.
+/// Returns true if `value` is an endpoint. An endpoint is written back as given, so it may hold no character that needs encoding.
 pub(crate) fn is_endpoint(value: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._:[]".contains(&byte);
     let Ok(url) = Url::parse(value) else { return false };
@@ -126,7 +126,7 @@ fn is_region(value: &str) -> bool {
     !value.is_empty() && value.len() <= 64 && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// The URI of an absolute folder: RFC 8089, with everything outside RFC 3986's unreserved characters encoded.
+/// Returns the URI of an absolute folder: RFC 8089, with everything outside RFC 3986's unreserved characters encoded.
 pub(crate) fn of_folder(folder: &Path) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     let encode = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };

@@ -1,6 +1,6 @@
-//! What prompts cost: `cargo run --release -p assay-tokens --example prompts_cost [tokenizer.json]`.
+//! The cost of prompts: `cargo run --release -p assay-tokens --example prompts_cost [tokenizer.json]`.
 //!
-//! Prints the vocabulary and the time that reading a file takes, and for prompts of several lengths nanoseconds a word and gigabytes a
+//! Prints the vocabulary, the time to read a file and, for prompts of several lengths, nanoseconds per word and gigabytes per
 //! minute, best of five.
 
 #![expect(clippy::print_stdout, reason = "an example that reports figures")]
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Seconds and bytes.
+/// Returns seconds and bytes.
 fn pass(tokenizer: &Tokenizer, tokens: u32, prompts: u32) -> Result<(f64, usize), TokenizerError> {
     let start = Instant::now();
     let mut bytes = 0;

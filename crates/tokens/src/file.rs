@@ -1,7 +1,7 @@
-//! Tokenizers of files: what they count, and which words are one token each.
+//! Tokenizers of files: their counts, and the words that are one token each.
 //!
-//! Only this module knows the crate `tokenizers`. A file is anybody's, so whatever panics in there is caught, and what could make a text
-//! grow without bounds is refused before.
+//! Only this module uses the crate `tokenizers`. A file is untrusted input, so panics in that crate are caught, and rules that
+//! could make a text grow without bounds are refused first.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,31 +13,31 @@ use crate::TokenizerError;
 use crate::prompt::Vocabulary;
 use crate::words::COMMON_WORDS;
 
-/// The largest file. The largest that is published with a model today has 33 MB.
+/// The largest file. The largest that is published with a model at present has 33 MB.
 pub const MAX_FILE_BYTES: usize = 64 << 20;
 
-/// How many times longer a normalizer may make a text. Real ones replace a space by a sign of three bytes.
+/// The largest factor by which a normalizer may make a text longer. Real ones replace a space by a marker of three bytes.
 pub const MAX_GROWTH: u64 = 256;
 
-/// How many words of a file's own vocabulary are taken, by rising id: those that its training met most often come first.
+/// The number of words taken from a file's own vocabulary, by rising id: the most frequent words of its training come first.
 pub const MAX_OWN_WORDS: usize = 2_048;
 
-/// With fewer words prompts would be too much alike.
+/// The minimum number of words: with fewer, prompts would be too similar.
 const MIN_WORDS: usize = 64;
 
-/// What a word stands behind when it is looked at in a text.
+/// The word that precedes another one when that is tested within a text.
 const ANCHOR: &str = "the";
 
-/// How vocabularies write the space before a word: byte-level BPE, SentencePiece, and plainly.
+/// The forms of the space before a word in vocabularies: byte-level BPE, SentencePiece, and plain.
 const SPACES: [char; 3] = ['\u{120}', '\u{2581}', ' '];
 
-/// How much of another crate's message is repeated.
+/// The number of characters that are quoted from another crate's message.
 const MAX_QUOTED: usize = 200;
 
 /// The tokenizer of a file.
 pub(crate) struct FileRules(tokenizers::Tokenizer);
 
-/// What of a file is looked at before it is trusted with anything.
+/// The fields of a file that are checked before the file is used.
 #[derive(Deserialize)]
 struct Precautions {
     #[serde(default)]
@@ -59,7 +59,7 @@ impl FileRules {
         let precautions: Precautions = serde_json::from_slice(bytes).map_err(|error| malformed(&error))?;
         precautions.check()?;
         let mut tokenizer = caught(|| tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| malformed(&error)))?;
-        // The endpoint adds its own special tokens, and a count is not to be cut or filled up.
+        // The endpoint adds its own special tokens, and a count must be neither truncated nor padded.
         tokenizer.with_post_processor(None::<tokenizers::PostProcessorWrapper>).with_padding(None);
         tokenizer.with_truncation(None).map_err(|error| malformed(&error))?;
         Ok(Self(tokenizer))
@@ -76,10 +76,10 @@ impl FileRules {
         })
     }
 
-    /// The words for prompts, and whether they are one token each wherever they stand.
+    /// Returns the words for prompts, and true if each of them is one token at every position.
     ///
-    /// Two things show the latter. No token of the vocabulary reaches from one word into the next, so none can stand across a space; and
-    /// a text of all words, in two orders, encodes to the very tokens of the words.
+    /// Two facts show the latter. No token of the vocabulary spans two words, so none can contain a space; and a text of all
+    /// words, in two orders, encodes to exactly the tokens of the words.
     pub(crate) fn vocabulary(&self) -> Result<(Vocabulary, bool), TokenizerError> {
         let candidates = self.single_words()?;
         if candidates.len() >= MIN_WORDS {
@@ -93,7 +93,7 @@ impl FileRules {
         Ok((Vocabulary::of_common_words(), false))
     }
 
-    /// The common words, and then the file's own, that are one token behind a space.
+    /// Returns the common words, and then the file's own, that are one token after a space.
     fn single_words(&self) -> Result<Vec<Word>, TokenizerError> {
         let common: BTreeSet<&str> = COMMON_WORDS.lines().collect();
         let own = self.own_words();
@@ -109,7 +109,7 @@ impl FileRules {
     fn single_word(&self, word: &str, before: &[u32]) -> Result<Option<Word>, TokenizerError> {
         let ids = self.ids(&format!("{ANCHOR} {word}"))?;
         let Some([id]) = ids.strip_prefix(before) else { return Ok(None) };
-        // A word that the vocabulary does not have is one token too: that of everything unknown.
+        // A word that is not in the vocabulary is one token too: the unknown token.
         if !self.says(*id, word) {
             return Ok(None);
         }
@@ -136,8 +136,8 @@ impl FileRules {
         words.into_iter().filter(|(_, word)| seen.insert(*word)).take(MAX_OWN_WORDS).map(|(_, word)| word.to_owned()).collect()
     }
 
-    /// Whether a token reaches from one word into the next, as those of superword vocabularies do. Special tokens, whose names have
-    /// brackets, do not count.
+    /// Returns true if a token spans two words, as in superword vocabularies. Special tokens, whose names have brackets, do not
+    /// count.
     fn spans_words(&self) -> bool {
         let is_space = |sign: char| SPACES.contains(&sign);
         let spans = |token: &str| {
@@ -149,7 +149,7 @@ impl FileRules {
 
     fn adds_up(&self, words: &[Word], vocabulary: &Vocabulary) -> Result<bool, TokenizerError> {
         let Some(opener) = vocabulary.openers().first().map(|place| &words[*place]) else { return Ok(false) };
-        // Up and down, and in steps that make other neighbours of all of them.
+        // Up and down, and in steps that give every word other neighbours.
         let places = (0..words.len()).chain((0..words.len()).rev()).chain(strides(words.len()));
         let mut text = opener.text.clone();
         let mut expected: Vec<u32> = opener.opening_id.into_iter().collect();
@@ -162,16 +162,16 @@ impl FileRules {
     }
 }
 
-/// A word that is one token behind a space.
+/// A word that is one token after a space.
 struct Word {
     text: String,
     id: u32,
-    /// Whether it is one token at the beginning of a text too, and which.
+    /// True if it is also one token at the start of a text, `opening_id`.
     opens: bool,
     opening_id: Option<u32>,
 }
 
-/// All places below `count`, each far from the one before it.
+/// Returns all indices below `count`, each far from the previous one.
 fn strides(count: usize) -> impl Iterator<Item = usize> {
     let step = 31.min(count.max(1));
     (0..step).flat_map(move |first| (first..count).step_by(step))
@@ -187,8 +187,8 @@ impl Precautions {
     }
 }
 
-/// How many times longer a normalizer makes a text at most: its steps multiply. Every text in it is taken for one that is
-/// put before each byte, except the names of steps and the patterns that are replaced.
+/// Returns an upper bound of the factor by which a normalizer makes a text longer: its steps multiply. Every text in it counts as
+/// one that is inserted before each byte, except the names of steps and the patterns that are replaced.
 fn growth(normalizer: &Value) -> u64 {
     match normalizer {
         Value::Array(steps) => steps.iter().map(growth).fold(1, u64::saturating_mul),
@@ -202,9 +202,9 @@ fn growth(normalizer: &Value) -> u64 {
     }
 }
 
-/// What `action` gives, or the knowledge that it panicked.
+/// Runs `action`, and turns a panic into an error.
 fn caught<T>(action: impl FnOnce() -> Result<T, TokenizerError>) -> Result<T, TokenizerError> {
-    // Nothing that was half changed is used again: a file that is not read is dropped, and an encoding changes nothing but a cache.
+    // No half-changed state is used again: a file that failed is dropped, and an encoding changes only a cache.
     catch_unwind(AssertUnwindSafe(action)).unwrap_or(Err(TokenizerError::GaveUp))
 }
 

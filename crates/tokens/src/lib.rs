@@ -1,10 +1,11 @@
-//! Tokens: how many a text has, and texts that have exactly so many.
+//! Tokens: the token count of a text, and texts with an exact token count.
 //!
-//! A [`Tokenizer`] is the built-in list of [common words](COMMON_WORDS), or a `tokenizer.json` as Hugging Face publishes it with a model.
-//! Prompts are words drawn by a seed, each of them one token, so that a prompt of any length costs nanoseconds a word and no encoding.
+//! A [`Tokenizer`] is the built-in list of [common words](COMMON_WORDS), or a `tokenizer.json` as Hugging Face publishes it with
+//! a model. Prompts are words drawn by a seed, each of them one token, so that a prompt of any length costs nanoseconds per word
+//! and no encoding.
 //!
-//! What is counted is the text. The endpoint puts it into its chat template, and may add a token that marks the beginning; those tokens
-//! are the endpoint's, and only its own count has them.
+//! Only the text is counted. The endpoint puts it into its chat template, and may add a token that marks the beginning; those
+//! tokens are only in the endpoint's own count.
 
 mod file;
 mod prompt;
@@ -24,22 +25,22 @@ use prompt::Vocabulary;
 /// The longest text that is tokenised: 128 MiB, a prompt of [`MAX_PROMPT_TOKENS`] with room to spare.
 pub const MAX_TEXT_BYTES: usize = 128 << 20;
 
-/// Why a tokenizer cannot be used, or a text not be tokenised.
+/// An error of loading a tokenizer, or of tokenising a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizerError {
-    /// Larger than any tokenizer that is published.
+    /// The file is larger than any published tokenizer.
     #[error("the tokenizer file has {0} bytes, more than {MAX_FILE_BYTES}")]
     FileTooLarge(usize),
-    /// No `tokenizer.json`.
+    /// The file is not a `tokenizer.json`.
     #[error("the tokenizer file cannot be read: {0}: expected a `tokenizer.json` of Hugging Face's `tokenizers`")]
     Malformed(String),
-    /// It would give another count each time.
+    /// The tokenizer has a dropout, so counts would vary.
     #[error("the tokenizer has a dropout of {0}: set `model.dropout` to null, so that equal texts have equal tokens")]
     Dropout(String),
     /// Its normalizer could make a text many times longer.
     #[error("the tokenizer's normalizer may make a text more than {MAX_GROWTH} times longer")]
     Growth,
-    /// A defect, or a file that was made to find one.
+    /// The tokenizer panicked: a defect, or a file made to trigger one.
     #[error(
         "the tokenizer gave up on its file or on a text: the file is damaged, or uses what Assay's version of `tokenizers` cannot"
     )]
@@ -47,15 +48,15 @@ pub enum TokenizerError {
     /// The tokenizer refused a text.
     #[error("a text could not be tokenised: {0}")]
     Text(String),
-    /// Longer than [`MAX_TEXT_BYTES`].
+    /// The text is longer than [`MAX_TEXT_BYTES`].
     #[error("a text of {0} bytes is not tokenised: the limit is {MAX_TEXT_BYTES}")]
     TextTooLong(usize),
-    /// Longer than [`MAX_PROMPT_TOKENS`].
+    /// The prompt is longer than [`MAX_PROMPT_TOKENS`].
     #[error("a prompt of {0} tokens is not made: the limit is {MAX_PROMPT_TOKENS}")]
     TooManyTokens(u32),
 }
 
-/// What counts tokens and makes prompts of an exact length. Cheap to clone, and to be shared between threads.
+/// Counts tokens and makes prompts of an exact length. Cheap to clone and to share between threads.
 #[derive(Clone)]
 pub struct Tokenizer {
     rules: Rules,
@@ -72,31 +73,32 @@ enum Rules {
 }
 
 impl Tokenizer {
-    /// The built-in tokenizer: a token is what stands between white space.
+    /// The built-in tokenizer: a token is a word between white space.
     ///
-    /// For load whose exact token counts come from the endpoint, and for what has no tokenizer, such as the simulator. Its words are single
-    /// tokens of the tokenizers that most models have, so the endpoint's own counts are close.
+    /// Used for load whose exact token counts come from the endpoint, and for endpoints without a tokenizer, such as the
+    /// simulator. Its words are single tokens of the tokenizers of most models, so the endpoint's own counts are close.
     pub fn built_in() -> Self {
         let vocabulary = Arc::new(Vocabulary::of_common_words());
         Self { rules: Rules::Words, vocabulary, digest: words::digest(), additive: true }
     }
 
-    /// The tokenizer of a `tokenizer.json`.
+    /// Loads the tokenizer of a `tokenizer.json`.
     ///
-    /// Its normalizer, pre-tokenizer, model and added tokens count; special tokens that a post-processor would put around a text do not,
-    /// nor do truncation and padding. The vocabulary is checked here, once, with some ten thousand short texts (tens of milliseconds).
+    /// Its normalizer, pre-tokenizer, model and added tokens apply; special tokens that a post-processor would put around a text
+    /// do not, nor do truncation and padding. The vocabulary is checked here, once, with some ten thousand short texts (tens of
+    /// milliseconds).
     pub fn from_file(bytes: &[u8]) -> Result<Self, TokenizerError> {
         let rules = FileRules::read(bytes)?;
         let (vocabulary, additive) = rules.vocabulary()?;
         Ok(Self { rules: Rules::File(Arc::new(rules)), vocabulary: Arc::new(vocabulary), digest: Digest::of(bytes), additive })
     }
 
-    /// What its vocabulary and rules are: the digest of the built-in list, or of the file.
+    /// The digest of its vocabulary and rules: that of the built-in list, or of the file.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// How many tokens a text has.
+    /// Returns the number of tokens of a text.
     pub fn count(&self, text: &str) -> Result<u64, TokenizerError> {
         if text.len() > MAX_TEXT_BYTES {
             return Err(TokenizerError::TextTooLong(text.len()));
@@ -109,25 +111,25 @@ impl Tokenizer {
 
     /// The words that prompts are made of, in the order in which seeds draw from them.
     ///
-    /// For a file those of the common words that are one token after a space, and then as many of its own
-    /// ([`MAX_OWN_WORDS`]). Where that leaves too few, all common words.
+    /// For a file, the common words that are one token after a space, followed by its own ([`MAX_OWN_WORDS`]). If these are too
+    /// few, all common words.
     pub fn vocabulary(&self) -> &[String] {
         self.vocabulary.words()
     }
 
-    /// Whether every word of a prompt is one token wherever it stands, so that prompts need no encoding. Otherwise they are encoded and
-    /// corrected until they fit.
+    /// Returns true if every word of a prompt is one token at every position, so that prompts need no encoding. Otherwise they
+    /// are encoded and corrected until they fit.
     pub fn is_additive(&self) -> bool {
         self.additive
     }
 
-    /// A prompt of `tokens` tokens: words of the vocabulary with single spaces between them, drawn by `seed`.
+    /// Makes a prompt of `tokens` tokens: words of the vocabulary with single spaces between them, drawn by `seed`.
     ///
-    /// With a salt the first [`SALT_WORDS`] (of short prompts at most half) are drawn by it instead, and so are the same in every prompt
-    /// with that salt. Equal arguments give equal prompts, in this version and later ones.
+    /// With a salt, the first [`SALT_WORDS`] words (at most half of a short prompt) are drawn by the salt instead, so they are
+    /// the same in every prompt with that salt. Equal arguments give equal prompts, in this version and later ones.
     ///
-    /// The prompt says how many tokens it has. They are exactly as many as asked where the tokenizer [is
-    /// additive](Tokenizer::is_additive); elsewhere they may be a few more or fewer, where no words add up.
+    /// The prompt states its number of tokens. It is exactly the requested number if the tokenizer [is
+    /// additive](Tokenizer::is_additive); otherwise it may be slightly higher or lower, if no words add up.
     pub fn prompt(&self, seed: u64, salt: Option<u64>, tokens: u32) -> Result<Prompt, TokenizerError> {
         if tokens > MAX_PROMPT_TOKENS {
             return Err(TokenizerError::TooManyTokens(tokens));

@@ -1,26 +1,26 @@
 //! Prompts of an exact length.
 //!
-//! Which word stands where is a matter of seed and place alone. The format is stable: output `n` (from 1) of SplitMix64 under the seed gives
-//! the draws `2 n - 2` (its low half) and `2 n - 1` (its high half); a draw `h` takes word `h x count / 2^32` of those that may stand in
-//! its place. Words differ in likelihood by less than one in a hundred thousand. At the beginning stand openers only, the words that are
-//! one token without a space before them.
+//! Each word depends only on the seed and its position. The format is stable: output `n` (from 1) of SplitMix64 under the seed
+//! gives the draws `2 n - 2` (its low half) and `2 n - 1` (its high half); a draw `h` takes word `h x count / 2^32` of those that
+//! are allowed at its position. The probabilities of words differ by less than one in a hundred thousand. The first word is
+//! always an opener, a word that is one token without a space before it.
 
 use crate::TokenizerError;
 use crate::words::COMMON_WORDS;
 
-/// How many words tell the prompts of one execution from those of any other: 1,214^4 is 2 x 10^12.
+/// The number of words that distinguish the prompts of one execution from those of any other: 1,214^4 is 2 x 10^12.
 pub const SALT_WORDS: u32 = 4;
 
-/// The most tokens of a prompt: ten times the longest context that is served today.
+/// The largest number of tokens of a prompt: ten times the longest context that is served at present.
 pub const MAX_PROMPT_TOKENS: u32 = 16_000_000;
 
-/// What a word takes with its space, for reserving memory; more is reserved where words are longer.
+/// The size of a word with its space, for reserving memory; more is reserved if words are longer.
 const BYTES_PER_WORD: usize = 7;
 
-/// How often the number of words is corrected.
+/// The number of times that the number of words is corrected.
 const SCALINGS: u32 = 8;
 
-/// How many other endings are tried after that.
+/// The number of other endings that are tried after that.
 const VARIATIONS: u32 = 48;
 
 /// A text with a known number of tokens.
@@ -28,7 +28,7 @@ const VARIATIONS: u32 = 48;
 pub struct Prompt {
     /// The text.
     pub text: String,
-    /// How many tokens it has.
+    /// Its number of tokens.
     pub tokens: u32,
 }
 
@@ -36,7 +36,7 @@ pub struct Prompt {
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
     words: Vec<String>,
-    /// Those that may stand at the beginning, by their place among the words.
+    /// The indices of the words that may be at the start.
     openers: Vec<usize>,
 }
 
@@ -47,7 +47,7 @@ impl Vocabulary {
         Self { words, openers }
     }
 
-    /// None where a prompt could not begin.
+    /// Returns `None` if no word can start a prompt.
     pub(crate) fn new(words: Vec<String>, openers: Vec<usize>) -> Option<Self> {
         let fits = !openers.is_empty() && openers.iter().all(|opener| *opener < words.len());
         fits.then_some(Self { words, openers })
@@ -61,23 +61,23 @@ impl Vocabulary {
         &self.openers
     }
 
-    /// The word that `draw` takes at the beginning.
+    /// The word for `draw` at the start.
     fn opener(&self, draw: u32) -> &str {
         &self.words[self.openers[scaled(draw, self.openers.len())]]
     }
 
-    /// The word that `draw` takes elsewhere.
+    /// The word for `draw` after the start.
     fn word(&self, draw: u32) -> &str {
         &self.words[scaled(draw, self.words.len())]
     }
 }
 
-/// A place below `count`.
+/// Maps a draw to an index below `count`.
 fn scaled(draw: u32, count: usize) -> usize {
     ((u64::from(draw) * count as u64) >> 32) as usize
 }
 
-/// The endless text of a seed and a salt, of which a prompt is the beginning.
+/// The endless text of a seed and a salt; a prompt is a prefix of it.
 pub(crate) struct Draw<'a> {
     vocabulary: &'a Vocabulary,
     seed: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Draw<'a> {
 
 impl<'a> Draw<'a> {
     pub(crate) fn new(vocabulary: &'a Vocabulary, seed: u64, salt: Option<u64>, tokens: u32) -> Self {
-        // A prompt that were all salt would be every prompt of the trial.
+        // A prompt that was all salt would equal every other prompt of the trial.
         let salt_words = salt.map_or(0, |_| SALT_WORDS.min(tokens / 2));
         Self { vocabulary, seed, salt: salt.unwrap_or(0), salt_words, tokens }
     }
@@ -98,7 +98,7 @@ impl<'a> Draw<'a> {
         let mut text = String::with_capacity(words as usize * BYTES_PER_WORD);
         let mut place = 0;
         while place < words {
-            // One output of the generator is good for two places.
+            // One output of the generator serves two positions.
             let (low, high) = self.pair(place);
             self.push(&mut text, place, low);
             if place + 1 < words {
@@ -118,7 +118,7 @@ impl<'a> Draw<'a> {
         }
     }
 
-    /// The draws of an even place and the one after it.
+    /// Returns the draws of an even position and the next one.
     fn pair(&self, place: u32) -> (u32, u32) {
         let number = u64::from(place / 2) + 1;
         let of_seed = split_mix(self.seed, number);
@@ -130,9 +130,10 @@ impl<'a> Draw<'a> {
         (of_salt as u32, (high >> 32) as u32)
     }
 
-    /// The prompt for a tokenizer whose words are not one token each: encoded, and made longer or shorter, until it fits.
+    /// Makes the prompt for a tokenizer whose words are not one token each: encodes it, and makes it longer or shorter until it
+    /// fits.
     ///
-    /// Where no number of words fits, other words are tried at the end. What comes closest is given back.
+    /// If no number of words fits, tries other words at the end. Returns the closest prompt.
     pub(crate) fn corrected(&self, count: impl Fn(&str) -> Result<u64, TokenizerError>) -> Result<Prompt, TokenizerError> {
         let mut words = self.tokens;
         let mut closest: Option<Prompt> = None;
@@ -153,7 +154,7 @@ impl<'a> Draw<'a> {
         Ok(closest.unwrap_or_else(|| Prompt { text: String::new(), tokens: 0 }))
     }
 
-    /// Its first `words` words, or one more or less, with another one at the end.
+    /// Its first `words` words, or one more or fewer, with another word at the end.
     fn varied(&self, words: u32, variation: u32) -> String {
         let before = (words + variation % 3).saturating_sub(2);
         let mut text = self.text(before);
@@ -163,7 +164,8 @@ impl<'a> Draw<'a> {
     }
 }
 
-/// How many words have `wanted` tokens, if `words` of them have `tokens`. Changes by at least one, unless it is right already.
+/// Scales the number of words for `wanted` tokens, if `words` of them have `tokens`. Changes it by at least one, unless it is
+/// already right.
 fn rescaled(words: u32, tokens: u32, wanted: u32) -> u32 {
     let scaled = u64::from(words) * u64::from(wanted) / u64::from(tokens.max(1));
     let scaled = u32::try_from(scaled).unwrap_or(u32::MAX).min(wanted.saturating_mul(2)).max(1);

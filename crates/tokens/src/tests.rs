@@ -6,14 +6,15 @@ use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::models::{ModelWrapper, TrainerWrapper};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
-/// The first `count` common words, ten a line, each line beginning further on: so every word is met at a beginning and behind a space.
+/// The first `count` common words, ten per line, each line starting further on: so every word occurs at the start of a line and
+/// after a space.
 fn corpus(count: usize) -> Vec<String> {
     let words: Vec<&str> = COMMON_WORDS.lines().take(count).collect();
     let line = |first: usize| (0..10).map(|place| words[(first + place * 7) % count]).collect::<Vec<_>>().join(" ");
     (0..count).map(line).collect()
 }
 
-/// A BPE that was trained until each word of the corpus was one token, or the vocabulary was full.
+/// A BPE, trained until each word of the corpus was one token, or the vocabulary was full.
 fn trained(mut tokenizer: tokenizers::Tokenizer, tokens: usize, lines: Vec<String>) -> Vec<u8> {
     let trainer = BpeTrainer::builder()
         .show_progress(false)
@@ -28,28 +29,28 @@ fn plain_bpe() -> tokenizers::Tokenizer {
     tokenizers::Tokenizer::new(ModelWrapper::from(BPE::default()))
 }
 
-/// Like GPT-2's: byte-level, split by its pattern, a space belongs to the word behind it.
+/// Like GPT-2's: byte-level, split by its pattern, a space belongs to the following word.
 static BYTE_LEVEL: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut tokenizer = plain_bpe();
     tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
     trained(tokenizer, 4_000, corpus(300))
 });
 
-/// Nothing splits the text, so merges reach over spaces, as in superword vocabularies.
+/// Without a split of the text, so merges span spaces, as in superword vocabularies.
 static SUPERWORD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut tokenizer = plain_bpe();
     tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, false)));
     trained(tokenizer, 1_500, corpus(300))
 });
 
-/// Bytes alone: no word is one token.
+/// Bytes only: no word is one token.
 static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut tokenizer = plain_bpe();
     tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
     trained(tokenizer, 256, corpus(10))
 });
 
-/// A file with nothing but a model.
+/// A file with only a model.
 fn file(model: &Value, normalizer: &Value, pre_tokenizer: &Value) -> Vec<u8> {
     let file = json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": normalizer,
@@ -77,7 +78,7 @@ fn word_piece(words: usize) -> Vec<u8> {
     file(&model, &normalizer, &json!({"type": "BertPreTokenizer"}))
 }
 
-/// Like T5's: SentencePiece, a sign for each space and one at the beginning.
+/// Like T5's: SentencePiece, with a marker for each space and one at the start.
 fn unigram(words: usize) -> Vec<u8> {
     let pieces = COMMON_WORDS
         .lines()
@@ -111,7 +112,7 @@ fn the_list_is_plain() {
 #[test]
 fn the_built_in_tokenizer_is_stable() {
     let tokenizer = Tokenizer::built_in();
-    // SHA-256 of the file, and prompts that a few lines of Python made from the description of the format.
+    // The SHA-256 of the file, and prompts that a short Python script made from the description of the format.
     assert_eq!(tokenizer.digest().hex(), GOLDEN_LIST_DIGEST);
     let text = |seed, salt, tokens| tokenizer.prompt(seed, salt, tokens).expect("a prompt").text;
     assert_eq!(text(1_234_567, None, 7), GOLDEN_PLAIN);
@@ -140,10 +141,10 @@ fn a_salt_replaces_the_first_words_and_no_others() {
     let (plain, one, other) = (words(None, 50), words(Some(1), 50), words(Some(2), 50));
     assert_eq!((&one[4..], &other[4..]), (&plain[4..], &plain[4..]));
     assert!(one[..4] != plain[..4] && one[..4] != other[..4]);
-    // Another prompt of the same trial begins alike and goes on otherwise.
+    // Another prompt of the same trial has the same beginning and another continuation.
     let neighbour = tokenizer.prompt(8, Some(1), 50).expect("a prompt").text;
     assert!(neighbour.starts_with(&one[..4].join(" ")) && neighbour != one.join(" "));
-    // Of a short prompt only half is salt, and of a single word nothing.
+    // Half of a short prompt is salt, and none of a single word.
     assert_eq!(words(Some(1), 5)[2..], words(None, 5)[2..]);
     assert_eq!(words(Some(1), 1), words(None, 1));
 }
@@ -160,7 +161,7 @@ fn files_of_every_model_are_additive() {
 
 #[test]
 fn unknown_words_are_no_vocabulary() {
-    // Every word is one token of this tokenizer: that of the unknown ones.
+    // Every word is one token of this tokenizer: the token of unknown words.
     let tokenizer = read(&word_level(100));
     assert_eq!(tokenizer.count("zebra crossing"), Ok(2));
     assert_eq!(tokenizer.vocabulary().len(), 100);
@@ -191,12 +192,12 @@ fn tokens_across_words_are_corrected_for() {
 fn what_cannot_be_met_is_reported() {
     let tokenizer = read(&BYTES);
     assert!(!tokenizer.is_additive() && tokenizer.vocabulary().len() == 1_214);
-    // A byte is a token: words have three to eight, and one more for the space. One token is below the shortest word.
+    // A byte is a token: words have three to eight, plus one for the space. One token is below the shortest word.
     let shortest = tokenizer.prompt(1, None, 1).expect("a prompt");
     assert!((3..=8).contains(&shortest.tokens) && shortest.tokens as usize == shortest.text.len(), "{shortest:?}");
     for tokens in [100, 1_000] {
         let prompt = tokenizer.prompt(1, None, tokens).expect("a prompt");
-        // No more than the shortest word may be missing, and the prompt says how many tokens it really has.
+        // At most the length of the shortest word may be missing, and the prompt reports its actual number of tokens.
         assert!(prompt.tokens.abs_diff(tokens) < 4 && prompt.text.len() == prompt.tokens as usize, "{prompt:?}");
     }
 }
@@ -247,7 +248,7 @@ fn files_that_mean_no_good_are_refused() {
     assert_eq!(Tokenizer::from_file(&large).err(), Some(TokenizerError::FileTooLarge(MAX_FILE_BYTES + 1)));
 }
 
-/// Files with one member exchanged for another value.
+/// Files with one member replaced by another value.
 fn damaged_files() -> impl Strategy<Value = Vec<u8>> {
     let places = prop::sample::select(vec![
         "/model",
@@ -321,7 +322,7 @@ proptest! {
 
     #[test]
     fn damaged_files_never_panic(file in damaged_files()) {
-        // What is read counts too, or says why not.
+        // A file that parses also counts, or returns an error.
         let _ = Tokenizer::from_file(&file).map(|tokenizer| (tokenizer.count("able about"), tokenizer.prompt(1, None, 20)));
     }
 

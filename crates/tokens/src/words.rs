@@ -5,11 +5,12 @@ use assay_manifest::Digest;
 /// The name of the built-in tokenizer in a workload.
 pub const BUILT_IN: &str = "common-words";
 
-/// 1,214 frequent English words of three to eight lower-case letters, one a line, in alphabetical order.
+/// 1,214 frequent English words of three to eight lower-case letters, one per line, in alphabetical order.
 ///
-/// Each of them is a single token of `r50k_base` (GPT-2), `cl100k_base` and `o200k_base`, both after a space and at the beginning of a text.
-/// That was found by looking the words up in the published rank files (`tests/single_tokens.py`): 1,214 of 1,214 in each. Llama 3 and Qwen
-/// extend or adopt `cl100k_base`'s merges. Words that an endpoint's content filter might stop are left out.
+/// Each of them is a single token of `r50k_base` (GPT-2), `cl100k_base` and `o200k_base`, both after a space and at the beginning
+/// of a text. This was checked by looking the words up in the published rank files (`tests/single_tokens.py`): 1,214 of 1,214 in
+/// each. Llama 3 and Qwen extend or adopt `cl100k_base`'s merges. Words that an endpoint's content filter might stop are left
+/// out.
 pub const COMMON_WORDS: &str = include_str!("common-words.txt");
 
 /// The digest of the list's bytes, which stands for the built-in tokenizer.

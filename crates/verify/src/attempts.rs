@@ -1,5 +1,5 @@
-//! What execute and collect say of attempts, held against the Plan and against itself. Nobody but execute saw an attempt; what it says
-//! twice has to be the same both times.
+//! Checks the attempts that execute and collect report against the Plan and against each other. Only execute saw an attempt, so a
+//! fact that the manifests repeat has to be the same each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,9 @@ use assay_manifest::{
 };
 use assay_stage::Failure;
 
-/// Checks every attempt of every execution part: that it is of the planned case, point and script, that a valid one speaks for itself, that
-/// attempts are numbered without gaps, that its records are among its evidence; and that the Collection places it where its part does.
+/// Checks every attempt of every execution part: it belongs to the planned case, point and script; a valid one agrees with
+/// itself; attempts are numbered without gaps; its records are among its evidence; the Collection lists it under the same trial
+/// as its part does.
 pub fn check_attempts(documents: &[Verified<Document>]) -> Result<(), Failure> {
     let plan = documents.iter().find_map(|verified| Plan::of(verified.value())).map(|plan| &plan.body);
     let parts: BTreeMap<Digest, &ExecutionPart> = documents
@@ -39,7 +40,7 @@ pub fn check_attempts(documents: &[Verified<Document>]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the Collection says of differences between blocks is what the Environments say.
+/// Checks that the Collection reports the same differences between blocks as the Environments do.
 fn check_drift(collection: &Collection, documents: &[Verified<Document>]) -> Result<(), Failure> {
     let environments = documents.iter().filter_map(|verified| Environment::of(verified.value()));
     let found = drift(&environments.map(|environment| &environment.body).collect::<Vec<_>>());
@@ -63,7 +64,7 @@ fn ensure(holds: bool, attempt: &Attempt, what: &str) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(differs(attempt, what)) }
 }
 
-/// An Environment is of the plan's targets, by name and kind, each once.
+/// Checks that an Environment has the plan's targets, by name and kind, each once.
 fn check_targets(plan: &Plan, environment: &Environment) -> Result<(), Failure> {
     let is_planned = |id: &Name, kind| plan.targets.iter().any(|target| target.name == *id && target.kind == kind);
     if let Some(target) = environment.targets.iter().find(|target| !is_planned(&target.id, target.kind)) {
@@ -78,7 +79,7 @@ fn check_targets(plan: &Plan, environment: &Environment) -> Result<(), Failure> 
     Ok(())
 }
 
-/// What was measured or recorded in a block was made from the Environment of that block.
+/// Checks that each block's measurements and recordings were made from the Environment of that block.
 fn check_blocks(documents: &[Verified<Document>]) -> Result<(), Failure> {
     let environments: BTreeMap<Digest, Block> = documents
         .iter()
@@ -111,7 +112,8 @@ fn check_shard(shard: Shard) -> Result<(), Failure> {
     Err(Failure::verification("attempt_differs", message))
 }
 
-/// The attempts of a trial are numbered from 0 in each part, in the order in which they ran: one that is left out is missed.
+/// Checks that the attempts of a trial are numbered from 0 in each part, in the order in which they ran: a gap shows that one was
+/// left out.
 fn check_numbers(part: &ExecutionPart) -> Result<(), Failure> {
     let mut next: BTreeMap<&TrialId, u32> = BTreeMap::new();
     for attempt in &part.attempts {
@@ -159,7 +161,7 @@ fn check_planned(plan: &Plan, attempt: &Attempt) -> Result<(), Failure> {
     )
 }
 
-/// The times of a command are kept for every attempt that ran one, and for no other.
+/// Returns true if the times of a command are present exactly if the attempt ran one.
 fn is_measured_as_planned(workload: &FrozenWorkload, attempt: &Attempt) -> bool {
     let has_command = workload.indicator.as_ref().is_some_and(|work| work.command.is_some());
     attempt.measured().is_some() == (has_command && attempt.indicator.is_some())

@@ -1,4 +1,4 @@
-//! Where bytes are found by digest: a store, or a published folder.
+//! Bytes by digest, from a store or a published folder.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,21 +9,21 @@ use assay_manifest::{Digest, Hasher};
 use assay_stage::{Exit, Failure};
 use assay_store::{Error, Store};
 
-/// The largest file of a published folder: a curated file. What is larger is not of a run, and is not worth hashing.
+/// The largest file of a published folder, in bytes: a curated file. A larger file belongs to no run and is not worth hashing.
 const MAX_FILE_BYTES: u64 = 4 << 30;
 
 /// The most files of a published folder.
 const MAX_FILES: usize = 100_000;
 
-/// The most bytes of a published folder: what is larger is no run's, and hashing it would take minutes.
+/// The most bytes of a published folder: a larger one belongs to no run, and hashing it would take minutes.
 const MAX_FOLDER_BYTES: u64 = 64 << 30;
 
-/// Bytes by digest. Whatever is given has been hashed: its digest is the one that was asked for.
+/// Bytes by digest. Returned bytes have been hashed: their digest is the requested one.
 pub trait Blobs: Sync {
-    /// The bytes of a digest, or nothing where they are not there. Bytes that are there and do not match are a failure.
+    /// Returns the bytes of a digest, or `None` if they are absent. Bytes that are present and do not match are a failure.
     fn get(&self, digest: &Digest, limit: u64) -> Result<Option<Vec<u8>>, Failure>;
 
-    /// Hashes what is there under a digest without keeping it, and gives its size. Nothing where it is not there.
+    /// Hashes the bytes of a digest without keeping them, and returns their size in bytes; `None` if they are absent.
     fn check(&self, digest: &Digest) -> Result<Option<u64>, Failure>;
 }
 
@@ -44,17 +44,17 @@ impl Blobs for StoreBlobs {
     }
 }
 
-/// The files of a published folder: by path, because each has its place, and by digest, because that is how manifests name them.
+/// The files of a published folder: by path, because each has a fixed path, and by digest, because manifests name them that way.
 pub struct FolderBlobs {
     folder: PathBuf,
     by_path: BTreeMap<String, Digest>,
     by_digest: BTreeMap<Digest, PathBuf>,
-    /// Links and other things that are no plain files, and files that are too large to be of a run.
+    /// Links and other entries that are no regular files, and files that are too large to belong to a run.
     odd: Vec<String>,
 }
 
 impl FolderBlobs {
-    /// Lists a folder, and hashes every file of it where there are not too many.
+    /// Lists a folder and hashes every file of it, unless there are too many.
     pub fn open(folder: &Path) -> Result<Self, Failure> {
         let mut found = Self { folder: folder.to_owned(), by_path: BTreeMap::new(), by_digest: BTreeMap::new(), odd: Vec::new() };
         let (mut pending, mut files, mut bytes) = (vec![folder.to_owned()], Vec::new(), 0_u64);
@@ -63,7 +63,7 @@ impl FolderBlobs {
             for entry in entries {
                 let entry = entry.map_err(|error| unreadable(&inner, &error))?;
                 let kind = entry.file_type().map_err(|error| unreadable(&entry.path(), &error))?;
-                // A link could point anywhere; what it points to is not part of the folder.
+                // A link could point anywhere; its target is not part of the folder.
                 if kind.is_dir() {
                     pending.push(entry.path());
                 } else if kind.is_file() && size_of(&entry)? <= MAX_FILE_BYTES {
@@ -97,17 +97,17 @@ impl FolderBlobs {
         path.strip_prefix(&self.folder).unwrap_or(path).to_string_lossy().into_owned()
     }
 
-    /// The digest of the file at a path of the folder.
+    /// Returns the digest of the file at a path of the folder.
     pub fn at(&self, path: &str) -> Option<Digest> {
         self.by_path.get(path).copied()
     }
 
-    /// The files with their digests, sorted by path.
+    /// Iterates over the files with their digests, sorted by path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Digest)> {
         self.by_path.iter().map(|(path, digest)| (path.as_str(), digest))
     }
 
-    /// Checks that every file of a run stands at its path with its bytes, and gives the files that are not of the run.
+    /// Checks that every file of a run is at its path and has its bytes, and returns the files that do not belong to the run.
     pub fn check_files(&self, expected: &BTreeMap<String, Digest>) -> Result<Vec<String>, Failure> {
         for (path, digest) in expected {
             match self.by_path.get(path) {

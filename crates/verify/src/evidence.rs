@@ -1,4 +1,4 @@
-//! The raw evidence of a run: whether the Collection lists all of it, and whether its bytes are there and match.
+//! The raw evidence of a run: checks that the Collection lists all of it, and that its bytes are present and match.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use crate::blobs::Blobs;
 use crate::levels::{LevelReport, check_present};
 use crate::walk::Chain;
 
-/// The largest list of evidence.
+/// The largest list of evidence, in bytes.
 const MAX_LIST_BYTES: u64 = 256 << 20;
 
-/// The raw artifacts of a run, as its Collection lists them.
+/// Returns the raw artifacts of a run, as its Collection lists them.
 pub fn evidence_of(blobs: &dyn Blobs, collection: &Collection) -> Result<Option<Vec<Artifact>>, Failure> {
     if (collection.evidence.name.as_str(), collection.evidence.media_type.as_str()) != ("evidence.json", "application/json") {
         return Err(Failure::verification(
@@ -40,8 +40,9 @@ pub fn evidence_of(blobs: &dyn Blobs, collection: &Collection) -> Result<Option<
     Ok(Some(list))
 }
 
-/// Checks that a list of evidence holds every artifact of the run's ExecutionParts, Recordings and Environments: the Collection is
-/// not believed in what it leaves out. It may list more, such as what it asked of a cluster: gives how many of its entries it alone names.
+/// Checks that a list of evidence holds every artifact of the run's ExecutionParts, Recordings and Environments: the Collection
+/// is not trusted to be complete. The list may hold more, such as responses of a cluster; returns the number of entries that only
+/// the list names.
 pub fn check_evidence_list(documents: &[Verified<Document>], list: &[Artifact]) -> Result<usize, Failure> {
     let is_raw = |kind: Kind| matches!(kind, Kind::ExecutionPart | Kind::Recording | Kind::Environment);
     let raw = documents.iter().map(Verified::value).filter(|document| is_raw(document.kind())).flat_map(Document::artifacts);
@@ -56,7 +57,7 @@ pub fn check_evidence_list(documents: &[Verified<Document>], list: &[Artifact]) 
     }
 }
 
-/// Level 3: every raw artifact is there, and its bytes match.
+/// Level 3: checks that every raw artifact is present and that its bytes match.
 pub fn verify_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<LevelReport, Failure> {
     let mut report = LevelReport::default();
     let Some(collection) = chain.one::<Collection>() else {

@@ -28,25 +28,25 @@ use crate::queries::{ask, numbers_of, query_result_file, with_queries};
 use crate::times::check_times;
 use crate::walk::Chain;
 
-/// The largest curated file that is read.
+/// The largest curated file that is read, in bytes.
 const MAX_CURATED_BYTES: u64 = 4 << 30;
 
-/// The largest query.
+/// The largest query, in bytes.
 const MAX_QUERY_BYTES: u64 = 1 << 20;
 
-/// The largest file of a Source.
+/// The largest file of a Source, in bytes.
 const MAX_SOURCE_BYTES: u64 = 256 << 20;
 
 /// The media type of a published trust policy.
 const POLICY_TYPE: &str = "application/yaml";
 
-/// The largest trust policy.
+/// The largest trust policy, in bytes.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
 
-/// The largest numbers document.
+/// The largest numbers document, in bytes.
 const MAX_LIST_BYTES: u64 = 256 << 20;
 
-/// How far a verification reached.
+/// The level that a verification reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
@@ -83,26 +83,28 @@ impl fmt::Display for Level {
     }
 }
 
-/// What a level found.
+/// The result of checking one level.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LevelReport {
-    /// How many things were checked.
+    /// The number of things that were checked.
     pub checked: u64,
-    /// Their bytes together.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// What is not there, by name; what is there and does not match is a failure instead.
+    /// The names of artifacts that are absent; one that is present and does not match is a failure instead.
     pub absent: Vec<String>,
-    /// Of level 3: how many of them the collection alone names, and no stage that measured.
+    /// For level 3: the number of artifacts that only the Collection names, and no stage that measured.
     pub by_collection_alone: u64,
-    /// What could not be compared with what is made now, and why; nobody else than its signer vouches for it.
+    /// Files that could not be compared with what is made now, each with the reason; only their signer vouches for them.
     pub not_compared: Vec<String>,
 }
 
-/// Level 2: every output that is published is there and matches, curated rows say what the Summary says, and numbers, reports and keys
-/// are those that follow from it. `publish_binary` gives the digest of this version's publish program, if it is at hand: a report
-/// that it made and that differs is false, one of another version is not compared.
+/// Level 2: checks that every published output is present and matches, that curated rows agree with the Summary, and that
+/// numbers, reports and keys are those that follow from it. `publish_binary` returns the digest of this version's publish
+/// program, if it is available: a report that this program made and that differs is false; a report of another version is not
+/// compared.
 ///
-/// All of it travels with the run, so what is missing was lost or taken away: a failure, unlike raw evidence that is kept elsewhere.
+/// All of these travel with the run, so a missing one was lost or removed: a failure, unlike raw evidence, which is kept
+/// elsewhere.
 pub fn verify_rows(
     blobs: &dyn Blobs,
     chain: &Chain,
@@ -125,8 +127,8 @@ pub fn verify_rows(
     check_planned(blobs, chain)?;
     check_published_evidence(blobs, chain)?;
     std::thread::scope(|scope| {
-        // These two need no row in memory, and take as long as reading them: where there is a second processor, they are done by the time
-        // they are looked at. What is said of a run stays in its order.
+        // These two need no row in memory and take as long as reading the rows: with a second processor, they are done by the
+        // time their results are needed. The results keep their order.
         let reports = scope.spawn(|| check_reports(blobs, chain, &publication.body, publish_binary));
         let answers = scope.spawn(|| ask_queries(blobs, chain));
         let tables = read_tables(blobs, &summary.body.files)?;
@@ -144,12 +146,12 @@ pub fn verify_rows(
     })
 }
 
-/// What a thread has found; its panic is this thread's.
+/// Returns the result of a thread; a panic of the thread is raised again in the caller.
 pub fn result_of<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The rows that numbers stand in.
+/// Returns the rows that hold numbers.
 fn number_rows(files: &[CuratedFile], mut tables: Tables) -> Result<NumberRows, Failure> {
     let mut rows = NumberRows::default();
     for file in files {
@@ -158,21 +160,22 @@ fn number_rows(files: &[CuratedFile], mut tables: Tables) -> Result<NumberRows, 
     Ok(rows)
 }
 
-/// The Plan is the one that the Source's files give, in the order that is drawn for the run: it is made again with the pins that it records.
+/// Checks that the Plan is the one that the Source's files give, in the order that is drawn for the run: it is made again with
+/// the pins that it records.
 fn check_planned(blobs: &dyn Blobs, chain: &Chain) -> Result<(), Failure> {
     let (Some(source), Some(plan)) = (chain.one::<Source>(), chain.one::<Plan>()) else { return Ok(()) };
     let read = |artifact: &Artifact| blobs.get(&artifact.digest, MAX_SOURCE_BYTES)?.ok_or_else(|| absent(artifact));
     check_plan(&SourceFiles::load(&source.body, read)?, &chain.run_id, &plan.body)
 }
 
-/// The Collection's list, which is published, leaves nothing out.
+/// Checks that the Collection's list, which is published, leaves nothing out.
 fn check_published_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<(), Failure> {
     let Some(collection) = chain.one::<Collection>() else { return Ok(()) };
     let list = evidence_of(blobs, &collection.body)?.ok_or_else(|| absent(&collection.body.evidence))?;
     check_evidence_list(&chain.documents, &list).map(|_| ())
 }
 
-/// Nothing fills a reserved column, so whatever stands there was made up.
+/// Refuses a value in a reserved column: no source fills it yet, so the value was made up.
 fn check_reserved(row: &Row) -> Result<(), Failure> {
     let filled = row.iter().find(|(column, value)| column.reserved.is_some() && **value != assay_warehouse::Value::Null);
     match filled {
@@ -184,7 +187,7 @@ fn check_reserved(row: &Row) -> Result<(), Failure> {
     }
 }
 
-/// The rows of curated files, by table. No two files are of one table.
+/// Returns the rows of curated files, by table. No two files may hold the same table.
 pub fn read_tables<'a>(blobs: &dyn Blobs, files: impl IntoIterator<Item = &'a CuratedFile>) -> Result<Tables, Failure> {
     let mut tables = Tables::new();
     for file in files {
@@ -197,7 +200,8 @@ pub fn read_tables<'a>(blobs: &dyn Blobs, files: impl IntoIterator<Item = &'a Cu
     Ok(tables)
 }
 
-/// `numbers.json` holds every number of the Summary and of the queries, and no other: it is made again and compared to the byte.
+/// Checks that `numbers.json` holds every number of the Summary and of the queries, and no other: it is made again and compared
+/// byte for byte.
 fn check_whole_numbers(
     run_id: &RunId,
     summary: &Summary,
@@ -221,7 +225,7 @@ fn check_whole_numbers(
     Err(Failure::verification("numbers_differ", message))
 }
 
-/// What a Publication says of its own run, among all runs of its cases. Which others there were is its signer's word.
+/// Checks how a Publication lists its own run among all runs of its cases. For the list of other runs, only its signer vouches.
 fn check_listed_runs(chain: &Chain, publication: &Publication) -> Result<(), Failure> {
     let Some(plan) = chain.one::<Plan>() else { return Ok(()) };
     let cases: BTreeSet<String> = plan.body.cases.iter().map(|case| case.case_id.to_string()).collect();
@@ -238,7 +242,7 @@ fn check_listed_runs(chain: &Chain, publication: &Publication) -> Result<(), Fai
     Err(Failure::verification("own_run_listed_otherwise", message))
 }
 
-/// Reports and keys are made again and compared to the byte. Gives the reports that could not be compared, with the reason.
+/// Makes reports and keys again and compares them byte for byte. Returns the reports that could not be compared, with the reason.
 fn check_reports(
     blobs: &dyn Blobs,
     chain: &Chain,
@@ -293,7 +297,7 @@ fn check_reports(
     Ok(differing.map(|file| format!("{}: report not compared: {why}", file.name)).collect())
 }
 
-/// What the queries that the Plan pins give now, in its order.
+/// Returns the present results of the queries that the Plan pins, in its order.
 fn ask_queries(blobs: &dyn Blobs, chain: &Chain) -> Result<Vec<ResultTable>, Failure> {
     let (Some(plan), Some(summary)) = (chain.one::<Plan>(), chain.one::<Summary>()) else { return Ok(Vec::new()) };
     if plan.body.queries.is_empty() {
@@ -308,8 +312,8 @@ fn ask_queries(blobs: &dyn Blobs, chain: &Chain) -> Result<Vec<ResultTable>, Fai
     plan.body.queries.iter().map(answer).collect()
 }
 
-/// Every query that the Plan pins was asked again: it gives the published bytes, and the numbers that are said to be selected by
-/// queries are those that it selects.
+/// Checks every query that the Plan pins, executed again: it gives the published bytes, and the numbers attributed to queries are
+/// those that it selects.
 fn check_queries(
     chain: &Chain,
     numbers: &Numbers,
@@ -341,7 +345,7 @@ fn check_queries(
     Ok(selected)
 }
 
-/// The numbers whose source is a query are exactly those that the queries select.
+/// Checks that the numbers whose source is a query are exactly those that the queries select.
 fn check_selected(numbers: &Numbers, selected: &[Number]) -> Result<(), Failure> {
     let by_address = |number: &&Number| number.address.clone();
     let mut said: Vec<_> =
@@ -357,10 +361,12 @@ fn check_selected(numbers: &Numbers, selected: &[Number]) -> Result<(), Failure>
     }
 }
 
-/// Asks one pinned query again, and refuses a number that is published as its and that it does not select. Gives the query's text.
+/// Executes one pinned query again, and refuses a number that is attributed to it but that it does not select. Returns the
+/// query's text.
 ///
 /// # Errors
-/// What is missing or does not verify: the query, a curated file, a row; `number_not_in_query` where the query gives no such number.
+/// Fails if the query, a curated file or a row is missing or does not verify; `number_not_in_query` if the query gives no such
+/// number.
 pub fn check_selected_by(blobs: &dyn Blobs, chain: &Chain, query: &PinnedFile, number: &Number) -> Result<String, Failure> {
     let summary = chain.one::<Summary>().ok_or_else(|| not_selected(number))?;
     let files = &summary.body.files;
@@ -379,7 +385,7 @@ fn not_selected(number: &Number) -> Failure {
     Failure::verification("number_not_in_query", message)
 }
 
-/// The curated files of a run where a query can read them.
+/// Returns a store in memory with the curated files of a run, for queries.
 fn curated_store(blobs: &dyn Blobs, files: &[CuratedFile]) -> Result<Store, Failure> {
     let store = Store::open("memory:")?;
     for file in files {
@@ -389,14 +395,14 @@ fn curated_store(blobs: &dyn Blobs, files: &[CuratedFile]) -> Result<Store, Fail
     Ok(store)
 }
 
-/// A query that worked when the run was published and does not now: what is published does not verify. That nothing can answer it
-/// here says nothing about the run.
+/// Turns the failure of a query that worked when the run was published into a failure of verification. A query that this machine
+/// cannot execute is evidence neither for nor against the run.
 fn as_verification(failure: Failure) -> Failure {
     let exit = if failure.exit == Exit::Definition { Exit::Verification } else { failure.exit };
     Failure { exit, ..failure }
 }
 
-/// The grade is what the claim rules give now: publish is not taken at its word.
+/// Checks that the grade is the one that the claim rules give now: publish is not taken at its word.
 fn check_grade(chain: &Chain, summary: &Summary, publication: &Publication) -> Result<(), Failure> {
     let (Some(plan), Some(collection)) = (chain.one::<Plan>(), chain.one::<Collection>()) else { return Ok(()) };
     let mut environments: Vec<_> = chain.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
@@ -410,7 +416,7 @@ fn check_grade(chain: &Chain, summary: &Summary, publication: &Publication) -> R
         .hint("an `assay` of another version may have other rules; the grade's reasons are in the publication"))
 }
 
-/// The numbers are of this run, this Summary and this grade.
+/// Checks that the numbers belong to this run, this Summary and this grade.
 fn check_origin(numbers: &Numbers, run_id: &RunId, publication: &Publication) -> Result<(), Failure> {
     let comparisons = [
         ("run", numbers.run_id == *run_id),
@@ -426,7 +432,7 @@ fn check_origin(numbers: &Numbers, run_id: &RunId, publication: &Publication) ->
     }
 }
 
-/// Counts an artifact that is there. Its bytes have its digest, and must have the size that its manifest says.
+/// Counts an artifact that is present. Its bytes have its digest, and must have the size that its manifest states.
 pub(crate) fn check_present(blobs: &dyn Blobs, artifact: &Artifact, report: &mut LevelReport) -> Result<(), Failure> {
     match blobs.check(&artifact.digest)? {
         Some(size) if size != artifact.size.0 => {
@@ -442,7 +448,7 @@ pub(crate) fn check_present(blobs: &dyn Blobs, artifact: &Artifact, report: &mut
     Ok(())
 }
 
-/// The published numbers of a run.
+/// Returns the published numbers of a run.
 pub fn read_numbers(blobs: &dyn Blobs, publication: &Publication) -> Result<Numbers, Failure> {
     let artifact = &publication.numbers;
     let bytes = blobs.get(&artifact.digest, MAX_LIST_BYTES)?.ok_or_else(|| absent(artifact))?;
@@ -454,7 +460,7 @@ fn absent(artifact: &Artifact) -> Failure {
     Failure::verification("artifact_absent", format!("the published `{}` ({}) is not there", artifact.name, artifact.digest))
 }
 
-/// The rows of a curated file, as many as the Summary says.
+/// Returns the rows of a curated file, and checks that there are as many as the Summary states.
 fn read_rows(blobs: &dyn Blobs, file: &CuratedFile) -> Result<(&'static str, Vec<Row>), Failure> {
     let table = assay_warehouse::table(&file.table)
         .ok_or_else(|| Failure::verification("unknown_table", format!("the summary names a table `{}`", file.table)))?;

@@ -1,12 +1,12 @@
 //! Checks a run as a doubting reader would: from its last manifest back to the commit, by digest and signature, level by level.
 //!
 //! 1. the chain: signatures, trust, digests, links, completeness, and that the files are the commit's;
-//! 2. rows and queries: curated files present and matching, their rows and the Summary saying the same, every pinned query asked
+//! 2. rows and queries: curated files present and matching, their rows in agreement with the Summary, every pinned query executed
 //!    again, numbers and reports made again;
 //! 3. raw bytes: every artifact of the evidence present and matching;
-//! 4. recomputed: reduce run again from the evidence, with the same result.
+//! 4. recomputed: reduce executed again on the evidence, with the same result.
 //!
-//! The first three are here; the fourth needs to run a stage, and is `assay`'s.
+//! The first three are in this crate; the fourth has to run a stage and is in `assay`.
 
 mod attempts;
 mod blobs;

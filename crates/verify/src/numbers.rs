@@ -1,4 +1,4 @@
-//! Whether published numbers are those of their rows: what publish checks before it signs, and a reader after.
+//! Checks that published numbers are those of their rows: publish does so before it signs, and a reader afterwards.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use assay_warehouse::{OUTCOME_FACT, ROW_ID, Row, SERVING_OUTCOME_FACT, TRAINING_
 /// The tables whose rows hold numbers.
 pub(crate) const NUMBER_TABLES: [&Table; 3] = [&OUTCOME_FACT, &SERVING_OUTCOME_FACT, &TRAINING_OUTCOME_FACT];
 
-/// The statistic of a number that is a column of its own in a wide table: the column says what it is.
+/// The statistic of a number that has a column of its own in a wide table: the column names it.
 const COLUMN: &str = "column";
 
 /// The rows of a run that hold numbers, by table and id, each with the file that holds it.
@@ -17,12 +17,13 @@ const COLUMN: &str = "column";
 pub struct NumberRows(BTreeMap<(&'static str, String), (Digest, Row)>);
 
 impl NumberRows {
-    /// Whether rows of this table hold numbers.
+    /// Returns true if rows of this table hold numbers.
     pub fn are_of(table: &Table) -> bool {
         NUMBER_TABLES.contains(&table)
     }
 
-    /// Adds the rows of a curated file; those of a table without numbers are left out. No two rows of a table have one id.
+    /// Adds the rows of a curated file, without those of a table that holds no numbers. Two rows of a table must not have the
+    /// same id.
     pub fn add(&mut self, file: &CuratedFile, rows: Vec<Row>) -> Result<(), Failure> {
         for row in rows.into_iter().filter(|row| Self::are_of(row.table())) {
             let key = (row.table().name, row.text(ROW_ID).unwrap_or_default().to_owned());
@@ -37,7 +38,7 @@ impl NumberRows {
         Ok(())
     }
 
-    /// The one row of a table whose id begins with these digits.
+    /// Returns the one row of a table whose id begins with these digits.
     fn only(&self, table: &str, digits: &str) -> Option<&(Digest, Row)> {
         let table = NUMBER_TABLES.into_iter().find(|known| known.name == table)?.name;
         let mut found = self.0.range((table, digits.to_owned())..);
@@ -48,13 +49,14 @@ impl NumberRows {
         }
     }
 
-    /// The row of that whole id, in whichever table it is.
+    /// Returns the row with that whole id, from any table.
     pub(crate) fn by_id(&self, id: &str) -> Option<&(Digest, Row)> {
         NUMBER_TABLES.into_iter().find_map(|table| self.0.get(&(table.name, id.to_owned())))
     }
 }
 
-/// The number in a column of a row; none where the column holds none that is published: text, nothing, or a value of one trial.
+/// Returns the number in a column of a row; `None` if the column holds none that is published: text, null, or a value of one
+/// trial.
 pub(crate) fn number_in(run_id: &RunId, file: Digest, row: &Row, column: &str) -> Option<Number> {
     let text = |column: &str| row.text(column).unwrap_or_default().to_owned();
     let value = match row.get(column)? {
@@ -92,8 +94,8 @@ pub(crate) fn number_in(run_id: &RunId, file: Digest, row: &Row, column: &str) -
     })
 }
 
-/// Every number says what its row says, and lies where its address says. Signed numbers that were put under another name, unit or
-/// case would otherwise still find a row with their value.
+/// Checks that every number agrees with its row and with its address. Otherwise a signed number that was put under another name,
+/// unit or case would still find a row with its value.
 pub fn check_numbers(run_id: &RunId, numbers: &Numbers, rows: &NumberRows) -> Result<(), Failure> {
     let differing = numbers.numbers.iter().find_map(|number| Some((number, difference(run_id, number, rows)?)));
     match differing {
@@ -105,7 +107,7 @@ pub fn check_numbers(run_id: &RunId, numbers: &Numbers, rows: &NumberRows) -> Re
     }
 }
 
-/// The first thing in which a number differs from its row.
+/// Returns the first field in which a number differs from its row.
 fn difference(run_id: &RunId, number: &Number, rows: &NumberRows) -> Option<&'static str> {
     const ADDRESS: &str = "its address";
     let Some(address) = address_in(run_id, &number.address) else { return Some(ADDRESS) };
@@ -126,13 +128,13 @@ fn difference(run_id: &RunId, number: &Number, rows: &NumberRows) -> Option<&'st
         ("the statistic", expected.statistic == number.statistic),
         ("the unit", expected.unit == number.unit),
         ("the count", expected.n == number.n),
-        // Bits, not values: zero has a sign, and it is signed too.
+        // Bits, not values: zero has a sign, which is signed too.
         ("the value", expected.value.to_bits() == number.value.to_bits()),
     ];
     comparisons.into_iter().find(|(_, is_same)| !is_same).map(|(what, _)| what)
 }
 
-/// An address of this run that says enough of its row.
+/// Parses an address of this run that names its row unambiguously.
 fn address_in(run_id: &RunId, text: &str) -> Option<Address> {
     let address: Address = text.parse().ok()?;
     (address.run_id() == run_id && address.row().len() >= MIN_ROW_DIGITS).then_some(address)
@@ -156,7 +158,7 @@ mod tests {
         CuratedFile { table: OUTCOME_FACT.name.to_owned(), rows: Count(2), artifact }
     }
 
-    /// A row of one point, with what every fact says.
+    /// A row of one point, with the columns that every fact has.
     fn of_the_point(table: &'static Table) -> assay_warehouse::Result<Row> {
         let digest = Digest::of(b"");
         Row::new(table)
@@ -211,7 +213,7 @@ mod tests {
         }
     }
 
-    /// What is said of the number of a row after a change.
+    /// Returns the error for the number of a row after a change.
     fn said(change: impl FnOnce(&mut Number)) -> String {
         let mut number = number(&row("rate", None));
         change(&mut number);

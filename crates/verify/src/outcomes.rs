@@ -1,5 +1,5 @@
-//! Whether the curated rows say what the Summary says: the same quantities stand in both, and in several tables. A reader of one must
-//! not be told something else than a reader of another.
+//! Checks that the curated rows agree with the Summary: the same quantities are in both, and in several tables. Readers of any of
+//! them must be told the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use assay_warehouse::{
     SERVING_OUTCOME_FACT, SOFTWARE_VERSION_DIM, Table, Value, WORKLOAD_DIM,
 };
 
-/// How far a statistic may lie from the one that the trials' values give, relative to it: the last digits of a double.
+/// The relative tolerance between a statistic and the one computed from the trials' values: the last digits of a double.
 pub const TOLERANCE: f64 = 1e-9;
 
 /// The curated rows of a run, by table.
@@ -42,7 +42,7 @@ fn all<'a, B: Body + 'a>(documents: &'a [Verified<Document>]) -> impl Iterator<I
     documents.iter().filter_map(|verified| B::of(verified.value())).map(|manifest| &manifest.body)
 }
 
-/// A run as its rows are checked against it.
+/// A run, for checking its rows.
 struct Run<'a> {
     id: &'a str,
     plan: &'a Plan,
@@ -70,7 +70,7 @@ impl Run<'_> {
         self.tables.get(table.name).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The Summary has the Plan's points, and its statistics are those of its trials.
+    /// Checks that the Summary has the Plan's points, and that its statistics are those of its trials.
     fn check_points(&self) -> Result<(), Failure> {
         let planned = self.plan.cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
         let said = self.summary.points.iter().map(|point| (&point.case_id, &point.point_id));
@@ -90,12 +90,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The trials of a point that count and those that do not are the Collection's.
+    /// Checks that the counted and the excluded trials of a point are those of the Collection.
     fn check_trials(&self, point: &PointSummary) -> Result<(), Failure> {
         let of_point = self.plan.trials.iter().filter(|trial| trial.case_id == point.case_id && trial.point_id == point.point_id);
         let trials: BTreeSet<&TrialId> = of_point.map(|trial| &trial.trial_id).collect();
         let collected = || self.collection.trials.iter().filter(|trial| trials.contains(&trial.trial_id));
-        // Shards of one attempt are one attempt.
+        // Shards of the same attempt are one attempt.
         let attempts = |counted: bool| -> BTreeSet<_> {
             let all = collected().flat_map(|trial| trial.attempts.iter().map(move |attempt| (trial, attempt)));
             let all = all.filter(|(_, attempt)| attempt.counted == counted);
@@ -118,7 +118,7 @@ impl Run<'_> {
         comparisons.into_iter().find(|(_, is_same)| !is_same).map_or(Ok(()), |(what, _)| Err(point_differs(point, what)))
     }
 
-    /// Whether an attempt's reasons are those of its execution parts.
+    /// Returns true if an attempt's reasons are those of its execution parts.
     fn gives_reasons(&self, point: &PointSummary, excluded: &Exclusion) -> bool {
         let attempts = self.parts.values().flat_map(|part| &part.attempts);
         let of_attempt = attempts.filter(|found| found.trial_id == excluded.trial_id && found.attempt == excluded.attempt);
@@ -128,7 +128,7 @@ impl Run<'_> {
         given == point.excluded.iter().filter(same).flat_map(|excluded| &excluded.reasons).collect()
     }
 
-    /// Whether every value of a metric is of an attempt that counts, each once.
+    /// Returns true if every value of a metric belongs to a counted attempt, each once.
     fn counts_all(point: &PointSummary, counted: &BTreeSet<(&TrialId, u32)>) -> bool {
         point.metrics.iter().all(|metric| {
             let distinct: BTreeSet<_> = metric.trials.iter().map(|trial| &trial.trial_id).collect();
@@ -137,7 +137,7 @@ impl Run<'_> {
         })
     }
 
-    /// What every row says of where it belongs.
+    /// Checks the columns that say to which run a row belongs, which every row has.
     fn check_identity(&self, rows: &[Row]) -> Result<(), Failure> {
         let keys = [
             ("software_version_key", &SOFTWARE_VERSION_DIM),
@@ -188,7 +188,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Every statistic of the Summary is a row, and every row that counts is a statistic of the Summary.
+    /// Checks that every statistic of the Summary is a row, and that every counted row is a statistic of the Summary.
     fn check_outcome_rows(&self) -> Result<(), Failure> {
         let mut expected: BTreeMap<String, Outcome<'_>> = BTreeMap::new();
         for point in &self.summary.points {
@@ -215,7 +215,7 @@ impl Run<'_> {
         }
     }
 
-    /// A row that the Summary does not name: a further statistic of one attempt, marked as one that counts if that attempt does.
+    /// Checks a row that the Summary does not name: a further statistic of one attempt, marked as counted if that attempt is.
     fn check_other(&self, row: &Row) -> Result<(), Failure> {
         let unnamed = || {
             let id = row.text(ROW_ID).unwrap_or_default();
@@ -252,7 +252,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// One row for each case, which counts what the points of the case count.
+    /// Checks that each case has one row, with the sums over the points of the case.
     fn check_run_rows(&self) -> Result<(), Failure> {
         let (plan, rows) = (self.plan, self.rows(&BENCHMARK_RUN_FACT));
         if rows.len() != plan.cases.len() {
@@ -299,7 +299,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Every attempt of the execution parts is a row, as the part and the Collection say.
+    /// Checks that every attempt of the execution parts is a row that agrees with the part and the Collection.
     fn check_attempt_rows(&self) -> Result<(), Failure> {
         let mut expected = BTreeMap::new();
         for trial in &self.collection.trials {
@@ -343,7 +343,7 @@ impl Run<'_> {
 struct Outcome<'a> {
     point: &'a PointSummary,
     metric: &'a MetricSummary,
-    /// Trial and attempt; none for a statistic across trials.
+    /// Trial and attempt; `None` for a statistic across trials.
     trial: Option<(&'a TrialId, u32)>,
     statistic: &'static str,
     value: f64,
@@ -368,7 +368,7 @@ impl Outcome<'_> {
     }
 }
 
-/// The statistics of a metric by the ids of the rows that the Summary names for them.
+/// Returns the statistics of a metric by the ids of the rows that the Summary names for them.
 fn outcomes<'a>(point: &'a PointSummary, metric: &'a MetricSummary) -> Result<Vec<(String, Outcome<'a>)>, Failure> {
     let statistics = metric.statistics();
     if !metric.rows.keys().eq(statistics.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>()) {
@@ -378,7 +378,7 @@ fn outcomes<'a>(point: &'a PointSummary, metric: &'a MetricSummary) -> Result<Ve
         let id = metric.rows.get(statistic)?.hex();
         Some((id, Outcome { point, metric, trial: None, statistic, value, n: metric.n.0 }))
     });
-    // A serving metric names what it is of a trial; an indicator's is the median of the trial's samples.
+    // A serving metric has one value per trial; an indicator's is the median of the trial's samples.
     let statistic = if point.serving.is_some() { "value" } else { "median" };
     let trials = metric.trials.iter().map(|trial| {
         let outcome =
@@ -388,8 +388,8 @@ fn outcomes<'a>(point: &'a PointSummary, metric: &'a MetricSummary) -> Result<Ve
     Ok(across.chain(trials).collect())
 }
 
-/// The statistics of a metric are those of its trials' values. The interval of many trials is resampled with a seed and not computed
-/// again here: level 4 compares it.
+/// Checks that the statistics of a metric are those of its trials' values. The interval of many trials is resampled with a seed
+/// and not computed again here: level 4 compares it.
 fn check_statistics(point: &PointSummary, metric: &MetricSummary) -> Result<(), Failure> {
     let values: Vec<f64> = metric.trials.iter().map(|trial| trial.value).collect();
     let refuse = |what: &str| Err(point_differs(point, &format!("the {what} of `{}`", metric.metric)));
@@ -415,7 +415,8 @@ fn check_statistics(point: &PointSummary, metric: &MetricSummary) -> Result<(), 
         ("max", is_close(metric.max, samples.max())),
         ("sd", close(metric.sd, samples.sd())),
         ("cv", close(metric.cv, samples.cv())),
-        // One of many trials is resampled, which level 4 alone repeats. It lies about the median all the same, and within the trials.
+        // The interval of many trials is resampled, which only level 4 repeats. It contains the median all the same, and lies
+        // within the trials.
         ("interval", said.is_none_or(|said| [samples.min(), said.low, samples.median(), said.high, samples.max()].is_sorted())),
         ("interval", has_ends(|said| said.low, given.map(|given| given.low))),
         ("interval", has_ends(|said| said.high, given.map(|given| given.high))),
@@ -425,12 +426,12 @@ fn check_statistics(point: &PointSummary, metric: &MetricSummary) -> Result<(), 
     comparisons.into_iter().find(|(_, is_same)| !is_same).map_or(Ok(()), |(what, _)| refuse(what))
 }
 
-/// Whether two doubles are the same but for their last digits.
+/// Returns true if two doubles are equal except for their last digits.
 pub fn is_close(before: f64, now: f64) -> bool {
     before.to_bits() == now.to_bits() || (before - now).abs() <= TOLERANCE * before.abs().max(now.abs())
 }
 
-/// The columns of a wide row that repeat what the Summary says of its point.
+/// Checks the columns of a wide row that repeat the Summary's values of its point.
 fn check_wide(row: &Row, point: &PointSummary) -> Result<(), Failure> {
     if let Some(serving) = &point.serving {
         check_counts(row, point, serving)?;
@@ -459,8 +460,9 @@ fn check_counts(row: &Row, point: &PointSummary, serving: &ServingPoint) -> Resu
     expect(row, "cost_absent_reason", serving.cost_absent.as_deref())
 }
 
-/// What a column of a wide row must hold if it repeats a metric of the Summary: a column has the name of a metric, latencies in
-/// nanoseconds instead of milliseconds, with a suffix for what is said of its spread. None for a column that repeats no metric.
+/// Returns the value that a column of a wide row must hold if it repeats a metric of the Summary: the column has the name of a
+/// metric, latencies in nanoseconds instead of milliseconds, with a suffix for the measure of spread. `None` if the column
+/// repeats no metric.
 fn repeated(column: &str, value: &Value, point: &PointSummary) -> Option<Value> {
     let metric_of = |name: &str| {
         let in_ms = name.replacen("_ns", "_ms", 1);
@@ -484,7 +486,7 @@ fn repeated(column: &str, value: &Value, point: &PointSummary) -> Option<Value> 
     }
     let column = if column == "error_rate_median" { "error_rate" } else { column };
     let Some((metric, scale)) = metric_of(column) else {
-        // A statistic that the Summary does not have is nowhere else either.
+        // A statistic that the Summary does not have must be nowhere else either.
         let is_statistic = column.contains("_ns_") || matches!(value, Value::Float(_));
         return is_statistic.then_some(Value::Null);
     };
@@ -494,11 +496,11 @@ fn repeated(column: &str, value: &Value, point: &PointSummary) -> Option<Value> 
     })
 }
 
-/// Columns of a wide row that are no statistics of the Summary: what was asked for, what others tell, and the error rate, which is over
-/// all counted requests and not the median of the trials' rates.
+/// Columns of a wide row that are no statistics of the Summary: requested values, values from other systems, and the error rate,
+/// which is over all counted requests and not the median of the trials' rates.
 const NO_METRICS: [&str; 4] = ["request_rate_per_s", "queue_delay_ns_mean", "gpu_hour_cost", "error_rate"];
 
-/// Refuses a row whose column holds something else. A column that the table does not have says nothing.
+/// Refuses a row whose column holds another value. A column that the table does not have is ignored.
 fn expect(row: &Row, column: &str, expected: impl Into<Value>) -> Result<(), Failure> {
     match row.get(column) {
         Some(found) if !is_same(found, &expected.into()) => Err(differs(row, &format!("`{column}`"))),
@@ -506,7 +508,7 @@ fn expect(row: &Row, column: &str, expected: impl Into<Value>) -> Result<(), Fai
     }
 }
 
-/// Whether two values are the same to the last bit.
+/// Returns true if two values are bitwise equal.
 pub(crate) fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Float(left), Value::Float(right)) => left.to_bits() == right.to_bits(),

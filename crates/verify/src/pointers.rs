@@ -1,7 +1,8 @@
-//! The pointers of a run in a store: each leads to a manifest of that run, of the kind that its place says.
+//! The pointers of a run in a store: each leads to a manifest of that run, of the kind that its path states.
 //!
-//! What a pointer holds is signed by nobody, so whoever can write to a store can turn one to another run. A run's chain is found through
-//! a few of them and pins the rest by digest; the others are what a resumed run, a listing or an estimate would follow.
+//! The target of a pointer is not signed, so anyone who can write to a store can turn a pointer to another run. A run's chain is
+//! found through a few pointers and pins the rest by digest; the others are those that a resumed run, a listing or an estimate
+//! would follow.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use assay_store::Store;
 
 use crate::walk::Chain;
 
-/// Checks every pointer of a run. A manifest of its chain has been verified; of any other its run, its kind and its place are compared.
+/// Checks every pointer of a run. A manifest of its chain has been verified; for any other, run, kind and path are compared.
 pub fn check_pointers(store: &Store, chain: &Chain) -> Result<(), Failure> {
     let run = &chain.run_id;
     let layout = Layout::of(run);
@@ -31,7 +32,7 @@ pub fn check_pointers(store: &Store, chain: &Chain) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The kind of manifest that a pointer leads to; none for a mark, which leads nowhere.
+/// Returns the kind of manifest that a pointer leads to; `None` for a mark, which leads to none.
 fn kind_at(layout: &Layout, path: &str) -> Option<Kind> {
     let parts: Vec<&str> = path.strip_prefix(&layout.run())?.split('/').skip(1).collect();
     let stage = |name: &str| StageName::ALL.into_iter().find(|stage| stage.as_str() == name);
@@ -61,7 +62,7 @@ fn check_manifest(store: &Store, run: &RunId, path: &str, kind: Kind, manifest: 
     }
 }
 
-/// The path of the pointer that names a checkpoint.
+/// Returns the path of the pointer that names a checkpoint.
 fn place_of(run: &RunId, checkpoint: &Checkpoint) -> Option<String> {
     let (layout, input, shard): (_, _, Shard) = (Layout::of(run), checkpoint.input_digest, checkpoint.shard);
     match (&checkpoint.attempt, &checkpoint.prepared) {

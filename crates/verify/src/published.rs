@@ -1,5 +1,5 @@
-//! What a publication holds besides rows: numbers, reports and keys. publish makes them here and verify makes them again, so that a
-//! reader believes no more of them than follows from the verified manifests.
+//! The files of a publication other than rows: numbers, reports and keys. publish makes them with this code and verify makes them
+//! again, so that a reader trusts only what follows from the verified manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use assay_warehouse::OUTCOME_FACT;
 
 use crate::blobs::Blobs;
 
-/// The largest frozen workload, and the largest query.
+/// The largest frozen workload and the largest query, in bytes.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
 
 /// A file of a publication.
@@ -22,7 +22,7 @@ const MAX_SPEC_BYTES: u64 = 16 << 20;
 pub struct PublishedFile {
     /// Its path in the published folder.
     pub name: String,
-    /// What it is.
+    /// Its media type.
     pub media_type: &'static str,
     /// Its bytes.
     pub bytes: Vec<u8>,
@@ -40,21 +40,21 @@ impl PublishedFile {
     }
 }
 
-/// A verified chain up to its Summary, and the trust policy that it is published under.
+/// A verified chain up to its Summary, and the trust policy under which it is published.
 pub struct Publishable<'a> {
     /// The run.
     pub run_id: &'a RunId,
-    /// What publish takes, in any order.
+    /// The manifests that publish takes, in any order.
     pub documents: Vec<&'a Verified<Document>>,
     /// The trust policy.
     pub policy: &'a TrustPolicy,
     /// The digest of its bytes.
     pub policy_digest: Digest,
-    /// Where bytes are found by digest.
+    /// The source of bytes by digest.
     pub blobs: &'a dyn Blobs,
 }
 
-/// What publish decides and a reader finds in the Publication.
+/// The decisions of publish, which a reader finds in the Publication.
 #[derive(Clone, Copy)]
 pub struct Decided<'a> {
     /// The grade.
@@ -75,7 +75,7 @@ impl Publishable<'_> {
             .ok_or_else(|| Failure::verification("missing_stage", format!("the chain has no {}", B::KIND)))
     }
 
-    /// `report.md` and `report.html`.
+    /// Makes `report.md` and `report.html`.
     pub fn reports(&self, decided: &Decided<'_>) -> Result<Vec<PublishedFile>, Failure> {
         let (plan, summary) = (self.one::<Plan>()?, self.one::<Summary>()?);
         let mut environments: Vec<&Environment> = self
@@ -108,7 +108,7 @@ impl Publishable<'_> {
         Ok(vec![file("report.md", "text/markdown", report.markdown()), file("report.html", "text/html", report.html())])
     }
 
-    /// Who signed what, in the order of the chain, as the trust policy calls them.
+    /// Returns the signers with what each signed, in the order of the chain, under their names of the trust policy.
     fn signers(&self) -> Result<Vec<SignedBy>, Failure> {
         let trust = Trust::Policy(self.policy.clone());
         let signed = |verified: &&Verified<Document>| {
@@ -128,7 +128,7 @@ impl Publishable<'_> {
         documents.iter().map(signed).collect()
     }
 
-    /// What the pictures of serving are drawn from.
+    /// Returns the data of the serving charts.
     fn views(&self, summary: &Summary) -> Result<Option<Views>, Failure> {
         let Some(artifact) = &summary.views else { return Ok(None) };
         let bytes = self.bytes(artifact, Views::MAX_BYTES)?;
@@ -136,7 +136,7 @@ impl Publishable<'_> {
         views.map(Some).map_err(|error| Failure::verification("views", "the summary's views are damaged").because(&error))
     }
 
-    /// The frozen workloads, readable.
+    /// Returns the frozen workloads as readable text.
     fn workload_specs(&self, plan: &Plan) -> Result<BTreeMap<Name, String>, Failure> {
         let readable = |workload: &assay_manifest::FrozenWorkload| {
             let bytes = self.bytes(&workload.spec, MAX_SPEC_BYTES)?;
@@ -168,7 +168,7 @@ impl Publishable<'_> {
         self.blobs.get(&artifact.digest, limit)?.ok_or_else(absent)
     }
 
-    /// The public keys of the roles that signed something of the run.
+    /// Returns the public keys of the roles that signed a manifest of the run.
     pub fn key_files(&self) -> Vec<PublishedFile> {
         let signed = self.documents.iter().filter(|verified| is_published(verified.value()));
         let used = signed.map(|verified| verified.value().kind().signer()).chain([StageName::Publish.role()]).collect();
@@ -181,13 +181,13 @@ impl Publishable<'_> {
     }
 }
 
-/// Whether publish takes manifests of this kind.
+/// Returns true if publish takes manifests of this kind.
 fn is_published(document: &Document) -> bool {
     StageName::Publish.takes().iter().any(|(kind, _)| *kind == document.kind())
 }
 
-/// The public keys of these roles, by file name. A policy may list one key several times, for windows of time, and several keys for
-/// one role: then all but the first are named by their fingerprints as well.
+/// Returns the public keys of these roles, by file name. A policy may list one key several times, for windows of time, and
+/// several keys for one role: then the names of all but the first also contain their fingerprints.
 fn key_files<'a>(policy: &'a TrustPolicy, used: &BTreeSet<Role>) -> BTreeMap<String, &'a PublicKey> {
     let mut files: BTreeMap<String, &PublicKey> = BTreeMap::new();
     for signer in &policy.signers {
@@ -203,14 +203,14 @@ fn key_files<'a>(policy: &'a TrustPolicy, used: &BTreeSet<Role>) -> BTreeMap<Str
     files
 }
 
-/// `numbers.json`.
+/// Makes `numbers.json`.
 pub fn numbers_file(numbers: &Numbers) -> Result<PublishedFile, Failure> {
     let bytes = canonical_json(numbers)
         .map_err(|error| Failure::unexpected("numbers", "the numbers have no canonical form").because(&error))?;
     Ok(PublishedFile { name: "numbers.json".to_owned(), media_type: "application/json", bytes })
 }
 
-/// Every statistic across counted trials of every metric, in the Summary's order.
+/// Returns every statistic across counted trials of every metric, in the Summary's order.
 pub fn numbers_of_summary(run_id: &RunId, summary: &Summary) -> Result<Vec<Number>, Failure> {
     let metrics = summary.points.iter().flat_map(|point| point.metrics.iter().map(move |metric| (point, metric)));
     let mut numbers = Vec::new();

@@ -1,8 +1,8 @@
-//! Pinned queries: what each gives over a run's curated files, and the numbers that it publishes.
+//! Pinned queries: their results over a run's curated files, and the numbers that they publish.
 //!
-//! A published query selects, joins and orders; the statistics were computed before. So each row of its result says which curated
-//! row it is, in the column `row_id`, and every value under the name of one of that row's columns is that row's value. Other columns
-//! may stand beside them: they are shown, and are no numbers.
+//! A published query selects, joins and orders; the statistics were computed before. So each row of its result names its curated
+//! row in the column `row_id`, and every value under the name of one of that row's columns is that row's value. Other columns are
+//! allowed: they are shown, and are no numbers.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use assay_warehouse::{ROW_ID, Value};
 use crate::numbers::{NUMBER_TABLES, NumberRows, number_in};
 use crate::published::PublishedFile;
 
-/// The most rows that a published query may give: a report is read by people.
+/// The most rows that a published query may return: a report is read by people.
 const MAX_ROWS: u64 = 10_000;
 
-/// What a failure of the warehouse means to whoever started the command. A query that is wrong is a failure of kind `wrong_query`.
+/// Turns a failure of the warehouse into one for the user of the command. A wrong query becomes a failure of kind `wrong_query`.
 pub fn lake_failure(error: Error, wrong_query: Exit) -> Failure {
     let hint = error.hint().map(str::to_owned);
     let (exit, code) = match &error {
@@ -36,7 +36,7 @@ pub fn lake_failure(error: Error, wrong_query: Exit) -> Failure {
     Failure { hint, ..Failure::of(exit, code, &error) }
 }
 
-/// Asks a query over a run's curated files, which lie in `store`. Its failures name the query's file, `path`.
+/// Executes a query over a run's curated files in `store`. Its failures name the query's file, `path`.
 pub fn ask(path: &str, text: &[u8], files: &[CuratedFile], store: &Store, scratch: &Scratch) -> Result<ResultTable, Failure> {
     let limits = Limits { rows: MAX_ROWS, ..Limits::default() };
     let named = |failure: Failure| Failure { message: format!("`{path}`: {}", failure.message), ..failure };
@@ -58,14 +58,14 @@ pub fn ask(path: &str, text: &[u8], files: &[CuratedFile], store: &Store, scratc
     asked().map_err(named)
 }
 
-/// Whether a query can be published, as far as that is known before anything was measured: over tables without rows.
+/// Checks that a query can be published, as far as that is known before the measurement: over tables without rows.
 pub fn check_query(path: &str, text: &[u8]) -> Result<(), Failure> {
     let (store, scratch) = (Store::open("memory:")?, Scratch::new(0)?);
     ask(path, text, &[], &store, &scratch).map(|_| ())
 }
 
-/// Whether the columns of a result can be published: each has a plain name, `row_id` is that of a table that holds numbers, and a
-/// column that has the name of such a table's is that very column of the same table.
+/// Checks that the columns of a result can be published: each has a plain name, `row_id` is that of a table that holds numbers,
+/// and a column that has the name of one of that table's columns is that very column of the same table.
 fn check_columns(result: &ResultTable) -> Result<(), Failure> {
     let row_id = result.columns.get(row_id_column(result)?).and_then(|column| column.table_column.as_ref());
     let of_numbers = |from: &&TableColumn| from.column == ROW_ID && NUMBER_TABLES.iter().any(|table| table.name == from.table);
@@ -103,14 +103,14 @@ fn row_id_column(result: &ResultTable) -> Result<usize, Failure> {
     }
 }
 
-/// The published file of a query's result: `results/queries/latency.csv` for `queries/latency.sql`.
+/// Makes the published file of a query's result: `results/queries/latency.csv` for `queries/latency.sql`.
 pub fn query_result_file(query: &PinnedFile, result: &ResultTable) -> PublishedFile {
     let path = query.path.strip_suffix(".sql").unwrap_or(&query.path);
     PublishedFile { name: format!("results/{path}.csv"), media_type: "text/csv", bytes: result.csv().into_bytes() }
 }
 
-/// The numbers that a query's result publishes, row by row. Fails where a row is none of the run's, or a value under the name of one
-/// of its columns is not the row's.
+/// Returns the numbers that a query's result publishes, row by row. Fails if a row is not of the run, or if a value under the
+/// name of one of its columns is not the row's.
 pub fn numbers_of(run_id: &RunId, query: &PinnedFile, result: &ResultTable, rows: &NumberRows) -> Result<Vec<Number>, Failure> {
     let id_column = row_id_column(result)?;
     let refuse = |message: String, hint: &str| {
@@ -154,8 +154,8 @@ fn is_same(cell: &Cell, value: &Value) -> bool {
     }
 }
 
-/// All published numbers: those of the Summary's statistics, then what queries select besides, each once. A number that several
-/// queries select is the first one's.
+/// Returns all published numbers: those of the Summary's statistics, then those that queries select in addition, each once. A
+/// number that several queries select belongs to the first one.
 pub fn with_queries(numbers: Vec<Number>, selected: impl IntoIterator<Item = Number>) -> Vec<Number> {
     let mut numbers = numbers;
     let mut places: BTreeMap<String, usize> =

@@ -1,8 +1,8 @@
-//! Whether reduce gives the same result again: every row of every curated file, every field of the Summary, and its views.
+//! Compares a repeated reduce with the signed one: every row of every curated file, every field of the Summary, and its views.
 //!
-//! The same program must give the same bytes. Another one must give the same values, doubles within [`TOLERANCE`]; what only one of
-//! the two knows is listed, and then nothing more than that is claimed. Whoever holds the reduce key may name any program in a
-//! Summary, so the comparison with another one leaves nothing out.
+//! The same program must give the same bytes. Another program must give the same values, doubles within [`TOLERANCE`]; items that
+//! only one of the two has are listed, and then no more than that is claimed. The holder of the reduce key may name any program
+//! in a Summary, so the comparison with another program leaves nothing out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 
 use crate::outcomes::{TOLERANCE, Tables, is_close};
 
-/// A result of reduce: its Summary and what the Summary names.
+/// A result of reduce: its Summary and the data that the Summary names.
 #[derive(Clone, Copy, Debug)]
 pub struct ReduceResult<'a> {
     /// The Summary.
@@ -25,22 +25,22 @@ pub struct ReduceResult<'a> {
     pub views: Option<&'a Json>,
 }
 
-/// What a comparison with what was computed again came to. What differs is a failure instead.
+/// The outcome of a comparison with the recomputed result. A difference is a failure instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum Recomputed {
     /// Everything is the same.
     Reached,
-    /// What both results have is the same; these tables, columns, metrics and fields are in one of them alone.
+    /// Items of both results are the same; these tables, columns, metrics and fields are in only one of them.
     Partial {
-        /// In the signed result alone.
+        /// Only in the signed result.
         only_signed: Vec<String>,
-        /// In the result that was computed again alone.
+        /// Only in the recomputed result.
         only_recomputed: Vec<String>,
     },
 }
 
-/// Compares a signed result with what reduce gives now.
+/// Compares a signed result with that of reduce now.
 pub fn compare_results(signed: &ReduceResult<'_>, again: &ReduceResult<'_>) -> Result<Recomputed, Failure> {
     if signed.summary.reduce_binary == again.summary.reduce_binary {
         return compare_bytes(signed.summary, again.summary);
@@ -57,7 +57,7 @@ pub fn compare_results(signed: &ReduceResult<'_>, again: &ReduceResult<'_>) -> R
     Ok(only.into_outcome())
 }
 
-/// Equal programs give equal bytes. The Summary names the digest of everything else.
+/// Compares two results of the same program, which must be equal byte for byte. The Summary names the digest of everything else.
 fn compare_bytes(signed: &Summary, again: &Summary) -> Result<Recomputed, Failure> {
     let lacks = |file: &&CuratedFile, other: &Summary| !other.files.contains(file);
     let differing = signed.files.iter().find(|file| lacks(file, again)).or(again.files.iter().find(|file| lacks(file, signed)));
@@ -78,7 +78,8 @@ fn differs_at(what: &str) -> Failure {
         .hint("the run was reduced by another version, and is compared with what this one gives")
 }
 
-/// A Summary without what another program changes in any case: its own digest, and the digests of files whose contents are compared.
+/// Returns a Summary as JSON without the fields that another program changes in any case: its own digest, and the digests of
+/// files whose contents are compared.
 fn comparable(summary: &Summary) -> Result<Json, Failure> {
     let mut json = serde_json::to_value(summary)
         .map_err(|error| Failure::unexpected("summary", "a summary has no JSON form").because(&error))?;
@@ -91,7 +92,8 @@ fn comparable(summary: &Summary) -> Result<Json, Failure> {
     Ok(json)
 }
 
-/// The members by which the elements of a list are told apart, by the list's name. Elements of other lists have their places.
+/// The members by which the elements of a list are identified, by the list's name. Elements of other lists are identified by
+/// position.
 const KEYED_LISTS: [(&str, &[&str]); 5] = [
     ("points", &["case_id", "point_id"]),
     ("metrics", &["metric"]),
@@ -100,13 +102,13 @@ const KEYED_LISTS: [(&str, &[&str]); 5] = [
     ("curves", &["metric"]),
 ];
 
-/// The lists whose elements are of a kind of their own, which one program may know and another not.
+/// The lists whose elements are of distinct kinds, which one program may know and another not.
 const KINDS: [&str; 3] = ["metrics", "files", "curves"];
 
-/// The members that are maps from what was found, and no fields: neither result may have a key that the other lacks.
+/// The members that are maps from observed values, not fields: neither result may have a key that the other lacks.
 const MAPS: [&str; 5] = ["value", "rows", "outcomes", "uncounted", "token_sources"];
 
-/// What is in one of two results alone.
+/// The items that are in only one of two results.
 #[derive(Default)]
 struct Only {
     signed: BTreeSet<String>,
@@ -133,7 +135,7 @@ impl Only {
     fn compare_tables(&mut self, name: &str, signed: Option<&Vec<Row>>, again: Option<&Vec<Row>>) -> Result<(), Failure> {
         let (signed, again) = match (signed, again) {
             (Some(signed), Some(again)) => (signed, again),
-            // The Summary's list of files says so as well.
+            // The Summary's list of files shows this as well.
             (signed, again) => {
                 self.signed.extend(signed.map(|_| format!("the table `{name}`")));
                 self.again.extend(again.map(|_| format!("the table `{name}`")));
@@ -179,7 +181,7 @@ impl Only {
 
 type Columns = BTreeSet<&'static str>;
 
-/// The columns that hold something in some row.
+/// Returns the columns that hold a value in at least one row.
 fn filled(rows: &[Row]) -> Columns {
     rows.iter().flat_map(Row::iter).filter(|(_, value)| **value != Value::Null).map(|(column, _)| column.name).collect()
 }
@@ -188,7 +190,7 @@ fn id(row: &Row) -> &str {
     row.text(ROW_ID).unwrap_or_default()
 }
 
-/// What kind of row it is: its table, and the metric and statistic of which it says something, where it names them.
+/// Returns the kind of a row: its table, with the metric and statistic that it is about, if it names them.
 fn kind_of(row: &Row) -> String {
     let named = ["metric", "statistic"].iter().filter_map(|column| row.text(column));
     let named: Vec<_> = named.map(|name| format!("`{name}`")).collect();
@@ -205,7 +207,7 @@ fn agree(signed: &Value, again: &Value) -> bool {
     }
 }
 
-/// A place in a document, and the kind of place that it is: without the keys of the elements on the way to it.
+/// A place in a document, and its kind: the path without the keys of the elements along it.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     kind: &'a str,
@@ -242,7 +244,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Lists what one result alone has. Refused unless a result `may_lack` it, and the other has nothing of that kind anywhere.
+    /// Lists an item that only one result has. Refused unless a result `may_lack` it and the other result has nothing of that
+    /// kind anywhere.
     fn lacks(&mut self, place: Place<'_>, may_lack: bool, is_signed: bool) -> Result<(), Failure> {
         let (only, others) =
             if is_signed { (&mut self.only.signed, &self.again_kinds) } else { (&mut self.only.again, &self.signed_kinds) };
@@ -272,7 +275,7 @@ impl Walk<'_> {
                 }
             }
         }
-        // The elements of both stand in one order; a result that knows more has more between them.
+        // The elements of both are in the same order; a result that knows more has further elements between them.
         let order = |list: &[Json], other: &BTreeMap<String, &Json>| -> Vec<String> {
             (0..).zip(list).map(|(place, element)| key_of(key, place, element)).filter(|key| other.contains_key(key)).collect()
         };
@@ -284,7 +287,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whole numbers are the same; doubles are but for their last digits.
+/// Returns true if two whole numbers are equal, or two doubles equal except for their last digits.
 fn numbers_agree(signed: &serde_json::Number, again: &serde_json::Number) -> bool {
     match (signed.is_f64() || again.is_f64(), signed.as_f64(), again.as_f64()) {
         (true, Some(signed), Some(again)) => is_close(signed, again),
@@ -311,7 +314,7 @@ fn keyed<'a>(keys: Option<&[&str]>, list: &'a [Json]) -> BTreeMap<String, &'a Js
     (0..).zip(list).map(|(place, element)| (key_of(keys, place, element), element)).collect()
 }
 
-/// Every kind of place that a document has.
+/// Collects every kind of place that a document has.
 fn collect_kinds(value: &Json, kind: &str, kinds: &mut BTreeSet<String>) {
     kinds.insert(kind.to_owned());
     match value {
@@ -329,7 +332,7 @@ fn collect_kinds(value: &Json, kind: &str, kinds: &mut BTreeSet<String>) {
     }
 }
 
-/// How doubles of two programs are compared, in words.
+/// Describes how doubles of two programs are compared.
 pub fn tolerance_text() -> String {
     format!("within a relative tolerance of {TOLERANCE:e}")
 }

@@ -1,4 +1,5 @@
-//! What the signed statements repeat of the manifests: whoever reads a bundle with another program reads the statement alone.
+//! Checks the facts that the signed statements repeat from the manifests: a reader that opens a bundle with another program sees
+//! only the statement.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +8,8 @@ use assay_envelope::{Predicate, Provenance, ResourceDescriptor, VerificationResu
 use assay_manifest::{Body as _, Document, InputRef, Kind, Publication, Source};
 use assay_stage::{Failure, chain_name, dependencies, policy_uri, published_uri, source_dependencies, verified_levels};
 
-/// Checks that each statement names the run, the stage, the commit, the definitions and the images that the manifests name, and that a
-/// Publication states a verification that passed, of this run.
+/// Checks that each statement names the run, the stage, the commit, the definitions and the images that the manifests name, and
+/// that a Publication states a verification of this run that passed.
 pub(crate) fn check_statements(documents: &[Verified<Document>]) -> Result<(), Failure> {
     let known: BTreeMap<InputRef, &Document> = documents.iter().map(|verified| (verified.as_input(), verified.value())).collect();
     for verified in documents {
@@ -29,7 +30,7 @@ pub(crate) fn check_statements(documents: &[Verified<Document>]) -> Result<(), F
 
 fn other_provenance(provenance: &Provenance, document: &Document, known: &BTreeMap<InputRef, &Document>) -> Option<&'static str> {
     let (header, kind) = (document.header(), document.kind());
-    // A run's end is signed by whatever stage ended it.
+    // A run's end is signed by the stage that ended it.
     if kind == Kind::RunEnd {
         return None;
     }

@@ -1,5 +1,5 @@
-//! Whether the times of a run can have followed each other. Every time is its signer's word; a time before the evidence that it rests
-//! on is a false one.
+//! Checks that the times of a run can have followed each other. Every time is asserted by its signer; a time before the evidence
+//! that it rests on is false.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use assay_stage::Failure;
 
 use crate::walk::Chain;
 
-/// How far the clocks of the machines of one run may differ, in nanoseconds: one minute.
+/// The allowed difference between the clocks of the machines of one run, in nanoseconds: one minute.
 const CLOCK_ALLOWANCE_NS: i64 = 60_000_000_000;
 
-/// Checks that no manifest was signed before what it was made from, that nothing was measured before its environment was observed or
-/// after it was signed, and that nothing was published before it was measured.
+/// Checks that no manifest was signed before what it was made from, that nothing was measured before its environment was observed
+/// or after it was signed, and that nothing was published before it was measured.
 pub fn check_times(chain: &Chain) -> Result<(), Failure> {
     let signed: BTreeMap<Digest, (&Verified<Document>, Option<Instant>)> =
         chain.documents.iter().map(|verified| (verified.manifest_digest(), (verified, verified.asserted_time()))).collect();
@@ -72,7 +72,7 @@ fn measured(chain: &Chain) -> impl Iterator<Item = (Instant, Instant)> + '_ {
     parts.flat_map(|(_, part)| part.body.attempts.iter().map(|attempt| (attempt.window.start, attempt.window.end)))
 }
 
-/// Refuses a length that the start and the end cannot have: the wall clock may be set meanwhile, by as much as clocks may differ.
+/// Refuses a duration that start and end rule out: the wall clock may be set meanwhile, by as much as clocks may differ.
 fn lasts(what: &str, window: Window) -> Result<(), Failure> {
     let between = window.end.unix_ns().saturating_sub(window.start.unix_ns());
     let lasted = i64::try_from(window.duration_ns.0).unwrap_or(i64::MAX);
@@ -85,7 +85,7 @@ fn lasts(what: &str, window: Window) -> Result<(), Failure> {
 
 type Event<'a> = (&'a str, Instant);
 
-/// Refuses a time that lies before one on which it rests.
+/// Refuses a time that is before a time on which it rests.
 fn follows((earlier, before): Event<'_>, (later, after): Event<'_>) -> Result<(), Failure> {
     if after.unix_ns().saturating_add(CLOCK_ALLOWANCE_NS) >= before.unix_ns() {
         return Ok(());

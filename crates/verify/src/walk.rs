@@ -1,4 +1,5 @@
-//! From a run's last manifest back to its Source: every manifest loaded by the digests that the one after it pins, and verified.
+//! Walks from a run's last manifest back to its Source: every manifest is loaded by the digests that the one after it pins, and
+//! verified.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,28 +13,28 @@ use assay_store::Store;
 use crate::blobs::{Blobs, FolderBlobs};
 use crate::statements::check_statements;
 
-/// The largest file or Git object of a Source.
+/// The largest file or Git object of a Source, in bytes.
 const MAX_SOURCE_BYTES: u64 = 256 << 20;
 
-/// Where a walk begins.
+/// The start of a walk.
 #[derive(Clone, Debug)]
 pub struct Head {
     /// The run.
     pub run_id: RunId,
-    /// Its last manifests: the Publication, or where it has none whatever was accepted last.
+    /// Its last manifests: the Publication or, without one, the manifests that were accepted last.
     pub references: Vec<InputRef>,
-    /// What ended it before its time, the latest last.
+    /// The manifests that ended it early, the latest last.
     pub ends: Vec<InputRef>,
 }
 
 impl Head {
-    /// Whether the run has been published.
+    /// Returns true if the run has been published.
     pub fn is_published(&self) -> bool {
         self.references.iter().any(|reference| reference.kind == Kind::Publication)
     }
 }
 
-/// The head of a run in a store.
+/// Returns the head of a run in a store.
 pub fn head_of_run(store: &Store, run_id: &RunId) -> Result<Head, Failure> {
     let layout = Layout::of(run_id);
     let pointer = |path: &String, kind: Kind| -> Result<Option<InputRef>, Failure> {
@@ -55,7 +56,7 @@ pub fn head_of_run(store: &Store, run_id: &RunId) -> Result<Head, Failure> {
     }
 }
 
-/// The head of the run that a published folder holds: its Publication, at its place.
+/// Returns the head of the run that a published folder holds: the Publication at its fixed path.
 pub fn head_of_folder(blobs: &FolderBlobs) -> Result<Head, Failure> {
     let [manifest, bundle] = ["chain/publication.json", "chain/publication.sigstore.json"].map(|path| {
         blobs.at(path).ok_or_else(|| {
@@ -78,40 +79,41 @@ pub struct Chain {
     pub run_id: RunId,
     /// The manifests, in the order of the chain.
     pub documents: Vec<Verified<Document>>,
-    /// What the commit says, where the Source is one.
+    /// The commit's data, if the Source is a commit.
     pub commit: Option<CommitInfo>,
-    /// Whether every stage is there.
+    /// True if every stage is present.
     pub is_complete: bool,
 }
 
 impl Chain {
-    /// The first manifest of a kind.
+    /// Returns the first manifest of a kind.
     pub fn one<'a, B: Body + 'a>(&'a self) -> Option<&'a Manifest<B>> {
         self.all::<B>().next().map(|(_, manifest)| manifest)
     }
 
-    /// All manifests of a kind, with the digests that name them.
+    /// Returns all manifests of a kind, with the digests that name them.
     pub fn all<'a, B: Body + 'a>(&'a self) -> impl Iterator<Item = (InputRef, &'a Manifest<B>)> {
         self.documents.iter().filter_map(|verified| Some((verified.as_input(), B::of(verified.value())?)))
     }
 
-    /// Whether a trust policy says of every signer who it is.
+    /// Returns true if a trust policy names every signer.
     pub fn is_established(&self) -> bool {
         self.documents.iter().all(|verified| verified.signer().established)
     }
 
-    /// The files of the run's published folder, by path.
+    /// Returns the files of the run's published folder, by path.
     pub fn published_files(&self) -> BTreeMap<String, assay_manifest::Digest> {
         self.documents.iter().flat_map(|verified| published_files(verified.value(), verified.as_input())).collect()
     }
 
-    /// The roles that signed.
+    /// Returns the roles that signed.
     pub fn roles(&self) -> BTreeSet<Role> {
         self.documents.iter().map(|verified| verified.value().kind().signer()).collect()
     }
 }
 
-/// Walks a run back from its head. Every manifest is loaded by digest, verified under `trust`, and pinned by the one that names it.
+/// Walks a run back from its head. Every manifest is loaded by digest, verified under `trust`, and pinned by the manifest that
+/// names it.
 pub fn walk(blobs: &dyn Blobs, head: &Head, trust: &Trust) -> Result<Chain, Failure> {
     let mut found: BTreeMap<InputRef, Verified<Document>> = BTreeMap::new();
     let mut pending: Vec<(InputRef, Option<Kind>)> =
@@ -157,7 +159,7 @@ pub fn load(
     verify(&manifest_bytes, &bundle_bytes, trust, &expect).map_err(|error| in_place(error.into()))
 }
 
-/// Checks that the run is of the origin that the trust policy requires of each role that signed.
+/// Checks that the run has the origin that the trust policy requires of each role that signed.
 fn check_origin(trust: &Trust, documents: &[Verified<Document>]) -> Result<(), Failure> {
     let roles: BTreeSet<Role> = documents.iter().map(|verified| verified.value().kind().signer()).collect();
     for role in roles {
@@ -178,7 +180,7 @@ fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>])
     }
 }
 
-/// Shows offline that the files that define the run are the commit's.
+/// Shows offline that the files that define the run are those of the commit.
 fn check_commit(blobs: &dyn Blobs, source: &Source) -> Result<CommitInfo, Failure> {
     let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::of(Exit::Verification, "commit", error);
     let unnamed = || Failure::verification("commit", "the source is of a commit, but does not name it");

@@ -1,5 +1,5 @@
-//! The rows of a published run in the warehouse: each curated file with its bytes in its table at the pinned version, and no rows of
-//! the run beside them.
+//! The rows of a published run in the warehouse: each curated file with its bytes in its table at the pinned version, and no
+//! other rows of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,24 +14,25 @@ use crate::blobs::StoreBlobs;
 use crate::queries::lake_failure;
 use crate::walk::{Chain, load};
 
-/// The largest mark.
+/// The largest mark, in bytes.
 const MAX_MARK_BYTES: u64 = 4096;
 
-/// The largest file of another run that is looked into.
+/// The largest file of another run that is read, in bytes.
 const MAX_OTHER_BYTES: u64 = 4 << 30;
 
-/// The store that a run was copied from, whose tables its Publication means; none for a run of this store's.
+/// Returns the store that a run was copied from, whose tables its Publication refers to; `None` if the run was published to this
+/// store.
 pub fn fetched_from(store: &Store, run_id: &RunId) -> Result<Option<String>, Failure> {
     let mark = store.read(&Layout::of(run_id).fetched(), MAX_MARK_BYTES)?;
     Ok(mark.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Checks a published run in the tables of its store, at the versions that its Publication pins, and gives the number of its curated
-/// files: each is hashed where it lies, and no other file there may hold rows of the run. Nothing where the run is not published, or
-/// was published to another store and copied here ([`fetched_from`]).
+/// Checks a published run in the tables of its store, at the versions that its Publication pins, and returns the number of its
+/// curated files: each is hashed in place, and no other file of the tables may hold rows of the run. `None` if the run is not
+/// published, or was published to another store and copied here ([`fetched_from`]).
 ///
-/// Other files of a table are those of other runs. A signed Summary names each; where none of this store does under `trust`, the file
-/// may have come with neither the run's commit nor rows of the run.
+/// Other files of a table belong to other runs. A signed Summary names each; a file that no Summary of this store names under
+/// `trust` may have come with neither the run's commit nor rows of the run.
 pub fn verify_snapshot(store: &Store, chain: &Chain, trust: &Trust) -> Result<Option<u64>, Failure> {
     let (Some(summary), Some(publication)) = (chain.one::<Summary>(), chain.one::<Publication>()) else { return Ok(None) };
     if fetched_from(store, &chain.run_id)?.is_some() {
@@ -39,7 +40,7 @@ pub fn verify_snapshot(store: &Store, chain: &Chain, trust: &Trust) -> Result<Op
     }
     let lake = Lake::open(store).map_err(failure)?;
     let found = in_snapshot(&lake, &summary.body, &publication.body);
-    // Only asked when it failed, since it opens the log of every table.
+    // Checked only after a failure, because it opens the log of every table.
     if found.is_err() && lake.latest().map_err(failure)?.is_empty() {
         let message = format!("the run was published to the warehouse of its store, and `{}` has no warehouse", store.uri());
         return Err(Failure::verification("warehouse_absent", message)
@@ -50,13 +51,13 @@ pub fn verify_snapshot(store: &Store, chain: &Chain, trust: &Trust) -> Result<Op
     Ok(Some(summary.body.files.len() as u64))
 }
 
-/// Files of tables that are not the run's.
+/// Files of tables that do not belong to the run.
 type Others = BTreeMap<&'static str, Vec<TableFile>>;
 
-/// Checks that the run's files are there, and gives the others.
+/// Checks that the run's files are present, and returns the others.
 fn in_snapshot(lake: &Lake, summary: &Summary, publication: &Publication) -> Result<Others, Failure> {
     let tables: BTreeSet<_> = summary.files.iter().map(|file| file.table.as_str()).collect();
-    // A version is pinned of tables without rows of the run too, and has to be one that there is.
+    // A version is pinned also for tables without rows of the run, and has to exist.
     for name in publication.warehouse_snapshot.keys().map(String::as_str).filter(|name| !tables.contains(name)) {
         let (table, version) = pinned(name, publication)?;
         lake.files(table, version).map_err(failure)?;
@@ -96,7 +97,7 @@ fn pinned(name: &str, publication: &Publication) -> Result<(&'static Table, u64)
     Ok((table, version.0))
 }
 
-/// Those of the files that no signed Summary of another run of the store names.
+/// Returns the files that no signed Summary of another run of the store names.
 fn unnamed(store: &Store, own: &RunId, trust: &Trust, mut others: Others) -> Result<Others, Failure> {
     if others.is_empty() {
         return Ok(others);
@@ -104,7 +105,7 @@ fn unnamed(store: &Store, own: &RunId, trust: &Trust, mut others: Others) -> Res
     let paths = store.list(Layout::RUNS)?;
     let names: BTreeSet<&str> = paths.iter().filter_map(|path| path.split('/').nth(1)).collect();
     for run in names.into_iter().filter_map(|name| name.parse::<RunId>().ok()).filter(|run| run != own) {
-        // A run that is damaged, or whose signer is not trusted, names nothing.
+        // A run that is damaged, or whose signer is not trusted, names no files.
         let named = files_of(store, &run, trust).unwrap_or_default();
         for (table, files) in &mut others {
             files.retain(|file| file.foreign.is_some() || !file.digest.is_some_and(|digest| named.contains(&(*table, digest))));
@@ -117,7 +118,7 @@ fn unnamed(store: &Store, own: &RunId, trust: &Trust, mut others: Others) -> Res
     Ok(others)
 }
 
-/// The files that the signed Summary of a run names.
+/// Returns the files that the signed Summary of a run names.
 fn files_of(store: &Store, run: &RunId, trust: &Trust) -> Result<BTreeSet<(&'static str, Digest)>, Failure> {
     let Some(accepted) = Accepted::of_stage(store, run, StageName::Reduce)?.next().transpose()? else {
         return Ok(BTreeSet::new());
@@ -127,7 +128,8 @@ fn files_of(store: &Store, run: &RunId, trust: &Trust) -> Result<BTreeSet<(&'sta
     Ok(files.iter().filter_map(|file| Some((assay_warehouse::table(&file.table)?.name, file.artifact.digest))).collect())
 }
 
-/// A file that no signed Summary names came neither with the run's own commit, where that is the pinned one, nor with rows of the run.
+/// Checks that a file that no signed Summary names came neither with the run's own commit, if that is the pinned one, nor with
+/// rows of the run.
 fn check_others(
     lake: &Lake,
     chain: &Chain,

@@ -1,13 +1,13 @@
-//! What can be wrong with rows and curated files.
+//! The errors of rows and curated files.
 
 use assay_manifest::CanonicalError;
 
 use crate::Type;
 
-/// The Parquet library's own account of a failure.
+/// The Parquet library's own error.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a row or a file is refused.
+/// The reason why a row or a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The table has no such column.
@@ -15,7 +15,7 @@ pub enum Error {
     UnknownColumn {
         /// The table.
         table: &'static str,
-        /// The column as it was asked for.
+        /// The requested column.
         column: String,
     },
     /// The value is not of the column's type.
@@ -25,9 +25,9 @@ pub enum Error {
         table: &'static str,
         /// The column.
         column: &'static str,
-        /// The type that it has.
+        /// The column's type.
         expected: Type,
-        /// What the value is.
+        /// The kind of the value.
         found: &'static str,
     },
     /// The value is NaN or infinite; a number that is not known is null.
@@ -45,7 +45,7 @@ pub enum Error {
         table: &'static str,
         /// The column.
         column: &'static str,
-        /// How long it is, in bytes.
+        /// Its length in bytes.
         bytes: usize,
         /// The limit.
         limit: usize,
@@ -71,9 +71,9 @@ pub enum Error {
     WrongRowId {
         /// The table.
         table: &'static str,
-        /// What the key columns give.
+        /// The digest of the key columns.
         expected: String,
-        /// What the row says.
+        /// The id in the row.
         found: String,
     },
     /// The key columns have no canonical form.
@@ -81,7 +81,7 @@ pub enum Error {
     Key {
         /// The table.
         table: &'static str,
-        /// Why not.
+        /// The reason.
         #[source]
         source: CanonicalError,
     },
@@ -90,7 +90,7 @@ pub enum Error {
     Write {
         /// The table.
         table: &'static str,
-        /// The library's account.
+        /// The library's error.
         #[source]
         source: Cause,
     },
@@ -99,7 +99,7 @@ pub enum Error {
     Malformed {
         /// The table.
         table: &'static str,
-        /// The library's account.
+        /// The library's error.
         #[source]
         source: Cause,
     },
@@ -111,12 +111,12 @@ pub enum Error {
         /// The first difference.
         problem: String,
     },
-    /// The file, or the answer, is larger than allowed.
+    /// The file, or the result, is larger than allowed.
     #[error("a file of table `{table}` gives more than {limit} {what}")]
     TooMany {
         /// The table.
         table: &'static str,
-        /// Of what there is too much.
+        /// The quantity that is too large.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -127,7 +127,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The stable word for it where a file is read: one that is too large is told from one that is wrong.
+    /// Returns the stable code of the error for readers of files: a file that is too large has another code than one that is
+    /// wrong.
     pub fn code(&self) -> &'static str {
         match self {
             Self::TooMany { .. } | Self::TextTooLong { .. } => "parquet_too_large",

@@ -1,10 +1,10 @@
-//! The curated tables: what their columns are, and how rows become Parquet files and come back.
+//! The curated tables: their columns, and the conversion of rows to Parquet files and back.
 //!
 //! One static description of each [`Table`] is the only source of its Arrow schema, of the check of every [`Row`], and of the
 //! reference page ([`reference()`]). Files are byte-repeatable: equal rows in equal order give equal bytes, so that a digest in a
 //! Summary can be computed again.
 //!
-//! Beside them stand the files of raw [`records`], which execute writes and reduce reads.
+//! The files of raw [`records`], which execute writes and reduce reads, are separate.
 
 mod error;
 mod pages;

@@ -1,8 +1,8 @@
-//! The room that the pages of a Parquet file need, from their headers, before any page is unpacked.
+//! The memory that the pages of a Parquet file need, from their headers, before any page is unpacked.
 //!
-//! A few KiB of Parquet can stand for gigabytes: a page may unpack to 2 GiB, a dictionary's text may be repeated in a million rows for
-//! one byte, and a list's length costs nothing. The library trusts all of that. So the headers of all pages are read first, and what
-//! they say is checked: the library itself holds a page to the size that its header says.
+//! A few KiB of Parquet can stand for gigabytes: a page may unpack to 2 GiB, a dictionary's text may be repeated in a million
+//! rows for one byte, and a list's length costs nothing. The library trusts all of that. Therefore the headers of all pages are
+//! read first and checked: the library itself holds a page to the size in its header.
 
 use std::io::Read;
 
@@ -10,32 +10,32 @@ use parquet::basic::{Compression, Type as Physical};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::ChunkReader;
 
-/// The most bytes that the dictionary and the largest page of every column of a row group unpack to, all columns together. A page of
-/// our writers has about 1 MiB.
+/// The most bytes that the dictionary and the largest page of every column of a row group unpack to, all columns together. A page
+/// of Assay's writers has about 1 MiB.
 const MAX_HELD_BYTES: u64 = 256 << 20;
-/// The most bytes of text that one batch of rows may come to.
+/// The most bytes of text in one batch of rows.
 const MAX_BATCH_TEXT_BYTES: u64 = 64 << 20;
 /// The most values of one column in a row group.
 const MAX_GROUP_VALUES: u64 = 32 << 20;
-/// The most bytes that the texts of a column of lists may come to in a row group, if each value is its dictionary's longest.
+/// The most bytes of the texts of a column of lists in a row group, if each value is its dictionary's longest.
 const MAX_LIST_TEXT_BYTES: u64 = 1 << 30;
-/// The longest header of a page: the smallest and the largest value may stand in it.
+/// The longest header of a page: it may contain the smallest and the largest value.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
-/// How deep a header is nested: a page's statistics are two below it.
+/// The maximum nesting of a header: a page's statistics are two levels below it.
 const MAX_DEPTH: u8 = 8;
-/// An encoding that repeats the beginning of the text before: a page of it may unpack to a thousand times its size.
+/// An encoding that repeats the beginning of the previous text: a page of it may unpack to a thousand times its size.
 const DELTA_BYTE_ARRAY: i64 = 7;
 
-/// Why a file is not unpacked.
+/// The reason why a file is not unpacked.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
-    /// A page's header, or what the file's end says of it, makes no sense.
+    /// A page's header, or its description in the file's footer, is not valid.
     #[error("its pages cannot be read: {0}")]
     Malformed(String),
-    /// It would take more room than any file of ours.
+    /// The file would need more memory than any file of Assay's writers.
     #[error("it unpacks to more than {limit} {what}")]
     TooLarge {
-        /// Of what there is too much.
+        /// The quantity that is too large.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -52,18 +52,19 @@ fn too_large(what: &'static str, limit: u64) -> PageError {
     PageError::TooLarge { what, limit }
 }
 
-/// The room that the texts of a checked file need: for each column, the bytes by which a row more can make a batch larger. That is the
-/// whole dictionary, because every row can have its longest text, or the share of a row in its page.
+/// The memory that the texts of a checked file need: for each column, the bytes by which one more row can make a batch larger.
+/// That is the whole dictionary, because every row can have its longest text, or the share of a row in its page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageSizes(Vec<u64>);
 
 impl PageSizes {
-    /// How many rows of all columns can be unpacked at a time, at most `most`, so that their texts stay below 64 MiB and a few pages.
+    /// Returns how many rows of all columns can be unpacked at a time, at most `most`, so that their texts stay below 64 MiB and
+    /// a few pages.
     pub fn batch_rows(&self, most: usize) -> usize {
         self.batch_rows_of(0..self.0.len(), most)
     }
 
-    /// The same of some columns, by their places in the file.
+    /// Returns the same for some columns, by their places in the file.
     pub fn batch_rows_of(&self, columns: impl IntoIterator<Item = usize>, most: usize) -> usize {
         let row =
             columns.into_iter().filter_map(|column| self.0.get(column)).fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
@@ -71,8 +72,8 @@ impl PageSizes {
     }
 }
 
-/// Reads the headers of all pages of a file. Fails where the pages are not those that the file's end tells of, and where they unpack to
-/// more than is allowed.
+/// Reads the headers of all pages of a file. Fails if the pages are not those that the file's footer describes, or if they unpack
+/// to more than is allowed.
 pub fn check_pages(source: &impl ChunkReader, metadata: &ParquetMetaData) -> Result<PageSizes> {
     let mut sizes = vec![0; metadata.file_metadata().schema_descr().num_columns()];
     for group in metadata.row_groups() {
@@ -81,12 +82,12 @@ pub fn check_pages(source: &impl ChunkReader, metadata: &ParquetMetaData) -> Res
     Ok(PageSizes(sizes))
 }
 
-/// What one column chunk unpacks to.
+/// The sizes to which one column chunk unpacks.
 #[derive(Default)]
 struct ChunkSizes {
     dictionary: u64,
     largest_page: u64,
-    /// The bytes of a page for each of its values, of the page that has the most.
+    /// The bytes of a page divided by its values, of the page with the most.
     largest_share: u64,
     values: u64,
 }
@@ -117,7 +118,7 @@ fn check_group(source: &impl ChunkReader, group: &RowGroupMetaData, text_bytes: 
 }
 
 fn check_chunk(source: &impl ChunkReader, column: &ColumnChunkMetaData) -> Result<ChunkSizes> {
-    // The others unpack to whatever their bytes say, whatever the header says.
+    // With other compressions, the bytes decide the unpacked size, and not the header.
     if !matches!(column.compression(), Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_)) {
         return Err(malformed(format!("its compression is {}", column.compression())));
     }
@@ -158,7 +159,7 @@ enum PageKind {
     Dictionary,
 }
 
-/// What a page's header says.
+/// The content of a page's header.
 struct PageHeader {
     kind: PageKind,
     unpacked: u64,
@@ -167,7 +168,7 @@ struct PageHeader {
     encoding: i64,
 }
 
-/// The values of a header's fields and of the struct for its kind of page, by id. What is not needed is skipped.
+/// The values of a header's fields and of the struct for its kind of page, by id. Fields that are not needed are skipped.
 type Fields = [Option<i64>; 5];
 
 /// Reads headers in Thrift's compact protocol, of which they use structs, whole numbers, flags and bytes.
@@ -210,7 +211,7 @@ impl<R: Read> HeaderReader<R> {
         })
     }
 
-    /// The fields of a header, and those of the structs 5 to 8 in it.
+    /// Reads the fields of a header, and those of the structs 5 to 8 in it.
     fn header(&mut self) -> Result<(Fields, [Fields; 4])> {
         let (mut own, mut inner) = (Fields::default(), [Fields::default(); 4]);
         let mut last = 0;
@@ -234,7 +235,7 @@ impl<R: Read> HeaderReader<R> {
         Ok(fields)
     }
 
-    /// Reads a field's value, and keeps it if it is a whole number that is asked for.
+    /// Reads a field's value, and keeps it if it is a wanted whole number.
     fn keep(&mut self, id: i16, kind: u8, fields: &mut Fields, depth: u8) -> Result<()> {
         match usize::try_from(id).ok().and_then(|id| fields.get_mut(id)) {
             Some(field) if (4..=I64).contains(&kind) => *field = Some(self.int()?),
@@ -243,7 +244,7 @@ impl<R: Read> HeaderReader<R> {
         Ok(())
     }
 
-    /// The id and the type of the next field of a struct; none at its end. Ids rise, so that no field is there twice.
+    /// Returns the id and the type of the next field of a struct; `None` at its end. Ids rise, so that no field is there twice.
     fn field(&mut self, last: i16) -> Result<Option<(i16, u8)>> {
         let byte = self.byte()?;
         if byte == 0 {

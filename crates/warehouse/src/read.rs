@@ -1,4 +1,4 @@
-//! Parquet files back into rows. The bytes may be hostile: whatever is wrong with them is an error.
+//! Parquet files back into rows. The bytes may be hostile: every defect is an error.
 
 use std::any::Any;
 use std::fs::File;
@@ -20,24 +20,25 @@ use crate::schema::{Column, ROW_ID, Table, Type};
 use crate::write::MAX_ROW_GROUP_ROWS;
 use crate::{Error, Result, Row};
 
-/// The most rows that [`read`] gives at once; larger files are walked with [`each`].
+/// The most rows that [`read`] returns at once; larger files are read with [`each`].
 pub const MAX_READ_ROWS: u64 = 1_000_000;
-/// The most rows that [`find`] gives: a prefix that short is a mistake.
+/// The most rows that [`find`] returns: a shorter prefix is a mistake.
 pub const MAX_FOUND: u64 = 1_000;
 /// The most rows of a file.
 pub const MAX_FILE_ROWS: u64 = 10_000_000;
-/// The most bytes that a row group of a file may say it unpacks to: ten times what the writer makes of the widest table.
+/// The most bytes to which a row group of a file may declare that it unpacks: ten times the size that the writer makes of the
+/// widest table.
 const MAX_UNPACKED_BYTES: u64 = 2 << 30;
-/// The most bytes that rows which are kept may take, whatever the size of their file.
+/// The most bytes of rows that are kept, for every size of file.
 const MAX_KEPT_BYTES: u64 = 4 << 30;
-/// Bytes that the rows of a file may take however small it is, and for each of its bytes. A row has an id of its own, which packs to 32
-/// bytes at the least, and takes 2 KiB in the widest table.
+/// The bytes that the rows of a file may take, independent of its size, and in addition for each of its bytes. A row has an id of
+/// its own, which packs to 32 bytes at the least, and takes 2 KiB in the widest table.
 const FREE_BYTES: u64 = 64 << 20;
 const BYTES_PER_BYTE: u64 = 256;
 /// The most rows that are unpacked at a time.
 const BATCH_ROWS: usize = 8 * 1024;
 
-/// Where a file's bytes are.
+/// The source of a file's bytes.
 #[derive(Debug)]
 pub enum Source {
     /// In memory.
@@ -47,7 +48,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Its size in bytes. A file that does not tell has none, and its rows get what every file gets.
+    /// Returns its size in bytes; 0 if it is not known, so that its rows get the minimum.
     fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -68,12 +69,12 @@ impl From<File> for Source {
     }
 }
 
-/// All rows of a file of `table`, in the file's order. Every row is complete and its id is its own.
+/// Returns all rows of a file of `table`, in the file's order. Every row is complete and its id is its own.
 pub fn read(table: &'static Table, source: impl Into<Source>) -> Result<Vec<Row>> {
     collect(table, source.into(), MAX_READ_ROWS, "rows", |_| true)
 }
 
-/// The rows whose ids begin with `prefix`, in the file's order.
+/// Returns the rows whose ids begin with `prefix`, in the file's order.
 pub fn find(table: &'static Table, source: impl Into<Source>, prefix: &str) -> Result<Vec<Row>> {
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(is_hex) {
@@ -109,10 +110,10 @@ fn collect(
     Ok(rows)
 }
 
-/// Gives every row of a file of `table` to `visit`, in the file's order, holding one batch of them in memory.
+/// Calls `visit` with every row of a file of `table`, in the file's order, holding one batch of them in memory.
 ///
-/// Fails where the file is malformed, its columns are not the table's, or a row is not complete or has another row's id; and
-/// with whatever `visit` fails with.
+/// Fails if the file is malformed, its columns are not the table's, or a row is not complete or has another row's id. Errors of
+/// `visit` are passed on.
 pub fn each(table: &'static Table, source: impl Into<Source>, mut visit: impl FnMut(Row) -> Result<()>) -> Result<()> {
     // The library promises errors for malformed files but has places that panic; a hostile file must not end the process.
     let walk = AssertUnwindSafe(|| match source.into() {
@@ -133,7 +134,7 @@ fn malformed(table: &'static Table) -> impl Fn(Box<dyn std::error::Error + Send 
 
 fn walk<R: ChunkReader + 'static>(table: &'static Table, source: R, visit: &mut dyn FnMut(Row) -> Result<()>) -> Result<()> {
     let bad = malformed(table);
-    // The schema is taken from Parquet's own; the Arrow schema that the writer also embeds would be one more thing to mistrust.
+    // The schema is taken from Parquet's own: the Arrow schema that the writer also embeds would be one more thing to check.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let metadata = ArrowReaderMetadata::load(&source, options).map_err(|error| bad(error.into()))?;
     let columns = check_schema(table, metadata.schema())?;
@@ -149,8 +150,8 @@ fn walk<R: ChunkReader + 'static>(table: &'static Table, source: R, visit: &mut 
     Ok(())
 }
 
-/// The columns of the table that a file has, in its order. One that may be null, and is no part of a row's id, may be missing: it may have
-/// been added to the table after the file was written, and is null in each of its rows.
+/// Returns the columns of the table that a file has, in its order. A column that may be null, and is no part of a row's id, may
+/// be missing: it may have been added to the table after the file was written, and is null in each of its rows.
 fn check_schema(table: &'static Table, found: &Schema) -> Result<Vec<&'static Column>> {
     let wrong = |problem: String| Error::WrongSchema { table: table.name, problem };
     let mut fields = found.fields().iter().peekable();
@@ -213,7 +214,7 @@ fn visit_rows(
     Ok(())
 }
 
-/// A value of an array. The schema was checked, so an array of another type cannot be; were it one, it would read as null.
+/// Returns a value of an array. The schema was checked, so an array of another type is impossible; it would read as null.
 fn value(column: &Column, array: &ArrayRef, index: usize) -> Value {
     if array.is_null(index) {
         return Value::Null;

@@ -1,11 +1,11 @@
-//! The reference page of the tables, written from the same descriptions as their schemas.
+//! The reference page of the tables, generated from the same descriptions as their schemas.
 
 use std::fmt::Write as _;
 
 use crate::TABLES;
 use crate::schema::{Column, Table};
 
-/// The text of the reference page, in Markdown.
+/// Returns the text of the reference page, in Markdown.
 pub fn reference() -> String {
     let mut page = String::from(
         "# Curated tables\n\nWritten from the tables' descriptions in `crates/warehouse`; do not edit. Durations are whole \

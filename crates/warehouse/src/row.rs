@@ -50,7 +50,7 @@ impl Value {
         )
     }
 
-    /// The value in a row's key: whole numbers as decimal text, because canonical JSON's numbers are doubles.
+    /// Returns the value as in a row's key: whole numbers as decimal text, because canonical JSON's numbers are doubles.
     fn key_json(&self) -> Json {
         match self {
             Self::Null => Json::Null,
@@ -85,12 +85,12 @@ from! {
 }
 
 impl Value {
-    /// A whole number of any size; one beyond what a column holds is the largest that it does.
+    /// Converts a whole number of any size; one beyond the column's range becomes the largest that it holds.
     pub fn whole(count: u64) -> Self {
         Self::Int(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// Reasons as a JSON list; null if there are none.
+    /// Returns reasons as a JSON list; null if there are none.
     pub fn reasons(reasons: &[Reason]) -> Self {
         let text = || String::from_utf8(canonical_json(&reasons).ok()?).ok();
         Self::from(if reasons.is_empty() { None } else { text() })
@@ -111,12 +111,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row of `table` in which everything is null.
+    /// Returns a row of `table` in which everything is null.
     pub fn new(table: &'static Table) -> Self {
         Self { table, values: vec![Value::Null; table.columns().count()] }
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> &'static Table {
         self.table
     }
@@ -132,24 +132,24 @@ impl Row {
         Ok(())
     }
 
-    /// The row with a column set. See [`Row::set`].
+    /// Returns the row with a column set. See [`Row::set`].
     pub fn with(mut self, column: &str, value: impl Into<Value>) -> Result<Self> {
         self.set(column, value).map(|()| self)
     }
 
-    /// The row with its id set, complete. Fails where a column is null that may not be.
+    /// Returns the complete row with its id set. Fails if a column is null that may not be.
     pub fn sealed(self) -> Result<Self> {
         let id = row_id(&self)?;
         let row = self.with(ROW_ID, id.hex())?;
         row.check_complete().map(|()| row)
     }
 
-    /// The value of a column; none where the table has no such column.
+    /// Returns the value of a column; `None` if the table has no such column.
     pub fn get(&self, column: &str) -> Option<&Value> {
         self.table.column(column).and_then(|(index, _)| self.values.get(index))
     }
 
-    /// The text of a column; none where it is null or no text.
+    /// Returns the text of a column; `None` if it is null or no text.
     pub fn text(&self, column: &str) -> Option<&str> {
         match self.get(column) {
             Some(Value::Text(text)) => Some(text),
@@ -157,12 +157,12 @@ impl Row {
         }
     }
 
-    /// The columns and their values, in the table's order.
+    /// Returns the columns and their values, in the table's order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Column, &Value)> {
         self.table.columns().zip(&self.values)
     }
 
-    /// About how many bytes of memory it takes.
+    /// Estimates its size in memory, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let texts = self.values.iter().map(|value| if let Value::Text(text) = value { text.len() as u64 } else { 0 });
         (self.values.len() * size_of::<Value>()) as u64 + texts.sum::<u64>()
@@ -172,7 +172,7 @@ impl Row {
         self.values.get(index).unwrap_or(&Value::Null)
     }
 
-    /// Whether the row may stand in a file: complete, and its id is its own.
+    /// Checks that the row may be written to a file: it is complete, and its id is its own.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_complete()?;
         let (expected, found) = (row_id(self)?.hex(), self.text(ROW_ID).unwrap_or_default());
@@ -204,10 +204,10 @@ fn check_value(table: &'static str, column: &'static Column, value: &Value) -> R
     }
 }
 
-/// The id of a row: the digest of the canonical JSON of a list of the table's name and the values of its key columns, in the
-/// table's order; whole numbers as decimal text, instants as text, missing values as null.
+/// Returns the id of a row: the digest of the canonical JSON of a list of the table's name and the values of its key columns, in
+/// the table's order; whole numbers as decimal text, instants as text, missing values as null.
 ///
-/// For `workload_dim` it is the `workload_spec_digest` itself, so that a fact's workload key is what decides comparability.
+/// For `workload_dim` it is the `workload_spec_digest` itself, so that a fact's workload key decides comparability.
 pub fn row_id(row: &Row) -> Result<Digest> {
     let table = row.table;
     let own_digest = || row.text("workload_spec_digest").and_then(|text| text.parse().ok());

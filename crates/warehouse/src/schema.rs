@@ -1,4 +1,4 @@
-//! What a table is, and the Arrow schema that follows from it.
+//! The description of a table, and the Arrow schema that follows from it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 /// The column that holds a row's id, the last of every table.
 pub const ROW_ID: &str = "row_id";
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// True or false.
@@ -25,7 +25,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// The Arrow type.
+    /// Returns the Arrow type.
     pub fn arrow(self) -> DataType {
         match self {
             Self::Bool => DataType::Boolean,
@@ -54,15 +54,15 @@ impl fmt::Display for Type {
 pub struct Column {
     /// Its name: unit last, then qualifier, such as `ttft_ns_p99`.
     pub name: &'static str,
-    /// What it holds.
+    /// Its type.
     pub kind: Type,
-    /// Whether it may be null.
+    /// True if it may be null.
     pub nullable: bool,
-    /// The unit of its values, where they have one.
+    /// The unit of its values, if they have one.
     pub unit: Option<&'static str>,
-    /// What it means.
+    /// Its meaning.
     pub doc: &'static str,
-    /// Whether it is one of the columns that the row's id is the digest of.
+    /// True if it is one of the columns that the row's id is the digest of.
     pub key: bool,
     /// The source that will fill it, for a column that nothing writes yet: it is always null, and part of no key, so that the
     /// keys of earlier rows stay as they are once it is filled.
@@ -131,34 +131,34 @@ impl Column {
 pub struct Table {
     /// Its name.
     pub name: &'static str,
-    /// What one row stands for.
+    /// The meaning of one row.
     pub grain: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub doc: &'static str,
     /// The source that will fill the table, if nothing writes it yet.
     pub reserved: Option<&'static str>,
     /// Its columns, in groups that several tables share.
     pub(crate) groups: &'static [&'static [Column]],
-    /// Where each column stands, by name.
+    /// The place of each column, by name.
     pub(crate) places: Places,
 }
 
-/// Where each column of a table stands, made at first use: whoever reads rows asks for every value by name.
+/// The place of each column of a table, computed at first use: readers of rows ask for every value by name.
 pub(crate) type Places = OnceLock<HashMap<&'static str, (usize, &'static Column)>>;
 
 impl Table {
-    /// Its columns, in the order of the file.
+    /// Returns its columns, in the order of the file.
     pub fn columns(&self) -> impl Iterator<Item = &'static Column> {
         self.groups.iter().copied().flatten()
     }
 
-    /// The column of that name and its place.
+    /// Returns the column of this name and its place.
     pub fn column(&self, name: &str) -> Option<(usize, &'static Column)> {
         let named = || self.columns().enumerate().map(|(place, column)| (column.name, (place, column))).collect();
         self.places.get_or_init(named).get(name).copied()
     }
 
-    /// The columns that a row's id is the digest of, in order.
+    /// Returns the columns that a row's id is the digest of, in order.
     pub fn keys(&self) -> impl Iterator<Item = &'static Column> {
         self.columns().filter(|column| column.key)
     }
@@ -170,7 +170,7 @@ impl PartialEq for Table {
     }
 }
 
-/// The Arrow schema of a table. Docs and units are metadata of the fields.
+/// Returns the Arrow schema of a table. Docs and units are metadata of the fields.
 pub fn arrow_schema(table: &Table) -> SchemaRef {
     let fields: Vec<_> = table.columns().map(Column::field).collect();
     let metadata = [("table", table.name), ("grain", table.grain)];

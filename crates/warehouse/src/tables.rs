@@ -18,7 +18,7 @@ pub const TABLES: [&Table; 12] = [
     &BENCHMARK_RUN_FACT,
 ];
 
-/// The table of that name.
+/// Returns the table of this name.
 pub fn table(name: &str) -> Option<&'static Table> {
     TABLES.into_iter().find(|table| table.name == name)
 }
@@ -48,7 +48,7 @@ const IDENTITY: &[Column] = &[
         .required(),
 ];
 
-/// Where a fact was measured. Null where the grain is wider, or there is no scheduler.
+/// The place where a fact was measured. Null if the grain is wider, or there is no scheduler.
 const PLACE: &[Column] = &[
     text("scheduler_run_id", "The scheduler's own id of the run.").reserved("Slurm's and Kueue's accounting"),
     text("job_uid", "The UID of the Job."),
@@ -77,7 +77,8 @@ macro_rules! latency {
     };
 }
 
-/// The same percentiles by nearest rank with failed requests counted as slower than all others; null where one of those is it.
+/// The same percentiles by nearest rank with failed requests counted as slower than all others; null if the percentile is a
+/// failed request.
 macro_rules! with_failures {
     ($name:literal, $what:literal) => {
         latency!(
@@ -90,7 +91,7 @@ macro_rules! with_failures {
     };
 }
 
-/// How a headline figure varies across the counted trials.
+/// The variation of a headline figure across the counted trials.
 macro_rules! across_trials {
     ($name:literal, $unit:literal) => {
         &[
@@ -589,7 +590,7 @@ pub static WORKLOAD_DIM: Table = Table {
     places: Places::new(),
 };
 
-/// One row for each run: from its rows back to raw evidence and signatures.
+/// One row for each run, which leads from its rows back to raw evidence and signatures.
 pub static ARTIFACT_LINEAGE_DIM: Table = Table {
     name: "artifact_lineage_dim",
     grain: "run x frozen workload",

@@ -13,21 +13,22 @@ use crate::row::Value;
 use crate::schema::{Column, Table, Type, arrow_schema};
 use crate::{Error, Result, Row};
 
-/// The most rows of one row group, and so what a writer holds in memory: about 100 MiB of the widest table.
+/// The most rows of one row group, and so the most that a writer holds in memory: about 100 MiB of the widest table.
 pub const MAX_ROW_GROUP_ROWS: usize = 128 * 1024;
-/// Rows that become Arrow arrays at a time.
+/// The number of rows that become Arrow arrays at a time.
 const BATCH_ROWS: usize = 8 * 1024;
-/// Who made the file, inside it. Without a version: equal rows are to give equal bytes, and the Summary names the program.
+/// The creator of the file, named inside it. Without a version: equal rows are to give equal bytes, and the Summary names the
+/// program.
 pub(crate) const CREATED_BY: &str = "assay";
-/// The level of the compression: the library's own default, written down so that it cannot move.
+/// The level of the compression: the library's own default, fixed here so that it cannot change.
 const ZSTD_LEVEL: i32 = 3;
 
-/// What was written.
+/// The size and digest of a written file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrittenFile {
-    /// Rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: u64,
     /// The digest of the bytes.
     pub digest: Digest,
@@ -35,8 +36,8 @@ pub struct WrittenFile {
 
 /// Writes rows of `table` to `out`, in the order given.
 ///
-/// Every row must be sealed ([`Row::sealed`]). The bytes depend on the rows and their order alone. That no two rows have one id
-/// is the caller's to know.
+/// Every row must be sealed ([`Row::sealed`]). The bytes depend on the rows and their order alone. The caller ensures that no two
+/// rows have the same id.
 pub fn write(table: &'static Table, rows: impl IntoIterator<Item = Row>, out: impl Write + Send) -> Result<WrittenFile> {
     let mut out = Hashing::new(out);
     let failed = |source: parquet::errors::ParquetError| Error::Write { table: table.name, source: Box::new(source) };
@@ -55,7 +56,7 @@ pub fn write(table: &'static Table, rows: impl IntoIterator<Item = Row>, out: im
     Ok(out.finish(total))
 }
 
-/// Everything that shapes the bytes is set here, so that a new default of the library changes nothing unseen.
+/// Sets every property that shapes the bytes, so that a new default of the library changes nothing unnoticed.
 fn properties(table: &'static Table) -> Result<WriterProperties> {
     let level = ZstdLevel::try_new(ZSTD_LEVEL).map_err(|source| Error::Write { table: table.name, source: Box::new(source) })?;
     let properties = WriterProperties::builder()
@@ -87,7 +88,8 @@ fn record_batch(table: &'static Table, rows: &[Row]) -> Result<RecordBatch> {
         .map_err(|source| Error::Write { table: table.name, source: Box::new(source) })
 }
 
-/// One column of the batch. Types were checked when the values were set; what does not fit is null here, and was refused there.
+/// Returns one column of the batch. Types were checked when the values were set; a value of another type, refused there, would be
+/// null here.
 fn array(column: &Column, index: usize, rows: &[Row]) -> ArrayRef {
     let values = rows.iter().map(|row| row.value_at(index));
     match column.kind {
@@ -119,7 +121,7 @@ fn as_unix_ns(value: &Value) -> Option<i64> {
     if let Value::Instant(value) = value { Some(Instant::unix_ns(*value)) } else { None }
 }
 
-/// Hashes and counts what passes through.
+/// Hashes and counts the bytes that are written through it.
 pub(crate) struct Hashing<W> {
     out: W,
     hasher: Hasher,
@@ -131,7 +133,7 @@ impl<W: Write> Hashing<W> {
         Self { out, hasher: Hasher::new(), bytes: 0 }
     }
 
-    /// What was written, with so many rows.
+    /// Returns the size and digest of the written bytes, with this number of rows.
     pub(crate) fn finish(self, rows: u64) -> WrittenFile {
         WrittenFile { rows, bytes: self.bytes, digest: self.hasher.finish() }
     }

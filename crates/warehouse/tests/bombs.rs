@@ -1,4 +1,4 @@
-//! Small files that would unpack to gigabytes: each is refused by name, and its reader stays small.
+//! Small files that would unpack to gigabytes: each is refused with its error, and its reader stays small.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 
-/// The most memory that a reader may take of a file of some KiB.
+/// The most memory that a reader may use for a file of some KiB.
 const MAX_PEAK_KIB: u64 = 400 << 10;
 
-/// Where a child process finds which file it is to read, and how.
+/// The variables that tell a child process the file to read, and the reader to use.
 const FILE: &str = "BOMB_FILE";
 const READER: &str = "BOMB_READER";
 
-/// The most memory that this process had, in KiB.
+/// Returns the most memory that this process had, in KiB.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("the status of this process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// The child: reads the file, prints the refusal and how much memory it took.
+/// The child: reads the file, prints the refusal and its memory use.
 #[test]
 fn child() {
     let Ok(path) = std::env::var(FILE) else { return };
@@ -46,7 +46,7 @@ fn child() {
     println!("refusal={refusal}\npeak={}", peak_kib());
 }
 
-/// What the reader of a file refuses it with, in a process whose peak of memory is checked.
+/// Returns the error with which the reader of a file refuses it, in a process whose peak of memory is checked.
 fn refusal(bytes: &[u8], reader: &str) -> String {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), bytes).expect("written");
@@ -191,6 +191,6 @@ fn a_huge_text_in_many_records_is_unpacked_a_few_rows_at_a_time() {
     }
     let schema = Arc::new(Schema::new(fields));
     let batch = RecordBatch::try_new(schema.clone(), arrays).expect("a batch");
-    // Its words are none of the list, which is seen once a batch is unpacked: that batch is small.
+    // Its words are not in the list, which is detected once a batch is unpacked: that batch is small.
     insta::assert_snapshot!(refusal(&file(&schema, [batch], properties().build()), "records"), @"record 0 of the file is not valid");
 }

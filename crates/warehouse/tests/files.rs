@@ -1,4 +1,4 @@
-//! Files of every table: their schemas, their bytes, their rows, and what is done about bad ones.
+//! Files of every table: their schemas, their bytes, their rows, and the handling of bad ones.
 
 use assay_manifest::{Digest, Instant};
 use assay_warehouse::{
@@ -71,7 +71,7 @@ fn equal_rows_give_equal_bytes() {
     assert_ne!(file(&OUTCOME_FACT, rows(&OUTCOME_FACT, 50)), file(&OUTCOME_FACT, reversed), "the order is the caller's");
 }
 
-/// A change here changes the digest of every curated file: say so in the change, and regenerate what depends on it.
+/// A change here changes the digest of every curated file: state it in the change, and regenerate the files that depend on it.
 #[test]
 fn the_bytes_are_golden() {
     let digest = Digest::of(&file(&CLUSTER_REGION_DIM, rows(&CLUSTER_REGION_DIM, 3)));
@@ -198,14 +198,14 @@ proptest! {
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
-        // Either refused by name, or rows that are complete and have their own ids.
+        // Either refused with an error, or rows that are complete and have their own ids.
         if let Ok(rows) = read(&CLUSTER_REGION_DIM, bytes) {
             prop_assert!(rows.iter().all(|row| row.text(ROW_ID).is_some()));
         }
     }
 }
 
-/// The file as an Assay would have written it before the column was added to the table.
+/// Returns the file as an older Assay would have written it before the column was added to the table.
 fn without(bytes: Vec<u8>, column: &str) -> Vec<u8> {
     let reader =
         parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(bytes::Bytes::from(bytes), 1024).expect("a file");

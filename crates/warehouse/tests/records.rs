@@ -1,4 +1,5 @@
-//! Files of records: what goes in comes out, equal records give equal bytes, and bad bytes are refused by name.
+//! Files of records: written records are read back unchanged, equal records give equal bytes, and bad bytes are refused with an
+//! error.
 
 use assay_manifest::Digest;
 use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
@@ -93,7 +94,7 @@ fn columns_are_as_agreed() {
     insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_asked int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_asked int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, answer_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
 }
 
-/// A change here changes the digest of every record file: say so in the change.
+/// A change here changes the digest of every record file: state it in the change.
 #[test]
 fn equal_records_give_equal_bytes_and_those_are_golden() {
     assert_eq!(file(&[full(), Record::default()]), file(&[full(), Record::default()]));
@@ -278,7 +279,7 @@ proptest! {
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
-        // Either refused by name, or records that keep the limits.
+        // Either refused with an error, or records that keep the limits.
         if let Ok(records) = read(bytes) {
             prop_assert!(records.iter().all(|record| record.chunks.len() <= MAX_CHUNKS));
         }

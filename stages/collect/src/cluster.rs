@@ -1,6 +1,7 @@
-//! What a cluster says of a run: its Jobs and pods with their UIDs and nodes, their events, and the nodes where they may be read.
+//! The cluster's data of a run: its Jobs and pods with their UIDs and nodes, their events, and the nodes if they may be read.
 //!
-//! Raw, as the API server gives it: when each pod was queued, scheduled, started and ended, what restarted, what was evicted, and why.
+//! Raw, as the API server returns it: when each pod was queued, scheduled, started and ended, every restart and eviction, and the
+//! reasons.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +10,13 @@ use assay_manifest::Artifact;
 use assay_stage::{Context, Failure};
 use serde_json::{Value, json};
 
-/// Reads all of it; nothing on one machine. Nodes are a right of their own: where it was not given, that is what is kept of them.
+/// Reads all of it; nothing on one machine. Nodes need a separate permission: without it, the refusal is kept in their place.
 pub(crate) fn facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
     let Some(here) = InPod::here(|name| std::env::var(name).ok()) else { return Ok(Vec::new()) };
     let cluster = Cluster::around_pod()?;
     let of_run = format!("{RUN}={}", ctx.run_id());
     let mut jobs: Vec<Value> = cluster.list("Job", &here.namespace, &of_run)?;
-    // Targets are released by now: what they were is a reading of provision's.
+    // Targets are released by now: their state is in a reading of provision.
     let mut pods: Vec<Value> = cluster.list("Pod", &here.namespace, &of_run)?;
     let uids: BTreeSet<String> = jobs.iter().chain(&pods).filter_map(|object| text(&object["metadata"]["uid"])).collect();
     let nodes: BTreeSet<String> = pods.iter().filter_map(|pod| text(&pod["spec"]["nodeName"])).collect();
@@ -28,22 +29,22 @@ pub(crate) fn facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
         without_bookkeeping(object);
     }
     let mut kept = vec![("jobs", jobs), ("pods", pods), ("events", events), ("nodes", nodes)];
-    // A cluster without queues has none, and nothing is to be said of that.
+    // A cluster without queues has none, which is not reported.
     kept.extend((!workloads.is_empty()).then_some(("workloads", workloads)));
     kept.into_iter().map(|(name, objects)| keep(ctx, name, &objects)).collect()
 }
 
-/// What Kueue says of the run's Jobs. None where there is no Kueue, or where an older installation may not read it.
+/// Returns Kueue's data of the run's Jobs. None if there is no Kueue, or if an older installation may not read it.
 fn workloads(cluster: &Cluster, namespace: &str, jobs: &BTreeSet<String>) -> Vec<Value> {
     match cluster.workloads(namespace, "") {
         Ok(all) => all.into_iter().filter(|workload| is_of(workload, jobs)).collect(),
         Err(failure) if failure.code == "forbidden" => Vec::new(),
-        // What is not known of a queue is no failure of the run.
+        // Unknown data of a queue are no failure of the run.
         Err(failure) => vec![json!({"unknown": failure.message})],
     }
 }
 
-/// Whether an object depends on one of these, by UID.
+/// Returns true if an object depends on one of these, by UID.
 fn is_of(object: &Value, owners: &BTreeSet<String>) -> bool {
     let references = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     references.filter_map(|reference| text(&reference["uid"])).any(|uid| owners.contains(&uid))
@@ -56,12 +57,12 @@ fn node(cluster: &Cluster, name: &str) -> Value {
             node
         }
         Ok(None) => json!({"metadata": {"name": name}, "unknown": "the node has gone"}),
-        // What is not known of a node is no failure of the run.
+        // Unknown data of a node are no failure of the run.
         Err(failure) => json!({"metadata": {"name": name}, "unknown": failure.message}),
     }
 }
 
-/// Who changed which field is of no interest, and is most of an object.
+/// Removes the record of which manager changed which field: it is not needed, and is most of an object.
 fn without_bookkeeping(object: &mut Value) {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");

@@ -1,16 +1,16 @@
-//! What endpoints count of their own work, and how much of it falls into a window.
+//! The endpoints' counters of their own work, and the part of it that falls into a window.
 
 use assay_manifest::{Instant, Window};
 use assay_probe::samples;
 
-/// What is counted on both sides.
+/// A quantity that both sides count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Requests that were answered.
+    /// Requests with a response.
     Requests,
     /// Tokens of prompts.
     InputTokens,
-    /// Tokens of answers.
+    /// Tokens of responses.
     OutputTokens,
 }
 
@@ -26,8 +26,8 @@ impl What {
     }
 }
 
-/// The counters of known servers: vLLM (and the simulator), SGLang, TGI, llama.cpp. Where an answer has several that count the
-/// same, the first of the list is taken.
+/// The counters of known servers: vLLM (and the simulator), SGLang, TGI, llama.cpp. If a response has several that count the
+/// same, the first of the list is used.
 const KNOWN: [(What, &str); 11] = [
     (What::Requests, "vllm:request_success_total"),
     (What::InputTokens, "vllm:prompt_tokens_total"),
@@ -49,10 +49,10 @@ pub(crate) struct Counter {
     pub(crate) value: f64,
 }
 
-/// The counters of one answer, in the order of [`What::ALL`].
+/// The counters of one response, in the order of [`What::ALL`].
 pub(crate) type Counters = [Option<Counter>; 3];
 
-/// The known counters in an answer. What cannot be read in it is passed over.
+/// Parses the known counters in a response, and skips lines that cannot be read.
 pub(crate) fn counters(text: &str) -> Counters {
     let mut sums: [Option<f64>; KNOWN.len()] = [None; KNOWN.len()];
     for sample in samples(text).flatten() {
@@ -68,38 +68,38 @@ pub(crate) fn counters(text: &str) -> Counters {
     What::ALL.map(found)
 }
 
-/// One good answer of an endpoint.
+/// One successful response of an endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scrape {
-    /// When it was asked for: what it counts happened before its answer and may have happened after this.
+    /// The time of the request: counted events happened before the response, and may have happened after this time.
     pub(crate) asked: Instant,
-    /// When it was there: what it counts happened before this.
+    /// The time of the response: counted events happened before this time.
     pub(crate) answered: Instant,
     pub(crate) counters: Counters,
 }
 
-/// How much a counter grew around a window.
+/// The growth of a counter around a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Growth {
     pub(crate) counter: &'static str,
-    /// Between the last answer that was there at the window's start and the first that was asked for at its end: at least all of
-    /// the window.
+    /// The growth from the last response received by the window's start to the first one requested after its end: at least that
+    /// of the window.
     pub(crate) outer: u64,
-    /// Between the first answer asked for in the window and the last that was there in it: at most what is of the window.
+    /// The growth from the first response requested in the window to the last one received in it: at most that of the window.
     pub(crate) inner: u64,
-    /// How many answers lie wholly within the window: with fewer than two, `inner` says nothing.
+    /// The number of responses completely within the window: with fewer than two, `inner` has no meaning.
     pub(crate) within: usize,
-    /// From when to when `outer` reaches.
+    /// The start and the end of `outer`.
     pub(crate) reach: (Instant, Instant),
-    /// How often the counter fell, as it does when its server starts again. What it had counted since the answer before is lost.
+    /// The number of times that the counter fell, as at a restart of its server. Its growth since the previous response is lost.
     pub(crate) resets: u32,
 }
 
-/// The growth of a counter around a window; absent where no answer lies before it or behind it, or none has the counter. Answers
-/// come in the order in which they were asked for.
+/// Returns the growth of a counter around a window; `None` if no response lies before it or after it, or none has the counter.
+/// Responses come in the order of their requests.
 pub(crate) fn growth(scrapes: &[Scrape], what: What, window: &Window) -> Option<Growth> {
     let of = |scrape: &Scrape| What::ALL.iter().zip(scrape.counters).find_map(|(of, counter)| counter.filter(|_| *of == what));
-    // A value that is no count says nothing.
+    // A value that is no count is ignored.
     let usable: Vec<&Scrape> = scrapes
         .iter()
         .filter(|scrape| of(scrape).is_none_or(|counter| counter.value.is_finite() && counter.value >= 0.0))
@@ -108,7 +108,7 @@ pub(crate) fn growth(scrapes: &[Scrape], what: What, window: &Window) -> Option<
     let last = usable.iter().position(|scrape| scrape.asked >= window.end)?;
     let around = usable.get(first..=last)?;
     let name = around.iter().rev().find_map(|scrape| of(scrape))?.name;
-    // Client libraries show a counter with labels when it has first counted: one that is not there yet is 0.
+    // Client libraries show a counter with labels once it has first counted: one that is not there yet is 0.
     let value = |scrape: &&Scrape| of(scrape).filter(|counter| counter.name == name).map_or(0.0, |counter| counter.value);
     let values: Vec<f64> = around.iter().map(value).collect();
     let within: Vec<f64> =
@@ -119,7 +119,7 @@ pub(crate) fn growth(scrapes: &[Scrape], what: What, window: &Window) -> Option<
     Some(Growth { counter: name, outer, inner, within: within.len(), reach, resets })
 }
 
-/// How much a counter grew from value to value, and how often it fell. After a fall it has grown from 0.
+/// Returns how much a counter grew from value to value, and how often it fell. After a fall it has grown from 0.
 fn grown(values: &[f64]) -> (u64, u32) {
     let (mut sum, mut resets) = (0.0, 0);
     for pair in values.windows(2) {

@@ -1,4 +1,4 @@
-//! How well recordings cover the windows of attempts. Recordings are read as a stream: memory grows with the attempts, and never
+//! The coverage of attempts' windows by recordings. Recordings are read as a stream: memory grows with the attempts, and never
 //! with the readings.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::series::{HOST, each_line, reading};
 /// The longest line of a recording: one reading of a very large machine.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// What the recordings say of every attempt's window.
+/// The coverage of every attempt's window by recordings.
 pub(crate) struct Coverage<'a> {
     recordings: &'a [&'a Recording],
     readings: BTreeMap<Block, Readings>,
@@ -39,19 +39,19 @@ impl<'a> Coverage<'a> {
         Ok(Self { recordings, readings })
     }
 
-    /// Where nothing was recorded.
+    /// Returns the coverage of a run without recordings.
     #[cfg(test)]
     pub(crate) fn none() -> Self {
         Self { recordings: &[], readings: BTreeMap::new() }
     }
 
-    /// How many readings of the host fall into a window of a block, both ends included.
+    /// Returns the number of readings of the host in a window of a block, both ends included.
     pub(crate) fn samples(&self, block: Block, window: &Window) -> u64 {
         self.readings.get(&block).map_or(0, |readings| readings.within(window))
     }
 
-    /// The stretches of a window without readings, of the host and of the endpoint whose source is named: where no recorder ran,
-    /// and where one has left a gap.
+    /// Returns the parts of a window without readings, of the host and of the endpoint whose source is named: those without a
+    /// recorder, and the gaps of recorders.
     pub(crate) fn gaps(&self, block: Block, window: &Window, endpoint: Option<&str>) -> Vec<Gap> {
         let recordings: Vec<_> = self.recordings.iter().copied().filter(|recording| recording.block == block).collect();
         let sources = [Some(HOST), endpoint];
@@ -77,13 +77,13 @@ fn tallies(windows: impl Iterator<Item = (Block, Window)>) -> BTreeMap<Block, Ta
     of_block.into_iter().map(|(block, windows)| (block, Tally::of(&windows))).collect()
 }
 
-/// Just enough of a line to know when it was read.
+/// The part of a line that holds its time.
 #[derive(Deserialize)]
 struct Line {
     at: Instant,
 }
 
-/// Gives the instant of every reading of a series to `visit`, a line at a time.
+/// Calls `visit` with the instant of every reading of a series, a line at a time.
 fn read_series(series: &Series, lines: impl BufRead, mut visit: impl FnMut(Instant)) -> Result<(), Failure> {
     each_line(series, lines, MAX_LINE_BYTES, |number, line| {
         let Line { at } = reading(series, number, line)?;
@@ -92,7 +92,7 @@ fn read_series(series: &Series, lines: impl BufRead, mut visit: impl FnMut(Insta
     })
 }
 
-/// Counts instants by how many windows had begun and how many were over.
+/// Counts instants by the number of windows that had begun and the number that were over.
 struct Tally {
     /// The starts of all windows, sorted.
     starts: Vec<Instant>,
@@ -138,7 +138,7 @@ impl Tally {
     }
 }
 
-/// How many readings lie at or after each start, and after each end.
+/// The numbers of readings at or after each start, and after each end.
 struct Readings {
     starts: Vec<Instant>,
     ends: Vec<Instant>,
@@ -149,7 +149,8 @@ struct Readings {
 }
 
 impl Readings {
-    /// The readings within one of the windows that were counted: those from its start on, but for those after its end.
+    /// Returns the number of readings within one of the windows that were counted: those from its start on, minus those after its
+    /// end.
     fn within(&self, window: &Window) -> u64 {
         let begun = self.starts.partition_point(|start| *start < window.start) + 1;
         let over = self.ends.partition_point(|end| *end < window.end) + 1;
@@ -158,13 +159,13 @@ impl Readings {
     }
 }
 
-/// The part of a gap that lies in a window.
+/// Returns the part of a gap that lies in a window.
 fn clipped(gap: &Gap, window: &Window) -> Option<Gap> {
     let (start, end) = (gap.window.start.max(window.start), gap.window.end.min(window.end));
     (start < end).then(|| Gap { source: gap.source.clone(), window: span(start, end), reason: gap.reason.clone() })
 }
 
-/// The stretches of `window` outside of all `spans`, which are sorted.
+/// Returns the parts of `window` outside of all `spans`, which are sorted.
 fn uncovered(source: &str, window: &Window, spans: &[(Instant, Instant)]) -> Vec<Gap> {
     let mut gaps = Vec::new();
     let mut covered_to = window.start;
@@ -335,7 +336,7 @@ mod tests {
             recorded.sort_unstable();
             let gaps = uncovered(HOST, &window(10, 30), &recorded);
             for ns in 10..30 {
-                // Between two whole nanoseconds nothing changes, so its start stands for each.
+                // Nothing changes between two whole nanoseconds, so its start stands for each.
                 let is_recorded = recorded.iter().any(|(start, end)| *start <= at(ns) && at(ns) < *end);
                 let is_gap = gaps.iter().any(|gap| gap.window.start <= at(ns) && at(ns) < gap.window.end);
                 prop_assert_eq!(is_recorded, !is_gap, "at {}", ns);

@@ -1,24 +1,24 @@
-//! What the client counted against what the endpoint counted: execute cannot write the endpoint's counters.
+//! The comparison of the client's counts with the endpoint's: execute cannot write the endpoint's counters.
 //!
-//! A disagreement is recorded and fails nothing. It has innocent causes, and other traffic on the endpoint is one of them: that
-//! it shows is the point.
+//! A disagreement is recorded and fails nothing. It has harmless causes, and other traffic on the endpoint is one of them: to
+//! show it is the purpose.
 
 use assay_manifest::{CacheMode, Count, CrossCheck, Instant, ServingApi, ServingOutcome, ServingWork};
 use assay_record::Outcome;
 
 use crate::counters::{Growth, What};
 
-/// Tokens may differ by this share, one in so many: endpoints count end-of-text tokens and clients do not, or the other way round.
+/// The tolerance of tokens, as one in this number: endpoints count end-of-text tokens and clients do not, or vice versa.
 const TOKEN_TOLERANCE: u64 = 100;
 
-/// What the client counted in one attempt, over all its shards and phases.
+/// The client's counts in one attempt, over all its shards and phases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
-    /// Requests that were answered.
+    /// Requests with a response.
     ok: u64,
-    /// Other requests that may have reached the endpoint, which may or may not have counted them as answered.
+    /// Other requests that may have reached the endpoint, which may or may not have counted them as completed.
     unsure: u64,
-    /// Those of them that may have been open when the attempt ended.
+    /// Those among them that may have been open when the attempt ended.
     pub(crate) open: u64,
     /// Requests of the warm-up.
     warmup: u64,
@@ -46,7 +46,7 @@ impl Counted {
                 self.ok = self.ok.saturating_add(count);
                 return;
             }
-            // No endpoint has seen these.
+            // These reached no endpoint.
             Ok(Outcome::Dropped | Outcome::ConnectError) => return,
             Ok(Outcome::CancelledAtEnd | Outcome::Timeout) => (count, count),
             Ok(
@@ -65,15 +65,15 @@ impl Counted {
     }
 }
 
-/// What else happened on the endpoint, as far as this run knows.
+/// The other activity on the endpoint, as far as this run knows it.
 pub(crate) struct Neighbours<'a> {
-    /// Requests that the attempt before may have left open.
+    /// Requests that the previous attempt may have left open.
     pub(crate) left_open: u64,
-    /// Whether another attempt ran between two instants.
+    /// Returns true if another attempt ran between two instants.
     pub(crate) between: &'a dyn Fn(Instant, Instant) -> bool,
 }
 
-/// The checks of one attempt, one for each growth.
+/// Returns the checks of one attempt, one for each growth.
 pub(crate) fn checks(
     counted: &Counted,
     work: &ServingWork,
@@ -88,7 +88,7 @@ fn check(counted: &Counted, work: &ServingWork, what: What, growth: &Growth, nei
     let (client, bounds) = match what {
         What::Requests => (counted.ok, Bounds::of_requests(counted.ok, unsure)),
         What::OutputTokens => {
-            // Embeddings have none.
+            // Embeddings have no output tokens.
             work.output?;
             (counted.output_tokens, Bounds::of_tokens(counted.output_tokens, counted.ok, unsure))
         }
@@ -98,9 +98,9 @@ fn check(counted: &Counted, work: &ServingWork, what: What, growth: &Growth, nei
         },
     };
     let (from, to) = growth.reach;
-    // What warms the cache is asked before the window begins, and counted by nobody but the endpoint.
+    // Requests that warm the cache are sent before the window begins, and are counted by the endpoint only.
     let has_neighbours = work.cache == CacheMode::Warm || (neighbours.between)(from, to);
-    // The readings at the edges hold what other attempts of the run brought; then only their insides are surely the attempt's.
+    // The outer readings may include other attempts of the run; then only the inner growth is certainly the attempt's.
     let surely = if has_neighbours { growth.inner } else { growth.outer };
     let agrees = growth.resets == 0 && bounds.least <= growth.outer && surely <= bounds.most;
     Some(CrossCheck {
@@ -113,12 +113,12 @@ fn check(counted: &Counted, work: &ServingWork, what: What, growth: &Growth, nei
     })
 }
 
-/// What was seen of the counter, for people.
+/// Returns the readings of the counter, for people.
 fn seen(growth: &Growth, has_neighbours: bool) -> String {
     let Growth { outer, inner, within, reach: (from, to), resets, .. } = growth;
     let shared = match within {
         _ if !has_neighbours => String::new(),
-        // The recorder asks once a second: a window below that holds one answer at most.
+        // The recorder sends a request once a second: a shorter window holds one response at most.
         0 | 1 => ", which requests outside of the window share; the window is too short to hold two readings, so it was only \
                   checked that the growth is not smaller"
             .to_owned(),
@@ -131,7 +131,7 @@ fn seen(growth: &Growth, has_neighbours: bool) -> String {
     format!("the counter grew by {outer} between {from} and {to}{shared}{fell}")
 }
 
-/// What the endpoint may have counted.
+/// The range of counts that the endpoint may have.
 struct Bounds {
     least: u64,
     most: u64,
@@ -145,7 +145,7 @@ impl Bounds {
         Self { least: ok, most, rule }
     }
 
-    /// One in a hundred, and for each request that may have been counted the mean of those that were answered.
+    /// One in a hundred, and for each request that may have been counted the mean of those with a response.
     fn of_tokens(tokens: u64, ok: u64, unsure: u64) -> Self {
         let mean = tokens.checked_div(ok).unwrap_or(0).saturating_add(1);
         let slack = tokens.div_ceil(TOKEN_TOLERANCE).saturating_add(unsure.saturating_mul(mean));
@@ -155,7 +155,7 @@ impl Bounds {
     }
 }
 
-/// Whether client and endpoint count the same prompts by the same tokenizer.
+/// Checks that client and endpoint count the same prompts by the same tokenizer.
 fn comparable_prompts(work: &ServingWork, counted: &Counted) -> Result<(), &'static str> {
     match work {
         ServingWork { api: ServingApi::Chat, .. } => Err("the endpoint's chat template adds tokens"),

@@ -1,4 +1,4 @@
-//! What the recordings hold of endpoints, and what else ran on each of them.
+//! The recorded responses of endpoints, and the other activity on each of them.
 
 use std::collections::BTreeMap;
 use std::io::BufReader;
@@ -13,16 +13,16 @@ use crate::coverage::span;
 use crate::cross_check::{Counted, Neighbours, checks};
 use crate::series::{ScrapeLine, each_line, endpoint_source, reading};
 
-/// The longest line: the largest answer that the recorder keeps, escaped.
+/// The longest line: the largest response that the recorder keeps, escaped.
 const MAX_LINE_BYTES: u64 = 128 << 20;
 
-/// The most answers of one endpoint in one block: more than a week of them.
+/// The most responses of one endpoint in one block: more than a week of them.
 const MAX_SCRAPES: usize = 1_000_000;
 
 /// An endpoint in a block.
 type Place = (Block, Name);
 
-/// What every endpoint counted, and which attempts were on it.
+/// The counters of every endpoint, and the attempts on it.
 #[derive(Default)]
 pub(crate) struct Endpoints {
     scrapes: BTreeMap<Place, Vec<Scrape>>,
@@ -36,14 +36,14 @@ struct Activity {
     open: u64,
 }
 
-/// The target and the work of an attempt, where it is one on an endpoint.
+/// Returns the target and the work of an attempt, if its target is an endpoint.
 pub(crate) fn serving_of<'a>(plan: &'a Plan, attempt: &Attempt) -> Option<(&'a Name, &'a ServingWork)> {
     let case = plan.case(&attempt.case_id)?;
     Some((&case.target, plan.workload(&case.workload)?.serving.as_ref()?))
 }
 
 impl Endpoints {
-    /// Reads every recorded answer once.
+    /// Reads every recorded response once.
     pub(crate) fn read(
         ctx: &Context,
         plan: &Plan,
@@ -69,8 +69,8 @@ impl Endpoints {
         Ok(Self { scrapes, activity })
     }
 
-    /// What the client counted in an attempt against what its endpoint counted. `shards` are all parts of the attempt; where one
-    /// says nothing of what it did, or the endpoint gave no counters, there is nothing to compare.
+    /// Compares the client's counts in an attempt with its endpoint's. `shards` are all parts of the attempt; if one of them has
+    /// no outcome, or the endpoint has no counters, there is nothing to compare.
     pub(crate) fn cross_checks(&self, block: Block, target: &Name, work: &ServingWork, shards: &[&Attempt]) -> Vec<CrossCheck> {
         let place = (block, target.clone());
         let (Some(scrapes), Some(window)) = (self.scrapes.get(&place), hull(shards.iter().map(|shard| &shard.window))) else {
@@ -90,8 +90,8 @@ impl Endpoints {
     }
 }
 
-/// Whether several pods answer at an endpoint's address: what one of them has counted is not what all have, and each answer may be
-/// another's.
+/// Returns true if several pods serve an endpoint's address: the counters of one are not those of all, and each response may come
+/// from another one.
 fn is_several(environments: &[&Environment], (block, target): &Place) -> bool {
     let of_block = environments.iter().filter(|environment| environment.block == *block);
     of_block.flat_map(|environment| &environment.targets).any(|found| found.id == *target && found.pods.len() > 1)
@@ -116,7 +116,7 @@ fn read_scrapes(series: &Series, file: impl std::io::BufRead, out: &mut Vec<Scra
     })
 }
 
-/// The attempts on each endpoint, each with all its shards.
+/// Returns the attempts on each endpoint, each with all its shards.
 fn activity(plan: &Plan, parts: &[&ExecutionPart]) -> BTreeMap<Place, Vec<Activity>> {
     let mut shards: BTreeMap<_, Vec<&Attempt>> = BTreeMap::new();
     for part in parts {
@@ -137,7 +137,7 @@ fn activity(plan: &Plan, parts: &[&ExecutionPart]) -> BTreeMap<Place, Vec<Activi
     found
 }
 
-/// From the first start to the last end.
+/// Returns the window from the first start to the last end.
 fn hull<'a>(windows: impl Iterator<Item = &'a Window> + Clone) -> Option<Window> {
     let start = windows.clone().map(|window| window.start).min()?;
     Some(span(start, windows.map(|window| window.end).max()?))

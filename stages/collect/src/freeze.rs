@@ -62,7 +62,7 @@ impl Stage for Collect {
 
 type Parts<'a> = [(InputRef, &'a Manifest<ExecutionPart>)];
 
-/// Every block of the plan has been executed.
+/// Checks that every block of the plan has been executed.
 fn check_blocks(plan: &Plan, parts: &Parts<'_>) -> Result<(), Failure> {
     let missing = (0..plan.blocks()).find(|index| !parts.iter().any(|(_, part)| part.body.block.index == *index));
     match missing {
@@ -84,7 +84,7 @@ fn attempts_by_trial<'a>(parts: &Parts<'a>) -> Found<'a> {
     found
 }
 
-/// What is held against the attempts.
+/// The evidence that is compared with the attempts.
 struct Evidence<'a> {
     plan: &'a Plan,
     coverage: Coverage<'a>,
@@ -92,7 +92,7 @@ struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// A planned trial with everything that was found of it, and which attempt counts.
+    /// Returns a planned trial with all its attempts, and marks the attempt that counts.
     fn collected(&self, trial: &PlannedTrial, found: &mut Found<'_>) -> Result<CollectedTrial, Failure> {
         let mut attempts = found.remove(&trial.trial_id).unwrap_or_default();
         attempts.sort_by_key(|executed| (executed.key(), executed.body.shard));
@@ -100,7 +100,7 @@ impl Evidence<'_> {
         let counts = counted_attempt(tries(&attempts));
         let collected = attempts.iter().map(|executed| {
             let shards: Vec<_> = attempts.iter().filter(|other| other.key() == executed.key()).collect();
-            // All shards are checked together, and the first one says what was found.
+            // All shards are checked together, and the first one carries the result.
             let is_first = shards.first().is_some_and(|first| first.body.shard == executed.body.shard);
             let shards: Vec<_> = shards.iter().map(|shard| shard.attempt).collect();
             self.attempt(executed, counts, if is_first { &shards } else { &[] })
@@ -129,7 +129,7 @@ impl Evidence<'_> {
     }
 }
 
-/// Every raw artifact of the run, sorted by name; equal ones once.
+/// Returns every raw artifact of the run, sorted by name; equal ones once.
 fn evidence(parts: &Parts<'_>, recordings: &[&Recording], environments: &[&Environment]) -> Vec<Artifact> {
     let parts = parts.iter().flat_map(|(_, part)| part.body.artifacts());
     let recordings = recordings.iter().flat_map(|recording| recording.artifacts());
@@ -140,7 +140,7 @@ fn evidence(parts: &Parts<'_>, recordings: &[&Recording], environments: &[&Envir
     all
 }
 
-/// Nothing is frozen that is not there.
+/// Checks that every artifact to be frozen is in the store.
 fn check_present(ctx: &Context, evidence: &[Artifact]) -> Result<(), Failure> {
     for artifact in evidence {
         if !ctx.store().contains(&artifact.digest)? {

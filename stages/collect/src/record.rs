@@ -1,5 +1,5 @@
-//! The recorder: reads the host's counters and asks the endpoints for theirs, at a fixed interval until it is told to stop, then
-//! signs what it saw.
+//! The recorder: reads the host's counters and requests those of the endpoints, at a fixed interval until it is stopped, then
+//! signs the recording.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -17,25 +17,25 @@ use crate::series::{HOST, endpoint_source};
 /// The interval between readings.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A reading that comes this many intervals after the one before it leaves a gap.
+/// A reading that comes this many intervals after the previous one leaves a gap.
 pub(crate) const GAP_INTERVALS: u64 = 3;
 
 /// The longest recording: a day of readings. A longer run makes several.
 const MAX_SAMPLES: u64 = 86_400;
 
-/// Which recording of which block this is.
+/// The identity of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecordParameters {
     /// The block's place in the run.
     pub block: u32,
-    /// How often the block was provisioned anew.
+    /// The number of times that the block was provisioned again.
     pub incarnation: u32,
-    /// Which recording of the block, from 0.
+    /// The number of the recording in the block, from 0.
     pub sequence: u32,
 }
 
-/// The recorder. It ends when it is told to stop (SIGTERM), and that is its success.
+/// The recorder. It ends when it is stopped (SIGTERM), and that is its success.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Record;
 
@@ -81,7 +81,7 @@ impl Stage for Record {
     }
 }
 
-/// One reading, as it stands on a line of the recording.
+/// One reading, as a line of the recording.
 #[derive(Serialize)]
 struct Line {
     at: Instant,
@@ -130,7 +130,7 @@ impl Tape {
     }
 }
 
-/// The time to the next whole interval, so that readings do not drift with the time that they take.
+/// Returns the time to the next whole interval, so that readings do not drift with the time that they take.
 pub(crate) fn until_next(elapsed_ns: u64) -> Duration {
     let interval = INTERVAL.as_nanos() as u64;
     Duration::from_nanos(interval - elapsed_ns % interval)

@@ -1,4 +1,4 @@
-//! Asking endpoints for their counters while execute runs: each in a thread of its own, so that one that hangs delays nobody.
+//! Requests the endpoints' counters while execute runs: each in a thread of its own, so that one that hangs delays no other.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -17,19 +17,19 @@ use crate::series::{ScrapeLine, endpoint_source};
 /// The path of an endpoint's counters.
 const PATH: &str = "/metrics";
 
-/// What bounds one question: it is over before the next one is due.
+/// The limits of one request: it is over before the next one is due.
 const LIMITS: Limits = Limits { time: Duration::from_millis(900), bytes: 16 << 20 };
 
-/// How long the recorder waits for the first answer of every endpoint before it says that it records.
+/// The time that the recorder waits for the first response of every endpoint before it reports that it records.
 const FIRST_LIMIT: Duration = Duration::from_secs(2);
 
-/// The largest file of one endpoint's answers, packed: a day of them is far smaller.
+/// The largest file of one endpoint's responses, packed: a day of them is far smaller.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// The most gaps of one endpoint that are listed one by one.
 const MAX_GAPS: usize = 1000;
 
-/// The answers of one endpoint.
+/// The responses of one endpoint.
 pub(crate) struct Scrapes {
     pub(crate) target: Name,
     pub(crate) path: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) struct Scrapes {
     pub(crate) gaps: Vec<Gap>,
 }
 
-/// The threads that ask, one for each endpoint.
+/// The scraping threads, one for each endpoint.
 pub(crate) struct Scrapers(Vec<Running>);
 
 struct Running {
@@ -47,16 +47,16 @@ struct Running {
     thread: JoinHandle<Result<Scrapes, Failure>>,
 }
 
-/// What a thread tells the recorder.
+/// A message of a thread to the recorder.
 enum Said {
-    /// The first question is over, whatever became of it.
+    /// The first request is over, whatever its outcome.
     First,
-    /// Something worth telling.
+    /// A note for people.
     Note(String),
 }
 
 impl Scrapers {
-    /// Begins to ask every target of the block that has an address.
+    /// Starts to scrape every target of the block that has an address.
     pub(crate) fn start(ctx: &Context, plan: &Plan, environment: &Environment, watch: Stopwatch) -> Result<Self, Failure> {
         let mut running = Vec::new();
         for target in &environment.targets {
@@ -74,7 +74,7 @@ impl Scrapers {
         Ok(Self(running))
     }
 
-    /// Waits until every endpoint was asked once, but not for long: what is measured from then on lies behind a first answer.
+    /// Waits until every endpoint was scraped once, but not for long: measurements after that have a first response before them.
     pub(crate) fn wait_for_first(&self, ctx: &Context) {
         let deadline = Moment::now() + FIRST_LIMIT;
         for running in &self.0 {
@@ -87,7 +87,7 @@ impl Scrapers {
         }
     }
 
-    /// Passes on what the threads have said meanwhile.
+    /// Passes on the threads' notes.
     pub(crate) fn pass_notes(&self, ctx: &Context) {
         let said = self.0.iter().flat_map(|running| running.said.try_iter());
         for said in said {
@@ -97,9 +97,9 @@ impl Scrapers {
         }
     }
 
-    /// Has every endpoint asked once more, and gives what they said.
+    /// Scrapes every endpoint once more, and returns the responses.
     pub(crate) fn stop(self) -> Result<Vec<Scrapes>, Failure> {
-        // All are told before one is waited for: the last questions are asked together.
+        // All threads are stopped before one is joined: the last requests run together.
         let threads: Vec<_> = self.0.into_iter().map(|Running { stop, thread, .. }| (drop(stop), thread)).collect();
         let panicked = |_| Failure::unexpected("scraper", "a thread that asks an endpoint panicked");
         threads.into_iter().map(|((), thread)| thread.join().map_err(panicked)?).collect()
@@ -116,12 +116,12 @@ impl Running {
     }
 }
 
-/// Asks at every whole interval until it is stopped, and then once more.
+/// Scrapes at every whole interval until it is stopped, and then once more.
 fn run(mut scraper: Scraper, stopped: &Receiver<()>, say: &Sender<Said>) -> Result<Scrapes, Failure> {
     let mut first = true;
     loop {
         let step = scraper.ask()?;
-        // Whoever listens may have gone: the recorder ends, and stops us.
+        // The receiver may be gone: the recorder ends, and stops this thread.
         if let Step::Over(note) = &step {
             let _ = say.send(Said::Note(note.clone()));
         }
@@ -140,15 +140,15 @@ fn run(mut scraper: Scraper, stopped: &Receiver<()>, say: &Sender<Said>) -> Resu
     scraper.finish()
 }
 
-/// Whether there is a next question.
+/// The next step of a scraper.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Next,
-    /// It makes no sense to ask again; the reason, for people.
+    /// No further request is useful; the reason, for people.
     Over(String),
 }
 
-/// Asks one endpoint for its counters and keeps the answers, packed.
+/// Requests one endpoint's counters and keeps the responses, packed.
 struct Scraper {
     client: Client,
     limits: Limits,
@@ -172,7 +172,7 @@ impl Scraper {
         Ok(Self { client, limits, target, url, path, out, watch, samples: 0, has_answered: false, gaps })
     }
 
-    /// Asks once.
+    /// Sends one request.
     fn ask(&mut self) -> Result<Step, Failure> {
         let asked = Point { at: Clock.now(), ns: self.watch.elapsed_ns() };
         let answer = self.client.get(&self.url, self.limits);
@@ -213,7 +213,7 @@ impl Scraper {
     }
 }
 
-/// What is kept of an answer: its body where it is good and text, else the reason.
+/// Returns the line of a response: its body if it is successful and text, otherwise the reason.
 fn line_of(at: Instant, took_ns: u64, answer: Result<Answer, AskError>) -> ScrapeLine {
     let status = answer.as_ref().ok().map(|answer| answer.status);
     let body = answer.map_err(|error| error.to_string()).and_then(|answer| {
@@ -229,7 +229,7 @@ fn line_of(at: Instant, took_ns: u64, answer: Result<Answer, AskError>) -> Scrap
     ScrapeLine { at, took_ns, status, body, error }
 }
 
-/// Whether a status says that there is nothing to ask for, now or later.
+/// Returns true if a status means that the endpoint has no counters, now or later.
 fn is_absence(status: u16) -> bool {
     matches!(status, 404 | 405 | 410 | 501)
 }
@@ -245,13 +245,13 @@ struct Point {
     ns: u64,
 }
 
-/// The stretches without a good answer.
+/// The times without a successful response.
 struct Gaps {
     source: String,
     list: Vec<Gap>,
-    /// The last good answer, or the recording's beginning.
+    /// The last successful response, or the recording's beginning.
     good: Point,
-    /// Why the first question since then failed, and how many have.
+    /// The reason why the first request since then failed, and the number of failed ones.
     failed: Option<(String, u64)>,
 }
 
@@ -265,7 +265,7 @@ impl Gaps {
         *count += 1;
     }
 
-    /// A good answer ends the gap that failed ones left; without them it may just be late.
+    /// Ends the gap of failed requests with a successful response; without failed ones it may just be late.
     fn good(&mut self, asked: Point) {
         let late_ns = GAP_INTERVALS * INTERVAL.as_nanos() as u64;
         if self.failed.is_some() {
@@ -306,7 +306,7 @@ impl Gaps {
     }
 }
 
-/// Counts what goes through.
+/// Counts the bytes that are written through it.
 struct Counting<W> {
     inner: W,
     written: u64,

@@ -9,31 +9,32 @@ use serde::{Deserialize, Serialize};
 /// The source of the host's counters.
 pub(crate) const HOST: &str = "host";
 
-/// The source of what an endpoint counts.
+/// Returns the source of an endpoint's counters.
 pub(crate) fn endpoint_source(target: &Name) -> String {
     format!("endpoint/{target}")
 }
 
-/// One answer of an endpoint's `/metrics`, as it stands on a line of the recording: either the body as it came, or why there is
+/// One response of an endpoint's `/metrics`, as a line of the recording: either the body as received, or the reason why there is
 /// none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ScrapeLine {
-    /// When it was asked for.
+    /// The time of the request.
     pub(crate) at: Instant,
-    /// How long the answer took, in nanoseconds.
+    /// The duration until the response, in nanoseconds.
     pub(crate) took_ns: u64,
-    /// The status of the answer, where there was one.
+    /// The status of the response, if there was one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) status: Option<u16>,
-    /// The body of a good answer.
+    /// The body of a successful response.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) body: Option<String>,
-    /// Why there is no body.
+    /// The reason why there is no body.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) error: Option<String>,
 }
 
-/// Gives every line of a series to `visit`, with its number from 1. A line that is too long or too many is a damaged recording.
+/// Calls `visit` with every line of a series, and with its number from 1. A line that is too long or too many is a damaged
+/// recording.
 pub(crate) fn each_line(
     series: &Series,
     mut lines: impl BufRead,
@@ -43,7 +44,7 @@ pub(crate) fn each_line(
     let name = &series.artifact.name;
     let mut line = Vec::new();
     let mut count = 0;
-    // One line more than there are is enough to know that there are too many.
+    // One line more than declared is enough to know that there are too many.
     while count <= series.samples.0 {
         line.clear();
         let read = lines.by_ref().take(max_line_bytes).read_until(b'\n', &mut line).map_err(|error| {
@@ -65,7 +66,7 @@ pub(crate) fn each_line(
     Err(damaged(format!("`{name}` has {found} readings, and its recording says {}", series.samples)))
 }
 
-/// The reading on a line.
+/// Parses the reading on a line.
 pub(crate) fn reading<'a, T: Deserialize<'a>>(series: &Series, number: u64, line: &'a [u8]) -> Result<T, Failure> {
     let name = &series.artifact.name;
     serde_json::from_slice(line).map_err(|error| damaged(format!("line {number} of `{name}` is no reading")).because(&error))

@@ -1,11 +1,12 @@
-//! The shards of a block: each process that together with others made one attempt, and what must be equal among them.
+//! The shards of a block: each process that together with others made one attempt, and the properties that must be equal among
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{Attempt, Block, Digest, Environment, ExecutionPart, Shard, TrialId};
 use assay_stage::{Failure, Try};
 
-/// One shard's try at a trial.
+/// One shard's part of an attempt at a trial.
 #[derive(Clone, Copy)]
 pub(crate) struct Executed<'a> {
     /// The manifest of the part that holds it.
@@ -17,13 +18,13 @@ pub(crate) struct Executed<'a> {
 }
 
 impl Executed<'_> {
-    /// What all shards of one attempt share.
+    /// Returns the key that all shards of one attempt share.
     pub(crate) fn key(&self) -> (Block, u32) {
         (self.body.block, self.attempt.attempt)
     }
 }
 
-/// Every block has one count of shards, and no shard twice: anything else is not the evidence of one run.
+/// Checks that every block has one number of shards, and no shard twice: anything else is not the evidence of one run.
 pub(crate) fn check_parts<'a>(parts: impl IntoIterator<Item = &'a ExecutionPart>) -> Result<(), Failure> {
     let mut blocks: BTreeMap<Block, BTreeSet<Shard>> = BTreeMap::new();
     for part in parts {
@@ -46,7 +47,8 @@ pub(crate) fn check_parts<'a>(parts: impl IntoIterator<Item = &'a ExecutionPart>
     Ok(())
 }
 
-/// Where the shards of a run were counted, all of its parts are of as many: what the Environment explains is what ran.
+/// Checks the number of shards of a run against the Environment: all parts have this number if the Environment states one, so
+/// that its explanation is of the shards that ran.
 pub(crate) fn check_counted<'a>(
     environments: &[&Environment],
     parts: impl IntoIterator<Item = &'a ExecutionPart>,
@@ -65,8 +67,8 @@ pub(crate) fn check_counted<'a>(
     })
 }
 
-/// All shards of an attempt followed one schedule. Shards of one plan cannot differ in it, so where they do the parts do not
-/// belong together; the chain's rule for what counts knows no such reason, and so nothing is collected.
+/// Checks that all shards of an attempt followed one schedule. Shards of one plan cannot differ in it, so if they do, the parts
+/// do not belong together; the chain's rule for counted attempts has no such reason, and so nothing is collected.
 pub(crate) fn check_schedules(trial: &TrialId, attempts: &[Executed<'_>]) -> Result<(), Failure> {
     let mut known: BTreeMap<(Block, u32), (Shard, Digest)> = BTreeMap::new();
     for executed in attempts {
@@ -89,7 +91,7 @@ pub(crate) fn check_schedules(trial: &TrialId, attempts: &[Executed<'_>]) -> Res
     Ok(())
 }
 
-/// What each shard did, as the rule for what counts takes it.
+/// Returns the outcome of each shard, as the rule for counted attempts takes it.
 pub(crate) fn tries(attempts: &[Executed<'_>]) -> impl Iterator<Item = Try> {
     attempts.iter().map(|executed| {
         let (block, attempt) = executed.key();

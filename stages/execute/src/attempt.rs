@@ -21,22 +21,22 @@ use crate::judge::{Left, judge};
 use crate::workspace::{SCRIPT, Workspace, base_environment};
 use crate::{instructions, times};
 
-/// Why an attempt does not count that held a secret in what is kept of it.
+/// The reason code of an attempt that does not count because its kept output held a secret.
 pub(crate) const SECRET_IN_OUTPUT: &str = "secret_in_output";
 
-/// The beginning of what a program printed to its standard error, in which its last line is looked for.
+/// The maximum bytes of a program's stderr that are searched for its last line.
 const MAX_SAID_BYTES: u64 = 64 << 10;
 
-/// The most characters of that line that are shown.
+/// The maximum characters of that line that are shown.
 const MAX_SAID_CHARS: usize = 160;
 
-/// Why an attempt does not count whose instructions were to be counted and were not.
+/// The reason code of an attempt that does not count because its instructions could not be counted.
 const NOT_COUNTED: &str = "instructions_not_counted";
 
-/// Why an attempt does not count during which what it executes was replaced.
+/// The reason code of an attempt that does not count because its executable was replaced meanwhile.
 const EXECUTABLE_CHANGED: &str = "executable_changed";
 
-/// One trial and all that its attempts need from the plan.
+/// One trial with the parts of the plan that its attempts need.
 pub(crate) struct Runner<'a> {
     trial: &'a PlannedTrial,
     workload: &'a FrozenWorkload,
@@ -44,12 +44,12 @@ pub(crate) struct Runner<'a> {
     parameters: BTreeMap<String, String>,
     env: Vec<&'a EnvVar>,
     artifacts: &'a [String],
-    /// The folder of the build whose turn it is.
+    /// The folder of the build that this trial uses.
     build: PathBuf,
 }
 
 impl<'a> Runner<'a> {
-    /// Finds everything that the trial names.
+    /// Finds all objects of the plan that the trial names.
     pub(crate) fn new(plan: &'a Plan, trial: &'a PlannedTrial) -> Result<(&'a FrozenWorkload, Self), Failure> {
         let lost = |what: &str| Failure::verification("plan", format!("the plan has no {what} for trial `{}`", trial.trial_id));
         let case = plan.case(&trial.case_id).ok_or_else(|| lost("case"))?;
@@ -65,7 +65,7 @@ impl<'a> Runner<'a> {
         Ok((workload, Self { trial, workload, work, parameters, env, artifacts: &target.artifacts, build }))
     }
 
-    /// An attempt that never ran, because the workload's preparation failed.
+    /// Returns an attempt that never ran, because the workload's preparation failed.
     pub(crate) fn not_prepared(&self, ctx: &Context, attempt: u32, failure: &str) -> Attempt {
         let window = ctx.clock().start().window();
         let reasons = vec![Reason::new("not_prepared", failure)];
@@ -87,7 +87,7 @@ impl<'a> Runner<'a> {
         let program = self.program(&folder, search(&env))?;
         let executables = self.executables(&program, search(&env), hashes);
         let limit = Duration::from_nanos(self.work.time_limit_ns.0);
-        // What an invocation leaves in its folder must not help the next one.
+        // Files that an invocation leaves in its folder must not help the next one.
         let next = |number: u32| {
             let folder = if number == 0 { folder.clone() } else { workspace.renew_folder(ctx, &place)? };
             Ok(Command {
@@ -114,7 +114,7 @@ impl<'a> Runner<'a> {
             Reason::new(EXECUTABLE_CHANGED, detail)
         });
         let name = |output: &str| format!("trials/{}/{attempt}/{output}", self.trial.trial_id);
-        // One byte more than the parser takes, so that it sees that there is too much and says so.
+        // One byte more than the parser accepts, so that it detects and reports an output that is too large.
         let stdout = stdout.keep(ctx, name("stdout"), &secrets, assay_indicator::MAX_BYTES as u64 + 1)?;
         let stderr = stderr.keep(ctx, name("stderr"), &secrets, if program.is_measured { MAX_SAID_BYTES } else { 0 })?;
         let mut evidence = vec![stdout.artifact, stderr.artifact];
@@ -127,7 +127,7 @@ impl<'a> Runner<'a> {
             assay_indicator::parse(&stdout.head)
         };
         if let Err(error) = fs::remove_dir_all(&folder) {
-            // What a script has made unremovable stays until the scratch folder goes; no later attempt uses this folder.
+            // Files that a script has made unremovable stay until the scratch folder goes; no later attempt uses this folder.
             tracing::warn!(folder = %folder.display(), %error, "the folder of an attempt was not removed");
         }
         let (status, mut reasons) = judge(&Left {
@@ -140,7 +140,7 @@ impl<'a> Runner<'a> {
             before: &before,
             after: &after,
         });
-        // Why there is no count comes before the metric that is absent for it.
+        // The reason for a missing count comes before the metric that is absent because of it.
         reasons.splice(..0, counted.and_then(Result::err).map(|why| Reason::new(NOT_COUNTED, why)));
         reasons.extend(changed);
         if stdout.held_secret || stderr.held_secret {
@@ -155,13 +155,13 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Fails where the program is not there, so that this is told before anything is measured.
+    /// Fails if the program does not exist, so that the error comes before any measurement.
     pub(crate) fn check_program(&self, ctx: &Context) -> Result<(), Failure> {
         let (env, _) = self.environment(ctx.scratch())?;
         self.program(ctx.scratch(), search(&env)).map(|_| ())
     }
 
-    /// What is run, and how often.
+    /// Resolves the program and the number of its invocations.
     fn program(&self, folder: &Path, search: &str) -> Result<Program, Failure> {
         let Some(command) = &self.work.command else {
             let path = folder.join(SCRIPT);
@@ -177,7 +177,7 @@ impl<'a> Runner<'a> {
         Ok(Program { path, shown, arguments: words.collect(), times, counter, is_measured: true })
     }
 
-    /// The file that a command's program is, and how it is called.
+    /// Finds the file of a command's program, and its name in evidence.
     fn find(&self, program: &str, search: &str) -> Result<(PathBuf, String), Failure> {
         let absent = |place: String| {
             let message = format!("`{program}`, which the workload `{}` runs, is not {place}", self.workload.name);
@@ -197,7 +197,7 @@ impl<'a> Runner<'a> {
         Ok((whole, path.display().to_string()))
     }
 
-    /// What is executed as far as it can be known beforehand. The values of secrets are not looked at.
+    /// Lists the executables, as far as they can be known beforehand. The values of secrets are not read.
     fn executables(&self, program: &Program, search: &str, hashes: &mut Hashes) -> Vec<Executable> {
         let plain = self.env.iter().filter_map(|variable| variable.value.as_deref());
         let values = plain.chain(self.parameters.values().map(String::as_str));
@@ -206,7 +206,7 @@ impl<'a> Runner<'a> {
         found
     }
 
-    /// The variables that it sees, and the secrets among them.
+    /// Returns the program's environment variables, and the secrets among them.
     fn environment(&self, folder: &Path) -> Result<(BTreeMap<OsString, OsString>, Secrets), Failure> {
         let mut secrets = Vec::new();
         let mut env: BTreeMap<OsString, OsString> =
@@ -242,22 +242,22 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// What an attempt runs.
+/// The program of an attempt.
 struct Program {
     path: PathBuf,
-    /// What it is called in evidence: of a build, its path below the repository's root.
+    /// Its name in evidence: for a build, its path below the repository's root.
     shown: String,
     arguments: Vec<String>,
-    /// How often.
+    /// The number of timed invocations.
     times: u32,
-    /// By what its instructions are counted after that.
+    /// The counter of its instructions, which are counted after those.
     counter: Option<InstructionCounter>,
-    /// Whether its time is its result, and not what it prints.
+    /// True if the result is its time, and not its output.
     is_measured: bool,
 }
 
 impl Program {
-    /// What is said of it where it fails, after so many invocations that ended well.
+    /// Names the program in a failure, after this many successful invocations.
     fn called(&self, ended_well: usize) -> String {
         match (self.is_measured, self.times) {
             (false, _) => "script".to_owned(),
@@ -267,31 +267,31 @@ impl Program {
     }
 }
 
-/// Where programs are looked for: in the PATH that the program itself will have.
+/// Returns the PATH of the program's own environment, in which programs are looked up.
 fn search(env: &BTreeMap<OsString, OsString>) -> &str {
     env.get(OsStr::new("PATH")).and_then(|path| path.to_str()).unwrap_or_default()
 }
 
-/// The last line of what was printed, if there is any, so short that it can stand in a sentence.
+/// Returns the last non-empty line of an output, if there is one, shortened to fit in a sentence.
 fn last_line(printed: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(printed);
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     Some(line.escape_debug().take(MAX_SAID_CHARS).collect())
 }
 
-/// The folder of the build whose turn it is in trial number `index` of a point: builds take turns, and both sides of a pair have the same
+/// Returns the folder of the build for trial number `index` of a point: builds take turns, and both sides of a pair have the same
 /// number.
 fn build_folder(folder: Option<&str>, rebuilds: u32, index: u32) -> PathBuf {
     let folder = PathBuf::from(folder.unwrap_or_default());
     if rebuilds > 1 { folder.join((index % rebuilds + 1).to_string()) } else { folder }
 }
 
-/// The host as it is now.
+/// Reads the current state of the host.
 pub(crate) fn host_state(ctx: &Context) -> HostState {
     assay_host::state(&Root::host(), ctx.clock().now())
 }
 
-/// The value of a variable; a secret is read where the reference says, and goes to the program alone.
+/// Returns the value of a variable; a secret is read from its reference and passed only to the program.
 fn resolve(variable: &EnvVar) -> Result<OsString, Failure> {
     let absent = |what: String| {
         let message = format!("the variable `{}` comes from {what}, which cannot be read", variable.name);

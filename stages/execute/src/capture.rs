@@ -1,4 +1,4 @@
-//! What a measured program prints, caught in a file without a name, so that the program cannot put another one in its place.
+//! The output of a measured program, captured in a file without a name, so that the program cannot replace it.
 
 use std::fs::File;
 use std::io::{Read, Seek as _, SeekFrom};
@@ -9,34 +9,34 @@ use assay_manifest::Artifact;
 use assay_process::Output;
 use assay_stage::{Context, Failure, Secrets};
 
-/// The most that is kept of a program's standard output or error. A result that needs more is no result.
+/// The maximum bytes that are kept of a program's stdout or stderr. A result may not be larger.
 pub(crate) const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
 /// One output of one program.
 pub(crate) struct Capture(File);
 
-/// What was kept of an output.
+/// A kept output.
 pub(crate) struct Kept {
-    /// The output, byte for byte up to the limit; where it held a secret, with that masked.
+    /// The output, byte for byte up to the limit; secrets in it are masked.
     pub(crate) artifact: Artifact,
-    /// Its beginning, as far as the caller asked for.
+    /// Its first bytes, as many as the caller asked for.
     pub(crate) head: Vec<u8>,
-    /// Whether it held a secret.
+    /// True if it held a secret.
     pub(crate) held_secret: bool,
 }
 
 impl Capture {
-    /// An empty file that only this process can name.
+    /// Creates an empty file that only this process can access.
     pub(crate) fn new(ctx: &Context) -> Result<Self, Failure> {
         tempfile::tempfile_in(ctx.scratch()).map(Self).map_err(|error| unusable(&error))
     }
 
-    /// Where the program is to print.
+    /// Returns the destination for the program's output.
     pub(crate) fn output(&self) -> Output {
         Output::File(PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd())))
     }
 
-    /// Keeps the output as an artifact, and gives its first `head` bytes.
+    /// Keeps the output as an artifact, and returns its first `head` bytes.
     pub(crate) fn keep(mut self, ctx: &Context, name: String, secrets: &Secrets, head: u64) -> Result<Kept, Failure> {
         let media_type = "application/octet-stream";
         if !secrets.is_empty() {

@@ -1,4 +1,4 @@
-//! Instructions of a command, counted by programs of others in an invocation that is not timed.
+//! Counts the instructions of a command with an external counter, in an invocation that is not timed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,13 +11,14 @@ use assay_stage::{Context, Failure};
 
 use crate::workspace::{spawner, system};
 
-/// The most that is read of a counter's file. What Cachegrind says of each line of a program may be large; the sum stands last.
+/// The maximum bytes that are read of a counter's file. Cachegrind's data on each line of a program may be large; the sum comes
+/// last.
 const MAX_COUNT_BYTES: u64 = 64 << 20;
 
-/// The most processes whose counts are summed.
+/// The maximum processes whose counts are summed.
 const MAX_PROCESSES: usize = 10_000;
 
-/// Runs a command once more under a counter. Why there is no count, where there is none.
+/// Runs a command once more under a counter. The error is the reason why there is no count.
 pub(crate) fn count(
     ctx: &Context,
     counter: InstructionCounter,
@@ -39,7 +40,7 @@ pub(crate) fn count(
             .hint(format!("on Debian and Ubuntu: apt-get install {package}"))
             .lasting());
     };
-    // What it prints was kept when it was timed.
+    // Its output was kept when it was timed.
     let counted = Command { stdout: Output::Null, stderr: Output::Null, ..under(counter, &tool, &counts, command) };
     let child = spawner()?.spawn(counted).map_err(|error| system(&error))?;
     let ended = child.wait(Some(limit), ctx.cancel()).map_err(|error| system(&error))?;
@@ -57,7 +58,7 @@ pub(crate) fn count(
     Ok(count)
 }
 
-/// The same command as what a counter runs.
+/// Returns the command that runs this command under a counter.
 fn under(counter: InstructionCounter, tool: &Path, counts: &Path, command: Command) -> Command {
     let in_file = |option: &str, name: &str| {
         let mut argument = OsString::from(option);
@@ -80,7 +81,7 @@ fn under(counter: InstructionCounter, tool: &Path, counts: &Path, command: Comma
     Command { program: tool.into(), args: arguments, ..command }
 }
 
-/// The sum over the files of a counter: one for each process that Cachegrind has watched.
+/// Sums the files of a counter: one for each process that Cachegrind has watched.
 fn read(counter: InstructionCounter, counts: &Path) -> Result<u64, String> {
     let unreadable = |error: std::io::Error| format!("`{counter}` left nothing that can be read: {error}");
     let entries = fs::read_dir(counts).map_err(unreadable)?.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
@@ -99,7 +100,7 @@ fn read(counter: InstructionCounter, counts: &Path) -> Result<u64, String> {
     })
 }
 
-/// The instructions that a file of a counter names.
+/// Parses the instruction count of a counter's file.
 fn parse(counter: InstructionCounter, text: &str) -> Result<u64, String> {
     let number = match counter {
         InstructionCounter::Perf => {

@@ -1,18 +1,18 @@
-//! What the stage has finished so far, kept in signed checkpoints so that a resumed stage can trust it.
+//! The finished work of the stage, kept in signed checkpoints so that a resumed stage can trust it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{Attempt, AttemptStatus, Block, Checkpoint, Digest, InputRef, Prepared, TrialId};
 use assay_stage::{Begun, Context, Failure};
 
-/// What every checkpoint of this stage says besides its step.
+/// The data that all checkpoints of this stage share, besides their step.
 #[derive(Clone, Copy)]
 pub(crate) struct CheckpointOf {
     pub(crate) plan: Digest,
     pub(crate) block: Block,
 }
 
-/// The attempts and preparations that are finished, and the attempts that were begun.
+/// The finished attempts and preparations, and the attempts that were begun.
 #[derive(Default)]
 pub(crate) struct Journal {
     attempts: Vec<Attempt>,
@@ -24,7 +24,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Reads the checkpoints and marks that processes of the call with this input digest have left.
+    /// Reads the checkpoints and marks that earlier processes with this input digest have left.
     pub(crate) fn load(ctx: &Context, input: Digest) -> Result<Self, Failure> {
         let mut journal = Self::default();
         for (reference, checkpoint) in ctx.checkpoints(input)? {
@@ -39,35 +39,35 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The attempts that were begun and never finished.
+    /// Returns the attempts that were begun and never finished.
     pub(crate) fn cut_short(&self) -> Vec<(TrialId, u32, Begun)> {
         let finished = |trial: &TrialId, attempt| self.of(trial).any(|done| done.attempt == attempt);
         let begun = self.begun.iter().filter(|((trial, attempt), _)| !finished(trial, *attempt));
         begun.map(|((trial, attempt), begun)| (trial.clone(), *attempt, begun.clone())).collect()
     }
 
-    /// Adds an attempt that was cut short. It needs no checkpoint: its mark says all that is known of it, at every resume.
+    /// Adds an attempt that was cut short. It needs no checkpoint: every resume learns all that is known of it from its mark.
     pub(crate) fn add_cut_short(&mut self, attempt: Attempt) {
         self.attempts.push(attempt);
         self.attempts.sort_by(in_order);
     }
 
-    /// How many attempts were cut short.
+    /// Returns the number of attempts that were cut short.
     pub(crate) fn interruptions(&self) -> usize {
         self.attempts.iter().filter(|attempt| attempt.status == AttemptStatus::Interrupted).count()
     }
 
-    /// Whether nothing has been begun yet.
+    /// Returns true if no attempt has been begun yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.begun.is_empty() && self.attempts.is_empty()
     }
 
-    /// The attempts that are over, and whether they are valid here.
+    /// Returns the attempts that are over; true marks those that are valid here.
     pub(crate) fn finished(&self) -> Vec<(TrialId, u32, bool)> {
         self.attempts.iter().map(|done| (done.trial_id.clone(), done.attempt, done.validity.valid)).collect()
     }
 
-    /// Another shard's part of the attempt is not valid, so the attempt is not.
+    /// Marks the attempt as invalid because another shard's part of it is invalid.
     pub(crate) fn overrule(&mut self, trial: &TrialId, attempt: u32) {
         self.overruled.insert((trial.clone(), attempt));
     }
@@ -76,8 +76,8 @@ impl Journal {
         self.attempts.iter().filter(move |attempt| attempt.trial_id == *trial)
     }
 
-    /// Whether a trial needs another attempt: none is valid yet, and its budget of repeats is not spent. What was cut short from
-    /// outside does not spend it; a failed preparation is not worth a repeat.
+    /// Returns true if a trial needs another attempt: none is valid yet, and its retry budget is not spent. An attempt that was
+    /// cut short from outside does not spend it; a failed preparation is not retried.
     pub(crate) fn wants_attempt(&self, trial: &TrialId, retry_budget: u32) -> bool {
         let spent = self.of(trial).filter(|attempt| !is_cut_short(attempt.status)).count() as u64;
         let stands = |attempt: &Attempt| !self.overruled.contains(&(trial.clone(), attempt.attempt));
@@ -86,17 +86,17 @@ impl Journal {
         spent <= u64::from(retry_budget) && !self.of(trial).any(over)
     }
 
-    /// The number of a trial's next attempt.
+    /// Returns the number of a trial's next attempt.
     pub(crate) fn next_attempt(&self, trial: &TrialId) -> u32 {
         self.of(trial).map(|attempt| attempt.attempt.saturating_add(1)).max().unwrap_or(0)
     }
 
-    /// What a workload's preparation did, if it ran.
+    /// Returns the result of a workload's preparation, if it ran.
     pub(crate) fn prepared(&self, workload: &str) -> Option<&Prepared> {
         self.prepared.get(workload)
     }
 
-    /// Keeps a finished attempt.
+    /// Saves a finished attempt.
     pub(crate) fn save_attempt(&mut self, ctx: &Context, of: CheckpointOf, attempt: Attempt) -> Result<(), Failure> {
         let pointer = ctx.layout().attempt(ctx.input_digest(), &attempt.trial_id, attempt.attempt, ctx.shard());
         save(ctx, of, &pointer, None, Some(attempt.clone()))?;
@@ -104,7 +104,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Keeps what a preparation did.
+    /// Saves the result of a preparation.
     pub(crate) fn save_prepared(&mut self, ctx: &Context, of: CheckpointOf, prepared: Prepared) -> Result<(), Failure> {
         let pointer = ctx.layout().prepared(ctx.input_digest(), prepared.workload.as_str(), ctx.shard());
         save(ctx, of, &pointer, Some(prepared.clone()), None)?;
@@ -112,13 +112,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Preparations, attempts in the order in which they ran, and the checkpoints that were taken over.
+    /// Returns the preparations, the attempts in the order in which they ran, and the checkpoints that were reused.
     pub(crate) fn into_parts(self) -> (Vec<Prepared>, Vec<Attempt>, Vec<InputRef>) {
         (self.prepared.into_values().collect(), self.attempts, self.resumed)
     }
 }
 
-/// The order in which attempts ran.
+/// Compares attempts by the order in which they ran.
 fn in_order(a: &Attempt, b: &Attempt) -> std::cmp::Ordering {
     (a.window.start, &a.trial_id, a.attempt).cmp(&(b.window.start, &b.trial_id, b.attempt))
 }
@@ -176,7 +176,7 @@ mod tests {
         Attempt::new(&planned, number, Window { start, end: start, duration_ns: 0.into() }, status, reasons)
     }
 
-    /// A journal in which a trial has had attempts with these ends.
+    /// Returns a journal in which a trial has had attempts with these statuses.
     fn after(statuses: &[AttemptStatus]) -> Journal {
         let attempts = (0..).zip(statuses).map(|(number, status)| attempt(TRIAL, number, *status)).collect();
         Journal { attempts, ..Journal::default() }

@@ -1,24 +1,24 @@
-//! What became of an indicator's attempt, decided from what it left: pure, so that every verdict can be tested.
+//! The verdict over an indicator's attempt, from its result: pure, so that every verdict can be tested.
 
 use assay_indicator::{Malformed, Output, Value};
 use assay_manifest::{AttemptStatus, Count, HostState, Metric, Reason};
 use assay_process::{Ended, Status};
 
-/// The share of a trial's time that its control group may be throttled before the attempt no longer counts: beyond it the
-/// scheduler, and not the target, decides the result.
+/// The maximum share of a trial's time for which its control group may be throttled: beyond it the attempt does not count,
+/// because the scheduler, and not the target, decides the result.
 const MAX_THROTTLED_SHARE: f64 = 0.05;
 
-/// The largest magnitude of a sample whose square can be summed: what the statistics take. A larger one would stop the whole run
-/// long after it was measured.
+/// The maximum magnitude of a sample whose square can be summed, which the statistics require. A larger one would stop the whole
+/// run long after it was measured.
 const MAX_MAGNITUDE: f64 = 1e150;
 
-/// What an attempt left.
+/// The result of an attempt.
 pub(crate) struct Left<'a> {
-    /// What ran: a script or a program.
+    /// The kind of program: a script or a program.
     pub(crate) what: &'a str,
-    /// The last line that it printed to its standard error.
+    /// The last line of its stderr.
     pub(crate) said: Option<String>,
-    /// Whether its time is its result.
+    /// True if the result is its time.
     pub(crate) is_measured: bool,
     pub(crate) ended: &'a Ended,
     pub(crate) output: &'a Result<Output, Malformed>,
@@ -27,7 +27,7 @@ pub(crate) struct Left<'a> {
     pub(crate) after: &'a HostState,
 }
 
-/// The status of the attempt, and everything that speaks against counting it.
+/// Returns the status of the attempt, and all reasons against counting it.
 pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
     let status = status(left.ended, left.output);
     let mut reasons = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
         _ => {}
     }
     match left.output {
-        // Of what failed there is a reason already.
+        // A failed attempt already has a reason.
         Ok(_) if left.is_measured && status != AttemptStatus::Completed => {}
         Ok(output) => reasons.extend(left.metrics.iter().filter_map(|metric| missing(metric, output))),
         Err(malformed) if status == AttemptStatus::Malformed => {
@@ -66,7 +66,7 @@ fn status(ended: &Ended, output: &Result<Output, Malformed>) -> AttemptStatus {
     }
 }
 
-/// A program that ends before its work is done has given that to others, whose time nobody has taken.
+/// Returns the reason against a program that leaves processes running: it has passed work to them, whose time is not measured.
 fn left_running(left: &Left<'_>) -> Option<Reason> {
     let count = left.ended.leftovers;
     (left.is_measured && count > 0).then(|| {
@@ -75,7 +75,7 @@ fn left_running(left: &Left<'_>) -> Option<Reason> {
     })
 }
 
-/// A declared metric that the result does not give as a number.
+/// Returns the reason against a result that lacks a declared metric as a number.
 fn missing(metric: &Metric, output: &Output) -> Option<Reason> {
     let path = &metric.path;
     if output.not_finite.iter().any(|spoiled| spoiled == path || spoiled.starts_with(&format!("{path}."))) {
@@ -94,28 +94,28 @@ fn missing(metric: &Metric, output: &Output) -> Option<Reason> {
     Some(Reason::new("metric_too_large", format!("the metric `{path}` is {beyond:e}, which nothing measured comes near")))
 }
 
-/// How much a counter of microseconds grew between two states; absent where either has none, and where it fell because something
-/// set it back.
+/// Returns the growth of a counter of microseconds between two states; absent if either has none, and if it fell because it was
+/// reset.
 fn grown(before: Option<Count>, after: Option<Count>) -> Option<u64> {
     after?.0.checked_sub(before?.0)
 }
 
-/// How long the control group was throttled between two states; absent where that cannot be read.
+/// Returns the time for which the control group was throttled between two states; absent if that cannot be read.
 pub(crate) fn throttled_us(before: &HostState, after: &HostState) -> Option<u64> {
     grown(before.cgroup_throttled_us, after.cgroup_throttled_us)
 }
 
-/// How long some task waited for a CPU between two states; absent where the kernel does not count it.
+/// Returns the time for which some task waited for a CPU between two states; absent if the kernel does not count it.
 pub(crate) fn pressure_us(before: &HostState, after: &HostState) -> Option<u64> {
     grown(before.cpu_pressure_us, after.cpu_pressure_us)
 }
 
-/// Microseconds as a share of a window. The states lie just outside of the window, so it is kept from exceeding 1.
+/// Returns microseconds as a share of a window, limited to 1 because the states lie just outside of the window.
 pub(crate) fn share_of(us: u64, window_ns: u64) -> f64 {
     (us as f64 * 1000.0 / window_ns.max(1) as f64).min(1.0)
 }
 
-/// An attempt whose control group was throttled measured the limit of the group.
+/// Returns the reason against an attempt whose control group was throttled: it measured the limit of the group.
 pub(crate) fn throttled(throttled_us: Option<u64>, wall_ns: u64) -> Option<Reason> {
     let share = share_of(throttled_us?, wall_ns);
     (share > MAX_THROTTLED_SHARE).then(|| {
@@ -157,7 +157,7 @@ mod tests {
         Metric { path: path.to_owned(), unit: "GB/s".to_owned(), better: Better::Higher, primary: true }
     }
 
-    /// The verdict over what an attempt left, as lines.
+    /// Formats the verdict over an attempt's result as lines.
     fn verdict(ended: &Ended, printed: &str, metrics: &[&str], throttled: [Option<u64>; 2]) -> String {
         let [before, after] = throttled.map(state);
         let output = assay_indicator::parse(printed.as_bytes());

@@ -1,6 +1,6 @@
-//! Execute: runs the trials of one block in order, and says of every attempt what became of it and whether it counts.
+//! Execute: runs the trials of one block in order, and records the outcome and the validity of every attempt.
 //!
-//! A failure of what is measured is a result: the stage finishes, and the verdict is in its execution part.
+//! A failure of the measured system is a result: the stage finishes, and the verdict is in its execution part.
 
 mod attempt;
 mod capture;
@@ -29,19 +29,19 @@ use crate::journal::{CheckpointOf, Journal};
 use crate::serving::{Barrier, SHARD_LOST, ServingTrial, Tokenizers, unreadable_header};
 use crate::workspace::Workspace;
 
-/// How often the trials of a run may be cut short by something outside of them before the stage gives up: a machine that goes
-/// away this often measures nothing.
+/// The maximum interruptions of a run's trials from outside before the stage gives up: a machine that is lost this often measures
+/// nothing.
 const MAX_INTERRUPTIONS: usize = 64;
 
-/// Which block to run, and which part of it.
+/// The block to run, and the part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Parameters {
-    /// The block's place in the run.
+    /// The index of the block in the run.
     pub block: u32,
-    /// How often the block was provisioned anew.
+    /// The number of times that the block was provisioned again.
     pub incarnation: u32,
-    /// Measure nothing: only close the block with the attempts that are there, because its target has gone.
+    /// If true, measures nothing: only closes the block with its existing attempts, because its target has gone.
     pub close: bool,
     /// Trials that an earlier incarnation of the block has finished.
     pub except: BTreeSet<TrialId>,
@@ -97,7 +97,7 @@ fn check_block(environment: &Environment, block: Block) -> Result<(), Failure> {
     ))
 }
 
-/// Refuses by name what this stage cannot run.
+/// Refuses, by name, all that this stage cannot run.
 fn check_runnable(plan: &Plan) -> Result<(), Failure> {
     match plan.workloads.iter().find(|workload| workload.indicator.is_none() && workload.serving.is_none()) {
         None => Ok(()),
@@ -109,7 +109,7 @@ fn check_runnable(plan: &Plan) -> Result<(), Failure> {
     }
 }
 
-/// Pins all threads of this process to the CPUs that the pipeline gives to the load generator.
+/// Pins all threads of this process to the CPUs that the pipeline assigns to the load generator.
 fn pin_load(ctx: &Context, plan: &Plan) -> Result<(), Failure> {
     let is_load = ctx.here().is_none() && plan.workloads.iter().any(|workload| workload.serving.is_some());
     let Some(text) = plan.load_cpus.as_ref().filter(|_| is_load) else { return Ok(()) };
@@ -119,7 +119,7 @@ fn pin_load(ctx: &Context, plan: &Plan) -> Result<(), Failure> {
     })
 }
 
-/// A block is measured on one boot of one machine, or its numbers are of two machines.
+/// Refuses a block that spans two boots, because its numbers would be of two machines.
 fn check_drift(environment: &Environment, here: &Fact<String>) -> Result<(), Failure> {
     let Some(client) = environment.hosts_with(HostRole::Client).next() else {
         return Err(Failure::verification("no_client_host", "the environment names no host of role `client`"));
@@ -135,7 +135,7 @@ fn check_drift(environment: &Environment, here: &Fact<String>) -> Result<(), Fai
     }
 }
 
-/// One block being run.
+/// The state of a running block.
 struct BlockRun<'a> {
     plan: &'a Plan,
     environment: &'a Environment,
@@ -151,8 +151,8 @@ struct BlockRun<'a> {
 }
 
 impl BlockRun<'_> {
-    /// Takes over what an earlier process of this very stage has finished. A call that only closes the block takes over from the
-    /// call that ran it.
+    /// Loads the finished work of an earlier process of this same stage. A call that only closes the block loads that of the call
+    /// that ran it.
     fn resume(&mut self, parameters: &Parameters) -> Result<(), Failure> {
         let running = Parameters { close: false, ..parameters.clone() };
         self.journal = Journal::load(self.ctx, self.ctx.input_digest_with(&running)?)?;
@@ -178,8 +178,8 @@ impl BlockRun<'_> {
         }
     }
 
-    /// Before trials are added to earlier ones, the targets are shown to be the same. A first process has nothing to add to, and
-    /// provision has just asked.
+    /// Checks that the targets are unchanged before trials are added to earlier ones. A first process has no earlier ones, and
+    /// provision has just checked.
     fn check_targets(&self) -> Result<(), Failure> {
         if self.journal.is_empty() {
             return Ok(());
@@ -200,7 +200,7 @@ impl BlockRun<'_> {
         Ok(())
     }
 
-    /// The attempts of an earlier process count only where they are valid in every shard.
+    /// Counts the attempts of an earlier process only if they are valid in every shard.
     fn agree_on_earlier(&mut self) -> Result<(), Failure> {
         for (trial, attempt, valid) in self.journal.finished() {
             let planned = self.planned(&trial)?;
@@ -237,7 +237,7 @@ impl BlockRun<'_> {
         Ok(())
     }
 
-    /// Fails where the program of a command is not there.
+    /// Fails if the program of a command does not exist.
     fn check_program(&self, trial: &PlannedTrial) -> Result<(), Failure> {
         let workload = self.plan.case(&trial.case_id).and_then(|case| self.plan.workload(&case.workload));
         let work = workload.and_then(|workload| workload.indicator.as_ref());
@@ -294,7 +294,7 @@ impl BlockRun<'_> {
         }
     }
 
-    /// The workload's files, with what its preparation makes.
+    /// Returns the workload's files, with those that its preparation makes.
     fn workspace(&mut self, workload: &FrozenWorkload) -> Result<Rc<Workspace>, Failure> {
         if let Some(ready) = self.workspaces.get(workload.name.as_str()) {
             return Ok(Rc::clone(ready));
@@ -304,7 +304,7 @@ impl BlockRun<'_> {
         Ok(made)
     }
 
-    /// A preparation runs once; a resumed stage takes its outputs over.
+    /// Builds the workspace. A preparation runs once; a resumed stage reuses its outputs.
     fn make_workspace(&mut self, workload: &FrozenWorkload) -> Result<Workspace, Failure> {
         if let Some(prepared) = self.journal.prepared(workload.name.as_str()) {
             return Workspace::restore(self.ctx, workload, prepared);

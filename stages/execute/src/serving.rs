@@ -1,4 +1,4 @@
-//! One attempt at a serving trial: this shard's stripe of the load, offered to an endpoint and written down request by request.
+//! One attempt at a serving trial: this shard's part of the load, sent to an endpoint and recorded request by request.
 
 mod barrier;
 mod body;
@@ -39,43 +39,43 @@ use crate::serving::flush::NotFlushed;
 use crate::serving::requests::{Prompts, WarmPrompts};
 use crate::serving::sink::RecordSink;
 
-/// Requests that may be under way at once under open loop, unless the limit of files is lower.
+/// The maximum requests in flight under open loop, unless the limit of files is lower.
 const MAX_IN_FLIGHT: u64 = 15_000;
 
 /// Files that a shard needs besides its connections.
 const SPARE_FILES: u64 = 256;
 
-/// Servers that count tokens chunk by chunk if they are asked to (`continuous_usage_stats`).
+/// Servers that support token counts per chunk (`continuous_usage_stats`).
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
 
-/// How often progress is told.
+/// The interval between progress reports.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
-/// How often it is looked for whether another shard has gone away.
+/// The interval between checks for lost shards.
 const LOOK_FOR_OTHERS_EVERY: Duration = Duration::from_secs(1);
 
-/// How often a cancel or the time limit is looked for.
+/// The interval between checks for a cancel or the deadline.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Tokenizers by their digest: each is read once for a block.
 pub(crate) type Tokenizers = BTreeMap<assay_manifest::Digest, Arc<Tokenizer>>;
 
-/// One serving trial and all that its attempts need from the plan.
+/// One serving trial with the parts of the plan that its attempts need.
 pub(crate) struct ServingTrial<'a> {
     trial: &'a PlannedTrial,
-    /// The plan's, with what was found out about the endpoint since.
+    /// The planned work, with facts about the endpoint that were found since.
     work: Cow<'a, ServingWork>,
     target: &'a Target,
     address: String,
     workload: &'a FrozenWorkload,
     point: &'a Point,
     tokenizer: Arc<Tokenizer>,
-    /// Whether each attempt begins with an empty prefix cache.
+    /// True if each attempt begins with an empty prefix cache.
     flushes: bool,
 }
 
 impl<'a> ServingTrial<'a> {
-    /// Finds everything that the trial names; none where its workload is no serving.
+    /// Finds all objects of the plan that the trial names; none if its workload is not a serving workload.
     pub(crate) fn new(
         ctx: &Context,
         plan: &'a Plan,
@@ -96,13 +96,13 @@ impl<'a> ServingTrial<'a> {
         Ok(Some(Self { trial, work, target, address, workload, point, tokenizer, flushes }))
     }
 
-    /// The seed-determined load of one attempt.
+    /// Returns the seed-determined load of one attempt.
     fn schedule(&self, ctx: &Context, attempt: u32) -> Result<TrialSchedule, Failure> {
         TrialSchedule::of_attempt(self.workload, self.point, self.trial, ctx.run_id(), attempt)
             .map_err(|error| Failure::of(Exit::Definition, "schedule", &error))
     }
 
-    /// Offers the load once.
+    /// Runs one attempt.
     pub(crate) fn run(&self, ctx: &Context, here: &HostFacts, attempt: u32) -> Result<Attempt, Failure> {
         let schedule = self.schedule(ctx, attempt)?;
         let schedule_digest = schedule.digest();
@@ -134,7 +134,8 @@ impl<'a> ServingTrial<'a> {
         };
         let answered = shot.finished.counts.of(Phase::Measured, Outcome::Ok) > 0;
         barrier.offered(ctx, answered)?;
-        // Whether anything was measured is asked of the whole attempt: a shard whose few requests all failed measured that.
+        // The check for measured requests covers the whole attempt: if all of a shard's few requests failed, that is its
+        // measurement.
         let is_whole = !shot.timed_out && !shot.finished.cancelled;
         let others_measure = is_idle(ctx, &schedule) || (is_whole && !answered && barrier.others_answered(ctx)?);
         let (status, verdict) = judge::judge(&judge::Left {
@@ -190,8 +191,9 @@ impl<'a> ServingTrial<'a> {
         Ok(endpoint)
     }
 
-    /// Has the endpoint empty its prefix cache, where each attempt begins with an empty one, and gives the path that it took. One shard
-    /// asks for all, and the others wait for it: a flush must not fall into what another shard warms or measures.
+    /// Makes the endpoint empty its prefix cache, if each attempt begins with an empty one, and returns the path that did it. One
+    /// shard sends the request for all, and the others wait for it: a flush must not happen while another shard warms up or
+    /// measures.
     fn flush(
         &self,
         ctx: &Context,
@@ -258,7 +260,7 @@ impl<'a> ServingTrial<'a> {
         }
     }
 
-    /// The load itself.
+    /// Runs the load itself.
     fn offer(
         &self,
         ctx: &Context,
@@ -274,7 +276,7 @@ impl<'a> ServingTrial<'a> {
         let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), &self.work);
         if let Some(users) = own_users(ctx, schedule) {
             trial.arrivals = Arrivals::Closed { users: users.max(1) };
-            // A shard without users of its own still takes part, with no request.
+            // A shard without its own users still takes part, with no request.
             if users == 0 {
                 prompts.silence();
                 trial.measured.requests = trial.measured.requests.map(|_| 0);
@@ -321,29 +323,29 @@ impl<'a> ServingTrial<'a> {
     }
 }
 
-/// The part of the load that is this shard's.
+/// Returns this shard's part of the load.
 fn stripe(ctx: &Context) -> Stripe {
     let shard = ctx.shard();
     Stripe::new(shard.index, shard.count).unwrap_or(Stripe::WHOLE)
 }
 
-/// The part of the requests that is this shard's; of a shard without a user, those that it would have, which it does not send.
+/// Returns this shard's part of the requests; for a shard without a user, the part that it would have, which it does not send.
 fn stripe_of_load(ctx: &Context, schedule: &TrialSchedule) -> Stripe {
     schedule.stripe(ctx.shard()).ok().flatten().unwrap_or_else(|| stripe(ctx))
 }
 
-/// The users of a closed loop that are this shard's; absent under open loop.
+/// Returns this shard's number of users of a closed loop; absent under open loop.
 fn own_users(ctx: &Context, schedule: &TrialSchedule) -> Option<u32> {
     schedule.users().map(|users| u32::try_from(stripe(ctx).share(users)).unwrap_or(u32::MAX))
 }
 
-/// Whether other shards have something to measure and this one has not: no user, or none of the few requests.
+/// Returns true if other shards have requests to measure and this one has none: no user, or none of the few requests.
 fn is_idle(ctx: &Context, schedule: &TrialSchedule) -> bool {
     let is_none_own = || schedule.for_shard(Measure, stripe_of_load(ctx, schedule)).next().is_none();
     own_users(ctx, schedule) == Some(0) || (is_none_own() && schedule.requests(Measure).next().is_some())
 }
 
-/// What an attempt left behind.
+/// The result of the load of an attempt.
 struct Shot {
     finished: Finished,
     timed_out: bool,
@@ -352,8 +354,8 @@ struct Shot {
     answers: Option<Artifact>,
 }
 
-/// Does `work` while another thread sets `cancel` once somebody stops the stage or the deadline has passed, and calls `look` now and
-/// then. Gives with the result whether it was the deadline.
+/// Runs `work` while another thread sets `cancel` once the stage is stopped or the deadline has passed, and calls `look`
+/// periodically. Returns true with the result if the deadline has passed.
 fn watched<T>(
     ctx: &Context,
     cancel: &AtomicBool,
@@ -381,8 +383,8 @@ fn watched<T>(
     })
 }
 
-/// Does `work` while another thread looks for the other shards, and sets `cancel` once one of them has broken the attempt off. Gives with
-/// the result why. A thread of its own, because a store may take its time to answer and a time limit may not.
+/// Runs `work` while another thread checks the other shards, and sets `cancel` once one of them has aborted the attempt. Returns
+/// the reason with the result. It is a separate thread because a store may be slow and a deadline may not.
 fn beside_others<T>(ctx: &Context, barrier: &Barrier, cancel: &AtomicBool, work: impl FnOnce() -> T) -> (T, Option<Failure>) {
     if ctx.shard().count <= 1 {
         return (work(), None);
@@ -396,7 +398,7 @@ fn beside_others<T>(ctx: &Context, barrier: &Barrier, cancel: &AtomicBool, work:
                         cancel.store(true, Ordering::Release);
                         return Some(lost);
                     }
-                    // A store that is away for a moment says nothing about the other shards.
+                    // A store that is unavailable for a moment is no evidence about the other shards.
                     Err(failure) => tracing::warn!(%failure, "the other shards cannot be looked for"),
                     Ok(()) => {}
                 }
@@ -411,7 +413,7 @@ fn beside_others<T>(ctx: &Context, barrier: &Barrier, cancel: &AtomicBool, work:
     })
 }
 
-/// Tells now and then how far the load is.
+/// Reports the progress of the load periodically.
 struct Teller<'a> {
     ctx: &'a Context,
     trial: &'a PlannedTrial,
@@ -445,7 +447,8 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// The planned work; where provision found a server that counts tokens chunk by chunk, it is asked to, whatever its stack was said to be.
+/// Returns the planned work; if provision found a server that supports token counts per chunk, they are requested, whatever stack
+/// the target declares.
 fn observed<'a>(planned: &'a ServingWork, environment: &Environment, target: &Target) -> Cow<'a, ServingWork> {
     let found = environment.targets.iter().find(|found| found.id == target.name);
     let server = found.and_then(|found| found.server.as_ref()?.value.as_deref());
@@ -455,7 +458,7 @@ fn observed<'a>(planned: &'a ServingWork, environment: &Environment, target: &Ta
     Cow::Owned(ServingWork { continuous_usage: true, ..planned.clone() })
 }
 
-/// Where the target is, as provision found it.
+/// Returns the address of the target, as provision found it.
 fn address(environment: &Environment, target: &Target) -> Result<String, Failure> {
     let provisioned: Option<&ProvisionedTarget> = environment.targets.iter().find(|provisioned| provisioned.id == target.name);
     provisioned.and_then(|target| target.address.clone()).ok_or_else(|| {
@@ -480,7 +483,7 @@ fn tokenizer(ctx: &Context, work: &ServingWork, known: &mut Tokenizers) -> Resul
     Ok(read)
 }
 
-/// Open files that are left for connections, at most [`MAX_IN_FLIGHT`].
+/// Returns the open files that are left for connections, at most [`MAX_IN_FLIGHT`].
 fn max_in_flight() -> u32 {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     u32::try_from(files.saturating_sub(SPARE_FILES).clamp(1, MAX_IN_FLIGHT)).unwrap_or(u32::MAX)
@@ -491,7 +494,7 @@ fn outcomes(finished: &Finished, phase: Phase) -> BTreeMap<String, Count> {
     Outcome::ALL.iter().map(of).filter(|(_, count)| count.0 > 0).collect()
 }
 
-/// What the load says of itself; what the machine says of it is not in there.
+/// Returns the health that the load generator reports, without that of the machine.
 fn health(finished: &Finished, is_open: bool) -> ClientHealth {
     let client = &finished.client;
     let (lateness, delays) = (client.lateness.as_ref(), &client.delays);
@@ -521,7 +524,7 @@ fn health(finished: &Finished, is_open: bool) -> ClientHealth {
     }
 }
 
-/// A header whose secret is not where its definition says.
+/// Returns the failure for a header whose secret cannot be read from its reference.
 pub(crate) fn unreadable_header(error: &HeaderError) -> Failure {
     Failure::of(Exit::Environment, "secret_absent", error).lasting()
 }
@@ -534,7 +537,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::environment("scratch", format!("cannot write `{}`", path.display())).because(error)
 }
 
-/// A count of nanoseconds that cannot be negative where it is meaningful.
+/// Converts nanoseconds that are not negative if they are meaningful.
 fn unsigned(ns: i64) -> Count {
     Count(u64::try_from(ns).unwrap_or(0))
 }
@@ -543,7 +546,7 @@ fn signed(ns: Count) -> i64 {
     i64::try_from(ns.0).unwrap_or(i64::MAX)
 }
 
-/// The clock of the only shard, or of one on the same boot as shard 0.
+/// Returns the clock of the only shard, or of one on the same boot as shard 0.
 fn same_host() -> ClockOffset {
     let (source, offset_ns) = ("same_host".to_owned(), Some("0".to_owned()));
     ClockOffset { source, offset_ns, uncertainty_ns: Some(Count(0)), no_exchange: None }

@@ -1,4 +1,4 @@
-//! The times of a command, taken by whoever starts it.
+//! The times of a command, measured by the process that starts it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use crate::workspace::{spawner, system};
 /// The times of some invocations.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    /// What they came to: the end of the last one, with the use and the wall time of all.
+    /// The combined end: the end of the last one, with the resource use and the wall time of all.
     pub(crate) ended: Ended,
-    /// Those that ended well, in order.
+    /// Those that succeeded, in order.
     pub(crate) times: Vec<Times>,
 }
 
-/// What one invocation took.
+/// The times of one invocation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times {
-    /// From just before the fork until the end was seen.
+    /// From just before the fork until the end was observed.
     wall_ns: u64,
     usage: Usage,
-    /// The largest resident set that this process itself had had.
+    /// The peak resident set of this process itself.
     floor_kib: u64,
 }
 
-/// Runs a command so many times in a row, all within one limit; each is given its own by `next`, which prepares it outside of all times. The
-/// first one that fails is the last.
+/// Runs a command this many times in a row, all within one limit; each is given its own by `next`, which prepares it outside of
+/// all times. The first one that fails is the last.
 pub(crate) fn take(
     ctx: &Context,
     next: &dyn Fn(u32) -> Result<Command, Failure>,
@@ -41,7 +41,7 @@ pub(crate) fn take(
     let mut times = Vec::new();
     let (mut usage, mut wall_ns, mut leftovers) = (Usage::default(), 0_u64, 0_u32);
     loop {
-        // All before it went well, so that there is one for each.
+        // All earlier ones succeeded, so that there is one entry for each.
         let command = next(times.len() as u32)?;
         let floor_kib = own_peak_kib();
         let child = spawner()?.spawn(command).map_err(|error| system(&error))?;
@@ -60,15 +60,15 @@ pub(crate) fn take(
     }
 }
 
-/// The largest resident set of this process. The kernel counts it for a child as well, as what the child had before it became another program;
-/// so of a smaller one nothing is known. Where it cannot be read, nothing is known of any.
+/// Returns the peak resident set of this process. The kernel also counts it for a child, as the memory that the child had before
+/// it executed another program; so a smaller peak of a child is unknown. If it cannot be read, every peak is unknown.
 fn own_peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(u64::MAX)
 }
 
-/// The document in which the times are kept: the same as a script would print, so that all who read results can read it.
+/// Returns the document that holds the times: in the format of a script's output, so that every reader of results can read it.
 pub(crate) fn document(name: &str, parameters: &BTreeMap<String, String>, times: &[Times], instructions: Option<u64>) -> Vec<u8> {
     let each = |value: fn(&Times) -> f64| -> Value { times.iter().map(value).collect() };
     let mut result = json!({

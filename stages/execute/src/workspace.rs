@@ -1,4 +1,4 @@
-//! The files of a workload: as the plan pins them, with what its preparation makes of them.
+//! The files of a workload: those that the plan pins, and those that its preparation makes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,19 +11,19 @@ use assay_stage::{Context, Failure, Secrets};
 
 use crate::capture::Capture;
 
-/// What the script is called where it runs.
+/// The name of the script in the folder in which it runs.
 pub(crate) const SCRIPT: &str = "script";
 
 /// The files of one workload, ready to be copied into the folder of an attempt.
 pub(crate) struct Workspace {
-    /// Path in the attempt's folder, and where the bytes lie.
+    /// The path in the attempt's folder, and the path of the bytes.
     files: Vec<(PathBuf, PathBuf)>,
-    /// Why the preparation failed, if it did.
+    /// The reason why the preparation failed, if it did.
     pub(crate) failure: Option<String>,
 }
 
 impl Workspace {
-    /// Runs the workload's preparation in a folder of its own and keeps what it makes.
+    /// Runs the workload's preparation in its own folder and keeps its outputs.
     pub(crate) fn prepare(ctx: &Context, workload: &FrozenWorkload) -> Result<(Self, Option<Prepared>), Failure> {
         let work = indicator(workload)?;
         let folder = fresh_folder(ctx, &format!("prepare-{}", workload.name))?;
@@ -34,7 +34,7 @@ impl Workspace {
         Ok((Self { files, failure: prepared.failure.clone() }, Some(prepared)))
     }
 
-    /// Takes over what a preparation has made before.
+    /// Restores the outputs of an earlier preparation.
     pub(crate) fn restore(ctx: &Context, workload: &FrozenWorkload, prepared: &Prepared) -> Result<Self, Failure> {
         let work = indicator(workload)?;
         let folder = fresh_folder(ctx, &format!("prepare-{}", workload.name))?;
@@ -52,7 +52,7 @@ impl Workspace {
         Ok(Self { files, failure: prepared.failure.clone() })
     }
 
-    /// The same folder anew, whatever has become of it.
+    /// Creates the same folder again, in any state of the old one.
     pub(crate) fn renew_folder(&self, ctx: &Context, name: &str) -> Result<PathBuf, Failure> {
         let folder = ctx.scratch().join(name);
         match fs::remove_dir_all(&folder) {
@@ -61,7 +61,7 @@ impl Workspace {
         }
     }
 
-    /// A new folder with all files in it, for one attempt.
+    /// Creates a folder with all files in it, for one attempt.
     pub(crate) fn attempt_folder(&self, ctx: &Context, name: &str) -> Result<PathBuf, Failure> {
         let folder = fresh_folder(ctx, name)?;
         for (path, from) in &self.files {
@@ -97,7 +97,7 @@ fn place_file(ctx: &Context, file: &PinnedFile, folder: &Path, path: &str, execu
     Ok(to)
 }
 
-/// Puts an artifact at a path, its digest checked on the way.
+/// Puts an artifact at a path and checks its digest.
 fn place(ctx: &Context, digest: Digest, to: &Path, executable: bool) -> Result<(), Failure> {
     make_parent(to)?;
     ctx.place(&digest, to)?;
@@ -182,7 +182,8 @@ fn preparation(prepare: &Prepare, folder: &Path, stdout: &Capture, stderr: &Capt
     Ok(command)
 }
 
-/// What every measured program and preparation sees of the environment: nothing that could hold a secret or change with the user.
+/// Returns the environment of every measured program and preparation: no variable that could hold a secret or change with the
+/// user.
 pub(crate) fn base_environment(folder: &Path) -> Vec<(&'static str, std::ffi::OsString)> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     vec![
@@ -202,7 +203,7 @@ fn made_file(path: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// The thread that starts all children of this process.
+/// Returns the thread that starts all children of this process.
 pub(crate) fn spawner() -> Result<&'static Spawner, Failure> {
     static SPAWNER: std::sync::OnceLock<Spawner> = std::sync::OnceLock::new();
     if let Some(spawner) = SPAWNER.get() {

@@ -9,16 +9,16 @@ use ureq::http::{Response, StatusCode, Uri};
 use ureq::tls::RootCerts;
 use ureq::{Agent, Body};
 
-/// One whole answer, from connecting to its last byte; each redirect is an answer of its own.
+/// The timeout of one response, from connecting to its last byte; each redirect is a response of its own.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
-/// The largest answer: a script or an image manifest is far smaller.
+/// The largest response: a script or an image manifest is far smaller.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Redirects of one address: registries use one or two.
+/// The most redirects of one address: registries use one or two.
 const MAX_REDIRECTS: usize = 5;
 
-/// Why something could not be fetched.
+/// The reason why something could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
     #[error("fetching is off")]
@@ -54,12 +54,12 @@ pub(crate) enum FetchError {
 }
 
 impl FetchError {
-    /// Whether the rules, and not the world, stood in the way.
+    /// Returns true if a rule of the fetcher is the reason, and not the network or the server.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Off | Self::HostNotAllowed(_) | Self::RedirectHere { .. })
     }
 
-    /// As a failure of the stage; `what` was to be fetched.
+    /// Returns a failure of the stage; `what` was to be fetched.
     pub(crate) fn into_failure(self, what: &str) -> Failure {
         Failure::environment("fetch", format!("{what} could not be fetched")).because(&self)
     }
@@ -72,7 +72,7 @@ pub(crate) struct Fetcher {
 }
 
 impl Fetcher {
-    /// Fetches from the hosts in `allow`, or from any where it is empty.
+    /// Fetches from the hosts in `allow`, or from any host if it is empty.
     pub(crate) fn new(allow: Vec<String>) -> Self {
         let config = Agent::config_builder()
             .timeout_global(Some(TIME_LIMIT))
@@ -84,7 +84,7 @@ impl Fetcher {
         Self { agent: config.into(), allow }
     }
 
-    /// The bytes behind an address.
+    /// Returns the bytes at an address.
     pub(crate) fn get(&self, url: &str) -> Result<Vec<u8>, FetchError> {
         let response = self.request(url, &[])?;
         if response.status() != StatusCode::OK {
@@ -93,12 +93,12 @@ impl Fetcher {
         read(url, response)
     }
 
-    /// The answer behind an address, whatever its status; redirects are followed, each to an allowed host.
+    /// Returns the response of an address, with any status; redirects are followed, each to an allowed host.
     pub(crate) fn request(&self, url: &str, headers: &[(&str, &str)]) -> Result<Response<Body>, FetchError> {
         let mut at = url.to_owned();
         for hop in 0..=MAX_REDIRECTS {
             let mut request = self.agent.get(self.check(&at)?);
-            // Credentials are for the host that asked for them, not for where it points to.
+            // Credentials are for the host that requested them, and not for the target of its redirect.
             let kept = headers.iter().filter(|(name, _)| hop == 0 || !name.eq_ignore_ascii_case("authorization"));
             for (name, value) in kept {
                 request = request.header(*name, *value);
@@ -119,8 +119,8 @@ impl Fetcher {
     }
 }
 
-/// An address that may be fetched at all: encrypted or not leaving this machine, and without a password, which would stand in the
-/// plan and in logs.
+/// Parses an address that may be fetched: encrypted or not leaving this machine, and without a password, which would be visible
+/// in the plan and in logs.
 fn parse(url: &str) -> Result<Uri, FetchError> {
     let uri: Uri = url.parse().map_err(|_| unusable(url))?;
     let is_guarded = match uri.scheme_str() {
@@ -136,7 +136,7 @@ fn unusable(url: &str) -> FetchError {
     FetchError::Address(quoted(url))
 }
 
-/// What is repeated of an address that somebody else chose.
+/// Returns the part of an untrusted address that is repeated.
 fn quoted(url: &str) -> String {
     url.chars().take(200).collect()
 }
@@ -145,13 +145,13 @@ fn host_of(uri: &Uri) -> String {
     uri.host().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// Whether a host is this machine, where a plain connection cannot be listened to.
+/// Returns true if a host is this machine, on which a plain connection cannot be intercepted.
 pub(crate) fn is_this_machine(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Where a redirect leads. Nobody out there may send this stage to a service of the machine that it runs on.
+/// Returns the target of a redirect. No remote server may redirect this stage to a service of the machine that it runs on.
 fn next_address(at: &str, location: &str) -> Result<String, FetchError> {
     let from = parse(at)?;
     let next = match (location.contains("://"), location.starts_with('/') && !location.starts_with("//")) {
@@ -170,7 +170,7 @@ fn host_and_port(uri: &Uri) -> &str {
     uri.authority().map_or("", |authority| authority.as_str())
 }
 
-/// The whole body of an answer, within the limit.
+/// Reads the whole body of a response, within the limit.
 pub(crate) fn read(url: &str, response: Response<Body>) -> Result<Vec<u8>, FetchError> {
     let mut bytes = Vec::new();
     let reader = response.into_body().into_reader();
@@ -193,7 +193,7 @@ mod tests {
         Reply::with("307 Temporary Redirect", &[&format!("location: {to}")], "")
     }
 
-    /// The port that was asked, as the question says it.
+    /// Returns the requested port, from the request's head.
     fn port(request: &Request) -> &str {
         request.header("host").and_then(|host| host.rsplit(':').next()).expect("a host with a port")
     }

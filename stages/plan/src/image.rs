@@ -12,10 +12,10 @@ const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, application/vnd.d
 /// The longest reference: twice what registries allow for a repository's name.
 const MAX_REFERENCE_BYTES: usize = 512;
 
-/// The longest answer to a request for a token that is repeated in an error.
+/// The longest part of a token response that is repeated in an error.
 const QUOTED: usize = 200;
 
-/// An image reference, with what it leaves out filled in as Docker does.
+/// An image reference, with omitted parts filled in as Docker does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reference {
     registry: String,
@@ -25,7 +25,7 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    /// Reads `[registry/]repository[:tag][@sha256:...]`.
+    /// Parses `[registry/]repository[:tag][@sha256:...]`.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         if text.len() > MAX_REFERENCE_BYTES {
             return Err("it is too long");
@@ -49,7 +49,7 @@ impl Reference {
         Ok(Self { registry: registry.to_owned(), repository, tag, digest })
     }
 
-    /// The digest that it names itself.
+    /// Returns the digest in the reference itself.
     pub(crate) fn digest(&self) -> Option<Digest> {
         self.digest
     }
@@ -62,12 +62,12 @@ impl Reference {
     }
 }
 
-/// A host name or address with an optional port, and nothing that an address would read as something else.
+/// Returns true for a host name or address with an optional port, without characters of another part of an address.
 fn is_registry(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte))
 }
 
-/// A part of a repository's name: lower-case letters and digits, with separators between them.
+/// Returns true for a part of a repository's name: lower-case letters and digits, with separators between them.
 fn is_component(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = [text.bytes().next(), text.bytes().last()];
@@ -80,7 +80,8 @@ fn is_tag(text: &str) -> bool {
     starts_well && text.len() <= 128 && text.bytes().all(|byte| is_word(byte) || b".-".contains(&byte))
 }
 
-/// Asks the registry what the tag stands for now. The answer's bytes are hashed here: what the registry says is only compared.
+/// Returns the tag's present digest from the registry. The response's bytes are hashed here: the registry's own digest is only
+/// compared.
 pub(crate) fn resolve(fetcher: &Fetcher, reference: &Reference) -> Result<Digest, FetchError> {
     let url = reference.url();
     let mut response = fetcher.request(&url, &[("accept", ACCEPT)])?;
@@ -101,7 +102,7 @@ pub(crate) fn resolve(fetcher: &Fetcher, reference: &Reference) -> Result<Digest
     }
 }
 
-/// A token for reading without a login, as public registries give it.
+/// Requests a token for reading without a login, as public registries give it.
 fn anonymous_token(fetcher: &Fetcher, challenge: &str) -> Result<String, FetchError> {
     let refuse = || FetchError::Login(challenge.chars().take(QUOTED).collect());
     let address = token_address(challenge).ok_or_else(refuse)?;
@@ -110,7 +111,7 @@ fn anonymous_token(fetcher: &Fetcher, challenge: &str) -> Result<String, FetchEr
     token.map(str::to_owned).ok_or_else(refuse)
 }
 
-/// Where a `Bearer` challenge (RFC 6750) says that a token is given.
+/// Returns the address of the token service in a `Bearer` challenge (RFC 6750).
 fn token_address(challenge: &str) -> Option<String> {
     let (scheme, fields) = challenge.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("bearer") {
@@ -124,7 +125,7 @@ fn token_address(challenge: &str) -> Option<String> {
     Some(format!("{realm}{joint}{}", query.join("&")))
 }
 
-/// The `name="value"` pairs of a challenge. A value may hold commas, as a scope does.
+/// Returns the `name="value"` pairs of a challenge. A value may hold commas, as a scope does.
 fn fields_of(text: &str) -> Vec<(String, String)> {
     let mut fields = Vec::new();
     let mut rest = text;
@@ -136,7 +137,7 @@ fn fields_of(text: &str) -> Vec<(String, String)> {
     fields
 }
 
-/// A value as it stands in a query (RFC 3986).
+/// Encodes a value for a query (RFC 3986).
 fn percent_encoded(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/,".contains(&byte);
     text.bytes().map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()

@@ -15,11 +15,11 @@ use crate::pin::Pinner;
 /// The largest file of a Source that is read back.
 const MAX_FILE_BYTES: u64 = assay_spec::MAX_FILE_BYTES as u64;
 
-/// What the plan stage may reach.
+/// The network access of the plan stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Parameters {
-    /// Whether anything may be fetched. Plans of pull requests that nobody has read yet fetch nothing that their author chose.
+    /// True if fetching is allowed. Plans of pull requests that are not yet reviewed fetch nothing that their author chose.
     pub fetch: bool,
 }
 
@@ -54,7 +54,7 @@ impl Stage for Planner {
     }
 }
 
-/// Shows that the files are the commit's: commit, trees and blobs are hashed anew, and no remote is asked.
+/// Checks that the files are the commit's: commit, trees and blobs are hashed again, and no remote is asked.
 fn check_commit(ctx: &Context, source: &Source, files: &SourceFiles<'_>) -> Result<(), Failure> {
     if source.kind != OriginKind::Git {
         return Ok(());
@@ -76,7 +76,7 @@ fn check_commit(ctx: &Context, source: &Source, files: &SourceFiles<'_>) -> Resu
     Ok(())
 }
 
-/// A query that cannot be published is found here, and not when everything has been measured.
+/// Checks the queries, so that one that cannot be published is found here, and not after everything has been measured.
 fn check_queries(files: &SourceFiles<'_>, paths: &[String]) -> Result<(), Failure> {
     paths.iter().try_for_each(|path| assay_verify::check_query(path, files.bytes(path)))
 }

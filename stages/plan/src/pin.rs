@@ -1,4 +1,4 @@
-//! Pinning: what a tag or an address means today, kept so that it means the same tomorrow.
+//! Pinning: the present content of a tag or an address, kept so that it stays the same.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use assay_stage::{Context, Exit, Failure};
 use crate::fetch::{FetchError, Fetcher};
 use crate::image::Reference;
 
-/// Keeps what was fetched.
+/// A store of fetched bytes.
 pub(crate) trait Keep {
     /// Stores bytes as an output of the plan.
     fn keep(&self, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure>;
@@ -21,7 +21,7 @@ impl Keep for Context {
     }
 }
 
-/// Looks up what is mutable in a pipeline, each thing once.
+/// Resolves mutable references of a pipeline, each once.
 pub(crate) struct Pinner<'a> {
     keep: &'a dyn Keep,
     fetcher: Option<Fetcher>,
@@ -30,13 +30,13 @@ pub(crate) struct Pinner<'a> {
 }
 
 impl<'a> Pinner<'a> {
-    /// Reaches nothing unless `fetch`, and only the hosts in `allow` where there are any.
+    /// Returns a pinner without network access unless `fetch` is set, and with only the hosts in `allow` if there are any.
     pub(crate) fn new(keep: &'a dyn Keep, fetch: bool, allow: &[String]) -> Self {
         let fetcher = fetch.then(|| Fetcher::new(allow.to_vec()));
         Self { keep, fetcher, images: BTreeMap::new(), unpinned: Vec::new() }
     }
 
-    /// The bytes behind a script's address. What cannot be had is said, and bars whatever needs it.
+    /// Returns the bytes at a script's address. A failure is reported, and bars all workloads that need the script.
     pub(crate) fn script(&mut self, workload: &Name, url: &str) -> Result<Option<PinnedFile>, Failure> {
         match self.fetch(url) {
             Ok(bytes) => {
@@ -56,7 +56,8 @@ impl<'a> Pinner<'a> {
         self.fetcher.as_ref().ok_or(FetchError::Off)?.get(url)
     }
 
-    /// An image with the digest that its reference stands for. A registry that does not answer leaves it unpinned, and says so.
+    /// Returns an image with the digest of its reference. If a registry does not respond, the image stays unpinned, with the
+    /// reason.
     pub(crate) fn image(&mut self, reference: &str) -> Result<Image, Failure> {
         if let Some(known) = self.images.get(reference) {
             return Ok(known.clone());

@@ -1,4 +1,5 @@
-//! The ceiling of one shard: measured where load is to run, or taken over from an earlier measurement on such a machine.
+//! The ceiling of one shard: measured on the machine where load will run, or taken over from an earlier measurement on an equal
+//! machine.
 
 mod measure;
 mod probe;
@@ -15,12 +16,12 @@ use serde_json::json;
 use self::measure::{Figures, measure};
 use crate::{LOCAL, simulator};
 
-/// The version of the measurement: another way of measuring takes nothing over from this one.
+/// The version of the measurement: a change of method invalidates earlier measurements.
 const FORMAT: u32 = 1;
-/// The largest measurement in the store.
+/// The largest measurement that is read from the store.
 const MAX_BYTES: u64 = 4096;
 
-/// A measurement, as the store keeps it and a probe says it.
+/// A measurement, in the form of the store and of a probe's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Measurement {
@@ -33,20 +34,20 @@ pub(crate) struct Measurement {
     cpu_millis: Option<Count>,
 }
 
-/// What a probe says.
+/// The result that a probe prints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {
     fingerprint: Digest,
-    /// Absent where such a machine was measured before, or it could not be.
+    /// Absent if an equal machine was measured before, or if the measurement failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     measured: Option<Measurement>,
-    /// Why it could not be measured.
+    /// The reason why the measurement failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     failure: Option<String>,
 }
 
-/// What decides how much load a shard makes here: two machines with one fingerprint make as much.
+/// Digest of everything that decides how much load a shard makes here: two machines with the same fingerprint make the same load.
 fn fingerprint(facts: &HostFacts, program: &Digest) -> Result<Digest, Failure> {
     let key = json!({
         "format": FORMAT,
@@ -78,13 +79,13 @@ impl Measurement {
         Self { streams, requests_per_s, events_per_s, measured_at: Clock.now(), program, cpu_millis }
     }
 
-    /// Understands one that somebody else has written; none where it is of no use.
+    /// Parses a measurement from a source that is not trusted; `None` if it is unusable.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let read: Self = serde_json::from_slice(bytes).ok()?;
         read.is_usable().then_some(read)
     }
 
-    /// A ceiling of nothing would have any load take endless shards.
+    /// Returns true if no figure is zero: any load would take infinitely many shards of a zero ceiling.
     fn is_usable(&self) -> bool {
         self.streams > 0 && self.requests_per_s > 0 && self.events_per_s > 0
     }
@@ -108,7 +109,7 @@ impl Measurement {
     }
 }
 
-/// The ceiling of a shard on this machine. Only a stage that is stopped fails here.
+/// Returns the ceiling of a shard on this machine. It fails only if the stage is stopped.
 pub(crate) fn here(ctx: &Context, facts: &HostFacts) -> Result<Fact<Ceiling>, Failure> {
     let fingerprint = fingerprint(facts, &ctx.binary())?;
     if let Some(known) = cached(ctx, &fingerprint) {
@@ -126,7 +127,7 @@ pub(crate) fn here(ctx: &Context, facts: &HostFacts) -> Result<Fact<Ceiling>, Fa
     })
 }
 
-/// The figures, or why there are none, in one line.
+/// Measures the figures. The error is one line.
 fn figures(simulator: &Path, cancel: &Cancel) -> Result<Figures, String> {
     measure(simulator, cancel).map_err(|error| {
         let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
@@ -134,7 +135,7 @@ fn figures(simulator: &Path, cancel: &Cancel) -> Result<Figures, String> {
     })
 }
 
-/// What was measured on such a machine before. It is no evidence, so that one which cannot be read is measured again.
+/// Returns the earlier measurement of an equal machine. It is no evidence, so one that cannot be read is measured again.
 fn cached(ctx: &Context, fingerprint: &Digest) -> Option<Measurement> {
     let path = Layout::ceiling(fingerprint);
     let bytes = ctx.store().read(&path, MAX_BYTES).unwrap_or_else(|error| {
@@ -148,7 +149,7 @@ fn cached(ctx: &Context, fingerprint: &Digest) -> Option<Measurement> {
     read
 }
 
-/// Keeps what was measured for later runs. A store that takes no more costs a later run some seconds.
+/// Stores a measurement for later runs. If the store refuses it, a later run takes some seconds longer.
 fn keep(ctx: &Context, fingerprint: &Digest, measured: &Measurement) {
     let path = Layout::ceiling(fingerprint);
     let kept = canonical_json(measured).map_err(|error| error.to_string());
@@ -158,7 +159,7 @@ fn keep(ctx: &Context, fingerprint: &Digest, measured: &Measurement) {
     }
 }
 
-/// Says what a shard here can make, as one line of JSON; the fingerprint alone where it is among the known ones.
+/// Prints how much load a shard here can make, as one line of JSON; the fingerprint alone if it is one of the known ones.
 pub(crate) fn say(known: &[Digest]) -> Result<(), Failure> {
     let facts = assay_host::facts(&assay_host::Root::host());
     let program = binary_digest()?;

@@ -1,4 +1,4 @@
-//! Whether a target that the runner holds has ended before it was ready. Only the runner sees that: it says so in a file.
+//! The end of a target before it was ready. Only the runner, which holds the target, sees it: it writes the end to a file.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -9,40 +9,40 @@ use assay_stage::{Context, Failure};
 
 use crate::pods::BroughtUp;
 
-/// The most that is read of what the runner says.
+/// The most bytes that are read of the runner's file.
 const MAX_BYTES: u64 = 32 << 10;
 
-/// Where it is said how a target ended.
+/// The source that reports how a target ended.
 pub(crate) struct End {
     target: String,
     place: Place,
 }
 
 enum Place {
-    /// The runner holds it, and says so in a file.
+    /// The runner holds the target, and writes its end to a file.
     File(PathBuf),
-    /// It is pods, and the cluster says so.
+    /// The target consists of pods, and the cluster reports their end.
     Pods(Box<BroughtUp>),
 }
 
-/// The file in which the runner says how a target ended: one of this call of the stage, because what an earlier call held ends without
-/// being told here.
+/// Returns the file in which the runner describes how a target ended. It belongs to this call of the stage: the end of what an
+/// earlier call held is not reported here.
 pub(crate) fn file_of(ctx: &Context, target: &Target) -> PathBuf {
     ctx.scratch().join(format!("end-of-{}", target.name))
 }
 
 impl End {
-    /// What the runner writes into `file` once a held target has ended.
+    /// Reads the end of a held target from `file`.
     pub(crate) fn at(target: &str, file: &Path) -> Self {
         Self { target: target.to_owned(), place: Place::File(file.to_owned()) }
     }
 
-    /// The end of a pod among these.
+    /// Reads the end of a target from its pods.
     pub(crate) fn of_pods(target: &Target, pods: BroughtUp) -> Self {
         Self { target: target.name.to_string(), place: Place::Pods(Box::new(pods)) }
     }
 
-    /// Fails where the target has ended.
+    /// Fails if the target has ended.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match &self.place {
             Place::File(file) => self.check_file(file),

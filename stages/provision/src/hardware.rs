@@ -1,7 +1,7 @@
-//! The facts of nodes that targets run on and this stage does not: a short pod on each reads them, and says them in its log.
+//! Facts of nodes that run targets but not this stage: a short-lived pod on each node reads them and prints them to its log.
 //!
-//! What it says is of a node that others share, so it is read as strictly as anybody's answer. A probe that fails leaves the facts unknown,
-//! with the reason; no run fails for it.
+//! The log comes from a node that others share, so it is read as strictly as any untrusted input. If a probe fails, the facts are
+//! unknown, with the reason; the run does not fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -17,40 +17,40 @@ use crate::pods::{PAUSE, Pods};
 
 /// The most nodes that are probed: a target has at most as many pods.
 const MAX_NODES: usize = 64;
-/// How long a probe may take to start.
+/// The longest wait for a probe to start.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// How long a probe may take in all.
+/// The time limit of a probe in all.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
-/// The most that a probe may say.
+/// The most bytes of a probe's output.
 const MAX_BYTES: i64 = 1 << 20;
 
-/// What a probe says of its node.
+/// The facts that a probe prints of its node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NodeFacts {
-    /// The machine.
+    /// The facts of the machine.
     pub(crate) facts: HostFacts,
-    /// Its software.
+    /// The software of the machine.
     pub(crate) software: Vec<Software>,
 }
 
-/// What was said of each node that was asked, or why nothing was.
+/// The result of each probed node: its facts, or why there are none.
 pub(crate) type Probed = BTreeMap<String, Result<NodeFacts, String>>;
 
-/// Reads the machine that this process runs on, and says its facts as one line of JSON.
+/// Reads the machine that this process runs on, and prints its facts as one line of JSON.
 pub(crate) fn say_facts() -> std::io::Result<()> {
     let root = assay_host::Root::host();
     let said = serde_json::to_string(&NodeFacts { facts: assay_host::facts(&root), software: assay_host::software(&root) })?;
     writeln!(std::io::stdout().lock(), "{said}")
 }
 
-/// The nodes of which nobody knows anything yet: those that targets run on and this stage does not.
+/// Returns the nodes whose facts are not known yet: those that run targets but not this stage.
 pub(crate) fn nodes_to_probe<'a>(own: &str, targets: impl IntoIterator<Item = &'a ProvisionedTarget>) -> BTreeSet<String> {
     let nodes = targets.into_iter().flat_map(|target| &target.pods).map(|pod| pod.node.as_str());
     nodes.filter(|node| !node.is_empty() && *node != own).take(MAX_NODES).map(str::to_owned).collect()
 }
 
-/// Understands what a probe said: one line of observed facts, whose place says that it was a probe that saw them.
+/// Parses a probe's output: one line of observed facts. Marks each fact as seen by a probe.
 pub(crate) fn understand(said: &str) -> Result<NodeFacts, String> {
     let mut said: Value = serde_json::from_str(one_line(said)?).map_err(|error| format!("it said no facts: {error}"))?;
     let facts = said.get_mut("facts").and_then(Value::as_object_mut);
@@ -60,13 +60,13 @@ pub(crate) fn understand(said: &str) -> Result<NodeFacts, String> {
     serde_json::from_value(said).map_err(|error| format!("it said other things than facts: {error}"))
 }
 
-/// The one line that a probe says.
+/// Returns the single line of a probe's output.
 pub(crate) fn one_line(said: &str) -> Result<&str, String> {
     let line = said.trim_end_matches('\n');
     if line.contains('\n') { Err("it said more than one line".to_owned()) } else { Ok(line) }
 }
 
-/// A fact is what was seen, or why not: nobody declares anything here.
+/// Marks facts as seen by a probe. Each has to be observed or unknown: a probe declares nothing.
 fn mark(fact: &mut Value) -> Result<(), String> {
     let has_value = !fact["value"].is_null();
     if !matches!((fact["source"].as_str(), has_value), (Some("observed"), true) | (Some("unknown"), false)) {
@@ -77,7 +77,7 @@ fn mark(fact: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The controls that the facts of all hosts of targets prove together; none where the facts of one are not known.
+/// Returns the controls that the facts of all hosts of targets prove together; none if the facts of one host are unknown.
 pub(crate) fn controls_of<'a>(hosts: impl IntoIterator<Item = (&'a str, Option<&'a HostFacts>)>) -> Vec<ControlFact> {
     let mut together: Vec<ControlFact> = Vec::new();
     for (name, facts) in hosts {
@@ -99,7 +99,7 @@ pub(crate) fn controls_of<'a>(hosts: impl IntoIterator<Item = (&'a str, Option<&
 }
 
 impl Pods<'_> {
-    /// Asks the nodes, all at once, and keeps what they said. Only a stage that is stopped fails here.
+    /// Probes the nodes, all at once, and stores their output. It fails only if the stage is stopped.
     pub(crate) fn probe(&self, ctx: &Context, nodes: &BTreeSet<String>) -> Result<(Probed, Vec<Artifact>), Failure> {
         let (mut probed, mut readings) = (Probed::new(), Vec::new());
         let started: Vec<(&String, Result<String, String>)> =
@@ -140,7 +140,7 @@ impl Pods<'_> {
         Ok(name)
     }
 
-    /// Creates a probe's pod. One of that name is of an earlier try, and makes room.
+    /// Creates a probe's pod. A pod of the same name is left over from an earlier try, and is deleted.
     pub(crate) fn put_up(&self, ctx: &Context, name: &str, pod: &Object) -> Result<(), Failure> {
         if !self.cluster.create(pod)? {
             self.make_room(ctx, name)?;
@@ -149,14 +149,14 @@ impl Pods<'_> {
         Ok(())
     }
 
-    /// Removes a probe's pod, which has said what it had to say.
+    /// Removes the pod of a probe that has ended.
     pub(crate) fn take_down(&self, name: &str) {
         if let Err(failure) = self.cluster.delete(&Place::named("Pod", &self.here.targets_namespace, name), None) {
             tracing::warn!(%failure, name, "a probe's pod stays until the targets are released");
         }
     }
 
-    /// What a probe said, once it has ended. It may take so long to start, and so long in all.
+    /// Returns a probe's output once it has ended. The limits are for its start, and for all of it.
     pub(crate) fn hear(&self, ctx: &Context, name: &str, (to_start, in_all): (Duration, Duration)) -> Result<String, String> {
         let told = |failure: Failure| failure.message;
         let watch = ctx.clock().start();
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(of(&[target(&many.iter().map(String::as_str).collect::<Vec<_>>())]).len(), MAX_NODES);
     }
 
-    /// What a probe of this machine says.
+    /// Returns the output of a probe of this machine.
     fn said() -> Value {
         let root = assay_host::Root::host();
         let facts = NodeFacts { facts: assay_host::facts(&root), software: assay_host::software(&root) };

@@ -1,4 +1,5 @@
-//! InferenceServices of a cluster: waits until one is ready, and takes down what it says. It is its owner's, so it is only read.
+//! InferenceServices of a cluster: waits until one is ready, and records its state. A service belongs to its owner, so it is only
+//! read.
 
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use serde_json::Value;
 
 use crate::pods::{BroughtUp, Pods, Seen};
 
-/// The pause between two looks at a service: it becomes ready in minutes.
+/// The polling interval of a service: it becomes ready in minutes.
 const LOOK: Duration = Duration::from_secs(1);
 /// The most pods of a service that are described.
 const MAX_PODS: usize = 256;
 
 impl Pods<'_> {
-    /// Waits until the InferenceService that a target is says that it is ready.
+    /// Waits until the target's InferenceService reports that it is ready.
     pub(crate) fn find_service(&self, ctx: &Context, target: &Target) -> Result<BroughtUp, Failure> {
         let none = || Failure::verification("plan", format!("target `{}` names no InferenceService", target.name));
         let named = target.inference_service.as_ref().ok_or_else(none)?;
@@ -71,7 +72,7 @@ fn called(named: &InferenceService) -> String {
     format!("InferenceService `{}` in namespace `{}`", named.name, named.namespace)
 }
 
-/// What a run may read in a namespace that is not Assay's, its administrator says.
+/// Adds a hint to a missing right: the administrator decides what a run may read in a namespace that is not Assay's.
 fn with_right(failure: Failure, named: &InferenceService) -> Failure {
     if failure.code != "forbidden" {
         return failure;

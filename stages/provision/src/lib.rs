@@ -1,4 +1,4 @@
-//! Provision: brings the targets of a block up, or proves that they are there, and records what they run on.
+//! Provision: brings the targets of a block up, or verifies that they are up, and records what they run on.
 
 mod ceiling;
 mod end;
@@ -32,18 +32,18 @@ use crate::hardware::{Probed, controls_of, nodes_to_probe};
 use crate::observed::Execution;
 use crate::pods::{Pods, numbered};
 
-/// What the machine that a stage runs on is called.
+/// The host name of the machine that a stage runs on.
 const LOCAL: &str = "local";
 
-/// Which block to provision.
+/// The block to provision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Parameters {
-    /// The block's place in the run.
+    /// The block's index in the run.
     pub block: u32,
-    /// How often the block was provisioned anew.
+    /// The number of times that the block was provisioned again.
     pub incarnation: u32,
-    /// Whether the Environment is to say how many shards make each trial: once in a run, by its first block.
+    /// True if the Environment has to say how many shards make each trial: once in a run, by its first block.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shards: bool,
 }
@@ -78,7 +78,7 @@ impl Stage for Provision {
         }
         let facts = assay_host::facts(&root);
         let shards = if parameters.shards { count_shards(ctx, plan, &facts, pods.as_ref(), &provisioned)? } else { None };
-        // What is observed here says something of the target only where it runs here.
+        // Observations on this machine are about the target only if it runs here.
         let is_target = here.as_ref().is_none_or(|here| provisioned.iter().any(|found| found.hosts.contains(&here.place.node)));
         let observed = match &here {
             None => assay_host::controls(&facts),
@@ -110,7 +110,7 @@ impl Stage for Provision {
     }
 }
 
-/// What a probe's pod runs: says the facts of the machine that it is on.
+/// Prints the facts of this machine. The entry point of a probe's pod.
 pub fn facts() -> std::process::ExitCode {
     match hardware::say_facts() {
         Ok(()) => std::process::ExitCode::SUCCESS,
@@ -118,8 +118,8 @@ pub fn facts() -> std::process::ExitCode {
     }
 }
 
-/// What a probe's pod runs: says what a shard of load can make on the machine that it is on, where that is not known under one of these
-/// fingerprints.
+/// Prints how much load a shard on this machine can make, unless its fingerprint is one of the known ones. The entry point of a
+/// probe's pod.
 pub fn ceiling(known: impl Iterator<Item = String>) -> std::process::ExitCode {
     let known: Vec<_> = known.filter_map(|digest| digest.parse().ok()).collect();
     match ceiling::say(&known) {
@@ -131,7 +131,7 @@ pub fn ceiling(known: impl Iterator<Item = String>) -> std::process::ExitCode {
     }
 }
 
-/// How many shards make each trial of the run; none where no load is offered.
+/// Returns how many shards make each trial of the run; `None` if the run offers no load.
 fn count_shards(
     ctx: &Context,
     plan: &Plan,
@@ -161,18 +161,18 @@ fn count_shards(
     shards::count(asked, ceiling).map(Some)
 }
 
-/// The hosts of targets, each once.
+/// Returns the hosts of the targets, each once.
 fn nodes_of(provisioned: &[ProvisionedTarget]) -> impl Iterator<Item = &str> {
     provisioned.iter().flat_map(|found| &found.hosts).map(String::as_str).collect::<BTreeSet<_>>().into_iter()
 }
 
-/// What the driver said, kept raw. Where it said nothing, the facts tell why.
+/// Stores the raw report of the GPU driver. If there is none, the facts say why.
 fn readings(ctx: &Context, root: &Root) -> Result<Vec<Artifact>, Failure> {
     let Ok(report) = assay_host::gpu_report(root) else { return Ok(Vec::new()) };
     Ok(vec![ctx.put("readings/nvidia-smi.csv", "text/csv", report.as_bytes())?])
 }
 
-/// The targets that the block's trials are on.
+/// Returns the targets of the block's trials.
 fn targets_of(plan: &Plan, block: u32) -> Result<Vec<&Target>, Failure> {
     let names: BTreeSet<&Name> = plan
         .trials
@@ -252,7 +252,7 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -
     })
 }
 
-/// One of several pods answers, so one of them would be flushed.
+/// Refuses to flush several pods: only one of them handles the request, so only one cache would be flushed.
 fn check_flush(isolation: Isolation, target: &Target, pods: usize) -> Result<(), Failure> {
     if isolation != Isolation::Flush || pods <= 1 {
         return Ok(());
@@ -267,7 +267,7 @@ fn only_in_a_cluster(target: &Target) -> Failure {
         .hint("run the pipeline with `--on kubernetes`")
 }
 
-/// What was found of a target.
+/// The observed properties of a target.
 struct Found {
     address: Option<String>,
     version: Fact<String>,
@@ -277,14 +277,14 @@ struct Found {
 }
 
 impl Found {
-    /// A target that nobody asks anything.
+    /// Describes a target that cannot be queried.
     fn unasked(target: &Target) -> Self {
         let version = Fact::unknown(format!("a target of kind `{}` gives no version", target.kind));
         Self { address: target.url.clone(), version, server: None, models: Vec::new(), probes: Vec::new() }
     }
 
-    /// Waits until the target is ready, then asks what it is. It fails where the target lists its models and not the plan's, and
-    /// where it is held and ends.
+    /// Waits until the target is ready, then queries its properties. It fails if the target lists models but not the plan's, and
+    /// if it is held and ends.
     fn ask(
         ctx: &Context,
         plan: &Plan,
@@ -317,7 +317,7 @@ fn headers_of(target: &Target) -> Result<Headers, Failure> {
     })
 }
 
-/// What the runner holds for the following stages.
+/// Builds the request to the runner to hold a target for the following stages.
 fn hold(target: &Target, command: Vec<String>, end_file: &Path, pid_file: &Path) -> Result<HoldRequest, Failure> {
     let pick = |of: fn(&EnvVar) -> Option<&String>| -> BTreeMap<String, String> {
         target.env.iter().filter_map(|variable| Some((variable.name.clone(), of(variable)?.clone()))).collect()
@@ -334,13 +334,13 @@ fn hold(target: &Target, command: Vec<String>, end_file: &Path, pid_file: &Path)
     })
 }
 
-/// A path as an event can carry it.
+/// Returns a path as text, which an event can carry.
 fn path_text(path: &Path) -> Result<String, Failure> {
     let unusable = || Failure::environment("path", format!("the path `{}` is not UTF-8", path.display()));
     path.to_str().map(str::to_owned).ok_or_else(unusable)
 }
 
-/// This machine, and one host for every endpoint: its hardware is unknown until somebody declares or probes it.
+/// Returns this machine, and one host for every endpoint: an endpoint's hardware is unknown until it is declared or probed.
 fn hosts(mut facts: HostFacts, targets: &[&Target]) -> Vec<Host> {
     let is_local = |target: &&&Target| target.kind != TargetKind::Endpoint;
     let mut roles = vec![HostRole::Client, HostRole::Stage];
@@ -360,8 +360,8 @@ fn hosts(mut facts: HostFacts, targets: &[&Target]) -> Vec<Host> {
     hosts
 }
 
-/// The node that this stage runs on, those of the targets, and the load, which is placed when execute starts. Of other nodes than this is
-/// known what a probe said.
+/// Returns the node that this stage runs on, those of the targets, and the load, which is placed when execute starts. The facts
+/// of other nodes come from probes.
 fn hosts_of_cluster(
     facts: HostFacts,
     node: &str,
@@ -393,7 +393,7 @@ fn hosts_of_cluster(
     hosts
 }
 
-/// Fills in what a person declares where nothing was observed; what was observed stands.
+/// Fills in the pipeline's declarations for facts that were not observed; observations take precedence.
 fn declare(facts: &mut HostFacts, target: &Target) {
     let how = format!("target `{}` of the pipeline", target.name);
     let text = |fact: &mut Fact<String>, name: &str| {
@@ -413,7 +413,7 @@ fn declare(facts: &mut HostFacts, target: &Target) {
     }
 }
 
-/// Everything that is declared of the targets' hardware, by target and name; in a cluster also what runs where.
+/// Returns all declarations of the targets' hardware, by target and name; in a cluster also the node of each pod.
 fn placement(targets: &[&Target], here: Option<&InPod>, provisioned: &[ProvisionedTarget]) -> BTreeMap<String, String> {
     let declared = targets.iter().flat_map(|target| {
         target.hardware.iter().map(|(name, value)| (format!("declared/{}/{name}", target.name), value.clone()))
@@ -431,7 +431,7 @@ fn placement(targets: &[&Target], here: Option<&InPod>, provisioned: &[Provision
     placement
 }
 
-/// Each control, as well as it is known: proved here, else declared in the pipeline, else absent with what was seen.
+/// Returns each control at its best known state: proved here, else declared in the pipeline, else absent with what was observed.
 fn controls(declared: &[ControlFact], observed: &[ControlFact]) -> Vec<ControlFact> {
     let of = |facts: &[ControlFact], control: Control| facts.iter().find(|fact| fact.control == control).cloned();
     let best = |control: &Control| match (of(observed, *control), of(declared, *control)) {

@@ -1,7 +1,7 @@
 //! The `assay-provision` binary.
 
 fn main() -> std::process::ExitCode {
-    // A probe on another node needs no key and no inputs.
+    // A probe on another node needs neither key nor inputs.
     match std::env::args().nth(1).as_deref() {
         Some("facts") => assay_provision::facts(),
         Some("ceiling") => assay_provision::ceiling(std::env::args().skip(2)),

@@ -1,4 +1,4 @@
-//! Whether a target serves what the plan asks it for.
+//! Comparison of the models that a target serves with those that the plan requests.
 
 use std::collections::BTreeSet;
 
@@ -6,17 +6,18 @@ use assay_manifest::{Plan, Target};
 use assay_probe::Identity;
 use assay_stage::Failure;
 
-/// How many models a message names.
+/// The most models that a message names.
 const SHOWN: usize = 10;
 
-/// The models that the plan's workloads ask a target for, in any block: what a target is must not depend on the block.
+/// Returns the models that the plan's workloads request from a target, in any block: a target must not depend on the block.
 pub(crate) fn asked_of<'a>(plan: &'a Plan, target: &Target) -> BTreeSet<&'a str> {
     let workloads = plan.cases.iter().filter(|case| case.target == target.name).filter_map(|case| plan.workload(&case.workload));
     workloads.filter_map(|workload| Some(workload.serving.as_ref()?.model.as_str())).collect()
 }
 
-/// Every model is on the target's list, where it gives one. It is the environment's failure: the definition is sound, and
-/// another start of the endpoint may serve the model. It lasts until then: an endpoint that is ready has its models.
+/// Fails if the target lists its models and one that the plan requests is missing. It is a failure of the environment: the
+/// definition is sound, and another start of the endpoint may serve the model. It is lasting: an endpoint that is ready has
+/// loaded its models.
 pub(crate) fn check(target: &Target, asked: &BTreeSet<&str>, identity: &Identity) -> Result<(), Failure> {
     let Ok(listed) = &identity.models else { return Ok(()) };
     let Some(missing) = asked.iter().find(|model| !listed.iter().any(|name| name == *model)) else { return Ok(()) };

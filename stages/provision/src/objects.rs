@@ -1,4 +1,4 @@
-//! Targets that consist of Kubernetes objects: makes them, and waits until all of them are up.
+//! Targets that consist of Kubernetes objects: creates them, and waits until all of them are up.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::address_of;
 use crate::patience::Next;
 use crate::pods::{BroughtUp, END_LIMIT, PAUSE, Pods, Queue, Seen, not_up, tell};
 
-/// The pause between two looks at objects.
+/// The polling interval of objects.
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Pods<'_> {
-    /// Makes the objects of a target and waits until they are up. Whether it is ready is asked afterwards.
+    /// Creates the objects of a target and waits until they are up. Readiness is checked afterwards.
     pub(crate) fn bring_up_objects(&self, ctx: &Context, target: &Target) -> Result<BroughtUp, Failure> {
         let read = |file: &assay_manifest::PinnedFile| {
             let bytes = ctx.get(&file.artifact, assay_spec::MAX_OBJECT_BYTES as u64)?;
@@ -41,8 +41,8 @@ impl Pods<'_> {
         Ok(self.keep(&self.here.targets_namespace, self.selector(target), address, seen))
     }
 
-    /// Makes an object, or makes it be as it is to be where an earlier try of this stage has made it. It is created first, so that of two
-    /// runs that want the same name one is told.
+    /// Creates an object; applies it if an earlier try of this stage has created it. Creation comes first, so that of two runs
+    /// that want the same name one gets an error.
     fn make(&self, ctx: &Context, of: &ObjectsOf<'_>, object: &Value) -> Result<(), Failure> {
         let watch = ctx.clock().start();
         let named = |failure: Failure| Failure { message: format!("target `{}`: {}", of.target, failure.message), ..failure };
@@ -68,7 +68,7 @@ impl Pods<'_> {
         Ok(())
     }
 
-    /// The objects and their pods, once all of them are up.
+    /// Returns the objects and their pods, once all of them are up.
     fn wait_until_up(&self, ctx: &Context, target: &Target, objects: &[Value]) -> Result<(Vec<Value>, Vec<Pod>), Failure> {
         let (watch, mut patience, mut queue) = (ctx.clock().start(), self.patience(target), Queue::default());
         loop {
@@ -77,7 +77,7 @@ impl Pods<'_> {
             pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
             let trouble = match rollout(&there, &pods, &self.told_of(&there, &pods)?) {
                 Rollout::Up => {
-                    // One that was replaced while it came up is none of them.
+                    // A pod that was replaced during the rollout is left out.
                     pods.retain(|pod| phase(pod) == "Running");
                     return Ok((there, pods));
                 }
@@ -109,7 +109,7 @@ impl Pods<'_> {
         })
     }
 
-    /// A StatefulSet says in events alone why it makes no pods.
+    /// Returns the events of StatefulSets: only there a StatefulSet says why it makes no pods.
     fn told_of(&self, objects: &[Value], pods: &[Pod]) -> Result<Vec<Event>, Failure> {
         let mut events = Vec::new();
         for object in objects.iter().filter(|object| object["kind"] == "StatefulSet" && pods.is_empty()) {
@@ -118,7 +118,7 @@ impl Pods<'_> {
         Ok(events)
     }
 
-    /// The end of the log of a pod in trouble, where there is one.
+    /// Returns the end of the log of a pod in trouble, if there is one.
     fn last_words(&self, pods: &[Pod]) -> String {
         let troubled = pods.iter().find(|pod| trouble_of(pod).is_some()).and_then(|pod| pod.metadata.name.as_deref());
         let log = troubled.map(|name| self.cluster.log(&self.here.targets_namespace, name, Some(10)));

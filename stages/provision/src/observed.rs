@@ -1,4 +1,4 @@
-//! What a target that runs on this machine really executes, and where it may run.
+//! Executables and allowed CPUs of a target that runs on this machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use assay_host::{Hashes, Observed, Root};
 use assay_manifest::{Executable, Target};
 use assay_stage::{Context, Failure};
 
-/// How long the runner may take to say which process it holds: it does so right after the process has started.
+/// The longest wait for the runner to write the process id of the target: it does so right after the process has started.
 const PID_LIMIT: Duration = Duration::from_secs(10);
 
-/// The pause between two looks at the file that it writes.
+/// The polling interval of the runner's file.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What was read of a target's processes, for its place in the Environment.
+/// The facts of a target's processes that go into the Environment.
 #[derive(Default)]
 pub(crate) struct Execution {
     pub(crate) executables: Vec<Executable>,
@@ -21,25 +21,26 @@ pub(crate) struct Execution {
     pub(crate) core_cpus: Option<String>,
 }
 
-/// The file in which the runner says which process supervises the target.
+/// Returns the file to which the runner writes the id of the process that supervises the target.
 pub(crate) fn pid_file(ctx: &Context, target: &Target) -> PathBuf {
     ctx.scratch().join(format!("pid-of-{}", target.name))
 }
 
-/// Reads a held target's processes, which are ready, and takes the digests of what they execute. Nothing is measured meanwhile.
+/// Reads the processes of a held target that is ready, and computes the digests of their executables. No measurement runs
+/// meanwhile.
 pub(crate) fn observe(ctx: &Context, target: &Target) -> Result<Execution, Failure> {
     let Some(supervisor) = wait_for_pid(ctx, &pid_file(ctx, target)) else {
         ctx.check_cancelled()?;
         return Ok(Execution::default());
     };
     let Observed { mut executables, allowed_cpus } = assay_host::observe(supervisor, &mut Hashes::default());
-    // What this stage gave to a simulator is gone with it.
+    // Files that this stage gave to a simulator are deleted with its scratch folder.
     executables.retain(|executable| !executable.path.contains(&*ctx.scratch().to_string_lossy()));
     let core_cpus = allowed_cpus.as_ref().map(|cpus| assay_host::core_cpus(&Root::host(), cpus).to_string());
     Ok(Execution { executables, allowed_cpus: allowed_cpus.map(|cpus| cpus.to_string()), core_cpus })
 }
 
-/// The digests of what the pipeline declares. In a cluster the files of a target are not on this machine.
+/// Computes the digests of the artifacts that the pipeline declares. In a cluster the files of a target are not on this machine.
 pub(crate) fn artifacts(target: &Target, hashes: &mut Hashes) -> Vec<Executable> {
     target.artifacts.iter().map(|path| assay_host::artifact(path, hashes)).collect()
 }

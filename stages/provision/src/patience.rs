@@ -1,26 +1,27 @@
-//! How long a target that does not come up is waited for.
+//! The time limits for a target to come up.
 
 use std::time::Duration;
 
 use assay_cluster::Trouble;
 
-/// How long a target is waited for: in its queue as long as a pod may wait to start, and from then on as long as it may take to be ready.
+/// The time limits of a target: in its queue as long as a pod may wait to start, and after that as long as it may take to become
+/// ready.
 pub(crate) struct Patience {
     ready: Duration,
     queue: Duration,
-    /// When it was first seen in its queue this time; none while it is not there.
+    /// The time at which it was first seen in its queue this time; `None` while it is not queued.
     since: Option<Duration>,
-    /// When it was last seen in its queue.
+    /// The time at which it was last seen in its queue.
     queued: Duration,
     told: Option<String>,
 }
 
-/// What comes next.
+/// The next step of the wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Another look; what is to be told of what stands in the way, once.
+    /// Wait and look again; with a message about the trouble, each once.
     Wait(Option<String>),
-    /// It has been waited for long enough, or waiting is no use.
+    /// Give up: a limit has passed, or waiting cannot help.
     GiveUp,
 }
 
@@ -29,7 +30,7 @@ impl Patience {
         Self { ready, queue, since: None, queued: Duration::ZERO, told: None }
     }
 
-    /// What comes next, so long after the beginning.
+    /// Returns the next step, this long after the beginning.
     pub(crate) fn next(&mut self, elapsed: Duration, trouble: Option<&Trouble>) -> Next {
         let is_queued = trouble.is_some_and(Trouble::is_queued);
         let is_late = if is_queued {

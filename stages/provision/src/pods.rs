@@ -1,4 +1,4 @@
-//! Targets that are brought up as pods, or found as such, where the stage itself runs in one.
+//! Targets that are brought up as pods, or found as pods, if the stage itself runs in one.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,41 +17,41 @@ use crate::patience::{Next, Patience};
 use crate::ready::place_of;
 use crate::simulator;
 
-/// The port of a simulator, which has an address of its own as a pod.
+/// The port of a simulator: as a pod it has an address of its own.
 const SIMULATOR_PORT: u16 = 8000;
-/// The pause between two looks at a pod.
+/// The polling interval of a pod.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
-/// The pause between two questions to a queue, which takes a moment to say anything.
+/// The polling interval of a queue, which takes a moment to report anything.
 const ASK_QUEUE: Duration = Duration::from_secs(3);
-/// How long an earlier object of the same name may take to go.
+/// The longest wait for an earlier object of the same name to be deleted.
 pub(crate) const END_LIMIT: Duration = Duration::from_mins(1);
 
-/// Brings targets up in the namespace that is for them.
+/// A client that brings targets up in the targets' namespace.
 pub(crate) struct Pods<'a> {
     pub(crate) here: &'a InPod,
     pub(crate) cluster: Cluster,
     pub(crate) run_id: RunId,
     pub(crate) block: Block,
-    /// What the cluster said of each target once it ran: it is gone when the evidence is collected.
+    /// The state of each target once it ran: the objects no longer exist when the evidence is collected.
     seen: RefCell<Vec<Seen>>,
 }
 
-/// What the queue of a target says.
+/// The last message of a target's queue.
 #[derive(Default)]
 pub(crate) struct Queue {
-    /// When it is to be asked next.
+    /// The time of the next request to the queue.
     asks: Duration,
     said: Option<String>,
 }
 
-/// What the cluster said of a target.
+/// The pods and objects of a target, as the cluster reported them.
 pub(crate) struct Seen {
     pub(crate) target: String,
-    /// Whether this stage has brought it up: then its Environment is of these pods alone.
+    /// True if this stage has brought it up: then its Environment is of these pods alone.
     pub(crate) is_ours: bool,
     /// Its pods, by name.
     pub(crate) pods: Vec<Pod>,
-    /// What else it consists of.
+    /// Its other objects.
     pub(crate) objects: Vec<Value>,
 }
 
@@ -60,15 +60,15 @@ pub(crate) struct Seen {
 pub(crate) struct BroughtUp {
     cluster: Cluster,
     namespace: String,
-    /// What its pods are found by.
+    /// The label selector of its pods.
     selector: String,
-    /// Whether this stage has brought it up.
+    /// True if this stage has brought it up.
     pub(crate) is_ours: bool,
-    /// Where it is reached.
+    /// The URL at which it is reached.
     pub(crate) address: String,
     /// Its pods, by name.
     pub(crate) pods: Vec<PodFacts>,
-    /// What it says of model and engine.
+    /// The model and engine that it reports.
     pub(crate) settings: BTreeMap<String, String>,
 }
 
@@ -77,22 +77,22 @@ impl<'a> Pods<'a> {
         Ok(Self { here, cluster: Cluster::around_pod()?, run_id: run_id.clone(), block, seen: RefCell::default() })
     }
 
-    /// The node that this stage runs on.
+    /// Returns the node that this stage runs on.
     pub(crate) fn node(&self) -> &str {
         &self.here.place.node
     }
 
-    /// What the pods of a target are found by.
+    /// Returns the label selector of a target's pods.
     pub(crate) fn selector(&self, target: &Target) -> String {
         format!("{RUN}={},{TARGET}={}", self.run_id, target.name)
     }
 
-    /// Which pods each target of ours is: an Environment is of those alone.
+    /// Returns the pods of each target that this stage brought up: an Environment is of those pods alone.
     pub(crate) fn identities(&self) -> Vec<(String, String)> {
         self.seen.borrow().iter().filter(|seen| seen.is_ours).flat_map(identities_of).collect()
     }
 
-    /// Keeps what the cluster said of each target.
+    /// Stores the reported state of each target.
     pub(crate) fn readings(&self, ctx: &Context) -> Result<Vec<Artifact>, Failure> {
         let mut kept = Vec::new();
         for (name, object) in self.seen.borrow().iter().flat_map(readings_of) {
@@ -103,7 +103,7 @@ impl<'a> Pods<'a> {
         Ok(kept)
     }
 
-    /// Remembers what a target is, and gives it.
+    /// Remembers the state of a target, and returns the target.
     pub(crate) fn keep(&self, namespace: &str, selector: String, address: String, mut seen: Seen) -> BroughtUp {
         seen.pods.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
         let brought_up = BroughtUp {
@@ -119,7 +119,7 @@ impl<'a> Pods<'a> {
         brought_up
     }
 
-    /// Creates the pod of a target and waits until it has an address. Whether it is ready is asked afterwards.
+    /// Creates the pod of a target and waits until it has an address. Readiness is checked afterwards.
     pub(crate) fn bring_up(&self, ctx: &Context, plan: &Plan, target: &Target) -> Result<BroughtUp, Failure> {
         let (image, command, port) = match target.kind {
             TargetKind::Simulator => (self.here.image.clone(), simulator_command(plan, target)?, SIMULATOR_PORT),
@@ -154,7 +154,8 @@ impl<'a> Pods<'a> {
         self.wait_for_address(ctx, target, &name, port)
     }
 
-    /// An earlier try of this stage has left its pod: one that ran before is not this one.
+    /// Deletes the pod that an earlier try of this stage has left, and waits until it has gone: a pod that ran before is not this
+    /// target.
     pub(crate) fn make_room(&self, ctx: &Context, name: &str) -> Result<(), Failure> {
         let place = Place::named("Pod", &self.here.targets_namespace, name);
         self.cluster.delete(&place, None)?;
@@ -170,12 +171,12 @@ impl<'a> Pods<'a> {
         Ok(())
     }
 
-    /// How long a target is waited for.
+    /// Returns the time limits of a target.
     pub(crate) fn patience(&self, target: &Target) -> Patience {
         Patience::new(Duration::from_nanos(target.ready_timeout_ns.0), self.here.start_limit)
     }
 
-    /// What stands in the way of pods, with the words of the queue that they wait in: it is asked every few seconds.
+    /// Adds the queue's message to the trouble of pods that wait in a queue: the queue is read every few seconds.
     pub(crate) fn said_by_queue(&self, queue: &mut Queue, elapsed: Duration, pods: &[Pod], trouble: Trouble) -> Trouble {
         if trouble.is_queued() && elapsed >= queue.asks {
             queue.asks = elapsed + ASK_QUEUE;
@@ -221,27 +222,27 @@ impl<'a> Pods<'a> {
     }
 }
 
-/// Says what is waited for.
+/// Emits a note about what is waited for.
 pub(crate) fn tell(ctx: &Context, note: Option<String>) {
     if let Some(message) = note {
         ctx.emit(Event::Note { message });
     }
 }
 
-/// A target of one pod is that pod; of several, each has a number.
+/// Names the pods of a target: a single pod by the target, several by the target and a number.
 fn identities_of(seen: &Seen) -> Vec<(String, String)> {
     let identities = seen.pods.iter().filter_map(|pod| Some((pod.metadata.name.as_ref()?, pod.metadata.uid.as_ref()?)));
     numbered("pod", &seen.target, identities.map(|(name, uid)| format!("{name}/{uid}")).collect())
 }
 
-/// Facts of a target by name: `KIND/TARGET` where there is one, and `KIND/TARGET/NUMBER` where there are more.
+/// Names facts of a target: `KIND/TARGET` if there is one, `KIND/TARGET/NUMBER` if there are more.
 pub(crate) fn numbered(kind: &str, target: &str, values: Vec<String>) -> Vec<(String, String)> {
     let is_one = values.len() == 1;
     let key = |number: usize| if is_one { format!("{kind}/{target}") } else { format!("{kind}/{target}/{number}") };
     values.into_iter().enumerate().map(|(number, value)| (key(number), value)).collect()
 }
 
-/// What is kept of a target, by the names of the readings.
+/// Returns the readings of a target, each with its name.
 fn readings_of(seen: &Seen) -> Vec<(String, Value)> {
     let target = &seen.target;
     let name_of = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -260,19 +261,19 @@ fn readings_of(seen: &Seen) -> Vec<(String, Value)> {
 }
 
 impl BroughtUp {
-    /// The nodes that it runs on, each once.
+    /// Returns the nodes that it runs on, each once.
     pub(crate) fn nodes(&self) -> BTreeSet<String> {
         self.pods.iter().map(|pod| pod.node.clone()).filter(|node| !node.is_empty()).collect()
     }
 
-    /// The image that really runs: that of each pod's first container, where they agree.
+    /// Returns the image that really runs: that of each pod's first container, if they agree.
     pub(crate) fn image(&self) -> Option<Image> {
         let mut images = self.pods.iter().map(|pod| pod.containers.first().map(|container| &container.image));
         let first = images.next()??;
         images.all(|image| image == Some(first)).then(|| first.clone())
     }
 
-    /// Fails where a pod has ended.
+    /// Fails if a pod has ended.
     pub(crate) fn check(&self, target: &str) -> Result<(), Failure> {
         let there: Vec<Pod> = self.cluster.list("Pod", &self.namespace, &self.selector)?;
         for known in &self.pods {

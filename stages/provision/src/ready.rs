@@ -1,4 +1,4 @@
-//! Asking a target whether it is ready, until it is or its time is over.
+//! Readiness of a target: polls it until it is ready or its time limit has passed.
 
 use std::fmt;
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -11,14 +11,14 @@ use assay_stage::{Clock, Failure};
 
 use crate::end::End;
 
-/// The pause between two questions.
+/// The polling interval.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long one question may take.
+/// The timeout of one check.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
-/// Waits until the target answers at `address`: over HTTP where there is a path to ask for, else by taking a connection. Whoever
-/// answers for a held target that has ended is somebody else.
+/// Waits until the target is ready at `address`: by an HTTP request if a path is given, else by a connection. After each check it
+/// fails if a held target has ended: the response then came from another process.
 pub(crate) fn wait(
     clock: Clock,
     cancel: &Cancel,
@@ -50,7 +50,8 @@ pub(crate) fn wait(
     }
 }
 
-/// Of an endpoint there is no log: somebody else has started it, or nobody.
+/// Returns the failure of a target that did not become ready. An endpoint has no log here: if it was started at all, another
+/// party started it.
 fn not_ready(target: &Target, address: &str, question: &Question, why: &str) -> Failure {
     let limit = Duration::from_nanos(target.ready_timeout_ns.0);
     let hint = match target.kind {
@@ -64,12 +65,12 @@ fn not_ready(target: &Target, address: &str, question: &Question, why: &str) -> 
         .lasting()
 }
 
-/// What a target is asked, and where.
+/// A readiness check.
 #[derive(Debug, PartialEq, Eq)]
 enum Question {
-    /// Whether this address answers with a status of success; its body is not waited for.
+    /// Ready if this URL responds with a status of success; the body is not waited for.
     Http { url: String, path: String },
-    /// Whether somebody takes a connection.
+    /// Ready if the address accepts a connection.
     Connect { host: String, port: u16 },
 }
 
@@ -105,7 +106,7 @@ impl Question {
     }
 }
 
-/// Connects once to each address that the host has: `localhost` has two on most machines, and a server often listens on one.
+/// Connects once to each address of the host: `localhost` has two on most machines, and a server often listens on one.
 fn connect(host: &str, port: u16) -> Result<String, String> {
     let addresses = (host, port).to_socket_addrs().map_err(|error| error.to_string())?;
     let mut last = format!("`{host}` has no address");
@@ -118,12 +119,12 @@ fn connect(host: &str, port: u16) -> Result<String, String> {
     Err(last)
 }
 
-/// A path that cannot break out of the request's first line.
+/// Returns true if the path cannot break out of the request line.
 fn is_path(text: &str) -> bool {
     text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Where an address leads.
+/// The host and port of an address.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) host: String,

@@ -1,4 +1,4 @@
-//! How many shards make each trial: the load that the plan asks for, over half of what one shard can make.
+//! The number of shards of each trial: the load that the plan requests, over half of what one shard can make.
 
 use std::cmp::Ordering;
 
@@ -6,11 +6,13 @@ use assay_manifest::{AskedLoad, Case, Ceiling, Fact, LengthLaw, LoadUnit, MAX_SH
 use assay_schedule::Offered;
 use assay_stage::Failure;
 
-/// A shard is given at most this share of its ceiling: the bars of the client hold below half of its capacity.
+/// The largest share of its ceiling that a shard is given: the limits of the client's certificate hold below half of its
+/// capacity.
 const SHARE: f64 = 0.5;
 
-/// What any shard with a CPU of its own carries, so that nothing is measured for less. A request costs the client about 50 us and an event,
-/// at these rates, about 30 us, which makes each of the three less than half of one CPU; a stream brings some forty events a second.
+/// Returns the load that any shard with a CPU of its own carries: below it nothing is measured. A request costs the client about
+/// 50 us and an event, at these rates, about 30 us, which makes each of the three less than half of one CPU; a stream brings some
+/// forty events per second.
 const fn any_shard_carries(unit: LoadUnit) -> f64 {
     match unit {
         LoadUnit::Streams => 256.0,
@@ -19,8 +21,9 @@ const fn any_shard_carries(unit: LoadUnit) -> f64 {
     }
 }
 
-/// The most load of each unit that a point of the plan asks for; none where no load is offered. No prompt is made for this: streams and
-/// rates stand in the points, and the events of a rate are its requests times their mean output tokens, where answers are streamed.
+/// Returns the highest load of each unit that a point of the plan requests; empty if no load is offered. It needs no prompts:
+/// points state concurrencies and rates, and the events of a rate are its requests times their mean output tokens, if responses
+/// are streamed.
 pub(crate) fn asked(plan: &Plan) -> Vec<AskedLoad> {
     let mut most: Vec<AskedLoad> = Vec::new();
     let served = plan.cases.iter().filter_map(|case| Some((case, plan.workload(&case.workload)?.serving.as_ref()?)));
@@ -34,7 +37,7 @@ pub(crate) fn asked(plan: &Plan) -> Vec<AskedLoad> {
     most
 }
 
-/// What one point asks for. One that says neither a rate nor a concurrency has no schedule either, which execute refuses.
+/// Returns the load of one point. A point with neither a rate nor a concurrency has no schedule either, and execute refuses it.
 fn of_point(case: &Case, point: &Point, work: &ServingWork) -> Vec<AskedLoad> {
     let load = |unit, amount| AskedLoad { case_id: case.case_id.clone(), point_id: point.point_id.clone(), unit, amount };
     match Offered::of_point(point) {
@@ -49,7 +52,7 @@ fn of_point(case: &Case, point: &Point, work: &ServingWork) -> Vec<AskedLoad> {
     }
 }
 
-/// The mean of a law's tokens, rounding and clipping left aside.
+/// Returns the mean token count of a law, without rounding and clipping.
 fn mean_tokens(law: &LengthLaw) -> f64 {
     match *law {
         LengthLaw::Fixed { tokens } => f64::from(tokens),
@@ -60,12 +63,12 @@ fn mean_tokens(law: &LengthLaw) -> f64 {
     }
 }
 
-/// Whether any shard with a CPU of its own carries all that is asked for.
+/// Returns true if any shard with a CPU of its own carries all of the load.
 pub(crate) fn is_small(asked: &[AskedLoad]) -> bool {
     asked.iter().all(|load| load.amount <= any_shard_carries(load.unit))
 }
 
-/// The count of shards with its formula. Where the ceiling is not known it is one, which the formula says.
+/// Returns the count of shards with its formula. If the ceiling is unknown the count is one, and the formula says so.
 pub(crate) fn count(asked: Vec<AskedLoad>, ceiling: Option<Fact<Ceiling>>) -> Result<ShardCount, Failure> {
     let (shards, formula) = match ceiling.as_ref().map(|fact| (fact.value.as_ref(), &fact.how)) {
         None => (1, format!("shards: 1, any shard carries {}: no ceiling was measured", told(&asked))),
@@ -78,7 +81,7 @@ pub(crate) fn count(asked: Vec<AskedLoad>, ceiling: Option<Fact<Ceiling>>) -> Re
     Ok(ShardCount { shards, formula, asked, ceiling })
 }
 
-/// The load that takes the most shards, as a formula.
+/// Returns the count and formula of the load that needs the most shards.
 fn deciding(asked: &[AskedLoad], ceiling: &Ceiling) -> Result<(u32, String), Failure> {
     let needed = |load: &AskedLoad| (load.amount / (SHARE * f64::from(ceiling_of(ceiling, load.unit)))).ceil().max(1.0);
     let most = asked.iter().max_by(|one, other| needed(one).total_cmp(&needed(other)));

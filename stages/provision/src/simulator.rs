@@ -1,8 +1,8 @@
-//! Bringing a simulator up: which command the runner is to hold, and where the simulator then is.
+//! Start of a simulator: the command that the runner has to hold, and the simulator's address.
 //!
-//! It takes its port itself and says in a file which one it is, so no port is chosen that somebody else takes meanwhile. That the
-//! file appears is also the proof that it is this simulator that listens, and not whoever had the port of a given address before.
-//! The file lies in the stage's scratch folder: the simulator writes it once, and nobody needs it after the stage.
+//! The simulator binds a free port and writes its number to a file, so no other process can take the port meanwhile. The file is
+//! also the proof that this simulator listens, and not the process that had the port of a given address before. The file lies in
+//! the stage's scratch folder: the simulator writes it once, and it is not needed after the stage.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,19 +18,19 @@ use crate::models::asked_of;
 use crate::path_text;
 use crate::ready::place_of;
 
-/// The path that answers once a simulator is ready.
+/// The path that responds once a simulator is ready.
 pub(crate) const READY_PATH: &str = "/health";
 
-/// How long it may take to listen: it does so within milliseconds, so one that does not by then never will.
+/// The longest wait for it to listen: it does so within milliseconds, so one that does not by then never will.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// The pause between two looks at the port's file.
+/// The polling interval of the port's file.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Options that are set here, and by no definition.
+/// Options that this stage sets, and that no definition may set.
 const OWN_OPTIONS: [&str; 4] = ["listen", "port-file", "until-stdin-closes", "config"];
 
-/// Has the runner hold a simulator, and gives its address once it listens.
+/// Has the runner hold a simulator, and returns its address once it listens.
 pub(crate) fn start(
     ctx: &Context,
     plan: &Plan,
@@ -46,7 +46,7 @@ pub(crate) fn start(
     Ok(target.url.clone().unwrap_or_else(|| format!("http://{}", SocketAddr::new(listen.ip(), port))))
 }
 
-/// The simulator's binary, which lies beside the stages'.
+/// Returns the path of the simulator's binary, beside the stages' binaries.
 pub(crate) fn program() -> Result<PathBuf, Failure> {
     let this = std::env::current_exe()
         .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
@@ -58,7 +58,7 @@ pub(crate) fn program() -> Result<PathBuf, Failure> {
         .hint("it lies beside the six stage binaries; build it with `cargo build`"))
 }
 
-/// Where the simulator is to listen: at its address, or at a free port that only this machine reaches.
+/// Returns the address to listen at: that of the target, or a free port on the loopback interface.
 fn listen_at(target: &Target) -> Result<SocketAddr, Failure> {
     let Some(url) = &target.url else { return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)) };
     let bad = |what: &str| {
@@ -76,7 +76,7 @@ fn listen_at(target: &Target) -> Result<SocketAddr, Failure> {
     Ok(SocketAddr::new(ip, place.port))
 }
 
-/// The command line of a simulator on this machine.
+/// Builds the command line of a simulator on this machine.
 fn command(
     program: &Path,
     target: &Target,
@@ -90,7 +90,7 @@ fn command(
     Ok(command)
 }
 
-/// What a simulator is told: the settings of its definition, and the model that the workloads ask it for.
+/// Returns a simulator's options: the settings of its definition, and the model that the workloads request.
 pub(crate) fn settings(target: &Target, asked: &BTreeSet<&str>) -> Result<Vec<String>, Failure> {
     let mut command = Vec::new();
     if !target.config.contains_key("model") {
@@ -133,7 +133,7 @@ fn wait_for_port(
 ) -> Result<u16, Failure> {
     let watch = clock.start();
     loop {
-        // The file appears whole, so whatever is in it is the port.
+        // The file appears whole, so its content is the complete port number.
         match std::fs::read_to_string(file) {
             Ok(text) => return port_in(&text, target),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

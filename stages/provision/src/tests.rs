@@ -17,7 +17,7 @@ fn fact(control: Control, state: ControlState, evidence: &str) -> ControlFact {
     ControlFact { control, state, evidence: evidence.to_owned() }
 }
 
-/// What is known of the first control after it was declared and observed so.
+/// Returns the state of the first control for this declaration and this observation.
 fn merged(declared: Option<ControlState>, observed: Option<ControlState>) -> String {
     let of = |state: Option<ControlState>, evidence| -> Vec<_> {
         state.map(|state| fact(Control::DedicatedNodes, state, evidence)).into_iter().collect()
@@ -157,7 +157,7 @@ fn what_only_a_cluster_has_is_refused_on_one_machine() {
     ");
 }
 
-/// A target as it was found on these nodes.
+/// Returns a target that was found on these nodes.
 fn found(nodes: &[&str]) -> ProvisionedTarget {
     let pod = |node: &&str| json!({"name": format!("on-{node}"), "uid": "u", "node": node, "containers": []});
     let found = json!({

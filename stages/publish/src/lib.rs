@@ -1,5 +1,5 @@
-//! Publish: lets the claim rules decide the grade, and writes the numbers with their lineage, the reports, and all that a reader
-//! needs to check them.
+//! Publish: decides the grade by the claim rules, and writes the numbers with their lineage, the reports, and everything that a
+//! reader needs to check them.
 
 mod listing;
 mod queries;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// The largest trust policy.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
 
-/// What publish may hold on disk beside the store, in bytes: the curated files of one run.
+/// The most bytes on disk that publish uses beside the store: the curated files of one run.
 const MAX_SCRATCH_BYTES: u64 = 8 << 30;
 
 /// Publish has no parameters.
@@ -61,7 +61,7 @@ impl Stage for Publish {
         };
         assay_verify::check_numbers(ctx.run_id(), &numbers, &rows)?;
         let runs = listing::runs_of_cases(ctx, plan)?;
-        // All that can be refused has been, by now: what is committed is never taken back.
+        // Every refusal has happened before this point: a commit is never taken back.
         let warehouse_snapshot = commit(ctx, summary, &scratch)?;
         let unestablished = || Failure::unexpected("trust", "a run is published under a trust policy");
         let blobs = StoreBlobs(ctx.store().clone());
@@ -94,18 +94,18 @@ impl Stage for Publish {
     }
 }
 
-/// Adds the run's curated files to the warehouse and gives the versions that hold them. Done again, it adds nothing twice.
+/// Adds the run's curated files to the warehouse and returns the versions that hold them. Idempotent.
 fn commit(ctx: &Context, summary: &Summary, scratch: &Scratch) -> Result<Snapshot, Failure> {
     let failed = |error| lake_failure(error, Exit::Unexpected);
     let lake = Lake::open(ctx.store()).map_err(failed)?;
     let mut watch = |_| if ctx.cancel().is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let committed = commit_run(&lake, ctx.run_id(), &summary.files, scratch, &mut watch);
-    // A commit that was stopped goes on where it ended when the run is resumed.
+    // A stopped commit continues at its last step when the run is resumed.
     ctx.check_cancelled()?;
     committed.map_err(failed)
 }
 
-/// Nothing is published of a chain that a reader would find incomplete.
+/// Refuses to publish a chain that a reader would find incomplete.
 fn check_whole_chain(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
     let members: Vec<_> = inputs
         .verified()
@@ -116,7 +116,7 @@ fn check_whole_chain(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
         .map_err(|broken| Failure::of(assay_stage::Exit::Verification, broken.code(), &broken))
 }
 
-/// Nothing is published whose attempts contradict the Plan, or whose raw evidence the Collection does not list.
+/// Refuses to publish attempts that contradict the Plan, and raw evidence that the Collection does not list.
 fn check_evidence(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
     let collection = &inputs.one::<Collection>()?.body;
     let lost = || Failure::verification("artifact_absent", "the collection's list of evidence is not in the store");
@@ -125,7 +125,7 @@ fn check_evidence(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
     assay_verify::check_evidence_list(inputs.verified(), &list).map(|_| ())
 }
 
-/// The rows that hold numbers. Nothing is published whose rows say something else than the Summary, which a reader would refuse.
+/// Returns the rows that hold numbers. Refuses to publish rows that differ from the Summary, which a reader would refuse.
 fn number_rows(inputs: &Inputs, ctx: &Context, summary: &Summary) -> Result<NumberRows, Failure> {
     let is_large = |file: &&CuratedFile| [TELEMETRY_SLICE_FACT.name, CLUSTER_POD_FACT.name].contains(&file.table.as_str());
     let files: Vec<_> = summary.files.iter().filter(|file| !is_large(file)).collect();
@@ -138,7 +138,7 @@ fn number_rows(inputs: &Inputs, ctx: &Context, summary: &Summary) -> Result<Numb
     Ok(rows)
 }
 
-/// The publication's files, in the store.
+/// Puts the publication's files into the store.
 fn put_all(ctx: &Context, files: Vec<PublishedFile>) -> Result<Vec<Artifact>, Failure> {
     files.into_iter().map(|file| ctx.put(file.name, file.media_type, &file.bytes)).collect()
 }

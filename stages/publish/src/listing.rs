@@ -1,4 +1,4 @@
-//! All runs of the published cases, finished or not: nobody publishes the lucky one.
+//! The list of all runs of the published cases, finished or not, so that no lucky run can be selected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,8 @@ fn listed(ctx: &Context, run_id: RunId, cases: Vec<String>) -> Result<ListedRun,
     Ok(ListedRun { run_id, cases, outcome, evidence })
 }
 
-/// How another run ended: by its Summary, else by its last end. Listed by digest, for a reader to verify.
+/// Returns the outcome of another run: by its Summary, otherwise by its last end. Listed by digest, so that a reader can verify
+/// it.
 fn outcome(ctx: &Context, run_id: &RunId) -> Result<(RunOutcome, Option<Digest>), Failure> {
     let layout = Layout::of(run_id);
     if let Some(summary) = Accepted::of_stage(ctx.store(), run_id, StageName::Reduce)?.next() {
@@ -51,7 +52,7 @@ fn outcome(ctx: &Context, run_id: &RunId) -> Result<(RunOutcome, Option<Digest>)
     Ok((outcome, Some(digest)))
 }
 
-/// The manifest that a pointer of another run names, which has to be that run's.
+/// Returns the manifest that a pointer of another run names, which has to be that run's.
 fn manifest_of(ctx: &Context, run_id: &RunId, digest: Digest, kind: Kind) -> Result<Document, Failure> {
     let document = Document::parse(&ctx.store().get(&digest, MAX_MANIFEST_BYTES)?)
         .map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;

@@ -1,6 +1,6 @@
-//! The pipeline's queries, asked over the run's curated files.
+//! The pipeline's queries, run over the run's curated files.
 //!
-//! They see this run alone: a reader who has the published folder can ask them again. `assay query` sees all runs.
+//! They read this run alone: a reader who has the published folder can run them again. `assay query` reads all runs.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use assay_verify::{NumberRows, ask, numbers_of, query_result_file};
 /// The largest query.
 const MAX_QUERY_BYTES: u64 = 1 << 20;
 
-/// What the queries gave, together.
+/// The results of all queries.
 pub(crate) struct Asked {
     pub(crate) published: Vec<PublishedQuery>,
     pub(crate) numbers: Vec<Number>,
@@ -20,7 +20,7 @@ pub(crate) struct Asked {
     pub(crate) texts: BTreeMap<String, String>,
 }
 
-/// Asks every query of the plan, in the pipeline's order.
+/// Runs every query of the plan, in the pipeline's order.
 pub(crate) fn ask_all(
     ctx: &Context,
     plan: &Plan,

@@ -1,8 +1,9 @@
-//! What reduce costs on records that a small generator writes:
-//! `cargo run --release -p assay-reduce --example reduce_bench -- FOLDER [RECORDS [STREAMS]]`.
+//! The cost of reduce on records that a small generator writes: `cargo run --release -p assay-reduce --example reduce_bench --
+//! FOLDER [RECORDS [STREAMS]]`.
 //!
 //! Writes `requests.parquet` (10 million records without chunk lists) and `streams.parquet` (200,000 records of 128 chunks), then
-//! times the check against the schedule and both passes over each. `reduce_duckdb.py` beside it asks DuckDB for the same quantiles of the same files.
+//! times the check against the schedule and both passes over each. `reduce_duckdb.py` beside it computes the same quantiles of
+//! the same files with DuckDB.
 
 #![expect(clippy::print_stdout, reason = "an example that reports figures")]
 
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// SplitMix64: enough for numbers that only have to look like a load.
+/// SplitMix64: good enough for numbers that only have to resemble a load.
 struct Random(u64);
 
 impl Random {
@@ -47,7 +48,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// An exponential time with a mean, in nanoseconds.
+    /// Returns an exponentially distributed time with the given mean, in nanoseconds.
     fn wait(&mut self, mean_ns: f64) -> i64 {
         let share = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
         (-mean_ns * (1.0 - share).ln()) as i64
@@ -175,7 +176,8 @@ fn reduce(path: &Path, records: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// CPU time of this process so far, all threads, in steps of 10 ms: on a busy machine it says more than the wall clock.
+/// Returns the CPU time of this process so far, all threads, in steps of 10 ms: on a busy machine it says more than the wall
+/// clock.
 fn cpu() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default().split_whitespace();
@@ -183,14 +185,14 @@ fn cpu() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// The largest resident set of this process so far.
+/// Returns the largest resident set of this process so far.
 fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).map_or(0, |kib| kib / 1024)
 }
 
-/// Load by count from so many users: what decides the window, and the time in which all of them were busy, is read first.
+/// Load by count from many users: the pass for the window and for the time in which all users were busy is needed first.
 const POINT: &str = r#"{"point_id": "one", "kind": "concurrency", "value": {"concurrency": "8192"}}"#;
 
 const WORK: &str = r#"{

@@ -11,10 +11,10 @@ use assay_stats::{DEFAULT_NOISE_LIMIT, Estimate, Samples, Verdict, estimate, sta
 
 use crate::evidence::{Evidence, Trial, numeric_paths, samples};
 
-/// What an undeclared value is measured in.
+/// The unit of an undeclared value.
 pub(crate) const UNKNOWN_UNIT: &str = "unknown";
 
-/// The statistics of one point over its trials. Row ids are filled in when the rows are made.
+/// Returns the statistics of one point over its trials. Row ids are filled in when the rows are made.
 pub(crate) fn summarise(
     workload: &FrozenWorkload,
     case: &Case,
@@ -35,7 +35,8 @@ pub(crate) fn summarise(
     })
 }
 
-/// A point and how often it was tried, with nothing of what came out: the attempts of each planned trial, and the trials that count.
+/// Returns a point with its counts of trials and attempts only, without results: the attempts of each planned trial, and the
+/// trials that count.
 pub(crate) fn tried<T>(workload: &FrozenWorkload, case: &Case, point: &Point, trials: &[Vec<T>], counted: usize) -> PointSummary {
     PointSummary {
         case_id: case.case_id.clone(),
@@ -79,7 +80,7 @@ impl Reported {
     }
 }
 
-/// The declared metrics in their order, then whatever else is numeric, sorted: kept raw, of unknown unit, never gated.
+/// Returns the declared metrics in their order, then every other numeric value, sorted: kept raw, of unknown unit, never gated.
 pub(crate) fn metrics(declared: &[Metric], evidence: &[&Evidence<'_>]) -> Vec<Reported> {
     let known: BTreeSet<&str> = declared.iter().map(|metric| metric.path.as_str()).collect();
     let outputs = evidence.iter().filter_map(|evidence| evidence.output.as_ref());
@@ -88,13 +89,13 @@ pub(crate) fn metrics(declared: &[Metric], evidence: &[&Evidence<'_>]) -> Vec<Re
     declared.iter().map(Reported::declared).chain(others).collect()
 }
 
-/// The seed of a metric's resampling: from what is measured, never from the run's name or time.
+/// Returns the seed of a metric's resampling. It derives from the identity of the measurement, never from the run's name or time.
 pub(crate) fn seed(collection: Digest, case: &Case, point: &Point, metric: &str) -> [u8; 32] {
     let text = format!("assay.dev/v1alpha1 bootstrap {collection} {} {} {metric}", case.case_id, point.point_id);
     *Digest::of(text.as_bytes()).as_bytes()
 }
 
-/// A metric across trials: each trial counts once, by the median of its samples. Absent where no counted trial has it.
+/// Summarises a metric across trials: each trial counts once, by the median of its samples. `None` if no counted trial has it.
 fn summarise_metric(metric: &Reported, counted: &[&Evidence<'_>], seed: [u8; 32]) -> Result<Option<MetricSummary>, Failure> {
     let mut trials = Vec::new();
     for evidence in counted {
@@ -103,7 +104,7 @@ fn summarise_metric(metric: &Reported, counted: &[&Evidence<'_>], seed: [u8; 32]
     if trials.is_empty() { Ok(None) } else { across(metric, trials, seed).map(Some) }
 }
 
-/// The statistics of a metric over the values of its trials, of which there is at least one.
+/// Summarises the values of a metric's trials, of which there is at least one.
 pub(crate) fn across(metric: &Reported, mut trials: Vec<TrialValue>, seed: [u8; 32]) -> Result<MetricSummary, Failure> {
     let values: Vec<f64> = trials.iter().map(|trial| trial.value).collect();
     let unusable = |error| Failure::unexpected("samples", format!("`{}` cannot be summarised", metric.path)).because(&error);
@@ -115,13 +116,13 @@ pub(crate) fn across(metric: &Reported, mut trials: Vec<TrialValue>, seed: [u8; 
     Ok(metric_summary(metric, &across, &verdict, trials))
 }
 
-/// The median of a trial's samples; absent where the trial does not have the metric.
+/// Returns the median of a trial's samples, or `None` if the trial does not have the metric.
 fn trial_value(metric: &Reported, evidence: &Evidence<'_>, seed: [u8; 32]) -> Result<Option<TrialValue>, Failure> {
     let Some(samples) = evidence.output.as_ref().and_then(|output| samples(output, &metric.path)) else { return Ok(None) };
     let within = match (estimate(samples, seed), metric.is_declared()) {
         (Ok(within), _) => within,
         (Err(error), true) => return Err(unusable(metric, evidence, &error)),
-        // Nobody has asked for it: it stays in the raw evidence.
+        // The metric is not declared: it stays in the raw evidence.
         (Err(_), false) => return Ok(None),
     };
     let attempt = &evidence.found.attempt;
@@ -135,7 +136,7 @@ fn trial_value(metric: &Reported, evidence: &Evidence<'_>, seed: [u8; 32]) -> Re
     }))
 }
 
-/// Stands for a row's id until the row is made.
+/// Returns a placeholder for a row's id until the row is made.
 pub(crate) fn unset_row() -> Digest {
     Digest::of(b"")
 }

@@ -1,4 +1,4 @@
-//! The rows of attempts: when and where each shard's part of each ran, and what became of it.
+//! The rows of attempts: time, place and outcome of each shard's part of each.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::evidence::{Found, read_output};
 use crate::row_failure;
 use crate::rows::{RowContext, fact};
 
-/// Writes a row for each shard of every attempt, counted or not, as they come.
+/// Writes a row for each shard of every attempt, counted or not, in their order.
 pub(crate) fn write(
     ctx: &Context,
     context: &RowContext<'_>,
@@ -74,7 +74,7 @@ fn row(
         .with("cpu_throttled_ns", cpu_throttled_ns(attempt).map(Value::whole))
 }
 
-/// The row with what an indicator used and printed; null for other work.
+/// Adds the resources that an indicator used and the result that it printed; null for other work.
 fn of_indicator(row: Row, outcome: Option<&IndicatorOutcome>, output: Option<&Output>) -> RowResult<Row> {
     let Some(IndicatorOutcome { usage, exit_code, name, component, .. }) = outcome else { return Ok(row) };
     let scaled = |count: Count, by: u64| Value::whole(count.0.saturating_mul(by));
@@ -90,7 +90,7 @@ fn of_indicator(row: Row, outcome: Option<&IndicatorOutcome>, output: Option<&Ou
         .with("involuntary_context_switches", Value::whole(usage.nivcsw.0))
 }
 
-/// The parameters that a document names, by path, as canonical JSON.
+/// Returns the parameters of a document, by path, as canonical JSON.
 fn parameters(output: &Output) -> Option<String> {
     let value = |value: &OutputValue| match value {
         OutputValue::Number(number) => serde_json::json!(number),
@@ -102,7 +102,7 @@ fn parameters(output: &Output) -> Option<String> {
     json(&output.parameters.iter().map(|(path, parameter)| (path, value(parameter))).collect::<BTreeMap<_, _>>())
 }
 
-/// The row with the node, pod and Job that everything it says comes from; null where these are several, or not known.
+/// Adds the node, pod and Job that the row's data come from; null if they are several, or unknown.
 pub(crate) fn placed<'a>(row: Row, places: impl IntoIterator<Item = Option<&'a PodPlace>>) -> RowResult<Row> {
     let places: Vec<_> = places.into_iter().collect();
     row.with("node_name", common(&places, |place| &place.node))?
@@ -110,14 +110,14 @@ pub(crate) fn placed<'a>(row: Row, places: impl IntoIterator<Item = Option<&'a P
         .with("job_uid", common(&places, |place| &place.job_uid))
 }
 
-/// What all places have in common.
+/// Returns the value that all places have in common.
 pub(crate) fn common<'a>(places: &[Option<&'a PodPlace>], of: fn(&PodPlace) -> &String) -> Option<&'a str> {
     let mut all = places.iter().map(|place| place.map(|place| of(place).as_str()));
     let first = all.next()??;
     all.all(|other| other == Some(first)).then_some(first)
 }
 
-/// How long the control group of an attempt was throttled while it ran.
+/// Returns the time for which the control group of an attempt was throttled while it ran.
 pub(crate) fn cpu_throttled_ns(attempt: &Attempt) -> Option<u64> {
     let of = |state: &Option<assay_manifest::HostState>| state.as_ref()?.cgroup_throttled_us;
     let (Count(before), Count(after)) = (of(&attempt.host_before)?, of(&attempt.host_after)?);
@@ -191,7 +191,7 @@ mod tests {
         "#);
     }
 
-    /// The rows of a run of one trial whose attempts these are.
+    /// Returns the rows of a run of one trial with these attempts.
     fn lines(found: Vec<Found>) -> String {
         let plan = plan(1);
         let run = Run::found(plan.clone(), vec![(plan.trials[0].clone(), found)]);

@@ -73,17 +73,17 @@ impl Dimensions {
         })
     }
 
-    /// The keys of the target of a case.
+    /// Returns the keys of the target of a case.
     pub(crate) fn of_case(&self, plan: &Plan, case: &CaseId) -> Option<&TargetKeys> {
         self.targets.get(&plan.case(case)?.target)
     }
 
-    /// The lineage row of a workload.
+    /// Returns the id of the lineage row of a workload.
     pub(crate) fn lineage_of(&self, workload: &Digest) -> Option<&str> {
         self.lineage.get(workload).map(String::as_str)
     }
 
-    /// The rows by table.
+    /// Returns the rows by table.
     pub(crate) fn into_files(self) -> Vec<(&'static Table, Vec<Row>)> {
         self.files
     }
@@ -110,13 +110,13 @@ fn id(row: &Row) -> String {
     row.text(ROW_ID).unwrap_or_default().to_owned()
 }
 
-/// A list or map as canonical JSON; none if it is empty or has no such form.
+/// Returns a list or map as canonical JSON; `None` if it is empty or has no such form.
 pub(crate) fn json(value: &impl Serialize) -> Option<String> {
     let text = String::from_utf8(canonical_json(value).ok()?).ok()?;
     (text != "[]" && text != "{}" && text != "null").then_some(text)
 }
 
-/// What is declared, observed and provisioned of one target.
+/// The facts of one target that are declared, observed and provisioned.
 struct TargetEvidence<'a> {
     declared: Option<&'a Target>,
     provisioned: Option<&'a ProvisionedTarget>,
@@ -152,7 +152,7 @@ const SOFTWARE_COLUMNS: [(&str, &[&str]); 7] = [
 /// The resource names of GPUs in the limits of a container.
 const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"];
 
-/// The options by which serving programs are told the number of devices of one replica (vLLM, SGLang, TensorRT-LLM).
+/// The options that give serving programs the number of devices of one replica (vLLM, SGLang, TensorRT-LLM).
 const TENSOR_PARALLEL_OPTIONS: [&str; 6] =
     ["--tensor-parallel-size", "--tensor_parallel_size", "-tp", "--tp-size", "--tp", "--tp_size"];
 
@@ -174,13 +174,13 @@ impl<'a> TargetEvidence<'a> {
         }
     }
 
-    /// A hardware fact that the pipeline declares.
+    /// Returns a hardware fact that the pipeline declares.
     fn declared_hardware(&self, name: &str) -> Option<&'a str> {
         self.declared?.hardware.get(name).map(String::as_str)
     }
 
-    /// The versions of the target's software by name: what is declared, and over it what was observed. Software of this machine is
-    /// the target's only if the target runs here.
+    /// Returns the versions of the target's software by name. An observed version replaces a declared one. Software of this
+    /// machine is the target's only if the target runs here.
     fn versions(&self) -> BTreeMap<&'a str, &'a str> {
         let declared = self.declared.iter().flat_map(|target| &target.software);
         let mut versions: BTreeMap<_, _> = declared.map(|(name, version)| (name.as_str(), version.as_str())).collect();
@@ -244,7 +244,7 @@ impl<'a> TargetEvidence<'a> {
         row.with("facts_source", source.as_str())?.sealed()
     }
 
-    /// The target's GPUs: as its hosts say, else as its pods' limits and the pipeline say.
+    /// Returns the target's GPUs: from its hosts, otherwise from its pods' limits and the pipeline.
     fn gpus(&self) -> Gpus {
         let observed: Vec<_> = self.hosts.iter().filter_map(|host| host.facts.gpus.value.as_deref()).flatten().collect();
         let limits = self.gpu_limit();
@@ -269,7 +269,7 @@ impl<'a> TargetEvidence<'a> {
         }
     }
 
-    /// The GPUs that the target's pods may use together.
+    /// Returns the number of GPUs that the target's pods may use together.
     fn gpu_limit(&self) -> Option<i64> {
         let containers = self.provisioned?.pods.iter().flat_map(|pod| &pod.containers);
         let limits =
@@ -278,7 +278,7 @@ impl<'a> TargetEvidence<'a> {
         limits.into_iter().reduce(i64::saturating_add)
     }
 
-    /// Devices that one replica of the model is spread over.
+    /// Returns the number of devices that one replica of the model is spread over.
     fn tensor_parallel(&self) -> Option<i64> {
         let containers = self.provisioned.iter().flat_map(|target| &target.pods).flat_map(|pod| &pod.containers);
         let mut commands =
@@ -310,7 +310,7 @@ struct Gpus {
     is_declared: bool,
 }
 
-/// The number that follows an option in a command, as the next argument or after `=`.
+/// Returns the number that follows an option in a command, as the next argument or after `=`.
 fn option_of(command: &[String], options: &[&str]) -> Option<i64> {
     // A shell's script is one argument.
     let mut words = command.iter().flat_map(|argument| argument.split_whitespace());
@@ -323,13 +323,13 @@ fn option_of(command: &[String], options: &[&str]) -> Option<i64> {
     None
 }
 
-/// Devices that one replica of a case's model is spread over, if a command or the pipeline says so.
+/// Returns the number of devices that one replica of a case's model is spread over, if a command or the pipeline states it.
 pub(crate) fn tensor_parallel(context: &RowContext<'_>, case: &CaseId) -> Option<i64> {
     let target = &context.plan.case(case)?.target;
     TargetEvidence::find(context, target).tensor_parallel()
 }
 
-/// The hardware of one host by column, without what tells apart two machines of a kind.
+/// Returns the hardware of one host by column, without the facts that distinguish two machines of a kind.
 fn host_columns(facts: &HostFacts) -> Vec<(&'static str, Value)> {
     let text = |value: &Option<String>| Value::from(value.clone());
     let count = |value: Option<u64>| Value::from(value.and_then(|value| i64::try_from(value).ok()));
@@ -352,13 +352,13 @@ fn host_columns(facts: &HostFacts) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Whether a person declared one of a host's facts.
+/// Returns true if a person declared one of a host's facts.
 fn has_declared(facts: &HostFacts) -> bool {
     let texts = [&facts.cpu_model, &facts.cpu_vendor, &facts.architecture, &facts.virtualization];
     texts.iter().any(|fact| fact.source == FactSource::Declared) || facts.memory_bytes.source == FactSource::Declared
 }
 
-/// Columns as JSON, without those that are null.
+/// Returns columns as JSON, without those that are null.
 fn by_name(columns: &[(&'static str, Value)]) -> BTreeMap<&'static str, serde_json::Value> {
     let value = |value: &Value| match value {
         Value::Null => None,
@@ -371,17 +371,17 @@ fn by_name(columns: &[(&'static str, Value)]) -> BTreeMap<&'static str, serde_js
     columns.iter().filter_map(|(name, column)| Some((*name, value(column)?))).collect()
 }
 
-/// Cards with a driver: virtual interfaces come and go, and would make every boot another topology.
+/// Returns the network cards that have a driver: virtual interfaces come and go, and would make every boot another topology.
 fn physical(cards: &[assay_manifest::NetworkCard]) -> Vec<(&str, u32)> {
     cards.iter().filter(|card| !card.driver.is_empty()).map(|card| (card.driver.as_str(), card.speed_mbps)).collect()
 }
 
-/// The kind of scheduler that a run was under.
+/// Returns the kind of scheduler of a run.
 pub(crate) fn cluster_of(environment: Option<&Environment>) -> &str {
     environment.and_then(|environment| environment.placement.get("cluster")).map_or("local", String::as_str)
 }
 
-/// The place of the run's own pods, whatever its targets are.
+/// Returns the place of the run's own pods, independent of its targets.
 fn run_cluster(environment: Option<&Environment>) -> RowResult<Row> {
     let cluster = cluster_of(environment);
     Row::new(&CLUSTER_REGION_DIM).with("cluster", cluster)?.with("scheduler_path", cluster)?.sealed()
@@ -411,13 +411,13 @@ fn workload(plan: &Plan, frozen: &FrozenWorkload) -> RowResult<Row> {
         .sealed()
 }
 
-/// The points at which a workload is measured, in the order of its sweep: each case of it has the same.
+/// Returns the points at which a workload is measured, in the order of its sweep: each of its cases has the same.
 fn loads<'a>(plan: &'a Plan, frozen: &FrozenWorkload) -> Vec<&'a str> {
     let case = plan.cases.iter().find(|case| case.workload == frozen.name);
     case.into_iter().flat_map(|case| &case.points).map(|point| point.point_id.as_str()).collect()
 }
 
-/// The fingerprints of the keys that signed reduce's inputs, by kind of manifest.
+/// Returns the fingerprints of the keys that signed reduce's inputs, by kind of manifest.
 fn signers<'a>(context: &RowContext<'a>) -> BTreeMap<&'a str, BTreeSet<Digest>> {
     let mut by_kind: BTreeMap<&str, BTreeSet<Digest>> = BTreeMap::new();
     for (kind, fingerprint) in &context.signers {

@@ -16,8 +16,8 @@ pub(crate) struct Found {
     pub(crate) attempt: Attempt,
 }
 
-/// The attempts of each planned trial, in the plan's order. What their scripts printed is read a point at a time: memory holds the
-/// outputs of one point, however many a run has.
+/// The attempts of each planned trial, in the plan's order. The output of their scripts is read one point at a time: memory holds
+/// the outputs of one point, however many a run has.
 pub(crate) struct Attempts(pub(crate) Vec<(PlannedTrial, Vec<Found>)>);
 
 impl Attempts {
@@ -41,13 +41,13 @@ impl Attempts {
         trials.collect::<Result<_, _>>().map(Self)
     }
 
-    /// The attempts that count, each with the shard that made it.
+    /// Returns the attempts that count, each with the shard that made it.
     pub(crate) fn counted(&self) -> impl Iterator<Item = Counted<'_>> {
         let counted = self.0.iter().flat_map(|(_, attempts)| attempts).filter(|found| found.collected.counted);
         counted.map(|Found { collected, attempt }| Counted { block: collected.block, shard: collected.shard, attempt })
     }
 
-    /// The attempts of the trials of one point, trial by trial, with what their scripts printed.
+    /// Returns the attempts of the trials of one point, trial by trial, with the output of their scripts.
     pub(crate) fn of_point(
         &self,
         case_id: &CaseId,
@@ -67,14 +67,14 @@ impl Attempts {
 /// The attempts of one trial, in order.
 pub(crate) type Trial<'a> = Vec<Evidence<'a>>;
 
-/// One attempt with what it printed, where that is a result.
+/// One attempt with its output, if that is a result.
 pub(crate) struct Evidence<'a> {
     pub(crate) found: &'a Found,
     pub(crate) output: Option<Output>,
 }
 
 impl Evidence<'_> {
-    /// Whether it is the attempt that counts for its trial.
+    /// Returns true if this attempt counts for its trial.
     pub(crate) fn counts(&self) -> bool {
         self.found.collected.counted
     }
@@ -82,7 +82,7 @@ impl Evidence<'_> {
 
 type Parts = BTreeMap<Digest, ExecutionPart>;
 
-/// The recordings that the Collection was made from.
+/// Reads the recordings that the Collection was made from.
 pub(crate) fn recordings(ctx: &Context, collection: &Header) -> Result<Vec<Recording>, Failure> {
     let recordings = collection.inputs.iter().filter(|input| input.kind == Kind::Recording);
     recordings.map(|input| load(ctx, input.manifest)).collect()
@@ -91,14 +91,14 @@ pub(crate) fn recordings(ctx: &Context, collection: &Header) -> Result<Vec<Recor
 /// The largest list of evidence: a million artifacts.
 const MAX_LIST_BYTES: u64 = 256 << 20;
 
-/// Every raw artifact of the run.
+/// Reads the list of every raw artifact of the run.
 pub(crate) fn list(ctx: &Context, collection: &Collection) -> Result<Vec<Artifact>, Failure> {
     let list = ctx.get(&collection.evidence, MAX_LIST_BYTES)?;
     let unreadable = |error| Failure::verification("evidence", "the list of evidence cannot be read").because(&error);
     serde_json::from_slice(&list).map_err(unreadable)
 }
 
-/// The body of a manifest that the Collection names.
+/// Reads the body of a manifest that the Collection names.
 fn load<B: Body + Clone>(ctx: &Context, digest: Digest) -> Result<B, Failure> {
     let bytes = ctx.store().get(&digest, MAX_MANIFEST_BYTES)?;
     let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
@@ -116,7 +116,7 @@ fn find_attempt(parts: &Parts, trial: &PlannedTrial, collected: &CollectedAttemp
     Ok(Found { collected: collected.clone(), attempt: attempt.ok_or_else(lost)? })
 }
 
-/// What a script printed or was measured of a command, where it ran to its end and gave a result.
+/// Reads the result that a script printed or that was measured of a command, if it ran to its end and gave a result.
 pub(crate) fn read_output(ctx: &Context, attempt: &Attempt) -> Result<Option<Output>, Failure> {
     let Some(printed) = attempt.result() else { return Ok(None) };
     if attempt.indicator.as_ref().is_none_or(|outcome| outcome.malformed.is_some()) {
@@ -136,8 +136,8 @@ pub(crate) fn read_output(ctx: &Context, attempt: &Attempt) -> Result<Option<Out
     Ok(Some(output))
 }
 
-/// What was measured of each invocation comes, over all of them, to what the attempt says of its processes. Which of the two is wrong, where they
-/// differ, nobody can tell. A process that failed is in the sum of the attempt alone.
+/// Checks that the measurements of all invocations add up to the attempt's own resource use. If the two differ, it is not known
+/// which one is wrong. A process that failed is in the sum of the attempt alone.
 fn check_measured(outcome: &IndicatorOutcome, output: &Output) -> Result<(), &'static str> {
     let of = |metric: &str| samples(output, metric).unwrap_or_default();
     let used_ms = (outcome.usage.utime_us.0.saturating_add(outcome.usage.stime_us.0)) as f64 / 1e3;
@@ -153,7 +153,7 @@ fn check_measured(outcome: &IndicatorOutcome, output: &Output) -> Result<(), &'s
     if most_kib.is_none_or(is_known) { Ok(()) } else { Err(MAX_RSS) }
 }
 
-/// The samples of a metric in one output: a number is one sample, a list of numbers is the trial's samples.
+/// Returns the samples of a metric in one output: a number is one sample, a list of numbers is the trial's samples.
 pub(crate) fn samples<'a>(output: &'a Output, metric: &str) -> Option<&'a [f64]> {
     match output.result.iter().find(|(path, _)| path == metric).map(|(_, value)| value) {
         Some(Value::Number(number)) => Some(std::slice::from_ref(number)),
@@ -162,7 +162,7 @@ pub(crate) fn samples<'a>(output: &'a Output, metric: &str) -> Option<&'a [f64]>
     }
 }
 
-/// The paths of everything numeric in an output.
+/// Returns the paths of all numeric values in an output.
 pub(crate) fn numeric_paths(output: &Output) -> impl Iterator<Item = &str> {
     let is_numeric = |value: &Value| matches!(value, Value::Number(_) | Value::Samples(_));
     output.result.iter().filter(move |(_, value)| is_numeric(value)).map(|(path, _)| path.as_str())

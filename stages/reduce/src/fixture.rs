@@ -1,4 +1,4 @@
-//! A run of one point as tests see it: what its scripts printed, attempt by attempt.
+//! A run of one point for tests, with the results that its scripts printed, attempt by attempt.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::dimensions::Dimensions;
 use crate::evidence::{Attempts, Found, Trial};
 use crate::rows::RowContext;
 
-/// Asserts that each column of a table that is not reserved has a value in one of the rows, but those that are named.
+/// Asserts that each column of a table that is not reserved has a value in one of the rows, except the named columns.
 #[track_caller]
 pub(crate) fn assert_filled(table: &'static Table, rows: &[Row], but: &[&str]) {
     let is_null = |name: &str| rows.iter().all(|row| matches!(row.get(name), None | Some(RowValue::Null)));
@@ -26,19 +26,19 @@ pub(crate) fn assert_filled(table: &'static Table, rows: &[Row], but: &[&str]) {
     assert_eq!(reserved.len(), planned, "{}: a reserved column is filled", table.name);
 }
 
-/// What an attempt printed, and whether it counts.
+/// The result that an attempt printed, and whether the attempt counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Printed {
     pub(crate) result: Value,
     pub(crate) counts: bool,
 }
 
-/// A counted attempt that printed this `@result`.
+/// Returns a counted attempt that printed this `@result`.
 pub(crate) fn printed(result: Value) -> Printed {
     Printed { result, counts: true }
 }
 
-/// An attempt that does not count.
+/// Returns an attempt that does not count.
 pub(crate) fn invalid(result: Value) -> Printed {
     Printed { result, counts: false }
 }
@@ -57,7 +57,7 @@ pub(crate) fn digest(text: &str) -> Digest {
     Digest::of(text.as_bytes())
 }
 
-/// A run whose trials had these attempts. Its workload declares `rate` (primary) and `size`.
+/// Returns a run whose trials had these attempts. Its workload declares `rate` (primary) and `size`.
 pub(crate) fn run(trials: &[&[Printed]]) -> Run {
     let plan = plan(trials.len());
     let mut outputs = BTreeMap::new();
@@ -82,7 +82,7 @@ pub(crate) fn run(trials: &[&[Printed]]) -> Run {
     }
 }
 
-/// A pod of the run's one Job, on a node.
+/// Returns a pod of the run's one Job, on a node.
 pub(crate) fn place(node: &str, pod: &str) -> PodPlace {
     PodPlace { node: node.to_owned(), pod: pod.to_owned(), pod_uid: format!("{pod}-uid"), job_uid: "job-uid".to_owned() }
 }
@@ -155,14 +155,14 @@ pub(crate) fn plan(trials: usize) -> Plan {
 }
 
 impl Run {
-    /// A run of a plan whose trials had these attempts.
+    /// Returns a run of a plan whose trials had these attempts.
     pub(crate) fn found(plan: Plan, found: Vec<(PlannedTrial, Vec<Found>)>) -> Self {
         let collection = collection(&found);
         let name = "nightly".parse().expect("a run id");
         Self { name, plan, collection, attempts: Attempts(found), recordings: Vec::new(), outputs: BTreeMap::new() }
     }
 
-    /// The trials of its one point with what they printed.
+    /// Returns the trials of its one point with their outputs.
     pub(crate) fn trials(&self) -> Vec<Trial<'_>> {
         let case = &self.plan.cases[0];
         let read = |attempt: &Attempt| Ok(self.outputs.get(&(attempt.trial_id.to_string(), attempt.attempt)).cloned());

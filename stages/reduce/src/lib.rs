@@ -1,6 +1,6 @@
 //! Reduce: from raw evidence to statistics with intervals, and to the curated rows that hold them.
 //!
-//! Byte-repeatable: no clock, no randomness but seeds that derive from digests, every sum in a fixed order.
+//! Byte-repeatable: no clock, no randomness except seeds that derive from digests, every sum in a fixed order.
 
 mod aggregate;
 mod attempts;
@@ -49,7 +49,7 @@ impl Stage for Reduce {
         let recordings = evidence::recordings(ctx, &collection.header)?;
         let collection = &collection.body;
         let collected = reference(inputs, Kind::Collection)?;
-        // By block, in whatever order they were named: reduce gives the same bytes when it is asked again.
+        // Sorted by block, independent of the inputs' order: a second reduce gives the same bytes.
         let mut named: Vec<_> = inputs.all::<Environment>().map(|(input, manifest)| (input.manifest, &manifest.body)).collect();
         named.sort_by_key(|(_, environment)| environment.block);
         let (environment_manifests, environments): (Vec<_>, Vec<_>) = named.into_iter().unzip();
@@ -106,7 +106,8 @@ impl Stage for Reduce {
     }
 }
 
-/// What is found of all points.
+/// The results of all points.
+/// The statistics of the points, in the plan's order.
 struct Outcomes {
     /// Their statistics, in the plan's order.
     points: Vec<PointSummary>,
@@ -114,11 +115,11 @@ struct Outcomes {
     file: CuratedFile,
     /// The rows of serving points.
     serving: Vec<Row>,
-    /// What is drawn of serving points.
+    /// The data for the charts of serving points.
     views: Vec<PointView>,
 }
 
-/// The rows of serving points with the time that requests spent in the server's queue, which its telemetry has.
+/// Adds to the rows of serving points the time that requests spent in the server's queue, from the run's telemetry.
 fn with_queue_delays(rows: Vec<Row>, delays: &telemetry::QueueDelays) -> Result<Vec<Row>, Failure> {
     let filled = |row: Row| {
         let text = |column: &str| row.text(column).unwrap_or_default();
@@ -128,14 +129,14 @@ fn with_queue_delays(rows: Vec<Row>, delays: &telemetry::QueueDelays) -> Result<
     rows.into_iter().map(filled).collect::<Result<_, _>>().map_err(|error| row_failure(&error))
 }
 
-/// What is found of one point.
+/// The result of one point.
 struct Reduced {
     summary: PointSummary,
     rows: Vec<Row>,
     serving: Option<(Row, PointView)>,
 }
 
-/// Points are taken one at a time and their rows written as they come, so that memory holds the outputs of one point and a batch of
+/// Reduces the points one at a time and writes their rows at once, so that memory holds the outputs of one point and a batch of
 /// rows.
 fn outcomes(ctx: &Context, context: &RowContext<'_>, dimensions: &Dimensions) -> Result<Outcomes, Failure> {
     let mut points = Vec::new();
@@ -185,7 +186,7 @@ fn reduce_point(
     Ok(Reduced { summary, rows, serving: None })
 }
 
-/// The records behind an artifact. The file stays readable after its name is gone from scratch.
+/// Opens the records behind an artifact. The file stays readable after its name is gone from scratch.
 fn open_records(ctx: &Context, artifact: &Artifact) -> Result<RecordFile, Failure> {
     let file = ctx.materialise(artifact)?.open()?;
     let unreadable = |error| Failure::verification("records", format!("`{}` cannot be read", artifact.name)).because(&error);
@@ -201,7 +202,7 @@ fn write_views(ctx: &Context, points: Vec<PointView>) -> Result<Option<Artifact>
     ctx.put("views.json", "application/json", &bytes).map(Some)
 }
 
-/// The Source's manifest: the Plan's header names it.
+/// Returns the Source's manifest, which the Plan's header names.
 fn source_manifest(inputs: &Inputs) -> Result<Option<Digest>, Failure> {
     let plan = inputs.one::<Plan>()?;
     Ok(plan.header.inputs.iter().find(|input| input.kind == Kind::Source).map(|input| input.manifest))
@@ -221,7 +222,7 @@ fn status(points: &[PointSummary]) -> RunStatus {
     }
 }
 
-/// What is wrong with the run as a whole.
+/// Returns the problems of the run as a whole.
 fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
     let collection = context.collection;
     let counted: u32 = points.iter().map(|point| point.trials_counted).sum();
@@ -274,7 +275,7 @@ fn write_file(ctx: &Context, table: &'static Table, rows: impl IntoIterator<Item
     Ok(CuratedFile { table: table.name.to_owned(), rows: Count(written.rows), artifact })
 }
 
-/// A failure of the tables' own rules, which rows made here never break.
+/// Wraps a failure of the tables' own rules, which rows made here never break.
 pub(crate) fn row_failure(error: &assay_warehouse::Error) -> Failure {
     Failure::of(Exit::Unexpected, "row", error)
 }

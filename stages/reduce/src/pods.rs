@@ -1,6 +1,6 @@
-//! What the cluster said of the run's pods, from the raw evidence to rows.
+//! The rows of the run's pods, from the API server's responses in the raw evidence.
 //!
-//! The API server's answers are read as they are: whatever is missing or odd in them is null, and no oddity fails the run.
+//! The responses are read as they are: a missing or odd value becomes null, and never fails the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::dimensions::Dimensions;
 use crate::row_failure;
 use crate::rows::RowContext;
 
-/// Where collect keeps the run's pods and Jobs.
+/// The files in which collect keeps the run's pods and Jobs.
 const PODS: &str = "cluster/pods.json";
 const JOBS: &str = "cluster/jobs.json";
 
@@ -28,16 +28,16 @@ const MAX_BYTES: u64 = 64 << 20;
 /// The most objects of a list that are read.
 const MAX_OBJECTS: usize = 16_384;
 
-/// The longest text that is believed: names, UIDs and images are shorter.
+/// The longest text that is accepted: names, UIDs and images are shorter.
 const MAX_TEXT: usize = 512;
 
-/// What the container of Assay's own pods is called.
+/// The name of the container of Assay's own pods.
 const OWN: &str = "assay";
 
 /// The label of the queue that a Job waits in.
 const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 
-/// Writes a row for each pod, and tells what of the cluster's facts is not in them. There are none on one machine.
+/// Writes a row for each pod, and reports the facts of the cluster that are not in the rows. A run on one machine has no rows.
 pub(crate) fn write(
     ctx: &Context,
     context: &RowContext<'_>,
@@ -68,15 +68,15 @@ pub(crate) fn write(
     Ok((file, reason))
 }
 
-/// What a pod of execute recorded itself.
+/// The data that a pod of execute recorded itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Recorded {
     attempts: u32,
-    /// None once an attempt does not tell.
+    /// `None` if one attempt does not state it.
     throttled_ns: Option<u64>,
 }
 
-/// What each pod recorded, by its UID.
+/// Returns the recorded data of each pod, by its UID.
 fn recorded<'a>(context: &RowContext<'a>) -> BTreeMap<&'a str, Recorded> {
     let mut all: BTreeMap<&str, Recorded> = BTreeMap::new();
     for found in context.attempts.0.iter().flat_map(|(_, found)| found) {
@@ -89,15 +89,15 @@ fn recorded<'a>(context: &RowContext<'a>) -> BTreeMap<&'a str, Recorded> {
     all
 }
 
-/// What the cluster's objects say.
+/// The facts in the cluster's objects.
 #[derive(Debug, Default)]
 struct Facts {
     pods: Vec<PodFact>,
-    /// What was not read, and why.
+    /// The parts that were not read, with the reasons.
     left_out: Vec<String>,
 }
 
-/// A Job, as far as its pods' rows tell of it.
+/// The facts of a Job that its pods' rows contain.
 #[derive(Debug, Default)]
 struct JobFact {
     name: Option<String>,
@@ -154,7 +154,7 @@ impl Facts {
 impl JobFact {
     fn of(job: &Json) -> Self {
         let metadata = &job["metadata"];
-        // A suspended Job has no start, and gets one when its queue lets it go.
+        // A suspended Job has no start time; it gets one when its queue admits it.
         let let_start = instant(&job["status"]["startTime"]);
         Self {
             name: text(&metadata["name"]),
@@ -165,13 +165,13 @@ impl JobFact {
 }
 
 impl PodFact {
-    /// None where it does not say which pod it is.
+    /// Returns `None` if the object does not identify its pod.
     fn of(pod: &Json) -> Option<Self> {
         let (metadata, spec, status) = (&pod["metadata"], &pod["spec"], &pod["status"]);
         let label = |name: &str| text(&metadata["labels"][name]);
         let container = own(&status["containerStatuses"]);
         let (running, terminated) = (&container["state"]["running"], &container["state"]["terminated"]);
-        // Where what comes before it has failed, it was never started.
+        // If an init container has failed, Assay's container never started.
         let failed = |ended: &&Json| ended["exitCode"].as_i64().is_some_and(|code| code != 0);
         let mut before = list(&status["initContainerStatuses"]).iter().map(|before| &before["state"]["terminated"]);
         let ended = before.find(failed).filter(|_| terminated.is_null()).unwrap_or(terminated);
@@ -190,7 +190,7 @@ impl PodFact {
             started: instant(&running["startedAt"]).or_else(|| instant(&terminated["startedAt"])),
             ended: instant(&terminated["finishedAt"]),
             phase: text(&status["phase"]),
-            // That a pod was evicted says more than how its container took it.
+            // The reason of an eviction says more than the exit of the container.
             reason: text(&status["reason"]).or_else(|| text(&ended["reason"])),
             exit_code: ended["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok()),
             restarts: container["restartCount"].as_u64().and_then(|count| u32::try_from(count).ok()),
@@ -230,7 +230,7 @@ fn row(context: &RowContext<'_>, dimensions: &Dimensions, pod: &PodFact, recorde
         .sealed()
 }
 
-/// Shows the objects of a list, one at a time, and tells why the rest of it was not read.
+/// Calls `show` with the objects of a list, one at a time, and returns the reason why the rest of it was not read.
 fn each(name: &str, list: &[u8], mut show: impl FnMut(&Json)) -> Option<String> {
     let mut left = 0_usize;
     let mut count = 0_usize;
@@ -271,24 +271,24 @@ fn list(value: &Json) -> &[Json] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The container of Assay's own name among those of a pod; the first one where none has it.
+/// Returns the container with Assay's own name among those of a pod; the first one if none has it.
 fn own(containers: &Json) -> &Json {
     list(containers).iter().find(|container| container["name"] == OWN).unwrap_or(&containers[0])
 }
 
-/// A text that says something and is no longer than what is believed.
+/// Returns a text that is not empty and no longer than the limit.
 fn text(value: &Json) -> Option<String> {
     value.as_str().filter(|text| !text.is_empty() && text.len() <= MAX_TEXT).map(str::to_owned)
 }
 
-/// An instant as Kubernetes writes it: in UTC, with a fraction or without.
+/// Parses an instant as Kubernetes writes it: in UTC, with or without a fraction.
 fn instant(value: &Json) -> Option<Instant> {
     let text = value.as_str().filter(|text| text.len() <= MAX_TEXT)?.strip_suffix('Z')?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     format!("{whole}.{fraction:0<9}Z").parse().ok()
 }
 
-/// From one instant to another that is not before it.
+/// Returns the time from one instant to another; `None` if the second is before the first.
 fn between(from: Option<Instant>, to: Option<Instant>) -> Option<u64> {
     let (from, to) = (from?, to?);
     (to >= from).then(|| to.ns_since(from))

@@ -6,7 +6,7 @@ use assay_manifest::{Attempt, Reason, ServingOutcome};
 /// limit of its own, and the requests paid for new connections.
 const MAX_RESEND_SHARE: f64 = 0.01;
 
-/// States the resends of the counted attempts, if they are many.
+/// Returns an issue about the resends of the counted attempts, if they are many.
 pub(crate) fn issue<'a>(counted: impl Iterator<Item = &'a Attempt>) -> Option<Reason> {
     let (mut resends, mut requests) = (0_u64, 0_u64);
     for outcome in counted.filter_map(|attempt| attempt.serving.as_ref()) {
@@ -23,7 +23,7 @@ pub(crate) fn issue<'a>(counted: impl Iterator<Item = &'a Attempt>) -> Option<Re
     })
 }
 
-/// Requests of both phases.
+/// Returns the number of requests of both phases.
 fn sent(outcome: &ServingOutcome) -> u64 {
     outcome.outcomes.values().chain(outcome.warmup_outcomes.values()).fold(0, |sum, count| sum.saturating_add(count.0))
 }

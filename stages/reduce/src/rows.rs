@@ -16,7 +16,7 @@ use crate::dimensions::{Dimensions, cluster_of};
 use crate::evidence::{Attempts, Evidence, Found, Trial, samples};
 use crate::row_failure;
 
-/// What rows say besides statistics.
+/// The content of rows besides statistics.
 pub(crate) struct RowContext<'a> {
     pub(crate) run_id: &'a RunId,
     pub(crate) plan: &'a Plan,
@@ -35,13 +35,13 @@ pub(crate) struct RowContext<'a> {
     pub(crate) reduce_binary: Digest,
 }
 
-/// What was found of the run as a whole.
+/// The findings about the run as a whole.
 pub(crate) struct Findings {
     pub(crate) publication_safe: bool,
     pub(crate) issues: Vec<Reason>,
 }
 
-/// The outcome rows of one point, and in the point the ids of the rows that hold its statistics.
+/// Returns the outcome rows of one point, and sets in the point the ids of the rows that hold its statistics.
 pub(crate) fn outcome_rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
@@ -57,7 +57,7 @@ pub(crate) fn outcome_rows(
     }
 }
 
-/// The columns that every fact of a case has.
+/// Returns a row with the columns that every fact of a case has.
 pub(crate) fn fact(
     table: &'static Table,
     context: &RowContext<'_>,
@@ -79,7 +79,7 @@ pub(crate) fn fact(
 
 /// One statistic of one metric.
 pub(crate) struct Outcome<'a> {
-    /// The shards' parts of the attempt that it is of; none for one across trials.
+    /// The shards' parts of the attempt of this statistic; none for a statistic across trials.
     pub(crate) shards: &'a [&'a Found],
     pub(crate) metric: &'a str,
     pub(crate) unit: &'a str,
@@ -117,13 +117,13 @@ pub(crate) fn outcome(
     build().map_err(|error| row_failure(&error))
 }
 
-/// The id of a sealed row, as a digest.
+/// Returns the id of a sealed row, as a digest.
 pub(crate) fn id_of(row: &Row) -> Result<Digest, Failure> {
     let text = row.text(assay_warehouse::ROW_ID).unwrap_or_default();
     Digest::from_hex(text).map_err(|error| Failure::unexpected("row", "a row has no id").because(&error))
 }
 
-/// The rows of single attempts: those that count, and those that do not, marked so.
+/// Returns the rows of single attempts: those that count, and those that do not, marked so.
 fn trial_rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
@@ -154,7 +154,7 @@ fn attempt_rows(
     metric: &Reported,
 ) -> Result<Vec<Row>, Failure> {
     let Some(samples) = evidence.output.as_ref().and_then(|output| samples(output, &metric.path)) else { return Ok(Vec::new()) };
-    // What cannot be summarised stays in the raw evidence: a counted value of a declared metric never gets here.
+    // A value that cannot be summarised stays in the raw evidence; a counted value of a declared metric never gets here.
     let Ok(within) = estimate(samples, [0; 32]) else { return Ok(Vec::new()) };
     let mut statistics = vec![("median", within.median)];
     if within.n > 1 {
@@ -188,7 +188,7 @@ fn attempt_rows(
     Ok(rows)
 }
 
-/// Tells the Summary which row holds a trial's value.
+/// Notes in the Summary the id of the row that holds a trial's value.
 fn note_trial_row(point: &mut PointSummary, metric: &Reported, attempt: &Attempt, row_id: Digest) {
     let summary = point.metrics.iter_mut().find(|summary| summary.metric == metric.path);
     let trials = summary.into_iter().flat_map(|summary| &mut summary.trials);
@@ -197,7 +197,7 @@ fn note_trial_row(point: &mut PointSummary, metric: &Reported, attempt: &Attempt
     }
 }
 
-/// The rows of statistics across counted trials.
+/// Returns the rows of statistics across counted trials.
 pub(crate) fn point_rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
@@ -233,7 +233,7 @@ pub(crate) fn point_rows(
     Ok(rows)
 }
 
-/// One row for each case.
+/// Returns one row for each case.
 pub(crate) fn run_rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
@@ -315,7 +315,7 @@ fn case_status(planned: u32, counted: u32) -> RunStatus {
     }
 }
 
-/// Whether the primary metrics are stable; none where there is one of which it is not known.
+/// Returns whether the primary metrics are stable; `None` if that is not known of one of them.
 fn stable(points: &[&PointSummary]) -> (Option<bool>, Option<String>) {
     let primary: Vec<&MetricSummary> = points.iter().flat_map(|point| &point.metrics).filter(|metric| metric.primary).collect();
     if let Some(unstable) = primary.iter().find(|metric| metric.stability == Stability::Unstable) {

@@ -1,7 +1,7 @@
-//! Telemetry: what was recorded of the host and of an attempt's endpoint while the attempt ran, a row for each metric.
+//! Telemetry: the recorded readings of the host and of an attempt's endpoint while the attempt ran, a row for each metric.
 //!
-//! The recordings are found in the Collection's list of evidence and read once, a line at a time: memory holds the readings of the
-//! attempts that run at one time. The rows are for finding reasons, and no published number comes from them.
+//! The recordings are found in the Collection's list of evidence and read once, a line at a time: memory holds the readings of
+//! the attempts that run at one time. The rows are for finding causes; no published number comes from them.
 
 mod metric;
 mod recording;
@@ -30,11 +30,11 @@ use crate::telemetry::slice::{LeftOut, Slice, Statistics};
 const QUEUE_HISTOGRAMS: [&str; 3] =
     ["vllm:request_queue_time_seconds", "sglang:queue_time_seconds", "tgi_request_queue_duration"];
 
-/// The telemetry of a run, as it was written.
+/// The telemetry of a run, as written.
 pub(crate) struct Written {
     /// The rows of all attempts.
     pub(crate) file: CuratedFile,
-    /// Why rows are missing; none if none is.
+    /// The reason why rows are missing; `None` if none is missing.
     pub(crate) left_out: Option<Reason>,
     /// The time that requests of counted attempts spent in the queue of their server, by case and point.
     pub(crate) queue_delays: QueueDelays,
@@ -56,7 +56,7 @@ impl QueueDelays {
         *total = (total.0 + seconds, total.1 + requests);
     }
 
-    /// The mean time in the queue in nanoseconds; none if no request left the queue while it was watched.
+    /// Returns the mean time in the queue in nanoseconds; `None` if no request left the queue while it was observed.
     pub(crate) fn mean_ns(&self, case: &str, point: &str) -> Option<i64> {
         let of_point = self.0.iter().find(|((of_case, of_point), _)| of_case.as_str() == case && of_point.as_str() == point);
         let (_, (seconds, requests)) = of_point?;
@@ -64,7 +64,7 @@ impl QueueDelays {
     }
 }
 
-/// Writes the rows of all attempts, counted or not, and returns what of the recordings is not in them.
+/// Writes the rows of all attempts, counted or not, and reports the parts of the recordings that are not in them.
 pub(crate) fn write(
     ctx: &Context,
     context: &RowContext<'_>,
@@ -95,11 +95,11 @@ pub(crate) fn write(
     Ok(Written { file, left_out: slices.left_out.reason(), queue_delays })
 }
 
-/// One attempt over all its shards, and where its readings are missing.
+/// One attempt over all its shards, with the gaps in its readings.
 struct Watched<'a> {
     trial: &'a PlannedTrial,
     attempt: u32,
-    /// Whether it is the attempt that counts for its trial.
+    /// True if it is the attempt that counts for its trial.
     counts: bool,
     start: Instant,
     end: Instant,
@@ -107,8 +107,8 @@ struct Watched<'a> {
 }
 
 impl<'a> Watched<'a> {
-    /// The window is the one over which the client's counts are compared with the endpoint's: from the first shard's start to the
-    /// last one's end.
+    /// Returns the attempt with its window, which is the one over which the client's counts are compared with the endpoint's:
+    /// from the first shard's start to the last one's end.
     fn of(trial: &'a PlannedTrial, shards: &[&'a Found], source: &str) -> Option<Self> {
         let windows = shards.iter().map(|shard| &shard.attempt.window);
         let all = shards.iter().flat_map(|shard| &shard.collected.gaps);
@@ -123,7 +123,7 @@ impl<'a> Watched<'a> {
     }
 }
 
-/// The slices of a run: place by place, and in each in the order in which attempts end.
+/// The slices of a run: place by place, and for each place in the order in which attempts end.
 struct Slices<'a> {
     open: &'a Open<'a>,
     places: VecDeque<(Place, Vec<Recorded<'a>>, VecDeque<Watched<'a>>)>,
@@ -139,7 +139,7 @@ impl<'a> Slices<'a> {
         Self { open, places, current: None, left_out: LeftOut::default() }
     }
 
-    /// The next slice that is complete; none at the end.
+    /// Returns the next slice that is complete; `None` at the end.
     fn next(&mut self) -> Result<Option<(Place, Slice<'a>)>, Failure> {
         loop {
             if let Some(sweep) = &mut self.current
@@ -156,7 +156,7 @@ impl<'a> Slices<'a> {
     }
 }
 
-/// The attempts of each place, by their start.
+/// Returns the attempts of each place, by their start.
 fn watched<'a>(context: &RowContext<'a>) -> BTreeMap<Place, VecDeque<Watched<'a>>> {
     let mut all: BTreeMap<Place, Vec<Watched<'a>>> = BTreeMap::new();
     for (trial, found) in &context.attempts.0 {
@@ -173,28 +173,28 @@ fn watched<'a>(context: &RowContext<'a>) -> BTreeMap<Place, VecDeque<Watched<'a>
         }
     }
     let by_start = |(place, mut watched): (_, Vec<Watched<'a>>)| {
-        // Stable: what began at one time stays in the plan's order.
+        // A stable sort: attempts that began at the same time stay in the plan's order.
         watched.sort_by_key(|watched| (watched.start, watched.end));
         (place, watched.into())
     };
     all.into_iter().map(by_start).collect()
 }
 
-/// The case of a trial, where it is one on an endpoint.
+/// Returns the case of a trial, if its target is an endpoint.
 fn endpoint<'a>(context: &RowContext<'a>, trial: &PlannedTrial) -> Option<&'a Case> {
     let case = context.plan.case(&trial.case_id)?;
     context.plan.workload(&case.workload)?.serving.as_ref().map(|_| case)
 }
 
-/// The readings of one place on their way past its attempts.
+/// The readings of one place, merged in the order of time and distributed to its attempts.
 struct Sweep<'a> {
     place: Place,
     merged: Merged,
-    /// When the last reading was taken.
+    /// The time of the last reading.
     latest: Option<Instant>,
     /// Attempts that have not begun.
     waiting: VecDeque<Watched<'a>>,
-    /// Those that run: one, but where shards of two attempts overlap.
+    /// Attempts that run: one, unless shards of two attempts overlap.
     active: Vec<Slice<'a>>,
     over: VecDeque<Slice<'a>>,
 }
@@ -209,7 +209,7 @@ impl<'a> Sweep<'a> {
                 return Ok(None);
             }
             match self.merged.next()? {
-                // A clock that was set back: what comes twice is believed the first time.
+                // The clock was set back: the first reading of a time is kept.
                 Some(reading) if self.latest.is_some_and(|latest| reading.asked <= latest) => left_out.disordered += 1,
                 Some(reading) => self.take(&reading),
                 None => {
@@ -230,7 +230,7 @@ impl<'a> Sweep<'a> {
             let begun = self.waiting.pop_front().filter(|watched| reading.asked <= watched.end);
             self.active.extend(begun.map(Slice::new));
         }
-        // What is asked for in the window and answered behind it may count what came after.
+        // A reading requested in the window and answered after it may count later events.
         if self.active.iter().any(|slice| reading.answered <= slice.watched.end) {
             let observed = reading.observed();
             for slice in self.active.iter_mut().filter(|slice| reading.answered <= slice.watched.end) {
@@ -240,7 +240,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// The rows of a slice, by metric.
+/// Returns the rows of a slice, by metric.
 fn rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
@@ -257,15 +257,15 @@ fn rows(
     slice.statistics(&place.source).map(row).collect::<Result<_, _>>().map_err(|error| row_failure(&error))
 }
 
-/// Where the recorders of a block ran that were up while an attempt was.
+/// Returns the places of a block's recorders that were up during an attempt.
 fn recorders<'a>(recordings: &'a [Recording], block: Block, watched: &Watched<'_>) -> Vec<Option<&'a PodPlace>> {
     let overlaps = |window: &Window| window.start <= watched.end && watched.start <= window.end;
     let up = recordings.iter().filter(|recording| recording.block == block && overlaps(&recording.window));
     up.map(|recording| recording.place.as_ref()).collect()
 }
 
-/// What a place is a recording of: its kind and its name. On one machine, the recorder runs where the load comes from; in a cluster it
-/// has a node of its own, unless several have recorded.
+/// Returns the kind and the name of the thing that a place's recordings observe. On one machine, the recorder runs on the load's
+/// host; in a cluster it has a node of its own, unless several have recorded.
 fn scope<'a>(environments: &[&'a Environment], place: &'a Place, recorders: &[Option<&'a PodPlace>]) -> (&'static str, &'a str) {
     match &place.source {
         Source::Endpoint(target) => ("endpoint", target.as_str()),

@@ -6,7 +6,7 @@ use crate::aggregate::summarise;
 use crate::evidence::Found;
 use crate::fixture::{Run, attempt, collected, digest, place, plan};
 
-/// What is said of a run whose trials each had one counted attempt, on these nodes, while its target ran on `target`.
+/// Returns the issues of a run whose trials each had one counted attempt, on these nodes, while its target ran on `target`.
 fn said(nodes: &[Option<&str>]) -> String {
     let plan = plan(nodes.len());
     let found = plan.trials.iter().zip(nodes).map(|(planned, node)| {

@@ -1,6 +1,6 @@
-//! Words that agree with their number.
+//! Nouns that agree with their number.
 
-/// `count` with its noun: `1 answer`, `5 answers`.
+/// Returns `count` with its noun: `1 answer`, `5 answers`.
 pub(crate) fn counted(count: impl Into<u64>, noun: &str) -> String {
     match count.into() {
         1 => format!("1 {noun}"),

@@ -16,13 +16,13 @@ use crate::output;
 use crate::progress::Progress;
 use crate::told::hear;
 
-/// How often the driver is looked at where nothing is said to have changed.
+/// The interval at which the driver is checked if no change is reported.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often it is tried whether the cluster is still there.
+/// The interval at which the connection to the cluster is checked.
 const TRY_EVERY: Duration = Duration::from_secs(10);
-/// How long a cluster that does not answer is waited for.
+/// The time after which a cluster that does not respond counts as lost.
 const LOST_AFTER: Duration = Duration::from_mins(1);
-/// Lines that may wait to be shown.
+/// Log lines that may wait to be shown.
 const WAITING_LINES: usize = 4096;
 
 /// Follows a run in a cluster to its end. Interrupting this leaves the run to itself; `assay cancel` stops it.
@@ -54,16 +54,16 @@ impl Attach {
     }
 }
 
-/// What an interrupt means to who follows a run.
+/// The effect of an interrupt on the command that follows a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interrupt {
-    /// Whoever started the run wants it stopped, as on this machine.
+    /// Stops the run: this command started it, as on this machine.
     Stops,
-    /// Whoever only looks has seen enough.
+    /// Stops following; the run goes on.
     Leaves,
 }
 
-/// Shows what the driver tells until it has ended, and gives its failure where it has one; false where the run was left to itself.
+/// Shows the driver's events until it has ended. Returns its failure if it has one, and false if the run was left to itself.
 pub(crate) fn follow(
     cluster: &Cluster,
     at: &InCluster,
@@ -80,7 +80,7 @@ pub(crate) fn follow(
     let mut ended = None;
     loop {
         let seen = watched.next(LOOK);
-        // A driver that was replaced has left its pods behind, which have nothing more to say.
+        // The pods of a driver that was replaced have nothing more to report.
         let driver = seen.jobs.keys().next().cloned().unwrap_or_default();
         let pods: Vec<&Pod> = seen.pods_of(&driver);
         for pod in &pods {
@@ -107,7 +107,7 @@ pub(crate) fn follow(
                     return Ok(true);
                 }
                 Standing::Failed(failure) => {
-                    // A driver that takes its own namespace away does not live to end well.
+                    // A driver that removes its own namespace does not live to end in order.
                     let ended = drain(&lines, run_id, observer).or(ended);
                     return ended.unwrap_or(Err(failure)).map(|()| true);
                 }
@@ -140,7 +140,7 @@ pub(crate) fn follow(
     }
 }
 
-/// What was said last comes a moment after the end is seen.
+/// Reads the last events, which arrive a moment after the end is seen.
 fn drain(
     lines: &std::sync::mpsc::Receiver<assay_cluster::LogLine>,
     run_id: &RunId,

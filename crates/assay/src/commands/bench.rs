@@ -1,7 +1,7 @@
-//! `assay bench`: one line that puts load on an endpoint, through the same chain as any run.
+//! `assay bench`: puts load on an endpoint with one command line, through the same chain as any run.
 //!
-//! The options become a workload and a pipeline, which are the run's Source (`adhoc`). So what was measured is as well known as that
-//! of a pipeline in Git; only who asked for it is not, and the numbers are exploratory.
+//! The options become a workload and a pipeline, which are the run's Source (`adhoc`). So the definitions are as well known as
+//! those of a pipeline in Git; only their author is not, and the numbers are exploratory.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,13 +16,13 @@ use serde_json::{Map, Value, json};
 use crate::commands::run::{Asked, Shows};
 use crate::output;
 
-/// How long the endpoint is waited for: whoever types a line is there to start it.
+/// The time limit for the endpoint to become ready: the user is there to start it.
 const READY_TIMEOUT: &str = "10s";
 
-/// Where the pipeline stands in the Source.
+/// The path of the pipeline in the Source.
 const PIPELINE: &str = "pipelines/bench.yaml";
 
-/// The options by the field that each becomes, the longer paths before those that they begin with.
+/// The options by the field that each becomes; a longer path comes before any path that it begins with.
 const OPTIONS: [(&str, &str); 21] = [
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
@@ -163,7 +163,7 @@ impl Bench {
         asked.run().map_err(|failure| naming_the_url(failure, url.as_deref()))
     }
 
-    /// The files of the Source: JSON, which is YAML.
+    /// Makes the files of the Source: JSON, which is YAML.
     fn definitions(&self) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
         let mut files = BTreeMap::new();
         let mut workloads = Vec::new();
@@ -250,7 +250,8 @@ impl Bench {
     }
 }
 
-/// Whether the options make definitions that can be run: a problem names the option, since nobody wrote the files.
+/// Checks that the options make definitions that can be run. A problem names the option, because the user did not write the
+/// files.
 fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
     let problems = match closure::<Infallible>(PIPELINE, &mut |path| Ok(files.get(path).cloned())) {
         Ok(found) => expand(&found.pipeline, &found.workloads).err().unwrap_or_default(),
@@ -270,7 +271,8 @@ fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
     })
 }
 
-/// A failure to reach the endpoint, with the option that says where it is: nobody wrote a pipeline that could give it more time.
+/// Adds the option with the endpoint's address to a failure to reach it: the user wrote no pipeline in which to raise the
+/// timeout.
 fn naming_the_url(failure: Failure, url: Option<&str>) -> Failure {
     match url {
         Some(url) if failure.code == "target_not_ready" => failure.hint(format!(
@@ -280,7 +282,7 @@ fn naming_the_url(failure: Failure, url: Option<&str>) -> Failure {
     }
 }
 
-/// A problem's message, with the option in the place of the field that it became.
+/// Returns a problem's message, with the option in place of the field that it became.
 fn in_options(problem: &Problem) -> String {
     let message = &problem.message;
     let found = OPTIONS.iter().find_map(|(field, option)| Some((message.find(field)?, *option)));

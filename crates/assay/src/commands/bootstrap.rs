@@ -16,9 +16,9 @@ use crate::commands::render::{InstallOptions, Makes, read_policy};
 use crate::commands::run::make_missing_keys;
 use crate::output;
 
-/// How long a namespace that is being removed is waited for.
+/// The time limit for a namespace that is being removed.
 const GONE_LIMIT: Duration = Duration::from_mins(2);
-/// Whom a served store knows besides the roles.
+/// The identities that a served store knows in addition to the roles.
 const PEOPLE: [&str; 2] = ["read", "run"];
 
 /// Installs Assay in a cluster, or brings an installation up to date. Keys that are there stay; those that are missing are made for this
@@ -45,23 +45,23 @@ impl Bootstrap {
     }
 }
 
-/// How long what is installed is to stay.
+/// The lifetime of an installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
     /// Until an administrator removes it.
     Good,
-    /// Where there was no namespace, until the one run is over; a store that is there serves it.
+    /// Until the run is over, for namespaces that did not exist; an existing store is used.
     OneRun,
 }
 
-/// Installs Assay as a person, and gives the trust policy of its runs.
+/// Installs Assay with a person's credentials, and returns the trust policy of its runs.
 pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: For) -> Result<String, Failure> {
     let config = Config::find()?;
     let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
     make_missing_keys(&config, password.as_encoded_bytes())?;
     let namespace = options.namespace.as_str();
     check_targets_alone(cluster, options)?;
-    // The keys of one that is on its way out are gone in a moment.
+    // The keys of a namespace that is being removed are about to be lost.
     wait_until_gone(cluster, namespace)?;
 
     let makes = if lasts == For::OneRun && serves_already(cluster, options)? { Makes::NoStore } else { Makes::Store };
@@ -77,7 +77,7 @@ pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: For) -
     let (site, mut objects) = options.objects(trust.clone(), Some(&keys), makes)?;
     match lasts {
         For::OneRun => make_namespaces(cluster, options, &site, &mut objects)?,
-        // What was made for a run is from now on somebody's.
+        // Namespaces that were made for one run are permanent from now on.
         For::Good => {
             let namespaces = objects.iter().filter(|object| object["kind"] == "Namespace");
             let names = namespaces.filter_map(|namespace| namespace["metadata"]["name"].as_str());
@@ -95,7 +95,7 @@ pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: For) -
     Ok(trust)
 }
 
-/// Drivers remove targets whose run they do not know, so no two installations may have one namespace for them.
+/// Refuses a targets namespace of another installation: drivers remove targets whose run they do not know.
 fn check_targets_alone(cluster: &Cluster, options: &InstallOptions) -> Result<(), Failure> {
     let name = options.site(String::new()).targets_namespace;
     let there: Option<Namespace> = cluster.get(&Place::in_cluster("Namespace", &name))?;
@@ -111,13 +111,14 @@ fn check_targets_alone(cluster: &Cluster, options: &InstallOptions) -> Result<()
     }
 }
 
-/// Whether the store that an installation would serve is there already.
+/// Returns true if the store that an installation would serve already exists.
 pub(crate) fn serves_already(cluster: &Cluster, options: &InstallOptions) -> Result<bool, Failure> {
     let Some((namespace, _)) = options.served_store() else { return Ok(false) };
     Ok(cluster.get::<serde_json::Value>(&Place::named("Deployment", &namespace, "assay-store"))?.is_some())
 }
 
-/// Makes the namespaces that are not there, marked as made for one run, and has what lies outside of them go with them.
+/// Makes the namespaces that do not exist, marked as made for one run, and makes them own the objects outside of them, so that
+/// both are removed together.
 fn make_namespaces(cluster: &Cluster, options: &InstallOptions, site: &Site, objects: &mut Vec<Object>) -> Result<(), Failure> {
     let mut names = Vec::new();
     for namespace in objects.iter().filter(|object| object["kind"] == "Namespace") {
@@ -144,7 +145,7 @@ fn make_namespaces(cluster: &Cluster, options: &InstallOptions, site: &Site, obj
     Ok(())
 }
 
-/// A namespace of the last run may still be on its way out.
+/// Waits until a namespace of the last run has been removed.
 fn wait_until_gone(cluster: &Cluster, name: &str) -> Result<(), Failure> {
     let begun = Instant::now();
     loop {
@@ -160,7 +161,7 @@ fn wait_until_gone(cluster: &Cluster, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// What a served store knows each identity by: as it is, or new.
+/// Returns the credentials of each identity of a served store: the existing ones, or new ones.
 fn store_secrets(cluster: &Cluster, options: &InstallOptions, makes: Makes) -> Result<BTreeMap<String, String>, Failure> {
     let Some((namespace, _)) = options.served_store() else { return Ok(BTreeMap::new()) };
     let there: Option<Secret> = cluster.get(&Place::named("Secret", &namespace, "assay-store-credentials"))?;
@@ -177,10 +178,10 @@ fn store_secrets(cluster: &Cluster, options: &InstallOptions, makes: Makes) -> R
     names.map(secret_of).collect()
 }
 
-/// Keys that were made: encrypted, public, and the password, by role.
+/// New keys by role: encrypted, public, and the password.
 type Made = BTreeMap<Role, [String; 3]>;
 
-/// The keys that are missing, and the public keys of all.
+/// Makes the missing keys, and returns them and the public keys of all roles.
 fn signing_keys(cluster: &Cluster, namespace: &str) -> Result<(Made, BTreeMap<Role, PublicKey>), Failure> {
     let (mut made, mut public) = (BTreeMap::new(), BTreeMap::new());
     for role in Role::RUN {
@@ -197,7 +198,7 @@ fn signing_keys(cluster: &Cluster, namespace: &str) -> Result<(Made, BTreeMap<Ro
             Failure::environment("key", format!("cannot make a key for `{role}`")).because(&error)
         };
         let key = SecretKey::generate().map_err(unmade)?;
-        // It lies beside the key that it unlocks: what protects both is who may read the Secret.
+        // The password lies beside the key that it unlocks: the right to read the Secret protects both.
         let password = random(&SecretKey::generate().map_err(unmade)?)?;
         let encrypted = key.encrypt(password.as_bytes(), ScryptCost::default()).map_err(unmade)?;
         made.insert(role, [encrypted, key.public_key().to_pem(), password]);
@@ -206,7 +207,7 @@ fn signing_keys(cluster: &Cluster, namespace: &str) -> Result<(Made, BTreeMap<Ro
     Ok((made, public))
 }
 
-/// A text that nobody guesses: the digest of a fresh private key, which is forgotten.
+/// Makes a text that cannot be guessed: the digest of a fresh private key, which is forgotten.
 fn random(key: &SecretKey) -> Result<String, Failure> {
     let der = key.to_pkcs8_der().map_err(|error| Failure::unexpected("random", "no secret can be made").because(&error))?;
     Ok(Digest::of(&der).hex())
@@ -217,14 +218,15 @@ fn member(secret: &Secret, name: &str) -> Option<String> {
     String::from_utf8(bytes.0.clone()).ok()
 }
 
-/// The policy that is there: what people have written into it stays. One that does not read is not replaced.
+/// Returns the existing policy: entries that people have written stay. A policy that cannot be parsed is not replaced.
 fn there_trust(cluster: &Cluster, namespace: &str) -> Result<Option<TrustPolicy>, Failure> {
     let map: Option<ConfigMap> = cluster.get(&Place::named("ConfigMap", namespace, SITE))?;
     let text = map.and_then(|map| map.data?.remove("trust.yaml")).filter(|text| text.lines().any(|line| !line.starts_with('#')));
     text.map(|text| assay_stage::read_trust("the cluster's trust policy", text.as_bytes())).transpose()
 }
 
-/// The policy with every key of the cluster, each for its role alone, and this machine's key for starting runs. Who was trusted stays so.
+/// Returns the policy with every key of the cluster, each for its role alone, and this machine's key for starting runs. Existing
+/// entries stay.
 fn policy(
     there: Option<TrustPolicy>,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! `assay cancel`: has a run in a cluster stopped.
+//! `assay cancel`: stops a run in a cluster.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::commands::attach::mark_cancelled;
 use crate::commands::cluster::{InCluster, root_of};
 use crate::output;
 
-/// How long the driver may take: longer than the pods' grace.
+/// The time limit for the driver: longer than the pods' grace period.
 const LIMIT: Duration = Duration::from_mins(3);
 const LOOK: Duration = Duration::from_millis(500);
 

@@ -1,4 +1,4 @@
-//! What the commands that ask a Kubernetes cluster have in common.
+//! The common parts of the commands that use a Kubernetes cluster.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,17 +22,17 @@ pub(crate) struct InCluster {
 }
 
 impl InCluster {
-    /// The cluster.
+    /// Connects to the cluster.
     pub(crate) fn connect(&self) -> Result<Cluster, Failure> {
         Cluster::of_person(&Connect { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() })
     }
 
-    /// What is installed in the namespace.
+    /// Returns the installation of the namespace.
     pub(crate) fn site(&self, cluster: &Cluster) -> Result<Site, Failure> {
         site(cluster, &self.namespace)
     }
 
-    /// The options as a person types them, where they are not the usual ones.
+    /// Returns the options that are not the defaults, as typed on a command line.
     pub(crate) fn options(&self) -> String {
         let kubeconfig = self.kubeconfig.as_ref().map(|path| path.display().to_string());
         let namespace = Some(&self.namespace).filter(|namespace| *namespace != "assay");
@@ -43,26 +43,26 @@ impl InCluster {
     }
 }
 
-/// The run of a root, where it is another one than this.
+/// Returns the run of a root, if it is another run than this.
 fn other_run(root: &ConfigMap, run_id: Option<&RunId>) -> Option<String> {
     let run = root.metadata.labels.as_ref()?.get(RUN)?;
     (run_id.map(RunId::as_str) != Some(run.as_str())).then(|| run.clone())
 }
 
-/// This very program with the arguments that it was given, to be started in another environment.
+/// Returns a command that starts this program with the same arguments, in another environment.
 pub(crate) fn anew() -> std::process::Command {
     let mut command = std::process::Command::new("/proc/self/exe");
     command.args(std::env::args_os().skip(1));
     command
 }
 
-/// Becomes this program; comes back only where that cannot be.
+/// Replaces this process with the command; returns only if that fails.
 pub(crate) fn become_anew(command: &mut std::process::Command) -> Failure {
     let error = std::os::unix::process::CommandExt::exec(command);
     Failure::environment("binaries", "this program cannot be started anew").because(&error)
 }
 
-/// What is installed in a namespace.
+/// Returns the installation of a namespace.
 pub(crate) fn site(cluster: &Cluster, namespace: &str) -> Result<Site, Failure> {
     let map: Option<ConfigMap> = cluster.get(&Place::named("ConfigMap", namespace, SITE))?;
     let map = map.ok_or_else(|| {
@@ -80,7 +80,7 @@ pub(crate) fn site(cluster: &Cluster, namespace: &str) -> Result<Site, Failure> 
 pub(crate) struct Temporary {
     /// Its name.
     pub(crate) name: String,
-    /// Its UID: one of the same name that was made later is somebody else's.
+    /// Its UID: a later namespace of the same name is another one.
     pub(crate) uid: String,
 }
 
@@ -99,7 +99,7 @@ impl std::str::FromStr for Temporary {
     }
 }
 
-/// Those of these namespaces that were made for one run of the installation `own`.
+/// Returns those of these namespaces that were made for one run of the installation `own`.
 pub(crate) fn temporary<'a>(
     cluster: &Cluster,
     own: &str,
@@ -113,7 +113,7 @@ pub(crate) fn temporary<'a>(
     Ok(all)
 }
 
-/// What marks a namespace as made for one run; one that is going away is nobody's.
+/// Returns the namespace if it is marked as made for one run; namespaces that are terminating are ignored.
 fn made_for_one_run(namespace: &Namespace, own: &str) -> Option<Temporary> {
     let metadata = &namespace.metadata;
     let is_marked = metadata.labels.as_ref().and_then(|labels| labels.get(TEMPORARY)).is_some_and(|value| value == own);
@@ -122,14 +122,14 @@ fn made_for_one_run(namespace: &Namespace, own: &str) -> Option<Temporary> {
     (is_marked && is_there).then_some(Temporary { name, uid })
 }
 
-/// Has namespaces that were made for one run stay for good, with all that is in them.
+/// Makes namespaces that were made for one run permanent, with all objects in them.
 pub(crate) fn keep(cluster: &Cluster, namespaces: &[Temporary]) -> Result<(), Failure> {
     let forgotten = serde_json::json!({"metadata": {"labels": {TEMPORARY: null}}});
     namespaces.iter().try_for_each(|made| cluster.merge(&Place::in_cluster("Namespace", &made.name), &forgotten).map(drop))
 }
 
-/// Removes namespaces that were made for one run of the installation `own`, as far as they still are what was made; one that has gone is
-/// well. Where another run has its root there, or has kept it, all of them stay.
+/// Removes namespaces that were made for one run of the installation `own`, if they are unchanged; one that has gone is no error.
+/// If another run has its root there, or has kept one of them, all of them stay.
 pub(crate) fn remove(cluster: &Cluster, own: &str, run_id: Option<&RunId>, namespaces: &[Temporary]) -> Result<(), Failure> {
     let roots: Vec<ConfigMap> = cluster.list("ConfigMap", own, RUN)?;
     if let Some(other) = roots.iter().find_map(|root| other_run(root, run_id)) {
@@ -144,14 +144,14 @@ pub(crate) fn remove(cluster: &Cluster, own: &str, run_id: Option<&RunId>, names
     Ok(())
 }
 
-/// A root that was found, and its annotations.
+/// A root and its annotations.
 pub(crate) type Found = (Root, BTreeMap<String, String>);
 
-/// The root of a run, with its annotations; none where the cluster has no such run.
+/// Returns the root of a run, with its annotations; `None` if the cluster has no such run.
 pub(crate) fn find_root(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<Option<Found>, Failure> {
     let name = root_name(run_id);
     let map: Option<ConfigMap> = cluster.get(&Place::named("ConfigMap", namespace, &name))?;
-    // One that is going away is no root to depend on.
+    // A root that is being deleted must not be depended on.
     let map = map.filter(|map| map.metadata.deletion_timestamp.is_none());
     Ok(map.map(|map| {
         let root = Root { name, uid: map.metadata.uid.unwrap_or_default() };
@@ -159,7 +159,7 @@ pub(crate) fn find_root(cluster: &Cluster, namespace: &str, run_id: &RunId) -> R
     }))
 }
 
-/// The root of a run, or a failure that names what is missing.
+/// Returns the root of a run; fails if there is none.
 pub(crate) fn root_of(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<Found, Failure> {
     find_root(cluster, namespace, run_id)?.ok_or_else(|| {
         Failure::usage("no_such_run", format!("the namespace `{namespace}` has no run `{run_id}`")).hint(format!(

@@ -1,4 +1,4 @@
-//! `assay compare`: two runs side by side, which decides nothing.
+//! `assay compare`: shows two runs side by side, without a verdict.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::commands::opened::{Opened, Where};
 use crate::output;
 
-/// The level of intervals.
+/// The confidence level of intervals.
 const LEVEL: f64 = 0.95;
 
 /// Compares two runs, metric by metric. Their trials are not paired: what differs between two days may be the machine. To decide, compare
@@ -41,7 +41,7 @@ struct Row {
     better: Option<Better>,
     medians: [f64; 2],
     trials: [usize; 2],
-    /// The ratio of Hodges and Lehmann and its interval, or why there is none.
+    /// The Hodges-Lehmann estimate of the ratio and its interval, or the reason why there is none.
     ratio: Result<(f64, Option<[f64; 2]>), String>,
     p: Option<f64>,
     adjusted: f64,
@@ -81,7 +81,7 @@ fn environments(opened: &Opened) -> Vec<&Environment> {
     opened.chain.all().map(|(_, manifest)| &manifest.body).collect()
 }
 
-/// What else is other than it was, which may have made a difference: facts of targets that both have, and the pipeline's file.
+/// Returns other differences that may have had an effect: facts of targets that both runs have, and the pipeline's file.
 fn surroundings([baseline, candidate]: &[Opened; 2]) -> Vec<String> {
     let (before, now) = (environments(baseline), environments(candidate));
     let targets = |all: &[&Environment]| -> BTreeSet<Name> {
@@ -101,7 +101,7 @@ fn surroundings([baseline, candidate]: &[Opened; 2]) -> Vec<String> {
     told
 }
 
-/// The metrics that both report of the same work, and what is left out.
+/// Returns the metrics that both runs report for the same work, and the metrics that are left out.
 fn rows(baseline: &Summary, candidate: &Summary) -> (Vec<Row>, Vec<String>) {
     let (mut rows, mut left_out) = (Vec::new(), Vec::new());
     for point in &candidate.points {

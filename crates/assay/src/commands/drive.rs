@@ -1,4 +1,4 @@
-//! `assay drive`: what runs in a driver's pod. It creates the stages' Jobs in their order, and ends them when it is told to.
+//! `assay drive`: the program of a driver's pod. It creates the stages' Jobs in their order, and ends them when it is told to.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::commands::{push, tidy};
 use crate::output;
 use crate::told::{Teller, Told, tell};
 
-/// How often it is looked for whether somebody wants the run stopped.
+/// The interval at which the driver checks whether the run is to be stopped.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a pod that cannot start is waited for.
+/// The time limit in seconds for a pod that cannot start.
 const START_LIMIT_SECONDS: u64 = 300;
 
 /// Drives a run as Jobs of the cluster that this pod runs in.
@@ -96,7 +96,7 @@ impl Drive {
         let driven = self.drive_in(at, &stopped);
         tell(&Told::Ended { failure: driven.as_ref().err().cloned() });
         output::talk(format!("asked the API server {} times", cluster.asked()));
-        // The last act: this pod goes with its namespace.
+        // The last step, because this pod is removed with its namespace.
         let removed =
             if self.remove.is_empty() { Ok(()) } else { remove(&cluster, &here.namespace, Some(&self.run_id), &self.remove) };
         if let (Ok(()), Err(failure)) = (&driven, &removed) {
@@ -108,7 +108,7 @@ impl Drive {
         Ok(Exit::Done)
     }
 
-    /// Drives the run to its end, as the only one who does.
+    /// Drives the run to its end, as the only driver.
     fn drive_in(&self, at: InCluster, stopped: &Cancel) -> Result<(), Failure> {
         let site = at.site.clone();
         let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
@@ -138,7 +138,8 @@ impl Drive {
         Ok(())
     }
 
-    /// The root that whoever started the run has made. A schedule has made none, and its Job does not say yet of which run it is.
+    /// Returns the run's root. The client has made it, except for a scheduled run: then it is made here, and the Job and its pod
+    /// get the run's label.
     fn root(&self, cluster: &Cluster, site: &Site, here: &InPod) -> Result<Root, Failure> {
         if let Some(pipeline) = &self.pipeline {
             let repository = self.repo.as_deref().map(assay_runner::without_password).unwrap_or_default();
@@ -153,8 +154,8 @@ impl Drive {
     }
 }
 
-/// Commits what a scheduled run published, where its pipeline names a branch. Nobody else looks at how it went: a run of which no trial
-/// counts has failed.
+/// Commits the published folder of a scheduled run, if its pipeline names a branch. No client watches a scheduled run: it fails
+/// if none of its trials counts.
 fn finish(run: &Driven, site: &Site, cancel: &Cancel) -> Result<(), Failure> {
     let policy = Path::new(SCRATCH).join("trust.yaml");
     std::fs::write(&policy, &site.trust)
@@ -167,8 +168,8 @@ fn finish(run: &Driven, site: &Site, cancel: &Cancel) -> Result<(), Failure> {
     no_valid_trial(&opened, Path::new("report.html")).map_or(Ok(()), Err)
 }
 
-/// Starts this program anew with what git needs to reach a remote, where a Secret says so: git takes it from its environment, which no
-/// list of processes shows.
+/// Restarts this program with the environment that git needs to reach a remote, if a Secret contains it: git reads it from its
+/// environment, which no list of processes shows.
 fn reach_remotes() -> Result<(), Failure> {
     const DONE: &str = "ASSAY_REACHES_REMOTES";
     let folder = Path::new("/git");
@@ -191,8 +192,8 @@ fn reach_remotes() -> Result<(), Failure> {
     Err(become_anew(&mut command))
 }
 
-/// Stops the run when somebody marks its root, or takes the root away. A driver that is told to end for any other reason (its node is
-/// emptied, say) only goes away: the Jobs go on, and the next driver finds them.
+/// Stops the run if its root is marked or deleted. A driver that is told to end for any other reason (its node is drained, for
+/// example) only exits: the Jobs go on, and the next driver finds them.
 fn watch_for_end(cluster: &Cluster, namespace: &str, run_id: &RunId, root: &Root, stopped: &Cancel, leaves: [Cancel; 2]) {
     let (cluster, namespace, run_id, root, stopped) =
         (cluster.clone(), namespace.to_owned(), run_id.clone(), root.clone(), stopped.clone());
@@ -225,7 +226,7 @@ fn watch_for_end(cluster: &Cluster, namespace: &str, run_id: &RunId, root: &Root
     });
 }
 
-/// As if the signal had not been handled: the Job counts it, and starts another driver.
+/// Exits as if the signal had not been handled: the Job counts it, and starts another driver.
 #[expect(clippy::exit, reason = "the run is not to be ended, so nothing of it is unwound")]
 fn leave() -> ! {
     std::process::exit(143)

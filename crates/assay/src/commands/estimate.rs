@@ -1,4 +1,4 @@
-//! How long a plan will take: by what its cases took before, by what their loads say, and at most.
+//! Estimates how long a plan will take: from the earlier runs of its cases, from their loads, and at most.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use assay_spec::{Arrivals, Serving};
 use assay_stage::{Accepted, Failure, Layout, StageName};
 use assay_store::Store;
 
-/// How long trials take.
+/// The duration of trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length {
-    /// As far as can be said before they run.
+    /// The expected duration, if it can be estimated before they run.
     pub(crate) expected: Option<Duration>,
-    /// At most, each in its first attempt.
+    /// The upper limit, with each trial in its first attempt.
     pub(crate) at_most: Duration,
 }
 
 impl Length {
-    /// Trials that take nobody knows how long, up to their limit.
+    /// Returns the duration of trials that is unknown, up to their limit.
     pub(crate) fn up_to(limit: Duration) -> Self {
         Self { expected: None, at_most: limit }
     }
 
-    /// One trial of a load at a point.
+    /// Returns the duration of one trial of a load at a point.
     pub(crate) fn of_load(serving: &Serving, point: &Point, limit: Duration) -> Self {
         let load = &serving.load;
-        // A closed loop waits for answers: how long its requests take is what is to be measured.
+        // A closed loop waits for responses: the duration of its requests is what is measured.
         let counted = load.requests.zip(rate(point)).and_then(|(requests, rate)| seconds(requests as f64 / rate));
         let is_closed = matches!(load.arrivals, Arrivals::Closed { .. });
         let measured = match (load.duration, load.requests) {
@@ -43,20 +43,20 @@ impl Length {
         }
     }
 
-    /// So many of them.
+    /// Returns the duration of `count` of them.
     pub(crate) fn times(self, count: u32) -> Self {
         let times = |one: Duration| one.saturating_mul(count);
         Self { expected: self.expected.map(times), at_most: times(self.at_most) }
     }
 
-    /// These and the others, one after the other.
+    /// Returns the duration of both, one after the other.
     pub(crate) fn then(self, other: Self) -> Self {
         let expected = self.expected.zip(other.expected).map(|(one, other)| one.saturating_add(other));
         Self { expected, at_most: self.at_most.saturating_add(other.at_most) }
     }
 }
 
-/// The arrivals a second of a point; none where it has none.
+/// Returns the arrivals per second of a point; `None` if it has no rate.
 fn rate(point: &Point) -> Option<f64> {
     point.value.get("rate").filter(|_| point.kind == PointKind::Rate)?.parse().ok().filter(|rate: &f64| *rate > 0.0)
 }
@@ -65,11 +65,11 @@ fn seconds(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Earlier runs of a case that are looked into, the latest first: an estimate needs one.
+/// The number of earlier runs of a case that are read, the latest first: an estimate needs one.
 const LOOKED_INTO: usize = 8;
 
-/// The time that the trials will take if each takes as long as the median of the case's latest run; none where a case was never run.
-/// What the store says is taken as it is: this is an estimate and no result.
+/// Returns the duration of the trials if each takes as long as the median of the case's latest run; `None` if a case was never
+/// run. The store is not verified: this is an estimate and no result.
 pub(crate) fn estimate(store: &Store, cases: &[Case], trials: u32) -> Result<Option<Duration>, Failure> {
     let mut total = Duration::ZERO;
     for case in cases {
@@ -80,7 +80,7 @@ pub(crate) fn estimate(store: &Store, cases: &[Case], trials: u32) -> Result<Opt
     Ok(Some(total))
 }
 
-/// The median length of an attempt in the latest run of a case that has any.
+/// Returns the median duration of an attempt in the latest run of a case that has any.
 fn latest(store: &Store, case: &CaseId) -> Result<Option<Duration>, Failure> {
     let marks = store.list(&Layout::runs_of_case(case))?;
     let runs = marks.iter().rev().filter_map(|path| path.rsplit('/').next()?.parse::<RunId>().ok());
@@ -114,7 +114,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_mins(30);
 
-    /// What is expected and at most, in seconds, of a load with this in it.
+    /// Returns the expected and the longest duration, in seconds, of a load with these fields.
     fn length(load: &str, point: (PointKind, &str, &str)) -> (Option<u64>, u64) {
         let yaml = format!(
             "apiVersion: assay.dev/v1alpha1

@@ -13,7 +13,7 @@ use crate::commands::opened::{Opened, Where};
 use crate::commands::query::write_new;
 use crate::output;
 
-/// The largest curated file, and the largest file of records, that is exported.
+/// The largest curated file and the largest file of records that are exported, in bytes.
 const MAX_BYTES: u64 = 4 << 30;
 
 /// The most rows of a table that are written as text.
@@ -116,7 +116,7 @@ impl Export {
     }
 }
 
-/// The curated files of a run, where a query can read them.
+/// The curated files of a run, in a store for queries.
 struct Exported<'a> {
     opened: &'a Opened,
     store: Store,

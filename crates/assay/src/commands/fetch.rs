@@ -1,4 +1,4 @@
-//! `assay fetch`: a run from a store that is far away into one that is near.
+//! `assay fetch`: copies a run from a remote store into a local one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use assay_verify::{StoreBlobs, evidence_of, fetched_from};
 use crate::commands::opened::{Opened, Where, store_option};
 use crate::output;
 
-/// The most bytes of one blob that wait on their way.
+/// The most bytes of one blob in transit.
 const SCRATCH_BYTES: u64 = 64 << 30;
 
 /// Copies a run with all that it rests on, so that it is shown, verified and resumed without the store that it was made in. The
@@ -32,7 +32,8 @@ pub(crate) struct Fetch {
     place: Where,
 }
 
-/// A copy of all that a run of a cluster rests on. `called` is the name of the store that it is copied from, which is reached otherwise.
+/// Copies everything that a run of a cluster rests on. `called` is the name of the store that it is copied from, which is reached
+/// by another address.
 pub(crate) fn fetch(run: &RunId, from: Where, called: &str, to: &str) -> Result<(), Failure> {
     let fetch = Fetch { run: run.clone(), to: Some(to.to_owned()), without_raw: false, place: from };
     fetch.copy(Some(called)).map(drop)
@@ -48,7 +49,7 @@ impl Fetch {
     fn copy(&self, called: Option<&str>) -> Result<(Store, Copied, bool), Failure> {
         let from = Store::open_existing(&self.place.store_uri()?)?;
         let to = self.to.clone().map_or_else(default_store, Ok)?;
-        // Asked before the other store is opened too, which tries to write there.
+        // Checked before the other store is opened, because opening tries to write to it.
         if from.uri() == to {
             return Err(same_store(&from));
         }
@@ -91,9 +92,9 @@ fn same_store(from: &Store) -> Failure {
         .hint("`--store` says where it is, and `--to` where it shall be")
 }
 
-/// What a run is made of.
+/// The parts of a run that are copied.
 struct Wanted {
-    /// Digests, with what each is called where it has a name.
+    /// Digests, each with its name if it has one.
     blobs: BTreeMap<Digest, String>,
     /// Pointers with their bytes, in the order in which they are created: the one that makes it a run comes last.
     pointers: Vec<(String, Vec<u8>)>,
@@ -107,7 +108,7 @@ impl Wanted {
         let mut seen = BTreeSet::new();
         for path in from.list(&layout.run())? {
             let Some(bytes) = from.read(&path, MAX_POINTER_BYTES)? else { continue };
-            // Marks between shards are no documents; whatever names one names all that it was made from.
+            // Marks between shards are no documents; a document that names one also names all of its inputs.
             if let Ok(accepted) = Accepted::parse(&path, &bytes) {
                 wanted.document(from, run_id, accepted.manifest, accepted.bundle, without_raw, &mut seen)?;
             }
@@ -148,7 +149,7 @@ impl Wanted {
             let bytes = from.get(&manifest, MAX_MANIFEST_BYTES)?;
             let document = Document::parse(&bytes)
                 .map_err(|error| Failure::verification("manifest", format!("{manifest} is no manifest")).because(&error))?;
-            // A baseline of another run is what this one was compared with: its manifest travels, its evidence does not.
+            // A baseline of another run was compared with this one: its manifest is copied, its evidence is not.
             if document.header().run_id != *run_id {
                 continue;
             }
@@ -168,8 +169,8 @@ impl Wanted {
     }
 }
 
-/// Says in the other store whose tables the run's rows are in, before anything makes it a run there. One that is there already is that
-/// store's own, as is one that is published later.
+/// Records in the other store which store's tables hold the run's rows, before a pointer makes it a run there. A run that already
+/// exists there is that store's own, as is one that is published later.
 fn mark_fetched(from: &Store, called: &str, to: &Store, opened: &Opened) -> Result<(), Failure> {
     let layout = Layout::of(&opened.chain.run_id);
     let is_there = to.read(&layout.source(), MAX_POINTER_BYTES)?.is_some();
@@ -180,12 +181,12 @@ fn mark_fetched(from: &Store, called: &str, to: &Store, opened: &Opened) -> Resu
     Ok(())
 }
 
-/// Whether what a document lists is raw evidence.
+/// Returns true if a document lists raw evidence.
 fn is_raw(document: &Document) -> bool {
     matches!(document, Document::ExecutionPart(_) | Document::Recording(_) | Document::Checkpoint(_))
 }
 
-/// Whether the other store has another run of the same name, which is found before anything is copied.
+/// Refuses a different run of the same name in the other store, before anything is copied.
 fn check_same_run(to: &Store, wanted: &Wanted) -> Result<(), Failure> {
     for (path, bytes) in &wanted.pointers {
         if to.read(path, MAX_POINTER_BYTES)?.is_some_and(|there| there != *bytes) {
@@ -211,7 +212,7 @@ fn copy_blobs(from: &Store, to: &Store, wanted: &Wanted) -> Result<Copied, Failu
     let scratch = Scratch::new(SCRATCH_BYTES)?;
     let (mut copied, mut absent) = (Copied::default(), Vec::new());
     for (digest, name) in &wanted.blobs {
-        // What is damaged there is mended by what comes.
+        // A damaged blob of the other store is replaced.
         if matches!(to.check(digest), Ok(Some(_))) {
             copied.there += 1;
             continue;

@@ -1,4 +1,4 @@
-//! `assay forge`: results where people review code: a comment, a check, an issue.
+//! `assay forge`: posts results to a code review: a comment, a check, an issue.
 
 use std::path::{Path, PathBuf};
 
@@ -13,13 +13,13 @@ use serde::Deserialize;
 use crate::files::read_plain;
 use crate::output;
 
-/// Where the token is read from. Arguments are seen by everybody on the machine.
+/// The variable that holds the token. Arguments are visible to all users of the machine.
 const TOKEN: &str = "ASSAY_FORGE_TOKEN";
 
-/// The largest text that is posted, in bytes: four for each character that a forge takes.
+/// The largest text that is posted, in bytes: four for each character that a forge accepts.
 const MAX_TEXT_BYTES: u64 = 4 * 65_536;
 
-/// The longest address of a page, in characters: what a browser takes.
+/// The longest URL of a page, in characters, that a browser accepts.
 const MAX_PAGE_CHARS: usize = 2_000;
 
 /// Post results to a forge: GitHub, GitLab, or Gitea and Forgejo. The token is read from ASSAY_FORGE_TOKEN.
@@ -100,7 +100,7 @@ struct Pull {
     base: Option<String>,
 }
 
-/// What `assay gate` writes of a check.
+/// The file that `assay gate` writes for a check.
 #[derive(Deserialize)]
 struct CheckFile {
     name: String,
@@ -116,7 +116,7 @@ struct CheckOutput {
     text: Option<String>,
 }
 
-/// The kinds of forges, as an option names them.
+/// Parses the kinds of forges, as an option names them.
 pub(crate) fn kinds() -> impl TypedValueParser<Value = Kind> {
     PossibleValuesParser::new(Kind::NAMES).try_map(|name| name.parse::<Kind>())
 }
@@ -205,7 +205,7 @@ fn check(file: &Path, repository: &Repository, commit: &CommitSha, pull: Option<
     })
 }
 
-/// An address that a forge shows as a link.
+/// Parses a URL that a forge shows as a link.
 fn page(text: &str) -> Result<String, String> {
     let is_plain = text.chars().all(|character| character.is_ascii_graphic());
     let accepted = (text.starts_with("https://") || text.starts_with("http://")) && is_plain && text.len() <= MAX_PAGE_CHARS;

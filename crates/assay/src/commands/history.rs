@@ -1,4 +1,4 @@
-//! `assay history`: a metric from run to run, and where its level moved.
+//! `assay history`: shows a metric from run to run, and its change points.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::commands::opened::{Where, named_store};
 use crate::commands::series::{Asked, Of, Series, series};
 use crate::output;
 
-/// After so many runs a change is still told as new, so that a night on which nobody was told is made up for by the next.
+/// The number of runs for which a change is reported as new, so that the next night makes up for one without a report.
 const NEWEST: usize = 3;
 
 /// Shows a metric from run to run with its change points. History never blocks: what changed between two days may be the machine.
@@ -76,7 +76,8 @@ impl History {
     }
 }
 
-/// An old issue in the place of none would be posted once more. What is no issue is somebody's.
+/// Writes or removes the file of an issue. An old issue left in place would be posted again if there is none now. A file that is
+/// no issue is the user's.
 fn write_issue(file: &Path, report: &history::Report) -> Result<(), Failure> {
     if std::fs::read_to_string(file)
         .map_or_else(|_| file.exists(), |there| !there.is_empty() && !history::Report::is_issue(&there))
@@ -107,7 +108,7 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(file, text).map_err(|error| not_written(file, &error))
 }
 
-/// A series with where its level moved, as a report shows it.
+/// Returns a series with its change points, as a report shows it.
 fn search(series: &Series) -> history::Series {
     let values = series.values();
     let scale = if values.iter().all(|value| *value > 0.0) { Scale::Log } else { Scale::Raw };
@@ -132,15 +133,15 @@ fn search(series: &Series) -> history::Series {
     }
 }
 
-/// The change that a nightly which asked after each run would have reported after one of the [`NEWEST`]. What it reported before is old,
-/// whenever it happened: a small step takes weeks until it shows.
+/// Returns the change that a nightly which searched after each run would have reported after one of the last [`NEWEST`] runs. A
+/// change that it reported before is old, whenever it happened: a small step takes weeks to show.
 fn news(values: &[f64], scale: Scale, seed: [u8; 32]) -> Option<ChangePoint> {
     let from = values.len().saturating_sub(2 * WINDOW);
     let reports = reports(values, from, scale, Budget::default(), seed).ok()?;
     reports.last().filter(|last| values.len() - last.after < NEWEST).map(|last| last.change)
 }
 
-/// The runs of a series, each beside the one before it.
+/// Returns the runs of a series, each with the one before it.
 fn runs(series: &Series) -> Vec<history::Run> {
     let before = std::iter::once(None).chain(series.runs.iter().map(Some));
     series.runs.iter().zip(before).map(|(of, before)| run(of, before)).collect()
@@ -150,7 +151,7 @@ fn run(of: &Of, before: Option<&Of>) -> history::Run {
     history::Run {
         id: of.run.clone(),
         value: of.value,
-        // The tables hold no instant before 1970, and 0 where none is known.
+        // The tables hold no instant before 1970, and 0 if none is known.
         started: (of.started > 0).then(|| Instant::from_unix_ns(of.started)),
         commit: of.commit.clone(),
         hardware_changed: before.is_some_and(|before| before.hardware != of.hardware),
@@ -175,7 +176,7 @@ fn stretch(untold: &Untold) -> history::Untold {
     history::Untold { from: untold.part.start, to: untold.part.end, autocorrelation: untold.memory }
 }
 
-/// The seed of permutations: what the series is about, so that a run more decides nothing of the past anew.
+/// Returns the seed of permutations: derived from the series' identity, so that a further run changes no earlier decision.
 fn seed(series: &Series) -> [u8; 32] {
     let text = format!("{} {} {} {}", series.pipeline, series.case, series.point, series.metric);
     *Digest::of(text.as_bytes()).as_bytes()
@@ -202,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Thirty runs with a ripple of half a percent, a tenth slower from `step` on.
+    /// Returns thirty runs with a ripple of half a percent, a tenth slower from `step` on.
     fn stepped(step: usize) -> Vec<f64> {
         (0..30).map(|i| (1.0 + 0.005 * ((i * 7 % 5) as f64 - 2.0)) * if i < step { 100.0 } else { 110.0 }).collect()
     }

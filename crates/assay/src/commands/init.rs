@@ -1,4 +1,4 @@
-//! `assay init`: the workflows that gate a repository, written into it, and pipelines to begin with.
+//! `assay init`: writes the workflows that gate a repository, and starter pipelines.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use assay_stage::{Exit, Failure};
 use crate::commands::forge::kinds;
 use crate::output;
 
-/// A file as this version ships it, and where it goes.
+/// A file that this version ships, and its path in the repository.
 type Shipped = (&'static str, &'static str);
 
 /// Plans, measures, judges and posts, each with no more rights than it needs.
@@ -28,15 +28,15 @@ const SIMPLE: [Shipped; 1] = [(".github/workflows/assay.yaml", include_str!("../
 const GITLAB: [Shipped; 1] = [(".gitlab/assay.gitlab-ci.yml", include_str!("../../../../ci/gitlab/assay.gitlab-ci.yml"))];
 const GITEA: [Shipped; 1] = [(".gitea/workflows/assay.yaml", include_str!("../../../../ci/gitea/assay.yaml"))];
 
-/// Where the workload of the pipelines to begin with lies.
+/// The path of the starter pipelines' workload.
 const EXAMPLE: &str = "workloads/example/workload.yaml";
 
-/// Pipelines to begin with, and their workload.
+/// The starter pipelines, and their workload.
 const STARTER_GATE: &str = include_str!("../../../../ci/starter/gate.yaml");
 const STARTER_NIGHT: &str = include_str!("../../../../ci/starter/nightly.yaml");
 const STARTER_WORKLOAD: &str = include_str!("../../../../ci/starter/workload.yaml");
 
-/// What stands in them where somebody has to say more.
+/// The pipelines that the shipped workflows name, which are replaced by this repository's.
 const GATED: &str = "pipelines/gate.yaml";
 const NIGHTLY: &str = "pipelines/nightly.yaml";
 
@@ -72,7 +72,7 @@ pub(crate) struct Init {
 impl Init {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let root = repository_root()?;
-        // What somebody has written into a file since is not lost where only an address is filled in.
+        // Edits of an existing file are kept if only an address is filled in.
         let is_filling = !self.force && (self.releases.is_some() || self.archive.is_some());
         let file = |(path, shipped): &Shipped| {
             let path = root.join(path);
@@ -97,7 +97,7 @@ impl Init {
         Ok(Exit::Done)
     }
 
-    /// Pipelines to begin with, where the workflows name none that is there. What is there is left alone.
+    /// Returns the starter pipelines, if the pipelines that the workflows name do not exist. Existing files are left alone.
     fn starters(&self, root: &Path) -> Vec<(PathBuf, String)> {
         let is_absent = |path: &str| !root.join(path).exists();
         let mut starters = Vec::new();
@@ -122,7 +122,7 @@ impl Init {
         }
     }
 
-    /// The options that name this set of files again.
+    /// Returns the options that select this set of files again.
     fn flags(&self) -> &'static str {
         match self.forge {
             Kind::GitHub if self.simple => " --simple",
@@ -136,14 +136,15 @@ impl Init {
         self.shipped().iter().any(|(shipped, _)| *shipped == path)
     }
 
-    /// A workflow with what this repository says.
+    /// Returns a workflow with this repository's values.
     fn filled_in(&self, text: &str) -> String {
         let text = text.replace(&format!("PIPELINE: {GATED}"), &format!("PIPELINE: {}", self.pipeline));
         let text = text.replace(&format!("PIPELINE: {NIGHTLY}"), &format!("PIPELINE: {}", self.nightly));
         self.installing(&text, true)
     }
 
-    /// A workflow with where Assay is to be had, whatever it said before; as this version, because a digest is a version's.
+    /// Returns a workflow with the address and digest of Assay's release, in place of any earlier ones; with this version's
+    /// number, because a digest belongs to a version.
     fn installing(&self, text: &str, as_this_version: bool) -> String {
         let digest = self.archive.map(|archive| format!("\"{}\"", archive.hex()));
         let said = [
@@ -188,7 +189,7 @@ impl Init {
         steps
     }
 
-    /// What a set of files asks for beyond a pipeline and a build.
+    /// Returns the steps that a set of files needs in addition to a pipeline and a build.
     fn last_steps(&self, root: &Path, file: &str) -> Vec<String> {
         let merge = "merge all of it to the default branch: a change is judged by the rules that are there";
         match self.forge {
@@ -214,7 +215,7 @@ impl Init {
     }
 }
 
-/// Whether a file is one that this version wrote to begin with.
+/// Returns true if a file is a starter file of this version.
 fn is_starter(path: &Path) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| [STARTER_NIGHT, STARTER_WORKLOAD].contains(&text.as_str()))
 }
@@ -230,7 +231,7 @@ fn repository_root() -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::usage("no_repository", "this repository is bare: it has no files").hint("run it in a checkout"))
 }
 
-/// Nothing is written where something would be lost.
+/// Refuses to write if a file would be lost.
 fn refuse_others(files: &[(PathBuf, String)]) -> Result<(), Failure> {
     let differs = |(path, text): &&(PathBuf, String)| path.exists() && std::fs::read_to_string(path).ok().as_ref() != Some(text);
     let Some((path, _)) = files.iter().find(differs) else { return Ok(()) };
@@ -246,7 +247,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(unwritable)
 }
 
-/// A path that means the same in YAML and in a shell as here.
+/// Parses a path that means the same in YAML and in a shell.
 fn plain_path(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
     let accepted = !text.is_empty() && !text.starts_with(['/', '-', '.']) && text.bytes().all(is_plain) && !text.contains("..");

@@ -1,4 +1,4 @@
-//! `assay lay`: puts programs that lie beside this one into a folder, for a container of an image that does not hold them.
+//! `assay lay`: copies programs that lie beside this one into a folder, for a container of an image that does not hold them.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -9,7 +9,7 @@ use assay_stage::{Exit, Failure};
 
 use crate::commands::run::binaries;
 
-/// What everybody may do with a laid program, and nobody else but its container's user has to.
+/// The mode of an installed program: all users may read and execute it, because the container's user is not known.
 const MODE: u32 = 0o555;
 
 /// Lays programs into a folder.
@@ -38,7 +38,7 @@ impl Lay {
     }
 }
 
-/// Under its own name a program is whole: whoever lays it again takes what an earlier try has left away.
+/// Installs a program atomically under its own name: a repeated call removes the partial file of an earlier try.
 fn lay(program: &Path, to: &Path, name: &str) -> io::Result<()> {
     let (part, laid) = (to.join(format!(".{name}")), to.join(name));
     match fs::remove_file(&part) {

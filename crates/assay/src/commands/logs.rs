@@ -1,4 +1,4 @@
-//! `assay logs`: what the pods of a run say.
+//! `assay logs`: shows the logs of a run's pods.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
@@ -11,7 +11,7 @@ use assay_stage::{Exit, Failure};
 use crate::commands::cluster::{InCluster, root_of};
 use crate::output;
 
-/// How often new pods are looked for.
+/// The interval at which new pods are looked for.
 const LOOK: Duration = Duration::from_millis(300);
 /// Lines that may wait to be printed.
 const WAITING_LINES: usize = 4096;

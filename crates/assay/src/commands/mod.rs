@@ -117,7 +117,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         match self {
             Self::Run(command) => command.run(),

@@ -1,4 +1,4 @@
-//! `assay noise`: what earlier runs of a comparison teach about its noise, as a file that somebody reviews.
+//! `assay noise`: learns the noise of a comparison from its earlier runs, and writes it as a file for review.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ use crate::commands::opened::Where;
 use crate::commands::runs::published_runs;
 use crate::output;
 
-/// Runs that teach, unless somebody says otherwise.
+/// The default number of runs to learn from.
 const NEWEST: usize = 30;
 
 /// Learns the noise of a pipeline's comparison from its earlier runs: how pairs differ, and how launches do.
@@ -71,7 +71,7 @@ impl NoiseOf {
         let summaries: Vec<(RunId, Digest)> =
             evidence.iter().map(|run| Ok((run.run_id().clone(), run.summary()?.manifest))).collect::<Result<_, Failure>>()?;
         let text = in_yaml(&parsed.name, &summaries, &learned);
-        // Nothing is written that whoever reads it would refuse.
+        // No file is written that its reader would refuse.
         if let Err(problems) = spec::Noise::parse("the noise that was learned", text.as_bytes()) {
             return Err(Failure::invalid(&problems));
         }
@@ -89,8 +89,8 @@ impl NoiseOf {
         Ok(Exit::Done)
     }
 
-    /// The runs to learn from, oldest first, each once: those that were named, or the newest in which no gate of this store has found a
-    /// regression. What is known to be a change is no noise.
+    /// Returns the runs to learn from, oldest first, each once: those that were named, or the newest in which no gate of this
+    /// store has found a regression. A known change is no noise.
     fn teachers(&self, pipeline: &str) -> Result<Vec<Evidence>, Failure> {
         let open = |run: &RunId| Evidence::open(&self.place, run.as_str(), self.unestablished);
         if !self.runs.is_empty() {
@@ -132,7 +132,7 @@ impl NoiseOf {
     }
 }
 
-/// What is said of verdicts that could not be read.
+/// Describes the verdicts that could not be read.
 fn unread(verdicts: usize) -> String {
     let verdicts = counted(verdicts as u64, "verdict");
     format!(
@@ -140,7 +140,7 @@ fn unread(verdicts: usize) -> String {
     )
 }
 
-/// Refuses fewer runs than teach anything; `of` says which were counted.
+/// Refuses fewer runs than are needed to learn from; `of` names the runs that were counted.
 fn enough(pipeline: &str, found: usize, of: &str) -> Result<(), Failure> {
     if found >= FEWEST_RUNS {
         return Ok(());
@@ -150,7 +150,7 @@ fn enough(pipeline: &str, found: usize, of: &str) -> Result<(), Failure> {
         .hint("`assay runs` lists what a store has; the file is named from the repository's root, as `pipelines/nightly.yaml`"))
 }
 
-/// The pipeline of all of these runs.
+/// Returns the pipeline of all these runs.
 fn check_pipeline(wanted: &str, evidence: &[Evidence]) -> Result<spec::Pipeline, Failure> {
     let mut newest = Err(Failure::unexpected("noise", "there is no run to learn from"));
     for run in evidence {
@@ -172,7 +172,7 @@ fn write_file(file: &Path, text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::environment("output", format!("cannot write `{}`", file.display())).because(&error).lasting())
 }
 
-/// The largest spreads, which decide how many pairs it takes.
+/// Describes the largest spreads, which decide how many pairs are needed.
 fn in_words(learned: &BTreeMap<Taught, Learned>) -> String {
     let widest = |of: fn(&Learned) -> f64| learned.iter().max_by(|left, right| of(left.1).total_cmp(&of(right.1)));
     let told = |what: &str, of: fn(&Learned) -> f64| {
@@ -240,7 +240,7 @@ fn in_yaml(pipeline: &Name, runs: &[(RunId, Digest)], learned: &BTreeMap<Taught,
     text
 }
 
-/// Four digits tell all that so few runs know.
+/// Formats a number with four digits: so few runs determine no more.
 fn short(value: f64) -> String {
     if value == 0.0 {
         return "0.0".to_owned();

@@ -1,4 +1,5 @@
-//! `assay run --on kubernetes`: the run's Source goes into the store, a driver into the cluster, and what it tells comes back here.
+//! `assay run --on kubernetes`: puts the run's Source into the store and a driver into the cluster, and shows the driver's events
+//! here.
 
 use std::cell::OnceCell;
 use std::ffi::OsString;
@@ -24,9 +25,9 @@ use crate::commands::run::{Asked, make_missing_keys};
 use crate::output;
 use crate::progress::Progress;
 
-/// How long the objects of a run that nobody took down may stay.
+/// The time in nanoseconds after which the objects of an abandoned run are deleted.
 pub(crate) const EXPIRES_NS: i64 = 24 * 3600 * 1_000_000_000;
-/// How long a store that was just made may take: its volume has to be found, and its image.
+/// The time limit for a new store: its volume has to be bound, and its image pulled.
 const STORE_LIMIT: Duration = Duration::from_mins(3);
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -72,7 +73,7 @@ pub(crate) struct OnKubernetes {
 }
 
 impl OnKubernetes {
-    /// Runs a pipeline in the cluster, to its end unless it is to be left to itself.
+    /// Runs a pipeline in the cluster, to its end unless it is detached.
     pub(crate) fn run(&self, asked: &Asked, pushes: bool, fetches: bool) -> Result<Exit, Failure> {
         let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
             .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
@@ -82,7 +83,7 @@ impl OnKubernetes {
         let ran = self.prepare(&cluster, options.as_ref(), asked, &cancel).and_then(|site| {
             let made = options.as_ref().map_or_else(|| Ok(Made::default()), |options| Made::of(&cluster, options))?;
             if self.keep {
-                // From now on they are whoever's asked for it: no later run takes away what is in them.
+                // From now on they are permanent: no later run removes them.
                 keep(&cluster, &made.store)?;
                 keep(&cluster, &made.with_driver)?;
             }
@@ -96,7 +97,7 @@ impl OnKubernetes {
         ran
     }
 
-    /// What is to be installed where it is missing.
+    /// Returns the options for installing what is missing.
     fn installs(&self) -> Option<InstallOptions> {
         let image = self.image.as_deref().filter(|_| self.bootstrap)?;
         let mut options = InstallOptions::usual(image, &self.at.namespace);
@@ -108,7 +109,7 @@ impl OnKubernetes {
         Some(options)
     }
 
-    /// Installs what is missing, if that is asked for, and finds what is installed.
+    /// Installs what is missing, if requested, and returns the installation.
     fn prepare(
         &self,
         cluster: &Cluster,
@@ -136,7 +137,7 @@ impl OnKubernetes {
         Ok(site)
     }
 
-    /// A store whose namespace goes with the run takes the results along, unless they were fetched before.
+    /// Refuses a store whose namespace is removed with the run, unless the results are fetched before.
     fn check_store_outlasts(&self, cluster: &Cluster, options: &InstallOptions, store: Option<&str>) -> Result<(), Failure> {
         let Some(namespace) = store else { return Ok(()) };
         let is_there = serves_already(cluster, options)?
@@ -194,7 +195,7 @@ impl OnKubernetes {
             .published()?
             .ok_or_else(|| Failure::unexpected("publication", "the run is finished, but its store has no publication"))?;
         let presented = self.present(asked, &run, publication, &reached, &to_branch, cancel);
-        // What could not be shown may still be looked into.
+        // If the result could not be shown, the objects stay for inspection.
         if presented.is_ok()
             && !self.keep
             && let Err(failure) = cluster.delete(&Place::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), None)
@@ -204,7 +205,7 @@ impl OnKubernetes {
         presented
     }
 
-    /// Copies the finished run to where it is to be read, and shows it.
+    /// Copies the finished run to its destination, and shows it.
     fn present(
         &self,
         asked: &Asked,
@@ -214,7 +215,7 @@ impl OnKubernetes {
         to_branch: &ToBranch,
         cancel: &Cancel,
     ) -> Result<Exit, Failure> {
-        // What is reached through the API server is out of reach once this command has ended.
+        // A store that is reached through the API server is out of reach once this command has ended.
         let near = || reached.forward.is_some().then(|| run.home.display().to_string());
         let whom = |store: &str| Where { store: Some(store.to_owned()), trust: self.trust.clone() };
         let uri = match self.fetch_to.clone().or_else(near) {
@@ -235,7 +236,7 @@ impl OnKubernetes {
         Ok(exit)
     }
 
-    /// Has a driver drive the run, unless one does. One that has ended is replaced.
+    /// Starts a driver for the run, unless one is running. One that has ended is replaced.
     fn start(&self, there: &There, run: &Driven, fetches: bool) -> Result<(), Failure> {
         let There { cluster, site, made } = there;
         let expires = assay_manifest::Instant::from_unix_ns(Clock.now().unix_ns().saturating_add(EXPIRES_NS));
@@ -254,7 +255,7 @@ impl OnKubernetes {
             }
             free(cluster, &place)?;
         }
-        // Whoever runs it again wants it no longer stopped, and kept for as long as any other.
+        // A restart withdraws an earlier request to stop the run, and renews its expiry.
         let renewed =
             serde_json::json!({"metadata": {"annotations": {assay_cluster::CANCEL: null, assay_cluster::EXPIRES: expires}}});
         cluster.merge(&Place::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), &renewed)?;
@@ -268,7 +269,7 @@ impl OnKubernetes {
         if let Some(limit) = self.start_limit {
             arguments.extend(["--start-limit".to_owned(), limit.to_string()]);
         }
-        // Where the store goes as well, it is this command that knows when it may.
+        // If the store is removed as well, only this command knows when it may be.
         if !self.keep && made.store.is_empty() {
             arguments.extend(made.with_driver.iter().flat_map(|made| ["--remove".to_owned(), made.to_string()]));
         }
@@ -288,14 +289,14 @@ fn free(cluster: &Cluster, place: &Place<'_>) -> Result<(), Failure> {
     Err(Failure::environment("driver_stays", "the run's last driver is not removed"))
 }
 
-/// Where a run takes place.
+/// The cluster, the installation, and the namespaces of a run.
 struct There {
     cluster: Cluster,
     site: Site,
     made: Made,
 }
 
-/// Whether all of an installation is there: the last run may have taken a part of it away.
+/// Returns true if an installation is complete: the last run may have removed a part of it.
 fn is_installed(cluster: &Cluster, options: &InstallOptions) -> bool {
     let is_there = |name: &str| {
         let there: Result<Option<Namespace>, Failure> = cluster.get(&Place::in_cluster("Namespace", name));
@@ -305,7 +306,8 @@ fn is_installed(cluster: &Cluster, options: &InstallOptions) -> bool {
     found.is_ok_and(|site| is_there(&site.namespace) && is_there(&site.targets_namespace))
 }
 
-/// Removes what the driver has not. A store goes only once all that was wanted of it is here, and nothing goes under a run that goes on.
+/// Removes the namespaces that the driver has not. A store is removed only after everything wanted from it has been copied, and
+/// nothing is removed while the run goes on.
 fn remove_made(cluster: &Cluster, options: &InstallOptions, run: Option<&RunId>, failure: Option<&Failure>) {
     let Ok(made) = Made::of(cluster, options) else { return };
     if made.is_empty() {
@@ -333,17 +335,17 @@ fn remove_made(cluster: &Cluster, options: &InstallOptions, run: Option<&RunId>,
     }
 }
 
-/// What was made for the run, and goes with it.
+/// The namespaces that were made for the run and are removed with it.
 #[derive(Debug, Default)]
 struct Made {
-    /// Namespaces whose removal is the driver's last act, its own as the last one.
+    /// Namespaces that the driver removes as its last step, its own last.
     with_driver: Vec<Temporary>,
-    /// The namespace of the store, where that goes too.
+    /// The namespace of the store, if it is removed too.
     store: Vec<Temporary>,
 }
 
 impl Made {
-    /// What there is of an installation that was made for one run.
+    /// Returns the namespaces of an installation that were made for one run.
     fn of(cluster: &Cluster, options: &InstallOptions) -> Result<Self, Failure> {
         let (site, store) = (options.site(String::new()), options.served_store().map(|(namespace, _)| namespace));
         let own = [site.targets_namespace.as_str(), site.namespace.as_str()];
@@ -358,16 +360,16 @@ impl Made {
     }
 }
 
-/// How this machine reaches the cluster's store.
+/// The address of the cluster's store for this machine.
 struct Reached {
     uri: String,
-    /// As pods call it.
+    /// Its address for pods.
     called: String,
     forward: Option<Forward>,
 }
 
 impl Reached {
-    /// By the address that a person names, or by a port that leads through the API server.
+    /// Uses the address that the user names, or a port that is forwarded through the API server.
     fn of(cluster: &Cluster, site: &Site, named: Option<&str>) -> Result<Self, Failure> {
         let (uri, forward) = match (named, &site.forward) {
             (Some(uri), _) => (uri.to_owned(), None),
@@ -382,7 +384,7 @@ impl Reached {
     }
 }
 
-/// Waits until a store that was just made serves.
+/// Waits until a new store serves.
 fn wait_for_store(cluster: &Cluster, namespace: &str, cancel: &Cancel) -> Result<(), Failure> {
     let begun = Instant::now();
     while begun.elapsed() < STORE_LIMIT {
@@ -398,8 +400,8 @@ fn wait_for_store(cluster: &Cluster, namespace: &str, cancel: &Cancel) -> Result
         .hint(format!("kubectl --namespace {namespace} get pods,persistentvolumeclaims,events")))
 }
 
-/// A served store knows whoever starts runs as `source`. Whoever may read that Secret need not be told it: this program starts anew with
-/// it, because a store takes its credentials from the environment, which no list of processes shows.
+/// Restarts this program with the store credentials of the identity `source`, which starts runs, if this user may read that
+/// Secret. A store takes its credentials from the environment, which no list of processes shows.
 fn ask_as_source(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
     let is_given = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if site.forward.is_none() || is_given("AWS_ACCESS_KEY_ID") {

@@ -1,4 +1,4 @@
-//! A run that was found and verified: in a store by its name, or in a published folder.
+//! A verified run: from a store by its name, or from a published folder.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,10 +14,10 @@ use assay_verify::{Blobs, Chain, FolderBlobs, Head, StoreBlobs, check_pointers, 
 use crate::files::read_plain;
 use crate::trust::{establish, keys_beside_run, keys_in_folder, nobody};
 
-/// Where a published folder has its Publication.
+/// The path of the Publication in a published folder.
 const PUBLICATION: &str = "chain/publication.json";
 
-/// The largest frozen workload, and the largest query.
+/// The largest frozen workload and the largest query, in bytes.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
 
 /// Where a run is looked for, and whom to believe.
@@ -36,22 +36,22 @@ pub(crate) struct Opened {
     pub(crate) chain: Chain,
     pub(crate) head: Head,
     pub(crate) blobs: Box<dyn Blobs>,
-    /// Files of a published folder that are not of the run.
+    /// Files of a published folder that do not belong to the run.
     pub(crate) strangers: Vec<String>,
     pub(crate) trust: Trust,
     pub(crate) trusted_by: String,
     pub(crate) store: Option<String>,
-    /// The published folder that it was found in, as it was named.
+    /// The published folder, as it was named.
     pub(crate) folder: Option<String>,
 }
 
 impl Where {
-    /// The store's URI.
+    /// Returns the store's URI.
     pub(crate) fn store_uri(&self) -> Result<String, Failure> {
         self.store.clone().map_or_else(default_store, Ok)
     }
 
-    /// The same, but where the configured root does not know who signed, nobody is believed: the run is shown, and its signers are not
+    /// Opens a run of the store. If the configured root does not know its signers, the run is opened with its signers not
     /// established.
     pub(crate) fn open_of_strangers(&self, run_id: &RunId) -> Result<Opened, Failure> {
         match self.open(run_id.as_str()) {
@@ -60,7 +60,7 @@ impl Where {
         }
     }
 
-    /// The run as one whose signers nobody knows: it is in one piece, and no more is known.
+    /// Opens a run of unknown signers: it is internally consistent, and no more is known.
     pub(crate) fn open_unestablished(&self, run_id: &RunId) -> Result<Opened, Failure> {
         let uri = self.store_uri()?;
         let store = Store::open_existing(&uri)?;
@@ -76,7 +76,7 @@ impl Where {
 
     /// Finds a run by its name, or by the folder that it was published to, and verifies its chain.
     pub(crate) fn open(&self, name: &str) -> Result<Opened, Failure> {
-        // A folder is named as one, so that a folder that happens to have a run's name never stands in for that run.
+        // A folder has to be named with a slash, so that a folder that happens to have a run's name is never taken for that run.
         let is_path = name.contains('/') || name == "." || name == "..";
         if is_path && Path::new(name).is_dir() {
             return self.open_folder(name);
@@ -94,9 +94,10 @@ impl Where {
         })
     }
 
-    /// Finds a run by its name where the working folder may be its published folder, which whoever has received one is in.
+    /// Finds a run by its name, in the working folder if that is the run's published folder: the recipient of a folder works
+    /// inside it.
     pub(crate) fn open_here_or_in_store(&self, run_id: &RunId) -> Result<Opened, Failure> {
-        // The variable names a store for all commands, and says nothing against the folder that this one is in.
+        // The variable names a store for all commands, so it does not rule out the folder that this command runs in.
         let names_store = self.store.is_some() && self.store != std::env::var("ASSAY_STORE").ok();
         if !names_store && published_run(Path::new(".")).as_ref() == Some(run_id) {
             return self.open_folder(".");
@@ -107,7 +108,7 @@ impl Where {
     /// Finds the run that a published folder holds, and verifies its chain.
     pub(crate) fn open_folder(&self, name: &str) -> Result<Opened, Failure> {
         let path = Path::new(name);
-        // Asked before anything is hashed: a folder above one's own may hold a whole disk.
+        // Checked before any hashing: a folder further up may hold a whole disk.
         let is_plain = |found: std::fs::Metadata| found.is_file();
         if !path.join(PUBLICATION).symlink_metadata().is_ok_and(is_plain) {
             let message = format!("`{name}` is not the folder of a published run: it holds no manifest at `{PUBLICATION}`");
@@ -146,7 +147,7 @@ impl Where {
     }
 }
 
-/// The run whose Publication lies in a folder, unverified; none where it holds no such manifest.
+/// Returns the run whose Publication lies in a folder, unverified; `None` if the folder holds no such manifest.
 fn published_run(folder: &Path) -> Option<RunId> {
     let bytes = read_plain(&folder.join(PUBLICATION), MAX_MANIFEST_BYTES).ok()?;
     match Document::parse(&bytes).ok()? {
@@ -155,18 +156,18 @@ fn published_run(folder: &Path) -> Option<RunId> {
     }
 }
 
-/// A store as commands have to name it; none where they find it by themselves.
+/// Returns the store's name if commands need it; `None` if it is the default store.
 pub(crate) fn named_store(uri: &str) -> Option<&str> {
     Some(uri).filter(|uri| default_store().ok().as_deref() != Some(*uri))
 }
 
-/// How a command line names a store; nothing where commands find it by themselves.
+/// Returns the option by which a command line names a store; empty if it is the default store.
 pub(crate) fn store_option(uri: &str) -> String {
     named_store(uri).map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default()
 }
 
 impl Opened {
-    /// The report of a published run, which says that `command` has verified it; none of one that has not come that far.
+    /// Returns the report of a published run, which names `command` as its verifier; `None` if the run is not published.
     pub(crate) fn report(&self, command: &str) -> Result<Option<Report>, Failure> {
         let chain = &self.chain;
         let (Some(plan), Some(collection), Some(summary), Some(publication)) =
@@ -177,7 +178,7 @@ impl Opened {
         let mut environments: Vec<_> = chain.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
         environments.sort_by_key(|environment| environment.block);
         let policy = match &self.trust {
-            // The reader's own, which may be another than the one that was published.
+            // The reader's own policy, which may differ from the published one.
             Trust::Policy(policy) => policy.digest.map(|digest| (policy.name.clone(), digest)),
             Trust::None { .. } => None,
         };
@@ -206,7 +207,7 @@ impl Opened {
         }))
     }
 
-    /// What the pictures of serving are drawn from; none where it is not at hand.
+    /// Returns the data of the serving charts; `None` if it is not available.
     fn views(&self, summary: &Summary) -> Result<Option<Views>, Failure> {
         let Some(artifact) = &summary.views else { return Ok(None) };
         let Some(bytes) = self.blobs.get(&artifact.digest, Views::MAX_BYTES)? else { return Ok(None) };

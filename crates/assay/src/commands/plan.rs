@@ -1,4 +1,4 @@
-//! `assay plan`: what a pipeline would run, without running anything.
+//! `assay plan`: shows what a pipeline would run, without running it.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::commands::estimate::{Length, estimate};
 use crate::output;
 
-/// Cases shown before the rest is only counted.
+/// The number of cases that are shown; the rest are only counted.
 const SHOWN: usize = 100;
 
 /// Shows cases, points, trials and how long they take. Fetches nothing; what only a network could pin is named.
@@ -45,19 +45,19 @@ pub(crate) struct Plan {
     markdown: bool,
 }
 
-/// How long the trials will take.
+/// The duration of the trials.
 struct Time {
-    /// By their loads and limits.
+    /// The duration according to their loads and limits.
     length: Length,
-    /// Whether nothing but its time limit ends some trial, and whether that is so of every one.
+    /// True if only its time limit ends some trial, and true if that is so for every trial.
     by_limit: (bool, bool),
-    /// Whether some trial is over when its last request is answered.
+    /// True if some trial ends with the response to its last request.
     is_answered: bool,
-    /// By what the cases took before; none where one of them was never run.
+    /// The duration according to earlier runs of the cases; `None` if one of them was never run.
     before: Option<Duration>,
 }
 
-/// One frozen workload, as far as it is without a network.
+/// One frozen workload, as far as it can be known without a network.
 struct Outlined {
     name: String,
     digest: assay_manifest::Digest,
@@ -92,7 +92,7 @@ impl Plan {
         Ok(Exit::Done)
     }
 
-    /// By the runs of the store, where there is one.
+    /// Estimates the duration from the runs of the store, if there is one.
     fn before(&self, closure: &Closure, cases: &[Case]) -> Result<Option<Duration>, Failure> {
         let uri = self.store.clone().map_or_else(default_store, Ok)?;
         match Store::open_existing(&uri) {
@@ -117,10 +117,10 @@ fn outline(closure: &Closure, workload: &Workload) -> Result<Outlined, Failure> 
     })
 }
 
-/// The trials of a run, in their order where that is known beforehand.
+/// The trials of a run, in their order if it is known beforehand.
 struct Order {
     trials: Vec<PlannedTrial>,
-    /// Whether a seed is declared, or the run is named.
+    /// True if a seed is declared or the run is named.
     is_known: bool,
 }
 
@@ -135,7 +135,7 @@ impl Order {
         };
         let declared = spec.trials.order_seed.as_deref();
         let is_known = declared.is_some() || run_id.is_some();
-        // Whether there is an order does not depend on the run.
+        // The existence of an order does not depend on the run.
         let any = || "any".parse().map_err(|error| Failure::unexpected("run_id", "`any` is no run id").because(&error));
         let run_id = run_id.cloned().map_or_else(any, Ok)?;
         let seed = assay_schedule::order_seed(declared, &run_id, workloads.iter().map(|workload| workload.digest))
@@ -171,7 +171,7 @@ impl Time {
         Self { length, by_limit: (some, all), is_answered, before }
     }
 
-    /// For people: what to expect, if anything can be said, and what at most.
+    /// Describes the expected duration, if there is one, and the longest.
     fn lines(&self) -> Vec<String> {
         let expected = match (self.before, self.length.expected) {
             (Some(before), _) => Some(format!("about {} of trials, by what these cases took before", human(before))),
@@ -223,14 +223,14 @@ fn print(closure: &Closure, cases: &[Case], order: &Order, workloads: &[Outlined
         output::line(format!("          and {}", counted((cases.len() - SHOWN) as u64, "more case")));
     }
     gate_lines(closure, cases).into_iter().for_each(output::line);
-    // What offers no load is one process.
+    // A workload without load is one process.
     if workloads.iter().any(|workload| workload.serving.is_some()) {
         output::line(format!("shards    {}", spec.shards));
     }
     order.lines().into_iter().for_each(output::line);
 }
 
-/// The first points of a case, each between these marks, and how many more there are.
+/// Returns the first points of a case, each between these marks, and the number of the others.
 fn points_of(case: &Case, mark: &str) -> String {
     let shown: Vec<_> = case.points.iter().take(12).map(|point| format!("{mark}{}{mark}", point.point_id)).collect();
     match case.points.len() - shown.len() {
@@ -239,7 +239,8 @@ fn points_of(case: &Case, mark: &str) -> String {
     }
 }
 
-/// What each gate of a comparison can find with the planned pairs: whoever reads it knows before anything runs whether it can decide.
+/// Describes what each gate of a comparison can find with the planned pairs, so that the reader knows before the run whether it
+/// can decide.
 fn gate_lines(closure: &Closure, cases: &[Case]) -> Vec<String> {
     let planned = closure.pipeline.spec.trials.count;
     closure.gate_sizes(cases).iter().map(|sized| format!("gate      {}", gate_line(sized, planned))).collect()
@@ -251,7 +252,7 @@ fn gate_line(sized: &GateSize, planned: u32) -> String {
     let effect = 200.0 * sized.rules.budget;
     let needed = match &sized.size {
         Err(why @ CannotDecide::LaunchesUnknown { .. }) => format!("cannot decide: {why}"),
-        // Without a history, what the design finds at which noise is all that can be said.
+        // Without a history, only the noise up to which the design finds the effect is known.
         _ if !sized.is_taught() => match assay_gate::design(planned as usize, sized.metrics.len(), &sized.rules) {
             Design::NeverFires { fewest } => format!("can find nothing: {} are the fewest", counted(fewest as u64, "pair")),
             Design::FindsUpTo { noise } => {
@@ -287,7 +288,7 @@ fn gate_line(sized: &GateSize, planned: u32) -> String {
     format!("{}: {tests}; {pairs} {needed}{}", sized.gate, more.unwrap_or_default())
 }
 
-/// The plan as a comment: what reviewers of definitions want to know. Names are the definitions', so they are plain; texts are escaped.
+/// Formats the plan as a comment for reviewers of definitions. Names are the definitions', so they are plain; texts are escaped.
 fn markdown(closure: &Closure, cases: &[Case], order: &Order, workloads: &[Outlined], time: &Time) -> String {
     let points: usize = cases.iter().map(|case| case.points.len()).sum();
     let spec = &closure.pipeline.spec;
@@ -321,7 +322,7 @@ fn markdown(closure: &Closure, cases: &[Case], order: &Order, workloads: &[Outli
     lines.join("\n")
 }
 
-/// A length of time as people say it.
+/// Formats a duration for people.
 fn human(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

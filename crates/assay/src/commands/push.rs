@@ -93,14 +93,14 @@ pub(crate) fn commit(opened: &Opened, branch: &Branch, cancel: &Cancel) -> Resul
     branch.commit(&record, &mut |digest| bytes(opened, digest, MAX_FOLDER_FILE_BYTES), cancel)
 }
 
-/// Where a published folder is, in a line for people.
+/// Describes the place of a published folder in one line.
 pub(crate) fn line(committed: &Committed) -> String {
     let Committed { remote, branch, folder, commit, is_new, .. } = committed;
     let how = if *is_new { "" } else { ", which held it already" };
     format!("pushed    {folder} on the branch {branch} of {remote}, commit {}{how}", output::short(commit))
 }
 
-/// What the run was started from, and the pipeline in it.
+/// Returns the Source that the run was started from, and its pipeline.
 fn origin(opened: &Opened) -> Result<(&Source, Pipeline), Failure> {
     let source = opened.chain.one::<Source>();
     let source = &source.ok_or_else(|| Failure::verification("missing_stage", "the run has no source"))?.body;

@@ -1,4 +1,4 @@
-//! `assay query`: SQL over the warehouse, and how far what it read is verified.
+//! `assay query`: SQL over the warehouse, with the verification state of the files that it read.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::commands::opened::Where;
 use crate::commands::subjects::{Signed, signed_summaries};
 use crate::output;
 
-/// What the files that a query reads may take on disk beside the store, in bytes.
+/// The most bytes on disk of the files that a query reads, apart from the store.
 const MAX_SCRATCH_BYTES: u64 = 64 << 30;
 
 /// How a result is written.
@@ -69,7 +69,7 @@ impl Query {
         let query = Sql::parse(&self.text()?).map_err(failure)?;
         let store = Store::open_existing(&self.place.store_uri()?)?;
         let lake = Lake::open(&store).map_err(failure)?;
-        // Whoever signed is asked first: what is published meanwhile is in the tables that are looked at afterwards.
+        // The signed Summaries are read first: a run that is published meanwhile is in the tables that are read afterwards.
         let mut signed = signed_summaries(&store, &self.place.trust)?;
         // The rows of such a run are in the tables, and no Summary that can be read vouches for them.
         if let Some((run, old)) = signed.refused.iter().find(|(_, failure)| failure.code == "old_format" && !self.unverified) {
@@ -113,7 +113,7 @@ impl Query {
         Ok(text)
     }
 
-    /// The newest versions, or those that a run's Publication pins.
+    /// Returns the newest versions, or those that a run's Publication pins.
     fn snapshot(&self, lake: &Lake) -> Result<Snapshot, Failure> {
         let Some(run) = &self.at else { return lake.latest().map_err(failure) };
         let opened = self.place.open(run.as_str())?;
@@ -156,13 +156,13 @@ impl Query {
     }
 }
 
-/// Writes a file that is not there yet.
+/// Writes a file that does not exist yet.
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let write = || std::io::Write::write_all(&mut std::fs::File::create_new(path)?, bytes);
     write().map_err(|error| Failure::usage("unwritable", format!("cannot write `{}`", path.display())).because(&error))
 }
 
-/// Says on standard error how far what was read is verified.
+/// Reports on stderr how far the files that were read are verified.
 fn say(reading: &Reading, signed: &Signed) -> Exit {
     for (run, failure) in &signed.refused {
         output::talk(format!("unverified: run `{run}`: {}", failure.message));

@@ -1,4 +1,4 @@
-//! Running reduce again from the raw evidence, to compare its result with the signed one.
+//! Runs reduce again on the raw evidence, to compare its result with the signed one.
 
 use std::process::Stdio;
 
@@ -13,18 +13,18 @@ use serde_json::Value;
 use crate::commands::opened::Opened;
 use crate::commands::run::binaries;
 
-/// The largest views.
+/// The largest views, in bytes.
 const MAX_VIEWS_BYTES: u64 = assay_manifest::Views::MAX_BYTES;
 
-/// What level 4 found, and how far it was reached.
+/// The result of level 4, and how far it was reached.
 pub(crate) struct Level4 {
     pub(crate) report: LevelReport,
-    /// None where nothing could be computed again.
+    /// `None` if nothing could be computed again.
     pub(crate) recomputed: Option<Recomputed>,
 }
 
-/// Level 4: reduce gives the same result again, row by row and field by field. The same binary must give the same bytes; another one
-/// the same values, within a stated tolerance, and what only one of the two knows is listed.
+/// Checks level 4: reduce gives the same result again, row by row and field by field. The same binary must give the same bytes;
+/// another one the same values, within a stated tolerance, and items that only one of the two has are listed.
 pub(crate) fn recompute(opened: &Opened) -> Result<Level4, Failure> {
     let absent = |what: &str| {
         Ok(Level4 { report: LevelReport { absent: vec![what.to_owned()], ..LevelReport::default() }, recomputed: None })
@@ -42,7 +42,7 @@ pub(crate) fn recompute(opened: &Opened) -> Result<Level4, Failure> {
     Ok(Level4 { report, recomputed: Some(recomputed) })
 }
 
-/// What only one of two results knows, in words.
+/// Describes the items that only one of two results has.
 fn listed(recomputed: &Recomputed) -> Vec<String> {
     match recomputed {
         Recomputed::Reached => Vec::new(),
@@ -53,7 +53,7 @@ fn listed(recomputed: &Recomputed) -> Vec<String> {
     }
 }
 
-/// Compares a signed Summary, with all that it names, with what was computed again.
+/// Compares a signed Summary, with all data that it names, with the recomputed one.
 pub(crate) fn compare(opened: &Opened, signed: &Summary, again: &Summary, store: &dyn Blobs) -> Result<Recomputed, Failure> {
     if signed.reduce_binary == again.reduce_binary {
         let none = Tables::new();
@@ -85,7 +85,7 @@ fn views(blobs: &dyn Blobs, summary: &Summary) -> Result<Option<Value>, Failure>
     serde_json::from_slice(&bytes).map(Some).map_err(damaged)
 }
 
-/// What reduce gives now, in a store that goes away with it.
+/// The recomputed result of reduce, in a temporary store.
 pub(crate) struct Again {
     pub(crate) summary: Summary,
     pub(crate) store: Store,

@@ -1,4 +1,5 @@
-//! `assay render kubernetes`: the objects of an installation and of scheduled pipelines, for agents that apply files from Git.
+//! `assay render kubernetes`: prints the objects of an installation and of scheduled pipelines, for agents that apply files from
+//! Git.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use assay_stage::{Exit, Failure};
 
 use crate::output;
 
-/// The trust policy that is rendered where none is named: nobody is trusted until somebody names the signers.
+/// The trust policy that is rendered by default: no signer is trusted until one is named.
 const NOBODY: &str =
     "# `assay bootstrap` writes the policy of the keys that it makes; or name a TrustPolicy file with `--trust`.\n";
 
@@ -76,23 +77,23 @@ pub(crate) struct InstallOptions {
     pub(crate) trust: Option<PathBuf>,
 }
 
-/// The installation as it is where nothing else is said, with an image of zeros: the base that agents apply.
+/// Renders the default installation, with an image of zeros: the base that agents apply.
 pub(crate) fn base() -> Result<String, Failure> {
     let options = InstallOptions::usual(&format!("assay.test/assay@sha256:{}", "0".repeat(64)), "assay");
     to_yaml(&options.objects(NOBODY.to_owned(), None, Makes::Store)?.1)
 }
 
-/// Whether a served store is part of an installation.
+/// The source of a served store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Makes {
-    /// It is.
+    /// The installation makes one.
     Store,
-    /// Another installation's is used as it is.
+    /// Another installation's store is used as it is.
     NoStore,
 }
 
 impl InstallOptions {
-    /// What is installed in a namespace where nothing else is said.
+    /// Returns the default options of an installation in a namespace.
     pub(crate) fn usual(image: &str, namespace: &str) -> Self {
         Self {
             image: image.to_owned(),
@@ -107,7 +108,7 @@ impl InstallOptions {
         }
     }
 
-    /// What pods are told.
+    /// Returns the configuration of the pods.
     pub(crate) fn site(&self, trust: String) -> Site {
         let store = self.served_store().map(|(namespace, _)| namespace);
         Site {
@@ -126,13 +127,13 @@ impl InstallOptions {
         }
     }
 
-    /// The namespace and size of a store that is served in the cluster.
+    /// Returns the namespace and the size of the store that is served in the cluster.
     pub(crate) fn served_store(&self) -> Option<(String, String)> {
         let namespace = || self.store_namespace.clone().unwrap_or_else(|| format!("{}-store", self.namespace));
         self.cluster_store.is_none().then(|| (namespace(), self.store_size.clone()))
     }
 
-    /// All objects, with keys where there are any.
+    /// Returns all objects, with keys if there are any.
     pub(crate) fn objects(
         &self,
         trust: String,
@@ -140,7 +141,7 @@ impl InstallOptions {
         makes: Makes,
     ) -> Result<(Site, Vec<Object>), Failure> {
         let site = self.site(trust);
-        // What is refused later is refused before anything is applied.
+        // A later refusal has to come before anything is applied.
         let data = serde_json::from_value(site.config_map()["data"].clone()).unwrap_or_default();
         Site::read(&site.namespace, &data)?;
         let served = self.served_store();
@@ -214,7 +215,7 @@ impl Render {
     }
 }
 
-/// A trust policy that reads as one.
+/// Reads a trust policy, and checks that it parses.
 pub(crate) fn read_policy(path: &std::path::Path) -> Result<String, Failure> {
     let bytes = std::fs::read(path).map_err(|error| {
         Failure::usage("trust_policy", format!("cannot read the trust policy `{}`", path.display())).because(&error)

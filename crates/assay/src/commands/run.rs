@@ -1,4 +1,4 @@
-//! `assay run`: a pipeline from a commit to its published numbers.
+//! `assay run`: takes a pipeline from a commit to its published numbers.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -74,17 +74,17 @@ impl Run {
     }
 }
 
-/// What of a finished run is printed for people.
+/// The part of a finished run that is printed for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shows {
     /// The whole report.
     Report,
-    /// The tables of serving alone.
+    /// Only the tables of serving.
     Tables,
 }
 
 impl Shows {
-    /// The command that shows it.
+    /// Returns the command that shows it.
     fn command(self) -> &'static str {
         match self {
             Self::Report => "assay run",
@@ -93,7 +93,7 @@ impl Shows {
     }
 }
 
-/// A run that somebody asked for, by a pipeline or by options.
+/// A requested run, defined by a pipeline or by options.
 pub(crate) struct Asked {
     pub(crate) source: SourceSpec,
     pub(crate) store: Option<String>,
@@ -104,7 +104,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Runs it to its end, commits what was published where its pipeline names a branch, and shows the result.
+    /// Runs it to its end, commits the published folder if its pipeline names a branch, and shows the result.
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         self.finish(true)
     }
@@ -142,8 +142,8 @@ impl Asked {
         self.present(&run, publication, &run.store_uri, &opened, &to_branch, &cancel)
     }
 
-    /// Writes the published folder of a finished run, commits it where its pipeline says so, and shows the result. `store_uri` is
-    /// where the run was opened, and what the commands that are printed name.
+    /// Writes the published folder of a finished run, commits it if its pipeline names a branch, and shows the result.
+    /// `store_uri` is the store in which the run was opened, and which the printed commands name.
     pub(crate) fn present(
         &self,
         run: &Driven,
@@ -223,8 +223,8 @@ impl Asked {
     }
 }
 
-/// A failure of what was measured is a result, yet one that is worth another try: it is said with the reason that was given most
-/// often. None where a trial counts.
+/// Returns the failure of a run without a counted trial, with the most frequent reason: failed trials are a result, but one that
+/// is worth a retry. `None` if a trial counts.
 pub(crate) fn no_valid_trial(opened: &Opened, folder: &Path) -> Option<Failure> {
     let summary = opened.chain.one::<Summary>().map(|summary| &summary.body).filter(|body| body.status == RunStatus::Failed)?;
     let planned: u64 = summary.points.iter().map(|point| u64::from(point.trials_planned)).sum();
@@ -235,7 +235,7 @@ pub(crate) fn no_valid_trial(opened: &Opened, folder: &Path) -> Option<Failure> 
     Some(Failure { causes, ..failure }.hint(hint))
 }
 
-/// The run is finished, whatever became of its folder on the branch: worth another try, of the push alone.
+/// Returns the failure to push the folder of a finished run: only the push is worth a retry.
 fn not_pushed(run: &Driven, elsewhere: &str, failure: Failure) -> Failure {
     let again = format!("the run is finished; to push it again: assay push {}{elsewhere}", run.run_id);
     let hint = failure.hint.as_ref().map_or_else(|| again.clone(), |hint| format!("{hint}\n{again}"));
@@ -243,7 +243,7 @@ fn not_pushed(run: &Driven, elsewhere: &str, failure: Failure) -> Failure {
     Failure { exit, ..failure }.hint(hint)
 }
 
-/// The keys are made at first use, and that is said.
+/// Makes the missing keys at first use, and reports it.
 pub(crate) fn make_missing_keys(config: &Config, password: &[u8]) -> Result<(), Failure> {
     if assay_runner::LocalKeys::of(config).missing().is_empty() && config.trust().exists() {
         return Ok(());
@@ -255,7 +255,7 @@ pub(crate) fn make_missing_keys(config: &Config, password: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// The folder that holds the stages' binaries: the one that `assay` lies in.
+/// Returns the folder that holds the stages' binaries: that of `assay`.
 pub(crate) fn binaries() -> Result<PathBuf, Failure> {
     let this = std::env::current_exe()
         .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;

@@ -1,4 +1,4 @@
-//! `assay runs`: the runs of a store and how far each has come.
+//! `assay runs`: lists the runs of a store with their states.
 
 use std::collections::BTreeSet;
 
@@ -25,10 +25,10 @@ pub(crate) struct Runs {
     json: bool,
 }
 
-/// One run, as its pointers say.
+/// One run, according to its pointers.
 struct Listed {
     run_id: RunId,
-    /// When its Source was signed, by the clock of whoever did.
+    /// The time at which its Source was signed, by the signer's clock.
     begun_at: Option<Instant>,
     pipeline: String,
     commit: String,
@@ -69,13 +69,13 @@ impl Runs {
 }
 
 impl Listed {
-    /// A run of which nothing can be said but its name.
+    /// Returns a run of which only the name is known.
     fn unknown(run_id: RunId) -> Self {
         Self { run_id, begun_at: None, pipeline: String::new(), commit: String::new(), state: String::new() }
     }
 }
 
-/// Minutes are enough to tell a run by; `--json` has the rest.
+/// Prints the table. Minutes are enough to recognise a run; `--json` has the rest.
 fn print_table(runs: &[Listed]) {
     let begun =
         |run: &Listed| run.begun_at.map_or_else(|| "-".to_owned(), |at| format!("{:.16}", at.to_string()).replace('T', " "));
@@ -85,7 +85,7 @@ fn print_table(runs: &[Listed]) {
     }
 }
 
-/// The runs of a store, in the order of their names.
+/// Returns the runs of a store, in the order of their names.
 pub(crate) fn run_ids(store: &Store) -> Result<Vec<RunId>, Failure> {
     let paths = store.list(Layout::RUNS)?;
     let names: BTreeSet<&str> = paths.iter().filter_map(|path| path.split('/').nth(1)).collect();
@@ -104,7 +104,7 @@ fn listed(store: &Store, run_id: &RunId) -> Result<Listed, Failure> {
     Ok(Listed { state: state(store, &layout, run_id)?, run_id: run_id.clone(), begun_at, pipeline, commit })
 }
 
-/// When whoever signed a result says that they did.
+/// Returns the time at which a result was signed, as its signer asserts.
 fn signed_at(store: &Store, accepted: Accepted) -> Result<Option<Instant>, Failure> {
     let bytes = store.get(&accepted.bundle, MAX_BUNDLE_BYTES as u64)?;
     let bundle = Bundle::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "bundle", &error))?;
@@ -140,9 +140,8 @@ fn state(store: &Store, layout: &Layout, run_id: &RunId) -> Result<String, Failu
     Ok("unfinished".to_owned())
 }
 
-/// The published runs of commits of a pipeline, by the path that their Sources name, the latest last: what was tried in a work tree is nobody's
-/// history. What pointers say is believed: whoever reads a run
-/// verifies it.
+/// Returns the published runs of commits of a pipeline, by the path that their Sources name, the latest last: runs of a work tree
+/// belong to no history. Pointers are not verified here: a reader of a run verifies it.
 pub(crate) fn published_runs(store: &Store, pipeline: &str) -> Result<Vec<RunId>, Failure> {
     let mut found = Vec::new();
     for run_id in run_ids(store)? {
@@ -165,7 +164,7 @@ fn document(store: &Store, path: &str, run_id: &RunId) -> Result<Option<Document
     Accepted::read(store, path)?.map(|accepted| manifest_of(store, accepted, run_id)).transpose()
 }
 
-/// A manifest that does not read: of another format, where it is one of some Assay's, and else damaged.
+/// Returns the failure for a manifest that cannot be parsed: it has another format of Assay's, or is damaged.
 fn unread(run_id: &RunId, error: &DocumentError) -> Failure {
     match error {
         DocumentError::Fields { .. } | DocumentError::UnknownVersion(_) => Failure::of(Exit::Environment, "old_format", error)
@@ -174,7 +173,7 @@ fn unread(run_id: &RunId, error: &DocumentError) -> Failure {
     }
 }
 
-/// The manifest that a pointer of a run names, which has to be that run's.
+/// Returns the manifest that a pointer of a run names, which has to be that run's.
 fn manifest_of(store: &Store, accepted: Accepted, run_id: &RunId) -> Result<Document, Failure> {
     let bytes = store.get(&accepted.manifest, MAX_MANIFEST_BYTES)?;
     let document = Document::parse(&bytes).map_err(|error| unread(run_id, &error))?;

@@ -1,4 +1,4 @@
-//! `assay schema`: the JSON Schema of every kind of document that Assay reads or writes.
+//! `assay schema`: prints the JSON Schema of every kind of document that Assay reads or writes.
 
 use assay_manifest::Kind;
 use assay_spec::DefinitionKind;
@@ -14,7 +14,7 @@ pub(crate) struct Schema {
     kind: Option<String>,
 }
 
-/// Every kind with its schema.
+/// Returns every kind with its schema.
 pub(crate) fn schemas() -> Vec<(String, serde_json::Value)> {
     let definitions = DefinitionKind::ALL.iter().map(|kind| (kind.as_str().to_owned(), assay_spec::schema(*kind)));
     let manifests = Kind::ALL.iter().map(|kind| (kind.to_string(), assay_manifest::schema(*kind)));

@@ -1,4 +1,4 @@
-//! Metrics from run to run, as the warehouse has them: what a history is made of.
+//! Metrics from run to run, as the warehouse has them: the data of a history.
 
 use assay_lake::{Cell, Lake, Limits, Query, Reading};
 use assay_manifest::Better;
@@ -10,10 +10,11 @@ use crate::commands::opened::Where;
 use crate::commands::subjects::signed_summaries;
 use crate::output;
 
-/// What the files that are read may take on disk beside the store, in bytes.
+/// The most bytes on disk of the files that are read, apart from the store.
 const MAX_SCRATCH_BYTES: u64 = 64 << 30;
 
-/// A metric at a point of a case of a pipeline, run by run, oldest first. Cases of two pipelines may have one name and be set up otherwise.
+/// A metric at a point of a case of a pipeline, run by run, oldest first. Cases of two pipelines may have the same name and
+/// differ in their setup.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) pipeline: String,
@@ -23,33 +24,33 @@ pub(crate) struct Series {
     pub(crate) unit: String,
     pub(crate) better: Option<Better>,
     pub(crate) primary: bool,
-    /// The runs of the newest workload: others did other work, and no number of theirs is comparable.
+    /// The runs of the newest workload: others did other work, and their numbers are not comparable.
     pub(crate) runs: Vec<Of>,
     /// Runs of other workloads, which are left out.
     pub(crate) other_work: usize,
 }
 
-/// What a run has of it.
+/// The value of the metric in one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Of {
     pub(crate) run: String,
     /// The median over the run's trials.
     pub(crate) value: f64,
-    /// When its first attempt began, in nanoseconds since 1970.
+    /// The start of its first attempt, in nanoseconds since 1970.
     pub(crate) started: i64,
     pub(crate) commit: Option<String>,
     /// The digest of its workload.
     pub(crate) workload: String,
-    /// That of its pipeline's file, which says how targets and variants are set up.
+    /// The digest of its pipeline's file, which defines how targets and variants are set up.
     pub(crate) definition: String,
-    /// Hardware and software that it was measured on, by the digests of their rows.
+    /// The hardware and software that it was measured on, by the digests of their rows.
     pub(crate) hardware: String,
     pub(crate) software: String,
     /// The row that holds the value.
     pub(crate) row: String,
 }
 
-/// Which series are asked for; all where nothing is named.
+/// The requested series; a field that is `None` selects all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked<'a> {
     pub(crate) metric: Option<&'a str>,
@@ -57,7 +58,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) point: Option<&'a str>,
 }
 
-/// The series of a store's warehouse, by case, point and metric. Every file that is read is named by a signed Summary.
+/// Returns the series of a store's warehouse, by case, point and metric. Every file that is read is named by a signed Summary.
 pub(crate) fn series(place: &Where, asked: &Asked<'_>) -> Result<Vec<Series>, Failure> {
     let failure = |error| lake_failure(error, Exit::Usage);
     let store = Store::open_existing(&place.store_uri()?)?;
@@ -106,7 +107,7 @@ fn sql(asked: &Asked<'_>) -> String {
     )
 }
 
-/// A row as a series of its own and what the run has of it; none where it is not what was asked for.
+/// Parses a row into a series of its own and its run; `None` if the row has other columns.
 fn read(row: &[Cell]) -> Option<(Series, Of)> {
     let text = |place: usize| if let Some(Cell::Text(text)) = row.get(place) { Some(text.clone()) } else { None };
     let (Some(Cell::Bool(primary)), Some(Cell::Float(value))) = (row.get(5), row.get(7)) else { return None };
@@ -138,7 +139,7 @@ fn read(row: &[Cell]) -> Option<(Series, Of)> {
 
 #[cfg(test)]
 impl Of {
-    /// One that was measured on this hardware.
+    /// Returns a run that was measured on this hardware.
     pub(crate) fn made_up(run: &str, value: f64, hardware: &str) -> Self {
         Self {
             run: run.to_owned(),
@@ -155,12 +156,12 @@ impl Of {
 }
 
 impl Series {
-    /// What makes it another one than the next.
+    /// Returns the fields that identify the series.
     fn key(&self) -> [&str; 4] {
         [&self.case, &self.point, &self.metric, &self.pipeline]
     }
 
-    /// The values, oldest first.
+    /// Returns the values, oldest first.
     pub(crate) fn values(&self) -> Vec<f64> {
         self.runs.iter().map(|of| of.value).collect()
     }

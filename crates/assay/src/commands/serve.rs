@@ -1,4 +1,4 @@
-//! `assay serve`: the program that serves a store, which is one of its own because nothing else links a server.
+//! `assay serve`: starts the program that serves a store, which is a separate one because no other program links a server.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -22,7 +22,7 @@ impl Serve {
         let this = std::env::current_exe()
             .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
         let program = this.with_file_name(PROGRAM);
-        // It takes this program's place, so that signals and exit codes are its own.
+        // It replaces this process, so that signals and exit codes are its own.
         let error = std::process::Command::new(&program).args(self.arguments).exec();
         Err(Failure::environment("binaries", format!("cannot start `{}`", program.display()))
             .because(&error)

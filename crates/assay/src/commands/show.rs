@@ -1,4 +1,4 @@
-//! `assay show`: the result of a run, verified before it is shown.
+//! `assay show`: prints the result of a run, verified before it is shown.
 
 use assay_stage::{Exit, Failure};
 

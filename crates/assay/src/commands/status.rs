@@ -1,4 +1,4 @@
-//! `assay status`: which runs a cluster has, and how they stand.
+//! `assay status`: lists the runs of a cluster and their states.
 
 use assay_cluster::{ConfigMap, Job, MANAGED_BY, Pod, RUN, STAGE, Standing, phase, standing};
 use assay_manifest::RunId;
@@ -21,7 +21,7 @@ pub(crate) struct Status {
     at: InCluster,
 }
 
-/// A Job and how it stands.
+/// A Job and its state.
 struct Line {
     run: String,
     stage: String,

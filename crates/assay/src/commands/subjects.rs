@@ -1,4 +1,4 @@
-//! Which curated files signed Summaries name: what a query of the warehouse may believe.
+//! The curated files that signed Summaries name: those that a query of the warehouse may trust.
 
 use assay_envelope::Verified;
 use assay_lake::Subjects;
@@ -16,20 +16,20 @@ use crate::trust::{establish, keys_beside_run};
 /// The Summaries of a store.
 pub(crate) struct Signed {
     pub(crate) subjects: Subjects,
-    /// How many runs have a Summary that verifies.
+    /// The number of runs with a Summary that verifies.
     pub(crate) runs: usize,
-    /// How many of them were copied here from other stores, whose tables they are in.
+    /// The number of those that were copied here from other stores, whose tables hold them.
     pub(crate) fetched: usize,
-    /// Runs whose Summary or Publication does not verify, and why.
+    /// Runs whose Summary or Publication does not verify, with the reason.
     pub(crate) refused: Vec<(RunId, Failure)>,
-    /// Whether a trust policy says of every signer who it is.
+    /// True if a trust policy names every signer.
     pub(crate) is_established: bool,
     pub(crate) trusted_by: String,
 }
 
 /// Verifies the Summary of every run of a store that has one.
 ///
-/// Its signature is what vouches for the curated files; that the rest of a run's chain holds is what `assay verify` is for.
+/// Its signature vouches for the curated files; `assay verify` checks the rest of a run's chain.
 pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed, Failure> {
     let config = Config::find()?;
     let mut signed = Signed {
@@ -66,7 +66,7 @@ pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed
 }
 
 impl Signed {
-    /// Says on standard error which runs the tables are not asked for.
+    /// Reports on stderr which runs are not in the tables.
     pub(crate) fn say_fetched(&self) {
         if self.fetched > 0 {
             let runs = counted(self.fetched as u64, "run");
@@ -76,7 +76,7 @@ impl Signed {
         }
     }
 
-    /// Says with which versions a run was published, where it was: from those on the tables have to show it.
+    /// Records the versions with which a run was published, if it was: from those on, the tables have to show it.
     fn add_publication(
         &mut self,
         store: &Store,

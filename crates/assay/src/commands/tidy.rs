@@ -1,6 +1,6 @@
-//! What runs leave in a cluster once nobody wants it any more: roots that have expired, and targets whose root has gone.
+//! Removes objects that runs leave in a cluster: roots that have expired, and targets whose root has gone.
 //!
-//! Every driver tidies up before it begins, so that nothing has to run for it all the time.
+//! Every driver does so before it begins, so that no process has to run for it all the time.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use assay_manifest::Instant;
 use assay_stage::{Clock, Failure};
 use serde_json::Value;
 
-/// Deletes what has expired, and what lost its root.
+/// Deletes the roots that have expired, and the targets that have lost their root.
 pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
     let ours = format!("{}={},{RUN}", MANAGED_BY.0, MANAGED_BY.1);
     // Before the roots: a run that starts meanwhile has its root first, and is found.
@@ -31,7 +31,7 @@ pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
         tracing::info!(run, "the objects of a run have expired");
         cluster.delete(&Place::named("ConfigMap", &site.namespace, name), uid)?;
     }
-    // Owners are of one namespace: whoever takes a root away whose driver has died leaves its targets behind.
+    // Owner references do not cross namespaces: if a root is deleted after its driver has died, its targets stay.
     let of_run = |target: &Value| target["metadata"]["labels"][RUN].as_str().map(str::to_owned);
     let orphans: BTreeSet<String> = targets.iter().filter_map(of_run).filter(|run| !live.contains(run)).collect();
     for run in orphans {

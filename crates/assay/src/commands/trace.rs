@@ -1,4 +1,4 @@
-//! `assay trace`: from a number's address to everything that it stands on.
+//! `assay trace`: follows a number's address to everything that it rests on.
 
 use assay_manifest::{
     Address, Attempt, Count, CuratedFile, Digest, Executable, ExecutableRole, ExecutionPart, FrozenWorkload, MetricSummary,
@@ -15,13 +15,13 @@ use crate::commands::opened::{Opened, Where};
 use crate::commands::recompute::{compare, reduce_again};
 use crate::output;
 
-/// The largest curated file, and the largest raw output, that is read.
+/// The largest curated file and the largest raw output that are read, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Raw samples shown before the rest is only counted.
+/// The number of raw samples that are shown; the rest are only counted.
 const SHOWN: usize = 8;
 
-/// Lines of a query shown before the rest is only counted.
+/// The number of lines of a query that are shown; the rest are only counted.
 const SHOWN_LINES: usize = 40;
 
 /// Walks a number back, checking every signature and digest on the way.
@@ -43,19 +43,19 @@ pub(crate) struct Trace {
     json: bool,
 }
 
-/// Everything that a number stands on.
+/// Everything that a number rests on.
 struct Walk<'a> {
     value: Value,
     row: Row,
     column: &'a str,
     file: &'a CuratedFile,
     point: &'a PointSummary,
-    /// The metric, where the Summary has one of that name: a few columns of wide tables count or describe.
+    /// The metric, if the Summary has one of that name: a few columns of wide tables count or describe.
     metric: Option<&'a MetricSummary>,
     workload: &'a FrozenWorkload,
     /// The query that selected it, with its text.
     query: Option<(&'a PinnedFile, String)>,
-    /// The version of the table that was pinned when it was published, and whether the file was looked for in it.
+    /// The version of the table that was pinned when it was published, and true if the file was found in it.
     snapshot: Option<(Count, bool)>,
 }
 
@@ -64,13 +64,13 @@ impl Walk<'_> {
         self.row.text("statistic").unwrap_or("column")
     }
 
-    /// The unit: the row's own in the long table, the column's in a wide one.
+    /// Returns the unit: the row's own in the long table, the column's in a wide one.
     fn unit(&self) -> &str {
         let column = self.row.table().columns().find(|column| column.name == self.column);
         self.row.text("unit").or(column.and_then(|column| column.unit)).unwrap_or_default()
     }
 
-    /// What stands there: columns beside the numbers name, date and describe them.
+    /// Returns the noun for the value: columns beside the numbers name, date and describe them.
     fn noun(&self) -> &'static str {
         if matches!(self.value, Value::Float(_) | Value::Int(_)) { "number" } else { "value" }
     }
@@ -138,14 +138,14 @@ fn walk<'a>(opened: &'a Opened, address: &'a Address) -> Result<Walk<'a>, Failur
     Ok(Walk { value, column: address.column(), file, point, metric, workload, query, snapshot, row })
 }
 
-/// The metric that a column of a wide table is the median of: tables hold whole nanoseconds, the Summary milliseconds.
+/// Returns the metric whose median a column of a wide table is: tables hold whole nanoseconds, the Summary milliseconds.
 fn metric_of_column<'a>(point: &'a PointSummary, column: &str) -> Option<&'a MetricSummary> {
     let in_ms = column.replace("_ns_", "_ms_");
     let in_ms = in_ms.strip_suffix("_ns").map(|name| format!("{name}_ms")).unwrap_or(in_ms);
     point.metrics.iter().find(|metric| metric.metric == column || metric.metric == in_ms)
 }
 
-/// The query that a published number was selected by, with its text.
+/// Returns the query that selected a published number, with its text.
 fn query_of<'a>(opened: &'a Opened, address: &Address, plan: &'a Plan) -> Result<Option<(&'a PinnedFile, String)>, Failure> {
     let Some(publication) = opened.chain.one::<Publication>() else { return Ok(None) };
     let numbers = assay_verify::read_numbers(opened.blobs.as_ref(), &publication.body)?;
@@ -162,7 +162,8 @@ fn query_of<'a>(opened: &'a Opened, address: &Address, plan: &'a Plan) -> Result
     Ok(Some((query, text)))
 }
 
-/// The version of the warehouse's table that the Publication pins. Where the store is at hand, the file is looked for in it.
+/// Returns the version of the warehouse's table that the Publication pins. If the store is available, the file is looked up in
+/// it.
 fn snapshot_of(opened: &Opened, file: &CuratedFile) -> Result<Option<(Count, bool)>, Failure> {
     let pinned = opened.chain.one::<Publication>().and_then(|publication| publication.body.warehouse_snapshot.get(&file.table));
     let Some(version) = pinned else { return Ok(None) };
@@ -193,7 +194,7 @@ fn find_row(opened: &Opened, address: &Address, file: &CuratedFile) -> Result<Ro
     }
 }
 
-/// The rows of a curated file whose ids begin with these digits.
+/// Returns the rows of a curated file whose ids begin with these digits.
 fn rows_of(file: &CuratedFile, bytes: Vec<u8>, digits: &str) -> Result<Vec<Row>, Failure> {
     let table = assay_warehouse::table(&file.table)
         .ok_or_else(|| Failure::usage("unknown_table", format!("there is no table `{}`", file.table)))?;
@@ -203,16 +204,16 @@ fn rows_of(file: &CuratedFile, bytes: Vec<u8>, digits: &str) -> Result<Vec<Row>,
     })
 }
 
-/// A number that was derived again.
+/// A number that was derived again from the raw evidence.
 struct Rederived {
     value: Value,
-    /// Whether it is the same to the last bit; another version of reduce may differ in the last digits.
+    /// True if it is bitwise equal; another version of reduce may differ in the last digits.
     is_exact: bool,
     recomputed: Recomputed,
 }
 
-/// Derives the number again from the raw evidence: reduce runs again, all that it gives is compared as for level 4, and the row that
-/// it writes now holds the same value.
+/// Derives the number again from the raw evidence: reduce runs again, its whole result is compared as for level 4, and its row
+/// has to hold the same value.
 fn again(opened: &Opened, walk: &Walk<'_>) -> Result<Rederived, Failure> {
     let store = opened.store.as_ref().ok_or_else(|| {
         Failure::usage("no_evidence", "raw evidence stays in the store: a published folder cannot be computed again")
@@ -255,16 +256,16 @@ fn number(value: &Value) -> String {
     }
 }
 
-/// The trials that the number was computed from: all counted ones, or the one whose own statistic it is.
+/// Returns the trials that the number was computed from: all counted ones, or the one whose own statistic it is.
 fn trials<'a>(walk: &'a Walk<'_>) -> Vec<&'a TrialValue> {
     let of = walk.row.text("trial_id");
-    // A column that is no metric of its own stands on the trials that all metrics of its point stand on.
+    // A column that is no metric of its own rests on the trials of all metrics of its point.
     let metric = walk.metric.or(walk.point.metrics.first());
     let trials = metric.into_iter().flat_map(|metric| &metric.trials);
     trials.filter(|trial| of.is_none_or(|of| trial.trial_id.as_str() == of)).collect()
 }
 
-/// The attempt behind a trial's value, and the part that holds it.
+/// Returns the attempt behind a trial's value, and the part that holds it.
 fn attempt_of<'a>(opened: &'a Opened, trial: &TrialValue) -> Option<(&'a Attempt, Digest)> {
     opened.chain.all::<ExecutionPart>().find_map(|(reference, part)| {
         let attempt =
@@ -273,7 +274,7 @@ fn attempt_of<'a>(opened: &'a Opened, trial: &TrialValue) -> Option<(&'a Attempt
     })
 }
 
-/// The raw samples of a trial, read back from what its script printed.
+/// Returns the raw samples of a trial, from its script's stdout.
 fn raw_samples(opened: &Opened, attempt: &Attempt, metric: &str) -> Result<Option<Vec<f64>>, Failure> {
     let Some(printed) = attempt.result() else { return Ok(None) };
     let Some(bytes) = opened.blobs.get(&printed.digest, MAX_BYTES)? else { return Ok(None) };
@@ -286,7 +287,7 @@ fn raw_samples(opened: &Opened, attempt: &Attempt, metric: &str) -> Result<Optio
     })
 }
 
-/// The raw samples behind a trial's value, where its metric has them.
+/// Returns the raw samples behind a trial's value, if its metric has any.
 fn samples_of(opened: &Opened, attempt: &Attempt, walk: &Walk<'_>) -> Result<Option<Vec<f64>>, Failure> {
     walk.metric.map_or(Ok(None), |metric| raw_samples(opened, attempt, &metric.metric))
 }
@@ -340,7 +341,7 @@ fn print_query(walk: &Walk<'_>) {
     let Some((query, text)) = &walk.query else { return };
     output::line(format!("query     {} ({})", query.path, query.artifact.digest));
     for line in text.lines().take(SHOWN_LINES) {
-        // A query is text from a pull request: it must not steer the terminal.
+        // A query is text from a pull request: it must not send control characters to the terminal.
         let plain: String = line.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
         output::line(format!("    | {plain}"));
     }
@@ -378,14 +379,14 @@ fn print_source(opened: &Opened, walk: &Walk<'_>) {
     }
 }
 
-/// What stands in a serving attempt's records.
+/// Describes the records of a serving attempt.
 fn requests(serving: &ServingOutcome) -> String {
     let measured = serving.outcomes.values().fold(0_u64, |sum, count| sum.saturating_add(count.0));
     let outcomes: Vec<_> = serving.outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
     format!("{measured} requests, one row each: {}", outcomes.join(", "))
 }
 
-/// What a command executed, which is in no commit unless somebody has put it there.
+/// Returns the programs that a command executed, which are in no commit unless a person has added them.
 fn programs(attempt: &Attempt) -> Vec<String> {
     let is_program = |executable: &&Executable| executable.role == ExecutableRole::Program;
     let executables = attempt.indicator.iter().filter(|_| attempt.measured().is_some()).flat_map(|outcome| &outcome.executables);

@@ -1,4 +1,4 @@
-//! `assay validate`: all problems of all files in one go.
+//! `assay validate`: reports all problems of all files at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -60,10 +60,10 @@ fn default_paths() -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// The bytes of a definition: a plain file, and no more of it than shows that it is too large.
+/// Reads the bytes of a definition: a regular file, and no more of it than shows that it is too large.
 fn read_definition(path: &Path) -> Result<Vec<u8>, Failure> {
     let refuse = |error: std::io::Error| unreadable(path, &error);
-    // Links lead out of a repository that somebody else wrote, and pipes never end.
+    // Links lead out of an untrusted repository, and pipes never end.
     if !std::fs::symlink_metadata(path).map_err(refuse)?.is_file() {
         return Err(Failure::usage("unreadable", format!("`{}` is not a plain file", path.display())));
     }
@@ -77,7 +77,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::usage("unreadable", format!("cannot read `{}`", path.display())).because(error)
 }
 
-/// The definition files below the given paths, sorted.
+/// Returns the definition files below the given paths, sorted.
 fn definitions(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
     let mut pending = paths.to_vec();
@@ -102,14 +102,15 @@ fn definitions(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// Whether a file is a pipeline, and lies where pipelines lie, so that what it names can be found beside that folder. A trust policy may
-/// lie there too.
+/// Returns true if a file is a pipeline in a `pipelines` folder, so that the files that it names can be found beside that folder.
+/// A trust policy may lie there too.
 fn is_pipeline(path: &str, bytes: &[u8]) -> bool {
     let is_other = matches!(Definition::parse(path, bytes), Ok(definition) if !matches!(definition, Definition::Pipeline(_)));
     Path::new(path).parent().is_some_and(|folder| folder.ends_with("pipelines")) && !is_other
 }
 
-/// That nothing reads a file where it lies, so that whoever wrote it is wrong to rely on it: rules of a gate are read by their places.
+/// Returns the problem of a file that is not read at its path, so that its author must not rely on it: the rules of a gate are
+/// found by their paths.
 fn misplaced(path: &str, bytes: &[u8]) -> Option<Problem> {
     let of = Path::new(path);
     let below_pipelines = of.components().any(|part| part.as_os_str() == "pipelines");
@@ -125,7 +126,7 @@ fn misplaced(path: &str, bytes: &[u8]) -> Option<Problem> {
     })
 }
 
-/// The problems of the queries that a pipeline publishes with.
+/// Returns the problems of the queries that a pipeline publishes with.
 fn query_problems(root: &Path, queries: &[String]) -> Vec<Problem> {
     let problem = |path: &String| {
         let text = assay_git::read_folder(root, path).ok().flatten()?.bytes;
@@ -139,7 +140,7 @@ fn query_problems(root: &Path, queries: &[String]) -> Vec<Problem> {
     queries.iter().filter_map(problem).collect()
 }
 
-/// The problems of what a pipeline names: workloads, scripts, files, queries.
+/// Returns the problems of what a pipeline names: workloads, scripts, files, queries.
 fn closure_problems(path: &str) -> Vec<Problem> {
     let pipeline = Path::new(path);
     let above = pipeline.parent().and_then(Path::parent).unwrap_or(Path::new(""));

@@ -1,4 +1,4 @@
-//! `assay verify`: the whole chain, and which of the four levels it reached.
+//! `assay verify`: verifies the whole chain, and reports which of the four levels it reached.
 
 use assay_manifest::{Digest, EndState, RunEnd};
 use assay_stage::{Exit, Failure, file_digest};
@@ -30,17 +30,17 @@ pub(crate) struct Verify {
     json: bool,
 }
 
-/// What each level found, in order.
+/// The result of each level, in order.
 struct Found {
     levels: Vec<(Level, LevelReport)>,
     reached: Level,
-    /// How the comparison with what was computed again came out, where there was one.
+    /// The outcome of the comparison with the recomputed result, if there was one.
     recomputed: Option<Recomputed>,
-    /// Curated files that were found in the warehouse at the pinned versions; none where there is no store to look into.
+    /// The number of curated files that were found in the warehouse at the pinned versions; `None` if there is no store to check.
     in_warehouse: Option<u64>,
-    /// The store in whose tables the run is, where it was copied from there.
+    /// The store in whose tables the run is, if it was copied from there.
     fetched_from: Option<String>,
-    /// The level that does not hold, or could not be checked, and why.
+    /// The level that failed or could not be checked, with the reason.
     failed: Option<(Level, Failure)>,
 }
 
@@ -91,13 +91,13 @@ impl Verify {
         found
     }
 
-    /// Prints that not even the first level holds.
+    /// Prints that even the first level failed.
     fn show_no_chain(&self, failure: &Failure) {
         if failure.exit != Exit::Verification {
             return;
         }
         if self.json {
-            // A failure to print it is no reason to hide the refusal.
+            // If printing fails, the refusal still has to be reported.
             let _ = output::json(&json!({"level": 0, "failed": failed_as_json(Level::Chain, failure)}));
         } else {
             output::line(format!("no level of 4 reached; {}", failed_words(Level::Chain, failure)));
@@ -174,10 +174,10 @@ impl Verify {
 }
 
 impl Found {
-    /// Checks one more level. False if something that it needs is not here, or if it was reached in part only.
+    /// Checks one more level. Returns false if something that it needs is absent, or if it was reached in part only.
     fn add(&mut self, opened: &Opened, level: Level) -> Result<bool, Failure> {
         let (report, recomputed) = if level == Level::Rows {
-            // Neither needs the other; what the warehouse says comes first.
+            // The two checks are independent; the warehouse's failure is reported first.
             let (warehouse, rows) = std::thread::scope(|scope| {
                 let rows = scope.spawn(|| check(opened, level));
                 (warehouse(opened), assay_verify::result_of(rows))
@@ -194,7 +194,7 @@ impl Found {
     }
 }
 
-/// The end of the last line where a level does not hold.
+/// Returns the end of the last line if a level fails.
 fn failed_words(level: Level, failure: &Failure) -> String {
     match failure.exit {
         Exit::Verification => format!("refused at level {level}"),
@@ -215,7 +215,7 @@ fn check_strangers(strangers: &[String]) -> Result<(), Failure> {
         .hint("a published folder holds the files that its manifests name, and no others"))
 }
 
-/// When a manifest was signed, and on whose word; and what its bundle holds that was not checked.
+/// Describes when a manifest was signed, on whose word, and which contents of its bundle were not checked.
 fn when(verified: &assay_envelope::Verified<assay_manifest::Document>) -> String {
     let time = match (verified.timestamp(), verified.asserted_time()) {
         (Some(timestamp), _) => format!(", {} (timestamp by {})", timestamp.time.to_seconds(), timestamp.authority),
@@ -247,7 +247,7 @@ fn check(opened: &Opened, level: Level) -> Result<(LevelReport, Option<Recompute
     Ok((report, None))
 }
 
-/// The digest of the publish program of this installation, which made the reports of runs that it published.
+/// Returns the digest of this installation's publish program, which made the reports of the runs that it published.
 pub(crate) fn publish_binary() -> Option<Digest> {
     file_digest(&binaries().ok()?.join("assay-publish")).ok()
 }
@@ -301,7 +301,7 @@ fn level_line(level: Level, report: &LevelReport) -> String {
     }
 }
 
-/// A run without a Publication does not verify, and says why it has none.
+/// Returns the failure of a run without a Publication, which does not verify, with the reason why it has none.
 fn unfinished(opened: &Opened) -> Failure {
     let ends: Vec<_> = opened.chain.all::<RunEnd>().collect();
     let last = ends.iter().max_by_key(|(_, end)| end.body.sequence);

@@ -1,4 +1,4 @@
-//! `assay verify-bundle`: a Sigstore bundle of any signer over one file, checked with a key.
+//! `assay verify-bundle`: checks a Sigstore bundle of any signer over one file, with a key.
 //!
 //! The arguments are those of the client of Sigstore's conformance suite, so that the suite can be run against it.
 
@@ -88,7 +88,7 @@ fn read_key(path: &Path) -> Result<PublicKey, Failure> {
         .map_err(|error| Failure::usage("key", format!("`{}` cannot be used as a key", path.display())).because(&error))
 }
 
-/// The digest of the file, or the digest that is named: only where it is whole and no file has that name.
+/// Returns the digest of the file, or the digest that is named: the latter only if it is complete and no file has that name.
 fn digest_of(name: &str) -> Result<Digest, Failure> {
     let path = Path::new(name);
     match name.parse::<Digest>() {
@@ -108,7 +108,7 @@ fn hash(path: &Path) -> std::io::Result<Digest> {
     }
 }
 
-/// At most one byte more than the limit, which whoever checks the size refuses.
+/// Reads at most one byte more than the limit, so that the check of the size refuses a longer file.
 fn read(path: &Path, limit: usize) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(limit as u64 + 1).read_to_end(&mut bytes));

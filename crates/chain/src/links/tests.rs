@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A manifest of the constructed run, under the digests that the others name it by whatever a test does to it afterwards.
+/// A manifest of the constructed run, with the digests that other manifests name it by. Changes in a test keep these digests.
 struct Entry {
     document: Document,
     reference: InputRef,
@@ -72,7 +72,7 @@ fn attempt(trial: &str, attempt: u32, reasons: Vec<Reason>) -> Attempt {
     Attempt::new(&planned, attempt, Window { start, end: start, duration_ns: 0.into() }, AttemptStatus::Completed, reasons)
 }
 
-/// Trial 0 is invalid at first and valid then; trial 1 is valid at once.
+/// Trial 0 is invalid in its first attempt and valid in its second; trial 1 is valid in its first.
 fn part(plan_digest: Digest) -> ExecutionPart {
     ExecutionPart {
         plan_digest,
@@ -147,7 +147,7 @@ fn reference(kind: Kind, bytes: &[u8]) -> InputRef {
 }
 
 impl Chain {
-    /// A whole run, from Source to Publication.
+    /// Builds a complete run, from Source to Publication.
     fn whole() -> Self {
         let mut chain = Self(Vec::new());
         let source = chain.add(vec![], source());
@@ -173,7 +173,7 @@ impl Chain {
         reference
     }
 
-    /// The chain with the one manifest of a kind changed, under the digests that it had before.
+    /// Changes the one manifest of a kind, and keeps its digests.
     fn with<B: Body>(mut self, change: impl FnOnce(&mut Manifest<B>)) -> Self
     where
         Document: From<Manifest<B>>,
@@ -185,7 +185,7 @@ impl Chain {
         self
     }
 
-    /// Source and Plan alone: what else follows the Plan follows one that was not changed.
+    /// Keeps only Source and Plan: the other manifests follow a Plan that was not changed.
     fn without_followers(mut self) -> Self {
         self.0.retain(|entry| matches!(entry.document.kind(), Kind::Source | Kind::Plan));
         self
@@ -196,7 +196,7 @@ impl Chain {
         self
     }
 
-    /// The chain with a second manifest like the one of a kind.
+    /// Adds a second manifest like the one of a kind.
     fn with_second(mut self, kind: Kind) -> Self {
         let document = self.0.iter().find(|entry| entry.document.kind() == kind).expect("it is there").document.clone();
         let reference = reference(kind, b"the second");
@@ -208,12 +208,12 @@ impl Chain {
         self.0.iter().map(|entry| Member { document: &entry.document, reference: entry.reference }).collect()
     }
 
-    /// What a reader of the whole run says.
+    /// The result of checking the complete run.
     fn verdict(&self) -> String {
         said(check_complete(&run_id(), &self.members()))
     }
 
-    /// What a stage that takes these manifests says.
+    /// The result of checking the inputs of a stage.
     fn linked(&self) -> String {
         said(check_links(&run_id(), &self.members()))
     }
@@ -233,7 +233,7 @@ fn a_manifest_was_made_from_all_that_its_stage_takes() {
     let said = |kind: Kind| without(Chain::whole(), kind).verdict();
     insta::assert_snapshot!(said(Kind::Plan), @"input_count: the collection was made from 0 manifests of kind plan, where its stage takes exactly one");
     insta::assert_snapshot!(said(Kind::Environment), @"input_count: the collection was made from 0 manifests of kind environment, where its stage takes at least one");
-    // Of recordings there may be none, and of those that there are none may be left out.
+    // Recordings are optional, but none of the present ones may be omitted.
     assert!(said(Kind::Recording).starts_with("input_left_out: the collection was not made from the recording sha256:"));
     let orphan = Chain::whole().with::<Plan>(|manifest| manifest.header.inputs.clear()).verdict();
     insta::assert_snapshot!(orphan, @"input_count: the plan was made from 0 manifests of kind source, where its stage takes exactly one");
@@ -333,7 +333,7 @@ fn no_result_is_accepted_twice() {
     insta::assert_snapshot!(Chain::whole().with_second(Kind::Recording).verdict(), @"accepted_twice: the chain has two manifests that are `recording-0-0-0`");
 }
 
-/// What is said of a chain whose Source was changed, and the Plan with it or not.
+/// The result for a chain with a changed Source; with `follow`, the Plan changes with it.
 fn of_source(change: impl Fn(&mut Source), follow: bool) -> String {
     let mut changed = source();
     change(&mut changed);
@@ -501,7 +501,7 @@ fn blocks_and_incarnations_have_no_gaps() {
 
 #[test]
 fn what_has_no_canonical_form_is_refused() {
-    // No field of a plan can hold such a value today.
+    // No field of a plan can hold such a value at present.
     insta::assert_snapshot!(said(Err(CanonicalError::NotFinite.into())), @"not_canonical: the plan has no digest");
 }
 
@@ -509,7 +509,7 @@ fn what_has_no_canonical_form_is_refused() {
 fn an_attempt_counts_only_with_all_its_shards() {
     let block = |incarnation| Block { index: 0, incarnation };
     let first = |tries: &[(Block, u32, bool)]| {
-        // Those of one attempt are the tries of its shards, in this order.
+        // The tries of one attempt are its shards, in this order.
         counted_attempt(tries.iter().enumerate().map(|(place, (block, attempt, valid))| {
             let of_attempt =
                 |tries: &[(Block, u32, bool)]| tries.iter().filter(|tried| (tried.0, tried.1) == (*block, *attempt)).count();

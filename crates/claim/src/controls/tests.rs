@@ -5,7 +5,7 @@ use super::*;
 
 const ZERO: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
-/// A state of a machine so many seconds after the first, by its counters in seconds.
+/// The state of a machine `at` seconds after the first, by its counters in seconds.
 fn state(at: u32, load: f64, busy: f64, own: f64) -> Value {
     let us = |seconds: f64| format!("{:.0}", seconds * 1e6);
     json!({
@@ -14,7 +14,7 @@ fn state(at: u32, load: f64, busy: f64, own: f64) -> Value {
     })
 }
 
-/// An attempt of ten seconds, in which the machine's CPUs were busy for so long and the run's own processes ran for so long.
+/// An attempt of ten seconds, with this much CPU time of the machine and of the run's own processes.
 fn attempt(number: u32, busy: f64, own: f64) -> Attempt {
     let instant = "2026-01-01T00:00:00.000000000Z";
     let attempt = json!({
@@ -43,7 +43,7 @@ fn environment(index: u32, kind: &str) -> Environment {
     environment
 }
 
-/// Every contradiction, a line each.
+/// Every contradiction, one per line.
 fn found(attempts: &[Attempt], environments: &[Environment]) -> String {
     let block = Block { index: 0, incarnation: 0 };
     let counted = attempts.iter().map(|attempt| Counted { block, shard: Shard::ONLY, attempt });
@@ -51,7 +51,7 @@ fn found(attempts: &[Attempt], environments: &[Environment]) -> String {
     contradicted(counted, &environments).iter().map(|reason| reason.detail.clone()).collect::<Vec<_>>().join("\n")
 }
 
-/// The contradictions of two attempts on a calm machine after a change of the last one.
+/// The contradictions of two attempts on an idle machine after a change of the last one.
 fn of(change: impl FnOnce(&mut Attempt)) -> String {
     let mut last = attempt(1, 10.0, 9.9);
     change(&mut last);
@@ -73,7 +73,7 @@ fn neighbours_contradict_a_dedicated_node_and_a_stable_background() {
     `dedicated_nodes` is declared, but processes that are not the run's took 45.5 % of the machine's CPU time during trial `w.t.default.one.t1` (limit 5.0 %)
     `stable_background` is declared, but processes that are not the run's took 45.5 % of the machine's CPU time during trial `w.t.default.one.t1` (limit 10.0 %)
     ");
-    // 5 % of 20 CPU seconds are let pass, and a little more is not.
+    // 5 % of 20 CPU seconds are accepted, slightly more is not.
     assert_eq!(of(|last| after(last).own_cpu_us = Some(Count(10_000_000))), "");
     insta::assert_snapshot!(of(|last| after(last).own_cpu_us = Some(Count(9_900_000))), @"`dedicated_nodes` is declared, but processes that are not the run's took 5.5 % of the machine's CPU time during trial `w.t.default.one.t1` (limit 5.0 %)");
 }

@@ -11,7 +11,7 @@ fn files(text: &str) -> Vec<(String, Vec<Value>)> {
     vec![("targets/vllm.yaml".to_owned(), assay_spec::objects("targets/vllm.yaml", text.as_bytes()).expect("YAML"))]
 }
 
-/// The objects as they are made, or why not.
+/// Returns the objects as YAML, or the failure.
 fn check(text: &str) -> String {
     match with(None, |of| target_objects(of, &files(text))) {
         Ok(objects) => crate::to_yaml(&objects).expect("YAML"),
@@ -19,7 +19,7 @@ fn check(text: &str) -> String {
     }
 }
 
-/// A Deployment with this in its pods' spec.
+/// Returns a Deployment with these fields in the spec of its pods.
 fn pods_with(spec: &str) -> String {
     check(&format!(
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: vllm}}\nspec:\n  selector: {{matchLabels: {{app: vllm}}}}\n  template: {{metadata: {{labels: {{app: vllm}}}}, spec: {{{spec}}}}}\n"
@@ -229,7 +229,7 @@ fn a_service_is_reached_from_every_namespace() {
     assert!(address("vllm").contains("that is no address"));
 }
 
-/// A Deployment of two as the cluster has it.
+/// Returns a Deployment of two replicas as the cluster reports it.
 fn deployment(status: &Value) -> Object {
     json!({"kind": "Deployment", "metadata": {"name": "vllm", "generation": 1}, "spec": {"replicas": 2}, "status": status})
 }

@@ -1,4 +1,4 @@
-//! A port of this machine that leads to a pod, by way of the API server: for whoever reaches a store in no other way.
+//! A local port that leads to a pod through the API server, for clients that cannot reach a store in another way.
 
 use std::net::SocketAddr;
 
@@ -12,9 +12,9 @@ use tokio::task::JoinHandle;
 use super::{Cluster, Place};
 use crate::phase;
 
-/// A port that leads to a Service, until it is dropped.
+/// A local port that leads to a Service, until it is dropped.
 pub struct Forward {
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
     task: JoinHandle<()>,
 }
@@ -26,7 +26,7 @@ impl Drop for Forward {
 }
 
 impl Cluster {
-    /// A port of this machine that leads to a pod behind `service`, written `namespace/name:port`.
+    /// Opens a local port that leads to a pod behind `service`, written `namespace/name:port`.
     pub fn forward(&self, service: &str) -> Result<Forward, Failure> {
         let unread = || Failure::environment("forward", format!("`{service}` is no Service: expected `namespace/name:port`"));
         let (namespace, rest) = service.split_once('/').ok_or_else(unread)?;
@@ -38,7 +38,7 @@ impl Cluster {
         let selector = found.spec.and_then(|spec| spec.selector).unwrap_or_default();
         let selector: Vec<String> = selector.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
         let selector = selector.join(",");
-        // Whether there is any is known before anything relies on it.
+        // A missing pod is reported here, before a client relies on the port.
         let listed: Vec<Pod> = self.list("Pod", namespace, &selector)?;
         if !listed.iter().any(is_running) {
             return Err(Failure::environment("forward", format!("no pod runs behind the Service `{service}`")));
@@ -51,7 +51,7 @@ impl Cluster {
             while let Ok((mut near, _)) = listener.accept().await {
                 let (pods, selector) = (pods.clone(), selector.clone());
                 tokio::spawn(async move {
-                    // Whoever asked sees a connection that breaks off, and asks again: by then another pod may have taken over.
+                    // The client sees a broken connection and retries: by then another pod may have taken over.
                     let Ok(listed) = pods.list(&ListParams::default().labels(&selector)).await else { return };
                     let Some(pod) = listed.items.iter().find(|pod| is_running(pod)).and_then(|pod| pod.metadata.name.clone())
                     else {

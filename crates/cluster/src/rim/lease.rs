@@ -14,26 +14,27 @@ use serde_json::{Value, json};
 use super::{CONFLICT, Cluster, Place};
 use crate::{MANAGED_BY, Object, RUN, Root, root_name};
 
-/// A holder that has not renewed it for this long has gone.
+/// The duration of the Lease: a holder that has not renewed it for this long has gone.
 const DURATION: Duration = Duration::from_secs(20);
-/// How long an API server that is away is waited for. Longer than the Lease holds, because nobody else can take it meanwhile either.
+/// The longest wait for an API server that is away. It is longer than the Lease holds, because no other driver can take the Lease
+/// meanwhile either.
 const GIVEN_UP: Duration = Duration::from_mins(3);
-/// How often it is renewed.
+/// The interval between renewals.
 const RENEW: Duration = Duration::from_secs(5);
-/// How long another driver is waited for: one that was killed leaves its Lease behind.
+/// The longest wait for another driver: one that was killed leaves its Lease behind.
 const WAIT: Duration = Duration::from_secs(30);
-/// The pause between two looks.
+/// The interval of polling.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Held while a run is driven.
+/// The Lease of a run, held while the run is driven.
 pub struct Lease {
     stop: Arc<AtomicBool>,
     renewer: Option<JoinHandle<()>>,
 }
 
 impl Lease {
-    /// Takes the run's Lease, or says who has it. While it is held, it is renewed; where that is no longer possible, `lost` is told:
-    /// somebody else may be driving the run by then, and nothing of it is this driver's any more.
+    /// Takes the run's Lease, or fails with the name of its holder. It is renewed while it is held; if renewal fails, `lost` is
+    /// cancelled: another driver may be driving the run by then, and this driver must stop touching it.
     pub fn take(
         cluster: &Cluster,
         namespace: &str,
@@ -54,7 +55,7 @@ impl Lease {
             }
         }
         let stop = Arc::new(AtomicBool::new(false));
-        // A renewal that is late is tried again here, where it is known for how long the Lease still holds.
+        // This thread retries a late renewal itself, because it knows for how long the Lease still holds.
         let (stopped, cluster, lost) = (Arc::clone(&stop), cluster.hasty(), lost.clone());
         let (namespace, name, holder) = (namespace.to_owned(), root_name(run_id), holder.to_owned());
         let mut lease = lease.unwrap_or_default();
@@ -71,7 +72,7 @@ impl Lease {
                         lease = there;
                         renewed = Instant::now();
                     }
-                    // An answer that was lost looks like somebody else's change.
+                    // If a response was lost, our own change looks like another driver's.
                     Err(failure) if failure.code == CONFLICT => {
                         match cluster.get::<Value>(&Place::named("Lease", &namespace, &name)) {
                             Ok(Some(there)) if is_held_by(&there, &holder) => lease = there,
@@ -85,7 +86,7 @@ impl Lease {
                     Err(failure) => tracing::warn!(%failure, "the run's Lease was not renewed"),
                 }
             }
-            // Whoever comes next need not wait.
+            // The next driver need not wait.
             lease["spec"]["holderIdentity"] = Value::Null;
             if let Err(failure) = cluster.replace(&lease) {
                 tracing::debug!(%failure, "the run's Lease was not given back");
@@ -105,7 +106,8 @@ impl Drop for Lease {
     }
 }
 
-/// What another's Lease was when it was last seen to change, by this process's own clock: clocks of two machines are not compared.
+/// The version of another driver's Lease, and when it was first seen by this process's own clock: clocks of two machines are not
+/// compared.
 type LastSeen = Option<(String, Instant)>;
 
 fn try_take(
@@ -151,7 +153,7 @@ fn is_held_by(lease: &Value, holder: &str) -> bool {
     lease["spec"]["holderIdentity"] == holder
 }
 
-/// As Kubernetes writes it, with six digits.
+/// Returns the time as Kubernetes writes it, with six digits.
 fn now() -> String {
     let ns = Clock.now().unix_ns();
     let at = Timestamp::from_nanosecond(i128::from(ns)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a pod says, line by line.
+//! Logs of pods, line by line.
 
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -12,36 +12,36 @@ use tokio::task::JoinHandle;
 use super::Cluster;
 use crate::phase;
 
-/// The pause before a stream that broke off is taken up again.
+/// The pause before a stream that broke off is reopened.
 const PAUSE: Duration = Duration::from_millis(300);
-/// The longest line that is passed on: what it has beyond that is read and dropped.
+/// The longest line that is passed on: the rest of a longer one is read and dropped.
 const MAX_LINE_BYTES: usize = 64 << 10;
-/// The most of a log that is read at once.
+/// The most bytes of a log that are read at once.
 const MAX_LOG_BYTES: i64 = 64 << 20;
-/// The most of the end of a log.
+/// The most bytes of the tail of a log.
 const MAX_TAIL_BYTES: i64 = 16 << 10;
 
-/// A line that a pod said.
+/// A line of a pod's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
     /// The pod.
     pub pod: String,
-    /// When it was said, as the node's clock has it.
+    /// The time of the line, by the node's clock.
     pub at: String,
-    /// What was said.
+    /// The text of the line.
     pub text: String,
 }
 
 impl Cluster {
-    /// Follows what a pod says, from its beginning to its end. A stream that breaks off is taken up again after the last line: nobody
-    /// hears a line twice. It ends when the pod has gone, when it has said all, or when nobody listens any more.
+    /// Follows a pod's log from its beginning to its end. A stream that breaks off is reopened after the last line, so no line is
+    /// sent twice. It ends when the pod has gone, when its log is complete, or when the receiver has been dropped.
     pub fn follow(&self, namespace: &str, pod: &str, to: SyncSender<LogLine>) -> JoinHandle<()> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let pod = pod.to_owned();
         self.runtime.spawn(async move {
             let mut last = String::new();
             loop {
-                // The phase is read before the stream: whatever the pod said until then is in the stream.
+                // The phase is read before the stream, so everything that the pod wrote until then is in the stream.
                 let ended = match pods.get_opt(&pod).await {
                     Ok(None) => return,
                     Ok(Some(found)) => has_ended(&found),
@@ -58,7 +58,7 @@ impl Cluster {
                         at.clone_into(&mut last);
                         let line = LogLine { pod: pod.clone(), at: at.to_owned(), text: text.to_owned() };
                         let to = to.clone();
-                        // A listener that is slow holds up its own stream alone.
+                        // A slow receiver delays its own stream alone.
                         let sent = tokio::task::spawn_blocking(move || to.send(line)).await;
                         if !matches!(sent, Ok(Ok(()))) {
                             return;
@@ -73,13 +73,13 @@ impl Cluster {
         })
     }
 
-    /// All that a pod has said, or its last lines.
+    /// Returns a pod's whole log, or its last lines.
     pub fn log(&self, namespace: &str, pod: &str, tail: Option<i64>) -> Result<String, assay_stage::Failure> {
         let limit = if tail.is_some() { MAX_TAIL_BYTES } else { MAX_LOG_BYTES };
         self.log_within(namespace, pod, tail, limit)
     }
 
-    /// The beginning of what a pod has said, or of its last lines: so many bytes.
+    /// Returns the first `bytes` bytes of a pod's log, or of its last lines.
     pub fn log_within(&self, namespace: &str, pod: &str, tail: Option<i64>, bytes: i64) -> Result<String, assay_stage::Failure> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let parameters = LogParams { tail_lines: tail, limit_bytes: Some(bytes), ..LogParams::default() };
@@ -87,7 +87,7 @@ impl Cluster {
     }
 }
 
-/// The next line, whatever bytes are in it; none at the end of the stream.
+/// Reads the next line, which need not be UTF-8; `None` at the end of the stream.
 async fn next_line(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
     let mut line = Vec::new();
     loop {

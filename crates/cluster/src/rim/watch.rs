@@ -1,4 +1,4 @@
-//! What of a run is in the cluster, kept current by watching.
+//! The objects of a run in the cluster, kept current by watches.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -17,22 +17,22 @@ use tokio::task::JoinHandle;
 
 use super::Cluster;
 
-/// What is there, by name.
+/// The objects of a run, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Jobs of the run.
     pub jobs: BTreeMap<String, Job>,
     /// Pods of the run.
     pub pods: BTreeMap<String, Pod>,
-    /// Its root, and whatever else of its kind carries the run's label.
+    /// Its root, and all other ConfigMaps that carry the run's label.
     pub maps: BTreeMap<String, ConfigMap>,
-    /// Whether all of them have been listed once.
+    /// True if all of them have been listed once.
     pub is_whole: bool,
     listed: [bool; 3],
 }
 
 impl Seen {
-    /// The pods of a Job. Those of an earlier Job of the same name are not its own, as far as the Job is known.
+    /// Returns the pods of a Job. As soon as the Job's UID is known, pods of an earlier Job of the same name are left out.
     pub fn pods_of(&self, job: &str) -> Vec<&Pod> {
         let uid = self.jobs.get(job).and_then(|job| job.metadata.uid.as_deref());
         let is_its = |pod: &&Pod| {
@@ -51,7 +51,7 @@ impl Seen {
     }
 }
 
-/// Watches the objects of a run until it is dropped.
+/// A watch over the objects of a run, which ends when it is dropped.
 pub struct Watched {
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<()>>,
@@ -75,14 +75,14 @@ impl Shared {
 }
 
 impl Watched {
-    /// What is there after a change, or after `limit`.
+    /// Returns the objects after the next change, or after `limit`.
     pub fn next(&self, limit: Duration) -> Seen {
         let seen = self.shared.lock();
         let waited = self.shared.changed.wait_timeout(seen, limit);
         waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    /// Looks at what is there, without a copy of it.
+    /// Calls `look` with the objects, without copying them.
     pub fn with<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
         look(&self.shared.lock())
     }
@@ -95,7 +95,7 @@ impl Drop for Watched {
 }
 
 impl Cluster {
-    /// Watches everything of a namespace that carries a label. A watch that breaks off is taken up again, however often.
+    /// Watches all objects of a namespace that match a label selector. A watch that breaks off is restarted, any number of times.
     pub fn watch(&self, namespace: &str, selector: &str) -> Watched {
         let shared = Arc::new(Shared::default());
         let tasks = vec![

@@ -1,6 +1,6 @@
-//! The imagined run: a nightly comparison of huge pages on one GPU machine, with an indicator and an inference endpoint. Its
-//! preparation failed, so somebody cancelled it and rebooted the machine; resumed, it went on in a second incarnation of its only
-//! block. One trial took three attempts.
+//! The fictional run: a nightly comparison of huge pages on one GPU machine, with an indicator and an inference endpoint. Its
+//! preparation failed, so a person cancelled it and rebooted the machine; the resumed run continued in a second incarnation of
+//! its only block. One trial took three attempts.
 
 use assay_envelope::{
     Predicate, Provenance, ResourceDescriptor, Signed, TestResult, VerificationResult, VerificationSummary, predicate_type, sign,
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::keys;
 
-/// A signed manifest and what its files are called.
+/// A signed manifest and the name of its files.
 pub(crate) struct Example {
     pub(crate) name: &'static str,
     pub(crate) signed: Signed,
@@ -27,7 +27,7 @@ const PLACES: [(&str, &str); 2] = [("memory-bandwidth", "node-a"), ("chat-8b", "
 const VARIANTS: [&str; 2] = ["default", "huge-pages"];
 const TRIALS: u32 = 3;
 
-/// All of them, each made from the ones before it.
+/// All examples, each made from the previous ones.
 pub(crate) fn examples() -> Vec<Example> {
     let source = seal(&[], source(), 0);
     let plan_body = plan();
@@ -73,12 +73,12 @@ fn at(milliseconds: u32) -> Instant {
     Instant::from_unix_ns(BEGIN_UNIX_SECONDS * 1_000_000_000 + i64::from(milliseconds) * 1_000_000)
 }
 
-/// The digest of bytes that only these examples speak of.
+/// The digest of bytes that only these examples use.
 fn digest(text: &str) -> Digest {
     Digest::of(text.as_bytes())
 }
 
-/// Forty hexadecimal digits, as Git names its objects.
+/// Forty hexadecimal digits, like a Git object id.
 fn oid(text: &str) -> String {
     digest(text).hex()[..40].to_owned()
 }
@@ -96,7 +96,7 @@ fn body_part<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap_or_else(|error| panic!("a part of a body: {error}"))
 }
 
-/// Signs a body as its stage does, with fixed times: begun `second` seconds into the run, done half a second later.
+/// Signs a body as its stage does, with fixed times: started `second` seconds into the run, finished half a second later.
 fn seal<B: Body>(inputs: &[&Signed], body: B, second: u32) -> Signed {
     let inputs: Vec<InputRef> = inputs.iter().map(|signed| signed.as_input()).collect();
     let manifest = Manifest::new(run_id(), inputs, body);
@@ -272,7 +272,7 @@ fn serving_work() -> Value {
     })
 }
 
-/// What one shard did in an attempt of `chat-8b`.
+/// The results of one shard in an attempt of `chat-8b`.
 fn serving_outcome(id: &str, number: u32, begin: u32) -> Value {
     json!({
         "schedule_digest": digest(&format!("schedule of {id}")), "start": at(begin), "measured_from_ns": "5000000000",
@@ -477,7 +477,7 @@ fn block(incarnation: u32) -> Value {
     json!({"index": 0, "incarnation": incarnation})
 }
 
-/// The first block's Environment counts the shards of the run.
+/// The first block's Environment holds the shard count of the run.
 fn environment(plan: Digest, incarnation: u32) -> Environment {
     let shards = (incarnation == 0).then(shards);
     Environment { shards, ..environment_of_any_block(plan, incarnation) }
@@ -593,12 +593,12 @@ fn window(begin: u32, milliseconds: u32) -> Value {
     })
 }
 
-/// When an attempt began, in milliseconds of the run: two seconds after the one before it.
+/// The start of an attempt, in milliseconds of the run: two seconds after the previous one.
 fn begin(place: usize) -> u32 {
     610_000 + u32::try_from(place).expect("few") * 2_000
 }
 
-/// Where a pod of node-a ran.
+/// The place of a pod on node-a.
 fn place(pod: &str) -> Value {
     json!({
         "node": "node-a", "pod": pod, "pod_uid": "0d0f7c2e-7a43-4a39-9b62-64c6a5f4f2b1",
@@ -606,7 +606,7 @@ fn place(pod: &str) -> Value {
     })
 }
 
-/// An attempt that gave a result.
+/// An attempt with a result.
 fn attempt(trial: usize, number: u32, begin: u32) -> Value {
     let (id, case, point, _) = trials().swap_remove(trial);
     let file = |name: &str, size| artifact(&format!("trials/{id}/{number}/{name}"), size, "application/octet-stream");
@@ -647,7 +647,7 @@ fn invalidated(mut attempt: Value, status: &str, code: &str, detail: &str) -> Va
     attempt
 }
 
-/// The first attempt of all, in the first incarnation: it never ran.
+/// The very first attempt, in the first incarnation: it never ran.
 fn not_prepared() -> Value {
     let why = "`cc` ended with exit code 1: no space left on device";
     let mut attempt = invalidated(attempt(0, 0, NOT_PREPARED_BEGIN), "not_prepared", "not_prepared", why);
@@ -659,7 +659,7 @@ fn not_prepared() -> Value {
     attempt
 }
 
-/// A trial of the indicator that was stopped at its limit, then gave no result, then a good one.
+/// A trial of the indicator that was stopped at its time limit, then gave no result, then a good one.
 fn troubled(trial: usize) -> [Value; 3] {
     let mut stopped = invalidated(attempt(trial, 0, begin(20)), "timed_out", "time_limit", "stopped after 60 s");
     let outcome = stopped["indicator"].as_object_mut().expect("an indicator");
@@ -791,7 +791,7 @@ fn collection(plan: Digest, part: Digest) -> Collection {
 
 const TROUBLED_CASE: &str = "memory-bandwidth.node-a.default";
 
-/// Which attempt of a trial counts.
+/// The number of the attempt that counts for a trial.
 fn counted(case: &str, index: u32) -> u32 {
     match (case, index) {
         (TROUBLED_CASE, 0) => 1,
@@ -800,7 +800,7 @@ fn counted(case: &str, index: u32) -> u32 {
     }
 }
 
-/// A metric over the three trials of a case, whose values lie `step` apart around `median`.
+/// A metric over the three trials of a case, whose values are `step` apart around `median`.
 fn metric(case: &str, point: &str, (name, unit, better): (&str, &str, Option<&str>), median: f64, step: f64) -> Value {
     let row = |what: &str| digest(&format!("row {case} {point} {name} {what}"));
     let trials = (0..TRIALS).map(|index| {
@@ -925,7 +925,7 @@ fn publication(plan: Digest, summary: Digest) -> Publication {
     }))
 }
 
-/// The candidate has a tenth less bandwidth, which somebody accepted; how long the endpoint takes to answer cannot be told.
+/// The candidate has a tenth less bandwidth, which a person accepted; the latency of the endpoint is inconclusive.
 fn verdict(summary: InputRef) -> Verdict {
     let rules = |path: &str, size: u32| artifact(&format!("rules/{path}"), size, "application/yaml");
     let (pipeline, accepted) = (rules("pipelines/nightly.yaml", 1_906), rules("pipelines/acks/huge-pages.yaml", 412));

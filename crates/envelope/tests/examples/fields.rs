@@ -1,10 +1,10 @@
-//! Which fields of the schemas occur in documents.
+//! The fields of the schemas that occur in documents.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// The fields that the schemas of the visited documents know, and those that occurred.
+/// The fields in the schemas of the visited documents, and those that occurred.
 #[derive(Default)]
 pub(crate) struct Fields {
     known: BTreeSet<String>,
@@ -21,7 +21,7 @@ impl Fields {
         self.walk(schema, "manifest", schema, document);
     }
 
-    /// The known fields that never occurred, as `Type.field`.
+    /// The fields of the schemas that never occurred, as `Type.field`.
     pub(crate) fn unseen(&self) -> Vec<String> {
         self.known.difference(&self.seen).cloned().collect()
     }

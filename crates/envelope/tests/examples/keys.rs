@@ -1,4 +1,5 @@
-//! Keys for examples. Anybody can derive them: they prove nothing, and no trust policy but that of the examples may name them.
+//! Keys for examples. Every reader can derive them: they prove nothing, and no trust policy except that of the examples may name
+//! them.
 
 use assay_envelope::{SecretKey, Signer, TrustPolicy, TrustedSigner};
 use assay_manifest::{Digest, Role};
@@ -9,7 +10,7 @@ const TRUST_COMMENT: &str = "\
 # with them: never name them in a trust policy of your own.
 ";
 
-/// The key that signs a role's examples. Its scalar is the SHA-256 of a text, which makes it the opposite of a secret.
+/// The key that signs a role's examples. Its scalar is the SHA-256 of a public text, so it is no secret.
 fn secret(role: Role) -> SecretKey {
     let scalar = Digest::of(format!("Assay example key, no secret: {role}").as_bytes());
     let key = p256::SecretKey::from_slice(scalar.as_bytes()).expect("a scalar of the field");

@@ -1,7 +1,7 @@
 //! The examples under `manifests/examples/`: an example of every kind of manifest, in every version ever signed.
 //!
-//! What this build writes is compared byte for byte with what lies there, so that no format changes unseen; whatever lies there
-//! must load and verify, so that no old version is forgotten. What writes the current version anew is [`UPDATE`].
+//! The output of this build is compared byte for byte with the files there, so that no format changes unnoticed; all files there
+//! must load and verify, so that no old version is forgotten. [`UPDATE`] writes the current version again.
 
 mod bodies;
 mod fields;
@@ -17,7 +17,7 @@ use assay_manifest::{Document, InputRef, Kind, VERSION};
 
 use bodies::{Example, examples};
 
-/// Writes the examples of the current version.
+/// The command that writes the examples of the current version.
 const UPDATE: &str = "ASSAY_UPDATE_EXAMPLES=1 cargo test -p assay-envelope --test examples what_this_build_writes";
 
 fn folder() -> PathBuf {
@@ -66,7 +66,7 @@ fn the_examples_are_what_this_build_writes() {
     }
 }
 
-/// A manifest that lies in a version's folder, with the bundle beside it.
+/// A manifest in a version's folder, with the bundle beside it.
 struct Pair {
     name: String,
     manifest: Vec<u8>,
@@ -78,13 +78,13 @@ impl Pair {
         verify(&self.manifest, &self.bundle, trust, &Expect { kind: self.kind(), ..Expect::default() })
     }
 
-    /// The kind that the file's name says, such as `environment` for `environment-first.json`.
+    /// The kind in the file's name, such as `environment` for `environment-first.json`.
     fn kind(&self) -> Option<Kind> {
         self.name.split('-').next().and_then(|kind| kind.parse().ok())
     }
 }
 
-/// The pairs of a version's folder, or what is wrong with it.
+/// The pairs of a version's folder, or its problem.
 fn pairs(version: &Path) -> Result<Vec<Pair>, String> {
     let entries = fs::read_dir(version).map_err(|error| format!("{}: {error}", version.display()))?;
     let mut names: BTreeSet<_> =
@@ -117,7 +117,7 @@ fn versions() -> Vec<PathBuf> {
     versions
 }
 
-/// The trust policy beside the examples, read as any trust policy is.
+/// The trust policy beside the examples, read like any trust policy.
 fn trust() -> Trust {
     let bytes = fs::read(folder().join("trust.yaml")).expect("trust.yaml");
     let policy = assay_spec::TrustPolicy::parse("trust.yaml", &bytes).expect("a valid trust policy");
@@ -142,7 +142,7 @@ fn every_version_ever_signed_loads_and_verifies() {
             known.insert(verified.as_input());
             wanted.extend(&verified.value().header().inputs);
         }
-        // The examples are one chain: what one is made from lies beside it.
+        // The examples are one chain: the inputs of each are beside it.
         assert!(wanted.is_subset(&known), "inputs without an example: {:?}", wanted.difference(&known));
     }
 }

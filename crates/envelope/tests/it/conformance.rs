@@ -1,4 +1,4 @@
-//! Bundles of any signer, with a key: the same kinds of case as in Sigstore's conformance suite, of our own making.
+//! Bundles of any signer, with a key: the same kinds of case as in Sigstore's conformance suite, written by us.
 
 use assay_envelope::{PublicKey, SecretKey, check_bundle, pae};
 use assay_manifest::Digest;
@@ -67,7 +67,7 @@ fn verdict(bundle: &Value, key: &PublicKey) -> String {
     }
 }
 
-/// The bundle with another value at this place.
+/// The bundle with another value at this JSON pointer.
 fn changed(bundle: &Value, pointer: &str, value: Value) -> Value {
     let mut bundle = bundle.clone();
     let (parent, member) = pointer.rsplit_once('/').expect("a pointer");
@@ -92,7 +92,7 @@ fn both_kinds_of_bundle_are_verified_with_a_key() {
     let stamped = json!({"rfc3161Timestamps": [{"signedTimestamp": "AAAA"}]});
     let logged = changed(&logged, "/verificationMaterial/timestampVerificationData", stamped);
     assert_eq!(verdict(&logged, &owner.public), "message, 1 log entries");
-    // The digest in it is a help for finding the file, and may be left out.
+    // The digest in it only helps to find the file, and may be omitted.
     assert_eq!(
         verdict(&changed(&message, "/messageSignature/messageDigest", Value::Null), &owner.public),
         "message, 0 log entries"

@@ -1,7 +1,7 @@
 //! Verifiers of other projects agree with ours: npm's Sigstore libraries, python's securesystemslib, and openssl.
 //!
-//! They are asked for by `ASSAY_TEST_FOREIGN=<folder>`, a folder that `tests/foreign/install.sh` filled. If they are asked for
-//! and do not run, the tests fail. Without it the same bundles are still judged by Assay, so the rows below always mean something.
+//! `ASSAY_TEST_FOREIGN=<folder>` requests them, with a folder that `tests/foreign/install.sh` filled. If they are requested and
+//! do not run, the tests fail. Without it the same bundles are still judged by Assay, so the rows below always test something.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,7 +35,7 @@ impl Foreign {
     }
 }
 
-/// The bytes that a verifier is given.
+/// The files that a verifier receives.
 struct Offer {
     manifest: Vec<u8>,
     bundle: Vec<u8>,
@@ -54,7 +54,7 @@ impl Offer {
     }
 }
 
-/// Every verifier gives the same verdict.
+/// Checks that every verifier gives the same verdict.
 fn all_say(accepted: bool, what: &str, offer: &Offer) {
     let signer = assay_envelope::TrustedSigner::new("signer", offer.key.clone(), Role::ALL.iter().copied());
     let policy = assay_envelope::TrustPolicy::of_signers("team", vec![signer]);
@@ -67,7 +67,7 @@ fn all_say(accepted: bool, what: &str, offer: &Offer) {
         let output = command.args(&files).output().expect("the verifier starts");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(i32::from(!accepted)), "{what}: {name} says {said}");
-        // A script that crashes ends with 1 as well; only a refusal says so.
+        // A script that crashes also ends with 1; only a refusal prints `refused`.
         assert_eq!(said.lines().any(|line| line.starts_with("refused")), !accepted, "{what}: {name} says {said}");
     }
 }

@@ -1,4 +1,4 @@
-//! Hostile bytes: whatever comes in, there is an answer and no panic.
+//! Hostile bytes: every input gets a result, and none causes a panic.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ static KEY: LazyLock<Key> = LazyLock::new(Key::new);
 static SIGNED: LazyLock<Signed> = LazyLock::new(|| signed_collection(&KEY, "run-1"));
 static TRUST: LazyLock<Trust> = LazyLock::new(|| trusting("collector", &KEY, &[Role::Collect]));
 
-/// Good bytes with some of them overwritten, cut out or doubled.
+/// Good bytes with some of them overwritten, removed or doubled.
 fn damaged(good: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
     let damage = (any::<Index>(), any::<u8>(), 0_u8..3);
     prop::collection::vec(damage, 1..4).prop_map(move |damages| {

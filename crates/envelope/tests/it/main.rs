@@ -1,4 +1,4 @@
-//! The envelope from outside: what is signed verifies, whatever changes is refused by its name, and other tools agree.
+//! The envelope from outside: signed manifests verify, every change is refused by its name, and other tools agree.
 
 mod conformance;
 mod foreign;

@@ -1,7 +1,7 @@
-//! Every class of field of bundle, statement and manifest, changed: each is refused with its own name.
+//! Changes of every class of field of bundle, statement and manifest: each is refused by its own name.
 //!
-//! Three attackers are tried. One holds no key and edits what was signed. One holds a listed key and signs a statement that
-//! lies. One swaps whole files between runs, kinds and signers.
+//! Three attackers are tried. One has no key and edits what was signed. One has a listed key and signs a false statement. One
+//! swaps whole files between runs, kinds and signers.
 
 use assay_manifest::{Digest, Kind, Role, canonical_value};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use assay_envelope::{Expect, Trust, TrustPolicy, TrustedSigner, verify};
 
 use crate::support::*;
 
-/// A collection under a key that may sign for collect, and everything that can be changed about it.
+/// A collection under a key that may sign for collect, and all its parts that can be changed.
 struct Case {
     key: Key,
     manifest: Value,
@@ -61,7 +61,7 @@ fn set(value: &mut Value, pointer: &str, new: Value) {
     }
 }
 
-/// Edits of the bundle by somebody without a key.
+/// Edits of the bundle by an attacker without a key.
 #[test]
 fn an_edited_bundle_is_refused() {
     let other = Key::new();
@@ -126,7 +126,7 @@ fn a_message_signature_alone_is_refused_by_name() {
     assert_eq!(case.code(&case.manifest_bytes(), bundle.to_string().as_bytes()), "message_signature_bundle");
 }
 
-/// Every single byte of the payload and of the signature counts.
+/// Every byte of the payload and of the signature counts.
 #[test]
 fn any_flipped_bit_of_payload_or_signature_is_refused() {
     use base64::Engine as _;
@@ -148,7 +148,7 @@ fn any_flipped_bit_of_payload_or_signature_is_refused() {
     }
 }
 
-/// Lies in the statement, signed by a key that may sign for collect.
+/// False statements, signed by a key that may sign for collect.
 #[test]
 fn a_lying_statement_is_refused() {
     let hex = digest("something else").hex();
@@ -206,7 +206,7 @@ fn a_lying_statement_is_refused() {
     }
 }
 
-/// Another build type with everything that belongs to it: the key is the one thing that does not fit.
+/// Another build type with all its fields: only the key does not match.
 #[test]
 fn a_key_of_one_role_does_not_sign_for_another() {
     let mut case = Case::new();
@@ -233,14 +233,14 @@ fn predicates_of_other_kinds_are_refused() {
     let collected = signed_collection(&key, "run-1");
     let statement = |bundle: &[u8]| serde_json::from_slice::<Value>(&payload(bundle)).expect("JSON");
 
-    // A publication's statement that names the collection as if it were one.
+    // A publication's statement that names the collection as its subject.
     let mut lie = statement(&published.bundle);
     lie["subject"] = json!([{"name": "publication.json", "digest": {"sha256": collected.manifest_digest.hex()}}]);
     let forged = key.forge(&canonical_value(&lie).expect("canonical")).to_string();
     let refusal = verify(&collected.manifest, forged.as_bytes(), &everything, &Expect::default()).expect_err("a refusal");
     assert_eq!(refusal.code(), "wrong_predicate_type");
 
-    // A gate's result is about a verdict, and says when it was judged.
+    // A gate's result is about a verdict, and states the time at which it was judged.
     let mut lie = statement(&collected.bundle);
     lie["predicateType"] = json!("https://in-toto.io/attestation/test-result/v0.1");
     let mut refused = |configuration: Value| {
@@ -257,7 +257,7 @@ fn predicates_of_other_kinds_are_refused() {
     );
 }
 
-/// The example's verdict, signed anew with something of its statement changed.
+/// The example's verdict, signed again with a change of its statement.
 #[test]
 fn a_result_that_is_not_its_verdicts_is_refused() {
     let key = Key::new();
@@ -344,7 +344,7 @@ fn a_statement_beyond_its_limits_is_refused() {
     assert_eq!(case.code(&case.manifest_bytes(), padded.as_bytes()), "bundle_too_large");
 }
 
-/// Edits of the manifest: without a key they never get as far as being parsed.
+/// Edits of the manifest: without a key they are refused before parsing.
 #[test]
 fn an_edited_manifest_is_refused_before_it_is_read() {
     let case = Case::new();

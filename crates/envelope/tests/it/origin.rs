@@ -1,4 +1,5 @@
-//! Expectations of a trust policy: a manifest of another origin is refused by the name of the fact, and so is one that records none.
+//! Expectations of a trust policy: a manifest of another origin is refused by the name of the fact, and so is a manifest that
+//! records none.
 
 use assay_envelope::{Expectation, Trust, TrustPolicy, TrustedSigner};
 use assay_manifest::{Digest, Document, Role};

@@ -1,4 +1,4 @@
-//! What is signed verifies, with the identity, the digests and the words that went in.
+//! Signed manifests verify, with the identity, digests and statements that went in.
 
 use std::collections::BTreeSet;
 

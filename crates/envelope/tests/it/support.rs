@@ -1,4 +1,4 @@
-//! A small chain of signed manifests, and the tools to forge with: what a dishonest signer could do, this can.
+//! A small chain of signed manifests, and the forging tools of a dishonest signer.
 
 use assay_envelope::{
     Expect, PAYLOAD_TYPE, Predicate, Provenance, PublicKey, ResourceDescriptor, SecretKey, Signable, Signed, Signer, Trust,
@@ -27,7 +27,7 @@ impl Key {
         Self { public: secret.public_key(), signer: Signer::new(secret), der }
     }
 
-    /// Signs any payload at all, as an attacker with this key could.
+    /// Signs any payload, as an attacker with this key could.
     pub(crate) fn forge(&self, payload: &[u8]) -> Value {
         let key = p256::ecdsa::SigningKey::from_pkcs8_der(&self.der).expect("a key");
         let signature: p256::ecdsa::Signature = key.sign(&pae(PAYLOAD_TYPE, payload));
@@ -76,7 +76,7 @@ pub(crate) fn collection(run_id: &str) -> Manifest<Collection> {
     Manifest::new(run(run_id), vec![input(Kind::Plan), input(Kind::Environment)], body)
 }
 
-/// A recording with as many outputs as asked for.
+/// A recording with outputs of these names.
 pub(crate) fn recording(names: impl Iterator<Item = String>) -> Manifest<Recording> {
     let series = |name: String| Series { source: "host".into(), samples: Count(1), artifact: artifact(&name) };
     let body = Recording {

@@ -1,7 +1,7 @@
-//! RFC 3161 timestamps: believed if an authority of the policy vouches for them, and then they bound the time of a key.
+//! RFC 3161 timestamps: trusted if an authority of the policy vouches for them, and then they bound the time of a key.
 //!
-//! The authorities are those of `tsa/make.sh`. Their tokens are made here, so that each part of one can be wrong by itself; one more was
-//! made by openssl.
+//! The authorities are those of `tsa/make.sh`. Their tokens are made here, so that each part of one can be wrong by itself; one
+//! more was made by openssl.
 
 use assay_envelope::{Expect, Expectation, Signed, TimestampAuthority, Trust, TrustPolicy, TrustedSigner, VerifyError, verify};
 use assay_manifest::{Digest, Document, Instant, Role};
@@ -19,7 +19,7 @@ const SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.
 const ECDSA_WITH_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.2");
 const TST_INFO: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.16.1.4");
 
-/// A clock that signs, and what it puts into a token.
+/// A timestamp authority, and the fields of its token.
 struct Stamp {
     certificate: &'static [u8],
     key: &'static [u8],
@@ -32,7 +32,7 @@ const OURS: (&[u8], &[u8], &str) =
     (include_bytes!("tsa/ours.crt.der"), include_bytes!("tsa/ours.key.der"), include_str!("tsa/ours.pem"));
 const OTHER: (&[u8], &[u8], &str) =
     (include_bytes!("tsa/other.crt.der"), include_bytes!("tsa/other.key.der"), include_str!("tsa/other.pem"));
-/// A certificate of our root that is for web servers.
+/// A certificate of our root for web servers.
 const WEB: (&[u8], &[u8]) = (include_bytes!("tsa/web.crt.der"), include_bytes!("tsa/web.key.der"));
 
 /// A DER value: its tag, its length, its parts.
@@ -226,7 +226,7 @@ fn a_timestamp_that_no_authority_vouches_for_is_refused() {
     case.refuses(&Stamp::new(OURS, b"another signature"), "timestamp_other_signature");
     case.refuses(&Stamp::new(OTHER, &signature), "timestamp_unknown_authority");
     case.refuses(&Stamp::new((WEB.0, WEB.1, ""), &signature), "timestamp_unknown_authority");
-    // The certificate of one, the key of another.
+    // The certificate of one authority, the key of another.
     case.refuses(&Stamp::new((OURS.0, OTHER.1, ""), &signature), "timestamp_unknown_authority");
     // Before the certificate was valid.
     case.refuses(&Stamp { time: "20200101120000Z", ..case.stamp() }, "timestamp_unknown_authority");
@@ -251,7 +251,7 @@ fn a_malformed_timestamp_is_refused() {
     assert_eq!(refusal.code(), "bundle_too_long");
 }
 
-/// Whatever byte of it is changed, a timestamp says nothing else: it is refused, or says the same.
+/// A timestamp with any changed byte is refused, or states the same time.
 #[test]
 fn no_changed_byte_gives_another_time() {
     let case = Case::new();
@@ -308,7 +308,7 @@ fn a_required_timestamp_must_be_there_and_checked() {
 fn a_timestamp_by_openssl_is_read() {
     let mut case = Case::new();
     case.policy.authorities = vec![authority(include_str!("tsa/rsa.pem"))];
-    // It is over other bytes than this bundle's signature: only that is wrong with it.
+    // It covers other bytes than this bundle's signature: nothing else is wrong with it.
     case.refuses_bytes(include_bytes!("tsa/openssl.tsr"), "timestamp_other_signature");
     let checked = assay_envelope::check_timestamp(include_bytes!("tsa/openssl.tsr"), b"a signature", &case.policy.authorities);
     assert_eq!(checked.expect("believed").authority, "clock");

@@ -16,7 +16,7 @@ use crate::{CommitSha, Conclusion, ForgeError, Repository, Token};
 /// Gitea, and Forgejo.
 pub(crate) struct Gitea;
 
-/// The color of our label, where we make it.
+/// The color of the label, if it is created.
 const LABEL_COLOR: &str = "#6f42c1";
 
 #[derive(Debug, Deserialize)]
@@ -77,7 +77,7 @@ impl Dialect for Gitea {
         Ok(Author::of(&forge.parsed::<Account>(&response, &about)?.login))
     }
 
-    /// This list comes in one page.
+    /// Returns the path of the comments, a list of one page.
     fn comments(&self, place: &Place<'_>, thread: Thread) -> String {
         self.new_comment(place, thread)
     }
@@ -114,7 +114,7 @@ impl Dialect for Gitea {
         GitHub.parse_opened(response)
     }
 
-    /// By the time they were opened, which is the order without `sort`.
+    /// Returns the path of the pull requests, in the order of their opening, which is the order without `sort`.
     fn pulls(&self, place: &Place<'_>) -> String {
         format!("{}/pulls?state=open&limit=50", place.path)
     }
@@ -155,7 +155,7 @@ impl Statuses for Gitea {
     }
 }
 
-/// The number of our label, which is made where the repository has none of that name.
+/// Returns the number of the label, which is created if the repository has none of that name.
 fn label(forge: &Forge, place: &Place<'_>) -> Result<u64, ForgeError> {
     let about = forge.about(format!("the list of labels of `{}`", place.repository), Right::Issues);
     let path = format!("{}/labels", place.path);

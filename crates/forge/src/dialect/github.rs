@@ -21,21 +21,21 @@ pub(crate) struct GitHub;
 #[derive(Debug, Deserialize)]
 pub(super) struct Post {
     id: u64,
-    /// An issue's number, and 0 of a comment.
+    /// An issue's number, or 0 for a comment.
     #[serde(default)]
     number: u64,
     html_url: String,
     body: Option<String>,
     user: Option<Account>,
     performed_via_github_app: Option<App>,
-    /// A forge lists pull requests among the issues.
+    /// Set for a pull request: a forge lists them among the issues.
     pull_request: Option<IgnoredAny>,
-    /// Gitea's: whoever wrote it on the forge that it was moved from, in the name of the account that moved it.
+    /// Gitea's: the author on the forge that it was moved from; its own account is the one that moved it.
     #[serde(default)]
     original_author: String,
 }
 
-/// The page of what was written.
+/// The page of a written comment or issue.
 #[derive(Debug, Deserialize)]
 struct Written {
     html_url: String,
@@ -104,7 +104,7 @@ impl From<Pull> for Listed {
     }
 }
 
-/// The posts of a page.
+/// Parses the posts of a page.
 pub(super) fn parse_posts(page: &[u8]) -> Parsed<Vec<Entry>> {
     Ok(serde_json::from_slice::<Vec<Post>>(page)?.into_iter().map(Entry::from).collect())
 }
@@ -136,8 +136,8 @@ impl Dialect for GitHub {
         "in GitHub Actions, name it under `permissions:` of the job; a pull request from a fork has a token that only reads"
     }
 
-    /// A person's token may ask for its account. The token of an app may not, and is asked for in GraphQL; where that is refused as
-    /// well, or not there, it is taken for a workflow's.
+    /// Returns the account of the token. A person's token may request it. The token of an app may not, and uses GraphQL; if that
+    /// is refused as well, or missing, the token is taken for a workflow's.
     fn author(&self, forge: &Forge) -> Result<Author, ForgeError> {
         let about = forge.about("the account of the token".to_owned(), Right::Account);
         match forge.get(&forge.api().at("/user"), &about) {

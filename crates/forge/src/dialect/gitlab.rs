@@ -54,7 +54,7 @@ struct New {
 struct MergeRequest {
     iid: u64,
     state: String,
-    /// Absent until GitLab has looked at the branch.
+    /// Absent until GitLab has processed the branch.
     sha: Option<String>,
     source_branch: String,
     /// Absent once a fork is deleted.
@@ -121,7 +121,7 @@ impl From<ListedStatus> for Status {
     }
 }
 
-/// The path of a merge request or an issue.
+/// Returns the path of a merge request or an issue.
 fn path(place: &Place<'_>, thread: Thread) -> String {
     match thread {
         Thread::Pull(number) => format!("{}/merge_requests/{number}", place.path),
@@ -129,7 +129,7 @@ fn path(place: &Place<'_>, thread: Thread) -> String {
     }
 }
 
-/// The page of a note, for people.
+/// Returns the page of a note, for people.
 fn page(place: &Place<'_>, thread: Thread, note: u64) -> String {
     let kind = match thread {
         Thread::Pull(_) => "merge_requests",
@@ -143,7 +143,7 @@ impl Dialect for GitLab {
         Ok(vec![("private-token", token.header("")?), ("accept", HeaderValue::from_static("application/json"))])
     }
 
-    /// Groups may hold groups, so the whole path is one part of the address.
+    /// Returns the path of a repository. Groups may be nested, so the whole path is one part of the address.
     fn repository(&self, repository: &Repository) -> Result<String, ForgeError> {
         Ok(format!("/projects/{}", text::encoded(&repository.to_string())))
     }
@@ -167,8 +167,8 @@ impl Dialect for GitLab {
         Ok(Author::of(&forge.parsed::<User>(&response, &about)?.username))
     }
 
-    /// GitLab does what a line says that begins with a slash, such as `/merge`, in the name of whoever writes it. A backslash before it shows
-    /// the same text.
+    /// Escapes lines that begin with a slash, such as `/merge`: GitLab executes them with the rights of the author. A backslash
+    /// before the slash shows the same text.
     fn without_commands(&self, text: String) -> String {
         let inert = |line: &str| {
             let command = line.trim_start();
@@ -232,7 +232,7 @@ impl Dialect for GitLab {
         Ok(serde_json::from_slice::<Vec<MergeRequest>>(page)?.into_iter().map(Listed::from).collect())
     }
 
-    /// Merge requests name the project that they come from by its number.
+    /// Returns the head repository. Merge requests name the project that they come from by its number.
     fn head_repository(&self, forge: &Forge, repository: &Repository) -> Result<HeadRepository, ForgeError> {
         let about = forge.about(format!("the project `{repository}`"), Right::Pulls);
         let response = forge.get(&forge.api().at(&self.repository(repository)?), &about)?;
@@ -258,7 +258,7 @@ impl Statuses for GitLab {
         "name"
     }
 
-    /// A check without a statement is `skipped`: `success` would show as a green tick.
+    /// Returns the state. A check without a statement is `skipped`: `success` would show as a green tick.
     fn state(&self, conclusion: Conclusion) -> &'static str {
         match conclusion {
             Conclusion::Success => "success",

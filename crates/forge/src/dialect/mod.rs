@@ -1,6 +1,6 @@
-//! Everything in which the APIs of forges differ: paths, names of fields, and how a token is sent.
+//! The differences between the APIs of forges: paths, names of fields, and the header of the token.
 //!
-//! What is done with them (looking, deciding, writing) is the same for all, and is not here.
+//! Their use (reading, deciding, writing) is the same for all, and is not here.
 
 mod gitea;
 mod github;
@@ -20,17 +20,17 @@ pub(crate) use gitea::Gitea;
 pub(crate) use github::GitHub;
 pub(crate) use gitlab::GitLab;
 
-/// What was read of a response, or what is wrong with it.
+/// The content of a parsed response, or its problem.
 pub(crate) type Parsed<T> = serde_json::Result<T>;
 
-/// A repository of a forge, and the path below which its API has it.
+/// A repository of a forge, and its path in the API.
 pub(crate) struct Place<'a> {
     pub(crate) api: &'a Api,
     pub(crate) repository: &'a Repository,
     pub(crate) path: String,
 }
 
-/// What comments stand below, by its number.
+/// The thing below which comments stand, by its number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Thread {
     Pull(u64),
@@ -45,14 +45,14 @@ impl Thread {
     }
 }
 
-/// What a token must be allowed to do.
+/// A right that a token must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
-    /// To ask whose token it is.
+    /// To read the token's account.
     Account,
     /// To comment a pull request.
     Comments,
-    /// To say how a check of a commit ended.
+    /// To report the result of a check of a commit.
     Checks,
     /// To open issues and to comment them.
     Issues,
@@ -62,67 +62,67 @@ pub(crate) enum Right {
 
 /// A forge's API. Paths are whole: they begin with that of a [`Place`].
 pub(crate) trait Dialect: Sync {
-    /// The headers that say whose request it is, and in which version of the API.
+    /// Returns the headers that authenticate a request, and select the version of the API.
     fn headers(&self, token: &Token) -> Result<Vec<(&'static str, HeaderValue)>, ForgeError>;
 
-    /// The path of a repository.
+    /// Returns the path of a repository.
     fn repository(&self, repository: &Repository) -> Result<String, ForgeError>;
 
-    /// The name of a permission, as the forge calls it.
+    /// Returns the forge's name of a permission.
     fn permission(&self, right: Right) -> &'static str;
 
-    /// What to do where a token lacks a permission.
+    /// Returns the advice if a token lacks a permission.
     fn hint(&self) -> &'static str;
 
-    /// The account of the token.
+    /// Returns the account of the token.
     fn author(&self, forge: &Forge) -> Result<Author, ForgeError>;
 
-    /// A text in which the forge takes no line for a command to it.
+    /// Returns a text of which the forge takes no line for a command.
     fn without_commands(&self, text: String) -> String {
         text
     }
 
-    /// The path of the list of comments, from the oldest.
+    /// Returns the path of the list of comments, from the oldest.
     fn comments(&self, place: &Place<'_>, thread: Thread) -> String;
 
-    /// The comments of a page of that list.
+    /// Parses the comments of a page of that list.
     fn parse_comments(&self, place: &Place<'_>, thread: Thread, page: &[u8]) -> Parsed<Vec<Entry>>;
 
-    /// The path that takes another comment.
+    /// Returns the path for creating a comment.
     fn new_comment(&self, place: &Place<'_>, thread: Thread) -> String;
 
-    /// The request that changes a comment, and its path.
+    /// Returns the request that changes a comment, and its path.
     fn edit_comment(&self, place: &Place<'_>, thread: Thread, id: u64, body: &str) -> (Call, String);
 
-    /// The page of a comment that was written.
+    /// Parses the page of a written comment.
     fn parse_written(&self, place: &Place<'_>, thread: Thread, response: &[u8]) -> Parsed<String>;
 
-    /// The path of the list of open issues with our label.
+    /// Returns the path of the list of open issues with the label.
     fn issues(&self, place: &Place<'_>) -> String;
 
-    /// The issues of a page of that list.
+    /// Parses the issues of a page of that list.
     fn parse_issues(&self, page: &[u8]) -> Parsed<Vec<Entry>>;
 
-    /// What is sent to open an issue with our label. Some forges name a label by a number, which is asked for.
+    /// Returns the request body to open an issue with the label. Some forges name a label by a number, which is requested first.
     fn new_issue(&self, forge: &Forge, place: &Place<'_>, issue: &Issue, body: &str) -> Result<serde_json::Value, ForgeError>;
 
-    /// The issue that was opened.
+    /// Parses the issue that was opened.
     fn parse_opened(&self, response: &[u8]) -> Parsed<Opened>;
 
-    /// The path of the list of open pull requests, in an order that nobody can change.
+    /// Returns the path of the list of open pull requests, in an order that cannot change.
     fn pulls(&self, place: &Place<'_>) -> String;
 
-    /// The pull requests of a page of that list.
+    /// Parses the pull requests of a page of that list.
     fn parse_pulls(&self, page: &[u8]) -> Parsed<Vec<Listed>>;
 
-    /// A repository as that list names it.
+    /// Returns a repository as that list names it.
     fn head_repository(&self, forge: &Forge, repository: &Repository) -> Result<HeadRepository, ForgeError>;
 
-    /// The statuses of commits, where the forge has these in place of checks.
+    /// Returns the API of commit statuses, if the forge has these in place of checks.
     fn statuses(&self) -> Option<&dyn Statuses>;
 }
 
-/// The path of a repository that has one owner and a name.
+/// Returns the path of a repository that has one owner and a name.
 fn owned(repository: &Repository) -> Result<String, ForgeError> {
     if repository.has_one_owner() {
         Ok(format!("/repos/{repository}"))

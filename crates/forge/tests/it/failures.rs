@@ -1,4 +1,4 @@
-//! What goes wrong has a name, and no name holds the token.
+//! Every failure has its own error, and no error contains the token.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{PULL, STRANGER, StandIn, TOKEN, comment, forge, forge_and_pauses, tagged};
 use crate::stand_in::{Fault, Identity};
 
-/// The error of posting a comment to a forge that goes wrong; it does not hold the token, and hints at something.
+/// Returns the error of posting a comment to a failing forge; it does not hold the token, and has a hint.
 fn refused(arrange: impl Fn(&StandIn)) -> ForgeError {
     let stand_in = StandIn::start(Identity::Workflow);
     arrange(&stand_in);
@@ -27,7 +27,7 @@ fn guarded(error: ForgeError) -> ForgeError {
     error
 }
 
-/// As [`refused`], where each listing of comments goes wrong.
+/// Like [`refused`], with each listing of comments failing.
 fn refused_by(fault: Fault) -> ForgeError {
     refused(|stand_in| stand_in.fail(usize::MAX, "GET", "/comments", fault.clone()))
 }
@@ -204,7 +204,7 @@ fn what_is_no_answer_of_the_api_is_a_named_error() {
         let error = refused_by(Fault::Raw(bytes.as_bytes().to_vec()));
         assert!(matches!(error, ForgeError::Unreachable { .. } | ForgeError::BadAnswer { .. }), "{bytes}: {error:?}");
     }
-    // An account that is gone has left its comments.
+    // A deleted account has left its comments.
     let stand_in = StandIn::start(Identity::Workflow);
     let ghost = json!([{ "id": 1, "html_url": "https://x", "body": tagged("one"), "user": null }]).to_string();
     stand_in.fail(1, "GET", "/comments", Fault::Status(200, Vec::new(), ghost));
@@ -217,7 +217,7 @@ fn a_forge_that_does_not_say_who_we_are_is_told_from_one_that_fails() {
     assert!(matches!(error, ForgeError::Failed { .. }), "{error:?}");
     let error = refused(|stand_in| stand_in.fail(usize::MAX, "GET", "/user", Fault::Status(200, Vec::new(), "{}".to_owned())));
     assert!(matches!(error, ForgeError::BadAnswer { .. }), "{error:?}");
-    // Guessing who we are where the forge merely failed could edit a comment of somebody else, or double ours.
+    // A guess of the account after a mere failure of the forge could edit another account's comment, or duplicate the own one.
     let stand_in = StandIn::start(Identity::App("my-app"));
     stand_in.comment_by(STRANGER, PULL, &tagged("click here"));
     stand_in.fail(usize::MAX, "POST", "/graphql", Fault::status(502, "no"));

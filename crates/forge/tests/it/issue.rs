@@ -30,7 +30,7 @@ fn an_issue_is_opened_and_each_change_is_a_comment_below_it() {
     let Posted::Updated { url: below } = posted(&stand_in, "two") else { panic!("a comment") };
     assert_eq!(posted(&stand_in, "two"), Posted::Unchanged { url: below.clone() });
     assert!(below.starts_with(&url));
-    // What it said at first is news again.
+    // The first text is news again.
     assert!(matches!(posted(&stand_in, "one"), Posted::Updated { .. }));
     assert_eq!(texts(&stand_in, 100), [tagged("two"), tagged("one")]);
     let issues = stand_in.issues();

@@ -17,16 +17,16 @@ use stand_in::{Flavor, Identity, REPOSITORY, StandIn};
 const TOKEN: &str = "hunter22-is-secret";
 const PULL: u64 = 7;
 
-/// Whoever opens a pull request.
+/// The author of the pull request.
 const AUTHOR: Identity = Identity::User("somebody");
 
-/// Whoever wants to mislead us.
+/// An account that tries to mislead the client.
 const STRANGER: Identity = Identity::User("stranger");
 
-/// What was waited for, instead of waiting.
+/// The pauses that were requested, instead of waiting.
 type Pauses = Arc<Mutex<Vec<Duration>>>;
 
-/// A forge that is asked without waiting.
+/// Returns a client of a forge that does not wait.
 fn forge(stand_in: &StandIn) -> Forge {
     forge_and_pauses(stand_in).0
 }
@@ -53,7 +53,7 @@ fn comment(text: &str) -> Comment {
     }
 }
 
-/// The text as it stands on the forge.
+/// Returns the text as it is on the forge.
 fn tagged(text: &str) -> String {
     format!("<!-- assay:nightly -->\n{text}")
 }

@@ -1,4 +1,4 @@
-//! GitLab and Gitea: the same things are posted, in the words of their APIs, with the same guarantees.
+//! GitLab and Gitea: the same posts, with their own APIs and the same guarantees.
 
 use assay_forge::{
     Annotation, Check, Comment, Conclusion, ForgeError, HeadBranch, Issue, Level, MAX_PAGES, MAX_REPEATS, Posted, Sought,
@@ -97,7 +97,7 @@ fn what_is_sent_is_what_each_forge_asks_for() {
     }
 }
 
-/// GitLab would do what the line says, in the name of the token's account.
+/// GitLab would execute the line with the rights of the token's account.
 #[test]
 fn no_line_of_a_note_is_a_command() {
     let stand_in = start(Flavor::GitLab);
@@ -106,7 +106,7 @@ fn no_line_of_a_note_is_a_command() {
     assert_eq!(texts(&stand_in, PULL), [tagged("one\n\\/merge")]);
 }
 
-/// Whoever moves a repository to Gitea gets all its comments under their own name.
+/// The user who moves a repository to Gitea gets all its comments under their own name.
 #[test]
 fn a_comment_that_came_with_the_repository_is_not_ours() {
     let stand_in = start(Flavor::Gitea);
@@ -152,7 +152,7 @@ fn a_check_is_a_status_of_one_line() {
     }
 }
 
-/// As the table of `docs/forges.md` has it.
+/// As in the table of `docs/forges.md`.
 #[test]
 fn each_conclusion_has_its_state() {
     let conclusions = [
@@ -191,7 +191,7 @@ fn a_status_about_another_pull_request_is_left_as_it_is() {
     }
 }
 
-/// The newest status of a name is the one that counts, whoever wrote it.
+/// The newest status of a name is the one that counts, by any account.
 #[test]
 fn a_status_that_somebody_else_put_over_ours_is_answered() {
     for flavor in OTHERS {
@@ -306,7 +306,7 @@ fn the_pull_request_of_a_commit_is_found_by_its_branches() {
     }
 }
 
-/// The error of posting a comment, which holds no token and hints at something.
+/// Returns the error of posting a comment, which holds no token and has a hint.
 fn refused(flavor: Flavor, arrange: impl Fn(&StandIn)) -> ForgeError {
     let stand_in = StandIn::start_as(flavor, US);
     arrange(&stand_in);
@@ -367,7 +367,7 @@ fn a_missing_permission_is_named_as_the_forge_calls_it() {
     insta::assert_snapshot!(gitea, @"the token may not do this, which needs `read:user`: token does not have at least one of required scope(s)");
 }
 
-/// An account is not guessed where the forge does not say whose the token is: a comment of somebody else could be edited.
+/// The account is not guessed if the forge does not state it: another account's comment could be edited.
 #[test]
 fn nothing_is_written_where_nobody_knows_whose_the_token_is() {
     for flavor in OTHERS {

@@ -38,7 +38,7 @@ fn a_closed_one_is_no_answer() {
     assert!(matches!(pull_of(&stand_in, "a"), Err(ForgeError::NoPull { .. })));
 }
 
-/// Anyone can open a second pull request of a commit that is public, and an author one more into another branch.
+/// Every account can open a second pull request of a public commit, and an author one more into another branch.
 #[test]
 fn pull_requests_of_one_commit_are_told_by_their_branches() {
     let stand_in = StandIn::start(Identity::Workflow);

@@ -1,7 +1,7 @@
 //! A stand-in of a forge: the REST API of GitHub, GitLab or Gitea over real connections of this machine, for one repository, kept in memory.
 //!
-//! It does what it is asked as the real one would, writes down every question, and fails where it is told to. It needs nothing but
-//! the standard library and serde_json, so that other tests can include this file by its path.
+//! It behaves like the real one, records every request, and fails if it is configured to. It needs nothing but the standard
+//! library and serde_json, so that other tests can include this file by its path.
 #![allow(dead_code, reason = "each test binary that includes this file uses another part of it")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -17,10 +17,10 @@ mod gitea;
 #[path = "stand_in/gitlab.rs"]
 mod gitlab;
 
-/// The only repository that there is.
+/// The only repository.
 pub(crate) const REPOSITORY: &str = "example/project";
 
-/// Whose API it speaks.
+/// The API that it implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flavor {
     GitHub,
@@ -29,7 +29,7 @@ pub(crate) enum Flavor {
 }
 
 impl Flavor {
-    /// Where its API begins, on its server.
+    /// Returns the path of its API, on its server.
     fn path(self) -> &'static str {
         match self {
             Self::GitHub => "",
@@ -38,7 +38,7 @@ impl Flavor {
         }
     }
 
-    /// What a request carries that holds this token.
+    /// Returns the header that carries this token.
     fn authorization(self, token: &str) -> (&'static str, String) {
         match self {
             Self::GitHub => ("authorization", format!("Bearer {token}")),
@@ -48,14 +48,14 @@ impl Flavor {
     }
 }
 
-/// Whom the token is of, and what the forge says about that.
+/// The account of the token, and the forge's response about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Identity {
-    /// A person's token: `GET /user` says the login.
+    /// A person's token: `GET /user` returns the login.
     User(&'static str),
-    /// An app's token, by the app's slug: only GraphQL says the login.
+    /// An app's token, by the app's slug: only GraphQL returns the login.
     App(&'static str),
-    /// A token of which nothing is said, and which writes as `github-actions[bot]`.
+    /// A token whose account is not returned, and which writes as `github-actions[bot]`.
     Workflow,
 }
 
@@ -77,7 +77,7 @@ impl Identity {
     }
 }
 
-/// A question that came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: String,
@@ -88,34 +88,34 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// The value of a header, by its name in lower case.
+    /// Returns the value of a header, by its name in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether it asks for a change. A question in GraphQL asks for none.
+    /// Returns true if it requests a change. A GraphQL query does not.
     pub(crate) fn is_write(&self) -> bool {
         self.method != "GET" && self.path != "/graphql"
     }
 }
 
-/// What goes wrong with a question.
+/// The failure of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// It is not done, and answered with a status, more lines of the head, and a body.
+    /// It is not executed, and gets a response with a status, more lines of the head, and a body.
     Status(u16, Vec<String>, String),
-    /// It is done, and the connection is closed without a word.
+    /// It is executed, and the connection is closed without a response.
     Lost,
-    /// It is done, and the connection is closed in the middle of the answer.
+    /// It is executed, and the connection is closed in the middle of the response.
     Half,
-    /// It is not done, and these bytes are sent.
+    /// It is not executed, and these bytes are sent.
     Raw(Vec<u8>),
-    /// It is not done, and an answer without an end is sent.
+    /// It is not executed, and an endless response is sent.
     Endless,
 }
 
 impl Fault {
-    /// A status with a message, as GitHub words it.
+    /// A status with a message in GitHub's format.
     pub(crate) fn status(status: u16, message: &str) -> Self {
         Self::Status(status, Vec::new(), json!({ "message": message }).to_string())
     }
@@ -133,12 +133,12 @@ struct Planned {
     times: usize,
 }
 
-/// What the forge holds.
+/// The data of the forge.
 struct State {
     flavor: Flavor,
     url: String,
     identity: Identity,
-    /// The one token that is accepted; any, where there is none.
+    /// The only token that is accepted; any if `None`.
     token: Option<String>,
     per_page: usize,
     keeps_labels: bool,
@@ -157,7 +157,7 @@ struct State {
     planned: Vec<Planned>,
 }
 
-/// A forge until it is dropped.
+/// A forge that runs until it is dropped.
 pub(crate) struct StandIn {
     flavor: Flavor,
     address: SocketAddr,
@@ -167,42 +167,42 @@ pub(crate) struct StandIn {
 }
 
 impl StandIn {
-    /// An empty forge that speaks GitHub's API, whose token is of `identity`.
+    /// Starts an empty forge with GitHub's API, whose token is of `identity`.
     pub(crate) fn start(identity: Identity) -> Self {
         Self::start_as(Flavor::GitHub, identity)
     }
 
-    /// An empty forge that speaks an API, whose token is of `identity`.
+    /// Starts an empty forge with an API, whose token is of `identity`.
     pub(crate) fn start_as(flavor: Flavor, identity: Identity) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let state = Arc::new(Mutex::new(State::new(flavor, format!("http://{address}"), identity)));
         let over = Arc::new(AtomicBool::new(false));
         let (held, stop) = (Arc::clone(&state), Arc::clone(&over));
-        // One question after the other: each has a connection of its own and asks at once.
+        // One request after the other: each has a connection of its own and is sent at once.
         let thread = std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 if stop.load(Ordering::SeqCst) {
                     break;
                 }
-                // Whoever has read enough closes the connection.
+                // The client closes the connection once it has read enough.
                 let _ = answer(stream, &held);
             }
         });
         Self { flavor, address, state, over, thread: Some(thread) }
     }
 
-    /// Whose API it speaks.
+    /// Returns the API that it implements.
     pub(crate) fn flavor(&self) -> Flavor {
         self.flavor
     }
 
-    /// Where its API begins.
+    /// Returns the base address of its API.
     pub(crate) fn url(&self) -> String {
         format!("http://{}{}", self.address, self.flavor.path())
     }
 
-    /// Where its pages for people begin.
+    /// Returns the base address of its pages for people.
     pub(crate) fn web(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -212,33 +212,33 @@ impl StandIn {
         self.state().token = Some(token.to_owned());
     }
 
-    /// Gives at most so many entries in one page, whatever is asked.
+    /// Returns at most this many entries in one page, independent of the request.
     pub(crate) fn paginate(&self, per_page: usize) {
         self.state().per_page = per_page;
     }
 
-    /// Leaves labels away, as GitHub does where a token may not set them.
+    /// Drops labels, as GitHub does if a token may not set them.
     pub(crate) fn drop_labels(&self) {
         self.state().keeps_labels = false;
     }
 
-    /// Fails so many of the next questions with this method whose path holds `part`.
+    /// Fails the next `times` requests with this method whose path contains `part`.
     pub(crate) fn fail(&self, times: usize, method: &'static str, part: &'static str, fault: Fault) {
         self.state().planned.push(Planned { method, part, fault, times });
     }
 
-    /// Somebody writes a comment.
+    /// Adds a comment by an account.
     pub(crate) fn comment_by(&self, identity: Identity, number: u64, body: &str) {
         self.state().add_comment(identity, number, body);
     }
 
-    /// Somebody opens an issue with the label `assay`.
+    /// Opens an issue by an account, with the label `assay`.
     pub(crate) fn issue_by(&self, identity: Identity, title: &str, body: &str) -> u64 {
         let wanted = json!({ "title": title, "body": body, "labels": ["assay"] });
         self.state().add_issue(identity, &wanted)["number"].as_u64().expect("a number")
     }
 
-    /// Somebody opens a pull request with the label `assay`, which the forge lists among the issues.
+    /// Opens a pull request by an account, with the label `assay`, which the forge lists among the issues.
     pub(crate) fn pull_by(&self, identity: Identity, body: &str) -> u64 {
         let number = self.issue_by(identity, "a pull request", body);
         for issue in self.state().issues.iter_mut().filter(|issue| issue["number"] == number) {
@@ -247,17 +247,18 @@ impl StandIn {
         number
     }
 
-    /// Somebody says something by a status of a commit.
+    /// Adds a status of a commit by an account.
     pub(crate) fn status_by(&self, identity: Identity, commit: &str, wanted: &Value) {
         self.state().add_status(identity, commit, wanted);
     }
 
-    /// All statuses, from the oldest.
+    /// Returns all statuses, from the oldest.
     pub(crate) fn statuses(&self) -> Vec<Value> {
         self.state().statuses.iter().map(|(_, status)| status.clone()).collect()
     }
 
-    /// A comment that came with the repository from another forge: in the name of whoever moved it, and written by somebody else.
+    /// Adds a comment that came with the repository from another forge: in the name of the account that moved it, with another
+    /// author.
     pub(crate) fn moved_comment(&self, identity: Identity, number: u64, body: &str) {
         let mut state = self.state();
         state.add_comment(identity, number, body);
@@ -266,7 +267,7 @@ impl StandIn {
         }
     }
 
-    /// Somebody opens a pull request of the branch `change` of their fork, whose head is this commit.
+    /// Opens a pull request by an account, from the branch `change` of its fork, whose head is this commit.
     pub(crate) fn pull_at(&self, identity: Identity, commit: &str) -> u64 {
         let number = self.pull_by(identity, "a change");
         for issue in self.state().issues.iter_mut().filter(|issue| issue["number"] == number) {
@@ -278,52 +279,52 @@ impl StandIn {
         number
     }
 
-    /// Somebody deletes the fork that a pull request is from.
+    /// Deletes the fork of a pull request.
     pub(crate) fn delete_fork(&self, number: u64) {
         for issue in self.state().issues.iter_mut().filter(|issue| issue["number"] == number) {
             issue["head"]["repo"] = Value::Null;
         }
     }
 
-    /// Somebody closes an issue.
+    /// Closes an issue.
     pub(crate) fn close(&self, number: u64) {
         for issue in self.state().issues.iter_mut().filter(|issue| issue["number"] == number) {
             issue["state"] = json!("closed");
         }
     }
 
-    /// Somebody makes a check.
+    /// Adds a check by an account.
     pub(crate) fn check_by(&self, identity: Identity, wanted: &Value) {
         self.state().add_check(identity, wanted);
     }
 
-    /// Authors and texts of the comments of an issue or a pull request, from the oldest.
+    /// Returns authors and texts of the comments of an issue or a pull request, from the oldest.
     pub(crate) fn comments(&self, number: u64) -> Vec<(String, String)> {
         let of_it = |(of, comment): &(u64, Value)| (*of == number).then(|| (author_of(comment), text(&comment["body"])));
         self.state().comments.iter().filter_map(of_it).collect()
     }
 
-    /// All issues, from the oldest.
+    /// Returns all issues, from the oldest.
     pub(crate) fn issues(&self) -> Vec<Value> {
         self.state().issues.clone()
     }
 
-    /// All checks, from the oldest.
+    /// Returns all checks, from the oldest.
     pub(crate) fn checks(&self) -> Vec<Value> {
         self.state().checks.clone()
     }
 
-    /// All annotations, each with the id of its check.
+    /// Returns all annotations, each with the id of its check.
     pub(crate) fn annotations(&self) -> Vec<(u64, Value)> {
         self.state().annotations.clone()
     }
 
-    /// Every question so far.
+    /// Returns every request so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.state().asked.clone()
     }
 
-    /// The method and the path of every question so far that asked for a change.
+    /// Returns the method and the path of every request so far that requested a change.
     pub(crate) fn writes(&self) -> Vec<String> {
         self.asked().iter().filter(|asked| asked.is_write()).map(|asked| format!("{} {}", asked.method, asked.path)).collect()
     }
@@ -459,7 +460,7 @@ impl State {
         }
     }
 
-    /// Whether a request carries the token, in the one header that the forge knows.
+    /// Returns true if a request carries the token, in the one header that the forge accepts.
     fn is_accepted(&self, asked: &Asked) -> bool {
         self.token.as_ref().is_none_or(|token| {
             let (name, value) = self.flavor.authorization(token);
@@ -503,7 +504,8 @@ impl State {
         }
     }
 
-    /// One page of a list, with the address of the next in its head; `under` is the field that holds it, where it is not bare.
+    /// Returns one page of a list, with the address of the next in its head; `under` is the field that holds it, if it is not
+    /// bare.
     fn page(&self, asked: &Asked, all: &[Value], under: Option<&str>) -> Reply {
         let number = query(asked, "page").and_then(|page| page.parse().ok()).unwrap_or(1_usize);
         let most = query(asked, "per_page").or_else(|| query(asked, "limit")).and_then(|most| most.parse().ok());
@@ -578,7 +580,7 @@ impl State {
         issue
     }
 
-    /// Adds a status, in the shape that the forge lists it.
+    /// Adds a status, in the shape in which the forge lists it.
     fn add_status(&mut self, by: Identity, commit: &str, wanted: &Value) -> Value {
         let id = self.take_id();
         let mut status = json!({
@@ -594,12 +596,12 @@ impl State {
         status
     }
 
-    /// The statuses of a commit, from the oldest.
+    /// Returns the statuses of a commit, from the oldest.
     fn statuses_of(&self, commit: &str) -> Vec<Value> {
         self.statuses.iter().filter(|(of, _)| of == commit).map(|(_, status)| status.clone()).collect()
     }
 
-    /// The checks of a commit under a name, the newest first.
+    /// Returns the checks of a commit under a name, the newest first.
     fn checks_of(&self, asked: &Asked, sha: &str) -> Vec<Value> {
         let name = query(asked, "check_name").unwrap_or_default().replace("%20", " ").replace("%2F", "/").replace("%3A", ":");
         self.checks.iter().rev().filter(|check| check["head_sha"] == sha && check["name"] == name.as_str()).cloned().collect()
@@ -612,7 +614,7 @@ impl State {
         self.edit_check(id, wanted).1
     }
 
-    /// Fields that are given take the place of what was there; annotations are added.
+    /// Changes a check. Given fields replace the previous ones; annotations are added.
     fn edit_check(&mut self, id: u64, change: &Value) -> Reply {
         let Some(check) = self.checks.iter_mut().find(|check| check["id"] == id) else {
             return Reply::refused(404, "Not Found");

@@ -1,4 +1,4 @@
-//! The paired run that would decide what a history can only tell.
+//! The paired run that can decide about a change that a history only suspects.
 
 use assay_manifest::PairUnit;
 use assay_stats::Noise;
@@ -7,27 +7,28 @@ use crate::learning::{History, Taught};
 use crate::rule::{Learned, Rules};
 use crate::sizing::{CannotDecide, Size, size};
 
-/// How a metric of this run spreads.
+/// The spread of a metric of this run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
-    /// What a history knows it by.
+    /// The key of the metric in a history.
     pub taught: Taught,
     /// The standard deviation of this run's trials over their mean.
     pub cv: Option<f64>,
-    /// How many there are.
+    /// The number of trials.
     pub trials: u64,
 }
 
-/// A paired run in which every pair has launches of its own, which is the design that decides most.
+/// A paired run in which every pair has its own launches, which is the design with the highest statistical power.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paired {
-    /// How many pairs it takes, or why no number does.
+    /// The number of pairs that it takes, or the reason why no number suffices.
     pub size: Result<Size, CannotDecide>,
-    /// Metrics whose noise earlier runs of pairs taught; of the others the spread of this run's trials is known.
+    /// The number of metrics whose noise was learned from earlier paired runs; for the others the spread of this run's trials is
+    /// used.
     pub taught: usize,
 }
 
-/// Sizes the paired run for a family that is to be judged at rate `q`, beyond a `budget` as a share, with at most so many pairs.
+/// Sizes the paired run for a family that is to be judged at rate `q`, beyond a `budget` as a share, with at most `most` pairs.
 pub fn paired(family: &[Spread], learned: Option<&History>, q: f64, budget: f64, most: usize) -> Paired {
     let taught: Vec<Option<Learned>> = family.iter().map(|spread| Some(*learned?.metrics.get(&spread.taught)?)).collect();
     let known: Vec<_> = family.iter().zip(&taught).map(|(spread, taught)| taught.or_else(|| spread.of_a_pair())).collect();
@@ -36,7 +37,7 @@ pub fn paired(family: &[Spread], learned: Option<&History>, q: f64, budget: f64,
 }
 
 impl Spread {
-    /// A pair's difference has the noise of two trials. How launches differ the trials of one do not say.
+    /// Returns the noise of a pair's difference: that of two trials. The trials of one launch do not tell how launches differ.
     fn of_a_pair(&self) -> Option<Learned> {
         let noise = Noise::normal(self.cv? * std::f64::consts::SQRT_2, (self.trials as f64 - 1.0).max(1.0));
         Some(Learned { noise, launches: None, autocorrelation: None })

@@ -1,12 +1,13 @@
-//! How often the rule tells of a run in which nothing changed, by noise of the shape that this history has.
+//! The rate of false alarms in a run in which nothing changed, for noise of the shape that this history has.
 //!
-//! A residual bootstrap (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 9.4): earlier runs are drawn anew, with
-//! replacement and whole, so that what one bad night did to many metrics it does to all of them again; of each metric counts how far it was
-//! from its own mean. The first run drawn is judged by those after it. Runs are taken as independent of each other, and no noise is known that
-//! no earlier run has shown.
+//! A residual bootstrap (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 9.4): earlier runs are resampled
+//! with replacement and whole, so that an effect of one bad night on many metrics is kept for all of them; each metric counts by
+//! its distance from its own mean. The first resampled run is judged by those after it. Runs are taken as independent, and noise
+//! that no earlier run has shown is not represented.
 //!
-//! Of few runs the share comes out too high where metrics are many, because draws repeat runs: of normal noise, of which 5 % are told, it says
-//! on average (of 40 histories) 4.5, 11 and 17 % for 1, 10 and 50 metrics of 5 runs, 4.3, 5.3 and 8.0 % of 12, 4.3, 4.2 and 5.1 % of 20.
+//! With few runs the share comes out too high if there are many metrics, because runs are drawn repeatedly. For normal noise with
+//! a true rate of 5 % it is on average (of 40 histories) 4.5, 11 and 17 % for 1, 10 and 50 metrics of 5 runs, 4.3, 5.3 and 8.0 %
+//! of 12 runs, 4.3, 4.2 and 5.1 % of 20 runs.
 
 use std::collections::BTreeSet;
 
@@ -16,36 +17,38 @@ use assay_stats::{benjamini_hochberg, student};
 
 use super::{FEWEST_RUNS, Past, logs, probability};
 
-/// How often a history is drawn anew: a share of 5 % is then known to half a percent.
+/// The number of draws: a share of 5 % is then known to half a percent.
 const DRAWS: usize = 2_000;
 
-/// The fewest draws, however large a history is.
+/// The fewest draws, even for a large history.
 const FEWEST_DRAWS: usize = 200;
 
-/// The most values that are drawn, over all metrics and draws: about half a second's work. Of a larger history fewer draws are made.
+/// The most values that are drawn, over all metrics and draws: about half a second's work. For a larger history fewer draws are
+/// made.
 const MAX_VALUES: usize = 200_000_000;
 
-/// The most runs that are drawn for each that there is, until every metric has as many values as it had. More than one is needed where metrics
-/// are of different runs.
+/// The most runs that are drawn for each existing run, until every metric has as many values as before. More than one is needed
+/// if metrics come from different runs.
 const MAX_TURNS: usize = 50;
 
-/// How often some metric of a family would be called worse although nothing changed.
+/// The rate at which some metric of a family would be called worse although nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FalseAlarms {
-    /// The share of draws in which one was.
+    /// The share of draws with such a metric.
     pub share: f64,
-    /// How many draws there were.
+    /// The number of draws.
     pub draws: usize,
-    /// The earlier runs that were drawn from.
+    /// The number of earlier runs that were drawn from.
     pub runs: usize,
 }
 
 impl FalseAlarms {
-    /// How they were counted, in words.
+    /// A description of the method.
     pub const METHOD: &str = "earlier runs redrawn whole, each metric as far from its mean as it was";
 }
 
-/// The share for a family that is judged at rate `q`, beyond a `budget` as a share; none where nothing is predicted of any metric.
+/// Returns the rate for a family that is judged at rate `q`, beyond a `budget` as a share; `None` if nothing is predicted for any
+/// metric.
 pub(super) fn false_alarms(family: &[Past], q: f64, budget: f64) -> Option<FalseAlarms> {
     let history = History::of(family, q)?;
     let draws = draws(history.metrics.iter().map(|metric| metric.runs + 1).sum());
@@ -56,12 +59,12 @@ pub(super) fn false_alarms(family: &[Past], q: f64, budget: f64) -> Option<False
     Some(FalseAlarms { share: told as f64 / draws as f64, draws, runs })
 }
 
-/// How many draws are made of so many values.
+/// Returns the number of draws for this number of values.
 fn draws(values: usize) -> usize {
     (MAX_VALUES / values.max(1)).clamp(FEWEST_DRAWS, DRAWS)
 }
 
-/// Whoever has the same history draws it anew in the same way.
+/// Returns the seed, which makes draws from the same history repeatable.
 fn seed(family: &[Past]) -> Digest {
     let mut bytes = Vec::new();
     for past in family {
@@ -75,17 +78,18 @@ fn seed(family: &[Past]) -> Digest {
     Digest::of(&bytes)
 }
 
-/// What earlier runs have of the metrics of which something is predicted.
+/// The earlier runs of the metrics that have a prediction.
 struct History {
-    /// A run each, with its distance from each metric's mean, as a logarithm and above zero for worse; NaN where it has nothing of one.
+    /// One row for each run: its distance from each metric's mean, as a logarithm and above zero for worse; NaN if the run lacks
+    /// the metric.
     rows: Vec<Vec<f64>>,
     metrics: Vec<Metric>,
 }
 
 struct Metric {
-    /// How many runs have it.
+    /// The number of runs that have it.
     runs: usize,
-    /// The t that is passed with probability `q`. What does not pass it is told in no family, however large.
+    /// The t value that is exceeded with probability `q`. A metric below it raises no alarm in any family, however large.
     passed: f64,
 }
 
@@ -94,9 +98,9 @@ struct Metric {
 struct Drawn {
     /// Its value in the run that is judged.
     new: f64,
-    /// Values that were drawn, that one among them.
+    /// The number of values that were drawn, including `new`.
     values: usize,
-    /// Of the others.
+    /// The sum of the other values.
     sum: f64,
     squares: f64,
 }
@@ -111,7 +115,7 @@ impl History {
             let mut of_run = past.earlier.keys().zip(logs).peekable();
             for (run, row) in runs.iter().zip(&mut rows) {
                 if let (Some((_, log)), Some(cell)) = (of_run.next_if(|(name, _)| name == run), row.get_mut(place)) {
-                    // Small numbers, so that their squares do not cancel.
+                    // Centred, so that the squares do not cancel.
                     *cell = log - mean;
                 }
             }
@@ -121,7 +125,7 @@ impl History {
         (!metrics.is_empty()).then_some(Self { rows, metrics })
     }
 
-    /// A run and as many before it as there were, of each metric: the first drawn that have it.
+    /// Draws a run and as many earlier runs as there were, for each metric: the first drawn runs that have it.
     fn redrawn(&self, indices: &mut Draws) -> Vec<(f64, f64)> {
         let mut drawn = vec![Drawn::default(); self.metrics.len()];
         let mut open = self.metrics.len();
@@ -152,7 +156,7 @@ impl Drawn {
         self.values += 1;
     }
 
-    /// How much worse the new run is, and the probability of so much; 1 where that is above `q`.
+    /// Returns how much worse the new run is, and the probability of that; 1 if it is above `q`.
     fn tested(&self, passed: f64) -> (f64, f64) {
         let runs = self.values.saturating_sub(1);
         if runs < FEWEST_RUNS {
@@ -162,13 +166,14 @@ impl Drawn {
         let mean = self.sum / n;
         let sd = ((self.squares - n * mean * mean) / (n - 1.0)).max(0.0).sqrt();
         let worse = self.new - mean;
-        // One run drawn again and again has no spread, which no history had that has any.
+        // One run drawn repeatedly has no spread, unlike any real history with some spread.
         let passes = sd > 0.0 && worse > passed * sd * (1.0 + 1.0 / n).sqrt();
         (worse, if passes { probability(worse, sd, runs) } else { 1.0 })
     }
 }
 
-/// Whether any metric of a family of `size` is called worse at rate `q`, beyond a `limit`. Those of which nothing is predicted are of the family.
+/// Returns true if any metric of a family of `size` is called worse at rate `q`, beyond a `limit`. Metrics without a prediction
+/// belong to the family too.
 fn is_told(tested: &[(f64, f64)], size: usize, q: f64, limit: f64) -> bool {
     if tested.iter().all(|(_, p)| *p >= 1.0) {
         return false;
@@ -186,13 +191,13 @@ mod tests {
 
     use super::*;
 
-    /// Values of so many nights.
+    /// Returns a history of one value for each night.
     fn past(values: &[f64]) -> Past {
         let nights = (0..).map(|night: u32| format!("night-{night:03}"));
         Past { better: Better::Lower, value: 100.0, earlier: nights.zip(values.iter().copied()).collect() }
     }
 
-    /// Normal noise of 3 %, of which each metric has its own.
+    /// Returns normal noise of 3 %, different for each metric.
     fn calm(nights: u32, metric: &str) -> Vec<f64> {
         let uniform = |night: u32| {
             let digest = Digest::of(format!("{metric} {night}").as_bytes());
@@ -222,7 +227,7 @@ mod tests {
         assert!(share(&family, 0.5) <= 0.0);
     }
 
-    /// Ten metrics, each with one wild night in twelve.
+    /// Returns ten metrics, each with one wild night in twelve.
     fn wild(of: impl Fn(usize) -> usize) -> Vec<Past> {
         let metric = |metric: usize| {
             let mut values = calm(12, &metric.to_string());
@@ -235,8 +240,9 @@ mod tests {
     #[test]
     fn what_one_night_did_to_all_metrics_it_does_to_all_of_them_again() {
         let (together, apart) = (share(&wild(|_| 3), 0.05), share(&wild(|metric| metric), 0.05));
-        // Ten metrics are told together as soon as each passes q: where the wild night is drawn first and at most twice after, with a probability
-        // of 1/12 times 0.93. A metric by itself has to pass a tenth of q: where its wild night is drawn first and not after, 10/12 times 0.35.
+        // Ten metrics together raise an alarm as soon as each passes q: if the wild night is drawn first and at most twice after,
+        // with a probability of 1/12 times 0.93. A metric by itself has to pass a tenth of q: if its wild night is drawn first
+        // and not after, 10/12 times 0.35.
         assert!((0.07..0.12).contains(&together), "{together}");
         assert!((0.25..0.4).contains(&apart), "{apart}");
     }

@@ -5,7 +5,7 @@ use super::*;
 
 const ZERO: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
-/// A machine by the name of its boot, with so many GPUs.
+/// Returns a machine with this boot name and this many GPUs.
 fn host(boot: &str, gpus: usize) -> Host {
     let gpu = |number: usize| Gpu {
         uuid: format!("GPU-{number}"),
@@ -28,7 +28,7 @@ fn host(boot: &str, gpus: usize) -> Host {
     Host { name: boot.to_owned(), roles: Vec::new(), facts }
 }
 
-/// A block in which these targets are up, each on the machine beside it.
+/// Returns a block in which these targets are up, each on the machine next to it.
 fn block(index: u32, up: &[(&str, &Host)]) -> Environment {
     let target = |(id, host): &(&str, &Host)| {
         json!({
@@ -57,7 +57,7 @@ fn comparison(variable: &str) -> Comparison {
     serde_json::from_value(comparison).expect("a comparison")
 }
 
-/// What the hardware of the sides, in these blocks, leaves open.
+/// Returns the confounding that the hardware of the sides in these blocks causes.
 fn open(blocks: &[Environment]) -> Option<String> {
     confounded(&blocks.iter().collect::<Vec<_>>(), &comparison("runtime_version"))
 }
@@ -140,7 +140,7 @@ fn hardware_that_nobody_knows_is_not_the_same() {
     assert_eq!(open(&[block(0, &[("before", &known), ("after", &known)]), later]), not_known, "known in one block only");
 }
 
-/// How the candidate differs by its environment once `change` has changed its machine or itself: what is named, with both values.
+/// Returns the named differences, with both values, after `change` has changed the candidate's machine or the candidate itself.
 fn differing(variable: &str, change: impl FnOnce(&mut Environment)) -> Vec<String> {
     let same = host("a", 1);
     let mut after = block(1, &[("after", &same)]);
@@ -161,7 +161,7 @@ fn other<T>(value: T) -> Fact<T> {
     Fact::observed(value, "a test")
 }
 
-/// Every fact that is compared: its group, its name with both values, and how it comes to differ.
+/// A compared fact: its group, its name with both values, and the change that makes it differ.
 type Locked = (&'static str, &'static str, fn(&mut Environment));
 
 const LOCKED: [Locked; 10] = [
@@ -249,7 +249,7 @@ fn facts_are_those_of_all_blocks_together() {
     assert_eq!(told(&swapped[..1]), ["host.kernel: 6.12 | 6.13"]);
 }
 
-/// A plan of these trials: workload, side and round.
+/// Returns a plan of these trials: workload, side and round.
 fn plan(trials: &[(&str, &str, u32)]) -> Plan {
     let case = |workload: &str, side: &str| {
         json!({
@@ -291,7 +291,7 @@ fn both_sides_of_a_pair_are_offered_the_same_load() {
         let differing = differences(&plan, &[], &offered.collect(), &comparison("runtime_version"));
         differing.into_iter().map(|difference| difference.what).collect::<Vec<_>>()
     };
-    // Every round and every workload has a load of its own.
+    // Every round of every workload has its own load.
     let [one, two, three] = [Some("one"), Some("two"), Some("three")];
     assert_eq!(told([one, one, two, two, three, three]), Vec::<String>::new());
     assert_eq!(told([one, two, two, two, three, three]), ["schedule of chat.before.default.c8.t0"]);

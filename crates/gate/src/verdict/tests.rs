@@ -12,7 +12,7 @@ use crate::rule::Learned;
 const BASELINE: &str = "memory-bandwidth.node-a.default";
 const CANDIDATE: &str = "memory-bandwidth.node-a.huge-pages";
 
-/// The documents of the example run, with a comparison of as many pairs as a test wants.
+/// The documents of the example run, with a comparison of as many pairs as a test needs.
 struct Fixture {
     run_id: RunId,
     source: Source,
@@ -30,7 +30,7 @@ fn example<B: Body>(name: &str) -> B {
 }
 
 impl Fixture {
-    /// `pairs` give the bandwidth of both sides in every round.
+    /// Creates the documents; `pairs` gives the bandwidth of both sides in every round.
     fn new(pairs: &[[f64; 2]]) -> Self {
         let mut plan: Plan = example("plan.json");
         let mut summary: Summary = example("summary.json");
@@ -84,7 +84,7 @@ impl Fixture {
     }
 }
 
-/// The program of a side, by the bytes of its build.
+/// Returns the program of a side, by the bytes of its build.
 fn executable(path: &str, build: Option<&str>) -> Executable {
     Executable {
         role: ExecutableRole::Program,
@@ -155,7 +155,7 @@ fn subject() -> Name {
     "pr-17".parse().expect("a name")
 }
 
-/// Twelve rounds with a ripple of half a percent, in which the candidate has `ratio` times the bandwidth.
+/// Returns twelve rounds with a ripple of half a percent, in which the candidate has `ratio` times the bandwidth.
 fn rounds(ratio: f64) -> Vec<[f64; 2]> {
     let ripple = |i: u32| 1.0 + 0.005 * f64::from(i * 7 % 5) - 0.01;
     (0..12).map(|i| [200_000.0 * ripple(i), 200_000.0 * ratio * ripple(i + 3)]).collect()
@@ -215,13 +215,13 @@ fn noise_that_hides_twice_the_budget_is_inconclusive_and_says_how_many_pairs_it_
     let verdict = verdict_of(&noisy, |question| question.policy.block_on_inconclusive = true);
     assert_eq!((verdict.outcome, verdict.blocks), (Outcome::Inconclusive, true));
     assert_eq!(why(&verdict.metrics[0]), "underpowered");
-    // A bound at 97.5 %, a floor of 110 / n spreads over the root of n and a power of 0.8 take n = (1.96 + 0.84 + 110 / n)^2 (0.15 / 0.095)^2 pairs:
-    // about 56.
+    // A bound at 97.5 %, a floor of 110 / n spreads over the root of n and a power of 0.8 take n = (1.96 + 0.84 + 110 / n)^2
+    // (0.15 / 0.095)^2 pairs: about 56.
     let enough = verdict.metrics[0].more_pairs.map(|more| 12 + more);
     assert!(enough.is_some_and(|pairs| (50..=62).contains(&pairs)), "{enough:?}");
 }
 
-/// Pairs whose ratio goes up and down by a share.
+/// Returns pairs whose ratio goes up and down by a share.
 fn noisy(share: f64) -> Vec<[f64; 2]> {
     let ripple = |i: usize| if i.is_multiple_of(2) { 1.0 + share } else { 1.0 / (1.0 + share) };
     rounds(1.0).iter().enumerate().map(|(i, [a, b])| [*a, b * ripple(i)]).collect()
@@ -287,7 +287,7 @@ fn one_acceptance_among_several_suffices() {
     assert_eq!((verdict.outcome, why(&verdict.metrics[0])), (Outcome::Unchanged, "acknowledged"));
 }
 
-/// The points of both sides as ones of serving, with so many failed requests of a hundred and the given SLO results.
+/// Returns both sides' points as serving points, with this many failed requests in a hundred and the given SLO results.
 fn served(failed: u64, slo_met: [Option<bool>; 2], tokens: [f64; 2]) -> Fixture {
     let mut fixture = Fixture::new(&rounds(1.0));
     let like: Summary = example("summary.json");
@@ -409,7 +409,7 @@ fn an_order_that_was_declared_decides_nothing() {
     assert!(!order(&declared).passed);
     assert_eq!(declared.outcome, Outcome::Inconclusive, "neither a regression");
     assert!(declared.metrics.iter().all(|metric| metric.outcome == Outcome::Inconclusive));
-    // One that was drawn for another run is no better.
+    // An order that was drawn for another run is no better.
     fixture.plan.order.seed = assay_schedule::drawn_seed(&"other".parse().expect("a name"), []).to_string();
     assert!(!order(&judged(&fixture)).passed);
 }
@@ -540,7 +540,7 @@ fn hardware_comes_before_facts_where_both_could_explain_a_change() {
     assert_eq!((why(&verdict.metrics[0]), verdict.differences.len()), ("confounded_with_placement", 12));
 }
 
-/// A floor stands before throughputs as well as before latencies, and a bound that does not clear it has shown nothing.
+/// The floor applies to throughputs as well as to latencies, and a bound that does not clear it has shown nothing.
 #[test]
 fn what_does_not_clear_the_floor_only_seems_worse() {
     let rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Pair };
@@ -565,15 +565,16 @@ fn what_does_not_clear_the_floor_only_seems_worse() {
 fn the_same_question_has_the_same_bytes() {
     let [one, other] = [(); 2].map(|()| canonical_json(&verdict_of(&rounds(0.93), |_| {})).expect("canonical"));
     assert_eq!(one, other);
-    // A method that decides otherwise has another name: verdicts of the old one are then refused by it, and their signers not accused.
+    // A method that decides differently needs another name: it then refuses verdicts of the old one and does not accuse their
+    // signers.
     assert_eq!(
         (CONTRACT, Digest::of(&one).hex().as_str()),
         ("assay-gate/7", "0e758581e3d17814a0558a3746f6673f0d5aa64caf6ebc1cf7837ed03624ecf4")
     );
 }
 
-/// Forty requests by four users, answered by the reference endpoint in virtual time: how many a second, with a noise of about three percent. All
-/// of it is a function of the seed.
+/// Returns the requests per second of forty requests by four users to the reference endpoint in virtual time, with a noise of
+/// about three percent. It is a function of the seed.
 fn throughput(seed: &str, slower: f64) -> f64 {
     let seed = Seed::new([0; 32]).mixed_with(seed);
     let latency = Latency { slow: SlowRequests { factor: slower, share: 1.0 }, ..Config::of(Profile::H100x8b).latency };
@@ -583,7 +584,7 @@ fn throughput(seed: &str, slower: f64) -> f64 {
     40e9 / ends.max().expect("an end") as f64
 }
 
-/// The gate two hundred times over 30 pairs of its own each, the candidate slower by this factor.
+/// Runs the gate two hundred times, each over 30 pairs of its own, the candidate slower by this factor.
 fn two_hundred(slower: f64, budget: f64) -> [usize; 4] {
     let mut found = [0; 4];
     for gate in 0..200 {
@@ -596,12 +597,12 @@ fn two_hundred(slower: f64, budget: f64) -> [usize; 4] {
     found
 }
 
-/// These check the wiring from manifests to outcome; the rate of false alarms is measured by the calibration.
+/// This test checks the path from manifests to outcome; the calibration measures the rate of false alarms.
 #[test]
 fn two_hundred_gates_of_equal_endpoints_give_the_alarms_of_their_seeds() {
     let [improved, unchanged, inconclusive, regressed] = two_hundred(1.0, 0.05);
     assert_eq!([improved, unchanged, inconclusive, regressed], [0, 199, 1, 0]);
-    // With next to no budget the test and the floor of what nothing was learned of decide.
+    // With next to no budget, the test and the floor of a metric without earlier runs decide.
     let [improved, _, _, regressed] = two_hundred(1.0, 1e-6);
     assert_eq!([improved, regressed], [0, 0]);
 }
@@ -609,6 +610,6 @@ fn two_hundred_gates_of_equal_endpoints_give_the_alarms_of_their_seeds() {
 #[test]
 fn two_hundred_gates_of_an_endpoint_that_is_a_tenth_slower_find_it() {
     let [improved, unchanged, _, regressed] = two_hundred(1.1, 0.05);
-    // The pairs of some happen to resemble those before them: at 30 pairs without a history that is the price of 3 % of what is found.
+    // The pairs of some gates happen to be autocorrelated: at 30 pairs without a history this costs 3 % of the detections.
     assert_eq!((improved, unchanged, regressed), (0, 0, 194));
 }

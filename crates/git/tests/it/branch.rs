@@ -1,4 +1,4 @@
-//! Committing folders to a branch of a bare remote through `file://`.
+//! Commits of folders to a branch of a bare remote through `file://`.
 
 use std::fs;
 use std::sync::Barrier;
@@ -15,7 +15,7 @@ const MARK: &str = "chain/last.json";
 /// Files of a folder: path and content.
 type Files<'a> = &'a [(&'a str, &'a str)];
 
-/// A bare remote, and a checkout that knows it as `origin`.
+/// A bare remote, and a checkout that has it as `origin`.
 struct Setting {
     bare: Scratch,
     checkout: Scratch,
@@ -48,12 +48,12 @@ impl Setting {
         staged.push(&to, &format!("Publish {run}\n\nAssay-Run: {run}\n"), at, &spawner, cancel)
     }
 
-    /// What the branch holds.
+    /// Returns the files of the branch.
     fn listed(&self) -> String {
         self.bare.git(&["ls-tree", "-r", BRANCH])
     }
 
-    /// How many commits the branch has, and that none of them is a merge.
+    /// Returns the number of commits of the branch, and checks that none of them is a merge.
     fn commits(&self) -> usize {
         assert_eq!(self.bare.git(&["rev-list", "--merges", BRANCH]), "");
         self.bare.git(&["rev-list", BRANCH]).lines().count()
@@ -135,7 +135,7 @@ fn nothing_is_added_inside_of_a_folder_that_is_whole() {
         let error = setting.push(inner, &[("a", "1")]).expect_err("refused");
         assert!(matches!(&error, BranchError::Inside { path, .. } if path == "release/one"), "{error:?}");
     }
-    // What only looks a little like it is no mark.
+    // A folder of the mark's name is no mark.
     setting.push("two", &[("chain", "a file")]).expect("it is pushed");
     let error = setting.push("two/chain/three", &[("a", "1")]).expect_err("refused");
     assert!(matches!(&error, BranchError::NotAFolder { path, .. } if path == "release/two/chain"), "{error:?}");
@@ -154,7 +154,7 @@ fn a_file_in_the_place_of_a_folder_is_named() {
     assert_eq!(setting.commits(), 1);
 }
 
-/// Everybody pushes a folder of their own at the same moment.
+/// Pushes from several processes at the same moment, each a folder of its own.
 fn push_at_once(setting: &Setting, pushers: usize) -> Vec<Pushed> {
     let barrier = Barrier::new(pushers);
     std::thread::scope(|scope| {
@@ -169,7 +169,7 @@ fn push_at_once(setting: &Setting, pushers: usize) -> Vec<Pushed> {
 
 #[test]
 fn of_many_who_push_at_once_all_succeed() {
-    // A remote that can leave files out of what it gives, and one that cannot.
+    // A remote that can omit files from a fetch, and one that cannot.
     for filter in ["true", "false"] {
         let setting = setting();
         setting.bare.git(&["config", "uploadpack.allowFilter", filter]);
@@ -220,7 +220,7 @@ fn a_hook_that_refuses_is_quoted() {
 #[test]
 fn a_push_whose_answer_is_lost_has_arrived() {
     let setting = setting();
-    // The branch is updated, and whoever would say so is gone.
+    // The branch is updated, and the process that would report it is killed.
     setting.hook("reference-transaction", "if [ \"$1\" = committed ]; then kill -9 $PPID; fi");
     let pushed = setting.push("one", &[("a", "1")]).expect("it has arrived");
     assert!(pushed.is_new);

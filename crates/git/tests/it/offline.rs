@@ -1,4 +1,4 @@
-//! From a commit's id down to bytes, and every way in which that can fail.
+//! The check from a commit's id down to bytes, and every way in which it can fail.
 
 use assay_git::{MAX_FILES, MAX_OBJECTS, OfflineError, OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::GitObjectKind;
@@ -12,7 +12,7 @@ fn objects(scratch: &Scratch, paths: &[&str]) -> Vec<RawObject> {
     scratch.open().commit_objects(&scratch.head(), paths).expect("objects")
 }
 
-/// What the check says once `tamper` has had its way with the objects of [`SCRIPT`] and [`SIDE`].
+/// Returns the error of the check after `tamper` changed the objects of [`SCRIPT`] and [`SIDE`].
 fn tampered(tamper: impl FnOnce(&mut Vec<RawObject>)) -> OfflineError {
     let scratch = scratch();
     let mut objects = objects(&scratch, &[SCRIPT.path, SIDE.path]);

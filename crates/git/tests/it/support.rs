@@ -1,4 +1,4 @@
-//! Making repositories.
+//! Fixtures that create repositories.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -67,7 +67,7 @@ impl Scratch {
         self.git(&["rev-parse", "HEAD"])
     }
 
-    /// Runs git, away from the configuration of whoever runs the test: what it printed.
+    /// Runs git, independent of the configuration of the test's user, and returns its stdout.
     pub(crate) fn git(&self, args: &[&str]) -> String {
         self.git_with_input(args, "")
     }

@@ -1,4 +1,4 @@
-//! A run into the tables, whole, in parts and again.
+//! The commit of a run to the tables, whole, in parts and again.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -275,7 +275,7 @@ fn a_log_that_is_no_log_is_an_error() {
         let log = place.table(&OUTCOME_FACT).join("_delta_log");
         std::fs::write(log.join("00000000000000000002.json"), garbage).expect("written");
         let files = run_files(&place.store, 2);
-        // Whatever it is taken for, nothing panics, and what was there stays.
+        // For every content of the log, nothing panics, and the existing files stay.
         let _ = commit_run(&place.lake, &run_id(2), &files, &place.scratch, &mut go_on);
         assert!(place.lake.files(&OUTCOME_FACT, 1).is_ok_and(|files| files.len() == 1));
         std::fs::write(log.join("_last_checkpoint"), garbage).expect("written");

@@ -1,7 +1,7 @@
-//! Other projects' readers see the rows that were written.
+//! Other projects' readers read the rows that were written.
 //!
-//! They are installed by `tests/foreign/install.sh FOLDER`; `ASSAY_TEST_FOREIGN=FOLDER` asks for them. Not asked for, only the
-//! expectation is made.
+//! They are installed by `tests/foreign/install.sh FOLDER`, and used if `ASSAY_TEST_FOREIGN=FOLDER` is set. Otherwise, only the
+//! expectation is computed.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 
 use crate::support::{OWN, Place, SHARED, row};
 
-/// Past a checkpoint, so that readers meet one and the commits after it.
+/// More runs than a checkpoint holds, so that readers read one and the commits after it.
 const RUNS: u64 = CHECKPOINT_INTERVAL + 3;
 
 fn rows(table: &'static Table) -> Vec<Row> {

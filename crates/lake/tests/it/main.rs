@@ -1,4 +1,4 @@
-//! The warehouse over a real folder: commits that are killed, writers that race, files that were swapped, queries, other readers.
+//! The warehouse over a real folder: killed commits, racing writers, swapped files, queries, other readers.
 
 mod commit;
 mod foreign;

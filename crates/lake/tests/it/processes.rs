@@ -1,4 +1,4 @@
-//! Writers that race, and writers that are killed: real processes over one folder.
+//! Racing writers and killed writers: real processes over one folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use crate::support::{Place, check_logs_are_dense, expected_rows, found_rows, go_
 const FOLDER: &str = "ASSAY_LAKE_TEST_FOLDER";
 const RUNS: &str = "ASSAY_LAKE_TEST_RUNS";
 
-/// What a child does: commits the runs that it is told, once the gate is open. Nothing without being told.
+/// The child process: commits the given runs once the gate is open, or does nothing if none are given.
 #[test]
 fn child() {
     let (Some(folder), Ok(runs)) = (std::env::var_os(FOLDER).map(PathBuf::from), std::env::var(RUNS)) else { return };
@@ -89,7 +89,8 @@ fn a_writer_killed_anywhere_is_finished_by_the_next() {
     let place = Place::new();
     let mut delay = Duration::from_millis(5);
     let (mut killed, mut run) = (0, 1);
-    // Delays grow from nothing done to everything done, so that kills fall everywhere in between, however fast this machine is.
+    // Delays grow from no step done to all steps done, so that kills fall everywhere in between, independent of the machine's
+    // speed.
     while !place.root().join(format!("done-{run}")).exists() || killed < 12 {
         if place.root().join(format!("done-{run}")).exists() {
             run += 1;

@@ -1,4 +1,4 @@
-//! Queries: what they see, what they may not do, and that they give the same bytes each time.
+//! Queries: the data that they read, the operations that are refused, and the repeatability of their bytes.
 
 use std::time::Duration;
 
@@ -170,7 +170,7 @@ fn a_column_says_which_column_of_a_table_it_is() {
     );
 }
 
-/// What a query makes beside the engine's own accounts is bounded by the process that it runs in.
+/// Allocations outside of the engine's own accounting are bounded by the process that the query runs in.
 #[test]
 fn a_query_that_makes_a_huge_text_is_ended() {
     let place = Place::new();
@@ -216,7 +216,7 @@ fn a_table_that_was_not_opened_is_named() {
     insta::assert_snapshot!(error, @"the query reads table `outcome_fact`, which was not opened for it");
 }
 
-/// Sums of doubles depend on the order in which they are added up, so equal bytes are what shows that there is one order.
+/// Sums of doubles depend on the order in which they are added up, so equal bytes show that there is one order.
 #[test]
 fn a_result_is_the_same_bytes_each_time() {
     let place = Place::new();

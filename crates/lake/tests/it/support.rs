@@ -12,7 +12,7 @@ use assay_warehouse::{
     WORKLOAD_DIM, write,
 };
 
-/// Rows of each run: tables whose rows all runs share, and tables whose rows are the run's own.
+/// The number of rows of each run: in tables whose rows all runs share, and in tables whose rows are the run's own.
 pub(crate) const SHARED: [(&Table, u64); 4] =
     [(&SOFTWARE_VERSION_DIM, 1), (&HARDWARE_TOPOLOGY_DIM, 1), (&CLUSTER_REGION_DIM, 1), (&WORKLOAD_DIM, 2)];
 pub(crate) const OWN: [(&Table, u64); 7] = [
@@ -46,7 +46,7 @@ impl Place {
         self.folder.path()
     }
 
-    /// The folder of a table.
+    /// Returns the folder of a table.
     pub(crate) fn table(&self, table: &Table) -> PathBuf {
         self.root().join("warehouse").join(table.name)
     }
@@ -57,7 +57,7 @@ impl Place {
         commit_run(&self.lake, &run_id(index), &files, &self.scratch, &mut go_on).expect("committed")
     }
 
-    /// What verified Summaries of these runs would name.
+    /// Returns the subjects that verified Summaries of these runs would name.
     pub(crate) fn subjects(&self, runs: impl IntoIterator<Item = u64>) -> Subjects {
         let mut subjects = Subjects::new();
         for index in runs {
@@ -66,7 +66,7 @@ impl Place {
         subjects
     }
 
-    /// Asks the newest versions, trusting whatever is there.
+    /// Runs a query over the newest versions, without verification.
     pub(crate) fn ask(&self, sql: &str) -> ResultTable {
         let query = Query::parse(sql).expect("a query");
         let snapshot = self.lake.latest().expect("versions");
@@ -74,7 +74,7 @@ impl Place {
         reading.ask(&query, Limits::default()).expect("an answer")
     }
 
-    /// The one number that a query gives.
+    /// Returns the only number of a query's result.
     pub(crate) fn number(&self, sql: &str) -> String {
         self.ask(sql).csv().lines().nth(1).expect("a row").to_owned()
     }
@@ -96,7 +96,7 @@ pub(crate) fn run_id(index: u64) -> RunId {
     RunId::new(format!("run-{index}")).expect("a run id")
 }
 
-/// The curated files of a run, put into the store. Equal indexes give equal bytes.
+/// Returns the curated files of a run, put into the store. Equal indexes give equal bytes.
 pub(crate) fn run_files(store: &Store, index: u64) -> Vec<CuratedFile> {
     let shared = SHARED.iter().map(|(table, rows)| put(store, table, (0..*rows).map(|seed| row(table, 0, seed))));
     let own = OWN.iter().map(|(table, rows)| put(store, table, (0..*rows).map(|seed| row(table, index, seed))));
@@ -118,7 +118,8 @@ pub(crate) fn put(store: &Store, table: &'static Table, rows: impl IntoIterator<
     CuratedFile { table: table.name.to_owned(), rows: Count(written.rows), artifact }
 }
 
-/// A sealed row: text says run and seed, numbers are `run * 1000 + seed`, and floats a tenth of that, which no double holds exactly.
+/// Returns a sealed row: texts name run and seed, numbers are `run * 1000 + seed`, and floats a tenth of that, which no double
+/// holds exactly.
 pub(crate) fn row(table: &'static Table, run: u64, seed: u64) -> Row {
     let number = i64::try_from(run * 1_000 + seed).expect("small");
     let mut row = Row::new(table);
@@ -156,7 +157,7 @@ fn key_of(table: &'static Table) -> Value {
     Value::from(row(table, 0, 0).text("row_id").expect("an id"))
 }
 
-/// How many rows every table must have after this many runs.
+/// Returns the number of rows that every table must have after this many runs.
 pub(crate) fn expected_rows(runs: u64) -> Vec<(&'static str, u64)> {
     let count = |table: &Table| {
         let shared = SHARED.iter().find(|(shared, _)| *shared == table).map(|(_, rows)| if runs == 0 { 0 } else { *rows });
@@ -166,7 +167,7 @@ pub(crate) fn expected_rows(runs: u64) -> Vec<(&'static str, u64)> {
     TABLES.iter().map(|table| (table.name, count(table))).collect()
 }
 
-/// How many rows every table has, and that no two of them are the same.
+/// Returns the number of rows of every table, and checks that no two of them are the same.
 pub(crate) fn found_rows(place: &Place) -> Vec<(&'static str, u64)> {
     TABLES
         .iter()
@@ -179,7 +180,7 @@ pub(crate) fn found_rows(place: &Place) -> Vec<(&'static str, u64)> {
         .collect()
 }
 
-/// Every version of every table's log, from 0 on without a gap.
+/// Checks that every table's log has every version, from 0 on without a gap.
 pub(crate) fn check_logs_are_dense(place: &Place) {
     for (name, version) in place.lake.latest().expect("versions") {
         let log = place.root().join("warehouse").join(&name).join("_delta_log");

@@ -1,4 +1,4 @@
-//! Only what verified Summaries name is read, and only with the bytes that they name.
+//! Trusted readings read only the files that verified Summaries name, and only with the bytes that they name.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn trusted(place: &Place, snapshot: &Snapshot, subjects: &Subjects) -> Result<Re
     Reading::trusted(&place.lake, snapshot, subjects, &query(), &place.scratch)
 }
 
-/// Two runs, the newest versions, and what their Summaries name.
+/// Two runs, the newest versions, and the subjects of their Summaries.
 fn two_runs() -> (Place, Snapshot, Subjects) {
     let place = Place::new();
     place.commit(1);
@@ -32,7 +32,7 @@ fn outcome_file(place: &Place, run: u64) -> Digest {
     files.iter().find(|file| file.table == OUTCOME_FACT.name).expect("a file").artifact.digest
 }
 
-/// The name of an error without the digests in it.
+/// Returns the text of an error without the digests in it.
 fn named(error: &Error, place: &Place) -> String {
     assert!(error.fails_verification(), "{error}");
     (1..=2).fold(error.to_string(), |text, run| text.replace(&outcome_file(place, run).to_string(), &format!("<run {run}>")))
@@ -185,7 +185,7 @@ fn a_file_that_the_log_forgot_is_named() {
     insta::assert_snapshot!(named(&error, &place), @"run `run-1` is in the warehouse without its file <run 1> of table `outcome_fact`");
 }
 
-/// A log that lost its last commits still is a log: only the Publications know that there was more.
+/// A log that lost its last commits still is a log: only the Publications show that there was more.
 #[test]
 fn a_table_that_was_rolled_back_is_found() {
     let (place, snapshot, mut subjects) = two_runs();
@@ -205,7 +205,7 @@ fn a_table_that_was_rolled_back_is_found() {
         reading.unverified()
     );
 
-    // The same number of commits, one of which is another: a log that was rolled back and written again.
+    // The same number of commits, one of which differs: a log that was rolled back and written again.
     let log = place.table(&BENCHMARK_RUN_FACT).join("_delta_log");
     fs::copy(log.join(format!("{:020}.json", 1)), log.join(format!("{:020}.json", 2))).expect("copied");
     let error = trusted(&place, &snapshot, &subjects).expect_err("refused");

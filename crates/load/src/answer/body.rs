@@ -1,23 +1,23 @@
-//! The body of an answer out of its frames: a length, chunks, or whatever comes until the connection closes.
+//! Removes the framing of a response's body: a length, chunks, or all bytes until the connection closes.
 
 use super::head::Framing;
 
-/// Most bytes of a chunk's size line, extensions and all.
+/// The maximum bytes of a chunk's size line, with its extensions.
 const MAX_SIZE_LINE: usize = 1 << 10;
-/// Most bytes of what may follow the last chunk.
+/// The maximum bytes of the trailer after the last chunk.
 const MAX_TRAILER: usize = 16 << 10;
 
-/// Takes a body out of its frames, as bytes come.
+/// A decoder that removes the framing of a body, incrementally.
 #[derive(Debug)]
 pub(crate) struct Body {
     place: Place,
-    /// Bytes of the piece under way that are still to come.
+    /// Remaining bytes of the current chunk or body.
     left: u64,
     /// Bytes of the size line, or of the trailer, so far.
     line: usize,
 }
 
-/// Where in the frames the next byte stands.
+/// The position of the next byte in the framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// In a body of a given length.
@@ -26,35 +26,35 @@ enum Place {
     Close,
     /// In the digits of a chunk's size.
     Size,
-    /// Behind them, before the line feed.
+    /// After the digits of the size, before the line feed.
     Extension,
     /// In a chunk.
     Chunk,
-    /// Between a chunk and the carriage return behind it.
+    /// Before the carriage return that follows a chunk.
     ChunkReturn,
-    /// Between that and its line feed.
+    /// Between that carriage return and its line feed.
     ChunkFeed,
     /// At the start of a line of the trailer.
     Trailer,
     /// In a line of the trailer.
     TrailerLine,
-    /// Behind the carriage return of a blank line of the trailer.
+    /// After the carriage return of a blank line of the trailer.
     TrailerEnd,
-    /// Behind the body.
+    /// After the body.
     Over,
 }
 
-/// What a step took out.
+/// The result of one decoding step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Piece<'a> {
-    /// Bytes of the body; may be none.
+    /// Bytes of the body; may be empty.
     pub(crate) body: &'a [u8],
-    /// What was not looked at.
+    /// The bytes that were not read yet.
     pub(crate) rest: &'a [u8],
 }
 
 impl Body {
-    /// The start of a body.
+    /// Returns a decoder at the start of a body.
     pub(crate) fn new(framing: Framing) -> Self {
         let (place, left) = match framing {
             Framing::Length(0) => (Place::Over, 0),
@@ -65,17 +65,17 @@ impl Body {
         Self { place, left, line: 0 }
     }
 
-    /// Whether all of it came.
+    /// Returns true if all of the body has come.
     pub(crate) fn is_over(&self) -> bool {
         self.place == Place::Over
     }
 
-    /// Whether the closing of the connection is its proper end.
+    /// Returns true if the body properly ends with the connection.
     pub(crate) fn ends_with_connection(&self) -> bool {
         self.place == Place::Close
     }
 
-    /// Takes the next piece out of the bytes. Call it until nothing is left or the body is over.
+    /// Decodes the next piece. Call it until no bytes remain or the body is over.
     #[inline]
     pub(crate) fn next<'a>(&mut self, mut bytes: &'a [u8]) -> Result<Piece<'a>, &'static str> {
         while let [byte, tail @ ..] = bytes {
@@ -128,7 +128,7 @@ impl Body {
                 self.left = self.left.checked_mul(16).ok_or("a chunk of the answer is too large")? | u64::from(digit);
                 self.within(MAX_SIZE_LINE, Place::Size)?;
             }
-            // A size without a digit is none.
+            // A size needs at least one digit.
             (None, _) if self.line == 0 => return Err("a chunk of the answer has no size"),
             (None, b'\n') => self.place = self.sized(),
             (None, b'\r' | b';' | b' ' | b'\t') => self.place = Place::Extension,
@@ -137,7 +137,7 @@ impl Body {
         Ok(())
     }
 
-    /// Where a size line leads.
+    /// Returns the position after a size line.
     fn sized(&mut self) -> Place {
         self.line = 0;
         if self.left == 0 { Place::Trailer } else { Place::Chunk }
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// The body that comes in these pieces, and what was left behind it; none while it is not over.
+    /// Decodes a body that comes in these pieces: its text, and the number of bytes after it (none if the body is not over).
     fn unframed<'a>(
         framing: Framing,
         pieces: impl IntoIterator<Item = &'a [u8]>,

@@ -1,47 +1,47 @@
-//! The head of an HTTP/1.1 answer: its status and how its body is framed.
+//! Parses the head of an HTTP/1.1 response: its status and the framing of its body.
 
-/// Most bytes of a head.
+/// The maximum bytes of a head.
 pub(crate) const MAX_HEAD_BYTES: usize = 64 << 10;
-/// Most header lines of a head.
+/// The maximum header lines of a head.
 const MAX_HEADERS: usize = 128;
 
-/// How a body ends.
+/// The framing of a body, which says where it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// After this many bytes.
+    /// The body ends after this many bytes.
     Length(u64),
-    /// With the last chunk.
+    /// The body ends with the last chunk.
     Chunked,
-    /// When the connection closes.
+    /// The body ends when the connection closes.
     Close,
 }
 
-/// What a body says that it is.
+/// The content type of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// `text/event-stream`
     Events,
     /// `application/json`, or a type with `+json`.
     Json,
-    /// Something else.
+    /// Any other type.
     Other,
-    /// It does not say.
+    /// The head names no content type.
     Unsaid,
 }
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) status: u16,
     pub(crate) framing: Framing,
     pub(crate) content: Content,
-    /// The body is compressed, which was not asked for.
+    /// True if the body is compressed, which the client did not request.
     pub(crate) encoded: bool,
-    /// The connection may be used again.
+    /// True if the connection may be reused.
     pub(crate) keep_alive: bool,
 }
 
-/// Reads a head, and how many bytes it takes; none while its end has not come. What is no head is refused.
+/// Parses a head and returns it with its length in bytes; none if it is incomplete. Bytes that are not an HTTP head are an error.
 pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
@@ -84,12 +84,12 @@ fn head(response: &httparse::Response<'_, '_>) -> Result<Head, &'static str> {
         }
     }
     head.framing = framing(status, length, chunked);
-    // With both, someone on the way may have seen another body than we do (RFC 9112, 6.3): the connection is not used again.
+    // If both are present, an intermediary may have read another body (RFC 9112, 6.3): the connection is not reused.
     head.keep_alive &= head.framing != Framing::Close && !(chunked && length.is_some());
     Ok(head)
 }
 
-/// RFC 9112, 6.3.
+/// Applies RFC 9112, 6.3.
 fn framing(status: u16, length: Option<u64>, chunked: bool) -> Framing {
     match (status, length) {
         (100..=199 | 204 | 304, _) => Framing::Length(0),

@@ -1,16 +1,16 @@
-//! JSON without a document: a strict scanner that hands out what is asked for and checks the rest.
+//! A strict JSON scanner that builds no document: it returns the values that the caller reads and validates the rest.
 //!
-//! It accepts what RFC 8259 calls a JSON text, in UTF-8, down to [`MAX_DEPTH`], and nothing else.
+//! It accepts the JSON texts of RFC 8259, in UTF-8, nested down to [`MAX_DEPTH`], and nothing else.
 
 use std::borrow::Cow;
 
-/// Deepest nesting that is followed; the answers of endpoints have six levels.
+/// The maximum nesting; the responses of endpoints have six levels.
 pub(crate) const MAX_DEPTH: u32 = 128;
 
-/// What was found, or why it is not JSON.
+/// The scanned value, or the reason why the text is not JSON.
 pub(crate) type Scan<T> = Result<T, &'static str>;
 
-/// A place in a JSON text.
+/// A scanner at a position of a JSON text.
 pub(crate) struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -18,7 +18,8 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// The start of a text. Outside of strings JSON is ASCII, so checking the whole of it for UTF-8 checks its strings.
+    /// Returns a scanner at the start of a text. Outside of strings JSON is ASCII, so validating all of it as UTF-8 validates its
+    /// strings.
     pub(crate) fn new(bytes: &'a [u8]) -> Scan<Self> {
         match std::str::from_utf8(bytes) {
             Ok(_) => Ok(Self { bytes, at: 0, depth: 0 }),
@@ -26,7 +27,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next byte that is no white space; it stays.
+    /// Returns the next byte that is not white space, without consuming it.
     #[inline]
     pub(crate) fn peek(&mut self) -> Scan<u8> {
         while let Some(&byte) = self.bytes.get(self.at) {
@@ -38,12 +39,12 @@ impl<'a> Scanner<'a> {
         Err("it ends too early")
     }
 
-    /// Nothing but white space is left.
+    /// Checks that only white space remains.
     pub(crate) fn end(&mut self) -> Scan<()> {
         if self.peek().is_err() { Ok(()) } else { Err("something follows the document") }
     }
 
-    /// An object, member by member: each is handed its key and reads, or skips, its value.
+    /// Scans an object: `member` is called with each key and reads, or skips, its value.
     #[inline]
     pub(crate) fn object(&mut self, mut member: impl FnMut(&mut Self, &[u8]) -> Scan<()>) -> Scan<()> {
         self.open(b'{', "an object is missing")?;
@@ -77,7 +78,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// An array, element by element: each is read or skipped.
+    /// Scans an array: `element` is called to read, or skip, each element.
     #[inline]
     pub(crate) fn array(&mut self, mut element: impl FnMut(&mut Self) -> Scan<()>) -> Scan<()> {
         self.open(b'[', "an array is missing")?;
@@ -98,7 +99,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A string; the quote that opens it comes next.
+    /// Scans a string; its opening quote is the next byte.
     #[inline]
     pub(crate) fn string(&mut self) -> Scan<Text<'a>> {
         if self.bytes.get(self.at) != Some(&b'"') {
@@ -125,7 +126,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A whole number that fits; none for `null` and for any other number. Anything else is refused.
+    /// Scans a number and returns it if it is a whole number that fits; none for `null` and for any other number. Any other value
+    /// is an error.
     pub(crate) fn count(&mut self) -> Scan<Option<u32>> {
         if self.null()? {
             return Ok(None);
@@ -136,13 +138,13 @@ impl<'a> Scanner<'a> {
         Ok(std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()))
     }
 
-    /// Takes a `null`, if one comes next.
+    /// Consumes a `null` if it comes next, and returns true if it did.
     #[inline]
     pub(crate) fn null(&mut self) -> Scan<bool> {
         if self.peek()? == b'n' { self.word(b"null").map(|()| true) } else { Ok(false) }
     }
 
-    /// Checks a value of any kind and hands out its bytes.
+    /// Validates a value of any kind and returns its bytes.
     pub(crate) fn raw(&mut self) -> Scan<&'a [u8]> {
         self.peek()?;
         let start = self.at;
@@ -150,7 +152,7 @@ impl<'a> Scanner<'a> {
         Ok(&self.bytes[start..self.at])
     }
 
-    /// Checks a value of any kind.
+    /// Validates a value of any kind.
     #[inline]
     pub(crate) fn skip(&mut self) -> Scan<()> {
         match self.peek()? {
@@ -223,7 +225,7 @@ impl<'a> Scanner<'a> {
         self.bytes.get(self.at).is_some_and(|byte| any_of.contains(byte))
     }
 
-    /// A backslash comes next.
+    /// Scans an escape; its backslash is the next byte.
     fn escape(&mut self) -> Scan<()> {
         self.at += 2;
         match self.bytes.get(self.at - 1) {
@@ -239,7 +241,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// How many bytes come before the first quote, backslash or control character.
+/// Returns the number of bytes before the first quote, backslash or control character.
 #[inline]
 fn plain_run(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -254,8 +256,8 @@ fn plain_run(bytes: &[u8]) -> usize {
     run + rest.iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | 0..=0x1f)).count()
 }
 
-/// The high bit of the lowest byte that ends a plain run, for eight bytes at once; higher bytes may be marked in error, because a
-/// subtraction borrows, but never the lowest ("Bit Twiddling Hacks", determine if a word has a byte less than n).
+/// Marks the high bit of the lowest byte that ends a plain run, for eight bytes at once. Higher bytes may be marked in error,
+/// because a subtraction borrows, but never the lowest ("Bit Twiddling Hacks", determine if a word has a byte less than n).
 #[inline]
 const fn stops(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -266,7 +268,7 @@ const fn stops(word: u64) -> u64 {
     ((quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash) | (control & !word)) & HIGH
 }
 
-/// The inside of a string whose escapes are sound.
+/// The content of a string whose escapes are valid.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Text<'a> {
     raw: &'a [u8],
@@ -274,7 +276,7 @@ pub(crate) struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Bytes as they are, of something that is no string.
+    /// Wraps the bytes of a value that is not a string, without decoding.
     pub(crate) fn verbatim(raw: &'a [u8]) -> Self {
         Self { raw, escaped: false }
     }
@@ -283,7 +285,7 @@ impl<'a> Text<'a> {
         self.raw.is_empty()
     }
 
-    /// Bytes of the text, in UTF-8.
+    /// Returns the bytes of the decoded text, in UTF-8.
     #[inline]
     pub(crate) fn len(self) -> usize {
         if !self.escaped {
@@ -294,7 +296,7 @@ impl<'a> Text<'a> {
         len
     }
 
-    /// The text; borrowed where it has no escapes.
+    /// Returns the decoded text; borrowed if it has no escapes.
     #[inline]
     pub(crate) fn decoded(self) -> Cow<'a, [u8]> {
         if !self.escaped {
@@ -305,7 +307,7 @@ impl<'a> Text<'a> {
         Cow::Owned(text)
     }
 
-    /// The text, piece by piece. Half of a surrogate pair is no character: it reads as U+FFFD.
+    /// Passes the decoded text on, piece by piece. Half of a surrogate pair is not a character and decodes to U+FFFD.
     #[inline]
     pub(crate) fn pieces(self, mut take: impl FnMut(&[u8])) {
         let mut rest = self.raw;
@@ -324,7 +326,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The character of the escape that a text begins with, and the escape's length.
+/// Decodes the escape at the start of a text: its character and the length of the escape.
 fn unescape(text: &[u8]) -> (char, usize) {
     match text.get(1) {
         Some(b'b') => ('\u{8}', 2),
@@ -353,7 +355,7 @@ fn unescape_hex(text: &[u8]) -> (char, usize) {
     }
 }
 
-/// The number of a `\uXXXX` that a text begins with.
+/// Parses the `\uXXXX` at the start of a text.
 fn unit(text: &[u8]) -> Option<u32> {
     let digits = text.strip_prefix(b"\\u")?.get(..4)?;
     digits.iter().try_fold(0, |unit, digit| Some(unit << 4 | char::from(*digit).to_digit(16)?))
@@ -365,12 +367,12 @@ mod tests {
 
     use super::*;
 
-    /// Whether the whole of it is JSON.
+    /// Returns true if all of the bytes are one JSON text.
     fn accepts(bytes: &[u8]) -> bool {
         Scanner::new(bytes).and_then(|mut scanner| scanner.skip().and_then(|()| scanner.end())).is_ok()
     }
 
-    /// What serde_json says about the grammar; it checks UTF-8 only where it makes strings.
+    /// Returns the verdict of serde_json on the grammar; it validates UTF-8 only if it builds strings.
     fn is_json(bytes: &[u8]) -> bool {
         std::str::from_utf8(bytes).is_ok() && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
     }

@@ -1,5 +1,5 @@
-//! Follows one answer from its first byte to its end and writes into its record what it says. No I/O: bytes come in, with the
-//! stamp of the read that brought them.
+//! Follows one response from its first byte to its end and fills its record. No I/O: the caller passes bytes with the stamp of
+//! the read that brought them.
 
 mod body;
 mod head;
@@ -19,26 +19,26 @@ use self::sse::{Event, Stop, Stream};
 use crate::output::Row;
 use crate::{Api, Capture, Trial};
 
-/// Most bytes of an answer that is not streamed: a batch of embeddings is the largest.
+/// The maximum bytes of a response that is not streamed: a batch of embeddings is the largest.
 const MAX_DOCUMENT_BYTES: usize = 64 << 20;
-/// A head that is cut is tried at every read up to here, so that what is no HTTP is found out early.
+/// An incomplete head is parsed at every read up to this size, so that bytes that are not HTTP are detected early.
 const EAGER_HEAD_BYTES: usize = 1 << 10;
-/// What is kept of an error's body, for its message.
+/// The bytes of an error's body that are kept for its message.
 const ERROR_BYTES: usize = 16 << 10;
-/// Most bytes of an error's body that are read; beyond it the connection is given up.
+/// The maximum bytes that are read of an error's body; beyond it the connection is closed.
 const MAX_ERROR_BYTES: u64 = 1 << 20;
-/// Most bytes of a reason in a record.
+/// The maximum bytes of a reason in a record.
 const MAX_REASON_BYTES: usize = 200;
-/// Most bytes of a finish reason in a record.
+/// The maximum bytes of a finish reason in a record.
 const MAX_FINISH_BYTES: usize = 32;
-/// Finish reasons of a request that the endpoint gave up: vLLM and SGLang abort requests that they cannot serve to their end.
+/// Finish reasons of a request that the endpoint aborted: vLLM and SGLang abort requests that they cannot complete.
 const ABORTED: [&str; 2] = ["abort", "error"];
-/// Most token events that are listed for one request; beyond it they are counted.
+/// The maximum token events listed for one request; further ones are only counted.
 const MAX_CHUNKS: usize = 1 << 20;
-/// Most bytes of text that are kept of one answer.
+/// The maximum bytes of text kept of one response.
 const MAX_TEXT_BYTES: usize = 64 << 20;
 
-/// What an answer should be.
+/// The kind of response that the request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expects {
     Events,
@@ -46,39 +46,39 @@ enum Expects {
     Embeddings,
 }
 
-/// How an answer ended.
+/// The end of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ending {
     pub(crate) outcome: Outcome,
-    /// Why, unless all is well; for people.
+    /// The reason for an outcome other than `Ok`; for people.
     pub(crate) reason: Option<String>,
-    /// When, in nanoseconds since the trial's start.
+    /// The time of the end, in nanoseconds since the trial's start.
     pub(crate) at_ns: i64,
-    /// The connection may carry another request.
+    /// True if the connection may carry another request.
     pub(crate) reusable: bool,
 }
 
-/// What went wrong with an answer.
+/// The failure of a response: its outcome and its reason.
 type Fault = (Outcome, String);
 
-/// Where in the answer the next byte stands.
+/// The part of the response that the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Head,
     Events,
     Document,
-    /// In the body of a refusal.
+    /// The body of an error response.
     Refusal,
-    /// In a body of success that is of another content type than was asked for: it may be an error, in the endpoint's words.
+    /// The body of a successful response with another content type than requested: it may be an error message of the endpoint.
     Unexpected,
 }
 
-/// Follows one answer after the other on one connection.
+/// Follows the responses of one connection, one after the other.
 #[derive(Debug)]
 pub(crate) struct Reader {
     expects: Expects,
     stage: Stage,
-    /// The head, or the document, as far as it came.
+    /// The received part of the head or of the document.
     kept: Vec<u8>,
     body: Body,
     keep_alive: bool,
@@ -87,33 +87,33 @@ pub(crate) struct Reader {
     heard: Heard,
 }
 
-/// What was heard of an answer so far.
+/// The parsed state of a response so far.
 #[derive(Debug)]
 struct Heard {
     capture: Capture,
     hasher: Sha256,
-    /// Whether the token events are listed.
+    /// True if the token events are listed.
     lists: bool,
-    /// Whether they are those of a stream, and have stamps.
+    /// True if the response is a stream, whose token events have stamps.
     streamed: bool,
-    /// When `[DONE]` came.
+    /// The time of `[DONE]`.
     done_ns: Option<i64>,
-    /// A finish reason came.
+    /// True if a finish reason came.
     finished: bool,
-    /// Why the endpoint gave the request up, if it did.
+    /// The reason why the endpoint aborted the request, if it did.
     aborted: Option<String>,
-    /// Tokens up to and including the last token event, by the endpoint; none where it did not say with that event.
+    /// Tokens up to and including the last token event, counted by the endpoint; none if that event had no count.
     tokens_through: Option<u32>,
-    /// The endpoint said so with every token event.
+    /// True if every token event had such a count.
     counted_all: bool,
-    /// What the endpoint said last.
+    /// The endpoint's latest count of completion tokens.
     completion: Option<u32>,
     has_text: bool,
     events: u64,
 }
 
 impl Reader {
-    /// A reader for the trial's answers.
+    /// Returns a reader for the trial's responses.
     pub(crate) fn new(trial: &Trial) -> Self {
         let expects = match (trial.api, trial.streaming) {
             (Api::Embeddings, _) => Expects::Embeddings,
@@ -132,7 +132,7 @@ impl Reader {
         }
     }
 
-    /// Gets ready for the next answer.
+    /// Prepares for the next response.
     pub(crate) fn reset(&mut self, lists: bool) {
         self.stage = Stage::Head;
         self.kept = sse::emptied(&mut self.kept);
@@ -141,12 +141,12 @@ impl Reader {
         self.heard = Heard::new(self.heard.capture, self.heard.streamed, lists);
     }
 
-    /// Events of the stream so far.
+    /// Returns the number of events of the stream so far.
     pub(crate) fn events(&self) -> u64 {
         self.heard.events
     }
 
-    /// Takes the bytes of one read. `at_ns` is its stamp. An ending is the last word on the request.
+    /// Consumes the bytes of one read, whose stamp is `at_ns`. An ending is final for the request.
     #[inline]
     pub(crate) fn take(&mut self, bytes: &[u8], at_ns: i64, row: &mut Row) -> Option<Ending> {
         row.record.response_bytes += bytes.len() as u64;
@@ -158,7 +158,7 @@ impl Reader {
         }
     }
 
-    /// The endpoint closed the connection, or it broke (`why`).
+    /// Ends the response because the endpoint closed the connection, or because it broke (`why`).
     pub(crate) fn close(&mut self, why: Option<&std::io::Error>, at_ns: i64, row: &mut Row) -> Ending {
         let how = || why.map_or_else(|| "closed".to_owned(), |error| format!("lost ({error})"));
         if row.record.first_byte_ns.is_none() {
@@ -191,7 +191,8 @@ impl Reader {
         )
     }
 
-    /// The client gives up. An answer that had said `[DONE]` was whole: only its connection was still open.
+    /// Ends the response because the client gives up. A response that had sent `[DONE]` was complete: only its connection was
+    /// still open.
     pub(crate) fn give_up(&mut self, outcome: Outcome, reason: &str, at_ns: i64, row: &mut Row) -> Ending {
         if let Some(done_ns) = self.heard.done_ns {
             return self.over(done_ns, false, row);
@@ -199,7 +200,7 @@ impl Reader {
         self.end(Err((outcome, reason.to_owned())), at_ns, false, row)
     }
 
-    /// Whether the answer ended, and if so whether its connection may be used again.
+    /// Consumes bytes. Returns none if the response goes on, else true if its connection may be reused.
     fn follow(&mut self, mut bytes: &[u8], at_ns: i64, row: &mut Row) -> Result<Option<bool>, Fault> {
         if self.stage == Stage::Head {
             let Some(rest) = self.head(bytes, row)? else { return Ok(None) };
@@ -216,13 +217,13 @@ impl Reader {
         Ok(self.body.is_over().then_some(self.keep_alive && bytes.is_empty()))
     }
 
-    /// What comes behind the head, once all of the head came. Informational heads (1xx) are passed over.
+    /// Parses the head and returns the bytes after it; none if it is incomplete. Informational heads (1xx) are skipped.
     fn head<'a>(&mut self, bytes: &'a [u8], row: &mut Row) -> Result<Option<&'a [u8]>, Fault> {
-        // Where the head was cut, what is new begins behind what was kept; the head is read from its start again.
+        // An incomplete head is kept, new bytes are appended, and it is parsed from its start again.
         let before = self.kept.len();
         if before > 0 {
             self.kept.extend_from_slice(bytes);
-            // A head that drips in is not read again for each drop: only where a line ended, and while it is short.
+            // A head that drips in is not parsed again for each drop: only at the end of a line, and while it is short.
             if self.kept.len() > EAGER_HEAD_BYTES && self.kept.len() < head::MAX_HEAD_BYTES && !bytes.contains(&b'\n') {
                 return Ok(None);
             }
@@ -243,7 +244,7 @@ impl Reader {
                     from += length;
                     if !(100..200).contains(&head.status) {
                         self.begin(head, row)?;
-                        // The head is longer than what was kept of it, or it would have been read before.
+                        // The head is longer than its kept part, or it would have been complete before.
                         return Ok(Some(bytes.get(from.saturating_sub(before)..).unwrap_or_default()));
                     }
                     if head.status == 101 {
@@ -302,7 +303,7 @@ impl Reader {
         }
     }
 
-    /// The body came to its end: what does the whole of it amount to?
+    /// Ends a response whose body is complete, and decides its outcome.
     fn over(&mut self, at_ns: i64, reusable: bool, row: &mut Row) -> Ending {
         let result = match self.stage {
             Stage::Refusal | Stage::Unexpected => Err(self.refused()),
@@ -323,7 +324,7 @@ impl Reader {
         Ok(if any { Outcome::Ok } else { Outcome::Empty })
     }
 
-    /// What a body that is no response says, in the endpoint's words.
+    /// Returns the failure of an error body, in the endpoint's words.
     fn refused(&self) -> Fault {
         let error = said::error_message(&self.kept);
         if self.stage == Stage::Refusal {
@@ -388,7 +389,7 @@ impl Heard {
         }
     }
 
-    /// A whole answer that was not streamed. It has no first token: all of it came at once.
+    /// Parses a complete response that was not streamed. It has no first token: all of it came at once.
     fn document(&mut self, document: &[u8], at_ns: i64, row: &mut Row) -> Result<(), Fault> {
         let said = self.hear(document, row)?;
         self.has_text |= said.bytes() > 0 || said.embeddings > 0;
@@ -396,7 +397,7 @@ impl Heard {
         Ok(())
     }
 
-    /// Reads a document and writes down what does not depend on when it came.
+    /// Parses a document and records all that does not depend on its time.
     #[inline]
     fn hear<'a>(&mut self, document: &'a [u8], row: &mut Row) -> Result<Said<'a>, Fault> {
         let mut keep = match self.capture {
@@ -464,7 +465,7 @@ impl Heard {
         self.aborted.take().map_or(Ok(()), |why| Err((Outcome::StreamError, why)))
     }
 
-    /// Writes down who counted the tokens, and what the text was.
+    /// Records the token counts with their source, and the digest of the text.
     fn settle(&mut self, row: &mut Row) {
         let record = &mut row.record;
         (record.output_tokens, record.output_source) = match self.completion {
@@ -479,7 +480,7 @@ impl Heard {
     }
 }
 
-/// A limit of the client, named as such.
+/// Returns the failure of a response that exceeds a limit of the client, and names that limit.
 fn too_large(what: &str, limit: usize) -> Fault {
     (Outcome::EventTooLarge, format!("{what} is larger than this client's limit of {limit} bytes"))
 }
@@ -488,18 +489,19 @@ fn malformed(problem: &'static str) -> Fault {
     (Outcome::Malformed, problem.to_owned())
 }
 
-/// Text of an endpoint, as far as it is UTF-8.
+/// Decodes text of an endpoint; invalid UTF-8 is replaced.
 fn words(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The beginning of what is no response. What may be the beginning of a JSON document may hold text of the model, and is not shown.
+/// Returns the beginning of a body that is not a response. The beginning of a JSON document is not shown, because it may hold
+/// text of the model.
 fn excerpt(bytes: &[u8]) -> String {
     let text = shortened(&words(bytes.get(..MAX_REASON_BYTES).unwrap_or(bytes)), MAX_REASON_BYTES);
     if text.is_empty() || text.starts_with(['{', '[', '"']) { String::new() } else { format!(": `{text}`") }
 }
 
-/// At most this many bytes of a text, on one line: it came from outside and is shown to people.
+/// Shortens a text to at most this many bytes, on one line: it came from outside and is shown to people.
 pub(crate) fn shortened(text: &str, limit: usize) -> String {
     let mut short = String::new();
     for character in text.trim().chars() {
@@ -512,8 +514,8 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
     short
 }
 
-/// Follows a whole streamed answer that comes in pieces of this size, again and again, and says how many token events it had in
-/// all. For benchmarks.
+/// Follows a complete streamed response in pieces of this size, repeatedly, and returns the total number of its token events. For
+/// benchmarks.
 pub fn follow(trial: &Trial, wire: &[u8], piece: usize, times: u32) -> u64 {
     let mut reader = Reader::new(trial);
     let mut row = Row::default();

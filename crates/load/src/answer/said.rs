@@ -1,10 +1,10 @@
-//! What a JSON document of an answer says: text and its kind, counts, why it ended, what went wrong.
+//! Parses the JSON documents of a response: text by kind, token counts, finish reason, errors.
 
 use sha2::{Digest as _, Sha256};
 
 use super::json::{Scan, Scanner, Text};
 
-/// What one document said. Bytes are of the text, without JSON's escapes.
+/// The content of one document. Sizes are bytes of the decoded text.
 #[derive(Debug, Default)]
 pub(crate) struct Said<'a> {
     /// Bytes of content.
@@ -13,25 +13,25 @@ pub(crate) struct Said<'a> {
     pub(crate) reasoning: usize,
     /// Bytes of the names and arguments of tool calls.
     pub(crate) tool: usize,
-    /// The counts, where it has any.
+    /// The token counts, if it has any.
     pub(crate) usage: Usage,
-    /// Why the answer ended, where it says so.
+    /// The finish reason, if it has one.
     pub(crate) finish: Option<Text<'a>>,
-    /// The message beside that, where it is an object (SGLang).
+    /// The message of a finish reason that is an object (SGLang).
     pub(crate) finish_message: Option<Text<'a>>,
-    /// It has a list of choices.
+    /// True if it has a list of choices.
     has_choices: bool,
-    /// What went wrong, where something did.
+    /// The error message, if it holds an error.
     pub(crate) error: Option<String>,
-    /// How many embeddings it has.
+    /// The number of embeddings.
     pub(crate) embeddings: usize,
-    /// It calls itself an error.
+    /// True if its `object` is `error`.
     is_error: bool,
-    /// The message beside that.
+    /// The `message` or `detail` of the document.
     message: Option<Text<'a>>,
 }
 
-/// Counts of tokens, by the endpoint.
+/// Token counts, by the endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) prompt: Option<u32>,
@@ -40,7 +40,7 @@ pub(crate) struct Usage {
     pub(crate) reasoning: Option<u32>,
 }
 
-/// Where the text goes.
+/// The destination of the text.
 pub(crate) enum Keep<'k> {
     Nothing,
     Digest(&'k mut Sha256),
@@ -59,14 +59,14 @@ impl Keep<'_> {
 }
 
 impl Said<'_> {
-    /// Bytes of text of any kind.
+    /// Returns the bytes of text of all kinds.
     pub(crate) fn bytes(&self) -> usize {
         self.content + self.reasoning + self.tool
     }
 }
 
-/// Reads a document. What is no JSON object is refused, and so is text that is no string; keys that mean nothing here are
-/// checked and passed over.
+/// Parses a document. A document that is not a JSON object, and text that is not a string, are errors; unknown keys are validated
+/// and skipped.
 #[inline]
 pub(crate) fn hear<'a>(document: &'a [u8], keep: &mut Keep<'_>) -> Scan<Said<'a>> {
     let mut said = Said::default();
@@ -98,7 +98,7 @@ pub(crate) fn hear<'a>(document: &'a [u8], keep: &mut Keep<'_>) -> Scan<Said<'a>
     Ok(said)
 }
 
-/// What an error's body says, where it is JSON that says anything.
+/// Returns the message of an error's body, if it is JSON with a message.
 pub(crate) fn error_message(document: &[u8]) -> Option<String> {
     let said = hear(document, &mut Keep::Nothing).ok()?;
     said.error.or_else(|| said.message.map(shown))
@@ -122,7 +122,7 @@ fn choice<'a>(scanner: &mut Scanner<'a>, said: &mut Said<'a>, keep: &mut Keep<'_
     })
 }
 
-/// A finish reason that is an object: its type, and why.
+/// Parses a finish reason that is an object: its type and its message.
 fn finish<'a>(scanner: &mut Scanner<'a>, message: &mut Option<Text<'a>>) -> Scan<Option<Text<'a>>> {
     let mut kind = None;
     scanner.object(|scanner, key| {
@@ -136,8 +136,8 @@ fn finish<'a>(scanner: &mut Scanner<'a>, message: &mut Option<Text<'a>>) -> Scan
     Ok(kind)
 }
 
-/// A delta of a stream, or the message of a whole answer. A provider may say its reasoning under either of two names, or under
-/// both: it is taken once.
+/// Parses the delta of a stream, or the message of a complete response. A provider may send its reasoning under either of two
+/// names, or under both: it is counted once.
 fn delta<'a>(scanner: &mut Scanner<'a>, said: &mut Said<'a>, keep: &mut Keep<'_>) -> Scan<()> {
     if scanner.null()? {
         return Ok(());
@@ -171,7 +171,8 @@ fn tool_call(scanner: &mut Scanner<'_>, tool: &mut usize, keep: &mut Keep<'_>) -
     scanner.object(|scanner, key| if key == b"function" { function(scanner, tool, keep) } else { scanner.skip() })
 }
 
-/// The name and the arguments are both written by the model. Some servers give arguments as JSON rather than as text of it.
+/// Parses a function call: the model writes both its name and its arguments. Some servers send the arguments as JSON rather than
+/// as text of it.
 fn function(scanner: &mut Scanner<'_>, tool: &mut usize, keep: &mut Keep<'_>) -> Scan<()> {
     if scanner.null()? {
         return Ok(());
@@ -198,7 +199,7 @@ fn usage(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
             b"completion_tokens" => usage.completion = scanner.count()?,
             b"prompt_tokens_details" => detail(scanner, b"cached_tokens", &mut usage.cached)?,
             b"completion_tokens_details" => detail(scanner, b"reasoning_tokens", &mut usage.reasoning)?,
-            // SGLang says it without the details.
+            // SGLang sends the count without the details.
             b"reasoning_tokens" => usage.reasoning = scanner.count()?.or(usage.reasoning),
             _ => scanner.skip()?,
         }
@@ -219,7 +220,7 @@ fn detail(scanner: &mut Scanner<'_>, name: &[u8], count: &mut Option<u32>) -> Sc
     })
 }
 
-/// An error is an object with a message, or a text. `null` and `false` are none.
+/// Parses an error: an object with a message, or a text. `null` and `false` are no error.
 fn error(scanner: &mut Scanner<'_>, error: &mut Option<String>) -> Scan<()> {
     *error = match scanner.peek()? {
         b'n' | b'f' => {
@@ -254,13 +255,13 @@ fn embeddings(scanner: &mut Scanner<'_>, count: &mut usize) -> Scan<()> {
     })
 }
 
-/// An array, element by element, where `null` is an empty one.
+/// Scans an array; `null` is an empty one.
 #[inline]
 fn each<'a>(scanner: &mut Scanner<'a>, element: impl FnMut(&mut Scanner<'a>) -> Scan<()>) -> Scan<()> {
     if scanner.null()? { Ok(()) } else { scanner.array(element) }
 }
 
-/// Text of an answer: a string, or `null` for none.
+/// Scans text of a response: a string, or `null` for none.
 #[inline]
 fn text<'a>(scanner: &mut Scanner<'a>) -> Scan<Text<'a>> {
     match scanner.peek()? {
@@ -270,7 +271,7 @@ fn text<'a>(scanner: &mut Scanner<'a>) -> Scan<Text<'a>> {
     }
 }
 
-/// A string, where there is one; a value of another kind is passed over.
+/// Scans a string; a value of another kind is skipped.
 #[inline]
 fn word<'a>(scanner: &mut Scanner<'a>) -> Scan<Option<Text<'a>>> {
     if scanner.peek()? == b'"' { scanner.string().map(Some) } else { scanner.skip().map(|()| None) }
@@ -284,7 +285,7 @@ fn shown(text: Text<'_>) -> String {
 mod tests {
     use super::*;
 
-    /// `content/reasoning/tool` and the text in its order.
+    /// Returns `content/reasoning/tool` and the text in its order.
     fn said(document: &str) -> (String, String) {
         let mut kept = Vec::new();
         let said = hear(document.as_bytes(), &mut Keep::Text(&mut kept)).expect("a document");
@@ -330,7 +331,7 @@ mod tests {
     fn only_the_right_places_count() {
         let none = r#"{"content":"x","delta":{"content":"x"},"x":{"choices":[{"delta":{"content":"x"}}]},"choices":[{"logprobs":{"content":[{"token":"x"}]}}]}"#;
         assert_eq!(said(none).0, "0/0/0");
-        // A key may be written with escapes.
+        // A key may contain escapes.
         assert_eq!(said(r#"{"\u0063hoices":[{"delta":{"c\u006fntent":"x"}}]}"#).0, "1/0/0");
     }
 

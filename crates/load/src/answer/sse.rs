@@ -1,71 +1,72 @@
-//! Server-sent events, by the specification: <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
+//! Parses server-sent events, by the specification: <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
 
 use std::ops::ControlFlow;
 
-/// Most bytes of one line, and of the data of one event: an answer's text in one event is far below it.
+/// The maximum bytes of one line, and of the data of one event: the text of a response in one event is far smaller.
 pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
-/// Buffers larger than this are given back when a stream is over.
+/// Buffers larger than this are freed at the end of a stream.
 const KEEP_BYTES: usize = 16 << 10;
-/// What a stream may begin with, and what then says nothing.
+/// The byte order mark that a stream may begin with; it is ignored.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// One event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event<'a> {
-    /// Its data: the lines of it, with line feeds between.
+    /// The data lines, joined by line feeds.
     pub(crate) data: &'a [u8],
-    /// Whether its type is `error`.
+    /// True if its type is `error`.
     pub(crate) is_error: bool,
 }
 
-/// Why a stream was left.
+/// The reason why a stream was not read to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stop<B> {
-    /// A line, or the data of an event, is beyond [`MAX_EVENT_BYTES`].
+    /// A line, or the data of an event, is longer than [`MAX_EVENT_BYTES`].
     TooLong,
-    /// The taker of the events wants no more.
+    /// The callback stopped.
     Taker(B),
 }
 
-/// Reads a stream, piece by piece. What a piece holds whole is handed out without a copy; only what is cut is kept.
+/// An incremental parser of a stream. Complete lines are passed on without a copy; only incomplete ones are kept.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    /// The start of a line whose end has not come.
+    /// The received start of an incomplete line.
     line: Vec<u8>,
-    /// The data of the event under way, as far as it was copied.
+    /// The copied data of the current event.
     data: Vec<u8>,
-    /// Whether the event under way has a data line at all.
+    /// True if the current event has a data line.
     has_data: bool,
-    /// Whether the event under way has the type `error`.
+    /// True if the type of the current event is `error`.
     is_error: bool,
-    /// The last byte was a carriage return, so a line feed that comes next belongs to it.
+    /// True if the last byte was a carriage return, so that a following line feed belongs to it.
     after_return: bool,
-    /// The first line is over, and a byte order mark means nothing any more.
+    /// True after the first line, from which on a byte order mark has no meaning.
     started: bool,
 }
 
-/// What a line says.
+/// A parsed line.
 enum Line<'a> {
     Blank,
     Data(&'a [u8]),
     Type {
         is_error: bool,
     },
-    /// A comment, or a field that does not concern us.
+    /// A comment, or a field that is not used here.
     Other,
 }
 
 impl Stream {
-    /// Gets ready for another stream.
+    /// Prepares for another stream.
     pub(crate) fn reset(&mut self) {
         let (line, data) = (emptied(&mut self.line), emptied(&mut self.data));
         *self = Self { line, data, ..Self::default() };
     }
 
-    /// Takes the next piece and hands out the events that it completes. An event that the end of the stream cuts is none.
+    /// Parses the next piece and calls `event` with each event that it completes. An event that is cut by the end of the stream
+    /// is dropped.
     #[inline]
     pub(crate) fn take<B>(&mut self, piece: &[u8], mut event: impl FnMut(Event<'_>) -> ControlFlow<B>) -> Result<(), Stop<B>> {
-        // The first data line of the event under way while it lies whole in this piece: nearly every event is just that.
+        // The first data line of the current event while it is complete in this piece: nearly every event is just that.
         let mut whole: Option<&[u8]> = None;
         let mut rest = piece;
         if self.after_return && !rest.is_empty() {
@@ -94,7 +95,7 @@ impl Stream {
         grow(&mut self.line, rest)
     }
 
-    /// What comes after a line's ending. A carriage return ends the line at once; its line feed is waited for by nobody.
+    /// Returns the bytes after a line's ending. A carriage return ends the line at once, without waiting for its line feed.
     fn after_ending<'a>(&mut self, ending: &'a [u8]) -> &'a [u8] {
         match ending {
             [b'\r'] => {
@@ -106,7 +107,7 @@ impl Stream {
         }
     }
 
-    /// The rest of a line whose start was kept.
+    /// Completes a line whose start was kept.
     #[cold]
     fn finish_line<B>(&mut self, head: &[u8], whole: &mut Option<&[u8]>) -> Result<(), Stop<B>> {
         grow(&mut self.line, head)?;
@@ -114,7 +115,7 @@ impl Stream {
         match self.read(&line) {
             Line::Data(data) => self.add_data(data, whole)?,
             Line::Type { is_error } => self.is_error = is_error,
-            // Only a byte order mark alone reads as blank here, and before it there was nothing to hand out.
+            // Only a lone byte order mark reads as blank here, and no event comes before it.
             Line::Blank | Line::Other => {}
         }
         line.clear();
@@ -139,7 +140,7 @@ impl Stream {
         }
     }
 
-    /// Adds a further data line to the event under way.
+    /// Adds a further data line to the current event.
     fn add_data<B>(&mut self, data: &[u8], whole: &mut Option<&[u8]>) -> Result<(), Stop<B>> {
         self.keep(whole)?;
         if self.has_data {
@@ -149,7 +150,7 @@ impl Stream {
         grow(&mut self.data, data)
     }
 
-    /// Copies the data that the piece holds, because the piece goes away or more data follows.
+    /// Copies the data that the piece holds, because the piece ends or more data follows.
     fn keep<B>(&mut self, whole: &mut Option<&[u8]>) -> Result<(), Stop<B>> {
         whole.take().map_or(Ok(()), |data| grow(&mut self.data, data))
     }
@@ -170,7 +171,7 @@ fn read(line: &[u8]) -> Line<'_> {
     field(line, b"event").map_or(Line::Other, |value| Line::Type { is_error: value == b"error" })
 }
 
-/// The value of a line, if it is this field's: what is behind the colon, less one space; nothing without a colon.
+/// Returns the value of a line if it has this field: the text after the colon, less one space; empty if there is no colon.
 fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     match line.strip_prefix(name)? {
         [] => Some(&[]),
@@ -187,7 +188,7 @@ fn grow<B>(buffer: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Stop<B>> {
     Ok(())
 }
 
-/// A buffer to be used again, without its bytes; a large one is given back.
+/// Empties a buffer for reuse; a large one is freed.
 pub(crate) fn emptied(buffer: &mut Vec<u8>) -> Vec<u8> {
     let mut buffer = std::mem::take(buffer);
     if buffer.capacity() > KEEP_BYTES {
@@ -205,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    /// The events of a stream that comes in these pieces; those of type `error` are marked.
+    /// Returns the events of a stream that comes in these pieces; those of type `error` are marked.
     fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
         let mut stream = Stream::default();
         let mut events = Vec::new();

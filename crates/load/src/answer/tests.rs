@@ -1,11 +1,11 @@
-//! Whole answers in the shapes that servers give them, cut at every byte.
+//! Complete responses in the formats of real servers, cut at every byte.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::{Arrivals, ChunkLists, Endpoint, Measured};
 
-/// When the test's one stamp is.
+/// The only stamp of these tests.
 const AT: i64 = 5_000;
 
 fn trial(api: Api, streaming: bool) -> Trial {
@@ -25,7 +25,7 @@ fn trial(api: Api, streaming: bool) -> Trial {
     }
 }
 
-/// What becomes of an answer that comes in these pieces; where it does not end by itself the connection closes.
+/// Follows a response that comes in these pieces; if it does not end by itself, the connection closes.
 fn followed<'a>(trial: &Trial, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Ending, Row) {
     let mut reader = Reader::new(trial);
     reader.reset(true);
@@ -38,7 +38,7 @@ fn followed<'a>(trial: &Trial, pieces: impl IntoIterator<Item = &'a [u8]>) -> (E
     (reader.close(None, AT, &mut row), row)
 }
 
-/// The answer to a streamed request, in chunks of one event, as most servers frame it.
+/// Returns the response to a streamed request, in chunks of one event, as most servers frame it.
 fn streamed(events: &[&str]) -> Vec<u8> {
     let mut wire =
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
@@ -53,7 +53,7 @@ fn document(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// Outcome, token events, tokens by whom, finish reason, text.
+/// Formats outcome, token events, tokens with their source, finish reason and text.
 fn told(ending: &Ending, row: &Row) -> String {
     let record = &row.record;
     format!(
@@ -125,7 +125,7 @@ const COMPLETIONS: &[&str] = &[
     "[DONE]",
 ];
 
-/// Every shape, and what is to be told of it.
+/// The format of each server, and the expected record.
 const SHAPES: &[(&[&str], &str)] = &[
     (VLLM, "ok events=2 tokens=Some(5)/usage cached=Some(8) reasoning=None first=None finish=length text=Hello, \"you\""),
     (
@@ -167,7 +167,7 @@ fn where_an_answer_is_cut_makes_no_difference() {
             same(&mut [&wire[..cut], &wire[cut..]].into_iter());
         }
         same(&mut wire.chunks(1));
-        // A server that drips an answer behind an informational head, in lines that end otherwise.
+        // A server that drips a response after an informational head, with other line endings.
         let early = [b"HTTP/1.1 100 Continue\r\n\r\n".as_slice(), &wire].concat();
         let (ending, row) = followed(&trial, early.chunks(1));
         assert_eq!((ending.outcome, &row.text), (Outcome::Ok, &whole.1.text));
@@ -181,7 +181,7 @@ fn events_of_one_read_have_one_stamp() {
     reader.reset(true);
     let mut row = Row::default();
     let wire = streamed(VLLM_CONTINUOUS);
-    // The second token event (its text is an escaped letter) begins the second read; what comes before came with the first.
+    // The second token event (its text is an escaped letter) begins the second read; the earlier bytes came with the first.
     let cut = wire.windows(6).position(|window| window == b"\\u00e9").expect("the letter");
     assert_eq!(reader.take(&wire[..cut], 100, &mut row), None);
     let ending = reader.take(&wire[cut..], 250, &mut row).expect("an end");

@@ -1,4 +1,4 @@
-//! One request and its answer: connect, write, read, end.
+//! One request and its response: connect, write, read, end.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::connection::{State, token};
 use crate::transport::{Got, Transport};
 
 impl Engine<'_> {
-    /// Opens a connection for the slot's request: at the address that answered last, then at the others.
+    /// Opens a connection for the slot's request: at the address that connected last, then at the others.
     pub(super) fn open(&mut self, slot: u32) {
         let mut error = None;
         loop {
@@ -37,7 +37,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Puts a new connection into the slot, under the poller's eyes. Whether it stands already.
+    /// Puts a new connection into the slot and registers it with the poller. Returns true if it is already connected.
     fn watch(&mut self, slot: u32, transport: Transport, stands: bool) -> io::Result<bool> {
         let place = &mut self.slots[slot as usize];
         let interest = if stands { Interest::Read } else { Interest::Write };
@@ -48,7 +48,7 @@ impl Engine<'_> {
         Ok(stands)
     }
 
-    /// TCP has come to a result.
+    /// Handles the result of a TCP connect.
     pub(super) fn connected(&mut self, slot: u32) {
         match self.slots[slot as usize].transport.as_ref().map_or(Ok(()), Transport::connected) {
             Ok(()) => self.shake_hands(slot),
@@ -72,7 +72,7 @@ impl Engine<'_> {
         self.finish(slot, Ending { outcome: Outcome::ConnectError, reason: Some(reason), at_ns, reusable: false });
     }
 
-    /// Goes on with TLS, where there is any; then the request is written.
+    /// Continues the TLS handshake, if there is one; then writes the request.
     pub(super) fn shake_hands(&mut self, slot: u32) {
         let now = self.now();
         let place = &mut self.slots[slot as usize];
@@ -95,7 +95,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Writes what can be written of the slot's request.
+    /// Writes as much of the slot's request as possible.
     pub(super) fn write(&mut self, slot: u32) {
         let started = self.now();
         let place = &mut self.slots[slot as usize];
@@ -116,12 +116,12 @@ impl Engine<'_> {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_write(slot, true),
             Err(_) if exchange.reused && exchange.written == 0 && transport.writes_all_or_nothing() => self.resend(slot),
-            // The peer wants no more of it. What it said before it closed is there to be read, and so is the end.
+            // The peer reads no more of it. The bytes that it sent before it closed can still be read, and so can the end.
             Err(_) => self.watch_write(slot, false),
         }
     }
 
-    /// Gives the slot's request, of which the kernel took nothing, a new connection. It keeps its first `sent_ns`.
+    /// Sends the slot's request, of which the kernel took no byte, on a new connection. It keeps its first `sent_ns`.
     fn resend(&mut self, slot: u32) {
         let place = &mut self.slots[slot as usize];
         place.disconnect();
@@ -143,7 +143,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Reads once and follows what came. The read's stamp.
+    /// Reads once and follows the response. Returns the read's stamp.
     pub(super) fn read(&mut self, slot: u32) -> i64 {
         let mut buffer = std::mem::take(&mut self.buffer);
         let at_ns = self.read_into(slot, &mut buffer);
@@ -189,7 +189,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The connection is gone, and the request with it: the endpoint may have read it.
+    /// Ends a request whose connection is gone: the endpoint may have read it.
     fn closed(&mut self, slot: u32, why: Option<io::Error>, at_ns: i64) {
         let place = &mut self.slots[slot as usize];
         let Some(exchange) = &mut place.exchange else { return };
@@ -197,7 +197,7 @@ impl Engine<'_> {
         self.finish(slot, ending);
     }
 
-    /// The client gives a request up.
+    /// Ends a request because the client gives up.
     pub(super) fn give_up(&mut self, slot: u32, outcome: Outcome, because: &str, at_ns: i64) {
         let place = &mut self.slots[slot as usize];
         let Some(exchange) = &mut place.exchange else { return self.order.remove(slot) };
@@ -211,7 +211,7 @@ impl Engine<'_> {
         self.finish(slot, ending);
     }
 
-    /// The request has ended: its row goes out, its connection is kept or closed, its user is free.
+    /// Ends a request: its row is output, its connection is kept or closed, its user is free.
     fn finish(&mut self, slot: u32, ending: Ending) {
         let place = &mut self.slots[slot as usize];
         let Some(exchange) = place.exchange.take() else { return };
@@ -250,11 +250,11 @@ impl Engine<'_> {
         }
     }
 
-    /// A kept-alive connection has something to say, which can only be that it is over: nothing was asked of it.
+    /// Handles an event of a kept-alive connection, which can only be its end, because there is no request on it.
     pub(super) fn end_idle(&mut self, slot: u32) {
         self.slots[slot as usize].disconnect();
         self.vacant.push(slot);
-        // Its entry among the idle ones is skipped when it is met; there may not be many that nobody meets.
+        // Its entry in the idle list is skipped when it is popped; the list is cleaned so that such entries do not accumulate.
         if self.idle.len() > 2 * self.slots.len() + 64 {
             let slots = &self.slots;
             self.idle.retain(|(slot, generation)| slots[*slot as usize].generation == *generation);
@@ -262,7 +262,7 @@ impl Engine<'_> {
     }
 }
 
-/// Writes until all is written, or nothing can be.
+/// Writes until all is written or the socket takes no more.
 fn write_all(transport: &mut Transport, wire: &[u8], written: &mut usize) -> io::Result<()> {
     while *written < wire.len() {
         match transport.write(&wire[*written..]) {

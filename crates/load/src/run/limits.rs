@@ -1,4 +1,4 @@
-//! What the system allows: open files, and timers that are on time.
+//! Limits of the system: open files, and exact timers.
 
 use std::num::NonZeroU64;
 
@@ -6,10 +6,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::Error;
 
-/// Files beside the connections that a trial may come to need: the poller, the sink's, name services.
+/// Files beside the connections that a trial may need: the poller, the sink's, name services.
 const RESERVE: u64 = 32;
 
-/// Makes sure that the process may open this many connections besides what it has open. The soft limit is raised where the hard one
+/// Ensures that the process may open this many connections besides its open files. The soft limit is raised if the hard one
 /// allows it.
 pub(super) fn ensure_files(connections: u64) -> Result<(), Error> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
@@ -26,12 +26,12 @@ pub(super) fn ensure_files(connections: u64) -> Result<(), Error> {
     Err(Error::TooFewFiles { needed, limit: limit.maximum.or(limit.current).unwrap_or(u64::MAX) })
 }
 
-/// Sets this thread's timers to be as exact as they can, until it is dropped: the kernel may be 50 us late otherwise.
+/// Makes this thread's timers as exact as possible until the guard is dropped: otherwise the kernel may be 50 us late.
 pub(super) fn precise_timers() -> Precise {
     Precise { before: rustix::thread::current_timer_slack().ok().and_then(NonZeroU64::new).filter(|_| set(NonZeroU64::MIN)) }
 }
 
-/// Timers are exact while this lives.
+/// A guard: timers are exact while it exists.
 pub(super) struct Precise {
     before: Option<NonZeroU64>,
 }

@@ -1,4 +1,4 @@
-//! Which request is due, and when the trial has offered all.
+//! Decides which request is due, and when the trial has sent all.
 
 use std::sync::atomic::Ordering;
 
@@ -14,15 +14,15 @@ use crate::output::Row;
 use crate::progress::add;
 use crate::transport::Transport;
 
-/// Requests that are begun in one go before sockets are looked at again.
+/// The maximum requests that are begun before sockets are polled again.
 const STARTS: u32 = 16;
-/// The loop looks after this long whether the feeder has caught up.
+/// The interval at which the loop checks if the feeder has caught up.
 const STARVED_NS: i64 = 200_000;
-/// A user whose connection could not be made pauses for this long.
+/// The pause of a user whose connection could not be made.
 pub(super) const PAUSE_NS: i64 = 10_000_000;
 
 impl Engine<'_> {
-    /// Begins what is due and finds out when the next may be.
+    /// Begins the due requests and computes the next due time.
     pub(super) fn offer(&mut self, now: i64) {
         self.next_due_ns = NEVER;
         if self.offered_to_ns.is_none() {
@@ -33,8 +33,8 @@ impl Engine<'_> {
         }
     }
 
-    /// The schedule says what is due. It is followed to its end even where the loop is behind it: what was due before the phase's end is
-    /// sent, late, and says so.
+    /// Follows the schedule to its end even if the loop is behind it: requests that were due before the phase's end are sent
+    /// late, and record it.
     fn offer_open(&mut self, mut now: i64) {
         for _ in 0..STARTS {
             let ends_ns = if self.phase == Phase::Warmup { self.trial.warmup_ns } else { self.measured_end_ns() };
@@ -64,7 +64,7 @@ impl Engine<'_> {
         self.next_due_ns = now;
     }
 
-    /// Every user who has no request under way sends the next. The clock says which phase's.
+    /// Lets every user without a request in flight send the next. The clock decides the phase.
     fn offer_closed(&mut self, mut now: i64) {
         while self.pauses.front().is_some_and(|until| *until <= now) {
             self.pauses.pop_front();
@@ -132,7 +132,7 @@ impl Engine<'_> {
         self.begin(prepared, phase, now);
     }
 
-    /// Counts a measured request that has fallen due.
+    /// Counts a measured request that has become due.
     fn count_due(&mut self, intended_ns: Option<i64>) {
         self.measured_due += 1;
         if let Some(at) = intended_ns {
@@ -140,7 +140,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Begins a request: on a kept-alive connection, or on a new one, or not at all.
+    /// Begins a request: on a kept-alive connection, on a new one, or not at all.
     fn begin(&mut self, prepared: Prepared, phase: Phase, now: i64) {
         let lists = self.trial.chunk_lists.lists(prepared.global_index);
         let (row, wire) = self.row_of(prepared, phase, now);
@@ -190,7 +190,8 @@ impl Engine<'_> {
         self.account(row, now);
     }
 
-    /// Writes down what was due before `until_ns` and will not be sent. `wait` for the feeder, so that none is missed.
+    /// Records the requests that were due before `until_ns` and will not be sent. If `wait` is set it waits for the feeder, so
+    /// that none is missed.
     pub(super) fn drop_rest(&mut self, until_ns: i64, wait: bool, now: i64) {
         if matches!(self.trial.arrivals, Arrivals::Closed { .. }) {
             return;
@@ -214,8 +215,8 @@ impl Engine<'_> {
         }
     }
 
-    /// A kept-alive connection: the one that was used last, because it is the least likely to be closed. One that the server has
-    /// closed meanwhile is let go before anything is written to it.
+    /// Returns the most recently used kept-alive connection, because it is the least likely to be closed. One that the server has
+    /// closed meanwhile is dropped before anything is written to it.
     fn take_idle(&mut self) -> Option<u32> {
         let mut found_closed = false;
         while let Some((slot, generation)) = self.idle.pop() {
@@ -237,7 +238,7 @@ impl Engine<'_> {
     fn vacant_slot(&mut self) -> u32 {
         self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(Slot::new(Reader::new(self.trial)));
-            // There are never more slots than requests under way and kept-alive connections, both bounded by a u32.
+            // There are never more slots than requests in flight and kept-alive connections, both bounded by a u32.
             self.slots.len() as u32 - 1
         })
     }

@@ -1,4 +1,4 @@
-//! What servers do wrong, and the outcome of each.
+//! Faults of servers, and the outcome of each.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use assay_record::{Outcome, Record};
 use crate::server::{Server, Then, good_stream, stream_of};
 use crate::support::{LONG, MS, NOBODY, numbered, run_trial, trial};
 
-/// The one record of a request to a server that sends this and closes.
+/// Returns the only record of a request to a server that sends these bytes and closes.
 fn answered_with(bytes: &[u8]) -> Record {
     record_of(true, bytes)
 }
@@ -26,7 +26,7 @@ fn record_of(streaming: bool, bytes: &[u8]) -> Record {
     record
 }
 
-/// Outcome and reason.
+/// Formats outcome and reason.
 fn told(record: &Record) -> String {
     format!("{}: {}", record.outcome, record.error.as_deref().unwrap_or("-"))
 }
@@ -290,7 +290,7 @@ fn a_large_request_that_is_refused_before_it_was_read_is_a_refusal() {
     let refusing = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
         stream.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 5\r\n\r\nlarge").expect("written");
-        // Held until the client has gone: closing at once could take the answer away with it.
+        // Held until the client has gone: closing at once could discard the response with it.
         let mut rest = Vec::new();
         let _ = std::io::Read::read_to_end(&mut stream, &mut rest);
         rest.len()

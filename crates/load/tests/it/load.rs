@@ -1,4 +1,4 @@
-//! What load is offered: users, schedules, phases, ends.
+//! The offered load: users, schedules, phases, ends.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -88,12 +88,12 @@ fn a_request_that_the_server_may_have_read_is_not_sent_again() {
 
 #[test]
 fn a_connection_that_was_closed_before_a_request_is_left_and_the_request_counted() {
-    // Every answer is the last of its connection, and says nothing of it: the server closes at once.
+    // Every response is the last of its connection, without saying so: the server closes at once.
     let server = Server::start(|_, stream| {
         let _ = stream.write_all(&good_stream());
         Then::Close
     });
-    // Pauses between the requests, so that the closing is there before the next request.
+    // Pauses between the requests, so that the close arrives before the next request.
     let (finished, kept) = run_trial(&open(&server.url(), 4), &mut every(20 * MS, 20));
     let lost = indices(&kept, Outcome::ConnectionClosed).len();
     assert_eq!(indices(&kept, Outcome::Ok).len() + lost, 20, "{:?}", kept.records);
@@ -109,7 +109,7 @@ fn users_are_all_there_and_never_more_than_there_are() {
     let server = Server::start(move |request, stream| {
         seen.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         if request.number < USERS {
-            // None is answered before all users have sent.
+            // No request gets a response before all users have sent.
             all.wait();
         }
         now.fetch_sub(1, Ordering::SeqCst);
@@ -141,7 +141,7 @@ fn by_count_the_window_ends_with_the_last_answer() {
     let (finished, kept) = run_trial(&Trial { measured: seven, ..open(&server.url(), 64) }, &mut every(5 * MS, 1000));
     assert_eq!((kept.records.len(), Some(finished.measured_to_ns)), (7, last_end(&kept)));
     assert!(finished.measured_to_ns < LONG);
-    // Six gaps in 30 ms, however long the duration is that was not reached.
+    // Six gaps in 30 ms, independent of the duration, which was not reached.
     assert_eq!((finished.client.asked_per_s, finished.client.sent_per_s), (Some(200.0), Some(200.0)));
 }
 
@@ -167,7 +167,7 @@ fn a_schedule_has_its_phases_and_its_lateness() {
     let mut requests = every(MS, 20);
     requests.warmup = 10;
     requests.from_ns = 0;
-    // Warm-up requests at 0..9 ms; the measured ones' own times begin at 0 as well, so they are all due once the warm-up is through.
+    // Warm-up requests at 0..9 ms; the measured ones' own times begin at 0 as well, so they are all due once the warm-up is over.
     let trial = Trial { warmup_ns: 10 * MS, ..open(&server.url(), 64) };
     let (finished, kept) = run_trial(&trial, &mut requests);
     assert_eq!((finished.counts.due(Phase::Warmup), finished.counts.due(Phase::Measured)), (10, 20));
@@ -178,7 +178,7 @@ fn a_schedule_has_its_phases_and_its_lateness() {
     assert_eq!(Some(lateness.ns_max), latest);
 }
 
-/// The server stalls from request 10 until request 30 has arrived, which is 2 s later by the schedule and by nothing else.
+/// The server stalls from request 10 until request 30 has arrived, which is 2 s later only because of the schedule.
 #[test]
 fn a_stall_shows_at_its_full_weight() {
     const GAP: i64 = 100 * MS;
@@ -209,7 +209,7 @@ fn a_stall_shows_at_its_full_weight() {
     }
 }
 
-/// Opens its gate when it has seen as many dropped requests.
+/// Opens its gate when it has seen this many dropped requests.
 struct OpensAt {
     drops: usize,
     gate: Gate,
@@ -264,7 +264,7 @@ fn only_what_is_due_before_the_end_is_sent() {
 
 #[test]
 fn requests_that_are_prepared_too_late_for_the_trial_are_dropped() {
-    /// Hands its requests out only when the trial, drain and all, is over.
+    /// Returns its requests only when the trial, including its drain, is over.
     struct Slow(Gate, u64);
     impl Requests for Slow {
         fn next(&mut self, _: Phase) -> Result<Option<Planned>, Cause> {

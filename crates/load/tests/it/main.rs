@@ -1,4 +1,4 @@
-//! The load generator against servers that do what a script says.
+//! Tests the load generator against scripted servers.
 
 mod hostile;
 mod load;

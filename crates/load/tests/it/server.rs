@@ -1,4 +1,4 @@
-//! A server of plain threads: one for each connection, each answering as its script says.
+//! A server of plain threads: one for each connection, each responding as its script says.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,26 +6,26 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 
-/// A request as it came.
+/// A received request.
 pub(crate) struct Request {
-    /// Which request of the server it is, from 0.
+    /// The index of the request at this server, from 0.
     pub(crate) number: usize,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
-/// What the server does after it has answered.
+/// The server's action after its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     KeepAlive,
     Close,
 }
 
-/// Answers one request. What it writes is sent at once.
+/// Responds to one request. Its writes are sent at once.
 pub(crate) trait Script: Fn(&Request, &mut dyn Write) -> Then + Send + Sync + 'static {}
 impl<F: Fn(&Request, &mut dyn Write) -> Then + Send + Sync + 'static> Script for F {}
 
-/// Listens until it is dropped.
+/// A server that listens until it is dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) connections: Arc<AtomicUsize>,
@@ -38,7 +38,7 @@ impl Server {
         Self::with(script, Some)
     }
 
-    /// `wrap` makes of each connection what requests are read from.
+    /// Starts a server. `wrap` turns each connection into the stream that requests are read from.
     pub(crate) fn with<S: Read + Write + 'static>(
         script: impl Script,
         wrap: impl Fn(TcpStream) -> Option<S> + Send + Sync + 'static,
@@ -95,7 +95,7 @@ fn serve(mut stream: impl Read + Write, numbers: &AtomicUsize, script: &impl Scr
     }
 }
 
-/// Reads one request; none when the connection is over.
+/// Reads one request; none if the connection is over.
 fn request(stream: &mut impl Read, unread: &mut Vec<u8>) -> Option<(String, Vec<u8>)> {
     loop {
         if let Some(end) = unread.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -119,13 +119,13 @@ fn more(stream: &mut impl Read, unread: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// A header's value.
+/// Returns a header's value.
 pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = head.lines().filter_map(|line| line.split_once(": "));
     lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// Opens once, for all who wait.
+/// A gate that opens once, for all waiting threads.
 #[derive(Clone, Default)]
 pub(crate) struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -141,7 +141,7 @@ impl Gate {
     }
 }
 
-/// A stream with these events, framed by chunks.
+/// Returns a stream with these events, with chunked framing.
 pub(crate) fn stream_of(events: &[&str]) -> Vec<u8> {
     let mut wire = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
     for event in events {
@@ -151,7 +151,7 @@ pub(crate) fn stream_of(events: &[&str]) -> Vec<u8> {
     wire
 }
 
-/// A stream of two token events that is all right.
+/// Returns a valid stream of two token events.
 pub(crate) fn good_stream() -> Vec<u8> {
     stream_of(&[
         r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#,
@@ -161,7 +161,7 @@ pub(crate) fn good_stream() -> Vec<u8> {
     ])
 }
 
-/// Sends a good stream and keeps the connection.
+/// Sends a valid stream and keeps the connection.
 pub(crate) fn good(_: &Request, stream: &mut dyn Write) -> Then {
     let _ = stream.write_all(&good_stream());
     Then::KeepAlive

@@ -7,13 +7,14 @@ use assay_load::{
 };
 use assay_record::{Outcome, Phase, Record};
 
-/// Where nobody listens: a port that was free a moment ago may be another test's by now, but none gets one of the first thousand.
+/// An address without a listener: a port that was free a moment ago may be another test's by now, but no test gets one of the
+/// first thousand.
 pub(crate) const NOBODY: &str = "http://127.0.0.1:1";
 pub(crate) const MS: i64 = 1_000_000;
-/// Longer than any test: a limit that is not to be met.
+/// A limit longer than any test, which is not reached.
 pub(crate) const LONG: i64 = 60_000 * MS;
 
-/// As many requests of each phase, one every `gap_ns` where there is a schedule.
+/// This many requests of each phase, one every `gap_ns` if there is a schedule.
 pub(crate) struct Numbered {
     pub(crate) warmup: u64,
     pub(crate) measured: u64,
@@ -52,7 +53,7 @@ impl Requests for Numbered {
     }
 }
 
-/// Keeps every record and its answer.
+/// Keeps every record and its text.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) records: Vec<Record>,
@@ -67,7 +68,7 @@ impl Sink for Kept {
     }
 }
 
-/// A streamed trial with one user that starts now and ends with its requests.
+/// Returns a streamed trial with one user that starts now and ends with its requests.
 pub(crate) fn trial(url: &str) -> Trial {
     Trial {
         endpoint: Endpoint::parse(url).and_then(Endpoint::resolve).expect("an endpoint"),
@@ -93,7 +94,7 @@ pub(crate) fn open(url: &str, max_in_flight: u32) -> Trial {
     Trial { arrivals: Arrivals::Open { max_in_flight }, ..trial(url) }
 }
 
-/// Runs a trial and checks what must hold for every trial: one record each, counted once.
+/// Runs a trial and checks the invariants of every trial: one record each, counted once.
 pub(crate) fn run_trial(trial: &Trial, requests: &mut dyn Requests) -> (Finished, Kept) {
     let mut kept = Kept::default();
     let finished = run_into(trial, requests, &mut kept).expect("a trial that runs");
@@ -114,7 +115,7 @@ pub(crate) fn run_into(trial: &Trial, requests: &mut dyn Requests, sink: &mut dy
     run(trial, requests, sink, &AtomicBool::new(false), &Progress::new())
 }
 
-/// The indices of the records with an outcome, in order.
+/// Returns the indices of the records with an outcome, in order.
 pub(crate) fn indices(kept: &Kept, outcome: Outcome) -> Vec<u64> {
     let mut indices: Vec<u64> =
         kept.records.iter().filter(|record| record.outcome == outcome).map(|record| record.global_index).collect();

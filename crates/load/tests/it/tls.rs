@@ -1,4 +1,4 @@
-//! The same under TLS, with an authority of the test's own. The key signs for nobody else; the files were made with `openssl`.
+//! The same with TLS, with an authority of the test's own. The key signs for no one else; the files were made with `openssl`.
 
 use std::io::{self, Write as _};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ fn server() -> Server {
     let config = Arc::new(builder.with_no_client_auth().with_single_cert(vec![certificate], key).expect("a key that fits"));
     Server::with(good, move |stream: TcpStream| {
         let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).expect("a connection"), stream);
-        // A client that does not trust us ends the handshake.
+        // A client that does not trust the server ends the handshake.
         let shaken: io::Result<_> = stream.conn.complete_io(&mut stream.sock);
         shaken.ok().map(|_| stream)
     })

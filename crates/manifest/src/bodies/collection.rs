@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use crate::document::body;
 use crate::{Artifact, Block, Count, CrossCheck, Digest, Gap, Shard, TrialId};
 
-/// Which attempt of which execution part counts for a trial.
+/// An attempt of a trial, with the execution part that holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CollectedAttempt {
-    /// Which try, from 0.
+    /// The number of the attempt, from 0.
     pub attempt: u32,
     /// The block and incarnation that it ran in.
     pub block: Block,
@@ -18,34 +18,34 @@ pub struct CollectedAttempt {
     pub shard: Shard,
     /// The manifest of the execution part that holds it.
     pub part: Digest,
-    /// Whether it is the one that counts.
+    /// True if this attempt counts.
     pub counted: bool,
-    /// Recorded readings that fall into its window.
+    /// The number of recorded readings within its window.
     pub samples: Count,
     /// Stretches of its window without readings.
     pub gaps: Vec<Gap>,
-    /// For serving: what the client counted against what the endpoint counted.
+    /// For serving: the client's counts beside the endpoint's.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub cross_checks: Vec<CrossCheck>,
 }
 
-/// A planned trial and what was found of it.
+/// A planned trial and its attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CollectedTrial {
     /// The trial.
     pub trial_id: TrialId,
-    /// Whether an attempt of it counts.
+    /// True if an attempt of it counts.
     pub counted: bool,
     /// Its attempts, in order.
     pub attempts: Vec<CollectedAttempt>,
 }
 
-/// Something that differs between blocks although it should not.
+/// A fact that differs between blocks although it should not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drift {
-    /// What differs, such as `boot_id`.
+    /// The fact, such as `boot_id`.
     pub what: String,
     /// The earlier block.
     pub before: Block,
@@ -63,13 +63,13 @@ pub struct Collection {
     pub plan_digest: Digest,
     /// Every planned trial, in the plan's order.
     pub trials: Vec<CollectedTrial>,
-    /// What differs between blocks although it should not.
+    /// The facts that differ between blocks although they should not.
     pub drift: Vec<Drift>,
     /// Every raw artifact of the run: a JSON list of artifacts in canonical form.
     pub evidence: Artifact,
-    /// How many raw artifacts the list names.
+    /// The number of raw artifacts in the list.
     pub evidence_count: Count,
-    /// Their bytes together.
+    /// Their total size in bytes.
     pub evidence_bytes: Count,
 }
 

@@ -1,4 +1,4 @@
-//! Words and small records that several bodies share.
+//! Enumerations and small records that several bodies share.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,18 +7,18 @@ use crate::document::words;
 use crate::{Count, Digest, Instant};
 
 words!(
-    /// What a run is for; it decides how much must be proved before a number is published.
+    /// The purpose of a run; it decides how much must be proved before a number is published.
     Intent, "intent",
-    /// Finding out; never publishable.
+    /// An exploration; never publishable.
     Exploratory = "exploratory",
-    /// As in real use: shared machines, recorded context.
+    /// Conditions as in real use: shared machines, recorded context.
     Realism = "realism",
-    /// A claim: everything of the claim rules holds.
+    /// A claim: the run meets all claim rules.
     Publication = "publication",
 );
 
 words!(
-    /// What kind of work a workload is.
+    /// The type of a workload.
     WorkloadType, "workload type",
     /// An inference endpoint under load.
     Serving = "serving",
@@ -29,7 +29,7 @@ words!(
 );
 
 words!(
-    /// Which direction of a metric is better.
+    /// The direction of a metric that is better.
     Better, "direction",
     /// Larger is better, such as a throughput.
     Higher = "higher",
@@ -38,7 +38,7 @@ words!(
 );
 
 words!(
-    /// How far trials are kept apart from each other.
+    /// The isolation of trials from each other.
     Isolation, "isolation",
     /// Nothing is done between trials.
     None = "none",
@@ -49,7 +49,7 @@ words!(
 );
 
 words!(
-    /// How baseline and candidate share the machine.
+    /// The way baseline and candidate share the machine.
     Placement, "placement",
     /// Both are up together.
     Coexist = "coexist",
@@ -66,46 +66,46 @@ words!(
     FixedTopology = "fixed_topology",
     /// Clocks are pinned.
     LockedClocks = "locked_clocks",
-    /// What else runs does not change.
+    /// Other workloads do not change.
     StableBackground = "stable_background",
 );
 
 words!(
-    /// How well an environment control is known to hold.
+    /// The state of an environment control.
     ControlState, "state of a control",
     /// Checked by Assay on the target.
     Proved = "proved",
-    /// Said by a person.
+    /// Declared by a person.
     Declared = "declared",
-    /// Neither.
+    /// Neither proved nor declared.
     Absent = "absent",
 );
 
-/// One environment control and how well it is known to hold.
+/// An environment control and its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ControlFact {
-    /// Which control.
+    /// The control.
     pub control: Control,
-    /// How well it is known to hold.
+    /// Its state.
     pub state: ControlState,
-    /// What was seen or said.
+    /// The observation or the declaration.
     pub evidence: String,
 }
 
-/// What a publication-grade number must say about itself.
+/// The statements that a publication-grade number needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// How it was measured.
+    /// The method of measurement.
     pub methodology: String,
-    /// Whether it stands for more than itself.
+    /// True if the number represents more than this one system.
     pub representative: bool,
-    /// What it does and does not represent.
+    /// The statement of what the number does and does not represent.
     pub statement: String,
 }
 
-/// What an hour of the target costs. Outside the workload's digest.
+/// The price of the target. Not part of the workload's digest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pricing {
@@ -113,19 +113,19 @@ pub struct Pricing {
     pub gpu_hour: f64,
     /// ISO 4217 code.
     pub currency: String,
-    /// Where the price comes from.
+    /// The source of the price.
     pub source: String,
-    /// The date it was valid, `YYYY-MM-DD`.
+    /// The date at which it was valid, `YYYY-MM-DD`.
     pub as_of: String,
 }
 
-/// Which repetition of provision and execute something belongs to.
+/// A block of the run and its incarnation: one round of provision and execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Block {
     /// The block's place in the run, from 0.
     pub index: u32,
-    /// How often the block was provisioned anew because its target was found dead, from 0.
+    /// The number of times that the block was provisioned again because its target was found dead, from 0.
     pub incarnation: u32,
 }
 
@@ -133,9 +133,9 @@ pub struct Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Shard {
-    /// Which one, from 0.
+    /// Its index, from 0.
     pub index: u32,
-    /// Of how many.
+    /// The number of shards.
     pub count: u32,
 }
 
@@ -144,7 +144,7 @@ impl Shard {
     pub const ONLY: Self = Self { index: 0, count: 1 };
 }
 
-/// A span of time on one host.
+/// A time span on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
@@ -156,47 +156,47 @@ pub struct Window {
     pub duration_ns: Count,
 }
 
-/// Whether an attempt counts.
+/// The validity of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Validity {
-    /// True where nothing speaks against the attempt.
+    /// True if there is no reason against the attempt.
     pub valid: bool,
-    /// Everything that speaks against it.
+    /// All reasons against it.
     pub reasons: Vec<Reason>,
 }
 
 impl Validity {
-    /// Valid if there is no reason against it.
+    /// Creates a validity, which is valid if there are no reasons.
     pub fn from_reasons(reasons: Vec<Reason>) -> Self {
         Self { valid: reasons.is_empty(), reasons }
     }
 }
 
-/// A named reason, with what was seen.
+/// A named reason and its detail.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reason {
-    /// A stable word, such as `time_limit`.
+    /// A stable identifier, such as `time_limit`.
     pub code: String,
-    /// What was seen, for people.
+    /// The observation, for people.
     pub detail: String,
 }
 
 impl Reason {
-    /// A reason from its word and what was seen.
+    /// Creates a reason from its code and detail.
     pub fn new(code: &str, detail: impl Into<String>) -> Self {
         Self { code: code.to_owned(), detail: detail.into() }
     }
 }
 
-/// A container image: as it was written, and what that meant when it was looked up.
+/// A container image: its reference, and the digest that the reference had when it was resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
-    /// The reference as the definition has it.
+    /// The reference as the definition writes it.
     pub reference: String,
-    /// The digest it stands for; absent where it could not be pinned.
+    /// The digest of the reference; absent if it could not be pinned.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub digest: Option<Digest>,
 }

@@ -9,29 +9,29 @@ use crate::document::{body, words};
 use crate::{Artifact, Block, CaseId, ControlFact, Count, Digest, Image, Instant, Name, PointId, TargetKind};
 
 words!(
-    /// What a host does in the run. The hardware dimension is fed from targets only.
+    /// The role of a host in the run. Only hosts of targets feed the hardware dimension.
     HostRole, "role of a host",
     /// The system under test runs on it.
     Target = "target",
-    /// The load comes from it.
+    /// The load generator runs on it.
     Client = "client",
     /// A stage runs on it.
     Stage = "stage",
 );
 
 words!(
-    /// How a fact is known.
+    /// The source of a fact.
     FactSource, "source of a fact",
     /// Read on the host.
     Observed = "observed",
-    /// Said by a person.
+    /// Stated by a person.
     Declared = "declared",
     /// Not known.
     Unknown = "unknown",
 );
 
 words!(
-    /// How a file takes part in what a target executes.
+    /// The role of a file in the execution of a target.
     ExecutableRole, "role of an executable",
     /// The program of a process, or the script of an indicator.
     Program = "program",
@@ -45,47 +45,47 @@ words!(
     Artifact = "artifact",
 );
 
-/// A file that a target executes, with the digest of its bytes or the reason why there is none.
+/// A file that a target executes, with the digest of its bytes or the reason why it has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Executable {
-    /// How it takes part.
+    /// The role of the file.
     pub role: ExecutableRole,
     /// Its path on the machine.
     pub path: String,
-    /// The digest of its bytes. Of a folder: the digest over the lines `<digest>  <path>` of its files, sorted by path.
+    /// The digest of its bytes. For a folder: the digest over the lines `<digest>  <path>` of its files, sorted by path.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub digest: Option<Digest>,
-    /// Why it has no digest.
+    /// The reason why it has no digest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unpinned: Option<String>,
 }
 
-/// Something that is known of a host, or the reason why it is not.
+/// A fact about a host, or the reason why it is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fact<T> {
-    /// How it is known.
+    /// The source of the fact.
     pub source: FactSource,
-    /// What is known; absent where unknown.
+    /// The value; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<T>,
-    /// Where it was read, or why it is unknown.
+    /// The place where it was read, or the reason why it is unknown.
     pub how: String,
 }
 
 impl<T> Fact<T> {
-    /// Read on the host, at `how`.
+    /// Creates a fact that was read on the host, at `how`.
     pub fn observed(value: T, how: impl Into<String>) -> Self {
         Self { source: FactSource::Observed, value: Some(value), how: how.into() }
     }
 
-    /// Said by a person, in `how`.
+    /// Creates a fact that a person stated, in `how`.
     pub fn declared(value: T, how: impl Into<String>) -> Self {
         Self { source: FactSource::Declared, value: Some(value), how: how.into() }
     }
 
-    /// Not known, because of `why`.
+    /// Creates an unknown fact, because of `why`.
     pub fn unknown(why: impl Into<String>) -> Self {
         Self { source: FactSource::Unknown, value: None, how: why.into() }
     }
@@ -105,7 +105,7 @@ pub struct Gpu {
     pub driver_version: String,
     /// The PCI bus id.
     pub pci_bus_id: String,
-    /// Whether the application clocks are pinned, as the driver says.
+    /// The state of the application clocks, pinned or not, as the driver reports it.
     pub clocks: String,
 }
 
@@ -115,15 +115,15 @@ pub struct Gpu {
 pub struct NetworkCard {
     /// The interface's name.
     pub name: String,
-    /// The driver, empty where it has none.
+    /// The driver; empty if it has none.
     pub driver: String,
-    /// Megabits per second as the driver says, 0 where it does not.
+    /// The speed that the driver reports, in megabits per second; 0 if it reports none.
     pub speed_mbps: u32,
     /// Largest packet in bytes.
     pub mtu: u32,
 }
 
-/// What is known of a machine.
+/// The facts about a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostFacts {
@@ -135,7 +135,7 @@ pub struct HostFacts {
     pub kernel: Fact<String>,
     /// Machine architecture, such as `x86_64`.
     pub architecture: Fact<String>,
-    /// Hypervisor or container, where one is seen.
+    /// Hypervisor or container, if one is detected.
     pub virtualization: Fact<String>,
     /// CPU vendor.
     pub cpu_vendor: Fact<String>,
@@ -155,13 +155,13 @@ pub struct HostFacts {
     pub logical_cpus: Fact<u32>,
     /// CPUs that this process may use.
     pub usable_cpus: Fact<u32>,
-    /// Whether cores share threads.
+    /// True if a core runs several threads.
     pub smt: Fact<bool>,
     /// Frequency governors in use.
     pub governor: Fact<Vec<String>>,
     /// Highest frequency in kHz.
     pub max_frequency_khz: Fact<Count>,
-    /// Whether boost above the base frequency is allowed.
+    /// True if boost above the base frequency is allowed.
     pub boost: Fact<bool>,
     /// Data and unified caches, such as `L3 32 MiB x 1`.
     pub caches: Fact<Vec<String>>,
@@ -171,7 +171,7 @@ pub struct HostFacts {
     pub memory_bytes: Fact<Count>,
     /// Swap in bytes.
     pub swap_bytes: Fact<Count>,
-    /// Transparent huge pages' mode.
+    /// The mode of transparent huge pages.
     pub huge_pages: Fact<String>,
     /// CPUs that the control group allows, in thousandths.
     pub cgroup_cpu_millis: Fact<Count>,
@@ -179,7 +179,7 @@ pub struct HostFacts {
     pub cgroup_memory_bytes: Fact<Count>,
     /// Clock source of the kernel.
     pub clock_source: Fact<String>,
-    /// Whether the kernel says that its clock is synchronised.
+    /// True if the kernel reports that its clock is synchronised.
     pub clock_synchronised: Fact<bool>,
     /// GPUs.
     pub gpus: Fact<Vec<Gpu>>,
@@ -188,7 +188,7 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
-    /// A machine of which nothing is known, because of `why`.
+    /// Creates the facts of an unknown machine, because of `why`.
     pub fn unknown(why: &str) -> Self {
         Self {
             boot_id: Fact::unknown(why),
@@ -224,15 +224,15 @@ impl HostFacts {
     }
 }
 
-/// A machine and what it does in the run.
+/// A machine and its roles in the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
     /// Its name within the run.
     pub name: String,
-    /// What it does.
+    /// Its roles.
     pub roles: Vec<HostRole>,
-    /// What is known of it.
+    /// The facts about it.
     pub facts: HostFacts,
 }
 
@@ -246,17 +246,17 @@ pub struct Software {
     pub version: Fact<String>,
 }
 
-/// A question about readiness, and its answer.
+/// A readiness probe, and its response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
-    /// What was asked.
+    /// The request that was made.
     pub question: String,
-    /// Whether the target was ready.
+    /// True if the target was ready.
     pub ready: bool,
-    /// What it said.
+    /// The response of the target.
     pub answer: String,
-    /// How long it took until it was ready, in nanoseconds.
+    /// Time until the target was ready, in nanoseconds.
     pub waited_ns: Count,
 }
 
@@ -266,13 +266,13 @@ pub struct Probe {
 pub struct ContainerFacts {
     /// Its name in the pod.
     pub name: String,
-    /// The image that really runs.
+    /// The image that is actually running.
     pub image: Image,
-    /// Program and arguments, as far as the pod says them. What looks like a secret is masked.
+    /// Program and arguments, as far as the pod states them. Values that look like secrets are masked.
     pub command: Vec<String>,
-    /// The names of its variables.
+    /// The names of its environment variables.
     pub env: Vec<String>,
-    /// What it may use at most, by resource: GPUs are among them.
+    /// Its limits by resource, GPUs included.
     pub limits: BTreeMap<String, String>,
 }
 
@@ -286,55 +286,57 @@ pub struct PodFacts {
     pub uid: String,
     /// The node that it runs on.
     pub node: String,
-    /// Its containers, without those that only prepare it.
+    /// Its containers, without init containers.
     pub containers: Vec<ContainerFacts>,
 }
 
-/// A target as it was found or brought up.
+/// A target as provision found it or started it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProvisionedTarget {
     /// Its name in the plan.
     pub id: Name,
-    /// What it is.
+    /// Its kind.
     pub kind: TargetKind,
     /// The hosts that it runs on, by name.
     pub hosts: Vec<String>,
-    /// Where it is reached, for endpoints and processes.
+    /// Its address, for endpoints and processes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub address: Option<String>,
-    /// The version that it gives.
+    /// The version that it reports.
     pub version: Fact<String>,
-    /// The server software, such as `vllm`, by the shape of its responses; absent where nobody asked.
+    /// The server software, such as `vllm`, inferred from the shape of its responses; absent if it was not determined.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server: Option<Fact<String>>,
     /// The models that it lists.
     pub models: Vec<String>,
-    /// The image that really runs, for containers.
+    /// The image that is actually running, for containers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub image: Option<Image>,
-    /// Its pods by name, where it runs as pods.
+    /// Its pods by name, if it runs as pods.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub pods: Vec<PodFacts>,
-    /// What an InferenceService says of model and engine, such as `storage_uri` and `runtime`.
+    /// The fields of an InferenceService about model and engine, such as `storage_uri` and `runtime`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub settings: BTreeMap<String, String>,
-    /// What its processes execute, read from `/proc` once it was ready, and the artifacts that the pipeline declares. What an indicator
-    /// executes stands in its attempts.
+    /// The files that its processes execute, read from `/proc` once it was ready, and the artifacts that the pipeline declares.
+    /// The executables of an indicator are in its attempts.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub executables: Vec<Executable>,
-    /// The CPUs that the threads of its processes were allowed to use once it was ready, as the kernel says (`Cpus_allowed_list`).
+    /// The CPUs that the threads of its processes were allowed to use once it was ready, as the kernel reports them
+    /// (`Cpus_allowed_list`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allowed_cpus: Option<String>,
-    /// All CPUs of the cores that those belong to.
+    /// All CPUs of the cores that the allowed CPUs belong to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub core_cpus: Option<String>,
-    /// Asked until it was ready.
+    /// The readiness probes, up to the one that succeeded.
     pub probes: Vec<Probe>,
 }
 
 impl ProvisionedTarget {
-    /// What of the target has no digest, in words; empty where all that it executes is known. What an indicator executes is not here.
+    /// Describes the parts of the target that have no digest; empty if all its executables are known. The executables of an
+    /// indicator are not included.
     pub fn unpinned(&self) -> Vec<String> {
         let without = |executable: &Executable| {
             let why = executable.unpinned.as_deref().unwrap_or("it was not read");
@@ -367,17 +369,17 @@ impl ProvisionedTarget {
     }
 }
 
-/// The most shards of a trial.
+/// The largest number of shards of a trial.
 pub const MAX_SHARDS: u32 = 1024;
 
 words!(
-    /// What load is counted in.
+    /// The unit of load.
     LoadUnit, "unit of load",
-    /// Answers under way at a time.
+    /// Responses in progress at a time.
     Streams = "streams",
-    /// Requests a second.
+    /// Requests per second.
     RequestsPerS = "requests_per_s",
-    /// Events of streamed answers a second.
+    /// Events of streamed responses per second.
     EventsPerS = "events_per_s",
 );
 
@@ -389,54 +391,55 @@ pub struct AskedLoad {
     pub case_id: CaseId,
     /// The point.
     pub point_id: PointId,
-    /// What is counted.
+    /// The unit.
     pub unit: LoadUnit,
-    /// How much of it, by all shards together.
+    /// The amount, over all shards together.
     pub amount: f64,
 }
 
-/// The most load that one shard made with its own certificate intact, in a short measurement against the built-in simulator. It is no
-/// evidence: it decides how many shards there are, and each attempt has a certificate of its own.
+/// The largest load that one shard made with its own certificate intact, in a short measurement against the built-in simulator.
+/// It is not evidence: it decides the number of shards, and each attempt has a certificate of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ceiling {
-    /// Answers under way at a time, each streamed at fifty events a second.
+    /// Responses in progress at a time, each streamed at 50 events per second.
     pub streams: u32,
-    /// Requests a second, each answered by one event.
+    /// Requests per second, each with a response of one event.
     pub requests_per_s: u32,
-    /// Events a second, over all of those streams.
+    /// Events per second, over all those streams.
     pub events_per_s: u32,
-    /// Whether an earlier measurement was taken over.
+    /// True if an earlier measurement was reused.
     pub cached: bool,
-    /// When it was measured.
+    /// The time of the measurement.
     pub measured_at: Instant,
-    /// The machine, the program and the CPU limit, as one digest: measurements under one digest stand for each other.
+    /// The digest of machine, program and CPU limit together: measurements with an equal digest are interchangeable.
     pub fingerprint: Digest,
-    /// The program that measured.
+    /// The digest of the program that measured.
     pub program: Digest,
-    /// CPUs that its control group allowed, in thousandths; absent where it set no limit.
+    /// CPUs that its control group allowed, in thousandths; absent if it set no limit.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_millis: Option<Count>,
-    /// The machine's name; `local` where there is one only.
+    /// The machine's name; `local` if there is only one.
     pub node: String,
 }
 
-/// How many shards make each trial of a run, and why.
+/// The number of shards of each trial of a run, and its reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShardCount {
-    /// How many: 1 to 1,024.
+    /// The number: 1 to 1,024.
     pub shards: u32,
-    /// The formula with its numbers, such as `shards: 3 = ceil(1200 streams / (0.5 * 900))`, or why none was needed or possible.
+    /// The formula with its numbers, such as `shards: 3 = ceil(1200 streams / (0.5 * 900))`, or the reason why none was needed or
+    /// possible.
     pub formula: String,
-    /// What is asked for, the most of each unit.
+    /// The largest asked load, for each unit.
     pub asked: Vec<AskedLoad>,
-    /// The ceiling of one shard; absent where so little is asked for that it does not matter.
+    /// The ceiling of one shard; absent if the asked load is so small that it does not matter.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ceiling: Option<Fact<Ceiling>>,
 }
 
-/// The surroundings of one block.
+/// The environment of one block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {
@@ -444,7 +447,7 @@ pub struct Environment {
     pub plan_digest: Digest,
     /// The block.
     pub block: Block,
-    /// When the facts were read.
+    /// The time at which the facts were read.
     pub observed_at: Instant,
     /// The machines.
     pub hosts: Vec<Host>,
@@ -456,8 +459,8 @@ pub struct Environment {
     pub controls: Vec<ControlFact>,
     /// Placement facts: cluster, region, node pool and the like, by name.
     pub placement: BTreeMap<String, String>,
-    /// How many shards make each trial of the run, in the Environment of a run's first block; absent where its pipeline names a number
-    /// and where no load is offered.
+    /// The number of shards of each trial of the run, in the Environment of a run's first block; absent if the pipeline names a
+    /// number, and if there is no load.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub shards: Option<ShardCount>,
     /// Raw readings, such as the driver's report.
@@ -467,7 +470,7 @@ pub struct Environment {
 body!(Environment, |environment| environment.readings.iter().collect());
 
 impl Environment {
-    /// The hosts that do `role`.
+    /// Returns the hosts with the role `role`.
     pub fn hosts_with(&self, role: HostRole) -> impl Iterator<Item = &Host> {
         self.hosts.iter().filter(move |host| host.roles.contains(&role))
     }

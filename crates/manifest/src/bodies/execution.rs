@@ -1,4 +1,4 @@
-//! Execution parts and checkpoints: what one shard did, attempt by attempt.
+//! Execution parts and checkpoints: the work of one shard, attempt by attempt.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use crate::{
 };
 
 words!(
-    /// What became of an attempt.
+    /// The status of an attempt.
     AttemptStatus, "status of an attempt",
     /// It ran to its end and gave a result.
     Completed = "completed",
     /// The measured program ended with a failure.
     Failed = "failed",
-    /// The measured program gave something that is not a result.
+    /// The output of the measured program is not a result.
     Malformed = "malformed",
-    /// It ran into its time limit and was stopped.
+    /// It reached its time limit and was stopped.
     TimedOut = "timed_out",
     /// Its preparation failed, so it never ran.
     NotPrepared = "not_prepared",
-    /// The stage or its machine went away in the middle of it.
+    /// The stage or its machine disappeared during the attempt.
     Interrupted = "interrupted",
-    /// A person stopped the run in the middle of it.
+    /// A person stopped the run during the attempt.
     Cancelled = "cancelled",
 );
 
@@ -68,13 +68,13 @@ pub struct ResourceUsage {
     pub nivcsw: Count,
 }
 
-/// The state of a host at one instant, for judging what disturbed a trial.
+/// The state of a host at one instant, for finding disturbances of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostState {
-    /// When it was read.
+    /// The time of the readings.
     pub at: Instant,
-    /// Runnable tasks averaged over one minute; absent where it cannot be read.
+    /// Runnable tasks averaged over one minute; absent if it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub load_1m: Option<f64>,
     /// Available memory in bytes.
@@ -83,8 +83,8 @@ pub struct HostState {
     /// CPU time of all CPUs in user, nice and system mode since boot, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_busy_us: Option<Count>,
-    /// CPU time of the run's own processes in user and system mode, in microseconds: Assay's stages, the targets that it holds and what
-    /// they started. Absent where the processes of the machine cannot be read.
+    /// CPU time of the run's own processes in user and system mode, in microseconds: Assay's stages, the targets that it holds
+    /// and their child processes. Absent if the processes of the machine cannot be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub own_cpu_us: Option<Count>,
     /// CPU time taken by other guests of the hypervisor since boot, in microseconds.
@@ -93,8 +93,8 @@ pub struct HostState {
     /// Time that this control group was throttled, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cgroup_throttled_us: Option<Count>,
-    /// Time since boot during which some task of the machine waited for a CPU (PSI `some`), in microseconds; absent where the
-    /// kernel does not count it.
+    /// Time since boot during which some task of the machine waited for a CPU (PSI `some`), in microseconds; absent if the kernel
+    /// does not count it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_pressure_us: Option<Count>,
     /// Current frequency of each CPU in kHz.
@@ -103,41 +103,41 @@ pub struct HostState {
     pub temperatures_millicelsius: BTreeMap<String, i32>,
 }
 
-/// What an indicator did in one attempt.
+/// The result of one attempt of an indicator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IndicatorOutcome {
-    /// The digest of the script's bytes as run; absent for a command, whose program is among the executables.
+    /// The digest of the executed script; absent for a command, whose program is among the executables.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub script_sha256: Option<Digest>,
-    /// What it executes as far as its first lines and its variables name it: the script, the interpreters that its `#!` lines lead to, and
-    /// executable files that plain variables name. What a script starts by itself is not observed.
+    /// The files that it executes, as far as its first lines and its variables name them: the script, the interpreters of its
+    /// `#!` lines, and executable files that plain variables name. Programs that a script starts by itself are not observed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub executables: Vec<Executable>,
-    /// The exit code; absent where a signal ended it.
+    /// The exit code; absent if a signal ended it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exit_code: Option<i32>,
     /// The signal that ended it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub signal: Option<i32>,
-    /// What its tree of processes used.
+    /// The resource usage of its process tree.
     pub usage: ResourceUsage,
-    /// Processes that it left running, and that were ended.
+    /// Processes that it left running and that Assay ended.
     pub leftovers: u32,
     /// Parameters that it was given.
     pub parameters: BTreeMap<String, String>,
-    /// The name in its document; absent where there is none.
+    /// The name in its document; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
     /// The component (also spelled `framework`) in its document.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub component: Option<String>,
-    /// Why its output is not a result, where it is not.
+    /// The reason why its output is not a result.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub malformed: Option<String>,
 }
 
-/// Where a process of a cluster ran, as its pod was told.
+/// The place of a process in a cluster, as passed to its pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PodPlace {
@@ -151,7 +151,7 @@ pub struct PodPlace {
     pub job_uid: String,
 }
 
-/// One try at a trial. Finished attempts stay, whatever became of them.
+/// One attempt at a trial. Finished attempts are kept, valid or not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
@@ -161,30 +161,31 @@ pub struct Attempt {
     pub case_id: CaseId,
     /// The point.
     pub point_id: PointId,
-    /// Which try, from 0.
+    /// The number of the attempt, from 0.
     pub attempt: u32,
-    /// When it ran.
+    /// The time in which it ran.
     pub window: Window,
-    /// In a cluster: where it ran.
+    /// In a cluster: the place where it ran.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<PodPlace>,
-    /// What became of it.
+    /// Its status.
     pub status: AttemptStatus,
-    /// Whether it counts, and everything that speaks against it.
+    /// Its validity, with every reason against it.
     pub validity: Validity,
-    /// For indicators: what it did.
+    /// For indicators: its result.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub indicator: Option<IndicatorOutcome>,
-    /// For serving: what this shard did.
+    /// For serving: the results of this shard.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub serving: Option<ServingOutcome>,
-    /// For serving: the CPUs that the load generator's threads were allowed to use, as the kernel says (`Cpus_allowed_list`).
+    /// For serving: the CPUs that the load generator's threads were allowed to use, as the kernel reports them
+    /// (`Cpus_allowed_list`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allowed_cpus: Option<String>,
-    /// The host before it; absent where the attempt was interrupted.
+    /// The state of the host before it; absent if the attempt was interrupted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_before: Option<HostState>,
-    /// The host after it.
+    /// The state of the host after it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_after: Option<HostState>,
     /// Its raw outputs, kept byte for byte.
@@ -192,15 +193,16 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The name of the document in which a command's times are kept, within the attempt's evidence.
+    /// The name, within the attempt's evidence, of the document with a command's times.
     pub const MEASURED: &str = "measured";
 
-    /// The times of its command, where it ran one.
+    /// Returns the times of its command, if it ran one.
     pub fn measured(&self) -> Option<&Artifact> {
         self.named(Self::MEASURED)
     }
 
-    /// The raw output that an indicator's values were read from: what its script printed, or what was measured of its command.
+    /// Returns the raw output that an indicator's values were read from: the output of its script, or the measurements of its
+    /// command.
     pub fn result(&self) -> Option<&Artifact> {
         self.measured().or_else(|| self.named("stdout"))
     }
@@ -209,7 +211,7 @@ impl Attempt {
         self.evidence.iter().find(|artifact| artifact.name.rsplit('/').next() == Some(name))
     }
 
-    /// A try at a trial of which nothing is known but when it ran and how it ended.
+    /// Creates an attempt with nothing but its window, status and reasons.
     pub fn new(trial: &PlannedTrial, attempt: u32, window: Window, status: AttemptStatus, reasons: Vec<Reason>) -> Self {
         Self {
             trial_id: trial.trial_id.clone(),
@@ -230,25 +232,25 @@ impl Attempt {
     }
 }
 
-/// What a workload's preparation did.
+/// The result of a workload's preparation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prepared {
     /// The workload.
     pub workload: Name,
-    /// Whether all of it succeeded.
+    /// True if all of it succeeded.
     pub succeeded: bool,
-    /// What went wrong.
+    /// The failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failure: Option<String>,
-    /// The exit code; absent where a signal ended it.
+    /// The exit code; absent if a signal ended it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exit_code: Option<i32>,
-    /// The files that it made, with their digests, and what it printed.
+    /// The files that it made, with their digests, and its output.
     pub outputs: Vec<Artifact>,
 }
 
-/// A finished step of execute, signed on its own so that a resumed stage can trust it: an attempt, or a preparation.
+/// A finished step of execute (an attempt or a preparation), signed separately so that a resumed stage can trust it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {
@@ -260,10 +262,10 @@ pub struct Checkpoint {
     pub shard: Shard,
     /// The input digest of the stage that made it.
     pub input_digest: Digest,
-    /// The preparation, for a checkpoint of one.
+    /// The preparation, if the step is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub prepared: Option<Prepared>,
-    /// The attempt, for a checkpoint of one.
+    /// The attempt, if the step is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub attempt: Option<Attempt>,
 }
@@ -273,7 +275,7 @@ body!(Checkpoint, |checkpoint| {
     prepared.chain(checkpoint.attempt.iter().flat_map(|attempt| &attempt.evidence)).collect()
 });
 
-/// What one shard did in one block.
+/// The work of one shard in one block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutionPart {
@@ -283,13 +285,13 @@ pub struct ExecutionPart {
     pub block: Block,
     /// The shard.
     pub shard: Shard,
-    /// For serving: the digest over each trial's whole schedule, by trial.
+    /// For serving: the digest over the whole schedule of each trial, by trial.
     pub schedule_digests: BTreeMap<TrialId, Digest>,
-    /// What the preparations did.
+    /// The results of the preparations.
     pub prepared: Vec<Prepared>,
     /// The attempts, in the order in which they ran.
     pub attempts: Vec<Attempt>,
-    /// The checkpoints that attempts of an earlier process of this stage came from.
+    /// The checkpoints of an earlier process of this stage that attempts were taken from.
     pub resumed: Vec<InputRef>,
 }
 

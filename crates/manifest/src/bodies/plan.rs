@@ -1,4 +1,4 @@
-//! Plan: what will be measured, frozen, in which order.
+//! Plan: the frozen work of a run, and its order.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use crate::{
 };
 
 words!(
-    /// What a point is a point of.
+    /// The quantity that a point varies.
     PointKind, "kind of point",
-    /// Streams open at a time.
+    /// Requests in flight at a time.
     Concurrency = "concurrency",
     /// Arrivals per second.
     Rate = "rate",
@@ -27,7 +27,7 @@ words!(
 );
 
 words!(
-    /// What a target is.
+    /// The kind of a target.
     TargetKind, "kind of target",
     /// The machine itself, for indicators.
     Host = "host",
@@ -44,7 +44,7 @@ words!(
 );
 
 words!(
-    /// Whose InferenceServices there are.
+    /// The project whose API an InferenceService belongs to.
     InferenceApi, "API of inference services",
     /// KServe's: `serving.kserve.io/v1beta1`.
     Kserve = "kserve",
@@ -56,24 +56,24 @@ words!(
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InferenceService {
-    /// Whose it is.
+    /// The API that it belongs to.
     pub api: InferenceApi,
     /// Its name.
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// Where its API begins, behind the address that it gives.
+    /// The path at which its API begins, after the address that it reports.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<String>,
 }
 
-/// One place in a case's sweep.
+/// One point of a case's sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
     /// Its name within the case.
     pub point_id: PointId,
-    /// What it is a point of.
+    /// The quantity that it varies.
     pub kind: PointKind,
     /// The values: parameter names, or `concurrency` and the like, as text.
     pub value: BTreeMap<String, String>,
@@ -116,11 +116,11 @@ pub struct PipelineRef {
     pub labels: BTreeMap<String, String>,
 }
 
-/// What the plan was made from, in short; the Source has it in full.
+/// The origin of the plan, in short; the Source has all of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceRef {
-    /// Where it comes from.
+    /// The kind of origin.
     pub kind: OriginKind,
     /// The repository's address, without credentials.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -128,7 +128,7 @@ pub struct SourceRef {
     /// The commit.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub commit: Option<String>,
-    /// Whether what was read differs from the commit.
+    /// True if the files that were read differ from the commit.
     pub dirty: bool,
     /// The digest over all files that were read.
     pub files_digest: Digest,
@@ -138,11 +138,11 @@ pub struct SourceRef {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PinnedFile {
-    /// Where it lies in the trial's folder.
+    /// Its path in the trial's folder.
     pub path: String,
-    /// Where its bytes were read: a repository path, or a URL.
+    /// The source of its bytes: a repository path, or a URL.
     pub origin: String,
-    /// Whether it is made executable.
+    /// True if it is made executable.
     pub executable: bool,
     /// Its bytes.
     pub artifact: Artifact,
@@ -156,11 +156,11 @@ pub struct Prepare {
     pub command: Vec<String>,
     /// The files that it makes; their digests are recorded.
     pub outputs: Vec<String>,
-    /// After this long it is stopped.
+    /// The time limit, after which it is stopped.
     pub time_limit_ns: Count,
 }
 
-/// What a metric is called and which way is better.
+/// The name, unit and better direction of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
@@ -168,18 +168,18 @@ pub struct Metric {
     pub path: String,
     /// The unit of its values.
     pub unit: String,
-    /// Which direction is better.
+    /// The direction that is better.
     pub better: Better,
-    /// Whether gates judge it.
+    /// True if gates judge it.
     pub primary: bool,
 }
 
 words!(
-    /// By what instructions are counted. Counts of two counters are never compared.
+    /// The tool that counts instructions. Counts of different tools are never compared.
     InstructionCounter, "counter of instructions",
     /// The processor's own counter, in user mode, by `perf stat`.
     Perf = "perf",
-    /// A simulated processor, by `valgrind --tool=cachegrind`.
+    /// A simulated processor, `valgrind --tool=cachegrind`.
     Cachegrind = "cachegrind",
 );
 
@@ -192,22 +192,22 @@ pub const MAX_RSS: &str = "max_rss_kib";
 /// The metric of a command: instructions executed.
 pub const INSTRUCTIONS: &str = "instructions";
 
-/// A program whose time is taken.
+/// A command that Assay measures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredCommand {
-    /// Program and arguments. A program with a `/` lies in the target's folder, another one in PATH. `${NAME}` in an argument stands for a
-    /// parameter.
+    /// Program and arguments. A program with a `/` is relative to the target's folder, others are found in PATH. `${NAME}` in an
+    /// argument stands for a parameter.
     pub run: Vec<String>,
-    /// How often each trial runs it; each time gives one sample.
+    /// The number of invocations per trial; each gives one sample.
     pub times: u32,
-    /// By what instructions are counted, in one more invocation of each trial.
+    /// The tool that counts instructions, in one more invocation of each trial.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instructions: Option<InstructionCounter>,
 }
 
 impl MeasuredCommand {
-    /// The names in `${NAME}` of its words, in order. What is not closed is a name up to the end of its word.
+    /// Returns the names in `${NAME}` of its words, in order. A name without `}` ends with its word.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.run.iter().flat_map(|word| parts(word)).filter_map(|part| match part {
             Part::Name(name) => Some(name),
@@ -215,7 +215,7 @@ impl MeasuredCommand {
         })
     }
 
-    /// Its words with the values of parameters in them. A name without a value stays as it is written.
+    /// Returns its words with the values of parameters filled in. A name without a value stays as it is written.
     pub fn words(&self, parameters: &BTreeMap<String, String>) -> Vec<String> {
         let with_value = |part| match part {
             Part::Text(text) => text.to_owned(),
@@ -225,15 +225,15 @@ impl MeasuredCommand {
     }
 }
 
-/// A part of a word.
+/// A part of a command-line word.
 enum Part<'a> {
-    /// What is meant as it is written.
+    /// Literal text.
     Text(&'a str),
     /// The name in `${NAME}`.
     Name(&'a str),
 }
 
-/// The parts of a word. `$${` is meant as `${`.
+/// Splits a word into its parts. `$${` stands for a literal `${`.
 fn parts(word: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut rest = word;
@@ -251,64 +251,64 @@ fn parts(word: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// What execute runs for an indicator.
+/// The program that execute runs for an indicator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IndicatorWork {
     /// The script; its digest is `script_sha256`. There is either a script or a command.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub script: Option<PinnedFile>,
-    /// The command whose time is taken.
+    /// The command that is measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command: Option<MeasuredCommand>,
-    /// Files that lie beside it.
+    /// Files in the same folder.
     pub files: Vec<PinnedFile>,
-    /// Its environment where it is the same in every point; a point adds its own values.
+    /// The environment variables that all points share; a point adds its own values.
     pub parameters: BTreeMap<String, String>,
-    /// What runs before the first trial.
+    /// The command that runs before the first trial.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub prepare: Option<Prepare>,
-    /// After this long a trial is stopped.
+    /// The time limit after which a trial is stopped.
     pub time_limit_ns: Count,
 }
 
-/// A workload, frozen.
+/// A frozen workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FrozenWorkload {
     /// Its name.
     pub name: Name,
-    /// The team or person responsible for it. Not part of the frozen `spec`, as its labels.
+    /// The team or person responsible for it. Like the labels, not part of the frozen `spec`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub owner: Option<String>,
     /// Its labels. `layer` and `use_case` are columns of the warehouse.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub labels: BTreeMap<String, String>,
-    /// What kind of work it is.
+    /// The type of the workload.
     pub workload_type: WorkloadType,
-    /// The digest of the frozen `spec`: what decides comparability.
+    /// The digest of the frozen `spec`, which decides comparability.
     pub workload_spec_digest: Digest,
     /// The frozen `spec` itself, canonical JSON with defaults omitted. Its digest is `workload_spec_digest`.
     pub spec: Artifact,
-    /// The seed that everything random derives from, 64 hexadecimal digits.
+    /// The seed of all randomness, 64 hexadecimal digits.
     pub seed: String,
     /// The metrics that it declares.
     pub metrics: Vec<Metric>,
-    /// The fields by which its results are told apart, as it declares them, such as `model`, `precision` and `stack`.
+    /// The declared fields that distinguish its results, such as `model`, `precision` and `stack`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub dimensions: BTreeMap<String, String>,
-    /// The container image that it runs in, where it has one of its own.
+    /// The container image that it runs in, if it has one of its own.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub image: Option<Image>,
-    /// For indicators: what runs.
+    /// For indicators: the program to run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub indicator: Option<IndicatorWork>,
-    /// For serving: what is asked of the endpoint.
+    /// For serving: the requests to the endpoint.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub serving: Option<ServingWork>,
 }
 
-/// An environment variable of a target or variant. A secret is a reference; its value never comes here.
+/// An environment variable of a target or variant. A secret is a reference; its value is never stored here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnvVar {
@@ -325,22 +325,22 @@ pub struct EnvVar {
     pub from_file: Option<String>,
 }
 
-/// The system under test, as asked for.
+/// The system under test, as declared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// Its name.
     pub name: Name,
-    /// What it is.
+    /// Its kind.
     pub kind: TargetKind,
-    /// Its address. Of objects: one of their Services by its name.
+    /// Its address. For objects: one of their Services, by its name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub url: Option<String>,
     /// For a process: program and arguments.
     pub command: Vec<String>,
     /// Its environment.
     pub env: Vec<EnvVar>,
-    /// Headers of each request to it; what is secret is a reference.
+    /// Headers of each request to it; a secret value is a reference.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub headers: Vec<EnvVar>,
     /// Files with the Kubernetes objects that it consists of, pinned.
@@ -352,12 +352,12 @@ pub struct Target {
     /// Settings of a simulator, by option.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub config: BTreeMap<String, String>,
-    /// Where readiness is asked, relative to the address.
+    /// The path of the readiness probe, relative to the address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ready_http: Option<String>,
-    /// How long readiness may take.
+    /// The timeout of readiness.
     pub ready_timeout_ns: Count,
-    /// The container image, where it runs in one.
+    /// The container image, if it runs in one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub image: Option<Image>,
     /// Hardware facts that a person declares, by name.
@@ -365,13 +365,13 @@ pub struct Target {
     /// Versions of its software that a person declares, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub software: BTreeMap<String, String>,
-    /// Where a person declares that it runs, such as `region` and `node_pool`, by name.
+    /// Its location as a person declares it, such as `region` and `node_pool`, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub place: BTreeMap<String, String>,
     /// The CPUs that its processes are pinned to, such as `0-1`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpus: Option<String>,
-    /// For a host: the folder that holds what commands run, relative to the repository's root.
+    /// For a host: the folder with the programs of commands, relative to the repository's root.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub folder: Option<String>,
     /// Files and folders that it executes, relative to the repository's root; provision takes their digests.
@@ -383,9 +383,9 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
-    /// Its name; `default` where there is only one.
+    /// Its name; `default` if there is only one.
     pub name: Name,
-    /// What it changes.
+    /// The variables that it changes.
     pub env: Vec<EnvVar>,
 }
 
@@ -399,30 +399,30 @@ pub struct Side {
     pub variant: Name,
 }
 
-/// What is compared against what, and the one thing that differs.
+/// The two sides that are compared, and the one thing that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
-    /// Compared against.
+    /// The side that is compared against.
     pub baseline: Side,
-    /// Judged.
+    /// The side that is judged.
     pub candidate: Side,
     /// The variable under test, one of the field's list.
     pub variable_under_test: String,
-    /// What it is, where the list has no word for it.
+    /// The variable in words, if the list has no name for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub other: Option<String>,
 }
 
-/// How often each point is measured.
+/// The number of trials per point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrialPolicy {
     /// Trials per point.
     pub count: u32,
-    /// How many invalid attempts of one trial may be repeated.
+    /// The number of invalid attempts of one trial that may be repeated.
     pub retry_budget: u32,
-    /// How many builds each side of a command has; trial number i of a point runs build i modulo this, plus one.
+    /// The number of builds that each side of a command has; trial number i of a point runs build i modulo this, plus one.
     #[serde(skip_serializing_if = "is_one", default = "one")]
     pub rebuilds: u32,
 }
@@ -436,7 +436,7 @@ fn is_one(count: &u32) -> bool {
     *count == 1
 }
 
-/// In which order the trials run, and why.
+/// The order of the trials, and the seed that it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrialOrder {
@@ -462,27 +462,27 @@ pub struct PlannedTrial {
     pub block: u32,
 }
 
-/// Something mutable that could not be pinned; it bars publication grade.
+/// A mutable input that could not be pinned; it rules out publication grade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Unpinned {
-    /// What, such as an image reference.
+    /// The input, such as an image reference.
     pub what: String,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
-/// What will be measured. Holds no wall clock, runner or shard count: equal commits give equal plans.
+/// The frozen work of a run. Holds no wall clock, runner or shard count: equal commits give equal plans.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// The pipeline.
     pub pipeline: PipelineRef,
-    /// What it was made from.
+    /// The origin of the plan.
     pub source: SourceRef,
-    /// What the run is for.
+    /// The purpose of the run.
     pub intent: Intent,
-    /// What a number of this run may claim.
+    /// The claim that a number of this run may make.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub claim: Option<Claim>,
     /// The environment controls as the pipeline declares them.
@@ -498,13 +498,13 @@ pub struct Plan {
     pub variants: Vec<Variant>,
     /// The cases, in the order of the pipeline.
     pub cases: Vec<Case>,
-    /// How often each point is measured.
+    /// The number of trials per point.
     pub trial_policy: TrialPolicy,
-    /// How far trials are kept apart.
+    /// The isolation of trials.
     pub isolation: Isolation,
-    /// How the sides of a comparison share the machine.
+    /// The way the sides of a comparison share the machine.
     pub placement: Placement,
-    /// What is compared.
+    /// The comparison.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub comparison: Option<Comparison>,
     /// The CPUs that the load generator is pinned to, such as `2-3`.
@@ -514,13 +514,14 @@ pub struct Plan {
     pub order: TrialOrder,
     /// The trials, in the order in which they run.
     pub trials: Vec<PlannedTrial>,
-    /// What could not be pinned.
+    /// The inputs that could not be pinned.
     pub unpinned: Vec<Unpinned>,
     /// Query files of publish, pinned.
     pub queries: Vec<PinnedFile>,
 }
 
-// The scripts, files and objects are artifacts of the Source (or, fetched from a URL, of the plan): either way the Plan pins them.
+// Scripts, files and objects are artifacts of the Source (or of the plan, if fetched from a URL): the Plan pins them in both
+// cases.
 body!(Plan, |plan| {
     let mut artifacts: Vec<&Artifact> = Vec::new();
     for workload in &plan.workloads {
@@ -538,22 +539,22 @@ body!(Plan, |plan| {
 });
 
 impl Plan {
-    /// The number of blocks: one more than the highest block of a trial.
+    /// Returns the number of blocks: one more than the highest block of a trial.
     pub fn blocks(&self) -> u32 {
         self.trials.iter().map(|trial| trial.block + 1).max().unwrap_or(0)
     }
 
-    /// The case of that id.
+    /// Returns the case with that id.
     pub fn case(&self, case_id: &CaseId) -> Option<&Case> {
         self.cases.iter().find(|case| case.case_id == *case_id)
     }
 
-    /// The frozen workload of that name.
+    /// Returns the frozen workload of that name.
     pub fn workload(&self, name: &Name) -> Option<&FrozenWorkload> {
         self.workloads.iter().find(|workload| workload.name == *name)
     }
 
-    /// The target of that name.
+    /// Returns the target of that name.
     pub fn target(&self, name: &Name) -> Option<&Target> {
         self.targets.iter().find(|target| target.name == *name)
     }

@@ -1,4 +1,4 @@
-//! Publication: published numbers with their lineage, and what the claim rules said of them.
+//! Publication: published numbers with their lineage, and the result of the claim rules.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use crate::document::{body, words};
 use crate::{Artifact, Control, Count, Digest, Instant, Intent, RunId};
 
 words!(
-    /// How the query behind a number is known.
+    /// The source of a number.
     NumberSource, "source of a number",
     /// A query file in Git.
     Query = "query",
-    /// The rows themselves.
+    /// The curated rows themselves.
     Rows = "rows",
 );
 
 words!(
-    /// How a run of a case ended, as publish found it.
+    /// The outcome of a run of a case, as publish found it.
     RunOutcome, "outcome of a run",
     /// This run.
     This = "this",
@@ -28,37 +28,37 @@ words!(
     Cancelled = "cancelled",
     /// It failed.
     Failed = "failed",
-    /// It has no end yet.
+    /// It has not ended.
     Unfinished = "unfinished",
 );
 
-/// A rule that the asked grade needs and the run does not meet.
+/// A rule that the requested grade needs and the run does not meet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Shortfall {
-    /// The rule's word, such as `clean_commit`.
+    /// The name of the rule, such as `clean_commit`.
     pub rule: String,
-    /// What was found instead.
+    /// The fact that was found instead.
     pub found: String,
 }
 
-/// The grade that was asked for and the one that is given.
+/// The requested grade and the given one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Grade {
-    /// What the pipeline asked for.
+    /// The grade that the pipeline requests.
     pub asked: Intent,
-    /// What the run earned.
+    /// The grade that the run earned.
     pub given: Intent,
-    /// Why it is not the asked one.
+    /// The reasons why it is below the requested grade.
     pub shortfalls: Vec<Shortfall>,
-    /// For a publication: the environment controls that rest on a person's declaration alone. No telemetry contradicts them, and none
+    /// For a publication: the environment controls that rest only on a person's declaration. Telemetry neither contradicts nor
     /// proves them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub declared: Vec<Control>,
 }
 
-/// Another run of a published case, so that nobody publishes the lucky one.
+/// Another run of a published case, listed so that a lucky run cannot be published alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListedRun {
@@ -66,9 +66,9 @@ pub struct ListedRun {
     pub run_id: RunId,
     /// The cases that it shares with this one.
     pub cases: Vec<String>,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: RunOutcome,
-    /// The manifest that says so: Summary or RunEnd.
+    /// The manifest that shows the outcome: Summary or RunEnd.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub evidence: Option<Digest>,
 }
@@ -91,9 +91,9 @@ pub struct Number {
     pub value: f64,
     /// Its unit.
     pub unit: String,
-    /// How many trials it is over.
+    /// The number of trials.
     pub n: Count,
-    /// Where it comes from.
+    /// The source of the number.
     pub source: NumberSource,
     /// The query file, for `query`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -116,7 +116,7 @@ pub struct Numbers {
     pub numbers: Vec<Number>,
 }
 
-/// A query of the Plan, and what it gave over the run's curated files.
+/// A query of the Plan, and its result over the run's curated files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedQuery {
@@ -124,9 +124,9 @@ pub struct PublishedQuery {
     pub path: String,
     /// The digest of its text (`query_spec_digest`).
     pub digest: Digest,
-    /// How many rows it gave.
+    /// The number of rows in the result.
     pub rows: Count,
-    /// What it gave, as CSV: the same bytes whenever it is asked again.
+    /// The result, as CSV: repeating the query gives the same bytes.
     pub result: Artifact,
 }
 
@@ -140,7 +140,7 @@ pub struct Publication {
     pub summary: Digest,
     /// The trust policy that the chain was verified under.
     pub trust_policy: Digest,
-    /// When it was published.
+    /// The time of publication.
     pub published_at: Instant,
     /// The grade.
     pub grade: Grade,

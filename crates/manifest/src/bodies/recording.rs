@@ -1,4 +1,4 @@
-//! Recording: what was observed while execute ran.
+//! Recording: the readings that were taken while execute ran.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 use crate::document::body;
 use crate::{Artifact, Block, Count, Digest, PodPlace, Window};
 
-/// A stretch in which samples are missing.
+/// A period in which samples are missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gap {
-    /// What is missing.
+    /// The source without samples.
     pub source: String,
-    /// When.
+    /// The period.
     pub window: Window,
-    /// Why, as far as it is known.
+    /// The reason, as far as it is known.
     pub reason: String,
 }
 
@@ -22,15 +22,15 @@ pub struct Gap {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
-    /// What was read, such as `host`.
+    /// The source of the readings, such as `host`.
     pub source: String,
-    /// How many readings there are.
+    /// The number of readings.
     pub samples: Count,
-    /// The readings, one JSON document a line.
+    /// The readings, one JSON document per line.
     pub artifact: Artifact,
 }
 
-/// What was observed while execute ran.
+/// The readings that were taken while execute ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Recording {
@@ -38,18 +38,18 @@ pub struct Recording {
     pub plan_digest: Digest,
     /// The block.
     pub block: Block,
-    /// Which recording of the block, from 0; a restarted recorder makes another.
+    /// The number of the recording within the block, from 0; a restarted recorder makes another one.
     pub sequence: u32,
-    /// In a cluster: where the recorder ran. The counters of the host are those of its node.
+    /// In a cluster: the pod that the recorder ran in. The counters of the host are those of its node.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<PodPlace>,
-    /// From the first reading to the last.
+    /// The time from the first reading to the last.
     pub window: Window,
-    /// The asked interval between readings, in nanoseconds.
+    /// The configured interval between readings, in nanoseconds.
     pub interval_ns: Count,
     /// The readings.
     pub series: Vec<Series>,
-    /// Where readings are missing inside the window.
+    /// The periods inside the window without readings.
     pub gaps: Vec<Gap>,
 }
 

@@ -1,4 +1,4 @@
-//! RunEnd: a run that was cancelled or failed says so, signed.
+//! RunEnd: the signed statement that a run was cancelled or failed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use crate::document::{body, words};
 use crate::{Digest, Reason, Role};
 
 words!(
-    /// How a run ended before its time.
+    /// The way a run ended early.
     EndState, "end of a run",
     /// A person stopped it.
     Cancelled = "cancelled",
-    /// A stage could not go on.
+    /// A stage failed.
     Failed = "failed",
 );
 
@@ -19,17 +19,17 @@ words!(
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunEnd {
-    /// How it ended.
+    /// The way it ended.
     pub state: EndState,
     /// The stage that was running.
     pub stage: Role,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// The exit code that `assay run` gave.
+    /// The exit code of `assay run`.
     pub exit_code: i32,
-    /// Which end of this run it is, from 0; a resumed run may end again.
+    /// The number of this end within the run, from 0; a resumed run may end again.
     pub sequence: u32,
-    /// The input digest of the stage that was running, where it had one.
+    /// The input digest of the stage that was running, if it had one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub input_digest: Option<Digest>,
 }

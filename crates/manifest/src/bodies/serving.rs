@@ -1,4 +1,4 @@
-//! Serving: what is asked of an endpoint, what one shard did with it, and what is kept for pictures.
+//! Serving: the requests to an endpoint, the results of one shard, and the data of plots.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::document::words;
 use crate::{Artifact, CaseId, Count, Digest, PinnedFile, PointId, TrialId};
 
-/// The metrics of serving that gates judge where the workload declares none; goodput only where there are SLOs.
+/// Returns the serving metrics that gates judge if the workload declares none; goodput only if there are SLOs.
 pub fn primary_by_default(has_slos: bool) -> impl Iterator<Item = &'static str> {
     let always = ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "output_tokens_per_s"];
     always.into_iter().chain(has_slos.then_some("goodput_requests_per_s"))
 }
 
-/// The metrics of serving that gates may judge: every one with a direction that is better. What of them a point reports depends on its
+/// The serving metrics that gates may judge: every metric with a better direction. Which of them a point reports depends on its
 /// requests and SLOs.
 pub const SERVING_METRICS_JUDGED: &[&str] = &[
     "ttft_ms_mean",
@@ -68,7 +68,7 @@ pub const SERVING_METRICS_JUDGED: &[&str] = &[
 ];
 
 words!(
-    /// What of an OpenAI-compatible endpoint is asked.
+    /// The API of an OpenAI-compatible endpoint that is called.
     ServingApi, "serving API",
     /// `/v1/chat/completions`.
     Chat = "chat",
@@ -81,18 +81,18 @@ words!(
 words!(
     /// The state of the prefix cache, a part of the workload.
     CacheMode, "cache mode",
-    /// Each trial's prompts begin with a salt of their own.
+    /// The prompts of each trial begin with a salt of their own.
     ColdSalt = "cold_salt",
     /// The endpoint's cache is flushed before each trial.
     ColdFlush = "cold_flush",
-    /// The trial's own prompts are sent once before it is measured.
+    /// The prompts of the trial are sent once before it is measured.
     Warm = "warm",
-    /// Trials find what earlier ones left.
+    /// The cache keeps the entries of earlier trials.
     Shared = "shared",
 );
 
 words!(
-    /// What is kept of prompts and answers.
+    /// The parts of prompts and responses that are kept.
     CaptureMode, "capture mode",
     /// Nothing.
     None = "none",
@@ -103,7 +103,7 @@ words!(
 );
 
 words!(
-    /// What a service level objective limits.
+    /// The latency that a service level objective limits.
     SloMetric, "SLO metric",
     /// Time to the first token event.
     Ttft = "ttft",
@@ -115,13 +115,13 @@ words!(
     E2e = "e2e",
 );
 
-/// Who decides when a request is sent.
+/// The rule that decides when a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "law", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ArrivalLaw {
-    /// Closed loop: each user sends its next request after the last answer. The point says how many users.
+    /// Closed loop: each user sends its next request after the last response. The point gives the number of users.
     Closed,
-    /// Equal gaps. The point says the rate, here and below.
+    /// Equal gaps. Here and below, the point gives the rate.
     Constant,
     /// Exponential gaps.
     Poisson,
@@ -132,11 +132,11 @@ pub enum ArrivalLaw {
     },
 }
 
-/// How many tokens, drawn for each request.
+/// The distribution of token counts, drawn for each request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "law", rename_all = "snake_case", deny_unknown_fields)]
 pub enum LengthLaw {
-    /// Always this many.
+    /// A fixed number of tokens.
     Fixed {
         /// Tokens.
         tokens: u32,
@@ -168,270 +168,272 @@ pub enum LengthLaw {
         mean: f64,
         /// The standard deviation.
         stddev: f64,
-        /// What smaller draws become.
+        /// The smallest value: smaller draws become this.
         floor: u32,
     },
     /// genai-bench's `U`: max(floor, trunc(Uniform[low, high))).
     TruncatedUniform {
         /// The lower bound.
         low: u32,
-        /// The upper bound, which is not reached.
+        /// The upper bound, excluded.
         high: u32,
-        /// What smaller draws become.
+        /// The smallest value: smaller draws become this.
         floor: u32,
     },
 }
 
-/// A limit that each request must keep, itself included.
+/// A latency limit of each request; the limit itself is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Slo {
-    /// What is limited.
+    /// The latency that is limited.
     pub metric: SloMetric,
     /// The largest good value, in nanoseconds.
     pub at_most_ns: Count,
 }
 
-/// What counts tokens and makes prompts of an exact length.
+/// The tokenizer that counts tokens and makes prompts of an exact length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tokenizer {
     /// `common-words` for the built-in list, else the name of the file.
     pub name: String,
-    /// What its vocabulary and rules are, by digest.
+    /// The digest of its vocabulary and rules.
     pub digest: Digest,
     /// A tokenizer file (`tokenizer.json`), pinned.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub file: Option<PinnedFile>,
 }
 
-/// What execute asks of an endpoint.
+/// The requests that execute sends to an endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServingWork {
-    /// What is asked.
+    /// The API that is called.
     pub api: ServingApi,
     /// The model's name in each request.
     pub model: String,
-    /// Who decides when a request is sent.
+    /// The rule that decides when a request is sent.
     pub arrival: ArrivalLaw,
     /// Tokens of the prompt.
     pub input: LengthLaw,
-    /// Tokens of the answer; absent for embeddings.
+    /// Tokens of the response; absent for embeddings.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<LengthLaw>,
-    /// Whether the endpoint is told to give exactly the drawn number of tokens (`ignore_eos`, `min_tokens`).
+    /// True if requests ask for exactly the drawn number of tokens (`ignore_eos`, `min_tokens`).
     pub exact_output: bool,
-    /// Whether the endpoint is asked to count tokens chunk by chunk, which few servers understand.
+    /// True if the endpoint is asked to count tokens chunk by chunk, which few servers support.
     pub continuous_usage: bool,
     /// Documents in each embeddings request.
     pub batch: u32,
-    /// Members added to each request's body, canonical JSON texts by name.
+    /// Members added to the body of each request, canonical JSON texts by name.
     pub body: BTreeMap<String, String>,
-    /// How many requests are measured.
+    /// The number of requests to measure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub requests: Option<Count>,
-    /// How long requests are sent and measured. With `requests`, the first reached ends the trial.
+    /// The duration of the measured phase. With `requests`, the limit reached first ends the trial.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duration_ns: Option<Count>,
-    /// How long load is offered before measuring; handed over without draining.
+    /// The duration of the load before the measured phase, which begins without draining.
     pub warmup_ns: Count,
-    /// A request that takes longer failed.
+    /// The request timeout: a slower request has failed.
     pub timeout_ns: Count,
-    /// A trial that takes longer is stopped, and invalid.
+    /// The time limit of a trial: a longer trial is stopped, and invalid.
     pub time_limit_ns: Count,
     /// The state of the prefix cache.
     pub cache: CacheMode,
-    /// Whether answers are streamed.
+    /// True if the workload asks for streamed responses.
     pub streaming: bool,
-    /// What is kept of prompts and answers.
+    /// The parts of prompts and responses that are kept.
     pub capture: CaptureMode,
-    /// What a request must meet to count towards goodput.
+    /// The limits that a request must meet to count towards goodput.
     pub slos: Vec<Slo>,
-    /// What counts tokens and makes prompts.
+    /// The tokenizer that counts tokens and makes prompts.
     pub tokenizer: Tokenizer,
 }
 
 impl ServingWork {
-    /// Whether responses are streamed: embeddings come whole, whatever is asked.
+    /// Returns true if responses are streamed. Embeddings are never streamed, even if asked for.
     pub fn is_streamed(&self) -> bool {
         self.streaming && self.api != ServingApi::Embeddings
     }
 
-    /// Documents of one request: several for embeddings alone.
+    /// Returns the documents of one request: more than 1 only for embeddings.
     pub fn documents(&self) -> u32 {
         if self.api == ServingApi::Embeddings { self.batch.max(1) } else { 1 }
     }
 }
 
-/// How far this shard's clock may be from shard 0's.
+/// The offset of this shard's clock from shard 0's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClockOffset {
     /// `same_host`, `exchange`, `kernel` or `unknown`.
     pub source: String,
-    /// This shard's wall clock minus shard 0's, in nanoseconds, with its sign as text; absent where unknown.
+    /// This shard's wall clock minus shard 0's, in nanoseconds, with its sign as text; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub offset_ns: Option<String>,
-    /// How far the offset may be wrong, in nanoseconds: for an exchange, half of the shortest way there and back.
+    /// The largest error of the offset, in nanoseconds: for an exchange, half of the shortest round trip.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub uncertainty_ns: Option<Count>,
-    /// Why there was no exchange, where there should have been one.
+    /// The reason why an exchange that should have taken place did not.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub no_exchange: Option<String>,
 }
 
-/// How the client itself did: what decides whether it measured the endpoint or itself.
+/// The health of the client: shows if it measured the endpoint or itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientHealth {
-    /// 50th percentile of how much later than intended requests were sent; absent under closed loop. Nanoseconds.
+    /// 50th percentile of the delay of sending after the intended time, in nanoseconds; absent in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lateness_p50_ns: Option<Count>,
-    /// 99th percentile of it.
+    /// 99th percentile of the same delay.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lateness_p99_ns: Option<Count>,
-    /// The worst of it.
+    /// Maximum of the same delay.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lateness_max_ns: Option<Count>,
     /// 99th percentile of the time between a socket's readiness batch and the end of its handling, in nanoseconds.
     pub loop_busy_p99_ns: Count,
-    /// The longest stretch in which the client did not look at its sockets, in nanoseconds; an upper bound.
+    /// The longest time in which the client did not poll its sockets, in nanoseconds; an upper bound.
     pub loop_stall_max_ns: Count,
-    /// Time from the start of the measured phase to the last response during which sockets waited for the client for 5 ms or longer, in
-    /// nanoseconds; an upper bound, as the others of its delays are. Absent, as they are, where an earlier Assay measured.
+    /// Time from the start of the measured phase to the last response during which sockets waited for the client for 5 ms or
+    /// longer, in nanoseconds. An upper bound, like the other delays of the client. Absent, like them, if an earlier Assay
+    /// measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub loop_late_ns: Option<Count>,
-    /// Measured requests that ended well and whose first or last token event waited for the client for 5 ms or longer.
+    /// Measured requests that succeeded and whose first or last token event waited for the client for 5 ms or longer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub late_requests: Option<Count>,
-    /// The share of the time of measured requests, 0 to 1, for which their response waited for the client.
+    /// The share, 0 to 1, of the time of measured requests during which their response waited for the client.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub late_request_share: Option<f64>,
-    /// The part of TTFT at the 99th percentile that may be the client's own delay, in nanoseconds; absent without such requests.
+    /// The part of the 99th percentile of TTFT that may be the client's own delay, in nanoseconds; absent without such requests.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ttft_p99_delay_ns: Option<Count>,
-    /// The same of E2E.
+    /// The same for E2E.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub e2e_p99_delay_ns: Option<Count>,
-    /// Time that the client's thread could have run and did not, in nanoseconds; absent where the kernel does not count it.
+    /// Time during which the client's thread was runnable but did not run, in nanoseconds; absent if the kernel does not count
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_delay_ns: Option<Count>,
-    /// Waits of the client that a signal ended: it was stopped and continued, or handled a signal.
+    /// Waits of the client that ended because of a signal: it was stopped and continued, or handled a signal.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub interruptions: Option<Count>,
     /// User CPU time of the shard during the trial, in microseconds.
     pub cpu_user_us: Count,
     /// System CPU time.
     pub cpu_system_us: Count,
-    /// Time for which the control group was throttled, in microseconds; absent where it cannot be read.
+    /// Time for which the control group was throttled, in microseconds; absent if it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cgroup_throttled_us: Option<Count>,
     /// Time of the attempt's window during which some task of the machine waited for a CPU (PSI `some`), in microseconds; absent
-    /// where the kernel does not count it.
+    /// if the kernel does not count it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_pressure_us: Option<Count>,
-    /// The same as a share of the window, 0 to 1; absent where it cannot be read.
+    /// The same as a share of the window, 0 to 1; absent if it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_pressure: Option<f64>,
-    /// Times that a read filled its whole buffer: data waited in the socket.
+    /// Reads that filled the whole buffer: more data waited in the socket.
     pub full_reads: Count,
-    /// Times that the load waited for its prepared requests.
+    /// Times that sending waited because no request was prepared.
     pub starved: Count,
-    /// Asked arrivals a second of this shard; absent under closed loop.
+    /// Request rate that this shard was asked for, per second; absent in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub asked_rate_per_s: Option<f64>,
-    /// Requests a second that were really sent.
+    /// Requests actually sent per second.
     pub sent_rate_per_s: f64,
     /// Connections that were opened.
     pub connections: Count,
-    /// Requests that were given another connection, because the endpoint had closed their kept-alive one before it can have read any
-    /// of them.
+    /// Requests that were sent on another connection, because the endpoint had closed the kept-alive one before it can have read
+    /// any part of them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resends: Option<Count>,
     /// Token events that were read.
     pub events: Count,
 }
 
-/// What one shard did in one serving attempt.
+/// The results of one shard in one serving attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServingOutcome {
-    /// The digest over the trial's whole schedule: equal for every shard.
+    /// The digest over the whole schedule of the trial: equal for every shard.
     pub schedule_digest: Digest,
-    /// When the trial's start instant was, by the wall clock; every record's times count from it.
+    /// The trial's start by the wall clock; all times of records count from it.
     pub start: crate::Instant,
     /// From the start to the beginning of the measured phase, in nanoseconds.
     pub measured_from_ns: Count,
     /// From the start to the end of the measured phase: the last instant at which a request could become due, or (by count) the
     /// end of the last measured request. Nanoseconds.
     pub measured_to_ns: Count,
-    /// Requests by what became of them, those of the measured phase. Every outcome that occurred.
+    /// Requests of the measured phase by outcome. Every outcome that occurred.
     pub outcomes: BTreeMap<String, Count>,
-    /// The same for the warm-up.
+    /// Requests of the warm-up by outcome.
     pub warmup_outcomes: BTreeMap<String, Count>,
-    /// Tokens of the measured phase's prompts that were sent, by the workload's tokenizer.
+    /// Tokens of the prompts that were sent in the measured phase, by the workload's tokenizer.
     pub input_tokens: Count,
-    /// Tokens of the answers of all phases, however counted.
+    /// Tokens of the responses of all phases, whatever their source.
     pub output_tokens: Count,
-    /// How chunk lists were kept: `all`, or a statement of the sampling.
+    /// The sampling of chunk lists: `all`, or a description of the rule.
     pub chunk_lists: String,
-    /// How the client itself did.
+    /// The health of the client.
     pub client: ClientHealth,
-    /// The path at which the endpoint was asked to empty its prefix cache before the attempt, and said that it did; absent where
-    /// nobody asked, or it did not.
+    /// The path at which the endpoint emptied its prefix cache before the attempt, on request; absent if it was not asked, or did
+    /// not do so.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache_flushed: Option<String>,
-    /// The clock of this shard against shard 0's.
+    /// The offset of this shard's clock from shard 0's.
     pub clock: ClockOffset,
-    /// The records, Parquet.
+    /// The records, as Parquet.
     pub records: Artifact,
 }
 
-/// What the client counted against what the endpoint counted, over one attempt.
+/// A count of the client beside the endpoint's own count, over one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CrossCheck {
-    /// What was counted, such as `requests` or `output_tokens`.
+    /// The quantity, such as `requests` or `output_tokens`.
     pub what: String,
     /// The endpoint's counter.
     pub counter: String,
     /// The client's count.
     pub client: Count,
-    /// The endpoint's count: the counter's growth over the attempt's window.
+    /// The endpoint's count: the increase of the counter over the attempt's window.
     pub endpoint: Count,
-    /// Whether they agree as far as they must.
+    /// True if the counts agree within the rule.
     pub agrees: bool,
-    /// The rule, and what was seen.
+    /// The rule, and the observation.
     pub detail: String,
 }
 
-/// What a point's requests came to, over its counted trials.
+/// The requests of a point, over its counted trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServingPoint {
     /// Requests that were due in the measured phase.
     pub requests: Count,
-    /// Those by what became of them.
+    /// The same requests by outcome.
     pub outcomes: BTreeMap<String, Count>,
-    /// Requests that were due in the measured phases of attempts that do not count, by what became of them. They are in no number.
+    /// Requests that were due in the measured phases of attempts that do not count, by outcome. No statistic includes them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub uncounted: BTreeMap<String, Count>,
     /// The length of the window that rates are over, summed over trials, in nanoseconds.
     pub duration_ns: Count,
-    /// Whether the point as a whole met its SLOs (99th percentile of each, failures counted as slowest); absent where it has none.
+    /// True if the point as a whole met its SLOs (99th percentile of each, failures counted as slowest); absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub slo_met: Option<bool>,
-    /// Who counted the output tokens, requests by source.
+    /// Requests by the source of their output token count.
     pub token_sources: BTreeMap<String, Count>,
-    /// Requests whose TPOT rests on the assumption that the first event brought one token.
+    /// Requests whose TPOT assumes that the first event brought one token.
     pub tpot_assumed: Count,
-    /// Why there are no costs; absent where there are.
+    /// The reason why there are no costs; absent if there are.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cost_absent: Option<String>,
     /// Statistics that could not be computed, by metric, with the reason.
     pub absent: BTreeMap<String, String>,
-    /// Whether latencies count from the intended time (open loop) or from sending (closed loop).
+    /// The start of latencies: the intended time (open loop) or the time of sending (closed loop).
     pub latency_from: String,
 }
 
@@ -441,11 +443,11 @@ pub struct ServingPoint {
 pub struct Curve {
     /// `ttft`, `tpot`, `icl` or `e2e`.
     pub metric: String,
-    /// How many samples it is over.
+    /// The number of samples.
     pub n: Count,
-    /// Failed requests, which lie beyond every value of a latency that counts per request.
+    /// Failed requests: beyond every value of a latency that counts per request.
     pub failed: Count,
-    /// Quantiles over the samples that there are: `[probability, milliseconds]`, rising, linear interpolation.
+    /// Quantiles over the samples: `[probability, milliseconds]`, rising, linear interpolation.
     pub quantiles: Vec<[f64; 2]>,
 }
 
@@ -455,22 +457,22 @@ pub struct Curve {
 pub struct TimelineRequest {
     /// Its global index.
     pub index: Count,
-    /// Intended (or, under closed loop, sent), in milliseconds since the trial's start.
+    /// Intended time (in a closed loop: time of sending), in milliseconds since the trial's start.
     pub start_ms: f64,
-    /// Sent.
+    /// Time of sending.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sent_ms: Option<f64>,
     /// First token event.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_ms: Option<f64>,
-    /// Last token event, or the end of what failed.
+    /// Last token event, or the end of a failed request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end_ms: Option<f64>,
-    /// What became of it.
+    /// The outcome of the request.
     pub outcome: String,
 }
 
-/// The requests of one trial, thinned where there are many.
+/// The requests of one trial, thinned if there are many.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeline {
@@ -480,13 +482,13 @@ pub struct Timeline {
     pub attempt: u32,
     /// Requests of the measured phase.
     pub requests: Count,
-    /// How those shown were chosen: `all`, or the rule.
+    /// The selection of the shown requests: `all`, or the rule.
     pub thinning: String,
-    /// Those shown, by start.
+    /// The shown requests, by start.
     pub shown: Vec<TimelineRequest>,
 }
 
-/// What the pictures of a point are drawn from.
+/// The data that the plots of a point are drawn from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PointView {
@@ -496,12 +498,12 @@ pub struct PointView {
     pub point_id: PointId,
     /// Distributions over all requests of the counted trials.
     pub curves: Vec<Curve>,
-    /// One counted trial's requests: the first counted trial's.
+    /// The requests of the first counted trial.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timeline: Option<Timeline>,
 }
 
-/// What the pictures of a run are drawn from: a document of its own beside the Summary.
+/// The data that the plots of a run are drawn from: a separate document beside the Summary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Views {
@@ -510,10 +512,10 @@ pub struct Views {
 }
 
 impl Views {
-    /// The largest document: a thousand points with their curves and timelines.
+    /// The size limit of the document: a thousand points with their curves and timelines.
     pub const MAX_BYTES: u64 = 256 << 20;
 
-    /// Reads the document that a Summary names.
+    /// Parses the document that a Summary names.
     pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(bytes)
     }

@@ -1,4 +1,4 @@
-//! Source: what a run was started from, as an artifact that can be checked offline.
+//! Source: the input of a run, as an artifact that can be checked offline.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,13 @@ words!(
 );
 
 words!(
-    /// Where a run comes from.
+    /// The origin of a run.
     OriginKind, "kind of source",
     /// A commit of a Git repository.
     Git = "git",
-    /// A work tree as it was found; exploratory only.
+    /// A work tree as found; exploratory only.
     Worktree = "worktree",
-    /// No repository at all; exploratory only.
+    /// No repository; exploratory only.
     Adhoc = "adhoc",
 );
 
@@ -32,7 +32,7 @@ words!(
 pub struct GitObject {
     /// The object id, 40 hexadecimal digits.
     pub oid: String,
-    /// Commit or tree.
+    /// The kind: commit or tree.
     pub kind: GitObjectKind,
     /// The raw content.
     pub artifact: Artifact,
@@ -44,37 +44,37 @@ pub struct GitObject {
 pub struct SourceFile {
     /// The path from the repository's root, with `/`.
     pub path: String,
-    /// Whether Git marks it executable.
+    /// True if Git marks it executable.
     pub executable: bool,
     /// The content.
     pub artifact: Artifact,
 }
 
-/// Everything that a run was started from. Holds no wall clock: an equal Source resumes an unfinished run.
+/// All inputs of a run. Holds no wall clock: an equal Source resumes an unfinished run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// Where it comes from.
+    /// The kind of origin.
     pub kind: OriginKind,
-    /// The repository's address without credentials; absent where it has none.
+    /// The repository's address without credentials; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub repository: Option<String>,
-    /// The commit, 40 hexadecimal digits: for `git` the one that was read, for `worktree` the one that was checked out.
+    /// The commit, 40 hexadecimal digits: for `git` the commit that was read, for `worktree` the commit that was checked out.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub commit: Option<String>,
-    /// The full name of the branch or tag that the commit was taken from, such as `refs/heads/main`; absent if it was named by its id or
-    /// otherwise. Whoever starts the run says so: nothing in a commit shows it.
+    /// The full name of the branch or tag that the commit was taken from, such as `refs/heads/main`; absent if the commit was
+    /// named by its id or otherwise. It is stated by the person or program that starts the run: a commit does not show it.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none", default)]
     pub reference: Option<String>,
-    /// For `worktree`: whether what was read differs from `commit`.
+    /// For `worktree`: true if the files that were read differ from `commit`.
     pub dirty: bool,
     /// For `git`: the commit and every tree on the way to the files.
     pub objects: Vec<GitObject>,
     /// The path of the pipeline among the files.
     pub pipeline: String,
-    /// Everything that the pipeline names, the pipeline first.
+    /// All files that the pipeline names, the pipeline first.
     pub files: Vec<SourceFile>,
-    /// The digest over paths, modes and contents of the files, whatever the kind.
+    /// The digest over paths, modes and contents of the files, for every kind.
     pub files_digest: Digest,
 }
 
@@ -84,11 +84,11 @@ body!(Source, |source| {
 });
 
 impl Source {
-    /// The digest over paths, modes and contents of files: what a work tree is known by.
+    /// Computes the digest over paths, modes and contents of files, which identifies a work tree.
     pub fn digest_of_files(files: &[SourceFile]) -> Digest {
         let mut hasher = crate::Hasher::new();
         for file in files {
-            // Paths hold no newline (checked where they are read), so the lines are unambiguous.
+            // Paths hold no newline (checked when they are read), so the lines are unambiguous.
             hasher.update(
                 format!("{} {} {}\n", file.artifact.digest, if file.executable { 'x' } else { '-' }, file.path).as_bytes(),
             );
@@ -96,7 +96,7 @@ impl Source {
         hasher.finish()
     }
 
-    /// The file at `path`.
+    /// Returns the file at `path`.
     pub fn file(&self, path: &str) -> Option<&SourceFile> {
         self.files.iter().find(|file| file.path == path)
     }

@@ -9,24 +9,24 @@ use crate::document::{body, words};
 use crate::{Artifact, Better, CaseId, Count, Digest, PointId, Reason, ServingPoint, TrialId, WorkloadType};
 
 words!(
-    /// Whether the trials of a point agree with each other.
+    /// The agreement of a point's trials with each other.
     Stability, "stability",
-    /// They do.
+    /// The trials agree.
     Stable = "stable",
-    /// They do not.
+    /// The trials do not agree.
     Unstable = "unstable",
-    /// There are too few to say.
+    /// There are too few trials to decide.
     Unknown = "unknown",
 );
 
 words!(
-    /// How much of what was planned was measured.
+    /// The share of the planned trials that count.
     RunStatus, "status of a run",
     /// Every planned trial counts.
     Succeeded = "succeeded",
-    /// Some do.
+    /// Some planned trials count.
     Partial = "partial",
-    /// None does.
+    /// No planned trial counts.
     Failed = "failed",
 );
 
@@ -54,9 +54,9 @@ pub struct TrialValue {
     pub attempt: u32,
     /// The trial's value: for an indicator the median of its samples, for serving the statistic that the metric names.
     pub value: f64,
-    /// How many samples it was computed from.
+    /// The number of samples that it was computed from.
     pub n: Count,
-    /// Whether it lies far from the other trials; flagged values are kept.
+    /// True if it lies far from the other trials; flagged values are kept.
     pub flagged: bool,
     /// The row that holds it.
     pub row_id: Digest,
@@ -68,38 +68,38 @@ pub struct TrialValue {
 pub struct MetricSummary {
     /// The metric's path in the result.
     pub metric: String,
-    /// Its unit; `unknown` where it is not declared.
+    /// Its unit; `unknown` if it is not declared.
     pub unit: String,
-    /// Which direction is better; absent where it is not declared.
+    /// The direction that is better; absent if it is not declared.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub better: Option<Better>,
-    /// Whether gates judge it.
+    /// True if gates judge it.
     pub primary: bool,
-    /// How many trials it is over.
+    /// The number of trials.
     pub n: Count,
     /// The median of the trials' values.
     pub median: f64,
     /// Their mean.
     pub mean: f64,
-    /// Their standard deviation with ddof 1; absent below two trials.
+    /// Their standard deviation with ddof 1; absent for fewer than two trials.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sd: Option<f64>,
-    /// Standard deviation over mean; absent where either is missing or the mean is 0.
+    /// Standard deviation over mean; absent if either is missing or the mean is 0.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cv: Option<f64>,
-    /// The smallest.
+    /// The smallest value.
     pub min: f64,
-    /// The largest.
+    /// The largest value.
     pub max: f64,
-    /// The interval of the median; absent where the trials cannot support one.
+    /// The interval of the median; absent if the trials cannot support one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub interval: Option<Interval>,
-    /// Why there is no interval.
+    /// The reason why there is no interval.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub interval_absent: Option<String>,
-    /// Whether the trials agree.
+    /// The agreement of the trials.
     pub stability: Stability,
-    /// Why that verdict.
+    /// The reason for that verdict.
     pub stability_reason: String,
     /// The rows of the statistics across trials, by statistic.
     pub rows: BTreeMap<String, Digest>,
@@ -107,7 +107,7 @@ pub struct MetricSummary {
     pub trials: Vec<TrialValue>,
 }
 
-/// A sample that does not count, and why.
+/// An attempt that does not count, with the reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Exclusion {
@@ -115,7 +115,7 @@ pub struct Exclusion {
     pub trial_id: TrialId,
     /// The attempt.
     pub attempt: u32,
-    /// Why it does not count.
+    /// The reasons why it does not count.
     pub reasons: Vec<Reason>,
 }
 
@@ -127,9 +127,9 @@ pub struct PointSummary {
     pub case_id: CaseId,
     /// The point.
     pub point_id: PointId,
-    /// What kind of work.
+    /// The type of the workload.
     pub workload_type: WorkloadType,
-    /// What decides comparability.
+    /// The digest that decides comparability.
     pub workload_spec_digest: Digest,
     /// The point's values.
     pub value: BTreeMap<String, String>,
@@ -137,11 +137,11 @@ pub struct PointSummary {
     pub trials_planned: u32,
     /// Trials that count.
     pub trials_counted: u32,
-    /// All attempts, whatever became of them.
+    /// All attempts, valid or not.
     pub attempts: u32,
     /// The attempts that do not count.
     pub excluded: Vec<Exclusion>,
-    /// For serving: what the requests came to.
+    /// For serving: the requests of the point.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub serving: Option<ServingPoint>,
     /// The metrics, declared ones first.
@@ -154,13 +154,13 @@ pub struct PointSummary {
 pub struct CuratedFile {
     /// The table that its rows belong to.
     pub table: String,
-    /// How many rows it has.
+    /// The number of its rows.
     pub rows: Count,
     /// The Parquet file.
     pub artifact: Artifact,
 }
 
-/// Statistics and curated rows. Byte-repeatable: equal inputs and an equal reduce binary give equal bytes.
+/// Statistics and curated rows. Reproducible byte for byte: equal inputs and an equal reduce binary give equal bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
@@ -170,15 +170,15 @@ pub struct Summary {
     pub artifact_manifest_digest: Digest,
     /// The digest of the reduce binary; `--recompute` is exact with it and within a tolerance with another.
     pub reduce_binary: Digest,
-    /// How much of what was planned was measured.
+    /// The share of the planned trials that count.
     pub status: RunStatus,
-    /// What is wrong with the run as a whole.
+    /// The problems of the run as a whole.
     pub issues: Vec<Reason>,
     /// The points, in the plan's order.
     pub points: Vec<PointSummary>,
     /// The curated files.
     pub files: Vec<CuratedFile>,
-    /// What pictures are drawn from (`Views` as canonical JSON), where there is serving.
+    /// The data that plots are drawn from (`Views` as canonical JSON), if there is serving.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub views: Option<Artifact>,
 }
@@ -186,7 +186,7 @@ pub struct Summary {
 body!(Summary, |summary| summary.files.iter().map(|file| &file.artifact).chain(&summary.views).collect());
 
 impl MetricSummary {
-    /// The statistics across trials by name, those that could be computed.
+    /// Returns the statistics across trials by name, without those that could not be computed.
     pub fn statistics(&self) -> Vec<(&'static str, f64)> {
         let mut statistics = vec![("median", self.median), ("mean", self.mean), ("min", self.min), ("max", self.max)];
         statistics.extend(self.sd.map(|sd| ("sd", sd)));
@@ -195,7 +195,7 @@ impl MetricSummary {
         statistics
     }
 
-    /// The statistic of that name, if it could be computed.
+    /// Returns the statistic of that name, if it could be computed.
     pub fn statistic(&self, name: &str) -> Option<f64> {
         self.statistics().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }

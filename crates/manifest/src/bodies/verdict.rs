@@ -1,4 +1,4 @@
-//! Verdict: how a gate decided about a candidate, from what, and by which rules.
+//! Verdict: the decision of a gate about a candidate, with its evidence and rules.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,41 +10,42 @@ use crate::{
 };
 
 words!(
-    /// What a comparison comes to.
+    /// The outcome of a comparison.
     Outcome, "outcome",
     /// Better, by more than the budget.
     Improved = "improved",
-    /// No change that matters was found, and one would have been.
+    /// No relevant change was found, and the design would have found one.
     Unchanged = "unchanged",
-    /// The evidence cannot tell.
+    /// The evidence does not decide.
     Inconclusive = "inconclusive",
     /// Worse, by more than the budget.
     Regressed = "regressed",
 );
 
 words!(
-    /// What the design re-randomised with every pair.
+    /// The unit that the design re-randomised for each pair.
     PairUnit, "unit of inference",
     /// Both sides stayed up: the adjacent pair of trials.
     Pair = "pair",
-    /// Every pair had launches of its own: the pair of provisioned blocks.
+    /// Both sides were launched again for each pair: the pair of provisioned blocks.
     Launch = "launch",
 );
 
 words!(
-    /// Where a noise floor comes from.
+    /// The source of a noise floor.
     FloorSource, "source of a floor",
-    /// Every pair has launches of its own, so that no launch is left in the difference.
+    /// Both sides are launched again for each pair, so the difference contains no effect of a single launch.
     Rerandomised = "rerandomised",
     /// Launches of earlier runs.
     History = "history",
-    /// Earlier runs as wholes: their pairs resemble those before them, however they were launched.
+    /// Earlier runs as wholes: their pairs resemble the preceding pairs, however they were launched.
     Autocorrelation = "autocorrelation",
-    /// The run's own noise and number of pairs: no earlier run taught whether pairs resemble those before them, and few pairs do not tell.
+    /// The run's own noise and number of pairs: no earlier run shows whether pairs resemble the preceding ones, and few pairs
+    /// cannot show it.
     Unlearned = "unlearned",
 );
 
-/// The rules that a verdict was made by, and where they were read.
+/// The rules that a verdict was made by, and the place they were read from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GatePolicy {
@@ -52,27 +53,27 @@ pub struct GatePolicy {
     pub path: String,
     /// The digest of its bytes.
     pub digest: Digest,
-    /// The commit that it was read at; absent where it was read as a plain file.
+    /// The commit that it was read at; absent if it was read as a plain file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub commit: Option<String>,
-    /// Which share of false alarms among alarms is let pass, over all looks.
+    /// The accepted share of false alarms among alarms, over all looks.
     pub q: f64,
     /// The share of `q` that each look may spend, fixed before the first.
     pub looks: Vec<f64>,
-    /// What a change for the worse may come to, as a share: 0.05 is 5 %.
+    /// The largest accepted change for the worse, as a share: 0.05 is 5 %.
     pub budget: f64,
     /// The metrics that it judges; empty for every primary metric.
     pub metrics: Vec<String>,
-    /// Whether an inconclusive verdict blocks too.
+    /// True if an inconclusive verdict blocks too.
     pub block_on_inconclusive: bool,
-    /// Whether a point of the candidate that misses its SLOs blocks.
+    /// True if a point of the candidate that misses its SLOs blocks.
     pub slo: bool,
-    /// Whether a run blocks that is of no commit, or whose signers are not established.
+    /// True if a run blocks that is of no commit, or whose signers are not established.
     pub provenance: bool,
     /// The share of the candidate's requests that may fail at any point.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub max_error_rate: Option<f64>,
-    /// How far the candidate's mean output length may lie from the baseline's, as a share.
+    /// The largest accepted difference between the mean output lengths of candidate and baseline, as a share.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub max_output_drift: Option<f64>,
 }
@@ -90,15 +91,15 @@ pub struct JudgedRun {
     /// The commit that it measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub commit: Option<String>,
-    /// The tree that it measured: the commit's, 40 hexadecimal digits, or where no commit was measured the digest of the files that its
-    /// definitions were read from.
+    /// The tree that it measured: the commit's, 40 hexadecimal digits, or, if no commit was measured, the digest of the files
+    /// that its definitions were read from.
     pub tree: String,
-    /// Who signed its chain, by the names that the trust policy has for them.
+    /// The signers of its chain, by their names in the trust policy.
     pub signers: Vec<String>,
-    /// Whether a trust policy says of every signer who it is.
+    /// True if the trust policy names every signer.
     pub established: bool,
-    /// How earlier attempts under this name ended before its Summary was signed, oldest first. The order of the sides is drawn by the name, so a
-    /// reader may ask why one that somebody chose was begun again.
+    /// The ends of earlier attempts at this run id, before its Summary was signed, oldest first. The run id determines the order
+    /// of the sides, so a reader may ask why a run with a chosen id was started again.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub earlier_ends: Vec<EarlierEnd>,
 }
@@ -107,21 +108,21 @@ pub struct JudgedRun {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EarlierEnd {
-    /// Whether a person stopped it, or a stage could not go on.
+    /// The way it ended: a person stopped it, or a stage failed.
     pub state: EndState,
     /// The stage that was running.
     pub stage: Role,
-    /// Why, in a word: the code of the error.
+    /// The code of the error.
     pub code: String,
 }
 
-/// Which look of a sequence this verdict is.
+/// The position of this verdict in a sequence of looks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sequence {
-    /// Whose verdicts they are, such as `pr-17`.
+    /// The subject of the verdicts, such as `pr-17`.
     pub subject: Name,
-    /// From 1.
+    /// The number of the look, from 1.
     pub look: u32,
     /// The verdicts before it, oldest first, by the digests of their manifests.
     pub earlier: Vec<Digest>,
@@ -131,11 +132,11 @@ pub struct Sequence {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Difference {
-    /// Which fact.
+    /// The fact.
     pub what: String,
-    /// The baseline's.
+    /// The baseline's value.
     pub baseline: String,
-    /// The candidate's.
+    /// The candidate's value.
     pub candidate: String,
 }
 
@@ -147,24 +148,24 @@ pub struct Acknowledgement {
     pub path: String,
     /// The digest of its bytes.
     pub digest: Digest,
-    /// The candidate's case that it is about.
+    /// The candidate's case that it applies to.
     pub case: CaseId,
-    /// The point; every point of the case where it is absent.
+    /// The point; absent for every point of the case.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub point: Option<PointId>,
-    /// The metric that it is about.
+    /// The metric that it applies to.
     pub metric: String,
     /// The largest change for the worse that it accepts, as a share.
     pub accepts: f64,
     /// The pull request or the commits whose change it accepts, in words.
     pub of: String,
-    /// Whether that is what was judged.
+    /// True if that is the change that was judged.
     pub applies: bool,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Who approved it.
+    /// The person who approved it.
     pub approver: String,
-    /// From when on it accepts nothing.
+    /// The time from which it accepts nothing.
     pub expires: Instant,
 }
 
@@ -172,35 +173,35 @@ pub struct Acknowledgement {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// What is asked, such as `error_rate` or `slo`.
+    /// The name of the rule, such as `error_rate` or `slo`.
     pub name: String,
-    /// Where, in words.
+    /// The subject of the check, in words.
     pub subject: String,
-    /// Whether it held.
+    /// True if the rule held.
     pub passed: bool,
-    /// Whether it blocks by itself where it did not; else the verdict is inconclusive.
+    /// True if a broken rule blocks by itself; otherwise it makes the verdict inconclusive.
     pub blocks: bool,
-    /// What was found, and what was asked.
+    /// The observation and the requirement.
     pub detail: String,
-    /// The acknowledgement that lets it pass, where it did not hold.
+    /// The acknowledgement that accepts the broken rule.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub acknowledged: Option<String>,
 }
 
 impl Check {
-    /// Whether it held, or was accepted beforehand.
+    /// Returns true if the rule held, or if its breach was accepted beforehand.
     pub fn holds(&self) -> bool {
         self.passed || self.acknowledged.is_some()
     }
 }
 
-/// How much a metric changed. Ratios are candidate over baseline.
+/// The change of a metric. Ratios are candidate over baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// The ratio of Hodges and Lehmann over pairs: what is judged.
+    /// The Hodges-Lehmann estimate of the ratio over pairs, which is judged.
     pub ratio: f64,
-    /// The lower end of its interval; absent where so few pairs bound nothing.
+    /// The lower end of its interval; absent if too few pairs bound it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub low: Option<f64>,
     /// The upper end.
@@ -212,40 +213,40 @@ pub struct Change {
     pub baseline_median: f64,
     /// The median of all trials of the candidate.
     pub candidate_median: f64,
-    /// The exact one-sided probability of signed ranks so much for the worse under no change.
+    /// The exact one-sided p-value of the signed-rank test for a change for the worse.
     pub p_worse: f64,
-    /// The same for the better.
+    /// The exact one-sided p-value for a change for the better.
     pub p_better: f64,
-    /// The two-sided probability of rank sums as if nothing were paired, beside the test that decides.
+    /// The two-sided p-value of the rank-sum test, as if trials were not paired; reported beside the test that decides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p_unpaired: Option<f64>,
 }
 
-/// The floor that a bound had to clear.
+/// The noise floor that a bound had to clear.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoiseFloor {
     /// As a share: 0.02 is 2 %.
     pub share: f64,
-    /// Where it comes from.
+    /// The source of the floor.
     pub source: FloorSource,
 }
 
-/// Both sides' values of one round.
+/// The values of both sides in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrialPair {
-    /// Which of the verdict's runs, from 0.
+    /// The index of the run among the verdict's runs, from 0.
     pub run: u32,
     /// The round: the number of both trials within their points.
     pub index: u32,
     /// The baseline's value, in the metric's unit.
     pub baseline: f64,
-    /// The candidate's.
+    /// The candidate's value.
     pub candidate: f64,
 }
 
-/// One metric of one point, judged.
+/// The verdict on one metric of one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetricVerdict {
@@ -257,44 +258,44 @@ pub struct MetricVerdict {
     pub metric: String,
     /// Its unit.
     pub unit: String,
-    /// Which direction is better.
+    /// The direction that is better.
     pub better: Better,
-    /// Whether it is of the family that decides; others are reported.
+    /// True if it belongs to the family that decides; other metrics are only reported.
     pub primary: bool,
-    /// What it comes to.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Why, where that needs a word.
+    /// The reason, if the outcome needs one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<Reason>,
     /// The pairs that were judged, in order.
     pub pairs: Vec<TrialPair>,
-    /// Planned pairs that lack a valid trial on a side, or its value.
+    /// Planned pairs without a valid trial on one side, or without its value.
     pub missing: u32,
-    /// How much it changed; absent where it cannot be compared.
+    /// The change; absent if the sides cannot be compared.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub change: Option<Change>,
     /// `p_worse` adjusted for the family and for both directions.
     pub p_worse_adjusted: f64,
     /// `p_better` adjusted for the family and for both directions.
     pub p_better_adjusted: f64,
-    /// The floor.
+    /// The noise floor.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub floor: Option<NoiseFloor>,
     /// The standard deviation of one pair's difference that it was judged by, as a logarithm.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub noise: Option<f64>,
-    /// The smallest change for the worse that would have been found with a probability of 0.8, as a share.
+    /// The smallest change for the worse that the design finds with a probability of 0.8, as a share.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub detectable: Option<f64>,
-    /// For an inconclusive one: how many pairs more it would take.
+    /// For an inconclusive metric: the number of additional pairs needed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub more_pairs: Option<u32>,
-    /// The acknowledgement that lets it pass, by its path.
+    /// The acknowledgement that accepts the change, by its path.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub acknowledged: Option<String>,
 }
 
-/// How a gate decided. A pure function of what it names: whoever has that can make it again, to the byte.
+/// The decision of a gate. A pure function of the inputs that it names: they give the same bytes again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
@@ -302,63 +303,64 @@ pub struct Verdict {
     pub contract: String,
     /// The gate's name.
     pub gate: Name,
-    /// The worst of its primary metrics and checks, after acknowledgements.
+    /// The worst outcome of its primary metrics and checks, after acknowledgements.
     pub outcome: Outcome,
-    /// Whether the policy blocks on that.
+    /// True if the policy blocks on that outcome.
     pub blocks: bool,
-    /// What decided, in words, worst first.
+    /// The reasons that decided, in words, worst first.
     pub reasons: Vec<Reason>,
     /// The rules.
     pub policy: GatePolicy,
-    /// What was compared.
+    /// The comparison.
     pub comparison: Comparison,
-    /// How the sides shared the machine.
+    /// The way the sides shared the machine.
     pub placement: Placement,
-    /// How trials were kept apart.
+    /// The isolation of trials.
     pub isolation: Isolation,
-    /// What was re-randomised with every pair.
+    /// The unit that was re-randomised for each pair.
     pub unit: PairUnit,
     /// The runs whose pairs were judged, oldest first.
     pub runs: Vec<JudgedRun>,
-    /// The file with what earlier runs teach about noise, by its digest.
+    /// The digest of the file with the noise of earlier runs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub learned: Option<Digest>,
-    /// Which look it is.
+    /// The position in the sequence of looks.
     pub sequence: Sequence,
-    /// When it was made, as far as expiry is concerned: the date that acknowledgements were compared with.
+    /// The date that the expiry of acknowledgements was compared with.
     pub judged_on: Instant,
-    /// The acknowledgements that were there.
+    /// The acknowledgements that were found.
     pub acknowledgements: Vec<Acknowledgement>,
-    /// How the rules that the candidate itself brings differ from those that it was judged by.
+    /// The differences between the candidate's own rules and the rules that it was judged by.
     pub policy_changes: Vec<Difference>,
-    /// What the candidate's definitions measure otherwise than those of the branch that it is to be merged into: pipeline and workloads but for
-    /// the gates. Who may change what is measured could else pass by measuring less.
+    /// The differences between the definitions (pipeline and workloads, without gates) of the candidate and of the branch it is
+    /// to be merged into. Without them, a change could pass by measuring less.
     pub definition_changes: Vec<Difference>,
-    /// What differs between the sides besides the variable under test.
+    /// The differences between the sides besides the variable under test.
     pub differences: Vec<Difference>,
-    /// Absolute rules.
+    /// The absolute rules.
     pub checks: Vec<Check>,
     /// The metrics, in the plan's order.
     pub metrics: Vec<MetricVerdict>,
-    /// The files that it was made from besides the runs: rules and acknowledgements.
+    /// The files that it was made from, besides the runs: rules and acknowledgements.
     pub files: Vec<Artifact>,
 }
 
 body!(Verdict, |verdict| verdict.files.iter().collect());
 
 impl Verdict {
-    /// What it came to, in a word: the outcome, or `accepted` where nothing but what acknowledgements let pass is worse.
+    /// Returns the outcome, or `accepted` if only acknowledged changes are worse.
     pub fn in_a_word(&self) -> &'static str {
         let lets_pass = |metric: &MetricVerdict| metric.primary && metric.acknowledged.is_some();
         if self.outcome == Outcome::Unchanged && self.metrics.iter().any(lets_pass) { "accepted" } else { self.outcome.as_str() }
     }
 
-    /// The commit that was judged.
+    /// Returns the commit that was judged.
     pub fn commit(&self) -> Option<&str> {
         self.runs.last()?.commit.as_deref()
     }
 
-    /// The cases of the candidate that were judged, each with the worst of its primary metrics that no acknowledgement lets pass.
+    /// Returns the judged cases of the candidate, each with the worst outcome of its primary metrics, apart from acknowledged
+    /// ones.
     pub fn cases(&self) -> Vec<(CaseId, Outcome)> {
         let mut cases: Vec<(CaseId, Outcome)> = Vec::new();
         for metric in self.metrics.iter().filter(|metric| metric.primary) {

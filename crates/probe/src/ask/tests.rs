@@ -111,7 +111,7 @@ fn what_is_no_http_is_no_answer() {
 
 #[test]
 fn nobody_there_is_silence_and_a_bad_answer_is_not() {
-    // A port that the system gives to nobody: one that was given back may be another test's already.
+    // Port 1 is never assigned by the system: a port that was released may be another test's already.
     let error = client().get("http://127.0.0.1:1/", LONG).expect_err("nobody");
     assert!(error.is_silence());
     insta::assert_snapshot!(error, @"Connection refused (os error 111)");
@@ -121,13 +121,13 @@ fn nobody_there_is_silence_and_a_bad_answer_is_not() {
 
 #[test]
 fn every_address_of_a_name_is_tried() {
-    // On most machines `localhost` is ::1 first, where nobody listens here.
+    // On most machines `localhost` is ::1 first, on which this server does not listen.
     let server = Server::start(|_| Reply::ok("here"));
     let url = server.url().replace("127.0.0.1", "localhost");
     assert_eq!(client().get(&url, LONG).expect("reached").body, b"here");
 }
 
-/// A server over TLS for one connection, and its certificate, which nobody but itself vouches for.
+/// Starts a server over TLS for one connection; returns its address and its self-signed certificate.
 fn tls_server() -> (String, CertificateDer<'static>, std::thread::JoinHandle<()>) {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let pair = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
@@ -141,7 +141,7 @@ fn tls_server() -> (String, CertificateDer<'static>, std::thread::JoinHandle<()>
         let (stream, _) = listener.accept().expect("a connection");
         let connection = rustls::ServerConnection::new(config).expect("a session");
         let mut tls = rustls::StreamOwned::new(connection, stream);
-        // A client that does not trust us says so in the middle of the handshake.
+        // A client that does not trust the certificate aborts the handshake.
         if tls.read(&mut [0; 1024]).is_ok() {
             tls.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhidden").expect("sent");
         }

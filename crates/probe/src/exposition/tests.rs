@@ -142,7 +142,8 @@ proptest! {
         value in any::<f64>(),
         stamp in prop::option::of(any::<i64>()),
     ) {
-        // A line ends at a line feed alone or behind a carriage return, so a carriage return is not told apart from its absence.
+        // A line ends at a line feed, alone or after a carriage return, so a trailing carriage return of a value cannot be
+        // distinguished from its absence.
         let written: Vec<_> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
         let stamp = stamp.map_or_else(String::new, |stamp| format!(" {stamp}"));
         let text = format!("# a comment\n{name}{{{}}} {value}{stamp}\n", written.join(","));

@@ -52,7 +52,7 @@ fn the_server_is_known_by_the_owner_of_its_models_or_by_where_it_has_a_version()
     let info = ("/get_server_info", Reply::ok(r#"{"version":"0.5.2"}"#));
     assert_eq!(server(vec![models(r#"{"data":[{"id":"a"}]}"#), info]), "sglang GET /get_server_info");
     assert_eq!(server(vec![("/info", Reply::ok(r#"{"version":"3.3.6"}"#))]), "tgi GET /info");
-    // A version says nothing by itself, and neither do a stranger or two owners.
+    // A version alone identifies no server, and neither do an unknown owner or two owners.
     let version = ("/version", Reply::ok(r#"{"version":"0.11.0"}"#));
     let unknown = "- the models have no owner that tells a server, and no version was at a path that does";
     assert_eq!(server(vec![models(r#"{"data":[{"id":"a","owned_by":"me"}]}"#), version]), unknown);

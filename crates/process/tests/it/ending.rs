@@ -1,4 +1,4 @@
-//! How children end, and that nothing of them is left.
+//! Tests of how children end, and that none of their processes is left.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use assay_process::{Child, Command, Signal, Status, cancel_on_signals, kill_desc
 
 use crate::support::{alone, alone_without_reaper, never, others, ready, rest, run, sh, spawner};
 
-/// Ignores SIGTERM, and so does all that it starts.
+/// Ignores SIGTERM, as do all processes that it starts.
 const STUBBORN: &str = "trap '' TERM; echo ready; while :; do sleep 1000; done";
-/// Says `ready` from a session of its own, whose starter is still there.
+/// Prints `ready` from a session of its own, whose starter still runs.
 const DETACHED: &str = "setsid sh -c 'echo ready; exec sleep 1000'";
-/// Says `ready` from a session of its own, whose starter has gone.
+/// Prints `ready` from a session of its own, whose starter has gone.
 const DAEMON: &str = "setsid sh -c 'echo ready; exec sleep 1000' & exit 0";
-/// About a tenth of a second of CPU time.
+/// Uses about a tenth of a second of CPU time.
 const BURN: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
-/// Far below what `BURN` uses, and far above what a script uses that only starts and waits.
+/// Far below the usage of `BURN`, and far above that of a script that only starts and waits.
 const BURNT_NS: u64 = 30_000_000;
 
 fn brief(script: &str) -> Command {
@@ -67,7 +67,7 @@ fn a_child_that_ended_by_itself_was_not_cancelled() {
     alone("ending::a_child_that_ended_by_itself_was_not_cancelled", || {
         let (child, output) = ready(sh("echo ready; exit 4"));
         rest(output);
-        // Ended, by the kernel's word and not by a guess: the zombie is there.
+        // The kernel reports that it has ended: the zombie exists.
         while !child.has_ended() {
             std::thread::yield_now();
         }
@@ -129,7 +129,8 @@ fn an_orphan_stays_while_another_child_may_be_its_own() {
 #[test]
 fn a_process_that_left_the_session_is_found_below_its_starter() {
     alone_without_reaper("ending::a_process_that_left_the_session_is_found_below_its_starter", || {
-        // No reaper, so only the walk down the tree can find it; and a starter that ignores SIGTERM, so that it is still there.
+        // The process is no reaper, so only the walk down the tree can find it; and the starter ignores SIGTERM, so it still
+        // runs.
         let (child, output) = ready(brief(&format!("trap '' TERM; {DETACHED}")));
         assert_eq!(stopped_by_limit(child), Status::Signaled(9));
         assert_eq!(rest(output), "");
@@ -184,7 +185,7 @@ fn a_chain_of_forks_does_not_outrun_the_sweep() {
     alone("ending::a_chain_of_forks_does_not_outrun_the_sweep", || {
         let folder = tempfile::tempdir().expect("a folder");
         let link = folder.path().join("link").display().to_string();
-        // Each link starts the next in a new session, and goes.
+        // Each link starts the next in a new session, and exits.
         std::fs::write(&link, "setsid sh \"$0\" & exit 0").expect("written");
         let (child, _output) = ready(sh(&format!("for n in 1 2 3; do sh {link} & done; echo ready; exit 0")));
         child.wait(None, &never()).expect("it ends");

@@ -1,4 +1,4 @@
-//! Real processes that do what misbehaving programs do: fork twice, leave their session, ignore signals, never end.
+//! Tests with real processes that misbehave: they fork twice, leave their session, ignore signals, never end.
 
 mod ending;
 mod starting;

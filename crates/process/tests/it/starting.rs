@@ -1,4 +1,4 @@
-//! What a child sees, and what it does not.
+//! Tests of the environment and descriptors that a child sees.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ fn both_outputs_may_share_a_file() {
 #[test]
 fn a_child_inherits_nothing_but_what_it_is_passed() {
     alone("starting::a_child_inherits_nothing_but_what_it_is_passed", || {
-        // A descriptor without close-on-exec, as careless libraries leave them.
+        // A descriptor without close-on-exec, as careless libraries leave it.
         let null = std::fs::File::open("/dev/null").expect("it opens");
         let stray = rustix::io::dup(&null).expect("a descriptor");
         let list = "ls /proc/$$/fd";
@@ -109,7 +109,7 @@ fn descriptor_three_carries_a_key() {
         let passed = || FdThree::Passed(pipe_holding(b"a key").expect("it fits"));
         let read = |fd_three| run(Command { fd_three, ..sh("cat <&3") }).0;
         assert_eq!(read(passed()), "a key");
-        // Whatever number the descriptor has here, 3 included.
+        // The passed descriptor may have any number in this process, including 3.
         let held: Vec<OwnedFd> = (0..4).map(|_| pipe_holding(b"another").expect("it fits")).collect();
         for fd in held {
             assert_eq!(read(FdThree::Passed(fd)), "another");

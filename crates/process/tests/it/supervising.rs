@@ -1,4 +1,4 @@
-//! The wrapper between a runner and a program. The roles of runner and wrapper are played by this test program itself.
+//! Tests of the wrapper between a runner and a program. This test program itself plays runner and wrapper.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use assay_process::{Child, Command, FdThree, Orphans, Output, Signal, Status, pi
 
 use crate::support::{alone, never, others, ready, rest, sh, spawner, this_test};
 
-/// Hands a role the script that is to be supervised.
+/// The variable that passes the supervised script to a role.
 const SCRIPT: &str = "ASSAY_TEST_SCRIPT";
-/// Hands the wrapper the number of its parent.
+/// The variable that passes the process id of its parent to the wrapper.
 const PARENT: &str = "ASSAY_TEST_PARENT";
 
-/// Plays the wrapper, when asked to.
+/// Plays the wrapper, if the variable is set.
 #[test]
 #[expect(clippy::exit, reason = "a wrapper ends with its program's code")]
 fn wrapper_role() {
@@ -27,7 +27,7 @@ fn wrapper_role() {
     std::process::exit(code.into());
 }
 
-/// Plays a runner that starts a wrapper, when asked to.
+/// Plays a runner that starts a wrapper, if the variable is set.
 #[test]
 fn runner_role() {
     let (Ok(script), Err(_)) = (std::env::var(SCRIPT), std::env::var(PARENT)) else { return };
@@ -37,7 +37,7 @@ fn runner_role() {
 
 fn wrapper(script: &str, parent: u32) -> Command {
     let command = this_test("supervising::wrapper_role").env(SCRIPT, script).env(PARENT, parent.to_string());
-    // The wrapper has to clean up when its parent is gone, so it is asked and not killed.
+    // The wrapper has to clean up when its parent is gone, so it gets SIGTERM and not SIGKILL.
     Command { stdout: Output::Pipe, death_signal: Signal::TERM, ..command }
 }
 
@@ -50,7 +50,7 @@ fn signal(child: &Child, signal: Signal) {
     rustix::process::kill_process(pid, signal).expect("sent");
 }
 
-/// The status with which a wrapper ends that gets a signal once its program is ready.
+/// Returns the status of a wrapper that gets a signal once its program is ready.
 fn status_after(sent: Signal, script: &str) -> Status {
     let (child, output) = ready(supervised(script));
     signal(&child, sent);
@@ -111,7 +111,7 @@ fn nothing_is_left_when_the_runner_is_killed() {
         let runner = Command { stdout: Output::Pipe, ..this_test("supervising::runner_role").env(SCRIPT, script) };
         let (child, output) = ready(runner);
         signal(&child, Signal::KILL);
-        // The pipe ends when runner, wrapper, program and daemon are all gone. Nothing here ends any of them but the runner.
+        // The pipe ends when runner, wrapper, program and daemon are all gone. Only the runner is killed here.
         rest(output);
         assert_eq!(child.wait(None, &never()).expect("it ends").status, Status::Signaled(9));
         assert_eq!(others(), 0);
@@ -143,7 +143,7 @@ fn what_a_killed_wrapper_leaves_behind_is_ended_beside_another_wrapper() {
     alone("supervising::what_a_killed_wrapper_leaves_behind_is_ended_beside_another_wrapper", || {
         let reaper = |script| Command { orphans: Orphans::StayBelow, ..supervised(script) };
         let (other, _output) = ready(reaper("echo ready; exec sleep 1000"));
-        // A program that is just being replaced by `exec` has no environment to be known by.
+        // A process has no readable environment while it is being replaced by `exec`.
         while others() != 2 {
             std::thread::yield_now();
         }

@@ -1,5 +1,5 @@
-//! Every test runs alone in a process of its own: what it shows (who is whose parent, which descriptors are open, what signals
-//! do) belongs to a process and not to a thread.
+//! Helpers that run every test alone in a process of its own, because parents, open descriptors and signal handlers belong to a
+//! process and not to a thread.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use assay_process::{Cancel, Child, Command, Ended, Output, Spawner, become_reaper};
 
-/// Names the test that this process runs alone.
+/// The variable that names the test that this process runs alone.
 const ALONE: &str = "ASSAY_TEST_ALONE";
-/// Marks every process of a test, so that what is left of it can be found.
+/// The variable that marks every process of a test, so that leftovers can be found.
 const MARK: &str = "ASSAY_TEST_MARK";
-/// Longer than any test takes; a test that hangs fails after it.
+/// The time limit of a test, longer than any takes: a test that hangs fails after it.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// Runs `body` in a process that runs nothing else and is a reaper, and then looks for anything that it left running.
+/// Runs `body` in a process that runs nothing else and is a reaper, and then checks that no process is left.
 pub(crate) fn alone(test: &str, body: impl FnOnce()) {
     alone_without_reaper(test, || {
         become_reaper().expect("a reaper");
@@ -22,7 +22,7 @@ pub(crate) fn alone(test: &str, body: impl FnOnce()) {
     });
 }
 
-/// The same in a process that is no reaper, where a killed orphan may still be on its way out: for bodies that await its end.
+/// Runs `body` in a process that is no reaper, in which a killed orphan may still be ending: for bodies that await its end.
 pub(crate) fn alone_without_reaper(test: &str, body: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some_and(|name| name == test) {
         return body();
@@ -39,7 +39,7 @@ pub(crate) fn alone_without_reaper(test: &str, body: impl FnOnce()) {
     assert_eq!(marked(&mark), 0, "processes are left");
 }
 
-/// This test program, running one test.
+/// Returns the command that runs this test program with one test.
 pub(crate) fn this_test(test: &str) -> Command {
     let program = std::env::current_exe().expect("a path");
     Command::new(program).args([test, "--exact", "--nocapture", "--test-threads=1"]).inherit_env()
@@ -53,19 +53,19 @@ pub(crate) fn never() -> Cancel {
     Cancel::new().expect("an eventfd")
 }
 
-/// A shell script, marked, with its output on a pipe.
+/// Returns a shell script, marked, with its output on a pipe.
 pub(crate) fn sh(script: &str) -> Command {
     let command = Command::new("/bin/sh").args(["-c", script]).env("PATH", "/usr/local/bin:/usr/bin:/bin");
     let mark = std::env::var_os(MARK).expect("the test runs alone");
     Command { stdout: Output::Pipe, ..command.env(MARK, mark) }
 }
 
-/// Starts a child and waits until it says `ready`: the child, and the rest of its output.
+/// Starts a child and waits until it prints `ready`; returns the child, and the rest of its output.
 pub(crate) fn ready(command: Command) -> (Child, BufReader<File>) {
     let mut child = spawner().spawn(command).expect("it starts");
     let mut output = BufReader::new(child.take_stdout().expect("a pipe"));
     let mut line = String::new();
-    // The test harness of a role may have begun the line.
+    // The test harness of a role may have written the beginning of the line.
     while !line.ends_with("ready\n") {
         line.clear();
         assert!(output.read_line(&mut line).expect("a pipe reads") > 0, "the child ended before it was ready");
@@ -73,21 +73,21 @@ pub(crate) fn ready(command: Command) -> (Child, BufReader<File>) {
     (child, output)
 }
 
-/// Reads to the end: until nobody holds the other end of the pipe any more.
+/// Reads to the end: until no process holds the other end of the pipe.
 pub(crate) fn rest(mut output: impl std::io::Read) -> String {
     let mut text = String::new();
     output.read_to_string(&mut text).expect("a pipe reads");
     text
 }
 
-/// Runs a script to its end: what it printed, and how it ended.
+/// Runs a script to its end; returns its output and its exit.
 pub(crate) fn run(command: Command) -> (String, Ended) {
     let mut child = spawner().spawn(command).expect("it starts");
     let output = child.take_stdout().map(rest).unwrap_or_default();
     (output, child.wait(None, &never()).expect("it ends"))
 }
 
-/// How many processes that carry this test's mark run, besides this one.
+/// Returns the number of running processes with this test's mark, without this one.
 pub(crate) fn others() -> usize {
     marked(&std::env::var(MARK).expect("the test runs alone")) - 1
 }
@@ -101,12 +101,12 @@ fn marked(mark: &str) -> usize {
     environments.filter(|environment| environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())).count()
 }
 
-/// How many descriptors this process has open.
+/// Returns the number of open descriptors of this process.
 pub(crate) fn open_descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("a /proc").count()
 }
 
-/// Everything that a file holds.
+/// Returns the text of a file.
 pub(crate) fn contents(path: &std::path::Path) -> String {
     let mut text = String::new();
     File::open(path).expect("the file is there").read_to_string(&mut text).expect("it reads");

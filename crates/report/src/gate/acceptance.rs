@@ -1,32 +1,32 @@
-//! Acknowledgements, and what each did: changes that people accepted beforehand.
+//! Acknowledgements (changes that people accepted beforehand) and the effect of each.
 
 use assay_manifest::{Acknowledgement, Better, CaseId, Check, MetricVerdict, Outcome, Verdict};
 
 use crate::number::{level, percent};
 use crate::text::{clean, counted};
 
-/// Acknowledgements that are listed; the rest is counted.
+/// Maximum number of acknowledgements that are listed; the rest are counted.
 pub(crate) const MAX_ACCEPTED: usize = 50;
 
-/// The check of SLOs, and the metric that an acknowledgement of a missed one names.
+/// The name of the check of SLOs, and the metric that an acknowledgement of a missed SLO names.
 const SLO: &str = "slo";
 const GOOD_FRACTION: &str = "good_fraction";
 
-/// Metrics that one acknowledgement names; the rest is counted.
+/// Maximum number of metrics named for one acknowledgement; the rest are counted.
 const MAX_METRICS: usize = 3;
 
-/// What an acknowledgement did, what asks for attention first.
+/// The effect of an acknowledgement; the order puts those that need attention first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Did {
-    /// A regression was larger than it accepts, and was not let pass.
+    /// A regression was larger than it accepts, and did not pass.
     Beyond,
-    /// A regression came after it had expired, and was not let pass.
+    /// A regression came after it had expired, and did not pass.
     Expired,
     /// It let a regression pass.
     Used,
-    /// There was no regression for it to accept.
+    /// There was no regression to accept.
     Unused,
-    /// It is of another change than the one that was judged.
+    /// It is for another change than the judged one.
     Elsewhere,
 }
 
@@ -42,14 +42,14 @@ impl Did {
     }
 }
 
-/// An acknowledgement, and what it did.
+/// An acknowledgement and its effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Accepted {
     pub(crate) path: String,
     pub(crate) metric: String,
-    /// The case and the point that it is about: `chat.vllm.patched at c8`.
+    /// Its case and point: `chat.vllm.patched at c8`.
     pub(crate) place: String,
-    /// The pull request or the commits whose change it accepts.
+    /// The pull request or the commits that it is for.
     pub(crate) of: String,
     /// The largest change for the worse that it accepts.
     pub(crate) accepts: String,
@@ -57,11 +57,11 @@ pub(crate) struct Accepted {
     pub(crate) approver: String,
     pub(crate) expires: String,
     pub(crate) did: Did,
-    /// To which metrics, or why to none.
+    /// The affected metrics, or the reason why there are none.
     pub(crate) effect: String,
 }
 
-/// The acknowledgements, those first that did not let a regression pass; else in the verdict's order.
+/// Returns the acknowledgements, first those that did not let a regression pass; otherwise in the verdict's order.
 pub(crate) fn all(verdict: &Verdict) -> Vec<Accepted> {
     let mut all: Vec<Accepted> = verdict.acknowledgements.iter().map(|accepted| Accepted::of(verdict, accepted)).collect();
     all.sort_by_key(|accepted| accepted.did);
@@ -104,7 +104,7 @@ impl Accepted {
     }
 }
 
-/// Whether it is about that metric of the candidate, and of the change that was judged.
+/// Returns true if it names that metric of the candidate and applies to the judged change.
 fn is_about(accepted: &Acknowledgement, metric: &MetricVerdict, verdict: &Verdict) -> bool {
     let candidate = &verdict.comparison.candidate;
     accepted.applies
@@ -113,7 +113,7 @@ fn is_about(accepted: &Acknowledgement, metric: &MetricVerdict, verdict: &Verdic
         && accepted.point.as_ref().is_none_or(|point| *point == metric.point_id)
 }
 
-/// What it did to a metric that regressed and that it is about.
+/// Returns its effect on a regressed metric that it names.
 fn effect_on(accepted: &Acknowledgement, metric: &MetricVerdict, verdict: &Verdict) -> Did {
     let ratio = metric.change.as_ref().map_or(1.0, |change| change.ratio);
     let worse = if metric.better == Better::Lower { ratio } else { 1.0 / ratio } - 1.0;
@@ -128,7 +128,7 @@ fn effect_on(accepted: &Acknowledgement, metric: &MetricVerdict, verdict: &Verdi
     }
 }
 
-/// Whether it is about SLOs that the candidate missed.
+/// Returns true if it accepts SLOs that the candidate missed.
 fn is_about_check(accepted: &Acknowledgement, check: &Check) -> bool {
     let (case, point) = check.subject.split_once(" at ").unwrap_or_default();
     accepted.applies
@@ -139,7 +139,7 @@ fn is_about_check(accepted: &Acknowledgement, check: &Check) -> bool {
         && accepted.point.as_ref().is_none_or(|of| of.as_str() == point)
 }
 
-/// What it did to SLOs that were missed.
+/// Returns its effect on missed SLOs.
 fn effect_on_check(accepted: &Acknowledgement, check: &Check, verdict: &Verdict) -> Did {
     if check.acknowledged.is_some() {
         Did::Used
@@ -150,7 +150,7 @@ fn effect_on_check(accepted: &Acknowledgement, check: &Check, verdict: &Verdict)
     }
 }
 
-/// What it did something to, as `ttft_ms_p99 of chat at c64 (12 %)`; where it did several things, each but the first by its word.
+/// Lists the effects, such as `ttft_ms_p99 of chat at c64 (12 %)`; a word precedes each kind of effect except the first.
 fn in_words(effects: &[(Did, String)]) -> String {
     let kinds = [Did::Beyond, Did::Expired, Did::Used].into_iter().filter_map(|kind| {
         let of_kind: Vec<_> = effects.iter().filter(|(did, _)| *did == kind).map(|(_, what)| what.as_str()).collect();

@@ -1,4 +1,4 @@
-//! A verdict as the body of a check run, GitHub's way to let or not to let a pull request be merged.
+//! A verdict as the body of a check run, the mechanism by which GitHub allows or blocks the merge of a pull request.
 
 use assay_manifest::Outcome;
 use serde_json::{Value, json};
@@ -8,12 +8,12 @@ use super::pieces::within;
 use super::row::Row;
 use crate::text::counted;
 
-/// What GitHub takes as a summary and as a text, in characters; bytes are never fewer.
+/// GitHub's limit of a summary and of a text, in characters. A text of at most as many bytes is always within it.
 const MAX_OUTPUT: usize = 65_535;
 
 impl Report {
-    /// The body of a check run, for `POST /repos/{owner}/{repo}/check-runs`; who posts it adds `head_sha`. A regression is a `failure`, an
-    /// inconclusive verdict asks for action where it blocks and is `neutral` else, and the rest is a `success`.
+    /// Returns the body of a check run, for `POST /repos/{owner}/{repo}/check-runs`; the caller adds `head_sha`. A regression is a
+    /// `failure`, an inconclusive verdict is `action_required` if it blocks and otherwise `neutral`, and all else is a `success`.
     pub fn check_run(&self) -> Value {
         let fitting = |sections: &[_]| within(sections, MAX_OUTPUT).unwrap_or_else(|| self.headline());
         let details = self.detail_sections();
@@ -39,7 +39,7 @@ impl Report {
         }
     }
 
-    /// `Regressed, and it blocks: 1 of 12 metrics`: no name, because a title is shown in places that escape nothing.
+    /// Returns `Regressed, and it blocks: 1 of 12 metrics`, without names, because some places show a title unescaped.
     fn title(&self) -> String {
         let is_such = |row: &&Row| row.found.outcome == self.outcome && row.found.acknowledged.is_none();
         let metrics = counted(self.primary.len() as u64, "metric");

@@ -1,4 +1,4 @@
-//! Pictures of a judged metric: both sides' trials over each other, and the change with its interval against budget and floor.
+//! Pictures of a judged metric: the trials of both sides on one axis, and the change with its interval against budget and floor.
 //!
 //! Positions are percentages, so that a picture follows the page's width while its marks and letters keep their size.
 
@@ -14,35 +14,35 @@ use crate::html::writer::Writer;
 use crate::number::{level, percent, significant};
 use crate::text::counted;
 
-/// Pairs that are drawn and listed, evenly chosen from more: at this number the marks form a band.
+/// Maximum number of pairs that are drawn and listed, evenly chosen: at this number the marks form a band.
 const MAX_PAIRS: usize = 120;
 
-/// Pairs up to which lines join them: more are a hatching that nobody can follow.
+/// Maximum number of pairs that are joined by lines: more lines are illegible.
 const MAX_JOINED: usize = 40;
 
-/// The heights, in CSS pixels: of the picture of both sides, and within it of the baseline's marks and the candidate's.
+/// Heights, in CSS pixels: of the picture of both sides, and of the marks of baseline and candidate within it.
 const SIDES: f64 = 104.0;
 const BASELINE: f64 = 28.0;
 const CANDIDATE: f64 = 76.0;
 
-/// How far the stroke of a median reaches above and below its marks, in CSS pixels.
+/// Length of a median's stroke above and below the marks, in CSS pixels.
 const STROKE: f64 = 10.0;
 
-/// The heights of the picture of the change, in CSS pixels, and of the interval within it.
+/// Heights, in CSS pixels: of the picture of the change, and of the interval within it.
 const EFFECT: f64 = 104.0;
 const INTERVAL: f64 = 52.0;
 
-/// What the way back from a metric's numbers is called within the page, by the metric's place among all of the report.
+/// Returns the id, within the page, of the origins of the metric at `place` among all metrics of the report.
 pub(crate) fn origins_id(place: usize) -> String {
     format!("from-{place}")
 }
 
-/// A number, which opens where it comes from: the origins of the metric at `place`, which the page has to have.
+/// Writes a number as a link to its origins, those of the metric at `place`, which the page has to contain.
 pub(crate) fn linked(page: &mut Writer, place: usize, text: &str) {
     page.leaf("a", &[("class", "number"), ("href", &format!("#{}", origins_id(place)))], text);
 }
 
-/// The pictures of a metric, with their data.
+/// Writes the pictures of a metric, with their data.
 pub(crate) fn figure(page: &mut Writer, place: usize, row: &Row, budget: f64, store: Option<&str>) {
     page.element("figure", &[("class", "judged-metric")], |page| {
         page.element("figcaption", &[], |page| {
@@ -69,14 +69,14 @@ pub(crate) fn figure(page: &mut Writer, place: usize, row: &Row, budget: f64, st
     page.newline();
 }
 
-/// At most [`MAX_PAIRS`] pairs, evenly chosen.
+/// Returns at most [`MAX_PAIRS`] pairs, evenly chosen.
 fn drawn(row: &Row) -> Vec<&TrialPair> {
     let pairs = &row.found.pairs;
     let shown = pairs.len().min(MAX_PAIRS);
     (0..shown).filter_map(|index| pairs.get(index * pairs.len() / shown.max(1))).collect()
 }
 
-/// The trials of both sides on one axis: squares above for the baseline, discs below for the candidate, told by shape and place.
+/// Draws the trials of both sides on one axis: squares above for the baseline, discs below for the candidate.
 fn sides(page: &mut Writer, row: &Row) {
     let pairs = drawn(row);
     let values = pairs.iter().flat_map(|pair| [pair.baseline, pair.candidate]);
@@ -149,18 +149,18 @@ fn median(page: &mut Writer, class: &str, x: &str, y: f64) {
     page.shape("line", &[("class", &class), ("x1", x), ("x2", x), ("y1", &y1), ("y2", &y2)]);
 }
 
-/// What the change is held against, all in percent.
+/// The quantities that the change is compared with, all in percent.
 struct Scale {
     axis: Axis,
-    /// The ends of what the budget lets pass.
+    /// The ends of the band within the budget.
     budget: [f64; 2],
-    /// The ends of the floor; none where it is 0.
+    /// The ends of the noise floor; `None` if it is 0.
     floor: Option<[f64; 2]>,
 }
 
 impl Scale {
     fn of(row: &Row, change: &Change, budget: f64) -> Option<Self> {
-        // The same share on logarithms either way, as the rule has it.
+        // The band is symmetric on logarithms, as in the gate's rule.
         let both = |share: f64| [in_percent(1.0 / (1.0 + share)), in_percent(1.0 + share)];
         let floor = row.found.floor.as_ref().map(|floor| floor.share).filter(|share| *share > 0.0).map(both);
         let budget = both(budget);
@@ -173,7 +173,7 @@ impl Scale {
         pc(self.axis.at(value))
     }
 
-    /// A text about no change, above or below it; beside it where the picture's edge is near.
+    /// Writes a label centred on zero change, above or below the mark; beside it if the picture's edge is near.
     fn label(&self, page: &mut Writer, y: &str, text: &str) {
         let anchor = match self.axis.at(0.0) {
             ..20.0 => "start",
@@ -188,7 +188,7 @@ fn in_percent(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
-/// The change with its interval, against the band that the budget lets pass and the lines of the floor.
+/// Draws the change with its interval, against the band of the budget and the lines of the floor.
 fn effect(page: &mut Writer, row: &Row, budget: f64) {
     let Some((change, scale)) = row.found.change.as_ref().and_then(|change| Some((change, Scale::of(row, change, budget)?)))
     else {
@@ -236,7 +236,7 @@ fn upright(page: &mut Writer, class: &str, x: &str) {
     page.shape("line", &[("class", class), ("x1", x), ("x2", x), ("y1", "18"), ("y2", &px(EFFECT - 18.0))]);
 }
 
-/// The interval as a bar with its ends, and the estimate on it. An end that is not bounded runs to the picture's edge, without a stop.
+/// Draws the interval as a bar with its ends, and the estimate on it. An unbounded end runs to the edge without a stop.
 fn interval(page: &mut Writer, scale: &Scale, change: &Change) {
     let y = px(INTERVAL);
     if change.low.is_some() || change.high.is_some() {
@@ -252,7 +252,7 @@ fn interval(page: &mut Writer, scale: &Scale, change: &Change) {
     page.shape("circle", &[("class", "effect"), ("cx", &scale.at(in_percent(change.ratio))), ("cy", &y), ("r", "5")]);
 }
 
-/// The pictures' data as a table: their alternative for everyone who cannot or will not look.
+/// Writes the pictures' data as a table: the alternative for readers who cannot or do not want to see the pictures.
 fn data(page: &mut Writer, row: &Row) {
     let pairs = drawn(row);
     if pairs.is_empty() {
@@ -291,7 +291,7 @@ fn data(page: &mut Writer, row: &Row) {
     });
 }
 
-/// The rows that hold the values of a pair.
+/// Writes the addresses of the rows that hold the values of a pair.
 fn rows_of(page: &mut Writer, row: &Row, pair: &TrialPair) {
     let origin = row.origins.iter().find(|origin| origin.run == pair.run);
     for side in [origin.map(|origin| &origin.baseline), origin.map(|origin| &origin.candidate)] {
@@ -302,14 +302,14 @@ fn rows_of(page: &mut Writer, row: &Row, pair: &TrialPair) {
     }
 }
 
-/// The way back from the numbers, folded: the runs, the Summaries that vouch for their rows, and the commands.
+/// Writes the lineage of the numbers, folded: the runs, the Summaries that vouch for their rows, and the commands.
 fn origins(page: &mut Writer, place: usize, row: &Row, store: Option<&str>) {
     if row.origins.is_empty() {
         return;
     }
     page.element("details", &[], |page| {
         page.leaf("summary", &[], "Where it comes from");
-        // Within the details, so that a link to it unfolds them.
+        // Within the `details` element, so that a link to it unfolds them.
         page.element("div", &[("id", &origins_id(place))], |page| origin_of_each_run(page, row, store));
     });
 }
@@ -336,7 +336,7 @@ fn origin_of_each_run(page: &mut Writer, row: &Row, store: Option<&str>) {
     page.element("p", &[("class", "quiet note")], |page| page.prose(how_to_walk(row)));
 }
 
-/// How the other numbers are walked back, or why none is.
+/// Returns the instruction for tracing the other numbers, or the reason why none can be traced.
 fn how_to_walk(row: &Row) -> &'static str {
     if row.origins.iter().any(|origin| origin.candidate.median.is_some()) {
         "The medians are the runs' own, over all counted trials. The trials' values, which were judged, walk back by their rows in the table of \
@@ -351,7 +351,7 @@ fn pair(page: &mut Writer, label: &str, inside: impl FnOnce(&mut Writer)) {
     page.element("dd", &[], inside);
 }
 
-/// The ratio of a pair; absent where there is none, because the baseline is 0.
+/// Returns the ratio of a pair; a dash if the baseline is 0.
 fn ratio_text(pair: &TrialPair) -> String {
     let ratio = pair.candidate / pair.baseline;
     if ratio.is_finite() { significant(ratio, None) } else { ABSENT.to_owned() }

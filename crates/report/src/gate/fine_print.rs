@@ -1,4 +1,4 @@
-//! The fine print of a verdict: the method, what false alarms to expect, and what each word means.
+//! The fine print of a verdict: the method, the expected false alarms, and the meaning of each word.
 
 use assay_manifest::{FloorSource, Verdict};
 
@@ -7,24 +7,24 @@ use crate::fine_print::FinePrint;
 use crate::number::{fixed, level};
 use crate::text::{clean, counted};
 
-/// Comparisons in which nothing changed, over which false alarms are told.
+/// Number of unchanged comparisons for which the expected number of false alarms is stated.
 const NOTHING_CHANGED: f64 = 1_000.0;
 
-/// The share of `q` that this look may spend; nothing for a look that the rules do not have.
+/// Returns the share of `q` that this look may spend; 0 for a look that the rules do not have.
 pub(crate) fn share_of_look(verdict: &Verdict) -> f64 {
     let place = (verdict.sequence.look as usize).checked_sub(1);
     place.and_then(|place| verdict.policy.looks.get(place)).copied().unwrap_or(0.0)
 }
 
-/// The share of false alarms among alarms that this look lets pass.
+/// Returns the share of false alarms among alarms that this look allows.
 pub(crate) fn q_of_look(verdict: &Verdict) -> f64 {
     verdict.policy.q * share_of_look(verdict)
 }
 
-/// Metrics of which the unpaired test is told; the page has all of them.
+/// Maximum number of metrics whose unpaired test is stated; the page has all of them.
 const MAX_UNPAIRED: usize = 5;
 
-/// The paragraphs, in the order of the report.
+/// Returns the paragraphs, in the order of the report.
 pub(crate) fn items(verdict: &Verdict, primary: &[Row]) -> Vec<FinePrint> {
     let family = primary.len();
     let of_this = |label, text| FinePrint { label, text, of_this_run: true };
@@ -86,7 +86,7 @@ fn false_alarms(verdict: &Verdict, family: usize) -> String {
     )
 }
 
-/// The test beside the one that decides, of the metrics that ask for attention first.
+/// States the result of the unpaired test, which decides nothing, for the metrics that need attention first.
 fn unpaired(primary: &[Row]) -> String {
     let tested: Vec<&Row> = primary.iter().filter(|row| row.unpaired != ABSENT).collect();
     let named: Vec<String> = tested.iter().take(MAX_UNPAIRED).map(|row| format!("{} for {}", row.unpaired, row.name())).collect();

@@ -1,5 +1,5 @@
-//! A made-up verdict as tests see it: two metrics that regressed, of which one is acknowledged, an inconclusive, an improved and an
-//! unchanged one, and one that is reported only.
+//! A made-up verdict for tests: two regressed metrics, of which one is acknowledged; one inconclusive, one improved and one unchanged
+//! metric; and one that is only reported.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use assay_manifest::{
 use crate::SignedBy;
 use crate::gate::{Earlier, Inputs, Report};
 
-/// Everything that [`Inputs`] borrows.
+/// Owns everything that [`Inputs`] borrows.
 pub(crate) struct Model {
     pub(crate) verdict: Verdict,
     pub(crate) signature: Option<SignedBy>,
@@ -36,12 +36,12 @@ impl Model {
         })
     }
 
-    /// The metric of that name.
+    /// Returns the metric of that name.
     pub(crate) fn metric(&mut self, name: &str) -> &mut MetricVerdict {
         self.verdict.metrics.iter_mut().find(|metric| metric.metric == name).expect("the metric")
     }
 
-    /// Keeps the metrics of those outcomes only, and makes `outcome` the verdict's.
+    /// Keeps only the metrics with one of the `kept` outcomes, and sets the verdict's outcome.
     pub(crate) fn come_to(&mut self, outcome: Outcome, kept: &[Outcome]) {
         self.verdict.metrics.retain(|metric| kept.contains(&metric.outcome));
         self.verdict.outcome = outcome;
@@ -57,7 +57,7 @@ pub(crate) fn at(text: &str) -> Instant {
     text.parse().expect("an instant")
 }
 
-/// Fourteen pairs whose candidate is `ratio` times the baseline, both rippling by `noise`.
+/// Returns fourteen pairs whose candidate is `ratio` times the baseline, both with a ripple of `noise`.
 fn pairs(baseline: f64, ratio: f64, noise: f64) -> Vec<TrialPair> {
     let ripple = |i: u32| 1.0 + noise * (f64::from(i * 7 % 5) - 2.0);
     let pair = |index: u32| TrialPair {
@@ -80,7 +80,7 @@ pub(crate) struct Kept<'a> {
     pub(crate) outcome: Outcome,
 }
 
-/// A metric of the workload `chat`.
+/// Returns a metric of the workload `chat`.
 pub(crate) fn metric(kept: &Kept<'_>) -> MetricVerdict {
     let is_far = matches!(kept.outcome, Outcome::Regressed | Outcome::Improved);
     let p = if is_far { 0.000_122_07 } else { 0.407_9 };
@@ -181,7 +181,7 @@ fn earlier(number: u32, outcome: Outcome) -> Earlier {
     }
 }
 
-/// The Summary of the judged run: for each metric the medians of both sides, and the values of the trials.
+/// Returns the Summary of the judged run: for each metric the medians of both sides, and the values of the trials.
 fn summary(verdict: &Verdict) -> Summary {
     let Comparison { baseline, candidate, .. } = &verdict.comparison;
     let of_side = |side: &Side, of: fn(&TrialPair) -> f64| {
@@ -256,7 +256,7 @@ fn metric_summary(case: &CaseId, found: &MetricVerdict, of: fn(&TrialPair) -> f6
     }
 }
 
-/// The whole verdict, with everything that it came with.
+/// Returns the complete verdict, with all other inputs of its report.
 pub(crate) fn model() -> Model {
     let digest = Digest::of(b"summary");
     let later = "2027-01-01T00:00:00.000000000Z";
@@ -343,7 +343,7 @@ pub(crate) fn model() -> Model {
     }
 }
 
-/// A verdict of so many metrics: one of each hundred regressed, the rest did not change.
+/// Returns a verdict of `count` metrics: one in a hundred regressed, the others did not change.
 pub(crate) fn many(count: usize) -> Model {
     let mut model = model();
     let unchanged = model.verdict.metrics.remove(0);

@@ -1,4 +1,4 @@
-//! A verdict as one page of HTML: no script, no request, readable from a telephone to a wall and on paper.
+//! A verdict as one HTML page: no scripts, no requests, readable from a phone to a wall display and on paper.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use crate::html::writer::Writer;
 use crate::html::{command_line, head, section, strip_item, theme};
 use crate::text::counted;
 
-/// Bytes that all pictures together may take, so that the tables find room under the page's bound.
+/// Maximum size of all pictures together, in bytes, so that the tables fit within the page's limit.
 const MAX_FIGURES: usize = 700_000;
 
-/// The look of all pages, and what only a verdict has.
+/// The style of all pages, and the additions for a verdict.
 const STYLE: &str = concat!(include_str!("../html/style.css"), include_str!("style.css"));
 
 impl Report {
-    /// The verdict as a self-contained page of HTML, below two megabytes for a thousand metrics.
+    /// Returns the verdict as a self-contained HTML page, below two megabytes for a thousand metrics.
     pub fn html(&self) -> String {
         let mut page = Writer::doctype();
         page.element("html", &[("lang", "en")], |page| {
@@ -29,7 +29,7 @@ impl Report {
     }
 
     fn main(&self, page: &mut Writer) {
-        // Written first, so that the tables know how much room there is left.
+        // Written first, so that the tables know how much room is left.
         let mut below = Writer::default();
         self.below(&mut below);
         self.header(page);
@@ -70,7 +70,7 @@ impl Report {
         page.prose(rest);
     }
 
-    /// The pictures of what changed, and folded those of the rest; which were drawn.
+    /// Writes the pictures of the changed metrics, and folded those of the others; adds the metrics that were drawn to `drawn`.
     fn pictures(&self, page: &mut Writer, rows: &[Placed<'_>], drawn: &mut BTreeSet<usize>) {
         let is_changed = |row: &Row| row.found.primary && row.standing != Standing::Unchanged;
         let (changed, rest): (Vec<Placed<'_>>, Vec<Placed<'_>>) = rows.iter().partition(|(_, row)| is_changed(row));
@@ -111,7 +111,7 @@ impl Report {
         page.element("div", &[("id", &picture_id(place))], |page| figure(page, place, row, self.budget, self.store.as_deref()));
     }
 
-    /// What comes under the tables of metrics.
+    /// Writes everything that follows the tables of metrics.
     fn below(&self, page: &mut Writer) {
         if !self.accepted.is_empty() {
             section(page, "acknowledgements", "Acknowledgements", |page| table::accepted(page, &self.accepted));
@@ -146,7 +146,7 @@ impl Report {
         self.pinned(page);
     }
 
-    /// The runs that were judged, each by the digests that the verdict pins it by, folded.
+    /// Writes the judged runs, each with the digests by which the verdict pins it, folded.
     fn pinned(&self, page: &mut Writer) {
         page.element("details", &[], |page| {
             let all = counted((self.runs.len() + self.runs_left_out) as u64, "run");
@@ -172,7 +172,7 @@ impl Report {
     }
 }
 
-/// Adds a piece if it ends before `end`, and remembers that its metric is drawn.
+/// Appends a piece if it ends before `end`, and records that its metric is drawn. Returns true if it was appended.
 fn append(page: &mut Writer, piece: Writer, end: usize, place: usize, drawn: &mut BTreeSet<usize>) -> bool {
     let fits = page.len() + piece.len() <= end;
     if fits {

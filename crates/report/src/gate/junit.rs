@@ -1,4 +1,4 @@
-//! A verdict as JUnit XML, which every continuous integration shows: a test case for each metric of each point, and for each check.
+//! A verdict as JUnit XML, which every CI system can show: a test case for each metric of each point, and for each check.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use super::Report;
 use super::row::{Row, Standing};
 use crate::html::writer::Writer;
 
-/// What becomes of a test case.
+/// The result of a test case.
 enum Result {
     Passed,
-    /// Not counted for or against: the message says why.
+    /// Neither passed nor failed; holds the message with the reason.
     Skipped(String),
-    /// The type, and the message.
+    /// Failed; holds the type and the message.
     Failed(&'static str, String),
 }
 
@@ -24,19 +24,20 @@ struct Case {
 }
 
 impl Report {
-    /// The verdict as JUnit XML: a suite for each workload and one for the checks. A regression is a failure of the type `regression`, unless
-    /// it is acknowledged. What is inconclusive is skipped, or a failure of the type `inconclusive` where the rules block on it. Metrics
-    /// that are reported only are skipped. A check that blocks by itself is a failure of the type `check`.
+    /// Returns the verdict as JUnit XML: a suite for each workload and one for the checks. A regression is a failure of the type
+    /// `regression`, unless it is acknowledged. An inconclusive metric is skipped, or is a failure of the type `inconclusive` if the
+    /// rules block on it. Metrics that are only reported are skipped. A check that blocks by itself is a failure of the type `check`.
     ///
-    /// Properties of a case: `ratio`, `ci_low`, `ci_high` (candidate over baseline), `p` (one-sided, for the worse), `p_adjusted` (for the
-    /// family), `p_unpaired` (two-sided, of rank sums as if nothing were paired), `q` (what this look may spend), `n` (pairs), `more_pairs`, `outcome`, `primary` and `acknowledged`; of a suite: `gate`,
-    /// `outcome` and `verdict`, the digest of its manifest. What is absent has no property.
+    /// Properties of a case: `ratio`, `ci_low`, `ci_high` (candidate over baseline), `p` (one-sided, for the worse), `p_adjusted` (for
+    /// the family), `p_unpaired` (two-sided, of rank sums as if nothing were paired), `q` (what this look may spend), `n` (pairs),
+    /// `more_pairs`, `outcome`, `primary` and `acknowledged`; of a suite: `gate`, `outcome` and `verdict`, the digest of its manifest.
+    /// An absent value has no property.
     pub fn junit(&self) -> String {
         let mut suites: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
         for row in self.primary.iter().chain(&self.others) {
             suites.entry(&row.workload).or_default().push(self.metric_case(row));
         }
-        // No workload has a name with a space.
+        // A workload's name cannot contain a space.
         suites.insert("of the gate", self.gate_cases());
         let mut xml = Writer::xml();
         let all: Vec<&Case> = suites.values().flatten().collect();
@@ -89,7 +90,7 @@ impl Report {
         }
     }
 
-    /// The numbers in full: a machine rounds for itself.
+    /// Returns the numbers with all digits: a machine rounds them itself.
     fn numbers(&self, row: &Row) -> Vec<(&'static str, String)> {
         let mut numbers = vec![("outcome", row.standing.as_str().to_owned()), ("primary", row.found.primary.to_string())];
         if let Some(change) = &row.found.change {
@@ -107,7 +108,7 @@ impl Report {
         numbers
     }
 
-    /// The checks, and that something was judged at all: a file without a test case reads as success.
+    /// Returns a case for each check, and one stating that something was judged: a file without test cases reads as success.
     fn gate_cases(&self) -> Vec<Case> {
         let inconclusive = |message: String| {
             if self.blocks_on_inconclusive { Result::Failed("inconclusive", message) } else { Result::Skipped(message) }
@@ -133,7 +134,7 @@ impl Report {
     }
 }
 
-/// Tests, failures and skipped ones.
+/// Returns the number of tests, failures and skipped cases.
 fn counts(cases: &[&Case]) -> [String; 3] {
     let failed = cases.iter().filter(|case| matches!(case.result, Result::Failed(..))).count();
     let skipped = cases.iter().filter(|case| matches!(case.result, Result::Skipped(_))).count();

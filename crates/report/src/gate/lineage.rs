@@ -1,4 +1,4 @@
-//! The way back from a judged metric: the runs, the signed Summaries that list their rows, and the rows that hold its values.
+//! The lineage of a judged metric: the runs, the signed Summaries that list their rows, and the rows that hold its values.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::Address;
 use crate::lineage::store_option;
 use crate::text::clean;
 
-/// What a judged run has of a metric.
+/// The source of a metric's values in one judged run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Origin {
-    /// Its place among the verdict's runs, from 0, as the pairs have it.
+    /// The index of the run among the verdict's runs, from 0, as in the pairs.
     pub(crate) run: u32,
     pub(crate) run_id: String,
     /// The digest of its Summary's manifest.
@@ -21,17 +21,17 @@ pub(crate) struct Origin {
     pub(crate) candidate: SideOrigin,
 }
 
-/// What a judged run has of a metric on one side.
+/// The source of a metric's values in one judged run, for one side.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SideOrigin {
     pub(crate) case: String,
-    /// The run's own median, over all its counted trials of that side, and where it lies; absent where the Summary is not at hand.
+    /// The run's own median, over all its counted trials of that side, and its address; `None` if the Summary is not available.
     pub(crate) median: Option<(f64, Address)>,
-    /// Where the value of each round's trial lies.
+    /// The address of the value of each round's trial.
     pub(crate) trials: BTreeMap<u32, Address>,
 }
 
-/// A judged run, and what a verdict pins of it.
+/// A judged run, and the digests of it that a verdict pins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RunLineage {
     pub(crate) run_id: String,
@@ -43,7 +43,7 @@ pub(crate) struct RunLineage {
 }
 
 impl Origin {
-    /// The runs that a metric has pairs of.
+    /// Returns the sources of a metric's values, one for each run that it has pairs of.
     pub(crate) fn all(inputs: &Inputs<'_>, found: &MetricVerdict) -> Vec<Self> {
         let has_pairs = |run: u32| found.pairs.iter().any(|pair| pair.run == run);
         let runs = (0..).zip(&inputs.verdict.runs).filter(|(run, _)| has_pairs(*run));
@@ -63,7 +63,7 @@ impl Origin {
         }
     }
 
-    /// Both sides by name.
+    /// Returns both sides by name.
     pub(crate) fn sides(&self) -> [(&'static str, &SideOrigin); 2] {
         [("baseline", &self.baseline), ("candidate", &self.candidate)]
     }
@@ -105,7 +105,7 @@ impl RunLineage {
     }
 }
 
-/// The command that walks a number back.
+/// Returns the command that traces a number back to its evidence.
 pub(crate) fn trace_command(address: &Address, store: Option<&str>) -> String {
     format!("assay trace {address}{}", store_option(store))
 }

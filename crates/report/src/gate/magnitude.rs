@@ -1,26 +1,26 @@
-//! How large a change is, in words that mean the same for every metric.
+//! The size of a change, in words that mean the same for every metric.
 
-/// How large a change is, in multiples of the budget.
+/// The size of a change, in multiples of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Magnitude {
     /// No larger than the budget.
     WithinBudget,
-    /// Larger than the budget, and no larger than two of it.
+    /// Larger than the budget, and no larger than twice the budget.
     UpToTwice,
-    /// Larger than two budgets, and no larger than four.
+    /// Larger than twice the budget, and no larger than four times.
     UpToFourTimes,
-    /// Larger than four budgets.
+    /// Larger than four times the budget.
     Beyond,
 }
 
 impl Magnitude {
-    /// The class of a change to `ratio`, candidate over baseline, under a `budget` as a share.
+    /// Returns the class of a change to `ratio`, candidate over baseline, under a `budget` as a share.
     ///
-    /// A multiple is |ln(ratio)| / ln(1 + budget): on logarithms a doubling and a halving are changes of one size, as they are to the rule
-    /// that judges. Under a budget of 5 % the classes end at +5.0, +10.3 and +21.6 %, and at -4.8, -9.3 and -17.7 %. It is the class of
-    /// the estimate, whatever its interval, and neither better nor worse.
+    /// A multiple is |ln(ratio)| / ln(1 + budget): on logarithms a doubling and a halving are changes of the same size, as in the
+    /// gate's rule. Under a budget of 5 % the classes end at +5.0, +10.3 and +21.6 %, and at -4.8, -9.3 and -17.7 %. The class
+    /// describes the estimate, independent of its interval and of whether the change is better or worse.
     pub fn of(ratio: f64, budget: f64) -> Self {
-        // No change under no budget is no number; every comparison with it fails, which is right.
+        // No change under a budget of 0 gives NaN; every comparison with it fails, which is the intended result.
         match ratio.ln().abs() / budget.ln_1p() {
             multiple if multiple > 4.0 => Self::Beyond,
             multiple if multiple > 2.0 => Self::UpToFourTimes,
@@ -29,7 +29,7 @@ impl Magnitude {
         }
     }
 
-    /// The class in words.
+    /// Returns the class in words.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::WithinBudget => "within budget",

@@ -1,4 +1,5 @@
-//! A verdict as a pull request's comment: the verdict, what changed, where the evidence is; the rest folded, and left out first.
+//! A verdict as a pull request's comment: the verdict, what changed, and the evidence; the rest is folded, and left out first if space
+//! is short.
 
 use super::Report;
 use super::lineage::{Origin, RunLineage, SideOrigin};
@@ -13,14 +14,14 @@ const HEADER: &str = "| verdict | metric | at | baseline | candidate | change, i
                       | --- | --- | --- | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | --- |\n";
 
 impl Report {
-    /// The verdict as Markdown of at most `limit` bytes; GitHub takes 65,535 characters in a comment. Where the values come from is left out
-    /// first, then unchanged metrics; the earlier verdicts of the pull request last of all. What is left out is counted.
+    /// Returns the verdict as Markdown of at most `limit` bytes; GitHub accepts 65,535 characters in a comment. The sources of the
+    /// values are left out first, then unchanged metrics, and earlier verdicts last. Omissions are counted.
     pub fn markdown(&self, limit: usize) -> String {
         let sections: Vec<Section> = self.summary_sections().into_iter().chain(self.detail_sections()).collect();
         within(&sections, limit).unwrap_or_else(|| self.headline().chars().take(limit).collect())
     }
 
-    /// What answers the question: the verdict, what changed, how far to believe it, where the evidence is.
+    /// Returns the main sections: the verdict, what changed, how far to trust it, and the evidence.
     pub(crate) fn summary_sections(&self) -> Vec<Section> {
         let changed = self.primary.iter().filter(|row| row.standing != Standing::Unchanged);
         vec![
@@ -43,7 +44,7 @@ impl Report {
         ]
     }
 
-    /// What a reader opens who wants to know more.
+    /// Returns the folded sections, for readers who want the details.
     pub(crate) fn detail_sections(&self) -> Vec<Section> {
         let unchanged: Vec<_> = self.primary.iter().filter(|row| row.standing == Standing::Unchanged).map(line).collect();
         let others: Vec<_> = self.others.iter().map(line).collect();
@@ -63,7 +64,7 @@ impl Report {
         format!("**{}**{}\n", self.headline(), prose(rest))
     }
 
-    /// What nobody may overlook, each under the sentence.
+    /// Returns the warnings that must not be overlooked, each a line under the sentence.
     fn expired_lines(&self) -> Vec<String> {
         let items = self.strip.iter().filter(|item| item.label == EXPIRED);
         let lines = items.flat_map(|item| std::iter::once(&item.headline).chain(&item.details));
@@ -110,7 +111,7 @@ impl Report {
         self.accepted.iter().map(line).collect()
     }
 
-    /// All of them, newest first: where even they do not fit, the oldest give way.
+    /// Returns all earlier verdicts, newest first: if space is short, the oldest are left out.
     fn earlier_lines(&self) -> Vec<String> {
         let line = |one: &super::EarlierLine| {
             let digest: String = one.digest.trim_start_matches("sha256:").chars().take(12).collect();
@@ -127,7 +128,7 @@ impl Report {
         self.earlier.iter().rev().map(line).collect()
     }
 
-    /// The runs' own medians of each side, and where they lie.
+    /// Returns the runs' own medians of each side, and their addresses.
     fn origin_lines(&self) -> Vec<String> {
         let of_row = |row: &Row| {
             let medians = row.origins.iter().flat_map(Origin::sides);
@@ -164,7 +165,7 @@ fn folded(rank: u8, noun: &'static str, title: &str, header: &str, rows: Vec<Str
     section(rank, noun, open, rows, "\n</details>\n")
 }
 
-/// A metric as a line of a table. An outcome is told by its word; those that decide and ask for attention are strong.
+/// Formats a metric as a line of a table. Its outcome is a word; deciding metrics that need attention are strong.
 fn line(row: &Row) -> String {
     let word = row.standing.as_str();
     let verdict = if row.found.primary && row.standing.is_caution() { format!("**{word}**") } else { word.to_owned() };

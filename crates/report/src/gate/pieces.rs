@@ -1,16 +1,16 @@
-//! A text that has to keep within a size: sections in reading order, of which the least important give way, and say so.
+//! A text with a size limit: sections in reading order, of which the least important are left out first, with a note about it.
 
 use crate::text::counted;
 
-/// Bytes that the note on what is left out takes at most.
+/// Maximum size of the note on what is left out, in bytes.
 const NOTE: usize = 400;
 
-/// A part of a text. What opens and closes it stands only where at least one of its rows does.
+/// A part of a text. Its opening and closing text is written only if at least one row is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Section {
-    /// Sections give way from the highest rank down.
+    /// Sections with a higher rank are left out first.
     pub(crate) rank: u8,
-    /// What a row is called where rows are left out: `unchanged metric`.
+    /// The noun for rows that are left out: `unchanged metric`.
     pub(crate) noun: &'static str,
     pub(crate) open: String,
     pub(crate) rows: Vec<String>,
@@ -23,7 +23,7 @@ impl Section {
         self.open.len() + rows + self.close.len()
     }
 
-    /// How many rows fit into so many bytes.
+    /// Returns the number of rows that fit into `room` bytes.
     fn fitting(&self, room: usize) -> usize {
         let mut used = self.open.len() + self.close.len();
         let fits = |row: &&String| {
@@ -42,7 +42,8 @@ impl Section {
     }
 }
 
-/// The sections within `limit` bytes, with a note at the end on what is left out; none where not even the most important one fits.
+/// Returns the sections within `limit` bytes, with a note at the end on what is left out; `None` if not even the most important one
+/// fits.
 pub(crate) fn within(sections: &[Section], limit: usize) -> Option<String> {
     let whole: usize = sections.iter().map(|section| section.size(section.rows.len())).sum();
     let room = if whole <= limit { limit } else { limit.checked_sub(NOTE)? };
@@ -55,8 +56,8 @@ pub(crate) fn within(sections: &[Section], limit: usize) -> Option<String> {
     (!out.is_empty()).then(|| out + &note)
 }
 
-/// How many rows of each section are shown in so many bytes. What comes after the first cut, by rank, is left out altogether: a reader
-/// then knows that the more important is there in full.
+/// Returns the number of rows of each section to show within `room` bytes. All sections ranked after the first cut are left out, so
+/// that the reader knows that the more important ones are complete.
 fn shown(sections: &[Section], room: usize) -> Vec<usize> {
     let mut by_rank: Vec<usize> = (0..sections.len()).collect();
     by_rank.sort_by_key(|place| sections.get(*place).map(|section| section.rank));
@@ -86,7 +87,7 @@ fn note(sections: &[Section], shown: &[usize]) -> String {
         return String::new();
     }
     let mut note = format!("\nLeft out to keep this small: {}. The page has all of it.\n", missing.join(", "));
-    // The nouns are ours and short; the bound holds whatever they come to be.
+    // The nouns are constants of this crate and short; the limit holds regardless of their length.
     note.truncate(NOTE);
     note
 }

@@ -1,4 +1,4 @@
-//! A judged metric as every rendering shows it: numbers rounded once, texts made fit to be shown.
+//! A judged metric as every rendering shows it: numbers rounded once, texts cleaned for display.
 
 use assay_manifest::{Better, Change, FloorSource, MetricVerdict, Outcome, Verdict};
 
@@ -9,15 +9,15 @@ use crate::number::{Format, percent, probability, significant};
 use crate::text::{clean, counted};
 use crate::unit::Shown;
 
-/// What stands where there is no number.
+/// The text for an absent number.
 pub(crate) const ABSENT: &str = "—";
 
-/// Where a metric stands after acknowledgements, worst first.
+/// The outcome of a metric after acknowledgements, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Standing {
     Regressed,
     Inconclusive,
-    /// It regressed, and people had accepted so much: it passes.
+    /// It regressed within the accepted size: it passes.
     Acknowledged,
     Improved,
     Unchanged,
@@ -46,7 +46,7 @@ impl Standing {
         }
     }
 
-    /// Whether a careful reader should stop here.
+    /// Returns true if a careful reader should stop here.
     pub(crate) fn is_caution(self) -> bool {
         matches!(self, Self::Regressed | Self::Inconclusive)
     }
@@ -58,7 +58,7 @@ pub(crate) struct Row {
     pub(crate) workload: String,
     pub(crate) point: String,
     pub(crate) metric: String,
-    /// The unit that values are shown in.
+    /// The unit of the shown values.
     pub(crate) unit: Shown,
     pub(crate) standing: Standing,
     pub(crate) magnitude: Option<Magnitude>,
@@ -72,32 +72,32 @@ pub(crate) struct Row {
     pub(crate) unpaired: String,
     pub(crate) floor: String,
     pub(crate) detectable: String,
-    /// Why it stands there, and what it would take; empty where that needs no word.
+    /// The reason for its outcome, and what it takes to decide; empty if no explanation is needed.
     pub(crate) reason: String,
-    /// Where its values come from, by run.
+    /// The sources of its values, by run.
     pub(crate) origins: Vec<Origin>,
-    /// As it was judged. Its numbers are for pictures and machines; its texts are as they came.
+    /// The metric as it was judged: its numbers are for pictures and machines, its texts are not cleaned.
     pub(crate) found: MetricVerdict,
 }
 
-/// The ratio of Hodges and Lehmann with its interval, to as many digits as the interval supports.
+/// The Hodges-Lehmann ratio with its interval, to as many digits as the interval supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Estimate {
     /// Candidate over baseline: `1.121`.
     pub(crate) ratio: String,
-    /// The ends of its interval: `[1.091, 1.152]`; that there is none, where there is none.
+    /// The ends of its interval: `[1.091, 1.152]`; or the text `no interval`.
     pub(crate) ratio_interval: String,
-    /// The same as a change: `+12.1 %`.
+    /// The ratio as a change: `+12.1 %`.
     pub(crate) change: String,
     /// The ends of the change, in percent: `[+9.1, +15.2]`.
     pub(crate) interval: String,
-    /// The ratio of the two medians, to as many digits; as of them nothing is paired, no interval is given.
+    /// The ratio of the two medians, to as many digits; without an interval, because the medians are not paired.
     pub(crate) ratio_of_medians: String,
-    /// The same as a change.
+    /// The ratio of the two medians as a change.
     pub(crate) change_of_medians: String,
 }
 
-/// The metrics of a verdict, worst first; within a standing they keep the plan's order.
+/// Returns the metrics of a verdict, worst first; metrics with the same outcome keep the plan's order.
 pub(crate) fn worst_first(inputs: &Inputs<'_>) -> Vec<Row> {
     let mut rows: Vec<Row> = inputs.verdict.metrics.iter().map(|found| Row::of(inputs, found)).collect();
     rows.sort_by_key(|row| row.standing);
@@ -133,22 +133,22 @@ impl Row {
         }
     }
 
-    /// Where it was measured: `chat at c64`.
+    /// Returns the workload and point: `chat at c64`.
     pub(crate) fn place(&self) -> String {
         format!("{} at {}", self.workload, self.point)
     }
 
-    /// What it is, in a sentence: `` `ttft_ms_p99` of chat at c64 ``.
+    /// Returns its full name for a sentence: `` `ttft_ms_p99` of chat at c64 ``.
     pub(crate) fn name(&self) -> String {
         format!("`{}` of {}", self.metric, self.place())
     }
 
-    /// A median with its unit.
+    /// Returns a median with its unit.
     pub(crate) fn with_unit(&self, median: &str) -> String {
         if median == ABSENT { ABSENT.to_owned() } else { format!("{median} {}", self.unit.unit) }
     }
 
-    /// The pairs that were judged, of those planned: `14`, or `12 of 14`.
+    /// Returns the number of judged pairs, of those planned: `14`, or `12 of 14`.
     pub(crate) fn pairs(&self) -> String {
         let judged = self.found.pairs.len();
         match self.found.missing {
@@ -161,12 +161,12 @@ impl Row {
         self.magnitude.map_or(ABSENT, Magnitude::as_str)
     }
 
-    /// The change with its interval: `+12.1 % [+9.1, +15.2]`.
+    /// Returns the change with its interval: `+12.1 % [+9.1, +15.2]`.
     pub(crate) fn change_text(&self) -> String {
         self.change.as_ref().map_or_else(|| "not comparable".to_owned(), Estimate::in_full)
     }
 
-    /// Where its floor comes from, in a word.
+    /// Returns the source of its noise floor, in one word.
     pub(crate) fn floor_source(&self) -> &'static str {
         match self.found.floor.as_ref().map(|floor| floor.source) {
             Some(FloorSource::Rerandomised) => "re-randomised",
@@ -191,7 +191,7 @@ impl Estimate {
         let whole = in_percent(change.ratio);
         // Without an interval nothing supports a third digit.
         let ends = change.low.zip(change.high).map_or((0.0, whole), |(low, high)| (in_percent(low), in_percent(high)));
-        // The ratio shows the digits of the change: 1.12 would hide what [+11.8, +12.3] can tell.
+        // The ratio has the digits of the change: 1.12 would hide what [+11.8, +12.3] shows.
         let format = Format::new(whole, Some(ends));
         let of_ratio = format.finer_by(2);
         let interval = |show: &dyn Fn(f64) -> String| {
@@ -220,7 +220,7 @@ impl Estimate {
     }
 }
 
-/// Why a metric stands where it does, and for an inconclusive one what it would take.
+/// Returns the reason for a metric's outcome, and for an inconclusive one what it takes to decide.
 fn reason(verdict: &Verdict, found: &MetricVerdict) -> String {
     let why = found.reason.as_ref().map(|reason| clean(&reason.detail)).filter(|text| !text.is_empty());
     let is_inconclusive = found.outcome == Outcome::Inconclusive;

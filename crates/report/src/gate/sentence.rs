@@ -1,4 +1,4 @@
-//! The sentence: the outcome first, what decided, how many pairs, and the smallest change that would have been found.
+//! The sentence: the outcome first, what decided it, the number of pairs, and the smallest detectable change.
 
 use assay_manifest::{Outcome, Reason, Verdict};
 
@@ -6,7 +6,7 @@ use super::row::{Row, Standing};
 use crate::number::{level, percent};
 use crate::text::{clean, counted};
 
-/// The whole sentence, with its full stop.
+/// Returns the complete sentence, with its full stop.
 pub(crate) fn sentence(verdict: &Verdict, primary: &[Row]) -> String {
     let decided = match verdict.outcome {
         Outcome::Regressed => regressed(verdict, primary),
@@ -16,14 +16,15 @@ pub(crate) fn sentence(verdict: &Verdict, primary: &[Row]) -> String {
     };
     let accepted = standing(primary, Standing::Acknowledged).count();
     let accepted = (accepted > 0).then(|| format!("{} passed as acknowledged", counted(accepted as u64, "regression")));
-    // What was accepted comes first where nothing else is to be told.
+    // If nothing changed, the acknowledgements that were used come first.
     let told = if verdict.outcome == Outcome::Unchanged { [accepted, Some(decided)] } else { [Some(decided), accepted] };
     let parts = told.into_iter().chain([pairs(primary), found(primary)]);
     let head = head(verdict.outcome, verdict.blocks, primary);
     format!("{head}: {}.", parts.flatten().collect::<Vec<_>>().join("; "))
 }
 
-/// The outcome and whether it blocks, in a few words: `Regressed, and it blocks`. What passes because people accepted it is not unchanged.
+/// Returns the outcome and whether it blocks: `Regressed, and it blocks`. A change that passes because people accepted it is not
+/// called unchanged.
 pub(crate) fn head(outcome: Outcome, blocks: bool, primary: &[Row]) -> String {
     let is_accepted = standing(primary, Standing::Acknowledged).next().is_some();
     let word = match outcome {
@@ -56,7 +57,7 @@ fn regressed(verdict: &Verdict, primary: &[Row]) -> String {
 }
 
 fn inconclusive(verdict: &Verdict, primary: &[Row]) -> String {
-    // What holds of the whole comparison comes before what a metric could have shown: no number of pairs would mend that.
+    // A reason that affects the whole comparison comes before a single metric's: more pairs would not fix it.
     let is_of_check = |reason: &&Reason| verdict.checks.iter().any(|check| !check.holds() && check.name == reason.code);
     if let Some(reason) = verdict.reasons.iter().find(is_of_check) {
         return clean(&reason.detail);
@@ -89,19 +90,19 @@ fn unchanged(verdict: &Verdict, primary: &[Row]) -> String {
     format!("no change beyond the budget of {budget} was found in {}", counted(others as u64, "primary metric"))
 }
 
-/// What decided, where it was no metric.
+/// Returns the verdict's reason, if no metric decided it.
 fn first_reason(verdict: &Verdict) -> String {
     verdict.reasons.first().map_or_else(|| "no reason is given".to_owned(), |reason| clean(&reason.detail))
 }
 
-/// `14 pairs`, or `12 to 14 pairs`.
+/// Returns `14 pairs`, or `12 to 14 pairs`.
 fn pairs(primary: &[Row]) -> Option<String> {
     let counts = || primary.iter().map(|row| row.found.pairs.len() as u64);
     let (fewest, most) = (counts().min()?, counts().max()?);
     Some(if fewest == most { counted(most, "pair") } else { format!("{fewest} to {}", counted(most, "pair")) })
 }
 
-/// What would have been found, in the metric where it is largest: smaller changes may have passed.
+/// Returns the largest detectable change of all metrics: smaller changes may have passed.
 fn found(primary: &[Row]) -> Option<String> {
     let any = |row: &&Row| row.found.detectable.is_some();
     let blind = primary.len() - primary.iter().filter(any).count();

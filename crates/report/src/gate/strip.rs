@@ -1,4 +1,4 @@
-//! The state strip of a verdict: how far it may be believed, in a handful of labelled facts.
+//! The state strip of a verdict: how far to trust it, in a few labelled facts.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ use crate::text::{all_of, clean, counted};
 /// The label of the item that names expired acknowledgements.
 pub(crate) const EXPIRED: &str = "Expired";
 
-/// Earlier attempts of one run that are listed; the rest is counted.
+/// Maximum number of earlier attempts of one run that are listed; the rest are counted.
 const MAX_ENDS: usize = 3;
 
-/// The word of the reason that a placement could as well have made the difference.
+/// The reason code for a change that the placement may have caused.
 const CONFOUNDED: &str = "confounded_with_placement";
 
-/// All items, in the order in which a reader asks.
+/// Returns all items, in the order in which a reader needs them.
 pub(crate) fn items(inputs: &Inputs<'_>, primary: &[Row], accepted: &[Accepted]) -> Vec<StripItem> {
     let always =
         [compared(inputs), signed(inputs), pairs(inputs, primary), look(inputs), differences(inputs), confounding(inputs)];
@@ -32,7 +32,7 @@ pub(crate) fn items(inputs: &Inputs<'_>, primary: &[Row], accepted: &[Accepted])
         .collect()
 }
 
-/// Acknowledgements that accept nothing any more, one a line: whoever relies on one finds out here, and not by the next regression.
+/// Lists expired acknowledgements, one a line: people who rely on one learn it here, before the next regression.
 fn expired(accepted: &[Accepted]) -> Option<StripItem> {
     let expired = accepted.iter().filter(|one| one.did == Did::Expired);
     let mut lines = expired.map(|one| format!("acknowledgement `{}` expired on {}: remove or renew it", one.path, one.expires));
@@ -48,7 +48,7 @@ fn compared(inputs: &Inputs<'_>) -> StripItem {
     StripItem::new("Compared", false, format!("{} against {}", side(candidate), side(baseline)), details)
 }
 
-/// Who signed the verdict.
+/// Names the signer of the verdict.
 fn signed(inputs: &Inputs<'_>) -> StripItem {
     let Some(signature) = inputs.signed_by else {
         return StripItem::new("Signed", true, "by nobody".to_owned(), vec!["whoever gave this can have changed it".to_owned()]);
@@ -61,7 +61,7 @@ fn signed(inputs: &Inputs<'_>) -> StripItem {
     StripItem::new("Signed", caution, clean(&format!("by {}, {trust}", signature.signer)), details)
 }
 
-/// The unit of inference, and how many of it there were.
+/// States the unit of inference and the number of units.
 fn pairs(inputs: &Inputs<'_>, primary: &[Row]) -> StripItem {
     let counts: BTreeSet<usize> = primary.iter().map(|row| row.found.pairs.len()).collect();
     let missing: u64 = primary.iter().map(|row| u64::from(row.found.missing)).sum();
@@ -85,7 +85,7 @@ fn pairs(inputs: &Inputs<'_>, primary: &[Row]) -> StripItem {
     StripItem::new("Pairs", missing > 0 || counts.first().is_none_or(|fewest| *fewest == 0), format!("{count}, {lack}"), details)
 }
 
-/// Which look it is, and what it may spend.
+/// States the number of the look and its share of `q`.
 fn look(inputs: &Inputs<'_>) -> StripItem {
     let verdict = inputs.verdict;
     let (look, looks) = (verdict.sequence.look, verdict.policy.looks.len());
@@ -117,7 +117,7 @@ fn two_sides(difference: &Difference, one: &str, other: &str) -> String {
     clean(&format!("{what}: {one} {baseline}, {other} {candidate}"))
 }
 
-/// Whether the machine could as well have made the difference. A verdict says so of metrics that changed only.
+/// States whether the machine may have caused the difference. A verdict says so only for metrics that changed.
 fn confounding(inputs: &Inputs<'_>) -> StripItem {
     let reasons = inputs.verdict.metrics.iter().filter_map(|metric| metric.reason.as_ref());
     let found: BTreeSet<String> =
@@ -140,7 +140,7 @@ fn checks(inputs: &Inputs<'_>) -> StripItem {
     StripItem::new("Checks", failed > 0, headline, details.collect())
 }
 
-/// What the sides executed, where a gate has said so.
+/// Names the programs that the sides executed, if a gate recorded them.
 fn executed(inputs: &Inputs<'_>) -> Option<StripItem> {
     let checks = &inputs.verdict.checks;
     let of = |name: &'static str| move |check: &&Check| check.name == name;
@@ -169,7 +169,7 @@ fn runs(inputs: &Inputs<'_>) -> StripItem {
     StripItem::new("Runs", doubtful > 0 || begun_again > 0, headline, details)
 }
 
-/// How attempts under a run's name ended before it came to its end, one a line; more than a few are counted.
+/// Returns the end of each attempt under a run's name that did not complete, one a line; beyond [`MAX_ENDS`] they are counted.
 fn earlier_ends(run: &JudgedRun) -> Vec<String> {
     let ended =
         |end: &EarlierEnd| format!("{}: an earlier attempt {} in {} (`{}`)", run.run_id, was(end.state), end.stage, end.code);
@@ -186,7 +186,7 @@ fn was(state: EndState) -> &'static str {
     }
 }
 
-/// Whether it is known who signed a run.
+/// Returns true if the signer of a run is established.
 fn is_established(inputs: &Inputs<'_>, run: &JudgedRun) -> bool {
     run.established && !inputs.unestablished.contains(&run.run_id)
 }
@@ -209,7 +209,7 @@ fn rules(inputs: &Inputs<'_>) -> StripItem {
     StripItem::new("Rules", policy.commit.is_none(), headline, details)
 }
 
-/// Whether the candidate would have been judged otherwise by the rules that it brings: those have no say.
+/// States whether the candidate's own rules would have given another outcome: they do not decide.
 fn own_rules(inputs: &Inputs<'_>) -> StripItem {
     let changes = &inputs.verdict.policy_changes;
     let headline = match changes.len() {

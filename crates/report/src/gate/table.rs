@@ -29,15 +29,15 @@ const COLUMNS: [(&str, bool); 15] = [
     ("why", false),
 ];
 
-/// Rows with their place among all metrics of the report, by which their pictures are called.
+/// A row with its place among all metrics of the report, which gives its picture's id.
 pub(crate) type Placed<'a> = (usize, &'a Row);
 
-/// What the picture of a metric is called within the page.
+/// Returns the id, within the page, of a metric's picture.
 pub(crate) fn picture_id(place: usize) -> String {
     format!("m-{place}")
 }
 
-/// A table of metrics within the page's size; those whose pictures are `drawn` link to them.
+/// Writes a table of metrics within the page's size limit; rows whose pictures are in `drawn` link to them.
 pub(crate) fn metrics(page: &mut Writer, rows: &[Placed<'_>], drawn: &BTreeSet<usize>, reserved: usize) {
     let mut shown = 0;
     table(page, &COLUMNS, |page| {
@@ -69,7 +69,7 @@ fn metric(page: &mut Writer, place: usize, row: &Row, drawn: &BTreeSet<usize>) {
         }
     });
     page.leaf("td", &[], &row.place());
-    // The way back lies beside the picture.
+    // The lineage is beside the picture.
     let from = Some(place).filter(|place| drawn.contains(place) && !row.origins.is_empty());
     for median in [&row.baseline, &row.candidate] {
         traced(page, from, &row.with_unit(median), "");
@@ -96,7 +96,7 @@ fn number(page: &mut Writer, value: &str, beneath: &str) {
     traced(page, None, value, beneath);
 }
 
-/// A number that opens where it comes from, where the page has that.
+/// Writes a number that links to its origins, if the page has them.
 fn traced(page: &mut Writer, from: Option<usize>, value: &str, beneath: &str) {
     page.element("td", &[("class", "n")], |page| {
         match from {
@@ -109,7 +109,7 @@ fn traced(page: &mut Writer, from: Option<usize>, value: &str, beneath: &str) {
     });
 }
 
-/// The acknowledgements, and what each did.
+/// Writes the acknowledgements, and the effect of each.
 pub(crate) fn accepted(page: &mut Writer, accepted: &[Accepted]) {
     let columns =
         ["", "metric", "at", "accepts", "what it did", "of", "why", "approved by", "until", "file"].map(|title| (title, false));
@@ -134,10 +134,10 @@ pub(crate) fn accepted(page: &mut Writer, accepted: &[Accepted]) {
     }
 }
 
-/// Earlier verdicts that a page lists; of more, the latest. So many take a fifth of a page.
+/// Maximum number of earlier verdicts on a page: the latest ones. They take a fifth of a page.
 const MAX_EARLIER: usize = 1_000;
 
-/// The earlier verdicts of the pull request.
+/// Writes the earlier verdicts of the pull request.
 pub(crate) fn earlier(page: &mut Writer, report: &Report) {
     let left_out = report.earlier.len().saturating_sub(MAX_EARLIER);
     if left_out > 0 {

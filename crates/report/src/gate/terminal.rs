@@ -1,4 +1,4 @@
-//! A verdict in a terminal: sentence, strip, table, what the table has no room for, commands.
+//! A verdict in a terminal: sentence, strip, table, the details that do not fit the table, commands.
 
 use super::Report;
 use super::acceptance::{Accepted, Did};
@@ -7,23 +7,23 @@ use crate::terminal::table::{ALWAYS, Cell, Table, TableColumn};
 use crate::terminal::{Paint, Screen};
 use crate::text::{align_points, counted};
 
-/// Before every row.
+/// The indentation of every row.
 const INDENT: &str = "  ";
 
-/// Unchanged metrics that the table shows; the page has all of them.
+/// Maximum number of unchanged metrics in the table; the page has all of them.
 const MAX_UNCHANGED: usize = 40;
 
-/// Metrics that the table shows of every other standing.
+/// Maximum number of metrics of every other outcome in the table.
 const MAX_CHANGED: usize = 100;
 
-/// Metrics that are reported only, shown.
+/// Maximum number of metrics in the table that are only reported.
 const MAX_OTHERS: usize = 20;
 
-/// Acknowledgements and earlier verdicts shown.
+/// Maximum number of acknowledgements and earlier verdicts.
 const MAX_LINES: usize = 12;
 
 impl Report {
-    /// The verdict for a terminal of `width` columns. `color` asks for ANSI colours; without it the text has no escape sequences.
+    /// Returns the verdict for a terminal of `width` columns. `color` enables ANSI colours; without it there are no escape sequences.
     pub fn terminal(&self, width: usize, color: bool) -> String {
         let mut screen = Screen::new(width, color);
         screen.paragraph("", &self.sentence, Paint::Strong);
@@ -48,7 +48,7 @@ impl Screen {
         self.line(&title);
     }
 
-    /// A table of metrics, with at most so many unchanged ones, and under it what has no room in it.
+    /// Writes a table of metrics, with at most `unchanged` unchanged ones, and under it the details that do not fit the table.
     fn metrics(&mut self, title: &str, rows: &[Row], unchanged: usize) {
         if rows.is_empty() {
             return;
@@ -118,13 +118,14 @@ impl Screen {
     }
 }
 
-/// The first rows of a standing.
+/// Returns the first rows with that outcome.
 fn first_of(rows: &[Row], standing: Standing, unchanged: usize) -> impl Iterator<Item = &Row> {
     let most = if standing == Standing::Unchanged { unchanged } else { MAX_CHANGED };
     rows.iter().filter(move |row| row.standing == standing).take(most)
 }
 
-/// What gives way first where the terminal is narrow: the change of the medians, then the floor, then the adjusted p, the smallest detectable change, the number of pairs.
+/// Returns the columns. In a narrow terminal they are dropped in this order: the change of the medians, the floor, the adjusted p, the
+/// smallest detectable change, the number of pairs.
 fn table_columns(rows: &[&Row]) -> Vec<TableColumn> {
     let column = |head: [&str; 2], rank: u8, right: bool, cell: &dyn Fn(&Row) -> Cell| {
         TableColumn::new(head, rank, right, rows.iter().map(|row| cell(row)).collect())

@@ -1,4 +1,4 @@
-//! What holds of all renderings of a verdict together.
+//! Tests of properties that all renderings of a verdict share.
 
 use assay_manifest::{Acknowledgement, Difference, MetricVerdict, Outcome, Reason};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use super::row::Standing;
 use crate::html::tests::{check_balance, ids};
 use crate::text::columns;
 
-/// What a forge takes in a comment.
+/// GitHub's limit of a comment's length.
 const LIMIT: usize = 65_535;
 
 #[test]
@@ -403,7 +403,7 @@ fn what_bounds_nothing_has_no_interval_and_no_third_digit() {
 
 #[test]
 fn lines_keep_within_the_width() {
-    // Identifiers and commands do not break; everything else does.
+    // Identifiers and commands do not break; all other text does.
     let unbreakable = |line: &str| line.split_whitespace().any(|word| columns(word) > 40) || line.contains("assay ");
     for width in [80, 100, 140] {
         for line in fixture::model().report().terminal(width, false).lines().filter(|line| !unbreakable(line)) {
@@ -453,7 +453,7 @@ fn both_sides_are_told_by_shape_and_every_picture_says_what_it_shows() {
     }
 }
 
-/// The texts of all commands on a page.
+/// Returns the texts of all commands on a page.
 fn commands(html: &str) -> Vec<&str> {
     let code = "<pre class=\"command\" tabindex=\"0\"><code>";
     html.split(code).skip(1).filter_map(|rest| rest.split("</code>").next()).collect()
@@ -556,7 +556,7 @@ fn a_thousand_metrics_keep_every_size() {
     assert_eq!(report.junit().matches("<testcase ").count(), 1_002);
 }
 
-/// A verdict of a thousand metrics after so many others about the same pull request.
+/// Returns a verdict of a thousand metrics after `verdicts` earlier ones on the same pull request.
 fn after(verdicts: u32) -> Model {
     let mut model = fixture::many(1_000);
     let like = model.earlier[0].clone();
@@ -611,7 +611,7 @@ fn an_acknowledgement_that_has_expired_is_told_first() {
     let another = Acknowledgement { path: "pipelines/acks/older.yaml".to_owned(), ..model.verdict.acknowledgements[2].clone() };
     model.verdict.acknowledgements.push(another);
     assert!(model.report().markdown(LIMIT).contains("\n⚠ acknowledgement `pipelines/acks/older.yaml` expired on "));
-    // That of another pull request is somebody else's to remove.
+    // The acknowledgements of another pull request are for its authors to remove.
     for expired in model.verdict.acknowledgements.iter_mut().skip(2) {
         expired.applies = false;
     }
@@ -659,7 +659,7 @@ fn a_limit_too_small_for_the_sentence_still_says_the_outcome() {
     assert!(report.markdown(1_500).starts_with("**Regressed, and it blocks**: "));
 }
 
-/// A verdict whose every free text is `text`.
+/// Returns a verdict in which every free text is `text`.
 fn infected(text: &str) -> Model {
     let mut model = fixture::model();
     let own = || text.to_owned();
@@ -699,14 +699,14 @@ fn infected(text: &str) -> Model {
     model
 }
 
-/// Markdown without what stands in code, where a forge finds neither markup nor names.
+/// Returns Markdown without its code spans and blocks, in which a forge finds neither markup nor names.
 pub(crate) fn outside_code(markdown: &str) -> String {
     let fence = |text: &str| text.chars().take_while(|character| *character == '`').count();
     let mut outside = String::new();
     let mut rest = markdown;
     while let Some(next) = rest.chars().next() {
         if next == '\\' {
-            // An escaped character is text, and no mark of code.
+            // An escaped character is text and does not delimit code.
             let two: String = rest.chars().take(2).collect();
             rest = rest.get(two.len()..).unwrap_or_default();
             outside.push('·');
@@ -731,7 +731,7 @@ pub(crate) fn outside_code(markdown: &str) -> String {
     outside
 }
 
-/// XML without anything that its version 1.0 forbids, every element closed in order.
+/// Asserts that XML has no character that version 1.0 forbids, and that every element is closed in order.
 fn check_xml(xml: &str) {
     let forbidden = |character: char| {
         (character < ' ' && !matches!(character, '\t' | '\n' | '\r')) || matches!(character, '\u{fffe}' | '\u{ffff}')
@@ -746,7 +746,7 @@ fn check_xml(xml: &str) {
     }
 }
 
-/// That a text is text in every rendering: no markup, no link, nobody named.
+/// Asserts that `text` stays text in every rendering: no markup, no link, no mention.
 fn check_hostile(text: &str) {
     let report = infected(text).report();
     let (html, xml, comment) = (report.html(), report.junit(), report.markdown(LIMIT));
@@ -757,7 +757,7 @@ fn check_hostile(text: &str) {
     for markdown in [comment, field("summary"), field("text")] {
         assert!(markdown.len() <= LIMIT);
         let outside = outside_code(&markdown);
-        // The page's own: `<details>`, `<summary>`, `<br>`, and the bars of its tables.
+        // The page's own markup: `<details>`, `<summary>`, `<br>`, and the bars of its tables.
         let ours = ["<details>", "</details>", "<summary>", "</summary>", "<br>"];
         let outside = ours.iter().fold(outside, |text, tag| text.replace(tag, ""));
         for mark in ["<", "@", "](", "[", "://", "www.", "![", "$"] {

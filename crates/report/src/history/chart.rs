@@ -1,4 +1,4 @@
-//! The picture of a history: runs in their order, the level of each stretch, where it moved, and where the environment changed.
+//! The picture of a history: runs in their order, the level of each stretch, the changes of level, and the changes of the environment.
 //!
 //! Positions are percentages, so that a picture follows the page's width while its marks and letters keep their size.
 
@@ -11,30 +11,30 @@ use crate::html::writer::Writer;
 use crate::number::significant;
 use crate::text::{counted, fit};
 
-/// Runs that are drawn as dots of their own; of more, a mark stands for several adjacent ones.
+/// Maximum number of runs with a dot each; beyond it, a mark stands for several adjacent runs.
 const MAX_DOTS: usize = 150;
 
-/// Environment changes that are marked; of more, the latest.
+/// Maximum number of marked environment changes: the latest ones.
 const MAX_ENVIRONMENTS: usize = 60;
 
-/// Changes that are marked; of more, the latest.
+/// Maximum number of marked changes: the latest ones.
 const MAX_CHANGES: usize = 40;
 
-/// Changes that the picture's description tells; the table has them all.
+/// Maximum number of changes in the picture's description; the table has all of them.
 const MAX_TOLD: usize = 6;
 
 /// The height of the picture, in CSS pixels.
 const HEIGHT: f64 = 220.0;
 
-/// The widths for which labels are placed, in CSS pixels: those that do not collide here collide nowhere wider. Some are shown on wide
-/// screens only.
+/// The widths for which labels are placed, in CSS pixels: labels that do not collide here do not collide on a wider picture. Some are
+/// shown on wide screens only.
 const NARROW: f64 = 250.0;
 const WIDE: f64 = 620.0;
 
 /// The width of a label's letter, in CSS pixels.
 const LETTER: f64 = 6.8;
 
-/// The longest label of a run, in characters: three of them fit side by side on a telephone.
+/// Maximum length of a run's label, in characters: three of them fit side by side on a phone.
 const MAX_TICK: usize = 10;
 
 /// The baselines of the labels of changes, from the top of the picture, in CSS pixels.
@@ -47,7 +47,7 @@ struct Chart<'a> {
     y: Axis,
 }
 
-/// The picture with its key; a sentence where there is nothing to draw.
+/// Writes the picture with its key; or a sentence if there is nothing to draw.
 pub(crate) fn chart(page: &mut Writer, series: &Series) {
     let values = series.runs.iter().map(|run| run.value);
     let Some(y) = Axis::holding(values.chain(series.levels().iter().map(|level| level.value))) else {
@@ -93,17 +93,17 @@ impl Chart<'_> {
         self.change_labels(page);
     }
 
-    /// Where a run stands, in percent of the width.
+    /// Returns the position of a run, in percent of the width.
     fn place(&self, index: usize) -> f64 {
         (index as f64 + 0.5) / self.series.runs.len().max(1) as f64 * 100.0
     }
 
-    /// The border between a run and the one before it.
+    /// Returns the border between a run and the one before it, in percent of the width.
     fn edge(&self, index: usize) -> f64 {
         index as f64 / self.series.runs.len().max(1) as f64 * 100.0
     }
 
-    /// How many adjacent runs a mark stands for.
+    /// Returns the number of adjacent runs that a mark stands for.
     fn width_of_mark(&self) -> usize {
         self.series.runs.len().div_ceil(MAX_DOTS).max(1)
     }
@@ -118,7 +118,8 @@ impl Chart<'_> {
         }
     }
 
-    /// For so many adjacent runs, a bar from the lowest to the highest, and a dot at their median: no wild run is thinned away.
+    /// Draws, for each group of adjacent runs, a bar from the lowest to the highest value and a dot at the median: no outlier is
+    /// dropped.
     fn bars(&self, page: &mut Writer, frame: &Frame<'_>) {
         let mut bars = String::new();
         let mut dots = Vec::new();
@@ -138,7 +139,7 @@ impl Chart<'_> {
         }
     }
 
-    /// The labels of some runs, evenly chosen, as many as fit.
+    /// Writes the labels of some runs, evenly chosen, as many as fit.
     fn ticks(&self, page: &mut Writer) {
         let last = self.series.runs.len().saturating_sub(1);
         let quarters = |part: usize| last * part / 4;
@@ -162,7 +163,7 @@ impl Chart<'_> {
         }
     }
 
-    /// The number of each change, by which the table has it, and how large it is: the latest first, as many as fit.
+    /// Writes the number of each change, the same as in the table, and its size: the latest first, as many as fit.
     fn change_labels(&self, page: &mut Writer) {
         let mut rows = LABEL_ROWS.map(|y| (y, Free::new(NARROW)));
         for (number, change) in self.changes.iter().enumerate().rev().take(MAX_CHANGES) {
@@ -189,7 +190,7 @@ impl Chart<'_> {
         all
     }
 
-    /// What stands for more than itself, or is not marked.
+    /// Returns notes on marks that stand for several runs, and on changes that are not marked.
     fn thinned(&self) -> Vec<String> {
         let (runs, width) = (counted(self.series.runs.len() as u64, "run"), self.width_of_mark());
         let bars = (width > 1).then(|| {
@@ -203,7 +204,7 @@ impl Chart<'_> {
         bars.into_iter().chain(changes).chain(environments).collect()
     }
 
-    /// The picture for whoever does not see it.
+    /// Returns a description of the picture, for readers who do not see it.
     fn description(&self) -> String {
         let (first, last) = (self.series.runs.first(), self.series.runs.last());
         let ends = first.zip(last).map(|(first, last)| format!(", from {} to {}", words::named(first), words::named(last)));
@@ -219,7 +220,7 @@ impl Chart<'_> {
     }
 }
 
-/// A diamond at the foot of the picture, told from all else by shape and place.
+/// Draws a diamond at the foot of the picture, distinct from all other marks by shape and place.
 fn environment(page: &mut Writer, x: &str, run: &Run) {
     page.element("svg", &[("x", x), ("y", &px(HEIGHT)), ("width", "1"), ("height", "1")], |page| {
         page.element("path", &[("class", "environment"), ("d", "M0-6L6 0L0 6L-6 0Z")], |page| {
@@ -229,7 +230,7 @@ fn environment(page: &mut Writer, x: &str, run: &Run) {
     });
 }
 
-/// What each mark is, of those that are there.
+/// Writes the meaning of each mark that the picture has.
 fn key(page: &mut Writer, chart: &Chart<'_>) {
     let is_thinned = chart.width_of_mark() > 1;
     page.element("ul", &[("class", "key")], |page| {
@@ -259,7 +260,7 @@ fn sample(page: &mut Writer, name: &str, mark: impl FnOnce(&mut Writer)) {
     });
 }
 
-/// How runs are called below the axis: by their days where these differ, else by their names where these are short, else by their places.
+/// The labels of runs below the axis: their days if these differ, else their names if these are short, else their indices.
 enum Naming {
     Days,
     Names,
@@ -293,7 +294,7 @@ impl Naming {
     }
 }
 
-/// What of a line of labels is still free, at one width of the picture.
+/// The free space in a line of labels, at one width of the picture.
 struct Free {
     width: f64,
     taken: Vec<(f64, f64)>,
@@ -304,7 +305,7 @@ impl Free {
         Self { width, taken: Vec::new() }
     }
 
-    /// Takes the room of a label, if it is free.
+    /// Reserves the space of a label. Returns true if it was free.
     fn takes(&mut self, x_percent: f64, label: &str, anchor: &str) -> bool {
         let (x, length) = (x_percent / 100.0 * self.width, label.chars().count() as f64 * LETTER);
         let start = match anchor {
@@ -321,7 +322,7 @@ impl Free {
     }
 }
 
-/// A label is centred where it fits, and turned inwards at the edges.
+/// Returns the anchor of a label: centred if it fits, and turned inwards at the edges.
 fn anchor(x_percent: f64, label: &str) -> &'static str {
     let (x, half) = (x_percent / 100.0 * NARROW, label.chars().count() as f64 * LETTER / 2.0);
     match (x - half < 0.0, x + half > NARROW) {

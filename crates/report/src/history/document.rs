@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Change, Run, Series, Untold, words};
 
 impl Series {
-    /// The history with its changes. Changes and their intervals are shares; `news` is the change that the newest runs show.
+    /// Returns the history with its changes. Changes and their intervals are shares; `news` is the change of the newest runs.
     pub fn document(&self) -> Value {
         let changes = self.changes.as_ref().map(|all| all.iter().map(|change| self.change(change)).collect::<Vec<_>>());
         json!({

@@ -1,5 +1,5 @@
-//! Made-up histories as tests see them: one whose newest runs show a change, one that moved twice and once with other hardware, one that
-//! did not move, and one that is too short to be searched.
+//! Made-up histories for tests: one whose newest runs show a change, one that moved twice and once with other hardware, one that did
+//! not move, and one that is too short to be searched.
 
 use assay_manifest::{Address, Better, Digest, Instant};
 
@@ -8,14 +8,14 @@ use crate::history::{Change, Inputs, Report, Run, Series, Untold};
 /// A day in nanoseconds.
 const DAY: i64 = 86_400_000_000_000;
 
-/// When the first run began.
+/// The start of the first run.
 const FIRST: &str = "2026-10-01T02:00:00.000000000Z";
 
 pub(crate) fn report(series: &[Series]) -> Report {
     Report::build(&Inputs { series, level: 0.05, store: Some("s3://results") })
 }
 
-/// A history of these values, without changes.
+/// Returns a history of these values, without changes.
 pub(crate) fn series(metric: &str, unit: &str, values: &[f64]) -> Series {
     let first: Instant = FIRST.parse().expect("an instant");
     let run = |(place, value): (u32, &f64)| {
@@ -47,25 +47,25 @@ pub(crate) fn series(metric: &str, unit: &str, values: &[f64]) -> Series {
     }
 }
 
-/// So many values about a level that changes at each of `steps`, with a ripple of half a percent.
+/// Returns `count` values around a level that changes at each of `steps`, with a ripple of half a percent.
 pub(crate) fn stepped(count: usize, first: f64, steps: &[(usize, f64)]) -> Vec<f64> {
     let level = |place: usize| steps.iter().rev().find(|(from, _)| place >= *from).map_or(first, |(_, level)| *level);
     (0..count).map(|place| level(place) * (1.0 + 0.005 * ((place * 7 % 5) as f64 - 2.0))).collect()
 }
 
-/// A change from one level to another, with an interval of a percent either way.
+/// Returns a change from one level to another, with an interval of one percent in either direction.
 pub(crate) fn change(index: usize, before: f64, after: f64) -> Change {
     let share = after / before - 1.0;
     Change { index, before, after, change: Some(share), interval: Some((share - 0.01, share + 0.009)), p: 0.001 }
 }
 
-/// The newest runs show a change.
+/// Returns a history whose newest runs show a change.
 pub(crate) fn news() -> Series {
     let found = change(40, 412.0, 446.0);
     Series { changes: Ok(vec![found]), news: Some(found), ..series("ttft_ms_p99", "ms", &stepped(45, 412.0, &[(40, 446.0)])) }
 }
 
-/// It moved twice, the first time with other hardware, and goes in waves since.
+/// Returns a history that moved twice, the first time with other hardware, and has slow waves since.
 pub(crate) fn twice() -> Series {
     let values = stepped(60, 1_840.0, &[(18, 1_610.0), (39, 1_655.0)]);
     let found = vec![change(18, 1_840.0, 1_610.0), change(39, 1_610.0, 1_655.0)];
@@ -77,25 +77,25 @@ pub(crate) fn twice() -> Series {
     series
 }
 
-/// It did not move.
+/// Returns a history that did not move.
 pub(crate) fn steady() -> Series {
     let mut series = series("output_tokens_per_s", "tok/s", &stepped(45, 2_410.0, &[]));
     series.better = Some(Better::Higher);
     series
 }
 
-/// It is too short to be searched.
+/// Returns a history that is too short to be searched.
 pub(crate) fn short() -> Series {
     let why = "a change point needs a history of 6 values, and this one has 3";
     Series { changes: Err(why.to_owned()), ..series("itl_ms_p99", "ms", &[31.7, 31.9, 31.4]) }
 }
 
-/// All of them, in the order of the store.
+/// Returns all of them, in the order of the store.
 pub(crate) fn all() -> Vec<Series> {
     vec![twice(), short(), steady(), news()]
 }
 
-/// A history of so many runs, some of them wild.
+/// Returns a history of `count` runs with some outliers.
 pub(crate) fn long(count: usize) -> Series {
     let mut values = stepped(count, 100.0, &[(count / 2, 110.0)]);
     values.iter_mut().step_by(997).for_each(|value| *value *= 1.5);

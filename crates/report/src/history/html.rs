@@ -1,4 +1,4 @@
-//! Histories as one page of HTML: no script, no request, readable from a telephone to a wall and on paper.
+//! Histories as one HTML page: no scripts, no requests, readable from a phone to a wall display and on paper.
 
 use super::chart::chart;
 use super::{Report, Series, table, words};
@@ -9,21 +9,21 @@ use crate::number::level;
 use crate::strip::StripItem;
 use crate::text::counted;
 
-/// The look of all pages, and what only a history has.
+/// The style of all pages, and the additions for a history.
 const STYLE: &str = concat!(include_str!("../html/style.css"), include_str!("style.css"));
 
-/// Sentences at the top; the rest is told by the sections.
+/// Maximum number of sentences at the top; the sections have the rest.
 const MAX_SENTENCES: usize = 12;
 
-/// Bytes that what comes after the histories takes at most, so that they leave room for it.
+/// Maximum size of what follows the histories, in bytes: the histories leave room for it.
 const BELOW: usize = 20_000;
 
-/// A history with its place among all of the report, by which its section is called.
+/// A history with its place among all histories of the report, which gives its section's id.
 type Placed<'a> = (usize, &'a Series);
 
 impl Report {
-    /// The histories as a self-contained page of HTML below two megabytes: first those that changed with their newest runs, then those that
-    /// changed before, were not searched, and did not change. What there is no room for is counted on the page.
+    /// Returns the histories as a self-contained HTML page below two megabytes: first those that changed with their newest runs, then
+    /// those that changed before, were not searched, and did not change. Omissions are counted on the page.
     pub fn html(&self) -> String {
         let mut page = Writer::doctype();
         page.element("html", &[("lang", "en")], |page| {
@@ -45,7 +45,7 @@ impl Report {
         section(page, "fine-print", "Fine print", |page| self.fine_print(page));
     }
 
-    /// In how many histories the level moved: `2 of 5 metrics moved`.
+    /// Returns the number of histories whose level moved: `2 of 5 metrics moved`.
     fn in_short(&self) -> String {
         let moved = self.series.iter().filter(|series| !series.all_changes().is_empty()).count();
         format!("{moved} of {} moved", counted(self.series.len() as u64, "metric"))
@@ -180,13 +180,13 @@ impl Report {
     }
 }
 
-/// How much of a history a page has room for.
+/// The level of detail of a history on a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Detail {
     Full,
     /// Without the table of runs.
     Picture,
-    /// Without the picture, too.
+    /// Without the picture and the table.
     Sentence,
 }
 
@@ -199,7 +199,8 @@ impl Detail {
     }
 }
 
-/// One section each, in full while there is room, then without the runs, then the sentence alone, for which room is kept.
+/// Writes one section for each history, in full while there is room, then without the runs, then only the sentence, for which room is
+/// reserved.
 fn sections(page: &mut Writer, all: &[Placed<'_>]) {
     let end = MAX_PAGE - BELOW;
     let sentences: Vec<Writer> = all.iter().map(|placed| piece(*placed, Detail::Sentence)).collect();
@@ -207,7 +208,7 @@ fn sections(page: &mut Writer, all: &[Placed<'_>]) {
     let (mut detail, mut shortened, mut left_out) = (Detail::Full, 0_u64, 0_u64);
     for (placed, sentence) in all.iter().zip(sentences) {
         reserved -= sentence.len();
-        // Where the sentences alone would fill the page, the first histories have their pictures all the same.
+        // If the sentences alone would fill the page, the first histories still have their pictures.
         let room = end - reserved.min(end / 2);
         while detail != Detail::Sentence {
             let piece = piece(*placed, detail);
@@ -215,7 +216,7 @@ fn sections(page: &mut Writer, all: &[Placed<'_>]) {
                 page.append(piece);
                 break;
             }
-            // What comes later is less interesting: it gets no more than this.
+            // Later histories are less interesting: they get no more detail than this.
             detail = detail.less();
         }
         if detail == Detail::Sentence && page.len() + sentence.len() <= end {
@@ -243,7 +244,7 @@ fn piece(placed: Placed<'_>, detail: Detail) -> Writer {
     piece
 }
 
-/// A history: its answer, its picture, what changed, and its runs.
+/// Writes a history: its result, its picture, its changes, and its runs.
 fn section_of(page: &mut Writer, (place, series): Placed<'_>, detail: Detail) {
     page.newline();
     page.element("section", &[("id", &format!("s-{place}")), ("class", "history")], |page| {
@@ -268,7 +269,7 @@ fn section_of(page: &mut Writer, (place, series): Placed<'_>, detail: Detail) {
     });
 }
 
-/// What a reader asks for first comes first.
+/// Returns the sort key of a history: the most interesting first.
 fn interest(series: &Series) -> u8 {
     match (&series.news, &series.changes) {
         (Some(_), _) => 0,
@@ -278,7 +279,7 @@ fn interest(series: &Series) -> u8 {
     }
 }
 
-/// What moved, with a link to its section.
+/// Writes the sentence of a history whose level moved, with a link to its section.
 fn first_line(page: &mut Writer, (place, series): Placed<'_>) {
     page.element("li", &[], |page| {
         let name = series.name().replace('`', "");
@@ -289,12 +290,12 @@ fn first_line(page: &mut Writer, (place, series): Placed<'_>) {
     });
 }
 
-/// The sentence by itself.
+/// Returns the sentence with a capital first letter, for use by itself.
 fn in_upper_case(sentence: &str) -> String {
     with_first_letter(sentence, |letter| letter.to_uppercase().collect())
 }
 
-/// The sentence as it goes on after a colon.
+/// Returns the sentence with a small first letter, for use after a colon.
 fn in_lower_case(sentence: &str) -> String {
     with_first_letter(sentence, |letter| letter.to_lowercase().collect())
 }

@@ -1,24 +1,24 @@
-//! What changed with the newest runs, as Markdown for an issue.
+//! The changes that the newest runs show, as Markdown for an issue.
 
 use std::fmt::Write as _;
 
 use super::{Report, Series, words};
 use crate::markdown::{code, escape, prose};
 
-/// Bytes of an issue: forges take 65,536 characters, and whoever posts it may add some.
+/// Maximum size of an issue, in bytes: forges accept 65,536 characters, and the caller may add some.
 const MAX_ISSUE: usize = 60_000;
 
-/// What an issue begins with.
+/// The first paragraph of an issue.
 const OPENING: &str = "The level of these metrics moved with the newest runs. History never blocks: a paired run tells whether it is the \
                        change or the machine.\n\n";
 
 impl Report {
-    /// Whether a text is an issue as [`Self::issue`] writes it.
+    /// Returns true if a text is an issue as [`Self::issue`] writes it.
     pub fn is_issue(text: &str) -> bool {
         text.starts_with(OPENING)
     }
 
-    /// What changed with the newest runs, at most 60,000 bytes of Markdown; none where nothing did.
+    /// Returns the changes that the newest runs show, as at most 60,000 bytes of Markdown; `None` if there are none.
     pub fn issue(&self) -> Option<String> {
         let lines: Vec<String> = self.series.iter().filter_map(|series| self.issue_line(series)).collect();
         if lines.is_empty() {
@@ -39,7 +39,7 @@ impl Report {
         Some(issue)
     }
 
-    /// A line for a series whose newest runs show a change, with the way back to the first of them.
+    /// Returns a line for a series whose newest runs show a change, with the command that traces the first of them to its evidence.
     fn issue_line(&self, series: &Series) -> Option<String> {
         let change = series.news.as_ref()?;
         let address = series.runs.get(change.index).and_then(|run| run.address.as_ref());

@@ -6,16 +6,16 @@ use crate::html::writer::Writer;
 use crate::number::{probability, significant};
 use crate::text::counted;
 
-/// Changes that are listed; of more, the latest.
+/// Maximum number of changes that are listed: the latest ones.
 const MAX_CHANGES: usize = 100;
 
-/// Runs that are listed; of more, the newest.
+/// Maximum number of runs that are listed: the newest ones.
 const MAX_RUNS: usize = 200;
 
-/// What stands where there is nothing.
+/// The text for an absent value.
 const ABSENT: &str = "—";
 
-/// What changed, the latest first; the numbers are those in the picture.
+/// Writes the changes, the latest first, with the numbers that the picture shows.
 pub(crate) fn changes(page: &mut Writer, series: &Series) {
     let changes = series.all_changes();
     if changes.is_empty() {
@@ -23,7 +23,7 @@ pub(crate) fn changes(page: &mut Writer, series: &Series) {
     }
     let unit = &series.unit;
     let (before, after) = (format!("before, {unit}"), format!("after, {unit}"));
-    // What a telephone shows without scrolling is what matters most.
+    // The most important columns come first: a phone shows them without scrolling.
     let heads = [("", false), ("from run", false), ("day", false), ("change, interval", true), ("", false)];
     let heads =
         [&heads[..], &[(before.as_str(), true), (&after, true), ("p", true), ("environment", false), ("commit", false)]].concat();
@@ -55,7 +55,7 @@ pub(crate) fn changes(page: &mut Writer, series: &Series) {
     }
 }
 
-/// The runs, newest first, folded.
+/// Writes the runs, newest first, folded.
 pub(crate) fn runs(page: &mut Writer, series: &Series) {
     let all = series.runs.len();
     page.element("details", &[], |page| {
@@ -89,7 +89,7 @@ pub(crate) fn runs(page: &mut Writer, series: &Series) {
     });
 }
 
-/// A run and its day.
+/// Writes a run and its day.
 fn run_cells(page: &mut Writer, run: &Run) {
     page.leaf("td", &[], &run.id);
     page.leaf("td", &[], &words::date(run).unwrap_or_else(|| ABSENT.to_owned()));

@@ -1,20 +1,20 @@
-//! Histories in a terminal: each a chart of points, and under it what changed.
+//! Histories in a terminal: each a chart of points, and under it its changes.
 
 use super::{Report, Series, words};
 use crate::number::significant;
 use crate::text::counted;
 
-/// Rows of a chart.
+/// Number of rows of a chart.
 const ROWS: usize = 8;
 
-/// The columns of a chart's labels.
+/// The width of a chart's labels, in columns.
 const LABELS: usize = 12;
 
-/// The most series that are charted; of more, the rest is only counted.
+/// Maximum number of series with a chart; the rest are only counted.
 const SHOWN: usize = 20;
 
 impl Report {
-    /// The histories for a terminal of `width` columns, the first of many.
+    /// Returns the histories for a terminal of `width` columns, the first ones if there are many.
     pub fn terminal(&self, width: usize) -> String {
         let mut lines: Vec<String> = self.series.iter().take(SHOWN).flat_map(|series| of(series, width)).collect();
         if let Some(more) = self.series.len().checked_sub(SHOWN).filter(|more| *more > 0) {
@@ -46,7 +46,7 @@ fn of(series: &Series, width: usize) -> Vec<String> {
     lines
 }
 
-/// The values as points of a terminal, the newest of them where there are more than columns; a `^` below each change.
+/// Returns the values as points; the newest ones if there are more values than columns; a `^` below each change.
 fn chart(values: &[f64], changes: &[usize], width: usize) -> Vec<String> {
     let columns = width.saturating_sub(LABELS + 2).max(10);
     let from = values.len().saturating_sub(columns);

@@ -1,4 +1,4 @@
-//! What holds of all renderings of a history together.
+//! Tests of properties that all renderings of a history share.
 
 use proptest::prelude::*;
 
@@ -172,7 +172,7 @@ fn a_history_of_nothing_and_of_one_run_are_pages_too() {
     assert!(report(&[]).html().contains("No change of level was found."));
 }
 
-/// Histories whose every free text is `text`.
+/// Returns histories in which every free text is `text`.
 fn infected(text: &str) -> Vec<Series> {
     let mut all = fixture::all();
     for series in &mut all {

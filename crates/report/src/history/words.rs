@@ -9,7 +9,8 @@ use crate::gate::short_commit;
 use crate::number::{Format, probability, significant};
 use crate::text::counted;
 
-/// The answer, in a few words: that the level moved and with which run, that it did not, or why nobody looked. Backticks mark names.
+/// Returns the result in one sentence: the level moved and with which run, or it did not move, or the reason why it was not searched.
+/// Backticks mark names.
 pub(crate) fn sentence(series: &Series) -> String {
     let runs = counted(series.runs.len() as u64, "run");
     match (&series.news, &series.changes) {
@@ -23,7 +24,7 @@ pub(crate) fn sentence(series: &Series) -> String {
     }
 }
 
-/// `Level moved up, +10.0 % [+9.8, +10.3], with run `run-15` (2026-11-05): worse`.
+/// Returns `Level moved up, +10.0 % [+9.8, +10.3], with run `run-15` (2026-11-05): worse`.
 fn moved(series: &Series, change: &Change) -> String {
     let way = if change.after >= change.before { "up" } else { "down" };
     let by = share(change).unwrap_or_else(|| {
@@ -37,7 +38,7 @@ fn moved(series: &Series, change: &Change) -> String {
     format!("Level moved {way}, {by}{with}{judged}{environment}")
 }
 
-/// A change in full, for places without a table.
+/// Returns a full description of a change, for renderings without a table.
 pub(crate) fn told(series: &Series, change: &Change) -> String {
     let Some(run) = series.runs.get(change.index) else { return String::new() };
     let commit = run.commit.as_deref().map(|commit| format!(", commit {}", short_commit(commit))).unwrap_or_default();
@@ -49,26 +50,26 @@ pub(crate) fn told(series: &Series, change: &Change) -> String {
     format!("from {}{commit}: {before} to {after} {}{share}{judged}, p {p}{environment}", named(run), series.unit)
 }
 
-/// The change with its interval: `+10.0 % [+9.8, +10.3]`. None where there is no ratio.
+/// Returns the change with its interval: `+10.0 % [+9.8, +10.3]`; `None` if it has no ratio.
 pub(crate) fn share(change: &Change) -> Option<String> {
     let (by, interval) = (by(change)?, interval(change));
     Some(if interval.is_empty() { by } else { format!("{by} {interval}") })
 }
 
-/// The change without its interval: `+10.0 %`. None where there is no ratio.
+/// Returns the change without its interval: `+10.0 %`; `None` if it has no ratio.
 pub(crate) fn by(change: &Change) -> Option<String> {
     let (whole, format) = percent(change)?;
     Some(format!("{} %", format.signed(whole)))
 }
 
-/// The interval of a change, in percent: `[+9.8, +10.3]`; empty where there is none.
+/// Returns the interval of a change, in percent: `[+9.8, +10.3]`; empty if it has none.
 pub(crate) fn interval(change: &Change) -> String {
     let ends = percent(change).zip(change.interval);
     ends.map(|((_, format), (low, high))| format!("[{}, {}]", format.signed(low * 100.0), format.signed(high * 100.0)))
         .unwrap_or_default()
 }
 
-/// A change in percent, to as many digits as its interval supports.
+/// Returns a change in percent, and the format with as many digits as its interval supports.
 fn percent(change: &Change) -> Option<(f64, Format)> {
     let whole = change.change? * 100.0;
     // Without an interval nothing supports a third digit.
@@ -76,7 +77,7 @@ fn percent(change: &Change) -> Option<(f64, Format)> {
     Some((whole, Format::new(whole, Some(ends))))
 }
 
-/// Whether it is a change for the better; none where no direction is declared, and where the level is as it was.
+/// Returns `better` or `worse`; `None` if no direction is declared or the level did not change.
 pub(crate) fn judgement(better: Option<Better>, change: &Change) -> Option<&'static str> {
     let way = change.after.partial_cmp(&change.before)?;
     let wanted = match better? {
@@ -86,7 +87,7 @@ pub(crate) fn judgement(better: Option<Better>, change: &Change) -> Option<&'sta
     (way != Ordering::Equal).then_some(if way == wanted { "better" } else { "worse" })
 }
 
-/// What of the surroundings changed with it: then it may be no change of what is measured.
+/// Describes the change of the environment near a change of level: the environment may then be its cause.
 pub(crate) fn environment(series: &Series, change: &Change) -> Option<String> {
     let near = surroundings(series, change)?;
     let is_environment = near.run.hardware_changed || near.run.software_changed;
@@ -94,16 +95,16 @@ pub(crate) fn environment(series: &Series, change: &Change) -> Option<String> {
     Some(format!("{kind}: the {} changed {}", near.what, near.when("with that run")))
 }
 
-/// The run nearest to a change with which the surroundings changed: a change may be placed a few runs off.
+/// The run with an environment change that is nearest to a change of level: the located run may be off by a few runs.
 struct Nearby<'a> {
     run: &'a Run,
     what: String,
-    /// How many runs after the change it is.
+    /// Number of runs between the change and this run, negative if it is earlier.
     after: isize,
 }
 
 impl Nearby<'_> {
-    /// `there` where it is the very run, `2 runs before that` where it is another.
+    /// Returns `there` if it is the run of the change itself, else its name and distance: `with run-13, 2 runs before`.
     fn when(&self, there: &str) -> String {
         if self.after == 0 {
             return there.to_owned();
@@ -121,7 +122,8 @@ fn surroundings<'a>(series: &'a Series, change: &Change) -> Option<Nearby<'a>> {
     Some(Nearby { run, what, after: at.cast_signed() - change.index.cast_signed() })
 }
 
-/// What of a run's surroundings is other than that of the run before: `hardware`, `software`, or `hardware and the software`.
+/// Returns what differs from the environment of the run before: `hardware`, `software`, or `hardware and the software`; `None` if
+/// nothing differs.
 pub(crate) fn changed(run: &Run) -> Option<String> {
     let what: Vec<_> =
         [("hardware", run.hardware_changed), ("software", run.software_changed), ("pipeline's file", run.pipeline_changed)]
@@ -131,12 +133,12 @@ pub(crate) fn changed(run: &Run) -> Option<String> {
     (!what.is_empty()).then(|| what.join(" and the "))
 }
 
-/// `run-15 (2026-11-05)`.
+/// Returns `run-15 (2026-11-05)`.
 pub(crate) fn named(run: &Run) -> String {
     format!("{}{}", run.id, in_brackets(date(run)))
 }
 
-/// The day on which a run began, in UTC.
+/// Returns the day on which a run began, in UTC.
 pub(crate) fn date(run: &Run) -> Option<String> {
     let text = run.started?.to_seconds();
     Some(text.get(..10).unwrap_or(&text).to_owned())
@@ -146,13 +148,13 @@ fn in_brackets(text: Option<String>) -> String {
     text.map(|text| format!(" ({text})")).unwrap_or_default()
 }
 
-/// `ms, lower is better`; the unit alone where no direction is declared.
+/// Returns `ms, lower is better`; only the unit if no direction is declared.
 pub(crate) fn unit(series: &Series) -> String {
     let better = series.better.map(|better| format!(", {better} is better")).unwrap_or_default();
     format!("{}{better}", series.unit)
 }
 
-/// A line for each stretch in which nothing can be told beside the changes.
+/// Returns a line for each stretch in which no further changes can be distinguished.
 pub(crate) fn untold(series: &Series) -> Vec<String> {
     let line = |untold: &Untold| {
         let (first, last) = (series.runs.get(untold.from)?, series.runs.get(untold.to.checked_sub(1)?)?);
@@ -164,7 +166,7 @@ pub(crate) fn untold(series: &Series) -> Vec<String> {
     if series.changes.is_err() { Vec::new() } else { series.untold.iter().filter_map(line).collect() }
 }
 
-/// How many runs of other work are left out; none where there are none.
+/// Returns a note on the number of runs with other work that are left out; `None` if there are none.
 pub(crate) fn left_out(series: &Series) -> Option<String> {
     (series.other_work > 0).then(|| format!("{} of other work left out", counted(series.other_work, "run")))
 }

@@ -1,8 +1,8 @@
-//! Axes that do not flatter: logarithmic only where the values span decades, from zero where zero is near, and saying which.
+//! Axes that do not distort: logarithmic only if the values span decades, starting at zero if zero is near, and labelled as such.
 
 use crate::number::fixed;
 
-/// From this ratio of the largest to the smallest value on, an axis is logarithmic: below it, equal steps tell more.
+/// From this ratio of the largest to the smallest value on, an axis is logarithmic: below it, a linear axis shows more.
 const LOG_RATIO: f64 = 20.0;
 
 /// A linear axis starts at zero if the smallest value is below this share of the largest: the empty stretch is then small.
@@ -11,7 +11,7 @@ const ZERO_SHARE: f64 = 0.4;
 /// Empty space at both ends of an axis, a share of its length, so that no dot is cut.
 const MARGIN: f64 = 0.06;
 
-/// Ticks that an axis aims for; its labels have to fit side by side on a telephone.
+/// The number of ticks to aim for; their labels have to fit side by side on a phone.
 const TICKS: f64 = 4.0;
 
 /// A horizontal axis from 0 to 100 %.
@@ -23,13 +23,13 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// An axis that holds all finite `values`; none where there are none.
+    /// Returns an axis that holds all finite `values`; `None` if there are none.
     pub(crate) fn holding(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let (low, high) = ends(values)?;
         if low > 0.0 && high / low >= LOG_RATIO {
             return Self::logarithmic([low, high]);
         }
-        // Where all values agree there is no length; a tenth of the value makes one.
+        // If all values are equal, the axis has no length; a tenth of the value gives it one.
         let length = if high > low { high - low } else { (high.abs() * 0.1).max(f64::MIN_POSITIVE) };
         let margin = length * MARGIN;
         let from_zero = low >= 0.0 && low <= high * ZERO_SHARE && high > 0.0;
@@ -37,40 +37,40 @@ impl Axis {
         Some(Self { low, high: high + margin, log: false })
     }
 
-    /// A linear axis from zero that holds all finite `values`; none where there are none, or where one is below zero.
+    /// Returns a linear axis from zero that holds all finite `values`; `None` if there are none, or if one is below zero.
     pub(crate) fn from_zero(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let (low, high) = ends(values)?;
         let high = if high > 0.0 { high } else { 1.0 };
         (low >= 0.0).then_some(Self { low: 0.0, high: high * (1.0 + MARGIN), log: false })
     }
 
-    /// A logarithmic axis that holds all finite `values` above zero; none where there are none.
+    /// Returns a logarithmic axis that holds all finite `values` above zero; `None` if there are none.
     pub(crate) fn logarithmic(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let (low, high) = ends(values.into_iter().filter(|value| *value > 0.0))?;
-        // Where all values agree there is no length; a factor of two makes one.
+        // If all values are equal, the axis has no length; a factor of two gives it one.
         let (low, high) = if high > low { (low.ln(), high.ln()) } else { (low.ln() - 0.35, low.ln() + 0.35) };
         let margin = (high - low) * MARGIN;
         Some(Self { low: low - margin, high: high + margin, log: true })
     }
 
-    /// A linear axis from the smallest of `values` to the largest, for stretches of time.
+    /// Returns a linear axis from the smallest to the largest of `values`, for stretches of time.
     pub(crate) fn spanning(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let (low, high) = ends(values)?;
         Some(Self { low, high: if high > low { high } else { low + 1.0 }, log: false })
     }
 
-    /// Where `value` lies, in percent of the axis; its ends for what lies beyond.
+    /// Returns the position of `value`, in percent of the axis; clamped to its ends.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let value = if self.log { value.max(f64::MIN_POSITIVE).ln() } else { value };
         ((value - self.low) / (self.high - self.low) * 100.0).clamp(0.0, 100.0)
     }
 
-    /// Round values on the axis, smallest first.
+    /// Returns round values on the axis, smallest first.
     pub(crate) fn ticks(&self) -> Vec<f64> {
         if self.log { self.decades() } else { self.steps() }
     }
 
-    /// What the axis is, in words.
+    /// Returns the kind of the axis in words.
     pub(crate) fn describe(&self) -> &'static str {
         match (self.log, self.low == 0.0) {
             (true, _) => "logarithmic axis",
@@ -84,11 +84,11 @@ impl Axis {
         let unit = 10f64.powf(raw.log10().floor());
         let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|times| times * unit).find(|step| *step >= raw).unwrap_or(raw);
         let first = (self.low / step).ceil();
-        // At most a dozen by construction; the limit keeps a step that vanishes beside its value from counting forever.
+        // At most a dozen by construction; the limit prevents an endless loop if a step is too small to change its value.
         (0..12).map(|index| (first + f64::from(index)) * step).take_while(|tick| *tick <= self.high).collect()
     }
 
-    /// Powers of ten; where there are few of them, also round values between.
+    /// Returns powers of ten; if there are few of them, also round values between.
     fn decades(&self) -> Vec<f64> {
         let (first, last) = ((self.low / std::f64::consts::LN_10).floor(), (self.high / std::f64::consts::LN_10).ceil());
         let stride = ((last - first) / (TICKS + 2.0)).ceil().max(1.0);
@@ -108,14 +108,14 @@ impl Axis {
     }
 }
 
-/// The smallest and the largest finite value.
+/// Returns the smallest and the largest finite value.
 fn ends(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     let mut finite = values.into_iter().filter(|value| value.is_finite());
     let first = finite.next()?;
     Some(finite.fold((first, first), |(low, high), value| (low.min(value), high.max(value))))
 }
 
-/// The ticks' labels, with as many digits as it takes to tell each from its neighbours.
+/// Returns the ticks' labels, with enough digits to tell each from its neighbours.
 pub(crate) fn tick_labels(ticks: &[f64]) -> Vec<String> {
     let is_plain = |tick: &f64| *tick == 0.0 || (1e-4..1e7).contains(&tick.abs());
     if !ticks.iter().all(is_plain) {
@@ -141,12 +141,12 @@ fn is_zero(text: &str) -> bool {
     text.chars().all(|character| matches!(character, '0' | '.'))
 }
 
-/// A tick of a logarithmic axis has one digit, at its own place.
+/// Formats a tick of a logarithmic axis with one significant digit.
 fn significant_tick(tick: f64) -> String {
     fixed(tick, tick.abs().log10().floor().min(0.0) as i32)
 }
 
-/// `1.2000000000000002e-7` is meant as `1.2e-7`.
+/// Shortens `1.2000000000000002e-7` to `1.2e-7`.
 fn clip_mantissa(text: &str) -> String {
     let (mantissa, power) = text.split_once('e').unwrap_or((text, "0"));
     let rounded = mantissa.parse().map_or_else(|_| mantissa.to_owned(), |mantissa: f64| format!("{}", at_decimals(mantissa, 3)));

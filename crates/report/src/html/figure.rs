@@ -1,4 +1,4 @@
-//! Pictures made while the page is: every trial as a dot, the median and its interval over them, and the trials' order.
+//! Pictures of the results: every trial as a dot, the median and its interval over them, and the trials in their order.
 //!
 //! Positions are percentages, so that a picture follows the page's width while its dots and letters keep their size.
 
@@ -14,16 +14,16 @@ use crate::serving::metric_name;
 use crate::terminal::deviations;
 use crate::text::{align_points, counted};
 
-/// Points that one figure shows: more strips than this nobody compares by eye.
+/// Maximum number of points in one figure: more strips cannot be compared by eye.
 const MAX_STRIPS: usize = 40;
 
-/// Dots that one strip shows, evenly chosen from more: at this number they form a band.
+/// Maximum number of dots in one strip, evenly chosen: at this number they form a band.
 const MAX_DOTS: usize = 200;
 
-/// Small panels of trials in their order.
+/// Maximum number of small panels of trials in their order.
 const MAX_PANELS: usize = 24;
 
-/// Bytes that all figures together may take, so that the page stays under its bound.
+/// Maximum size of all figures together, in bytes, so that the page stays within its limit.
 const MAX_BYTES: usize = 450_000;
 
 /// The height of a strip, in CSS pixels.
@@ -32,7 +32,7 @@ const STRIP: f64 = 28.0;
 /// The height of a panel's plot, in CSS pixels.
 const PANEL: f64 = 64.0;
 
-/// The spread that panels show at least, a share.
+/// The smallest spread that panels show, as a share.
 const MIN_SWING: f64 = 0.05;
 
 /// A strip of a figure: one point of one case.
@@ -42,14 +42,14 @@ struct Strip<'a> {
     measured: &'a Measured,
 }
 
-/// What shares an axis: a metric of a workload, over all its cases and points.
+/// The points that share an axis: a metric of a workload, over all its cases and points.
 struct Figure<'a> {
     workload: &'a str,
     metric: &'a Row,
     strips: Vec<Strip<'a>>,
 }
 
-/// The figures of all metrics, each followed by its data, within the byte budget.
+/// Writes the figures of all metrics, each followed by its data, within the byte budget.
 pub(crate) fn figures(page: &mut Writer, report: &Report) {
     let figures = grouped(report);
     let mut left_out = 0;
@@ -96,7 +96,8 @@ fn grouped(report: &Report) -> Vec<Figure<'_>> {
     figures
 }
 
-/// Whether the spread of a serving metric is drawn: tail latency, decoding and throughput, the first that the case has of each.
+/// Returns true if the spread of a serving metric is drawn: tail latency, decoding and throughput, for each the first metric that the
+/// case has.
 fn is_spread(case: &CaseSection, metric: &str) -> bool {
     const SPREADS: [&[&str]; 3] =
         [&["ttft_ms_p99", "e2e_ms_p99"], &["tpot_ms_p50"], &["output_tokens_per_s", "request_throughput_per_s"]];
@@ -145,7 +146,7 @@ impl Figure<'_> {
         [Some(legend), points, trials].into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
-    /// One small panel for each point: the trials in the order in which they ran, against their median. All panels share an axis.
+    /// Writes one small panel for each point: the trials in the order they ran, relative to their median. All panels share an axis.
     fn write_panels(&self, page: &mut Writer) {
         let drawable: Vec<_> = self.strips.iter().filter(|strip| strip.measured.median != 0.0 && strip.measured.n > 1).collect();
         let shown = drawable.get(..MAX_PANELS).unwrap_or(&drawable);
@@ -171,13 +172,13 @@ impl Figure<'_> {
     }
 }
 
-/// Everything of a point that its strip has to show.
+/// Returns all values of a point that its strip has to show.
 fn extent(measured: &Measured) -> impl Iterator<Item = f64> {
     let ends = measured.interval.as_ref().ok().map(|ends| [ends.low, ends.high]);
     measured.trials.iter().map(|trial| trial.value).chain(ends.into_iter().flatten()).chain([measured.median])
 }
 
-/// At most [`MAX_DOTS`] trials, evenly chosen.
+/// Returns at most [`MAX_DOTS`] trials, evenly chosen.
 fn dots(trials: &[Trial]) -> impl Iterator<Item = &Trial> {
     let shown = trials.len().min(MAX_DOTS);
     (0..shown).filter_map(move |index| trials.get(index * trials.len() / shown.max(1)))
@@ -208,7 +209,7 @@ fn write_strip(page: &mut Writer, strip: &Strip<'_>, axis: &Axis, unit: &str) {
     });
 }
 
-/// A number that opens its lineage.
+/// Writes a number as a link to its lineage.
 pub(crate) fn number_link(page: &mut Writer, measured: &Measured) {
     page.links_to(measured.address.row());
     let target = format!("#r-{}", measured.address.row());
@@ -228,7 +229,7 @@ fn describe(strip: &Strip<'_>, unit: &str) -> String {
     format!("{}: median {} {unit}, {interval}, {}{excluded}", strip.label, measured.median_text, counted(measured.n, "trial"))
 }
 
-/// Upright lines at the ticks of an axis.
+/// Draws vertical lines at the ticks of an axis.
 pub(crate) fn grid(page: &mut Writer, axis: &Axis, height: f64) {
     for tick in axis.ticks() {
         let at = pc(axis.at(tick));
@@ -236,14 +237,14 @@ pub(crate) fn grid(page: &mut Writer, axis: &Axis, height: f64) {
     }
 }
 
-/// An interval without width is still to be seen: the bar is two pixels wide at least, by its stroke.
+/// Draws the bar of an interval; by its stroke it is at least two pixels wide, so that an interval without width is visible.
 fn interval_bar(page: &mut Writer, axis: &Axis, low: f64, high: f64) {
     let (from, to) = (axis.at(low), axis.at(high));
     let (x, width) = (pc(from), pc(to - from));
     page.shape("rect", &[("class", "interval"), ("x", &x), ("width", &width), ("y", "9"), ("height", "10")]);
 }
 
-/// A flagged trial is a ring, a plain one a disc: told by shape, not by colour.
+/// Draws a flagged trial as a ring and any other as a disc: distinct by shape, not by colour.
 fn dot(page: &mut Writer, trial: &Trial, x: &str, y: f64, unit: &str) {
     let class = if trial.flagged { "dot flagged" } else { "dot" };
     let flag = if trial.flagged { ", flagged as an outlier" } else { "" };
@@ -260,7 +261,7 @@ fn write_axis(page: &mut Writer, axis: &Axis, unit: &str) {
     });
 }
 
-/// The labels of an axis, as a drawing of their own under the one that they belong to.
+/// Draws the labels of an axis, as a separate drawing below its picture.
 pub(crate) fn labels(page: &mut Writer, axis: &Axis) {
     page.element("svg", &[("height", "18"), ("width", "100%")], |page| {
         let ticks = axis.ticks();
@@ -299,7 +300,7 @@ fn write_panel(page: &mut Writer, strip: &Strip<'_>, swing: f64) {
     });
 }
 
-/// The figure's data as a table: the picture's alternative for everyone who cannot or will not look.
+/// Writes the figure's data as a table: the alternative for readers who cannot or do not want to see the picture.
 fn write_data(page: &mut Writer, strips: &[Strip<'_>], unit: &str) {
     page.element("details", &[], |page| {
         page.leaf("summary", &[], "Data as a table");

@@ -1,7 +1,7 @@
-//! The report as one page of HTML: no script, no request, readable from a telephone to a wall, on paper and by a screen reader.
+//! The report as one HTML page: no scripts, no requests, readable from a phone to a wall display, on paper and by a screen reader.
 //!
-//! Any number is a link to its lineage, a panel that the address bar opens (`:target`), so that the way back from a number can be
-//! shared as an address and works wherever style sheets do. Without style sheets the panels are the page's last section.
+//! Any number is a link to its lineage, a panel that the URL's fragment opens (`:target`). The lineage of a number can so be shared as
+//! a URL, and works wherever style sheets do. Without style sheets the panels are the page's last section.
 
 pub(crate) mod axis;
 pub(crate) mod figure;
@@ -21,30 +21,30 @@ use crate::model::Sentence;
 use crate::strip::StripItem;
 use crate::text::counted;
 
-/// Takes the room of a digit where digits are tabular.
+/// A space as wide as a tabular digit.
 const FIGURE_SPACE: char = '\u{2007}';
-/// Takes the room of a point.
+/// A space as wide as a decimal point.
 const PUNCTUATION_SPACE: char = '\u{2008}';
 
-/// Sentences before the rest is left to the table.
+/// Maximum number of sentences; the table has the rest.
 const MAX_SENTENCES: usize = 12;
 
-/// Bytes that the page aims to stay below: it opens at once, and two megabytes are not reached even where the last row is long.
+/// The target size of the page, in bytes: it opens at once, and the last row, however long, does not take it over two megabytes.
 pub(crate) const MAX_PAGE: usize = 1_900_000;
 
-/// Bytes of workloads with their artifacts and specs; of workloads beyond it the digest alone stands, and says so.
+/// Maximum size of workloads with their artifacts and specs, in bytes; beyond it, workloads have only their digest and a note.
 const MAX_WORKLOADS: usize = 300_000;
 
-/// Bytes that the short panel of a linked number takes.
+/// The size of the short panel of a linked number, in bytes.
 const LINKED: usize = 1_000;
 
 const SPEC_LEFT_OUT: &str = "The text of the spec is not part of this page; its digest is.";
 
-/// What the browser is told about the page: nothing may be fetched, nothing may run.
+/// The page's content security policy: nothing may be fetched, nothing may run.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 impl Report {
-    /// The report as a self-contained page of HTML, below two megabytes for a thousand points.
+    /// Returns the report as a self-contained HTML page, below two megabytes for a thousand points.
     pub fn html(&self) -> String {
         let mut page = Writer::doctype();
         page.element("html", &[("lang", "en")], |page| {
@@ -57,7 +57,7 @@ impl Report {
     }
 
     fn body(&self, page: &mut Writer) {
-        // Written first, so that the tables know how much room there is left.
+        // Written first, so that the tables know how much room is left.
         let mut below = Writer::default();
         section(&mut below, "evidence", "Evidence", |page| self.evidence(page));
         section(&mut below, "fine-print", "Fine print", |page| self.fine_print(page));
@@ -147,7 +147,7 @@ impl Report {
     }
 }
 
-/// What a page is called and looks like, and that it may neither fetch nor run anything.
+/// Writes the page's head: title, style sheet, and the policy that forbids fetching and running anything.
 pub(crate) fn head(page: &mut Writer, title: &str, css: &'static str) {
     page.void("meta", &[("charset", "utf-8")]);
     page.void("meta", &[("http-equiv", "Content-Security-Policy"), ("content", POLICY)]);
@@ -157,7 +157,7 @@ pub(crate) fn head(page: &mut Writer, title: &str, css: &'static str) {
     page.style(css);
 }
 
-/// Light or dark as the system says, or as the reader says: radio buttons that the style sheet looks at, without a script.
+/// Writes the choice of the light or dark theme: the system's, or the reader's by radio buttons, which need no script.
 pub(crate) fn theme(page: &mut Writer) {
     page.element("fieldset", &[("class", "theme")], |page| {
         page.leaf("legend", &[], "Theme");
@@ -196,7 +196,7 @@ fn write_sentence(page: &mut Writer, sentence: &Sentence) {
     page.leaf("span", &[("class", "rest")], &format!(", {}", sentence.rest));
 }
 
-/// A caution carries a mark and its own words; the colour only repeats them.
+/// Writes an item of the strip. A caution has a mark and its own words; the colour only repeats them.
 pub(crate) fn strip_item(page: &mut Writer, item: &StripItem) {
     let class = if item.caution { "item caution" } else { "item" };
     page.element("div", &[("class", class)], |page| {
@@ -215,12 +215,12 @@ pub(crate) fn strip_item(page: &mut Writer, item: &StripItem) {
     });
 }
 
-/// A command to be copied: one click selects all of it.
+/// Writes a command to copy: one click selects all of it.
 pub(crate) fn command_line(page: &mut Writer, command: &str) {
     page.element("pre", &[("class", "command"), ("tabindex", "0")], |page| page.leaf("code", &[], command));
 }
 
-/// How a value is set: as words, or as something to be compared character by character.
+/// The typography of a value: words, or characters to compare one by one.
 #[derive(Clone, Copy)]
 enum Face {
     Text,
@@ -239,7 +239,7 @@ fn pairs<'a>(page: &mut Writer, pairs: impl IntoIterator<Item = (&'a str, &'a st
     });
 }
 
-/// The workloads, those beyond [`MAX_WORKLOADS`] by their digest alone.
+/// Writes the workloads, those beyond [`MAX_WORKLOADS`] with their digest only.
 fn write_workloads(page: &mut Writer, lineage: &Lineage) {
     let start = page.len();
     for workload in &lineage.workloads {
@@ -268,7 +268,7 @@ fn write_spec(page: &mut Writer, workload: &WorkloadLineage) {
     }
 }
 
-/// The versions of the warehouse's tables, and the queries that select numbers.
+/// Writes the versions of the warehouse's tables, and the queries that select numbers.
 fn write_warehouse(page: &mut Writer, lineage: &Lineage) {
     if !lineage.snapshot.is_empty() {
         page.leaf("h3", &[("id", "warehouse")], "Warehouse");
@@ -378,17 +378,17 @@ pub(crate) mod tests {
 
     use crate::fixture;
 
-    /// Elements that HTML gives no end tag.
+    /// HTML elements without an end tag.
     const VOID: [&str; 2] = ["meta", "input"];
 
-    /// What begins an escape sequence of a terminal.
+    /// The first character of a terminal's escape sequence.
     const ESCAPE: char = '\u{1b}';
 
-    /// The number of tags, if every element is closed in the right order.
+    /// Returns the number of tags, if every element is closed in the right order.
     pub(crate) fn check_balance(html: &str) -> Result<usize, String> {
         let mut open: Vec<&str> = Vec::new();
         let mut seen = 0;
-        // The style sheet is raw text and the only place where the page's own bytes are not markup.
+        // The style sheet is raw text and the only part of the page that is not markup.
         let (before, rest) = html.split_once("<style>").ok_or("no style sheet")?;
         let (css, after) = rest.split_once("</style>").ok_or("an open style sheet")?;
         if css.contains('<') {
@@ -541,7 +541,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A serving fixture whose every free text is `text`.
+    /// Returns a serving fixture in which every free text is `text`.
     fn infected_serving(text: &str) -> crate::Report {
         let mut model = fixture::serving::small();
         let own = || text.to_owned();
@@ -631,7 +631,7 @@ pub(crate) mod tests {
         assert!(html.len() < 300_000, "{}", html.len());
     }
 
-    /// A fixture whose every free text is `text`.
+    /// Returns a fixture in which every free text is `text`.
     fn infected(text: &str) -> crate::Report {
         let mut model = fixture::model();
         let text = || text.to_owned();
@@ -725,10 +725,10 @@ pub(crate) mod tests {
             let report = infected(&text);
             let html = report.html();
             prop_assert!(check_balance(&html).is_ok(), "{:?}", check_balance(&html));
-            // The tags are the fixture's own: as many as where the text is harmless and marks no code.
+            // The tags are the fixture's own: as many as with a text that is harmless and has no code marks.
             if !text.contains('`') && !text.trim().is_empty() {
                 let count = |html: &str| html.matches('<').count();
-                // Its lines stay, because each is an element of its own in some places.
+                // Its lines stay, because some places write each as an element of its own.
                 let harmless: String = text.chars().map(|letter| if letter.is_ascii_graphic() { 'x' } else { letter }).collect();
                 prop_assert!(count(&html).abs_diff(count(&infected(&harmless).html())) <= 8, "{text:?}");
             }

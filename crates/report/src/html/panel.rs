@@ -1,4 +1,4 @@
-//! The lineage panel of one number: each step back to the commit, with its check.
+//! The lineage panel of one number: each step back to the commit, with the command that checks it.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub(super) struct Panels {
 }
 
 impl Panels {
-    /// Bytes so far.
+    /// Returns the number of bytes so far.
     pub(super) fn len(&self) -> usize {
         self.page.len()
     }
@@ -28,7 +28,7 @@ impl Panels {
         self.page
     }
 
-    /// Writes the panel of `measured`, if it is not there yet; `full` spells out the steps that all numbers share.
+    /// Writes the panel of `measured`, if it is not written yet; `full` spells out the steps that all numbers share.
     pub(super) fn write(
         &mut self,
         report: &Report,
@@ -43,12 +43,12 @@ impl Panels {
         }
     }
 
-    /// Writes the panel that all numbers of a load share: the row of each.
+    /// Writes the panel that all numbers of a load share, with the row of each number.
     pub(super) fn write_load(&mut self, id: &str, case: &CaseSection, point: &PointSection, columns: &[&Column]) {
         self.page.newline();
         let title = format!("{}, {}", point.label, case.side);
         self.page.element("section", &[("id", id), ("class", "lineage"), ("aria-label", &title)], |page| {
-            // A thousand of these are half of the page: as few letters as say it.
+            // A thousand of these are half of the page, so the wording is as short as possible.
             page.leaf("a", &[("class", "close"), ("href", "#results")], "Close");
             page.leaf("h2", &[], &title);
             page.element("p", &[], |page| {
@@ -64,7 +64,7 @@ impl Panels {
         });
     }
 
-    /// Writes the panels of those rows that are linked to and have none yet.
+    /// Writes the panels of the rows that are linked to and have none yet.
     pub(super) fn write_missing(&mut self, report: &Report, linked: &BTreeSet<String>) {
         for (case, point, row) in report.rows() {
             if let Ok(measured) = &row.measured
@@ -133,7 +133,7 @@ fn number(page: &mut Writer, measured: &Measured, full: bool) {
     pairs(page, lines);
 }
 
-/// The steps from the row to the commit, each named by its digest.
+/// Writes the steps from the row to the commit, each with its digest.
 fn steps(page: &mut Writer, lineage: &Lineage, case: &CaseSection, measured: &Measured) {
     page.element("ol", &[("class", "steps")], |page| {
         step(page, "Row", "in a curated file with the digest", &lineage.outcome_files);

@@ -1,7 +1,7 @@
-//! What all two-dimensional pictures share: a frame with ticks, a colour and a dash for each line, and labels that do not collide.
+//! The common parts of all two-dimensional pictures: a frame with ticks, the style of each line, and labels that do not collide.
 //!
-//! Text and marks stand at percentages of the width, so that they keep their size on every screen; curves are paths in a nested
-//! drawing that stretches, whose strokes do not.
+//! Text and marks have positions in percent of the width, so that they keep their size on every screen; curves are paths in a nested
+//! drawing that stretches, while their strokes keep their width.
 
 use std::fmt::Write as _;
 
@@ -9,13 +9,13 @@ use super::axis::{Axis, tick_labels};
 use super::writer::Writer;
 use crate::number::percent;
 
-/// Lines that one picture shows: a fifth would have to share a colour and a dash.
+/// Maximum number of lines in one picture: a fifth would have to share a colour and a dash.
 pub(super) const MAX_LINES: usize = 4;
 
 /// The width of the nested drawing that paths are drawn in.
 const PATH_WIDTH: f64 = 1_000.0;
 
-/// The narrowest that a picture is shown, in CSS pixels: labels that do not collide here collide nowhere.
+/// The smallest width of a picture, in CSS pixels: labels that do not collide here do not collide on a wider picture.
 const NARROWEST: f64 = 250.0;
 
 /// The width and height of a label's letter, in CSS pixels.
@@ -32,12 +32,12 @@ pub(crate) struct Frame<'a> {
 pub(crate) enum Vertical<'a> {
     /// Values, the largest on top.
     Values(&'a Axis),
-    /// The share of requests that took longer, logarithmic: so many decades of it, the smallest share on top.
+    /// The share of requests that took longer, logarithmic, the smallest share on top; holds the number of decades.
     Tail(f64),
 }
 
 impl Frame<'_> {
-    /// The height of a value, from the top, in pixels.
+    /// Returns the height of a value, from the top, in pixels.
     pub(crate) fn y(&self, value: f64) -> f64 {
         match &self.y {
             Vertical::Values(axis) => self.height * (1.0 - axis.at(value) / 100.0),
@@ -45,7 +45,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Lines and labels of both axes.
+    /// Draws lines and labels of both axes.
     pub(super) fn write(&self, page: &mut Writer) {
         self.rows(page);
         let (ticks, bottom) = (self.x.ticks(), px(self.height));
@@ -56,7 +56,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Lines and labels of the vertical axis.
+    /// Draws lines and labels of the vertical axis.
     pub(crate) fn rows(&self, page: &mut Writer) {
         for (value, label) in self.y_ticks() {
             let y = px(self.y(value));
@@ -79,7 +79,7 @@ impl Frame<'_> {
         }
     }
 
-    /// A curve through the points, in the line's colour and dash.
+    /// Draws a curve through the points, in the line's colour and dash.
     pub(super) fn curve(&self, page: &mut Writer, line: usize, points: &[(f64, f64)]) {
         let mut path = String::new();
         for (x, y) in points {
@@ -92,18 +92,18 @@ impl Frame<'_> {
     }
 }
 
-/// A nested drawing as wide as the picture, `height` pixels high, whose horizontal unit is a thousandth of the width.
+/// Writes a nested drawing as wide as the picture, `height` pixels high, whose horizontal unit is a thousandth of the width.
 pub(crate) fn stretched(page: &mut Writer, height: f64, inside: impl FnOnce(&mut Writer)) {
     let (height, view) = (px(height), format!("0 0 {PATH_WIDTH} {}", px(height)));
     page.element("svg", &[("width", "100%"), ("height", &height), ("viewBox", &view), ("preserveAspectRatio", "none")], inside);
 }
 
-/// The class that gives a line its colour and dash.
+/// Returns the class that gives a line its colour and dash.
 pub(super) fn line_class(line: usize) -> &'static str {
     ["s0", "s1", "s2", "s3"][line % MAX_LINES]
 }
 
-/// The names of the lines with a sample of each, where there is more than one.
+/// Writes the names of the lines with a sample of each, if there are several.
 pub(super) fn key(page: &mut Writer, names: &[&str]) {
     if names.len() < 2 {
         return;
@@ -121,7 +121,7 @@ pub(super) fn key(page: &mut Writer, names: &[&str]) {
     });
 }
 
-/// Labels that keep out of each other's way: each takes the first free place around its mark, and none where there is no free one.
+/// Labels that do not collide: each takes the first free place around its mark, and is left out if there is none.
 #[derive(Default)]
 pub(super) struct Labels {
     taken: Vec<[f64; 4]>,
@@ -168,24 +168,24 @@ fn overlap(one: &[f64; 4], other: &[f64; 4]) -> bool {
     one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3]
 }
 
-/// A position along the width: two decimals are a tenth of a pixel on the widest screen.
+/// Formats a position along the width: two decimals are a tenth of a pixel on the widest screen.
 pub(crate) fn pc(percentage: f64) -> String {
     format!("{}%", px(percentage))
 }
 
-/// A length in pixels.
+/// Formats a length in pixels.
 pub(crate) fn px(pixels: f64) -> String {
     let text = format!("{pixels:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A coordinate of a path, whose pixels are cut to tenths.
+/// Formats a coordinate of a path, rounded to tenths of a pixel.
 pub(crate) fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// `2.1 % failed`.
+/// Returns `2.1 % failed`.
 pub(super) fn failed_text(share: f64) -> String {
     format!("{} failed", percent(share))
 }

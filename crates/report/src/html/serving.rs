@@ -1,4 +1,4 @@
-//! The pictures of serving: throughput against latency, latencies to their tails, and requests in time.
+//! The pictures of serving: throughput against latency, latency distributions to their tails, and requests over time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,19 +15,19 @@ use crate::number::significant;
 use crate::serving::{Curve, Load, SloLine, Timeline, evenly, is_solid, metric_name, milliseconds, throughput};
 use crate::text::{align_points, counted};
 
-/// Loads that a line of the throughput picture shows.
+/// Maximum number of loads on a line of the throughput picture.
 const MAX_DOTS: usize = 60;
 
-/// Loads that a row of small pictures shows: more nobody compares by eye.
+/// Maximum number of loads in a row of small pictures: more cannot be compared by eye.
 const MAX_PANELS: usize = 12;
 
-/// Timelines of a case.
+/// Maximum number of timelines of a case.
 const MAX_TIMELINES: usize = 6;
 
-/// Bytes of the pictures of one section: what is beyond is left out aloud, so that the page stays under its bound.
+/// Maximum size of the pictures of one section, in bytes, so that the page stays within its limit; omissions are counted.
 const MAX_BYTES: usize = 220_000;
 
-/// An SLO this many times beyond all values would flatten them: it is named instead of drawn.
+/// An SLO this many times above all values would flatten them: it is named instead of drawn.
 const FAR: f64 = 10.0;
 
 /// Heights of the pictures, in CSS pixels.
@@ -35,7 +35,7 @@ const CURVE_HEIGHT: f64 = 230.0;
 const PANEL_HEIGHT: f64 = 130.0;
 const ROW_HEIGHT: f64 = 5.0;
 
-/// The distributions in the order of the page: the views' name, its title, and which SLO limits it.
+/// The distributions in the order of the page: the name in the views, the title, and the SLO that limits it.
 const DISTRIBUTIONS: [(&str, &str, &str); 4] = [
     ("ttft", "Time to first token (TTFT)", "ttft"),
     ("tpot", "Time per output token (TPOT)", "tpot"),
@@ -43,7 +43,7 @@ const DISTRIBUTIONS: [(&str, &str, &str); 4] = [
     ("e2e", "Whole answers (E2E)", "e2e"),
 ];
 
-/// The latencies that are drawn over throughput: the first that a case has of each.
+/// The latencies that are drawn over throughput: of each list, the first that a case has.
 const LATENCIES: [&[&str]; 3] = [&["ttft_ms_p99"], &["tpot_ms_p99", "tpot_ms_p50"], &["e2e_ms_p99"]];
 
 /// Cases of one workload: they share axes, and each is a line.
@@ -80,7 +80,7 @@ impl Workload<'_> {
     }
 }
 
-/// Writes one piece after the other until they are too many bytes, and says how many did not fit.
+/// Writes pieces within a byte budget, and counts those that do not fit.
 struct Pieces<'a> {
     page: &'a mut Writer,
     end: usize,
@@ -114,7 +114,7 @@ impl<'a> Pieces<'a> {
 
 // Throughput against latency.
 
-/// For each workload: latency over throughput, a line for each case and a mark for each load.
+/// Writes, for each workload, latency over throughput: a line for each case and a mark for each load.
 pub(super) fn throughput_figures(page: &mut Writer, report: &Report) {
     let mut pieces = Pieces::new(page);
     for workload in workloads(report) {
@@ -123,7 +123,7 @@ pub(super) fn throughput_figures(page: &mut Writer, report: &Report) {
     pieces.finish();
 }
 
-/// A load on the picture.
+/// The mark of a load in the picture.
 struct Dot<'a> {
     point: &'a PointSection,
     x: &'a Measured,
@@ -267,7 +267,7 @@ fn write_dot(page: &mut Writer, frame: &Frame<'_>, dot: &Dot<'_>) {
     });
 }
 
-/// The load beside each mark; the last of a line also carries the line's name.
+/// Writes the load beside each mark; the last one of a line also has the line's name.
 fn write_labels(page: &mut Writer, frame: &Frame<'_>, workload: &Workload<'_>, lines: &[Vec<Dot<'_>>], slo: Option<&SloLine>) {
     let mut labels = Labels::default();
     let place = |dot: &Dot<'_>| (frame.x.at(dot.x.median), frame.y(dot.y.median));
@@ -295,7 +295,7 @@ fn write_labels(page: &mut Writer, frame: &Frame<'_>, workload: &Workload<'_>, l
     }
 }
 
-/// The loads that have no place on the picture, and why.
+/// Lists the loads that are not in the picture, with the reasons.
 fn not_drawn(page: &mut Writer, workload: &Workload<'_>) {
     let points = workload.cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
     let missing: Vec<String> = points
@@ -338,7 +338,7 @@ fn throughput_data(page: &mut Writer, workload: &Workload<'_>, metrics: &[&str])
     data_table(page, &titles, &rows.collect::<Vec<_>>());
 }
 
-/// A picture's data, one click away: its alternative for everyone who cannot or will not look.
+/// Writes a picture's data, folded: the alternative for readers who cannot or do not want to see the picture.
 fn data_table(page: &mut Writer, titles: &[(String, &'static str)], rows: &[Vec<String>]) {
     let mut columns: Vec<Vec<String>> =
         (0..titles.len()).map(|place| rows.iter().filter_map(|row| row.get(place).cloned()).collect()).collect();
@@ -386,11 +386,11 @@ fn data_table(page: &mut Writer, titles: &[(String, &'static str)], rows: &[Vec<
 /// A small picture of a load: the curve of each case that has one.
 struct Panel<'a> {
     label: &'a str,
-    /// By line.
+    /// The curves, each with the number of its line.
     curves: Vec<(usize, &'a Curve)>,
 }
 
-/// For each workload and latency: the distribution to its tail, a small picture for each load.
+/// Writes, for each workload and latency, the distribution to its tail: a small picture for each load.
 pub(super) fn distribution_figures(page: &mut Writer, report: &Report) {
     let mut pieces = Pieces::new(page);
     let mut any = false;
@@ -411,13 +411,13 @@ pub(super) fn distribution_figures(page: &mut Writer, report: &Report) {
     }
 }
 
-/// Said where the views are absent.
+/// The note if there are no views.
 const NO_DISTRIBUTIONS: &str = "No distributions came with this report: the numbers of the table rest on them all the same.";
 
-/// Said where no trial counts.
+/// The note if no trial counts.
 const NOTHING_MEASURED: &str = "No trial counts, so there is nothing to draw.";
 
-/// The loads of a workload in the order of the plan, each once whatever its case.
+/// Returns the loads of a workload in the order of the plan, each once for all cases.
 fn panels<'a>(workload: &Workload<'a>, metric: &str) -> Vec<Panel<'a>> {
     let mut panels: Vec<Panel<'a>> = Vec::new();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -465,7 +465,7 @@ fn distribution_figure(page: &mut Writer, workload: &Workload<'_>, title: &str, 
     page.newline();
 }
 
-/// The decades of the tail that a curve resolves.
+/// Returns the decades of the tail that a curve resolves.
 fn deepest(curve: &Curve) -> f64 {
     let (last, samples) =
         (curve.quantiles.last().map_or(0.0, |(probability, _)| *probability), (curve.n + curve.failed).max(1) as f64);
@@ -512,7 +512,7 @@ fn write_distribution(
     });
 }
 
-/// The cases that have this load and no curve of it.
+/// Returns the cases that have this load and no curve for it.
 fn missing<'a>(workload: &'a Workload<'_>, panel: &'a Panel<'_>) -> impl Iterator<Item = &'a str> {
     let has_load = |case: &CaseSection| case.points.iter().any(|point| point.label == panel.label);
     let drawn = |line: usize| panel.curves.iter().any(|(known, _)| *known == line);
@@ -574,9 +574,9 @@ fn distribution_data(page: &mut Writer, workload: &Workload<'_>, panels: &[&Pane
     data_table(page, &titles, &rows.collect::<Vec<_>>());
 }
 
-// Requests in time.
+// Requests over time.
 
-/// For each case: the requests of its first counted trial of some loads, a row for each request.
+/// Writes, for each case, the requests of its first counted trial of some loads: a row for each request.
 pub(super) fn timeline_figures(page: &mut Writer, report: &Report) {
     let mut pieces = Pieces::new(page);
     for case in report.cases.iter().filter(|case| case.serving.is_some()) {
@@ -589,7 +589,7 @@ pub(super) fn timeline_figures(page: &mut Writer, report: &Report) {
     pieces.finish();
 }
 
-/// Whether any request can be drawn in time.
+/// Returns true if the report has a timeline to draw.
 pub(super) fn has_timelines(report: &Report) -> bool {
     let loads = report.cases.iter().flat_map(|case| &case.points).filter_map(|point| point.serving.as_ref());
     loads.filter_map(|load: &Load| load.timeline.as_ref()).count() > 0
@@ -619,7 +619,7 @@ fn timeline_figure(page: &mut Writer, case: &CaseSection, drawable: &[(&PointSec
     page.newline();
 }
 
-/// The end of what is known of a request.
+/// Returns the last known instant of a request.
 fn last_instant(request: &TimelineRequest) -> f64 {
     request.end_ms.or(request.first_ms).or(request.sent_ms).unwrap_or(request.start_ms)
 }
@@ -663,7 +663,7 @@ fn row_y(row: usize) -> f64 {
     ROW_HEIGHT * (row as f64 + 0.5) + 2.0
 }
 
-/// All lines of a timeline as three paths: waiting, answering, and the dots between them.
+/// Draws all lines of a timeline as three paths: waiting, receiving the response, and the dots between them.
 fn timeline_lines(page: &mut Writer, requests: &[TimelineRequest], axis: &Axis, height: f64) {
     let x = |ms: f64| axis.at(ms / 1e3) * 10.0;
     let (mut waiting, mut answering, mut firsts, mut starts) = (String::new(), String::new(), String::new(), String::new());
@@ -685,7 +685,7 @@ fn timeline_lines(page: &mut Writer, requests: &[TimelineRequest], axis: &Axis, 
     });
 }
 
-/// What ended badly: told by its shape.
+/// Marks requests that failed, by shape.
 fn timeline_marks(page: &mut Writer, requests: &[TimelineRequest], axis: &Axis) {
     for (row, request) in requests.iter().enumerate().filter(|(_, request)| request.outcome != "ok") {
         let (x, y) = (pc(axis.at(last_instant(request) / 1e3)), px(row_y(row)));

@@ -1,5 +1,5 @@
-//! The table of a serving case: a row for each load in the plan's order, each number with its interval beneath it and its lineage
-//! one click away.
+//! The table of a serving case: a row for each load in the plan's order, each number with its interval beneath it and a link to its
+//! lineage.
 
 use super::figure::number_link;
 use super::panel::Panels;
@@ -12,16 +12,16 @@ use crate::number::grouped;
 use crate::serving::{self, Column, is_solid, metric_name};
 use crate::text::{align_points, counted};
 
-/// Numbers of serving tables up to which each has a lineage panel of its own; of more, the numbers of a load share one.
+/// Maximum number of numbers in serving tables with a lineage panel each; beyond it, the numbers of a load share one panel.
 const MAX_NUMBER_PANELS: usize = 900;
 
-/// Numbers of a report up to which all metrics are part of the page, not only those of the tables.
+/// Maximum number of numbers of a report for which the page has all metrics, not only those of the tables.
 const MAX_ALL_METRICS: usize = 1_100;
 
-/// Remarks that a case lists; the rest is counted.
+/// Maximum number of remarks of a case; the rest are counted.
 const MAX_REMARKS: usize = 40;
 
-/// How a report's lineage panels are made, decided once for all its tables.
+/// The level of detail of a report's lineage panels, decided once for all its tables.
 #[derive(Clone, Copy)]
 pub(super) struct Detail {
     number_panels: bool,
@@ -127,7 +127,7 @@ fn write_panels(
     }
 }
 
-/// The numbers of a column with their decimal points under each other.
+/// Returns the numbers of a column, aligned at their decimal points.
 fn aligned(case: &CaseSection, column: &Column) -> Vec<String> {
     let text = |point: &PointSection| point.measured(column.metric).map_or_else(String::new, |found| found.median_text.clone());
     align_points(&case.points.iter().map(text).collect::<Vec<_>>(), FIGURE_SPACE, PUNCTUATION_SPACE)
@@ -152,7 +152,7 @@ fn first_cells(page: &mut Writer, point: &PointSection, shared: Option<&str>) {
     page.leaf("td", &[("class", class)], &failed.map_or_else(|| "—".to_owned(), grouped));
 }
 
-/// The padding that aligns a number stands outside of its link, so that no line is drawn under nothing.
+/// Writes a number's cell. The padding that aligns the number is outside its link, so that it is not underlined.
 fn cell(page: &mut Writer, point: &PointSection, column: &Column, padded: &str, detail: Detail) {
     match point.row(column.metric).map(|row| &row.measured) {
         Some(Ok(found)) => page.element("td", &[("class", "n")], |page| {
@@ -206,7 +206,7 @@ fn remarks(page: &mut Writer, case: &CaseSection) {
     });
 }
 
-/// Every metric that is not a column, closed until it is asked for.
+/// Writes all metrics that are not columns, folded.
 fn other_metrics(
     page: &mut Writer,
     budget: &mut Budget<'_>,
@@ -217,7 +217,7 @@ fn other_metrics(
 ) {
     let is_column = |metric: &str| columns.iter().any(|column| column.metric == metric);
     let groups: Vec<_> = case.groups().into_iter().filter(|group| !is_column(group.metric)).collect();
-    // Where no trial counts, the table has said why: a list of what is absent for the same reason helps nobody.
+    // If no trial counts, the table has given the reason: a list of metrics absent for the same reason is no help.
     let has_numbers = case.points.iter().flat_map(|point| &point.rows).any(|row| row.measured.is_ok());
     if groups.is_empty() || !has_numbers {
         return;
@@ -242,7 +242,7 @@ fn other_metrics(
     });
 }
 
-/// The short names of the numbers of a load, for a panel that they share.
+/// Returns the short names and rows of the numbers of a load, for the panel that they share.
 pub(super) fn numbers<'a>(point: &'a PointSection, columns: &'a [&Column]) -> impl Iterator<Item = (String, &'a str)> {
     columns.iter().filter_map(|column| Some((metric_name(column.metric), point.measured(column.metric)?.address.row())))
 }

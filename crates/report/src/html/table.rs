@@ -1,4 +1,4 @@
-//! The table of results: sorted as the plan was, failures and n in every row, what is absent shown as absent.
+//! The table of results: in the plan's order, with failures and n in every row, and absent values shown as absent.
 
 use assay_manifest::Stability;
 
@@ -13,13 +13,13 @@ use crate::serving::columns;
 use crate::terminal::remarks;
 use crate::text::counted;
 
-/// Rows up to which each lineage panel spells out every step; above it a panel holds its own steps and points to the shared ones.
+/// Maximum number of rows for which each lineage panel spells out every step; beyond it, panels link to the shared steps.
 const MAX_FULL_PANELS: usize = 150;
 
-/// Columns of the table.
+/// The number of columns of the table.
 const COLUMNS: &str = "8";
 
-/// Remarks that a case lists; the rest is counted.
+/// Maximum number of remarks of a case; the rest are counted.
 const MAX_REMARKS: usize = 60;
 
 /// Writes all tables to `page` and the lineage panels of their numbers to `panels`, in about `room` bytes together.
@@ -49,7 +49,7 @@ pub(crate) fn tables(page: &mut Writer, panels: &mut Panels, report: &Report, ro
 }
 
 pub(super) struct Budget<'a> {
-    /// The length of page and panels together at which no further row is begun.
+    /// The total length of page and panels at which no further row is begun.
     end: usize,
     pub(super) panels: &'a mut Panels,
     pub(super) full: bool,
@@ -131,7 +131,7 @@ fn write_row(page: &mut Writer, point: &PointSection, row: &Row, median: &str) {
     page.newline();
 }
 
-/// The padding that aligns the median stands outside of its link, so that no line is drawn under nothing.
+/// Writes a row's values. The padding that aligns the median is outside its link, so that it is not underlined.
 fn measured_cells(page: &mut Writer, point: &PointSection, measured: &Measured, median: &str) {
     page.element("td", &[("class", "n")], |page| {
         number_link(page, measured);
@@ -163,7 +163,7 @@ fn absent_cells(page: &mut Writer, point: &PointSection) {
     }
 }
 
-/// What is said of remarks that a list has no room for.
+/// Returns the note on the remarks that are left out of a list.
 pub(super) fn more_remarks(count: usize) -> String {
     format!("and {}; the Summary has all of them", counted(count as u64, "more remark"))
 }

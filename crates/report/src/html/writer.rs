@@ -1,8 +1,8 @@
-//! Writes HTML that is well formed and escaped by construction: names of tags are constants, everything else passes [`escape`].
+//! Writes HTML that is well formed and escaped by construction: tag names are constants, all other text passes through [`escape`].
 
 use std::collections::BTreeSet;
 
-/// Attributes of an element.
+/// The attributes of an element.
 pub(crate) type Attributes<'a> = &'a [(&'static str, &'a str)];
 
 /// A piece of HTML under construction.
@@ -13,7 +13,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// An element with what `inside` writes.
+    /// Writes an element whose content is written by `inside`.
     pub(crate) fn element(&mut self, tag: &'static str, attributes: Attributes<'_>, inside: impl FnOnce(&mut Self)) {
         self.open(tag, attributes, ">");
         inside(self);
@@ -22,30 +22,30 @@ impl Writer {
         self.out.push('>');
     }
 
-    /// An element that holds text only.
+    /// Writes an element that holds only text.
     pub(crate) fn leaf(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
         self.element(tag, attributes, |inside| inside.text(text));
     }
 
-    /// An element that HTML gives no end tag: `meta` and the like.
+    /// Writes an HTML element without an end tag, such as `meta`.
     pub(crate) fn void(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.open(tag, attributes, ">");
     }
 
-    /// A shape of SVG, which closes itself.
+    /// Writes an SVG shape as a self-closing element.
     pub(crate) fn shape(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.open(tag, attributes, "/>");
     }
 
-    /// Text from anywhere.
+    /// Writes text from any source, escaped.
     pub(crate) fn text(&mut self, text: &str) {
         escape(&mut self.out, text);
     }
 
-    /// Text from anywhere, in which backticks mark code.
+    /// Writes text from any source, escaped, in which backticks mark code.
     pub(crate) fn prose(&mut self, text: &str) {
         let parts: Vec<&str> = text.split('`').collect();
-        // An even number of parts is an odd number of backticks: then one of them is not a mark, and none is taken for one.
+        // An even number of parts means an odd number of backticks: one of them is not a mark, so none is treated as one.
         if parts.len().is_multiple_of(2) {
             return self.text(text);
         }
@@ -54,33 +54,33 @@ impl Writer {
         }
     }
 
-    /// The page's own style sheet, the only text that is not escaped: browsers read it raw.
+    /// Writes the page's own style sheet, the only text that is not escaped: browsers read it raw.
     pub(crate) fn style(&mut self, css: &'static str) {
         self.element("style", &[], |inside| inside.out.push_str(css));
     }
 
-    /// A line break of the source, for people who read it.
+    /// Writes a line break into the source, for people who read it.
     pub(crate) fn newline(&mut self) {
         self.out.push('\n');
     }
 
-    /// Bytes so far.
+    /// Returns the number of bytes so far.
     pub(crate) fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// Adds a piece that was written apart.
+    /// Appends a piece that was written separately.
     pub(crate) fn append(&mut self, piece: Self) {
         self.out.push_str(&piece.out);
         self.links.extend(piece.links);
     }
 
-    /// Remembers that the page links to the lineage of a row.
+    /// Records that the page links to the lineage of a row.
     pub(crate) fn links_to(&mut self, row: &str) {
         self.links.insert(row.to_owned());
     }
 
-    /// The rows whose lineage the page links to.
+    /// Returns the rows whose lineage the page links to.
     pub(crate) fn links(&self) -> &BTreeSet<String> {
         &self.links
     }
@@ -89,12 +89,12 @@ impl Writer {
         self.out
     }
 
-    /// The first thing of a document of XML.
+    /// Begins an XML document.
     pub(crate) fn xml() -> Self {
         Self { out: "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned(), links: BTreeSet::new() }
     }
 
-    /// The first thing of a document.
+    /// Begins an HTML document.
     pub(crate) fn doctype() -> Self {
         Self { out: "<!doctype html>\n".to_owned(), links: BTreeSet::new() }
     }

@@ -1,4 +1,4 @@
-//! Serving in a terminal: one row for each load, each number with the reach of its interval beneath it.
+//! Serving in a terminal: one row for each load, each number with the half-width of its interval beneath it.
 
 use assay_manifest::{Plan, RunId, Summary};
 
@@ -10,17 +10,17 @@ use crate::remark;
 use crate::serving::{self, Column, reach, throughput};
 use crate::text::{align_points, columns, trials_glyphs};
 
-/// Before every row.
+/// The indentation of every row.
 const INDENT: &str = "  ";
 
-/// The fewest loads whose curve is worth a row of bars.
+/// Minimum number of loads for which the curve is shown as a row of bars.
 const MIN_BARS: usize = 3;
 
 const LEGEND: &str = "latencies in ms; ± is how far the interval reaches from the number above it; ! and — have a remark";
 
-/// The serving cases of a run as tables for a terminal of `width` columns, without the rest of a report: what became of the requests
-/// at each load, latencies and rates with the reach of their intervals, and remarks on what is absent, unstable or excluded.
-/// `color` asks for ANSI colours; without it the text has no escape sequences. Empty where the plan has no serving.
+/// Returns the serving cases of a run as tables for a terminal of `width` columns, without the rest of a report: the outcomes of the
+/// requests at each load, latencies and rates with the reach of their intervals, and remarks on absent, unstable and excluded values.
+/// The text has ANSI colours if `color` is true, else no escape sequences. It is empty if the plan has no serving.
 pub fn serving(run_id: &RunId, plan: &Plan, summary: &Summary, width: usize, color: bool) -> String {
     let mut screen = Screen::new(width, color);
     let cases = model::cases(run_id, plan, summary);
@@ -54,7 +54,7 @@ impl Screen {
         self.table(INDENT, &Table::fitting(all_columns(case), self.width.saturating_sub(INDENT.len())));
     }
 
-    /// How throughput and tail latency grow with the load, as bars from zero.
+    /// Writes the growth of throughput and tail latency with the load, as bars from zero.
     fn curve(&mut self, case: &CaseSection) {
         let rates: Vec<f64> = case.points.iter().filter_map(|point| Some(throughput(point)?.1.median)).collect();
         let metric =
@@ -80,7 +80,7 @@ fn latency_from(case: &CaseSection) -> Option<&str> {
     loads.map(|load| load.latency_from.as_str()).find(|from| !from.is_empty())
 }
 
-/// Values as bars from zero, the largest the highest.
+/// Returns values as bars from zero, the largest value as the highest bar.
 fn bars(values: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let largest = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
@@ -141,13 +141,14 @@ fn metric_column(case: &CaseSection, column: &Column) -> TableColumn {
     TableColumn::new(head, column.rank, true, cells)
 }
 
-/// A reach in percent, with no more digits than a glance takes in.
+/// Returns a reach in percent, with few digits.
 fn reach_text(reach: f64) -> String {
     let percent = reach * 100.0;
     if percent < 9.95 { format!("±{percent:.1}%") } else { format!("±{percent:.0}%") }
 }
 
-/// The trials of the tail latency, each against their median: whether they agree, at a glance. The first column to give way.
+/// Returns the column with the trials of the tail latency, each relative to their median, to show whether they agree. It is the first
+/// column to be dropped.
 fn spread_column(case: &CaseSection) -> Option<TableColumn> {
     let metric =
         serving::HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()))?;

@@ -1,18 +1,18 @@
-//! A table for a terminal whose cells have two lines, and whose columns give way one after the other where it does not fit.
+//! A table for a terminal whose cells have two lines, and whose columns are dropped one after the other if it does not fit.
 
 use super::{Paint, Screen};
 use crate::text::{columns, fit};
 
-/// The shortest that the first column is cut to.
+/// The smallest width of the first column.
 const MIN_LABEL: usize = 10;
 
-/// Columns with this rank never give way.
+/// The rank of columns that are never dropped.
 pub(crate) const ALWAYS: u8 = u8::MAX;
 
-/// The rank of a picture of the trials, which gives way first.
+/// The rank of a picture of the trials, which is dropped first.
 pub(crate) const PICTURE: u8 = 1;
 
-/// A value, and what stands beneath it.
+/// A value, and the text beneath it.
 pub(crate) struct Cell {
     pub(crate) value: String,
     pub(crate) beneath: String,
@@ -25,7 +25,7 @@ impl Cell {
     }
 }
 
-/// A column with its two lines of header. Of those that may give way, the one with the lowest rank does so first.
+/// A column with its two lines of header. Columns with the lowest rank are dropped first.
 pub(crate) struct TableColumn {
     head: [String; 2],
     rank: u8,
@@ -56,13 +56,13 @@ impl TableColumn {
 pub(crate) struct Table {
     columns: Vec<TableColumn>,
     gap: &'static str,
-    /// The heads of the columns with words or numbers that gave way, from the left.
+    /// The headers of the dropped columns with words or numbers, from the left.
     left_out: Vec<String>,
 }
 
 impl Table {
-    /// All columns if they fit; else without the picture of the trials, then closer together, then without the columns that tell
-    /// least, least first; at last with a shorter first column.
+    /// Returns all columns if they fit; otherwise without the picture of the trials, then with less space between, then without the
+    /// columns of the lowest ranks, lowest first; at last with a shorter first column.
     pub(crate) fn fitting(columns: Vec<TableColumn>, room: usize) -> Self {
         let heads: Vec<String> = columns.iter().filter(|column| column.rank > PICTURE).map(TableColumn::title).collect();
         let mut table = Self { columns, gap: "  ", left_out: Vec::new() };
@@ -96,7 +96,7 @@ impl Table {
 }
 
 impl Screen {
-    /// Writes a table, each line after `indent`, and what a wider one would show.
+    /// Writes a table, each line after `indent`, and a note on the columns that a wider terminal would show.
     pub(crate) fn table(&mut self, indent: &str, table: &Table) {
         for line in 0..2 {
             let header: Vec<String> =

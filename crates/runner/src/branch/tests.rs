@@ -5,7 +5,7 @@ use assay_manifest::{Grade, Intent, OriginKind};
 
 use super::*;
 
-/// A checkout whose `origin` is this address.
+/// Makes a checkout whose `origin` is this address.
 fn checkout(origin: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for arguments in [vec!["init", "--quiet"], vec!["remote", "add", "origin", origin]] {
@@ -100,7 +100,7 @@ fn what_no_remote_can_be_is_a_usage_error() {
     }
 }
 
-/// What a definition may name, git may be given.
+/// Every remote that a definition may name is one that git accepts.
 #[test]
 fn every_remote_of_a_definition_is_one_for_git() {
     for remote in [

@@ -1,4 +1,4 @@
-//! Which image the load of a block runs in: one, because a block is one Job.
+//! The image in which the load of a block runs: one, because a block is one Job.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +6,8 @@ use assay_cluster::{by_digest, named_by_digest};
 use assay_manifest::{CaseId, FrozenWorkload, Name, Plan};
 use assay_stage::Failure;
 
-/// The image of each block that does not run in the installed one. `of_stage` is what the pipeline says for execute as a whole.
+/// Returns the image of each block that does not run in the installed one. `of_stage` is the pipeline's image for execute as a
+/// whole.
 pub(super) fn images_of_blocks(plan: &Plan, of_stage: Option<&str>) -> Result<BTreeMap<u32, String>, Failure> {
     let of_stage = of_stage.map(named_by_digest);
     let workloads: HashMap<&CaseId, &FrozenWorkload> =
@@ -26,7 +27,8 @@ pub(super) fn images_of_blocks(plan: &Plan, of_stage: Option<&str>) -> Result<BT
     Ok(images)
 }
 
-/// What a workload's results are filed under is the image that it names: nothing else may have run.
+/// Returns the image of a block's workloads. A workload's results are filed under the image that it names, so no other may have
+/// run.
 fn image_of<'a>(
     workloads: impl IntoIterator<Item = &'a &'a FrozenWorkload>,
     of_stage: Option<&str>,

@@ -1,4 +1,4 @@
-//! Which pods measure, and which of them have gone before they were done.
+//! The pods that measure, and those of them that have gone before they were done.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use super::is_live;
 pub(super) struct Shards(BTreeMap<u32, String>);
 
 impl Shards {
-    /// The shards whose pod has gone, or has failed, since the last look: whatever it was measuring is over for the others too. Each loss is
-    /// told once; the pod that takes a lost one's place is another.
+    /// Returns the shards whose pod has gone, or has failed, since the last call: the attempt that it was measuring is over for
+    /// the others too. Each loss is returned once; the replacement pod is another pod.
     pub(super) fn lost(&mut self, pods: &[&Pod]) -> Vec<u32> {
         let is_there = |uid: &str| {
             pods.iter().any(|pod| pod.metadata.uid.as_deref() == Some(uid) && (is_live(pod) || phase(pod) == "Succeeded"))
@@ -30,7 +30,7 @@ impl Shards {
     }
 }
 
-/// Which shard a pod is.
+/// Returns the shard index of a pod.
 pub(super) fn index_of(pod: &Pod) -> Option<u32> {
     pod.metadata.labels.as_ref()?.get(assay_stage::pod::INDEX_LABEL)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Calls that are made at once, each again where it failed in a way that a retry may mend.
+//! Concurrent calls, each retried after a failure that a retry may fix.
 
 use std::sync::mpsc::sync_channel;
 
@@ -10,7 +10,7 @@ use crate::StageCall;
 
 type Outcome = Result<InputRef, Failure>;
 
-/// Makes all calls at once, and gives their results in order.
+/// Makes all calls at once, and returns their results in order.
 pub(super) fn at_once(
     calls: &[StageCall],
     observe: &mut dyn FnMut(&StageCall, &Event),
@@ -26,7 +26,7 @@ pub(super) fn at_once(
             .enumerate()
             .map(|(index, call)| {
                 let (sender, run) = (sender.clone(), &run);
-                // Nobody listens once this thread has gone; the stage goes on all the same.
+                // The receiver may have gone with its thread; the stage goes on all the same.
                 scope.spawn(move || with_retries(run, call, &mut |event| drop(sender.send((index, event.clone())))))
             })
             .collect();
@@ -41,7 +41,7 @@ pub(super) fn at_once(
     })
 }
 
-/// Runs a call, and again where it failed in a way that a retry may mend.
+/// Runs a call, and retries it after a failure that a retry may fix.
 fn with_retries(
     run: &impl Fn(&StageCall, &mut dyn FnMut(&Event)) -> Outcome,
     call: &StageCall,
@@ -87,7 +87,7 @@ mod tests {
         InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }
     }
 
-    /// How it ended, and how often it was tried again, with two retries, where the first tries fail so.
+    /// Returns the outcome and the number of retries, of two, if the first tries fail with these failures.
     fn tried(failures: &[Failure]) -> (Result<(), String>, usize) {
         let (retries, failures) = (RefCell::new(0), RefCell::new(failures.iter().rev().cloned().collect::<Vec<_>>()));
         let run = |_: &StageCall, _: &mut dyn FnMut(&Event)| failures.borrow_mut().pop().map_or_else(|| Ok(result()), Err);

@@ -66,7 +66,7 @@ proptest! {
         let mut reader = Cursor::new(bytes.as_slice());
         let read: Vec<_> = std::iter::from_fn(|| next_line(&mut reader)).collect();
         let mut expected: Vec<_> = bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
-        // What follows the last line end is a line only where there is something.
+        // Bytes after the last line end are a line only if there are any.
         expected.pop_if(|last| last.is_empty());
         prop_assert_eq!(read, expected);
     }

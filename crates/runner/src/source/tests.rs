@@ -35,7 +35,7 @@ impl Tree {
         tree
     }
 
-    /// The same, committed.
+    /// Makes the same folder, committed.
     fn committed(intent: &str) -> Self {
         let tree = Self::new(intent);
         tree.git(&["init", "--quiet", "--initial-branch=main"]);

@@ -43,7 +43,7 @@ fn point() -> PointId {
     PointId::new("rate-40").expect("an id")
 }
 
-/// The schedule of trial `trial` of that work under a seed and a nonce.
+/// Returns the schedule of trial `trial` of that work under a seed and a nonce.
 fn schedule_of(
     work: &ServingWork,
     offered: Offered,
@@ -179,7 +179,7 @@ fn the_measured_phase_begins_where_the_warm_up_ends() {
     assert!(measured.iter().all(|offset| (5_000_000_000..25_000_000_000).contains(offset)));
     // 200 and 800 are expected; four standard deviations of a Poisson count are 57 and 113.
     assert!(warm_up.len().abs_diff(200) < 57 && measured.len().abs_diff(800) < 113, "{} {}", warm_up.len(), measured.len());
-    // The phases are no continuation or copy of each other.
+    // Neither phase continues or copies the other.
     let gap = |offsets: &[i64], begins: i64| offsets[0] - begins;
     assert_ne!(gap(&warm_up, 0), gap(&measured, 5_000_000_000));
 }

@@ -1,11 +1,12 @@
-//! The first model: every request has its own time to first token and between tokens, stretched by how many run beside it.
+//! The first model: every request has its own time to first token and between tokens, scaled by the number of concurrent
+//! requests.
 //!
-//! Time to first token = (base + new prompt tokens x time per token) x load + lognormal jitter. Time to each later token = (base +
-//! normal jitter, held within 70 % of the base) x load. Load = 1 + (F - 1) (running - 1) / (`max_num_seqs` - 1), taken when the
-//! token before was due. These are the terms that simulated inference servers commonly have, so that profiles can be shared.
+//! Time to first token = (base + new prompt tokens x time per token) x load + lognormal jitter. Time to each later token = (base
+//! + normal jitter, limited to 70 % of the base) x load. Load = 1 + (F - 1) (running - 1) / (`max_num_seqs` - 1), at the due time
+//! of the previous token. These are the terms that simulated inference servers commonly have, so that profiles can be shared.
 //!
-//! Each of these times is then multiplied by the factor of a slow request and by that of a co-tenant who is there when it begins,
-//! and rounded to the nanosecond.
+//! Each of these times is then multiplied by the factor of a slow request and by that of a co-tenant that is present when it
+//! begins, and rounded to the nanosecond.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -15,13 +16,13 @@ use super::slowness::{CoTenant, Episodes, SlowRequests};
 use super::{Arrival, Channel, Event, EventKind, Model, Occupancy};
 use crate::draw::{Concern, RequestKey, Seed};
 
-/// Jitter between tokens never moves one by more than this share of the base.
+/// The maximum jitter between tokens, as a share of the base.
 const ITL_JITTER_SHARE: f64 = 0.7;
 
-/// What a [`PerRequest`] model takes how long for. Times in nanoseconds.
+/// The latencies of a [`PerRequest`] model. Times in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latency {
-    /// Time to first token of an idle engine, but for what follows.
+    /// Base time to first token of an idle engine.
     pub ttft_ns: i64,
     /// Added to it for every prompt token that is not cached.
     pub prefill_per_token_ns: i64,
@@ -33,30 +34,30 @@ pub struct Latency {
     pub itl_ns: i64,
     /// The standard deviation of the jitter that is added to it.
     pub itl_jitter_ns: i64,
-    /// What both are multiplied by when the engine is full; at least 1.
+    /// The factor of both in a full engine; at least 1.
     pub load_factor: f64,
-    /// So many requests run at a time; others wait, first come first served.
+    /// The maximum running requests; others wait, first come first served.
     pub max_num_seqs: u32,
-    /// Tokens that the first chunk brings.
+    /// Tokens of the first chunk.
     pub first_chunk_tokens: u32,
-    /// Tokens that each later chunk brings.
+    /// Tokens of each later chunk.
     pub tokens_per_chunk: u32,
-    /// Whether later chunks bring 1 to 2 k - 1 tokens instead, k on average.
+    /// If true, later chunks have 1 to 2 k - 1 tokens instead, k on average.
     pub vary_chunks: bool,
-    /// Whether prefixes of prompts are cached.
+    /// If true, prefixes of prompts are cached.
     pub prefix_cache: bool,
     /// Tokens of a block of the cache.
     pub block_tokens: u32,
-    /// Blocks that the cache has.
+    /// Blocks of the cache.
     pub kv_blocks: u32,
-    /// Requests that are slower than all of that.
+    /// Requests that are slower than that.
     pub slow: SlowRequests,
-    /// Who makes all of them slower at times.
+    /// A co-tenant that makes all of them slower at times.
     pub cotenant: CoTenant,
 }
 
 impl Latency {
-    /// Everything at once: no time passes in the engine.
+    /// Returns latencies of 0: no time passes in the engine.
     pub fn none() -> Self {
         Self {
             ttft_ns: 0,
@@ -105,7 +106,7 @@ impl Latency {
         whole_ns(work * self.load(running))
     }
 
-    /// How many tokens the chunk that begins at token `from` would bring, were there enough.
+    /// Returns the tokens of the chunk that begins at token `from`, if there are enough.
     fn chunk_tokens(&self, key: RequestKey, from: u32) -> u32 {
         match (from, self.vary_chunks) {
             (0, _) => self.first_chunk_tokens.max(1),
@@ -121,13 +122,13 @@ impl Latency {
     }
 }
 
-/// Rounded down, so that a plan in whole units stays exact.
+/// Rounds down, so that a plan in whole units stays exact.
 fn whole_ns(ns: f64) -> i64 {
-    // `as` saturates, and gives 0 for what is not a number.
+    // `as` saturates, and gives 0 for NaN.
     ns.max(0.0) as i64
 }
 
-/// Requests that run beside each other, each by its own draws, with a queue before them.
+/// Concurrent requests, each with its own draws, and a queue.
 pub struct PerRequest {
     latency: Latency,
     now_ns: i64,
@@ -137,12 +138,12 @@ pub struct PerRequest {
     free: Vec<usize>,
     by_request: HashMap<u64, usize>,
     running: u32,
-    /// Slots of requests that wait; a cancelled one stays in line until its turn.
+    /// Slots of queued requests; a cancelled one stays in line until its turn.
     queue: VecDeque<usize>,
     waiting: u32,
     kv_blocks_used: u64,
     due: BinaryHeap<Reverse<(i64, u64, usize)>>,
-    /// What has happened and was not asked for yet.
+    /// Events that have occurred and were not collected yet.
     happened: VecDeque<Event>,
     cache: PrefixCache,
     episodes: Episodes,
@@ -151,9 +152,9 @@ pub struct PerRequest {
 struct Slot {
     arrival: Arrival,
     state: State,
-    /// Tokens that have gone out.
+    /// Tokens that were sent.
     sent: u32,
-    /// Tokens of the chunk that is planned next.
+    /// Tokens of the next planned chunk.
     next: u32,
 }
 
@@ -161,12 +162,12 @@ struct Slot {
 enum State {
     Waiting,
     Running,
-    /// Cancelled: what refers to it still (its place in the queue or its next event) frees the slot.
+    /// Cancelled: its remaining reference (its place in the queue or its next event) frees the slot.
     Cancelled,
 }
 
 impl PerRequest {
-    /// An idle engine. The seed is that of what happens to the engine as a whole; requests bring their own keys.
+    /// Returns an idle engine. The seed is for draws of the engine as a whole; requests have their own keys.
     pub fn new(latency: Latency, seed: &Seed) -> Self {
         let episodes = Episodes::new(latency.cotenant, seed);
         let cache = PrefixCache::new(if latency.prefix_cache { latency.kv_blocks as usize } else { 0 });
@@ -197,7 +198,7 @@ impl PerRequest {
         self.now_ns = self.now_ns.max(to_ns);
     }
 
-    /// What is due for a request happens.
+    /// Carries out the due event of a request.
     fn fire(&mut self, index: usize) {
         if self.slots[index].state == State::Cancelled {
             self.free.push(index);
@@ -271,7 +272,7 @@ impl PerRequest {
         let (request, key, prompt_tokens) = (slot.arrival.request, slot.arrival.key, slot.arrival.prompt_tokens);
         self.kv_blocks_used += self.latency.blocks_of(prompt_tokens);
         let found = self.cache.admit(&slot.arrival.prefix_blocks) as u32;
-        // The last token is always worked through: its output is the first token of the answer.
+        // The last token is always computed: its output is the first token of the response.
         let whole_blocks = prompt_tokens.saturating_sub(1) / self.latency.block_tokens.max(1);
         let cached_tokens = found.min(whole_blocks) * self.latency.block_tokens;
         self.happen(request, EventKind::Admitted { cached_tokens });
@@ -279,7 +280,7 @@ impl PerRequest {
         self.plan(index, after_ns);
     }
 
-    /// Clears the queue of cancelled requests once they are most of it, so that impatient clients cannot make it grow.
+    /// Removes cancelled requests from the queue once they are most of it, so that impatient clients cannot make it grow.
     fn tidy_queue(&mut self) {
         if self.queue.len() > 2 * self.waiting as usize + 64 {
             let (slots, free) = (&self.slots, &mut self.free);
@@ -308,7 +309,7 @@ impl PerRequest {
     }
 }
 
-/// Tokens of a request's next chunk: no more than are left, and never of both channels.
+/// Returns the tokens of a request's next chunk: no more than remain, and of one channel only.
 fn chunk_of(latency: &Latency, slot: &Slot) -> u32 {
     let end = if slot.sent < slot.arrival.reasoning_tokens {
         slot.arrival.reasoning_tokens.min(slot.arrival.output_tokens)

@@ -1,8 +1,8 @@
-//! Which beginnings of prompts the engine has worked through before: a bounded set of blocks, the least recently used leaving first.
+//! The prefix cache: a bounded set of blocks of earlier prompts with least-recently-used eviction.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Blocks by the hash of their content and of all that is before it.
+/// Blocks by the hash of their content and of all tokens before them.
 pub(super) struct PrefixCache {
     limit: usize,
     clock: u64,
@@ -15,10 +15,10 @@ impl PrefixCache {
         Self { limit, clock: 0, used_at: HashMap::new(), by_use: BTreeMap::new() }
     }
 
-    /// How many of these blocks, from the first on, are there. All of them are afterwards, as far as the limit allows.
+    /// Returns the number of these blocks, from the first on, that are cached. Afterwards all are, up to the limit.
     pub(super) fn admit(&mut self, blocks: &[u64]) -> usize {
         let found = blocks.iter().take_while(|block| self.used_at.contains_key(block)).count();
-        // From the last to the first: a prefix without its beginning is of no use, so the end has to leave before it.
+        // From the last to the first: a prefix without its beginning is useless, so its end has to be evicted first.
         blocks.iter().take(self.limit).rev().for_each(|block| self.touch(*block));
         found
     }

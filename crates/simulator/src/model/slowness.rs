@@ -1,20 +1,20 @@
-//! What makes an engine slower by a factor: requests that are slow in themselves, and a co-tenant who comes and goes.
+//! Slowdowns of an engine by a factor: slow requests, and a co-tenant that is present at times.
 
 use crate::draw::{Concern, RequestKey, Seed};
 
-/// Requests of which every time is longer by a factor.
+/// Requests whose times are all longer by a factor.
 ///
-/// A share of 1 makes the whole engine slower, a small one its tail alone.
+/// A share of 1 makes the whole engine slower, a small one only its tail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowRequests {
-    /// What their times are multiplied by; at least 1.
+    /// The factor of their times; at least 1.
     pub factor: f64,
     /// The share of requests that are slow, from 0 to 1, drawn for each.
     pub share: f64,
 }
 
 impl SlowRequests {
-    /// No request is slow.
+    /// Returns a setting in which no request is slow.
     pub fn none() -> Self {
         Self { factor: 1.0, share: 1.0 }
     }
@@ -24,32 +24,32 @@ impl SlowRequests {
     }
 }
 
-/// Somebody else who takes a part of the machine at times: then everything takes longer by a factor.
+/// Another tenant that uses a part of the machine at times: then everything takes longer by a factor.
 ///
-/// Time since the start is cut into episodes of one length, and the seed says in which of them the co-tenant is there. So a run
-/// within one episode is slow or not as a whole, and a long one has its share of both.
+/// Time since the start is cut into episodes of equal length, and the seed decides in which of them the co-tenant is present. So
+/// a run within one episode is either slow or not as a whole, and a long one has its share of both.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoTenant {
-    /// What times are multiplied by while it is there; at least 1.
+    /// The factor of all times while it is present; at least 1.
     pub factor: f64,
-    /// The share of episodes in which it is, from 0 to 1.
+    /// The share of episodes in which it is present, from 0 to 1.
     pub share: f64,
     /// The length of an episode, in nanoseconds.
     pub episode_ns: i64,
 }
 
 impl CoTenant {
-    /// The machine is the engine's own.
+    /// Returns a setting without a co-tenant.
     pub fn none() -> Self {
         Self { factor: 1.0, share: 0.5, episode_ns: 10_000_000_000 }
     }
 }
 
-/// The co-tenant of one engine: which episodes it takes is drawn by that engine's seed.
+/// The co-tenant of one engine, whose episodes are drawn by that engine's seed.
 pub(super) struct Episodes {
     of: CoTenant,
     key: RequestKey,
-    /// Where the first one begins.
+    /// The start of the first episode.
     started_ns: i64,
 }
 

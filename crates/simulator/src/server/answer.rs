@@ -1,4 +1,4 @@
-//! The bytes of answers: pure functions from what was asked and planned to what goes over the wire.
+//! The bytes of responses: pure functions from the request and the plan to bytes.
 
 use std::io::Write as _;
 
@@ -12,13 +12,13 @@ use crate::words::push_words;
 /// The content type of a stream.
 pub(crate) const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 
-/// The content type of everything else that the endpoint says.
+/// The content type of all other responses.
 pub(crate) const JSON: &str = "application/json";
 
 /// The end of a body in chunked encoding.
 pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Reason phrases are for people who look at the wire.
+/// Returns the reason phrase, which is for people who read the raw bytes.
 const fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
@@ -35,7 +35,7 @@ const fn reason(status: u16) -> &'static str {
     }
 }
 
-/// What stands above every answer.
+/// The head of a response.
 #[derive(Clone, Copy)]
 pub(crate) struct ResponseHead<'a> {
     pub(crate) status: u16,
@@ -46,7 +46,7 @@ pub(crate) struct ResponseHead<'a> {
 }
 
 impl ResponseHead<'_> {
-    /// Appends the head; `length` of the body, or none for chunked encoding.
+    /// Appends the head; `length` is that of the body, or none for chunked encoding.
     pub(crate) fn push(&self, length: Option<usize>, wire: &mut Vec<u8>) {
         push(wire, format_args!("HTTP/1.1 {} {}\r\nserver: assay-simulator\r\n", self.status, reason(self.status)));
         push(wire, format_args!("content-type: {}\r\n", self.content_type));
@@ -66,7 +66,7 @@ impl ResponseHead<'_> {
     }
 }
 
-/// The error object that OpenAI's clients expect.
+/// Builds the error object that OpenAI's clients expect.
 pub(crate) fn error_body(status: u16, message: &str) -> Vec<u8> {
     let kind = match status {
         404 => "NotFoundError",
@@ -90,13 +90,13 @@ fn push(wire: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = wire.write_fmt(text);
 }
 
-/// What is the same in all that is said in answer to one request.
+/// The data that all events of one response share.
 pub(crate) struct Voice {
     endpoint: Endpoint,
     key: RequestKey,
     answer: Answer,
     prompt_tokens: u32,
-    /// Tokens of the prompt that were cached, known from its turn on.
+    /// Tokens of the prompt that were cached, known once the request is admitted.
     pub(crate) cached_tokens: u32,
     continuous_usage: bool,
     /// `"id":..,"object":..,"created":..,"model":..`
@@ -127,7 +127,7 @@ impl Voice {
         }
     }
 
-    /// The first event of a chat stream, which brings a role and no token.
+    /// Builds the first event of a chat stream, which has a role and no token.
     pub(crate) fn role(&self, data: &mut Vec<u8>) -> bool {
         if self.endpoint != Endpoint::Chat {
             return false;
@@ -142,7 +142,7 @@ impl Voice {
         true
     }
 
-    /// The event that brings the tokens `from..from + tokens`; `garble` goes before its text.
+    /// Builds the event of the tokens `from..from + tokens`; `garble` is put before its text.
     pub(crate) fn tokens(&self, from: u32, tokens: u32, channel: Channel, garble: &[u8], data: &mut Vec<u8>) {
         push(data, format_args!(r#"{{{},"choices":[{{"index":0,"#, self.identity));
         match (self.endpoint, channel) {
@@ -174,7 +174,7 @@ impl Voice {
         }
     }
 
-    /// The event that brings the usage and nothing else.
+    /// Builds the event that has the usage only.
     pub(crate) fn usage_event(&self, data: &mut Vec<u8>) {
         push(data, format_args!(r#"{{{},"choices":[],"usage":{}}}"#, self.identity, self.usage()));
     }
@@ -193,7 +193,8 @@ impl Voice {
         usage
     }
 
-    /// The whole answer, where no stream was asked for; `garble` goes before its text, `padding` bytes of `a` beside it.
+    /// Builds the complete response of a request that is not streamed; `garble` is put before its text, `padding` bytes of `a`
+    /// beside it.
     pub(crate) fn whole(&self, inputs: usize, dimensions: u32, garble: &[u8], padding: u32) -> Vec<u8> {
         let mut body = Vec::new();
         push(&mut body, format_args!("{{{},", self.identity));

@@ -1,4 +1,4 @@
-//! What a request asks for, read from its JSON. Fields that the endpoint has no use for are let pass, as real ones do.
+//! Parses requests from their JSON. Fields that the endpoint does not use are accepted, as by real servers.
 
 use std::hash::{DefaultHasher, Hasher as _};
 
@@ -9,10 +9,10 @@ use sha2::{Digest as _, Sha256};
 use crate::config::Config;
 use crate::draw::RequestKey;
 
-/// Prompts of one embedding request, at most.
+/// The maximum prompts of one embedding request.
 const MAX_INPUTS: usize = 2_048;
 
-/// Where inference is asked for.
+/// An inference API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Chat,
@@ -25,9 +25,9 @@ pub(crate) enum Endpoint {
 pub(crate) struct Ask {
     pub(crate) endpoint: Endpoint,
     pub(crate) stream: bool,
-    /// Whether a stream ends with its usage.
+    /// True if a stream ends with its usage.
     pub(crate) include_usage: bool,
-    /// Whether each chunk carries the usage so far.
+    /// True if each chunk has the usage so far.
     pub(crate) continuous_usage: bool,
     pub(crate) prompt: Prompt,
     /// Prompts of an embedding request; otherwise 1.
@@ -37,18 +37,18 @@ pub(crate) struct Ask {
     ignore_eos: bool,
 }
 
-/// What is kept of a prompt.
+/// The retained data of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Prompt {
-    /// Words, or token ids where it came as such.
+    /// The number of words, or of token ids if the prompt consists of them.
     pub(crate) tokens: u32,
-    /// A hash of every full block, each over all that is before it.
+    /// A hash of every full block, each including all tokens before it.
     pub(crate) blocks: Vec<u64>,
-    /// A digest of the endpoint and all of the prompt.
+    /// A digest of the endpoint and the complete prompt.
     pub(crate) digest: [u8; 32],
 }
 
-/// Why a request cannot be served: the status that says so, and the reason.
+/// The refusal of a request: its status and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
@@ -61,7 +61,7 @@ impl Refusal {
     }
 }
 
-/// The length of an answer and why it ends there.
+/// The length of a response and its finish reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) tokens: u32,
@@ -98,7 +98,7 @@ struct StreamOptions {
     continuous_usage_stats: Option<bool>,
 }
 
-/// Reads the body of an inference request.
+/// Parses the body of an inference request.
 pub(crate) fn read_ask(endpoint: Endpoint, body: &[u8], config: &Config) -> Result<Ask, Refusal> {
     let body: Body = serde_json::from_slice(body).map_err(|error| Refusal::new(400, format!("not a request: {error}")))?;
     match &body.model {
@@ -152,8 +152,8 @@ fn check_lengths(ask: &Ask, config: &Config) -> Result<(), Refusal> {
 }
 
 impl Ask {
-    /// How long the answer is. `ignore_eos` gives exactly what was asked for; otherwise the answer may end by itself, by the
-    /// law of the configuration, and never before `min_tokens`.
+    /// Determines the length of the response. `ignore_eos` gives exactly the requested length; otherwise the response may end by
+    /// itself, by the distribution of the configuration, and never before `min_tokens`.
     pub(crate) fn answer(&self, key: RequestKey, config: &Config) -> Answer {
         if self.endpoint == Endpoint::Embeddings {
             return Answer { tokens: 0, reasoning_tokens: 0, finish_reason: "stop" };
@@ -195,7 +195,7 @@ struct PromptReader {
 
 impl PromptReader {
     fn new(endpoint: Endpoint, salt: Option<&str>, block_tokens: u32) -> Self {
-        // Equality is all that these hashes are for, so any hasher does that is the same for every request.
+        // These hashes are only compared for equality, so any hasher will do that is the same for every request.
         let mut chain = DefaultHasher::new();
         chain.write(salt.unwrap_or_default().as_bytes());
         let digest = Sha256::new_with_prefix([endpoint as u8]);
@@ -216,7 +216,7 @@ impl PromptReader {
         Ok(())
     }
 
-    /// A text, a list of token ids, or a list of at most `most` of either. Says how many prompts they are.
+    /// Reads a text, a list of token ids, or a list of at most `most` of either. Returns the number of prompts.
     fn prompts(&mut self, value: &Value, field: &str, most: usize) -> Result<usize, Refusal> {
         let count = match value {
             Value::Array(items) if items.iter().all(|item| item.is_string() || item.is_array()) => {
@@ -254,7 +254,7 @@ impl PromptReader {
     }
 
     fn token(&mut self, token: &[u8]) {
-        // The length keeps tokens apart, whatever bytes they have.
+        // The length separates tokens, for any bytes in them.
         let length = (token.len() as u64).to_le_bytes();
         self.digest.update(length);
         self.digest.update(token);

@@ -1,4 +1,4 @@
-//! One client's connection: what has come in and is not read yet, and what goes out and is not taken yet.
+//! One client's connection: bytes received and not parsed yet, and bytes to send that the client has not read yet.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -8,16 +8,17 @@ use assay_reactor::{Interest, now_ns};
 
 use crate::server::http::{BadRequest, Body, Head, read_head};
 
-/// Reads of one connection before others have their turn.
+/// Reads of one connection before others are served.
 const READS_AT_A_TIME: usize = 16;
 
-/// What a client may send ahead while its answer is under way.
+/// The maximum bytes that a client may send ahead while its response is in progress.
 const MAX_PIPELINED: usize = 1 << 20;
 
-/// What is read and thrown away of a request that was refused before its end, so that its client reads the refusal.
+/// The maximum bytes that are read and discarded of a request that was refused before its end, so that its client reads the
+/// refusal.
 const MAX_DRAINED: usize = 64 << 20;
 
-/// Which chunk of its answer was handed to the kernel, and immediately before that, in nanoseconds.
+/// The index of a chunk, and the instant immediately before it was passed to the kernel, in nanoseconds.
 pub(super) type Stamp = (u32, i64);
 
 /// A client's connection.
@@ -28,17 +29,17 @@ pub(super) struct Connection {
     backlog: VecDeque<Piece>,
     backlog_bytes: usize,
     drip: Option<Drip>,
-    /// What the poller was told to watch for.
+    /// The interest that is registered with the poller.
     pub(super) interest: Interest,
-    /// The request that is being answered.
+    /// The request in progress.
     pub(super) request: Option<u64>,
-    /// Whether all of the answer has been handed over.
+    /// True if the complete response has been passed to `send`.
     pub(super) said_all: bool,
-    /// Whether another request may follow.
+    /// True if another request may follow.
     pub(super) keep_alive: bool,
-    /// Bytes thrown away since it was refused; none while it is served.
+    /// Bytes discarded since it was refused; none while it is served.
     drained: Option<usize>,
-    /// When something came or went last.
+    /// The instant of the last read or write.
     pub(super) stirred_ns: i64,
 }
 
@@ -53,12 +54,12 @@ struct Drip {
     next_ns: i64,
 }
 
-/// What reading has brought.
+/// The result of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input {
-    /// Perhaps a request.
+    /// Bytes that may complete a request.
     Some,
-    /// The client has left, or sends what nobody asked for.
+    /// The client has left, or sends more than it may.
     Gone,
 }
 
@@ -84,7 +85,7 @@ impl Connection {
         &self.socket
     }
 
-    /// Reads what is there. `stirred_ns` is the end of the last read that brought something.
+    /// Reads the available bytes. `stirred_ns` is the end of the last read that returned some.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Input {
         for _ in 0..READS_AT_A_TIME {
             match self.socket.read(buffer) {
@@ -106,7 +107,7 @@ impl Connection {
         Input::Some
     }
 
-    /// Whether there is room for it.
+    /// Buffers the bytes and returns true if there is room for them.
     fn take(&mut self, bytes: &[u8]) -> bool {
         if let Some(drained) = &mut self.drained {
             *drained += bytes.len();
@@ -116,7 +117,7 @@ impl Connection {
         self.request.is_none() || self.input.len() <= MAX_PIPELINED
     }
 
-    /// The next request, once it is whole. `max` bytes of head and body.
+    /// Returns the next request, once it is complete. `max` is the maximum bytes of head and body.
     pub(super) fn next_request(&mut self, max: (usize, usize)) -> Result<Option<(Head, Vec<u8>)>, BadRequest> {
         let (max_head, max_body) = max;
         if self.drained.is_some() || self.input.is_empty() && self.partial.is_none() {
@@ -136,22 +137,22 @@ impl Connection {
         Ok(None)
     }
 
-    /// Whether the client waits to be told to send the body; asked once.
+    /// Returns true, once, if the client waits for permission to send the body.
     pub(super) fn expects_continue(&mut self) -> bool {
         self.partial.as_mut().is_some_and(|(head, _)| std::mem::take(&mut head.expects_continue))
     }
 
-    /// From now on the answer goes out byte by byte.
+    /// Sends the response byte by byte from now on.
     pub(super) fn drip_every(&mut self, every_ns: i64) {
         self.drip = Some(Drip { every_ns, next_ns: now_ns() });
     }
 
-    /// When the next byte of a slow drip is due, if there is one to go.
+    /// Returns the due time of the next byte of a slow drip, if one is pending.
     pub(super) fn next_drip_ns(&self) -> Option<i64> {
         self.drip.as_ref().filter(|_| !self.backlog.is_empty()).map(|drip| drip.next_ns)
     }
 
-    /// Hands bytes to the kernel, at once and by themselves, unless earlier ones still wait.
+    /// Passes bytes to the kernel, at once and by themselves, unless earlier ones are still queued.
     pub(super) fn send(&mut self, bytes: &[u8], chunk: Option<u32>, stamps: &mut Vec<Stamp>) -> io::Result<()> {
         let (mut written, mut chunk) = (0, chunk);
         if self.backlog.is_empty() && self.drip.is_none() {
@@ -168,7 +169,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Hands over what waits, as far as the kernel takes it and a slow drip allows.
+    /// Passes queued bytes on, as far as the kernel accepts them and a slow drip allows.
     pub(super) fn flush(&mut self, stamps: &mut Vec<Stamp>) -> io::Result<()> {
         while let Some(piece) = self.backlog.front_mut() {
             let at_ns = now_ns();
@@ -195,34 +196,34 @@ impl Connection {
         Ok(())
     }
 
-    /// Bytes that wait for the client.
+    /// Returns the number of bytes that wait for the client.
     pub(super) fn backlog_bytes(&self) -> usize {
         self.backlog_bytes
     }
 
-    /// Whether nothing is being said.
+    /// Returns true if no request is in progress.
     pub(super) fn is_free(&self) -> bool {
         self.request.is_none() && !self.said_all
     }
 
-    /// Whether all that was said has gone out.
+    /// Returns true if all bytes have been passed to the kernel.
     pub(super) fn is_flushed(&self) -> bool {
         self.backlog.is_empty()
     }
 
-    /// What is to be watched for: room to write only where something waits for nothing but that.
+    /// Returns the interest to watch for: room to write only if bytes wait for nothing but that.
     pub(super) fn wanted(&self) -> Interest {
         if self.backlog.is_empty() || self.drip.is_some() { Interest::Read } else { Interest::ReadWrite }
     }
 
-    /// The answer is over; the connection is as it was before.
+    /// Ends the response; the connection is idle again.
     pub(super) fn rest(&mut self) {
         self.request = None;
         self.said_all = false;
         self.drip = None;
     }
 
-    /// Says nothing more, and lets the client finish: closing at once would make the kernel take back what was said last.
+    /// Sends nothing more, and lets the client finish: closing at once would make the kernel discard the last bytes sent.
     pub(super) fn drain(&mut self) -> io::Result<()> {
         self.drained = Some(0);
         self.input = Vec::new();
@@ -230,7 +231,7 @@ impl Connection {
         self.socket.shutdown(Shutdown::Write)
     }
 
-    /// Whether it only waits for its client to leave.
+    /// Returns true if it only waits for its client to leave.
     pub(super) fn is_draining(&self) -> bool {
         self.drained.is_some()
     }

@@ -1,38 +1,38 @@
-//! HTTP/1.1 requests out of bytes: pure, bounded, and deaf to everything that the endpoint has no use for.
+//! Parses HTTP/1.1 requests: pure, bounded, and ignoring all that the endpoint does not use.
 
-/// Header fields of a request, at most.
+/// The maximum header fields of a request.
 const MAX_FIELDS: usize = 100;
 
-/// A chunk's size line in a request's body, with its extensions.
+/// The maximum bytes of a chunk's size line in a request's body, with its extensions.
 const MAX_SIZE_LINE: usize = 1_024;
 
-/// What a request says before its body.
+/// The head of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) method: String,
     /// The path, without its query.
     pub(crate) path: String,
-    /// What follows `?`; empty where nothing does.
+    /// The part after `?`; empty if there is none.
     pub(crate) query: String,
-    /// Whether the connection serves another request after this one.
+    /// True if the connection serves another request after this one.
     pub(crate) keep_alive: bool,
     pub(crate) length: Length,
-    /// Whether the client waits to be told that it may send the body.
+    /// True if the client waits for permission to send the body.
     pub(crate) expects_continue: bool,
-    /// `x-request-id`, where it is printable and not too long.
+    /// `x-request-id`, if it is printable and not too long.
     pub(crate) request_id: Option<String>,
-    /// `x-assay-fault`, as it is.
+    /// `x-assay-fault`, unparsed.
     pub(crate) fault: Option<String>,
 }
 
-/// How the end of a body is known.
+/// The framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     Known(usize),
     Chunked,
 }
 
-/// Why bytes are no request: the status that says so, and the reason. The connection closes after it.
+/// The rejection of invalid bytes: the status and the reason. The connection closes after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadRequest {
     pub(crate) status: u16,
@@ -43,7 +43,7 @@ fn bad(status: u16, message: &str) -> BadRequest {
     BadRequest { status, message: message.to_owned() }
 }
 
-/// The head at the beginning of `input` and its length, or nothing yet.
+/// Parses the head at the beginning of `input` and returns it with its length; none if it is incomplete.
 pub(crate) fn read_head(input: &[u8], max_bytes: usize) -> Result<Option<(Head, usize)>, BadRequest> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
@@ -90,7 +90,7 @@ fn read_field(head: &mut Head, field: &httparse::Header<'_>, has_length: bool) -
     let is = |name: &str| field.name.eq_ignore_ascii_case(name);
     let text = std::str::from_utf8(field.value).unwrap_or_default().trim();
     if is("transfer-encoding") {
-        // Two ways to tell the end of a body are how requests are smuggled.
+        // Two ways to determine the end of a body allow request smuggling.
         if has_length || !text.eq_ignore_ascii_case("chunked") {
             return Err(bad(501, "a body comes with `content-length` or as `transfer-encoding: chunked`, and with nothing else"));
         }
@@ -120,19 +120,19 @@ pub(crate) struct Body {
     length: Length,
     max_bytes: usize,
     bytes: Vec<u8>,
-    /// Bytes of the chunk that are still to come, under chunked encoding.
+    /// Remaining bytes of the current chunk, under chunked encoding.
     left: usize,
     place: Place,
 }
 
-/// Where a chunked body is read.
+/// The position in a chunked body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Size,
     Data,
-    /// Behind a chunk's data, before its line break.
+    /// After a chunk's data, before its line break.
     Break,
-    /// Behind the last chunk.
+    /// After the last chunk.
     Trailer,
 }
 
@@ -144,7 +144,7 @@ impl Body {
         Ok(Self { length, max_bytes, bytes: Vec::new(), left: 0, place: Place::Size })
     }
 
-    /// Takes what belongs to the body from the beginning of `input`; gives the body once it is whole.
+    /// Removes the bytes of the body from the beginning of `input`; returns the body once it is complete.
     pub(crate) fn read(&mut self, input: &mut Vec<u8>) -> Result<Option<Vec<u8>>, BadRequest> {
         let whole = match self.length {
             Length::Known(length) => {
@@ -211,7 +211,7 @@ fn too_large(max_bytes: usize) -> BadRequest {
     bad(413, &format!("the body of the request has more than {max_bytes} bytes"))
 }
 
-/// The line at the beginning of `input`, without its end.
+/// Returns the line at the beginning of `input`, without its end.
 fn line(input: &[u8]) -> Result<Option<&[u8]>, BadRequest> {
     let searched = &input[..input.len().min(MAX_SIZE_LINE)];
     match searched.windows(2).position(|pair| pair == b"\r\n") {

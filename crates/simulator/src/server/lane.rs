@@ -1,4 +1,4 @@
-//! All connections of one thread and the engine behind them: who asked what, what is due, and what became of it.
+//! All connections of one thread and the engine behind them: reads requests, sends what is due, and records the outcomes.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -23,32 +23,32 @@ use crate::server::metrics::{FinishedReason, Metrics, Standing};
 use crate::server::{LISTENER, ServeError};
 use crate::truth::{ChunkTruth, Ending, RequestTruth, Truth, TruthEnd, TruthRing};
 
-/// Connections accepted before others have their turn.
+/// Connections accepted before others are served.
 const ACCEPTS_AT_A_TIME: usize = 64;
 
-/// How often silent connections are looked for, in nanoseconds.
+/// The interval between checks for idle connections, in nanoseconds.
 const SWEEP_NS: i64 = 1_000_000_000;
 
-/// How long it does not listen after it had no file left for a connection, in nanoseconds.
+/// The pause of listening after it had no file left for a connection, in nanoseconds.
 const LISTEN_AGAIN_NS: i64 = 100_000_000;
 
-/// How long a refused client may take to leave, in nanoseconds.
+/// The time in which a refused client has to leave, in nanoseconds.
 const DRAIN_NS: i64 = 10_000_000_000;
 
-/// Prompts without `x-request-id` whose repetitions are counted; beyond that, equal prompts draw equally.
+/// Prompts without `x-request-id` whose repetitions are counted; beyond that, equal prompts have equal draws.
 const MAX_SEEN_PROMPTS: usize = 100_000;
 
-/// The longest stall that may be asked for, in milliseconds: an hour.
+/// The maximum stall that may be requested, in milliseconds: an hour.
 const MAX_STALL_MS: f64 = 3_600_000.0;
 
 /// The connections of one thread and the engine behind them.
 pub(super) struct Lane {
     config: Config,
     engine: Engine<Box<dyn Model>>,
-    /// How far the engine's time has been followed.
+    /// The instant up to which the engine's events have been handled.
     followed_ns: i64,
     connections: Vec<Option<Box<Connection>>>,
-    /// How often each place was used, so that what is said about an earlier connection is not taken for a later one.
+    /// The number of uses of each place, so that events of an earlier connection are not taken for a later one.
     uses: Vec<u32>,
     free: Vec<usize>,
     open: usize,
@@ -57,9 +57,9 @@ pub(super) struct Lane {
     requests: HashMap<u64, UnderWay>,
     next_request: u64,
     seen_prompts: HashMap<[u8; 32], u32>,
-    /// Connections whose answer is over, and that may hold their next request already.
+    /// Connections whose response is complete, and that may have received their next request already.
     rested: Vec<u64>,
-    /// Connections whose answer drips.
+    /// Connections whose response drips.
     drips: Vec<u64>,
     events: Vec<Event>,
     stamps: Vec<Stamp>,
@@ -74,7 +74,7 @@ pub(super) struct Lane {
     next_sweep_ns: i64,
 }
 
-/// A request whose answer is under way.
+/// A request whose response is in progress.
 struct UnderWay {
     connection: u64,
     ask: Ask,
@@ -88,7 +88,7 @@ struct UnderWay {
     last_ns: i64,
 }
 
-/// What an answer is made of that is not inference.
+/// A response without inference.
 struct Plain<'a> {
     status: u16,
     content_type: &'a str,
@@ -149,7 +149,7 @@ impl Lane {
         })
     }
 
-    /// Time begins: scripted stalls and the engine's episodes count from here.
+    /// Starts the engine: scripted stalls and the engine's episodes count from here.
     pub(super) fn start(&mut self, now: i64) -> Result<(), ServeError> {
         self.engine.start(now);
         self.started_ns = now;
@@ -169,7 +169,7 @@ impl Lane {
         self.engine.stalled_until_ns(now)
     }
 
-    /// When something is due that no socket will tell of.
+    /// Returns the next due time that does not depend on a socket.
     pub(super) fn next_ns(&self) -> Option<i64> {
         let drip_ns = self.drips.iter().filter_map(|token| self.connection(*token)?.next_drip_ns()).min();
         let sweep_ns = (self.open > 0).then_some(self.next_sweep_ns);
@@ -181,7 +181,7 @@ impl Lane {
         self.engine.next_ns().is_some_and(|at_ns| at_ns <= now)
     }
 
-    /// Does what is due: what the plan says, drips, and looking after silent connections.
+    /// Does the due work: planned events, drips, and the check for idle connections.
     pub(super) fn keep_up(&mut self, poller: &Poller) {
         self.follow_plan(poller);
         self.drip(poller);
@@ -206,7 +206,7 @@ impl Lane {
         self.events = events;
     }
 
-    /// Everybody who is under way is cut off, and the truth is told.
+    /// Cuts off all requests in flight, and completes the log of the truth.
     pub(super) fn finish(mut self, now: i64) -> Result<(), ServeError> {
         let mut left: Vec<u64> = self.requests.keys().copied().collect();
         left.sort_unstable();
@@ -227,7 +227,7 @@ impl Lane {
         for _ in 0..ACCEPTS_AT_A_TIME {
             match listener.accept() {
                 Ok((socket, _)) if self.open < self.config.limits.connections => {
-                    // A connection that broke at once needs no more attention.
+                    // A connection that broke at once needs no further handling.
                     let _ = self.admit(socket, poller);
                 }
                 Ok(_) => self.metrics.refused_connections += 1,
@@ -272,14 +272,14 @@ impl Lane {
         self.connections.get_mut((token & 0xffff_ffff) as usize)?.as_deref_mut()
     }
 
-    /// Listens again where no file was left, now that some may be.
+    /// Listens again after it had no file left, if the pause is over.
     pub(super) fn listen_again(&mut self, listener: &TcpListener, poller: &Poller) {
         if !self.listening && now_ns() >= self.listen_after_ns {
             self.listening = poller.add(listener, LISTENER, Interest::Read).is_ok();
         }
     }
 
-    /// Serves a socket that is ready.
+    /// Serves a ready socket.
     pub(super) fn serve(&mut self, ready: Ready, poller: &Poller) {
         if ready.writable {
             self.flush(ready.token, poller);
@@ -299,7 +299,7 @@ impl Lane {
         }
     }
 
-    /// Closes a connection. A request that is under way on it ends so.
+    /// Closes a connection. A request in flight on it ends with it.
     fn close(&mut self, token: u64, ending: Ending) {
         let Some(request) = self.connection(token).map(|connection| connection.request) else { return };
         let place = (token & 0xffff_ffff) as usize;
@@ -317,7 +317,7 @@ impl Lane {
         let idle_ns = i64::from(self.config.limits.idle_s).saturating_mul(1_000_000_000);
         let is_silent = |connection: &Connection| {
             let silent_ns = now.saturating_sub(connection.stirred_ns);
-            // Whoever leaves its answer lying for so long has gone as well.
+            // A client that does not read its response for so long is treated as gone.
             let waits = connection.request.is_none() || !connection.is_flushed();
             waits && silent_ns > idle_ns || connection.is_draining() && silent_ns > DRAIN_NS
         };
@@ -330,7 +330,7 @@ impl Lane {
         }
     }
 
-    /// Sends to a connection, and notes when. A connection that takes nothing is closed.
+    /// Sends to a connection, and records the instant. A connection whose client does not read is closed.
     fn send(&mut self, token: u64, bytes: &[u8], chunk: Option<u32>, poller: &Poller) {
         let mut stamps = std::mem::take(&mut self.stamps);
         let max_backlog = self.config.limits.backlog_bytes;
@@ -382,7 +382,7 @@ impl Lane {
         }
     }
 
-    /// All of the answer is said: the connection ends or waits for its next request once all of it has gone out.
+    /// Marks the response as complete: the connection ends or waits for its next request once all of it has been sent.
     fn said_all(&mut self, token: u64) {
         let Some(connection) = self.connection_mut(token) else { return };
         connection.said_all = true;
@@ -407,7 +407,7 @@ impl Lane {
         }
     }
 
-    /// Ends a connection after its last word, so that the word arrives.
+    /// Ends a connection after its last response, so that the response arrives.
     fn hang_up(&mut self, token: u64) {
         if self.connection_mut(token).is_some_and(|connection| connection.drain().is_err()) {
             self.close(token, Ending::Aborted);
@@ -417,7 +417,7 @@ impl Lane {
 
 /// Requests.
 impl Lane {
-    /// Reads what a connection holds until an answer is under way or no request is whole.
+    /// Parses the buffered requests of a connection until a response is in progress or no request is complete.
     fn read_requests(&mut self, token: u64, read_ns: i64, poller: &Poller) {
         let max = (self.config.limits.head_bytes, self.config.limits.body_bytes);
         while let Some(connection) = self.connection_mut(token).filter(|connection| connection.is_free()) {
@@ -470,7 +470,7 @@ impl Lane {
         self.said_all(token);
     }
 
-    /// What may be asked for with GET.
+    /// Serves the GET resources.
     fn look_up(&self, path: &str, query: &str) -> Option<Plain<'static>> {
         Some(match path {
             "/health" if self.is_ready() => Plain::json(200, ""),
@@ -541,7 +541,7 @@ impl Lane {
         }
     }
 
-    /// Says something that needs no plan.
+    /// Sends a response that needs no plan.
     fn say(&mut self, token: u64, plain: &Plain<'_>, request_id: Option<&str>, poller: &Poller) {
         let keep_alive = self.connection(token).is_some_and(|connection| connection.keep_alive);
         let (status, content_type, allow) = (plain.status, plain.content_type, plain.allow);
@@ -568,7 +568,7 @@ impl Lane {
         let request = self.next_request;
         self.next_request += 1;
         let request_id = head.request_id.clone().unwrap_or_else(|| format!("simulated-{request}"));
-        // The engine's time has come so far already; it counts a request that was read before as coming now.
+        // The engine's time has already advanced to this instant; a request that was read earlier counts as arriving now.
         let arrived_ns = read_ns.max(self.followed_ns);
         let answer = ask.answer(key, &self.config);
         let truth = RequestTruth {
@@ -642,7 +642,7 @@ impl Lane {
         RequestKey::of_content(&self.config.seed, &digest, before)
     }
 
-    /// Faults that keep an answer from being planned at all.
+    /// Applies faults that prevent a response from being planned at all.
     fn fails_before_the_plan(&mut self, token: u64, request: u64, fault: Option<Fault>, poller: &Poller) -> bool {
         let Some(fault) = fault else { return false };
         self.metrics.faults += 1;
@@ -667,7 +667,7 @@ impl Lane {
         }
     }
 
-    /// Answers with an error status instead of what was asked for.
+    /// Responds with an error status instead of the result.
     fn fail_with(&mut self, token: u64, request: u64, status: u16, poller: &Poller) {
         let Some(under_way) = self.requests.get_mut(&request) else { return };
         under_way.truth.status = Some(status);
@@ -688,10 +688,10 @@ impl Lane {
     }
 }
 
-/// Answers.
+/// Responses.
 impl Lane {
     fn happen(&mut self, event: Event, poller: &Poller) {
-        // What was cut off a moment ago may have been planned for this very one.
+        // The event may belong to a request that was cut off a moment ago.
         let Some(under_way) = self.requests.get_mut(&event.request) else { return };
         match event.kind {
             EventKind::Admitted { cached_tokens } => {
@@ -763,7 +763,7 @@ impl Lane {
         self.send_event(token, Some(chunk), poller);
     }
 
-    /// What goes out before a chunk and is none: the role of a chat, and faults that are events of their own.
+    /// Sends the events before a chunk that are no chunks: the role of a chat, and faults that are events of their own.
     fn send_before_chunk(&mut self, request: u64, chunk: u32, poller: &Poller) {
         let Some(under_way) = self.requests.get(&request) else { return };
         let (token, fault) = (under_way.connection, under_way.fault);
@@ -789,7 +789,7 @@ impl Lane {
         self.wire = wire;
     }
 
-    /// Ends a stream before its end, as its fault wants it.
+    /// Ends a stream before its end, as its fault requires.
     fn cut_stream(&mut self, token: u64, event: Event, with_error: bool, poller: &Poller) {
         let mut wire = Vec::new();
         if with_error {
@@ -824,7 +824,7 @@ impl Lane {
         self.said_all(token);
     }
 
-    /// Sends the answer of a request that wanted no stream.
+    /// Sends the response of a request that is not streamed.
     fn send_whole(&mut self, token: u64, event: Event, poller: &Poller) {
         let keep_alive = self.connection(token).is_some_and(|connection| connection.keep_alive);
         let dimensions = self.config.embedding_dimensions;
@@ -848,7 +848,7 @@ impl Lane {
         }
     }
 
-    /// Notes what became of a request, and that it is over.
+    /// Records the end of a request and its outcome.
     fn end_request(&mut self, request: u64, ending: Ending, now: i64) {
         let Some(mut under_way) = self.requests.remove(&request) else { return };
         if under_way.truth.finish_reason.is_none() {
@@ -878,7 +878,7 @@ impl UnderWay {
         ResponseHead { status: 200, content_type, request_id: Some(&self.truth.request_id), allow: None, keep_alive }
     }
 
-    /// The whole answer in one, with its fault.
+    /// Builds the complete response, with its fault.
     fn whole(&self, dimensions: u32) -> Vec<u8> {
         match self.fault {
             Some(Fault::BadJson(_)) => b"{\"choices\": [{\"message\": ".to_vec(),
@@ -894,7 +894,7 @@ impl UnderWay {
         metrics.prefill.observe_ns(at_ns - self.truth.admitted_ns.unwrap_or(at_ns));
     }
 
-    /// How a request ended all of whose answer went out: a fault that ends an answer leaves no reason to finish.
+    /// Returns the ending of a request whose complete response was sent: a fault that ends a response leaves no finish reason.
     fn ending(&self) -> Ending {
         if self.truth.finish_reason.is_some() { Ending::Finished } else { Ending::Fault }
     }
@@ -908,7 +908,7 @@ fn not_ready() -> Plain<'static> {
     Plain::error(503, "the endpoint is not ready yet")
 }
 
-/// An event without choices that has so many bytes, or the few more that it needs to be one.
+/// Builds an event without choices of this many bytes, or of the few more that an event needs.
 fn giant_line(bytes: usize, data: &mut Vec<u8>) {
     let (before, after) = (&br#"{"choices":[],"padding":""#[..], &br#""}"#[..]);
     data.extend_from_slice(before);

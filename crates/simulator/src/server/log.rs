@@ -1,4 +1,4 @@
-//! The truth in a file: written by a thread of its own, because a disk may make anybody wait.
+//! The truth in a file: written by its own thread, because a disk may block.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 
 use crate::truth::{RequestTruth, Truth, TruthEnd};
 
-/// Truths that may wait for the disk; what finds no room is dropped and counted.
+/// Truths that may wait for the disk; further ones are dropped and counted.
 const MAX_WAITING: usize = 16_384;
 
-/// Writes truths to a file, a line each.
+/// Writes truths to a file, one per line.
 pub(super) struct TruthLog {
     lines: SyncSender<Truth>,
     writer: JoinHandle<io::Result<()>>,
@@ -34,7 +34,7 @@ impl TruthLog {
 
     /// Writes the last line and waits until all of it is in the file.
     pub(super) fn finish(self, ended: u64) -> io::Result<()> {
-        // Where the writer has failed, nobody receives this; its failure is told below.
+        // If the writer has failed, this is not received; its failure is returned below.
         let _ = self.lines.send(Truth::End(TruthEnd { last: ended, ended, dropped: self.dropped, more: false }));
         drop(self.lines);
         self.writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer of the truth has panicked")))
@@ -48,7 +48,7 @@ fn write_lines(file: File, lines: &Receiver<Truth>) -> io::Result<()> {
             Ok(line) => line,
             Err(TryRecvError::Disconnected) => return file.flush(),
             Err(TryRecvError::Empty) => {
-                // Who follows the file sees every line as soon as there is nothing else to write.
+                // A reader that follows the file sees every line as soon as there is nothing else to write.
                 file.flush()?;
                 match lines.recv() {
                     Ok(line) => line,

@@ -1,4 +1,4 @@
-//! What the endpoint counts about itself, under the names that vLLM gives such counts, as Prometheus text.
+//! The endpoint's metrics, under the names of vLLM's metrics, as Prometheus text.
 
 use std::fmt::{self, Write as _};
 
@@ -18,7 +18,7 @@ const TOKENS: &[f64] =
     &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 2_000.0, 5_000.0, 10_000.0, 20_000.0, 50_000.0, 100_000.0];
 const LATENESS_S: &[f64] = &[0.000_01, 0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.1, 1.0];
 
-/// Why requests of which an answer began came to their end.
+/// The finish reason of requests whose response had begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FinishedReason {
     Stop,
@@ -38,7 +38,7 @@ impl FinishedReason {
     }
 }
 
-/// All counts since the start.
+/// All counters since the start.
 pub(crate) struct Metrics {
     pub(crate) prompt_tokens: u64,
     pub(crate) generation_tokens: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Metrics {
     pub(crate) lateness: Histogram,
 }
 
-/// What is not counted but looked up when the metrics are asked for.
+/// The gauges, which are read when the metrics are requested.
 pub(crate) struct Standing {
     pub(crate) occupancy: Occupancy,
     pub(crate) connections: usize,
@@ -94,7 +94,7 @@ impl Metrics {
         self.finished[reason as usize] += 1;
     }
 
-    /// All of it in the text format of Prometheus.
+    /// Renders all metrics in the text format of Prometheus.
     pub(crate) fn render(&self, model: &str, standing: &Standing) -> String {
         let labels = format!("engine=\"0\",model_name=\"{}\"", label_value(model));
         let mut page = Page { text: String::with_capacity(16 << 10), labels };
@@ -139,7 +139,7 @@ impl Metrics {
 /// Counts of observations by upper bound.
 pub(crate) struct Histogram {
     bounds: &'static [f64],
-    /// One more than bounds: the last counts what is beyond all of them.
+    /// One more than bounds: the last counts observations beyond all of them.
     counts: Vec<u64>,
     sum: f64,
 }
@@ -154,7 +154,7 @@ impl Histogram {
         self.sum += value;
     }
 
-    /// A span of time, in nanoseconds; counted in seconds.
+    /// Observes a time span, given in nanoseconds; counted in seconds.
     pub(crate) fn observe_ns(&mut self, ns: i64) {
         self.observe(ns as f64 / 1e9);
     }

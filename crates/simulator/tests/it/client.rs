@@ -1,4 +1,4 @@
-//! A client as naive as can be: blocking, one thread, no reconnecting. What it cannot read is a failed test.
+//! A minimal client: blocking, one thread, no reconnecting. If it cannot read a response, the test fails.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -8,10 +8,10 @@ use assay_reactor::now_ns;
 use assay_simulator::{Config, RunningServer, Server, Settings, Truth};
 use serde_json::Value;
 
-/// A test that waits longer has failed: it would wait forever.
+/// The timeout of a test, which would otherwise wait forever.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Serves the configuration that a file with these keys describes.
+/// Serves the configuration of a file with these keys.
 pub(crate) fn serve(settings: &str) -> RunningServer {
     Server::bind(config(settings)).expect("a free port").spawn().expect("a thread")
 }
@@ -25,7 +25,7 @@ pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// An event of a stream and when it was read.
+/// An event of a stream and the instant at which it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) at_ns: i64,
@@ -38,7 +38,7 @@ pub(crate) struct Reply {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) events: Vec<Event>,
-    /// Whether the body came to its end, as HTTP tells it.
+    /// True if the body was complete by the rules of HTTP.
     pub(crate) whole: bool,
 }
 
@@ -58,7 +58,7 @@ impl Client {
         let _ = self.stream.get_mut().shutdown(std::net::Shutdown::Write);
     }
 
-    /// Everything until the server closes.
+    /// Reads until the server closes.
     pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self.stream.read_to_end(&mut bytes) {
@@ -143,14 +143,14 @@ impl Reply {
         serde_json::from_slice(&self.body).expect("JSON")
     }
 
-    /// The events but `[DONE]`, which has to be the last.
+    /// Returns the events without `[DONE]`, which has to be the last.
     pub(crate) fn documents(&self) -> Vec<Value> {
         let (done, events) = self.events.split_last().expect("events");
         assert_eq!(done.data, b"[DONE]");
         events.iter().map(|event| serde_json::from_slice(&event.data).expect("JSON")).collect()
     }
 
-    /// The texts of the token events, content and reasoning alike, and when they were read.
+    /// Returns the texts of the token events, content and reasoning alike, and the instants at which they were read.
     pub(crate) fn tokens(&self) -> Vec<(i64, String)> {
         let text = |event: &Event| {
             let document: Value = serde_json::from_slice(&event.data).ok()?;
@@ -163,14 +163,14 @@ impl Reply {
     }
 }
 
-/// All lines of the truth.
+/// Returns all lines of the truth.
 pub(crate) fn truth(address: SocketAddr) -> Vec<Truth> {
     let reply = Client::new(address).get("/truth");
     let text = String::from_utf8(reply.body).expect("text");
     text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
 
-/// The truth about requests; all of it has to be there.
+/// Returns the truth about requests; none may be missing.
 pub(crate) fn requests(address: SocketAddr) -> Vec<assay_simulator::RequestTruth> {
     let mut lines = truth(address);
     match lines.pop() {
@@ -181,7 +181,7 @@ pub(crate) fn requests(address: SocketAddr) -> Vec<assay_simulator::RequestTruth
     lines.into_iter().map(request).collect()
 }
 
-/// Asks until the answer is as wanted; the test fails by the client's patience.
+/// Requests the metrics until they are as wanted; the test fails at the client's timeout.
 pub(crate) fn metrics_until(address: SocketAddr, is_wanted: impl Fn(&str) -> bool) -> String {
     let begun = std::time::Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Every fault does what it says, and the truth tells of it.
+//! Every fault has its effect, and the truth records it.
 
 use assay_reactor::now_ns;
 use assay_simulator::{Ending, RequestTruth, RunningServer};
@@ -100,7 +100,7 @@ fn a_slow_drip_says_the_same_in_its_time() {
     let (reply, truth) = streamed("drip:10");
     assert!(reply.whole && done(&reply));
     assert_eq!((reply.tokens().len(), truth.ending), (5, Ending::Finished));
-    // No byte goes before its turn: a chunk waits for 10 us for each byte of the chunks before it, at least.
+    // No byte is sent before its turn: a chunk waits for at least 10 us for each byte of the chunks before it.
     let mut bytes = 0;
     for (chunk, event) in truth.chunks.iter().zip(&reply.events) {
         let waited_ns = chunk.actual_ns.expect("sent") - truth.arrived_ns;

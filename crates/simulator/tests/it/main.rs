@@ -1,4 +1,4 @@
-//! The endpoint as its clients see it, and the plan as nobody but a simulation can.
+//! The endpoint as its clients see it, and the plan that only a simulation can see.
 
 mod client;
 mod fault;

@@ -50,7 +50,8 @@ fn load_stretches_times_by_how_many_run_beside() {
     assert_eq!(times(&open(&latency, "1", vec![due(0, 0, 2)])[0]), [100, 110]);
     let records = open(&latency, "1", vec![due(0, 0, 2), due(1, 0, 2), due(2, 0, 2)]);
     let all: Vec<_> = records.iter().map(|record| (record.global_index, times(record))).collect();
-    // The first was planned alone; its second token comes beside two others. Then each one leaves the rest with less company.
+    // The first was planned alone; its second token comes beside two others. Then each one that ends reduces the load of the
+    // rest.
     assert_eq!(all, [(0, vec![100, 130]), (1, vec![200, 220]), (2, vec![300, 310])]);
 }
 
@@ -74,7 +75,7 @@ fn a_cached_prefix_costs_no_prefill() {
     let records = open(&latency, "1", vec![prompt(0, 0, &[1, 2]), prompt(1, 1_000, &[1, 2]), prompt(2, 2_000, &[1, 3])]);
     let seen: Vec<_> = records.iter().map(|record| (record.cached_tokens, record.ttft_ns())).collect();
     assert_eq!(seen, [(Some(0), Some(400)), (Some(32), Some(80)), (Some(16), Some(240))]);
-    // The last token is never cached: somebody has to make the first one of the answer.
+    // The last token is never cached: it has to be computed for the first one of the response.
     let whole = |request, offset_ns| Due { prompt_tokens: 32, ..prompt(request, offset_ns, &[7, 8]) };
     assert_eq!(open(&latency, "1", vec![whole(0, 0), whole(1, 1_000)])[1].cached_tokens, Some(16));
 }
@@ -132,7 +133,8 @@ fn a_stall_shows_in_open_loop_and_hides_in_closed_loop() {
     };
     let slow =
         |records: Vec<Record>| records.iter().filter(|record| record.ttft_ns().is_some_and(|ttft_ns| ttft_ns > 10 * MS)).count();
-    // One a millisecond: those that come in the first 490 ms of the stall wait for more than 10 ms, and the one before it.
+    // One a millisecond: those that arrive in the first 490 ms of the stall wait for more than 10 ms, and so does the one before
+    // it.
     let arrivals: Vec<Due> = (0..3_000).map(|request| due(request, ms(request), 1)).collect();
     assert_eq!(slow(simulate(stalled(), Seed::default(), Load::Open(arrivals)).collect()), 492);
     let requests: Vec<Due> = (0..3_000).map(|request| due(request, 0, 1)).collect();
@@ -158,7 +160,7 @@ fn who_finds_the_queue_full_is_turned_away() {
     let load = Load::Open(vec![due(0, 0, 1), due(1, 1, 1), due(2, 2, 1), due(3, 100, 1)]);
     let seen = simulate(engine, Seed::default(), load).with_max_waiting(1);
     let seen: Vec<_> = seen.map(|record| (record.global_index, record.http_status, record.end_ns)).collect();
-    // The third finds one waiting; when the last one comes, that one has its turn.
+    // The third finds one waiting; when the last one arrives, that one is running.
     assert_eq!(seen, [(2, Some(429), Some(2)), (0, Some(200), Some(100)), (1, Some(200), Some(200)), (3, Some(200), Some(300))]);
 }
 
@@ -186,7 +188,7 @@ fn every_time_of_a_slow_request_is_longer_by_the_factor() {
     assert!((62..=138).contains(&slow), "{slow}");
 }
 
-/// The time to first token in each of the first episodes of 1,000 ns, at their beginning and towards their end.
+/// Returns the time to first token in each of the first episodes of 1,000 ns, at their beginning and towards their end.
 fn beside_a_cotenant(share: f64, seed: &str, start_ns: i64) -> Vec<[i64; 2]> {
     let cotenant = CoTenant { factor: 1.5, share, episode_ns: 1_000 };
     let seed: Seed = seed.parse().expect("a seed");
@@ -216,7 +218,7 @@ fn arrival(request: u64, output_tokens: u32, reasoning_tokens: u32) -> Arrival {
     Arrival { request, key, prompt_tokens: 20, output_tokens, reasoning_tokens, prefix_blocks: vec![request % 3] }
 }
 
-/// What happens, told in steps of at most `step_ns`.
+/// Returns the events, collected in steps of at most `step_ns`.
 fn events(latency: &Latency, load: &[(i64, u32, u32, bool)], step_ns: i64) -> Vec<Event> {
     let mut model = PerRequest::new(latency.clone(), &Seed::default());
     let (mut events, mut now_ns) = (Vec::new(), 0);
@@ -251,7 +253,7 @@ proptest! {
             tokens_per_chunk, vary_chunks: true, prefill_per_token_ns: 1, ..Latency::none()
         };
         let told = events(&latency, &load, i64::MAX / 4);
-        // Asked seldom or often, it is the same.
+        // The events are the same for rare and for frequent calls.
         prop_assert_eq!(&told, &events(&latency, &load, 7));
         prop_assert!(told.is_sorted_by_key(|event| event.at_ns));
         let admitted: Vec<u64> =

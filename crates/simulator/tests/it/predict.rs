@@ -1,4 +1,4 @@
-//! A load answered in virtual time, as the program prints it.
+//! Tests a load served in virtual time, as the program prints it.
 
 use std::process::{Command, Stdio};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::client::{Client, requests, serve};
 
-/// What `assay-simulator predict` with these flags ends with: exit code, standard output, standard error.
+/// Runs `assay-simulator predict` with these flags and returns exit code, stdout and stderr.
 fn run(flags: &str) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_assay-simulator"));
     let output = command.arg("predict").args(flags.split_whitespace()).stdin(Stdio::null()).output().expect("the binary");
@@ -31,7 +31,7 @@ fn refusal(flags: &str) -> String {
 }
 
 const CONSTANT: &str = "--ttft-ms 50 --prefill-per-token-us 100 --itl-ms 10 --users 4 --requests 400 --isl 200 --osl 11";
-/// An 8B model, with everything random that a profile has.
+/// An 8B model, with all the randomness of a profile.
 const RANDOM: &str = "--profile h100-8b --rate 5 --requests 200 --isl 200 --osl 20";
 
 #[test]
@@ -49,7 +49,7 @@ fn it_prints_one_line_of_an_indicator() {
     assert_eq!(line, expected);
 }
 
-/// The last bit of every number, on every machine.
+/// Checks every number to its last bit, on every machine.
 #[test]
 fn equal_seeds_give_equal_bytes() {
     let (_, line, _) = run(&format!("{RANDOM} --seed 2a"));
@@ -86,8 +86,8 @@ fn the_page_shows_what_is_printed() {
 
 #[test]
 fn an_open_loop_waits_in_the_queue_that_it_makes() {
-    // Ten a second are served one at a time, 50 ms each. Of a queue of Poisson arrivals and constant times the mean wait is
-    // 0.5 x 50 / (2 x (1 - 0.5)) = 25 ms (Pollaczek and Khinchine), and half of all find nobody before them.
+    // Ten a second are served one at a time, 50 ms each. In a queue of Poisson arrivals and constant times the mean wait is 0.5 x
+    // 50 / (2 x (1 - 0.5)) = 25 ms (Pollaczek and Khinchine), and half of all find the queue empty.
     let queue = "--rate 10 --requests 20000 --osl 1 --ttft-ms 50 --max-num-seqs 1";
     let (code, line, errors) = run(queue);
     assert_eq!(
@@ -121,7 +121,7 @@ fn a_slow_share_moves_the_tail_and_leaves_the_median() {
         let ratio = metric(&format!("{CONSTANT} {slow}"), name) / metric(CONSTANT, name);
         assert!((low..=high).contains(&ratio), "{name}: {ratio}");
     }
-    // Where times are random the median moves as far as one of 100 requests more or less does.
+    // If times are random, the median moves as far as one of 100 requests more or less moves it.
     for (name, low, high) in
         [("ttft_ms_p50", 1.0, 1.02), ("ttft_ms_p99", 1.1, 3.0), ("e2e_ms_p50", 1.0, 1.02), ("e2e_ms_p99", 1.1, 3.0)]
     {
@@ -140,7 +140,7 @@ fn a_cotenant_makes_trials_differ() {
         most / least
     };
     assert!(spread(trials("")) < 1.1);
-    // An episode of an hour holds the whole trial.
+    // An episode of an hour contains the whole trial.
     assert!(spread(trials("--cotenant-factor 1.4 --cotenant-episode-ms 3600000")) > 1.35);
     assert!(spread(trials("--cotenant-factor 1.4 --cotenant-share 0 --cotenant-episode-ms 3600000")) < 1.1);
 }
@@ -150,7 +150,7 @@ fn faults_and_a_full_queue_are_errors() {
     let error_rate = |flags: &str| metric(&format!("{CONSTANT} {flags}"), "error_rate");
     let close = |rate: f64, expected: f64| assert!((rate - expected).abs() < f64::EPSILON, "{rate}");
     assert!((0.05..0.15).contains(&error_rate("--fault status:500 --fault refuse --fault-rate 0.1")));
-    // Four come at once: one runs, one waits, and the others and all that they have left are turned away.
+    // Four arrive at once: one runs, one waits, and the others and all their later requests are refused.
     close(error_rate("--max-num-seqs 1 --max-waiting 1"), 398.0 / 400.0);
     let (code, line, errors) = run(&format!("{CONSTANT} --fault status:500"));
     assert_eq!(code, Some(0));
@@ -191,7 +191,7 @@ fn a_setting_before_the_word_is_not_taken_for_the_prediction_s() {
     assert_eq!(output.expect("the binary").status.code(), Some(2));
 }
 
-/// The endpoint plans the same requests for the same instants: what is slow there is what is slow here.
+/// The endpoint plans the same requests for the same instants: a request that is slow there is slow here.
 #[test]
 fn the_endpoint_keeps_to_what_was_predicted() {
     let settings = r#"{"model": "m", "seed": "7", "ttft_ms": 2, "itl_ms": 0.5, "slow_factor": 4, "slow_share": 0.3,

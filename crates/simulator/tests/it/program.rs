@@ -1,4 +1,4 @@
-//! The binary: how it tells where it is, and how it ends.
+//! Tests the binary: how it reports its address, and how it ends.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What clients of an OpenAI-compatible endpoint rely on.
+//! Tests the behaviour that clients of an OpenAI-compatible endpoint rely on.
 
 use std::collections::BTreeMap;
 
@@ -266,7 +266,7 @@ fn a_prompt_is_cached_until_the_cache_is_reset() {
     assert_eq!([cached(), cached()], [Some(0), Some(32)]);
 }
 
-/// Values as they are written, by name and labels, of text that is read as strictly as the format's description has it.
+/// Parses metrics as strictly as the description of the format. Returns the values as written, by name and labels.
 fn parse_metrics(text: &str) -> BTreeMap<String, String> {
     let mut types = BTreeMap::new();
     let mut values = BTreeMap::new();

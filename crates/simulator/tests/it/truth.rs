@@ -1,4 +1,4 @@
-//! The truth against the plan, and both against what a client saw.
+//! Compares the truth with the plan, and both with the times that a client saw.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use assay_simulator::{Due, Ending, Engine, Load, PerRequest, RequestTruth, Truth
 
 use crate::client::{Client, Reply, config, requests, serve};
 
-/// A queue, a load factor, jitter of every kind, and chunks of several tokens: everything that a plan depends on.
+/// A queue, a load factor, jitter of every kind, and chunks of several tokens: all that a plan depends on.
 const BUSY: &str = r#"{"model": "m", "seed": "5eed", "ttft_ms": 4, "ttft_jitter_ms": 1, "ttft_jitter_sigma": 0.8, "itl_ms": 1,
     "itl_jitter_ms": 0.3, "load_factor": 2, "max_num_seqs": 3, "tokens_per_chunk": 2, "vary_chunks": true,
     "reasoning_share": 0.25}"#;
 
 const OUTPUT_TOKENS: u32 = 21;
 
-/// Eight clients with five requests each, all at once.
+/// Runs eight clients with five requests each, all at once.
 fn offer(address: std::net::SocketAddr) -> BTreeMap<String, Reply> {
     let client = |worker: u128| {
         let mut client = Client::new(address);
@@ -73,7 +73,7 @@ fn no_more_run_at_a_time_than_may() {
         turns.push((request.admitted_ns.expect("admitted"), 1));
         turns.push((request.chunks.last().expect("chunks").planned_ns, -1));
     }
-    // At one instant, who finishes makes room for who begins.
+    // At one instant, requests that finish make room for those that begin.
     turns.sort_unstable();
     let mut running = 0;
     let most = turns
@@ -110,7 +110,7 @@ fn a_simulation_of_the_same_arrivals_has_the_same_plan() {
         let planned: Vec<_> = request.chunks.iter().map(|chunk| (chunk.planned_ns, Some(chunk.tokens))).collect();
         let simulated: Vec<_> = record.chunks.iter().map(|chunk| (chunk.at_ns, chunk.tokens)).collect();
         assert_eq!(simulated, planned);
-        // What a client saw is what the simulation says it would, but later.
+        // A client sees the times of the simulation, but later.
         let seen = replies[&request.request_id].tokens();
         assert_eq!(seen.len() as u32, record.token_events);
         for (chunk, (seen_ns, text)) in record.chunks.iter().zip(&seen) {
@@ -127,7 +127,7 @@ fn a_long_truth_comes_whole_on_a_connection_that_closes_after_it() {
     assert_eq!(Client::new(server.address()).post("/v1/completions", body).events.len(), 100_001);
     let mut client = Client::new(server.address());
     client.send("GET", "/truth", &[("connection", "close")], "");
-    // What is asked after that is not answered, and does not cut the answer short.
+    // A later request on the connection gets no response, and does not cut the current one short.
     client.send("GET", "/health", &[], "");
     let reply = client.receive();
     assert!(reply.whole && reply.body.len() > 4_000_000, "{}", reply.body.len());
@@ -156,7 +156,7 @@ fn the_truth_in_a_file_is_the_truth_that_is_asked_for() {
     for _ in 0..3 {
         client.post("/v1/completions", r#"{"model": "m", "prompt": "a", "max_tokens": 3, "stream": true}"#);
     }
-    // One is still under way when the server stops.
+    // One request is still in flight when the server stops.
     let body = r#"{"model": "m", "prompt": "a"}"#;
     client.send("POST", "/v1/completions", &[("x-assay-fault", "hang"), ("x-request-id", "left")], body);
     crate::client::metrics_until(server.address(), |text| text.contains("faults_total{engine=\"0\",model_name=\"m\"} 1\n"));

@@ -1,12 +1,13 @@
-//! What a stage may ask of its pods in a cluster, in Kubernetes' own spelling: people take it from objects that they have.
+//! The pod settings of a stage in a cluster, in Kubernetes' own spelling: people copy them from objects that they have.
 //!
-//! What is not here is refused like every unknown field: host paths and namespaces, privileges, capabilities, further containers.
+//! Fields that are not listed are refused like every unknown field: host paths and namespaces, privileges, capabilities, further
+//! containers.
 
 use super::{MAX_LIST, MAX_MAP, PATH_TYPE};
 use crate::field::{Choice, Rule, Table, Type, Unique, choice, default, optional, required};
 use crate::format::{DATA_KEY, KUBERNETES_LABEL, LABEL_VALUE, MOUNT_PATH, OBJECT, QUANTITY, VARIABLE, VOLUME};
 
-/// Users and groups that a pod may run as: any but root's.
+/// Users and groups that a pod may run as: all but root.
 static UNPRIVILEGED: Type = Type::Integer { min: 1, max: i32::MAX as i64 };
 static OBJECT_NAME: Type = Type::Text(&OBJECT);
 static LABEL_KEY: Type = Type::Text(&KUBERNETES_LABEL);

@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use super::{COMPARING, INDICATOR, PIPELINE, SERVING, with};
 use crate::{Closure, ClosureError, MAX_FILE_BYTES, closure, render, validate};
 
-/// A repository in memory.
+/// Returns a repository in memory.
 fn repository(files: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
     files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect()
 }

@@ -288,7 +288,7 @@ proptest! {
     #[test]
     fn the_count_is_the_product_of_the_axes_and_ids_are_unique(
         workloads in 1usize..4, targets in 1usize..4, variants in 1usize..4,
-        // No value begins as the secrets of well-known services do: those are refused.
+        // No value begins like the secrets of well-known services: those are refused.
         axes in prop::collection::vec(prop::collection::btree_set("[v0-9. ][a-zA-Z0-9._ -]{0,5}", 1..5), 0..3),
     ) {
         let (text, files) = many(workloads, targets, variants);

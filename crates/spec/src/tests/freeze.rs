@@ -1,4 +1,4 @@
-//! Freezing: what changes a workload's digest, and what does not.
+//! Freezing: changes that affect a workload's digest, and changes that do not.
 
 use assay_manifest::Digest;
 use insta::assert_snapshot;
@@ -162,7 +162,7 @@ fn seeds_are_declared_or_derived() {
     assert_eq!(freeze(&with(INDICATOR, "time_limit: 2m", &format!("seed: {seed}"))).seed, seed);
 }
 
-/// A workload from the values of its fields, in some order of keys and with or without its defaults written out.
+/// Writes a workload from the values of its fields, in some order of keys and with or without its defaults.
 fn written(order: &[usize], defaults: bool, (reps, limit, primary): (u32, u32, bool)) -> String {
     let mut fields = vec![
         "type: indicator".to_owned(),

@@ -1,4 +1,4 @@
-//! Tests over whole definitions: what is read, and every problem as a person sees it.
+//! Tests over whole definitions: the values that are read, and every problem as a person sees it.
 
 mod closure;
 mod expand;
@@ -148,13 +148,13 @@ spec:
       not_after: 2027-01-01T00:00:00Z
 ";
 
-/// A text with one part of it replaced; the part must be there.
+/// Replaces one part of a text; the part must be there.
 pub(crate) fn with(text: &str, part: &str, replacement: &str) -> String {
     assert!(text.contains(part), "{part:?} is in the text");
     text.replacen(part, replacement, 1)
 }
 
-/// The problems of a file as a person sees them.
+/// Returns the problems of a file as a person sees them.
 pub(crate) fn problems(text: &str) -> String {
     Definition::parse("a.yaml", text.as_bytes()).map_or_else(|problems| render(&problems), |_| "no problem".to_owned())
 }

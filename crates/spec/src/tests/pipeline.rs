@@ -1,4 +1,4 @@
-//! Pipelines: what is read, and what is refused.
+//! Pipelines: accepted and refused definitions.
 
 use std::time::Duration;
 

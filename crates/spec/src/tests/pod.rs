@@ -1,4 +1,4 @@
-//! What stages ask of their pods: what is read, and what is refused.
+//! Pod settings of stages: accepted and refused ones.
 
 use insta::assert_snapshot;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{PIPELINE, pipeline, problems};
 use crate::PodOverride;
 
-/// Some of what a stage may ask for.
+/// Examples of pod settings.
 pub(super) const ASKED: &str = "\
     env: [{name: NCCL_DEBUG, value: 1}, {name: HF_TOKEN, valueFrom: {secretKeyRef: {name: hugging-face, key: token}}}], \
     envFrom: [{prefix: TEAM_, configMapRef: {name: team-settings}}], \
@@ -18,7 +18,7 @@ pub(super) const ASKED: &str = "\
     priorityClassName: benchmarks, serviceAccountName: load, \
     securityContext: {runAsUser: 1000, fsGroup: 2000}";
 
-/// A pipeline whose stage of that name asks this of its pods.
+/// Returns a pipeline whose stage of that name has these pod settings.
 pub(super) fn asking(stage: &str, pod: &str) -> String {
     let stages = ["plan", "provision", "execute", "collect", "reduce", "publish"].map(|name| {
         let pod = if name == stage { format!(", pod: {{{pod}}}") } else { String::new() };
@@ -46,7 +46,7 @@ fn what_a_stage_asks_of_its_pods_is_as_kubernetes_takes_it() {
     let terms = json!([{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["load"]}]}]);
     let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
     assert_eq!(pod.affinity(), Some(&json!({"nodeAffinity": required})));
-    // A folder has a limit, whether it is written or not.
+    // An `emptyDir` has a size limit even if none is written.
     assert_eq!(pod.volumes()[0], json!({"name": "data", "emptyDir": {"sizeLimit": "1Gi"}}));
     let items = json!([{"key": "a", "path": "b/c"}]);
     assert_eq!(pod.volumes()[1], json!({"name": "login", "secret": {"secretName": "login", "items": items}}));

@@ -1,4 +1,4 @@
-//! The field tables are the single source: reader, JSON Schema and reference page are held to them.
+//! The field tables are the single source: these tests compare reader, JSON Schema and reference page with them.
 
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -25,7 +25,8 @@ fn every_default_is_one_that_its_table_accepts() {
     }
 }
 
-/// The pattern of a format and its reader agree: what is made from the pattern is read, but for rules that a pattern cannot say.
+/// The pattern of a format and its reader agree: a text made from the pattern is accepted, except for rules that a pattern cannot
+/// express.
 #[test]
 fn patterns_match_the_examples_and_words_that_readers_refuse_are_few() {
     fn formats(kind: &'static Type, found: &mut Vec<&'static crate::format::Format>) {
@@ -71,7 +72,7 @@ fn patterns_match_the_examples_and_words_that_readers_refuse_are_few() {
     }
 }
 
-/// As much of JSON Schema as our schemas use; patterns are left out.
+/// Validates a value against the part of JSON Schema that our schemas use; patterns are left out.
 fn accepts(schema: &Json, value: &Json) -> bool {
     let Some(rules) = schema.as_object() else { return schema == &Json::Bool(true) };
     rules.iter().all(|(keyword, rule)| holds(keyword, rule, rules, value))
@@ -130,7 +131,7 @@ fn holds(keyword: &str, rule: &Json, rules: &serde_json::Map<String, Json>, valu
     }
 }
 
-/// A file as another reader of YAML 1.2 sees it.
+/// Returns a file as another reader of YAML 1.2 sees it.
 fn as_json(text: &str) -> Json {
     let source = Source::new("a.yaml", text);
     let mut problems = Problems::new(&source);
@@ -734,7 +735,7 @@ fn every_field_is_on_its_page_and_in_its_schema() {
 }
 
 proptest! {
-    /// Any damage to a definition ends in a definition or in problems, and each problem can be shown.
+    /// Any damaged definition results in a definition or in problems, and each problem can be shown.
     #[test]
     fn damaged_definitions_never_panic(which in 0usize..5, at in any::<prop::sample::Index>(), length in 0usize..20, insert in "[ -~\n\u{e9}]{0,8}") {
         let text = [INDICATOR, SERVING, PIPELINE, COMPARING, TRUST][which];

@@ -1,4 +1,4 @@
-//! Trust policies: what is read, and what is refused.
+//! Trust policies: accepted and refused ones.
 
 use assay_manifest::Role;
 use insta::assert_snapshot;
@@ -106,7 +106,7 @@ fn a_key_is_named_once() {
 
 const PIN: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// The policy with these further members of `spec`.
+/// Returns the policy with these further members of `spec`.
 fn with_members(members: &str) -> String {
     format!("{TRUST}{members}")
 }

@@ -1,4 +1,4 @@
-//! Workloads: what is read, and what is refused.
+//! Workloads: accepted and refused definitions.
 
 use std::time::Duration;
 
@@ -990,7 +990,7 @@ fn the_whole_examples_hold() {
     }
 }
 
-/// What is wrong once is reported once: nothing that follows from it is.
+/// One error is reported once, without problems that merely follow from it.
 #[test]
 fn a_wrong_part_makes_no_second_problem() {
     let count = |text: &str| problems(text).matches("error: ").count();

@@ -39,7 +39,7 @@ fn a_result_is_of_this_very_call() {
     let (plan, environment) = (reference(Kind::Plan, "plan"), reference(Kind::Environment, "environment"));
     let parameters = json!({"block": 0, "close": false});
     let run = run_id("nightly");
-    // In whatever order the inputs were given.
+    // The order of the inputs does not matter.
     let call = Call::new(&run, Kind::ExecutionPart, vec![environment, plan, plan], &parameters);
     let gave = |header: &Header, parameters: Value| call.gave(header, &provenance(parameters));
     let own = header("nightly", Kind::ExecutionPart, vec![plan, environment]);

@@ -1,13 +1,14 @@
-//! How often change points are false, how often true ones are found, and Apache Otava 0.8.0's rule on the same series.
+//! A benchmark of change points: the rates of false and of found ones, next to Apache Otava 0.8.0's rule on the same series.
 //!
 //!     cargo run --release -p assay-stats --example change_points_bench -- [memory | steps | seconds] [SERIES]
 //!
-//! prints the tables of `docs/statistics.md`, or one of them, with SERIES series a cell (2,000 unless said otherwise). Everything is seeded, so equal
-//! arguments print equal tables, but for the seconds in the last one. Bounds are Wilson's score interval at 99 % (Wilson, JASA 22, 1927).
+//! prints the tables of `docs/statistics.md`, or one of them, with SERIES series a cell (default 2,000). Everything is seeded, so
+//! equal arguments print equal tables, except for the seconds in the last one. Bounds are Wilson's score interval at 99 %
+//! (Wilson, JASA 22, 1927).
 //!
-//! Otava's rule was compared with the package `apache-otava` 0.8.0 from PyPI (Python 3, NumPy 2.2): 604 series of 2 to 159 points (normal
-//! and t3, AR(1) 0, 0.3 and 0.6, half with one to three steps, a fifth rounded so that values tie), `compute_change_points` at p 1e-2,
-//! 1e-3 and 1e-5 gave the same indices in all of them: 1,793, 734 and 263 points.
+//! The port of Otava's rule was compared with the package `apache-otava` 0.8.0 from PyPI (Python 3, NumPy 2.2): on 604 series of
+//! 2 to 159 points (normal and t3, AR(1) 0, 0.3 and 0.6, half with one to three steps, a fifth rounded so that values tie),
+//! `compute_change_points` at p 1e-2, 1e-3 and 1e-5 gave the same indices in all of them: 1,793, 734 and 263 points.
 
 #![expect(clippy::print_stdout, reason = "tables are what this program is for")]
 
@@ -22,15 +23,15 @@ use assay_stats::steady::{self, steady};
 use assay_stats::{Samples, normal};
 use series::{Generator, Noise};
 
-/// Points of a series.
+/// The number of points of a series.
 const LENGTH: usize = 100;
-/// A point is located when it lies within so many of the true one.
+/// A point is located if it is within this many points of the true one.
 const NEAR: usize = 5;
 /// Otava's default p-value.
 const OTAVA: f64 = 1e-3;
 /// Otava's p-values along its curve.
 const OTAVA_CURVE: [f64; 6] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8];
-/// Our levels along ours.
+/// Assay's levels along its curve.
 const OUR_CURVE: [f64; 10] = [0.003, 0.01, 0.03, 0.07, 0.1, 0.2, 0.35, 0.6, 0.8, 0.97];
 
 fn main() {
@@ -83,7 +84,7 @@ fn seed(number: u64) -> [u8; 32] {
     seed
 }
 
-/// The indices that one rule raises.
+/// Returns the indices that Assay's rule raises.
 fn ours(values: &[f64], rule: Rule, seed: [u8; 32]) -> Vec<usize> {
     change_points(values, rule, seed).unwrap_or_default().iter().map(|point| point.index).collect()
 }
@@ -93,7 +94,7 @@ fn otavas(values: &[f64], max_p: f64) -> Vec<usize> {
 }
 
 fn at_level(level: f64) -> Rule {
-    // Where a level is high, few permutations tell as much.
+    // If a level is high, fewer permutations are precise enough.
     let permutations = NonZeroU32::new(if level < 0.15 { 999 } else { 99 }).unwrap_or(NonZeroU32::MIN);
     Rule { level, permutations, ..Rule::new(Scale::Raw) }
 }
@@ -162,11 +163,12 @@ fn lengths(series: u64) {
     println!();
 }
 
-/// Autocorrelations of unchanged series, and their lengths.
+/// Autocorrelations of unchanged series.
 const MEMORIES: [f64; 7] = [0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95];
 const LENGTHS: [usize; 6] = [12, 20, 50, LENGTH, 200, 500];
 
-/// Of how many series any point is raised, and of how many it is said that a change cannot be told from memory.
+/// Counts the series in which any point is raised, and those in which a change is reported as indistinguishable from
+/// autocorrelation.
 fn memory(series: u64) {
     println!(
         "Unchanged AR(1) series that raise any point, percent (upper 99 % bound), and those of which it is said that nothing can be told, {series} series a cell:\n"
@@ -185,7 +187,7 @@ fn memory(series: u64) {
     println!();
 }
 
-/// Points that one rule raised, and the place that was true.
+/// The points that one rule raised, and the true index.
 struct Raised {
     points: Vec<usize>,
     at: usize,
@@ -241,7 +243,7 @@ fn steps(series: u64) {
     println!();
 }
 
-/// A false-alarm rate with the recall that it buys.
+/// A false-alarm rate with the recall at that rate.
 type Place = (f64, f64);
 
 fn curve(series: u64) {
@@ -285,7 +287,8 @@ fn curve_row(step: f64, max_p: f64, (alarms, theirs): Place, ours: f64, series: 
     format!("| {step} | {max_p:e} | {alarms} | {theirs} | {ours} | {difference} ({low:.1} to {high:.1}) | {bar} |")
 }
 
-/// Recall at a rate of false alarms, on straight lines between the places of a curve, which begins at (0, 0) and ends at (1, 1).
+/// Interpolates the recall at a rate of false alarms, on straight lines between the points of a curve that begins at (0, 0) and
+/// ends at (1, 1).
 fn interpolate(curve: &[Place], alarms: f64) -> f64 {
     let from = std::iter::once((0.0, 0.0)).chain(curve.iter().copied());
     let to = curve.iter().copied().chain(std::iter::once((1.0, 1.0)));
@@ -293,12 +296,12 @@ fn interpolate(curve: &[Place], alarms: f64) -> f64 {
     between.map_or(0.0, |((x, y), (next_x, next_y))| y + (next_y - y) * (alarms - x) / (next_x - x).max(f64::EPSILON))
 }
 
-/// A series is long enough to be watched from this many points on.
+/// The number of points from which on a series is long enough to be watched.
 const WATCHED_FROM: usize = 50;
-/// For so many nights.
+/// The number of nights for which it is watched.
 const NIGHTS: usize = 100;
 
-/// The nights, counted from 0, on which an issue is opened.
+/// Returns the nights, counted from 0, on which an issue is opened.
 fn issues(values: &[f64], seed: [u8; 32]) -> Vec<(usize, usize)> {
     let told = reports(values, WATCHED_FROM, Scale::Raw, Budget::default(), seed).unwrap_or_default();
     told.iter().map(|report| (report.after - WATCHED_FROM - 1, report.change.index)).collect()
@@ -316,7 +319,8 @@ fn appends(series: u64) {
         let opened: Vec<u64> = (0..series).map(one).collect();
         let of_appends = Share { hits: opened.iter().sum(), of: series * NIGHTS as u64 };
         let of_series = Share::count(&opened, |&count| count > 0);
-        // Appends of one series are not independent; the bound of the whole is the bound of any issue, each counted as often as on average.
+        // Appends of one series are not independent. The bound of the total is the bound of any issue, each counted as often as
+        // on average.
         let bound = of_series.bounds()[1] * (of_appends.hits as f64 / of_series.hits.max(1) as f64).max(1.0) / NIGHTS as f64;
         println!(
             "| {} | {:.3} (at most {:.3}) | {of_series} | {} |",
@@ -348,7 +352,7 @@ fn delays(series: u64) {
     println!();
 }
 
-/// Iterations of a process.
+/// The number of iterations of a process.
 const ITERATIONS: usize = 200;
 
 fn steady_states(series: u64) {

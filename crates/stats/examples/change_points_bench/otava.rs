@@ -1,8 +1,8 @@
-//! The rule of Apache Otava 0.8.0, written anew from its description, so that it can be run beside ours on the same series.
+//! The rule of Apache Otava 0.8.0, reimplemented from its description, so that it can be run on the same series as Assay's.
 //!
-//! It is the thing to beat and serves nothing else. E-divisive means (Matteson and James, 2014) propose a split in windows of 50 points,
-//! a pooled Student t test judges it as if nobody had searched for it, and a second pass drops the weakest points until all pass.
-//! Indices agree with Otava's own; how that was compared stands at the head of the benchmark.
+//! It is the benchmark's reference and has no other use. E-divisive means (Matteson and James, 2014) propose a split in windows
+//! of 50 points, a pooled Student t test judges it without correction for the search, and a second pass drops the weakest points
+//! until all pass. Indices agree with Otava's own; the head of the benchmark describes the comparison.
 
 use std::ops::Range;
 
@@ -18,16 +18,16 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// Otava's defaults with another p-value: windows of 50, any magnitude.
+    /// Returns Otava's defaults with another p-value: windows of 50, any magnitude.
     pub(crate) fn at(max_p: f64) -> Self {
         Self { window: 50, max_p, min_magnitude: 0.0 }
     }
 }
 
-/// One point: the first index of the right segment, and what the t test says of its two neighbours.
+/// One point: the first index of the right segment, and the t test of its two neighbours.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Point {
-    /// First index of the right segment.
+    /// The first index of the right segment.
     pub(crate) index: usize,
     /// The two-sided p-value of the t test.
     pub(crate) p: f64,
@@ -35,12 +35,12 @@ pub(crate) struct Point {
     pub(crate) magnitude: f64,
 }
 
-/// The change points of `series`, ascending.
+/// Returns the change points of `series`, ascending.
 pub(crate) fn change_points(series: &[f64], rule: Rule) -> Vec<Point> {
     merge(series, weak_points(series, rule), rule)
 }
 
-/// The first pass tests more leniently, so that the second can choose.
+/// Returns the more lenient p-value of the first pass, which leaves a choice to the second.
 fn first_pass_p(max_p: f64) -> f64 {
     match max_p {
         p if p < 0.05 => 10.0 * p,
@@ -70,7 +70,7 @@ fn divide(window: &[f64], max_p: f64) -> Vec<usize> {
         let segments = segments(&found, window.len());
         let Some((segment, index)) = best_candidate(&sums, &segments) else { return found };
         let (p, _) = compare(&window[segment.start..index], &window[index..segment.end]);
-        // A p-value that is no number counts as none.
+        // A NaN p-value is not significant.
         if p.is_nan() || p > max_p {
             return found;
         }
@@ -96,7 +96,7 @@ fn best_candidate(sums: &Sums, segments: &[Range<usize>]) -> Option<(Range<usize
     best.map(|(_, segment, index)| (segment, index))
 }
 
-/// Two-dimensional running sums of all distances of a window.
+/// The two-dimensional running sums of all distances of a window.
 struct Sums {
     side: usize,
     cells: Vec<f64>,
@@ -121,7 +121,7 @@ impl Sums {
         at(rows.end, columns.end) - at(rows.start, columns.end) - at(rows.end, columns.start) + at(rows.start, columns.start)
     }
 
-    /// The highest divergence over every split and every end of the right part, the first of equals, and its split.
+    /// Returns the highest divergence over every split and every end of the right part, the first of equals, and its split.
     fn best_split(&self, segment: &Range<usize>) -> (f64, usize) {
         let mut best = (f64::NEG_INFINITY, segment.start + 1);
         for split in segment.start + 1..segment.end {
@@ -146,12 +146,13 @@ impl Sums {
     }
 }
 
-/// Drops the weakest point, and judges the next two anew, until every point passes.
+/// Drops the weakest point, and judges the next two again, until every point passes.
 fn merge(series: &[f64], mut points: Vec<Point>, rule: Rule) -> Vec<Point> {
     while let Some(weakest) = weakest(&points, rule) {
         points.remove(weakest);
         let indices: Vec<usize> = points.iter().map(|point| point.index).collect();
-        // Otava judges the two points after the removed one, not the one before it; so do we, to find the same points.
+        // Otava judges the two points after the removed one, not the one before it; this port does the same, to find the same
+        // points.
         for place in [weakest, weakest + 1].into_iter().filter(|&place| place < indices.len()) {
             points[place] = judge(series, &indices, place);
         }
@@ -159,7 +160,7 @@ fn merge(series: &[f64], mut points: Vec<Point>, rule: Rule) -> Vec<Point> {
     points
 }
 
-/// The point with the largest p-value where that does not pass; else the smallest change where that does not.
+/// Returns the point with the largest p-value if that fails the limit; otherwise the smallest change if that fails.
 fn weakest(points: &[Point], rule: Rule) -> Option<usize> {
     let first_by = |above: fn(&Point, &Point) -> bool| {
         (0..points.len()).reduce(|best, place| if above(&points[place], &points[best]) { place } else { best })
@@ -187,7 +188,8 @@ fn compare(left: &[f64], right: &[f64]) -> (f64, f64) {
     (pooled_t(left, right), relative(mean_left, mean_right).max(relative(mean_right, mean_left)))
 }
 
-/// Otava hands standard deviations with divisor n to a routine that expects n - 1; so do we, to find the same points.
+/// Otava passes standard deviations with divisor n to a routine that expects n - 1; this port does the same, to find the same
+/// points.
 fn pooled_t(left: &[f64], right: &[f64]) -> f64 {
     let (n, m) = (left.len() as f64, right.len() as f64);
     let freedom = n + m - 2.0;

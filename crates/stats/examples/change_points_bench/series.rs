@@ -1,10 +1,10 @@
-//! Series with known truth, seeded.
+//! Seeded series with a known truth.
 
 use assay_stats::normal;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// How the values of an unchanged series scatter; all but the lognormal have a standard deviation of 2 (t: a scale of 2) around 100.
+/// The distribution of an unchanged series; all but the lognormal have a standard deviation of 2 (t: a scale of 2) around 100.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Noise {
     /// Independent and normal.
@@ -44,7 +44,7 @@ impl Generator {
         Self(rng)
     }
 
-    /// `n` values without a change.
+    /// Returns `n` values without a change.
     pub(crate) fn series(&mut self, noise: Noise, n: usize) -> Vec<f64> {
         match noise {
             Noise::Normal => self.autoregressive(n, 0.0),
@@ -55,7 +55,7 @@ impl Generator {
         }
     }
 
-    /// `n` values with one step of `step` standard deviations, and its place, drawn from the middle 60 %.
+    /// Returns `n` values with one step of `step` standard deviations, and its index, drawn from the middle 60 %.
     pub(crate) fn stepped(&mut self, noise: Noise, n: usize, step: f64) -> (Vec<f64>, usize) {
         let at = n / 5 + self.below(n * 3 / 5 + 1);
         let mut values = self.series(noise, n);
@@ -65,7 +65,7 @@ impl Generator {
         (values, at)
     }
 
-    /// `n` values without a change, autoregressive of order 1.
+    /// Returns `n` values without a change, autoregressive of order 1.
     pub(crate) fn autoregressive(&mut self, n: usize, phi: f64) -> Vec<f64> {
         let spread = (1.0 - phi * phi).sqrt();
         let mut state = self.normal();

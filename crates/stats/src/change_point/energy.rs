@@ -1,18 +1,18 @@
-//! The energy divergence between what lies before a split and what lies after it.
+//! The energy divergence between the values before a split and those after it.
 //!
-//! With exponent 1 and in its unbiased U-form (Matteson and James, 2014, equations 5 and 6): for n values X and m values Y,
-//! `Q = 2/(n+m) sum|x-y| - 2m/((n+m)(n-1)) sum|x-x'| - 2n/((n+m)(m-1)) sum|y-y'|`, inner sums over unordered pairs. It grows with any
+//! With exponent 1 and in its unbiased U-form (Matteson and James, 2014, equations 5 and 6): for n values X and m values Y, `Q =
+//! 2/(n+m) sum|x-y| - 2m/((n+m)(n-1)) sum|x-x'| - 2n/((n+m)(m-1)) sum|y-y'|`, inner sums over unordered pairs. It grows with any
 //! difference of the distributions, and in one dimension it is the squared distance between the two distribution functions.
 
 use super::MIN_SIDE;
 
-/// The highest divergence over all splits with [`MIN_SIDE`] values on either side; negative infinity where there is none.
+/// The highest divergence over all splits with [`MIN_SIDE`] values on either side; negative infinity if there is no such split.
 pub(super) fn highest_divergence(values: &[f64]) -> f64 {
     let n = values.len();
     let Distances { to_earlier, to_later } = Distances::of(values);
     let (mut left, mut right, mut between) = (0.0, to_later.iter().sum::<f64>(), 0.0);
     let mut highest = f64::NEG_INFINITY;
-    // With each split one value passes from the right to the left.
+    // Each split moves one value from the right to the left.
     for (split, (earlier, later)) in (1..n).zip(to_earlier.iter().zip(&to_later)) {
         left += earlier;
         right -= later;
@@ -29,13 +29,13 @@ fn divergence([n, left]: [f64; 2], [m, right]: [f64; 2], between: f64) -> f64 {
     2.0 / (n + m) * (between - left * m / (n - 1.0) - right * n / (m - 1.0))
 }
 
-/// For each value the sum of its distances to those before it and to those after it.
+/// For each value, the sum of its distances to those before it and the sum of those to the values after it.
 struct Distances {
     to_earlier: Vec<f64>,
     to_later: Vec<f64>,
 }
 
-/// Sums run in this many lanes, which a processor adds at once. The number is part of the definition of every sum.
+/// The number of lanes of a sum, which a processor adds at once. It is part of the definition of every sum.
 const LANES: usize = 8;
 
 impl Distances {
@@ -49,9 +49,9 @@ impl Distances {
     }
 }
 
-/// The sum of the distances of `before` from `value`; each is added to its own of `sums` as well.
+/// The sum of the distances of `before` from `value`; each distance is also added to its own entry of `sums`.
 ///
-/// Place k goes into lane k mod 8, lanes are added in order, and the places after the last eight follow.
+/// Index k goes into lane k mod 8, lanes are added in order, and the values after the last eight follow.
 fn measure(value: f64, before: &[f64], sums: &mut [f64]) -> f64 {
     let (chunks, rest) = before.as_chunks::<LANES>();
     let (sum_chunks, sum_rest) = sums.as_chunks_mut::<LANES>();
@@ -79,7 +79,7 @@ mod tests {
         left.iter().flat_map(|x| right.iter().map(move |y| (x - y).abs())).sum()
     }
 
-    /// The definition, word by word.
+    /// The definition, written out.
     fn defined(values: &[f64], split: usize) -> f64 {
         let (left, right) = values.split_at(split);
         let (n, m) = (left.len() as f64, right.len() as f64);

@@ -1,8 +1,9 @@
-//! What an unchanged series with the same noise would look like: the reference of every test.
+//! Surrogates: unchanged series with the same noise, the reference of every test.
 //!
-//! The noise is taken as autoregressive of order 1, `x = phi * previous + innovation`. Innovations are exchangeable and are permuted;
-//! coloured with phi again they make a surrogate, a series without a change and with the memory of this one. Without memory that is
-//! the plain permutation test, exact in any sample. Where innovations still depend on their neighbours, blocks of them are permuted.
+//! The noise is taken as autoregressive of order 1, `x = phi * previous + innovation`. Innovations are exchangeable and are
+//! permuted; coloured with phi again they make a surrogate, a series without a change and with the same autocorrelation. Without
+//! autocorrelation that is the plain permutation test, exact in any sample. If innovations still depend on their neighbours,
+//! blocks of them are permuted.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
@@ -10,19 +11,20 @@ use rand_core::SeedableRng;
 use super::MIN_SIDE;
 use crate::{bootstrap, pelt, robust};
 
-/// Nothing can be told from a series that hardly ever returns to its level.
+/// The highest autocorrelation: no change can be distinguished in a series that hardly ever returns to its level.
 const MAX_MEMORY: f64 = 0.95;
 
-/// The lag-1 autocorrelation of residuals around the two levels of the best split is too small by `(0.9 + 0.77 ln n + 7.5 phi) / n`, fitted to simulation
-/// (4,000 normal series a cell): n times the bias is 3.2, 5.2, 7.6, 9.8 for phi 0, 0.3, 0.6, 0.8 at n = 20; 3.9, 6.1, 8.4, 10.6 at
-/// n = 50; 4.5, 6.7, 8.9, 10.7 at n = 100; 4.9, 7.2, 9.5, 11.0 at n = 200. (Two known halves would give 2 + 8 phi: Marriott and Pope,
-/// Biometrika 41, 1954; the search for the split takes the rest.)
+/// The coefficients of the bias of the lag-1 autocorrelation of residuals around the two levels of the best split, which is too
+/// small by `(0.9 + 0.77 ln n + 7.5 phi) / n`, fitted to simulation (4,000 normal series a cell): n times the bias is 3.2, 5.2,
+/// 7.6, 9.8 for phi 0, 0.3, 0.6, 0.8 at n = 20; 3.9, 6.1, 8.4, 10.6 at n = 50; 4.5, 6.7, 8.9, 10.7 at n = 100; 4.9, 7.2, 9.5,
+/// 11.0 at n = 200. (Two known halves would give 2 + 8 phi: Marriott and Pope, Biometrika 41, 1954; the search for the split
+/// causes the rest.)
 const BIAS: [f64; 3] = [0.9, 0.77, 7.5];
 
-/// Of short series only so much of the estimate can be explained as bias.
+/// The lower limit of the slope, because in short series only part of the estimate can be explained as bias.
 const LEAST_SLOPE: f64 = 0.5;
 
-/// A lag-1 autocorrelation of innovations beyond this many standard errors is dependence that is left.
+/// A lag-1 autocorrelation of innovations beyond this many standard errors counts as remaining dependence.
 const DEPENDENT: f64 = 2.0;
 
 /// The noise of a segment.
@@ -33,8 +35,9 @@ pub(super) struct Noise {
 }
 
 impl Noise {
-    /// Memory is estimated with steps taken out: a change is not memory. Innovations are of the series as it is, so that
-    /// without memory the test stays an exact permutation test.
+    /// Estimates the noise of a segment. The autocorrelation is estimated with steps taken out, because a change is not
+    /// autocorrelation. The innovations are those of the series as it is, so that without autocorrelation the test stays an exact
+    /// permutation test.
     pub(super) fn of(values: &[f64]) -> Self {
         let stepless = without_steps(values);
         let memory = stepless.memory();
@@ -45,25 +48,25 @@ impl Noise {
     }
 }
 
-/// The autocorrelation at lag 1 of an autoregressive series with a few steps, between 0 and [`MAX_MEMORY`]. A negative one, which makes
-/// false alarms rarer, counts as none.
+/// The autocorrelation at lag 1 of an autoregressive series with a few steps, between 0 and [`MAX_MEMORY`]. A negative one, which
+/// makes false alarms rarer, counts as none.
 pub(super) fn memory(values: &[f64]) -> f64 {
     without_steps(values).memory()
 }
 
-/// Takes the [bias](BIAS) off an estimate from residuals around two levels, and holds it between 0 and [`MAX_MEMORY`].
+/// Removes the [bias](BIAS) from an estimate from residuals around two levels, and limits it to 0 to [`MAX_MEMORY`].
 pub(super) fn corrected(estimate: f64, n: usize) -> f64 {
     around_levels(estimate, n, 2)
 }
 
-/// The bias grows with the number of levels that were fitted.
+/// Corrects an estimate from residuals around `levels` levels: the bias grows with the number of levels that were fitted.
 fn around_levels(estimate: f64, n: usize, levels: usize) -> f64 {
     let (n, times, [constant, growth, slope]) = (n as f64, levels as f64 / 2.0, BIAS);
     let missing = times * (constant + growth * libm::log(n)) / n;
     ((estimate + missing) / (1.0 - times * slope / n).max(LEAST_SLOPE)).clamp(0.0, MAX_MEMORY)
 }
 
-/// What is left of a series around its levels.
+/// The residuals of a series around its levels.
 struct Stepless {
     residuals: Vec<f64>,
     levels: usize,
@@ -75,13 +78,15 @@ impl Stepless {
     }
 }
 
-/// A further level must save this much, in units of `variance * ln n` with the variance of differences: five times the usual penalty, so
-/// that the waves of a series with memory are not mistaken for levels. At phi 0.6 their best split saves about 20.
+/// The saving that a further level requires, in units of `variance * ln n` with the variance of differences: five times the usual
+/// penalty, so that the waves of an autocorrelated series are not mistaken for levels. At phi 0.6 their best split saves about
+/// 20.
 const CLEAR: f64 = 25.0;
 
-/// The residuals around all clear levels where there are three or more, else around the two that fit best.
+/// The residuals around all clear levels if there are three or more, otherwise around the two that fit best.
 ///
-/// With one step taken out of a series that went up and down again, what is left would pass for memory and hide both changes.
+/// If only one step were taken out of a series that went up and down again, the residuals would look autocorrelated and hide both
+/// changes.
 fn without_steps(values: &[f64]) -> Stepless {
     let sd = robust::difference_sd(values, 1);
     let penalty = CLEAR * sd * sd / 2.0 * libm::log(values.len() as f64);
@@ -111,14 +116,14 @@ fn largest_step(values: &[f64]) -> usize {
     best.1
 }
 
-/// The lag-1 autocorrelation of values with mean 0; 0 where they are all 0.
+/// The lag-1 autocorrelation of values with mean 0; 0 if they are all 0.
 pub(super) fn lag_one(values: &[f64]) -> f64 {
     let squares: f64 = values.iter().map(|x| x * x).sum();
     let products: f64 = values.iter().zip(values.iter().skip(1)).map(|(x, y)| x * y).sum();
     if squares > 0.0 { products / squares } else { 0.0 }
 }
 
-/// The innovations; the first is scaled as if the series had always run.
+/// The innovations; the first is scaled as if the series had run for ever.
 pub(super) fn whitened(values: &[f64], memory: f64) -> Vec<f64> {
     let first = values.first().map(|x| x * stationary(memory));
     let rest = values.iter().zip(values.iter().skip(1)).map(|(previous, x)| x - memory * previous);
@@ -130,8 +135,8 @@ pub(super) fn stationary(memory: f64) -> f64 {
     (1.0 - memory * memory).sqrt()
 }
 
-/// One where no dependence is left; else the length that serves an autoregressive series best (Carlstein, Annals of Statistics 14,
-/// 1986): `n^(1/3) (2 r / (1 - r^2))^(2/3)`, at most a quarter of the series.
+/// The length of the permuted blocks: 1 if no dependence is left, otherwise the length that suits an autoregressive series best
+/// (Carlstein, Annals of Statistics 14, 1986): `n^(1/3) (2 r / (1 - r^2))^(2/3)`, at most a quarter of the series.
 fn block_length(innovations: &[f64]) -> usize {
     let (n, r) = (innovations.len() as f64, lag_one(innovations));
     if r * n.sqrt() <= DEPENDENT {
@@ -147,8 +152,8 @@ fn mean(values: &[f64]) -> f64 {
 
 /// Series without a change, drawn one after the other.
 ///
-/// The draws are defined to the bit: ChaCha8 under the seed and the stream of the segment, indices as in [`bootstrap`]. A permutation is
-/// Fisher and Yates' from the last place down. Blocks begin at a drawn place, taking the series as a ring.
+/// The draws are defined to the bit: ChaCha8 under the seed and the stream of the segment, indices as in [`bootstrap`]. A
+/// permutation is Fisher and Yates' from the last index down. Blocks begin at a drawn index, taking the series as a ring.
 pub(super) struct Surrogates<'a> {
     noise: &'a Noise,
     rng: ChaCha8Rng,
@@ -164,7 +169,7 @@ impl<'a> Surrogates<'a> {
         Self { noise, rng, order: (0..blocks).collect(), series: Vec::with_capacity(noise.innovations.len()) }
     }
 
-    /// The next surrogate.
+    /// Draws the next surrogate.
     pub(super) fn draw(&mut self) -> &[f64] {
         let n = self.noise.innovations.len();
         let turn = if self.noise.block > 1 { bootstrap::index_below(&mut self.rng, n as u32) as usize } else { 0 };

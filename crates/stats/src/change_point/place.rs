@@ -1,23 +1,25 @@
-//! Where a change lies, given that there is one.
+//! The position of a change, given that there is one.
 //!
-//! Under autoregressive noise a step is a shift of all later innovations by `(1 - phi) delta` and of the one at the step by all of
-//! `delta`. Generalised least squares use both. The likelihood of each place, with the two levels and the noise fitted to it, is a
-//! distribution over places; of that we take not the highest point, which jumps about, but the place with the most probability near it.
+//! Under autoregressive noise a step is a shift of all later innovations by `(1 - phi) delta` and of the one at the step by all
+//! of `delta`. Generalised least squares use both. The likelihood of each index, with the two levels and the noise fitted to it,
+//! is a distribution over indices; the result is not its highest point, which is unstable, but the index with the most
+//! probability near it.
 
 use super::noise::{memory, whitened};
 use super::{MIN_SIDE, noise};
 
-/// A change is well placed within this many points: a week of nightlies and a weekend's slack on either side would be 7, a working week
-/// is 5.
+/// The number of points within which a change counts as located: a week of nightly runs and a weekend's slack on either side
+/// would be 7, a working week is 5.
 const NEAR: usize = 5;
 
-/// How much less a place counts for each point of distance from the change: enough to settle ties, too little to trade probability for.
+/// The decrease of an index's weight for each point of distance from the change: enough to settle ties, too little to outweigh
+/// probability.
 const SLOPE: f64 = 0.02;
 
-/// Two sums of squares nearer than this share of the total are equal.
+/// The share of the total below which two sums of squares count as equal.
 const LEAST_SHARE: f64 = 1e-12;
 
-/// The place with most probability within [`NEAR`] points, an index into `values` that leaves [`MIN_SIDE`] on either side.
+/// The index with most probability within [`NEAR`] points, which leaves [`MIN_SIDE`] values on either side.
 pub(super) fn most_likely(values: &[f64]) -> usize {
     let probability = probability(values);
     let near = |place: usize| {
@@ -28,10 +30,11 @@ pub(super) fn most_likely(values: &[f64]) -> usize {
     places.map(|place| (place, near(place))).fold((MIN_SIDE, 0.0), |best, next| if next.1 > best.1 { next } else { best }).0
 }
 
-/// The probability of a change at each place, up to a factor; 0 where a side would be too short.
+/// The probability of a change at each index, up to a factor; 0 if a side would be too short.
 ///
-/// With both levels and the variance at their best fit the likelihood is `(residual sum of squares)^(-(n - 3) / 2)`. Before looking, a
-/// place with n values before it and m after it weighs `n m`: a change that was significant is likelier where it could be seen.
+/// With both levels and the variance at their best fit the likelihood is `(residual sum of squares)^(-(n - 3) / 2)`. As a prior,
+/// an index with n values before it and m after it weighs `n m`: a significant change is likelier at an index at which the test
+/// has more power.
 fn probability(values: &[f64]) -> Vec<f64> {
     let n = values.len();
     let freedom = n.saturating_sub(3) as f64;
@@ -44,12 +47,12 @@ fn probability(values: &[f64]) -> Vec<f64> {
     logs.iter().enumerate().map(weigh).collect()
 }
 
-/// The share of the innovations' squares that a step at each place explains, beyond a level that never moves.
+/// The share of the innovations' squares that a step at each index explains, beyond a constant level.
 fn explained(values: &[f64]) -> Vec<f64> {
     let n = values.len();
     let memory = memory(values);
     let innovations = whitened(values, memory);
-    // What a level of 1 looks like in innovations: `first`, then `shift` at every later place.
+    // A level of 1 in innovations: `first`, then `shift` at every later index.
     let (first, shift) = (noise::stationary(memory), 1.0 - memory);
     let tail: f64 = innovations.iter().skip(1).sum();
     let level = first * innovations.first().unwrap_or(&0.0) + shift * tail;
@@ -59,7 +62,7 @@ fn explained(values: &[f64]) -> Vec<f64> {
     let mut later = 0.0;
     for (place, innovation) in innovations.iter().enumerate().skip(1).rev() {
         let after = (n - 1 - place) as f64;
-        // A step of 1: all of it at its place, `shift` after it; less what a level explains already.
+        // A step of 1: 1 at its index, `shift` after it; less the part that a level explains already.
         let (step, step_squared, both) = (innovation + shift * later, 1.0 + shift * shift * after, shift + shift * shift * after);
         let numerator = step - both * level / level_squared;
         let denominator = step_squared - both * both / level_squared;
@@ -75,7 +78,7 @@ fn explained(values: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// The residual sum of squares of a two-level fit, without memory.
+    /// The residual sum of squares of a two-level fit, without autocorrelation.
     fn residual(values: &[f64], place: usize) -> f64 {
         let (left, right) = values.split_at(place);
         let around = |side: &[f64]| {

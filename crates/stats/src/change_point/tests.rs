@@ -11,7 +11,7 @@ fn points_on(history: &[f64], scale: Scale) -> Vec<usize> {
     change_points(history, Rule::new(scale), SEED).expect("searched").iter().map(|point| point.index).collect()
 }
 
-/// Noise without chance: whole numbers from 0 to 6, each after each.
+/// Deterministic noise: whole numbers from 0 to 6, every one after every other.
 fn wobble(place: usize) -> f64 {
     (place * 5 % 7 + place * place % 3) as f64
 }
@@ -32,7 +32,8 @@ fn finds_what_the_reference_series_are_known_for() {
         assert_eq!(points_on(&S1, scale), [6]);
         assert_eq!(points_on(&S3, scale), [10]);
     }
-    // The seven later values of this one wave by themselves: eleven hardly tell a step from memory, and on the log scale do not.
+    // The seven later values of this series vary among themselves: eleven values hardly distinguish a step from autocorrelation,
+    // and on the log scale do not.
     assert_eq!(points_on(&S2, Scale::Raw), [4]);
 }
 
@@ -103,7 +104,7 @@ fn only_recent_values_are_asked_about() {
     assert_eq!(ask(Some(150)), None);
 }
 
-/// A series without a change whose neighbours are so far correlated.
+/// A series without a change and with this lag-1 correlation.
 fn remembering(number: u64, n: usize, correlation: f64) -> Vec<f64> {
     use rand_core::{RngCore, SeedableRng};
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(number);
@@ -122,7 +123,7 @@ fn slow_waves_are_refused_and_seldom_taken_for_changes() {
         (0..60).map(|number| change_points(&remembering(number, 100, 0.9), Rule::new(Scale::Raw), SEED)).collect();
     let raised = searched.iter().filter(|found| found.as_ref().is_ok_and(|points| !points.is_empty())).count();
     let refused = searched.iter().filter(|found| matches!(found, Err(ChangePointError::Remembers { .. }))).count();
-    // Of 60 without this, 16 are expected to raise a point.
+    // Without the test for waves, 16 of 60 are expected to raise a point.
     assert!(raised <= 8 && refused >= 6, "{raised} raised, {refused} refused");
     let refused = searched.into_iter().find_map(Result::err).expect("one that is refused").to_string();
     assert!(refused.starts_with("cannot tell whether the level moved"), "{refused}");
@@ -201,7 +202,7 @@ proptest! {
         let last = history[at..].to_vec();
         let longer: Vec<f64> = history.iter().chain(last.iter().cycle().take(more)).copied().collect();
         let found = points(&longer);
-        // What is repeated is no independent noise: the change is placed as well as the noise around it allows.
+        // Repeated values are not independent noise: the change is located as well as the noise around it allows.
         prop_assert!(found.iter().any(|found| found.abs_diff(at) <= 5), "{found:?} {at}");
     }
 

@@ -1,43 +1,48 @@
-//! Whether what looks like a step may be a wave: the likelihood of a series with a step against that of one that has none and remembers more.
+//! The test whether an apparent step may be a wave: the likelihood of a series with a step against that of one without a step and
+//! with stronger autocorrelation.
 //!
-//! Noise is estimated with the step taken out, because a step is not memory. But of a series that remembers much, a step takes the largest
-//! wave out too, and what is left remembers little. So where the series as a whole may remember much, a step has to explain it better than
-//! memory does.
+//! The autocorrelation of the noise is estimated with the step taken out, because a step is not autocorrelation. But in a
+//! strongly autocorrelated series, a fitted step absorbs the largest wave too, and the residuals show little autocorrelation. So
+//! if the series as a whole may be strongly autocorrelated, a step has to explain it better than autocorrelation does.
 
 use super::MIN_SIDE;
 
-/// Above this lag-1 autocorrelation of the series as it is, a step may be a wave. A step of two standard deviations in noise with 0.6 comes to
-/// 0.81 in the median, so what is lost of those is little: with 0.75 here one in ten that was found would not be told, with 0.85 one in forty.
+/// The lag-1 autocorrelation of the series as it is above which a step may be a wave. A step of two standard deviations in noise
+/// with 0.6 comes to 0.81 in the median, so few of those are lost: with 0.75 here one in ten of the found steps would not be
+/// reported, with 0.85 one in forty.
 const MANY_WAVES: f64 = 0.85;
 
-/// The likeliest autocorrelation is too small by `(1 + 3 memory) / n`, because the level is estimated too (Kendall, "Note on bias in the estimation
-/// of autocorrelation", Biometrika 41, 1954).
+/// Corrects the likeliest autocorrelation, which is too small by `(1 + 3 memory) / n`, because the level is estimated too
+/// (Kendall, "Note on bias in the estimation of autocorrelation", Biometrika 41, 1954).
 fn without_bias(memory: f64, n: usize) -> f64 {
     (memory + (1.0 + 3.0 * memory) / n as f64).min(1.0)
 }
 
-/// Twice the logarithm of the likelihood ratio that a step needs. Over 400 normal series a cell, without a step and with an autocorrelation of 0.6
-/// to 0.95, the best step comes to 12 to 15 in one of twenty, of 30 points as of 100: what memory there is hardly matters to it.
+/// Twice the logarithm of the likelihood ratio that a step requires. Over 400 normal series a cell, without a step and with an
+/// autocorrelation of 0.6 to 0.95, the best step reaches 12 to 15 in one of twenty, at 30 points as at 100: it hardly depends on
+/// the autocorrelation.
 const CLEARER: f64 = 14.0;
 
-/// Autocorrelations that are tried, in hundredths: without a step nearly all there are, with one as many as a test of it takes.
+/// The autocorrelations that are tried, in hundredths: without a step nearly the whole range, with a step as many as the test of
+/// it needs.
 const MEMORIES: std::ops::RangeInclusive<u8> = 0..=99;
 const MEMORIES_BESIDE_A_STEP: std::ops::RangeInclusive<u8> = 0..=95;
 
-/// The lag-1 autocorrelation that the series is likeliest to have if it has no step, where a step does not explain it clearly better. It is one of
-/// `family` windows: the more there are, the better the best step of them explains its own by chance, by `2 ln` of their number.
+/// The likeliest lag-1 autocorrelation of the series without a step; `None` if a step explains the series clearly better. The
+/// series is one of `family` windows: the more there are, the better the best step of them explains its own by chance, by `2 ln`
+/// of their number.
 pub(super) fn instead_of_step(values: &[f64], family: usize) -> Option<f64> {
     let (waves, memory) = likeliest(MEMORIES, |memory| Whitened::of(values, memory).squares());
     let (step, _) = likeliest(MEMORIES_BESIDE_A_STEP, |memory| Whitened::of(values, memory).squares_beside_best_step());
-    // Beside a step a series of zeros and ones has no noise at all.
+    // With a step, a series of zeros and ones has no noise at all.
     let clearer = CLEARER + 2.0 * libm::log(family as f64);
     let is_clear = step == f64::NEG_INFINITY || waves - step >= clearer;
     let memory = without_bias(memory, values.len());
     (memory > MANY_WAVES && !is_clear).then_some(memory)
 }
 
-/// The smallest of twice the negative log-likelihood of normal innovations, `n ln(squares) - ln(1 - memory^2)` up to a constant (Box, Jenkins and
-/// Reinsel, "Time Series Analysis", 2008, appendix A7.4), and where it lies.
+/// The smallest of twice the negative log-likelihood of normal innovations, `n ln(squares) - ln(1 - memory^2)` up to a constant
+/// (Box, Jenkins and Reinsel, "Time Series Analysis", 2008, appendix A7.4), and the autocorrelation that gives it.
 fn likeliest(memories: impl Iterator<Item = u8>, squares: impl Fn(f64) -> (usize, f64)) -> (f64, f64) {
     let of = |hundredths| {
         let memory = f64::from(hundredths) / 100.0;
@@ -47,7 +52,8 @@ fn likeliest(memories: impl Iterator<Item = u8>, squares: impl Fn(f64) -> (usize
     memories.map(of).min_by(|one, other| one.0.total_cmp(&other.0)).unwrap_or((0.0, 0.0))
 }
 
-/// A series and its level, both less the memory of the value before: what is left is independent if the memory is this.
+/// A series and its level, each less the autocorrelated part of the value before: the residuals are independent if the
+/// autocorrelation is right.
 struct Whitened {
     memory: f64,
     values: Vec<f64>,
@@ -72,7 +78,7 @@ impl Whitened {
         (self.values.len(), (values - both * both / level).max(0.0))
     }
 
-    /// The same about a level and the step that makes it smallest, with [`MIN_SIDE`] values on either side.
+    /// The smallest sum of squares about a level and a step, with [`MIN_SIDE`] values on either side.
     fn squares_beside_best_step(&self) -> (usize, f64) {
         let n = self.values.len();
         let [values, both, level] = self.products();
@@ -92,7 +98,7 @@ impl Whitened {
             later_values += self.values[at];
         }
         let left = about_level - gain;
-        // What is left of nothing but a step is rounding.
+        // If a step explains everything, the rest is rounding.
         (n, if left > 1e-12 * values { left } else { 0.0 })
     }
 

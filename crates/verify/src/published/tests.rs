@@ -108,7 +108,7 @@ fn keys_of_one_role_stand_beside_each_other() {
     let [first, second] = [key(), key()];
     let other = format!("keys/plan-{}.pub", second.fingerprint().short());
     let sign = |name, key: &PublicKey| TrustedSigner::new(name, key.clone(), [Role::Plan]);
-    // The last two are the second key and the first, each once more for another window of time.
+    // The last two are the second key and the first, each again for another window of time.
     let all = vec![sign("a", &first), sign("b", &second), sign("b-later", &second), sign("a-later", &first)];
     assert_eq!(names(all, &[Role::Plan]), [other, "keys/plan.pub".to_owned()]);
 }

@@ -75,7 +75,7 @@ fn row(metric: &str, value: f64) -> Row {
     build().expect("a whole row")
 }
 
-/// What is said of a signed result of another program after a change.
+/// Returns the outcome of comparing another program's signed result after a change, as text.
 fn said(change: impl FnOnce(&mut Made)) -> String {
     let (mut signed, again) = (Made::new("then"), Made::new("now"));
     change(&mut signed);

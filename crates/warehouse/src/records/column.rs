@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-/// What a column of a record holds.
+/// The type of a column of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
     /// A 64-bit whole number.
@@ -29,22 +29,22 @@ macro_rules! columns {
             /// All of them, in the file's order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Its name in the file.
+            /// Returns its name in the file.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// What it holds.
+            /// Returns its type.
             pub const fn kind(self) -> RecordKind {
                 match self { $(Self::$variant => RecordKind::$kind),+ }
             }
 
-            /// Whether it may be null.
+            /// Returns true if it may be null.
             pub const fn nullable(self) -> bool {
                 match self { $(Self::$variant => $null),+ }
             }
 
-            /// What it means.
+            /// Returns its meaning.
             pub const fn doc(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),+)),+ }
             }
@@ -61,23 +61,23 @@ columns! {
     Shard "shard" Int false;
     /// The phase that it was due in: `warmup` or `measured`.
     Phase "phase" Word false;
-    /// What became of it.
+    /// The outcome of the request.
     Outcome "outcome" Word false;
     /// Its `x-request-id` and trace id: 32 hexadecimal digits.
     RequestId "request_id" Text false;
-    /// When it should have been sent; null under closed loop. This and every time: nanoseconds since the trial's start.
+    /// The time at which it was due; null under closed loop. This and every time: nanoseconds since the trial's start.
     Intended "intended_ns" Int true;
-    /// When the client turned to it.
+    /// The time at which the client took it up.
     Dequeued "dequeued_ns" Int true;
-    /// When its connection was asked for; null where one was kept alive.
+    /// The time at which its connection was requested; null if one was kept alive.
     ConnectStart "connect_start_ns" Int true;
-    /// When its connection stood.
+    /// The time at which its connection was established.
     ConnectEnd "connect_end_ns" Int true;
-    /// When its first byte was written.
+    /// The time at which its first byte was written.
     Sent "sent_ns" Int true;
-    /// When its last byte was written.
+    /// The time at which its last byte was written.
     WriteDone "write_done_ns" Int true;
-    /// When the first byte of the answer was read.
+    /// The time at which the first byte of the response was read.
     FirstByte "first_byte_ns" Int true;
     /// The first token event, on any channel.
     FirstToken "first_token_ns" Int true;
@@ -85,13 +85,13 @@ columns! {
     FirstContent "first_content_ns" Int true;
     /// The last token event.
     LastToken "last_token_ns" Int true;
-    /// When the answer was complete, or the request was given up.
+    /// The time at which the response was complete, or the request was given up.
     End "end_ns" Int true;
-    /// The status code of the answer.
+    /// The status code of the response.
     HttpStatus "http_status" Int true;
-    /// Why the endpoint stopped.
+    /// The endpoint's reason to stop.
     FinishReason "finish_reason" Text true;
-    /// What went wrong.
+    /// The error.
     Error "error" Text true;
     /// Bytes that were written.
     RequestBytes "request_bytes" Int false;
@@ -105,42 +105,42 @@ columns! {
     InputTokensEndpoint "input_tokens_endpoint" Int true;
     /// Tokens of the prompt from the endpoint's prefix cache.
     CachedTokens "cached_tokens" Int true;
-    /// Tokens of the answer that were asked for.
+    /// Tokens of the response that were asked for.
     OutputTokensAsked "output_tokens_asked" Int true;
-    /// Tokens of the answer.
+    /// Tokens of the response.
     OutputTokens "output_tokens" Int true;
-    /// Who counted them.
+    /// The source of their count.
     OutputSource "output_source" Word false;
-    /// Those of them that are reasoning.
+    /// The reasoning tokens among them.
     ReasoningTokens "reasoning_tokens" Int true;
     /// Tokens that the first token event brought.
     FirstEventTokens "first_event_tokens" Int true;
-    /// How many token events there were.
+    /// The number of token events.
     TokenEvents "token_events" Int false;
     /// SHA-256 of the prompt: 64 hexadecimal digits.
     PromptSha256 "prompt_sha256" Text true;
-    /// SHA-256 of the answer's text: 64 hexadecimal digits.
+    /// SHA-256 of the response's text: 64 hexadecimal digits.
     AnswerSha256 "answer_sha256" Text true;
-    /// When each token event came; empty where the list was not kept.
+    /// The time of each token event; empty if the list was not kept.
     ChunkAt "chunk_at_ns" Ints false;
     /// Bytes of text of each token event.
     ChunkBytes "chunk_bytes" Ints false;
-    /// Tokens of each token event; null where the endpoint says so of none.
+    /// Tokens of each token event; null for each event whose tokens the endpoint does not state.
     ChunkTokens "chunk_tokens" Ints true;
 }
 
 impl RecordColumn {
-    /// Whether single items of its lists may be null.
+    /// Returns true if single items of its lists may be null.
     const fn items_nullable(self) -> bool {
         matches!(self, Self::ChunkTokens)
     }
 
-    /// The field of a list's items.
+    /// Returns the field of a list's items.
     pub(super) fn item(self) -> Arc<Field> {
         Arc::new(Field::new("item", DataType::Int64, self.items_nullable()))
     }
 
-    /// The field as the file declares it.
+    /// Returns the field as the file declares it.
     pub(super) fn field(self) -> Field {
         let kind = match self.kind() {
             RecordKind::Int => DataType::Int64,
@@ -150,7 +150,7 @@ impl RecordColumn {
         Field::new(self.name(), kind, self.nullable())
     }
 
-    /// The field as batches are read: words stay indices into a dictionary.
+    /// Returns the field as batches are read: words stay indices into a dictionary.
     pub(super) fn read_field(self) -> Field {
         match self.kind() {
             RecordKind::Word => Field::new(
@@ -163,7 +163,7 @@ impl RecordColumn {
     }
 }
 
-/// The Arrow schema of a file of records.
+/// Returns the Arrow schema of a file of records.
 pub fn record_schema() -> SchemaRef {
     Arc::new(Schema::new(RecordColumn::ALL.iter().map(|column| column.field()).collect::<Vec<_>>()))
 }

@@ -1,8 +1,8 @@
-//! What can be wrong with records and their files.
+//! The errors of records and their files.
 
 use assay_record::UnknownWord;
 
-/// Why a record or a file of records is refused.
+/// The reason why a record or a file of records is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// A number is larger than a column holds.
@@ -20,7 +20,7 @@ pub enum RecordError {
     TooManyChunks {
         /// The record's place in the file, from 0.
         index: u64,
-        /// How many it has.
+        /// The number of token events.
         found: usize,
     },
     /// The file cannot be written.
@@ -32,10 +32,10 @@ pub enum RecordError {
     /// The file's columns are not those of records.
     #[error("the file is not one of records: {0}")]
     WrongSchema(String),
-    /// The file says that it holds more than allowed.
+    /// The file declares that it holds more than allowed.
     #[error("a file of records gives more than {limit} {what}")]
     TooMany {
-        /// Of what there is too much.
+        /// The quantity that is too large.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -49,17 +49,17 @@ pub enum RecordError {
         #[source]
         source: UnknownWord,
     },
-    /// A value of a record is none that the writer makes.
+    /// A value of a record is not one that the writer makes.
     #[error("`{column}` of record {index} is not valid: {problem}")]
     Value {
         /// The column.
         column: &'static str,
         /// The record's place in the file, from 0.
         index: u64,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
-    /// A column was asked for that the batch was not read with.
+    /// The requested column was not read with the batch.
     #[error("the batch was read without the column `{0}`")]
     NotRead(&'static str),
 }

@@ -1,4 +1,4 @@
-//! A file that several threads read at once: every read names its own place, and none moves another's.
+//! A file that several threads read at once: every read names its own position, and none moves another's.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -48,7 +48,7 @@ impl ChunkReader for Positioned {
     }
 }
 
-/// A reader with a place of its own.
+/// A reader with its own position.
 #[derive(Debug)]
 pub(super) struct At {
     source: Positioned,

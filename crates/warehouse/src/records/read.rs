@@ -1,4 +1,4 @@
-//! Files of records back into rows, or into batches of a few columns. The bytes may be hostile: whatever is wrong is an error.
+//! Files of records back into rows, or into batches of a few columns. The bytes may be hostile: every defect is an error.
 
 use std::fs::File;
 use std::ops::Range;
@@ -24,18 +24,18 @@ use crate::Source;
 use crate::pages::{PageError, PageSizes, check_pages};
 use crate::read::panic_text;
 
-/// Rows of a batch without lists.
+/// The number of rows of a batch without lists.
 const BATCH_ROWS: usize = 32 * 1024;
-/// Chunks that a batch with lists should have, where records have as many as their neighbours.
+/// The number of chunks that a batch with lists should have, if records have as many as their neighbours.
 const BATCH_CHUNKS: u64 = 512 * 1024;
-/// The most chunks that a row group may say it has: the writer's bound, and one record beyond it, and a null for each row.
+/// The most chunks that a row group may declare: the writer's bound, and one record beyond it, and a null for each row.
 const MAX_GROUP_VALUES: u64 = (ROW_GROUP_CHUNKS + 2 * MAX_CHUNKS + ROW_GROUP_ROWS) as u64;
-/// The most bytes that a row group may say it unpacks to.
+/// The most bytes to which a row group may declare that it unpacks.
 const MAX_GROUP_BYTES: u64 = 1 << 30;
 /// The most row groups of a file: ten thousand million records.
 const MAX_GROUPS: u64 = 1 << 17;
 
-/// A file of records, checked to be one. Several threads may read it at once.
+/// A checked file of records. Several threads may read it at once.
 #[derive(Clone, Debug)]
 pub struct RecordFile {
     source: Positioned,
@@ -45,7 +45,7 @@ pub struct RecordFile {
 }
 
 impl RecordFile {
-    /// Opens a file and reads its end. Fails where it is no file of records or says that it holds more than allowed.
+    /// Opens a file and reads its footer. Fails if it is no file of records or declares that it holds more than allowed.
     pub fn open(source: impl Into<Source>) -> Result<Self> {
         let source = match source.into() {
             Source::Bytes(bytes) => Positioned::Bytes(bytes),
@@ -55,7 +55,7 @@ impl RecordFile {
     }
 
     fn check(source: Positioned) -> Result<Self> {
-        // The schema is taken from Parquet's own; the one that a writer may embed would be one more thing to mistrust.
+        // The schema is taken from Parquet's own: one that a writer may embed would be one more thing to check.
         let plain = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = ArrowReaderMetadata::load(&source, plain).map_err(malformed)?;
         check_schema(metadata.schema())?;
@@ -70,24 +70,24 @@ impl RecordFile {
         Ok(Self { source, metadata, rows, sizes })
     }
 
-    /// How many records it has.
+    /// Returns the number of its records.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// How many row groups it has; each can be read on its own.
+    /// Returns the number of its row groups; each can be read on its own.
     pub fn row_groups(&self) -> usize {
         self.metadata.metadata().num_row_groups()
     }
 
-    /// How many records the row groups have together. Groups that are not there have none.
+    /// Returns the number of records in the row groups. Groups that are not there have none.
     pub fn rows_of(&self, groups: Range<usize>) -> u64 {
         let all = self.metadata.metadata().row_groups();
         all.get(groups).unwrap_or_default().iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).sum()
     }
 
-    /// Whether a record of these row groups may have several token events in its list: whether its column holds more values than rows
-    /// (an empty list counts as one).
+    /// Returns true if a record of these row groups may have several token events in its list: if its column holds more values
+    /// than rows (an empty list counts as one).
     pub fn has_gaps(&self, groups: Range<usize>) -> bool {
         let all = self.metadata.metadata().row_groups().get(groups).unwrap_or_default();
         let is_at = |column: &&ColumnChunkMetaData| {
@@ -96,13 +96,13 @@ impl RecordFile {
         all.iter().any(|group| group.columns().iter().filter(is_at).any(|column| column.num_values() > group.num_rows()))
     }
 
-    /// The records one by one, in the file's order.
+    /// Returns the records one by one, in the file's order.
     pub fn records(&self) -> Result<Records> {
         let batches = self.batches(RecordColumn::ALL, 0..self.row_groups())?;
         Ok(Records { batches, current: Vec::new().into_iter() })
     }
 
-    /// Some columns of some row groups, a batch at a time, in the file's order.
+    /// Returns some columns of some row groups, a batch at a time, in the file's order.
     pub fn batches(&self, columns: &[RecordColumn], groups: Range<usize>) -> Result<Batches> {
         let end = groups.end.min(self.row_groups());
         let groups: Vec<usize> = (groups.start.min(end)..end).collect();
@@ -123,7 +123,8 @@ impl RecordFile {
         builder.with_projection(mask).with_row_groups(groups).with_batch_size(rows).build().map_err(malformed)
     }
 
-    /// As many rows as have some [`BATCH_CHUNKS`] chunks, by the average of the row group that has the most a row.
+    /// Returns the number of rows with some [`BATCH_CHUNKS`] chunks, by the average of the row group that has the most chunks a
+    /// row.
     fn list_rows(&self) -> usize {
         let per_row = |group: &RowGroupMetaData| {
             let values = group.columns().iter().map(|column| u64::try_from(column.num_values()).unwrap_or(0)).max().unwrap_or(0);
@@ -143,7 +144,8 @@ fn malformed(error: parquet::errors::ParquetError) -> RecordError {
     RecordError::Malformed(error.into())
 }
 
-/// The library promises errors for malformed files but has places that panic; a hostile file must not end the process.
+/// Turns a panic into an error: the library promises errors for malformed files but has places that panic, and a hostile file
+/// must not end the process.
 fn guarded<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| Err(RecordError::Malformed(panic_text(&*panic).into())))
 }
@@ -168,7 +170,7 @@ fn check_schema(found: &Schema) -> Result<()> {
     }
 }
 
-/// The number of rows, where the file says that it holds no more than allowed.
+/// Returns the number of rows, if the file declares no more than allowed.
 fn check_size(metadata: &ParquetMetaData) -> Result<u64> {
     let too_many = |what, limit| Err(RecordError::TooMany { what, limit });
     let mut rows = 0;
@@ -223,7 +225,7 @@ impl Iterator for Batches {
     }
 }
 
-/// Some columns of some rows that follow each other.
+/// Some columns of some consecutive rows.
 pub struct Batch {
     columns: Arc<[RecordColumn]>,
     arrays: RecordBatch,
@@ -235,13 +237,13 @@ pub struct Batch {
 pub struct Ints<'a>(&'a Int64Array);
 
 impl<'a> Ints<'a> {
-    /// The number in a row of the batch; none where there is none.
+    /// Returns the number in a row of the batch, if there is one.
     pub fn get(self, row: usize) -> Option<i64> {
         let present = row < self.0.len() && self.0.is_valid(row);
         present.then(|| self.0.values().get(row).copied()).flatten()
     }
 
-    /// All of them, where none is missing.
+    /// Returns all numbers, if none is missing.
     pub fn complete(self) -> Option<&'a [i64]> {
         (self.0.null_count() == 0).then(|| &self.0.values()[..])
     }
@@ -257,19 +259,19 @@ pub struct ChunkLists<'a> {
 }
 
 impl<'a> ChunkLists<'a> {
-    /// When the token events of a row came, in nanoseconds; empty where its list was not kept.
+    /// Returns the times of the token events of a row, in nanoseconds; empty if its list was not kept.
     pub fn at(&self, row: usize) -> &'a [i64] {
         self.at_values.get(range(self.at, row)).unwrap_or_default()
     }
 
-    /// How many tokens an event of a row brought, by its place in the list; none where the endpoint does not say.
+    /// Returns the number of tokens of an event of a row, by its place in the list; `None` if the endpoint does not state it.
     pub fn tokens(&self, row: usize) -> impl Fn(usize) -> Option<i64> + use<'a> {
         let (range, values) = (range(self.tokens, row), self.token_values);
         move |place| Ints(values).get(range.start.checked_add(place).filter(|at| *at < range.end)?)
     }
 }
 
-/// Where the items of a row lie; nowhere for a null and for a row that is not there.
+/// Returns the range of the items of a row; empty for a null and for a row that is not there.
 fn range(lists: &ListArray, row: usize) -> Range<usize> {
     let ends = (lists.value_offsets().get(row), lists.value_offsets().get(row + 1));
     match ends {
@@ -279,12 +281,12 @@ fn range(lists: &ListArray, row: usize) -> Range<usize> {
 }
 
 impl Batch {
-    /// How many rows it has.
+    /// Returns the number of its rows.
     pub fn rows(&self) -> usize {
         self.arrays.num_rows()
     }
 
-    /// The place of its first row in the file, from 0.
+    /// Returns the place of its first row in the file, from 0.
     pub fn before(&self) -> u64 {
         self.before
     }
@@ -295,18 +297,18 @@ impl Batch {
         array.ok_or(RecordError::NotRead(column.name()))
     }
 
-    /// A column of whole numbers.
+    /// Returns a column of whole numbers.
     pub fn ints(&self, column: RecordColumn) -> Result<Ints<'_>> {
         let array = self.array(column)?.as_primitive_opt::<Int64Type>();
         array.map(Ints).ok_or(RecordError::NotRead(column.name()))
     }
 
-    /// A column of words. Fails for a word that is none of the list.
+    /// Returns a column of words. Fails for a word that is not in the list.
     pub fn words<W: FromStr<Err = UnknownWord> + Copy>(&self, column: RecordColumn) -> Result<Vec<W>> {
         let missing = || RecordError::NotRead(column.name());
         let array = self.array(column)?.as_dictionary_opt::<Int32Type>().ok_or_else(missing)?;
         let known = array.values().as_string_opt::<i32>().ok_or_else(missing)?;
-        // Only words that occur are looked at: a dictionary may hold others.
+        // Only words that occur are checked: a dictionary may hold others.
         let known: Vec<Result<W, UnknownWord>> = known.iter().map(|word| word.unwrap_or_default().parse()).collect();
         let nothing = || RecordError::Malformed("a word is missing".into());
         let keys = array.keys().values().iter().zip(self.before..);
@@ -318,7 +320,7 @@ impl Batch {
         .collect()
     }
 
-    /// The requests' ids. Needs the column [`RecordColumn::RequestId`]. Fails for one that is no id.
+    /// Returns the requests' ids. Needs the column [`RecordColumn::RequestId`]. Fails for a value that is no id.
     pub fn request_ids(&self) -> Result<Vec<u128>> {
         (0..self.rows()).map(|row| Cell { batch: self, row }.request_id()).collect()
     }
@@ -333,8 +335,8 @@ impl Batch {
         Ok((lists, lists.values().as_primitive_opt::<Int64Type>().ok_or_else(missing)?))
     }
 
-    /// When token events came and how many tokens they brought. Needs the columns [`RecordColumn::ChunkAt`] and
-    /// [`RecordColumn::ChunkTokens`]. Fails where a record's two lists differ in length or are too long.
+    /// Returns the times and token counts of token events. Needs the columns [`RecordColumn::ChunkAt`] and
+    /// [`RecordColumn::ChunkTokens`]. Fails if a record's two lists differ in length or are too long.
     pub fn chunk_lists(&self) -> Result<ChunkLists<'_>> {
         let (at, at_values) = self.lists(RecordColumn::ChunkAt)?;
         let (tokens, token_values) = self.lists(RecordColumn::ChunkTokens)?;

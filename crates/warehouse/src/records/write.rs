@@ -19,11 +19,12 @@ use super::{MAX_CHUNKS, MAX_ERROR_BYTES, MAX_FINISH_REASON_BYTES, ROW_GROUP_CHUN
 use crate::WrittenFile;
 use crate::write::{CREATED_BY, Hashing};
 
-/// Rows that are encoded at a time.
+/// The number of rows that are encoded at a time.
 const BATCH_ROWS: usize = 4 * 1024;
-/// Chunks beyond which rows are encoded although there are fewer of them.
+/// The number of chunks beyond which fewer rows are encoded.
 const BATCH_CHUNKS: usize = 256 * 1024;
-/// The lowest level: delta-encoded numbers are near their entropy already, and whoever writes has a load to send.
+/// The lowest level: delta-encoded numbers are near their entropy already, and the writer is the load generator, which needs the
+/// CPU.
 const ZSTD_LEVEL: i32 = 1;
 
 /// Writes the records of one shard of one attempt, in the order given, holding one row group of them in memory.
@@ -38,7 +39,7 @@ pub struct RecordWriter<W: Write + Send> {
 }
 
 impl<W: Write + Send> RecordWriter<W> {
-    /// A writer of the records of `shard` of `attempt`, both from 0, to `out`.
+    /// Returns a writer of the records of `shard` of `attempt`, both from 0, to `out`.
     pub fn new(out: W, attempt: u32, shard: u32) -> Result<Self> {
         let schema: SchemaRef =
             Arc::new(Schema::new(RecordColumn::ALL.iter().map(|column| column.read_field()).collect::<Vec<_>>()));
@@ -49,8 +50,8 @@ impl<W: Write + Send> RecordWriter<W> {
 
     /// Adds a record.
     ///
-    /// Fails where a number is beyond its column, there are more than [`MAX_CHUNKS`] token events, or the file cannot be written.
-    /// Nothing of a record that is refused is written.
+    /// Fails if a number is beyond its column, there are more than [`MAX_CHUNKS`] token events, or the file cannot be written.
+    /// Nothing of a refused record is written.
     pub fn write(&mut self, record: &Record) -> Result<()> {
         let index = self.written + self.rows.count as u64;
         self.rows.add(record, self.attempt, self.shard, index)?;
@@ -60,12 +61,12 @@ impl<W: Write + Send> RecordWriter<W> {
         Ok(())
     }
 
-    /// How many records were added.
+    /// Returns the number of records that were added.
     pub fn records(&self) -> u64 {
         self.written + self.rows.count as u64
     }
 
-    /// Writes what is left and the file's end.
+    /// Writes the remaining rows and the file's footer.
     pub fn finish(mut self) -> Result<WrittenFile> {
         self.encode()?;
         let rows = self.written;
@@ -78,7 +79,7 @@ impl<W: Write + Send> RecordWriter<W> {
         let arrays = self.rows.take();
         let batch = RecordBatch::try_new(self.schema.clone(), arrays).map_err(|error| RecordError::Write(error.into()))?;
         self.writer.write(&batch).map_err(failed)?;
-        // By what was given and not by what it came to, so that equal records give equal bytes whatever buffers do.
+        // By the number of chunks and not by their encoded size, so that equal records give equal bytes, independent of buffers.
         if self.chunks_in_group >= ROW_GROUP_CHUNKS {
             self.writer.flush().map_err(failed)?;
         }
@@ -93,7 +94,7 @@ fn failed(error: parquet::errors::ParquetError) -> RecordError {
     RecordError::Write(error.into())
 }
 
-/// Everything that shapes the bytes is set here, so that a new default of the library changes nothing unseen.
+/// Sets every property that shapes the bytes, so that a new default of the library changes nothing unnoticed.
 fn properties() -> Result<WriterProperties> {
     let level = ZstdLevel::try_new(ZSTD_LEVEL).map_err(failed)?;
     let mut properties = WriterProperties::builder()
@@ -125,7 +126,7 @@ fn properties() -> Result<WriterProperties> {
     Ok(properties.build())
 }
 
-/// How many columns hold whole numbers.
+/// The number of columns of whole numbers.
 const INTS: usize = 26;
 
 /// Rows that wait to be encoded, column by column; each kind of column in the order of [`RecordColumn::ALL`].
@@ -200,7 +201,7 @@ impl Rows {
         tokens.append(said);
     }
 
-    /// The rows as arrays, in the order of the file; none are left.
+    /// Takes the rows as arrays, in the order of the file; none are left.
     fn take(&mut self) -> Vec<ArrayRef> {
         let [phase, outcome, source] = &mut self.words;
         let mut words =
@@ -221,7 +222,7 @@ impl Rows {
     }
 }
 
-/// The columns of whole numbers, in the order of the file.
+/// Returns the columns of whole numbers, in the order of the file.
 fn ints(record: &Record, attempt: u32, shard: u32, index: u64) -> Result<[Option<i64>; INTS]> {
     let large = |column: RecordColumn, value: u64| {
         i64::try_from(value).map(Some).map_err(|_| RecordError::TooLarge { column: column.name(), index, value: value.into() })
@@ -264,19 +265,20 @@ fn position<W: PartialEq>(all: &[W], word: &W) -> i32 {
 fn dictionary<W: std::fmt::Display>(places: &mut Vec<i32>, all: &[W]) -> ArrayRef {
     let words: StringArray = all.iter().map(|word| Some(word.to_string())).collect();
     let keys = Int32Array::from(std::mem::replace(places, Vec::with_capacity(BATCH_ROWS)));
-    // Every place is one of a word's, so this is never refused; were it, the batch would be, for want of a column.
+    // Every place is one of a word's, so this is never refused; if it were, the batch would be, because a column would be
+    // missing.
     match DictionaryArray::<Int32Type>::try_new(keys, Arc::new(words)) {
         Ok(array) => Arc::new(array),
         Err(_) => Arc::new(StringArray::new_null(0)),
     }
 }
 
-/// The text up to the last character that ends within `limit` bytes.
+/// Returns the text up to the last character that ends within `limit` bytes.
 fn cut(text: &str, limit: usize) -> &str {
     (0..=limit.min(text.len())).rev().find_map(|end| text.get(..end)).unwrap_or_default()
 }
 
-/// Lower-case hexadecimal digits.
+/// Returns lower-case hexadecimal digits.
 fn hex<'a>(bytes: &[u8], digits: &'a mut [u8]) -> &'a str {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {

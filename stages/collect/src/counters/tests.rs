@@ -52,7 +52,7 @@ fn the_counters_of_other_servers_are_known() {
     assert_eq!(found("<html>502 Bad Gateway</html>"), []);
 }
 
-/// Answers that each take 10 ns, by when they were asked for, with how many requests had been answered; none where the counter
+/// Responses that each take 10 ns, by the times of their requests, with the number of completed requests; `None` if the counter
 /// was not there.
 fn scrapes(of: &[(i64, Option<f64>)]) -> Vec<Scrape> {
     let counter = |value| Counter { name: "vllm:request_success_total", value };
@@ -64,7 +64,7 @@ fn scrapes(of: &[(i64, Option<f64>)]) -> Vec<Scrape> {
     of.iter().map(one).collect()
 }
 
-/// Outer growth, inner growth and resets around 1000..2000.
+/// Returns outer growth, inner growth and resets around 1000..2000.
 fn around(of: &[(i64, Option<f64>)]) -> Option<(u64, u64, u32)> {
     let growth = growth(&scrapes(of), What::Requests, &window(1000, 2000))?;
     Some((growth.outer, growth.inner, growth.resets))

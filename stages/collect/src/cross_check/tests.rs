@@ -43,12 +43,12 @@ fn work(api: &str, tokenizer_file: bool, output: bool) -> ServingWork {
 
 fn growth(outer: u64, inner: u64, resets: u32) -> Growth {
     let reach = (Instant::from_unix_ns(0), Instant::from_unix_ns(9_000_000_000));
-    // Within such a window lie as many answers as tell of a growth.
+    // Such a window holds the number of responses that a growth needs.
     let within = if inner == 0 { 1 } else { 5 };
     Growth { counter: "vllm:request_success_total", outer, inner, within, reach, resets }
 }
 
-/// Whether client and endpoint agree on one kind of count.
+/// Returns true if client and endpoint agree on one kind of count.
 fn agrees(what: What, counted: &Counted, growth: Growth, left_open: u64, has_neighbours: bool) -> bool {
     let between = |_, _| has_neighbours;
     let neighbours = Neighbours { left_open, between: &between };

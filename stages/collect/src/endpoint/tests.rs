@@ -36,7 +36,7 @@ fn plan() -> Plan {
     serde_json::from_value(plan).expect("a plan")
 }
 
-/// An attempt of so many requests that were answered and others that were still open, each answer with ten tokens.
+/// An attempt with this number of completed requests and of requests that were still open, each response with ten tokens.
 fn attempt(trial: u32, from: i64, to: i64, ok: u64, open: u64) -> Attempt {
     let digest = Digest::of(b"");
     let serving = json!({
@@ -80,7 +80,7 @@ fn part(shard: u32, attempts: Vec<Attempt>) -> ExecutionPart {
     }
 }
 
-/// What an endpoint had answered at each second.
+/// The number of completed requests of an endpoint at each second.
 fn counted(requests: &[(i64, u64)]) -> Vec<Scrape> {
     let one = |(second, value): &(i64, u64)| Scrape {
         asked: at(*second),
@@ -90,7 +90,7 @@ fn counted(requests: &[(i64, u64)]) -> Vec<Scrape> {
     requests.iter().map(one).collect()
 }
 
-/// The checks of the attempts of trial 0 in these parts: what, both counts, and whether they agree.
+/// Returns the checks of the attempts of trial 0 in these parts: the quantity, both counts, and whether they agree.
 fn checked(parts: &[ExecutionPart], requests: &[(i64, u64)]) -> Vec<String> {
     let plan = plan();
     let parts: Vec<_> = parts.iter().collect();
@@ -129,7 +129,7 @@ fn the_shards_of_an_attempt_are_counted_together() {
 
 #[test]
 fn attempts_close_to_each_other_share_the_answers_between_them() {
-    // The second begins within the second in which the first ended: the answer at 20 s is behind both.
+    // The second begins within the second in which the first ended: the response at 20 s is after both.
     let attempts = |open| [part(0, vec![attempt(1, 5, 9, 40, open), attempt(0, 10, 19, 50, 0), attempt(2, 19, 25, 7, 0)])];
     let first = |open, counts: &[(i64, u64)]| checked(&attempts(open), counts)[0].clone();
     assert_eq!(first(0, &[(10, 100), (11, 105), (18, 145), (20, 153)]), "requests 50 53 true", "three are the next attempt's");

@@ -47,7 +47,7 @@ fn part(incarnation: u32, attempts: Vec<Attempt>) -> ExecutionPart {
     }
 }
 
-/// The trial as it is collected from parts.
+/// Returns the trial as collected from parts.
 fn collected(parts: &[ExecutionPart]) -> Result<CollectedTrial, Failure> {
     let mut found = Found::new();
     let (trial, plan) = (trial(), plan());
@@ -61,7 +61,7 @@ fn collected(parts: &[ExecutionPart]) -> Result<CollectedTrial, Failure> {
     collected
 }
 
-/// Whether the trial counts, and its attempts: incarnation, number and whether it is the one.
+/// Returns whether the trial counts, and its attempts: incarnation, number and whether it is the one that counts.
 fn collect(parts: &[ExecutionPart]) -> (bool, Vec<(u32, u32, bool)>) {
     let collected = collected(parts).expect("collected");
     let attempts = collected.attempts.iter().map(|found| (found.block.incarnation, found.attempt, found.counted));

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::series::{each_line, reading};
 
-/// Long enough for any answer of a test, so that nothing rests on speed.
+/// Long enough for any response of a test, so that nothing depends on speed.
 const LONG: Limits = Limits { time: Duration::from_mins(10), bytes: 1000 };
 const SHORT: Limits = Limits { time: Duration::from_millis(50), bytes: 1000 };
 
@@ -19,7 +19,7 @@ fn scraper(url: &str, folder: &TempDir, limits: Limits) -> Scraper {
     Scraper { limits, ..scraper }
 }
 
-/// The lines of a recording, in short: status, then the body or the reason.
+/// Returns the lines of a recording, in short: status, then the body or the reason.
 fn lines(scrapes: &Scrapes) -> Vec<String> {
     let artifact = serde_json::json!({
         "name": "e", "digest": assay_manifest::Digest::of(b""), "size": "0", "media_type": "application/jsonl+zstd",
@@ -42,7 +42,7 @@ fn reasons(scrapes: &Scrapes) -> Vec<&str> {
     scrapes.gaps.iter().map(|gap| gap.reason.as_str()).collect()
 }
 
-/// What becomes of an endpoint that gives these answers, one after the other.
+/// Records an endpoint that returns these responses, one after the other.
 fn recorded(replies: Vec<Reply>, limits: Limits) -> (Vec<Step>, Scrapes, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let count = replies.len();
@@ -125,7 +125,7 @@ fn it_asks_once_more_when_it_is_stopped() {
     let server = Server::start(|request| Reply::ok(format!("a {}", request.number)));
     let (stop, stopped) = channel();
     let (say, said) = channel();
-    // Stopped before it begins: the first question and the last one.
+    // Stopped before it begins: the first request and the last one.
     drop(stop);
     let scrapes = run(scraper(&server.url(), &folder, LONG), &stopped, &say).expect("written");
     assert_eq!(lines(&scrapes), ["200 a 0", "200 a 1"]);
@@ -154,7 +154,7 @@ fn point(seconds: u64) -> Point {
     Point { at: Instant::from_unix_ns(i64::try_from(ns).expect("it fits")), ns }
 }
 
-/// The gaps that these answers leave until second 100: the second of each, and whether it was good.
+/// Returns the gaps that these responses leave until second 100: the second of each, and whether it was successful.
 fn gaps(answers: &[(u64, bool)]) -> Vec<(u64, u64, String)> {
     let mut gaps = Gaps::new("endpoint/a".to_owned(), point(0));
     for (second, good) in answers {

@@ -1,4 +1,4 @@
-//! Shards start together: each says that it is ready, the first that sees all of them names the instant, and all keep to it.
+//! Starts shards together: each marks itself ready, the first that sees all of them names the instant, and all begin at it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,106 +12,106 @@ use serde::{Deserialize, Serialize};
 use super::exchange::{self, Listener, Offset};
 use super::same_host;
 
-/// From the naming of the instant to the instant: time for every shard to read it.
+/// The time from the naming of the instant to the instant, in which every shard reads it.
 const MARGIN: Duration = Duration::from_millis(200);
 
-/// The same for a single shard, which has nobody to wait for.
+/// The same for a single shard, which waits for no other.
 const OWN_MARGIN: Duration = Duration::from_millis(5);
 
-/// How often a shard looks for the others in a folder.
+/// The interval at which a shard polls for the others in a folder.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The same in a bucket, where each look is a request, of every shard: often enough to see the instant well before it.
+/// The same in a bucket, where each poll is a request of every shard: often enough to see the instant well before it.
 const LOOK_FAR: Duration = Duration::from_millis(50);
 
-/// What a shard's mark is called that says how its attempt ended.
+/// The name of a shard's mark that holds the validity of its attempt.
 const DONE: &str = "done";
 
-/// What a shard's mark is called that says whether it was answered.
+/// The name of a shard's mark that says if it got a response.
 const OFFERED: &str = "offered";
 
-/// How long shards are waited for.
+/// The timeout of waiting for shards.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// Why an attempt that another shard has broken off is given up.
+/// The reason code of an attempt that is abandoned because another shard has aborted it.
 pub(crate) const SHARD_LOST: &str = "shard_lost";
 
-/// The largest mark.
+/// The maximum size of a mark.
 const MAX_MARK_BYTES: u64 = 4096;
 
-/// A shard is ready.
+/// The mark of a shard that is ready.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Ready {
     /// Two shards on one boot share their clocks.
     boot_id: Option<String>,
-    /// Whether the kernel says that its clock is synchronised.
+    /// True if the kernel reports that its clock is synchronised.
     synchronised: Option<bool>,
-    /// Whether and where shard 0 answers questions about its clock; of no meaning in the others.
+    /// The clock service of shard 0; meaningless in the others.
     #[serde(default)]
     exchange: Exchange,
 }
 
-/// Whether shard 0 answers questions about its clock.
+/// The availability of shard 0's clock service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Exchange {
-    /// All shards are on one boot.
+    /// Not needed: all shards are on one boot.
     #[default]
     NotNeeded,
-    /// Here.
+    /// Available at this address.
     At(SocketAddr),
-    /// It cannot.
+    /// Unavailable, with the reason.
     Unable(String),
 }
 
-/// A shard has asked what it wanted to know of shard 0's clock.
+/// The mark of a shard that has finished measuring the offset of shard 0's clock.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {}
 
-/// The instant at which all begin.
+/// The mark with the instant at which all begin.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
     at: Instant,
 }
 
-/// What the first shard did for all.
+/// The mark with the result of the first shard's work for all.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Did<T> {
     did: T,
 }
 
-/// A shard has offered its part of the load.
+/// The mark of a shard that has sent its part of the load.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Offered {
-    /// Whether a measured request of it was answered.
+    /// True if one of its measured requests got a response.
     answered: bool,
 }
 
-/// A shard has finished an attempt.
+/// The mark of a shard that has finished an attempt.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Done {
     valid: bool,
 }
 
-/// When an attempt begins.
+/// The start of an attempt.
 pub(crate) struct Start {
     /// By the wall clock.
     pub(crate) at: Instant,
     /// By this host's monotonic clock.
     pub(crate) monotonic_ns: i64,
-    /// How much too late this shard came; none where it was in time.
+    /// The lateness of this shard; none if it was in time.
     pub(crate) missed_by_ns: Option<i64>,
-    /// This shard's clock against shard 0's.
+    /// This shard's clock relative to shard 0's.
     pub(crate) clock: ClockOffset,
 }
 
-/// The meeting place of one attempt's shards.
+/// The synchronisation of one attempt's shards.
 pub(crate) struct Barrier {
     folder: String,
     trial: TrialId,
@@ -129,7 +129,7 @@ impl Barrier {
         format!("{}/{shard}.{what}", self.folder)
     }
 
-    /// Does in the first shard what is done once for all of them, and gives in every shard what came of it.
+    /// Does work in the first shard that is done once for all, and returns its result in every shard.
     pub(crate) fn first_does<T: Serialize + DeserializeOwned>(
         &self,
         ctx: &Context,
@@ -145,7 +145,7 @@ impl Barrier {
         Ok(self.of_shard::<Did<T>>(ctx, 0, "did", &ctx.clock().start())?.did)
     }
 
-    /// Waits until all shards are ready and know their clocks, and gives the instant at which they begin.
+    /// Waits until all shards are ready and know their clocks, and returns the instant at which they begin.
     pub(crate) fn wait(&self, ctx: &Context, here: &HostFacts) -> Result<Start, Failure> {
         if self.shard.count <= 1 {
             return Ok(start_at(after(ctx.clock().now(), OWN_MARGIN), ctx.clock().now(), same_host()));
@@ -153,7 +153,7 @@ impl Barrier {
         let boot_id = here.boot_id.value.clone();
         let own = Ready { boot_id, synchronised: here.clock_synchronised.value, exchange: Exchange::NotNeeded };
         let clock = if self.shard.index == 0 { self.lead(ctx, own)? } else { self.follow(ctx, &own)? };
-        // The instant is one of shard 0's clock, as far as a shard knows that.
+        // The instant is by shard 0's clock, as far as a shard knows that.
         let now = || by_first(ctx.clock().now(), &clock);
         let named = Named { at: after(now(), MARGIN) };
         let path = format!("{}/start", self.folder);
@@ -162,7 +162,7 @@ impl Barrier {
         Ok(start_at(named.at, now(), clock))
     }
 
-    /// Shard 0: says that it is ready once the others are, and answers their questions about its clock if one is on another boot.
+    /// Leads, as shard 0: marks itself ready once the others are, and serves its clock if one is on another boot.
     fn lead(&self, ctx: &Context, mut own: Ready) -> Result<ClockOffset, Failure> {
         let watch = ctx.clock().start();
         let others: Vec<Ready> = self.of_others(ctx, "ready", &watch)?;
@@ -186,11 +186,11 @@ impl Barrier {
         Ok(same_host())
     }
 
-    /// Another shard: asks for shard 0's clock where that answers, and waits until all have.
+    /// Follows, as another shard: measures the offset of shard 0's clock if that is served, and waits until all have.
     fn follow(&self, ctx: &Context, own: &Ready) -> Result<ClockOffset, Failure> {
         let watch = ctx.clock().start();
         put(ctx, &self.mark(self.shard.index, "ready"), own)?;
-        // Shard 0 comes last: of a shard that is missing, it is that one that is told.
+        // Shard 0 comes last: if a shard is missing, the error names that one.
         self.of_others::<Ready>(ctx, "ready", &watch)?;
         let first: Ready = self.of_shard(ctx, 0, "ready", &watch)?;
         let exchanged = match &first.exchange {
@@ -206,8 +206,8 @@ impl Barrier {
         Ok(clock(own, &first, exchanged))
     }
 
-    /// Says that this shard was cut short in the attempt, so that the others neither wait for it nor measure what cannot count. A
-    /// process that takes a lost shard's place joins at the next attempt.
+    /// Marks the attempt as cut short in this shard, so that the others neither wait for it nor measure an attempt that cannot
+    /// count. A process that replaces a lost shard joins at the next attempt.
     pub(crate) fn break_off(&self, ctx: &Context) -> Result<(), Failure> {
         if self.shard.count <= 1 {
             return Ok(());
@@ -215,7 +215,7 @@ impl Barrier {
         Broken { shard: self.shard.index }.mark(ctx.store(), &ctx.layout(), ctx.input_digest(), &self.trial, self.attempt)
     }
 
-    /// Fails with [`SHARD_LOST`] where a shard has broken the attempt off.
+    /// Fails with [`SHARD_LOST`] if a shard has aborted the attempt.
     pub(crate) fn check_whole(&self, ctx: &Context) -> Result<(), Failure> {
         if self.shard.count <= 1 {
             return Ok(());
@@ -229,7 +229,7 @@ impl Barrier {
         }
     }
 
-    /// Says whether a measured request of this shard was answered.
+    /// Tells the other shards if a measured request of this shard got a response.
     pub(crate) fn offered(&self, ctx: &Context, answered: bool) -> Result<(), Failure> {
         if self.shard.count <= 1 {
             return Ok(());
@@ -237,7 +237,7 @@ impl Barrier {
         put(ctx, &self.mark(self.shard.index, OFFERED), &Offered { answered })
     }
 
-    /// Whether a measured request of another shard was answered, once each has said so.
+    /// Returns true if a measured request of another shard got a response, once each has recorded it.
     pub(crate) fn others_answered(&self, ctx: &Context) -> Result<bool, Failure> {
         if self.shard.count <= 1 {
             return Ok(false);
@@ -245,7 +245,7 @@ impl Barrier {
         Ok(self.all::<Offered>(ctx, OFFERED)?.iter().any(|shard| shard.answered))
     }
 
-    /// Says how this shard's attempt went, and gives whether it is valid in every shard.
+    /// Records the validity of this shard's attempt, and returns true if it is valid in every shard.
     pub(crate) fn agree(&self, ctx: &Context, valid: bool) -> Result<bool, Failure> {
         if self.shard.count <= 1 {
             return Ok(valid);
@@ -254,18 +254,18 @@ impl Barrier {
         Ok(self.all::<Done>(ctx, DONE)?.iter().all(|done| done.valid))
     }
 
-    /// The marks of all shards but the first, once they are there.
+    /// Returns the marks of all shards but the first, once they exist.
     fn of_others<T: DeserializeOwned>(&self, ctx: &Context, what: &str, watch: &Stopwatch) -> Result<Vec<T>, Failure> {
         (1..self.shard.count).map(|shard| self.of_shard(ctx, shard, what, watch)).collect()
     }
 
-    /// Every shard's mark, once all are there.
+    /// Returns every shard's mark, once all exist.
     fn all<T: DeserializeOwned>(&self, ctx: &Context, what: &str) -> Result<Vec<T>, Failure> {
         let watch = ctx.clock().start();
         (0..self.shard.count).map(|shard| self.of_shard(ctx, shard, what, &watch)).collect()
     }
 
-    /// One shard's mark, once it is there, but no later than [`DEADLINE`] after the beginning of the watch.
+    /// Returns one shard's mark, once it exists, but no later than [`DEADLINE`] after the start of the watch.
     fn of_shard<T: DeserializeOwned>(&self, ctx: &Context, shard: u32, what: &str, watch: &Stopwatch) -> Result<T, Failure> {
         let look = if ctx.store().local_root().is_some() { LOOK } else { LOOK_FAR };
         loop {
@@ -273,7 +273,7 @@ impl Barrier {
             if let Some(mark) = get(ctx, &self.mark(shard, what))? {
                 return Ok(mark);
             }
-            // How an attempt ended is said of every one, also of one that was broken off.
+            // The validity is recorded for every attempt, also for one that was aborted.
             if what != DONE {
                 self.check_whole(ctx)?;
             }
@@ -289,18 +289,18 @@ impl Barrier {
     }
 }
 
-/// One boot has one clock. Two boots that nobody knows are not one.
+/// Returns true if both have the same boot id, and so one clock. Two unknown boots are not the same.
 fn are_on_one_boot(one: &Ready, other: &Ready) -> bool {
     one.boot_id.is_some() && one.boot_id == other.boot_id
 }
 
-/// The clock of a shard against that of shard 0: the same on one boot, else what an exchange has found. Without one, two synchronised
-/// kernels are near each other, how near nobody has measured.
+/// Returns the clock of a shard relative to shard 0: the same on one boot, else the result of an exchange. Without one, two
+/// synchronised kernels are close to each other, by an unmeasured amount.
 fn clock(own: &Ready, first: &Ready, exchanged: Option<Result<Offset, String>>) -> ClockOffset {
     let no_exchange = match exchanged {
         None => return same_host(),
         Some(Ok(Offset { ns, bound_ns })) => {
-            // What was found is shard 0's clock against this one.
+            // The exchange returns shard 0's clock relative to this one.
             let offset_ns = Some(ns.saturating_neg().to_string());
             return ClockOffset {
                 source: "exchange".to_owned(),
@@ -316,13 +316,13 @@ fn clock(own: &Ready, first: &Ready, exchanged: Option<Result<Offset, String>>) 
     ClockOffset { source: source.to_owned(), offset_ns: None, uncertainty_ns: None, no_exchange }
 }
 
-/// An instant of this shard's clock by shard 0's, as far as the offset is known.
+/// Converts an instant of this shard's clock to shard 0's, as far as the offset is known.
 fn by_first(now: Instant, clock: &ClockOffset) -> Instant {
     let offset_ns: i64 = clock.offset_ns.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
     Instant::from_unix_ns(now.unix_ns().saturating_sub(offset_ns))
 }
 
-/// The wall clock, as an exchange takes it.
+/// Returns the wall clock, for an exchange.
 fn wall_ns() -> i64 {
     Clock.now().unix_ns()
 }
@@ -337,7 +337,7 @@ fn start_at(at: Instant, now: Instant, clock: ClockOffset) -> Start {
     Start { at, monotonic_ns, missed_by_ns: (left < 0).then_some(left.saturating_neg()), clock }
 }
 
-/// Creates a mark; one that is there already stays.
+/// Creates a mark; an existing one stays.
 fn put(ctx: &Context, path: &str, mark: &impl Serialize) -> Result<(), Failure> {
     let bytes =
         canonical_json(mark).map_err(|error| Failure::unexpected("mark", "a mark has no canonical form").because(&error))?;

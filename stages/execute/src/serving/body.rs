@@ -1,9 +1,9 @@
-//! The bodies of requests, as OpenAI's API and the servers that follow it have them.
+//! Builds the bodies of requests, in the format of OpenAI's API and of compatible servers.
 
 use assay_manifest::{ServingApi, ServingWork};
 use serde_json::{Map, Value, json};
 
-/// The body that asks for an answer of so many tokens to these prompts; one prompt but for embeddings.
+/// Builds the body that requests a response of this many tokens to these prompts; one prompt, except for embeddings.
 pub(crate) fn body(work: &ServingWork, prompts: &[String], output_tokens: Option<u32>) -> Vec<u8> {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(work.model));
@@ -17,7 +17,7 @@ pub(crate) fn body(work: &ServingWork, prompts: &[String], output_tokens: Option
     };
     if let Some(tokens) = output_tokens {
         body.insert("max_tokens".to_owned(), json!(tokens));
-        // The most likely token each time: what is measured should not depend on a server's dice.
+        // Greedy decoding: the measurement should not depend on a server's random numbers.
         body.insert("temperature".to_owned(), json!(0));
         if work.exact_output {
             body.insert("ignore_eos".to_owned(), json!(true));
@@ -38,7 +38,7 @@ pub(crate) fn body(work: &ServingWork, prompts: &[String], output_tokens: Option
     Value::Object(body).to_string().into_bytes()
 }
 
-/// A number or a truth value where the text is one, else the text.
+/// Parses a number or a boolean, or else returns the text.
 fn scalar(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,

@@ -1,32 +1,33 @@
-//! How far another host's wall clock is from shard 0's: a few questions over TCP, of which the one with the shortest way counts.
+//! Measures the offset of another host's wall clock from shard 0's: a few pings over TCP, of which the one with the shortest
+//! round trip counts.
 //!
-//! Each question is what NTP asks (RFC 5905, section 8): sent at t0 by the asking clock, received at t1 and answered at t2 by the
-//! answering one, received at t3. Half of the way is the most that the estimate can be wrong, however the way is split.
+//! Each ping is an NTP exchange (RFC 5905, section 8): sent at t0 by the asking clock, received at t1 and answered at t2 by the
+//! answering one, received at t3. The error of the estimate is at most half of the round trip, for any asymmetry of the path.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Questions of one shard: the shortest way of so many is near the shortest that there is.
+/// The pings of one shard: the shortest round trip of this many is near the shortest possible one.
 const PINGS: usize = 16;
 
-/// How long a connection may take to stand, and then all that is said over it.
+/// The timeout of connecting, and then of the whole exchange.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often the listener looks for connections, and whether it is over.
+/// The interval at which the listener checks for connections, and for its end.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Connections that are taken for each shard: one that is asked for again after a fault, and strangers.
+/// The connections that are accepted for each shard: includes retries after a fault, and strangers.
 const CONNECTIONS_PER_SHARD: u32 = 8;
 
-/// What a question begins with, and an answer: whoever says anything else speaks of something else.
+/// The first bytes of each message: a peer that sends other bytes speaks another protocol.
 const MAGIC: [u8; 8] = *b"assayclk";
 
-/// The variable that names the address of this host at which other shards' hosts reach it.
+/// The variable with the address at which other shards' hosts reach this host.
 const ADDRESS_VARIABLE: &str = "ASSAY_SHARD_ADDRESS";
 
-/// One question and its answer, in nanoseconds since the epoch, each by its own clock.
+/// One ping, in nanoseconds since the epoch, each by its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ping {
     /// Sent, by the asking clock.
@@ -39,17 +40,17 @@ pub(crate) struct Ping {
     pub(crate) t3: i64,
 }
 
-/// What an exchange has found.
+/// The result of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offset {
     /// The answering clock minus the asking one, in nanoseconds.
     pub(crate) ns: i64,
-    /// The most that this can be wrong, in nanoseconds.
+    /// The maximum error of it, in nanoseconds.
     pub(crate) bound_ns: u64,
 }
 
 impl Ping {
-    /// The time on the way, there and back; none where the instants contradict each other.
+    /// Returns the round trip time without the time at the peer; none if the instants contradict each other.
     fn way_ns(&self) -> Option<u64> {
         let there_and_back = i128::from(self.t3) - i128::from(self.t0);
         let answering = i128::from(self.t2) - i128::from(self.t1);
@@ -63,7 +64,7 @@ impl Ping {
     }
 }
 
-/// What follows from several questions: the one with the shortest way tells most.
+/// Estimates the offset from several pings: the one with the shortest round trip is the most precise.
 pub(crate) fn estimate(pings: &[Ping]) -> Option<Offset> {
     pings.iter().min_by_key(|ping| ping.way_ns().unwrap_or(u64::MAX))?.offset()
 }
@@ -71,15 +72,15 @@ pub(crate) fn estimate(pings: &[Ping]) -> Option<Offset> {
 /// A clock, in nanoseconds since the epoch.
 pub(crate) type Now = fn() -> i64;
 
-/// Answers the questions of other shards' hosts.
+/// Serves this host's clock to other shards' hosts.
 pub(crate) struct Listener {
     socket: TcpListener,
-    /// Where they reach it.
+    /// The address at which they reach it.
     pub(crate) address: SocketAddr,
 }
 
 impl Listener {
-    /// Listens at a free port of the address that the environment names, or else of this host's primary one.
+    /// Listens on a free port of the address that the environment names, or else of this host's primary one.
     pub(crate) fn open() -> Result<Self, String> {
         let address = match std::env::var(ADDRESS_VARIABLE) {
             Ok(text) => text.parse().map_err(|_| format!("`{text}` in `{ADDRESS_VARIABLE}` is no IP address"))?,
@@ -95,14 +96,16 @@ impl Listener {
         Ok(Self { socket, address })
     }
 
-    /// Answers by the clock `now` until `is_over`, each connection in a thread of its own; at most so many as `shards` need.
+    /// Answers pings by the clock `now` until `is_over`, each connection in its own thread; at most the connections that `shards`
+    /// need.
     pub(crate) fn answer(&self, now: Now, shards: u32, is_over: &AtomicBool) {
         let mut left = shards.saturating_mul(CONNECTIONS_PER_SHARD);
         while left > 0 && !is_over.load(Ordering::Acquire) {
             match self.socket.accept() {
                 Ok((stream, _)) => {
                     left -= 1;
-                    // Nobody waits for it: it ends with its patience, and who speaks of something else is left alone.
+                    // The thread is not joined: it ends at its timeout, and its error is ignored, because the peer may speak
+                    // another protocol.
                     std::thread::spawn(move || drop(answer(&stream, now)));
                 }
                 Err(_) => std::thread::sleep(LOOK),
@@ -111,15 +114,15 @@ impl Listener {
     }
 }
 
-/// The address that this host has towards others. No packet is sent: a datagram socket is only told where it would send to, which is
-/// an address that nobody has (RFC 5737).
+/// Returns the address of this host towards others. No packet is sent: a datagram socket is only connected, to an address that is
+/// assigned to no host (RFC 5737).
 fn primary_address() -> io::Result<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     socket.connect("192.0.2.1:9")?;
     Ok(socket.local_addr()?.ip())
 }
 
-/// Answers the questions of one connection.
+/// Answers the pings of one connection.
 fn answer(mut stream: &TcpStream, now: Now) -> io::Result<()> {
     let deadline = prepare(stream)?;
     let mut question = [0; 16];
@@ -140,7 +143,7 @@ fn answer(mut stream: &TcpStream, now: Now) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks the listener at `address` by the clock `now`.
+/// Pings the listener at `address` by the clock `now`.
 pub(crate) fn ask(address: SocketAddr, now: Now) -> Result<Offset, String> {
     let pings = questions(address, now).map_err(|error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no answer from {address} within {PATIENCE:?}"),
@@ -160,7 +163,7 @@ fn question(mut stream: &TcpStream, number: u64, now: Now, deadline: Instant) ->
     let mut question = [0; 16];
     question[..8].copy_from_slice(&MAGIC);
     question[8..].copy_from_slice(&number.to_be_bytes());
-    // The clock may be set meanwhile: its span comes from one that is not.
+    // The wall clock may be set meanwhile, so the time span comes from the monotonic clock.
     let (t0, began) = (now(), Instant::now());
     stream.write_all(&question)?;
     let mut answer = [0; 32];
@@ -174,7 +177,7 @@ fn question(mut stream: &TcpStream, number: u64, now: Now, deadline: Instant) ->
     Ok(Ping { t0, t1, t2, t3 })
 }
 
-/// Gets a connection ready, and gives the end of its patience.
+/// Prepares a connection, and returns its deadline.
 fn prepare(stream: &TcpStream) -> io::Result<Instant> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
@@ -182,7 +185,7 @@ fn prepare(stream: &TcpStream) -> io::Result<Instant> {
     Ok(Instant::now() + PATIENCE)
 }
 
-/// Reads all of it before the deadline: who sends a byte now and then does not stretch it.
+/// Fills the buffer before the deadline: a peer that sends a byte now and then does not extend it.
 fn read_by(mut stream: &TcpStream, into: &mut [u8], deadline: Instant) -> io::Result<()> {
     let mut filled = 0;
     while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -233,7 +236,7 @@ mod tests {
 
     #[test]
     fn an_uneven_way_is_wrong_by_half_of_it_at_most() {
-        // All 20 of the way are there, or back: the estimate is wrong by 10.
+        // All 20 of the round trip are there, or back: the estimate is wrong by 10.
         assert_eq!(found(&[ping(0, 1020, 1020, 20)]), Some((1010, 10)));
         assert_eq!(found(&[ping(0, 1000, 1000, 20)]), Some((990, 10)));
         // 5 there and 2 back: 1001.5, rounded down, and half of 7 rounded up.
@@ -289,7 +292,7 @@ mod tests {
         wall_ns() + AHEAD_NS
     }
 
-    /// What an asker finds at a listener whose clock is an hour ahead, after strangers have called there.
+    /// Checks the offset that a client finds at a listener whose clock is an hour ahead, after strangers have connected.
     #[test]
     fn a_clock_that_is_ahead_is_found_over_a_real_connection() {
         let listener = Listener::at("127.0.0.1".parse().expect("an address")).expect("a listener");

@@ -1,8 +1,8 @@
-//! Asking an endpoint to empty its prefix cache, outside of anything that is timed.
+//! Requests that an endpoint empties its prefix cache, outside of any timing.
 //!
-//! There is no standard for it. vLLM takes `POST /reset_prefix_cache` where it was started with `VLLM_SERVER_DEV_MODE=1`, and newer
-//! ones say in the answer whether it went well; the simulator takes the same. SGLang takes `POST /flush_cache`, and refuses with 400
-//! as long as it has requests under way.
+//! There is no standard for it. vLLM accepts `POST /reset_prefix_cache` if it was started with `VLLM_SERVER_DEV_MODE=1`, and
+//! newer versions report success in the response; the simulator accepts the same. SGLang accepts `POST /flush_cache`, and refuses
+//! with 400 as long as it has requests in flight.
 
 use std::time::Duration;
 
@@ -14,26 +14,26 @@ use serde::{Deserialize, Serialize};
 /// The servers' own paths, in the order in which they are tried.
 const PATHS: [&str; 2] = ["/reset_prefix_cache", "/flush_cache"];
 
-/// What bounds one question: a large cache is emptied in far less.
+/// The limits of one request: a large cache is emptied in far less.
 const LIMITS: Limits = Limits { time: Duration::from_secs(10), bytes: 64 << 10 };
 
-/// How long an endpoint is asked again that has the path and could not do it: what it still has under way may end.
+/// The retry time for an endpoint that has the path and failed: its requests in flight may end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The pause between two rounds of questions.
+/// The pause between two rounds of requests.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Why a cache was not emptied.
+/// The reason why a cache was not emptied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum NotFlushed {
-    /// The endpoint has no such thing, or not for us.
+    /// The endpoint does not support it, or not for this client.
     Never(String),
-    /// It has, and it did not work this time.
+    /// It supports it, and it failed this time.
     Failed(String),
 }
 
-/// Asks until the endpoint has emptied its cache, and gives the path that it took.
+/// Retries until the endpoint has emptied its cache, and returns the path that did it.
 pub(crate) fn flush(client: &Client, address: &str, clock: Clock, cancel: &Cancel) -> Result<&'static str, NotFlushed> {
     let watch = clock.start();
     loop {
@@ -48,7 +48,7 @@ pub(crate) fn flush(client: &Client, address: &str, clock: Clock, cancel: &Cance
     }
 }
 
-/// Asks once at each path.
+/// Sends one request to each path.
 fn ask(client: &Client, address: &str) -> Result<&'static str, NotFlushed> {
     let (mut said, mut is_there) = (Vec::new(), false);
     for path in PATHS {
@@ -72,19 +72,19 @@ fn ask(client: &Client, address: &str) -> Result<&'static str, NotFlushed> {
     Err(if is_there { NotFlushed::Failed(said) } else { NotFlushed::Never(said) })
 }
 
-/// Whether the answer is one of success that does not say otherwise, as newer vLLM does with `{"success": false}`.
+/// Returns true if the response has a success status and does not deny it, as newer vLLM does with `{"success": false}`.
 fn has_done_it(answer: &Answer) -> bool {
     let said: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
     let refused = said.is_some_and(|said| said.get("success") == Some(&serde_json::Value::Bool(false)));
     answer.is_success() && !refused
 }
 
-/// Whether a status says that nobody gets this here, however often it is asked for.
+/// Returns true if a status means that no retry can succeed.
 fn is_absence(status: u16) -> bool {
     matches!(status, 401 | 403 | 404 | 405 | 501)
 }
 
-/// The failure of a run whose trials are to begin with an empty cache, on an endpoint that cannot empty it.
+/// Returns the failure of a run whose trials are to begin with an empty cache, on an endpoint that cannot empty it.
 pub(crate) fn cannot_flush(target: &str, said: &str) -> Failure {
     Failure::environment("cannot_flush", format!("the prefix cache of target `{target}` cannot be emptied: {said}"))
         .hint(

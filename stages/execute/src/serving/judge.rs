@@ -8,7 +8,7 @@ use assay_record::{Outcome, Phase};
 
 use crate::judge::throttled;
 
-/// What an attempt left behind.
+/// The result of an attempt.
 pub(crate) struct Left<'a> {
     pub(crate) finished: &'a Finished,
     pub(crate) timed_out: bool,
@@ -16,13 +16,13 @@ pub(crate) struct Left<'a> {
     pub(crate) client: &'a ClientHealth,
     pub(crate) window_ns: u64,
     pub(crate) missed_start: Option<i64>,
-    /// Whether this shard measured nothing and others did, or it had nothing to send.
+    /// True if this shard measured nothing and others did, or it had nothing to send.
     pub(crate) others_measure: bool,
-    /// What was said most often of requests that failed.
+    /// The most frequent error of failed requests.
     pub(crate) commonest_error: Option<&'a str>,
 }
 
-/// The status of the attempt, and everything that speaks against counting it.
+/// Returns the status of the attempt, and all reasons against counting it.
 pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
     let status = match left {
         Left { timed_out: true, .. } => AttemptStatus::TimedOut,
@@ -67,7 +67,8 @@ fn nothing_measured(left: &Left<'_>) -> Option<Reason> {
     }
 }
 
-/// The users of a closed loop that wait for responses since the warm-up have no time to send anything else.
+/// Explains why no measured request was due: users of a closed loop that wait for responses since the warm-up cannot send
+/// another.
 fn none_due(left: &Left<'_>) -> String {
     let is_closed = left.client.asked_rate_per_s.is_none();
     if is_closed && left.finished.counts.due(Phase::Warmup) > 0 {
@@ -77,7 +78,7 @@ fn none_due(left: &Left<'_>) -> String {
     "no request was due in the measured phase".to_owned()
 }
 
-/// What became of the requests of a phase, most frequent first.
+/// Formats the outcomes of a phase's requests, most frequent first.
 fn ends(finished: &Finished, phase: Phase) -> String {
     let mut counts: Vec<(u64, Outcome)> =
         Outcome::ALL.iter().map(|outcome| (finished.counts.of(phase, *outcome), *outcome)).collect();

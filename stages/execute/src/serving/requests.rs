@@ -1,4 +1,4 @@
-//! The requests of one shard: the schedule's stripe, with the prompts and bodies that belong to it.
+//! The requests of one shard: its stripe of the schedule, with prompts and bodies.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use assay_tokens::Tokenizer;
 
 use super::body::body;
 
-/// Makes the requests of one shard, in order, ahead of their time.
+/// A generator of the requests of one shard, in order, ahead of time.
 pub(crate) struct Prompts<'a> {
     warmup: Scheduled,
     measured: Scheduled,
@@ -33,7 +33,7 @@ impl<'a> Prompts<'a> {
         }
     }
 
-    /// Gives no request: the shard has no user.
+    /// Returns no more requests: the shard has no user.
     pub(crate) fn silence(&mut self) {
         self.is_silent = true;
     }
@@ -71,7 +71,7 @@ impl assay_load::Requests for Prompts<'_> {
     }
 }
 
-/// The measured prompts, each for one token and without a time of its own: what fills the cache before a warm trial.
+/// The measured prompts, each for one token and without an intended time: they fill the cache before a warm trial.
 pub(crate) struct WarmPrompts<'a>(Prompts<'a>);
 
 impl<'a> WarmPrompts<'a> {
@@ -101,7 +101,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A small chat workload of five requests.
+    /// Returns a small chat workload of five requests.
     pub(crate) fn work() -> ServingWork {
         let json = serde_json::json!({
             "api": "chat", "model": "m", "arrival": {"law": "constant"}, "input": {"law": "uniform", "min": 2, "max": 9},

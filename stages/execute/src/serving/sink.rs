@@ -1,4 +1,4 @@
-//! Where finished records go: a Parquet file, and the answers' texts beside it where the workload keeps them.
+//! The sink of finished records: a Parquet file, and the texts of responses beside it if the workload keeps them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,32 +11,32 @@ use assay_stage::Secrets;
 use assay_warehouse::WrittenFile;
 use assay_warehouse::records::RecordWriter;
 
-/// Different errors that are counted; an endpoint that words each of them anew has no commonest one.
+/// The maximum different errors that are counted; an endpoint that words each of them differently has no most frequent one.
 const MAX_ERRORS: usize = 32;
 
-/// Tokens that went in and out.
+/// Input and output tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tokens {
-    /// Of the measured phase's prompts that were sent.
+    /// Input tokens: of the measured phase's prompts that were sent.
     pub(crate) input: u64,
-    /// Of the answers of all phases.
+    /// Output tokens: of the responses of all phases.
     pub(crate) output: u64,
 }
 
-/// What the records and answers of a shard came to.
+/// The summary of a shard's records and responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) tokens: Tokens,
-    /// What was said of requests of the measured phase that failed, and how often.
+    /// Errors of failed requests in the measured phase, and their counts.
     errors: BTreeMap<String, u64>,
-    /// Whether the endpoint said a secret of the target's headers, which was masked.
+    /// True if a response of the endpoint held a secret of the target's headers, which was masked.
     pub(crate) held_secret: bool,
 }
 
 impl Told {
-    /// What was said most often of requests that failed: `401: no such key`.
+    /// Returns the most frequent error of failed requests: `401: no such key`.
     pub(crate) fn commonest_error(&self) -> Option<&str> {
-        // Of those said equally often, the first in the alphabet, so that the same load gives the same words.
+        // Among equally frequent ones, the first in the alphabet, so that the same load gives the same words.
         let commonest = self.errors.iter().rev().max_by_key(|(_, count)| **count)?;
         Some(commonest.0)
     }
@@ -50,7 +50,7 @@ impl Told {
     }
 }
 
-/// Keeps records as they come.
+/// Writes records as they come.
 pub(crate) struct RecordSink<W: Write + Send> {
     writer: RecordWriter<W>,
     answers: Option<BufWriter<File>>,
@@ -59,13 +59,13 @@ pub(crate) struct RecordSink<W: Write + Send> {
 }
 
 impl<W: Write + Send> RecordSink<W> {
-    /// Writes to `writer`, and the texts of answers to a file where there is one; `secrets` are masked in both.
+    /// Writes to `writer`, and the texts of responses to a file if there is one; `secrets` are masked in both.
     pub(crate) fn new(writer: RecordWriter<W>, answers: Option<&Path>, secrets: Secrets) -> std::io::Result<Self> {
         let answers = answers.map(File::create).transpose()?.map(BufWriter::new);
         Ok(Self { writer, answers, secrets, told: Told::default() })
     }
 
-    /// Ends the files.
+    /// Completes the files.
     pub(crate) fn finish(self) -> Result<(Told, WrittenFile), Cause> {
         if let Some(mut answers) = self.answers {
             answers.flush()?;
@@ -97,8 +97,8 @@ impl<W: Write + Send> Sink for RecordSink<W> {
     }
 }
 
-/// The record without the secrets that the endpoint put into its words; none where it has none. The digest of an answer that held
-/// one goes as well: it would be of a text that is not kept.
+/// Returns the record without the secrets in the endpoint's texts; none if it has none. The digest of a response that held one is
+/// removed as well: it would be of a text that is not kept.
 fn masked(record: &Record, answer_held_one: bool, secrets: &Secrets) -> Option<Record> {
     let mask = |text: &Option<String>| text.as_deref().and_then(|text| secrets.mask_cut(text));
     let (error, reason) = (mask(&record.error), mask(&record.finish_reason));
@@ -112,7 +112,7 @@ fn masked(record: &Record, answer_held_one: bool, secrets: &Secrets) -> Option<R
     Some(masked)
 }
 
-/// Keeps nothing.
+/// Discards all records.
 pub(crate) struct Nothing;
 
 impl Sink for Nothing {
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// What is kept of one record and its answer, and whether it held a secret.
+    /// Returns the kept record and response, and true if either held a secret.
     fn kept(record: &Record, answer: &str) -> (Record, String, bool) {
         let answers = tempfile::NamedTempFile::new().expect("a file");
         let file = tempfile::NamedTempFile::new().expect("a file");

@@ -24,7 +24,7 @@ fn challenged(challenge: &str) -> Reply {
     Reply::with("401 Unauthorized", &[&format!("www-authenticate: {challenge}")], "")
 }
 
-/// The port that was asked, as the question says it.
+/// Returns the requested port, from the request's head.
 fn port(request: &Request) -> &str {
     request.header("host").and_then(|host| host.rsplit(':').next()).expect("a host with a port")
 }
@@ -203,7 +203,7 @@ impl RealRegistry {
             let (_, rest) = line.split_once("listening on ")?;
             Some(rest.split(['"', ' ', ',']).next()?.to_owned())
         });
-        // Whoever stops reading a pipe stops whoever writes it.
+        // A writer to a pipe stops if its reader stops.
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, authority: listening.expect("it says where it listens"), _storage: storage }
     }
@@ -212,7 +212,7 @@ impl RealRegistry {
         format!("http://{}{path}", self.authority)
     }
 
-    /// Pushes an image of one empty layer, the way every client does: gives the digest of its manifest.
+    /// Pushes an image of one empty layer, as every client does, and returns the digest of its manifest.
     fn push(&self, repository: &str, tag: &str) -> Digest {
         let config =
             self.push_blob(repository, br#"{"architecture":"amd64","os":"linux","rootfs":{"type":"layers","diff_ids":[]}}"#);
@@ -247,8 +247,8 @@ impl Drop for RealRegistry {
     }
 }
 
-/// Asked for by `ASSAY_TEST_REGISTRY=<path of docker-registry>`; asked for and absent, it fails. What it shows of the protocol is
-/// shown by the servers above as well.
+/// Runs if `ASSAY_TEST_REGISTRY=<path of docker-registry>` is set; if the registry is absent then, it fails. The servers above
+/// cover the same parts of the protocol.
 #[test]
 fn a_real_registry_is_understood() {
     let Some(program) = std::env::var_os("ASSAY_TEST_REGISTRY") else { return };

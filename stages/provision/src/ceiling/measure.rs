@@ -1,7 +1,8 @@
-//! The measurement of a ceiling: the load generator of this process against a simulator of its own, level by level, until its certificate
-//! no longer holds.
+//! The measurement of a ceiling: the load generator of this process against a simulator of its own, level by level, until the
+//! client's certificate no longer holds.
 //!
-//! Generator and simulator share what CPU there is, so the figures are a lower bound of what a shard can make of an endpoint elsewhere.
+//! Generator and simulator share the available CPU, so the figures are a lower bound of what a shard can do against an endpoint
+//! on another machine.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,48 +16,49 @@ use assay_load::{
 use assay_process::{Cancel, Child, Command, Output, Spawner};
 use assay_record::{Outcome, Phase, Record};
 
-/// Events a second of each stream: a fast model's.
+/// Events per second of each stream: as of a fast model.
 const EVENTS_PER_S: u32 = 50;
-/// The time between two of them.
+/// The time between two events of a stream.
 const BETWEEN_NS: i64 = 1_000_000_000 / EVENTS_PER_S as i64;
-/// For how long all streams of a level are open.
+/// The time for which all streams of a level are open.
 const HOLD_NS: i64 = 200_000_000;
-/// The shortest time in which they are opened, and the time that is left for each where they are many: as if they were requests at the
-/// rate that a client carries with ease.
+/// The shortest time in which the streams are opened, and the time for each of many: as if they were requests at a rate that a
+/// client carries with ease.
 const OPEN_NS: i64 = 100_000_000;
 const OPEN_EACH_NS: i64 = 50_000;
-/// For how long requests are sent at a rate.
+/// The time for which requests are sent at a rate.
 const SEND_NS: i64 = 150_000_000;
-/// How long what is under way may take to end.
+/// The time for requests in flight to end.
 const DRAIN_NS: i64 = 50_000_000;
-/// The levels at which a ramp begins and may end.
+/// The first and the highest level of a ramp.
 const STREAMS: (u32, u32) = (64, 15_000);
 const REQUESTS_PER_S: (u32, u32) = (500, 128_000);
-/// Each level is this many times the one before it. Between the last that held and the first that did not, one more is tried.
+/// The factor between two levels. Between the last that held and the first that did not, one more is tried.
 const RISE: u32 = 4;
-/// Requests that may be under way at a rate.
+/// The most requests in flight at a rate.
 const MAX_IN_FLIGHT: u32 = 4_096;
-/// Files that are needed besides connections.
+/// Open files that are needed besides connections.
 const SPARE_FILES: u64 = 512;
-/// A level holds where this share of what was due came in its time: a backlog of a twentieth of the time that streams are held is 10 ms.
+/// A level holds if this share of what was due arrived in time: a backlog of a twentieth of the time for which streams are held
+/// is 10 ms.
 const MIN_SHARE: f64 = MIN_SENT_SHARE;
-/// How often a cancel is looked for.
+/// The interval at which a cancellation is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The prompt, in words.
+/// The prompt of each request.
 const PROMPT: &str = "a prompt as short as those of a small chat, which costs nothing to make and little to send";
 
-/// What a shard here can make at most.
+/// The most load that a shard on this machine can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Figures {
-    /// Streams at a time.
+    /// Concurrent streams.
     pub(crate) streams: u32,
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) requests_per_s: u32,
-    /// Events a second, over those streams.
+    /// Events per second, over those streams.
     pub(crate) events_per_s: u32,
 }
 
-/// Why there are no figures.
+/// The reason why there are no figures.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MeasureError {
     #[error("the simulator `{}` could not be started", .0.display())]
@@ -73,7 +75,7 @@ pub(crate) enum MeasureError {
     NotEven { level: u32, what: &'static str, why: String },
 }
 
-/// Measures what a shard on this machine, under this process's limits, can make. Takes three to five seconds.
+/// Measures how much load a shard on this machine can make under the limits of this process. Takes three to five seconds.
 pub(crate) fn measure(simulator: &Path, cancel: &Cancel) -> Result<Figures, MeasureError> {
     let simulator = Simulator::start(simulator)?;
     let streams = climb(STREAMS.0, STREAMS.1.min(files()), "streams", |level| level_of_streams(&simulator, level, cancel))?;
@@ -82,11 +84,11 @@ pub(crate) fn measure(simulator: &Path, cancel: &Cancel) -> Result<Figures, Meas
     Ok(Figures { streams, requests_per_s, events_per_s: streams * EVENTS_PER_S })
 }
 
-/// Why a level did not hold; none where it did.
+/// The reason why a level did not hold; `None` if it held.
 type Verdict = Result<Option<String>, MeasureError>;
 
-/// The highest level that held: it rises until one fails, then tries the one between. A level fails only where it does so twice, because
-/// a machine that others use may look away once.
+/// Returns the highest level that held: levels rise until one fails, then one between is tried. A level fails only if it fails
+/// twice, because other users of the machine may disturb it once.
 fn climb(first: u32, most: u32, what: &'static str, mut at: impl FnMut(u32) -> Verdict) -> Result<u32, MeasureError> {
     let mut fails = |level| match at(level)? {
         None => Ok(None),
@@ -108,7 +110,7 @@ fn climb(first: u32, most: u32, what: &'static str, mut at: impl FnMut(u32) -> V
     }
 }
 
-/// Opens so many streams, evenly, and counts the events that come while all of them are open.
+/// Opens this many streams, evenly, and counts the events that arrive while all of them are open.
 fn level_of_streams(simulator: &Simulator, streams: u32, cancel: &Cancel) -> Verdict {
     let open_ns = OPEN_NS.max(i64::from(streams) * OPEN_EACH_NS);
     let tokens = (open_ns + HOLD_NS + DRAIN_NS) / BETWEEN_NS + i64::from(EVENTS_PER_S);
@@ -121,7 +123,7 @@ fn level_of_streams(simulator: &Simulator, streams: u32, cancel: &Cancel) -> Ver
     Ok(flaw(&finished).or_else(|| ((sink.events as f64) < MIN_SHARE * due as f64).then_some(came)))
 }
 
-/// Sends so many requests a second, each answered by one event.
+/// Sends this many requests per second, each with a response of one event.
 fn level_of_requests(simulator: &Simulator, per_s: u32, cancel: &Cancel) -> Verdict {
     let gap_ns = 1e9 / f64::from(per_s);
     let count = (SEND_NS as f64 / gap_ns) as u32;
@@ -134,7 +136,7 @@ fn level_of_requests(simulator: &Simulator, per_s: u32, cancel: &Cancel) -> Verd
     Ok(flaw(&finished).or_else(|| ((answered as f64) < MIN_SHARE * f64::from(count)).then_some(told)))
 }
 
-/// What speaks against a client's own certificate, as it would against an attempt's.
+/// Returns why the client's own certificate does not hold, by the limits of an attempt.
 fn flaw(finished: &Finished) -> Option<String> {
     let client = &finished.client;
     let late = client.lateness.map(|lateness| lateness.ns_p99).filter(|ns| *ns > nanoseconds(MAX_LATENESS_P99));
@@ -153,13 +155,14 @@ fn nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Connections that the limit of open files allows; the load generator raises the soft limit to the hard one.
+/// Returns the number of connections that the limit of open files allows; the load generator raises the soft limit to the hard
+/// one.
 fn files() -> u32 {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
     u32::try_from(most.saturating_sub(SPARE_FILES)).unwrap_or(u32::MAX).max(1)
 }
 
-/// One call of the load generator, which ends early where somebody stops the measurement.
+/// Runs the load generator once; it ends early if the measurement is cancelled.
 fn run(trial: &Trial, requests: &mut Even, sink: &mut EventsWithin, cancel: &Cancel) -> Result<Finished, MeasureError> {
     let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
     let finished = std::thread::scope(|scope| {
@@ -177,7 +180,7 @@ fn run(trial: &Trial, requests: &mut Even, sink: &mut EventsWithin, cancel: &Can
     if finished.cancelled { Err(MeasureError::Stopped) } else { Ok(finished) }
 }
 
-/// A simulator that is there for the measurement alone.
+/// A simulator that exists for the measurement alone.
 struct Simulator {
     endpoint: Endpoint,
     /// Killed when it is dropped.
@@ -187,7 +190,7 @@ struct Simulator {
 impl Simulator {
     fn start(program: &Path) -> Result<Self, MeasureError> {
         let between = format!("--itl-ms={}", BETWEEN_NS / 1_000_000);
-        // Nobody asks for the truth of these requests.
+        // The simulator's own record of these requests is not used.
         let options = ["--listen=127.0.0.1:0", "--profile=instant", &between, "--truth-requests=1", "--truth-chunks=1"];
         let command = Command { stdout: Output::Pipe, ..Command::new(program).args(options) };
         let spawner = Spawner::start().map_err(MeasureError::Thread)?;
@@ -217,7 +220,7 @@ impl Simulator {
     }
 }
 
-/// The body of a request for so many tokens.
+/// Returns the body of a request for this many tokens.
 fn body(tokens: i64) -> Vec<u8> {
     let body = serde_json::json!({
         "model": "assay-simulator",
@@ -230,7 +233,7 @@ fn body(tokens: i64) -> Vec<u8> {
     body.to_string().into_bytes()
 }
 
-/// Requests with equal gaps, all alike.
+/// Equal requests at equal intervals.
 struct Even {
     count: u32,
     sent: u32,
@@ -255,7 +258,7 @@ impl Requests for Even {
     }
 }
 
-/// Counts the events that came within a span.
+/// A sink that counts the events within a time span.
 struct EventsWithin {
     from_ns: i64,
     to_ns: i64,
@@ -274,7 +277,7 @@ mod tests {
     use super::*;
     use assay_simulator::{Config, Profile, Server};
 
-    /// The level that a machine which carries so much is found to carry, and the levels that were tried.
+    /// Returns the level that is found for a machine that carries this much, and the levels that were tried.
     fn climbed(carries: u32) -> (Option<u32>, Vec<u32>) {
         let mut tried = Vec::new();
         let at = |level| {
@@ -305,7 +308,7 @@ mod tests {
         assert_eq!(refused.to_string(), "not even 64 streams were carried: events were lost");
     }
 
-    /// One level of each ramp, against a simulator in this process: what is counted is counted, whatever this machine can do.
+    /// One level of each ramp, against a simulator in this process: tests the counting, not the speed of this machine.
     #[test]
     fn a_level_counts_what_came_while_all_streams_were_open() {
         let latency = assay_simulator::Latency { itl_ns: BETWEEN_NS, ..assay_simulator::Latency::none() };

@@ -1,6 +1,6 @@
-//! The ceiling of a shard in a cluster: a pod that is placed and limited as a shard of load is measures it, and says it in its log.
+//! The ceiling of a shard in a cluster: a pod with the placement and limits of a load shard measures it and prints it to its log.
 //!
-//! What it says is of a node that others share, so it is read as strictly as anybody's answer.
+//! The log comes from a node that others share, so it is read as strictly as any untrusted input.
 
 use assay_cluster::{CeilingPod, LoadPod, Place, Pod, ceiling_pod};
 use assay_manifest::{Ceiling, Digest, Fact};
@@ -10,11 +10,12 @@ use super::{Said, cached, keep};
 use crate::hardware::{LIMIT, one_line};
 use crate::pods::Pods;
 
-/// The most measurements that a probe is told of: each is an argument of its pod. On a machine beyond them it measures again.
+/// The most known measurements that are passed to a probe: each is an argument of its pod. On a machine of another one it
+/// measures again.
 const MAX_KNOWN: usize = 256;
 
 impl Pods<'_> {
-    /// The ceiling of a shard on the node that the cluster chooses for it. Only a stage that is stopped fails here.
+    /// Returns the ceiling of a shard on the node that the cluster chooses for it. It fails only if the stage is stopped.
     pub(crate) fn ceiling(&self, ctx: &Context, load: &LoadPod, avoid: &[String]) -> Result<Fact<Ceiling>, Failure> {
         let known = known(ctx);
         let pod = CeilingPod {
@@ -31,13 +32,13 @@ impl Pods<'_> {
         Ok(fact.unwrap_or_else(|why| Fact::unknown(format!("the probe of a load node said nothing: {why}"))))
     }
 
-    /// The node that the pod ran on, and what it said.
+    /// Runs the probe; returns the node that the pod ran on, and its output.
     fn ask_about(&self, ctx: &Context, pod: &CeilingPod<'_>) -> Result<(String, String), String> {
         let told = |failure: Failure| failure.message;
         let name = pod.name();
         self.put_up(ctx, &name, &ceiling_pod(pod)).map_err(told)?;
         let place = Place::named("Pod", pod.namespace, &name);
-        // It waits for a node as long as a shard would.
+        // The pod may wait for a node as long as a shard would.
         let said = self.hear(ctx, &name, (self.here.start_limit, self.here.start_limit + LIMIT));
         let there = self.cluster.get::<Pod>(&place).map_err(told);
         self.take_down(&name);
@@ -46,7 +47,7 @@ impl Pods<'_> {
     }
 }
 
-/// The fingerprints of what was measured before.
+/// Returns the fingerprints of earlier measurements.
 fn known(ctx: &Context) -> Vec<Digest> {
     let paths = ctx.store().list(Layout::CEILINGS).unwrap_or_else(|error| {
         tracing::warn!(%error, "what was measured before cannot be listed");

@@ -20,7 +20,7 @@ fn wait_for(url: &str, path: Option<&str>, timeout: Duration) -> Result<Probe, F
     wait(Clock, &Cancel::new().expect("an eventfd"), &Client::new(Headers::default()), &target(timeout), url, path, None)
 }
 
-/// An address where nobody listens any more.
+/// Returns an address on which no server listens any more.
 fn nobody() -> String {
     format!("http://{}", TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address"))
 }
@@ -54,7 +54,7 @@ fn an_open_port_is_enough_where_no_path_is_named() {
 
 #[test]
 fn over_tls_it_is_asked_as_well() {
-    // Who answers in plain text is not ready over TLS, however good the answer.
+    // A plain-text response is not ready over TLS, even a good one.
     let server = Server::start(|_| Reply::ok(""));
     let url = server.url().replace("http://", "https://");
     let failure = wait_for(&url, Some("/health"), Duration::ZERO).expect_err("no TLS");
@@ -63,7 +63,7 @@ fn over_tls_it_is_asked_as_well() {
 
 #[test]
 fn a_name_with_several_addresses_is_asked_at_each() {
-    // On most machines `localhost` is ::1 first, where nobody listens here.
+    // On most machines `localhost` is ::1 first, on which this server does not listen.
     let server = Server::start(|_| Reply::ok(""));
     let url = server.url().replace("127.0.0.1", "localhost");
     assert!(wait_for(&url, None, LONG).is_ok());

@@ -60,7 +60,7 @@ fn port_from(file: &Path) -> Result<u16, Failure> {
     wait_for_port(Clock, &Cancel::new().expect("an eventfd"), &target(None, &[]), file, Duration::ZERO, &still_running())
 }
 
-/// The simulator has not ended.
+/// Returns the end of a simulator that has not ended.
 fn still_running() -> End {
     End::at("sim", Path::new("/nonexistent/end-of-sim"))
 }
@@ -87,7 +87,7 @@ fn the_port_is_what_the_simulator_says() {
 fn a_port_that_comes_later_is_waited_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("port");
-    // As a simulator does it: the file appears whole.
+    // As the simulator writes it: the file appears whole.
     let (part, there) = (folder.path().join("port.part"), file.clone());
     let writer = std::thread::spawn(move || std::fs::write(&part, "40123\n").and_then(|()| std::fs::rename(part, there)));
     let limit = Duration::from_mins(10);

@@ -14,7 +14,7 @@ fn summarised(trials: &[&[Printed]]) -> PointSummary {
     summary(&run(trials)).expect("a summary")
 }
 
-/// One counted attempt in each trial.
+/// Returns the summary of one counted attempt in each trial.
 fn of_results(results: &[Value]) -> PointSummary {
     let trials: Vec<_> = results.iter().map(|result| vec![printed(result.clone())]).collect();
     summarised(&trials.iter().map(Vec::as_slice).collect::<Vec<_>>())

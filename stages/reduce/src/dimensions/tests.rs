@@ -80,7 +80,7 @@ fn keys(plan: &Plan, environments: &[&Environment]) -> [String; 3] {
     [keys.software.clone(), keys.hardware.clone(), keys.cluster.clone()]
 }
 
-/// Which of the three keys differ: software, hardware, place.
+/// Returns for each of the three keys whether it differs: software, hardware, place.
 fn changed(before: &[String; 3], after: &[String; 3]) -> [bool; 3] {
     std::array::from_fn(|place| before[place] != after[place])
 }

@@ -9,7 +9,7 @@ use crate::fixture::{Run, attempt, collected, place, plan};
 
 const IMAGE: &str = "registry.example.org/assay@sha256:0123456789012345678901234567890123456789012345678901234567890123";
 
-/// A Job of execute as the API server gives it, let go after so many seconds where it was.
+/// A Job of execute as the API server returns it, admitted after this many seconds if it was.
 fn job(let_go: Option<u32>) -> Json {
     let mut job = json!({
         "metadata": {
@@ -26,7 +26,7 @@ fn job(let_go: Option<u32>) -> Json {
     job
 }
 
-/// A pod of it, with this state of its container.
+/// A pod of the Job, with this state of its container.
 fn pod(name: &str, shard: &str, state: &Json) -> Json {
     json!({
         "metadata": {
@@ -68,7 +68,7 @@ fn shown(row: &Row) -> String {
     told.map(|(column, value)| format!("{}: {}", column.name, shown(value))).collect::<Vec<_>>().join("\n")
 }
 
-/// The rows of these objects in a run with these attempts.
+/// Returns the rows of these objects in a run with these attempts.
 fn rows_with(found: Vec<Found>, jobs: &Json, pods: &Json) -> Vec<Row> {
     let plan = plan(1);
     let run = Run::found(plan.clone(), vec![(plan.trials[0].clone(), found)]);

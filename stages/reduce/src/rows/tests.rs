@@ -210,7 +210,7 @@ fn every_dimension_row_is_there_and_named_by_the_facts() {
     assert_eq!(keys.map(|key| shown(rows[0].get(key))).to_vec(), ids);
 }
 
-/// What an attempt printed by metric, and whether it is valid.
+/// The values that an attempt printed, by metric, and whether it is valid.
 type SomeAttempt = (Vec<(String, Vec<f64>)>, bool);
 
 /// Attempts of some trials, each with some metrics.

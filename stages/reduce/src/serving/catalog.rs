@@ -9,7 +9,7 @@ pub(super) enum Part {
     Mean,
     /// The type 7 quantile.
     Quantile(f64),
-    /// The type 7 quantile over all requests, those that failed beyond all others.
+    /// The type 7 quantile over all requests, with failed ones beyond all others.
     WithFailures(f64),
 }
 
@@ -52,7 +52,7 @@ pub(super) const E2E: &[Named] = &[
 pub(super) const E2E_SENT: &[Named] = &[("e2e_sent_ms_p50", Quantile(0.5)), ("e2e_sent_ms_p99", Quantile(0.99))];
 pub(super) const LATENESS: &[Named] = &[("send_lateness_ms_p50", Quantile(0.5)), ("send_lateness_ms_p99", Quantile(0.99))];
 
-/// A metric as it is reported.
+/// A metric that reduce can report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) name: &'static str,
@@ -61,7 +61,7 @@ pub(super) struct Known {
     pub(super) better: Option<Better>,
 }
 
-/// What stands for the currency of the price in [`Known::unit`].
+/// The placeholder for the currency of the price in [`Known::unit`].
 pub(super) const CURRENCY: &str = "currency";
 
 const RATES: &[Known] = &[
@@ -99,7 +99,7 @@ const fn neither(name: &'static str, unit: &'static str) -> Known {
     Known { name, unit, better: None }
 }
 
-/// Every metric, in the order in which they are reported where none is declared.
+/// Returns every metric, in the order in which they are reported if none is declared.
 pub(super) fn known() -> impl Iterator<Item = Known> {
     let latencies = [TTFT, TTFT_SENT, TTFO, TPOT, ITL, ICL, E2E, E2E_SENT].into_iter().flatten();
     let jitter = [lower("jitter_ms", "ms")];

@@ -1,7 +1,7 @@
-//! Whether records can be what they are said to be: the requests of their trial's schedule, each once, with times that follow one another
+//! Checks of records against their claims: the requests of their trial's schedule, each once, with times that follow one another
 //! and lie within their attempt, and with the sums that execute signed.
 //!
-//! It does not show that times were measured: who holds execute's key can write times that fit.
+//! They do not prove that times were measured: a holder of execute's key can write times that fit.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use super::trial::in_parallel;
 use super::{Planned, Try, is_open_loop};
 use crate::serving::TrialFiles;
 
-/// Why records cannot be those of their attempt.
+/// The reason why records cannot be those of their attempt.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Contradiction {
     /// A file cannot be read.
@@ -23,7 +23,7 @@ pub(crate) enum Contradiction {
     /// The plan's load cannot be made.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
-    /// Nobody signed anything of the records.
+    /// Execute signed nothing about the records.
     #[error("execute says nothing of shard {shard}")]
     NoOutcome {
         /// The shard.
@@ -32,23 +32,23 @@ pub(crate) enum Contradiction {
     /// Execute names another schedule.
     #[error("execute says that it followed schedule {said}, but the plan's is {planned}")]
     OtherSchedule {
-        /// What execute says.
+        /// The schedule that execute names.
         said: Digest,
-        /// What the plan makes.
+        /// The schedule of the plan.
         planned: Digest,
     },
-    /// One record cannot be.
+    /// One record is impossible.
     #[error("request {index} of the {phase} phase (row {row} of shard {shard}) {what}")]
     Request {
-        /// Its place in the schedule, as it says.
+        /// Its place in the schedule, by the record.
         index: i64,
-        /// Its phase, as it says.
+        /// Its phase, by the record.
         phase: Phase,
         /// Its row.
         row: u64,
         /// The shard.
         shard: u32,
-        /// What is wrong with it.
+        /// The problem.
         what: &'static str,
     },
     /// A request has no record.
@@ -61,14 +61,14 @@ pub(crate) enum Contradiction {
         /// The shard.
         shard: u32,
     },
-    /// More requests of a closed loop are under way than it has users.
+    /// More requests of a closed loop are in flight than it has users.
     #[error("at {at_ns} ns more than {users} requests of shard {shard} are under way, which has {users} users")]
     Crowded {
         /// The shard.
         shard: u32,
         /// Its users.
         users: u64,
-        /// When the one too many was begun.
+        /// The time at which the request too many began.
         at_ns: i64,
     },
     /// Execute signed another sum.
@@ -76,11 +76,11 @@ pub(crate) enum Contradiction {
     OtherSum {
         /// The shard.
         shard: u32,
-        /// Of what.
+        /// The quantity that is summed.
         what: &'static str,
-        /// What execute says.
+        /// The sum that execute states.
         said: String,
-        /// What the records come to.
+        /// The sum of the records.
         found: String,
     },
 }
@@ -108,19 +108,19 @@ pub(super) fn check(
     checked.map(|_| ())
 }
 
-/// What every record of a shard keeps.
+/// The rules that every record of a shard obeys.
 pub(super) struct Rules {
     shard: Shard,
-    /// Documents of a request.
+    /// The number of documents of a request.
     documents: u32,
     streaming: bool,
-    /// Under closed loop the clock says to which phase a request belongs.
+    /// Set under closed loop, in which the clock decides to which phase a request belongs.
     closed: Option<Planned>,
-    /// Nanoseconds that the attempt lasted, from before the start to after the last end.
+    /// The duration of the attempt in nanoseconds, from before the start to after the last end.
     attempt_ns: i64,
 }
 
-/// The columns that are held against schedule and attempt.
+/// The columns that are checked against schedule and attempt.
 const COLUMNS: &[Column] = &[
     Column::GlobalIndex,
     Column::Phase,
@@ -156,7 +156,7 @@ impl Rules {
         }
     }
 
-    /// Holds every record against the rules, and gives their sums.
+    /// Checks every record against the rules, and returns their sums.
     pub(super) fn check(&self, schedule: &TrialSchedule, file: &RecordFile) -> Result<Sums, Contradiction> {
         let stripe = schedule.stripe(self.shard)?;
         let mut warmup = Awaited::new(schedule, PlannedPhase::WarmUp, stripe, file.rows());
@@ -190,7 +190,7 @@ impl Rules {
         Ok(sums)
     }
 
-    /// Whether the clock may have ended the phase of a closed loop before all of its requests were due.
+    /// Returns true if the clock may have ended the phase of a closed loop before all of its requests were due.
     fn ends_by_clock(&self, phase: Phase) -> bool {
         self.closed.is_some_and(|planned| phase == Phase::Warmup || planned.phase.duration_ns.is_some())
     }
@@ -210,7 +210,7 @@ impl Rules {
         if request.outcome.is_ok() { self.check_response(request) } else { Ok(()) }
     }
 
-    /// A request of a closed loop belongs to the phase in which the client turned to it.
+    /// Checks the phase: a request of a closed loop belongs to the phase in which the client took it up.
     fn check_phase(&self, request: &Request, phase: Phase) -> Result<(), &'static str> {
         let at = request.dequeued.ok_or("was never begun")?;
         ensure(request.intended.is_none_or(|intended| intended <= at), "was begun before it was due")?;
@@ -221,7 +221,7 @@ impl Rules {
         ensure(is_in_phase, "was begun outside of its phase")
     }
 
-    /// A request that ended well was sent and had a response, one instant after the other.
+    /// Checks that a request that ended well was sent and had a response, at instants in this order.
     fn check_response(&self, request: &Request) -> Result<(), &'static str> {
         let Request { dequeued, sent, first_byte, first_token, first_content, last_token, end, .. } = *request;
         ensure(sent.is_some() && last_token.is_some() && end.is_some(), "ended well without having been sent or responded to")?;
@@ -238,15 +238,15 @@ fn ensure(holds: bool, what: &'static str) -> Result<(), &'static str> {
     if holds { Ok(()) } else { Err(what) }
 }
 
-/// The requests of one phase of a shard whose records have not been met. Records come in the order in which requests ended, so that a
-/// few are awaited at a time.
+/// The requests of one phase of a shard whose records have not been read yet. Records come in the order in which requests ended,
+/// so that only a few are awaited at a time.
 struct Awaited {
     stripe: Option<Stripe>,
     next: Requests,
-    /// The place of the first that is awaited.
+    /// The place of the first awaited request.
     first: u64,
     due: VecDeque<Option<ScheduledRequest>>,
-    /// No place reaches it: each record is of another place, and they are the first ones.
+    /// The number of records, an upper bound of places: each record has its own place, and the places are the first ones.
     end: u64,
 }
 
@@ -256,7 +256,7 @@ impl Awaited {
         Self { stripe, next, first: 0, due: VecDeque::new(), end: rows }
     }
 
-    /// The scheduled request of this index, which is awaited no longer.
+    /// Returns the scheduled request of this index, and no longer awaits it.
     fn take(&mut self, index: i64) -> Result<ScheduledRequest, &'static str> {
         const OTHER: &str = "is none of its schedule";
         let place = u64::try_from(index).ok().and_then(|index| self.stripe?.place(index)).ok_or(OTHER)?;
@@ -274,7 +274,7 @@ impl Awaited {
         Ok(found)
     }
 
-    /// Fails where one that was due has no record.
+    /// Fails if a request that was due has no record.
     fn finish(mut self, phase: Phase, shard: Shard, ends_by_clock: bool) -> Result<(), Contradiction> {
         let skipped = self.due.into_iter().flatten().next();
         let never_begun = || if ends_by_clock || self.stripe.is_none() { None } else { self.next.next() };
@@ -285,7 +285,7 @@ impl Awaited {
     }
 }
 
-/// When requests of a closed loop were begun, and when they ended.
+/// The times at which requests of a closed loop began and ended.
 #[derive(Default)]
 struct Users {
     begun: Vec<i64>,
@@ -298,9 +298,10 @@ impl Users {
         self.ended.extend(request.end);
     }
 
-    /// Each user has one request at a time: with N users, no request is begun before all but N - 1 of those before it have ended.
+    /// Checks that each user has one request at a time: with N users, no request begins before all but N - 1 of the earlier ones
+    /// have ended.
     fn check(mut self, shard: Shard, users: u64) -> Result<(), Contradiction> {
-        // Both are nearly in order already.
+        // Both lists are nearly sorted already.
         self.begun.sort_unstable();
         self.ended.sort_unstable();
         let later = self.begun.iter().skip(usize::try_from(users).unwrap_or(usize::MAX));
@@ -311,7 +312,7 @@ impl Users {
     }
 }
 
-/// What execute sums up of a shard's records.
+/// The sums of a shard's records that execute signs.
 #[derive(Default)]
 pub(super) struct Sums {
     warmup: BTreeMap<Outcome, u64>,
@@ -350,7 +351,7 @@ impl Sums {
     }
 }
 
-/// What of a record is held against schedule and attempt.
+/// The fields of a record that are checked against schedule and attempt.
 struct Request {
     index: i64,
     outcome: Outcome,
@@ -375,7 +376,7 @@ struct Request {
 }
 
 impl Request {
-    /// Every number of tokens, and of token events.
+    /// Returns every number of tokens, and of token events.
     fn counts(&self) -> impl Iterator<Item = i64> {
         let known = [self.input_tokens_endpoint, self.cached_tokens, self.output_tokens, self.first_event_tokens];
         [self.input_tokens, self.token_events].into_iter().chain(known.into_iter().flatten())
@@ -434,7 +435,7 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// A row of the batch, which has as many of each column.
+    /// Returns a row of the batch, which has the same number of rows in each column.
     fn request(&self, row: usize) -> Request {
         Request {
             index: self.index.get(row).unwrap_or(-1),

@@ -1,4 +1,4 @@
-//! What a second of the measured system costs: the price of a GPU for an hour, times the GPUs that it runs on.
+//! The cost of a second of the measured system: the price of a GPU for an hour, times the GPUs that it runs on.
 
 use assay_manifest::{Case, Environment, Host, Plan, ProvisionedTarget};
 
@@ -7,20 +7,20 @@ use assay_manifest::{Case, Environment, Host, Plan, ProvisionedTarget};
 pub(super) struct Price {
     /// One GPU for one hour.
     pub(super) gpu_hour: f64,
-    /// How many GPUs.
+    /// The number of GPUs.
     pub(super) gpus: u64,
     /// ISO 4217 code.
     pub(super) currency: String,
 }
 
 impl Price {
-    /// The price of one second.
+    /// Returns the price of one second.
     pub(super) fn per_second(&self) -> f64 {
         self.gpu_hour * self.gpus as f64 / 3600.0
     }
 }
 
-/// The price of a case's target, or why there is none.
+/// Returns the price of a case's target, or the reason why there is none.
 pub(super) fn price(plan: &Plan, environments: &[&Environment], case: &Case) -> Result<Price, String> {
     let pricing = plan.pricing.as_ref().ok_or("the pipeline states no price")?;
     let counts: Vec<u64> = environments.iter().filter_map(|environment| gpus(environment, case)).collect::<Result<_, _>>()?;
@@ -34,7 +34,8 @@ pub(super) fn price(plan: &Plan, environments: &[&Environment], case: &Case) -> 
     }
 }
 
-/// How many GPUs a case's target has in one block: seen on all of its hosts, else declared. Nothing where the block has no such target.
+/// Returns the number of GPUs of a case's target in one block: observed on all of its hosts, otherwise declared. `None` if the
+/// block has no such target.
 fn gpus(environment: &Environment, case: &Case) -> Option<Result<u64, String>> {
     let target = environment.targets.iter().find(|target| target.id == case.target)?;
     Some(observed(environment, target).or_else(|why| declared(environment, target).ok_or(why)))

@@ -11,10 +11,10 @@ use crate::dimensions::{Dimensions, tensor_parallel};
 use crate::row_failure;
 use crate::rows::{Outcome, RowContext, fact, id_of, outcome, point_rows};
 
-/// The statistic of a row that holds a trial's value: the metric names what it is.
+/// The statistic of a row that holds a trial's value: the metric's name says which statistic it is.
 const VALUE: &str = "value";
 
-/// The outcome rows of a point, and in the point the ids of those rows.
+/// Returns the outcome rows of a point, and sets in the point the ids of those rows.
 pub(super) fn outcome_rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
@@ -79,13 +79,13 @@ impl Medians<'_> {
         self.metric(name).map(|metric| metric.median)
     }
 
-    /// Whole nanoseconds of a metric in milliseconds.
+    /// Returns a metric in milliseconds as whole nanoseconds.
     fn ns(&self, name: &str) -> Option<i64> {
         self.get(name).map(|ms| (ms * 1e6).round() as i64)
     }
 }
 
-/// The row of `serving_outcome_fact`.
+/// Returns the row of `serving_outcome_fact`.
 pub(super) fn serving_row(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
@@ -132,7 +132,7 @@ fn load(row: Row, point: &Point, summary: &PointSummary, serving: &ServingPoint)
         .with("duration_ns", Value::whole(serving.duration_ns.0))
 }
 
-/// Every latency column has the name of a metric, in another unit.
+/// Sets the latency columns: every one has the name of a metric, in another unit.
 fn latencies(mut row: Row, medians: &Medians<'_>) -> Built {
     for known in super::catalog::known().filter(|known| known.unit == "ms") {
         let column = known.name.replacen("_ms", "_ns", 1);
@@ -176,7 +176,7 @@ fn rates(mut row: Row, medians: &Medians<'_>, work: &ServingWork, serving: &Serv
         .with("cost_absent_reason", serving.cost_absent.as_deref())
 }
 
-/// How headline figures vary across trials.
+/// Sets the variation of headline figures across trials.
 fn spread(mut row: Row, medians: &Medians<'_>) -> Built {
     let headlines =
         ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "output_tokens_per_s"];

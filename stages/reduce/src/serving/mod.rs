@@ -35,18 +35,18 @@ use samples::{Distribution, Measured};
 pub(crate) use trial::TrialFiles;
 use trial::{Planned, Rules, Seen, Tally, Work};
 
-/// The most threads that read records: more would each have less room, and read more often.
+/// The maximum number of threads that read records: with more, each would have less room and would read more often.
 const MAX_THREADS: usize = 4;
 
-/// Samples that are held at a time by all threads together: 336 MiB.
+/// The number of samples that all threads together hold at a time: 336 MiB.
 const ROOM: usize = 44_000_000;
 
-/// How much of the machine may be used. It changes no result.
+/// The limits on the use of the machine. They change no result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Threads that read records.
+    /// The number of threads that read records.
     pub(crate) threads: usize,
-    /// Samples that are held at a time by all of them.
+    /// The number of samples that all of them hold at a time.
     pub(crate) room: usize,
 }
 
@@ -57,7 +57,7 @@ impl Limits {
     }
 }
 
-/// What became of one serving point.
+/// The results of one serving point.
 pub(crate) struct Reduced {
     pub(crate) summary: PointSummary,
     /// Rows of `outcome_fact`.
@@ -82,11 +82,11 @@ impl<'a> Try<'a> {
     }
 }
 
-/// How the records of a run are reached.
+/// The access to the records of a run.
 pub(crate) struct RecordsOf<'a> {
     /// Opens the records behind an artifact.
     pub(crate) open: &'a dyn Fn(&Artifact) -> Result<RecordFile, Failure>,
-    /// Whether they are held against schedule and attempt before anything is made of them.
+    /// True if they are checked against schedule and attempt before they are used.
     pub(crate) checked: bool,
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn reduce(
     Ok(Reduced { summary, outcomes, fact, view })
 }
 
-/// The attempts of each planned trial of a point, in order, each with its shards.
+/// Returns the attempts of each planned trial of a point, in order, each with its shards.
 fn tries<'a>(context: &RowContext<'a>, case: &Case, point: &Point) -> Vec<Vec<Try<'a>>> {
     let of_point =
         context.attempts.0.iter().filter(|(trial, _)| trial.case_id == case.case_id && trial.point_id == point.point_id);
@@ -150,7 +150,7 @@ fn tries<'a>(context: &RowContext<'a>, case: &Case, point: &Point) -> Vec<Vec<Tr
     of_point.map(|(_, found)| by_attempt(found)).collect()
 }
 
-/// What became of the requests of attempts that do not count, as execute says.
+/// Returns the outcomes of the requests of attempts that do not count, as execute states them.
 fn uncounted<'a>(tries: impl Iterator<Item = &'a Try<'a>>) -> BTreeMap<String, Count> {
     let mut total: BTreeMap<String, Count> = BTreeMap::new();
     let shards = tries.filter(|attempt| !attempt.counts()).flat_map(|attempt| &attempt.shards);
@@ -161,7 +161,7 @@ fn uncounted<'a>(tries: impl Iterator<Item = &'a Try<'a>>) -> BTreeMap<String, C
     total
 }
 
-/// Why an attempt does not count: what speaks against any of its shards.
+/// Returns the reason why an attempt does not count: the exclusions of any of its shards.
 fn exclusion(attempt: &Try<'_>) -> Option<Exclusion> {
     let first = attempt.attempt()?;
     let mut reasons: Vec<Reason> = Vec::new();
@@ -173,7 +173,7 @@ fn exclusion(attempt: &Try<'_>) -> Option<Exclusion> {
     Some(Exclusion { trial_id: first.trial_id.clone(), attempt: first.attempt, reasons })
 }
 
-/// What is to be measured in each trial of a point.
+/// Returns the measurement that each trial of a point was planned to make.
 fn planned(work: &ServingWork, point: &Point) -> Planned {
     let users = match Offered::of_point(point) {
         Ok(Offered::Concurrency { users }) if !is_open_loop(work) => Some(users),
@@ -222,7 +222,8 @@ fn trial_files(
     Ok(files)
 }
 
-/// Holds the records of a counted attempt against the schedule that the plan makes for it, against its window, and against themselves.
+/// Checks the records of a counted attempt against the schedule that the plan makes for it, against its window, and against
+/// themselves.
 fn check_records(
     context: &RowContext<'_>,
     workload: &FrozenWorkload,
@@ -249,7 +250,7 @@ fn signed(count: Count) -> i64 {
     i64::try_from(count.0).unwrap_or(i64::MAX)
 }
 
-/// The statistics of every trial, and what is drawn.
+/// The statistics of every trial, and the data for charts.
 pub(crate) struct Measurements<'a> {
     trials: Vec<Seen<'a>>,
     distributions: Vec<Distribution>,
@@ -283,7 +284,7 @@ fn rules(work: &ServingWork) -> Rules {
     }
 }
 
-/// Counts and sums, and which records count at all.
+/// Counts and sums, and determines which records count.
 fn first_pass<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: Limits) -> Result<Vec<Seen<'a>>, Failure> {
     let rules = rules(work);
     let see = |(place, files): (usize, &'a TrialFiles)| {
@@ -292,29 +293,29 @@ fn first_pass<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: Limits) -
     files.iter().enumerate().map(see).collect()
 }
 
-/// Distributions.
+/// Computes the distributions.
 fn quantile_pass(trials: &[Seen<'_>], work: &ServingWork, limits: Limits) -> Result<Vec<Distribution>, Failure> {
     let unreadable = |error| Failure::verification("records", "the records of a point cannot be read").because(&error);
     samples::distributions(trials, &rules(work), limits).map_err(unreadable)
 }
 
-/// A trial's files of records by themselves, outside of any run: for tools and measurements of reduce itself.
+/// The record files of a trial, outside of any run: for tools and measurements of reduce itself.
 pub struct TrialRecords(Vec<TrialFiles>);
 
-/// Statistics of one trial by metric, each with the number of its samples, or why there is none.
+/// The statistics of one trial by metric, each with the number of its samples, or the reason why there is none.
 pub type Statistics = BTreeMap<&'static str, Result<(f64, u64), String>>;
 
 /// The first pass over a trial's records.
 pub struct FirstPass<'a>(Vec<Seen<'a>>);
 
 impl TrialRecords {
-    /// The records of all shards of attempt 0 of a trial of some point, in the shards' order.
+    /// Takes the records of all shards of attempt 0 of a trial of some point, in the shards' order.
     pub fn new(trial_id: TrialId, shards: Vec<RecordFile>, work: &ServingWork, point: &Point) -> Self {
         let (shards, planned) = ((0..).zip(shards).collect(), planned(work, point));
         Self(vec![TrialFiles { trial_id, attempt: 0, shards, planned, said_window: None, said: None, all_lists: true }])
     }
 
-    /// Holds the records against the schedule that they follow, and against themselves.
+    /// Checks the records against the schedule that they follow, and against themselves.
     pub fn check(&self, work: &ServingWork, schedule: &TrialSchedule) -> Result<(), Failure> {
         let refused = |error: Contradiction| {
             Failure::verification("records_differ", "the records contradict their schedule").because(&error)
@@ -329,20 +330,20 @@ impl TrialRecords {
         Ok(())
     }
 
-    /// Counts and sums, and which records count at all.
+    /// Counts and sums, and determines which records count.
     pub fn first_pass(&self, work: &ServingWork) -> Result<FirstPass<'_>, Failure> {
         first_pass(&self.0, work, Limits::of_machine()).map(FirstPass)
     }
 }
 
 impl FirstPass<'_> {
-    /// Every distribution's statistics by metric, with the number of samples, or why there is none.
+    /// Returns every distribution's statistics by metric, with the number of samples, or the reason why there is none.
     pub fn quantiles(&self, work: &ServingWork) -> Result<Statistics, Failure> {
         let distributions = quantile_pass(&self.0, work, Limits::of_machine())?;
         Ok(distributions.into_iter().flat_map(|distribution| distribution.trials.into_iter().flatten()).collect())
     }
 
-    /// Everything that is a count over a count, or over the length of the measured phase. Without a price.
+    /// Returns every value that is a count over a count, or over the length of the measured phase. Without a price.
     pub fn rates(&self, work: &ServingWork) -> Statistics {
         let unpriced = Err("there is no price".to_owned());
         self.0.first().map(|seen| counted_values(seen, work, &unpriced)).unwrap_or_default()
@@ -358,7 +359,7 @@ fn refused(files: &TrialFiles, error: &trial::TrialError) -> Failure {
     Failure::verification("records", what).because(error)
 }
 
-/// What the requests of a point came to, over its counted trials.
+/// Returns the totals of the requests of a point, over its counted trials.
 fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: Option<&String>) -> ServingPoint {
     let tallies = || measured.trials.iter().map(|seen| &seen.tally);
     let sum = |counts: fn(&Tally) -> BTreeMap<String, u64>| {
@@ -382,7 +383,7 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
     }
 }
 
-/// The length of the measured phase; absent where it has none.
+/// Returns the length of the measured phase, or `None` if it has none.
 fn window_ns(seen: &Seen<'_>) -> Option<u64> {
     length_ns(&seen.window)
 }
@@ -391,8 +392,8 @@ fn length_ns(window: &Range<i64>) -> Option<u64> {
     window.end.checked_sub(window.start).and_then(|ns| u64::try_from(ns).ok()).filter(|ns| *ns > 0)
 }
 
-/// Whether the 99th percentile by nearest rank, failures and missing values beyond all others, keeps every limit: whether at least
-/// 99 of 100 requests of all counted trials do. Absent without SLOs, and without requests.
+/// Returns true if the 99th percentile by nearest rank, failures and missing values beyond all others, is within every limit: if
+/// at least 99 of 100 requests of all counted trials are. `None` without SLOs, and without requests.
 fn slo_met(work: &ServingWork, measured: &Measurements<'_>) -> Option<bool> {
     let requests: u64 = measured.trials.iter().map(|seen| seen.tally.requests()).sum();
     let needed = (u128::from(requests) * 99).div_ceil(100);
@@ -402,14 +403,15 @@ fn slo_met(work: &ServingWork, measured: &Measurements<'_>) -> Option<bool> {
     (requests > 0 && !work.slos.is_empty()).then(|| (0..work.slos.len()).all(|place| within(place) >= needed))
 }
 
-/// A metric that is to be reported, and what is declared of it.
+/// A metric to be reported, and its declaration.
 struct Wanted {
     known: Known,
     declared: Option<Metric>,
     primary: bool,
 }
 
-/// The declared metrics first, in their order, then the others. What is declared and not known is absent with that reason.
+/// Returns the declared metrics first, in their order, then the others. A declared metric that is not known is absent with that
+/// reason.
 fn reported(workload: &FrozenWorkload, work: &ServingWork, absent: &mut BTreeMap<String, String>) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for metric in &workload.metrics {
@@ -442,7 +444,7 @@ fn trial_values(measured: &Measurements<'_>, work: &ServingWork, price: &Result<
     measured.trials.iter().enumerate().map(of_trial).collect()
 }
 
-/// Everything that is a count over a count, or over the length of the measured phase.
+/// Returns every value that is a count over a count, or over the length of the measured phase.
 fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, String>) -> Values {
     let tally = &seen.tally;
     let (requests, ok) = (tally.requests(), tally.ok());
@@ -511,12 +513,12 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
     ])
 }
 
-/// Tokens of answers, if all were counted.
+/// Returns the tokens of responses, if all were counted.
 fn total(of: &Work, tokens: u128) -> Result<u128, String> {
     if of.uncounted == 0 { Ok(tokens) } else { Err(uncounted_tokens(of.uncounted, of.answers)) }
 }
 
-/// Shares of requests, or of tokens, as a number of them. Exact for whole numbers below 2^53.
+/// Converts shares of requests, or of tokens, to a number of them. Exact for whole numbers below 2^53.
 fn whole_requests(shares: u128) -> f64 {
     shares as f64 / (1_u64 << SHARE_BITS) as f64
 }
@@ -525,14 +527,14 @@ fn uncounted_tokens(uncounted: u64, answers: u64) -> String {
     format!("nobody counted the tokens of {uncounted} of {}", counted(answers, "answer"))
 }
 
-/// Shares of requests, or of their tokens, a second while all users were busy.
+/// Returns shares of requests, or of their tokens, per second while all users were busy.
 fn steady_rate(seen: &Seen<'_>, shares: u128) -> Measured {
     let steady = seen.steady.as_ref().map_err(Clone::clone)?;
     let seconds = length_ns(steady).map(|ns| ns as f64 / 1e9).ok_or("it has no length")?;
     Ok((whole_requests(shares) / seconds, seen.tally.steady.answers))
 }
 
-/// The part of the window in which all users were busy: what is missing is ramp and drain.
+/// Returns the part of the window in which all users were busy: the rest is ramp and drain.
 fn steady_fraction(seen: &Seen<'_>) -> Measured {
     let steady = seen.steady.as_ref().map_err(Clone::clone)?;
     match (length_ns(steady), window_ns(seen)) {
@@ -541,7 +543,7 @@ fn steady_fraction(seen: &Seen<'_>) -> Measured {
     }
 }
 
-/// How many more tokens the endpoint counted in the prompts than the workload's tokenizer, as a share of the latter's.
+/// Returns how many more tokens the endpoint counted in the prompts than the workload's tokenizer, as a share of the latter's.
 fn input_difference(tally: &Tally, untold: &str) -> Measured {
     let (ours, theirs) = (tally.isl_compared, tally.isl_endpoint);
     match ours.sum {
@@ -551,8 +553,8 @@ fn input_difference(tally: &Tally, untold: &str) -> Measured {
     }
 }
 
-/// The gaps between the first and the last time of sending over the time between them: what is waited for after the last has no part
-/// in it, however the trial ends.
+/// Returns the number of gaps between the first and the last time of sending, over the time between them. The wait after the last
+/// request has no part in it, however the trial ends.
 fn offered_rate(tally: &Tally) -> Measured {
     let span = tally.sent_last_ns.zip(tally.sent_first_ns).and_then(|(last, first)| last.checked_sub(first)).filter(|ns| *ns > 0);
     match (span, tally.sent.checked_sub(1).filter(|gaps| *gaps > 0)) {
@@ -561,7 +563,7 @@ fn offered_rate(tally: &Tally) -> Measured {
     }
 }
 
-/// The metrics that every counted trial has; the others are absent with the reason of the first trial that has not.
+/// Returns the metrics that every counted trial has; the others are absent with the reason of the first trial that lacks them.
 fn metrics(
     wanted: &[Wanted],
     trials: &[Seen<'_>],
@@ -612,7 +614,7 @@ fn declared(wanted: &Wanted, price: Option<&Price>) -> Reported {
     Reported { path: wanted.known.name.to_owned(), unit, better, primary: wanted.primary }
 }
 
-/// The SLO on a metric, in nanoseconds.
+/// Returns the SLO on a metric, in nanoseconds.
 fn slo_ns(work: &ServingWork, metric: SloMetric) -> Option<i64> {
     work.slos.iter().find(|slo| slo.metric == metric).map(|slo| signed(slo.at_most_ns))
 }

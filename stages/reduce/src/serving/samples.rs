@@ -1,7 +1,7 @@
-//! Distributions: samples of each metric out of the records, trial by trial and pooled, in bounded memory.
+//! Distributions: samples of each metric from the records, trial by trial and pooled, in bounded memory.
 //!
-//! One metric is taken at a time, with the columns that it needs and no others. What there is room for is held; beyond it the
-//! records are passed over again ([`Selection`]). Sums are of whole numbers, so that no order of shards or threads changes a digit.
+//! One metric is computed at a time, with only the columns that it needs. Samples are held as far as there is room; beyond that,
+//! the records are read again ([`Selection`]). Sums are of whole numbers, so that no order of shards or threads changes a digit.
 
 use assay_record::{Jitter, gaps, tpot_ns};
 use assay_stats::selection::{key_of, of_key};
@@ -14,7 +14,7 @@ use super::trial::{Rules, Seen, Sum, Unit, start_column};
 use super::views::probabilities;
 use crate::words::counted;
 
-/// A latency of which each request has one at most.
+/// A latency that each request has at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Latency {
     Ttft,
@@ -42,7 +42,7 @@ impl Latency {
         }
     }
 
-    /// The curve that is drawn of it.
+    /// Returns the name of its curve, if it has one.
     fn curve(self) -> Option<&'static str> {
         match self {
             Self::Ttft => Some("ttft"),
@@ -52,12 +52,12 @@ impl Latency {
         }
     }
 
-    /// Why it is not there, where the load has no intended times.
+    /// Returns true if it is absent for a load without intended times.
     fn needs_open_loop(self) -> bool {
         matches!(self, Self::TtftSent | Self::E2eSent | Self::Lateness)
     }
 
-    /// From which instant to which.
+    /// Returns the two columns between which it is measured.
     fn columns(self, rules: &Rules) -> (Column, Column) {
         let start = start_column(rules.open_loop);
         match self {
@@ -72,7 +72,7 @@ impl Latency {
     }
 }
 
-/// A statistic of one trial with the number of its samples, or why there is none.
+/// A statistic of one trial with the number of its samples, or the reason why there is none.
 pub(super) type Measured = Result<(f64, u64), String>;
 
 /// The statistics of one distribution.
@@ -80,7 +80,7 @@ pub(super) type Measured = Result<(f64, u64), String>;
 pub(super) struct Distribution {
     /// For each trial, its statistics in the order of their names.
     pub(super) trials: Vec<Vec<(&'static str, Measured)>>,
-    /// The curve's name, number of samples and answers for the probabilities, pooled over trials.
+    /// The curve's name, number of samples and results for the probabilities, pooled over trials.
     pub(super) pooled: Option<Pooled>,
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Pooled {
 }
 
 impl Pooled {
-    /// An answer in milliseconds.
+    /// Returns a result in milliseconds.
     pub(super) fn ms(&self, answer: Answer) -> Option<f64> {
         ns_of(answer, self.quotient).map(|ns| ns / 1e6)
     }
@@ -104,7 +104,8 @@ fn ns_of(answer: Answer, quotient: bool) -> Option<f64> {
     if quotient { answer.value_of(of_key) } else { answer.value() }
 }
 
-/// Binary places below the nanosecond that sums of quotients keep. A sum of fixed-point numbers does not depend on its order.
+/// The number of binary places below the nanosecond in sums of quotients. A sum of fixed-point numbers does not depend on its
+/// order.
 const FRACTION_BITS: u32 = 16;
 
 fn fixed_point(value: f64) -> i128 {
@@ -113,11 +114,11 @@ fn fixed_point(value: f64) -> i128 {
     if value.abs() < 1.4e14 { i128::from((value * scale).round_ties_even() as i64) } else { (value as i128) << FRACTION_BITS }
 }
 
-/// A quantity on its way from records to statistics, over some trials.
+/// The state of one quantity, from records to statistics, over some trials.
 struct Channel {
     names: &'static [Named],
     curve: Option<&'static str>,
-    /// Whether samples are quotients, given by the keys of doubles.
+    /// True if samples are quotients, given by the keys of doubles.
     quotient: bool,
     selections: Vec<Selection>,
     sums: Vec<Sum>,
@@ -156,7 +157,7 @@ impl Channel {
         (self.trial, self.summing, self.pooling) = (trial, first, first || trial.is_none());
     }
 
-    /// Says how many samples may come.
+    /// Announces the maximum number of samples.
     fn expect(&mut self, samples: usize, of_all: usize) {
         self.trial.and_then(|trial| self.selections.get_mut(trial)).into_iter().for_each(|selection| selection.expect(samples));
         self.pooled.iter_mut().for_each(|pooled| pooled.expect(of_all));
@@ -190,7 +191,7 @@ impl Channel {
         }
     }
 
-    /// Ends a pass over one trial; whether all is known of it.
+    /// Ends a pass over one trial, and returns true if no further pass is needed.
     fn settle(&mut self) -> bool {
         self.trial.and_then(|trial| self.selections.get_mut(trial)).is_none_or(Selection::settle)
     }
@@ -250,7 +251,7 @@ fn beyond(q: f64, requests: u64, n: u64) -> String {
     format!("the {} % quantile rests on requests that have no value; {n} of {} have one", q * 100.0, counted(requests, "request"))
 }
 
-/// Feeds channels until all is known: each trial by itself, then what is pooled. `scan` gives every sample of a trial.
+/// Feeds channels until each is complete: each trial by itself, then the pooled samples. `scan` gives every sample of a trial.
 fn settle(
     trials: &[Seen<'_>],
     channels: &mut [Channel],
@@ -263,7 +264,7 @@ fn settle(
                 channel.begin(Some(place), first);
             }
             scan(seen, channels, first)?;
-            // Every channel ends the pass, whatever the others found.
+            // Every channel ends the pass, independent of the others.
             let open = channels.iter_mut().map(Channel::settle).filter(|done| !done).count();
             if open == 0 {
                 break;
@@ -288,14 +289,14 @@ fn settle(
     Ok(())
 }
 
-/// One thing that a thread computes.
+/// One unit of work of a thread.
 #[derive(Clone, Copy, Debug)]
 enum Job {
     Chunks,
     Latency(Latency),
 }
 
-/// The distributions of all metrics over some trials, some threads at a time.
+/// Computes the distributions of all metrics over some trials, several threads at a time.
 pub(super) fn distributions(trials: &[Seen<'_>], rules: &Rules, limits: Limits) -> Result<Vec<Distribution>, RecordError> {
     let jobs: Vec<Job> = std::iter::once(Job::Chunks).chain(Latency::ALL.map(Job::Latency)).collect();
     let room = limits.room / limits.threads.clamp(1, jobs.len());
@@ -330,12 +331,12 @@ fn samples_at_most(latency: Latency, seen: &Seen<'_>) -> usize {
     seen.units.iter().map(marks).sum()
 }
 
-/// That there is nothing to measure, since no request ended well.
+/// Returns the reason that nothing can be measured because no request ended well.
 pub(super) fn none_ended_well(requests: u64) -> String {
     format!("none of {} ended well", counted(requests, "request"))
 }
 
-/// That no answer has what is measured.
+/// Returns the reason that no response has the measured quantity.
 pub(super) fn none_has(answers: u64, what: &str) -> String {
     format!("none of {} has {what}", counted(answers, "answer"))
 }
@@ -381,29 +382,31 @@ fn scan(latency: Latency, rules: &Rules, unit: &Unit<'_>, channel: &mut Channel)
     })
 }
 
-/// What the lists of token events come to besides gaps.
+/// The results of the lists of token events besides gaps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lists {
     jitter: Sum,
-    /// Answers with several token events whose list is not there.
+    /// The number of responses with several token events and without their list.
     missing: u64,
-    /// Tokens, by the endpoint, of answers in several events of which it does not say which brought how many.
+    /// The number of tokens, by the endpoint, of responses in several events for which it does not state the tokens of each
+    /// event.
     unplaced: u64,
-    /// The token events of these answers, and one more each: the token that ends an answer brings no text.
+    /// The token events of these responses, and one more each: the token that ends a response brings no text.
     unplaced_events: u64,
 }
 
-/// The share of such tokens above which events bring several of them as a rule: below it they are the odd token without text.
+/// The share of such tokens above which events regularly bring several of them: below it they are the occasional token without
+/// text.
 const MAX_PACKED_SHARE: f64 = 0.05;
 
 impl Lists {
-    /// Whether the gaps between events are not those between tokens.
+    /// Returns true if the gaps between events are not those between tokens.
     fn are_packed(&self) -> bool {
         self.unplaced.saturating_sub(self.unplaced_events) as f64 > MAX_PACKED_SHARE * self.unplaced as f64
     }
 }
 
-/// ICL, ITL and jitter.
+/// Computes ICL, ITL and jitter.
 fn chunks(trials: &[Seen<'_>], room: usize) -> Result<Vec<Distribution>, RecordError> {
     let mut channels = [
         Channel::new(catalog::ICL, Some("icl"), false, trials, room / 2),
@@ -423,7 +426,7 @@ fn chunks(trials: &[Seen<'_>], room: usize) -> Result<Vec<Distribution>, RecordE
     let mut distributions: Vec<Distribution> = channels.into_iter().map(|channel| channel.finish(trials, why)).collect();
     absent_where_packed(distributions.last_mut(), &lists);
     distributions.push(jitter(trials, &lists));
-    // A list that should be there and is not makes the distribution another one.
+    // A missing list would change the distribution.
     for distribution in &mut distributions {
         for ((seen, lists), measured) in trials.iter().zip(&lists).zip(&mut distribution.trials) {
             if seen.trial.all_lists && lists.missing > 0 {
@@ -441,7 +444,8 @@ fn chunks(trials: &[Seen<'_>], room: usize) -> Result<Vec<Distribution>, RecordE
     Ok(distributions)
 }
 
-/// A gap before several tokens is no inter-token latency, and without their number it cannot be made one.
+/// Marks ITL as absent if events hold several tokens: a gap before several tokens is no inter-token latency, and without their
+/// number it cannot be made one.
 fn absent_where_packed(itl: Option<&mut Distribution>, lists: &[Lists]) {
     let Some(itl) = itl else { return };
     for (lists, measured) in lists.iter().zip(&mut itl.trials).filter(|(lists, _)| lists.are_packed()) {
@@ -466,7 +470,7 @@ fn jitter(trials: &[Seen<'_>], lists: &[Lists]) -> Distribution {
     Distribution { trials: trials.iter().zip(lists).map(of_trial).collect(), pooled: None }
 }
 
-/// Whether instants are those of all token events of a request, of which the first, the last and the number are known.
+/// Returns true if the instants are those of all token events of a request, whose first, last and number are known.
 fn is_list_of(at: &[i64], first: Option<i64>, last: Option<i64>, events: Option<i64>) -> bool {
     let is_cut = at.len() >= MAX_CHUNKS && events.is_some();
     let is_whole = events == i64::try_from(at.len()).ok() && at.last().copied() == last;
@@ -517,7 +521,7 @@ fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut Lists) -> 
                     "its first token event brought another number of tokens than is said of it",
                 ));
             }
-            // A lone event makes no gap: what it brought says nothing of any.
+            // A lone event makes no gap: its number of tokens does not matter.
             let is_unplaced = at.len() > 1 && (0..at.len()).any(|place| tokens(place).is_none());
             if let (Some(output), true) = (output.get(row), is_unplaced) {
                 lists.unplaced += u64::try_from(output).unwrap_or(0);

@@ -19,7 +19,7 @@ use crate::fixture::{Run, attempt, collected, digest, plan};
 
 const MS: i64 = 1_000_000;
 
-/// The records of one attempt and how it ended.
+/// The records of one attempt, and its end.
 #[derive(Clone)]
 struct Attempted {
     records: Vec<Record>,
@@ -33,7 +33,7 @@ fn attempted(records: Vec<Record>) -> Attempted {
     Attempted { records, window_ms: (0, 10_000), counts: true, shards: 1, lists: "all" }
 }
 
-/// A measured request that ended well: the times are intended, sent, first token, last token in milliseconds.
+/// A measured request that ended well: the times are intended, sent, first token and last token in milliseconds.
 fn request(index: u64, [intended, sent, first, last]: [i64; 4], tokens: u32) -> Record {
     Record {
         global_index: index,
@@ -70,7 +70,7 @@ fn chunks(list: &[(i64, Option<u32>)]) -> Vec<Chunk> {
     list.iter().map(|(ms, tokens)| Chunk { at_ns: ms * MS, bytes: 4, tokens: *tokens }).collect()
 }
 
-/// Four requests, the last of which timed out. Every figure of the tests about it is computed by hand.
+/// Four requests, the last of which timed out. Every figure in its tests is computed by hand.
 fn four() -> Vec<Record> {
     let each = |times: [i64; 5]| chunks(&times.map(|ms| (ms, None)));
     vec![
@@ -128,7 +128,8 @@ struct Given {
     files: BTreeMap<Digest, Vec<u8>>,
 }
 
-/// A run of one serving point: its workload with changes (`users` makes it a point of so many), its metrics, its trials' attempts.
+/// A run of one serving point: its workload with changes (`users` makes it a point of this concurrency), its metrics, its trials'
+/// attempts.
 fn given(changes: &Json, metrics: &Json, trials: &[Vec<Attempted>]) -> Given {
     let mut plan = serde_json::to_value(plan(trials.len())).expect("json");
     let workload = &mut plan["workloads"][0];
@@ -187,7 +188,7 @@ fn outcome(attempted: &Attempted, records: &[Record], digest_of: Digest) -> assa
     .expect("an outcome")
 }
 
-/// An environment whose target has as many GPUs as somebody declares.
+/// An environment whose target has the declared number of GPUs.
 fn environment(gpus: Option<&str>) -> Environment {
     let facts = HostFacts::unknown("nobody looked");
     let declared = gpus.map(|gpus| ("declared/t/gpu_count", gpus)).into_iter().collect::<BTreeMap<_, _>>();
@@ -231,7 +232,7 @@ fn serving(reduced: &Reduced) -> &ServingPoint {
     reduced.summary.serving.as_ref().expect("serving")
 }
 
-/// A metric's value in the only trial, or why there is none.
+/// Returns a metric's value in the only trial, or the reason why there is none.
 fn value(reduced: &Reduced, name: &str) -> Result<f64, String> {
     match reduced.summary.metrics.iter().find(|metric| metric.metric == name) {
         Some(metric) => Ok(metric.trials[0].value),
@@ -453,7 +454,7 @@ fn throughput_is_of_what_completes_in_the_window() {
     assert_eq!(serving(&point).requests.0, 3, "warm-up is in nothing else");
 }
 
-/// An answer by when its request was sent and when it ended, in milliseconds.
+/// A request with a response, by the times of its sending and its end in milliseconds.
 fn timed(index: u64, phase: Phase, [sent, end]: [i64; 2]) -> Record {
     Record { phase, end_ns: Some(end * MS), ..request(index, [sent, sent, end, end], 5) }
 }
@@ -463,12 +464,12 @@ struct ByHand {
     what: &'static str,
     changes: Json,
     warmup: Vec<[i64; 2]>,
-    /// When each request was sent and ended.
+    /// The times of sending and end of each request.
     measured: Vec<[i64; 2]>,
     shards: &'static [u32],
     window_ms: (u64, u64),
     per_s: f64,
-    /// What the rate was while all users were busy, and for what part of the window they were.
+    /// The rate while all users were busy, and the part of the window in which they were.
     steady: Option<(f64, f64)>,
 }
 
@@ -510,9 +511,9 @@ fn ends_by_hand() -> Vec<ByHand> {
         case("fewer requests than users", closed(10, 5), waves(&[5]), &[1, 3], (0, 1_000), 5.0, None),
         case("a rate, by count", open(10, None), every(100, 10, 500), &[1, 3], (0, 1_400), 10.0 / 1.4, None),
         case("a rate, the count first", open(20, Some(15_000)), every(50, 20, 50), &[1, 3], (0, 1_000), 20.0, None),
-        // What is due from 950 ms on ends after the window.
+        // Requests due from 950 ms on end after the window.
         case("a rate, the clock first", open(1_000, Some(1_000)), every(50, 20, 100), &[1, 3], (0, 1_000), 19.0, None),
-        // One answer, and four of six parts of the next.
+        // One response, and four of six parts of the next.
         case(
             "the last answer is beyond the duration",
             json!({"arrival": {"law": "closed"}, "users": 1, "requests": "2", "duration_ns": "1000000000"}),
@@ -531,7 +532,7 @@ fn ends_by_hand() -> Vec<ByHand> {
             2.0,
             Some((2.0, 1.0)),
         ),
-        // In 1.3 s, 2 of 12 and 3 of 13 parts of the warm-up and two answers; in the steady 1.2 s, one of them is nine tenths.
+        // In 1.3 s, 2 of 12 and 3 of 13 parts of the warm-up and two responses; in the steady 1.2 s, one of them is nine tenths.
         ByHand {
             what: "a warm-up that hands over",
             changes: json!({"arrival": {"law": "closed"}, "users": 2, "requests": "2", "duration_ns": null, "warmup_ns": "1000000000"}),
@@ -612,7 +613,7 @@ fn there_is_no_itl_of_events_that_bring_an_unknown_number_of_tokens() {
     let why = "the endpoint counts 16 tokens in at most 5 events and does not say how many each brought";
     assert_eq!(itl(16).expect_err("packed"), format!("trial `w.t.default.one.t0`: {why}"));
     assert_eq!(value(&reduced(&json!({}), vec![answered(16)]), "icl_ms_mean").expect("gaps"), 10.0);
-    // An answer in one event has no gap, so it has no part in this, in a file of its own as little as beside others.
+    // A response in one event has no gap, so it does not count here, whether alone in a file or beside others.
     let lone = Record { chunks: chunks(&[(10, None)]), ..request(1, [0, 0, 10, 10], 30) };
     let beside = reduced(&json!({}), vec![answered(16), lone]);
     assert_eq!(value(&beside, "itl_ms_mean").expect_err("packed"), format!("trial `w.t.default.one.t0`: {why}"));
@@ -902,7 +903,7 @@ fn an_attempt_counts_with_all_of_its_shards() {
     assert_eq!(three.summary.metrics[0].trials[0].attempt, 1);
 }
 
-/// Records of a trial as an endpoint might leave them, by a seed for each.
+/// Records of a trial as an endpoint might leave them, each from a seed.
 fn any_records() -> impl Strategy<Value = Vec<Record>> {
     let chunk = (1_i64..50_000_000, prop::option::of(0_u32..4));
     let record = (

@@ -1,4 +1,4 @@
-//! A trial's records: what one pass over all of them finds, and which of them later passes look at.
+//! A trial's records: the results of one pass over all of them, and the selection that later passes read.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError,
 use super::views::Sample;
 use crate::words::counted;
 
-/// Row groups that one thread takes at a time.
+/// The number of row groups that one thread takes at a time.
 const UNIT_GROUPS: usize = 8;
 
 /// The counted attempt of a trial with the records of all its shards.
@@ -27,32 +27,32 @@ pub(crate) struct TrialFiles {
     pub(crate) attempt: u32,
     /// The files, by shard.
     pub(crate) shards: Vec<(u32, RecordFile)>,
-    /// What was to be measured.
+    /// The planned measurement.
     pub(crate) planned: Planned,
-    /// The window as execute says it; none where nobody says.
+    /// The window as execute states it; `None` if it is not stated.
     pub(crate) said_window: Option<Range<i64>>,
-    /// What execute says of the measured phase's requests; none where nobody says.
+    /// The outcomes of the measured phase's requests as execute states them; `None` if they are not stated.
     pub(crate) said: Option<BTreeMap<String, u64>>,
-    /// Whether every request's chunk list was kept.
+    /// True if every request's chunk list was kept.
     pub(crate) all_lists: bool,
 }
 
-/// What was to be measured in a trial.
+/// The planned measurement of a trial.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Planned {
-    /// When the measured phase begins, and for how long it lasts by the clock.
+    /// The start of the measured phase, and its duration if the clock ends it.
     pub(crate) phase: MeasuredPhase,
-    /// How many requests end it.
+    /// The number of requests that end it.
     pub(crate) requests: Option<u64>,
     /// The users of a closed loop, over all shards.
     pub(crate) users: Option<u64>,
 }
 
-/// What decides how records are read.
+/// The settings for reading records.
 pub(super) struct Rules {
-    /// Whether requests have intended times.
+    /// True if requests have intended times.
     pub(super) open_loop: bool,
-    /// Whether answers have tokens: embeddings have none.
+    /// True if responses have tokens: embeddings have none.
     pub(super) has_output: bool,
     /// The limits of a good request, in nanoseconds.
     pub(super) slos: Vec<(SloMetric, u64)>,
@@ -69,7 +69,7 @@ pub(super) struct Unit<'a> {
 }
 
 impl Unit<'_> {
-    /// Gives batches of some columns to `visit`, with the place of their first row among the unit's.
+    /// Calls `visit` with batches of some columns, and with the place of their first row among the unit's.
     pub(super) fn each(
         &self,
         columns: &[Column],
@@ -100,19 +100,19 @@ impl Marks {
         }
     }
 
-    /// Whether a row is marked.
+    /// Returns true if a row is marked.
     #[inline]
     pub(super) fn get(&self, row: usize) -> bool {
         self.0.get(row / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
     }
 
-    /// How many are.
+    /// Returns the number of marked rows.
     pub(super) fn count(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 }
 
-/// A sum of whole numbers, which does not depend on their order, and how many they are.
+/// A sum of whole numbers, which does not depend on their order, and their count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) n: u64,
@@ -131,16 +131,17 @@ impl Sum {
         self.sum += other.sum;
     }
 
-    /// The mean; absent where there is nothing.
+    /// Returns the mean; `None` if the count is 0.
     pub(super) fn mean(self) -> Option<f64> {
         (self.n > 0).then(|| self.sum as f64 / self.n as f64)
     }
 }
 
-/// Answers, and how much of their work was done in a span of time: in shares of a request, 2^-32 each, as [`share_within`] counts them.
+/// Responses, and the part of their work that was done in a span of time: in shares of a request, 2^-32 each, as [`share_within`]
+/// counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Work {
-    /// Answers of which some part counts.
+    /// The number of responses of which some part counts.
     pub(super) answers: u64,
     /// Their shares.
     pub(super) requests: u128,
@@ -148,7 +149,7 @@ pub(super) struct Work {
     pub(super) input_tokens: u128,
     /// Their output tokens, times their shares.
     pub(super) output_tokens: u128,
-    /// Answers whose tokens nobody counted.
+    /// The number of responses whose tokens were not counted.
     pub(super) uncounted: u64,
 }
 
@@ -179,32 +180,32 @@ impl Work {
     }
 }
 
-/// What one pass over records finds. Every part adds up in any order.
+/// The results of one pass over records. Every part adds up in any order.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Tally {
-    /// Requests of the measured phase by what became of them.
+    /// Requests of the measured phase by outcome.
     outcomes: [u64; Outcome::ALL.len()],
-    /// Those that ended well, by who counted their tokens.
+    /// Those that ended well, by the source of their token counts.
     sources: [u64; TokenSource::ALL.len()],
     /// Tokens of the prompts: as asked for, by the workload's tokenizer, and by the endpoint.
     pub(super) isl_asked: Sum,
     pub(super) isl: Sum,
     pub(super) isl_endpoint: Sum,
-    /// Those by the workload's tokenizer of the prompts that the endpoint counted as well.
+    /// Tokens by the workload's tokenizer of the prompts that the endpoint counted as well.
     pub(super) isl_compared: Sum,
     pub(super) osl: Sum,
     pub(super) cached: Sum,
-    /// Answers whose length can be held against what was asked, and those that miss it.
+    /// Responses whose length can be compared with the requested one, and those that miss it.
     pub(super) asked: u64,
     pub(super) mismatched: u64,
     pub(super) tpot_assumed: u64,
     /// Token events of those that ended well.
     pub(super) token_events: u64,
-    /// Everything that completed within the window.
+    /// The work that completed within the window.
     pub(super) done: Work,
-    /// What of it met every SLO.
+    /// The part of it that met every SLO.
     pub(super) good_done: Work,
-    /// What was done while all users were busy.
+    /// The work that was done while all users were busy.
     pub(super) steady: Work,
     /// Requests of the measured phase that met every SLO.
     pub(super) good: u64,
@@ -214,27 +215,27 @@ pub(super) struct Tally {
     pub(super) sent: u64,
     pub(super) sent_first_ns: Option<i64>,
     pub(super) sent_last_ns: Option<i64>,
-    /// Those of them that may be shown.
+    /// The requests among them that may be shown.
     pub(super) sample: Sample,
 }
 
 impl Tally {
-    /// Requests of the measured phase.
+    /// Returns the number of requests of the measured phase.
     pub(super) fn requests(&self) -> u64 {
         self.outcomes.iter().sum()
     }
 
-    /// Those by what became of them: every outcome that occurred.
+    /// Returns the number of requests by outcome: every outcome that occurred.
     pub(super) fn outcomes(&self) -> BTreeMap<String, u64> {
         occurring(Outcome::ALL, &self.outcomes)
     }
 
-    /// Those that ended well, by who counted their tokens.
+    /// Returns the number of requests that ended well, by the source of their token counts.
     pub(super) fn sources(&self) -> BTreeMap<String, u64> {
         occurring(TokenSource::ALL, &self.sources)
     }
 
-    /// Those that ended well.
+    /// Returns the number of requests that ended well.
     pub(super) fn ok(&self) -> u64 {
         self.outcomes.get(Outcome::Ok as usize).copied().unwrap_or(0)
     }
@@ -275,54 +276,54 @@ fn occurring(words: &[impl ToString], counts: &[u64]) -> BTreeMap<String, u64> {
     words.iter().zip(counts).filter(|(_, count)| **count > 0).map(|(word, count)| (word.to_string(), *count)).collect()
 }
 
-/// Why the records of a trial cannot be reduced.
+/// The reason why the records of a trial cannot be reduced.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrialError {
     /// A file cannot be read.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// A file's rows are of something else.
+    /// A file's rows belong to another attempt or shard.
     #[error("row {row} of shard {shard} is of attempt {found_attempt} and shard {found_shard}")]
     OtherAttempt {
         /// The row.
         row: u64,
-        /// The shard that the file should be of.
+        /// The shard that the file should belong to.
         shard: u32,
-        /// The attempt that the row is of.
+        /// The attempt that the row belongs to.
         found_attempt: i64,
-        /// The shard that the row is of.
+        /// The shard that the row belongs to.
         found_shard: i64,
     },
-    /// Execute says something else of the outcomes.
+    /// Execute states other outcomes.
     #[error("execute says that the measured phase's requests came to {said}, but their records to {found}")]
     OtherOutcomes {
-        /// What execute says.
+        /// The outcomes that execute states.
         said: String,
-        /// What the records say.
+        /// The outcomes in the records.
         found: String,
     },
-    /// Execute says another window.
+    /// Execute states another window.
     #[error("execute says that measuring lasted from {} to {} ns, but by plan and records it did from {} to {} ns", .said.start, .said.end, .found.start, .found.end)]
     OtherWindow {
-        /// What execute says.
+        /// The window that execute states.
         said: Range<i64>,
-        /// What follows from the plan and the records.
+        /// The window that follows from the plan and the records.
         found: Range<i64>,
     },
 }
 
-/// A trial whose records were all seen once.
+/// A trial after the first pass over its records.
 pub(super) struct Seen<'a> {
     pub(super) trial: &'a TrialFiles,
-    /// What every rate, goodput and cost is over.
+    /// The time that every rate, goodput and cost is over.
     pub(super) window: Range<i64>,
-    /// The part of it in which all users were busy, or why there is none.
+    /// The part of it in which all users were busy, or the reason why there is none.
     pub(super) steady: Result<Range<i64>, String>,
     pub(super) units: Vec<Unit<'a>>,
     pub(super) tally: Tally,
 }
 
-/// Passes over all records of a trial once, several threads at a time. `timeline` says whether some are kept to be shown.
+/// Reads all records of a trial once, several threads at a time. `timeline` tells whether some are kept to be shown.
 pub(super) fn see<'a>(trial: &'a TrialFiles, rules: &Rules, timeline: bool, threads: usize) -> Result<Seen<'a>, TrialError> {
     let ranges: Vec<(u32, &RecordFile, Range<usize>)> = trial
         .shards
@@ -350,7 +351,7 @@ pub(super) fn see<'a>(trial: &'a TrialFiles, rules: &Rules, timeline: bool, thre
     }
 }
 
-/// What of a trial's records decides its window and the time in which all users were busy.
+/// The data of a trial's records that decide its window and the time in which all users were busy.
 #[derive(Default)]
 struct Ends {
     measured: u64,
@@ -391,7 +392,7 @@ impl Ends {
 /// The times of a trial over all its shards.
 struct Spans {
     window: Range<i64>,
-    /// Whether the window ends with the last answer, so that no request is under way at its end.
+    /// True if the window ends with the last response, so that no request is in flight at its end.
     ends_with_an_answer: bool,
     /// The part of the window in which all users were busy, or the reason why there is none.
     steady: Result<Range<i64>, String>,
@@ -440,7 +441,7 @@ fn check_outcomes(trial: &TrialFiles, tally: &Tally) -> Result<(), TrialError> {
     if said == found { Ok(()) } else { Err(TrialError::OtherOutcomes { said: format!("{said:?}"), found: format!("{found:?}") }) }
 }
 
-/// Works on every item, some at a time, and gives the results in the items' order.
+/// Works on every item, several at a time, and returns the results in the items' order.
 pub(super) fn in_parallel<I: Sync, T: Send, E: Send>(
     threads: usize,
     items: &[I],
@@ -473,7 +474,7 @@ struct Pass<'a, 'r> {
     timeline: bool,
     window: Range<i64>,
     ends_with_an_answer: bool,
-    /// The time in which all users were busy; of no length where there was none.
+    /// The time in which all users were busy; of no length if there was none.
     steady: Range<i64>,
 }
 
@@ -502,7 +503,7 @@ const COLUMNS: &[Column] = &[
     Column::TokenEvents,
 ];
 
-/// What the first pass reads of a request.
+/// The fields of a request that the first pass reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) index: i64,
@@ -531,7 +532,7 @@ impl Request {
         tpot_ns(self.first_token, self.last_token, small(self.output_tokens), small(self.first_event_tokens))
     }
 
-    /// Whether it keeps a limit, itself included. What is missing does not.
+    /// Returns true if the request is within a limit, the limit itself included. A missing value is not.
     fn keeps(&self, metric: SloMetric, at_most_ns: u64) -> bool {
         let at = |instant: Option<i64>| {
             since_ns(self.start, instant).is_some_and(|ns| u64::try_from(ns).is_ok_and(|ns| ns <= at_most_ns))
@@ -600,9 +601,10 @@ impl<'a> Pass<'a, '_> {
         }
     }
 
-    /// Throughput is of the window. If the clock ends it, its work is whatever completes in it: what was under way at its start counts, and
-    /// what is under way at its end does not. If the last answer ends it, nothing is under way then, so that of each request the part
-    /// counts that lies within: else what the warm-up left would come on top.
+    /// Adds a request to the throughput of the window. If the clock ends the window, its work is everything that completes in it:
+    /// requests in flight at its start count, and those in flight at its end do not. If the last response ends it, no request is
+    /// in flight then, so only the part of each request within the window counts: otherwise, the rest of the warm-up would be
+    /// added.
     fn either_phase(&self, request: &Request, tally: &mut Tally) {
         let Some(end) = request.end.or(request.last_token).filter(|_| request.outcome.is_ok()) else { return };
         let sent = request.sent.unwrap_or(end);
@@ -727,7 +729,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Where latencies count from: the intended time under open loop, the time of sending under closed loop.
+/// Returns the column from which latencies count: the intended time under open loop, the time of sending under closed loop.
 pub(super) fn start_column(open_loop: bool) -> Column {
     if open_loop { Column::Intended } else { Column::Sent }
 }

@@ -1,13 +1,13 @@
-//! What pictures are drawn from: curves of distributions, and some requests of one trial.
+//! The data of charts: curves of distributions, and some requests of one trial.
 
 use assay_manifest::{Count, Curve, Timeline, TimelineRequest};
 use assay_stats::Answer;
 
 use super::trial::{Request, Seen};
 
-/// The most requests of a timeline.
+/// The maximum number of requests of a timeline.
 const SHOWN: usize = 400;
-/// The decades of the tail that a curve reaches into, where there are samples enough.
+/// The number of decades of the tail that a curve reaches into, if there are enough samples.
 const DECADES: u32 = 9;
 
 /// A probability as `part` of `whole` beyond it.
@@ -17,7 +17,7 @@ struct Beyond {
     whole: u64,
 }
 
-/// The probabilities of a curve: every hundredth, then nine in each further decade of the tail, then 1.
+/// Returns the probabilities of a curve: every hundredth, then nine in each further decade of the tail, then 1.
 fn places() -> impl Iterator<Item = Beyond> {
     let hundredths = (1..=100).rev().map(|part| Beyond { part, whole: 100 });
     let tail = (3..2 + DECADES).flat_map(|decade| (1..=9).rev().map(move |part| Beyond { part, whole: 10_u64.pow(decade) }));
@@ -29,18 +29,18 @@ impl Beyond {
         (self.whole - self.part) as f64 / self.whole as f64
     }
 
-    /// Whether at least one of `n` samples lies beyond it; the largest always is shown.
+    /// Returns true if at least one of `n` samples lies beyond it; the largest is always shown.
     fn is_supported(self, n: u64) -> bool {
         self.whole <= 100 || u128::from(self.part) * u128::from(n) >= u128::from(self.whole)
     }
 }
 
-/// The probabilities that a curve may need.
+/// Returns the probabilities that a curve may need.
 pub(super) fn probabilities() -> Vec<f64> {
     places().map(Beyond::probability).collect()
 }
 
-/// A curve from the answers for [`probabilities`]; `to_ms` gives milliseconds. Nothing without samples.
+/// Returns a curve from the results for [`probabilities`]; `to_ms` converts to milliseconds. `None` without samples.
 pub(super) fn curve(
     metric: &str,
     n: u64,
@@ -53,8 +53,8 @@ pub(super) fn curve(
     (n > 0).then(|| Curve { metric: metric.to_owned(), n: Count(n), failed: Count(failed), quantiles })
 }
 
-/// Requests that may be shown: of those that failed and of the others, the ones whose mixed index is smallest. That is a uniform
-/// choice, needs no order among them and no second pass, and is the same however they are split into shards.
+/// Requests that may be shown: of the failed ones and of the others, those whose mixed index is smallest. That is a uniform
+/// choice, needs no order among them and no second pass, and is the same for every division into shards.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Sample {
     failed: Lowest,
@@ -89,7 +89,7 @@ impl Lowest {
         }
     }
 
-    /// Puts the lowest first, in order, and drops what is beyond the limit.
+    /// Sorts the lowest to the front, and drops those beyond the limit.
     fn prune(&mut self) {
         self.kept.sort_by_key(|(mixed, _)| *mixed);
         self.kept.truncate(SHOWN);
@@ -132,7 +132,8 @@ fn shown(request: &Request) -> TimelineRequest {
     }
 }
 
-/// The requests of a trial that are shown: every failed one up to half of the room, more where others leave room, then others.
+/// Returns the requests of a trial that are shown: every failed one up to half of the limit, more if there are few others, then
+/// others.
 pub(super) fn timeline(seen: &mut Seen<'_>) -> Timeline {
     let requests = seen.tally.requests();
     let Sample { mut failed, mut others } = std::mem::take(&mut seen.tally.sample);

@@ -1,4 +1,4 @@
-//! What a reading says: metrics with their names, kinds and units.
+//! The content of a reading: metrics with their names, kinds and units.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use assay_probe::Sample;
 
 use super::recording::Source;
 
-/// How a metric's values are to be read.
+/// The interpretation of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A state, as it is at the moment.
+    /// A state at the moment of the reading.
     Gauge,
-    /// A count since some beginning, of which the increase says something.
+    /// A count since some beginning, of which only the increase is meaningful.
     Counter,
 }
 
-/// Which metric it is, and which of several of its name.
+/// The identity of a metric: its name, and its labels to distinguish several of one name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) name: String,
@@ -31,7 +31,8 @@ pub(super) struct Observed {
     pub(super) value: f64,
 }
 
-/// What the recorder reads of a host: a name, its kind, and the unit of its rows. A counter's rows hold its increase per second.
+/// The metrics that the recorder reads of a host: a name, its kind, and the unit of its rows. A counter's rows hold its increase
+/// per second.
 pub(super) const HOST: [(&str, Kind, &str); 48] = {
     use Kind::{Counter, Gauge};
     [
@@ -86,11 +87,11 @@ pub(super) const HOST: [(&str, Kind, &str); 48] = {
     ]
 };
 
-/// The unit of everything whose unit is not known.
+/// The unit of a metric whose unit is not known.
 const UNKNOWN: &str = "unknown";
 
-/// The last words of names after which Prometheus has units named (Prometheus documentation, "Metric and label naming", base units),
-/// and some that serving programs use. `perc` is none of them: vLLM calls a share from 0 to 1 so.
+/// The name suffixes that have units in Prometheus (Prometheus documentation, "Metric and label naming", base units), and some
+/// that serving programs use. `perc` is not among them: vLLM calls a share from 0 to 1 so.
 const UNITS: [(&str, &str); 18] = [
     ("seconds", "s"),
     ("milliseconds", "ms"),
@@ -112,7 +113,7 @@ const UNITS: [(&str, &str); 18] = [
     ("blocks", "blocks"),
 ];
 
-/// The unit of a metric's rows.
+/// Returns the unit of a metric's rows.
 pub(super) fn unit(source: &Source, name: &str, kind: Kind) -> String {
     if *source == Source::Host {
         return HOST.iter().find(|(known, ..)| *known == name).map_or(UNKNOWN, |(.., unit)| unit).to_owned();
@@ -133,7 +134,7 @@ pub(super) fn unit(source: &Source, name: &str, kind: Kind) -> String {
     }
 }
 
-/// What a reading of the host says. The recorder reads nothing else.
+/// Returns the metrics in a reading of the host. The recorder reads nothing else.
 pub(super) fn of_host(values: &BTreeMap<String, f64>) -> Vec<Observed> {
     let observed = |(name, kind, _): &(&str, Kind, &str)| {
         let key = Key { name: (*name).to_owned(), labels: String::new() };
@@ -142,7 +143,7 @@ pub(super) fn of_host(values: &BTreeMap<String, f64>) -> Vec<Observed> {
     HOST.iter().filter_map(observed).collect()
 }
 
-/// What an endpoint's answer says, in its order. Buckets of histograms are left out, and so is what cannot be read.
+/// Parses the metrics in an endpoint's response, in its order. Leaves out buckets of histograms, and lines that cannot be read.
 pub(super) fn of_endpoint(body: &str) -> Vec<Observed> {
     let types = types(body);
     let observed = |sample: Sample<'_>| {
@@ -153,14 +154,14 @@ pub(super) fn of_endpoint(body: &str) -> Vec<Observed> {
     assay_probe::samples(body).flatten().filter_map(observed).collect()
 }
 
-/// What the answer says of its metrics' types.
+/// Returns the types of the metrics in a response.
 fn types(body: &str) -> BTreeMap<&str, &str> {
     let lines = body.lines().filter_map(|line| line.trim().strip_prefix("# TYPE "));
     let typed = lines.filter_map(|line| line.trim().rsplit_once([' ', '\t']));
     typed.map(|(name, kind)| (name.trim().trim_matches('"'), kind)).collect()
 }
 
-/// The kind of a metric by its type, else by its name's suffix; none for what is left out.
+/// Returns the kind of a metric by its type, otherwise by its name's suffix; `None` if it is left out.
 fn kind(sample: &Sample<'_>, types: &BTreeMap<&str, &str>) -> Option<Kind> {
     let name = sample.name.as_ref();
     match types.get(name) {
@@ -168,7 +169,7 @@ fn kind(sample: &Sample<'_>, types: &BTreeMap<&str, &str>) -> Option<Kind> {
         Some(&("gauge" | "info" | "stateset")) => return Some(Kind::Gauge),
         _ => {}
     }
-    // Without the label, something else is called so.
+    // Without the label, it is another metric with the same suffix.
     if name.ends_with("_bucket") && sample.labels.iter().any(|(label, _)| label == "le") {
         return None;
     }
@@ -176,7 +177,7 @@ fn kind(sample: &Sample<'_>, types: &BTreeMap<&str, &str>) -> Option<Kind> {
     Some(if counts { Kind::Counter } else { Kind::Gauge })
 }
 
-/// Labels as they stand in the name of a metric: sorted, and escaped as in the text that they came from.
+/// Returns labels as they appear in the name of a metric: sorted, and escaped as in the text that they came from.
 fn labels(labels: &[(impl AsRef<str>, impl AsRef<str>)]) -> String {
     let escaped = |text: &str| text.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n");
     let mut all: Vec<_> =

@@ -10,16 +10,16 @@ use serde::Deserialize;
 
 use super::metric::{Observed, of_endpoint, of_host};
 
-/// The most recordings of one source in one block that are read: each is open while the block is read.
+/// The maximum number of recordings of one source in one block that are read: each is open while the block is read.
 pub(super) const MAX_RECORDINGS: usize = 64;
 
-/// The longest reading of a host: a very large machine's.
+/// The longest reading of a host: that of a very large machine.
 const MAX_HOST_LINE_BYTES: u64 = 1 << 20;
 
-/// The longest reading of an endpoint: the largest answer that the recorder keeps, escaped.
+/// The longest reading of an endpoint: the largest response that the recorder keeps, escaped.
 const MAX_ENDPOINT_LINE_BYTES: u64 = 128 << 20;
 
-/// What was read.
+/// The source of a reading.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Source {
     /// The counters of the host that the recorder runs on.
@@ -28,7 +28,7 @@ pub(super) enum Source {
     Endpoint(Name),
 }
 
-/// As a Recording names its sources.
+/// Displays a source by its name in a Recording.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -45,14 +45,14 @@ pub(super) struct Place {
     pub(super) source: Source,
 }
 
-/// One file of readings; a recorder that was started again makes another.
+/// One file of readings; a recorder that was restarted writes another one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Recorded<'a> {
     sequence: u32,
     artifact: &'a Artifact,
 }
 
-/// The recordings of each place, in the order in which they were made, whatever the order of the list.
+/// Returns the recordings of each place, in the order in which they were made, independent of the list's order.
 pub(super) fn of(evidence: &[Artifact]) -> BTreeMap<Place, Vec<Recorded<'_>>> {
     let mut all: BTreeMap<Place, Vec<Recorded<'_>>> = BTreeMap::new();
     for artifact in evidence {
@@ -67,7 +67,7 @@ pub(super) fn of(evidence: &[Artifact]) -> BTreeMap<Place, Vec<Recorded<'_>>> {
     all
 }
 
-/// The place and the sequence of a recording, by its name: `recordings/<block>-<incarnation>-<sequence>/<file>`.
+/// Parses the place and the sequence of a recording from its name: `recordings/<block>-<incarnation>-<sequence>/<file>`.
 fn named(name: &str) -> Option<(Place, u32)> {
     let (folder, file) = name.strip_prefix("recordings/")?.split_once('/')?;
     let mut numbers = folder.split('-').map(|number| number.parse().ok());
@@ -79,11 +79,11 @@ fn named(name: &str) -> Option<(Place, u32)> {
     numbers.next().is_none().then_some((Place { block: Block { index, incarnation }, source }, sequence))
 }
 
-/// One reading, not yet taken apart.
+/// One reading, not yet parsed.
 pub(super) struct Reading {
-    /// When it was asked for: the time of its samples.
+    /// The time of the request: the time of its samples.
     pub(super) asked: Instant,
-    /// When it was there.
+    /// The time of the response.
     pub(super) answered: Instant,
     said: Said,
 }
@@ -94,7 +94,7 @@ enum Said {
 }
 
 impl Reading {
-    /// What it says.
+    /// Parses the metrics of the reading.
     pub(super) fn observed(&self) -> Vec<Observed> {
         match &self.said {
             Said::Host(values) => of_host(values),
@@ -103,13 +103,13 @@ impl Reading {
     }
 }
 
-/// Gives the bytes of an artifact.
+/// Opens an artifact and returns its bytes.
 pub(super) type Open<'a> = dyn Fn(&Artifact) -> Result<Box<dyn Read>, Failure> + 'a;
 
-/// The readings of all recordings of one place, by time.
+/// The readings of all recordings of one place, in the order of time.
 pub(super) struct Merged {
     recordings: Vec<(Lines, Option<Reading>)>,
-    /// Recordings beyond the limit.
+    /// The number of recordings beyond the limit.
     pub(super) left_out: u64,
 }
 
@@ -124,7 +124,7 @@ impl Merged {
         Ok(Self { recordings, left_out: recorded.len().saturating_sub(MAX_RECORDINGS) as u64 })
     }
 
-    /// The earliest reading of those that come next; of equal ones the one of the earlier recording.
+    /// Returns the earliest of the next readings; of equal ones, that of the earlier recording.
     pub(super) fn next(&mut self) -> Result<Option<Reading>, Failure> {
         let heads = self.recordings.iter_mut().filter(|(_, head)| head.is_some());
         let Some((lines, head)) = heads.min_by_key(|(_, head)| head.as_ref().map(|head| head.asked)) else { return Ok(None) };
@@ -149,7 +149,7 @@ struct HostLine {
     values: BTreeMap<String, f64>,
 }
 
-/// A line of an endpoint's recording; without a body where there was no good answer.
+/// A line of an endpoint's recording; without a body if there was no successful response.
 #[derive(Deserialize)]
 struct EndpointLine {
     at: Instant,
@@ -170,7 +170,7 @@ impl Lines {
         Ok(Self { name: artifact.name.clone(), file, is_host, count: 0 })
     }
 
-    /// The next reading that says something.
+    /// Returns the next reading that has values.
     fn next(&mut self) -> Result<Option<Reading>, Failure> {
         while let Some(line) = self.line()? {
             if self.is_host {

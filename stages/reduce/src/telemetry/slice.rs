@@ -1,4 +1,4 @@
-//! One source over the window of one attempt.
+//! The readings of one source over the window of one attempt.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -9,24 +9,24 @@ use super::Watched;
 use super::metric::{Key, Kind, Observed, unit};
 use super::recording::{MAX_RECORDINGS, Source};
 
-/// The most metrics of one source in one window. A host has about fifty, a serving program a few hundred.
+/// The maximum number of metrics of one source in one window. A host has about fifty, a serving program a few hundred.
 pub(super) const MAX_METRICS: usize = 1000;
 
 /// The longest name of a metric with its labels.
 pub(super) const MAX_NAME_BYTES: usize = 1024;
 
-/// The most values of one source in one window, 128 MiB: at a reading a second, two hundred metrics for 23 hours.
+/// The maximum number of values of one source in one window, 128 MiB: at a reading a second, two hundred metrics for 23 hours.
 pub(super) const MAX_VALUES: usize = 1 << 24;
 
-/// What a window holds of each metric of one source.
+/// The values in a window of each metric of one source.
 pub(super) struct Slice<'a> {
     pub(super) watched: Watched<'a>,
     metrics: BTreeMap<Key, Series>,
     values: usize,
     max_values: usize,
-    /// From when on no more values are taken.
+    /// The time from which no more values are taken.
     full_from: Option<Instant>,
-    /// Metrics beyond the limits: the most in any one reading.
+    /// The number of metrics beyond the limits: the most in any one reading.
     metrics_left_out: u64,
     readings_left_out: u64,
 }
@@ -34,7 +34,7 @@ pub(super) struct Slice<'a> {
 /// One metric, reading by reading.
 struct Series {
     kind: Kind,
-    /// Samples in the window.
+    /// The number of samples in the window.
     n: u64,
     last: Option<(Instant, f64)>,
     /// A gauge's samples; a counter's increases per second from each sample to the next.
@@ -43,13 +43,13 @@ struct Series {
     increase: f64,
 }
 
-/// What a window says of one metric.
+/// The statistics of one metric over a window.
 pub(super) struct Statistics {
     pub(super) metric: String,
     pub(super) kind: Kind,
     pub(super) unit: String,
     pub(super) n: u64,
-    /// None where a counter was read once: one sample has no increase.
+    /// `None` if a counter was read once: one sample has no increase.
     pub(super) values: Option<Samples>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Slice<'a> {
         Self { watched, metrics, values: 0, max_values, full_from: None, metrics_left_out: 0, readings_left_out: 0 }
     }
 
-    /// Takes what one reading says. Readings come in the order of time.
+    /// Adds the values of one reading. Readings come in the order of time.
     pub(super) fn add(&mut self, at: Instant, observed: &[Observed]) {
         if self.full_from.is_some() || self.values + observed.len() > self.max_values {
             self.full_from.get_or_insert(at);
@@ -83,7 +83,8 @@ impl<'a> Slice<'a> {
         self.metrics_left_out = self.metrics_left_out.max(beyond);
     }
 
-    /// What is known of every metric, by name and labels. A metric has its labels in its name where the window has several of it.
+    /// Returns the statistics of every metric, by name and labels. The labels are part of a metric's name if the window has
+    /// several of it.
     pub(super) fn statistics(&self, source: &Source) -> impl Iterator<Item = Statistics> {
         let mut of_name: BTreeMap<&str, usize> = BTreeMap::new();
         for key in self.metrics.keys() {
@@ -98,18 +99,19 @@ impl<'a> Slice<'a> {
             kind: series.kind,
             unit: unit(source, &key.name, series.kind),
             n: series.n,
-            // Rates beyond what statistics take are no measurement.
+            // Rates beyond the range that statistics accept are no measurement.
             values: Samples::new(&series.values).ok(),
         })
     }
 
-    /// The increase of a counter over the window, all its labels together; none if it was not read twice.
+    /// Returns the increase of a counter over the window, the sum over all its labels; `None` if it was not read twice.
     pub(super) fn increase(&self, name: &str) -> Option<f64> {
         let of_name = self.metrics.iter().filter(|(key, series)| key.name == name && !series.values.is_empty());
         of_name.map(|(_, series)| series.increase).reduce(|sum, increase| sum + increase)
     }
 
-    /// The time of the window without samples: the gaps of all shards, each instant once, and what no more values were taken of.
+    /// Returns the time of the window without samples: the gaps of all shards, each instant once, and the time after the limit of
+    /// values.
     pub(super) fn gap_ns(&self) -> u64 {
         let window = (self.watched.start, self.watched.end);
         let full = self.full_from.map(|from| (from, window.1));
@@ -118,7 +120,7 @@ impl<'a> Slice<'a> {
         gaps.sort_unstable();
         let (mut covered_to, mut sum) = (window.0, 0_u64);
         for (start, end) in gaps {
-            // Nothing where the gap ends before it begins, or before what was counted already.
+            // Zero if the gap ends before it begins, or before the part that was counted already.
             sum = sum.saturating_add(end.ns_since(start.max(covered_to)));
             covered_to = covered_to.max(end);
         }
@@ -134,10 +136,10 @@ impl Series {
     fn add(&mut self, at: Instant, value: f64) {
         let is_sample = match self.kind {
             Kind::Gauge => value.abs() <= MAX_MAGNITUDE,
-            // A value that is no count says nothing.
+            // A value that is no count is ignored.
             Kind::Counter => (0.0..=MAX_MAGNITUDE).contains(&value),
         };
-        // A reading says each thing once.
+        // A reading has each value once.
         if !is_sample || self.last.is_some_and(|(before, _)| before >= at) {
             return;
         }
@@ -153,10 +155,10 @@ impl Series {
     }
 }
 
-/// How fast a counter grew from one sample to the next. One that fell was set to 0 between them, as when its program starts again,
-/// and has grown to what it is now: so does `rate` of Prometheus ("breaks in monotonicity (such as counter resets due to target
-/// restarts) are automatically adjusted for", Prometheus documentation, query functions). Unlike `rate`, nothing is extrapolated
-/// to the window's edges.
+/// Returns the rate at which a counter grew from one sample to the next. A counter that fell was reset to 0 between them, as by a
+/// restart of its program, and has grown to its present value: `rate` of Prometheus does the same ("breaks in monotonicity (such
+/// as counter resets due to target restarts) are automatically adjusted for", Prometheus documentation, query functions). Unlike
+/// `rate`, it does not extrapolate to the window's edges.
 fn increase_per_second((before_at, before): (Instant, f64), (at, value): (Instant, f64)) -> f64 {
     increase(before, value) / (at.ns_since(before_at) as f64 / 1e9)
 }
@@ -165,12 +167,12 @@ fn increase(before: f64, value: f64) -> f64 {
     if value < before { value } else { value - before }
 }
 
-/// What of the recordings is in no row.
+/// The parts of the recordings that are in no row.
 #[derive(Default)]
 pub(super) struct LeftOut {
-    /// Recordings of one source in one block.
+    /// Recordings beyond the limit, of one source in one block.
     pub(super) recordings: u64,
-    /// Readings that are older than the one before them.
+    /// Readings that are older than their predecessor.
     pub(super) disordered: u64,
     metrics: u64,
     readings: u64,
@@ -182,7 +184,7 @@ impl LeftOut {
         self.readings += slice.readings_left_out;
     }
 
-    /// Why rows are missing, for people; none where nothing is.
+    /// Returns the reason why rows are missing, for people; `None` if none is missing.
     pub(super) fn reason(&self) -> Option<Reason> {
         let counts = [
             (

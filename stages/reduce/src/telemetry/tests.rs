@@ -26,7 +26,7 @@ fn gap(source: &str, start: f64, end: f64) -> Gap {
     Gap { source: source.to_owned(), window: window(start, end), reason: "a test".to_owned() }
 }
 
-/// A run whose trials had these attempts, and its recordings.
+/// A run whose trials had these attempts, with its recordings.
 struct Given {
     run: Run,
     recordings: Vec<(Artifact, Vec<u8>)>,
@@ -63,7 +63,7 @@ fn of_indicator(trials: Vec<Vec<Vec<Tried>>>) -> Given {
     given(plan(trials.len()), trials)
 }
 
-/// A plan of so many trials on the endpoint `t`.
+/// A plan of this many trials on the endpoint `t`.
 fn serving(trials: usize) -> Plan {
     let mut plan = serde_json::to_value(plan(trials)).expect("json");
     plan["workloads"][0]["workload_type"] = json!("serving");
@@ -85,7 +85,7 @@ fn host(readings: &[(f64, Json)]) -> Vec<u8> {
     readings.iter().map(line).collect::<String>().into_bytes()
 }
 
-/// Answers of an endpoint: when they were asked for, how many seconds they took, and the body.
+/// Responses of an endpoint: the time of the request, the seconds until the response, and the body.
 fn endpoint(answers: &[(f64, f64, &str)]) -> Vec<u8> {
     let line = |(seconds, took, body): &(f64, f64, &str)| {
         format!("{}\n", json!({"at": at(*seconds), "took_ns": (took * 1e9) as u64, "status": 200, "body": body}))
@@ -128,7 +128,7 @@ impl Given {
         Ok((all, slices.left_out.reason()))
     }
 
-    /// Every row in a line.
+    /// Returns every row in a line.
     fn shown(&self) -> String {
         let (rows, left_out) = self.rows().expect("rows");
         let left_out = left_out.map(|reason| format!("{}: {}", reason.code, reason.detail));
@@ -245,7 +245,8 @@ fn an_endpoint_says_more_than_a_host() {
     let given = given(serving(1), vec![vec![tried(1.0, 5.0)]])
         .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&answers))
         .recorded("0-0-0/endpoint-u.jsonl.zst", endpoint(&answers));
-    // The third was not there at the window's end, and the fourth is older than it. Another target's answers are of no trial.
+    // The third was not there at the window's end, and the fourth is older than it. Another target's responses belong to no
+    // trial.
     insta::assert_snapshot!(given.shown(), @r#"
     t0 0 endpoint t endpoint/t done_total{engine="0",reason="le\"ngth"} counter 1/s 2 0.000 0.000 0.000 0.000 gap 0
     t0 0 endpoint t endpoint/t done_total{engine="0",reason="stop"} counter 1/s 2 10.000 10.000 10.000 10.000 gap 0
@@ -274,7 +275,7 @@ fn a_recorder_that_was_started_again_goes_on() {
         .recorded("0-0-10/host.jsonl", readings(&[(5.0, 90), (6.0, 95)]))
         .recorded("0-0-2/host.jsonl", readings(&[(1.0, 10), (3.0, 50)]))
         .recorded("1-0-0/host.jsonl", readings(&[(2.0, 7)]));
-    // 40 in two seconds, 40 in two, 5 in one; another block's recording is not of this one's attempt.
+    // 40 in two seconds, 40 in two, 5 in one; another block's recording does not belong to this one's attempt.
     insta::assert_snapshot!(given.shown(), @"t0 0 host unknown host forks counter 1/s 4 5.000 15.000 20.000 20.000 gap 0");
 }
 
@@ -381,7 +382,7 @@ fn a_host_is_the_one_that_the_load_came_from() {
     assert_eq!(rows[0].text("scope_id"), Some("local"));
 }
 
-/// A recording of the run's one block by a recorder on a node; none where there is no cluster.
+/// A recording of the run's one block by a recorder on a node; `None` if there is no cluster.
 fn recorder(sequence: u32, node: Option<&str>, start: f64, end: f64) -> Recording {
     Recording {
         plan_digest: digest("plan"),
@@ -440,7 +441,7 @@ fn only_recordings_are_taken_for_recordings() {
     }
 }
 
-/// The recorder's readings are known by name here, because a stage does not import another.
+/// The recorder's readings are listed here by name, because a stage does not import another.
 #[test]
 fn every_counter_of_a_host_has_a_kind_and_a_unit() {
     let shown = format!("{:?}", assay_host::Reading::default());
@@ -468,7 +469,7 @@ fn units_are_the_last_words_of_names() {
     }
 }
 
-/// Recordings, each as what it counted at which tenths of a second.
+/// Recordings, each as counter values at tenths of a second.
 fn recordings() -> impl Strategy<Value = Vec<Vec<(u32, u32)>>> {
     prop::collection::vec(prop::collection::vec((0_u32..300, 0_u32..1000), 0..12), 1..5)
 }

@@ -1,4 +1,4 @@
-//! The runs that a gate judges, opened and verified.
+//! The runs that a gate judges, verified.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use assay_verify::Chain;
 use crate::commands::gate::rules::{MAX_RULES_BYTES, RuleFile};
 use crate::commands::opened::{Opened, Where};
 
-/// A run that is to be judged.
+/// A run that is judged.
 pub(crate) struct Evidence(Opened);
 
-/// What a run's chain has once it can be judged.
+/// The documents of a run's chain that a judgement needs.
 struct Documents<'a> {
     source: &'a Source,
     plan: &'a Plan,
@@ -25,7 +25,7 @@ struct Documents<'a> {
 }
 
 impl Evidence {
-    /// Opens a run and verifies its chain. Whose signers nobody knows is refused unless somebody asked for it.
+    /// Opens a run and verifies its chain. A run of unknown signers is refused unless `unestablished` is set.
     pub(crate) fn open(place: &Where, run: &str, unestablished: bool) -> Result<Self, Failure> {
         let name: RunId = run.parse().map_err(|error| no_run(run).because(&error))?;
         let opened = match place.open(run) {
@@ -47,28 +47,28 @@ impl Evidence {
         Ok(evidence)
     }
 
-    /// The run's name.
+    /// Returns the run's name.
     pub(crate) fn run_id(&self) -> &RunId {
         &self.0.chain.run_id
     }
 
-    /// The run.
+    /// Returns the run.
     pub(crate) fn opened(&self) -> &Opened {
         &self.0
     }
 
-    /// Its Summary, as a verdict names it.
+    /// Returns its Summary, as a verdict names it.
     pub(crate) fn summary(&self) -> Result<InputRef, Failure> {
         Ok(self.documents()?.summary.0)
     }
 
-    /// The commit that it measured; none for a work tree, whatever is checked out there.
+    /// Returns the commit that it measured; `None` for a work tree, whatever is checked out there.
     pub(crate) fn commit(&self) -> Option<&str> {
         self.0.chain.commit.as_ref()?;
         self.0.chain.one::<Source>()?.body.commit.as_deref()
     }
 
-    /// The tree that it measured: the commit's, or where it measured none the digest of its definitions' files.
+    /// Returns the tree that it measured: the commit's or, without a commit, the digest of its definitions' files.
     pub(crate) fn tree(&self) -> Result<String, Failure> {
         let source = self.documents()?.source;
         Ok(match &self.0.chain.commit {
@@ -77,39 +77,39 @@ impl Evidence {
         })
     }
 
-    /// The pipeline as the run itself brought it.
+    /// Returns the pipeline of the run's own Source.
     pub(crate) fn own_pipeline(&self) -> Result<RuleFile, Failure> {
         let source = self.documents()?.source;
         self.own_file(&source.pipeline)?.ok_or_else(|| lost(&source.pipeline))
     }
 
-    /// A file as the run itself brought it; none where it brought none of that path.
+    /// Returns a file of the run's own Source; `None` if it has none of that path.
     pub(crate) fn own_file(&self, path: &str) -> Result<Option<RuleFile>, Failure> {
         let Some(file) = self.documents()?.source.file(path) else { return Ok(None) };
         let bytes = self.0.blobs.get(&file.artifact.digest, MAX_RULES_BYTES)?.ok_or_else(|| lost(path))?;
         Ok(Some(RuleFile { path: path.to_owned(), bytes }))
     }
 
-    /// The digests of the files that it was made from, by path.
+    /// Returns the digests of the files that it was made from, by path.
     pub(crate) fn files(&self) -> BTreeMap<String, Digest> {
         let source = self.0.chain.one::<Source>();
         let files = source.into_iter().flat_map(|source| &source.body.files);
         files.map(|file| (file.path.clone(), file.artifact.digest)).collect()
     }
 
-    /// Whether it measured this commit, or a merge of it with another. A commit that merely follows it may undo it.
+    /// Returns true if it measured this commit, or a merge of it with another. A commit that merely follows it may undo it.
     pub(crate) fn has_measured(&self, head: &str) -> bool {
         let is_merge = |info: &CommitInfo| info.parents.len() > 1 && info.parents.iter().any(|parent| parent.to_string() == head);
         self.commit() == Some(head) || self.0.chain.commit.as_ref().is_some_and(is_merge)
     }
 
-    /// What it measured `head` merged with; nothing where it measured `head` itself.
+    /// Returns the commits that it measured `head` merged with; none if it measured `head` itself.
     pub(crate) fn merged_with(&self, head: &str) -> Vec<Oid> {
         let merge = self.0.chain.commit.as_ref().filter(|_| self.commit() != Some(head));
         merge.into_iter().flat_map(|info| &info.parents).filter(|parent| parent.to_string() != head).copied().collect()
     }
 
-    /// The run as the rule reads it.
+    /// Returns the run as the rule reads it.
     pub(crate) fn as_run(&self) -> Result<Run<'_>, Failure> {
         let Documents { source, plan, summary } = self.documents()?;
         let chain = &self.0.chain;
@@ -147,7 +147,7 @@ impl Evidence {
     }
 }
 
-/// The ends that were signed before the Summary: those after it say nothing of how it was measured.
+/// Returns the ends that were signed before the Summary: later ones say nothing about the measurement.
 fn earlier_ends(chain: &Chain) -> Vec<EarlierEnd> {
     let signed_at = |reference: InputRef| {
         chain.documents.iter().find(|verified| verified.as_input() == reference).and_then(Verified::asserted_time)

@@ -1,4 +1,4 @@
-//! `assay gate RUN --baseline history`: a run against the runs before it, which never blocks.
+//! `assay gate RUN --baseline history`: compares a run with the runs before it, and never blocks.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,16 @@ use crate::output;
 /// The most pairs that a recommended design may have.
 const MOST_PAIRS: usize = 60;
 
-/// A metric of the run, and what the runs before it were.
+/// A metric of the run, with its values in the runs before it.
 struct Followed<'a> {
     point: &'a PointSummary,
     metric: &'a MetricSummary,
     past: Past,
-    /// How many of those runs had other surroundings than this one; absent where this one is not in the tables.
+    /// The number of those runs with other surroundings than this one; `None` if this one is not in the tables.
     elsewhere: Option<usize>,
 }
 
-/// Shows how a run lies to those before it: exit code 0, or 41 where something is worse than they explain.
+/// Shows how a run compares with those before it: exit code 0, or 41 if a metric is worse than they explain.
 pub(super) fn judge(
     evidence: &Evidence,
     gate: Option<&spec::Gate>,
@@ -60,7 +60,7 @@ pub(super) fn judge(
     if !is_any_predicted {
         output::talk("Nothing was told: history predicts none of the metrics.");
     }
-    // What nothing was predicted of has not passed.
+    // A run without any prediction has not passed.
     Ok(if is_worse || !is_any_predicted { Exit::Inconclusive } else { Exit::Done })
 }
 
@@ -85,7 +85,7 @@ fn followed<'a>(summary: &'a Summary, history: &[Series], run: &str, named: &[St
     all
 }
 
-/// The runs before `run` that did the same work; all others, where it is not in the tables.
+/// Returns the runs before `run` that did the same work; if `run` is not in the tables, all such runs.
 fn before<'a>(series: &'a Series, run: &str, point: &PointSummary) -> Vec<&'a Of> {
     let work = point.workload_spec_digest.to_string();
     let own = series.runs.iter().find(|of| of.run == run).map_or(i64::MAX, |of| of.started);
@@ -123,7 +123,7 @@ impl Followed<'_> {
         })
     }
 
-    /// What sizes a pair of it.
+    /// Returns the spread that determines the number of pairs for it.
     fn spread(&self) -> Option<Spread> {
         let taught = Taught {
             workload: self.point.case_id.names().first()?.parse().ok()?,
@@ -188,7 +188,7 @@ fn show(followed: &[Followed<'_>], seen: &[Seen], false_alarms: Option<FalseAlar
     }
 }
 
-/// The paired run that would decide, sized by what was learned of its noise, and for the rest by the spread of this run's own trials.
+/// Recommends a paired run that would decide, sized by the learned noise, and otherwise by the spread of this run's own trials.
 fn recommend(followed: &[Followed<'_>], learned: Option<&History>, q: f64, budget: f64) {
     let family: Vec<Spread> = followed.iter().filter_map(Followed::spread).collect();
     let paired = paired(&family, learned, q, budget, MOST_PAIRS);

@@ -1,4 +1,4 @@
-//! `assay gate`: whether a candidate got worse, decided with known error rates, signed, and repeatable to the byte.
+//! `assay gate`: decides whether a candidate got worse, with known error rates, signed, and repeatable byte for byte.
 
 pub(crate) mod evidence;
 mod history;
@@ -25,10 +25,10 @@ use crate::commands::opened::Where;
 use crate::commands::run::make_missing_keys;
 use crate::output;
 
-/// The word that asks for a comparison with earlier runs, in the place of a branch.
+/// The keyword that selects a comparison with earlier runs, in place of a branch.
 const HISTORY: &str = "history";
 
-/// How often somebody else may come first.
+/// The limit on retries because another gate appended first.
 const MAX_TRIES: u32 = 100;
 
 /// Judges the comparison of a run: exit code 0 if nothing got worse, 40 for a regression, 41 where the evidence cannot tell.
@@ -79,13 +79,13 @@ pub(crate) struct Gate {
     json: bool,
 }
 
-/// Where rules come from.
+/// The source of the rules.
 enum From {
     Branch(Box<Branch>),
     File(PathBuf),
 }
 
-/// One gate's question, before what earlier verdicts say.
+/// The question of one gate, without the earlier verdicts.
 struct Asked<'a> {
     gate: spec::Gate,
     rules: &'a Rules,
@@ -95,16 +95,16 @@ struct Asked<'a> {
     unestablished: bool,
 }
 
-/// Which runs are judged, and as which look.
+/// The runs that are judged, and the number of the look.
 struct Draw {
-    /// Those of the verdict before.
+    /// The runs of the verdict before.
     runs: Vec<RunId>,
     look: u32,
-    /// Whether the candidate's trials are new evidence.
+    /// True if the candidate's trials are new evidence.
     is_new: bool,
 }
 
-/// A gate's verdict, and all that there are about the same subject, oldest first.
+/// A gate's verdict, with all verdicts about the same subject, oldest first.
 struct Decided {
     verdict: Known,
     all: Vec<Known>,
@@ -114,7 +114,7 @@ struct Decided {
 
 impl Gate {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        // Whoever stops reading has not decided: only a verdict that was kept ends well.
+        // If the reader closes the output, nothing is decided: only a stored verdict ends with success.
         output::leave_with(Exit::Environment);
         if let Some(verdict) = &self.replay {
             return replay::replay(verdict, &self.place);
@@ -140,7 +140,7 @@ impl Gate {
             Asked { gate: gate.clone(), rules, candidate, subject, place, unestablished }.decide(&store, &keys)
         };
         let mut decided = gates.iter().map(|gate| asked(gate, &candidate)).collect::<Result<Vec<_>, _>>()?;
-        // Each round spends a look of whoever cannot tell, so there are as many at most.
+        // Each round uses a look of every undecided gate, so there are no more rounds than looks.
         while self.top_up && decided.iter().any(Decided::may_be_topped_up) {
             if let Some(why) = top_up::would_be_spent(&decided) {
                 output::talk(why);
@@ -156,7 +156,7 @@ impl Gate {
         Ok(exit)
     }
 
-    /// The rules are the run's own: nothing is at stake.
+    /// Compares with history, by the run's own rules: the result blocks nothing.
     fn against_history(&self, run: &str) -> Result<Exit, Failure> {
         self.refuse_what_history_ignores()?;
         let candidate = Evidence::open(&self.place, run, self.unestablished)?;
@@ -169,7 +169,7 @@ impl Gate {
         history::judge(&candidate, gates.first(), rules.history()?.as_ref(), &self.place, self.json)
     }
 
-    /// Whether the run is the one that was to be judged: which pipeline it ran is its own word, and so is what it measured.
+    /// Checks that the run is the one to be judged: it names its own pipeline, and so also what it measured.
     fn check_run(&self, candidate: &Evidence) -> Result<(), Failure> {
         let run = candidate.run_id();
         let own = candidate.own_pipeline()?.path;
@@ -190,7 +190,7 @@ impl Gate {
         Err(Failure::verification("other_commit", message))
     }
 
-    /// What only a verdict has.
+    /// Refuses the options that apply only to a verdict.
     fn refuse_what_history_ignores(&self) -> Result<(), Failure> {
         let given = [
             ("--pull", self.pull.is_some()),
@@ -220,7 +220,7 @@ impl Gate {
         }
     }
 
-    /// Where runs are looked for, believing whom the branch that is merged into trusts, if nobody else is named.
+    /// Returns the place to look for runs. By default, it uses the trust policy of the target branch.
     fn place_trusting(&self, from: &From) -> Result<Where, Failure> {
         let mut place = self.place.clone();
         let From::Branch(branch) = from else { return Ok(place) };
@@ -249,7 +249,7 @@ impl Gate {
         Ok(all)
     }
 
-    /// Whose verdicts these are: a pull request's, or without one those of the tree.
+    /// Returns the subject of the verdicts: the pull request or, without one, the tree.
     fn subject(&self, candidate: &Evidence) -> Result<Name, Failure> {
         let tree = candidate.tree()?;
         let name = match self.pull {
@@ -260,7 +260,7 @@ impl Gate {
     }
 }
 
-/// The gate's key, made at first use.
+/// Returns the gate's key, which is made at first use.
 fn gate_key() -> Result<KeyRing, Failure> {
     let (config, password) = (Config::find()?, std::env::var_os("COSIGN_PASSWORD").unwrap_or_default());
     let keys = LocalKeys::of(&config);
@@ -272,7 +272,7 @@ fn gate_key() -> Result<KeyRing, Failure> {
 }
 
 impl Decided {
-    /// Whether more pairs may tell, and the policy has a look left for them.
+    /// Returns true if more pairs may decide, and the policy has a look left for them.
     fn may_be_topped_up(&self) -> bool {
         let verdict = self.verdict.verdict();
         verdict.outcome == Outcome::Inconclusive && (verdict.sequence.look as usize) < verdict.policy.looks.len()
@@ -291,14 +291,14 @@ fn rules_for(from: &From, candidate: &Evidence) -> Result<Rules, Failure> {
 }
 
 impl Asked<'_> {
-    /// Judges, signs and keeps the verdict; or finds the one that stands.
+    /// Judges, signs and stores the verdict; or finds the existing one.
     fn decide(&self, store: &Store, keys: &KeyRing) -> Result<Decided, Failure> {
         let trust = with_own(&self.candidate.opened().trust, &gate_signers(&Config::find()?)?);
         for _ in 0..MAX_TRIES {
             let mut all = verdicts_about(store, self.subject, &trust)?;
             let earlier = self.of_this_sequence(&all)?;
             let acknowledgements = self.acknowledgements()?;
-            // What others have learned since is no evidence either.
+            // A file that others have learned since is no evidence either.
             let learned = self.rules.learned();
             let draw = self.draw(&earlier);
             if let Some(standing) = earlier.last().filter(|last| {
@@ -327,7 +327,7 @@ impl Asked<'_> {
         Decided { verdict, all, trust_policy }
     }
 
-    /// The verdicts about this tree by this gate and these rules.
+    /// Returns the verdicts about this tree by this gate and these rules.
     fn of_this_sequence(&self, all: &[Known]) -> Result<Vec<Known>, Failure> {
         let (tree, policy) = (self.candidate.tree()?, self.rules.policy(&self.gate));
         let same = |known: &&Known| {
@@ -340,7 +340,7 @@ impl Asked<'_> {
         Ok(all.iter().filter(same).cloned().collect())
     }
 
-    /// Which runs are judged, as which look.
+    /// Returns the runs that are judged, and the number of the look.
     fn draw(&self, earlier: &[Known]) -> Draw {
         let (run, looks) = (self.candidate.run_id(), self.gate.looks.len());
         let Some(last) = earlier.last().map(Known::verdict) else {
@@ -380,7 +380,7 @@ impl Asked<'_> {
             let known = judged.iter().find(|judged| judged.run_id == *run);
             let opened = (run != self.candidate.run_id()).then(|| Evidence::open(self.place, run.as_str(), self.unestablished));
             let opened = opened.transpose()?;
-            // A run that was measured anew under a name that was judged is other evidence.
+            // A run that was measured again under a name that was judged is other evidence.
             if known.is_some_and(|known| Ok(known.summary) != opened.as_ref().unwrap_or(self.candidate).summary()) {
                 let message = format!("the Summary of run `{run}` is not the one that was judged before");
                 return Err(Failure::verification("other_summary", message).hint("a run that was judged stays as it was"));
@@ -418,7 +418,7 @@ impl Asked<'_> {
     }
 }
 
-/// How the rules that the candidate brings differ from those that it is judged by.
+/// Returns the differences between the candidate's own rules and those by which it is judged.
 fn policy_changes(rules: &Rules, gate: &spec::Gate, candidate: &Evidence) -> Result<Vec<assay_manifest::Difference>, Failure> {
     let own = candidate.own_pipeline()?;
     if own.bytes == rules.pipeline.bytes {
@@ -427,20 +427,20 @@ fn policy_changes(rules: &Rules, gate: &spec::Gate, candidate: &Evidence) -> Res
     Ok(changes(gate, gates(&own)?.iter().find(|own| own.name == gate.name)))
 }
 
-/// What the candidate measured otherwise than the rules' branch would.
+/// Returns the differences between the candidate's definitions and those of the rules' branch.
 fn changes_of_definitions(rules: &Rules, candidate: &Evidence) -> Result<Vec<assay_manifest::Difference>, Failure> {
     definition_changes(rules, &candidate.own_pipeline()?, &candidate.files())
 }
 
-/// Whether a verdict was made with these acknowledgements, and each of them expires no earlier than it did then: what people accept is no
-/// evidence, so the same evidence is decided again with it.
+/// Returns true if a verdict was made with these acknowledgements, and none of them expires earlier than it did then: an
+/// acknowledgement is no evidence, so the same evidence is judged again with it.
 fn accepts_the_same(verdict: &Verdict, now: &[Acknowledgement]) -> bool {
     let today = Clock.now();
     let expired_since = |accepted: &Acknowledgement| verdict.judged_on < accepted.expires && accepted.expires <= today;
     verdict.acknowledgements == now && !now.iter().any(expired_since)
 }
 
-/// The verdict as a manifest: made from the Summaries of its runs and the verdicts before it.
+/// Makes the verdict's manifest, from the Summaries of its runs and the verdicts before it.
 fn manifest_of(question: &Question<'_>, earlier: Vec<InputRef>) -> Result<Manifest<Verdict>, Failure> {
     let verdict = judge(question).map_err(|refusal| {
         Failure::usage("not_judged", refusal.to_string()).hint("see `comparison` and `gates` of the pipeline")
@@ -451,7 +451,7 @@ fn manifest_of(question: &Question<'_>, earlier: Vec<InputRef>) -> Result<Manife
     Ok(Manifest::new(run, summaries.chain(earlier).collect(), verdict))
 }
 
-/// The exit code of an outcome, whether or not the policy blocks on it.
+/// Returns the exit code of an outcome, whether or not the policy blocks on it.
 fn exit_of(outcome: Outcome) -> Exit {
     match outcome {
         Outcome::Improved | Outcome::Unchanged => Exit::Done,

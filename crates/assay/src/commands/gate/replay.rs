@@ -1,4 +1,4 @@
-//! Deciding again what a verdict decided, from what it names.
+//! Repeats the decision of a verdict, from the evidence that it names.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::files::read_plain;
 use crate::output;
 use crate::trust::establish;
 
-/// The largest file that a pipeline names.
+/// The largest file that a pipeline names, in bytes.
 const MAX_DEFINITION_BYTES: u64 = assay_spec::MAX_FILE_BYTES as u64;
 
 /// Decides again and compares every byte.
@@ -68,7 +68,7 @@ pub(crate) fn replay(name: &str, place: &Where) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The verdicts before it are there, and it follows them.
+/// Checks that the earlier verdicts exist, and that this one follows them.
 fn check_sequence(verdict: &Verdict, store: &Store, trust: &Trust) -> Result<(), Failure> {
     let before = verdict.sequence.earlier.iter().map(|digest| Ok((*digest, verdict_named(store, *digest, trust)?)));
     let before = before.collect::<Result<Vec<_>, Failure>>()?;
@@ -76,8 +76,8 @@ fn check_sequence(verdict: &Verdict, store: &Store, trust: &Trust) -> Result<(),
     follows(verdict, &before)
 }
 
-/// Whether a verdict is about the same as those before it, is the look after the last of them or decides that one again, and rests on all the
-/// evidence of that one: what was drawn once is never replaced.
+/// Returns an error unless a verdict has the same subject as those before it, is the look after the last of them or decides that
+/// one again, and rests on all the evidence of that one: evidence that was drawn once is never replaced.
 fn follows(verdict: &Verdict, before: &[(Digest, &Verdict)]) -> Result<(), Failure> {
     let about = |verdict: &Verdict| {
         let tree = verdict.runs.last().map(|run| run.tree.clone());
@@ -114,7 +114,7 @@ fn decide_again(
     let gate = rules.gates()?.into_iter().find(|gate| gate.name == verdict.gate);
     let gate = gate.ok_or_else(|| Failure::verification("no_gate", "the rules that the verdict names have no such gate"))?;
     let mut runs = evidence.iter().map(Evidence::as_run).collect::<Result<Vec<_>, _>>()?;
-    // What the signers are called is in the trust policy of whoever judged.
+    // The names of signers are in the trust policy of the machine that judged.
     for (run, judged) in runs.iter_mut().zip(&verdict.runs) {
         run.signers.clone_from(&judged.signers);
         run.established = judged.established;
@@ -144,7 +144,7 @@ fn decide_again(
     manifest_of(&question, earlier)
 }
 
-/// The files that the verdict names, from the store.
+/// Returns the files that the verdict names, from the store.
 fn rules_of(verdict: &Verdict, blobs: &StoreBlobs) -> Result<Rules, Failure> {
     let file = |path: &str| -> Result<Option<RuleFile>, Failure> {
         let name = format!("rules/{path}");
@@ -175,7 +175,7 @@ fn rules_of(verdict: &Verdict, blobs: &StoreBlobs) -> Result<Rules, Failure> {
     })
 }
 
-/// Whom to believe: whoever is named or configured, and this machine's own gate where it has one.
+/// Returns the trust: the named or configured policy, and this machine's own gate if it has one.
 fn trust(place: &Where, blobs: &StoreBlobs) -> Result<Trust, Failure> {
     let config = Config::find()?;
     let trust = establish(&place.trust, &config, blobs, &[])?.trust;
@@ -185,12 +185,12 @@ fn trust(place: &Where, blobs: &StoreBlobs) -> Result<Trust, Failure> {
     })
 }
 
-/// A verdict by its digest, or by the file that it lies in, its bundle beside it.
+/// Finds a verdict by its digest, or by its file, with the bundle beside it.
 fn find(name: &str, store: &Store, trust: &Trust) -> Result<Known, Failure> {
     if let Ok(digest) = name.parse::<Digest>().or_else(|_| format!("sha256:{name}").parse()) {
         return verdict_named(store, digest, trust);
     }
-    // The folder of a gate that `--to` wrote has it under this name.
+    // The folder of a gate that `--to` wrote holds it under this name.
     let named = Path::new(name);
     let path = if named.is_dir() { named.join("verdict.json") } else { named.to_owned() };
     let manifest = read(&path, MAX_MANIFEST_BYTES)?;
@@ -221,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// The example's verdict as this look, at runs with these Summaries.
+    /// Returns the example's verdict as this look, of runs with these Summaries.
     fn verdict(look: u32, summaries: &[&str]) -> Verdict {
         let bytes = include_bytes!("../../../../../manifests/examples/v1alpha1/verdict.json");
         let document = Document::parse(bytes).expect("a manifest");

@@ -1,4 +1,4 @@
-//! The rules that a gate judges by: a pipeline's gates, the acknowledgements and whom to trust, from the branch that is merged into.
+//! The rules by which a gate judges: a pipeline's gates, the acknowledgements and the trust policy, from the target branch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,10 +11,10 @@ use assay_stage::{Exit, Failure};
 
 use crate::files::read_plain;
 
-/// Where a repository says whom it trusts, from its root.
+/// The path of a repository's trust policy, from its root.
 pub(crate) const TRUST: &str = "pipelines/trust.yaml";
 
-/// The largest pipeline or acknowledgement.
+/// The largest pipeline or acknowledgement, in bytes.
 pub(crate) const MAX_RULES_BYTES: u64 = 1 << 20;
 
 /// The most acknowledgements of a repository.
@@ -29,7 +29,7 @@ pub(crate) struct RuleFile {
 }
 
 impl RuleFile {
-    /// The file as a verdict names it.
+    /// Returns the file as a verdict names it.
     pub(crate) fn artifact(&self) -> Artifact {
         Artifact {
             name: format!("rules/{}", self.path),
@@ -47,18 +47,18 @@ pub(crate) struct Rules {
     pub(crate) pipeline: RuleFile,
     /// The acknowledgements, in the order of their paths.
     pub(crate) acknowledgements: Vec<RuleFile>,
-    /// The trust policy, where the repository has one.
+    /// The trust policy, if the repository has one.
     pub(crate) trust: Option<RuleFile>,
-    /// What was learned of the noise of the comparison, where there is such a file.
+    /// The learned noise of the comparison, if there is such a file.
     pub(crate) noise: Option<RuleFile>,
-    /// What else decides what is measured, as the branch has it: workloads with their scripts and files, objects of targets; empty where only
-    /// the pipeline is known.
+    /// The other files of the branch that decide what is measured: workloads with their scripts and files, objects of targets;
+    /// empty if only the pipeline is known.
     pub(crate) definitions: Vec<RuleFile>,
     /// The commit that they were read at.
     pub(crate) commit: Option<String>,
 }
 
-/// A commit of the repository that this is called in: the branch that is merged into.
+/// A commit of the repository around the working folder: the target branch.
 pub(crate) struct Branch {
     rev: String,
     repository: Repository,
@@ -66,22 +66,22 @@ pub(crate) struct Branch {
 }
 
 impl Branch {
-    /// The commit that `rev` names.
+    /// Opens the commit that `rev` names.
     pub(crate) fn at(rev: &str) -> Result<Self, Failure> {
         let repository = Repository::discover(Path::new(".")).map_err(git)?;
         let commit = repository.resolve(rev).map_err(git)?;
         Ok(Self { rev: rev.to_owned(), repository, commit })
     }
 
-    /// What the branch is called, and its commit.
+    /// Describes the branch by its name and its commit.
     pub(crate) fn in_words(&self) -> String {
         format!("`{}` ({})", self.rev, crate::output::short(&self.commit.id.to_string()))
     }
 
-    /// Refuses a merge of `head` with a commit that merging it into this branch would not have merged it with.
+    /// Refuses a merge of `head` with a commit with which merging it into this branch would not have merged it.
     ///
-    /// It has to be one of the branch's own, and to have all that `head` has of the branch: whoever asks to merge could choose an older
-    /// one, which may be slower, for a baseline.
+    /// That commit has to be one of the branch's own, and to contain all that `head` has of the branch: otherwise the author of a
+    /// merge request could choose an older, slower commit as the baseline.
     pub(crate) fn check_merged(&self, head: &str, with: Oid) -> Result<(), Failure> {
         let tip = self.commit.id;
         if with == tip {
@@ -109,12 +109,12 @@ impl Branch {
         }
     }
 
-    /// Whom the repository trusts, where it says so.
+    /// Returns the repository's trust policy, if it has one.
     pub(crate) fn trust(&self) -> Result<Option<RuleFile>, Failure> {
         self.file(TRUST)
     }
 
-    /// Its rules for a pipeline.
+    /// Returns its rules for a pipeline.
     pub(crate) fn rules(&self, pipeline: &str) -> Result<Rules, Failure> {
         let found = self.file(pipeline)?.ok_or_else(|| {
             Failure::usage("no_policy", format!("`{}` has no `{pipeline}`, so nothing there says how to judge", self.rev))
@@ -138,7 +138,7 @@ impl Branch {
         })
     }
 
-    /// Everything that the pipeline names and that decides what is measured.
+    /// Returns all files that the pipeline names and that decide what is measured.
     fn definitions(&self, pipeline: &str) -> Result<Vec<RuleFile>, Failure> {
         let mut read = BTreeMap::new();
         let closure = spec::closure::<assay_git::Error>(pipeline, &mut |path| {
@@ -163,17 +163,17 @@ impl Branch {
     }
 }
 
-/// What is judged, as far as acknowledgements ask.
+/// The subject of a judgement, for matching acknowledgements.
 #[derive(Clone, Debug)]
 pub(crate) struct About<'a> {
-    /// Whose verdicts they are.
+    /// The subject of the verdicts.
     pub(crate) subject: &'a Name,
     /// The commit that was measured.
     pub(crate) commit: Option<&'a str>,
 }
 
 impl Rules {
-    /// Those of a plain file: acknowledgements lie in `acks` beside it, and what was learned of noise in `noise`.
+    /// Reads the rules of a plain file: acknowledgements lie in `acks` beside it, and the learned noise in `noise`.
     pub(crate) fn of_file(path: &Path) -> Result<Self, Failure> {
         let pipeline = RuleFile { path: plain_name(path), bytes: read_file(path)? };
         let folder = path.parent().unwrap_or(Path::new("")).join("acks");
@@ -187,27 +187,27 @@ impl Rules {
         Ok(Self { pipeline, acknowledgements, trust: None, noise, definitions: Vec::new(), commit: None })
     }
 
-    /// Those that a run brought itself: whoever changes what is measured could change them too.
+    /// Returns the rules of the run's own Source: a change to what is measured could change them too.
     pub(crate) fn of_run(pipeline: RuleFile) -> Self {
         Self { pipeline, acknowledgements: Vec::new(), trust: None, noise: None, definitions: Vec::new(), commit: None }
     }
 
-    /// Where what was learned of noise lies, in whatever brought the pipeline.
+    /// Returns the path of the learned noise, beside the pipeline.
     pub(crate) fn noise_path(&self) -> Result<String, Failure> {
         Ok(spec::Noise::path_of(&parsed(&self.pipeline)?.name))
     }
 
-    /// Every file, as a verdict names them.
+    /// Returns every file, as a verdict names them.
     pub(crate) fn files(&self) -> impl Iterator<Item = &RuleFile> {
         [&self.pipeline].into_iter().chain(&self.acknowledgements).chain(&self.trust).chain(&self.noise).chain(&self.definitions)
     }
 
-    /// The digest of what was learned of noise, as a verdict names it.
+    /// Returns the digest of the learned noise, as a verdict names it.
     pub(crate) fn learned(&self) -> Option<Digest> {
         self.noise.as_ref().map(|file| Digest::of(&file.bytes))
     }
 
-    /// What was learned of noise, for whoever judges.
+    /// Returns the learned noise as the judgement uses it.
     pub(crate) fn history(&self) -> Result<Option<History>, Failure> {
         let Some(file) = &self.noise else { return Ok(None) };
         let name = parsed(&self.pipeline)?.name;
@@ -215,12 +215,12 @@ impl Rules {
         Ok(Some(noise.history(Digest::of(&file.bytes))))
     }
 
-    /// The gates of the pipeline.
+    /// Returns the gates of the pipeline.
     pub(crate) fn gates(&self) -> Result<Vec<spec::Gate>, Failure> {
         gates(&self.pipeline)
     }
 
-    /// A gate's rules in the words of a verdict.
+    /// Returns a gate's rules in the form of a verdict.
     pub(crate) fn policy(&self, gate: &spec::Gate) -> GatePolicy {
         GatePolicy {
             path: self.pipeline.path.clone(),
@@ -238,7 +238,7 @@ impl Rules {
         }
     }
 
-    /// The acknowledgements in the words of a verdict; `applies` says of each whether it is about what is judged.
+    /// Returns the acknowledgements in the form of a verdict; `applies` of each is true if it is about the judged run.
     pub(crate) fn acknowledgements(
         &self,
         applies: &dyn Fn(&str, &spec::Accepted) -> bool,
@@ -264,13 +264,13 @@ impl Rules {
     }
 }
 
-/// The gates of a pipeline file.
+/// Returns the gates of a pipeline file.
 pub(crate) fn gates(pipeline: &RuleFile) -> Result<Vec<spec::Gate>, Failure> {
     Ok(parsed(pipeline)?.spec.gates)
 }
 
-/// Whether a file decides what is measured: readers' pages and published queries do not, and what was learned of noise only where it decides
-/// how often.
+/// Returns true if a file decides what is measured: readers' pages and published queries do not, and the learned noise only if it
+/// decides how many pairs there are.
 fn is_measured(path: &str) -> bool {
     let path = Path::new(path);
     !path.starts_with(spec::NOISE)
@@ -282,8 +282,8 @@ fn parsed(pipeline: &RuleFile) -> Result<spec::Pipeline, Failure> {
     spec::Pipeline::parse(&pipeline.path, &pipeline.bytes).map_err(|problems| Failure::invalid(&problems))
 }
 
-/// What a run measured otherwise than the branch that it is to be merged into would: everything of its pipeline but the gates and what happens to
-/// the result, and every file that the pipeline names. `own_files` are those of the run, by path.
+/// Returns the differences between a run's definitions and those of its target branch: everything of its pipeline except the
+/// gates and the handling of the result, and every file that the pipeline names. `own_files` are those of the run, by path.
 pub(crate) fn definition_changes(
     rules: &Rules,
     own: &RuleFile,
@@ -292,7 +292,7 @@ pub(crate) fn definition_changes(
     let mut changes = Vec::new();
     let (there, here) = (parsed(&rules.pipeline)?, parsed(own)?);
     let text = |digest: Option<&Digest>| digest.map_or_else(|| "none".to_owned(), ToString::to_string);
-    // By what was learned of noise is counted how many pairs are measured.
+    // The learned noise decides how many pairs are measured.
     if there.spec.trials.sized || here.spec.trials.sized {
         let path = spec::Noise::path_of(&here.name);
         let (judged_by, measured) = (rules.learned(), own_files.get(&path));
@@ -319,7 +319,7 @@ pub(crate) fn definition_changes(
     Ok(changes)
 }
 
-/// What differs of two pipelines besides their gates, their schedules and what they publish.
+/// Returns the differences of two pipelines except their gates, their schedules and their publication.
 fn pipeline_changes(judged_by: spec::PipelineSpec, own: spec::PipelineSpec) -> Vec<Difference> {
     let bare = |mut spec: spec::PipelineSpec| {
         (spec.gates, spec.schedule, spec.publish) = (Vec::new(), None, spec::Publish::default());
@@ -330,7 +330,7 @@ fn pipeline_changes(judged_by: spec::PipelineSpec, own: spec::PipelineSpec) -> V
         return Vec::new();
     }
     let mut changes = differing(measured(&judged_by), measured(&own));
-    // What stands in a target or a variant may be long, or a reference to a secret: that it differs is told, and not how.
+    // A target or a variant may be long, or contain a reference to a secret: only the fact that it differs is shown.
     let parts = [("targets", judged_by.targets != own.targets), ("variants", judged_by.variants != own.variants)];
     let named = parts.into_iter().filter_map(|(what, differs)| differs.then_some(what));
     changes.extend(named.map(differs));
@@ -344,7 +344,7 @@ fn differs(what: &str) -> Difference {
     Difference { what: what.to_owned(), baseline: "as there".to_owned(), candidate: "differs".to_owned() }
 }
 
-/// The fields of a pipeline that are told as they are.
+/// Returns the fields of a pipeline that are shown as they are.
 fn measured(spec: &spec::PipelineSpec) -> [(&'static str, String); 6] {
     let side = |side: &assay_manifest::Side| format!("{}.{}", side.target, side.variant);
     let comparison = spec.comparison.as_ref().map_or_else(
@@ -368,7 +368,7 @@ fn trials(trials: &spec::Trials) -> String {
     if trials.sized { "as many as it takes".to_owned() } else { trials.count.to_string() }
 }
 
-/// How the candidate's own rules differ from those that it is judged by.
+/// Returns the differences between the candidate's own rules and those by which it is judged.
 pub(crate) fn changes(judged_by: &spec::Gate, own: Option<&spec::Gate>) -> Vec<Difference> {
     let Some(own) = own else {
         let there = format!("gate `{}`", judged_by.name);
@@ -391,15 +391,15 @@ pub(crate) fn changes(judged_by: &spec::Gate, own: Option<&spec::Gate>) -> Vec<D
     differing(members(judged_by), members(own))
 }
 
-/// Those of the named texts that are not the same on both sides.
+/// Returns those of the named texts that differ between both sides.
 fn differing<const N: usize>(one: [(&'static str, String); N], other: [(&'static str, String); N]) -> Vec<Difference> {
     let both = one.into_iter().zip(other).filter(|((_, one), (_, other))| one != other);
     both.map(|((what, baseline), (_, candidate))| Difference { what: what.to_owned(), baseline, candidate }).collect()
 }
 
 impl About<'_> {
-    /// Whether an acknowledgement of this is about what is judged. Which commits lie in a range is asked of the repository that this is
-    /// called in.
+    /// Returns true if an acknowledgement of this is about the judged run. The commits of a range are looked up in the repository
+    /// around the working folder.
     pub(crate) fn is_of(&self, accepted: &spec::Accepted) -> bool {
         match accepted {
             spec::Accepted::PullRequest(number) => self.subject.as_str() == format!("pr-{number}"),
@@ -453,7 +453,7 @@ fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml")
 }
 
-/// A verdict names no path of somebody's machine.
+/// Returns the file name alone: a verdict contains no path of a user's machine.
 fn plain_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! The verdicts about one subject, such as a pull request: found in the store, in one order, none of them ever replaced.
+//! The verdicts about one subject, such as a pull request: stored in one order, none of them ever replaced.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use assay_store::{Created, Store};
 /// A verdict that was found and verified.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// Its place in the order of its subject, from 1.
+    /// Its number in the order of its subject, from 1.
     pub(crate) number: u32,
     pub(crate) reference: InputRef,
     pub(crate) manifest: Manifest<Verdict>,
-    /// Who signed it.
+    /// The name of its signer.
     pub(crate) signer: String,
-    /// By which key.
+    /// The fingerprint of the signer's key.
     pub(crate) fingerprint: Digest,
 }
 
@@ -26,9 +26,9 @@ impl Known {
     }
 }
 
-/// Whom to believe about verdicts: whoever is trusted, and this machine's own gate, with its key and those that it had before. Where the
-/// policy itself names one of them, its window applies. Keys that lie beside a run vouch for no verdict: whoever measures could else
-/// plant one that stands.
+/// Adds this machine's own gate, with its present and former keys, to the trust for verdicts. If the policy itself names one of
+/// these keys, the policy's window applies. Keys that lie beside a run vouch for no verdict: otherwise the machine that measures
+/// could plant one that counts.
 pub(crate) fn with_own(trust: &Trust, own: &[TrustedSigner]) -> Trust {
     match trust.clone() {
         Trust::Policy(mut policy) => {
@@ -42,7 +42,7 @@ pub(crate) fn with_own(trust: &Trust, own: &[TrustedSigner]) -> Trust {
     }
 }
 
-/// The verdicts about a subject, oldest first.
+/// Returns the verdicts about a subject, oldest first.
 pub(crate) fn verdicts_about(store: &Store, subject: &Name, trust: &Trust) -> Result<Vec<Known>, Failure> {
     let paths = store.list(&Layout::verdicts(subject))?;
     let known = (1_u32..).zip(paths).map(|(number, path)| {
@@ -58,8 +58,8 @@ pub(crate) fn verdicts_about(store: &Store, subject: &Name, trust: &Trust) -> Re
     Ok(known)
 }
 
-/// Whether each verdict is about the subject, stands there once, and after those that it rests on: what a pointer points to is not signed, so
-/// one that was moved would give back what was spent.
+/// Checks that each verdict is about the subject, occurs once, and comes after those that it rests on: the target of a pointer is
+/// not signed, so moving a verdict would restore looks that were used.
 fn in_their_places(known: &[Known], subject: &Name) -> Result<(), Failure> {
     let mut before = BTreeSet::new();
     for one in known {
@@ -77,14 +77,14 @@ fn in_their_places(known: &[Known], subject: &Name) -> Result<(), Failure> {
 /// The runs of a store in which a gate has found a regression.
 #[derive(Default)]
 pub(crate) struct RegressedRuns {
-    /// Their Summaries.
+    /// The digests of their Summaries.
     pub(crate) summaries: BTreeSet<Digest>,
-    /// Verdicts that say nothing: damaged, or signed by no trusted gate.
+    /// The number of unusable verdicts: damaged, or signed by no trusted gate.
     pub(crate) unread: usize,
 }
 
-/// The runs in which a verdict of the store has found a metric that regressed, accepted or not. A verdict that does not verify says nothing, and is
-/// counted.
+/// Returns the runs in which a verdict of the store has found a regressed metric, accepted or not. A verdict that does not verify
+/// is ignored, and counted.
 pub(crate) fn regressed_runs(store: &Store, trust: &Trust) -> Result<RegressedRuns, Failure> {
     let mut regressed = RegressedRuns::default();
     for path in store.list(Layout::VERDICTS)? {
@@ -101,7 +101,7 @@ pub(crate) fn regressed_runs(store: &Store, trust: &Trust) -> Result<RegressedRu
     Ok(regressed)
 }
 
-/// A verdict by the digest of its manifest, wherever in the store it is.
+/// Returns a verdict by the digest of its manifest, wherever in the store it is.
 pub(crate) fn verdict_named(store: &Store, manifest: Digest, trust: &Trust) -> Result<Known, Failure> {
     for path in store.list(Layout::VERDICTS)? {
         let Some(accepted) = Accepted::read(store, &path)?.filter(|accepted| accepted.manifest == manifest) else { continue };
@@ -111,7 +111,7 @@ pub(crate) fn verdict_named(store: &Store, manifest: Digest, trust: &Trust) -> R
     Err(Failure::usage("no_such_verdict", format!("the store `{}` has no verdict {manifest}", store.uri())))
 }
 
-/// Reads a verdict from bytes that lie anywhere.
+/// Verifies a verdict from bytes of any source.
 pub(crate) fn verdict_of(manifest: &[u8], bundle: &[u8], number: u32, trust: &Trust) -> Result<Known, Failure> {
     let expect = Expect { kind: Some(Kind::Verdict), stage: Some(Role::Gate), ..Expect::default() };
     let verified = verify(manifest, bundle, trust, &expect).map_err(|error| {
@@ -128,7 +128,8 @@ pub(crate) fn verdict_of(manifest: &[u8], bundle: &[u8], number: u32, trust: &Tr
     })
 }
 
-/// Puts a verdict at the next place of its subject. `false` where somebody else came first: then it has to be judged again, after theirs.
+/// Appends a verdict to its subject's sequence. Returns false if another gate appended first: then it has to be judged again,
+/// after that one.
 pub(crate) fn append(store: &Store, subject: &Name, number: u32, reference: InputRef) -> Result<bool, Failure> {
     let accepted = Accepted { manifest: reference.manifest, bundle: reference.bundle };
     Ok(matches!(store.create(&Layout::verdict(subject, number), &accepted.to_bytes()?)?, Created::Yes))

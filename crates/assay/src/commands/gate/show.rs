@@ -1,4 +1,4 @@
-//! How a verdict meets people and machines: the terminal, and a folder of reports.
+//! Shows a verdict to people and machines: on the terminal, and as a folder of reports.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,17 +16,17 @@ use crate::commands::gate::sequence::Known;
 use crate::commands::opened::{Where, named_store};
 use crate::output;
 
-/// The longest comment that a forge takes, in bytes, less what whoever posts it adds: that of all gates together.
+/// The longest comment of all gates together, in bytes: the forge's limit, less the text that the posting program adds.
 const MAX_COMMENT_BYTES: usize = 65_000;
 
-/// Shows what was decided, and writes it into a folder if somebody named one.
+/// Shows the decision, and writes it into a folder if one is named.
 pub(super) fn show(decided: &[Decided], to: Option<&Path>, as_json: bool, place: &Where, exit: Exit) -> Result<(), Failure> {
     let uri = place.store_uri()?;
     let blobs = StoreBlobs(Store::open_existing(&uri)?);
     let many = decided.len().max(1);
     let of = |decided: &Decided| Ok(report(decided, &uri, &summaries(decided.verdict.verdict(), &blobs)?));
     let reports = decided.iter().map(of).collect::<Result<Vec<_>, Failure>>()?;
-    // Files come first: who reads the terminal may stop at any line.
+    // Files come first: the reader of the output may close it at any line.
     let mut written = Vec::new();
     for (decided, report) in decided.iter().zip(&reports).filter(|_| to.is_some()) {
         let folder = to.unwrap_or(Path::new("")).join(decided.verdict.verdict().gate.as_str());
@@ -50,8 +50,8 @@ fn document(decided: &Decided) -> serde_json::Value {
     json!({"number": number, "reference": reference, "signer": signer, "verdict": manifest.body})
 }
 
-/// The Summaries of the judged runs, which name the row of each value. A verdict names them by digest, which their bytes are checked
-/// against; one that is not there any more is left out, and the report says so.
+/// Returns the Summaries of the judged runs, which name the row of each value. A verdict names them by digest, and their bytes
+/// are checked against it; a Summary that no longer exists is left out, and the report says so.
 fn summaries(verdict: &Verdict, blobs: &StoreBlobs) -> Result<BTreeMap<Digest, Summary>, Failure> {
     let mut found = BTreeMap::new();
     for judged in &verdict.runs {

@@ -1,4 +1,4 @@
-//! More pairs for a verdict that could not tell: the same pipeline at the same commit, once more.
+//! More pairs for an inconclusive verdict: the same pipeline at the same commit, run again.
 
 use std::process::Stdio;
 
@@ -15,24 +15,24 @@ use crate::output;
 /// The most names that are tried.
 const MAX_NAMES: u32 = 1_000;
 
-/// What is said where the looks that are left would be spent on nothing; none where one verdict may change.
+/// Returns the message if the remaining looks would be used for nothing; `None` if a verdict may change.
 pub(super) fn would_be_spent(decided: &[Decided]) -> Option<String> {
     let asked = decided.iter().filter(|decided| decided.may_be_topped_up());
     let whys: Option<Vec<String>> = asked.map(|decided| cannot_tell(decided.verdict.verdict())).collect();
     whys?.first().map(|why| format!("not run once more: {why}"))
 }
 
-/// Why the looks that are left would tell no more; none where they may.
+/// Returns the reason why the remaining looks cannot decide; `None` if they may.
 fn cannot_tell(verdict: &Verdict) -> Option<String> {
     let left = verdict.policy.looks.len().saturating_sub(verdict.sequence.look as usize) as u32;
     let undecided = || verdict.metrics.iter().filter(|metric| metric.primary && metric.outcome == Outcome::Inconclusive);
-    // A check that failed, or a trial that is missing, may hold the next time.
+    // A check that failed, or a missing trial, may succeed the next time.
     if left == 0 || undecided().any(|metric| metric.missing > 0) || verdict.checks.iter().any(|check| !check.holds()) {
         return None;
     }
     let a_look = |metric: &assay_manifest::MetricVerdict| metric.pairs.len() as u32 / verdict.sequence.look.max(1);
     let reach = undecided().map(a_look).max()?.saturating_mul(left);
-    // The metric that takes fewest: once it is told, the verdict may be another.
+    // The metric that needs fewest: once it is decided, the verdict may change.
     match undecided().filter_map(|metric| metric.more_pairs).min() {
         Some(more) if more <= reach => None,
         Some(more) => Some(format!(
@@ -43,7 +43,7 @@ fn cannot_tell(verdict: &Verdict) -> Option<String> {
     }
 }
 
-/// Runs the candidate's pipeline at its commit again, and gives the new run's name.
+/// Runs the candidate's pipeline at its commit again, and returns the new run's name.
 pub(super) fn run_again(candidate: &Evidence, decided: &[Decided], place: &Where, store: &Store) -> Result<String, Failure> {
     let source = candidate.opened().chain.one::<Source>().map(|source| &source.body);
     let no_commit = || {
@@ -75,7 +75,8 @@ pub(super) fn run_again(candidate: &Evidence, decided: &[Decided], place: &Where
     }
 }
 
-/// The first name for that look, or one after it, that no run of the store has: a run that is there already is no new evidence.
+/// Returns the first name for that look, or for one after it, that no run of the store has: a run that already exists is no new
+/// evidence.
 fn free_name(first: &RunId, look: u32, store: &Store) -> Result<RunId, Failure> {
     for number in look..look + MAX_NAMES {
         let name = name_of_look(first, number)?;
@@ -87,7 +88,7 @@ fn free_name(first: &RunId, look: u32, store: &Store) -> Result<RunId, Failure> 
         .hint("judge another run, whose name is free of `-look-`"))
 }
 
-/// The name of a run for that look: that of the first with a number behind it, cut where it would be too long.
+/// Returns the name of a run for that look: the first run's name with a number appended, shortened if it would be too long.
 fn name_of_look(first: &RunId, look: u32) -> Result<RunId, Failure> {
     let name = first.as_str();
     let stem = name.rsplit_once("-look-").filter(|(_, number)| number.parse::<u32>().is_ok()).map_or(name, |(stem, _)| stem);

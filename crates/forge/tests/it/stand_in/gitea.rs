@@ -1,10 +1,10 @@
-//! What the REST API of Gitea and Forgejo does, as far as it is used.
+//! The used part of the REST API of Gitea and Forgejo.
 
 use serde_json::{Value, json};
 
 use super::{Asked, Identity, REPOSITORY, Reply, State, id, query, text};
 
-/// The states of a status that the API takes.
+/// The states of a status that the API accepts.
 const STATES: [&str; 5] = ["pending", "success", "error", "failure", "warning"];
 
 pub(super) fn reply(state: &mut State, asked: &Asked) -> Reply {
@@ -14,7 +14,7 @@ pub(super) fn reply(state: &mut State, asked: &Asked) -> Reply {
     let (body, identity) = (&asked.body, state.identity);
     match (asked.method.as_str(), parts.as_slice()) {
         ("GET", [""]) if path == "/api/v1/user" => Reply::ok(json!({ "id": 1, "login": identity.login() })),
-        // All of them, whatever page is asked for.
+        // All of them, independent of the requested page.
         ("GET", ["issues", number, "comments"]) => Reply::ok(json!(state.comments_of(id(number)))),
         ("POST", ["issues", number, "comments"]) => Reply::made(state.add_comment(identity, id(number), &text(&body["body"]))),
         ("PATCH", ["issues", "comments", comment]) => state.edit_comment(id(comment), body),
@@ -44,7 +44,7 @@ pub(super) fn reply(state: &mut State, asked: &Asked) -> Reply {
     }
 }
 
-/// Open issues with a label. A label that nobody has made is no condition.
+/// Returns open issues with a label. A label that does not exist is no condition.
 fn open_issues(state: &State, asked: &Asked) -> Vec<Value> {
     let label = query(asked, "labels").filter(|label| state.labels.iter().any(|known| known == label));
     let has_label = |issue: &Value| {
@@ -55,7 +55,7 @@ fn open_issues(state: &State, asked: &Asked) -> Vec<Value> {
     state.issues.iter().filter(is_wanted).cloned().collect()
 }
 
-/// Labels are given by their numbers.
+/// Opens an issue. Labels are given by their numbers.
 fn open_issue(state: &mut State, wanted: &Value) -> Reply {
     let Some(numbers) = wanted["labels"].as_array().map(|all| all.iter().map(Value::as_u64).collect::<Option<Vec<_>>>()) else {
         return Reply::refused(422, "no labels");

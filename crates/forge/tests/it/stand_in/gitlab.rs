@@ -1,10 +1,10 @@
-//! What GitLab's REST API does, as far as it is used.
+//! The used part of GitLab's REST API.
 
 use serde_json::{Value, json};
 
 use super::{Asked, Identity, REPOSITORY, Reply, State, id, query, text};
 
-/// The states of a status that the API takes.
+/// The states of a status that the API accepts.
 const STATES: [&str; 6] = ["pending", "running", "success", "failed", "canceled", "skipped"];
 
 /// The longest line of a status, in characters.
@@ -27,7 +27,7 @@ pub(super) fn reply(state: &mut State, asked: &Asked) -> Reply {
         }
         ("POST", ["merge_requests" | "issues", number, "notes"]) => {
             let body = text(&body["body"]);
-            // It is done, and so it is not kept.
+            // The command is executed, and so its line is not kept.
             let kept: Vec<&str> = body.split('\n').filter(|line| !line.trim_start().starts_with('/')).collect();
             Reply::made(state.add_comment(identity, id(number), &kept.join("\n")))
         }
@@ -44,7 +44,7 @@ pub(super) fn reply(state: &mut State, asked: &Asked) -> Reply {
             state.page(asked, &opened(asked, issues), None)
         }
         ("POST", ["issues"]) => {
-            // Labels come in one text, and one that is not there is made.
+            // Labels come in one text, and a missing one is created.
             let labels: Vec<&str> = body["labels"].as_str().into_iter().flat_map(|all| all.split(',')).collect();
             let wanted = json!({ "title": body["title"], "body": body["description"], "labels": labels });
             Reply::made(issue(&state.add_issue(identity, &wanted)))
@@ -62,7 +62,7 @@ pub(super) fn reply(state: &mut State, asked: &Asked) -> Reply {
     }
 }
 
-/// The number of a project, such as one that a merge request comes from.
+/// Returns the number of a project, such as one that a merge request comes from.
 fn project_id(path: &str) -> u64 {
     path.to_ascii_lowercase().bytes().map(u64::from).sum()
 }
@@ -76,7 +76,7 @@ fn other_project(asked: &Asked, path: &str) -> Reply {
     }
 }
 
-/// From the newest, unless it is asked otherwise.
+/// Sorts from the newest, unless the request says otherwise.
 fn ordered(asked: &Asked, mut all: Vec<Value>) -> Vec<Value> {
     if query(asked, "sort") != Some("asc") {
         all.reverse();
@@ -109,7 +109,7 @@ fn request(pull: &Value) -> Value {
     })
 }
 
-/// A status that ended is never changed: the next one of its name takes its place.
+/// Adds a status. One that ended is never changed: the next one of its name replaces it.
 fn post_status(state: &mut State, sha: &str, wanted: &Value) -> Reply {
     if !STATES.contains(&text(&wanted["state"]).as_str()) {
         return Reply(400, json!({ "error": "state does not have a valid value" }), Vec::new());

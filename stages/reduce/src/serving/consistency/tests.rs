@@ -9,10 +9,10 @@ use crate::fixture::{attempt, collected, digest, plan};
 use crate::serving::{planned, trial_files};
 
 const MS: i64 = 1_000_000;
-/// How long the attempt lasted.
+/// The duration of the attempt.
 const ATTEMPT_MS: i64 = 60_000;
 
-/// A load of some shards, its records as an honest client writes them, and what execute says of each shard.
+/// A load of some shards, its records as an honest client writes them, and the statements of execute about each shard.
 struct Load {
     schedule: TrialSchedule,
     work: ServingWork,
@@ -48,8 +48,8 @@ fn load(changes: &Value, users: Option<u64>, shards: u32) -> Load {
     Load { schedule, work, trial, point, shards }
 }
 
-/// What a client writes that follows a stripe of the schedule, in the order of the ends. In a closed loop, the user who is free first
-/// begins the next request.
+/// Returns the records of a client that follows a stripe of the schedule, in the order of the ends. In a closed loop, the first
+/// idle user begins the next request.
 fn requests(schedule: &TrialSchedule, stripe: Stripe, users: u64) -> Vec<Record> {
     let mut records = Vec::new();
     let mut free = vec![0; usize::try_from(users).expect("few")];
@@ -101,7 +101,7 @@ fn record(due: &ScheduledRequest, phase: Phase, at: i64) -> Record {
     }
 }
 
-/// What execute sums up of these records.
+/// Returns the sums that execute signs for these records.
 fn outcome(load: &Load, records: &[Record]) -> ServingOutcome {
     let count = |phase: Phase| {
         let mut outcomes: BTreeMap<String, Count> = BTreeMap::new();
@@ -131,7 +131,7 @@ impl Load {
         self.check_said(|_| {})
     }
 
-    /// Checks what execute says after a change of it.
+    /// Checks a changed statement of execute.
     fn check_said(&self, change: impl Fn(&mut ServingOutcome)) -> Result<(), String> {
         let count = u32::try_from(self.shards.len()).expect("few");
         let found = (0..count).zip(&self.shards).map(|(index, records)| {
@@ -211,7 +211,7 @@ fn requests_that_failed_need_no_response() {
     assert_eq!(load.check(), Ok(()));
 }
 
-/// A change to the records of the first shard, and part of what is said of it.
+/// A change to the records of the first shard, and a part of the resulting error.
 type Lie = (&'static str, fn(&mut Vec<Record>), &'static str);
 
 #[test]
@@ -297,7 +297,7 @@ fn a_shard_has_its_own_requests() {
     assert!(found.contains("is none of its schedule"), "{found}");
 }
 
-/// A change of what execute says, and part of what is said of it.
+/// A change to the statement of execute, and a part of the resulting error.
 type Said = (fn(&mut ServingOutcome), &'static str);
 
 #[test]
