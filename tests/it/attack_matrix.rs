@@ -166,7 +166,7 @@ fn statement_attacks(stage: &str) -> Vec<Attack> {
             dependencies.extend(dependencies.first().cloned());
         }),
         ("no dependencies", |predicate| provenance(predicate).resolved_dependencies.clear()),
-        ("the stage's binary", |predicate| provenance(predicate).builder_binary = Digest::of(b"another")),
+        ("the stage's binary", |predicate| provenance(predicate).builder_binary = Digest::compute(b"another")),
         ("the version", |predicate| provenance(predicate).builder_version.push('x')),
         ("the invocation", |predicate| provenance(predicate).invocation_id.push('x')),
         ("the time", |predicate| {
@@ -175,16 +175,17 @@ fn statement_attacks(stage: &str) -> Vec<Attack> {
         }),
     ];
     let summaries: [Statement; 7] = [
-        ("the verifier's binary", |predicate| summary(predicate).verifier_binary = Digest::of(b"another")),
+        ("the verifier's binary", |predicate| summary(predicate).verifier_binary = Digest::compute(b"another")),
         ("the time", |predicate| {
             summary(predicate).time_verified = "2020-01-01T00:00:00.000000000Z".parse().expect("an instant");
         }),
         ("the address of the resource", |predicate| summary(predicate).resource_uri.push('x')),
         ("an input more", |predicate| {
-            let other = InputRef { kind: Kind::Summary, manifest: Digest::of(b"another"), bundle: Digest::of(b"another") };
+            let other =
+                InputRef { kind: Kind::Summary, manifest: Digest::compute(b"another"), bundle: Digest::compute(b"another") };
             summary(predicate).input_attestations.push(other);
         }),
-        ("the trust policy", |predicate| summary(predicate).policy.1 = Digest::of(b"another")),
+        ("the trust policy", |predicate| summary(predicate).policy.1 = Digest::compute(b"another")),
         ("the result", |predicate| summary(predicate).result = VerificationResult::Failed),
         ("the levels", |predicate| summary(predicate).levels = vec!["ASSAY_LEVEL_4".to_owned()]),
     ];

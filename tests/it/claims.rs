@@ -162,7 +162,7 @@ fn what_a_process_executes_is_recorded_by_its_digest() {
     let executables = list(&environment["body"]["targets"][0]["executables"]);
     let program = executables.iter().find(|executable| executable["role"] == "program").expect("its program");
     assert_eq!(text(&program["path"]), build.display().to_string());
-    assert_eq!(text(&program["digest"]), Digest::of(&bytes).to_string());
+    assert_eq!(text(&program["digest"]), Digest::compute(&bytes).to_string());
     assert!(report(&fixture, "one").contains("Nothing mutable was left"), "it is true here");
 }
 

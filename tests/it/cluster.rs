@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use assay_cluster::{Resources, Root, Site, StageJob, stage_job};
+use assay_cluster::{Resources, RunRoot, Site, StageJob, stage_job};
 use assay_manifest::{Digest, Role};
 use assay_stage::StageName;
 use serde_json::{Value, json};
@@ -1282,10 +1282,10 @@ fn job_and_pod(at: &Installed, stage: StageName) -> [Value; 2] {
         images: Vec::new(),
         forward: None,
     };
-    let (digest, run_id) = (Digest::of(b""), "dry".parse().expect("a run id"));
+    let (digest, run_id) = (Digest::compute(b""), "dry".parse().expect("a run id"));
     let job = stage_job(&StageJob {
         site: &site,
-        root: &Root { name: "assay-dry".to_owned(), uid: "0a4ad3ce-1c0e-4c4b-9f4e-3f3f6f2b8f10".to_owned() },
+        root: &RunRoot { name: "assay-dry".to_owned(), uid: "0a4ad3ce-1c0e-4c4b-9f4e-3f3f6f2b8f10".to_owned() },
         run_id: &run_id,
         stage,
         input: digest,
@@ -1300,7 +1300,7 @@ fn job_and_pod(at: &Installed, stage: StageName) -> [Value; 2] {
         avoid: &["node".to_owned()],
         must_avoid: true,
         image: Some(&format!("example.org/own@sha256:{}", "1".repeat(64))),
-        asked: &asked.pod,
+        overrides: &asked.pod,
         queue: Some("queue"),
         start_limit: Duration::from_mins(5),
         load: None,

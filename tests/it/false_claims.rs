@@ -10,7 +10,7 @@ use crate::pipeline::{list, text};
 use crate::tamper::canonical;
 
 fn zero() -> Value {
-    json!(Digest::of(b"another program"))
+    json!(Digest::compute(b"another program"))
 }
 
 /// The first metric of the first point.
@@ -70,7 +70,7 @@ fn name_another_program(bench: &crate::by_hand::Bench, manifest: &mut Value) {
     manifest["body"]["reduce_binary"] = zero();
     replace_rows(bench, manifest, &assay_warehouse::ARTIFACT_LINEAGE_DIM, |rows| {
         for row in rows {
-            row.set("reduce_binary_digest", Digest::of(b"another program")).expect("a column");
+            row.set("reduce_binary_digest", Digest::compute(b"another program")).expect("a column");
         }
     });
 }
@@ -226,7 +226,7 @@ fn sizes_of_raw_evidence_are_those_of_the_bytes() {
 fn a_report_of_another_version_is_not_compared() {
     let of_another = |predicate: &mut Predicate| {
         let Predicate::VerificationSummary(summary) = predicate else { panic!("publish states a verification") };
-        summary.verifier_binary = Digest::of(b"another program");
+        summary.verifier_binary = Digest::compute(b"another program");
     };
     let lie = |bench: &crate::by_hand::Bench, manifest: &mut Value| {
         replace_artifact(bench, manifest, "report.html", |_| b"<p>of another version</p>".to_vec());

@@ -147,14 +147,14 @@ fn near(honest: &Value, words: &[Value]) -> Vec<Value> {
             if text.len() == 40 && text.chars().all(|c| c.is_ascii_hexdigit()) {
                 others.push(json!(text.chars().map(|c| if c == 'a' { 'b' } else { 'a' }).collect::<String>()));
             }
-            others.extend([json!(format!("{text}x")), json!(Digest::of(text.as_bytes())), json!("another")]);
+            others.extend([json!(format!("{text}x")), json!(Digest::compute(text.as_bytes())), json!("another")]);
         }
         _ => {}
     }
     // In the place of what is not known.
     let some = ["another", "7", "2020-01-01T00:00:00.000000000Z"].map(|text| json!(text));
     others.extend(some);
-    others.extend([json!(Digest::of(b"another")), json!(1), json!(1.5), json!(true)]);
+    others.extend([json!(Digest::compute(b"another")), json!(1), json!(1.5), json!(true)]);
     others
 }
 

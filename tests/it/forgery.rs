@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use assay_envelope::{Expect, Predicate, ResourceDescriptor, Signer, sign, verify};
+use assay_envelope::{ExpectedManifest, Predicate, ResourceDescriptor, Signer, sign, verify};
 use assay_manifest::{Digest, Document, InputRef, Role};
 use assay_warehouse::{Row, Table};
 use serde_json::{Value, json};
@@ -163,7 +163,7 @@ impl Forgery {
     fn signed_as_of(&mut self, then: &Pointer, now: &Pointer) -> Pointer {
         let [manifest, bundle] =
             [&then.manifest, &then.bundle].map(|digest| fs::read(blob(&self.bench.store(), digest)).expect("a blob"));
-        let honest = verify(&manifest, &bundle, local_trust(), &Expect::default()).expect("the honest plan verifies");
+        let honest = verify(&manifest, &bundle, local_trust(), &ExpectedManifest::default()).expect("the honest plan verifies");
         let Predicate::Provenance(before) = honest.predicate() else { panic!("a plan states how it was made") };
         let at = (before.started_on, before.finished_on);
         let plan = now.load(&self.bench.store());
@@ -186,7 +186,7 @@ impl Forgery {
     fn sign_again(&mut self, pointer: &Pointer, role: Role, manifest: &Value, state: impl FnOnce(&mut Predicate)) {
         let store = self.bench.store();
         let [bytes, bundle] = [&pointer.manifest, &pointer.bundle].map(|digest| fs::read(blob(&store, digest)).expect("a blob"));
-        let honest = verify(&bytes, &bundle, local_trust(), &Expect::default()).expect("the honest manifest verifies");
+        let honest = verify(&bytes, &bundle, local_trust(), &ExpectedManifest::default()).expect("the honest manifest verifies");
         let document = Document::parse(&canonical(manifest)).expect("a lie is well formed");
         let mut predicate = honest.predicate().clone();
         // What a statement repeats of the manifest follows the lie; the inputs are added anew when it is signed.
@@ -224,13 +224,13 @@ impl Forgery {
 
 /// Puts bytes into the store of a bench and gives their digest.
 pub(crate) fn put(bench: &Bench, bytes: &[u8]) -> String {
-    let digest = Digest::of(bytes).to_string();
+    let digest = Digest::compute(bytes).to_string();
     write_file(&blob(&bench.store(), &digest), bytes);
     digest
 }
 
 fn digest_of_body(manifest: &Value) -> String {
-    Digest::of(&canonical(&manifest["body"])).to_string()
+    Digest::compute(&canonical(&manifest["body"])).to_string()
 }
 
 fn input_of(input: &Value) -> String {
@@ -289,7 +289,7 @@ pub(crate) fn replace_rows(bench: &Bench, manifest: &mut Value, table: &'static 
         edit(&mut rows);
         count = rows.len();
         let mut bytes = Vec::new();
-        let sealed = rows.into_iter().map(|row| row.sealed().expect("a whole row"));
+        let sealed = rows.into_iter().map(|row| row.seal().expect("a whole row"));
         assay_warehouse::write(table, sealed.collect::<Vec<_>>(), &mut bytes).expect("rows can be written");
         bytes
     });

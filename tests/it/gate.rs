@@ -367,9 +367,9 @@ fn a_verdict_is_decided_again_to_the_byte() {
     let signed = |from: &str, to: &str| {
         assert!(text.contains(from), "{text}");
         let document = Document::parse(text.replacen(from, to, 1).as_bytes()).expect("a manifest");
-        let manifest = Verdict::of(&document).expect("a verdict");
+        let manifest = Verdict::from_document(&document).expect("a verdict");
         let signer = Signer::new(key_of(fixture, Role::Gate));
-        let signed = sign(manifest, &signer, TestResult::of(&manifest.body)).expect("signed");
+        let signed = sign(manifest, &signer, TestResult::from_verdict(&manifest.body)).expect("signed");
         write_file(&file, &signed.manifest);
         write_file(&file.with_extension("sigstore.json"), &signed.bundle);
         replay(&folder.join("latency").display().to_string())

@@ -131,7 +131,7 @@ fn release(fixture: &Fixture, releases: &Path) -> Digest {
     let mut tar = fixture.command(Path::new("tar"));
     tar.args(["--create", "--gzip", "--file"]).arg(&archive).arg("--directory").arg(fixture.root().join("packed")).arg(&name);
     Ran::of(tar.output().expect("tar runs")).success();
-    Digest::of(&fs::read(&archive).expect("an archive"))
+    Digest::compute(&fs::read(&archive).expect("an archive"))
 }
 
 /// A regression fails its job, what is inconclusive passes with a warning unless the rules block on it, and both are posted.

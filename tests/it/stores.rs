@@ -95,8 +95,8 @@ fn conforming_child() {
     let uri = uri.to_str().expect("text");
     let open = || Store::open(uri).expect("a store");
     match std::env::var_os(BEHIND) {
-        None => conformance::conformance(&open),
-        Some(folder) => conformance::conformance_with(&open, &|digest, bytes| {
+        None => conformance::check_conformance(&open),
+        Some(folder) => conformance::check_conformance_with(&open, &|digest, bytes| {
             let path = blob(Path::new(&folder), &digest.to_string());
             write_file(&path, bytes);
         }),

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use assay_envelope::{Expect, SecretKey, Signer, Trust, TrustPolicy, TrustedSigner, sign, verify};
+use assay_envelope::{ExpectedManifest, SecretKey, Signer, Trust, TrustPolicy, TrustedSigner, sign, verify};
 use assay_manifest::{Count, Digest, Document, Intent, Role};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -170,7 +170,7 @@ impl Cut {
     }
 
     fn put(&self, bytes: &[u8]) -> String {
-        let digest = Digest::of(bytes).to_string();
+        let digest = Digest::compute(bytes).to_string();
         write_file(&blob(&self.bench.store(), &digest), bytes);
         digest
     }
@@ -206,7 +206,8 @@ impl Cut {
     /// The same manifest, signed anew with another key over the same claims.
     fn signed_with(&self, key: SecretKey) -> Ran {
         let (manifest, bundle) = (self.manifest(), fs::read(blob(&self.bench.store(), &self.own.bundle)).expect("the bundle"));
-        let verified = verify(&manifest, &bundle, local_trust(), &Expect::default()).expect("the untouched manifest verifies");
+        let verified =
+            verify(&manifest, &bundle, local_trust(), &ExpectedManifest::default()).expect("the untouched manifest verifies");
         let (signer, predicate) = (Signer::new(key), verified.predicate().clone());
         let signed = match verified.value() {
             Document::Source(manifest) => sign(manifest, &signer, predicate),
@@ -219,7 +220,7 @@ impl Cut {
             other => panic!("no stage ends with a {}", other.kind()),
         };
         let signed = signed.expect("a key signs what it is given");
-        assert_eq!(signed.as_input().manifest.to_string(), self.own.manifest);
+        assert_eq!(signed.input_ref().manifest.to_string(), self.own.manifest);
         self.verify(&self.own.manifest, &self.put(&signed.bundle))
     }
 }
@@ -248,7 +249,7 @@ pub(crate) fn key_of(fixture: &Fixture, role: Role) -> SecretKey {
 pub(crate) fn local_trust() -> &'static Trust {
     static TRUST: LazyLock<Trust> = LazyLock::new(|| {
         let signers = Role::RUN.map(|role| TrustedSigner::new(format!("local-{role}"), local_key(role).public_key(), [role]));
-        Trust::Policy(TrustPolicy::of_signers("local", signers.into()))
+        Trust::Policy(TrustPolicy::from_signers("local", signers.into()))
     });
     &TRUST
 }
@@ -300,7 +301,7 @@ fn check_redirected(stage: &'static str) {
         cut.with_bundle(set("/verificationMaterial/publicKey/hint", json!(listed))),
         "bad_signature",
     );
-    let unlisted = hint(Digest::of(b"nobody's key"));
+    let unlisted = hint(Digest::compute(b"nobody's key"));
     row("hint of an unlisted key", cut.with_bundle(set("/verificationMaterial/publicKey/hint", json!(unlisted))), "unknown_key");
     row("bundle with another member", cut.with_bundle(|bundle| bundle["more"] = json!(1)), "bundle_malformed");
     row(
@@ -389,7 +390,8 @@ fn a_publication_in_another_s_place() {
 fn a_grade_that_the_evidence_does_not_earn_is_refused() {
     let cut = Cut::after("publish");
     let bundle = fs::read(blob(&cut.bench.store(), &cut.own.bundle)).expect("the bundle");
-    let verified = verify(&cut.manifest(), &bundle, local_trust(), &Expect::default()).expect("the untouched manifest verifies");
+    let verified =
+        verify(&cut.manifest(), &bundle, local_trust(), &ExpectedManifest::default()).expect("the untouched manifest verifies");
     let Document::Publication(published) = verified.value() else { panic!("publish ends with a publication") };
     let mut lie = published.clone();
     (lie.body.grade.asked, lie.body.grade.given) = (Intent::Publication, Intent::Publication);
@@ -397,7 +399,7 @@ fn a_grade_that_the_evidence_does_not_earn_is_refused() {
     let mut numbers: Value = serde_json::from_slice(&numbers).expect("JSON");
     numbers["grade"] = json!(lie.body.grade);
     let numbers = canonical(&numbers);
-    (lie.body.numbers.digest, lie.body.numbers.size) = (Digest::of(&numbers), Count(numbers.len() as u64));
+    (lie.body.numbers.digest, lie.body.numbers.size) = (Digest::compute(&numbers), Count(numbers.len() as u64));
     cut.put(&numbers);
     let signer = Signer::new(local_key(Role::Publish));
     let signed = sign(&lie, &signer, verified.predicate().clone()).expect("a key signs what it is given");

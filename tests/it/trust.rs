@@ -39,7 +39,7 @@ impl Reader {
 }
 
 fn fingerprint_of_policy() -> String {
-    Digest::of(&fs::read(measured().trust()).expect("the policy")).to_string()
+    Digest::compute(&fs::read(measured().trust()).expect("the policy")).to_string()
 }
 
 /// The fingerprints of the local keys, as `assay keys list` prints them.
@@ -119,7 +119,7 @@ fn policy_with(lines: &str) -> String {
 #[test]
 fn a_run_of_another_origin_is_refused_by_the_name_of_the_fact() {
     let reader = Reader::new();
-    let binary = |name: &str| Digest::of(&fs::read(crate::support::binary(name)).expect("a program"));
+    let binary = |name: &str| Digest::compute(&fs::read(crate::support::binary(name)).expect("a program"));
     let reduce = binary("assay-reduce");
     for (expectation, expected) in [
         ("refs: [refs/heads/main], pipelines: [pipelines/fixture.yaml]".to_owned(), None),
@@ -228,7 +228,7 @@ fn verify_bundle_speaks_the_conformance_client_s_language() {
         fixture.assay(&["verify-bundle", "--bundle", &bundle, "--key", &key, file])
     };
     let plan = at("chain/plan.json");
-    let digest = Digest::of(&fs::read(&plan).expect("a plan")).to_string();
+    let digest = Digest::compute(&fs::read(&plan).expect("a plan")).to_string();
     let ran = bundle("plan", &plan).success();
     assert!(ran.stdout.contains("signed a statement of type https://slsa.dev/provenance/v1"), "{}", ran.stdout);
     assert!(!ran.stdout.contains("not checked"), "there is nothing else in it: {}", ran.stdout);
@@ -247,7 +247,7 @@ fn verify_bundle_speaks_the_conformance_client_s_language() {
 fn trust_that_is_no_trust_is_a_mistake() {
     let reader = Reader::new();
     reader.verify(&["no-such-file.yaml"]).refuses(2, "trust");
-    reader.verify(&[&Digest::of(b"nothing").to_string()]).refuses(20, "pinned_key_missing");
+    reader.verify(&[&Digest::compute(b"nothing").to_string()]).refuses(20, "pinned_key_missing");
     reader.fixture.write("trust.yaml", "kind: TrustPolicy\n");
     reader.verify(&["trust.yaml"]).refuses(10, "trust_policy");
 }

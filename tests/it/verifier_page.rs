@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use assay_envelope::{Expect, Predicate, SecretKey, Signer, TrustPolicy, TrustedSigner, sign, verify};
+use assay_envelope::{ExpectedManifest, Predicate, SecretKey, Signer, TrustPolicy, TrustedSigner, sign, verify};
 use assay_manifest::{Digest, Document, InputRef, Role};
 use serde_json::{Value, json};
 
@@ -132,7 +132,8 @@ fn policy_file() -> Trusts {
 fn sign_manifest(folder: &Path, name: &str, key: SecretKey, change: impl FnOnce(&mut Value)) -> InputRef {
     let paths = ["json", "sigstore.json"].map(|extension| folder.join(format!("chain/{name}.{extension}")));
     let [manifest, bundle] = paths.each_ref().map(|path| fs::read(path).expect("it is there"));
-    let verified = verify(&manifest, &bundle, local_trust(), &Expect::default()).expect("the untouched manifest verifies");
+    let verified =
+        verify(&manifest, &bundle, local_trust(), &ExpectedManifest::default()).expect("the untouched manifest verifies");
     let mut value: Value = serde_json::from_slice(&manifest).expect("JSON");
     change(&mut value);
     let changed = Document::parse(&canonical(&value)).expect("still a manifest");
@@ -144,7 +145,7 @@ fn sign_manifest(folder: &Path, name: &str, key: SecretKey, change: impl FnOnce(
     let signed = sign(&changed, &Signer::new(key), predicate).expect("a key signs what it is given");
     write_file(&paths[0], &signed.manifest);
     write_file(&paths[1], &signed.bundle);
-    signed.as_input()
+    signed.input_ref()
 }
 
 /// Signs the Publication of a folder again, after a change of its body.
@@ -167,7 +168,7 @@ fn publish_summary(folder: &Path, change: impl FnOnce(&mut Value)) {
         // A manifest lists its inputs in order, and the new digest may stand elsewhere in it.
         sort_inputs(publication);
         publication["body"]["summary"] = json!(summary.manifest);
-        publication["body"]["numbers"]["digest"] = json!(Digest::of(&bytes));
+        publication["body"]["numbers"]["digest"] = json!(Digest::compute(&bytes));
     });
 }
 
@@ -179,14 +180,14 @@ fn publish_numbers(folder: &Path, change: impl FnOnce(&mut Vec<Value>)) {
     let bytes = canonical(&numbers);
     write_file(&path, &bytes);
     sign_again(folder, local_key(Role::Publish), |body| {
-        body["numbers"]["digest"] = json!(Digest::of(&bytes));
+        body["numbers"]["digest"] = json!(Digest::compute(&bytes));
         body["numbers"]["size"] = json!(bytes.len().to_string());
     });
 }
 
 fn whole_folders(cases: &mut Cases) {
     let untouched = |_: &Path| {};
-    let policy = Digest::of(&fs::read(measured().trust()).expect("the policy"));
+    let policy = Digest::compute(&fs::read(measured().trust()).expect("the policy"));
     let keys: Vec<_> = Role::RUN.iter().map(|role| local_key(*role).public_key().fingerprint().to_string()).collect();
     let strangers: Vec<_> = Role::RUN
         .into_iter()
@@ -201,7 +202,7 @@ fn whole_folders(cases: &mut Cases) {
     cases.add("whole, nobody trusted", &Trusts::Nobody, Expected::Unestablished, untouched);
     let one = Trusts::fingerprint(&keys[0]);
     cases.add("whole, one key pasted", &one, Expected::Refused("unknown_key"), untouched);
-    let wrong = Trusts::fingerprint(Digest::of(b"somebody else's policy"));
+    let wrong = Trusts::fingerprint(Digest::compute(b"somebody else's policy"));
     cases.add("whole, another fingerprint pasted", &wrong, Expected::Refused("pinned_key_missing"), untouched);
     cases.add("whole, another policy pasted", &Trusts::PolicyFile(other), Expected::Refused("unknown_key"), untouched);
 }
@@ -288,7 +289,7 @@ fn other_rows(cases: &mut Cases) {
         write_file(&folder.join(rows), &bytes);
         publish_summary(folder, |summary| {
             file_of(summary, &|file| {
-                file["artifact"]["digest"] = json!(Digest::of(&bytes));
+                file["artifact"]["digest"] = json!(Digest::compute(&bytes));
                 file["artifact"]["size"] = json!(bytes.len().to_string());
             });
         });

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use assay_envelope::{Expect, Signer, sign, verify};
+use assay_envelope::{ExpectedManifest, Signer, sign, verify};
 use assay_manifest::{Artifact, Count, Digest, Document, Publication, Role};
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ fn a_published_number_is_traced_through_its_query_and_its_snapshot() {
 
 /// Puts bytes into the fixture's store, and makes the artifact name them.
 fn put(fixture: &Fixture, artifact: &mut Artifact, bytes: &[u8]) {
-    (artifact.digest, artifact.size) = (Digest::of(bytes), Count(bytes.len() as u64));
+    (artifact.digest, artifact.size) = (Digest::compute(bytes), Count(bytes.len() as u64));
     write_file(&blob(&fixture.store(), &artifact.digest.to_string()), bytes);
 }
 
@@ -158,14 +158,14 @@ fn lied(change: impl FnOnce(&Fixture, &mut Publication)) -> Fixture {
     fixture.run("asked").success();
     let pointer = fixture.pointer("asked", "publish");
     let read = |digest: &str| fs::read(blob(&fixture.store(), digest)).expect("the blob is there");
-    let verified = verify(&read(&pointer.manifest), &read(&pointer.bundle), local_trust(), &Expect::default());
+    let verified = verify(&read(&pointer.manifest), &read(&pointer.bundle), local_trust(), &ExpectedManifest::default());
     let verified = verified.expect("the untouched publication verifies");
     let Document::Publication(published) = verified.value() else { panic!("publish ends with a publication") };
     let mut lie = published.clone();
     change(&fixture, &mut lie.body);
     let signed = sign(&lie, &Signer::new(local_key(Role::Publish)), verified.predicate().clone()).expect("signed");
     let written = [&signed.manifest, &signed.bundle].map(|bytes| {
-        let digest = Digest::of(bytes).to_string();
+        let digest = Digest::compute(bytes).to_string();
         write_file(&blob(&fixture.store(), &digest), bytes);
         digest
     });
@@ -402,7 +402,7 @@ fn a_run_is_exported_in_every_format() {
         let bytes = fs::read(file).expect("the table's file");
         match format {
             "parquet" => {
-                let digest = assay_manifest::Digest::of(&bytes).to_string();
+                let digest = assay_manifest::Digest::compute(&bytes).to_string();
                 let files = fixture.manifest("one", "reduce")["body"]["files"].clone();
                 assert!(list(&files).iter().any(|file| text(&file["artifact"]["digest"]) == digest), "byte for byte");
             }

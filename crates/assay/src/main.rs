@@ -4,7 +4,7 @@ mod commands;
 mod files;
 mod output;
 mod progress;
-mod told;
+mod run_event;
 mod trust;
 
 use std::process::ExitCode;

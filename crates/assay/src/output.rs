@@ -21,7 +21,7 @@ fn in_one_line(text: &str) -> String {
 
 /// Writes lines of Assay's own data, in which untrusted text is on a line of its own or absent.
 pub(crate) fn lines(text: impl AsRef<str>) {
-    said(write(&mut std::io::stdout().lock(), &harmless(text.as_ref())));
+    record_write(write(&mut std::io::stdout().lock(), &escape_controls(text.as_ref())));
 }
 
 /// Writes data as it is, for other programs.
@@ -35,29 +35,29 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Writes a report, which has already escaped untrusted text and may contain colour.
 pub(crate) fn report(text: impl AsRef<str>) {
-    said(write(&mut std::io::stdout().lock(), text.as_ref()));
+    record_write(write(&mut std::io::stdout().lock(), text.as_ref()));
 }
 
 /// Writes a line of diagnostics to stderr.
-pub(crate) fn talk(text: impl AsRef<str>) {
+pub(crate) fn diagnostic(text: impl AsRef<str>) {
     // If stderr is closed, the exit code still carries the outcome.
-    let _ = write(&mut std::io::stderr().lock(), &harmless(text.as_ref()));
+    let _ = write(&mut std::io::stderr().lock(), &escape_controls(text.as_ref()));
 }
 
 /// Returns the text with control characters and directional marks escaped.
-pub(crate) fn harmless(text: &str) -> String {
-    let shown = |letter: char| if steers(letter) { letter.escape_default().to_string() } else { letter.to_string() };
+pub(crate) fn escape_controls(text: &str) -> String {
+    let shown = |letter: char| if is_steering(letter) { letter.escape_default().to_string() } else { letter.to_string() };
     text.chars().map(shown).collect()
 }
 
 /// Returns the JSON text with the same characters escaped as in JSON, so that it stays JSON. They can occur only in its strings.
-pub(crate) fn harmless_json(text: &str) -> String {
-    let shown = |letter: char| if steers(letter) { format!("\\u{:04x}", u32::from(letter)) } else { letter.to_string() };
+pub(crate) fn escape_json(text: &str) -> String {
+    let shown = |letter: char| if is_steering(letter) { format!("\\u{:04x}", u32::from(letter)) } else { letter.to_string() };
     text.chars().map(shown).collect()
 }
 
 /// Returns true if a character could control a terminal. All of them have four hexadecimal digits.
-fn steers(letter: char) -> bool {
+fn is_steering(letter: char) -> bool {
     (letter.is_control() && letter != '\n')
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -71,7 +71,7 @@ fn write(out: &mut dyn std::io::Write, text: &str) -> std::io::Result<()> {
 }
 
 /// Records that data was lost.
-fn said(written: std::io::Result<()>) {
+fn record_write(written: std::io::Result<()>) {
     if written.is_err() {
         LOST.store(true, Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ fn said(written: std::io::Result<()>) {
 pub(crate) fn json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| Failure::unexpected("json", "the result has no JSON form").because(&error))?;
-    lines(harmless_json(&text));
+    lines(escape_json(&text));
     Ok(())
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn json_line(document: &impl Serialize) -> Result<(), Failure> {
 pub(crate) fn one_line(document: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string(document)
         .map_err(|error| Failure::unexpected("json", "the result has no JSON form").because(&error))?;
-    Ok(harmless_json(&text))
+    Ok(escape_json(&text))
 }
 
 /// Returns the beginning of a commit id, enough to recognise it.
@@ -126,11 +126,11 @@ pub(crate) fn finish(outcome: Result<Exit, Failure>) -> ExitCode {
         Ok(_) => {
             let failure =
                 Failure::environment("output", "not everything could be written").hint("is the disk full that it went to?");
-            talk(failure.to_string());
+            diagnostic(failure.to_string());
             failure.exit.into()
         }
         Err(failure) => {
-            talk(failure.to_string());
+            diagnostic(failure.to_string());
             failure.exit.into()
         }
     }
@@ -158,7 +158,7 @@ pub(crate) fn end_quietly_on_a_closed_pipe() {
 static LEAVE_WITH: AtomicU8 = AtomicU8::new(0);
 
 /// Sets the exit code for a closed output from here on.
-pub(crate) fn leave_with(exit: Exit) {
+pub(crate) fn set_closed_pipe_exit(exit: Exit) {
     LEAVE_WITH.store(exit.code(), Ordering::Relaxed);
 }
 
@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn what_could_steer_a_terminal_is_shown() {
-        assert_eq!(harmless("a\u{1b}[2Jb\rc\u{202e}d\u{9b}"), "a\\u{1b}[2Jb\\rc\\u{202e}d\\u{9b}");
-        assert_eq!(harmless("two\nlines, für alle"), "two\nlines, für alle");
+        assert_eq!(escape_controls("a\u{1b}[2Jb\rc\u{202e}d\u{9b}"), "a\\u{1b}[2Jb\\rc\\u{202e}d\\u{9b}");
+        assert_eq!(escape_controls("two\nlines, für alle"), "two\nlines, für alle");
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
         let name = "a\u{1b}[2J\r\n\u{202e}\u{9b}\u{2066}ü";
         let text = one_line(&serde_json::json!({ "name": name })).expect("JSON");
         assert_eq!(text, r#"{"name":"a\u001b[2J\r\n\u202e\u009b\u2066ü"}"#);
-        assert_eq!(harmless(&text), text, "nothing is left to write out");
+        assert_eq!(escape_controls(&text), text, "nothing is left to write out");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["name"], name);
     }
 }

@@ -50,15 +50,15 @@ impl Progress {
         match &self.bar {
             _ if self.as_json => {}
             // The bar writes to the terminal itself, and the text may be untrusted.
-            Some(bar) => bar.println(output::harmless(text)),
-            None => output::talk(text),
+            Some(bar) => bar.println(output::escape_controls(text)),
+            None => output::diagnostic(text),
         }
     }
 
     fn show(&self, text: String) {
         if let Some(bar) = &self.bar {
             // Names of targets and labels may be untrusted.
-            bar.set_message(output::harmless(&text).replace('\n', " "));
+            bar.set_message(output::escape_controls(&text).replace('\n', " "));
         }
     }
 }
@@ -73,7 +73,7 @@ impl Drop for Progress {
 
 /// Returns the reason why an attempt does not count, on one line: the first reason, and the number of others. Its status if there
 /// is no reason.
-fn why_not(status: AttemptStatus, reasons: &[Reason]) -> String {
+fn describe_exclusion(status: AttemptStatus, reasons: &[Reason]) -> String {
     let Some((first, others)) = reasons.split_first() else { return status.to_string() };
     let text = if first.detail.is_empty() { &first.code } else { &first.detail };
     let mut shown: String = text.chars().take(MAX_WHY).collect();
@@ -100,7 +100,7 @@ impl Observer for Progress {
     fn event(&mut self, call: &StageCall, event: &Event) {
         if self.as_json {
             if let Ok(text) = output::one_line(event) {
-                output::talk(text);
+                output::diagnostic(text);
             }
             return;
         }
@@ -116,7 +116,7 @@ impl Observer for Progress {
                 self.show(format!("{} {trials}: {trial} · {under_way}, {token_events} token events", call.stage));
             }
             Event::TrialFinished { trial, attempt, status, valid: false, reasons, .. } => {
-                self.say(&format!("  {trial}: attempt {} does not count: {}", attempt + 1, why_not(*status, reasons)));
+                self.say(&format!("  {trial}: attempt {} does not count: {}", attempt + 1, describe_exclusion(*status, reasons)));
             }
             Event::Note { message } if call.stage != StageName::Record => self.say(&format!("  {message}")),
             _ => {}
@@ -143,7 +143,7 @@ mod tests {
         let late = Reason::new("client_late", "1 % of the requests were sent more than 26 ms later than intended");
         let other = Reason::new("x", "y");
         let said = |reasons: &[&Reason]| {
-            why_not(AttemptStatus::Completed, &reasons.iter().map(|reason| (*reason).clone()).collect::<Vec<_>>())
+            describe_exclusion(AttemptStatus::Completed, &reasons.iter().map(|reason| (*reason).clone()).collect::<Vec<_>>())
         };
         assert_eq!(said(&[]), "completed");
         assert_eq!(said(&[&late]), "1 % of the requests were sent more than 26 ms later than intended");

@@ -12,9 +12,9 @@ use assay_verify::{Blobs, FolderBlobs, Head};
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A trust, with a description of its source.
-pub(crate) struct Established {
+pub(crate) struct ResolvedTrust {
     pub(crate) trust: Trust,
-    pub(crate) from: String,
+    pub(crate) source: String,
 }
 
 /// Returns the trust that the options name. Keys that lie beside the evidence are only candidates: a pinned fingerprint decides
@@ -24,36 +24,36 @@ pub(crate) fn establish(
     config: &Config,
     blobs: &dyn Blobs,
     beside: &[Vec<u8>],
-) -> Result<Established, Failure> {
+) -> Result<ResolvedTrust, Failure> {
     let candidates: Vec<PublicKey> =
         beside.iter().filter_map(|bytes| PublicKey::from_pem(std::str::from_utf8(bytes).ok()?).ok()).collect();
     match options {
         [] if config.trust().exists() => {
             let path = config.trust();
-            Ok(Established {
+            Ok(ResolvedTrust {
                 trust: Trust::Policy(policy_file(&path)?),
-                from: format!("the configured root, {}", path.display()),
+                source: format!("the configured root, {}", path.display()),
             })
         }
-        [] => Ok(Established { trust: Trust::None { candidates }, from: "nobody: no trust policy is configured".to_owned() }),
+        [] => Ok(ResolvedTrust { trust: Trust::None { candidates }, source: "nobody: no trust policy is configured".to_owned() }),
         // An argument that parses as a fingerprint is one, whatever files exist here: a file of that name would come from the
         // author of the folder.
         [one] if one.parse::<Digest>().is_err() && Path::new(one).is_file() => {
-            Ok(Established { trust: Trust::Policy(policy_file(Path::new(one))?), from: one.clone() })
+            Ok(ResolvedTrust { trust: Trust::Policy(policy_file(Path::new(one))?), source: one.clone() })
         }
-        pins => pinned(pins, blobs, candidates),
+        pins => trust_pinned(pins, blobs, candidates),
     }
 }
 
 /// Returns a trust in no signer: keys that lie beside the evidence show that nothing has changed since it was signed.
-pub(crate) fn nobody(beside: &[Vec<u8>]) -> Trust {
+pub(crate) fn trust_no_signer(beside: &[Vec<u8>]) -> Trust {
     Trust::None {
         candidates: beside.iter().filter_map(|bytes| PublicKey::from_pem(std::str::from_utf8(bytes).ok()?).ok()).collect(),
     }
 }
 
 /// Returns the trust of pinned fingerprints: of a trust policy that lies with the evidence, or of keys that do.
-fn pinned(pins: &[String], blobs: &dyn Blobs, mut candidates: Vec<PublicKey>) -> Result<Established, Failure> {
+fn trust_pinned(pins: &[String], blobs: &dyn Blobs, mut candidates: Vec<PublicKey>) -> Result<ResolvedTrust, Failure> {
     let mut signers = Vec::new();
     for pin in pins {
         let digest: Digest = pin.parse().map_err(|_| {
@@ -61,9 +61,9 @@ fn pinned(pins: &[String], blobs: &dyn Blobs, mut candidates: Vec<PublicKey>) ->
                 .hint("`--trust` takes the path of a TrustPolicy file, or a fingerprint such as sha256:0123...")
         })?;
         if let ([_], Some(bytes)) = (pins, blobs.get(&digest, MAX_BYTES)?) {
-            return Ok(Established {
+            return Ok(ResolvedTrust {
                 trust: Trust::Policy(read_trust(pin, &bytes)?),
-                from: format!("the pinned policy {digest}"),
+                source: format!("the pinned policy {digest}"),
             });
         }
         let place = candidates.iter().position(|key| key.fingerprint() == digest).ok_or_else(|| {
@@ -76,8 +76,8 @@ fn pinned(pins: &[String], blobs: &dyn Blobs, mut candidates: Vec<PublicKey>) ->
         let key = candidates.swap_remove(place);
         signers.push(TrustedSigner::new(format!("pinned-{}", digest.short()), key, Role::ALL.iter().copied()));
     }
-    let policy = TrustPolicy::of_signers("pinned", signers);
-    Ok(Established { trust: Trust::Policy(policy), from: "the pinned fingerprints".to_owned() })
+    let policy = TrustPolicy::from_signers("pinned", signers);
+    Ok(ResolvedTrust { trust: Trust::Policy(policy), source: "the pinned fingerprints".to_owned() })
 }
 
 fn policy_file(path: &Path) -> Result<TrustPolicy, Failure> {

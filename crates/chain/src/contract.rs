@@ -38,7 +38,7 @@ impl fmt::Display for Arity {
 }
 
 /// The kinds of manifest that a stage takes, and the number of each.
-pub type Takes = &'static [(Kind, Arity)];
+pub type InputKinds = &'static [(Kind, Arity)];
 
 /// A stage, by the name under which its results are stored. The recorder is the second part of the collect stage: same key,
 /// separate results.
@@ -81,11 +81,11 @@ impl StageName {
 
     /// The role whose key signs its manifest.
     pub fn role(self) -> Role {
-        self.gives().signer()
+        self.output_kind().signer()
     }
 
     /// The kind of manifest that it outputs.
-    pub fn gives(self) -> Kind {
+    pub fn output_kind(self) -> Kind {
         match self {
             Self::Plan => Kind::Plan,
             Self::Provision => Kind::Environment,
@@ -98,7 +98,7 @@ impl StageName {
     }
 
     /// The kinds that it takes.
-    pub fn takes(self) -> Takes {
+    pub fn input_kinds(self) -> InputKinds {
         use Arity::{Any, Many, One};
         match self {
             Self::Plan => &[(Kind::Source, One)],
@@ -141,8 +141,8 @@ mod tests {
     #[test]
     fn what_a_stage_takes_its_manifest_may_name() {
         for stage in StageName::ALL {
-            for (kind, _) in stage.takes() {
-                assert!(stage.gives().may_take().contains(kind), "{stage} takes {kind}");
+            for (kind, _) in stage.input_kinds() {
+                assert!(stage.output_kind().allowed_inputs().contains(kind), "{stage} takes {kind}");
             }
         }
     }

@@ -8,6 +8,6 @@ mod links;
 mod names;
 mod source;
 
-pub use contract::{Arity, StageName, Takes};
-pub use links::{BrokenLink, Member, Try, check_complete, check_links, check_publishable, counted_attempt};
+pub use contract::{Arity, InputKinds, StageName};
+pub use links::{BrokenLink, Member, ShardAttempt, check_complete, check_links, check_publishable, counted_attempt};
 pub use names::{chain_name, published_files, published_prefix};

@@ -64,7 +64,7 @@ pub enum BrokenLink {
     },
     /// A manifest lacks an input of a kind of which its stage takes all manifests.
     #[error("the {of} was not made from the {} {}, which the run has", .input.kind, .input.manifest)]
-    InputLeftOut {
+    OmittedInput {
         /// The manifest.
         of: Kind,
         /// The input that it does not name.
@@ -108,13 +108,13 @@ pub enum BrokenLink {
     Attempts(String),
     /// The counted attempt is not the one that the rule selects.
     #[error("the collection counts another attempt of trial `{trial}` than the first valid one")]
-    Counted {
+    WrongAttemptCounted {
         /// The trial.
         trial: TrialId,
     },
     /// A block has no Environment.
     #[error("block {0} has no environment of its own")]
-    Block(u32),
+    MissingEnvironment(u32),
     /// A block or an incarnation is missing: they are numbered from 0 without gaps.
     #[error("the chain has block {}.{}, and no block {}.{} before it", .found.index, .found.incarnation, .missing.index, .missing.incarnation)]
     Gap {
@@ -125,7 +125,7 @@ pub enum BrokenLink {
     },
     /// Two manifests have the same name, of which at most one is ever accepted.
     #[error("the chain has two manifests that are `{0}`")]
-    Twice(String),
+    Duplicate(String),
     /// A Source is inconsistent.
     #[error("the source contradicts itself: {0}")]
     Source(String),
@@ -146,16 +146,16 @@ impl BrokenLink {
             Self::MissingInput { .. } => "missing_input",
             Self::MissingKind(_) => "missing_stage",
             Self::InputCount { .. } => "input_count",
-            Self::InputLeftOut { .. } => "input_left_out",
+            Self::OmittedInput { .. } => "input_left_out",
             Self::TooMany { .. } => "too_many",
             Self::OtherPlan { .. } => "other_plan",
             Self::OtherEvidence { .. } => "other_evidence",
             Self::Trials(_) => "trials_unaccounted",
             Self::Attempts(_) => "attempts_unaccounted",
-            Self::Counted { .. } => "other_attempt_counted",
-            Self::Block(_) => "block_without_environment",
+            Self::WrongAttemptCounted { .. } => "other_attempt_counted",
+            Self::MissingEnvironment(_) => "block_without_environment",
             Self::Gap { .. } => "block_missing",
-            Self::Twice(_) => "accepted_twice",
+            Self::Duplicate(_) => "accepted_twice",
             Self::Source(_) => "source_contradicts_itself",
             Self::PlanSource(_) => "plan_source_differs",
             Self::Canonical(_) => "not_canonical",
@@ -172,7 +172,7 @@ pub fn check_links(run_id: &RunId, members: &[Member<'_>]) -> Result<(), BrokenL
         }
     }
     check_inputs(members)?;
-    crate::source::check_source(of_kind(members).next(), of_kind(members).next())?;
+    crate::source::check_source(manifests_of_kind(members).next(), manifests_of_kind(members).next())?;
     check_plan(members)?;
     check_evidence(members)
 }
@@ -197,17 +197,17 @@ fn links<'a>(members: &'a [Member<'_>]) -> impl Iterator<Item = (Kind, InputRef)
 }
 
 fn check_plan(members: &[Member<'_>]) -> Result<(), BrokenLink> {
-    let Some(plan) = of_kind::<Plan>(members).next() else { return Ok(()) };
+    let Some(plan) = manifests_of_kind::<Plan>(members).next() else { return Ok(()) };
     let expected = plan.body.digest()?;
     for member in members {
-        if let Some(found) = named_plan(member.document).filter(|found| *found != expected) {
+        if let Some(found) = plan_digest_of(member.document).filter(|found| *found != expected) {
             return Err(BrokenLink::OtherPlan { kind: member.document.kind(), expected, found });
         }
     }
     Ok(())
 }
 
-fn named_plan(document: &Document) -> Option<Digest> {
+fn plan_digest_of(document: &Document) -> Option<Digest> {
     Some(match document {
         Document::Source(_) | Document::Plan(_) | Document::RunEnd(_) | Document::Verdict(_) => return None,
         Document::Environment(manifest) => manifest.body.plan_digest,
@@ -272,7 +272,7 @@ fn check_named_inputs(members: &[Member<'_>]) -> Result<(), BrokenLink> {
 /// all of them.
 fn check_contract(document: &Document, members: &[Member<'_>]) -> Result<(), BrokenLink> {
     let of = document.kind();
-    let takes = StageName::ALL.into_iter().find(|stage| stage.gives() == of).map_or(&[][..], StageName::takes);
+    let takes = StageName::ALL.into_iter().find(|stage| stage.output_kind() == of).map_or(&[][..], StageName::input_kinds);
     let count = |kind: Kind| document.header().inputs.iter().filter(|input| input.kind == kind).count();
     if let Some((kind, expected)) = takes.iter().copied().find(|(kind, arity)| !arity.admits(count(*kind))) {
         return Err(BrokenLink::InputCount { of, kind, count: count(kind), expected });
@@ -280,7 +280,7 @@ fn check_contract(document: &Document, members: &[Member<'_>]) -> Result<(), Bro
     let takes_all = |kind: Kind| takes.iter().any(|(taken, arity)| *taken == kind && *arity != Arity::One);
     let is_left_out = |input: &InputRef| takes_all(input.kind) && !document.header().inputs.contains(input);
     match members.iter().map(|member| member.reference).find(is_left_out) {
-        Some(input) => Err(BrokenLink::InputLeftOut { of, input }),
+        Some(input) => Err(BrokenLink::OmittedInput { of, input }),
         None => Ok(()),
     }
 }
@@ -300,7 +300,7 @@ fn check_distinct(members: &[Member<'_>]) -> Result<(), BrokenLink> {
     for member in members.iter().filter(|member| member.document.kind() != Kind::RunEnd) {
         let name = chain_name(member.document);
         match named.insert(name.clone(), member.reference) {
-            Some(other) if other != member.reference => return Err(BrokenLink::Twice(name)),
+            Some(other) if other != member.reference => return Err(BrokenLink::Duplicate(name)),
             _ => {}
         }
     }
@@ -308,9 +308,10 @@ fn check_distinct(members: &[Member<'_>]) -> Result<(), BrokenLink> {
 }
 
 fn check_blocks(members: &[Member<'_>]) -> Result<(), BrokenLink> {
-    let environments: BTreeSet<_> = of_kind::<assay_manifest::Environment>(members).map(|manifest| manifest.body.block).collect();
-    if let Some(part) = of_kind::<ExecutionPart>(members).find(|part| !environments.contains(&part.body.block)) {
-        return Err(BrokenLink::Block(part.body.block.index));
+    let environments: BTreeSet<_> =
+        manifests_of_kind::<assay_manifest::Environment>(members).map(|manifest| manifest.body.block).collect();
+    if let Some(part) = manifests_of_kind::<ExecutionPart>(members).find(|part| !environments.contains(&part.body.block)) {
+        return Err(BrokenLink::MissingEnvironment(part.body.block.index));
     }
     for &found in &environments {
         let missing = match found {
@@ -328,7 +329,9 @@ fn check_blocks(members: &[Member<'_>]) -> Result<(), BrokenLink> {
 /// Checks that the trials of plan and collection and the attempts of the execution parts match one for one, and that the counted
 /// attempts follow the rule.
 fn check_trials(members: &[Member<'_>]) -> Result<(), BrokenLink> {
-    let (Some(plan), Some(collection)) = (of_kind::<Plan>(members).next(), of_kind::<Collection>(members).next()) else {
+    let (Some(plan), Some(collection)) =
+        (manifests_of_kind::<Plan>(members).next(), manifests_of_kind::<Collection>(members).next())
+    else {
         return Ok(());
     };
     let planned = plan.body.trials.iter().map(|trial| &trial.trial_id);
@@ -346,20 +349,21 @@ fn check_trials(members: &[Member<'_>]) -> Result<(), BrokenLink> {
 type AttemptKey<'a> = (Digest, &'a TrialId, u32);
 
 fn executed_attempts<'a>(members: &[Member<'a>]) -> Result<BTreeMap<AttemptKey<'a>, &'a Attempt>, BrokenLink> {
-    let parts = members.iter().filter_map(|member| Some((member.reference.manifest, ExecutionPart::of(member.document)?)));
+    let parts =
+        members.iter().filter_map(|member| Some((member.reference.manifest, ExecutionPart::from_document(member.document)?)));
     let mut executed = BTreeMap::new();
     for (digest, part) in parts.collect::<BTreeMap<_, _>>() {
         for attempt in &part.body.attempts {
             let key = (digest, &attempt.trial_id, attempt.attempt);
             if executed.insert(key, attempt).is_some() {
-                return Err(BrokenLink::Attempts(format!("{} twice", which(key))));
+                return Err(BrokenLink::Attempts(format!("{} twice", describe_attempt(key))));
             }
         }
     }
     Ok(executed)
 }
 
-fn which((part, trial, attempt): AttemptKey<'_>) -> String {
+fn describe_attempt((part, trial, attempt): AttemptKey<'_>) -> String {
     format!("the part {part} has attempt {attempt} of trial `{trial}`")
 }
 
@@ -369,22 +373,22 @@ fn check_accounted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trials: &[Coll
         for attempt in &trial.attempts {
             let key = (attempt.part, &trial.trial_id, attempt.attempt);
             if !executed.contains_key(&key) {
-                return Err(BrokenLink::Attempts(format!("only the collection says that {}", which(key))));
+                return Err(BrokenLink::Attempts(format!("only the collection says that {}", describe_attempt(key))));
             }
             if !accounted.insert(key) {
-                return Err(BrokenLink::Attempts(format!("the collection says twice that {}", which(key))));
+                return Err(BrokenLink::Attempts(format!("the collection says twice that {}", describe_attempt(key))));
             }
         }
     }
     match executed.keys().find(|key| !accounted.contains(*key)) {
-        Some(key) => Err(BrokenLink::Attempts(format!("{}, and the collection does not say so", which(*key)))),
+        Some(key) => Err(BrokenLink::Attempts(format!("{}, and the collection does not say so", describe_attempt(*key)))),
         None => Ok(()),
     }
 }
 
 fn check_counted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trial: &CollectedTrial) -> Result<(), BrokenLink> {
     let is_valid = |part, attempt| executed.get(&(part, &trial.trial_id, attempt)).is_some_and(|found| found.validity.valid);
-    let tries = trial.attempts.iter().map(|found| Try {
+    let tries = trial.attempts.iter().map(|found| ShardAttempt {
         block: found.block,
         attempt: found.attempt,
         shard: found.shard,
@@ -395,12 +399,12 @@ fn check_counted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trial: &Collecte
     if follows && trial.counted == counts.is_some() {
         return Ok(());
     }
-    Err(BrokenLink::Counted { trial: trial.trial_id.clone() })
+    Err(BrokenLink::WrongAttemptCounted { trial: trial.trial_id.clone() })
 }
 
 /// One shard's part of an attempt at a trial, as [`counted_attempt`] takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Try {
+pub struct ShardAttempt {
     /// The block and incarnation that it ran in.
     pub block: Block,
     /// The number of the attempt, from 0.
@@ -415,20 +419,20 @@ pub struct Try {
 /// lost shard invalidates its attempt, because the rest is not the load that was asked for.
 ///
 /// `tries` are those of all shards, in any order.
-pub fn counted_attempt(tries: impl IntoIterator<Item = Try>) -> Option<(Block, u32)> {
-    let mut attempts: BTreeMap<(Block, u32), Vec<Try>> = BTreeMap::new();
+pub fn counted_attempt(tries: impl IntoIterator<Item = ShardAttempt>) -> Option<(Block, u32)> {
+    let mut attempts: BTreeMap<(Block, u32), Vec<ShardAttempt>> = BTreeMap::new();
     for tried in tries {
         attempts.entry((tried.block, tried.attempt)).or_default().push(tried);
     }
-    let counts = |shards: &[Try]| {
+    let counts = |shards: &[ShardAttempt]| {
         let present: BTreeSet<u32> = shards.iter().map(|tried| tried.shard.index).collect();
         shards.iter().all(|tried| tried.valid && (0..tried.shard.count).all(|index| present.contains(&index)))
     };
     attempts.into_iter().find(|(_, shards)| counts(shards)).map(|(attempt, _)| attempt)
 }
 
-fn of_kind<'a, B: Body + 'a>(members: &'a [Member<'_>]) -> impl Iterator<Item = &'a Manifest<B>> {
-    members.iter().filter_map(|member| B::of(member.document))
+fn manifests_of_kind<'a, B: Body + 'a>(members: &'a [Member<'_>]) -> impl Iterator<Item = &'a Manifest<B>> {
+    members.iter().filter_map(|member| B::from_document(member.document))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{Control, ControlState, Count, Environment, Host, HostRole, HostState, NetworkCard, Reason, TargetKind};
 
-use crate::Counted;
+use crate::CountedAttempt;
 
 /// The name of the rule that no telemetry contradicts a control, and of the Summary's issue if it does.
 pub const CONTROL_CONTRADICTED: &str = "control_contradicted";
@@ -47,7 +47,7 @@ const VIRTUAL_CARDS: [&str; 4] = ["", "bridge", "tun", "veth"];
 const MIN_CPU_SECONDS: f64 = 1.0;
 
 /// The recorded states around one counted attempt on the machine of its target.
-struct Observed<'a> {
+struct ObservedAttempt<'a> {
     trial: &'a str,
     before: &'a HostState,
     after: &'a HostState,
@@ -56,24 +56,28 @@ struct Observed<'a> {
 }
 
 /// A measured share over one attempt, or over all attempts together.
-struct Share {
+struct MeasuredShare {
     value: f64,
     of: String,
 }
 
 /// Returns the controls that a block declares or proves, and that its facts or the telemetry of its counted attempts contradict:
 /// one reason for each control, with the measured value and the limit.
-pub fn contradicted<'a>(counted: impl IntoIterator<Item = Counted<'a>>, environments: &[&'a Environment]) -> Vec<Reason> {
+pub fn find_contradicted_controls<'a>(
+    counted: impl IntoIterator<Item = CountedAttempt<'a>>,
+    environments: &[&'a Environment],
+) -> Vec<Reason> {
     let counted: Vec<_> = counted.into_iter().collect();
     let reason = |control: &Control| {
         let claiming: Vec<&Environment> =
             environments.iter().copied().filter(|environment| claims(environment, *control)).collect();
-        let observed: Vec<Observed<'_>> = counted.iter().filter_map(|counted| Observed::of(counted, &claiming)).collect();
+        let observed: Vec<ObservedAttempt<'_>> =
+            counted.iter().filter_map(|counted| ObservedAttempt::from_counted(counted, &claiming)).collect();
         let found = match control {
-            Control::DedicatedNodes => dedicated_nodes(&observed),
-            Control::StableBackground => stable_background(&observed),
-            Control::LockedClocks => locked_clocks(&observed, &claiming),
-            Control::FixedTopology => fixed_topology(&claiming),
+            Control::DedicatedNodes => check_dedicated_nodes(&observed),
+            Control::StableBackground => check_stable_background(&observed),
+            Control::LockedClocks => check_locked_clocks(&observed, &claiming),
+            Control::FixedTopology => check_fixed_topology(&claiming),
         }?;
         Some(Reason::new(CONTROL_CONTRADICTED, format!("`{control}` is declared, but {found}")))
     };
@@ -84,10 +88,10 @@ fn claims(environment: &Environment, control: Control) -> bool {
     environment.controls.iter().any(|fact| fact.control == control && fact.state != ControlState::Absent)
 }
 
-impl<'a> Observed<'a> {
+impl<'a> ObservedAttempt<'a> {
     /// Returns `None` if the attempt ran on another machine than the target's, if the machine is unknown, or if the block does
     /// not claim the control.
-    fn of(counted: &Counted<'a>, claiming: &[&'a Environment]) -> Option<Self> {
+    fn from_counted(counted: &CountedAttempt<'a>, claiming: &[&'a Environment]) -> Option<Self> {
         let environment = claiming.iter().find(|environment| environment.block == counted.block)?;
         let host = host_of(counted, environment)?;
         let (before, after) = (counted.attempt.host_before.as_ref()?, counted.attempt.host_after.as_ref()?);
@@ -101,29 +105,29 @@ impl<'a> Observed<'a> {
         self.seconds * self.cpus
     }
 
-    fn grown(&self, of: impl Fn(&HostState) -> Option<Count>) -> Option<f64> {
+    fn counter_increase(&self, of: impl Fn(&HostState) -> Option<Count>) -> Option<f64> {
         let grown = of(self.after)?.0.checked_sub(of(self.before)?.0)?;
         Some(grown as f64 / 1e6)
     }
 
     /// The CPU time of processes that do not belong to the run, in seconds. In a cluster, a pod sees only its own processes.
     fn neighbours(&self) -> Option<f64> {
-        let busy = self.grown(|state| state.cpu_busy_us)?;
-        Some((busy - self.grown(|state| state.own_cpu_us)?).max(0.0))
+        let busy = self.counter_increase(|state| state.cpu_busy_us)?;
+        Some((busy - self.counter_increase(|state| state.own_cpu_us)?).max(0.0))
     }
 
     fn steal(&self) -> Option<f64> {
-        self.grown(|state| state.cpu_steal_us)
+        self.counter_increase(|state| state.cpu_steal_us)
     }
 
     /// The share of time during which some task waited for a CPU.
     fn pressure(&self) -> Option<f64> {
-        Some(self.grown(|state| state.cpu_pressure_us)? / self.seconds)
+        Some(self.counter_increase(|state| state.cpu_pressure_us)? / self.seconds)
     }
 }
 
 /// Returns the machine of a counted attempt, if one of its block's targets runs on it.
-fn host_of<'a>(counted: &Counted<'_>, environment: &'a Environment) -> Option<&'a Host> {
+fn host_of<'a>(counted: &CountedAttempt<'_>, environment: &'a Environment) -> Option<&'a Host> {
     let here = |host: &&Host| match &counted.attempt.place {
         Some(place) => host.name == place.node,
         None => host.roles.contains(&HostRole::Client),
@@ -135,16 +139,19 @@ fn host_of<'a>(counted: &Counted<'_>, environment: &'a Environment) -> Option<&'
 }
 
 /// Returns the largest share of the machine's CPU time, over each attempt that is long enough and over all attempts together.
-fn worst_share<'a>(observed: &[Observed<'a>], seconds: impl Fn(&Observed<'a>) -> Option<f64>) -> Option<Share> {
+fn worst_share<'a>(
+    observed: &[ObservedAttempt<'a>],
+    seconds: impl Fn(&ObservedAttempt<'a>) -> Option<f64>,
+) -> Option<MeasuredShare> {
     let known: Vec<_> = observed.iter().filter_map(|one| Some((one, seconds(one)?))).collect();
     let capacity: f64 = known.iter().map(|(one, _)| one.capacity()).sum();
     if capacity < MIN_CPU_SECONDS {
         return None;
     }
     let used: f64 = known.iter().map(|(_, used)| used).sum();
-    let all = Share { value: used / capacity, of: "the counted attempts".to_owned() };
+    let all = MeasuredShare { value: used / capacity, of: "the counted attempts".to_owned() };
     let alone = known.iter().filter(|(one, _)| one.capacity() >= MIN_CPU_SECONDS);
-    let alone = alone.map(|(one, used)| Share { value: used / one.capacity(), of: format!("trial `{}`", one.trial) });
+    let alone = alone.map(|(one, used)| MeasuredShare { value: used / one.capacity(), of: format!("trial `{}`", one.trial) });
     alone.chain([all]).reduce(|worst, next| if next.value > worst.value { next } else { worst })
 }
 
@@ -152,32 +159,32 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-fn others(observed: &[Observed<'_>], most: f64) -> Option<String> {
-    let share = worst_share(observed, Observed::neighbours).filter(|share| share.value > most)?;
+fn check_neighbours(observed: &[ObservedAttempt<'_>], most: f64) -> Option<String> {
+    let share = worst_share(observed, ObservedAttempt::neighbours).filter(|share| share.value > most)?;
     let (took, most) = (percent(share.value), percent(most));
     Some(format!("processes that are not the run's took {took} of the machine's CPU time during {} (limit {most})", share.of))
 }
 
-fn stolen(observed: &[Observed<'_>]) -> Option<String> {
-    let share = worst_share(observed, Observed::steal).filter(|share| share.value > MAX_STEAL)?;
+fn check_steal(observed: &[ObservedAttempt<'_>]) -> Option<String> {
+    let share = worst_share(observed, ObservedAttempt::steal).filter(|share| share.value > MAX_STEAL)?;
     let (took, most) = (percent(share.value), percent(MAX_STEAL));
     Some(format!("the hypervisor gave {took} of the machine's CPU time to other guests during {} (limit {most})", share.of))
 }
 
-fn dedicated_nodes(observed: &[Observed<'_>]) -> Option<String> {
-    others(observed, MAX_NEIGHBOURS).or_else(|| stolen(observed))
+fn check_dedicated_nodes(observed: &[ObservedAttempt<'_>]) -> Option<String> {
+    check_neighbours(observed, MAX_NEIGHBOURS).or_else(|| check_steal(observed))
 }
 
-fn stable_background(observed: &[Observed<'_>]) -> Option<String> {
-    others(observed, MAX_BACKGROUND)
-        .or_else(|| overloaded(observed))
-        .or_else(|| moving(observed))
-        .or_else(|| waiting(observed))
-        .or_else(|| stolen(observed))
+fn check_stable_background(observed: &[ObservedAttempt<'_>]) -> Option<String> {
+    check_neighbours(observed, MAX_BACKGROUND)
+        .or_else(|| check_load_average(observed))
+        .or_else(|| check_background_range(observed))
+        .or_else(|| check_pressure(observed))
+        .or_else(|| check_steal(observed))
 }
 
 /// Checks the load average before the first attempt, which includes none of the trials.
-fn overloaded(observed: &[Observed<'_>]) -> Option<String> {
+fn check_load_average(observed: &[ObservedAttempt<'_>]) -> Option<String> {
     let first = observed.iter().min_by_key(|one| one.before.at)?;
     let load = first.before.load_1m?;
     let most = MAX_LOAD_PER_CPU * first.cpus;
@@ -185,7 +192,7 @@ fn overloaded(observed: &[Observed<'_>]) -> Option<String> {
         .then(|| format!("the load average was {load:.1} on {} CPUs before the first trial (limit {most:.1})", first.cpus))
 }
 
-fn moving(observed: &[Observed<'_>]) -> Option<String> {
+fn check_background_range(observed: &[ObservedAttempt<'_>]) -> Option<String> {
     let long = observed.iter().filter(|one| one.capacity() >= MIN_CPU_SECONDS);
     let shares: Vec<f64> = long.filter_map(|one| Some(one.neighbours()? / one.capacity())).collect();
     let (low, high) = (shares.iter().copied().reduce(f64::min)?, shares.iter().copied().reduce(f64::max)?);
@@ -199,7 +206,7 @@ fn moving(observed: &[Observed<'_>]) -> Option<String> {
     })
 }
 
-fn waiting(observed: &[Observed<'_>]) -> Option<String> {
+fn check_pressure(observed: &[ObservedAttempt<'_>]) -> Option<String> {
     let worst = observed.iter().filter(|one| one.capacity() >= MIN_CPU_SECONDS).filter_map(|one| {
         let share = one.neighbours()? / one.capacity();
         Some((one, one.pressure()?)).filter(|(_, pressure)| share > NOTABLE && *pressure > MAX_PRESSURE)
@@ -209,7 +216,7 @@ fn waiting(observed: &[Observed<'_>]) -> Option<String> {
     Some(format!("tasks waited for a CPU during {waited} of trial `{}` beside other processes (limit {most})", one.trial))
 }
 
-fn locked_clocks(observed: &[Observed<'_>], claiming: &[&Environment]) -> Option<String> {
+fn check_locked_clocks(observed: &[ObservedAttempt<'_>], claiming: &[&Environment]) -> Option<String> {
     let hosts = claiming.iter().flat_map(|environment| environment.hosts_with(HostRole::Target));
     let governors: BTreeSet<&str> =
         hosts.filter_map(|host| host.facts.governor.value.as_ref()).flatten().map(String::as_str).collect();
@@ -226,7 +233,7 @@ fn locked_clocks(observed: &[Observed<'_>], claiming: &[&Environment]) -> Option
 }
 
 /// Compares the devices of each target over the blocks.
-fn fixed_topology(claiming: &[&Environment]) -> Option<String> {
+fn check_fixed_topology(claiming: &[&Environment]) -> Option<String> {
     let mut seen: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
     for environment in claiming {
         for target in &environment.targets {

@@ -4,29 +4,29 @@ use assay_manifest::{Block, Drift, Environment, HostRole, ProvisionedTarget};
 
 /// Finds the differences of each target and its hosts from the last earlier block that had the same one: in a comparison, a block
 /// may have only one side. Collect records them, and `verify` computes them again.
-pub fn drift(environments: &[&Environment]) -> Vec<Drift> {
+pub fn find_drift(environments: &[&Environment]) -> Vec<Drift> {
     let mut environments = environments.to_vec();
     environments.sort_by_key(|environment| environment.block);
     let each = environments.iter().enumerate();
-    each.flat_map(|(place, after)| since(environments.get(..place).unwrap_or_default(), after)).collect()
+    each.flat_map(|(place, after)| drift_since(environments.get(..place).unwrap_or_default(), after)).collect()
 }
 
-fn since(earlier: &[&Environment], after: &Environment) -> Vec<Drift> {
+fn drift_since(earlier: &[&Environment], after: &Environment) -> Vec<Drift> {
     let differs = |what: &str, before: Block, detail| Drift { what: what.to_owned(), before, after: after.block, detail };
     let boots = after.hosts_with(HostRole::Target).filter_map(|host| {
-        let (block, then) = last(earlier, |before| boot_of(before, &host.name))?;
+        let (block, then) = last_value(earlier, |before| boot_of(before, &host.name))?;
         let now = host.facts.boot_id.value.as_ref()?;
         (then != now).then(|| differs("boot_id", block, format!("host `{}`: {then}, then {now}", host.name)))
     });
     let targets = after.targets.iter().filter_map(|now| {
-        let (block, then) = last(earlier, |before| before.targets.iter().find(|target| target.id == now.id))?;
-        Some(differs("target", block, changes(then, now)?))
+        let (block, then) = last_value(earlier, |before| before.targets.iter().find(|target| target.id == now.id))?;
+        Some(differs("target", block, describe_changes(then, now)?))
     });
     boots.chain(targets).collect()
 }
 
 /// Returns the value from the last block that has it.
-fn last<'a, T>(earlier: &[&'a Environment], of: impl Fn(&'a Environment) -> Option<T>) -> Option<(Block, T)> {
+fn last_value<'a, T>(earlier: &[&'a Environment], of: impl Fn(&'a Environment) -> Option<T>) -> Option<(Block, T)> {
     earlier.iter().rev().find_map(|before| Some((before.block, of(before)?)))
 }
 
@@ -36,7 +36,7 @@ fn boot_of<'a>(environment: &'a Environment, name: &str) -> Option<&'a String> {
     hosts.find(|host| host.name == name)?.facts.boot_id.value.as_ref()
 }
 
-fn changes(then: &ProvisionedTarget, now: &ProvisionedTarget) -> Option<String> {
+fn describe_changes(then: &ProvisionedTarget, now: &ProvisionedTarget) -> Option<String> {
     let pairs = identity(then).into_iter().zip(identity(now)).filter(|(then, now)| then != now);
     let facts = pairs.map(|((what, then), (_, now))| format!("{what} {then}, then {now}"));
     let changes: Vec<_> = facts.chain(executables(then, now)).collect();
@@ -100,7 +100,7 @@ mod tests {
         let (before, mut after) = (environment(0), environment(1));
         change(&mut after);
         // The order of the blocks does not matter.
-        let found = drift(&[&after, &before]);
+        let found = find_drift(&[&after, &before]);
         assert!(found.iter().all(|drift| (drift.before, drift.after) == (before.block, after.block)));
         found.iter().map(|drift| format!("{}: {}", drift.what, drift.detail)).collect::<Vec<_>>().join("\n")
     }
@@ -108,8 +108,8 @@ mod tests {
     #[test]
     fn equal_blocks_do_not_drift() {
         assert_eq!(found(|_| {}), "");
-        assert_eq!(drift(&[]), []);
-        assert_eq!(drift(&[&environment(0)]), []);
+        assert_eq!(find_drift(&[]), []);
+        assert_eq!(find_drift(&[&environment(0)]), []);
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn another_executable_is() {
         let executable =
-            |bytes: &[u8]| json!({"role": "program", "path": "/opt/serve", "digest": assay_manifest::Digest::of(bytes)});
+            |bytes: &[u8]| json!({"role": "program", "path": "/opt/serve", "digest": assay_manifest::Digest::compute(bytes)});
         let with = |environment: &mut Environment, bytes: &[u8]| {
             environment.targets[0].executables = vec![serde_json::from_value(executable(bytes)).expect("an executable")];
         };
@@ -151,7 +151,7 @@ mod tests {
                     with(environment, bytes);
                 }
             }
-            drift(&[&first, &second]).len()
+            find_drift(&[&first, &second]).len()
         };
         assert_eq!([found(Some(b"a"), Some(b"b")), found(Some(b"a"), Some(b"a"))], [1, 0]);
         assert_eq!([found(Some(b"a"), None), found(None, Some(b"b"))], [0, 0], "what is in one block alone is no difference");
@@ -167,7 +167,7 @@ mod tests {
         }
         blocks[3].targets[0].version = Fact::observed("1.1".to_owned(), "/version");
         blocks[3].hosts[0].facts.boot_id = Fact::observed("b".to_owned(), "/proc");
-        let found = drift(&blocks.iter().collect::<Vec<_>>());
+        let found = find_drift(&blocks.iter().collect::<Vec<_>>());
         let found: Vec<_> = found.iter().map(|drift| (drift.what.as_str(), drift.before.index, drift.after.index)).collect();
         assert_eq!(found, [("boot_id", 0, 3), ("target", 0, 3)]);
     }
@@ -176,7 +176,8 @@ mod tests {
     fn each_block_is_compared_with_the_one_before_it() {
         let mut blocks: Vec<_> = (0..4).map(environment).collect();
         blocks[2].targets[0].models.push("mistral".to_owned());
-        let pairs: Vec<_> = drift(&blocks.iter().collect::<Vec<_>>()).iter().map(|drift| (drift.before, drift.after)).collect();
+        let pairs: Vec<_> =
+            find_drift(&blocks.iter().collect::<Vec<_>>()).iter().map(|drift| (drift.before, drift.after)).collect();
         let block = |index| Block { index, incarnation: 0 };
         assert_eq!(pairs, [(block(1), block(2)), (block(2), block(3))]);
     }

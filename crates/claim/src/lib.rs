@@ -4,7 +4,7 @@
 
 mod controls;
 mod drift;
-mod executed;
+mod executables;
 mod place;
 mod sides;
 mod tokens;
@@ -14,12 +14,15 @@ use assay_manifest::{
     PointSummary, Reason, RunStatus, Shortfall, SourceRef, Stability, Summary,
 };
 
-pub use controls::{CONTROL_CONTRADICTED, contradicted};
-pub use drift::drift;
-pub use executed::{UNPINNED_EXECUTABLE, unpinned_executables};
-pub use place::{COLOCATED, Counted, MOVED_LOAD, MOVED_TARGET, colocated, moved_load, moved_target, shares_machine};
-pub use sides::{CONFOUNDED, SIDES_DIFFER, confounded, sides_differ};
-pub use tokens::{INPUT_TOKENS, input_tokens};
+pub use controls::{CONTROL_CONTRADICTED, find_contradicted_controls};
+pub use drift::find_drift;
+pub use executables::{UNPINNED_EXECUTABLE, find_unpinned_executables};
+pub use place::{
+    COLOCATED, CountedAttempt, MOVED_LOAD, MOVED_TARGET, find_colocated_load, find_moved_load, find_moved_target,
+    find_shared_machine,
+};
+pub use sides::{CONFOUNDED, SIDES_DIFFER, find_confounded_sides, find_side_differences};
+pub use tokens::{INPUT_TOKENS, find_input_token_difference};
 
 /// The minimum number of counted trials of a point for a publication.
 pub const MIN_TRIALS: u32 = 3;
@@ -47,7 +50,12 @@ pub struct Evidence<'a> {
 
 impl<'a> Evidence<'a> {
     /// Takes the evidence from a finished Summary.
-    pub fn of(plan: &'a Plan, environments: &'a [&'a Environment], collection: &'a Collection, summary: &'a Summary) -> Self {
+    pub fn from_summary(
+        plan: &'a Plan,
+        environments: &'a [&'a Environment],
+        collection: &'a Collection,
+        summary: &'a Summary,
+    ) -> Self {
         Self { plan, environments, collection, status: summary.status, points: &summary.points, issues: &summary.issues }
     }
 }
@@ -61,12 +69,12 @@ pub fn grade(evidence: &Evidence<'_>) -> Grade {
         Intent::Publication if self::shortfalls(Intent::Realism, evidence).is_empty() => Intent::Realism,
         _ => Intent::Exploratory,
     };
-    let declared = if given == Intent::Publication { declared(evidence.environments) } else { Vec::new() };
+    let declared = if given == Intent::Publication { declared_controls(evidence.environments) } else { Vec::new() };
     Grade { asked, given, shortfalls, declared }
 }
 
 /// Returns the controls that a person declares in some block, instead of a proof in every block.
-fn declared(environments: &[&Environment]) -> Vec<Control> {
+fn declared_controls(environments: &[&Environment]) -> Vec<Control> {
     let is_declared = |control: &&Control| {
         let mut facts = environments.iter().flat_map(|environment| &environment.controls);
         facts.any(|fact| fact.control == **control && fact.state == ControlState::Declared)
@@ -78,14 +86,14 @@ fn declared(environments: &[&Environment]) -> Vec<Control> {
 pub fn shortfalls(grade: Intent, evidence: &Evidence<'_>) -> Vec<Shortfall> {
     match grade {
         Intent::Exploratory => Vec::new(),
-        Intent::Realism => real(evidence),
+        Intent::Realism => realism_shortfalls(evidence),
         Intent::Publication => {
-            let mut found = real(evidence);
-            found.extend(claim(evidence.plan.claim.as_ref()));
-            found.extend(controls(evidence.environments));
-            found.extend(evidence.points.iter().flat_map(point));
-            found.extend(whole(evidence));
-            found.extend(stated(
+            let mut found = realism_shortfalls(evidence);
+            found.extend(claim_shortfall(evidence.plan.claim.as_ref()));
+            found.extend(control_shortfalls(evidence.environments));
+            found.extend(evidence.points.iter().flat_map(point_shortfalls));
+            found.extend(run_shortfalls(evidence));
+            found.extend(stated_shortfalls(
                 evidence.issues,
                 &[CLOCK_OFFSET, CONTROL_CONTRADICTED, UNPINNED_EXECUTABLE, SIDES_DIFFER, CONFOUNDED],
             ));
@@ -99,21 +107,25 @@ fn shortfall(rule: &str, found: impl Into<String>) -> Shortfall {
 }
 
 /// The shortfalls of realism: the run must be traceable, with one origin of the load that is apart from the target.
-fn real(evidence: &Evidence<'_>) -> Vec<Shortfall> {
-    let mut found = traceable(evidence);
-    found.extend(stated(evidence.issues, &[MOVED_LOAD, MOVED_TARGET, COLOCATED]));
-    found.extend(tokens::too_different(evidence.points));
+fn realism_shortfalls(evidence: &Evidence<'_>) -> Vec<Shortfall> {
+    let mut found = traceability_shortfalls(evidence);
+    found.extend(stated_shortfalls(evidence.issues, &[MOVED_LOAD, MOVED_TARGET, COLOCATED]));
+    found.extend(tokens::input_token_shortfalls(evidence.points));
     found
 }
 
 /// The shortfalls of traceability: a clean commit, and no input that may change its meaning later.
-fn traceable(evidence: &Evidence<'_>) -> Vec<Shortfall> {
+fn traceability_shortfalls(evidence: &Evidence<'_>) -> Vec<Shortfall> {
     let unpinned =
         evidence.plan.unpinned.iter().map(|item| shortfall("pinned", format!("`{}` is not pinned: {}", item.what, item.reason)));
-    unclean(&evidence.plan.source).map(|found| shortfall("clean_commit", found)).into_iter().chain(unpinned).collect()
+    describe_unclean_source(&evidence.plan.source)
+        .map(|found| shortfall("clean_commit", found))
+        .into_iter()
+        .chain(unpinned)
+        .collect()
 }
 
-fn unclean(source: &SourceRef) -> Option<String> {
+fn describe_unclean_source(source: &SourceRef) -> Option<String> {
     match (source.kind, source.dirty, &source.commit) {
         (OriginKind::Git, false, Some(_)) => None,
         (OriginKind::Git, true, _) => Some("what was read differs from its commit".to_owned()),
@@ -122,7 +134,7 @@ fn unclean(source: &SourceRef) -> Option<String> {
     }
 }
 
-fn claim(claim: Option<&Claim>) -> Option<Shortfall> {
+fn claim_shortfall(claim: Option<&Claim>) -> Option<Shortfall> {
     match claim {
         None => Some(shortfall("claim", "the pipeline states neither methodology nor what its numbers represent")),
         Some(claim) if claim.methodology.trim().is_empty() => Some(shortfall("claim", "the methodology is empty")),
@@ -132,12 +144,12 @@ fn claim(claim: Option<&Claim>) -> Option<Shortfall> {
 }
 
 /// Checks that each control is proved or declared in every block. A control that a block does not mention is absent.
-fn controls(environments: &[&Environment]) -> Vec<Shortfall> {
-    let absent = |control: Control| environments.iter().find_map(|environment| absence(environment, control));
+fn control_shortfalls(environments: &[&Environment]) -> Vec<Shortfall> {
+    let absent = |control: Control| environments.iter().find_map(|environment| absent_control(environment, control));
     Control::ALL.iter().filter_map(|control| absent(*control)).collect()
 }
 
-fn absence(environment: &Environment, control: Control) -> Option<Shortfall> {
+fn absent_control(environment: &Environment, control: Control) -> Option<Shortfall> {
     let mut facts = environment.controls.iter().filter(|fact| fact.control == control).peekable();
     let evidence = match facts.peek() {
         None => "nothing is said of it",
@@ -146,7 +158,7 @@ fn absence(environment: &Environment, control: Control) -> Option<Shortfall> {
     Some(shortfall("controls", format!("`{control}` is absent: {evidence}")))
 }
 
-fn point(point: &PointSummary) -> Vec<Shortfall> {
+fn point_shortfalls(point: &PointSummary) -> Vec<Shortfall> {
     let name = format!("{} at `{}`", point.case_id, point.point_id);
     let mut found = Vec::new();
     let trials = if point.trials_counted == 1 { "trial" } else { "trials" };
@@ -157,12 +169,12 @@ fn point(point: &PointSummary) -> Vec<Shortfall> {
         let (counted, planned) = (point.trials_counted, point.trials_planned);
         found.push(shortfall("complete", format!("{name} has {counted} counted {trials} of {planned} planned")));
     }
-    found.extend(point.metrics.iter().filter(|metric| metric.primary).flat_map(|metric| self::metric(&name, metric)));
+    found.extend(point.metrics.iter().filter(|metric| metric.primary).flat_map(|metric| self::metric_shortfalls(&name, metric)));
     found
 }
 
 /// Checks that a primary metric has an interval, and that its trials agree.
-fn metric(point: &str, metric: &MetricSummary) -> Vec<Shortfall> {
+fn metric_shortfalls(point: &str, metric: &MetricSummary) -> Vec<Shortfall> {
     let mut found = Vec::new();
     if metric.interval.is_none() {
         let why = metric.interval_absent.as_deref().unwrap_or("no reason is given");
@@ -178,7 +190,7 @@ fn metric(point: &str, metric: &MetricSummary) -> Vec<Shortfall> {
     found
 }
 
-fn whole(evidence: &Evidence<'_>) -> Vec<Shortfall> {
+fn run_shortfalls(evidence: &Evidence<'_>) -> Vec<Shortfall> {
     let drift = evidence
         .collection
         .drift
@@ -189,16 +201,16 @@ fn whole(evidence: &Evidence<'_>) -> Vec<Shortfall> {
 }
 
 /// Returns the issues of the Summary that are also rules.
-fn stated<'a>(issues: &'a [Reason], rules: &'a [&str]) -> impl Iterator<Item = Shortfall> + 'a {
+fn stated_shortfalls<'a>(issues: &'a [Reason], rules: &'a [&str]) -> impl Iterator<Item = Shortfall> + 'a {
     issues.iter().filter(|issue| rules.contains(&issue.code.as_str())).map(|issue| shortfall(&issue.code, &issue.detail))
 }
 
 /// Reports unknown clocks of several shards, over the attempts that count: without them, the order of events in different shards
 /// is unknown. `None` if one shard made each trial, or if every offset is known. Reduce, which reads the attempts, records it in
 /// the Summary for the rules.
-pub fn unknown_clocks<'a>(counted: impl IntoIterator<Item = Counted<'a>>) -> Option<Reason> {
+pub fn find_unknown_clocks<'a>(counted: impl IntoIterator<Item = CountedAttempt<'a>>) -> Option<Reason> {
     let mut unknown = counted.into_iter().filter_map(|counted| Some((counted, unknown_clock(&counted)?)));
-    let (Counted { shard, attempt, .. }, why) = unknown.next()?;
+    let (CountedAttempt { shard, attempt, .. }, why) = unknown.next()?;
     let more = match unknown.count() {
         0 => String::new(),
         1 => "; nor is it in one other attempt".to_owned(),
@@ -212,7 +224,7 @@ pub fn unknown_clocks<'a>(counted: impl IntoIterator<Item = Counted<'a>>) -> Opt
 
 /// Returns the reason why a shard's clock offset from shard 0 is unknown. A clock that the kernel reports as synchronised still
 /// has an unmeasured offset.
-fn unknown_clock(Counted { shard, attempt, .. }: &Counted<'_>) -> Option<String> {
+fn unknown_clock(CountedAttempt { shard, attempt, .. }: &CountedAttempt<'_>) -> Option<String> {
     if shard.count <= 1 {
         return None;
     }

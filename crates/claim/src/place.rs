@@ -23,7 +23,7 @@ const MAX_NODES: usize = 4;
 
 /// One shard's part of an attempt that counts.
 #[derive(Clone, Copy, Debug)]
-pub struct Counted<'a> {
+pub struct CountedAttempt<'a> {
     /// The block that it ran in.
     pub block: Block,
     /// The shard that made it.
@@ -32,7 +32,7 @@ pub struct Counted<'a> {
     pub attempt: &'a Attempt,
 }
 
-impl<'a> Counted<'a> {
+impl<'a> CountedAttempt<'a> {
     fn node(&self) -> Option<&'a str> {
         self.attempt.place.as_ref().map(|place| place.node.as_str())
     }
@@ -40,10 +40,10 @@ impl<'a> Counted<'a> {
 
 /// Reports the first point and shard whose counted trials ran on more than one node: a replaced pod started elsewhere, and its
 /// trials differ by their node as well. An unknown node differs from a known one. `None` on one machine.
-pub fn moved_load<'a>(counted: impl IntoIterator<Item = Counted<'a>>) -> Option<Reason> {
+pub fn find_moved_load<'a>(counted: impl IntoIterator<Item = CountedAttempt<'a>>) -> Option<Reason> {
     let mut nodes: BTreeMap<_, BTreeSet<Option<&str>>> = BTreeMap::new();
     for counted in counted {
-        let Counted { shard, attempt, .. } = counted;
+        let CountedAttempt { shard, attempt, .. } = counted;
         nodes.entry((&attempt.case_id, &attempt.point_id, shard.index)).or_default().insert(counted.node());
     }
     let mut moved = nodes.into_iter().filter(|(_, nodes)| nodes.len() > 1);
@@ -53,7 +53,7 @@ pub fn moved_load<'a>(counted: impl IntoIterator<Item = Counted<'a>>) -> Option<
         1 => "; and so it is with one other shard of a point".to_owned(),
         more => format!("; and so it is with {more} other shards of points"),
     };
-    let named = named(&nodes);
+    let named = list_nodes(&nodes);
     let detail =
         format!("the counted trials of {case} at `{point}` come from more than one node in shard {shard}: {named}{more}");
     Some(Reason::new(MOVED_LOAD, detail))
@@ -61,9 +61,12 @@ pub fn moved_load<'a>(counted: impl IntoIterator<Item = Counted<'a>>) -> Option<
 
 /// Reports the first case and point whose counted trials measured a target on different nodes in different blocks: they differ by
 /// its machine as well. `None` on one machine.
-pub fn moved_target<'a>(counted: impl IntoIterator<Item = Counted<'a>>, environments: &[&'a Environment]) -> Option<Reason> {
+pub fn find_moved_target<'a>(
+    counted: impl IntoIterator<Item = CountedAttempt<'a>>,
+    environments: &[&'a Environment],
+) -> Option<Reason> {
     let mut places: BTreeMap<_, BTreeSet<BTreeSet<&str>>> = BTreeMap::new();
-    for Counted { block, attempt, .. } in counted {
+    for CountedAttempt { block, attempt, .. } in counted {
         let Some(environment) = environments.iter().find(|environment| environment.block == block) else { continue };
         let mut of_block: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (target, node) in nodes_of_targets(environment) {
@@ -80,7 +83,7 @@ pub fn moved_target<'a>(counted: impl IntoIterator<Item = Counted<'a>>, environm
         1 => "; and so it is with one other target of a point".to_owned(),
         more => format!("; and so it is with {more} other targets of points"),
     };
-    let named = named(&places.into_iter().flatten().map(Some).collect());
+    let named = list_nodes(&places.into_iter().flatten().map(Some).collect());
     let detail = format!(
         "the counted trials of {case} at `{point}` come from blocks that had the target `{target}` on different nodes: {named}{more}"
     );
@@ -95,7 +98,7 @@ fn nodes_of_targets(environment: &Environment) -> impl Iterator<Item = (&str, &s
     })
 }
 
-fn named(nodes: &BTreeSet<Option<&str>>) -> String {
+fn list_nodes(nodes: &BTreeSet<Option<&str>>) -> String {
     let shown = |node: Option<&str>| node.map_or_else(|| "one that is not known".to_owned(), |node| format!("`{node}`"));
     let shown: Vec<_> = nodes.iter().take(MAX_NODES).copied().map(shown).collect();
     let left = nodes.len().saturating_sub(MAX_NODES);
@@ -105,7 +108,10 @@ fn named(nodes: &BTreeSet<Option<&str>>) -> String {
 
 /// Reports counted load that came from the node of one of its block's targets, and so measured itself as well. `None` on one
 /// machine, where sharing is known.
-pub fn colocated<'a>(counted: impl IntoIterator<Item = Counted<'a>>, environments: &[&Environment]) -> Option<Reason> {
+pub fn find_colocated_load<'a>(
+    counted: impl IntoIterator<Item = CountedAttempt<'a>>,
+    environments: &[&Environment],
+) -> Option<Reason> {
     let mut beside = counted.into_iter().filter_map(|counted| Some((counted, target_beside(&counted, environments)?)));
     let (first, target) = beside.next()?;
     let more = match beside.count() {
@@ -122,9 +128,9 @@ pub fn colocated<'a>(counted: impl IntoIterator<Item = Counted<'a>>, environment
 
 /// Reports counted load that was offered on the machine of its target, unless the recorded CPUs prove that they were apart.
 /// `None` if the run is exploratory.
-pub fn shares_machine<'a>(
+pub fn find_shared_machine<'a>(
     plan: &Plan,
-    counted: impl IntoIterator<Item = Counted<'a>>,
+    counted: impl IntoIterator<Item = CountedAttempt<'a>>,
     environments: &[&Environment],
 ) -> Option<Reason> {
     if plan.intent == Intent::Exploratory {
@@ -133,7 +139,7 @@ pub fn shares_machine<'a>(
     counted.into_iter().find_map(|counted| shared_cpus(&counted, environments)).map(|detail| Reason::new(COLOCATED, detail))
 }
 
-fn shared_cpus(counted: &Counted<'_>, environments: &[&Environment]) -> Option<String> {
+fn shared_cpus(counted: &CountedAttempt<'_>, environments: &[&Environment]) -> Option<String> {
     let attempt = counted.attempt;
     if attempt.place.is_some() || attempt.serving.is_none() {
         return None;
@@ -174,7 +180,7 @@ fn is_loopback(address: &str) -> bool {
 }
 
 /// Returns the target that ran on the node of an attempt.
-fn target_beside<'a>(counted: &Counted<'_>, environments: &[&'a Environment]) -> Option<&'a str> {
+fn target_beside<'a>(counted: &CountedAttempt<'_>, environments: &[&'a Environment]) -> Option<&'a str> {
     let node = counted.node()?;
     let environment = environments.iter().find(|environment| environment.block == counted.block)?;
     nodes_of_targets(environment).find(|(_, of_target)| *of_target == node).map(|(target, _)| target)
@@ -247,7 +253,7 @@ mod tests {
         let mut attempt: Attempt = serde_json::from_value(attempt).expect("an attempt");
         attempt.allowed_cpus = load.map(str::to_owned);
         let block = Block { index: 0, incarnation: 0 };
-        shares_machine(&plan, [Counted { block, shard: Shard::ONLY, attempt: &attempt }], &[&environment])
+        find_shared_machine(&plan, [CountedAttempt { block, shard: Shard::ONLY, attempt: &attempt }], &[&environment])
             .map(|reason| reason.detail)
     }
 

@@ -3,7 +3,7 @@
 use assay_gate::{Schedules, differences};
 use assay_manifest::{Difference, Environment, Plan, Reason};
 
-use crate::Counted;
+use crate::CountedAttempt;
 
 /// The name of the rule that both sides of a comparison are alike in everything that is not under test, and of the Summary's
 /// issue if they are not.
@@ -17,13 +17,14 @@ const MAX_DIFFERENCES: usize = 4;
 
 /// Reports the differences between the sides besides the variable under test, over the attempts that count: a claim about one
 /// side against the other is a claim about them too. `None` without a comparison.
-pub fn sides_differ<'a>(
+pub fn find_side_differences<'a>(
     plan: &Plan,
-    counted: impl IntoIterator<Item = Counted<'a>>,
+    counted: impl IntoIterator<Item = CountedAttempt<'a>>,
     environments: &[&Environment],
 ) -> Option<Reason> {
     let comparison = plan.comparison.as_ref()?;
-    let offered = |counted: Counted<'a>| Some((&counted.attempt.trial_id, counted.attempt.serving.as_ref()?.schedule_digest));
+    let offered =
+        |counted: CountedAttempt<'a>| Some((&counted.attempt.trial_id, counted.attempt.serving.as_ref()?.schedule_digest));
     let schedules: Schedules<'_> = counted.into_iter().filter_map(offered).collect();
     let found = differences(plan, environments, &schedules, comparison);
     if found.is_empty() {
@@ -41,7 +42,7 @@ pub fn sides_differ<'a>(
 }
 
 /// Reports the reason why the sides may differ by their machines alone. `None` without a comparison.
-pub fn confounded(plan: &Plan, environments: &[&Environment]) -> Option<Reason> {
+pub fn find_confounded_sides(plan: &Plan, environments: &[&Environment]) -> Option<Reason> {
     let comparison = plan.comparison.as_ref()?;
-    assay_gate::confounded(environments, comparison).map(|why| Reason::new(CONFOUNDED, why))
+    assay_gate::find_confounding(environments, comparison).map(|why| Reason::new(CONFOUNDED, why))
 }

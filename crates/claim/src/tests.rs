@@ -1,4 +1,4 @@
-use assay_manifest::{Attempt, Block, ControlFact, Digest, Drift, Fact, HostFacts, Interval, PodPlace, Shard, Unpinned};
+use assay_manifest::{Attempt, Block, ControlFact, Digest, Drift, Fact, HostFacts, Interval, PodPlace, Shard, UnpinnedInput};
 use serde_json::json;
 
 use super::*;
@@ -108,7 +108,7 @@ fn a_publication_comes_from_a_clean_commit() {
 
 #[test]
 fn nothing_mutable_is_left() {
-    let unpinned = Unpinned { what: "alpine:latest".to_owned(), reason: "fetching is off".to_owned() };
+    let unpinned = UnpinnedInput { what: "alpine:latest".to_owned(), reason: "fetching is off".to_owned() };
     insta::assert_snapshot!(graded(|run| run.plan.unpinned.push(unpinned)), @r"
     publication -> exploratory
     pinned: `alpine:latest` is not pinned: fetching is off
@@ -284,7 +284,8 @@ const BLOCK: Block = Block { index: 0, incarnation: 0 };
 fn clocks_of(shards: u32, clocks: &[serde_json::Value]) -> Option<String> {
     let attempts: Vec<_> = clocks.iter().map(attempt).collect();
     let shard = Shard { index: 1.min(shards - 1), count: shards };
-    unknown_clocks(attempts.iter().map(|attempt| Counted { block: BLOCK, shard, attempt })).map(|reason| reason.detail)
+    find_unknown_clocks(attempts.iter().map(|attempt| CountedAttempt { block: BLOCK, shard, attempt }))
+        .map(|reason| reason.detail)
 }
 
 #[test]
@@ -304,8 +305,8 @@ fn clocks_are_known_by_one_boot_or_an_exchange() {
 #[test]
 fn an_attempt_of_several_shards_that_says_nothing_of_clocks_leaves_them_unknown() {
     let silent = Attempt { serving: None, ..attempt(&json!({"source": "same_host", "offset_ns": "0"})) };
-    let of = |count| Counted { block: BLOCK, shard: Shard { index: 0, count }, attempt: &silent };
-    let said = |count| unknown_clocks([of(count)]).map(|reason| reason.detail);
+    let of = |count| CountedAttempt { block: BLOCK, shard: Shard { index: 0, count }, attempt: &silent };
+    let said = |count| find_unknown_clocks([of(count)]).map(|reason| reason.detail);
     assert_eq!(said(1), None);
     assert!(said(2).expect("said").ends_with("the attempt says nothing of it"));
 }
@@ -342,13 +343,13 @@ fn placed(attempts: &[(u32, u32, Option<&str>)]) -> Vec<(Shard, Attempt)> {
     attempts.iter().map(placed).collect()
 }
 
-fn counted(attempts: &[(Shard, Attempt)]) -> impl Iterator<Item = Counted<'_>> {
-    attempts.iter().map(|(shard, attempt)| Counted { block: BLOCK, shard: *shard, attempt })
+fn counted(attempts: &[(Shard, Attempt)]) -> impl Iterator<Item = CountedAttempt<'_>> {
+    attempts.iter().map(|(shard, attempt)| CountedAttempt { block: BLOCK, shard: *shard, attempt })
 }
 
 #[test]
 fn the_trials_of_a_point_come_from_one_node_in_each_shard() {
-    let said = |attempts: &[(u32, u32, Option<&str>)]| moved_load(counted(&placed(attempts))).map(|reason| reason.detail);
+    let said = |attempts: &[(u32, u32, Option<&str>)]| find_moved_load(counted(&placed(attempts))).map(|reason| reason.detail);
     assert_eq!(said(&[]), None);
     assert_eq!(said(&[(0, 0, None), (1, 0, None)]), None, "one machine");
     assert_eq!(said(&[(0, 0, Some("a")), (0, 1, Some("b")), (1, 0, Some("a")), (1, 1, Some("b"))]), None, "shards may differ");
@@ -361,7 +362,7 @@ fn the_trials_of_a_point_come_from_one_node_in_each_shard() {
 #[test]
 fn a_node_that_nobody_knows_is_another() {
     let some = placed(&[(0, 0, Some("a")), (1, 0, None)]);
-    let said = moved_load(counted(&some)).expect("said").detail;
+    let said = find_moved_load(counted(&some)).expect("said").detail;
     assert!(said.ends_with("more than one node in shard 0: one that is not known, `a`"), "{said}");
 }
 
@@ -376,8 +377,9 @@ fn the_trials_of_a_point_measure_a_target_on_the_same_nodes() {
     let attempts = placed(&[(0, 0, None), (1, 0, None)]);
     let said = |environments: &[Environment]| {
         let blocks = environments.iter().map(|environment| environment.block);
-        let counted = attempts.iter().zip(blocks).map(|((shard, attempt), block)| Counted { block, shard: *shard, attempt });
-        moved_target(counted, &environments.iter().collect::<Vec<_>>()).map(|reason| reason.detail)
+        let counted =
+            attempts.iter().zip(blocks).map(|((shard, attempt), block)| CountedAttempt { block, shard: *shard, attempt });
+        find_moved_target(counted, &environments.iter().collect::<Vec<_>>()).map(|reason| reason.detail)
     };
     let two = |block, one: &str, other: &str| on_nodes(block, &[("node/t/0", one), ("node/t/1", other), ("pod/t/0", "p")]);
     assert_eq!(said(&[on_nodes(0, &[]), on_nodes(1, &[])]), None, "one machine");
@@ -398,7 +400,7 @@ fn the_trials_of_a_point_measure_a_target_on_the_same_nodes() {
 fn the_number_of_a_pod_is_no_part_of_its_target() {
     let attempts = placed(&[(0, 0, Some("a"))]);
     let environment = on_nodes(0, &[("node/t/0", "a")]);
-    let said = colocated(counted(&attempts), &[&environment]).expect("said").detail;
+    let said = find_colocated_load(counted(&attempts), &[&environment]).expect("said").detail;
     assert!(said.ends_with("on which the target `t` ran"), "{said}");
 }
 
@@ -411,7 +413,7 @@ fn load_does_not_come_from_the_node_of_its_target() {
     };
     let said = |attempts: &[(u32, u32, Option<&str>)], environments: &[Environment]| {
         let environments: Vec<_> = environments.iter().collect();
-        colocated(counted(&placed(attempts)), &environments).map(|reason| reason.detail)
+        find_colocated_load(counted(&placed(attempts)), &environments).map(|reason| reason.detail)
     };
     let both = [(0, 0, Some("a")), (0, 1, Some("b")), (1, 1, Some("b"))];
     assert_eq!(said(&both, &[on(0, "c"), on(1, "b")]), None, "the other block's target is not there");
@@ -466,7 +468,7 @@ fn offered(loads: [&str; 2]) -> Vec<(Shard, Attempt)> {
     let attempts = ["t", "u"].into_iter().zip(loads).map(|(target, load)| {
         let mut attempt = attempt(&json!({"source": "same_host"}));
         attempt.trial_id = format!("w.{target}.default.one.t0").parse().expect("a trial");
-        attempt.serving.as_mut().expect("of serving").schedule_digest = Digest::of(load.as_bytes());
+        attempt.serving.as_mut().expect("of serving").schedule_digest = Digest::compute(load.as_bytes());
         (Shard { index: 0, count: 1 }, attempt)
     });
     attempts.collect()
@@ -477,7 +479,7 @@ fn sides_are_alike_but_for_what_is_compared() {
     let said = |variable: &str, loads: [&str; 2], change: fn(&mut Environment)| {
         let (plan, mut environment) = compared(variable);
         change(&mut environment);
-        sides_differ(&plan, counted(&offered(loads)), &[&environment]).map(|reason| reason.detail)
+        find_side_differences(&plan, counted(&offered(loads)), &[&environment]).map(|reason| reason.detail)
     };
     let newer = |environment: &mut Environment| environment.targets[1].version.value = Some("2".to_owned());
     assert_eq!(said("scheduler_path", ["one", "one"], |_| {}), None);
@@ -507,7 +509,7 @@ fn sides_are_alike_but_for_what_is_compared() {
     let (mut plan, mut environment) = compared("scheduler_path");
     newer(&mut environment);
     plan.comparison = None;
-    assert_eq!(sides_differ(&plan, counted(&offered(["one", "two"])), &[&environment]), None, "nothing is compared");
+    assert_eq!(find_side_differences(&plan, counted(&offered(["one", "two"])), &[&environment]), None, "nothing is compared");
 }
 
 #[test]
@@ -519,15 +521,15 @@ fn sides_share_hardware_unless_it_is_what_is_compared() {
         other.facts.boot_id = Fact::observed(boot.to_owned(), "a test");
         environment.hosts.push(other);
         environment.targets[1].hosts = vec!["other".to_owned()];
-        confounded(&plan, &[&environment]).map(|reason| reason.detail)
+        find_confounded_sides(&plan, &[&environment]).map(|reason| reason.detail)
     };
     assert_eq!(said("runtime_version", "b"), None, "two names of one machine");
     insta::assert_snapshot!(said("runtime_version", "c").expect("said"), @"the baseline ran on b and the candidate on c");
     assert_eq!(said("hardware_generation", "c"), None);
     let (mut plan, environment) = compared("runtime_version");
-    assert_eq!(confounded(&plan, &[&environment]), None);
+    assert_eq!(find_confounded_sides(&plan, &[&environment]), None);
     plan.comparison = None;
-    assert_eq!(confounded(&plan, &[]), None);
+    assert_eq!(find_confounded_sides(&plan, &[]), None);
 }
 
 #[test]

@@ -11,22 +11,22 @@ pub const INPUT_TOKENS: &str = "input_tokens_differ";
 const DIFFERENCE: &str = "isl_endpoint_difference";
 
 /// The relative difference above which the Summary reports an issue.
-const TOLD: f64 = 0.1;
+const REPORTED_DIFFERENCE: f64 = 0.1;
 
 /// The relative difference above which the two count different things, so that no claim may rest on prompt tokens.
-const BARS: f64 = 0.5;
+const BARRING_DIFFERENCE: f64 = 0.5;
 
 /// Reports a point whose endpoint counts over a tenth more or fewer input tokens than the workload's tokenizer.
-pub fn input_tokens(points: &[PointSummary]) -> Option<Reason> {
-    beyond(points, TOLD).next().map(|detail| Reason::new(INPUT_TOKENS, detail))
+pub fn find_input_token_difference(points: &[PointSummary]) -> Option<Reason> {
+    differences_beyond(points, REPORTED_DIFFERENCE).next().map(|detail| Reason::new(INPUT_TOKENS, detail))
 }
 
 /// Returns a shortfall for each point whose difference is above a half.
-pub(crate) fn too_different(points: &[PointSummary]) -> impl Iterator<Item = Shortfall> {
-    beyond(points, BARS).map(|detail| shortfall(INPUT_TOKENS, detail))
+pub(crate) fn input_token_shortfalls(points: &[PointSummary]) -> impl Iterator<Item = Shortfall> {
+    differences_beyond(points, BARRING_DIFFERENCE).map(|detail| shortfall(INPUT_TOKENS, detail))
 }
 
-fn beyond(points: &[PointSummary], limit: f64) -> impl Iterator<Item = String> {
+fn differences_beyond(points: &[PointSummary], limit: f64) -> impl Iterator<Item = String> {
     points.iter().filter_map(move |point| {
         let metric = point.metrics.iter().find(|metric| metric.metric == DIFFERENCE)?;
         let largest = |one: &&TrialValue, other: &&TrialValue| one.value.abs().total_cmp(&other.value.abs());
@@ -39,8 +39,8 @@ fn beyond(points: &[PointSummary], limit: f64) -> impl Iterator<Item = String> {
                 "in trial `{}` the endpoint counts {percent:.0} % {more} input tokens than the workload's tokenizer; {} % is told, and above {} % \
                  no claim is made",
                 worst.trial_id,
-                TOLD * 100.0,
-                BARS * 100.0
+                REPORTED_DIFFERENCE * 100.0,
+                BARRING_DIFFERENCE * 100.0
             )
         })
     })
@@ -72,13 +72,13 @@ mod tests {
     fn a_tenth_is_told_and_a_half_bars_a_claim() {
         let found = |differences: &[f64]| {
             let points = [point(differences)];
-            (input_tokens(&points).is_some(), too_different(&points).count())
+            (find_input_token_difference(&points).is_some(), input_token_shortfalls(&points).count())
         };
         assert_eq!([found(&[0.0, 0.1]), found(&[-0.1])], [(false, 0); 2], "the limit itself is allowed");
         assert_eq!([found(&[0.0, 0.11]), found(&[-0.11]), found(&[0.5]), found(&[-0.5, 0.2])], [(true, 0); 4]);
         assert_eq!([found(&[3.0, 0.0]), found(&[-0.75]), found(&[0.0, 0.51])], [(true, 1); 3]);
-        assert_eq!((found(&[]), input_tokens(&[])), ((false, 0), None));
-        let detail = input_tokens(&[point(&[0.0]), point(&[0.0, 3.0])]).expect("a reason").detail;
+        assert_eq!((found(&[]), find_input_token_difference(&[])), ((false, 0), None));
+        let detail = find_input_token_difference(&[point(&[0.0]), point(&[0.0, 3.0])]).expect("a reason").detail;
         insta::assert_snapshot!(detail, @"in trial `w.t.default.one.t1` the endpoint counts 300 % more input tokens than the workload's tokenizer; 10 % is told, and above 50 % no claim is made");
     }
 }

@@ -7,7 +7,7 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// Returns the affinity that keeps load off the nodes that serve: load that shares a node with its target measures itself as
 /// well.
-pub(crate) fn keep_off(nodes: &[String], must: bool) -> Option<Value> {
+pub(crate) fn avoid_nodes(nodes: &[String], must: bool) -> Option<Value> {
     if nodes.is_empty() {
         return None;
     }
@@ -22,7 +22,7 @@ pub(crate) fn keep_off(nodes: &[String], must: bool) -> Option<Value> {
 
 /// Joins two affinities into one that asks for both. `asked` has no fields of nodes, and none of its terms is empty. Only one of
 /// several terms has to hold, so each is joined with ours.
-pub(crate) fn both(own: Option<Value>, asked: Option<&Value>) -> Option<Value> {
+pub(crate) fn join_affinities(own: Option<Value>, asked: Option<&Value>) -> Option<Value> {
     let (Some(own), Some(asked)) = (&own, asked) else { return own.or_else(|| asked.cloned()) };
     let mut joined = asked.clone();
     let (ours, theirs) = (&own["nodeAffinity"], &asked["nodeAffinity"]);
@@ -53,8 +53,8 @@ fn joined_term(ours: &Value, theirs: &Value) -> Value {
 mod tests {
     use super::*;
 
-    fn of(must: bool, asked: &Value) -> String {
-        both(keep_off(&["gpu-1".to_owned()], must), Some(asked)).expect("an affinity").to_string()
+    fn joined_text(must: bool, asked: &Value) -> String {
+        join_affinities(avoid_nodes(&["gpu-1".to_owned()], must), Some(asked)).expect("an affinity").to_string()
     }
 
     #[test]
@@ -63,16 +63,16 @@ mod tests {
         let required = json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
             {"matchExpressions": [expression("a")]}, {"matchExpressions": [expression("b")]},
         ]}}});
-        insta::assert_snapshot!(of(true, &required), @r#"{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Exists"}],"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["gpu-1"]}]},{"matchExpressions":[{"key":"b","operator":"Exists"}],"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["gpu-1"]}]}]}}}"#);
-        insta::assert_snapshot!(of(false, &required), @r#"{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"preference":{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["gpu-1"]}]},"weight":100}],"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Exists"}]},{"matchExpressions":[{"key":"b","operator":"Exists"}]}]}}}"#);
+        insta::assert_snapshot!(joined_text(true, &required), @r#"{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Exists"}],"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["gpu-1"]}]},{"matchExpressions":[{"key":"b","operator":"Exists"}],"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["gpu-1"]}]}]}}}"#);
+        insta::assert_snapshot!(joined_text(false, &required), @r#"{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"preference":{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["gpu-1"]}]},"weight":100}],"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Exists"}]},{"matchExpressions":[{"key":"b","operator":"Exists"}]}]}}}"#);
         let preferred =
             json!({"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {"matchExpressions": [expression("a")]}}]}});
-        insta::assert_snapshot!(of(true, &preferred), @r#"{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"preference":{"matchExpressions":[{"key":"a","operator":"Exists"}]},"weight":1}],"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["gpu-1"]}]}]}}}"#);
-        insta::assert_snapshot!(of(false, &preferred), @r#"{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"preference":{"matchExpressions":[{"key":"a","operator":"Exists"}]},"weight":1},{"preference":{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["gpu-1"]}]},"weight":100}]}}"#);
+        insta::assert_snapshot!(joined_text(true, &preferred), @r#"{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"preference":{"matchExpressions":[{"key":"a","operator":"Exists"}]},"weight":1}],"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["gpu-1"]}]}]}}}"#);
+        insta::assert_snapshot!(joined_text(false, &preferred), @r#"{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"preference":{"matchExpressions":[{"key":"a","operator":"Exists"}]},"weight":1},{"preference":{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["gpu-1"]}]},"weight":100}]}}"#);
         let pods = json!({"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}});
-        insta::assert_snapshot!(of(true, &pods), @r#"{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["gpu-1"]}]}]}},"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"zone"}]}}"#);
-        assert_eq!(both(None, Some(&pods)), Some(pods));
-        assert_eq!(both(keep_off(&["gpu-1".to_owned()], true), None), keep_off(&["gpu-1".to_owned()], true));
-        assert_eq!(both(None, None), None);
+        insta::assert_snapshot!(joined_text(true, &pods), @r#"{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["gpu-1"]}]}]}},"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"zone"}]}}"#);
+        assert_eq!(join_affinities(None, Some(&pods)), Some(pods));
+        assert_eq!(join_affinities(avoid_nodes(&["gpu-1".to_owned()], true), None), avoid_nodes(&["gpu-1".to_owned()], true));
+        assert_eq!(join_affinities(None, None), None);
     }
 }

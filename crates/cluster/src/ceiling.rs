@@ -8,7 +8,7 @@ use assay_stage::StageName;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::affinity::{both, keep_off};
+use crate::affinity::{avoid_nodes, join_affinities};
 use crate::probe::OncePod;
 use crate::{Object, Resources};
 
@@ -28,7 +28,7 @@ impl LoadPod {
     /// Takes the settings of execute's pods from a pipeline. `must_avoid` keeps them off the nodes of their targets in any case.
     pub fn new(resources: &Resources, node_selector: &BTreeMap<String, String>, asked: &PodOverride, must_avoid: bool) -> Self {
         Self {
-            resources: resources.of(StageName::Execute),
+            resources: resources.for_stage(StageName::Execute),
             node_selector: node_selector.clone(),
             affinity: asked.affinity().cloned(),
             tolerations: asked.tolerations().to_vec(),
@@ -76,7 +76,7 @@ pub fn ceiling_pod(probe: &CeilingPod<'_>) -> Object {
     let mut pod = once.pod(&probe.name(), &command, resources);
     let optional = [
         ("nodeSelector", (!node_selector.is_empty()).then(|| json!(node_selector))),
-        ("affinity", both(keep_off(probe.avoid, *must_avoid), affinity.as_ref())),
+        ("affinity", join_affinities(avoid_nodes(probe.avoid, *must_avoid), affinity.as_ref())),
         ("tolerations", (!tolerations.is_empty()).then(|| json!(tolerations))),
         ("priorityClassName", priority_class.as_ref().map(|class| json!(class))),
     ];
@@ -94,8 +94,8 @@ mod tests {
     use assay_manifest::Role;
 
     fn load(cpu: Option<&str>) -> LoadPod {
-        let asked =
-            crate::asked::of_stage(Role::Execute, "tolerations: [{key: load, operator: Exists}]").expect("it may ask that");
+        let asked = crate::pod_override::parse_stage_override(Role::Execute, "tolerations: [{key: load, operator: Exists}]")
+            .expect("it may ask that");
         let resources = Resources { cpu: cpu.map(str::to_owned), memory: None };
         LoadPod::new(&resources, &BTreeMap::from([("pool".to_owned(), "load".to_owned())]), &asked, true)
     }
@@ -104,7 +104,7 @@ mod tests {
     fn it_is_placed_and_limited_as_a_shard_and_has_nothing_else_of_one() {
         let run_id = "nightly-1".parse().expect("a run id");
         let image = format!("assay.test/assay@sha256:{}", "0".repeat(64));
-        let (avoid, known) = (["gpu-1".to_owned()], [Digest::of(b"")]);
+        let (avoid, known) = (["gpu-1".to_owned()], [Digest::compute(b"")]);
         let probe = CeilingPod {
             namespace: "assay-targets",
             run_id: &run_id,

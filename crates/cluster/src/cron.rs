@@ -13,7 +13,7 @@ use crate::{MANAGED_BY, Object, STAGE, Site};
 const MAX_NAME: usize = 40 - 9;
 
 /// A schedule of a pipeline.
-pub struct Cron<'a> {
+pub struct CronSchedule<'a> {
     /// The installation.
     pub site: &'a Site,
     /// The pipeline's name.
@@ -33,8 +33,8 @@ pub struct Cron<'a> {
 }
 
 /// Builds the CronJob.
-pub fn cron_job(cron: &Cron<'_>) -> Object {
-    let Cron { site, .. } = cron;
+pub fn cron_job(cron: &CronSchedule<'_>) -> Object {
+    let CronSchedule { site, .. } = cron;
     let name: String = cron.name.as_str().chars().take(MAX_NAME).collect();
     let name = name.trim_end_matches('-');
     let labels = json!({MANAGED_BY.0: MANAGED_BY.1, STAGE: "driver"});

@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn a_pinned_image_is_named_by_its_digest_alone() {
-        let digest = Digest::of(b"");
+        let digest = Digest::compute(b"");
         let named = |reference: &str, digest| by_digest(&Image { reference: reference.to_owned(), digest });
         for reference in
             ["localhost:5000/a/b:1.2".to_owned(), "localhost:5000/a/b".to_owned(), format!("localhost:5000/a/b@{digest}")]

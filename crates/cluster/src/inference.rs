@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use assay_manifest::InferenceApi;
 use serde_json::Value;
 
-use crate::said::without_keys;
+use crate::redaction::redact_addresses;
 
 /// The most characters that are kept of one text.
 const MAX_TEXT: usize = 500;
 
 /// The state of an InferenceService that is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Served {
+pub struct ReadyService {
     /// The URL at which it is reached.
     pub address: String,
     /// The model and engine that it reports, by name of the setting.
@@ -20,7 +20,7 @@ pub struct Served {
 }
 
 /// Returns the kind with the group of its API, because two APIs have a kind of this name.
-pub fn kind_of(api: InferenceApi) -> &'static str {
+pub fn inference_kind(api: InferenceApi) -> &'static str {
     match api {
         InferenceApi::Kserve => KSERVE,
         InferenceApi::Ome => OME,
@@ -31,7 +31,7 @@ pub(crate) const KSERVE: &str = "InferenceService.serving.kserve.io";
 pub(crate) const OME: &str = "InferenceService.ome.io";
 
 /// Returns the version of the API, and the label by which a service's pods are found.
-pub fn api_of(api: InferenceApi) -> (&'static str, &'static str) {
+pub fn inference_api(api: InferenceApi) -> (&'static str, &'static str) {
     match api {
         InferenceApi::Kserve => ("serving.kserve.io/v1beta1", "serving.kserve.io/inferenceservice"),
         InferenceApi::Ome => ("ome.io/v1beta1", "ome.io/inferenceservice"),
@@ -53,14 +53,14 @@ const SETTINGS: [(&str, &str); 10] = [
 ];
 
 /// Reads a service, or says why it is not ready.
-pub fn served(service: &Value) -> Result<Served, String> {
+pub fn read_service(service: &Value) -> Result<ReadyService, String> {
     let status = &service["status"];
     let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     let Some(ready) = conditions.iter().find(|condition| condition["type"] == "Ready") else {
         return Err("it has no condition `Ready` yet".to_owned());
     };
     if ready["status"] != "True" {
-        let part = |name: &str| kept(&ready[name]).filter(|text| !text.is_empty());
+        let part = |name: &str| redacted_text(&ready[name]).filter(|text| !text.is_empty());
         let why = [part("reason"), part("message")].into_iter().flatten().collect::<Vec<_>>().join(": ");
         let state = text(&ready["status"]).unwrap_or_else(|| "unknown".to_owned());
         return Err(format!("its condition `Ready` is {state}{}{why}", if why.is_empty() { "" } else { ": " }));
@@ -77,24 +77,24 @@ pub fn served(service: &Value) -> Result<Served, String> {
         .ok_or("it is ready, but gives no address in `status.address.url` or `status.url`")?;
     let mut settings = BTreeMap::new();
     for (name, path) in SETTINGS {
-        if let Some(value) = service.pointer(path).and_then(kept) {
+        if let Some(value) = service.pointer(path).and_then(redacted_text) {
             settings.entry(name.to_owned()).or_insert(value);
         }
     }
-    Ok(Served { address: address.trim_end_matches('/').to_owned(), settings })
+    Ok(ReadyService { address: address.trim_end_matches('/').to_owned(), settings })
 }
 
 /// Returns a text of a foreign object in the form in which a message or report may show it.
 fn text(value: &Value) -> Option<String> {
-    value.as_str().map(shown)
+    value.as_str().map(printable_text)
 }
 
 /// Returns the same text without those parts of its addresses that may be a key.
-fn kept(value: &Value) -> Option<String> {
-    value.as_str().map(|text| shown(&without_keys(text, "")))
+fn redacted_text(value: &Value) -> Option<String> {
+    value.as_str().map(|text| printable_text(&redact_addresses(text, "")))
 }
 
-fn shown(text: &str) -> String {
+fn printable_text(text: &str) -> String {
     text.chars().take(MAX_TEXT).map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
@@ -130,17 +130,17 @@ mod tests {
 
     #[test]
     fn one_that_is_ready_says_where_it_is_and_what_it_serves() {
-        let found = served(&service(&ready(json!({
+        let found = read_service(&service(&ready(json!({
             "address": {"url": "http://llama-predictor.serving.svc.cluster.local/"}, "url": "http://llama.example.org",
             "observedGeneration": 2,
         }))));
         let found = found.expect("ready");
         assert_eq!(found.address, "http://llama-predictor.serving.svc.cluster.local");
         insta::assert_snapshot!(format!("{:?}", found.settings), @r#"{"model_format": "huggingface", "runtime": "kserve-vllm", "storage_uri": "hf://meta/llama"}"#);
-        let only_url = served(&service(&ready(json!({"url": "https://llama.example.org"})))).expect("ready");
+        let only_url = read_service(&service(&ready(json!({"url": "https://llama.example.org"})))).expect("ready");
         assert_eq!(only_url.address, "https://llama.example.org");
         let ome = json!({"spec": {"model": {"name": "llama-3"}, "runtime": {"name": "srt"}}, "status": ready(json!({"url": "http://a"}))});
-        insta::assert_snapshot!(format!("{:?}", served(&ome).expect("ready").settings), @r#"{"model": "llama-3", "runtime": "srt"}"#);
+        insta::assert_snapshot!(format!("{:?}", read_service(&ome).expect("ready").settings), @r#"{"model": "llama-3", "runtime": "srt"}"#);
     }
 
     #[test]
@@ -151,15 +151,15 @@ mod tests {
         ] {
             let mut found = service(&ready(json!({"url": "http://a"})));
             found["spec"]["predictor"]["model"]["storageUri"] = json!(uri);
-            assert_eq!(served(&found).expect("ready").settings["storage_uri"], expected);
+            assert_eq!(read_service(&found).expect("ready").settings["storage_uri"], expected);
         }
         let long = format!("https://u:{}@h/m", "p".repeat(MAX_TEXT));
-        assert_eq!(kept(&json!(long)).as_deref(), Some("https://h/m"));
+        assert_eq!(redacted_text(&json!(long)).as_deref(), Some("https://h/m"));
     }
 
     #[test]
     fn one_that_is_not_ready_says_why() {
-        let why = |status: Value| served(&service(&status)).expect_err("not ready");
+        let why = |status: Value| read_service(&service(&status)).expect_err("not ready");
         insta::assert_snapshot!(why(json!({})), @"it has no condition `Ready` yet");
         let waits =
             json!({"conditions": [{"type": "Ready", "status": "False", "reason": "PredictorNotReady", "message": "no\nGPU"}]});
@@ -168,10 +168,10 @@ mod tests {
         insta::assert_snapshot!(why(ready(json!({"url": "http://a", "observedGeneration": 1}))), @"its controller has not seen its last change yet");
         insta::assert_snapshot!(why(ready(json!({}))), @"it is ready, but gives no address in `status.address.url` or `status.url`");
         for bad in ["ftp://a", "http://u:p@a", "http://a b", "http://a/?k=v", "a", ""] {
-            assert!(served(&service(&ready(json!({"url": bad})))).is_err(), "{bad}");
+            assert!(read_service(&service(&ready(json!({"url": bad})))).is_err(), "{bad}");
         }
         for odd in [json!(null), json!(1), json!({"conditions": {}}), json!({"conditions": [1, {"type": 2}]})] {
-            assert!(served(&service(&odd)).is_err(), "{odd}");
+            assert!(read_service(&service(&odd)).is_err(), "{odd}");
         }
     }
 }

@@ -19,7 +19,7 @@ const STORE_PORT: u16 = 8420;
 const STORE: &str = "assay-store";
 
 /// The parameters of an installation.
-pub struct Install<'a> {
+pub struct InstallParameters<'a> {
     /// The settings that pods read.
     pub site: &'a Site,
     /// The store that is served in the cluster; `None` if the cluster has an object store.
@@ -54,11 +54,11 @@ pub fn identities() -> impl Iterator<Item = (String, Role)> {
 }
 
 /// Builds all objects, in the order in which they can be applied.
-pub fn installation(install: &Install<'_>, keys: Option<&Keys>) -> Vec<Object> {
-    let Install { site, served_store: served, .. } = install;
+pub fn installation(install: &InstallParameters<'_>, keys: Option<&Keys>) -> Vec<Object> {
+    let InstallParameters { site, served_store: served, .. } = install;
     let own_store = served.and_then(|served| Some((served.namespace, served.size?)));
     let mut targets = namespace(&site.targets_namespace);
-    targets["metadata"]["labels"][crate::TARGETS_OF] = json!(site.namespace);
+    targets["metadata"]["labels"][crate::TARGETS_OWNER] = json!(site.namespace);
     let mut objects = vec![namespace(&site.namespace), targets];
     objects.extend(own_store.map(|(name, _)| namespace(name)));
     objects.extend(identities().map(|(name, _)| service_account(&site.namespace, &name)));
@@ -82,13 +82,13 @@ pub fn installation(install: &Install<'_>, keys: Option<&Keys>) -> Vec<Object> {
 /// Builds the right of a run's driver to remove the namespaces that were made for the run, and no others.
 pub fn removal_rights(site: &Site, namespaces: &[&str]) -> Vec<Object> {
     let named = json!({"apiGroups": [""], "resources": ["namespaces"], "resourceNames": namespaces, "verbs": ["get", "delete"]});
-    granted_everywhere(&format!("assay-remove-{}", site.namespace), &site.namespace, &["assay-driver"], &[named])
+    grant_cluster_role(&format!("assay-remove-{}", site.namespace), &site.namespace, &["assay-driver"], &[named])
 }
 
 /// Sets the namespace that was made for one run as the owner of all objects outside of it, so that they are deleted with it;
 /// `uid` is that namespace's UID. A store is not deleted: it goes with a namespace of its own, or stays in a namespace that
 /// another party owns.
-pub fn go_with(site: &Site, (namespace, uid): (&str, &str), store: Option<&str>, objects: &mut [Object]) {
+pub fn set_namespace_owner(site: &Site, (namespace, uid): (&str, &str), store: Option<&str>, objects: &mut [Object]) {
     let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": uid}]);
     let goes = |object: &&mut Object| {
         let within = object["metadata"]["namespace"].as_str();
@@ -130,7 +130,7 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
 }
 
 /// The right to read the workloads of a queue.
-fn queues() -> Value {
+fn queue_rule() -> Value {
     rule("kueue.x-k8s.io", &["workloads"], &["list"])
 }
 
@@ -151,25 +151,25 @@ fn rights(site: &Site) -> Vec<Object> {
         rule("", &["pods"], &["patch"]),
         rule("", &["configmaps"], &["get", "list", "watch", "create", "patch", "delete"]),
         rule("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
-        queues(),
+        queue_rule(),
     ]);
     let release = on_targets(&["get", "list", "delete", "deletecollection"]);
     let mut provision = on_targets(&["get", "list", "watch", "create", "patch"]);
     // A stage that is retried makes room for its target.
     provision.push(rule("", &["pods"], &["delete"]));
-    provision.extend([rule("", &["pods/log"], &["get"]), rule("", &["events"], &READ), queues()]);
+    provision.extend([rule("", &["pods/log"], &["get"]), rule("", &["events"], &READ), queue_rule()]);
     let mut person = looks();
     person.extend([
         rule("batch", &["jobs"], &["create", "delete"]),
         rule("", &["configmaps"], &["get", "list", "watch", "create", "patch", "delete"]),
     ]);
     let mut objects = Vec::new();
-    objects.extend(granted(own, "assay-driver", own, "assay-driver", &driver));
-    objects.extend(granted(targets, "assay-driver", own, "assay-driver", &release));
-    objects.extend(granted(targets, "assay-provision", own, "assay-provision", &provision));
+    objects.extend(grant_role(own, "assay-driver", own, "assay-driver", &driver));
+    objects.extend(grant_role(targets, "assay-driver", own, "assay-driver", &release));
+    objects.extend(grant_role(targets, "assay-provision", own, "assay-provision", &provision));
     let mut collect = looks();
-    collect.push(queues());
-    objects.extend(granted(own, "assay-collect", own, "assay-collect", &collect));
+    collect.push(queue_rule());
+    objects.extend(grant_role(own, "assay-collect", own, "assay-collect", &collect));
     // For people who start runs: an administrator chooses to whom it is bound.
     objects.push(role("Role", Some(own), "assay-user", &person));
     objects
@@ -194,7 +194,7 @@ fn role(kind: &str, namespace: Option<&str>, name: &str, rules: &[Value]) -> Obj
 }
 
 /// Builds a Role in a namespace, bound to one of our service accounts.
-fn granted(namespace: &str, name: &str, accounts: &str, account: &str, rules: &[Value]) -> [Object; 2] {
+fn grant_role(namespace: &str, name: &str, accounts: &str, account: &str, rules: &[Value]) -> [Object; 2] {
     [
         role("Role", Some(namespace), name, rules),
         json!({
@@ -211,11 +211,11 @@ fn granted(namespace: &str, name: &str, accounts: &str, account: &str, rules: &[
 /// nodes are unknown then.
 fn node_rights(site: &Site) -> Vec<Object> {
     let reads = [rule("", &["nodes"], &["get", "list"])];
-    granted_everywhere(&format!("assay-nodes-{}", site.namespace), &site.namespace, &["assay-provision", "assay-collect"], &reads)
+    grant_cluster_role(&format!("assay-nodes-{}", site.namespace), &site.namespace, &["assay-provision", "assay-collect"], &reads)
 }
 
 /// Builds a ClusterRole, bound to service accounts of ours.
-fn granted_everywhere(name: &str, accounts: &str, names: &[&str], rules: &[Value]) -> Vec<Object> {
+fn grant_cluster_role(name: &str, accounts: &str, names: &[&str], rules: &[Value]) -> Vec<Object> {
     let subject = |name: &&str| json!({"kind": "ServiceAccount", "name": name, "namespace": accounts});
     vec![
         role("ClusterRole", None, name, rules),
@@ -238,7 +238,7 @@ fn serving_rights(site: &Site, namespace: &str) -> [Object; 2] {
         rule("ome.io", &["inferenceservices"], &["get"]),
         rule("", &["pods"], &["list"]),
     ];
-    granted(namespace, &name, &site.namespace, "assay-provision", &rules)
+    grant_role(namespace, &name, &site.namespace, "assay-provision", &rules)
 }
 
 fn policy(namespace: &str, name: &str, selector: Value, kinds: &[&str], ingress: &[Value], egress: &[Value]) -> Object {
@@ -410,7 +410,7 @@ mod tests {
     }
 
     fn all() -> Vec<Object> {
-        let install = Install {
+        let install = InstallParameters {
             site: &site(),
             served_store: Some(ServedStore { namespace: "assay-store", size: Some("10Gi") }),
             reads_nodes: true,
@@ -425,7 +425,7 @@ mod tests {
     }
 
     /// Returns the rights of a service account, by namespace.
-    fn may(account: &str) -> Vec<String> {
+    fn account_rights(account: &str) -> Vec<String> {
         let objects = all();
         let is_bound = |binding: &&Object| {
             let subjects = binding["subjects"].as_array().cloned().unwrap_or_default();
@@ -457,9 +457,9 @@ mod tests {
     fn what_is_made_for_one_run_goes_with_its_namespace() {
         let served_store = Some(ServedStore { namespace: "assay-store", size: None });
         let mut objects =
-            installation(&Install { site: &site(), served_store, reads_nodes: true, serving_namespaces: &[] }, None);
+            installation(&InstallParameters { site: &site(), served_store, reads_nodes: true, serving_namespaces: &[] }, None);
         objects.extend(removal_rights(&site(), &["assay-targets", "assay"]));
-        go_with(&site(), ("assay", "u"), Some("assay-store"), &mut objects);
+        set_namespace_owner(&site(), ("assay", "u"), Some("assay-store"), &mut objects);
         let of_store = objects.iter().filter(|object| object["metadata"]["namespace"] == "assay-store");
         let of_store: Vec<_> = of_store.map(|object| object["kind"].as_str().expect("a kind")).collect();
         assert_eq!(of_store, ["NetworkPolicy"], "another installation's store is only reached");
@@ -469,16 +469,18 @@ mod tests {
             assert_eq!(owner, (!lies_within).then_some("u"), "{object}");
         }
         let served_store = Some(ServedStore { namespace: "assay-store", size: Some("1Gi") });
-        let mut whole = installation(&Install { site: &site(), served_store, reads_nodes: true, serving_namespaces: &[] }, None);
-        go_with(&site(), ("assay", "u"), Some("assay-store"), &mut whole);
+        let mut whole =
+            installation(&InstallParameters { site: &site(), served_store, reads_nodes: true, serving_namespaces: &[] }, None);
+        set_namespace_owner(&site(), ("assay", "u"), Some("assay-store"), &mut whole);
         let claim = whole.iter().find(|object| object["kind"] == "PersistentVolumeClaim").expect("a claim");
         assert_eq!(claim["metadata"].get("ownerReferences"), None, "results do not go with a run");
     }
 
     #[test]
     fn only_provision_reads_inference_services_and_nobody_changes_one() {
-        let in_serving =
-            |account: &str| may(account).into_iter().filter(|right| right.starts_with("serving: ")).collect::<Vec<_>>();
+        let in_serving = |account: &str| {
+            account_rights(account).into_iter().filter(|right| right.starts_with("serving: ")).collect::<Vec<_>>()
+        };
         for (account, _) in identities() {
             let rights = in_serving(&account);
             let expected: &[&str] = match account.as_str() {
@@ -492,14 +494,14 @@ mod tests {
     #[test]
     fn nobody_may_read_a_secret_or_make_a_pod_beside_the_keys() {
         for (account, _) in identities() {
-            let rights = may(&account);
+            let rights = account_rights(&account);
             assert!(rights.iter().all(|right| !right.contains("secrets")), "{account}: {rights:?}");
             assert!(!rights.contains(&"assay: create pods".to_owned()), "{account}");
             let makes_jobs = rights.contains(&"assay: create jobs".to_owned());
             assert_eq!(makes_jobs, account == "assay-driver", "{account}");
         }
         for account in ["assay-plan", "assay-execute", "assay-reduce", "assay-publish"] {
-            assert_eq!(may(account), [""; 0], "{account} asks the API server nothing");
+            assert_eq!(account_rights(account), [""; 0], "{account} asks the API server nothing");
         }
     }
 }

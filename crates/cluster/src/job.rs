@@ -8,9 +8,9 @@ use assay_spec::PodOverride;
 use assay_stage::StageName;
 use serde_json::{Map, Value, json};
 
-use crate::affinity::keep_off;
-use crate::pod::{IN_QUEUE, LOAD_POD, Own, START_LIMIT, template};
-use crate::{KEY_FOLDER, LoadPod, MANAGED_BY, Object, QUEUE, RUN, Root, SCRATCH, STAGE, Site, driver_name, job_name};
+use crate::affinity::avoid_nodes;
+use crate::pod::{IN_QUEUE, LOAD_POD, PodParameters, START_LIMIT, template};
+use crate::{KEY_FOLDER, LoadPod, MANAGED_BY, Object, QUEUE, RUN, RunRoot, SCRATCH, STAGE, Site, driver_name, job_name};
 
 /// The termination grace period of a stage, in seconds.
 const STAGE_GRACE: u32 = 30;
@@ -35,7 +35,7 @@ pub struct Resources {
 impl Resources {
     /// Returns the requests and limits of a stage. A stage that makes load gets exclusive whole CPUs (QoS class Guaranteed, by
     /// equal requests and limits), unless its pipeline asks for a part of one; of other stages only the memory is limited.
-    pub(crate) fn of(&self, stage: StageName) -> Value {
+    pub(crate) fn for_stage(&self, stage: StageName) -> Value {
         let is_load = stage == StageName::Execute;
         let cpu = self.cpu.as_deref().unwrap_or(if is_load { "1" } else { "100m" });
         let memory = self.memory.as_deref().unwrap_or(match stage {
@@ -60,7 +60,7 @@ pub struct StageJob<'a> {
     /// The installation.
     pub site: &'a Site,
     /// The root of the run, which owns the Job.
-    pub root: &'a Root,
+    pub root: &'a RunRoot,
     /// The run.
     pub run_id: &'a RunId,
     /// The stage.
@@ -90,7 +90,7 @@ pub struct StageJob<'a> {
     /// The image that it runs in, if it is not the installed one.
     pub image: Option<&'a str>,
     /// The pipeline's overrides for its pods.
-    pub asked: &'a PodOverride,
+    pub overrides: &'a PodOverride,
     /// The queue of targets and load, if the cluster has queues.
     pub queue: Option<&'a str>,
     /// The longest wait for a pod that cannot start.
@@ -105,7 +105,7 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
     let role = stage.role();
     let name = job_name(call.run_id, *stage, &call.input);
     let labels = labels(call.run_id, stage.as_str());
-    let template = template(Own {
+    let template = template(PodParameters {
         role,
         account: format!("assay-{role}"),
         asks_api: matches!(stage, StageName::Provision | StageName::Collect),
@@ -116,14 +116,14 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
         labels: labels.clone(),
         command: stage_command(call),
         asks_endpoints: matches!(stage, StageName::Provision | StageName::Execute | StageName::Record | StageName::Collect),
-        resources: call.resources.of(*stage),
+        resources: call.resources.for_stage(*stage),
         node_selector: call.node_selector,
         grace_seconds: if *stage == StageName::Record { RECORDER_GRACE } else { STAGE_GRACE },
-        more: Vec::new(),
-        env: if *stage == StageName::Provision { brings_up(call) } else { Vec::new() },
-        affinity: (*stage == StageName::Execute).then(|| keep_off(call.avoid, call.must_avoid)).flatten(),
+        extra_volumes: Vec::new(),
+        env: if *stage == StageName::Provision { provision_env(call) } else { Vec::new() },
+        affinity: (*stage == StageName::Execute).then(|| avoid_nodes(call.avoid, call.must_avoid)).flatten(),
         spread: (call.shards > 1).then(|| spread(call.run_id)),
-        asked: call.asked,
+        overrides: call.overrides,
     });
     let mut spec = json!({
         // The retries of each shard add up.
@@ -152,7 +152,7 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
 }
 
 /// Returns the variables by which provision configures the pods that it makes itself.
-fn brings_up(call: &StageJob<'_>) -> Vec<Value> {
+fn provision_env(call: &StageJob<'_>) -> Vec<Value> {
     let limit = json!({"name": START_LIMIT, "value": call.start_limit.as_secs().to_string()});
     let queue = call.queue.map(|queue| json!({"name": IN_QUEUE, "value": queue}));
     // Kubernetes expands `$(NAME)` in a value, which must not happen to user-written text.
@@ -225,7 +225,7 @@ pub struct DriverJob<'a> {
     /// The installation.
     pub site: &'a Site,
     /// The root of the run, which owns the Job.
-    pub root: &'a Root,
+    pub root: &'a RunRoot,
     /// The run.
     pub run_id: &'a RunId,
     /// Arguments of `assay drive` besides the run.
@@ -260,7 +260,7 @@ pub(crate) fn driver_spec(site: &Site, labels: Map<String, Value>, command: Vec<
         "backoffLimit": DRIVER_RETRIES,
         "podFailurePolicy": {"rules": failure_rules(&codes)},
         "podReplacementPolicy": "Failed",
-        "template": template(Own {
+        "template": template(PodParameters {
             role: Role::Source,
             account: "assay-driver".to_owned(),
             asks_api: true,
@@ -275,13 +275,13 @@ pub(crate) fn driver_spec(site: &Site, labels: Map<String, Value>, command: Vec<
             node_selector: &none,
             grace_seconds: DRIVER_GRACE,
             env: Vec::new(),
-            more: vec![(
+            extra_volumes: vec![(
                 json!({"name": "site", "configMap": {"name": crate::SITE}}),
                 json!({"name": "site", "mountPath": "/site", "readOnly": true}),
             )],
             affinity: None,
             spread: None,
-            asked: &PodOverride::default(),
+            overrides: &PodOverride::default(),
         }),
     })
 }
@@ -305,9 +305,9 @@ mod tests {
 
     /// Builds a Job of execute with three shards, after `change`.
     fn execute(change: impl FnOnce(&mut StageJob<'_>)) -> Object {
-        let digest = Digest::of(b"");
+        let digest = Digest::compute(b"");
         let (site, run_id) = (site(), "nightly-1".parse().expect("a run id"));
-        let root = Root { name: "assay-nightly-1".to_owned(), uid: "u".to_owned() };
+        let root = RunRoot { name: "assay-nightly-1".to_owned(), uid: "u".to_owned() };
         let inputs = [InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }];
         let parameters = json!({"block": 0, "text": "$(KEY)"});
         let (resources, none, nothing) = (Resources::default(), BTreeMap::new(), PodOverride::default());
@@ -328,7 +328,7 @@ mod tests {
             avoid: &["gpu-1".to_owned()],
             must_avoid: false,
             image: None,
-            asked: &nothing,
+            overrides: &nothing,
             queue: None,
             start_limit: Duration::from_mins(5),
             load: None,
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn a_driver() {
         let (site, run_id) = (site(), "nightly-1".parse().expect("a run id"));
-        let root = Root { name: "assay-nightly-1".to_owned(), uid: "u".to_owned() };
+        let root = RunRoot { name: "assay-nightly-1".to_owned(), uid: "u".to_owned() };
         let job = driver_job(&DriverJob {
             site: &site,
             root: &root,
@@ -399,9 +399,10 @@ mod tests {
 
     #[test]
     fn an_execute_with_everything_that_a_pipeline_may_ask_for() {
-        let asked = crate::asked::of_stage(Role::Execute, ASKED).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        let asked =
+            crate::pod_override::parse_stage_override(Role::Execute, ASKED).unwrap_or_else(|problems| panic!("{problems:#?}"));
         let job = execute(|call| {
-            call.asked = Box::leak(Box::new(asked));
+            call.overrides = Box::leak(Box::new(asked));
             (call.image, call.must_avoid) = (Some(OWN), true);
         });
         insta::assert_snapshot!(crate::to_yaml(&[job["spec"]["template"]["spec"].clone()]).expect("YAML"));
@@ -423,8 +424,8 @@ mod tests {
 
     #[test]
     fn provision_is_told_how_load_is_placed_where_it_is_to_count_shards() {
-        let asked =
-            crate::asked::of_stage(Role::Execute, "tolerations: [{key: load, operator: Exists}]").expect("it may ask that");
+        let asked = crate::pod_override::parse_stage_override(Role::Execute, "tolerations: [{key: load, operator: Exists}]")
+            .expect("it may ask that");
         let resources = Resources { cpu: Some("2".to_owned()), memory: None };
         let selector = BTreeMap::from([("pool".to_owned(), "$(ASSAY_IMAGE)".to_owned())]);
         let load: &LoadPod = Box::leak(Box::new(LoadPod::new(&resources, &selector, &asked, true)));

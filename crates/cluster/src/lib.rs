@@ -4,43 +4,45 @@
 //! every field strictly. Responses of the server are parsed into types.
 
 mod affinity;
-#[cfg(test)]
-mod asked;
 mod ceiling;
+mod client;
 mod cron;
 mod image;
 mod inference;
 mod install;
 mod job;
+mod job_state;
 mod names;
 mod objects;
 mod pod;
+#[cfg(test)]
+mod pod_override;
 mod probe;
 mod queue;
+mod redaction;
 mod render;
-mod rim;
 mod root;
-mod said;
 mod site;
-mod standing;
 mod target;
 
 pub use ceiling::{CeilingPod, LoadPod, ceiling_pod};
-pub use cron::{Cron, cron_job};
+pub use client::{Cluster, ConnectOptions, Lease, LogLine, ObjectPath, PortForward, RunObjects, RunWatch};
+pub use cron::{CronSchedule, cron_job};
 pub use image::{by_digest, named_by_digest};
-pub use inference::{Served, api_of, kind_of, served};
-pub use install::{Install, Keys, ServedStore, TEMPORARY, go_with, identities, installation, removal_rights};
+pub use inference::{ReadyService, inference_api, inference_kind, read_service};
+pub use install::{
+    InstallParameters, Keys, ServedStore, TEMPORARY, identities, installation, removal_rights, set_namespace_owner,
+};
 pub use job::{DriverJob, Resources, StageJob, driver_job, stage_job};
-pub use names::{MANAGED_BY, QUEUE, RUN, STAGE, TARGET, TARGETS_OF, driver_name, job_name, root_name};
-pub use objects::{ObjectsOf, Rollout, TARGET_KINDS, rollout, service_address, taken_by, target_objects};
-pub use pod::{FAILURE_FILE, InPod, KEY_FOLDER, SCRATCH};
-pub use probe::{ProbePod, Probing, probe_pod, probing};
+pub use job_state::{JobState, Trouble, failure_of_pod, has_begun, has_ended, job_state, phase, pod_image, trouble_of};
+pub use names::{MANAGED_BY, QUEUE, RUN, STAGE, TARGET, TARGETS_OWNER, driver_name, job_name, root_name};
+pub use objects::{ObjectsOwner, Rollout, TARGET_KINDS, owner_conflict, rollout, service_address, target_objects};
+pub use pod::{FAILURE_FILE, KEY_FOLDER, PodEnvironment, SCRATCH};
+pub use probe::{ProbePod, ProbeState, probe_pod, probe_state};
+pub use redaction::{pod_facts, redact_secrets};
 pub use render::to_yaml;
-pub use rim::{Cluster, Connect, Forward, Lease, LogLine, Place, Seen, Watched};
-pub use root::{CANCEL, EXPIRES, Root, root};
-pub use said::{facts_of_pod, without_secrets};
+pub use root::{CANCEL, EXPIRES, RunRoot, run_root};
 pub use site::{SITE, Site};
-pub use standing::{Standing, Trouble, failure_of_pod, has_begun, has_ended, image_of, phase, standing, trouble_of};
 pub use target::{TargetPod, target_pod};
 
 pub use k8s_openapi::api::batch::v1::Job;

@@ -15,7 +15,7 @@ pub const TARGET: &str = "assay.dev/target";
 pub const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
 /// The label of a targets' namespace. Its value is the namespace whose runs bring their targets up there, and remove leftovers.
-pub const TARGETS_OF: &str = "assay.dev/targets-of";
+pub const TARGETS_OWNER: &str = "assay.dev/targets-of";
 
 /// Returns the name of a run's root, which owns all other objects of the run.
 pub fn root_name(run_id: &RunId) -> String {
@@ -43,7 +43,7 @@ mod tests {
     fn the_longest_names_leave_room_for_the_index_of_a_pod() {
         let run_id: RunId = "a".repeat(40).parse().expect("a run id");
         for stage in StageName::ALL {
-            let name = job_name(&run_id, stage, &Digest::of(b""));
+            let name = job_name(&run_id, stage, &Digest::compute(b""));
             assert!(format!("{name}-999").len() <= 63, "{name}");
         }
         assert!(driver_name(&run_id).len() <= 63 && root_name(&run_id).len() <= 63);

@@ -7,7 +7,7 @@ use assay_stage::Failure;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use serde_json::{Value, json};
 
-use crate::standing::{trouble_of_event, trouble_of_refusal};
+use crate::job_state::{trouble_of_event, trouble_of_refusal};
 use crate::{MANAGED_BY, Object, QUEUE, RUN, TARGET, Trouble, phase, trouble_of};
 
 /// The kinds that a target may consist of, with their API versions, in the order of creation: mounted objects and Services come
@@ -34,14 +34,14 @@ const VOLUMES: [&str; 7] = ["configMap", "downwardAPI", "emptyDir", "ephemeral",
 /// The sources that a projected volume may have: no service account token is among them.
 const PROJECTED: [&str; 3] = ["configMap", "downwardAPI", "secret"];
 /// The fields that a Service may set: it is reached by its name, and only from within the cluster.
-const OF_SERVICES: [&str; 5] = ["clusterIP", "ports", "selector", "sessionAffinity", "sessionAffinityConfig"];
+const SERVICE_FIELDS: [&str; 5] = ["clusterIP", "ports", "selector", "sessionAffinity", "sessionAffinityConfig"];
 /// The prefix of priority classes that are reserved for the cluster itself.
-const OF_THE_CLUSTER: &str = "system-";
+const SYSTEM_PRIORITY_PREFIX: &str = "system-";
 /// The prefix of Assay's own names.
-const OWN: &str = "assay";
+const OWN_PREFIX: &str = "assay";
 
 /// The run and target that objects are brought up for.
-pub struct ObjectsOf<'a> {
+pub struct ObjectsOwner<'a> {
     /// The namespace.
     pub namespace: &'a str,
     /// The run.
@@ -57,21 +57,21 @@ pub struct ObjectsOf<'a> {
 ///
 /// # Errors
 /// All rules that the objects break, in one failure.
-pub fn target_objects(of: &ObjectsOf<'_>, files: &[(String, Vec<Value>)]) -> Result<Vec<Object>, Failure> {
-    let mut check = Check { path: "", what: String::new(), problems: Vec::new() };
+pub fn target_objects(of: &ObjectsOwner<'_>, files: &[(String, Vec<Value>)]) -> Result<Vec<Object>, Failure> {
+    let mut check = ObjectCheck { path: "", what: String::new(), problems: Vec::new() };
     let (mut names, mut objects, mut pods) = (BTreeSet::new(), Vec::new(), 0i64);
     let count: usize = files.iter().map(|(_, documents)| documents.len()).sum();
     if count > MAX_OBJECTS {
-        return Err(refused(of, &[format!("there are {count} objects; a target has at most {MAX_OBJECTS}")]));
+        return Err(invalid_objects(of, &[format!("there are {count} objects; a target has at most {MAX_OBJECTS}")]));
     }
     for (path, documents) in files {
         for object in documents {
             check.path = path;
-            if let Some((kind, name)) = check.identity(object) {
+            if let Some((kind, name)) = check.check_identity(object) {
                 if !names.insert((kind, name)) {
                     check.refuse("is given twice");
                 }
-                pods = pods.saturating_add(check.object(kind, object));
+                pods = pods.saturating_add(check.check_object(kind, object));
                 objects.push(object);
             }
         }
@@ -82,28 +82,28 @@ pub fn target_objects(of: &ObjectsOf<'_>, files: &[(String, Vec<Value>)]) -> Res
         _ => {}
     }
     if !check.problems.is_empty() {
-        return Err(refused(of, &check.problems));
+        return Err(invalid_objects(of, &check.problems));
     }
     let mut built: Vec<Object> = objects.into_iter().map(|object| build(of, object)).collect();
     built.sort_by_key(|object| KINDS.iter().position(|(kind, _)| object["kind"] == *kind));
     Ok(built)
 }
 
-fn refused(of: &ObjectsOf<'_>, problems: &[String]) -> Failure {
+fn invalid_objects(of: &ObjectsOwner<'_>, problems: &[String]) -> Failure {
     let message = format!("the objects of target `{}` cannot be brought up:\n  {}", of.target, problems.join("\n  "));
     Failure::definition("target_objects", message)
         .hint("docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`")
 }
 
 /// Validation of objects, with the problems found so far.
-struct Check<'a> {
+struct ObjectCheck<'a> {
     path: &'a str,
     /// The current object, for messages.
     what: String,
     problems: Vec<String>,
 }
 
-impl Check<'_> {
+impl ObjectCheck<'_> {
     fn refuse(&mut self, why: impl AsRef<str>) {
         match self.problems.len() {
             MAX_PROBLEMS => self.problems.push("what else is wrong is not listed".to_owned()),
@@ -133,17 +133,21 @@ impl Check<'_> {
     /// Refuses fields that are not in `names`.
     fn refuse_others(&mut self, of: &Value, part: &str, names: &[&str]) {
         let others = of.as_object().into_iter().flat_map(|members| members.keys()).filter(|name| !names.contains(&name.as_str()));
-        let others: Vec<String> = others.map(|name| format!("may not set `{part}.{}`", shown(name))).collect();
+        let others: Vec<String> = others.map(|name| format!("may not set `{part}.{}`", printable_text(name))).collect();
         for other in others {
             self.refuse(other);
         }
     }
 
     /// Checks and returns kind and name of an object.
-    fn identity(&mut self, object: &Value) -> Option<(&'static str, String)> {
+    fn check_identity(&mut self, object: &Value) -> Option<(&'static str, String)> {
         let text = |name: &str| object[name].as_str().unwrap_or_default();
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        self.what = format!("the {} `{}`", shown(if text("kind").is_empty() { "object" } else { text("kind") }), shown(name));
+        self.what = format!(
+            "the {} `{}`",
+            printable_text(if text("kind").is_empty() { "object" } else { text("kind") }),
+            printable_text(name)
+        );
         let Some((kind, version)) = KINDS.into_iter().find(|(kind, _)| *kind == text("kind")) else {
             let kinds = KINDS.map(|(kind, _)| kind).join(", ");
             self.refuse(format!("is of no kind that a target may consist of: {kinds}"));
@@ -163,31 +167,31 @@ impl Check<'_> {
     }
 
     /// Checks everything else of an object, and returns the number of pods that it makes.
-    fn object(&mut self, kind: &str, object: &Value) -> i64 {
-        self.maps(object, maps_of(kind));
+    fn check_object(&mut self, kind: &str, object: &Value) -> i64 {
+        self.check_maps(object, map_paths(kind));
         let metadata = &object["metadata"];
         if !metadata["namespace"].is_null() {
             self.refuse("names a namespace; it is made in that of the targets");
         }
         self.refuse_others(metadata, "metadata", &["annotations", "labels", "name", "namespace"]);
-        self.labels(&metadata["labels"]);
+        self.check_labels(&metadata["labels"]);
         let spec = &object["spec"];
         match kind {
             "Service" => {
-                self.service(spec);
+                self.check_service(spec);
                 0
             }
             "Pod" => {
-                self.pod(spec);
+                self.check_pod(spec);
                 1
             }
             "Deployment" | "StatefulSet" => {
                 self.refuse_set(spec, &["volumeClaimTemplates"]);
                 let template = &spec["template"];
                 self.refuse_others(&template["metadata"], "template.metadata", &["annotations", "labels"]);
-                self.labels(&template["metadata"]["labels"]);
-                self.labels(&spec["selector"]["matchLabels"]);
-                self.pod(&template["spec"]);
+                self.check_labels(&template["metadata"]["labels"]);
+                self.check_labels(&spec["selector"]["matchLabels"]);
+                self.check_pod(&template["spec"]);
                 match &spec["replicas"] {
                     Value::Null => 1,
                     replicas => replicas.as_i64().filter(|count| *count >= 0).unwrap_or_else(|| {
@@ -201,7 +205,7 @@ impl Check<'_> {
     }
 
     /// Refuses parts that labels are put into if they are neither a map nor absent.
-    fn maps(&mut self, object: &Value, paths: &[&str]) {
+    fn check_maps(&mut self, object: &Value, paths: &[&str]) {
         for path in paths {
             if object.pointer(path).is_some_and(|part| !part.is_null() && !part.is_object()) {
                 self.refuse(format!("needs a map at `{}`", path.trim_start_matches('/').replace('/', ".")));
@@ -209,68 +213,68 @@ impl Check<'_> {
         }
     }
 
-    fn labels(&mut self, labels: &Value) {
+    fn check_labels(&mut self, labels: &Value) {
         let names = labels.as_object().into_iter().flat_map(|labels| labels.keys());
         let own: Vec<&String> =
             names.filter(|name| name.starts_with("assay.dev/") || *name == MANAGED_BY.0 || *name == QUEUE).collect();
         for name in own {
-            self.refuse(format!("may not set the label `{}`, which is Assay's to set", shown(name)));
+            self.refuse(format!("may not set the label `{}`, which is Assay's to set", printable_text(name)));
         }
     }
 
-    fn service(&mut self, spec: &Value) {
+    fn check_service(&mut self, spec: &Value) {
         if !matches!(spec["type"].as_str(), None | Some("ClusterIP")) {
             self.refuse("may be of `type: ClusterIP` only");
         }
-        self.refuse_others(spec, "spec", &[&OF_SERVICES[..], &["type"]].concat());
+        self.refuse_others(spec, "spec", &[&SERVICE_FIELDS[..], &["type"]].concat());
         if spec["selector"].as_object().is_none_or(serde_json::Map::is_empty) {
             self.refuse("needs a `selector`");
         }
-        self.labels(&spec["selector"]);
+        self.check_labels(&spec["selector"]);
     }
 
-    fn pod(&mut self, spec: &Value) {
+    fn check_pod(&mut self, spec: &Value) {
         self.refuse_set(
             spec,
             &["automountServiceAccountToken", "ephemeralContainers", "hostIPC", "hostNetwork", "hostPID", "nodeName"],
         );
         for name in ["serviceAccount", "serviceAccountName"] {
-            self.not_own(&spec[name], "the service account");
+            self.refuse_own_name(&spec[name], "the service account");
         }
         let grace = &spec["terminationGracePeriodSeconds"];
         if !grace.is_null() && grace.as_u64().is_none_or(|seconds| seconds > MAX_GRACE) {
             self.refuse(format!("needs `terminationGracePeriodSeconds` from 0 to {MAX_GRACE}, or none"));
         }
-        if let Some(class) = spec["priorityClassName"].as_str().filter(|class| class.starts_with(OF_THE_CLUSTER)) {
-            self.refuse(format!("may not have the priority `{}`, which is for the cluster itself", shown(class)));
+        if let Some(class) = spec["priorityClassName"].as_str().filter(|class| class.starts_with(SYSTEM_PRIORITY_PREFIX)) {
+            self.refuse(format!("may not have the priority `{}`, which is for the cluster itself", printable_text(class)));
         }
         for secret in list(&spec["imagePullSecrets"]) {
-            self.not_own(&secret["name"], "the Secret");
+            self.refuse_own_name(&secret["name"], "the Secret");
         }
         for volume in list(&spec["volumes"]) {
-            self.volume(volume);
+            self.check_volume(volume);
         }
         let containers = ["initContainers", "containers"].into_iter().flat_map(|part| list(&spec[part]));
-        containers.for_each(|container| self.container(container));
+        containers.for_each(|container| self.check_container(container));
     }
 
-    fn volume(&mut self, volume: &Value) {
+    fn check_volume(&mut self, volume: &Value) {
         let sources = volume.as_object().into_iter().flat_map(|members| members.keys()).filter(|name| *name != "name");
         let others: Vec<&String> = sources.filter(|name| !VOLUMES.contains(&name.as_str())).collect();
         for source in others {
-            self.refuse(format!("may not mount a volume of `{}`", shown(source)));
+            self.refuse(format!("may not mount a volume of `{}`", printable_text(source)));
         }
-        self.not_own(&volume["secret"]["secretName"], "the Secret");
+        self.refuse_own_name(&volume["secret"]["secretName"], "the Secret");
         for source in list(&volume["projected"]["sources"]) {
-            self.not_own(&source["secret"]["name"], "the Secret");
+            self.refuse_own_name(&source["secret"]["name"], "the Secret");
             self.refuse_others(source, "projected", &PROJECTED);
         }
     }
 
-    fn container(&mut self, container: &Value) {
+    fn check_container(&mut self, container: &Value) {
         // Assay believes what a container of that name reports about its end, as if a stage had said it.
-        if container["name"] == OWN {
-            self.refuse(format!("may not call a container `{OWN}`"));
+        if container["name"] == OWN_PREFIX {
+            self.refuse(format!("may not call a container `{OWN_PREFIX}`"));
         }
         let security = &container["securityContext"];
         self.refuse_set(security, &["allowPrivilegeEscalation", "privileged"]);
@@ -282,18 +286,18 @@ impl Check<'_> {
         }
         let references = list(&container["env"]).iter().map(|variable| &variable["valueFrom"]["secretKeyRef"]["name"]);
         let whole = list(&container["envFrom"]).iter().map(|source| &source["secretRef"]["name"]);
-        references.chain(whole).for_each(|name| self.not_own(name, "the Secret"));
+        references.chain(whole).for_each(|name| self.refuse_own_name(name, "the Secret"));
     }
 
-    fn not_own(&mut self, name: &Value, what: &str) {
-        if let Some(name) = name.as_str().filter(|name| name.starts_with(OWN)) {
-            self.refuse(format!("may not use {what} `{}`: names with `{OWN}` are Assay's own", shown(name)));
+    fn refuse_own_name(&mut self, name: &Value, what: &str) {
+        if let Some(name) = name.as_str().filter(|name| name.starts_with(OWN_PREFIX)) {
+            self.refuse(format!("may not use {what} `{}`: names with `{OWN_PREFIX}` are Assay's own", printable_text(name)));
         }
     }
 }
 
 /// Returns the paths of an object's parts that labels are put into, and of the parts around them.
-fn maps_of(kind: &str) -> &'static [&'static str] {
+fn map_paths(kind: &str) -> &'static [&'static str] {
     match kind {
         "Service" => &["/metadata", "/metadata/labels", "/spec", "/spec/selector"],
         "Pod" => &["/metadata", "/metadata/labels", "/spec"],
@@ -326,30 +330,30 @@ fn is_label(name: &str) -> bool {
 }
 
 /// Returns a text of a file in the form in which a message may show it.
-fn shown(text: &str) -> String {
+fn printable_text(text: &str) -> String {
     text.chars().take(MAX_NAME).map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
-fn build(of: &ObjectsOf<'_>, written: &Value) -> Object {
+fn build(of: &ObjectsOwner<'_>, written: &Value) -> Object {
     let mut object = written.clone();
     object["metadata"]["namespace"] = json!(of.namespace);
-    mark(of, &mut object["metadata"]);
+    add_labels(of, &mut object["metadata"]);
     let choosing = [(RUN, json!(of.run_id)), (TARGET, json!(of.target))];
     let choose = |selector: &mut Value| choosing.iter().for_each(|(name, value)| selector[*name] = value.clone());
     match object["kind"].as_str().unwrap_or_default() {
         "Service" => choose(&mut object["spec"]["selector"]),
         "Deployment" | "StatefulSet" => {
             choose(&mut object["spec"]["selector"]["matchLabels"]);
-            finish(of, &mut object["spec"]["template"]);
+            complete_pod(of, &mut object["spec"]["template"]);
         }
-        "Pod" => finish(of, &mut object),
+        "Pod" => complete_pod(of, &mut object),
         _ => {}
     }
     object
 }
 
 /// Sets the labels by which an object is found and released.
-fn mark(of: &ObjectsOf<'_>, metadata: &mut Value) {
+fn add_labels(of: &ObjectsOwner<'_>, metadata: &mut Value) {
     let labels = &mut metadata["labels"];
     labels[MANAGED_BY.0] = json!(MANAGED_BY.1);
     labels[RUN] = json!(of.run_id);
@@ -357,8 +361,8 @@ fn mark(of: &ObjectsOf<'_>, metadata: &mut Value) {
 }
 
 /// Completes a pod, alone or in a template: no service account token, and a place in the queue.
-fn finish(of: &ObjectsOf<'_>, pod: &mut Value) {
-    mark(of, &mut pod["metadata"]);
+fn complete_pod(of: &ObjectsOwner<'_>, pod: &mut Value) {
+    add_labels(of, &mut pod["metadata"]);
     if let Some(queue) = of.queue {
         pod["metadata"]["labels"][QUEUE] = json!(queue);
     }
@@ -366,15 +370,17 @@ fn finish(of: &ObjectsOf<'_>, pod: &mut Value) {
 }
 
 /// Returns a failure that names the owner of an existing object; `None` if it is this target's own.
-pub fn taken_by(of: &ObjectsOf<'_>, there: &Object) -> Option<Failure> {
+pub fn owner_conflict(of: &ObjectsOwner<'_>, there: &Object) -> Option<Failure> {
     let label = |name: &str| there["metadata"]["labels"][name].as_str();
     if (label(RUN), label(TARGET)) == (Some(of.run_id.as_str()), Some(of.target)) {
         return None;
     }
     let (kind, name) = (there["kind"].as_str().unwrap_or("object"), there["metadata"]["name"].as_str().unwrap_or_default());
     let who = match (label(RUN), label(TARGET)) {
-        (Some(run), Some(target)) if run == of.run_id.as_str() => format!("target `{}` of this run uses it", shown(target)),
-        (Some(run), _) => format!("another run uses it: `{}`", shown(run)),
+        (Some(run), Some(target)) if run == of.run_id.as_str() => {
+            format!("target `{}` of this run uses it", printable_text(target))
+        }
+        (Some(run), _) => format!("another run uses it: `{}`", printable_text(run)),
         (None, _) => "it is not Assay's".to_owned(),
     };
     let message = format!("the {kind} `{name}` of target `{}` is in namespace `{}` already, and {who}", of.target, of.namespace);
@@ -386,7 +392,7 @@ pub fn taken_by(of: &ObjectsOf<'_>, there: &Object) -> Option<Failure> {
 }
 
 /// Returns the address at which a target's Service is reached from every namespace: `url` names it as its definition does.
-pub fn service_address(of: &ObjectsOf<'_>, url: &str, objects: &[Object]) -> Result<String, Failure> {
+pub fn service_address(of: &ObjectsOwner<'_>, url: &str, objects: &[Object]) -> Result<String, Failure> {
     let refuse = |why: String| {
         let services =
             objects.iter().filter(|object| object["kind"] == "Service").filter_map(|object| object["metadata"]["name"].as_str());
@@ -427,7 +433,7 @@ pub fn rollout(objects: &[Object], pods: &[Pod], events: &[Event]) -> Rollout {
     // Lasting trouble is the reason of the failure; otherwise the first that was found.
     let worst = troubles.iter().find(|trouble| trouble.lasts).or(troubles.first()).cloned();
     let running = pods.iter().filter(|pod| phase(pod) == "Running").count();
-    let asked = objects.iter().fold(0i64, |sum, object| sum.saturating_add(pods_of(object)));
+    let asked = objects.iter().fold(0i64, |sum, object| sum.saturating_add(pod_count(object)));
     if worst.is_none() && objects.iter().all(is_up) && i64::try_from(running).unwrap_or(i64::MAX) >= asked {
         return Rollout::Up;
     }
@@ -450,7 +456,7 @@ fn refusal(object: &Object) -> Option<Trouble> {
 }
 
 /// Returns the number of pods that an object in the cluster makes, or is.
-fn pods_of(object: &Object) -> i64 {
+fn pod_count(object: &Object) -> i64 {
     match object["kind"].as_str().unwrap_or_default() {
         "Deployment" | "StatefulSet" => object["spec"]["replicas"].as_i64().unwrap_or(1),
         "Pod" => 1,
@@ -459,7 +465,7 @@ fn pods_of(object: &Object) -> i64 {
 }
 
 fn is_up(object: &Object) -> bool {
-    let (status, asked) = (&object["status"], pods_of(object));
+    let (status, asked) = (&object["status"], pod_count(object));
     let count = |name: &str| status[name].as_i64().unwrap_or(0);
     match object["kind"].as_str().unwrap_or_default() {
         "Deployment" | "StatefulSet" => {

@@ -8,7 +8,7 @@ use assay_spec::PodOverride;
 use assay_stage::pod::{CONTAINER_IMAGE, JOB_UID, JOB_UID_LABEL, NODE, POD, POD_UID};
 use serde_json::{Map, Value, json};
 
-use crate::affinity::both;
+use crate::affinity::join_affinities;
 use crate::{LoadPod, Object};
 
 /// The file that a stage writes its failure to: Kubernetes shows it in the pod's status.
@@ -20,7 +20,7 @@ pub const SCRATCH: &str = "/scratch";
 /// The folder of Assay's programs, in any image.
 const PROGRAMS: &str = "/assay";
 /// The folder that the programs are installed to for a container of another image.
-const LAID: &str = "/programs";
+const INSTALL_FOLDER: &str = "/programs";
 
 /// The variable that names the queue of a run's targets.
 pub(crate) const IN_QUEUE: &str = "ASSAY_QUEUE";
@@ -40,7 +40,7 @@ const PROGRAMS_LIMIT: &str = "2Gi";
 
 /// The facts of its pod that a process reads from its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InPod {
+pub struct PodEnvironment {
     /// The pod and its node.
     pub place: PodPlace,
     /// Its namespace.
@@ -57,12 +57,12 @@ pub struct InPod {
     pub load: Option<LoadPod>,
 }
 
-impl InPod {
+impl PodEnvironment {
     /// Reads the variables; `None` if the process does not run in a pod of Assay's.
-    pub fn here(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+    pub fn from_env(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let value = |name: &str| variable(name).filter(|value| !value.is_empty());
         Some(Self {
-            place: assay_stage::pod::place(&variable)?,
+            place: assay_stage::pod::read_place(&variable)?,
             namespace: value("ASSAY_NAMESPACE")?,
             image: value("ASSAY_IMAGE")?,
             targets_namespace: value("ASSAY_TARGETS_NAMESPACE")?,
@@ -74,7 +74,7 @@ impl InPod {
 }
 
 /// The parameters of Assay's own pods.
-pub(crate) struct Own<'a> {
+pub(crate) struct PodParameters<'a> {
     /// The role whose key and store credentials it has.
     pub(crate) role: Role,
     /// The service account.
@@ -98,17 +98,17 @@ pub(crate) struct Own<'a> {
     /// The termination grace period, in seconds.
     pub(crate) grace_seconds: u32,
     /// Volumes besides the key and scratch, each with its mount.
-    pub(crate) more: Vec<(Value, Value)>,
+    pub(crate) extra_volumes: Vec<(Value, Value)>,
     /// The node affinity, besides the pipeline's.
     pub(crate) affinity: Option<Value>,
     pub(crate) spread: Option<Value>,
     /// The pipeline's overrides.
-    pub(crate) asked: &'a PodOverride,
+    pub(crate) overrides: &'a PodOverride,
 }
 
 /// Builds the template of a pod.
-pub(crate) fn template(own: Own<'_>) -> Object {
-    let (role, asked) = (own.role, own.asked);
+pub(crate) fn template(own: PodParameters<'_>) -> Object {
+    let (role, asked) = (own.role, own.overrides);
     let mut volumes = vec![
         json!({"name": "key", "secret": {"secretName": key_secret(role), "defaultMode": 0o440}}),
         json!({"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_LIMIT}}),
@@ -118,12 +118,12 @@ pub(crate) fn template(own: Own<'_>) -> Object {
         json!({"name": "scratch", "mountPath": SCRATCH}),
         json!({"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"}),
     ];
-    let laid = (own.image != own.installed).then(|| lay(&own));
+    let laid = (own.image != own.installed).then(|| install_programs(&own));
     if laid.is_some() {
         volumes.push(json!({"name": "programs", "emptyDir": {"sizeLimit": PROGRAMS_LIMIT}}));
         mounts.push(json!({"name": "programs", "mountPath": PROGRAMS, "readOnly": true}));
     }
-    for (volume, mount) in own.more {
+    for (volume, mount) in own.extra_volumes {
         volumes.push(volume);
         mounts.push(mount);
     }
@@ -167,7 +167,7 @@ pub(crate) fn template(own: Own<'_>) -> Object {
     let optional = [
         ("initContainers", laid.map(|container| json!([container]))),
         ("nodeSelector", (!own.node_selector.is_empty()).then(|| json!(own.node_selector))),
-        ("affinity", both(own.affinity, asked.affinity())),
+        ("affinity", join_affinities(own.affinity, asked.affinity())),
         ("topologySpreadConstraints", own.spread),
         ("tolerations", (!asked.tolerations().is_empty()).then(|| json!(asked.tolerations()))),
         ("priorityClassName", asked.priority_class().map(|class| json!(class))),
@@ -183,8 +183,8 @@ pub(crate) fn template(own: Own<'_>) -> Object {
 /// Builds the init container that installs a stage's programs for a container of another image. It has neither key nor
 /// credentials. A pod's request is the maximum of its init containers' and its containers' requests, so the stage's resources
 /// cost nothing extra here, and the pod keeps its QoS class.
-fn lay(own: &Own<'_>) -> Value {
-    let mut command = [&format!("{PROGRAMS}/assay"), "lay", "--to", LAID].map(str::to_owned).to_vec();
+fn install_programs(own: &PodParameters<'_>) -> Value {
+    let mut command = [&format!("{PROGRAMS}/assay"), "lay", "--to", INSTALL_FOLDER].map(str::to_owned).to_vec();
     command.extend(programs(own.role));
     json!({
         "name": "programs",
@@ -194,7 +194,7 @@ fn lay(own: &Own<'_>) -> Value {
         "resources": own.resources,
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "programs", "mountPath": LAID}],
+        "volumeMounts": [{"name": "programs", "mountPath": INSTALL_FOLDER}],
     })
 }
 
@@ -284,7 +284,7 @@ mod tests {
         let site = "assay.test/assay@sha256:0";
         let (none, nothing) = (BTreeMap::new(), PodOverride::default());
         for role in Role::STAGES {
-            let pod = template(Own {
+            let pod = template(PodParameters {
                 role,
                 account: format!("assay-{role}"),
                 asks_api: false,
@@ -298,11 +298,11 @@ mod tests {
                 resources: json!({}),
                 node_selector: &none,
                 grace_seconds: 30,
-                more: Vec::new(),
+                extra_volumes: Vec::new(),
                 env: Vec::new(),
                 affinity: None,
                 spread: None,
-                asked: &nothing,
+                overrides: &nothing,
             });
             let container = &pod["spec"]["containers"][0];
             let texts = |list: &Value, field: &str| -> Vec<String> {
@@ -333,21 +333,21 @@ mod tests {
     }
 
     fn is_refused(role: Role, pod: &str) -> bool {
-        crate::asked::of_stage(role, pod).is_err()
+        crate::pod_override::parse_stage_override(role, pod).is_err()
     }
 
     #[test]
     fn a_process_knows_its_pod_only_where_all_is_said() {
         let names = [POD, POD_UID, NODE, JOB_UID, "ASSAY_NAMESPACE", "ASSAY_IMAGE", "ASSAY_TARGETS_NAMESPACE"];
         let all = |name: &str| names.contains(&name).then(|| name.to_lowercase());
-        assert_eq!(InPod::here(all).expect("all of them").place.node, "assay_node");
+        assert_eq!(PodEnvironment::from_env(all).expect("all of them").place.node, "assay_node");
         for missing in names {
-            assert_eq!(InPod::here(|name| all(name).filter(|_| name != missing)), None, "{missing}");
+            assert_eq!(PodEnvironment::from_env(|name| all(name).filter(|_| name != missing)), None, "{missing}");
         }
-        assert_eq!(InPod::here(|_| Some(String::new())), None, "empty is unset");
+        assert_eq!(PodEnvironment::from_env(|_| Some(String::new())), None, "empty is unset");
         let waits = |more: &'static [(&'static str, &'static str)]| {
             let more = |name: &str| more.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-            let here = InPod::here(|name| more(name).or_else(|| all(name))).expect("all of them");
+            let here = PodEnvironment::from_env(|name| more(name).or_else(|| all(name))).expect("all of them");
             (here.queue, here.start_limit.as_secs())
         };
         assert_eq!(waits(&[]), (None, 300));

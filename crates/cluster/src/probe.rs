@@ -27,7 +27,7 @@ impl ProbePod<'_> {
     /// The pod's name.
     pub fn name(&self) -> String {
         let (block, incarnation) = self.block;
-        let digest = Digest::of(format!("{}/{}/{block}/{incarnation}", self.run_id, self.node).as_bytes());
+        let digest = Digest::compute(format!("{}/{}/{block}/{incarnation}", self.run_id, self.node).as_bytes());
         let short: String = digest.hex().chars().take(8).collect();
         format!("probe-{}-{short}", self.run_id)
     }
@@ -87,7 +87,7 @@ impl OncePod<'_> {
 
 /// The state of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Probing {
+pub enum ProbeState {
     /// It has printed its result.
     Done,
     /// It has not ended yet; with the trouble, if any is reported.
@@ -97,13 +97,13 @@ pub enum Probing {
 }
 
 /// Returns the state of a probe from its pod.
-pub fn probing(pod: Option<&Pod>) -> Probing {
-    let Some(pod) = pod else { return Probing::Failed("the probe's pod has gone".to_owned()) };
+pub fn probe_state(pod: Option<&Pod>) -> ProbeState {
+    let Some(pod) = pod else { return ProbeState::Failed("the probe's pod has gone".to_owned()) };
     let told = |failure: &Failure| failure.message.clone();
     match (phase(pod), trouble_of(pod)) {
-        ("Succeeded", _) => Probing::Done,
-        (_, Some(trouble)) if trouble.lasts => Probing::Failed(told(&trouble.failure)),
-        (_, trouble) => Probing::Waiting(trouble.map(|trouble| told(&trouble.failure))),
+        ("Succeeded", _) => ProbeState::Done,
+        (_, Some(trouble)) if trouble.lasts => ProbeState::Failed(told(&trouble.failure)),
+        (_, trouble) => ProbeState::Waiting(trouble.map(|trouble| told(&trouble.failure))),
     }
 }
 
@@ -138,11 +138,11 @@ mod tests {
         let unschedulable = json!({"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"},
         ]});
-        assert_eq!(probing(Some(&pod(json!({"phase": "Succeeded"})))), Probing::Done);
-        assert_eq!(probing(Some(&pod(json!({"phase": "Running"})))), Probing::Waiting(None));
-        let waits = Probing::Waiting(Some("no node takes the pod `p`: 0/2 nodes".to_owned()));
-        assert_eq!(probing(Some(&pod(unschedulable))), waits);
-        assert!(matches!(probing(Some(&pod(json!({"phase": "Failed"})))), Probing::Failed(_)));
-        assert!(matches!(probing(None), Probing::Failed(_)));
+        assert_eq!(probe_state(Some(&pod(json!({"phase": "Succeeded"})))), ProbeState::Done);
+        assert_eq!(probe_state(Some(&pod(json!({"phase": "Running"})))), ProbeState::Waiting(None));
+        let waits = ProbeState::Waiting(Some("no node takes the pod `p`: 0/2 nodes".to_owned()));
+        assert_eq!(probe_state(Some(&pod(unschedulable))), waits);
+        assert!(matches!(probe_state(Some(&pod(json!({"phase": "Failed"})))), ProbeState::Failed(_)));
+        assert!(matches!(probe_state(None), ProbeState::Failed(_)));
     }
 }

@@ -3,7 +3,7 @@
 use assay_stage::Failure;
 use serde_json::Value;
 
-use crate::rim::NOT_FOUND;
+use crate::client::NOT_FOUND;
 use crate::{Cluster, Trouble};
 
 /// The failure code of a pod or Job that waits in a queue.
@@ -13,7 +13,7 @@ pub(crate) const WORKLOAD: &str = "Workload.v1beta2";
 /// The same object of an earlier Kueue.
 pub(crate) const OLD_WORKLOAD: &str = "Workload.v1beta1";
 /// The label of a Workload with the UID of its Job or pod.
-const OF_UID: &str = "kueue.x-k8s.io/job-uid";
+const WORKLOAD_UID_LABEL: &str = "kueue.x-k8s.io/job-uid";
 
 impl Cluster {
     /// Lists the Workloads of a namespace that match a label selector: when each was queued, had its quota reserved, was admitted
@@ -30,15 +30,15 @@ impl Cluster {
 
     /// Returns why Kueue does not admit an object yet, in its words; `None` if it does not say, or if an older installation lacks
     /// the right to ask.
-    pub fn said_by_queue(&self, namespace: &str, uid: &str) -> Option<String> {
-        let workloads = self.hasty().workloads(namespace, &format!("{OF_UID}={uid}")).unwrap_or_default();
-        workloads.iter().find_map(why_not_admitted)
+    pub fn queue_message(&self, namespace: &str, uid: &str) -> Option<String> {
+        let workloads = self.without_retries().workloads(namespace, &format!("{WORKLOAD_UID_LABEL}={uid}")).unwrap_or_default();
+        workloads.iter().find_map(missing_quota)
     }
 }
 
 /// Returns the quota that a Workload lacks: it has none until its condition says that it has, and the condition's message names
 /// what is missing.
-fn why_not_admitted(workload: &Value) -> Option<String> {
+fn missing_quota(workload: &Value) -> Option<String> {
     let conditions = workload["status"]["conditions"].as_array().into_iter().flatten();
     let mut not_true = conditions.filter(|condition| condition["status"] == "False");
     let lacking = not_true.find(|condition| condition["type"] == "QuotaReserved")?;
@@ -53,7 +53,7 @@ impl Trouble {
 
     /// Appends the queue's own message, if the trouble is that it waits in a queue.
     #[must_use]
-    pub fn said_by_queue(mut self, said: Option<&str>) -> Self {
+    pub fn with_queue_message(mut self, said: Option<&str>) -> Self {
         if let Some(said) = said.filter(|_| self.is_queued()) {
             self.failure.message = format!("{}: {said}", self.failure.message);
         }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_queue_says_what_it_lacks() {
-        let of = |conditions: Value| why_not_admitted(&json!({"status": {"conditions": conditions}}));
+        let of = |conditions: Value| missing_quota(&json!({"status": {"conditions": conditions}}));
         let pending =
             json!([{"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": "insufficient quota for cpu"}]);
         assert_eq!(of(pending).as_deref(), Some("insufficient quota for cpu"));
@@ -81,7 +81,7 @@ mod tests {
     fn only_what_waits_in_a_queue_has_its_words() {
         let told = |code: &str, said| {
             let trouble = Trouble { failure: Failure::environment(code, "it waits"), lasts: false };
-            trouble.said_by_queue(said).failure.message
+            trouble.with_queue_message(said).failure.message
         };
         assert_eq!(told("queue", Some("no quota")), "it waits: no quota");
         assert_eq!(told("queue", None), "it waits");

@@ -12,14 +12,14 @@ pub const EXPIRES: &str = "assay.dev/expires";
 
 /// A root that exists in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
+pub struct RunRoot {
     /// Its name.
     pub name: String,
     /// Its UID: an object of the same name that was made later is another root.
     pub uid: String,
 }
 
-impl Root {
+impl RunRoot {
     /// Returns the owner reference of its dependents.
     pub(crate) fn reference(&self) -> Value {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "name": self.name, "uid": self.uid, "blockOwnerDeletion": false})
@@ -27,7 +27,7 @@ impl Root {
 }
 
 /// Builds the root of a run. `facts` are for people: what runs, and from which commit.
-pub fn root(site: &Site, run_id: &RunId, expires: Option<Instant>, facts: &[(&str, &str)]) -> Object {
+pub fn run_root(site: &Site, run_id: &RunId, expires: Option<Instant>, facts: &[(&str, &str)]) -> Object {
     let mut metadata = json!({
         "name": root_name(run_id),
         "namespace": site.namespace,

@@ -39,7 +39,7 @@ impl TargetPod<'_> {
     /// The pod's name.
     pub fn name(&self) -> String {
         let (block, incarnation) = self.block;
-        let digest = assay_manifest::Digest::of(format!("{}/{}/{block}/{incarnation}", self.run_id, self.target).as_bytes());
+        let digest = assay_manifest::Digest::compute(format!("{}/{}/{block}/{incarnation}", self.run_id, self.target).as_bytes());
         let short: String = digest.hex().chars().take(8).collect();
         // With a target of forty characters this is far below the limit of 63.
         format!("{}-{short}", self.target)

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::dsse::{Envelope, PAYLOAD_TYPE};
-use crate::text::{from_base64, quoted, to_base64};
+use crate::text::{from_base64, quote, to_base64};
 use crate::timestamp::MAX_TIMESTAMPS;
 
 /// The media type of the only bundle format that is written and read.
@@ -136,7 +136,7 @@ struct WireSignature {
 /// The member of a bundle that states its version, so that an older bundle is refused for its version and not for other members.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Peek {
+struct BundleVersion {
     media_type: String,
 }
 
@@ -170,9 +170,9 @@ impl Bundle {
         if bytes.len() > MAX_BUNDLE_BYTES {
             return Err(BundleError::TooLarge(bytes.len()));
         }
-        let peek: Peek = serde_json::from_slice(bytes).map_err(BundleError::Malformed)?;
+        let peek: BundleVersion = serde_json::from_slice(bytes).map_err(BundleError::Malformed)?;
         if peek.media_type != MEDIA_TYPE {
-            return Err(BundleError::UnknownVersion(quoted(&peek.media_type)));
+            return Err(BundleError::UnknownVersion(quote(&peek.media_type)));
         }
         let wire: WireBundle = serde_json::from_slice(bytes).map_err(BundleError::Malformed)?;
         if wire.message_signature.is_some() {
@@ -212,7 +212,7 @@ fn check_count(what: &'static str, found: usize, limit: usize) -> Result<(), Bun
 
 fn read_envelope(envelope: WireEnvelope) -> Result<Envelope, BundleError> {
     if envelope.payload_type != PAYLOAD_TYPE {
-        return Err(BundleError::WrongPayloadType(quoted(&envelope.payload_type)));
+        return Err(BundleError::WrongPayloadType(quote(&envelope.payload_type)));
     }
     let [signature] = envelope.signatures.as_slice() else {
         return Err(BundleError::SignatureCount(envelope.signatures.len()));

@@ -35,12 +35,12 @@ pub struct ResourceDescriptor {
 
 impl ResourceDescriptor {
     /// Describes bytes by name and digest, such as an input or a dataset.
-    pub fn named(name: impl Into<String>, digest: Digest) -> Self {
+    pub fn from_name(name: impl Into<String>, digest: Digest) -> Self {
         Self { name: Some(name.into()), ..Self::default() }.with_digest(SHA256, digest.hex())
     }
 
     /// Describes a resource by address and digest, such as a container image.
-    pub fn at(uri: impl Into<String>, digest: Digest) -> Self {
+    pub fn from_uri(uri: impl Into<String>, digest: Digest) -> Self {
         Self { uri: Some(uri.into()), ..Self::default() }.with_digest(SHA256, digest.hex())
     }
 
@@ -88,10 +88,10 @@ fn is_digest(algorithm: &str, text: &str) -> bool {
 }
 
 /// Describes an input in provenance: its manifest, and the bundle that was verified over it.
-pub(crate) fn of_input(input: &InputRef) -> [ResourceDescriptor; 2] {
+pub(crate) fn describe_input(input: &InputRef) -> [ResourceDescriptor; 2] {
     [
-        ResourceDescriptor::named(manifest_name(input.kind), input.manifest),
-        ResourceDescriptor::named(bundle_name(input.kind), input.bundle),
+        ResourceDescriptor::from_name(manifest_name(input.kind), input.manifest),
+        ResourceDescriptor::from_name(bundle_name(input.kind), input.bundle),
     ]
 }
 
@@ -101,10 +101,10 @@ mod tests {
 
     #[test]
     fn a_descriptor_names_something() {
-        let digest = Digest::of(b"x");
+        let digest = Digest::compute(b"x");
         for good in [
-            ResourceDescriptor::named("plan.json", digest),
-            ResourceDescriptor::at("docker://example.com/image", digest),
+            ResourceDescriptor::from_name("plan.json", digest),
+            ResourceDescriptor::from_uri("docker://example.com/image", digest),
             ResourceDescriptor::git_commit("git+https://example.com/r", "0123456789abcdef0123456789abcdef01234567"),
             ResourceDescriptor { name: Some("only a name".into()), ..Default::default() },
         ] {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_names_nothing_is_refused() {
-        let named = ResourceDescriptor::named("x", Digest::of(b"x"));
+        let named = ResourceDescriptor::from_name("x", Digest::compute(b"x"));
         for bad in [
             ResourceDescriptor::default(),
             ResourceDescriptor { name: Some(String::new()), ..named.clone() },

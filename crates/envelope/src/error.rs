@@ -173,15 +173,15 @@ pub enum VerifyError {
     },
 }
 
-fn whom(policy: Option<&str>) -> String {
+fn describe_key_source(policy: Option<&str>) -> String {
     policy.map_or_else(|| "the folder of the bundle".to_owned(), |policy| format!("the trust policy `{policy}`"))
 }
 
-fn commit(id: Option<&str>) -> &str {
+fn describe_commit(id: Option<&str>) -> &str {
     id.unwrap_or("which is none")
 }
 
-fn side(is_manifest: bool) -> &'static str {
+fn describe_subject(is_manifest: bool) -> &'static str {
     if is_manifest { "manifest" } else { "manifest's output" }
 }
 

@@ -85,7 +85,7 @@ pub struct OriginError {
 }
 
 fn found_words(found: Option<&str>) -> String {
-    found.map_or_else(|| "records none".to_owned(), |found| format!("records `{}`", crate::text::quoted(found)))
+    found.map_or_else(|| "records none".to_owned(), |found| format!("records `{}`", crate::text::quote(found)))
 }
 
 impl Expectation {
@@ -96,12 +96,12 @@ impl Expectation {
 
 /// The requirements that cover one role.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Covering<'a> {
+pub(crate) struct RoleRequirements<'a> {
     expectations: &'a [Expectation],
     role: Role,
 }
 
-impl<'a> Covering<'a> {
+impl<'a> RoleRequirements<'a> {
     pub(crate) fn new(expectations: &'a [Expectation], role: Role) -> Self {
         Self { expectations, role }
     }

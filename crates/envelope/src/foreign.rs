@@ -11,7 +11,7 @@ use crate::bundle::{MAX_BUNDLE_BYTES, MEDIA_TYPE};
 use crate::dsse::{PAYLOAD_TYPE, pae};
 use crate::keys::PublicKey;
 use crate::statement::{MAX_SUBJECTS, STATEMENT_TYPE};
-use crate::text::{from_base64, quoted};
+use crate::text::{from_base64, quote};
 
 /// The statement format before version 1, which some signers still write.
 const OLD_STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v0.1";
@@ -155,7 +155,7 @@ struct SubjectDigest {
 /// The member of a bundle that states its version.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Peek {
+struct BundleVersion {
     media_type: String,
 }
 
@@ -164,9 +164,9 @@ pub fn check_bundle(bundle: &[u8], key: &PublicKey, file: Digest) -> Result<Chec
     if bundle.len() > MAX_BUNDLE_BYTES {
         return Err(ForeignBundleError::TooLarge(bundle.len()));
     }
-    let peek: Peek = serde_json::from_slice(bundle).map_err(ForeignBundleError::Malformed)?;
+    let peek: BundleVersion = serde_json::from_slice(bundle).map_err(ForeignBundleError::Malformed)?;
     if peek.media_type != MEDIA_TYPE {
-        return Err(ForeignBundleError::UnknownVersion(quoted(&peek.media_type)));
+        return Err(ForeignBundleError::UnknownVersion(quote(&peek.media_type)));
     }
     let AnyBundle { verification_material: material, dsse_envelope, message_signature } =
         serde_json::from_slice(bundle).map_err(ForeignBundleError::Malformed)?;
@@ -207,7 +207,7 @@ fn check_message(message: &MessageSignature, key: &PublicKey, file: Digest) -> R
 /// Checks the envelope, and returns the predicate type.
 fn check_envelope(envelope: &AnyEnvelope, key: &PublicKey, file: Digest) -> Result<String, ForeignBundleError> {
     if envelope.payload_type != PAYLOAD_TYPE {
-        return Err(ForeignBundleError::WrongPayloadType(quoted(&envelope.payload_type)));
+        return Err(ForeignBundleError::WrongPayloadType(quote(&envelope.payload_type)));
     }
     let [signature] = envelope.signatures.as_slice() else {
         return Err(ForeignBundleError::SignatureCount(envelope.signatures.len()));
@@ -225,5 +225,5 @@ fn check_envelope(envelope: &AnyEnvelope, key: &PublicKey, file: Digest) -> Resu
     }
     let hex = file.hex();
     let is_subject = statement.subject.iter().any(|subject| subject.digest.sha256.as_deref() == Some(hex.as_str()));
-    if is_subject { Ok(quoted(&statement.predicate_type)) } else { Err(ForeignBundleError::OtherFile(file)) }
+    if is_subject { Ok(quote(&statement.predicate_type)) } else { Err(ForeignBundleError::OtherFile(file)) }
 }

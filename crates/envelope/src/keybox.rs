@@ -7,8 +7,8 @@ use crypto_secretbox::{Nonce, XSalsa20Poly1305};
 use p256::elliptic_curve::zeroize::Zeroizing;
 use serde::{Deserialize, Serialize};
 
-use crate::keys::{KeyError, random};
-use crate::text::{from_base64, quoted, to_base64};
+use crate::keys::{KeyError, random_bytes};
+use crate::text::{from_base64, quote, to_base64};
 
 const KDF: &str = "scrypt";
 const CIPHER: &str = "nacl/secretbox";
@@ -47,7 +47,7 @@ impl ScryptCost {
         }
     }
 
-    fn of(params: &ScryptParams) -> Result<Self, KeyError> {
+    fn from_params(params: &ScryptParams) -> Result<Self, KeyError> {
         let &ScryptParams { n, r, p } = params;
         let fixed = (r, p) == (BLOCK_SIZE, PARALLELISM);
         let cost = Self::ALL.into_iter().find(|cost| fixed && u64::from(cost.n()) == n);
@@ -89,8 +89,8 @@ struct Cipher {
 
 /// Encrypts `secret` with a password, under a fresh salt and nonce. Returns the JSON body of a key file.
 pub(crate) fn lock(secret: &[u8], password: &[u8], cost: ScryptCost) -> Result<Vec<u8>, KeyError> {
-    let salt = random::<SALT_BYTES>()?;
-    let nonce = random::<NONCE_BYTES>()?;
+    let salt = random_bytes::<SALT_BYTES>()?;
+    let nonce = random_bytes::<NONCE_BYTES>()?;
     let cipher = cipher(password, salt.as_slice(), cost)?;
     let ciphertext = cipher.encrypt(Nonce::from_slice(nonce.as_slice()), secret).map_err(|_| KeyError::Encode)?;
     let params = ScryptParams { n: cost.n().into(), r: BLOCK_SIZE, p: PARALLELISM };
@@ -107,7 +107,7 @@ pub(crate) fn unlock(json: &[u8], password: &[u8]) -> Result<Zeroizing<Vec<u8>>,
     let key_box: KeyBox = serde_json::from_slice(json).map_err(KeyError::BoxMalformed)?;
     check_algorithm("key derivation", &key_box.kdf.name, KDF)?;
     check_algorithm("cipher", &key_box.cipher.name, CIPHER)?;
-    let cost = ScryptCost::of(&key_box.kdf.params)?;
+    let cost = ScryptCost::from_params(&key_box.kdf.params)?;
     let salt: [u8; SALT_BYTES] = field("kdf.salt", &key_box.kdf.salt)?;
     let nonce: [u8; NONCE_BYTES] = field("cipher.nonce", &key_box.cipher.nonce)?;
     let ciphertext = from_base64(&key_box.ciphertext).ok_or(KeyError::BoxField("ciphertext"))?;
@@ -116,7 +116,7 @@ pub(crate) fn unlock(json: &[u8], password: &[u8]) -> Result<Zeroizing<Vec<u8>>,
 }
 
 fn check_algorithm(what: &'static str, found: &str, known: &'static str) -> Result<(), KeyError> {
-    if found == known { Ok(()) } else { Err(KeyError::UnknownAlgorithm { what, found: quoted(found), known }) }
+    if found == known { Ok(()) } else { Err(KeyError::UnknownAlgorithm { what, found: quote(found), known }) }
 }
 
 fn field<const N: usize>(name: &'static str, text: &str) -> Result<[u8; N], KeyError> {

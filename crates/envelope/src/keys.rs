@@ -11,7 +11,7 @@ use p256::pkcs8::der::pem;
 use p256::pkcs8::{DecodePrivateKey, EncodePrivateKey, LineEnding};
 
 use crate::keybox::{self, ScryptCost};
-use crate::text::{quoted, to_base64};
+use crate::text::{quote, to_base64};
 
 /// The largest key file that is read. Ours have some 650 bytes.
 pub const MAX_KEY_BYTES: usize = 16 << 10;
@@ -106,7 +106,7 @@ impl KeyError {
 }
 
 /// Returns random bytes from the operating system.
-pub(crate) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, KeyError> {
+pub(crate) fn random_bytes<const N: usize>() -> Result<Zeroizing<[u8; N]>, KeyError> {
     let mut bytes = Zeroizing::new([0; N]);
     getrandom::fill(bytes.as_mut_slice()).map_err(KeyError::Random)?;
     Ok(bytes)
@@ -119,7 +119,7 @@ fn read_pem(text: &str, labels: &[&'static str; 2]) -> Result<Zeroizing<Vec<u8>>
     // Copying a key, as into a CI secret, may add or drop blank lines around it.
     let (label, bytes) = pem::decode_vec(text.trim().as_bytes()).map_err(KeyError::NotPem)?;
     let bytes = Zeroizing::new(bytes);
-    if labels.contains(&label) { Ok(bytes) } else { Err(KeyError::WrongLabel { found: quoted(label), expected: labels[0] }) }
+    if labels.contains(&label) { Ok(bytes) } else { Err(KeyError::WrongLabel { found: quote(label), expected: labels[0] }) }
 }
 
 /// A private key. Its bytes are wiped when it is dropped, and never printed.
@@ -130,7 +130,7 @@ impl SecretKey {
     pub fn generate() -> Result<Self, KeyError> {
         loop {
             // A draw outside the scalar field (one in 2^32) is repeated, so that all scalars are equally likely.
-            if let Ok(key) = p256::SecretKey::from_slice(random::<32>()?.as_slice()) {
+            if let Ok(key) = p256::SecretKey::from_slice(random_bytes::<32>()?.as_slice()) {
                 return Ok(Self(key));
             }
         }
@@ -185,7 +185,7 @@ pub struct PublicKey {
 
 impl PublicKey {
     fn new(key: VerifyingKey) -> Self {
-        Self { fingerprint: Digest::of(&spki(&key)), key }
+        Self { fingerprint: Digest::compute(&spki(&key)), key }
     }
 
     /// Reads the DER form of a SubjectPublicKeyInfo.

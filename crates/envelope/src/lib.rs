@@ -43,9 +43,9 @@ pub use predicate::{
     GateResult, IMAGE, PROVENANCE, Predicate, Provenance, TEST_RESULT, TestResult, VERIFICATION_SUMMARY, VerificationResult,
     VerificationSummary, build_type, image_digest, predicate_type,
 };
-pub use sign::{SignError, Signable, Signed, sign};
+pub use sign::{SignError, Signable, SignedManifest, sign};
 pub use statement::{MAX_DEPENDENCIES, MAX_SUBJECTS, STATEMENT_TYPE, Statement, StatementError};
 pub use subjects::{MAX_OUTPUT_SUBJECTS, OUTPUTS_INDEX, SubjectError, bundle_name, manifest_name, outputs_index};
 pub use timestamp::{AuthorityError, Timestamp, TimestampAuthority, TimestampError, check_timestamp};
 pub use trust::{SignerIdentity, Trust, TrustError, TrustPolicy, TrustedSigner};
-pub use verify::{Expect, Verified, verify};
+pub use verify::{ExpectedManifest, Verified, verify};

@@ -5,7 +5,7 @@
 use assay_manifest::{Digest, Header, InputRef, Instant, Kind, Outcome, Role, RunId, Verdict};
 use serde::{Deserialize, Serialize};
 
-use crate::descriptor::{ResourceDescriptor, of_input};
+use crate::descriptor::{ResourceDescriptor, describe_input};
 
 /// SLSA provenance: the making of a manifest. For every kind except the Publication and the Verdict.
 pub const PROVENANCE: &str = "https://slsa.dev/provenance/v1";
@@ -139,8 +139,8 @@ pub struct Provenance {
 
 impl Provenance {
     /// Returns the dependencies besides the inputs of the header, in the order given.
-    pub fn dependencies_besides(&self, header: &Header) -> Vec<&ResourceDescriptor> {
-        let inputs: Vec<_> = header.inputs.iter().flat_map(of_input).collect();
+    pub fn extra_dependencies(&self, header: &Header) -> Vec<&ResourceDescriptor> {
+        let inputs: Vec<_> = header.inputs.iter().flat_map(describe_input).collect();
         self.resolved_dependencies.iter().filter(|dependency| !inputs.contains(dependency)).collect()
     }
 }
@@ -205,13 +205,13 @@ const JUDGED_ON: &str = "judged_on";
 impl TestResult {
     /// Converts a verdict to a test result: its cases are the tests. Inconclusive is a warning, or a failure if the policy blocks
     /// on it.
-    pub fn of(verdict: &Verdict) -> Self {
+    pub fn from_verdict(verdict: &Verdict) -> Self {
         let cases = verdict.cases();
         let of = |is: &dyn Fn(Outcome) -> bool| {
             cases.iter().filter(|(_, outcome)| is(*outcome)).map(|(case, _)| case.to_string()).collect()
         };
-        let mut configuration = vec![Self::gate(verdict.policy.digest, verdict.judged_on)];
-        let files = verdict.files.iter().map(|file| ResourceDescriptor::named(&file.name, file.digest));
+        let mut configuration = vec![Self::gate_descriptor(verdict.policy.digest, verdict.judged_on)];
+        let files = verdict.files.iter().map(|file| ResourceDescriptor::from_name(&file.name, file.digest));
         configuration.extend(files);
         Self {
             result: match verdict.outcome {
@@ -228,8 +228,8 @@ impl TestResult {
     }
 
     /// Returns true if it states the same as that verdict; the inputs of the decision are compared elsewhere.
-    pub(crate) fn is_of(&self, verdict: &Verdict) -> bool {
-        let Self { result, passed_tests, warned_tests, failed_tests, .. } = Self::of(verdict);
+    pub(crate) fn matches_verdict(&self, verdict: &Verdict) -> bool {
+        let Self { result, passed_tests, warned_tests, failed_tests, .. } = Self::from_verdict(verdict);
         self.result == result
             && self.passed_tests == passed_tests
             && self.warned_tests == warned_tests
@@ -239,8 +239,8 @@ impl TestResult {
 
     /// The descriptor of the gate's policy file and of the time of its decision: a test result has no time of its own, and a key
     /// has to be valid at one.
-    fn gate(policy: Digest, judged_on: Instant) -> ResourceDescriptor {
-        let mut descriptor = ResourceDescriptor::named(GATE, policy);
+    fn gate_descriptor(policy: Digest, judged_on: Instant) -> ResourceDescriptor {
+        let mut descriptor = ResourceDescriptor::from_name(GATE, policy);
         descriptor.annotations.insert(JUDGED_ON.to_owned(), judged_on.to_string());
         descriptor
     }

@@ -3,7 +3,7 @@
 use assay_manifest::{Body, CanonicalError, Digest, Document, DocumentError, Header, InputRef, Kind, Manifest, Role, RunId};
 
 use crate::bundle::{Bundle, MAX_BUNDLE_BYTES};
-use crate::descriptor::{ResourceDescriptor, of_input};
+use crate::descriptor::{ResourceDescriptor, describe_input};
 use crate::dsse::Envelope;
 use crate::keys::Signer;
 use crate::predicate::{Predicate, predicate_type};
@@ -88,7 +88,7 @@ pub enum SignError {
 
 /// A manifest's bytes and the bundle over them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signed {
+pub struct SignedManifest {
     /// The kind of manifest.
     pub kind: Kind,
     /// The canonical bytes of the manifest.
@@ -101,9 +101,9 @@ pub struct Signed {
     pub bundle_digest: Digest,
 }
 
-impl Signed {
+impl SignedManifest {
     /// Returns the reference by which the next manifest names this one.
-    pub fn as_input(&self) -> InputRef {
+    pub fn input_ref(&self) -> InputRef {
         InputRef { kind: self.kind, manifest: self.manifest_digest, bundle: self.bundle_digest }
     }
 }
@@ -112,19 +112,19 @@ impl Signed {
 ///
 /// The same manifest, key and predicate give the same bytes. A manifest that would not verify is refused here, before the key is
 /// used.
-pub fn sign(document: &impl Signable, signer: &Signer, predicate: impl Into<Predicate>) -> Result<Signed, SignError> {
+pub fn sign(document: &impl Signable, signer: &Signer, predicate: impl Into<Predicate>) -> Result<SignedManifest, SignError> {
     let manifest = document.to_bytes().map_err(SignError::Canonical)?;
     let document = Document::parse(&manifest).map_err(SignError::Manifest)?;
-    let predicate = complete(predicate.into(), document.header())?;
-    let manifest_digest = Digest::of(&manifest);
+    let predicate = add_inputs(predicate.into(), document.header())?;
+    let manifest_digest = Digest::compute(&manifest);
     let statement = Statement {
         kind: document.kind(),
         commit: subjects::commit(&document).map(ToOwned::to_owned),
-        subjects: subjects::of(&document, manifest_digest).map_err(SignError::Subjects)?,
+        subjects: subjects::document_subjects(&document, manifest_digest).map_err(SignError::Subjects)?,
         predicate,
     };
     let bundle = seal(&statement, signer)?;
-    Ok(Signed { kind: document.kind(), bundle_digest: Digest::of(&bundle), manifest, bundle, manifest_digest })
+    Ok(SignedManifest { kind: document.kind(), bundle_digest: Digest::compute(&bundle), manifest, bundle, manifest_digest })
 }
 
 pub(crate) fn seal(statement: &Statement, signer: &Signer) -> Result<Vec<u8>, SignError> {
@@ -137,7 +137,7 @@ pub(crate) fn seal(statement: &Statement, signer: &Signer) -> Result<Vec<u8>, Si
 }
 
 /// Checks that the predicate is about this manifest, and adds the manifest's inputs to it, so that none can be forgotten.
-fn complete(mut predicate: Predicate, header: &Header) -> Result<Predicate, SignError> {
+fn add_inputs(mut predicate: Predicate, header: &Header) -> Result<Predicate, SignError> {
     let (expected, found) = (predicate_type(header.kind), predicate.type_uri());
     if found != expected {
         return Err(SignError::WrongPredicate { kind: header.kind, expected, found });
@@ -164,7 +164,7 @@ fn complete(mut predicate: Predicate, header: &Header) -> Result<Predicate, Sign
 
 /// Appends the header's inputs to a list, each once.
 fn list_inputs(header: &Header, listed: &mut Vec<ResourceDescriptor>) {
-    let inputs: Vec<_> = header.inputs.iter().flat_map(of_input).collect();
+    let inputs: Vec<_> = header.inputs.iter().flat_map(describe_input).collect();
     listed.retain(|descriptor| !inputs.contains(descriptor));
     listed.extend(inputs);
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::descriptor::ResourceDescriptor;
 use crate::predicate::{PROVENANCE, Predicate, TEST_RESULT, TestResult, VERIFICATION_SUMMARY};
 use crate::subjects::COMMIT;
-use crate::text::quoted;
+use crate::text::quote;
 use crate::wire::{WireProvenance, WireSummary};
 
 /// The type of the only statement format that is written and read.
@@ -129,8 +129,8 @@ impl Statement {
 
     fn write_predicate(&self) -> Result<Value, StatementError> {
         match &self.predicate {
-            Predicate::Provenance(provenance) => serde_json::to_value(WireProvenance::of(self.kind, provenance)?),
-            Predicate::VerificationSummary(summary) => serde_json::to_value(WireSummary::of(summary)),
+            Predicate::Provenance(provenance) => serde_json::to_value(WireProvenance::from_provenance(self.kind, provenance)?),
+            Predicate::VerificationSummary(summary) => serde_json::to_value(WireSummary::from_summary(summary)),
             Predicate::TestResult(result) => serde_json::to_value(result),
         }
         .map_err(StatementError::Malformed)
@@ -147,7 +147,7 @@ impl Statement {
         }
         let wire: WireStatement = read(value)?;
         if wire.statement_type != STATEMENT_TYPE {
-            return Err(StatementError::UnknownType(quoted(&wire.statement_type)));
+            return Err(StatementError::UnknownType(quote(&wire.statement_type)));
         }
         let (subjects, commit) = read_subjects(wire.subject)?;
         let (kind, predicate) = read_predicate(&wire.predicate_type, wire.predicate)?;
@@ -173,7 +173,7 @@ fn read_subjects(wire: Vec<WireSubject>) -> Result<(BTreeMap<String, Digest>, Op
             _ => return Err(StatementError::Field("subject[].digest")),
         };
         if is_known {
-            return Err(StatementError::DuplicateSubject(quoted(&name)));
+            return Err(StatementError::DuplicateSubject(quote(&name)));
         }
     }
     Ok((subjects, commit))
@@ -205,7 +205,7 @@ fn read_predicate(predicate_type: &str, value: Value) -> Result<(Kind, Predicate
             result.judged_on().ok_or(StatementError::Field("predicate.configuration[].annotations.judged_on"))?;
             Ok((Kind::Verdict, result.into()))
         }
-        other => Err(StatementError::UnknownPredicateType(quoted(other))),
+        other => Err(StatementError::UnknownPredicateType(quote(other))),
     }
 }
 
@@ -220,7 +220,7 @@ fn check_descriptors(what: &'static str, descriptors: &[ResourceDescriptor]) -> 
         None => Ok(()),
         Some((descriptor, problem)) => {
             let name = descriptor.name.as_deref().or(descriptor.uri.as_deref()).unwrap_or("unnamed");
-            Err(StatementError::Descriptor { name: quoted(name), problem })
+            Err(StatementError::Descriptor { name: quote(name), problem })
         }
     }
 }

@@ -61,24 +61,24 @@ pub enum SubjectError {
 }
 
 /// Returns the subjects of a document whose bytes have the digest `manifest`, by name.
-pub(crate) fn of(document: &Document, manifest: Digest) -> Result<BTreeMap<String, Digest>, SubjectError> {
+pub(crate) fn document_subjects(document: &Document, manifest: Digest) -> Result<BTreeMap<String, Digest>, SubjectError> {
     let kind = document.kind();
     let outputs = document.artifacts();
-    let mut subjects = of_outputs(kind, &outputs)?;
+    let mut subjects = output_subjects(kind, &outputs)?;
     match subjects.insert(manifest_name(kind), manifest) {
         None => Ok(subjects),
         Some(_) => Err(SubjectError::NameTaken { kind, name: manifest_name(kind) }),
     }
 }
 
-fn of_outputs(kind: Kind, outputs: &[&Artifact]) -> Result<BTreeMap<String, Digest>, SubjectError> {
+fn output_subjects(kind: Kind, outputs: &[&Artifact]) -> Result<BTreeMap<String, Digest>, SubjectError> {
     if outputs.len() > MAX_OUTPUT_SUBJECTS {
         let own = [manifest_name(kind), OUTPUTS_INDEX.to_owned()];
         if let Some(output) = outputs.iter().find(|output| own.contains(&output.name)) {
             return Err(SubjectError::NameTaken { kind, name: output.name.clone() });
         }
         let index = outputs_index(outputs).map_err(SubjectError::Index)?;
-        return Ok(BTreeMap::from([(OUTPUTS_INDEX.to_owned(), Digest::of(&index))]));
+        return Ok(BTreeMap::from([(OUTPUTS_INDEX.to_owned(), Digest::compute(&index))]));
     }
     Ok(outputs.iter().map(|output| (output.name.clone(), output.digest)).collect())
 }

@@ -25,7 +25,7 @@ pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Makes a hostile text safe for a message: truncated, with control characters replaced so that it cannot steer a terminal.
-pub(crate) fn quoted(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let mut short: String = text.chars().take(QUOTED).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if text.chars().nth(QUOTED).is_some() {
         short.push('…');
@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn a_quoted_text_is_short_and_tame() {
-        assert_eq!(quoted("plan"), "plan");
-        assert_eq!(quoted("\u{1b}[2J\n"), "\u{fffd}[2J\u{fffd}");
-        assert_eq!(quoted(&"x".repeat(500)).chars().count(), QUOTED + 1);
+        assert_eq!(quote("plan"), "plan");
+        assert_eq!(quote("\u{1b}[2J\n"), "\u{fffd}[2J\u{fffd}");
+        assert_eq!(quote(&"x".repeat(500)).chars().count(), QUOTED + 1);
     }
 }

@@ -133,7 +133,7 @@ impl TimestampAuthority {
     }
 
     /// Checks that a certificate of this authority signed the token.
-    fn vouches(&self, token: &Token) -> Result<(), String> {
+    fn check_token(&self, token: &Token) -> Result<(), String> {
         if !self.is_valid_at(token.time) {
             return Err(format!("`{}` is not valid then", self.name));
         }
@@ -243,7 +243,7 @@ pub fn check_timestamp(
     }
     let mut problem = String::new();
     for authority in authorities {
-        match authority.vouches(&token) {
+        match authority.check_token(&token) {
             Ok(()) => return Ok(Timestamp { time: token.time, authority: authority.name.clone() }),
             Err(error) => problem = error,
         }
@@ -310,7 +310,7 @@ impl Token {
 /// Issuer and serial number of a certificate (RFC 5280, section 4.1), as the bytes of their values.
 fn issuer_and_serial(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     let [certificate] = parts(certificate)?[..] else { return None };
-    let fields = inside(*inside(certificate, Tag::Sequence)?.first()?, Tag::Sequence)?;
+    let fields = elements_of(*elements_of(certificate, Tag::Sequence)?.first()?, Tag::Sequence)?;
     // A version-1 certificate has no version field.
     match &fields[..] {
         [version, serial, _, issuer, ..] if version.tag() == EXPLICIT_0 => Some((issuer.value(), serial.value())),
@@ -337,7 +337,7 @@ fn parts(bytes: &[u8]) -> Option<Vec<AnyRef<'_>>> {
 }
 
 /// Returns the elements of a value with this tag.
-fn inside(value: AnyRef<'_>, tag: Tag) -> Option<Vec<AnyRef<'_>>> {
+fn elements_of(value: AnyRef<'_>, tag: Tag) -> Option<Vec<AnyRef<'_>>> {
     (value.tag() == tag).then(|| parts(value.value()))?
 }
 
@@ -352,17 +352,17 @@ fn oid_of(value: AnyRef<'_>) -> Option<ObjectIdentifier> {
 
 /// Returns the object identifier of an AlgorithmIdentifier.
 fn algorithm_of(value: AnyRef<'_>) -> Option<ObjectIdentifier> {
-    oid_of(*inside(value, Tag::Sequence)?.first()?)
+    oid_of(*elements_of(value, Tag::Sequence)?.first()?)
 }
 
 /// Returns the content of the token's ContentInfo in a TimeStampResp (RFC 3161, section 2.4.2), whose status 0 or 1 means that it
 /// was granted.
 fn read_response(response: &[u8]) -> Option<AnyRef<'_>> {
     let [response] = parts(response)?[..] else { return None };
-    let [status, token] = inside(response, Tag::Sequence)?[..] else { return None };
-    let status = bytes_of(*inside(status, Tag::Sequence)?.first()?, Tag::Integer)?;
-    let [kind, content] = inside(token, Tag::Sequence)?[..] else { return None };
-    let [content] = inside(content, EXPLICIT_0)?[..] else { return None };
+    let [status, token] = elements_of(response, Tag::Sequence)?[..] else { return None };
+    let status = bytes_of(*elements_of(status, Tag::Sequence)?.first()?, Tag::Integer)?;
+    let [kind, content] = elements_of(token, Tag::Sequence)?[..] else { return None };
+    let [content] = elements_of(content, EXPLICIT_0)?[..] else { return None };
     (matches!(status, [0 | 1]) && oid_of(kind)? == SIGNED_DATA).then_some(content)
 }
 
@@ -379,10 +379,10 @@ struct SignedData<'a> {
 
 impl<'a> SignedData<'a> {
     fn read(data: AnyRef<'a>) -> Option<Self> {
-        let fields = inside(data, Tag::Sequence)?;
+        let fields = elements_of(data, Tag::Sequence)?;
         let [_version, _digests, content, between @ .., signers] = &fields[..] else { return None };
-        let [kind, content] = inside(*content, Tag::Sequence)?[..] else { return None };
-        let [content] = inside(content, EXPLICIT_0)?[..] else { return None };
+        let [kind, content] = elements_of(*content, Tag::Sequence)?[..] else { return None };
+        let [content] = elements_of(content, EXPLICIT_0)?[..] else { return None };
         if oid_of(kind)? != TST_INFO {
             return None;
         }
@@ -391,8 +391,8 @@ impl<'a> SignedData<'a> {
             _ => Vec::new(),
         };
         let certificates = certificates.iter().take(MAX_CERTIFICATES).filter_map(|certificate| certificate.to_der().ok());
-        let [signer] = inside(*signers, Tag::Set)?[..] else { return None };
-        let signer = inside(signer, Tag::Sequence)?;
+        let [signer] = elements_of(*signers, Tag::Set)?[..] else { return None };
+        let signer = elements_of(signer, Tag::Sequence)?;
         let [_version, named, digest_algorithm, attributes, _algorithm, signature, ..] = signer[..] else { return None };
         Some(Self {
             content: bytes_of(content, Tag::OctetString)?,
@@ -417,8 +417,8 @@ impl<'a> SignedData<'a> {
         let attributes = parts(self.attributes).ok_or(malformed("its signed attributes do not parse"))?;
         let value = |wanted: ObjectIdentifier| {
             let mut with = attributes.iter().filter_map(|attribute| {
-                let [oid, values] = inside(*attribute, Tag::Sequence)?[..] else { return None };
-                (oid_of(oid)? == wanted).then(|| inside(values, Tag::Set))?
+                let [oid, values] = elements_of(*attribute, Tag::Sequence)?[..] else { return None };
+                (oid_of(oid)? == wanted).then(|| elements_of(values, Tag::Set))?
             });
             match (with.next().as_deref(), with.next()) {
                 (Some([value]), None) => Some(*value),
@@ -441,9 +441,9 @@ impl<'a> SignedData<'a> {
 /// Reads the needed fields of a TSTInfo (RFC 3161, section 2.4.2): the imprint's algorithm and bytes, and the time.
 fn read_info(info: &[u8]) -> Option<(ObjectIdentifier, Vec<u8>, Instant)> {
     let [info] = parts(info)?[..] else { return None };
-    let fields = inside(info, Tag::Sequence)?;
+    let fields = elements_of(info, Tag::Sequence)?;
     let [version, _policy, imprint, _serial, time, ..] = fields[..] else { return None };
-    let [algorithm, imprint] = inside(imprint, Tag::Sequence)?[..] else { return None };
+    let [algorithm, imprint] = elements_of(imprint, Tag::Sequence)?[..] else { return None };
     let time = read_time(bytes_of(time, Tag::GeneralizedTime)?)?;
     let imprint = bytes_of(imprint, Tag::OctetString)?.to_vec();
     (bytes_of(version, Tag::Integer)? == [1]).then_some((algorithm_of(algorithm)?, imprint, time))

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use assay_manifest::{Digest, Document, Instant, Role};
 
 use crate::error::VerifyError;
-use crate::expectation::{Covering, Expectation};
+use crate::expectation::{Expectation, RoleRequirements};
 use crate::keys::PublicKey;
 use crate::timestamp::TimestampAuthority;
 
@@ -70,15 +70,15 @@ impl TrustError {
 impl TrustPolicy {
     /// Trusts the one key with this fingerprint, for every role. A fingerprint cannot verify, so the key itself must be among
     /// `candidates`; its source does not matter, because the fingerprint decides.
-    pub fn pinned(fingerprint: Digest, candidates: &[PublicKey]) -> Result<Self, TrustError> {
+    pub fn from_fingerprint(fingerprint: Digest, candidates: &[PublicKey]) -> Result<Self, TrustError> {
         let key = candidates.iter().find(|key| key.fingerprint() == fingerprint);
         let key = key.ok_or(TrustError::PinnedKeyMissing(fingerprint))?;
         let signer = TrustedSigner::new("pinned", key.clone(), Role::ALL.iter().copied());
-        Ok(Self::of_signers("pinned", vec![signer]))
+        Ok(Self::from_signers("pinned", vec![signer]))
     }
 
     /// Creates a policy of signers only, without requirements on the origin and without checks of timestamps.
-    pub fn of_signers(name: impl Into<String>, signers: Vec<TrustedSigner>) -> Self {
+    pub fn from_signers(name: impl Into<String>, signers: Vec<TrustedSigner>) -> Self {
         Self { name: name.into(), digest: None, signers, expectations: Vec::new(), authorities: Vec::new() }
     }
 
@@ -215,17 +215,17 @@ impl Trust {
     }
 
     /// Returns the requirements on manifests of this role.
-    pub(crate) fn covering(&self, role: Role) -> Covering<'_> {
+    pub(crate) fn requirements_for(&self, role: Role) -> RoleRequirements<'_> {
         match self {
-            Self::Policy(policy) => Covering::new(&policy.expectations, role),
-            Self::None { .. } => Covering::new(&[], role),
+            Self::Policy(policy) => RoleRequirements::new(&policy.expectations, role),
+            Self::None { .. } => RoleRequirements::new(&[], role),
         }
     }
 
     /// Checks a Source or Plan against the requirements on `role`: manifests of every role of a run depend on them. Other
     /// documents record nothing about a run's origin, and pass.
     pub fn check_origin(&self, role: Role, document: &Document) -> Result<(), VerifyError> {
-        Ok(self.covering(role).check_run(document)?)
+        Ok(self.requirements_for(role).check_run(document)?)
     }
 
     /// Returns the signer for `role` with this key at that time.
@@ -269,7 +269,7 @@ mod tests {
     }
 
     fn policy(signers: Vec<TrustedSigner>) -> TrustPolicy {
-        TrustPolicy::of_signers("team", signers)
+        TrustPolicy::from_signers("team", signers)
     }
 
     fn asserted(second: i64) -> SigningTime {
@@ -308,10 +308,10 @@ mod tests {
 
     #[test]
     fn a_pinned_fingerprint_needs_its_key_and_signs_everything() {
-        let pinned = TrustPolicy::pinned(key(1).fingerprint(), &[key(2), key(1)]).expect("the key is there");
+        let pinned = TrustPolicy::from_fingerprint(key(1).fingerprint(), &[key(2), key(1)]).expect("the key is there");
         assert!(Role::ALL.iter().all(|role| code(&pinned, &key(1), *role, 0) == "ok"));
         assert_eq!(code(&pinned, &key(2), Role::Plan, 0), "unknown_key");
-        let missing = TrustPolicy::pinned(key(3).fingerprint(), &[key(1)]);
+        let missing = TrustPolicy::from_fingerprint(key(3).fingerprint(), &[key(1)]);
         assert_eq!(missing, Err(TrustError::PinnedKeyMissing(key(3).fingerprint())));
     }
 

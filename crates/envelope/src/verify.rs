@@ -7,7 +7,7 @@ use assay_manifest::{
 };
 
 use crate::bundle::Bundle;
-use crate::descriptor::{ResourceDescriptor, of_input};
+use crate::descriptor::{ResourceDescriptor, describe_input};
 use crate::error::VerifyError;
 use crate::predicate::{Predicate, predicate_type};
 use crate::statement::Statement;
@@ -17,7 +17,7 @@ use crate::trust::{SignerIdentity, SigningTime, Trust};
 
 /// The values that the verifier expects. `None` is not compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Expect<'a> {
+pub struct ExpectedManifest<'a> {
     /// The run that the manifest must belong to.
     pub run_id: Option<&'a RunId>,
     /// The kind that it must be of.
@@ -92,7 +92,7 @@ impl<T> Verified<T> {
 
     /// Returns the signer as another trust policy names it. Fails if that policy does not let the key sign for `role` at that
     /// time.
-    pub fn signer_under(&self, trust: &Trust, role: Role) -> Result<SignerIdentity, VerifyError> {
+    pub fn identify_under(&self, trust: &Trust, role: Role) -> Result<SignerIdentity, VerifyError> {
         let proven = self.timestamp.as_ref().map(|timestamp| timestamp.time);
         trust.identify(self.signer.fingerprint, role, SigningTime { asserted: self.asserted_time(), proven })
     }
@@ -103,7 +103,7 @@ impl<T> Verified<T> {
     }
 
     /// Returns the reference by which the next manifest names this one.
-    pub fn as_input(&self) -> InputRef {
+    pub fn input_ref(&self) -> InputRef {
         self.input
     }
 }
@@ -112,7 +112,7 @@ impl Verified<Document> {
     /// Returns the same manifest with its type, if it is of that kind.
     pub fn downcast<B: Body>(self) -> Result<Verified<Manifest<B>>, VerifyError> {
         let Self { value, bytes, input, signer, predicate, timestamp, unchecked } = self;
-        match B::of(&value) {
+        match B::from_document(&value) {
             Some(manifest) => Ok(Verified { value: manifest.clone(), bytes, input, signer, predicate, timestamp, unchecked }),
             None => Err(VerifyError::WrongKind { expected: B::KIND, found: value.kind() }),
         }
@@ -128,11 +128,16 @@ impl Verified<Document> {
 /// origin that the trust policy requires, and the caller's expectations.
 ///
 /// Without a timestamp, time is asserted: the validity of a key is compared with the time in the statement itself.
-pub fn verify(manifest: &[u8], bundle: &[u8], trust: &Trust, expect: &Expect<'_>) -> Result<Verified<Document>, VerifyError> {
+pub fn verify(
+    manifest: &[u8],
+    bundle: &[u8],
+    trust: &Trust,
+    expect: &ExpectedManifest<'_>,
+) -> Result<Verified<Document>, VerifyError> {
     if manifest.len() as u64 > MAX_MANIFEST_BYTES {
         return Err(VerifyError::ManifestTooLarge(manifest.len() as u64));
     }
-    let (manifest_digest, bundle_digest) = (Digest::of(manifest), Digest::of(bundle));
+    let (manifest_digest, bundle_digest) = (Digest::compute(manifest), Digest::compute(bundle));
     expect.check_pins(manifest_digest, bundle_digest)?;
     let Bundle { key: fingerprint, envelope, timestamps, log_entries } = Bundle::parse(bundle).map_err(VerifyError::Bundle)?;
     if !envelope.is_signed_by(trust.key(fingerprint)?) {
@@ -145,13 +150,13 @@ pub fn verify(manifest: &[u8], bundle: &[u8], trust: &Trust, expect: &Expect<'_>
     timestamp.as_ref().map_or(Ok(()), |timestamp| timestamp.check_not_before(asserted))?;
     let time = SigningTime { asserted, proven: timestamp.as_ref().map(|timestamp| timestamp.time) };
     let signer = trust.identify(fingerprint, stated.signer(), time)?;
-    let covering = trust.covering(stated.signer());
+    let covering = trust.requirements_for(stated.signer());
     if covering.needs_timestamp() && timestamp.is_none() {
         return Err(TimestampError::Missing.into());
     }
     covering.check_signer(&statement.predicate)?;
     check_manifest_digest(&statement.subjects, stated, manifest_digest)?;
-    let document = Document::parse(manifest).map_err(|error| unread(error, stated, &statement.predicate))?;
+    let document = Document::parse(manifest).map_err(|error| unreadable_error(error, stated, &statement.predicate))?;
     check_statement(&statement, stated, &document, manifest_digest)?;
     covering.check_run(&document)?;
     expect.check_header(document.header())?;
@@ -164,7 +169,7 @@ pub fn verify(manifest: &[u8], bundle: &[u8], trust: &Trust, expect: &Expect<'_>
 
 /// Returns the error for a manifest that does not parse although its bytes are what its signer signed: if its fields are not
 /// those of this build, it is of another format, which only the signer can have written.
-fn unread(error: DocumentError, kind: Kind, predicate: &Predicate) -> VerifyError {
+fn unreadable_error(error: DocumentError, kind: Kind, predicate: &Predicate) -> VerifyError {
     match &error {
         DocumentError::Fields { kind: found, .. } if *found == kind => {}
         DocumentError::UnknownVersion(_) => {}
@@ -177,7 +182,7 @@ fn unread(error: DocumentError, kind: Kind, predicate: &Predicate) -> VerifyErro
     VerifyError::OldFormat { kind, writer, source: error }
 }
 
-impl Expect<'_> {
+impl ExpectedManifest<'_> {
     fn check_pins(&self, manifest: Digest, bundle: Digest) -> Result<(), VerifyError> {
         match self.input {
             Some(&InputRef { kind, manifest: pinned, .. }) if pinned != manifest => {
@@ -229,7 +234,7 @@ fn check_statement(statement: &Statement, stated: Kind, document: &Document, man
     if stated != kind {
         return Err(VerifyError::WrongBuildType { stated, found: kind });
     }
-    let subjects = subjects::of(document, manifest).map_err(VerifyError::Subjects)?;
+    let subjects = subjects::document_subjects(document, manifest).map_err(VerifyError::Subjects)?;
     check_subjects(&subjects, &statement.subjects)?;
     check_commit(subjects::commit(document), statement.commit.as_deref())?;
     check_result(&statement.predicate, document)?;
@@ -248,7 +253,7 @@ fn check_subjects(expected: &BTreeMap<String, Digest>, stated: &BTreeMap<String,
         }
     }
     match stated.keys().find(|name| !expected.contains_key(*name)) {
-        Some(extra) => Err(VerifyError::SubjectExtra(crate::text::quoted(extra))),
+        Some(extra) => Err(VerifyError::SubjectExtra(crate::text::quote(extra))),
         None => Ok(()),
     }
 }
@@ -264,7 +269,7 @@ fn check_commit(expected: Option<&str>, stated: Option<&str>) -> Result<(), Veri
 
 fn check_result(predicate: &Predicate, document: &Document) -> Result<(), VerifyError> {
     match (predicate, document) {
-        (Predicate::TestResult(result), Document::Verdict(verdict)) if !result.is_of(&verdict.body) => {
+        (Predicate::TestResult(result), Document::Verdict(verdict)) if !result.matches_verdict(&verdict.body) => {
             Err(VerifyError::OtherResult)
         }
         _ => Ok(()),
@@ -293,7 +298,7 @@ fn check_inputs(predicate: &Predicate, header: &Header) -> Result<(), VerifyErro
 /// Returns the first input that is not listed.
 fn missing_among(header: &Header, listed: &[ResourceDescriptor]) -> Option<(Kind, Digest)> {
     let listed: BTreeSet<_> = listed.iter().collect();
-    let inputs = header.inputs.iter().flat_map(|input| of_input(input).map(|descriptor| (input.kind, descriptor)));
+    let inputs = header.inputs.iter().flat_map(|input| describe_input(input).map(|descriptor| (input.kind, descriptor)));
     let mut missing = inputs.filter(|(_, descriptor)| !listed.contains(descriptor));
     missing.find_map(|(kind, descriptor)| descriptor.sha256().map(|digest| (kind, digest)))
 }

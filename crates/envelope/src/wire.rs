@@ -10,7 +10,7 @@ use crate::descriptor::ResourceDescriptor;
 use crate::predicate::{Provenance, VerificationResult, VerificationSummary, build_type};
 use crate::statement::StatementError;
 use crate::subjects::bundle_name;
-use crate::text::quoted;
+use crate::text::quote;
 
 const ASSAY: &str = "assay";
 const BINARY: &str = "binary";
@@ -68,13 +68,13 @@ struct Metadata {
 }
 
 impl WireProvenance {
-    pub(crate) fn of(kind: Kind, provenance: &Provenance) -> Result<Self, StatementError> {
+    pub(crate) fn from_provenance(kind: Kind, provenance: &Provenance) -> Result<Self, StatementError> {
         let Provenance { role, run_id, invocation_id, .. } = provenance;
         let build_type = build_type(kind).ok_or(StatementError::Field("predicate.buildDefinition.buildType"))?;
         let builder = Builder {
             id: builder_id(*role),
             version: BTreeMap::from([(ASSAY.to_owned(), provenance.builder_version.clone())]),
-            dependencies: vec![ResourceDescriptor::named(role.as_str(), provenance.builder_binary)],
+            dependencies: vec![ResourceDescriptor::from_name(role.as_str(), provenance.builder_binary)],
         };
         Ok(Self {
             build_definition: BuildDefinition {
@@ -110,7 +110,7 @@ impl WireProvenance {
             internal_parameters: Value::Object(definition.internal_parameters),
             resolved_dependencies: definition.resolved_dependencies,
             builder_binary: read_binary(role, &builder.dependencies)?,
-            builder_version: only(builder.version, ASSAY, "predicate.runDetails.builder.version")?,
+            builder_version: take_only(builder.version, ASSAY, "predicate.runDetails.builder.version")?,
             invocation_id,
             started_on: metadata.started_on,
             finished_on: metadata.finished_on,
@@ -125,7 +125,7 @@ fn object(name: &'static str, value: &Value) -> Result<Map<String, Value>, State
 
 fn kind_of(found: &str) -> Result<Kind, StatementError> {
     let mut kinds = Kind::ALL.iter().copied();
-    kinds.find(|kind| build_type(*kind).as_deref() == Some(found)).ok_or_else(|| StatementError::UnknownBuildType(quoted(found)))
+    kinds.find(|kind| build_type(*kind).as_deref() == Some(found)).ok_or_else(|| StatementError::UnknownBuildType(quote(found)))
 }
 
 fn read_invocation(text: &str) -> Result<(RunId, String), StatementError> {
@@ -141,14 +141,14 @@ fn read_invocation(text: &str) -> Result<(RunId, String), StatementError> {
 
 fn read_binary(role: Role, dependencies: &[ResourceDescriptor]) -> Result<Digest, StatementError> {
     let binary = match dependencies {
-        [binary] => binary.sha256().filter(|digest| *binary == ResourceDescriptor::named(role.as_str(), *digest)),
+        [binary] => binary.sha256().filter(|digest| *binary == ResourceDescriptor::from_name(role.as_str(), *digest)),
         _ => None,
     };
     binary.ok_or(StatementError::Field("predicate.runDetails.builder.builderDependencies"))
 }
 
 /// Returns the value of the one member that a map of versions must have.
-fn only(mut map: BTreeMap<String, String>, key: &str, field: &'static str) -> Result<String, StatementError> {
+fn take_only(mut map: BTreeMap<String, String>, key: &str, field: &'static str) -> Result<String, StatementError> {
     let value = map.remove(key).filter(|value| !value.is_empty() && value.len() <= MAX_TEXT);
     value.filter(|_| map.is_empty()).ok_or(StatementError::Field(field))
 }
@@ -174,7 +174,7 @@ struct Verifier {
 }
 
 impl WireSummary {
-    pub(crate) fn of(summary: &VerificationSummary) -> Self {
+    pub(crate) fn from_summary(summary: &VerificationSummary) -> Self {
         let (policy, digest) = &summary.policy;
         let image = summary.verifier_image.map(|image| (IMAGE.to_owned(), image.to_string()));
         let version = [(BINARY.to_owned(), summary.verifier_binary.to_string())].into_iter().chain(image).collect();
@@ -182,7 +182,7 @@ impl WireSummary {
             verifier: Verifier { id: builder_id(Role::Publish), version },
             time_verified: summary.time_verified,
             resource_uri: summary.resource_uri.clone(),
-            policy: ResourceDescriptor::at(policy, *digest),
+            policy: ResourceDescriptor::from_uri(policy, *digest),
             input_attestations: summary.input_attestations.iter().map(attestation).collect(),
             verification_result: summary.result,
             verified_levels: summary.levels.clone(),
@@ -199,7 +199,7 @@ impl WireSummary {
         let unread = |_| StatementError::Field("predicate.verifier.version");
         let mut version = self.verifier.version;
         let image = version.remove(IMAGE).map(|image| image.parse()).transpose().map_err(unread)?;
-        let binary = only(version, BINARY, "predicate.verifier.version")?;
+        let binary = take_only(version, BINARY, "predicate.verifier.version")?;
         Ok(VerificationSummary {
             verifier_binary: binary.parse().map_err(unread)?,
             verifier_image: image,
@@ -234,7 +234,7 @@ fn read_levels(levels: Vec<String>) -> Result<Vec<String>, StatementError> {
 /// Describes an input: the attestation is the bundle, and an annotation names the manifest that it is about.
 fn attestation(input: &InputRef) -> ResourceDescriptor {
     let annotations = BTreeMap::from([(MANIFEST.to_owned(), input.manifest.to_string())]);
-    ResourceDescriptor { annotations, ..ResourceDescriptor::named(bundle_name(input.kind), input.bundle) }
+    ResourceDescriptor { annotations, ..ResourceDescriptor::from_name(bundle_name(input.kind), input.bundle) }
 }
 
 fn read_attestation(found: &ResourceDescriptor) -> Result<InputRef, StatementError> {

@@ -29,23 +29,23 @@ pub(crate) struct App {
 
 impl Account {
     /// Returns an account of a forge that does not state the kind of accounts.
-    pub(crate) fn named(login: String) -> Self {
+    pub(crate) fn from_login(login: String) -> Self {
         Self { login, kind: None }
     }
 }
 
 impl Author {
-    pub(crate) fn of(login: &str) -> Self {
+    pub(crate) fn from_login(login: &str) -> Self {
         Self(login.to_owned())
     }
 
     /// Returns the account to assume if the forge does not name the token's account, as with the token of a workflow.
-    pub(crate) fn of_a_workflow() -> Self {
+    pub(crate) fn for_workflow() -> Self {
         Self(ACTIONS.to_owned())
     }
 
     /// Returns true if an account, writing through an app or not, is this one.
-    pub(crate) fn is(&self, account: Option<&Account>, by: Option<&App>) -> bool {
+    pub(crate) fn is_account(&self, account: Option<&Account>, by: Option<&App>) -> bool {
         let is_named = account.is_some_and(|account| account.login.eq_ignore_ascii_case(&self.0));
         is_named
             && account.and_then(|account| account.kind.as_deref()).is_none_or(|kind| self.is_kind(kind))
@@ -91,31 +91,34 @@ mod tests {
 
     #[test]
     fn only_the_account_itself_is_the_author() {
-        let author = Author::of("Example");
-        assert!(author.is(Some(&account("example", "User")), None));
-        assert!(author.is(Some(&account("example", "User")), Some(&app("a-mobile-app"))));
-        assert!(author.is(Some(&Account { login: "example".to_owned(), kind: None }), None), "not every forge says the kind");
-        assert!(!author.is(Some(&account("example", "Bot")), None));
-        assert!(!author.is(Some(&account("example2", "User")), None));
-        assert!(!author.is(None, None), "an account that is gone");
+        let author = Author::from_login("Example");
+        assert!(author.is_account(Some(&account("example", "User")), None));
+        assert!(author.is_account(Some(&account("example", "User")), Some(&app("a-mobile-app"))));
+        assert!(
+            author.is_account(Some(&Account { login: "example".to_owned(), kind: None }), None),
+            "not every forge says the kind"
+        );
+        assert!(!author.is_account(Some(&account("example", "Bot")), None));
+        assert!(!author.is_account(Some(&account("example2", "User")), None));
+        assert!(!author.is_account(None, None), "an account that is gone");
     }
 
     #[test]
     fn a_workflow_is_an_app_and_no_person_who_is_called_so() {
-        let author = Author::of_a_workflow();
-        assert!(author.is(Some(&account("github-actions[bot]", "Bot")), Some(&app("github-actions"))));
-        assert!(author.is(Some(&account("github-actions[bot]", "Bot")), None), "older comments do not name the app");
-        assert!(!author.is(Some(&account("github-actions[bot]", "User")), None));
-        assert!(!author.is(Some(&account("github-actions", "User")), None));
-        assert!(!author.is(Some(&account("github-actions[bot]", "Bot")), Some(&app("another"))));
+        let author = Author::for_workflow();
+        assert!(author.is_account(Some(&account("github-actions[bot]", "Bot")), Some(&app("github-actions"))));
+        assert!(author.is_account(Some(&account("github-actions[bot]", "Bot")), None), "older comments do not name the app");
+        assert!(!author.is_account(Some(&account("github-actions[bot]", "User")), None));
+        assert!(!author.is_account(Some(&account("github-actions", "User")), None));
+        assert!(!author.is_account(Some(&account("github-actions[bot]", "Bot")), Some(&app("another"))));
     }
 
     #[test]
     fn a_check_is_ours_by_its_app() {
-        assert!(Author::of_a_workflow().is_app(Some(&app("github-actions"))));
-        assert!(!Author::of_a_workflow().is_app(Some(&app("another"))));
-        assert!(!Author::of_a_workflow().is_app(None));
-        assert!(Author::of("example").is_app(None), "a forge whose checks have no apps");
-        assert!(!Author::of("example").is_app(Some(&app("another"))));
+        assert!(Author::for_workflow().is_app(Some(&app("github-actions"))));
+        assert!(!Author::for_workflow().is_app(Some(&app("another"))));
+        assert!(!Author::for_workflow().is_app(None));
+        assert!(Author::from_login("example").is_app(None), "a forge whose checks have no apps");
+        assert!(!Author::from_login("example").is_app(Some(&app("another"))));
     }
 }

@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::author::App;
-use crate::client::{About, Call, Forge};
-use crate::comment::within;
-use crate::dialect::Right;
-use crate::settle::Decision;
-use crate::{CommitSha, ForgeError, Posted, Repository, text};
+use crate::client::{Call, Forge, RequestContext};
+use crate::comment::check_length;
+use crate::dialect::Permission;
+use crate::idempotent_write::Decision;
+use crate::{CommitSha, ForgeError, PostOutcome, Repository, text};
 
 /// The longest summary and the longest text of a check, in characters each: GitHub's limit.
 pub const MAX_OUTPUT_CHARS: usize = 65_535;
@@ -98,13 +98,13 @@ pub enum Level {
 
 /// A page of check runs.
 #[derive(Debug, Deserialize)]
-struct Page {
-    check_runs: Vec<Run>,
+struct CheckRunPage {
+    check_runs: Vec<CheckRun>,
 }
 
 /// A check run as the forge lists it.
 #[derive(Debug, Deserialize)]
-struct Run {
+struct CheckRun {
     id: u64,
     name: String,
     head_sha: String,
@@ -129,7 +129,7 @@ struct Output {
 
 /// The change to make to an existing run.
 #[derive(Debug, PartialEq, Eq)]
-struct Change {
+struct CheckRunChange {
     id: u64,
     /// The annotations that it does not have yet: the forge appends the ones that it receives.
     missing: Vec<Annotation>,
@@ -138,8 +138,8 @@ struct Change {
 impl Forge {
     /// Creates the check, or changes the newest one by the token's account. A forge without checks gets a commit status, whose
     /// one line is the title.
-    pub fn check(&self, check: &Check) -> Result<Posted, ForgeError> {
-        check.fits()?;
+    pub fn check(&self, check: &Check) -> Result<PostOutcome, ForgeError> {
+        check.check_limits()?;
         match self.dialect().statuses() {
             Some(statuses) => self.status(check, statuses),
             None => self.check_run(check),
@@ -148,53 +148,53 @@ impl Forge {
 
     /// Creates or changes the check run. Annotations cannot be removed: if one is there that is no longer wanted, a new check of
     /// the same name is created, and the forge shows the newest.
-    fn check_run(&self, check: &Check) -> Result<Posted, ForgeError> {
-        let about = check.about(self);
-        let path = format!("{}/check-runs", self.place(&check.repository)?.path);
+    fn check_run(&self, check: &Check) -> Result<PostOutcome, ForgeError> {
+        let about = check.request_context(self);
+        let path = format!("{}/check-runs", self.repository_path(&check.repository)?.path);
         let look = || match self.newest(check, &about)? {
             Some(run) => Ok(decide(&run, self.annotations(check, &run, &about)?, check)),
             None => Ok(Decision::Create),
         };
         let create = || {
-            let mut wanted = check.wanted(&check.annotations);
+            let mut wanted = check.request_body(&check.annotations);
             wanted["head_sha"] = json!(check.commit.to_string());
             self.write_run(Call::Post(wanted), &path, &about)
         };
-        let update = |change: &Change| {
-            self.write_run(Call::Patch(check.wanted(&change.missing)), &format!("{path}/{}", change.id), &about)
+        let update = |change: &CheckRunChange| {
+            self.write_run(Call::Patch(check.request_body(&change.missing)), &format!("{path}/{}", change.id), &about)
         };
-        self.settle(look, create, update)
+        self.write_idempotently(look, create, update)
     }
 
-    fn write_run(&self, call: Call, path: &str, about: &About) -> Result<String, ForgeError> {
+    fn write_run(&self, call: Call, path: &str, about: &RequestContext) -> Result<String, ForgeError> {
         let response = self.write(call, path, about)?;
-        self.parsed::<Run>(&response, about).map(Run::page)
+        self.parse_json::<CheckRun>(&response, about).map(CheckRun::page)
     }
 
-    fn newest(&self, check: &Check, about: &About) -> Result<Option<Run>, ForgeError> {
+    fn newest(&self, check: &Check, about: &RequestContext) -> Result<Option<CheckRun>, ForgeError> {
         let author = self.author()?;
-        let name = text::encoded(&check.name);
+        let name = text::encode_query(&check.name);
         let path =
             format!("/repos/{}/commits/{}/check-runs?check_name={name}&filter=all&per_page=100", check.repository, check.commit);
-        let mut newest: Option<Run> = None;
+        let mut newest: Option<CheckRun> = None;
         self.search(
             &path,
             about,
             |page| serde_json::from_slice(page),
-            |page: Page| {
-                let ours = page.check_runs.into_iter().filter(|run| run.is_like(check) && author.is_app(run.app.as_ref()));
+            |page: CheckRunPage| {
+                let ours = page.check_runs.into_iter().filter(|run| run.is_same_kind(check) && author.is_app(run.app.as_ref()));
                 newest = ours.chain(newest.take()).max_by_key(|run| run.id);
                 None::<()>
             },
         )?;
         let of = newest.as_ref().and_then(|run| run.external_id.as_deref()).filter(|of| *of != check.external_id);
-        match of.map(text::shown) {
+        match of.map(text::sanitise) {
             Some(of) => Err(ForgeError::CheckOfAnother { name: check.name.clone(), commit: check.commit.to_string(), of }),
             None => Ok(newest),
         }
     }
 
-    fn annotations(&self, check: &Check, run: &Run, about: &About) -> Result<Vec<Annotation>, ForgeError> {
+    fn annotations(&self, check: &Check, run: &CheckRun, about: &RequestContext) -> Result<Vec<Annotation>, ForgeError> {
         let mut there = Vec::new();
         if run.output.annotations_count > 0 {
             let path = format!("/repos/{}/check-runs/{}/annotations?per_page=100", check.repository, run.id);
@@ -213,15 +213,15 @@ impl Forge {
 }
 
 impl Check {
-    pub(crate) fn about(&self, forge: &Forge) -> About {
-        forge.about(format!("the list of checks of {} in `{}`", self.commit, self.repository), Right::Checks)
+    pub(crate) fn request_context(&self, forge: &Forge) -> RequestContext {
+        forge.request_context(format!("the list of checks of {} in `{}`", self.commit, self.repository), Permission::Checks)
     }
 
     /// Refuses fields that the forge would refuse or cut.
-    fn fits(&self) -> Result<(), ForgeError> {
-        within(&self.title, MAX_TITLE_CHARS, "title of the check")?;
-        within(&self.summary, MAX_OUTPUT_CHARS, "summary of the check")?;
-        within(self.text.as_deref().unwrap_or_default(), MAX_OUTPUT_CHARS, "text of the check")?;
+    fn check_limits(&self) -> Result<(), ForgeError> {
+        check_length(&self.title, MAX_TITLE_CHARS, "title of the check")?;
+        check_length(&self.summary, MAX_OUTPUT_CHARS, "summary of the check")?;
+        check_length(self.text.as_deref().unwrap_or_default(), MAX_OUTPUT_CHARS, "text of the check")?;
         match self.annotations.len() {
             found if found > MAX_ANNOTATIONS => Err(ForgeError::TooManyAnnotations { found, most: MAX_ANNOTATIONS }),
             _ => Ok(()),
@@ -229,7 +229,7 @@ impl Check {
     }
 
     /// Returns the request body, with these annotations.
-    fn wanted(&self, annotations: &[Annotation]) -> Value {
+    fn request_body(&self, annotations: &[Annotation]) -> Value {
         let mut output = json!({ "title": self.title, "summary": self.summary });
         // An empty text is sent as well: it replaces the previous one.
         output["text"] = json!(self.text.as_deref().unwrap_or_default());
@@ -250,16 +250,16 @@ impl Check {
     }
 }
 
-impl Run {
+impl CheckRun {
     /// Returns true if the run is a check of the same kind: a job of the same name is none.
-    fn is_like(&self, check: &Check) -> bool {
+    fn is_same_kind(&self, check: &Check) -> bool {
         self.name == check.name
             && self.head_sha.eq_ignore_ascii_case(&check.commit.to_string())
             && self.external_id.as_deref().is_some_and(|id| kind(id) == kind(&check.external_id))
     }
 
-    fn says_what(&self, check: &Check) -> bool {
-        let same = |there: &Option<String>, wanted: &str| text::same(there.as_deref().unwrap_or_default(), wanted);
+    fn is_up_to_date(&self, check: &Check) -> bool {
+        let same = |there: &Option<String>, wanted: &str| text::is_same_text(there.as_deref().unwrap_or_default(), wanted);
         self.status.as_deref() == Some("completed")
             && json!(self.conclusion) == json!(check.conclusion)
             && same(&self.output.title, &check.title)
@@ -280,18 +280,18 @@ pub(crate) fn kind(external_id: &str) -> &str {
     external_id.split_once(':').map_or(external_id, |(kind, _)| kind)
 }
 
-fn decide(run: &Run, there: Vec<Annotation>, check: &Check) -> Decision<Change> {
-    match missing(&check.annotations, there) {
+fn decide(run: &CheckRun, there: Vec<Annotation>, check: &Check) -> Decision<CheckRunChange> {
+    match missing_annotations(&check.annotations, there) {
         None => Decision::Create,
-        Some(missing) if missing.is_empty() && run.says_what(check) => {
+        Some(missing) if missing.is_empty() && run.is_up_to_date(check) => {
             Decision::Keep { url: run.html_url.clone().or(run.details_url.clone()).unwrap_or_default() }
         }
-        Some(missing) => Decision::Update(Change { id: run.id, missing }),
+        Some(missing) => Decision::Update(CheckRunChange { id: run.id, missing }),
     }
 }
 
 /// Returns the wanted annotations that are not there, or `None` if one is there that is not wanted.
-fn missing(wanted: &[Annotation], there: Vec<Annotation>) -> Option<Vec<Annotation>> {
+fn missing_annotations(wanted: &[Annotation], there: Vec<Annotation>) -> Option<Vec<Annotation>> {
     let mut missing = wanted.to_vec();
     for annotation in there {
         let at = missing.iter().position(|wanted| wanted.is_same(&annotation))?;
@@ -306,8 +306,8 @@ impl Annotation {
         let title = |annotation: &Self| annotation.title.clone().unwrap_or_default();
         place(self) == place(other)
             && self.level == other.level
-            && text::same(&self.message, &other.message)
-            && text::same(&title(self), &title(other))
+            && text::is_same_text(&self.message, &other.message)
+            && text::is_same_text(&title(self), &title(other))
     }
 }
 
@@ -335,7 +335,7 @@ mod tests {
         Annotation { path: "a.yaml".to_owned(), start_line: line, end_line: line, level: Level::Warning, message, title: None }
     }
 
-    fn run(conclusion: &str) -> Run {
+    fn run(conclusion: &str) -> CheckRun {
         let run = json!({
             "id": 5, "name": "assay", "head_sha": "a".repeat(40), "external_id": "assay:nightly", "status": "completed",
             "conclusion": conclusion, "html_url": "https://x/5", "details_url": "https://x", "app": null,
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn a_run_that_says_the_same_is_kept() {
         assert_eq!(decide(&run("timed_out"), Vec::new(), &check(&[])), Decision::Keep { url: "https://x/5".to_owned() });
-        let update = |missing| Decision::Update(Change { id: 5, missing });
+        let update = |missing| Decision::Update(CheckRunChange { id: 5, missing });
         assert_eq!(decide(&run("success"), Vec::new(), &check(&[])), update(Vec::new()));
         let moved = Check { details_url: Some("https://elsewhere".to_owned()), ..check(&[]) };
         assert_eq!(decide(&run("timed_out"), Vec::new(), &moved), update(Vec::new()));
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn annotations_are_added_and_never_doubled() {
         let decided = |there: &[Annotation]| decide(&run("timed_out"), there.to_vec(), &check(&[note(1), note(2), note(2)]));
-        assert_eq!(decided(&[note(2)]), Decision::Update(Change { id: 5, missing: vec![note(1), note(2)] }));
+        assert_eq!(decided(&[note(2)]), Decision::Update(CheckRunChange { id: 5, missing: vec![note(1), note(2)] }));
         assert!(matches!(decided(&[note(2), note(1), note(2)]), Decision::Keep { .. }));
     }
 
@@ -368,13 +368,13 @@ mod tests {
 
     #[test]
     fn what_a_forge_would_cut_is_refused() {
-        let refused = |check: Check| check.fits().expect_err("too much").to_string();
+        let refused = |check: Check| check.check_limits().expect_err("too much").to_string();
         let long = "x".repeat(MAX_OUTPUT_CHARS + 1);
         insta::assert_snapshot!(refused(Check { summary: long.clone(), ..check(&[]) }), @"the summary of the check has 65536 characters, and the forge takes 65535");
         insta::assert_snapshot!(refused(Check { text: Some(long), ..check(&[]) }), @"the text of the check has 65536 characters, and the forge takes 65535");
         insta::assert_snapshot!(refused(Check { title: "x".repeat(256), ..check(&[]) }), @"the title of the check has 256 characters, and the forge takes 255");
         insta::assert_snapshot!(refused(check(&vec![note(1); 51])), @"the check has 51 annotations, and the forge takes 50");
-        assert!(check(&vec![note(1); 50]).fits().is_ok());
+        assert!(check(&vec![note(1); 50]).check_limits().is_ok());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 use crate::author::Author;
-use crate::dialect::{Dialect, Parsed, Place, Right};
+use crate::dialect::{Dialect, Parsed, Permission, RepositoryPath};
 use crate::{Api, ForgeError, Kind, Repository, Token, text};
 
 /// The timeout of one request, from looking up the host to the last byte of the response.
@@ -69,13 +69,13 @@ impl Forge {
 
     /// Uses `login` as the token's account, such as `my-app[bot]`, without a request to the forge.
     #[must_use]
-    pub fn written_by(self, login: &str) -> Self {
-        Self { author: OnceLock::from(Author::of(login)), ..self }
+    pub fn with_login(self, login: &str) -> Self {
+        Self { author: OnceLock::from(Author::from_login(login)), ..self }
     }
 
     /// Waits with `pause` instead of sleeping, for example to allow cancellation.
     #[must_use]
-    pub fn pausing_by(self, pause: impl Fn(Duration) + Send + Sync + 'static) -> Self {
+    pub fn with_pause(self, pause: impl Fn(Duration) + Send + Sync + 'static) -> Self {
         Self { pause: Box::new(pause), ..self }
     }
 
@@ -88,13 +88,13 @@ impl Forge {
     }
 
     /// Returns a repository of this forge; refuses a name that this kind of forge does not allow.
-    pub(crate) fn place<'a>(&'a self, repository: &'a Repository) -> Result<Place<'a>, ForgeError> {
-        Ok(Place { api: &self.api, repository, path: self.dialect().repository(repository)? })
+    pub(crate) fn repository_path<'a>(&'a self, repository: &'a Repository) -> Result<RepositoryPath<'a>, ForgeError> {
+        Ok(RepositoryPath { api: &self.api, repository, path: self.dialect().repository(repository)? })
     }
 
     /// Describes a request for its errors, with the permission that the token needs for it.
-    pub(crate) fn about(&self, what: String, right: Right) -> About {
-        About { what, permission: self.dialect().permission(right) }
+    pub(crate) fn request_context(&self, what: String, right: Permission) -> RequestContext {
+        RequestContext { what, permission: self.dialect().permission(right) }
     }
 
     pub(crate) fn pause(&self, time: Duration) {
@@ -111,26 +111,26 @@ impl Forge {
     }
 
     /// Gets an address of the forge.
-    pub(crate) fn get(&self, url: &str, about: &About) -> Result<Answer, ForgeError> {
+    pub(crate) fn get(&self, url: &str, about: &RequestContext) -> Result<ForgeResponse, ForgeError> {
         self.call(Call::Get, url.to_owned(), about)
     }
 
     /// Creates or changes something at a path. The request is sent once.
-    pub(crate) fn write(&self, call: Call, path: &str, about: &About) -> Result<Answer, ForgeError> {
-        self.call(call, self.api.at(path), about)
+    pub(crate) fn write(&self, call: Call, path: &str, about: &RequestContext) -> Result<ForgeResponse, ForgeError> {
+        self.call(call, self.api.url_for(path), about)
     }
 
     /// Sends a request to an address of the forge.
-    pub(crate) fn call(&self, call: Call, url: String, about: &About) -> Result<Answer, ForgeError> {
-        self.ask(&Question { call, url, about })
+    pub(crate) fn call(&self, call: Call, url: String, about: &RequestContext) -> Result<ForgeResponse, ForgeError> {
+        self.send_with_retries(&ForgeRequest { call, url, about })
     }
 
     /// Returns the successful response to a request. If the forge limits the rate, the request is retried after the time that the
     /// forge states; if the response was lost, it is retried only if it changes nothing.
-    fn ask(&self, question: &Question<'_>) -> Result<Answer, ForgeError> {
+    fn send_with_retries(&self, question: &ForgeRequest<'_>) -> Result<ForgeResponse, ForgeError> {
         let (mut waits, mut repeats) = (0, 0);
         loop {
-            match self.send(question).and_then(|answer| self.judged(answer, question.about)) {
+            match self.send(question).and_then(|answer| self.check_status(answer, question.about)) {
                 Err(ForgeError::RateLimited { wait: Some(wait) }) if wait <= MAX_WAIT && waits < MAX_WAITS => {
                     waits += 1;
                     self.pause(wait);
@@ -144,7 +144,7 @@ impl Forge {
         }
     }
 
-    fn send(&self, question: &Question<'_>) -> Result<Answer, ForgeError> {
+    fn send(&self, question: &ForgeRequest<'_>) -> Result<ForgeResponse, ForgeError> {
         let request = Request::builder()
             .method(question.call.method())
             .uri(&question.url)
@@ -159,35 +159,35 @@ impl Forge {
                 .body(body.to_string().into_bytes())
                 .map(|request| self.agent.run(request)),
         };
-        let sent = sent.map_err(|error| self.bad(question.about, &error.to_string()))?;
-        self.read(sent.map_err(|error| self.unanswered(error))?)
+        let sent = sent.map_err(|error| self.bad_response(question.about, &error.to_string()))?;
+        self.read(sent.map_err(|error| self.unreachable_error(error))?)
     }
 
-    fn read(&self, response: Response<Body>) -> Result<Answer, ForgeError> {
+    fn read(&self, response: Response<Body>) -> Result<ForgeResponse, ForgeError> {
         let (head, body) = response.into_parts();
         let mut bytes = Vec::new();
         let mut reader = body.into_reader().take(MAX_ANSWER_BYTES + 1);
-        reader.read_to_end(&mut bytes).map_err(|error| self.unanswered(error.into()))?;
+        reader.read_to_end(&mut bytes).map_err(|error| self.unreachable_error(error.into()))?;
         if bytes.len() as u64 > MAX_ANSWER_BYTES {
             return Err(ForgeError::TooLarge);
         }
         let header = |name: &str| header(&head.headers, name);
-        Ok(Answer {
+        Ok(ForgeResponse {
             status: head.status.as_u16(),
             link: header("link"),
             location: header("location"),
-            wait: wait(&head.headers, now()),
+            wait: retry_after(&head.headers, now()),
             body: bytes,
         })
     }
 
     /// Returns a successful response, or the error that another status means.
-    fn judged(&self, answer: Answer, about: &About) -> Result<Answer, ForgeError> {
-        let said = || self.shown(&said(&answer.body));
+    fn check_status(&self, answer: ForgeResponse, about: &RequestContext) -> Result<ForgeResponse, ForgeError> {
+        let said = || self.sanitise(&error_message(&answer.body));
         match answer.status {
             200..=299 => Ok(answer),
             300..=399 => Err(ForgeError::Redirected {
-                to: self.token.masked(&text::without_user(answer.location.as_deref().unwrap_or_default())),
+                to: self.token.mask(&text::without_user(answer.location.as_deref().unwrap_or_default())),
             }),
             401 => Err(ForgeError::BadToken),
             429 => Err(ForgeError::RateLimited { wait: answer.wait }),
@@ -201,53 +201,57 @@ impl Forge {
     }
 
     /// Parses a response as JSON. A parse error may repeat parts of it, so the error is masked as well.
-    pub(crate) fn parsed<T: DeserializeOwned>(&self, answer: &Answer, about: &About) -> Result<T, ForgeError> {
-        self.parsed_by(answer, about, |body| serde_json::from_slice(body))
+    pub(crate) fn parse_json<T: DeserializeOwned>(
+        &self,
+        answer: &ForgeResponse,
+        about: &RequestContext,
+    ) -> Result<T, ForgeError> {
+        self.parse_with(answer, about, |body| serde_json::from_slice(body))
     }
 
     /// Parses a response with `parse`.
-    pub(crate) fn parsed_by<T>(
+    pub(crate) fn parse_with<T>(
         &self,
-        answer: &Answer,
-        about: &About,
+        answer: &ForgeResponse,
+        about: &RequestContext,
         parse: impl Fn(&[u8]) -> Parsed<T>,
     ) -> Result<T, ForgeError> {
-        parse(&answer.body).map_err(|error| self.bad(about, &error.to_string()))
+        parse(&answer.body).map_err(|error| self.bad_response(about, &error.to_string()))
     }
 
-    pub(crate) fn bad(&self, about: &About, why: &str) -> ForgeError {
-        ForgeError::BadAnswer { what: about.what.clone(), why: self.shown(why) }
+    pub(crate) fn bad_response(&self, about: &RequestContext, why: &str) -> ForgeError {
+        ForgeError::BadAnswer { what: about.what.clone(), why: self.sanitise(why) }
     }
 
-    fn unanswered(&self, source: ureq::Error) -> ForgeError {
+    fn unreachable_error(&self, source: ureq::Error) -> ForgeError {
         ForgeError::Unreachable { api: self.api.to_string(), source: Box::new(source) }
     }
 
     /// Returns a text of the forge fit to be shown: masked before it is cut, so that no part of a token remains.
-    pub(crate) fn shown(&self, text: &str) -> String {
-        text::shown(&self.token.masked(text))
+    pub(crate) fn sanitise(&self, text: &str) -> String {
+        text::sanitise(&self.token.mask(text))
     }
 }
 
 /// The description of a request, for its errors.
-pub(crate) struct About {
+pub(crate) struct RequestContext {
     /// The requested thing, as the beginning of a sentence.
     pub(crate) what: String,
     /// The permission that the token needs.
     pub(crate) permission: &'static str,
 }
 
-struct Question<'a> {
+struct ForgeRequest<'a> {
     call: Call,
     url: String,
-    about: &'a About,
+    about: &'a RequestContext,
 }
 
 /// A method, with the body.
 pub(crate) enum Call {
     Get,
     /// A query with a body, which changes nothing.
-    Ask(Value),
+    Query(Value),
     Post(Value),
     Patch(Value),
     Put(Value),
@@ -257,7 +261,7 @@ impl Call {
     fn method(&self) -> &'static str {
         match self {
             Self::Get => "GET",
-            Self::Ask(_) | Self::Post(_) => "POST",
+            Self::Query(_) | Self::Post(_) => "POST",
             Self::Patch(_) => "PATCH",
             Self::Put(_) => "PUT",
         }
@@ -266,17 +270,17 @@ impl Call {
     fn body(&self) -> Option<&Value> {
         match self {
             Self::Get => None,
-            Self::Ask(body) | Self::Post(body) | Self::Patch(body) | Self::Put(body) => Some(body),
+            Self::Query(body) | Self::Post(body) | Self::Patch(body) | Self::Put(body) => Some(body),
         }
     }
 
     fn changes_nothing(&self) -> bool {
-        matches!(self, Self::Get | Self::Ask(_))
+        matches!(self, Self::Get | Self::Query(_))
     }
 }
 
 /// The parts of a response that are kept.
-pub(crate) struct Answer {
+pub(crate) struct ForgeResponse {
     status: u16,
     pub(crate) link: Option<String>,
     location: Option<String>,
@@ -284,7 +288,7 @@ pub(crate) struct Answer {
     body: Vec<u8>,
 }
 
-impl Answer {
+impl ForgeResponse {
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }
@@ -317,7 +321,7 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
 
 /// Returns how long the forge asks to wait: `retry-after` in seconds, or until `x-ratelimit-reset` (`ratelimit-reset` on GitLab),
 /// in seconds since 1970, if no requests remain. Its clock may differ, so its last second is waited for completely.
-fn wait(headers: &HeaderMap, now_s: u64) -> Option<Duration> {
+fn retry_after(headers: &HeaderMap, now_s: u64) -> Option<Duration> {
     let number = |name: &str| header(headers, name)?.trim().parse::<u64>().ok();
     let after = number("retry-after");
     let either = |name| number(name).or_else(|| number(&format!("x-{name}")));
@@ -332,22 +336,22 @@ fn now() -> u64 {
 
 /// Returns the forge's message of a refusal, or a note that it cannot be read. GitHub and Gitea give a `message` and a list of
 /// `errors`; GitLab a `message` that may hold fields, or an `error` and its `error_description`.
-fn said(body: &[u8]) -> String {
+fn error_message(body: &[u8]) -> String {
     let said: Value = serde_json::from_slice(body).unwrap_or_default();
-    let main = ["message", "error", "error_description"].iter().filter_map(|name| in_words(said.get(name)?));
+    let main = ["message", "error", "error_description"].iter().filter_map(|name| message_text(said.get(name)?));
     let details = said.get("errors").and_then(Value::as_array).into_iter().flatten().filter_map(detail).take(MAX_DETAILS);
     let parts: Vec<String> = main.chain(details).collect();
     if parts.is_empty() { "no reason that can be read".to_owned() } else { parts.join("; ") }
 }
 
 /// Returns the text of a message: one text, several, or those of fields.
-fn in_words(said: &Value) -> Option<String> {
+fn message_text(said: &Value) -> Option<String> {
     let join = |parts: Vec<String>| (!parts.is_empty()).then(|| parts.join(", "));
     match said {
         Value::String(text) => Some(text.clone()),
-        Value::Array(several) => join(several.iter().filter_map(in_words).take(MAX_DETAILS).collect()),
+        Value::Array(several) => join(several.iter().filter_map(message_text).take(MAX_DETAILS).collect()),
         Value::Object(fields) => {
-            let field = |(name, value): (&String, &Value)| Some(format!("{name}: {}", in_words(value)?));
+            let field = |(name, value): (&String, &Value)| Some(format!("{name}: {}", message_text(value)?));
             join(fields.iter().filter_map(field).take(MAX_DETAILS).collect())
         }
         _ => None,
@@ -369,7 +373,7 @@ mod tests {
         let headers = lines.iter().map(|(name, value)| {
             (ureq::http::HeaderName::from_static(name), ureq::http::HeaderValue::from_str(value).expect("a value"))
         });
-        wait(&headers.collect(), 1000).map(|wait| wait.as_secs())
+        retry_after(&headers.collect(), 1000).map(|wait| wait.as_secs())
     }
 
     #[test]
@@ -388,18 +392,18 @@ mod tests {
     #[test]
     fn what_the_forge_said_is_in_one_line() {
         let invalid = br#"{"message": "Validation Failed", "errors": [{"field": "body", "code": "missing"}, {"message": "is long"}, "x", {}, 1]}"#;
-        assert_eq!(said(invalid), "Validation Failed; body: missing; is long; x");
-        assert_eq!(said(br#"{"message": "Not Found"}"#), "Not Found");
+        assert_eq!(error_message(invalid), "Validation Failed; body: missing; is long; x");
+        assert_eq!(error_message(br#"{"message": "Not Found"}"#), "Not Found");
         assert_eq!(
-            said(br#"{"message": {"body": ["is too long", "is blank"], "title": "is missing"}}"#),
+            error_message(br#"{"message": {"body": ["is too long", "is blank"], "title": "is missing"}}"#),
             "body: is too long, is blank, title: is missing"
         );
         assert_eq!(
-            said(br#"{"error": "insufficient_scope", "error_description": "needs more"}"#),
+            error_message(br#"{"error": "insufficient_scope", "error_description": "needs more"}"#),
             "insufficient_scope; needs more"
         );
         for unread in ["<html>", "[]", "1", r#"{"message": null}"#, r#"{"message": {"x": []}}"#] {
-            assert_eq!(said(unread.as_bytes()), "no reason that can be read");
+            assert_eq!(error_message(unread.as_bytes()), "no reason that can be read");
         }
     }
 

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use crate::author::{Account, App, Author};
-use crate::client::{About, Call, Forge};
-use crate::dialect::{Place, Right, Thread};
-use crate::settle::Decision;
-use crate::{ForgeError, Posted, Repository, Tag, text};
+use crate::client::{Call, Forge, RequestContext};
+use crate::dialect::{Permission, RepositoryPath, Thread};
+use crate::idempotent_write::Decision;
+use crate::{ForgeError, PostOutcome, Repository, Tag, text};
 
 /// The longest text of a comment or an issue, in characters, with the line of its tag: GitHub's limit.
 pub const MAX_BODY_CHARS: usize = 65_536;
@@ -23,12 +23,12 @@ pub struct Comment {
     /// Its text, in Markdown. It is posted as it is: the caller escapes it.
     pub text: String,
     /// The action if there is no such comment yet.
-    pub if_absent: IfAbsent,
+    pub if_absent: AbsentAction,
 }
 
 /// The action if there is no comment yet. An existing one is updated in any case, so that it does not keep an outdated statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IfAbsent {
+pub enum AbsentAction {
     /// Create one.
     Create,
     /// Create none: there is nothing to report.
@@ -37,7 +37,7 @@ pub enum IfAbsent {
 
 /// A comment, or an issue with its head, as the forge lists it.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ForgePost {
     pub(crate) id: u64,
     /// An issue's number, or 0 for a comment.
     pub(crate) number: u64,
@@ -52,11 +52,11 @@ pub(crate) struct Entry {
     pub(crate) is_pull_request: bool,
 }
 
-impl Entry {
+impl ForgePost {
     /// Returns true if this carries the tag and the token's account wrote it. The tag alone proves nothing: every author can copy
     /// it.
     pub(crate) fn is_ours(&self, tag: &Tag, author: &Author) -> bool {
-        tag.is_on(self.text()) && author.is(self.account.as_ref(), self.app.as_ref())
+        tag.is_tag_of(self.text()) && author.is_account(self.account.as_ref(), self.app.as_ref())
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -66,9 +66,10 @@ impl Entry {
 
 impl Forge {
     /// Creates or edits the account's comment. One that carries the tag and is by another account is ignored.
-    pub fn comment(&self, comment: &Comment) -> Result<Posted, ForgeError> {
-        let body = self.dialect().without_commands(tagged(&comment.tag, &comment.text, "comment")?);
-        let (about, place, thread) = (comment.about(self), self.place(&comment.repository)?, Thread::Pull(comment.pull));
+    pub fn comment(&self, comment: &Comment) -> Result<PostOutcome, ForgeError> {
+        let body = self.dialect().without_commands(with_tag(&comment.tag, &comment.text, "comment")?);
+        let (about, place, thread) =
+            (comment.request_context(self), self.repository_path(&comment.repository)?, Thread::Pull(comment.pull));
         let look = || {
             let ours = self.find_comment(comment, &place, &about)?;
             Ok(decide(ours, &body, comment.if_absent))
@@ -76,14 +77,19 @@ impl Forge {
         let create = || self.write_comment(&place, thread, &body, &about);
         let update = |id: &u64| {
             let (call, path) = self.dialect().edit_comment(&place, thread, *id, &body);
-            self.written(call, &path, &place, thread, &about)
+            self.write_and_parse(call, &path, &place, thread, &about)
         };
-        self.settle(look, create, update)
+        self.write_idempotently(look, create, update)
     }
 
     /// Finds the account's comment. Comments are listed from the oldest: the first one by the account is taken if there are
     /// several.
-    fn find_comment(&self, comment: &Comment, place: &Place<'_>, about: &About) -> Result<Option<Entry>, ForgeError> {
+    fn find_comment(
+        &self,
+        comment: &Comment,
+        place: &RepositoryPath<'_>,
+        about: &RequestContext,
+    ) -> Result<Option<ForgePost>, ForgeError> {
         let author = self.author()?;
         self.search_comments(place, Thread::Pull(comment.pull), about, |page| {
             page.into_iter().find(|entry| entry.is_ours(&comment.tag, author))
@@ -93,10 +99,10 @@ impl Forge {
     /// Calls `see` with one page of comments after another, from the oldest.
     pub(crate) fn search_comments<T>(
         &self,
-        place: &Place<'_>,
+        place: &RepositoryPath<'_>,
         thread: Thread,
-        about: &About,
-        see: impl FnMut(Vec<Entry>) -> Option<T>,
+        about: &RequestContext,
+        see: impl FnMut(Vec<ForgePost>) -> Option<T>,
     ) -> Result<Option<T>, ForgeError> {
         let dialect = self.dialect();
         self.search(&dialect.comments(place, thread), about, |page| dialect.parse_comments(place, thread, page), see)
@@ -105,46 +111,53 @@ impl Forge {
     /// Creates another comment below a pull request or an issue.
     pub(crate) fn write_comment(
         &self,
-        place: &Place<'_>,
+        place: &RepositoryPath<'_>,
         thread: Thread,
         body: &str,
-        about: &About,
+        about: &RequestContext,
     ) -> Result<String, ForgeError> {
         let path = self.dialect().new_comment(place, thread);
-        self.written(Call::Post(json!({ "body": body })), &path, place, thread, about)
+        self.write_and_parse(Call::Post(json!({ "body": body })), &path, place, thread, about)
     }
 
     /// Creates or edits a comment, and returns its page.
-    fn written(&self, call: Call, path: &str, place: &Place<'_>, thread: Thread, about: &About) -> Result<String, ForgeError> {
+    fn write_and_parse(
+        &self,
+        call: Call,
+        path: &str,
+        place: &RepositoryPath<'_>,
+        thread: Thread,
+        about: &RequestContext,
+    ) -> Result<String, ForgeError> {
         let response = self.write(call, path, about)?;
-        self.parsed_by(&response, about, |bytes| self.dialect().parse_written(place, thread, bytes))
+        self.parse_with(&response, about, |bytes| self.dialect().parse_written(place, thread, bytes))
     }
 }
 
 impl Comment {
-    fn about(&self, forge: &Forge) -> About {
-        forge.about(format!("pull request {} of `{}`", self.pull, self.repository), Right::Comments)
+    fn request_context(&self, forge: &Forge) -> RequestContext {
+        forge.request_context(format!("pull request {} of `{}`", self.pull, self.repository), Permission::Comments)
     }
 }
 
 /// Returns a text with its tag. Refuses one beyond the forge's limit: nothing is cut silently.
-pub(crate) fn tagged(tag: &Tag, text: &str, what: &'static str) -> Result<String, ForgeError> {
-    let body = tag.above(text);
-    within(&body, MAX_BODY_CHARS, what)?;
+pub(crate) fn with_tag(tag: &Tag, text: &str, what: &'static str) -> Result<String, ForgeError> {
+    let body = tag.prepend_to(text);
+    check_length(&body, MAX_BODY_CHARS, what)?;
     Ok(body)
 }
 
 /// Refuses a text of more than `most` characters.
-pub(crate) fn within(text: &str, most: usize, what: &'static str) -> Result<(), ForgeError> {
+pub(crate) fn check_length(text: &str, most: usize, what: &'static str) -> Result<(), ForgeError> {
     let found = text.chars().count();
     if found > most { Err(ForgeError::TooLong { what, found, most }) } else { Ok(()) }
 }
 
-fn decide(ours: Option<Entry>, body: &str, if_absent: IfAbsent) -> Decision<u64> {
+fn decide(ours: Option<ForgePost>, body: &str, if_absent: AbsentAction) -> Decision<u64> {
     match ours {
-        Some(entry) if text::same(entry.text(), body) => Decision::Keep { url: entry.url },
+        Some(entry) if text::is_same_text(entry.text(), body) => Decision::Keep { url: entry.url },
         Some(entry) => Decision::Update(entry.id),
-        None if if_absent == IfAbsent::Skip => Decision::Skip,
+        None if if_absent == AbsentAction::Skip => Decision::Skip,
         None => Decision::Create,
     }
 }
@@ -157,17 +170,17 @@ mod tests {
         "nightly".parse().expect("a tag")
     }
 
-    fn entry(body: &str) -> Entry {
-        let (url, account) = ("https://x/3".to_owned(), Some(Account::named("me".to_owned())));
-        Entry { id: 3, number: 0, url, body: Some(body.to_owned()), account, app: None, is_pull_request: false }
+    fn entry(body: &str) -> ForgePost {
+        let (url, account) = ("https://x/3".to_owned(), Some(Account::from_login("me".to_owned())));
+        ForgePost { id: 3, number: 0, url, body: Some(body.to_owned()), account, app: None, is_pull_request: false }
     }
 
     #[test]
     fn what_is_written_depends_on_what_is_there() {
         let decided = |there: Option<&str>, if_absent| decide(there.map(entry), "a\nb", if_absent);
-        assert_eq!(decided(None, IfAbsent::Create), Decision::Create);
-        assert_eq!(decided(None, IfAbsent::Skip), Decision::Skip);
-        for if_absent in [IfAbsent::Create, IfAbsent::Skip] {
+        assert_eq!(decided(None, AbsentAction::Create), Decision::Create);
+        assert_eq!(decided(None, AbsentAction::Skip), Decision::Skip);
+        for if_absent in [AbsentAction::Create, AbsentAction::Skip] {
             assert_eq!(decided(Some("a\r\nb"), if_absent), Decision::Keep { url: "https://x/3".to_owned() });
             assert_eq!(decided(Some("a\nc"), if_absent), Decision::Update(3));
         }
@@ -176,16 +189,16 @@ mod tests {
     #[test]
     fn a_tag_that_somebody_else_wrote_is_not_ours() {
         let entry = entry("<!-- assay:nightly -->\ntext");
-        assert!(entry.is_ours(&tag(), &Author::of("me")));
-        assert!(!entry.is_ours(&tag(), &Author::of("you")));
-        assert!(!entry.is_ours(&"daily".parse().expect("a tag"), &Author::of("me")));
+        assert!(entry.is_ours(&tag(), &Author::from_login("me")));
+        assert!(!entry.is_ours(&tag(), &Author::from_login("you")));
+        assert!(!entry.is_ours(&"daily".parse().expect("a tag"), &Author::from_login("me")));
     }
 
     #[test]
     fn a_text_counts_with_its_tag() {
-        let most = MAX_BODY_CHARS - tag().above("").chars().count();
-        assert!(tagged(&tag(), &"ü".repeat(most), "comment").is_ok());
-        let error = tagged(&tag(), &"ü".repeat(most + 1), "comment").expect_err("too long");
+        let most = MAX_BODY_CHARS - tag().prepend_to("").chars().count();
+        assert!(with_tag(&tag(), &"ü".repeat(most), "comment").is_ok());
+        let error = with_tag(&tag(), &"ü".repeat(most + 1), "comment").expect_err("too long");
         insta::assert_snapshot!(error, @"the comment has 65537 characters, and the forge takes 65536");
         assert!(error.is_usage());
     }

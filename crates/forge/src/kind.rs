@@ -46,7 +46,7 @@ impl FromStr for Kind {
     fn from_str(text: &str) -> Result<Self, ForgeError> {
         let all = [Self::GitHub, Self::GitLab, Self::Gitea];
         let known = all.into_iter().find(|kind| kind.to_string() == text);
-        known.ok_or_else(|| ForgeError::Kind(text::shown(text)))
+        known.ok_or_else(|| ForgeError::Kind(text::sanitise(text)))
     }
 }
 

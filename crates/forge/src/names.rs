@@ -36,7 +36,7 @@ impl FromStr for Repository {
     type Err = ForgeError;
 
     fn from_str(text: &str) -> Result<Self, ForgeError> {
-        let refused = || ForgeError::Repository(text::shown(text));
+        let refused = || ForgeError::Repository(text::sanitise(text));
         let (owners, name) = text.rsplit_once('/').ok_or_else(refused)?;
         let owners: Vec<String> = owners.split('/').map(ToOwned::to_owned).collect();
         if owners.len() > MAX_OWNERS || !owners.iter().all(|owner| is_owner(owner)) || !is_repository_name(name) {
@@ -74,12 +74,12 @@ impl Tag {
     }
 
     /// Returns `text` below the tag's line.
-    pub(crate) fn above(&self, text: &str) -> String {
+    pub(crate) fn prepend_to(&self, text: &str) -> String {
         format!("{}\n{text}", self.line())
     }
 
     /// Returns true if a text begins with the tag's line.
-    pub(crate) fn is_on(&self, body: &str) -> bool {
+    pub(crate) fn is_tag_of(&self, body: &str) -> bool {
         body.lines().next().is_some_and(|first| first.trim_end() == self.line())
     }
 }
@@ -93,7 +93,7 @@ impl FromStr for Tag {
         if is_inner && has_ends && (1..=MAX_TAG).contains(&text.len()) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(ForgeError::Tag(text::shown(text)))
+            Err(ForgeError::Tag(text::sanitise(text)))
         }
     }
 }
@@ -115,7 +115,7 @@ impl FromStr for CommitSha {
         if text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             Ok(Self(text.to_ascii_lowercase()))
         } else {
-            Err(ForgeError::Commit(text::shown(text)))
+            Err(ForgeError::Commit(text::sanitise(text)))
         }
     }
 }
@@ -135,7 +135,7 @@ pub struct Api(String);
 
 impl Api {
     /// Returns the address of a path, which begins with a slash.
-    pub(crate) fn at(&self, path: &str) -> String {
+    pub(crate) fn url_for(&self, path: &str) -> String {
         format!("{}{path}", self.0)
     }
 
@@ -153,12 +153,12 @@ impl Api {
     pub(crate) fn graphql(&self) -> String {
         match self.0.strip_suffix("/api/v3") {
             Some(host) => format!("{host}/api/graphql"),
-            None => self.at("/graphql"),
+            None => self.url_for("/graphql"),
         }
     }
 
     /// Returns true if an address is on the same host, by the same scheme and port.
-    pub(crate) fn has(&self, url: &str) -> bool {
+    pub(crate) fn is_same_origin(&self, url: &str) -> bool {
         origin(url).is_some_and(|there| origin(&self.0) == Some(there))
     }
 
@@ -251,13 +251,13 @@ mod tests {
     #[test]
     fn only_a_first_line_that_is_the_whole_tag_carries_it() {
         let tag: Tag = "a".parse().expect("a tag");
-        let written = tag.above("text");
+        let written = tag.prepend_to("text");
         assert_eq!(written, "<!-- assay:a -->\ntext");
         for good in [written.as_str(), "<!-- assay:a -->", "<!-- assay:a -->\r\ntext", "<!-- assay:a --> \n"] {
-            assert!(tag.is_on(good), "{good}");
+            assert!(tag.is_tag_of(good), "{good}");
         }
         for bad in ["", "text", "<!-- assay:ab -->\n", "<!-- assay:a -->x\n", " <!-- assay:a -->", "> \n<!-- assay:a -->"] {
-            assert!(!tag.is_on(bad), "{bad}");
+            assert!(!tag.is_tag_of(bad), "{bad}");
         }
     }
 
@@ -315,7 +315,7 @@ mod tests {
     fn another_scheme_port_or_host_is_elsewhere() {
         let api = Api::default();
         for here in ["https://api.github.com/x?page=2", "https://API.github.com:443/", "HTTPS://api.github.com/"] {
-            assert!(api.has(here), "{here}");
+            assert!(api.is_same_origin(here), "{here}");
         }
         for there in [
             "http://api.github.com/",
@@ -327,7 +327,7 @@ mod tests {
             "/x",
             "",
         ] {
-            assert!(!api.has(there), "{there}");
+            assert!(!api.is_same_origin(there), "{there}");
         }
     }
 }

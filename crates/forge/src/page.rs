@@ -1,6 +1,6 @@
 //! Paginated lists.
 
-use crate::client::{About, Forge};
+use crate::client::{Forge, RequestContext};
 use crate::dialect::Parsed;
 use crate::{Api, ForgeError, text};
 
@@ -12,21 +12,23 @@ impl Forge {
     pub(crate) fn search<P, T>(
         &self,
         path: &str,
-        about: &About,
+        about: &RequestContext,
         parse: impl Fn(&[u8]) -> Parsed<P>,
         mut see: impl FnMut(P) -> Option<T>,
     ) -> Result<Option<T>, ForgeError> {
-        let mut url = self.api().at(path);
+        let mut url = self.api().url_for(path);
         for _ in 0..MAX_PAGES {
             let answer = self.get(&url, about)?;
-            if let Some(found) = see(self.parsed_by(&answer, about, &parse)?) {
+            if let Some(found) = see(self.parse_with(&answer, about, &parse)?) {
                 return Ok(Some(found));
             }
             match next(answer.link.as_deref(), self.api()) {
-                Next::None => return Ok(None),
-                Next::Page(next) => url = next,
-                Next::Elsewhere(there) => {
-                    return Err(self.bad(about, &format!("its next page is elsewhere, at {}", text::without_user(&there))));
+                NextPage::None => return Ok(None),
+                NextPage::Page(next) => url = next,
+                NextPage::Elsewhere(there) => {
+                    return Err(
+                        self.bad_response(about, &format!("its next page is elsewhere, at {}", text::without_user(&there)))
+                    );
                 }
             }
         }
@@ -36,18 +38,18 @@ impl Forge {
 
 /// The page after a page.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum NextPage {
     None,
     Page(String),
     /// On another host, which must not receive the token.
     Elsewhere(String),
 }
 
-fn next(link: Option<&str>, api: &Api) -> Next {
+fn next(link: Option<&str>, api: &Api) -> NextPage {
     match link.and_then(target_of_next) {
-        None => Next::None,
-        Some(url) if api.has(url) => Next::Page(url.to_owned()),
-        Some(url) => Next::Elsewhere(url.to_owned()),
+        None => NextPage::None,
+        Some(url) if api.is_same_origin(url) => NextPage::Page(url.to_owned()),
+        Some(url) => NextPage::Elsewhere(url.to_owned()),
     }
 }
 
@@ -72,12 +74,12 @@ mod tests {
 
     use super::*;
 
-    fn next_of(header: &str) -> Next {
+    fn next_of(header: &str) -> NextPage {
         next(Some(header), &Api::default())
     }
 
-    fn page(url: &str) -> Next {
-        Next::Page(url.to_owned())
+    fn page(url: &str) -> NextPage {
+        NextPage::Page(url.to_owned())
     }
 
     #[test]
@@ -86,16 +88,16 @@ mod tests {
         assert_eq!(next_of(&format!(r#"<{two}>; rel="next", <https://api.github.com/x?page=9>; rel="last""#)), page(two));
         assert_eq!(next_of(&format!(r#"<https://api.github.com/x?page=1>; rel="prev", <{two}>; rel="next""#)), page(two));
         assert_eq!(next_of(&format!("<{two},;>; rel=next")), page(&format!("{two},;")));
-        assert_eq!(next_of(r#"<https://api.github.com/x>; rel="prev""#), Next::None);
-        assert_eq!(next_of(r#"<https://evil.example/x>; rel="next""#), Next::Elsewhere("https://evil.example/x".to_owned()));
-        assert_eq!(next_of(r#"</x?page=2>; rel="next""#), Next::Elsewhere("/x?page=2".to_owned()));
-        assert_eq!(next(None, &Api::default()), Next::None);
+        assert_eq!(next_of(r#"<https://api.github.com/x>; rel="prev""#), NextPage::None);
+        assert_eq!(next_of(r#"<https://evil.example/x>; rel="next""#), NextPage::Elsewhere("https://evil.example/x".to_owned()));
+        assert_eq!(next_of(r#"</x?page=2>; rel="next""#), NextPage::Elsewhere("/x?page=2".to_owned()));
+        assert_eq!(next(None, &Api::default()), NextPage::None);
     }
 
     proptest! {
         #[test]
         fn whatever_the_header_is_no_page_is_on_another_host(header in r#"(<(https://(api.github.com|x)/)?\PC{0,9}>; ?rel="?next"?,?){0,3}"#) {
-            if let Next::Page(url) = next_of(&header) {
+            if let NextPage::Page(url) = next_of(&header) {
                 prop_assert!(url.starts_with("https://api.github.com/"), "{}", url);
             }
         }

@@ -1,12 +1,12 @@
 //! The pull request of a commit.
 
 use crate::client::Forge;
-use crate::dialect::Right;
+use crate::dialect::Permission;
 use crate::{CommitSha, ForgeError, Repository};
 
 /// The criteria for a pull request whose number is wanted. A forge has at most one open pull request from one branch to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sought {
+pub struct PullCriteria {
     /// Its newest commit.
     pub commit: CommitSha,
     /// The branch that it asks to merge; any branch with the commit as its head if left out.
@@ -26,7 +26,7 @@ pub struct HeadBranch {
 
 /// A pull request as the forge lists it.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedPull {
     pub(crate) number: u64,
     pub(crate) is_open: bool,
     /// Its newest commit.
@@ -48,7 +48,7 @@ pub(crate) enum HeadRepository {
 
 impl HeadRepository {
     /// Compares two names: a forge keeps the case of a repository's name, and ignores it in comparisons.
-    fn is(&self, other: &Self) -> bool {
+    fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Named(one), Self::Named(other)) => one.eq_ignore_ascii_case(other),
             (Self::Numbered(one), Self::Numbered(other)) => one == other,
@@ -57,10 +57,10 @@ impl HeadRepository {
     }
 }
 
-impl Sought {
+impl PullCriteria {
     /// Returns true if a pull request matches; `repository` is that of the head by the forge's name, if one is given.
-    fn is(&self, pull: &Listed, repository: Option<&HeadRepository>) -> bool {
-        let is_from = |wanted: &HeadRepository| pull.repository.as_ref().is_some_and(|from| from.is(wanted));
+    fn matches(&self, pull: &ListedPull, repository: Option<&HeadRepository>) -> bool {
+        let is_from = |wanted: &HeadRepository| pull.repository.as_ref().is_some_and(|from| from.is_same(wanted));
         pull.is_open
             && pull.commit == self.commit.to_string()
             && self.head.as_ref().is_none_or(|head| head.branch == pull.branch)
@@ -75,9 +75,11 @@ impl Forge {
     /// A workflow that runs for a fork learns only commit and branch, and no number. The number comes from the forge, and not
     /// from anything that the fork's author wrote. By the commit alone, an author who pushes another author's commit to a fork
     /// leaves two candidates.
-    pub fn pull_of(&self, repository: &Repository, sought: &Sought) -> Result<u64, ForgeError> {
-        let (about, place) =
-            (self.about(format!("the pull request of `{}`", sought.commit), Right::Pulls), self.place(repository)?);
+    pub fn find_pull(&self, repository: &Repository, sought: &PullCriteria) -> Result<u64, ForgeError> {
+        let (about, place) = (
+            self.request_context(format!("the pull request of `{}`", sought.commit), Permission::Pulls),
+            self.repository_path(repository)?,
+        );
         let (dialect, head) = (self.dialect(), sought.head.as_ref());
         let from = head.map(|head| self.dialect().head_repository(self, &head.repository)).transpose()?;
         // The list by commit leaves out commits of forks, so the heads of all open ones are read, in an order that cannot change
@@ -87,8 +89,8 @@ impl Forge {
             &dialect.pulls(&place),
             &about,
             |page| dialect.parse_pulls(page),
-            |page: Vec<Listed>| {
-                numbers.extend(page.iter().filter(|pull| sought.is(pull, from.as_ref())).map(|pull| pull.number));
+            |page: Vec<ListedPull>| {
+                numbers.extend(page.iter().filter(|pull| sought.matches(pull, from.as_ref())).map(|pull| pull.number));
                 None::<()>
             },
         )?;

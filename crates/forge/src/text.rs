@@ -5,7 +5,7 @@ const MAX_SHOWN: usize = 300;
 
 /// Returns one line of bounded length without invisible characters: those that control a terminal or change the direction of
 /// reading are replaced.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn sanitise(text: &str) -> String {
     text.chars().take(MAX_SHOWN).map(|character| if is_hidden(character) { '\u{fffd}' } else { character }).collect()
 }
 
@@ -16,17 +16,17 @@ fn is_hidden(character: char) -> bool {
 
 /// Returns an address for an error: the part before an `@` may be a password.
 pub(crate) fn without_user(url: &str) -> String {
-    shown(url.rsplit('@').next().unwrap_or_default())
+    sanitise(url.rsplit('@').next().unwrap_or_default())
 }
 
 /// Returns true if two texts are equal except for line ends and trailing blanks, which a forge may have changed.
-pub(crate) fn same(one: &str, other: &str) -> bool {
+pub(crate) fn is_same_text(one: &str, other: &str) -> bool {
     let lines = |text: &str| text.replace("\r\n", "\n").trim_end().to_owned();
     lines(one) == lines(other)
 }
 
 /// Encodes `text` as one part of a query.
-pub(crate) fn encoded(text: &str) -> String {
+pub(crate) fn encode_query(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     text.bytes().map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
@@ -37,19 +37,19 @@ mod tests {
 
     #[test]
     fn what_steers_a_terminal_is_replaced_and_what_is_long_is_cut() {
-        assert_eq!(shown("a\n\u{1b}[31mb\u{202e}c"), "a��[31mb�c");
-        assert_eq!(shown(&"ü".repeat(1000)).chars().count(), MAX_SHOWN);
+        assert_eq!(sanitise("a\n\u{1b}[31mb\u{202e}c"), "a��[31mb�c");
+        assert_eq!(sanitise(&"ü".repeat(1000)).chars().count(), MAX_SHOWN);
     }
 
     #[test]
     fn line_ends_are_no_difference() {
-        assert!(same("a\r\nb\n", "a\nb"));
-        assert!(!same("a\nb", "a b"));
-        assert!(!same(" a", "a"));
+        assert!(is_same_text("a\r\nb\n", "a\nb"));
+        assert!(!is_same_text("a\nb", "a b"));
+        assert!(!is_same_text(" a", "a"));
     }
 
     #[test]
     fn a_query_holds_nothing_that_ends_it() {
-        assert_eq!(encoded("assay / nightly&x=ü"), "assay%20%2F%20nightly%26x%3D%C3%BC");
+        assert_eq!(encode_query("assay / nightly&x=ü"), "assay%20%2F%20nightly%26x%3D%C3%BC");
     }
 }

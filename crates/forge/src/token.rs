@@ -33,7 +33,7 @@ impl Token {
     }
 
     /// Returns a text of the forge with the token masked, if it contains it.
-    pub(crate) fn masked(&self, text: &str) -> String {
+    pub(crate) fn mask(&self, text: &str) -> String {
         text.replace(&self.secret, "[secret]")
     }
 }
@@ -52,7 +52,7 @@ mod tests {
     fn nothing_prints_a_token() {
         let token = Token::new(" hunter22\n").expect("a token");
         assert_eq!(format!("{token:?} {:?}", token.header("Bearer ").expect("a header")), "[secret] Sensitive");
-        assert_eq!(token.masked("a hunter22 b"), "a [secret] b");
+        assert_eq!(token.mask("a hunter22 b"), "a [secret] b");
     }
 
     #[test]

@@ -19,10 +19,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use assay_gate::learning::note_dependence;
-use assay_gate::rule::{BOUND_ALPHA, Judged, Launches, Learned, Rules, Series, floor, judge, logs as logs_of, unlearned_floor};
+use assay_gate::rule::{
+    BOUND_ALPHA, JudgedMetric, Launches, LearnedNoise, Rules, Series, floor, judge, logs as logs_of, unlearned_floor,
+};
 use assay_gate::size;
-use assay_gate::stretch::{Pairs, stretches};
-use assay_manifest::{Better, Outcome, PairUnit};
+use assay_gate::stretch::{MetricPairs, detect_stretches};
+use assay_manifest::{BetterDirection, Outcome, PairUnit};
 use assay_stats::{
     Alternative, Averages, Differences, Limits, Noise as Spread, Samples, Side, benjamini_hochberg, dependence, mann_whitney,
     signed_rank, welch,
@@ -110,7 +112,7 @@ impl Shape {
 
     /// Returns true if this shape is combined with `launch`: the first eight shapes are combined with every kind of launch, the
     /// others with two.
-    fn meets(self, launch: Launch) -> bool {
+    fn is_combined_with(self, launch: Launch) -> bool {
         let place = Self::ALL.iter().position(|shape| *shape == self).unwrap_or_default();
         match launch.kind {
             LaunchKind::Normal => place < 8 || launch.spreads == 0.0 || ((0.5..2.0).contains(&launch.spreads) && !launch.shared),
@@ -141,41 +143,41 @@ impl Shape {
 
 /// The correlation of the metrics of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Together {
-    Apart,
-    Alike,
+enum Correlation {
+    Independent,
+    Common,
     Blocks,
     Opposed,
-    Same,
+    Identical,
 }
 
-impl Together {
-    const ALL: [Self; 5] = [Self::Apart, Self::Alike, Self::Blocks, Self::Opposed, Self::Same];
+impl Correlation {
+    const ALL: [Self; 5] = [Self::Independent, Self::Common, Self::Blocks, Self::Opposed, Self::Identical];
 
     /// Returns true if this correlation is combined with `shape`. The last one is for autocorrelated sides and for normal noise:
     /// the hardest case for a test of all metrics together.
-    fn meets(self, shape: Shape) -> bool {
-        self != Self::Same || matches!(shape, Shape::Normal | Shape::Memory(_))
+    fn is_combined_with(self, shape: Shape) -> bool {
+        self != Self::Identical || matches!(shape, Shape::Normal | Shape::Memory(_))
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Apart => "independent",
-            Self::Alike => "0.9 alike",
+            Self::Independent => "independent",
+            Self::Common => "0.9 alike",
             Self::Blocks => "ten blocks of 0.9",
             Self::Opposed => "half opposed",
-            Self::Same => "one and the same",
+            Self::Identical => "one and the same",
         }
     }
 
     /// Returns the index of a metric's common part, its weight and its sign.
-    fn of(self, metric: usize) -> (usize, f64, f64) {
+    fn common_part(self, metric: usize) -> (usize, f64, f64) {
         match self {
-            Self::Apart => (0, 0.0, 1.0),
-            Self::Alike => (0, 0.9, 1.0),
+            Self::Independent => (0, 0.0, 1.0),
+            Self::Common => (0, 0.9, 1.0),
             Self::Blocks => (metric / 10, 0.9, 1.0),
             Self::Opposed => (0, 0.9, if metric.is_multiple_of(2) { 1.0 } else { -1.0 }),
-            Self::Same => (0, 1.0, 1.0),
+            Self::Identical => (0, 1.0, 1.0),
         }
     }
 }
@@ -208,7 +210,7 @@ impl Launch {
         all
     }
 
-    fn draw(self, draw: &mut Draw) -> f64 {
+    fn draw(self, draw: &mut Generator) -> f64 {
         self.spreads
             * match self.kind {
                 LaunchKind::Normal => draw.normal(),
@@ -218,9 +220,9 @@ impl Launch {
     }
 }
 
-struct Draw(ChaCha8Rng);
+struct Generator(ChaCha8Rng);
 
-impl Draw {
+impl Generator {
     fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
@@ -238,12 +240,12 @@ impl Draw {
     }
 
     /// Draws an index below `count`.
-    fn below(&mut self, count: usize) -> usize {
+    fn index_below(&mut self, count: usize) -> usize {
         (self.uniform() * count as f64) as usize
     }
 
     /// Draws one innovation with a standard deviation of 1.
-    fn shaped(&mut self, shape: Shape) -> f64 {
+    fn innovation(&mut self, shape: Shape) -> f64 {
         match shape {
             Shape::Heavy => {
                 let z = self.normal();
@@ -274,13 +276,13 @@ impl Draw {
 type Logs = Vec<Vec<[f64; 2]>>;
 
 /// Draws a run of `pairs` pairs in random order, each side first in half of them, as the plan orders them.
-fn run(draw: &mut Draw, cell: &Cell, pairs: usize) -> Logs {
-    let Cell { unit, launch, shape, together } = *cell;
+fn run(draw: &mut Generator, cell: &Cell, pairs: usize) -> Logs {
+    let Cell { unit, launch, shape, correlation: together } = *cell;
     let trials = 2 * pairs;
-    let common = parts(draw, shape, if together == Together::Blocks { metrics().div_ceil(10) } else { 1 }, trials);
+    let common = parts(draw, shape, if together == Correlation::Blocks { metrics().div_ceil(10) } else { 1 }, trials);
     let own = parts(draw, shape, metrics(), trials);
     let order = balanced(draw, pairs);
-    let shared = |draw: &mut Draw, metrics: usize| -> Vec<f64> {
+    let shared = |draw: &mut Generator, metrics: usize| -> Vec<f64> {
         let one = launch.draw(draw);
         (0..metrics).map(|_| SPREAD * if launch.shared { one } else { launch.draw(draw) }).collect()
     };
@@ -295,7 +297,7 @@ fn run(draw: &mut Draw, cell: &Cell, pairs: usize) -> Logs {
             // An autocorrelated side keeps its own sequence, independent of the order of the sides.
             let place = if matches!(shape, Shape::Memory(_)) { side * pairs + pair } else { trial };
             for metric in 0..metrics() {
-                let (part, weight, sign) = together.of(metric);
+                let (part, weight, sign) = together.common_part(metric);
                 let noise = if matches!(shape, Shape::Spiky | Shape::Zeros) {
                     // For spikes, one part of a metric decides alone: a sum of parts would dilute them.
                     let is_common = weight > 0.0 && metric % 10 != 0;
@@ -313,20 +315,20 @@ fn run(draw: &mut Draw, cell: &Cell, pairs: usize) -> Logs {
 }
 
 /// Draws for each pair whether the candidate is first: in half of them, and in the odd one by a coin flip.
-fn balanced(draw: &mut Draw, pairs: usize) -> Vec<bool> {
+fn balanced(draw: &mut Generator, pairs: usize) -> Vec<bool> {
     let odd = draw.flip();
     let mut order: Vec<bool> = (0..pairs).map(|pair| (pair % 2 == 1) != odd).collect();
     for last in (1..pairs).rev() {
-        order.swap(last, draw.below(last + 1));
+        order.swap(last, draw.index_below(last + 1));
     }
     order
 }
 
-fn parts(draw: &mut Draw, shape: Shape, count: usize, trials: usize) -> Vec<Vec<f64>> {
+fn parts(draw: &mut Generator, shape: Shape, count: usize, trials: usize) -> Vec<Vec<f64>> {
     let series = |_| {
-        let mut last = draw.shaped(shape);
-        let mut next = |draw: &mut Draw, trial: usize| {
-            let new = draw.shaped(shape);
+        let mut last = draw.innovation(shape);
+        let mut next = |draw: &mut Generator, trial: usize| {
+            let new = draw.innovation(shape);
             last = match shape {
                 Shape::Autoregressive => 0.6 * last + 0.8 * new,
                 // The second half of the trials is the other side's.
@@ -353,12 +355,12 @@ fn drift(shape: Shape, trial: usize, trials: usize) -> f64 {
 }
 
 /// Learns from a history of unchanged runs.
-fn learn(draw: &mut Draw, cell: &Cell) -> Vec<Option<Learned>> {
+fn learn(draw: &mut Generator, cell: &Cell) -> Vec<Option<LearnedNoise>> {
     let runs: Vec<Logs> = (0..HISTORY.0).map(|_| run(draw, cell, HISTORY.1)).collect();
     let of_metric = |metric: usize| {
         let groups: Vec<Vec<f64>> = runs.iter().map(|run| differences(&run[metric])).collect();
         let groups: Vec<&[f64]> = groups.iter().map(Vec::as_slice).collect();
-        (Learned::of(&groups).expect("ten runs"), dependence(&groups).expect("numbers"))
+        (LearnedNoise::from_runs(&groups).expect("ten runs"), dependence(&groups).expect("numbers"))
     };
     let mut all: Vec<_> = (0..metrics()).map(of_metric).collect();
     note_dependence(&mut all);
@@ -370,16 +372,16 @@ fn differences(pairs: &[[f64; 2]]) -> Vec<f64> {
     logs_of(&series_of(pairs, None)).expect("values above zero")
 }
 
-fn series_of(pairs: &[[f64; 2]], learned: Option<Learned>) -> Series {
+fn series_of(pairs: &[[f64; 2]], learned: Option<LearnedNoise>) -> Series {
     Series {
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         pairs: pairs.iter().map(|pair| pair.map(f64::exp)).collect(),
         places: (0..pairs.len() as u32).map(|round| [0, round]).collect(),
         learned,
     }
 }
 
-fn series(logs: &Logs, learned: Option<&[Option<Learned>]>) -> Vec<Series> {
+fn series(logs: &Logs, learned: Option<&[Option<LearnedNoise>]>) -> Vec<Series> {
     let metrics = logs.iter().enumerate();
     metrics.map(|(metric, pairs)| series_of(pairs, learned.and_then(|learned| learned[metric]))).collect()
 }
@@ -423,11 +425,11 @@ impl Tally {
 
     /// Returns the upper bound of the share of gates with any alarm, in percent.
     fn bound(&self) -> f64 {
-        100.0 * upper(self.alarmed, self.gates)
+        100.0 * upper_bound(self.alarmed, self.gates)
     }
 
     /// Returns the expected share of false alarms among the alarms and its 99 % upper bound (normal), in percent.
-    fn false_among(&self) -> [f64; 2] {
+    fn false_discovery_rate(&self) -> [f64; 2] {
         let n = f64::from(self.gates.max(1));
         let mean = self.false_share[0] / n;
         let variance = (self.false_share[1] / n - mean * mean).max(0.0);
@@ -439,7 +441,7 @@ impl Tally {
     }
 
     /// Returns the mean number of alarms of the gates that raised any.
-    fn given_one(&self) -> String {
+    fn mean_alarms(&self) -> String {
         if self.alarmed == 0 { "-".to_owned() } else { format!("{:.1}", f64::from(self.alarms) / f64::from(self.alarmed)) }
     }
 
@@ -451,7 +453,7 @@ impl Tally {
     /// Returns that share with its lower bound if one metric changed: several would not be independent trials.
     fn found_text(&self) -> String {
         let missed = self.gates - self.found;
-        format!("{:.1} ({:.1})", self.found(1), 100.0 * (1.0 - upper(missed, self.gates)))
+        format!("{:.1} ({:.1})", self.found(1), 100.0 * (1.0 - upper_bound(missed, self.gates)))
     }
 
     fn inconclusive(&self) -> f64 {
@@ -459,7 +461,7 @@ impl Tally {
     }
 
     fn inconclusive_text(&self) -> String {
-        format!("{:.1} ({:.1})", self.inconclusive(), 100.0 * upper(self.inconclusive, self.gates))
+        format!("{:.1} ({:.1})", self.inconclusive(), 100.0 * upper_bound(self.inconclusive, self.gates))
     }
 }
 
@@ -487,7 +489,7 @@ that all tell no more than one.
 const RIVALS: [&str; 3] = ["means differ by 5 %", "t-test, 0.05", "Mann-Whitney, BH"];
 
 /// Returns, for each of the other rules, true if it would have raised any alarm.
-fn rivals(family: &[Series]) -> [bool; 3] {
+fn run_rivals(family: &[Series]) -> [bool; 3] {
     let sides = |series: &Series| {
         [0, 1].map(|side| Samples::new(&series.pairs.iter().map(|pair| pair[side]).collect::<Vec<_>>()).expect("samples"))
     };
@@ -504,7 +506,7 @@ fn rivals(family: &[Series]) -> [bool; 3] {
 }
 
 /// Returns the one-sided 99 % upper bound of a share.
-fn upper(count: u32, of: u32) -> f64 {
+fn upper_bound(count: u32, of: u32) -> f64 {
     if count >= of {
         return 1.0;
     }
@@ -532,7 +534,7 @@ struct Cell {
     unit: PairUnit,
     launch: Launch,
     shape: Shape,
-    together: Together,
+    correlation: Correlation,
 }
 
 impl Cell {
@@ -540,9 +542,9 @@ impl Cell {
         let mut cells = Vec::new();
         for unit in [PairUnit::Launch, PairUnit::Pair] {
             for launch in Launch::all() {
-                for shape in Shape::ALL.into_iter().filter(|shape| shape.meets(launch)) {
-                    let together = Together::ALL.into_iter().filter(|together| together.meets(shape));
-                    cells.extend(together.map(|together| Self { unit, launch, shape, together }));
+                for shape in Shape::ALL.into_iter().filter(|shape| shape.is_combined_with(launch)) {
+                    let together = Correlation::ALL.into_iter().filter(|together| together.is_combined_with(shape));
+                    cells.extend(together.map(|together| Self { unit, launch, shape, correlation: together }));
                 }
             }
         }
@@ -572,34 +574,34 @@ impl Cell {
 }
 
 /// The results of a cell.
-struct Found {
+struct CellResult {
     cell: Cell,
     /// The number of pairs that each accepted history plans.
     planned: Vec<usize>,
     /// The number of pairs that the planner would take if it knew the standard deviation; `None` if it would refuse.
-    told: Option<usize>,
+    planned_if_known: Option<usize>,
     /// The number of pairs that the exact test needs under this very noise.
-    known: Option<usize>,
+    exact_pairs: Option<usize>,
     null: Tally,
     lone: Tally,
     quarter: Tally,
-    fixed: [Fixed; 4],
+    fixed: [FixedResult; 4],
     rivals: [u32; 3],
     asked: u32,
 }
 
 /// The results at a number of pairs that the planner did not choose.
 #[derive(Clone, Copy, Default)]
-struct Fixed {
+struct FixedResult {
     null: Tally,
     lone: Tally,
 }
 
-impl Fixed {
+impl FixedResult {
     fn text(&self) -> String {
         let refused = |tally: &Tally| format!("{:.1}", tally.share(tally.refused));
         let (null, lone) = (&self.null, &self.lone);
-        format!("{}; {}; {}; {:.0}; {}", null.text(), refused(null), null.given_one(), lone.found(1), refused(lone))
+        format!("{}; {}; {}; {:.0}; {}", null.text(), refused(null), null.mean_alarms(), lone.found(1), refused(lone))
     }
 }
 
@@ -612,26 +614,26 @@ fn is_of_a_quarter(metric: usize) -> bool {
 }
 
 /// Runs the gates of a cell.
-fn find(cell: Cell, gates: u32, seed: u64) -> Found {
-    let mut draw = Draw::new(seed);
+fn run_cell(cell: Cell, gates: u32, seed: u64) -> CellResult {
+    let mut draw = Generator::new(seed);
     let rules = cell.rules();
-    let histories: Vec<History> = (0..HISTORIES).map(|_| History::of(learn(&mut draw, &cell), &rules)).collect();
+    let histories: Vec<History> = (0..HISTORIES).map(|_| History::new(learn(&mut draw, &cell), &rules)).collect();
     let mut accepted: Vec<(&History, usize)> = histories.iter().filter_map(|history| Some((history, history.pairs?))).collect();
     let planned = accepted.iter().map(|(_, pairs)| *pairs).collect();
     // If most histories are refused, the planner refuses this noise.
     if 2 * accepted.len() < HISTORIES {
         accepted.clear();
     }
-    let (told, known) = needed(&cell);
-    let mut found = Found {
+    let (told, known) = needed_pairs(&cell);
+    let mut found = CellResult {
         cell,
         planned,
-        told,
-        known,
+        planned_if_known: told,
+        exact_pairs: known,
         null: Tally::default(),
         lone: Tally::default(),
         quarter: Tally::default(),
-        fixed: [Fixed::default(); 4],
+        fixed: [FixedResult::default(); 4],
         rivals: [0; 3],
         asked: 0,
     };
@@ -639,30 +641,30 @@ fn find(cell: Cell, gates: u32, seed: u64) -> Found {
         if let Some((history, pairs)) = accepted.get(gate as usize % accepted.len().max(1)) {
             let logs = run(&mut draw, &cell, *pairs);
             let judged = judge(&series(&logs, Some(&history.learned)), &rules);
-            let family = Family::of(&logs, Some(&history.learned), &rules);
+            let family = Family::new(&logs, Some(&history.learned), &rules);
             let alarms = family.alarms();
             assert_eq!(alarms.alarms, regressed(&judged), "an alarm is the gate's");
             let is_inconclusive = judged.iter().any(|judged| judged.outcome == Outcome::Inconclusive);
             found.null.inconclusive += u32::from(is_inconclusive && !alarms.alarms.contains(&true));
             found.null.count(&alarms, |_| false);
-            found.lone.count(&family.changed(is_lone).alarms(), is_lone);
-            found.quarter.count(&family.changed(is_of_a_quarter).alarms(), is_of_a_quarter);
+            found.lone.count(&family.with_change(is_lone).alarms(), is_lone);
+            found.quarter.count(&family.with_change(is_of_a_quarter).alarms(), is_of_a_quarter);
         }
         // If launches are drawn anew, a gate needs no history and is run without one.
         let history = &histories[gate as usize % HISTORIES];
         let learned = (cell.unit == PairUnit::Pair).then_some(history.learned.as_slice());
         for (fixed, pairs) in found.fixed.iter_mut().zip(FIXED) {
             let logs = run(&mut draw, &cell, pairs);
-            let family = Family::of(&logs, learned, &rules);
+            let family = Family::new(&logs, learned, &rules);
             let alarms = family.alarms();
             if gate < CHECKED {
                 assert_eq!(alarms.alarms, regressed(&judge(&series(&logs, learned), &rules)), "an alarm is the gate's");
             }
             fixed.null.count(&alarms, |_| false);
-            fixed.lone.count(&family.changed(is_lone).alarms(), is_lone);
+            fixed.lone.count(&family.with_change(is_lone).alarms(), is_lone);
             if pairs == RIVALS_PAIRS && gate % RIVALS_EVERY == 0 {
                 found.asked += 1;
-                let fired = rivals(&series(&logs, None));
+                let fired = run_rivals(&series(&logs, None));
                 found.rivals.iter_mut().zip(fired).for_each(|(count, fired)| *count += u32::from(fired));
             }
         }
@@ -670,19 +672,19 @@ fn find(cell: Cell, gates: u32, seed: u64) -> Found {
     found
 }
 
-fn regressed(judged: &[Judged]) -> Vec<bool> {
+fn regressed(judged: &[JudgedMetric]) -> Vec<bool> {
     judged.iter().map(|judged| judged.outcome == Outcome::Regressed).collect()
 }
 
 /// The result of a history of unchanged runs.
 struct History {
-    learned: Vec<Option<Learned>>,
+    learned: Vec<Option<LearnedNoise>>,
     /// The number of pairs that it plans, if the planner accepts it.
     pairs: Option<usize>,
 }
 
 impl History {
-    fn of(learned: Vec<Option<Learned>>, rules: &Rules) -> Self {
+    fn new(learned: Vec<Option<LearnedNoise>>, rules: &Rules) -> Self {
         // One metric that no design can decide is a refusal here, because it would be inconclusive in every gate.
         let pairs = size(&learned, rules, MOST).ok().filter(|size| size.undecidable.is_empty()).map(|size| size.pairs);
         Self { learned, pairs }
@@ -690,7 +692,7 @@ impl History {
 }
 
 /// Returns the floor of each metric, which depends only on what was learned.
-fn floors(learned: &[Option<Learned>], rules: &Rules) -> Vec<Option<f64>> {
+fn floors(learned: &[Option<LearnedNoise>], rules: &Rules) -> Vec<Option<f64>> {
     let threshold = 0.5 * rules.q / metrics() as f64;
     learned.iter().map(|learned| floor(rules.unit, learned.as_ref(), threshold).map(|floor| floor.log)).collect()
 }
@@ -707,23 +709,23 @@ struct Alarms {
 /// takes most of its time. Its alarms are compared with those of the gate itself.
 struct Family<'a> {
     rules: &'a Rules,
-    tested: Vec<Arc<Tested>>,
+    tested: Vec<Arc<TestedMetric>>,
     /// True if earlier runs were available.
     is_taught: bool,
     /// The indices at which another run begins.
     breaks: Vec<usize>,
 }
 
-struct Tested {
+struct TestedMetric {
     differences: Differences,
     /// The p-value of a change for the worse, doubled because both directions are tested.
     p: f64,
-    floor: FloorOf,
+    floor: FloorRule,
 }
 
 /// The source of a metric's floor.
 #[derive(Clone, Copy)]
-enum FloorOf {
+enum FloorRule {
     /// From a history, if it gave one.
     History(Option<f64>),
     /// From the gate's own noise.
@@ -731,60 +733,60 @@ enum FloorOf {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Beyond {
+enum ClearanceOutcome {
     Yes,
     No,
     /// Yes if it were known that pairs are not autocorrelated.
     Unlearned,
 }
 
-impl Tested {
-    fn of(differences: &[f64], floor: FloorOf) -> Self {
+impl TestedMetric {
+    fn new(differences: &[f64], floor: FloorRule) -> Self {
         let differences = Differences::new(differences).expect("differences");
         let p = (2.0 * signed_rank(&differences, Side::Above).p).min(1.0);
         Self { differences, p, floor }
     }
 
     /// Tests that the change is beyond the budget and clears the floor; without a history, the floor is tested separately.
-    fn beyond(&self, budget: f64) -> Beyond {
-        let averages = Averages::of(&self.differences);
+    fn beyond(&self, budget: f64) -> ClearanceOutcome {
+        let averages = Averages::new(&self.differences);
         let clears = |floor: Option<f64>| averages.lower(BOUND_ALPHA).zip(floor).is_some_and(|(bound, floor)| bound > floor);
         match self.floor {
-            _ if averages.shift() <= budget => Beyond::No,
-            FloorOf::History(floor) if clears(floor) => Beyond::Yes,
-            FloorOf::Unlearned if clears(self.floor_around(averages.shift())) => Beyond::Yes,
-            FloorOf::Unlearned if clears(Some(0.0)) => Beyond::Unlearned,
-            FloorOf::History(_) | FloorOf::Unlearned => Beyond::No,
+            _ if averages.shift() <= budget => ClearanceOutcome::No,
+            FloorRule::History(floor) if clears(floor) => ClearanceOutcome::Yes,
+            FloorRule::Unlearned if clears(self.floor_around(averages.shift())) => ClearanceOutcome::Yes,
+            FloorRule::Unlearned if clears(Some(0.0)) => ClearanceOutcome::Unlearned,
+            FloorRule::History(_) | FloorRule::Unlearned => ClearanceOutcome::No,
         }
     }
 
     /// Returns the floor of a gate without a history.
     fn floor_around(&self, shift: f64) -> Option<f64> {
         let differences = self.differences.samples().observed();
-        let noise = Spread::around(shift, differences).ok()?;
+        let noise = Spread::from_group(shift, differences).ok()?;
         Some(unlearned_floor(noise.without_spikes().sd, differences.len()).log)
     }
 }
 
 impl<'a> Family<'a> {
-    fn of(logs: &Logs, learned: Option<&[Option<Learned>]>, rules: &'a Rules) -> Self {
-        let floors: Vec<FloorOf> = match learned {
-            Some(learned) => floors(learned, rules).into_iter().map(FloorOf::History).collect(),
-            None => vec![FloorOf::Unlearned; metrics()],
+    fn new(logs: &Logs, learned: Option<&[Option<LearnedNoise>]>, rules: &'a Rules) -> Self {
+        let floors: Vec<FloorRule> = match learned {
+            Some(learned) => floors(learned, rules).into_iter().map(FloorRule::History).collect(),
+            None => vec![FloorRule::Unlearned; metrics()],
         };
-        let tested = logs.iter().zip(floors).map(|(pairs, floor)| Arc::new(Tested::of(&differences(pairs), floor)));
+        let tested = logs.iter().zip(floors).map(|(pairs, floor)| Arc::new(TestedMetric::new(&differences(pairs), floor)));
         Self { rules, tested: tested.collect(), is_taught: learned.is_some(), breaks: Vec::new() }
     }
 
     /// Returns the same family with the chosen metrics slower by twice the budget.
-    fn changed(&self, is_changed: fn(usize) -> bool) -> Self {
-        let slower = |(metric, tested): (usize, &Arc<Tested>)| {
+    fn with_change(&self, is_changed: fn(usize) -> bool) -> Self {
+        let slower = |(metric, tested): (usize, &Arc<TestedMetric>)| {
             if !is_changed(metric) {
                 return Arc::clone(tested);
             }
             let slower: Vec<f64> =
-                tested.differences.samples().observed().iter().map(|log| log + self.rules.must_find()).collect();
-            Arc::new(Tested::of(&slower, tested.floor))
+                tested.differences.samples().observed().iter().map(|log| log + self.rules.required_effect()).collect();
+            Arc::new(TestedMetric::new(&slower, tested.floor))
         };
         let tested = self.tested.iter().enumerate().map(slower).collect();
         Self { tested, breaks: self.breaks.clone(), ..*self }
@@ -793,77 +795,77 @@ impl<'a> Family<'a> {
     /// Returns the metrics that the gate would call regressed.
     fn alarms(&self) -> Alarms {
         let adjusted = benjamini_hochberg(&self.tested.iter().map(|tested| tested.p).collect::<Vec<_>>());
-        let beyond = |(tested, adjusted): (&Arc<Tested>, f64)| {
-            if adjusted <= self.rules.q { tested.beyond(self.rules.log_budget()) } else { Beyond::No }
+        let beyond = |(tested, adjusted): (&Arc<TestedMetric>, f64)| {
+            if adjusted <= self.rules.q { tested.beyond(self.rules.log_budget()) } else { ClearanceOutcome::No }
         };
-        let beyond: Vec<Beyond> = self.tested.iter().zip(adjusted).map(beyond).collect();
-        let worse: Vec<bool> = beyond.iter().map(|beyond| *beyond == Beyond::Yes).collect();
-        let is_unlearned = beyond.contains(&Beyond::Unlearned);
+        let beyond: Vec<ClearanceOutcome> = self.tested.iter().zip(adjusted).map(beyond).collect();
+        let worse: Vec<bool> = beyond.iter().map(|beyond| *beyond == ClearanceOutcome::Yes).collect();
+        let is_unlearned = beyond.contains(&ClearanceOutcome::Unlearned);
         if !worse.contains(&true) {
             return Alarms { alarms: worse, refused: is_unlearned };
         }
-        let pairs = |(tested, is_worse): (&Arc<Tested>, &bool)| Pairs {
+        let pairs = |(tested, is_worse): (&Arc<TestedMetric>, &bool)| MetricPairs {
             differences: tested.differences.samples().observed().iter().copied().map(Some).collect(),
-            shift: if *is_worse { Averages::of(&tested.differences).shift() } else { 0.0 },
+            shift: if *is_worse { Averages::new(&tested.differences).shift() } else { 0.0 },
             changed: is_worse.then_some(Side::Above),
             is_known: self.is_taught,
         };
-        let pairs: Vec<Pairs> = self.tested.iter().zip(&worse).map(pairs).collect();
-        let stretches = stretches(&pairs, &self.breaks);
-        let alarms = worse.into_iter().zip(&stretches).map(|(worse, is_stretch)| worse && !is_stretch).collect();
-        Alarms { alarms, refused: is_unlearned || stretches.contains(&true) }
+        let pairs: Vec<MetricPairs> = self.tested.iter().zip(&worse).map(pairs).collect();
+        let stretches = detect_stretches(&pairs, &self.breaks);
+        let alarms = worse.into_iter().zip(&detect_stretches).map(|(worse, is_stretch)| worse && !is_stretch).collect();
+        Alarms { alarms, refused: is_unlearned || detect_stretches.contains(&true) }
     }
 }
 
 /// Returns the number of pairs that the planner takes if it knows the true standard deviations, and the number that the exact
 /// test needs under this very noise. The correlation of metrics affects neither.
-fn needed(cell: &Cell) -> (Option<usize>, Option<usize>) {
-    type Known = Vec<((PairUnit, Shape, u64), (Option<usize>, Option<usize>))>;
-    static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
+fn needed_pairs(cell: &Cell) -> (Option<usize>, Option<usize>) {
+    type Cache = Vec<((PairUnit, Shape, u64), (Option<usize>, Option<usize>))>;
+    static CACHE: Mutex<Cache> = Mutex::new(Vec::new());
     let key = (cell.unit, cell.shape, cell.launch.spreads.to_bits());
-    let kept = |known: &Known| known.iter().find(|(of, _)| *of == key).map(|(_, needed)| *needed);
-    if let Some(known) = kept(&KNOWN.lock().expect("what is known")) {
+    let kept = |known: &Cache| known.iter().find(|(of, _)| *of == key).map(|(_, needed)| *needed);
+    if let Some(known) = kept(&CACHE.lock().expect("what is known")) {
         return known;
     }
-    let found = search(cell);
-    KNOWN.lock().expect("what is known").push((key, found));
+    let found = search_needed_pairs(cell);
+    CACHE.lock().expect("what is known").push((key, found));
     found
 }
 
-fn search(cell: &Cell) -> (Option<usize>, Option<usize>) {
-    let mut draw = Draw::new(u64::MAX);
+fn search_needed_pairs(cell: &Cell) -> (Option<usize>, Option<usize>) {
+    let mut draw = Generator::new(u64::MAX);
     let rules = cell.rules();
-    let alone = Cell { together: Together::Apart, launch: Launch { shared: false, ..cell.launch }, ..*cell };
+    let alone = Cell { correlation: Correlation::Independent, launch: Launch { shared: false, ..cell.launch }, ..*cell };
     let mut sample = |pairs: usize| -> Vec<Vec<f64>> {
         let runs = (0..20).map(|_| run(&mut draw, &alone, pairs)).collect::<Vec<_>>();
         runs.iter().flat_map(|logs| logs.iter().map(|pairs| differences(pairs))).collect()
     };
     let groups = sample(20);
     let groups: Vec<&[f64]> = groups.iter().map(Vec::as_slice).collect();
-    let noise = Spread::normal(Spread::of(&groups).expect("noise").sd, 1e6);
-    let noise = Spread { usual: Spread::of(&groups).expect("noise").usual, ..noise };
+    let noise = Spread::normal(Spread::from_groups(&groups).expect("noise").sd, 1e6);
+    let noise = Spread { base: Spread::from_groups(&groups).expect("noise").base, ..noise };
     let launches = Some(Launches { sd: SPREAD * cell.launch.spreads, n: 1_000_000, largest: 0.0 });
-    let learned = Learned { noise, launches, autocorrelation: None };
+    let learned = LearnedNoise { noise, launches, autocorrelation: None };
     let told = size(&vec![Some(learned); metrics()], &rules, MOST).ok().map(|size| size.pairs);
     let floor = floor(rules.unit, Some(&learned), 0.5 * Q / metrics() as f64).map_or(0.0, |floor| floor.log);
     let limits = Limits { floor, budget: rules.log_budget() };
     let mut suffice = |pairs: &usize| {
-        let mut needs: Vec<f64> = sample(*pairs).iter().map(|differences| need(differences, &limits)).collect();
+        let mut needs: Vec<f64> = sample(*pairs).iter().map(|differences| needed_effect(differences, &limits)).collect();
         needs.sort_by(f64::total_cmp);
-        needs[needs.len() * 4 / 5] <= rules.must_find()
+        needs[needs.len() * 4 / 5] <= rules.required_effect()
     };
-    let known = (12..=MOST).filter(|_| floor < rules.must_find()).find(|pairs| suffice(pairs));
+    let known = (12..=MOST).filter(|_| floor < rules.required_effect()).find(|pairs| suffice(pairs));
     (told, known)
 }
 
 /// Returns the smallest effect at which these differences would have raised an alarm.
-fn need(differences: &[f64], limits: &Limits) -> f64 {
-    let averages = Averages::of(&Differences::new(differences).expect("differences"));
+fn needed_effect(differences: &[f64], limits: &Limits) -> f64 {
+    let averages = Averages::new(&Differences::new(differences).expect("differences"));
     let bound = |alpha: f64| averages.lower(alpha).unwrap_or(f64::NEG_INFINITY);
     (-bound(0.5 * Q / metrics() as f64)).max(limits.floor - bound(BOUND_ALPHA)).max(limits.budget - averages.shift())
 }
 
-impl Found {
+impl CellResult {
     fn header() -> String {
         let columns = [
             "noise",
@@ -899,7 +901,7 @@ impl Found {
     }
 
     /// Describes the acceptance limits that are missed.
-    fn missed(&self) -> Vec<String> {
+    fn describe_missed_limits(&self) -> Vec<String> {
         let mut missed = Vec::new();
         let mut bar = |holds: bool, what: String| {
             if !holds {
@@ -912,13 +914,13 @@ impl Found {
         if self.is_accepted() {
             bar(self.null.bound() <= 5.0, format!("false alarms {}", self.null.text()));
             bar(self.null.inconclusive() <= 10.0, format!("inconclusive {}", self.null.inconclusive_text()));
-            let [share, _] = self.quarter.false_among();
+            let [share, _] = self.quarter.false_discovery_rate();
             bar(share <= 5.0, format!("false among alarms {share:.2} %"));
             // If launches are as large as the budget, a change has to clear more than the budget.
             if self.cell.unit == PairUnit::Launch || self.cell.launch.spreads == 0.0 {
                 bar(self.lone.found(1) >= 80.0, format!("a lone one found {}", self.lone.found_text()));
                 bar(self.quarter.found(quarter()) >= 80.0, format!("a quarter found {:.1}", self.quarter.found(quarter())));
-                if let (Some(told), Some(known)) = (self.told, self.known) {
+                if let (Some(told), Some(known)) = (self.planned_if_known, self.exact_pairs) {
                     bar(2 * told <= 3 * known, format!("{told} pairs where {known} suffice"));
                 }
             }
@@ -935,11 +937,11 @@ impl Found {
         };
         let refusals = if refused == 0 { String::new() } else { format!("refused {} %", 100 * refused / HISTORIES) };
         let planned = [planned, refusals].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
-        let [share, bound] = self.quarter.false_among();
+        let [share, bound] = self.quarter.false_discovery_rate();
         let of_planned = if self.is_accepted() {
             vec![
                 self.null.text(),
-                self.null.given_one(),
+                self.null.mean_alarms(),
                 self.null.inconclusive_text(),
                 self.lone.found_text(),
                 format!("{:.1}", self.quarter.found(quarter())),
@@ -948,24 +950,24 @@ impl Found {
         } else {
             vec![String::new(); 6]
         };
-        let mut columns = vec![self.cell.shape.name().to_owned(), self.cell.together.name().to_owned(), planned];
-        columns.push(format!("{}, {}", number(self.told), number(self.known)));
+        let mut columns = vec![self.cell.shape.name().to_owned(), self.cell.correlation.name().to_owned(), planned];
+        columns.push(format!("{}, {}", number(self.planned_if_known), number(self.exact_pairs)));
         columns.extend(of_planned);
-        columns.extend(self.fixed.iter().map(Fixed::text));
-        columns.extend(self.rivals.map(|count| format!("{:.0}", self.of_asked(count))));
+        columns.extend(self.fixed.iter().map(FixedResult::text));
+        columns.extend(self.rivals.map(|count| format!("{:.0}", self.rival_share(count))));
         format!("| {} |\n", columns.join(" | "))
     }
 
     /// Returns the share of gates in which another rule raised an alarm, in percent.
-    fn of_asked(&self, count: u32) -> f64 {
+    fn rival_share(&self, count: u32) -> f64 {
         100.0 * f64::from(count) / f64::from(self.asked.max(1))
     }
 }
 
 /// Runs gates that look again whatever they saw, each time at all pairs so far, and counts those in which any look raised an
 /// alarm.
-fn looks(cell: &Cell, gates: u32, seed: u64) -> [Tally; 3] {
-    let mut draw = Draw::new(seed);
+fn run_looks(cell: &Cell, gates: u32, seed: u64) -> [Tally; 3] {
+    let mut draw = Generator::new(seed);
     let mut tallies = [Tally::default(); 3];
     for _ in 0..gates {
         let mut all: Logs = vec![Vec::new(); metrics()];
@@ -974,7 +976,7 @@ fn looks(cell: &Cell, gates: u32, seed: u64) -> [Tally; 3] {
             run(&mut draw, cell, LOOK_PAIRS).into_iter().zip(&mut all).for_each(|(more, pairs)| pairs.extend(more));
             let rules = Rules { q: Q * share, ..cell.rules() };
             let breaks = (1..all[0].len() / LOOK_PAIRS).map(|look| look * LOOK_PAIRS).collect();
-            let Alarms { alarms, refused } = Family { breaks, ..Family::of(&all, None, &rules) }.alarms();
+            let Alarms { alarms, refused } = Family { breaks, ..Family::new(&all, None, &rules) }.alarms();
             seen.iter_mut().zip(alarms).for_each(|(seen, alarm)| *seen |= alarm);
             tally.count(&Alarms { alarms: seen.clone(), refused }, |_| false);
         }
@@ -983,7 +985,7 @@ fn looks(cell: &Cell, gates: u32, seed: u64) -> [Tally; 3] {
 }
 
 /// Formats the worst cells of each design, as a summary of all rows.
-fn worst(all: &[Found]) -> String {
+fn format_worst(all: &[CellResult]) -> String {
     let columns = [
         "design",
         "noises planned for",
@@ -997,11 +999,11 @@ fn worst(all: &[Found]) -> String {
     let columns: Vec<&str> = columns.into_iter().chain(RIVALS).collect();
     let mut out = format!("| {} |\n|{}\n", columns.join(" | "), " --- |".repeat(columns.len()));
     for design in all.chunk_by(|one, next| one.cell.title() == next.cell.title()) {
-        let accepted: Vec<&Found> = design.iter().filter(|found| found.is_accepted()).collect();
+        let accepted: Vec<&CellResult> = design.iter().filter(|found| found.is_accepted()).collect();
         let most = |tallies: &mut dyn Iterator<Item = &Tally>| {
             tallies.max_by(|one, other| one.bound().total_cmp(&other.bound())).map(Tally::text).unwrap_or_default()
         };
-        let extreme = |of: fn(&Found) -> f64, by: fn(f64, f64) -> f64, digits: usize| {
+        let extreme = |of: fn(&CellResult) -> f64, by: fn(f64, f64) -> f64, digits: usize| {
             let value = accepted.iter().map(|found| of(found)).reduce(by);
             value.map_or_else(String::new, |value| format!("{value:.digits$}"))
         };
@@ -1013,10 +1015,10 @@ fn worst(all: &[Found]) -> String {
             extreme(|found| found.null.inconclusive(), f64::max, 1),
             extreme(|found| found.lone.found(1), f64::min, 1),
             extreme(|found| found.quarter.found(quarter()), f64::min, 1),
-            extreme(|found| found.quarter.false_among()[0], f64::max, 2),
+            extreme(|found| found.quarter.false_discovery_rate()[0], f64::max, 2),
         ];
         row.extend((0..RIVALS.len()).map(|rival| {
-            let shares: Vec<f64> = design.iter().map(|found| found.of_asked(found.rivals[rival])).collect();
+            let shares: Vec<f64> = design.iter().map(|found| found.rival_share(found.rivals[rival])).collect();
             let [least, most] = [f64::min, f64::max].map(|by| shares.iter().copied().reduce(by).unwrap_or_default());
             format!("{least:.0} to {most:.0}")
         }));
@@ -1027,7 +1029,7 @@ fn worst(all: &[Found]) -> String {
 
 /// Formats, for each design, whether false alarms stay within their limit: cells of independent pairs next to those of
 /// autocorrelated sides.
-fn bar(all: &[Found]) -> String {
+fn format_limits(all: &[CellResult]) -> String {
     let columns = [
         "design",
         "sides",
@@ -1040,12 +1042,12 @@ fn bar(all: &[Found]) -> String {
     let mut out = format!("| {} |\n|{}\n", columns.join(" | "), " --- |".repeat(columns.len()));
     for design in all.chunk_by(|one, next| one.cell.title() == next.cell.title()) {
         for (remember, sides) in [(false, "forget"), (true, "remember")] {
-            let is_of = |found: &&Found| matches!(found.cell.shape, Shape::Memory(_)) == remember;
-            let cells: Vec<&Found> = design.iter().filter(is_of).collect();
+            let is_of = |found: &&CellResult| matches!(found.cell.shape, Shape::Memory(_)) == remember;
+            let cells: Vec<&CellResult> = design.iter().filter(is_of).collect();
             if cells.is_empty() {
                 continue;
             }
-            let most = |of: &dyn Fn(&Found) -> f64| cells.iter().map(|found| of(found)).fold(0.0, f64::max);
+            let most = |of: &dyn Fn(&CellResult) -> f64| cells.iter().map(|found| of(found)).fold(0.0, f64::max);
             let of_tallies = |of: &dyn Fn(&Tally) -> f64| most(&|found| found.unchanged().iter().map(of).fold(0.0, f64::max));
             let beyond = cells.iter().filter(|found| found.unchanged().iter().any(|tally| tally.bound() > 5.0)).count();
             let row = [
@@ -1064,7 +1066,7 @@ fn bar(all: &[Found]) -> String {
 }
 
 /// Runs all jobs on as many threads as there are processors, and passes the results on in order.
-fn in_order<T: Send>(jobs: usize, work: impl Fn(usize) -> T + Sync, mut then: impl FnMut(usize, T)) {
+fn run_in_order<T: Send>(jobs: usize, work: impl Fn(usize) -> T + Sync, mut then: impl FnMut(usize, T)) {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -1109,18 +1111,18 @@ fn main() {
     let cells: Vec<(u64, Cell)> = (0_u64..).zip(Cell::all()).filter(is_asked).collect();
     print(&HEAD.replace("{gates}", &gates.to_string()).replace("{metrics}", &metrics().to_string()));
     let mut missed = Vec::new();
-    let mut all: Vec<Found> = Vec::new();
-    in_order(
+    let mut all: Vec<CellResult> = Vec::new();
+    run_in_order(
         cells.len(),
-        |job| find(cells[job].1, gates, cells[job].0),
+        |job| run_cell(cells[job].1, gates, cells[job].0),
         |_, found| {
             let mut out = String::new();
             let title = found.cell.title();
             if all.last().is_none_or(|last| last.cell.title() != title) {
-                let _ = write!(out, "\n### {}{}\n\n{}", title[..1].to_uppercase(), &title[1..], Found::header());
+                let _ = write!(out, "\n### {}{}\n\n{}", title[..1].to_uppercase(), &title[1..], CellResult::header());
             }
-            let place = format!("{title}; {}; {}", found.cell.shape.name(), found.cell.together.name());
-            missed.extend(found.missed().into_iter().map(|what| format!("{place}: {what}")));
+            let place = format!("{title}; {}; {}", found.cell.shape.name(), found.cell.correlation.name());
+            missed.extend(found.describe_missed_limits().into_iter().map(|what| format!("{place}: {what}")));
             out.push_str(&found.row());
             print(&out);
             all.push(found);
@@ -1139,22 +1141,22 @@ fn main() {
             LOOKS.map(|share| share.to_string()).join(", ")
         ));
     }
-    in_order(
+    run_in_order(
         extreme.len(),
-        |job| looks(&extreme[job].1, gates, 1_000 + extreme[job].0),
+        |job| run_looks(&extreme[job].1, gates, 1_000 + extreme[job].0),
         |job, tallies| {
             let cell = &extreme[job].1;
-            let place = format!("{} | {} | {}", cell.title(), cell.shape.name(), cell.together.name());
+            let place = format!("{} | {} | {}", cell.title(), cell.shape.name(), cell.correlation.name());
             print(&format!("| {place} | {} |\n", tallies.each_ref().map(Tally::text).join(" | ")));
             if tallies[2].bound() > 5.0 {
                 missed.push(format!("three looks; {place}: false alarms {}", tallies[2].text()));
             }
         },
     );
-    print(&format!("\n### The worst of each design\n\n{}", worst(&all)));
+    print(&format!("\n### The worst of each design\n\n{}", format_worst(&all)));
     print(&format!(
         "\n### The bar of false alarms\n\nAt the planner's n and at 5, 8, 12 and 20 pairs, percent.\n\n{}",
-        bar(&all)
+        format_limits(&all)
     ));
     print_missed(&missed, cells.len() + extreme.len());
 }

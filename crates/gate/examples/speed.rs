@@ -7,13 +7,13 @@ use std::io::Write as _;
 use std::time::Instant;
 
 use assay_gate::rule::{Rules, Series, judge};
-use assay_manifest::{Better, PairUnit};
+use assay_manifest::{BetterDirection, PairUnit};
 use assay_stats::{Alternative, Samples, mann_whitney};
 
 const METRICS: usize = 1_000;
 const PAIRS: usize = 20;
 /// The limit, in seconds.
-const BAR: f64 = 2.0;
+const LIMIT_SECONDS: f64 = 2.0;
 
 /// Returns a value with a ripple of a few percent that differs for every metric.
 fn value(metric: usize, pair: usize, side: usize) -> f64 {
@@ -23,7 +23,7 @@ fn value(metric: usize, pair: usize, side: usize) -> f64 {
 fn main() {
     let family: Vec<Series> = (0..METRICS)
         .map(|metric| Series {
-            better: Better::Lower,
+            better: BetterDirection::Lower,
             pairs: (0..PAIRS).map(|pair| [value(metric, pair, 0), value(metric, pair, 1)]).collect(),
             places: (0..PAIRS as u32).map(|round| [0, round]).collect(),
             learned: None,
@@ -37,7 +37,7 @@ fn main() {
     let tested = family.iter().filter(|series| by_ranks(series)).count();
     let ranks = begun.elapsed().as_secs_f64();
     let text = format!(
-        "gate of {judged} metrics x {PAIRS} trials a side: {gate:.3} s (bar {BAR} s), {:.2} x one Mann-Whitney test of each ({ranks:.4} s, {tested} \
+        "gate of {judged} metrics x {PAIRS} trials a side: {gate:.3} s (bar {LIMIT_SECONDS} s), {:.2} x one Mann-Whitney test of each ({ranks:.4} s, {tested} \
          below 0.05)\n",
         gate / ranks
     );

@@ -4,10 +4,10 @@ use assay_manifest::{
     Check, Comparison, Difference, Exclusion, GatePolicy, OriginKind, PointSummary, Reason, RunStatus, ServingPoint, Side,
     Summary,
 };
-use assay_schedule::drawn_seed;
+use assay_schedule::draw_seed;
 
 use crate::evidence::Run;
-use crate::verdict::{Question, accepted, percent};
+use crate::verdict::{GateInput, acknowledge_check, percent};
 
 /// The metric whose drift is checked: shorter responses are not faster ones.
 const OUTPUT_LENGTH: &str = "osl_tokens_mean";
@@ -19,18 +19,18 @@ pub(crate) const ORDER: &str = "order";
 const GOOD_FRACTION: &str = "good_fraction";
 
 /// Returns all checks of a run.
-pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison, question: &Question<'_>) -> Vec<Check> {
+pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison, question: &GateInput<'_>) -> Vec<Check> {
     let policy = &question.policy;
-    let mut checks = vec![validity(run), order(run)];
-    checks.extend(provenance(run, policy));
-    checks.extend(crate::executed::checks(run, comparison));
+    let mut checks = vec![check_validity(run), check_order(run)];
+    checks.extend(check_provenance(run, policy));
+    checks.extend(crate::executables::checks(run, comparison));
     for point in points_of(run, &comparison.candidate) {
         let subject = format!("{} at {}", point.case_id, point.point_id);
-        let baseline = beside(run, point, &comparison.baseline);
-        checks.extend(attempts(point, baseline, &subject));
-        checks.extend(slo(point, baseline, question, &subject));
-        checks.extend(error_rate(point, policy, &subject));
-        checks.extend(output_drift(point, baseline, policy, &subject));
+        let baseline = counterpart(run, point, &comparison.baseline);
+        checks.extend(check_attempts(point, baseline, &subject));
+        checks.extend(check_slo(point, baseline, question, &subject));
+        checks.extend(check_error_rate(point, policy, &subject));
+        checks.extend(check_output_drift(point, baseline, policy, &subject));
     }
     checks
 }
@@ -43,38 +43,38 @@ fn points_of<'a>(run: &Run<'a>, side: &'a Side) -> impl Iterator<Item = &'a Poin
 }
 
 /// Returns the same point of the other side.
-fn beside<'a>(run: &Run<'a>, point: &PointSummary, side: &'a Side) -> Option<&'a PointSummary> {
+fn counterpart<'a>(run: &Run<'a>, point: &PointSummary, side: &'a Side) -> Option<&'a PointSummary> {
     let same_work =
         |other: &&PointSummary| other.case_id.names()[0] == point.case_id.names()[0] && other.point_id == point.point_id;
     points_of(run, side).find(same_work)
 }
 
 /// Checks that the run measured what it planned. Too little evidence is not a regression.
-fn validity(run: &Run<'_>) -> Check {
+fn check_validity(run: &Run<'_>) -> Check {
     let Summary { status, .. } = run.summary.1;
     let detail = match status {
         RunStatus::Succeeded => "every planned trial counts",
         RunStatus::Partial => "some planned trials have no valid attempt",
         RunStatus::Failed => "no trial counts",
     };
-    weakening("validity", &format!("run {}", run.run_id), *status == RunStatus::Succeeded, detail)
+    inconclusive_check("validity", &format!("run {}", run.run_id), *status == RunStatus::Succeeded, detail)
 }
 
 /// Checks that the order of the sides was drawn for this run. Repeating one order repeats one draw: if the machine has a periodic
 /// disturbance, it favours the same side in every run, and more runs do not reveal it.
-fn order(run: &Run<'_>) -> Check {
+fn check_order(run: &Run<'_>) -> Check {
     let workloads = run.plan.workloads.iter().map(|workload| workload.workload_spec_digest);
-    let is_drawn = run.plan.order.seed == drawn_seed(run.run_id, workloads).to_string();
+    let is_drawn = run.plan.order.seed == draw_seed(run.run_id, workloads).to_string();
     let detail = if is_drawn {
         "the order of the sides was drawn for it"
     } else {
         "the order of the sides was declared (`order_seed`), not drawn for it: leave that out"
     };
-    weakening(ORDER, &format!("run {}", run.run_id), is_drawn, detail)
+    inconclusive_check(ORDER, &format!("run {}", run.run_id), is_drawn, detail)
 }
 
 /// Checks that the run is of a commit that can be looked up, and that its signers are established.
-fn provenance(run: &Run<'_>, policy: &GatePolicy) -> Option<Check> {
+fn check_provenance(run: &Run<'_>, policy: &GatePolicy) -> Option<Check> {
     let is_of_a_commit = run.source.kind == OriginKind::Git && !run.source.dirty;
     let detail = match (is_of_a_commit, run.established) {
         (true, true) => "it is of a commit, and its signers are established",
@@ -82,28 +82,28 @@ fn provenance(run: &Run<'_>, policy: &GatePolicy) -> Option<Check> {
         (true, false) => "nobody vouches for its signers",
     };
     let passed = is_of_a_commit && run.established;
-    policy.provenance.then(|| blocking("provenance", &format!("run {}", run.run_id), passed, detail.to_owned()))
+    policy.provenance.then(|| blocking_check("provenance", &format!("run {}", run.run_id), passed, detail.to_owned()))
 }
 
 /// Checks that the run's definitions are those of the target branch. Passing by measuring less does not count as a pass;
 /// measuring more, or something else, is not a regression either.
-pub(crate) fn definitions(changes: &[Difference]) -> Option<Check> {
+pub(crate) fn check_definitions(changes: &[Difference]) -> Option<Check> {
     if changes.is_empty() {
         return None;
     }
     let names: Vec<_> = changes.iter().map(|change| format!("`{}`", change.what)).collect();
     let names = names.join(", ");
     let detail = format!("it was measured by other definitions than the target branch's ({names}): merge those first");
-    Some(weakening("definitions", "the run", false, detail))
+    Some(inconclusive_check("definitions", "the run", false, detail))
 }
 
 /// Returns a check that makes the verdict inconclusive if it fails.
-pub(crate) fn weakening(name: &str, subject: &str, passed: bool, detail: impl Into<String>) -> Check {
+pub(crate) fn inconclusive_check(name: &str, subject: &str, passed: bool, detail: impl Into<String>) -> Check {
     Check { name: name.to_owned(), subject: subject.to_owned(), passed, blocks: false, detail: detail.into(), acknowledged: None }
 }
 
-fn blocking(name: &str, subject: &str, passed: bool, detail: String) -> Check {
-    Check { blocks: true, ..weakening(name, subject, passed, detail) }
+fn blocking_check(name: &str, subject: &str, passed: bool, detail: String) -> Check {
+    Check { blocks: true, ..inconclusive_check(name, subject, passed, detail) }
 }
 
 /// Returns true if an attempt does not count because of the measured system and not because of the measuring one: it crashed,
@@ -117,7 +117,7 @@ fn is_own_fault(reason: &Reason) -> bool {
 
 /// Checks that the candidate did not fail more often than the baseline. A repeated attempt would hide a crash, because only the
 /// successful launches count.
-fn attempts(point: &PointSummary, baseline: Option<&PointSummary>, subject: &str) -> Option<Check> {
+fn check_attempts(point: &PointSummary, baseline: Option<&PointSummary>, subject: &str) -> Option<Check> {
     let own = |excluded: &&Exclusion| excluded.reasons.iter().any(is_own_fault);
     let failed = |point: &PointSummary| point.excluded.iter().filter(own).count();
     let (before, now) = (baseline.map_or(0, failed), failed(point));
@@ -126,12 +126,12 @@ fn attempts(point: &PointSummary, baseline: Option<&PointSummary>, subject: &str
     }
     let detail = format!("{now} of {} attempts failed by themselves, and {before} of the baseline's", point.attempts);
     let none_counts = point.trials_counted == 0 && baseline.is_some_and(|baseline| baseline.trials_counted > 0);
-    let check = blocking("attempts", subject, false, detail);
+    let check = blocking_check("attempts", subject, false, detail);
     Some(Check { blocks: none_counts, ..check })
 }
 
 /// Checks that the candidate met the SLOs that the baseline met. If the baseline missed them too, the candidate is not to blame.
-fn slo(point: &PointSummary, baseline: Option<&PointSummary>, question: &Question<'_>, subject: &str) -> Option<Check> {
+fn check_slo(point: &PointSummary, baseline: Option<&PointSummary>, question: &GateInput<'_>, subject: &str) -> Option<Check> {
     let met = |point: &PointSummary| point.serving.as_ref()?.slo_met;
     let is_met = met(point).filter(|_| question.policy.slo)?;
     let was_met = baseline.and_then(met);
@@ -151,12 +151,12 @@ fn slo(point: &PointSummary, baseline: Option<&PointSummary>, question: &Questio
         }
         (false, None) => format!("the candidate missed its SLOs, and of the baseline it is not known: {figures}"),
     };
-    let check = Check { blocks: was_met == Some(true), ..blocking("slo", subject, is_met, detail) };
+    let check = Check { blocks: was_met == Some(true), ..blocking_check("slo", subject, is_met, detail) };
     let worse = before.zip(now).map_or(f64::INFINITY, |(before, now)| before / now - 1.0);
-    Some(if is_met { check } else { accepted(check, point, GOOD_FRACTION, worse, question) })
+    Some(if is_met { check } else { acknowledge_check(check, point, GOOD_FRACTION, worse, question) })
 }
 
-fn error_rate(point: &PointSummary, policy: &GatePolicy, subject: &str) -> Option<Check> {
+fn check_error_rate(point: &PointSummary, policy: &GatePolicy, subject: &str) -> Option<Check> {
     let (most, ServingPoint { requests, outcomes, uncounted, .. }) = (policy.max_error_rate?, point.serving.as_ref()?);
     // Attempts that do not count had requests too, and may have been excluded because these failed.
     let all = requests.0 + uncounted.values().map(|count| count.0).sum::<u64>();
@@ -165,15 +165,20 @@ fn error_rate(point: &PointSummary, policy: &GatePolicy, subject: &str) -> Optio
     // Without requests there is no proof that requests succeed.
     let rate = if all == 0 { 1.0 } else { failed as f64 / all as f64 };
     let detail = format!("{failed} of {all} requests failed; at most {:.2} % may", most * 100.0);
-    Some(blocking("error_rate", subject, rate <= most, detail))
+    Some(blocking_check("error_rate", subject, rate <= most, detail))
 }
 
-fn output_drift(point: &PointSummary, baseline: Option<&PointSummary>, policy: &GatePolicy, subject: &str) -> Option<Check> {
+fn check_output_drift(
+    point: &PointSummary,
+    baseline: Option<&PointSummary>,
+    policy: &GatePolicy,
+    subject: &str,
+) -> Option<Check> {
     let most = policy.max_output_drift?;
     let length = |point: &PointSummary| Some(point.metrics.iter().find(|metric| metric.metric == OUTPUT_LENGTH)?.median);
     point.serving.as_ref()?;
     let (Some(before), Some(now)) = (baseline.and_then(length), length(point)) else {
-        return Some(blocking("output_drift", subject, false, "the output length of a side is not known".to_owned()));
+        return Some(blocking_check("output_drift", subject, false, "the output length of a side is not known".to_owned()));
     };
     let drift = (now - before).abs() / before;
     let detail = format!(
@@ -181,5 +186,5 @@ fn output_drift(point: &PointSummary, baseline: Option<&PointSummary>, policy: &
         drift * 100.0,
         most * 100.0
     );
-    Some(blocking("output_drift", subject, drift <= most, detail))
+    Some(blocking_check("output_drift", subject, drift <= most, detail))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use assay_stats::power::curve_share;
-use assay_stats::{Curve, Limits, View, lone_threshold};
+use assay_stats::{Curve, Limits, NoiseView, lone_threshold};
 
 use crate::rule::BOUND_ALPHA;
 
@@ -18,24 +18,24 @@ pub(crate) struct Curves {
 /// The curves computed so far by this process. A curve is a function of the number of pairs, the share of spikes and the bits of
 /// the threshold, and takes a tenth of a second: a caller that judges one family after another, such as the calibration, computes
 /// each once.
-static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
+static CURVE_CACHE: LazyLock<Mutex<CurveCache>> = LazyLock::new(Mutex::default);
 
 /// Curves by number of pairs and the bits of share and threshold; `None` if the pairs are too few for any effect.
-type Made = BTreeMap<(usize, u64, u64), Option<Arc<Curve>>>;
+type CurveCache = BTreeMap<(usize, u64, u64), Option<Arc<Curve>>>;
 
 /// The most curves that are kept: more than most calibrations need; others are computed again.
-const MAX_MADE: usize = 500;
+const MAX_CACHED: usize = 500;
 
-fn made(pairs: usize, share: f64, threshold: f64) -> Option<Arc<Curve>> {
+fn cached_curve(pairs: usize, share: f64, threshold: f64) -> Option<Arc<Curve>> {
     let key = (pairs, share.to_bits(), threshold.to_bits());
-    let there = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let there = || CURVE_CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = there().get(&key) {
         return known.clone();
     }
     // Computed without the lock: two threads may compute the same curve, and neither waits.
-    let curve = Curve::of(pairs, share, threshold, BOUND_ALPHA).map(Arc::new);
+    let curve = Curve::new(pairs, share, threshold, BOUND_ALPHA).map(Arc::new);
     let mut kept = there();
-    if kept.len() < MAX_MADE {
+    if kept.len() < MAX_CACHED {
         kept.insert(key, curve.clone());
     }
     curve
@@ -53,15 +53,15 @@ impl Curves {
     }
 
     /// Returns the curve for this number of pairs and this share of spikes; `None` if they are too few for any effect.
-    pub(crate) fn of(&mut self, pairs: usize, spikes: f64) -> Option<&Curve> {
+    pub(crate) fn curve(&mut self, pairs: usize, spikes: f64) -> Option<&Curve> {
         let (threshold, share) = (self.threshold, curve_share(spikes));
-        self.known.entry((pairs, share.to_bits())).or_insert_with(|| made(pairs, share, threshold)).as_deref()
+        self.known.entry((pairs, share.to_bits())).or_insert_with(|| cached_curve(pairs, share, threshold)).as_deref()
     }
 
     /// Returns the smallest effect, as a logarithm of a ratio, that this number of pairs finds under any of these views of the
     /// noise; `None` if they are too few for any effect.
-    pub(crate) fn detectable(&mut self, pairs: usize, noise: impl Iterator<Item = View>, limits: &Limits) -> Option<f64> {
-        let of_view = |view: View| Some(self.of(pairs, view.spikes)?.detectable(view.sd, limits));
+    pub(crate) fn detectable(&mut self, pairs: usize, noise: impl Iterator<Item = NoiseView>, limits: &Limits) -> Option<f64> {
+        let of_view = |view: NoiseView| Some(self.curve(pairs, view.spikes)?.detectable(view.sd, limits));
         noise.filter_map(of_view).min_by(f64::total_cmp)
     }
 
@@ -71,18 +71,18 @@ impl Curves {
         &mut self,
         effect: f64,
         (fewest, most): (usize, usize),
-        noise: impl Iterator<Item = View>,
+        noise: impl Iterator<Item = NoiseView>,
         limits: impl Fn(usize) -> Limits,
     ) -> Option<usize> {
-        let finds = |view: View, pairs: usize, curve: &Curve| curve.detectable(view.sd, &limits(pairs)) <= effect;
-        let of_view = |view: View| self.fewest(fewest, most, view.spikes, |pairs, curve| finds(view, pairs, curve));
+        let finds = |view: NoiseView, pairs: usize, curve: &Curve| curve.detectable(view.sd, &limits(pairs)) <= effect;
+        let of_view = |view: NoiseView| self.fewest(fewest, most, view.spikes, |pairs, curve| finds(view, pairs, curve));
         noise.filter_map(of_view).min()
     }
 
     /// Returns the fewest pairs from `fewest` to `most` for which `suffices` accepts the curve of that share of spikes. More
     /// pairs find smaller effects, except for the steps of discrete thresholds, so the number is found by bisection.
     fn fewest(&mut self, fewest: usize, most: usize, spikes: f64, suffices: impl Fn(usize, &Curve) -> bool) -> Option<usize> {
-        let mut at = |pairs: usize| self.of(pairs, spikes).is_some_and(|curve| suffices(pairs, curve));
+        let mut at = |pairs: usize| self.curve(pairs, spikes).is_some_and(|curve| suffices(pairs, curve));
         if fewest > most {
             return None;
         }

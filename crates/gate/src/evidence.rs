@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Better, Case, Comparison, Difference, Digest, EarlierEnd, Environment, ExecutionPart, InputRef, Isolation, MetricSummary,
-    PairUnit, Placement, Plan, PointId, PointSummary, RunId, Side, Source, Summary, TargetKind, TrialId, TrialPair,
+    BetterDirection, Case, Comparison, Difference, Digest, EarlierEnd, Environment, ExecutionPart, InputRef, Isolation,
+    MetricSummary, PairUnit, Placement, Plan, PointId, PointSummary, RunId, Side, Source, Summary, TargetKind, TrialId,
+    TrialPair,
 };
 
-use crate::learning::Taught;
-use crate::sides::{differences, is_of};
+use crate::learning::MetricKey;
+use crate::sides::{differences, is_on_side};
 
 /// One run, as far as a gate reads it. The caller that creates one has verified its chain.
 #[derive(Clone, Debug)]
@@ -45,12 +46,12 @@ impl Run<'_> {
 
 /// A metric of a point on both sides.
 #[derive(Clone, Debug)]
-pub(crate) struct Compared<'a> {
+pub(crate) struct ComparedMetric<'a> {
     /// The baseline's case.
     pub(crate) case: &'a Case,
     pub(crate) point: &'a PointId,
     pub(crate) metric: &'a MetricSummary,
-    pub(crate) better: Better,
+    pub(crate) better: BetterDirection,
     pub(crate) pairs: Vec<TrialPair>,
     /// The number of planned pairs.
     pub(crate) planned: u32,
@@ -58,10 +59,10 @@ pub(crate) struct Compared<'a> {
     pub(crate) work: Digest,
 }
 
-impl Compared<'_> {
+impl ComparedMetric<'_> {
     /// Returns the key of this metric in a history.
-    pub(crate) fn taught(&self, unit: PairUnit) -> Taught {
-        Taught {
+    pub(crate) fn metric_key(&self, unit: PairUnit) -> MetricKey {
+        MetricKey {
             workload: self.case.workload.clone(),
             work: self.work,
             point: self.point.clone(),
@@ -73,11 +74,12 @@ impl Compared<'_> {
 
 /// Returns every metric that both sides report and that declares which direction is better, in the plan's order, with its pairs
 /// of one run.
-pub(crate) fn compared<'a>(run: &Run<'a>, number: u32, comparison: &Comparison) -> Vec<Compared<'a>> {
+pub(crate) fn pair_metrics<'a>(run: &Run<'a>, number: u32, comparison: &Comparison) -> Vec<ComparedMetric<'a>> {
     let indexes: BTreeMap<&TrialId, u32> = run.plan.trials.iter().map(|trial| (&trial.trial_id, trial.index)).collect();
     let mut all = Vec::new();
-    for case in run.plan.cases.iter().filter(|case| is_of(case, &comparison.baseline)) {
-        let other = run.plan.cases.iter().find(|other| other.workload == case.workload && is_of(other, &comparison.candidate));
+    for case in run.plan.cases.iter().filter(|case| is_on_side(case, &comparison.baseline)) {
+        let other =
+            run.plan.cases.iter().find(|other| other.workload == case.workload && is_on_side(other, &comparison.candidate));
         for point in &case.points {
             let of = |case: &Case| point_of(run.summary.1, case, &point.point_id);
             let (Some(baseline), Some(candidate)) = (of(case), other.and_then(of)) else { continue };
@@ -86,7 +88,7 @@ pub(crate) fn compared<'a>(run: &Run<'a>, number: u32, comparison: &Comparison) 
                 let Some(better) = metric.better else { continue };
                 let pairs = pairs(number, metric, beside, &indexes);
                 let (planned, work) = (run.plan.trial_policy.count, baseline.workload_spec_digest);
-                all.push(Compared { case, point: &point.point_id, metric, better, pairs, planned, work });
+                all.push(ComparedMetric { case, point: &point.point_id, metric, better, pairs, planned, work });
             }
         }
     }

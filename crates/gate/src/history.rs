@@ -1,27 +1,27 @@
 //! The comparison of a run with the runs before it. It never blocks: a change between two days may come from the machine, so a
 //! paired run has to decide.
 
-mod paired;
-mod redrawn;
+mod bootstrap;
+mod paired_design;
 
 use std::collections::BTreeMap;
 
-use assay_manifest::Better;
+use assay_manifest::BetterDirection;
 use assay_stats::{Samples, benjamini_hochberg, student};
 
 use crate::rule::share;
 
-pub use self::paired::{Paired, Spread, paired};
-pub use self::redrawn::FalseAlarms;
+pub use self::bootstrap::FalseAlarms;
+pub use self::paired_design::{MetricSpread, PairedDesign, size_paired_design};
 
 /// The fewest earlier runs that predict anything about the next: below it the interval is wider than every change.
 pub const FEWEST_RUNS: usize = 5;
 
 /// A metric's value in a run, and in the runs before it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Past {
+pub struct MetricHistory {
     /// The better direction.
-    pub better: Better,
+    pub better: BetterDirection,
     /// The median over the run's trials.
     pub value: f64,
     /// The medians of earlier runs, by run: the metrics of one run belong together.
@@ -30,16 +30,16 @@ pub struct Past {
 
 /// The comparison of a run with the runs before it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AgainstHistory {
+pub struct HistoryComparison {
     /// The result of each metric, in the family's order.
-    pub metrics: Vec<Seen>,
+    pub metrics: Vec<MetricComparison>,
     /// The probability that the family raises a false alarm; `None` if nothing is predicted.
     pub false_alarms: Option<FalseAlarms>,
 }
 
 /// The position of a value relative to the runs before it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct MetricComparison {
     /// The number of earlier runs.
     pub runs: usize,
     /// The prediction from the earlier runs.
@@ -75,9 +75,9 @@ pub enum Prediction {
 
 /// Compares a family of metrics with their histories: at rate `q`, beyond a `budget` as a share. The interval shown is that of a
 /// lone metric of the family, two-sided at `1 - 2 q / m`.
-pub fn against_history(family: &[Past], q: f64, budget: f64) -> AgainstHistory {
+pub fn compare_with_history(family: &[MetricHistory], q: f64, budget: f64) -> HistoryComparison {
     let level = q / family.len().max(1) as f64;
-    let tests: Vec<Option<Test>> = family.iter().map(Test::of).collect();
+    let tests: Vec<Option<MetricTest>> = family.iter().map(MetricTest::new).collect();
     let adjusted = benjamini_hochberg(&tests.iter().map(|test| test.as_ref().map_or(1.0, |test| test.p)).collect::<Vec<_>>());
     let seen = family.iter().zip(&tests).zip(adjusted);
     let metrics = seen.map(|((past, test), adjusted)| {
@@ -87,14 +87,14 @@ pub fn against_history(family: &[Past], q: f64, budget: f64) -> AgainstHistory {
             None => Prediction::NoRatio,
         };
         let is_worse = test.as_ref().is_some_and(|test| adjusted <= q && share(test.worse) > budget);
-        Seen { runs: past.earlier.len(), prediction, adjusted, is_worse }
+        MetricComparison { runs: past.earlier.len(), prediction, adjusted, is_worse }
     });
-    AgainstHistory { metrics: metrics.collect(), false_alarms: redrawn::false_alarms(family, q, budget) }
+    HistoryComparison { metrics: metrics.collect(), false_alarms: bootstrap::false_alarms(family, q, budget) }
 }
 
 /// Returns the logarithms of earlier medians, in the order of runs, with the sign turned so that larger is worse; `None` if there
 /// are too few or one has no logarithm.
-fn logs(past: &Past) -> Option<Vec<f64>> {
+fn logs(past: &MetricHistory) -> Option<Vec<f64>> {
     if past.earlier.len() < FEWEST_RUNS {
         return None;
     }
@@ -102,15 +102,15 @@ fn logs(past: &Past) -> Option<Vec<f64>> {
     past.earlier.values().map(log).collect()
 }
 
-fn turn(better: Better) -> f64 {
+fn turn(better: BetterDirection) -> f64 {
     match better {
-        Better::Lower => 1.0,
-        Better::Higher => -1.0,
+        BetterDirection::Lower => 1.0,
+        BetterDirection::Higher => -1.0,
     }
 }
 
 /// The test of one metric.
-struct Test {
+struct MetricTest {
     /// The mean of the earlier runs, as a logarithm.
     mean: f64,
     sd: f64,
@@ -120,8 +120,8 @@ struct Test {
     worse: f64,
 }
 
-impl Test {
-    fn of(past: &Past) -> Option<Self> {
+impl MetricTest {
+    fn new(past: &MetricHistory) -> Option<Self> {
         let logs = Samples::new(&logs(past)?).ok()?;
         let value = Some(past.value).filter(|value| *value > 0.0 && value.is_finite()).map(libm::log)?;
         let (mean, sd) = (logs.mean(), logs.sd()?);
@@ -129,7 +129,7 @@ impl Test {
         Some(Self { mean: turn(past.better) * mean, sd, p: probability(worse, sd, past.earlier.len()), worse })
     }
 
-    fn prediction(&self, past: &Past, level: f64, budget: f64) -> Prediction {
+    fn prediction(&self, past: &MetricHistory, level: f64, budget: f64) -> Prediction {
         let n = past.earlier.len() as f64;
         let half = student::quantile(1.0 - level, n - 1.0) * self.sd * (1.0 + 1.0 / n).sqrt();
         Prediction::Interval {
@@ -154,11 +154,11 @@ fn probability(worse: f64, sd: f64, n: usize) -> f64 {
 }
 
 /// Returns the number of earlier runs that would have been called worse, each compared with the others.
-fn false_alarms(past: &Past, level: f64, budget: f64) -> usize {
+fn false_alarms(past: &MetricHistory, level: f64, budget: f64) -> usize {
     let alarms = |(run, value): (&String, &f64)| {
         let mut earlier = past.earlier.clone();
         earlier.remove(run);
-        let test = Test::of(&Past { value: *value, earlier, better: past.better });
+        let test = MetricTest::new(&MetricHistory { value: *value, earlier, better: past.better });
         test.is_some_and(|test| test.p <= level && share(test.worse) > budget)
     };
     past.earlier.iter().filter(|earlier| alarms(*earlier)).count()
@@ -168,13 +168,13 @@ fn false_alarms(past: &Past, level: f64, budget: f64) -> usize {
 mod tests {
     use super::*;
 
-    fn past(value: f64, earlier: &[f64]) -> Past {
+    fn past(value: f64, earlier: &[f64]) -> MetricHistory {
         let earlier = (0..).map(|night: u32| format!("night-{night:02}")).zip(earlier.iter().copied()).collect();
-        Past { better: Better::Lower, value, earlier }
+        MetricHistory { better: BetterDirection::Lower, value, earlier }
     }
 
-    fn seen(family: &[Past], budget: f64) -> Vec<Seen> {
-        against_history(family, 0.05, budget).metrics
+    fn seen(family: &[MetricHistory], budget: f64) -> Vec<MetricComparison> {
+        compare_with_history(family, 0.05, budget).metrics
     }
 
     /// Ten runs with a spread of about one percent.
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn higher_is_better_turns_it() {
-        let turned = |value: f64| Past { better: Better::Higher, ..past(value, &QUIET) };
+        let turned = |value: f64| MetricHistory { better: BetterDirection::Higher, ..past(value, &QUIET) };
         let seen = seen(&[turned(88.0), turned(112.0)], 0.05);
         assert_eq!(seen.iter().map(|seen| seen.is_worse).collect::<Vec<_>>(), [true, false]);
     }

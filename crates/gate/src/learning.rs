@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use assay_manifest::{Digest, Name, PairUnit, PointId};
 use assay_stats::{Dependence, benjamini_hochberg, dependence};
 
-use crate::evidence::{Run, compared, unit};
-use crate::rule::{Learned, Series, logs};
+use crate::evidence::{Run, pair_metrics, unit};
+use crate::rule::{LearnedNoise, Series, logs};
 
 /// The noise learned from earlier runs.
 #[derive(Clone, Debug)]
@@ -14,12 +14,12 @@ pub struct History {
     /// The digest of the file that holds it.
     pub digest: Digest,
     /// The learned noise of each metric.
-    pub metrics: BTreeMap<Taught, Learned>,
+    pub metrics: BTreeMap<MetricKey, LearnedNoise>,
 }
 
 /// The key of a metric at a point of certain work.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Taught {
+pub struct MetricKey {
     /// The workload.
     pub workload: Name,
     /// The `workload_spec_digest` of the workload: nothing is known of other work.
@@ -37,23 +37,23 @@ pub const FEWEST_RUNS: usize = 5;
 
 /// Learns from these runs the noise of every metric that they compare and that has two pairs or more in at least [`FEWEST_RUNS`]
 /// runs. Runs without a comparison are ignored.
-pub fn learn(runs: &[Run<'_>]) -> BTreeMap<Taught, Learned> {
-    let mut differences: BTreeMap<Taught, Vec<Vec<f64>>> = BTreeMap::new();
+pub fn learn(runs: &[Run<'_>]) -> BTreeMap<MetricKey, LearnedNoise> {
+    let mut differences: BTreeMap<MetricKey, Vec<Vec<f64>>> = BTreeMap::new();
     for run in runs {
         let Some(comparison) = &run.plan.comparison else { continue };
-        for compared in compared(run, 0, comparison) {
+        for compared in pair_metrics(run, 0, comparison) {
             let pairs = compared.pairs.iter().map(|pair| [pair.baseline, pair.candidate]).collect();
             let series = Series { better: compared.better, pairs, places: Vec::new(), learned: None };
             let Some(logs) = logs(&series).filter(|logs| logs.len() > 1) else { continue };
-            differences.entry(compared.taught(unit(run.plan, comparison))).or_default().push(logs);
+            differences.entry(compared.metric_key(unit(run.plan, comparison))).or_default().push(logs);
         }
     }
-    let learned = |(of, runs): (Taught, Vec<Vec<f64>>)| {
+    let learned = |(of, runs): (MetricKey, Vec<Vec<f64>>)| {
         let runs: Vec<&[f64]> = runs.iter().map(Vec::as_slice).collect();
-        let learned = Learned::of(&runs).ok().filter(|_| runs.len() >= FEWEST_RUNS)?;
+        let learned = LearnedNoise::from_runs(&runs).ok().filter(|_| runs.len() >= FEWEST_RUNS)?;
         Some((of, learned, dependence(&runs).ok().flatten()))
     };
-    let (of, mut all): (Vec<Taught>, Vec<(Learned, Option<Dependence>)>) =
+    let (of, mut all): (Vec<MetricKey>, Vec<(LearnedNoise, Option<Dependence>)>) =
         differences.into_iter().filter_map(learned).map(|(of, learned, found)| (of, (learned, found))).unzip();
     note_dependence(&mut all);
     of.into_iter().zip(all.into_iter().map(|(learned, _)| learned)).collect()
@@ -64,7 +64,7 @@ const DEPENDENCE_Q: f64 = 0.05;
 
 /// Records for each metric the autocorrelation of its pairs, if its runs show one: corrected for the number of metrics, because a
 /// metric that is called autocorrelated by mistake has a floor to clear.
-pub fn note_dependence(metrics: &mut [(Learned, Option<Dependence>)]) {
+pub fn note_dependence(metrics: &mut [(LearnedNoise, Option<Dependence>)]) {
     let p: Vec<f64> = metrics.iter().map(|(_, found)| found.map_or(1.0, |found| found.p)).collect();
     for ((learned, found), adjusted) in metrics.iter_mut().zip(benjamini_hochberg(&p)) {
         learned.autocorrelation = found.filter(|_| adjusted <= DEPENDENCE_Q).map(|found| found.autocorrelation);

@@ -15,7 +15,7 @@
 mod checks;
 mod curves;
 pub mod evidence;
-mod executed;
+mod executables;
 pub mod history;
 pub mod learning;
 pub mod rule;
@@ -25,8 +25,8 @@ pub mod stretch;
 pub mod verdict;
 
 pub use evidence::{Run, pair_unit};
-pub use executed::unpinned;
-pub use learning::{History, Taught, learn};
-pub use sides::{Schedules, between_runs, confounded, differences};
-pub use sizing::{CannotDecide, Design, Size, design, size};
-pub use verdict::{CONTRACT, Question, Refusal, judge};
+pub use executables::unpinned;
+pub use learning::{History, MetricKey, learn};
+pub use sides::{Schedules, differences, differences_between_runs, find_confounding};
+pub use sizing::{DesignPower, Size, SizingError, assess_design, size};
+pub use verdict::{CONTRACT, GateInput, Refusal, judge};

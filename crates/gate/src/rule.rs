@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Better, FloorSource, Outcome, PairUnit};
+use assay_manifest::{BetterDirection, FloorSource, Outcome, PairUnit};
 use assay_stats::{Averages, Differences, Limits, Noise, PairError, Side, benjamini_hochberg, signed_rank, student};
 
 use crate::curves::Curves;
-use crate::stretch::{Pairs, stretches};
+use crate::stretch::{MetricPairs, detect_stretches};
 
 /// One minus the confidence of the one-sided bound that has to clear the floor: the ends of a two-sided interval of 95 %.
 pub const BOUND_ALPHA: f64 = 0.025;
@@ -19,11 +19,11 @@ const HIGHEST_FLOOR: f64 = 10.0;
 
 /// The floor of a metric of which nothing was learned, in standard deviations of a pair's difference, times the power 3/2 of the
 /// number of pairs.
-const UNLEARNED: f64 = 110.0;
+const UNLEARNED_FLOOR_FACTOR: f64 = 110.0;
 
 /// The noise of a metric, learned from earlier runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Learned {
+pub struct LearnedNoise {
     /// The noise of one pair's difference.
     pub noise: Noise,
     /// The difference between launches of one side; if pairs are autocorrelated, that between whole runs.
@@ -44,7 +44,7 @@ pub struct Launches {
     pub largest: f64,
 }
 
-impl Learned {
+impl LearnedNoise {
     /// Learns from runs of unchanged sides: the differences of each run's pairs, as logarithms of ratios. The difference between
     /// launches is estimated from the shifts of whole runs, including the noise of their trials: subtracting that would make it
     /// vanish in half of all short histories. A run whose sides did differ makes it larger. The autocorrelation of pairs is
@@ -52,9 +52,9 @@ impl Learned {
     ///
     /// # Errors
     /// [`PairError`] if no run has two pairs or a difference is not a finite number.
-    pub fn of(runs: &[&[f64]]) -> Result<Self, PairError> {
-        let noise = Noise::of(runs)?;
-        let shift = |run: &&[f64]| Ok(Averages::of(&Differences::new(run)?).shift());
+    pub fn from_runs(runs: &[&[f64]]) -> Result<Self, PairError> {
+        let noise = Noise::from_groups(runs)?;
+        let shift = |run: &&[f64]| Ok(Averages::new(&Differences::new(run)?).shift());
         let shifts = runs.iter().filter(|run| run.len() > 1).map(shift).collect::<Result<Vec<f64>, PairError>>()?;
         let between = shifts.iter().map(|shift| shift * shift).sum::<f64>() / shifts.len() as f64;
         let largest = shifts.iter().fold(0.0_f64, |largest, shift| largest.max(shift.abs()));
@@ -68,13 +68,13 @@ impl Learned {
 #[derive(Clone, Debug)]
 pub struct Series {
     /// The better direction.
-    pub better: Better,
+    pub better: BetterDirection,
     /// Baseline and candidate of every pair, in order.
     pub pairs: Vec<[f64; 2]>,
     /// The run and the round of every pair, ascending.
     pub places: Vec<[u32; 2]>,
     /// The learned noise.
-    pub learned: Option<Learned>,
+    pub learned: Option<LearnedNoise>,
 }
 
 /// The rules by which a family of metrics is judged.
@@ -90,7 +90,7 @@ pub struct Rules {
 
 impl Rules {
     /// Returns the rate for one direction.
-    pub fn q_a_side(&self) -> f64 {
+    pub fn q_per_direction(&self) -> f64 {
         0.5 * self.q
     }
 
@@ -100,7 +100,7 @@ impl Rules {
     }
 
     /// Returns the effect that a design must be able to find: twice the budget, as a logarithm of a ratio.
-    pub fn must_find(&self) -> f64 {
+    pub fn required_effect(&self) -> f64 {
         libm::log(1.0 + 2.0 * self.budget)
     }
 }
@@ -121,7 +121,7 @@ pub struct Floor {
 
 impl Floor {
     /// Returns the floor for another number of pairs of such noise.
-    pub(crate) fn of(self, noise: &Noise, pairs: usize) -> Self {
+    pub(crate) fn for_pairs(self, noise: &Noise, pairs: usize) -> Self {
         match self.source {
             FloorSource::Unlearned => unlearned_floor(noise.without_spikes().sd, pairs),
             FloorSource::Rerandomised | FloorSource::History | FloorSource::Autocorrelation => self,
@@ -131,7 +131,7 @@ impl Floor {
 
 /// The reason for a metric's outcome, if it needs one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum OutcomeReason {
     /// There is no pair.
     NoPair,
     /// A value has no logarithm.
@@ -143,7 +143,7 @@ pub enum Why {
     /// Both sides stayed up, and the difference between launches is unknown: a launch may cause the whole difference, or hide it.
     LaunchesUnknown,
     /// The pairs of this run are autocorrelated, so they are not independent samples.
-    PairsRemember,
+    PairsAutocorrelated,
 }
 
 /// The change of a metric.
@@ -163,11 +163,11 @@ pub struct Effect {
 
 /// A judged metric.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub struct JudgedMetric {
     /// The outcome.
     pub outcome: Outcome,
     /// The reason for the outcome, if it needs one.
-    pub why: Option<Why>,
+    pub why: Option<OutcomeReason>,
     /// The change; `None` if the metric cannot be compared.
     pub effect: Option<Effect>,
     /// `p_worse` adjusted for the family and for both directions.
@@ -184,13 +184,13 @@ pub struct Judged {
 }
 
 /// Judges a family of metrics together. The order of the family does not affect the result.
-pub fn judge(family: &[Series], rules: &Rules) -> Vec<Judged> {
-    judge_by(family, rules, &mut Curves::new(rules.q_a_side(), family.len()))
+pub fn judge(family: &[Series], rules: &Rules) -> Vec<JudgedMetric> {
+    judge_with(family, rules, &mut Curves::new(rules.q_per_direction(), family.len()))
 }
 
 /// Judges with the curves of this family, which the caller can use again.
-pub(crate) fn judge_by(family: &[Series], rules: &Rules, curves: &mut Curves) -> Vec<Judged> {
-    let measured: Vec<Option<Measured>> = family.iter().map(Measured::of).collect();
+pub(crate) fn judge_with(family: &[Series], rules: &Rules, curves: &mut Curves) -> Vec<JudgedMetric> {
+    let measured: Vec<Option<TestedPairs>> = family.iter().map(TestedPairs::new).collect();
     // Doubled, because both directions are tested.
     let probability = |of: fn(&Effect) -> f64| -> Vec<f64> {
         measured.iter().map(|measured| measured.as_ref().map_or(1.0, |measured| (2.0 * of(&measured.effect)).min(1.0))).collect()
@@ -198,33 +198,33 @@ pub(crate) fn judge_by(family: &[Series], rules: &Rules, curves: &mut Curves) ->
     let worse = benjamini_hochberg(&probability(|effect| effect.p_worse));
     let better = benjamini_hochberg(&probability(|effect| effect.p_better));
     let decided = family.iter().zip(&measured).zip(worse.into_iter().zip(better));
-    let mut judged: Vec<Judged> =
+    let mut judged: Vec<JudgedMetric> =
         decided.map(|((series, measured), adjusted)| decide(series, measured.as_ref(), adjusted, rules, curves)).collect();
-    for metric in doubted(family, &measured, &judged) {
+    for metric in find_doubtful_metrics(family, &measured, &judged) {
         if let Some(judged) = judged.get_mut(metric) {
-            (judged.outcome, judged.why) = (Outcome::Inconclusive, Some(Why::PairsRemember));
+            (judged.outcome, judged.why) = (Outcome::Inconclusive, Some(OutcomeReason::PairsAutocorrelated));
         }
     }
     judged
 }
 
 /// Returns the metrics whose change may be a stretch of autocorrelated pairs.
-fn doubted(family: &[Series], measured: &[Option<Measured>], judged: &[Judged]) -> Vec<usize> {
+fn find_doubtful_metrics(family: &[Series], measured: &[Option<TestedPairs>], judged: &[JudgedMetric]) -> Vec<usize> {
     if judged.iter().all(|judged| direction(judged.outcome).is_none()) {
         return Vec::new();
     }
     let places: BTreeSet<[u32; 2]> = family.iter().flat_map(|series| &series.places).copied().collect();
     let places: Vec<[u32; 2]> = places.into_iter().collect();
     let breaks: Vec<usize> = (1..places.len()).filter(|place| places[*place][0] != places[place - 1][0]).collect();
-    let by_place = |series: &Series, measured: &Measured| {
+    let by_place = |series: &Series, measured: &TestedPairs| {
         let known: BTreeMap<_, _> = series.places.iter().zip(&measured.logs).collect();
         places.iter().map(|place| known.get(place).map(|log| **log)).collect()
     };
     let numbered = family.iter().zip(measured).zip(judged).enumerate();
-    let (numbers, metrics): (Vec<usize>, Vec<Pairs>) = numbered
+    let (numbers, metrics): (Vec<usize>, Vec<MetricPairs>) = numbered
         .filter_map(|(metric, ((series, measured), judged))| {
             let measured = measured.as_ref()?;
-            let pairs = Pairs {
+            let pairs = MetricPairs {
                 differences: by_place(series, measured),
                 shift: measured.effect.shift,
                 changed: direction(judged.outcome),
@@ -233,7 +233,7 @@ fn doubted(family: &[Series], measured: &[Option<Measured>], judged: &[Judged]) 
             Some((metric, pairs))
         })
         .unzip();
-    numbers.into_iter().zip(stretches(&metrics, &breaks)).filter_map(|(metric, is_one)| is_one.then_some(metric)).collect()
+    numbers.into_iter().zip(detect_stretches(&metrics, &breaks)).filter_map(|(metric, is_one)| is_one.then_some(metric)).collect()
 }
 
 /// Returns the side of zero to which a metric has changed.
@@ -246,17 +246,17 @@ fn direction(outcome: Outcome) -> Option<Side> {
 }
 
 /// The pairs of one metric with their tests.
-struct Measured {
+struct TestedPairs {
     logs: Vec<f64>,
     own: Option<Noise>,
     effect: Effect,
 }
 
-impl Measured {
-    fn of(series: &Series) -> Option<Self> {
+impl TestedPairs {
+    fn new(series: &Series) -> Option<Self> {
         let logs = logs(series)?;
         let differences = Differences::new(&logs).ok()?;
-        let averages = Averages::of(&differences);
+        let averages = Averages::new(&differences);
         let shift = averages.shift();
         let effect = Effect {
             shift,
@@ -265,37 +265,37 @@ impl Measured {
             p_worse: signed_rank(&differences, Side::Above).p,
             p_better: signed_rank(&differences, Side::Below).p,
         };
-        let own = Noise::around(shift, &logs).ok();
+        let own = Noise::from_group(shift, &logs).ok();
         Some(Self { logs, own, effect })
     }
 }
 
 /// The largest difference that is distinguished from larger ones, as a logarithm of a ratio: a millionfold. If one side alone is
 /// zero, the difference is this large, so that a complete breakdown is judged as well.
-pub const MOST: f64 = 13.815_510_557_964_274;
+pub const MAX_DIFFERENCE: f64 = 13.815_510_557_964_274;
 
 /// Returns the logarithms of candidate over baseline, above zero for worse and at most [`MOST`] in either direction; `None` if a
 /// value is below zero or not finite.
 pub fn logs(series: &Series) -> Option<Vec<f64>> {
     let turn = match series.better {
-        Better::Lower => 1.0,
-        Better::Higher => -1.0,
+        BetterDirection::Lower => 1.0,
+        BetterDirection::Higher => -1.0,
     };
     let log = |[baseline, candidate]: &[f64; 2]| {
         let is_amount = |value: f64| value >= 0.0 && value.is_finite();
         let difference = match (*baseline == 0.0, *candidate == 0.0) {
             (true, true) => 0.0,
-            (false, true) => -MOST,
-            (true, false) => MOST,
+            (false, true) => -MAX_DIFFERENCE,
+            (true, false) => MAX_DIFFERENCE,
             (false, false) => libm::log(*candidate) - libm::log(*baseline),
         };
-        (is_amount(*baseline) && is_amount(*candidate)).then(|| turn * difference.clamp(-MOST, MOST))
+        (is_amount(*baseline) && is_amount(*candidate)).then(|| turn * difference.clamp(-MAX_DIFFERENCE, MAX_DIFFERENCE))
     };
     series.pairs.iter().map(log).collect::<Option<Vec<f64>>>().filter(|logs| !logs.is_empty())
 }
 
 /// Returns the noise by which a metric is judged: the learned one, unless this run was clearly noisier.
-fn realised(learned: Option<&Learned>, own: Option<Noise>, alpha: f64) -> Option<Noise> {
+fn realised_noise(learned: Option<&LearnedNoise>, own: Option<Noise>, alpha: f64) -> Option<Noise> {
     match (learned.map(|learned| learned.noise), own) {
         (Some(learned), Some(own)) if own.is_wider_than(&learned, alpha) => Some(own),
         (Some(learned), _) => Some(learned),
@@ -306,7 +306,7 @@ fn realised(learned: Option<&Learned>, own: Option<Noise>, alpha: f64) -> Option
 /// Returns the highest probability of a false alarm by a kind of launch that `runs` earlier runs did not happen to see: if a
 /// share r of the shifts is of that kind, half of them for the worse, n runs miss it with (1 - r)^n, and r / 2 times that is at
 /// most 1 / (2 e n).
-fn unseen_kind(runs: u32) -> f64 {
+fn unseen_launch_risk(runs: u32) -> f64 {
     0.5 / (std::f64::consts::E * f64::from(runs))
 }
 
@@ -315,13 +315,13 @@ fn unseen_kind(runs: u32) -> f64 {
 /// common one and a rare slow one, which a standard deviation describes badly, so the floor is at least twice the largest
 /// observed shift. `None` if too little is known of launches: the trials of one launch tell nothing about the next, and a rare
 /// kind may have been missed. If pairs are autocorrelated, the same holds for whole runs, even if each pair has its own launches.
-pub fn floor(unit: PairUnit, learned: Option<&Learned>, alpha: f64) -> Option<Floor> {
+pub fn floor(unit: PairUnit, learned: Option<&LearnedNoise>, alpha: f64) -> Option<Floor> {
     let remembers = learned.is_some_and(|learned| learned.autocorrelation.is_some());
     if unit == PairUnit::Launch && !remembers {
         return Some(Floor { log: 0.0, source: FloorSource::Rerandomised });
     }
     let launches = learned.and_then(|learned| learned.launches).filter(|launches| launches.n > 1)?;
-    if unit == PairUnit::Pair && unseen_kind(launches.n) > alpha {
+    if unit == PairUnit::Pair && unseen_launch_risk(launches.n) > alpha {
         return None;
     }
     let beyond = student::quantile(1.0 - alpha, f64::from(launches.n - 1));
@@ -338,14 +338,20 @@ pub fn floor(unit: PairUnit, learned: Option<&Learned>, alpha: f64) -> Option<Fl
 /// sides have an autocorrelation of 0.8 or 0.9, for one metric or a hundred.
 pub fn unlearned_floor(noise: f64, pairs: usize) -> Floor {
     let n = pairs as f64;
-    Floor { log: (UNLEARNED * noise / (n * n.sqrt())).min(HIGHEST_FLOOR), source: FloorSource::Unlearned }
+    Floor { log: (UNLEARNED_FLOOR_FACTOR * noise / (n * n.sqrt())).min(HIGHEST_FLOOR), source: FloorSource::Unlearned }
 }
 
-fn decide(series: &Series, measured: Option<&Measured>, adjusted: (f64, f64), rules: &Rules, curves: &mut Curves) -> Judged {
+fn decide(
+    series: &Series,
+    measured: Option<&TestedPairs>,
+    adjusted: (f64, f64),
+    rules: &Rules,
+    curves: &mut Curves,
+) -> JudgedMetric {
     let (worse_adjusted, better_adjusted) = adjusted;
-    let mut judged = Judged {
+    let mut judged = JudgedMetric {
         outcome: Outcome::Inconclusive,
-        why: Some(if series.pairs.is_empty() { Why::NoPair } else { Why::NotComparable }),
+        why: Some(if series.pairs.is_empty() { OutcomeReason::NoPair } else { OutcomeReason::NotComparable }),
         effect: measured.map(|measured| measured.effect),
         worse_adjusted,
         better_adjusted,
@@ -353,37 +359,37 @@ fn decide(series: &Series, measured: Option<&Measured>, adjusted: (f64, f64), ru
         noise: None,
         detectable: None,
     };
-    let Some(Measured { logs, own, effect }) = measured else { return judged };
+    let Some(TestedPairs { logs, own, effect }) = measured else { return judged };
     let learned = series.learned.as_ref();
-    judged.noise = realised(learned, *own, curves.threshold());
+    judged.noise = realised_noise(learned, *own, curves.threshold());
     judged.floor = floor(rules.unit, learned, curves.threshold());
     let Some(noise) = judged.noise else {
-        judged.why = Some(Why::Underpowered);
+        judged.why = Some(OutcomeReason::Underpowered);
         return judged;
     };
     if learned.is_none() {
         judged.floor = judged.floor.map(|_| unlearned_floor(noise.without_spikes().sd, logs.len()));
     }
     let Some(floor) = judged.floor else {
-        judged.why = Some(Why::LaunchesUnknown);
+        judged.why = Some(OutcomeReason::LaunchesUnknown);
         return judged;
     };
     let limits = Limits { floor: floor.log, budget: rules.log_budget() };
-    judged.detectable = curves.detectable(logs.len(), noise.views(), &limits).filter(|log| *log <= MOST);
+    judged.detectable = curves.detectable(logs.len(), noise.views(), &limits).filter(|log| *log <= MAX_DIFFERENCE);
     let clears = |bound: Option<f64>| bound.is_some_and(|bound| bound > floor.log);
     let fired = worse_adjusted <= rules.q && effect.shift > limits.budget;
     let (outcome, why) = if fired && clears(effect.low) {
         (Outcome::Regressed, None)
-    } else if judged.detectable.is_none_or(|smallest| smallest > rules.must_find()) {
-        (Outcome::Inconclusive, Some(Why::Underpowered))
+    } else if judged.detectable.is_none_or(|smallest| smallest > rules.required_effect()) {
+        (Outcome::Inconclusive, Some(OutcomeReason::Underpowered))
     } else if fired {
-        (Outcome::Inconclusive, Some(Why::WithinFloor))
+        (Outcome::Inconclusive, Some(OutcomeReason::WithinFloor))
     } else if better_adjusted <= rules.q && effect.shift < -limits.budget && clears(effect.high.map(|bound| -bound)) {
         (Outcome::Improved, None)
     } else {
         (Outcome::Unchanged, None)
     };
-    Judged { outcome, why, ..judged }
+    JudgedMetric { outcome, why, ..judged }
 }
 
 #[cfg(test)]
@@ -398,32 +404,32 @@ mod tests {
     }
 
     fn series(n: u32, ratio: f64) -> Series {
-        in_order(Better::Lower, pairs(n, ratio))
+        in_order(BetterDirection::Lower, pairs(n, ratio))
     }
 
     /// Returns a series of one run, its pairs in their order.
-    fn in_order(better: Better, pairs: Vec<[f64; 2]>) -> Series {
+    fn in_order(better: BetterDirection, pairs: Vec<[f64; 2]>) -> Series {
         let places = (0..pairs.len() as u32).map(|round| [0, round]).collect();
         Series { better, pairs, places, learned: None }
     }
 
-    fn learned(sd: f64, launches: Option<Launches>) -> Learned {
-        Learned { noise: Noise::normal(sd, 100.0), launches, autocorrelation: None }
+    fn learned(sd: f64, launches: Option<Launches>) -> LearnedNoise {
+        LearnedNoise { noise: Noise::normal(sd, 100.0), launches, autocorrelation: None }
     }
 
-    fn alone(series: Series, rules: &Rules) -> Judged {
+    fn alone(series: Series, rules: &Rules) -> JudgedMetric {
         judge(&[series], rules).remove(0)
     }
 
     #[test]
     fn both_directions_are_judged_by_one_rule() {
-        let outcome = |ratio: f64, better: Better| alone(Series { better, ..series(12, ratio) }, &RULES).outcome;
+        let outcome = |ratio: f64, better: BetterDirection| alone(Series { better, ..series(12, ratio) }, &RULES).outcome;
         assert_eq!(
-            [0.9, 1.0, 1.1].map(|ratio| outcome(ratio, Better::Lower)),
+            [0.9, 1.0, 1.1].map(|ratio| outcome(ratio, BetterDirection::Lower)),
             [Outcome::Improved, Outcome::Unchanged, Outcome::Regressed]
         );
         assert_eq!(
-            [0.9, 1.0, 1.1].map(|ratio| outcome(ratio, Better::Higher)),
+            [0.9, 1.0, 1.1].map(|ratio| outcome(ratio, BetterDirection::Higher)),
             [Outcome::Regressed, Outcome::Unchanged, Outcome::Improved]
         );
     }
@@ -442,7 +448,10 @@ mod tests {
             family.push(series(n, 1.2));
             judge(&family, &RULES).pop().expect("judged")
         };
-        assert_eq!((lone(11).outcome, lone(11).why, lone(11).detectable), (Outcome::Inconclusive, Some(Why::Underpowered), None));
+        assert_eq!(
+            (lone(11).outcome, lone(11).why, lone(11).detectable),
+            (Outcome::Inconclusive, Some(OutcomeReason::Underpowered), None)
+        );
         assert_eq!(lone(12).outcome, Outcome::Regressed);
     }
 
@@ -450,14 +459,14 @@ mod tests {
     fn what_was_learned_decides_what_could_have_been_found() {
         let with = |sd: f64| alone(Series { learned: Some(learned(sd, None)), ..series(12, 1.0) }, &RULES);
         assert_eq!(with(0.02).outcome, Outcome::Unchanged);
-        assert_eq!((with(0.3).outcome, with(0.3).why), (Outcome::Inconclusive, Some(Why::Underpowered)));
+        assert_eq!((with(0.3).outcome, with(0.3).why), (Outcome::Inconclusive, Some(OutcomeReason::Underpowered)));
     }
 
     #[test]
     fn a_run_that_was_clearly_noisier_speaks_for_itself() {
         let loud: Vec<[f64; 2]> =
             pairs(20, 1.0).iter().enumerate().map(|(i, [a, b])| [*a, b * if i % 2 == 0 { 1.3 } else { 0.75 }]).collect();
-        let judged = alone(Series { learned: Some(learned(0.02, None)), ..in_order(Better::Lower, loud) }, &RULES);
+        let judged = alone(Series { learned: Some(learned(0.02, None)), ..in_order(BetterDirection::Lower, loud) }, &RULES);
         assert!(judged.noise.is_some_and(|noise| noise.sd > 0.2));
         assert_eq!(judged.outcome, Outcome::Inconclusive);
     }
@@ -467,19 +476,19 @@ mod tests {
         // All pairs are worse by a tenth in the mean, each by a little more than the one before it.
         let creeping: Vec<[f64; 2]> = (0..24).map(|i| [100.0, 103.0 + 0.6 * f64::from(i)]).collect();
         let steady: Vec<[f64; 2]> = (0..24).map(|i| [100.0, 103.0 + 0.6 * f64::from(i * 5 % 24)]).collect();
-        let judged = |pairs: &[[f64; 2]]| alone(in_order(Better::Lower, pairs.to_vec()), &RULES);
+        let judged = |pairs: &[[f64; 2]]| alone(in_order(BetterDirection::Lower, pairs.to_vec()), &RULES);
         let (crept, stayed) = (judged(&creeping), judged(&steady));
-        assert_eq!((crept.outcome, crept.why), (Outcome::Inconclusive, Some(Why::PairsRemember)));
+        assert_eq!((crept.outcome, crept.why), (Outcome::Inconclusive, Some(OutcomeReason::PairsAutocorrelated)));
         assert_eq!((stayed.outcome, stayed.why), (Outcome::Regressed, None));
         assert_eq!(crept.effect, stayed.effect, "the same values in another order");
-        let among = judge(&[in_order(Better::Lower, creeping), series(24, 1.0)], &RULES);
+        let among = judge(&[in_order(BetterDirection::Lower, creeping), series(24, 1.0)], &RULES);
         assert_eq!(among[1].outcome, Outcome::Unchanged, "what has not changed keeps its word");
     }
 
     /// Returns `n` pairs that are a tenth slower and differ from each other by three percent, without autocorrelation.
     fn loud(n: u32) -> Series {
         let noise = |i: u32| 0.03 * assay_stats::normal::quantile((f64::from(i * 7 % n) + 0.5) / f64::from(n));
-        in_order(Better::Lower, (0..n).map(|i| [100.0, 110.0 * libm::exp(noise(i))]).collect())
+        in_order(BetterDirection::Lower, (0..n).map(|i| [100.0, 110.0 * libm::exp(noise(i))]).collect())
     }
 
     #[test]
@@ -493,7 +502,7 @@ mod tests {
         // 110 x 3 % over the power 3/2 of 20, with the noise as estimated.
         assert!((floors[2].log - 0.0369).abs() < 0.003, "{floors:?}");
         let few = alone(loud(9), &RULES);
-        assert_eq!((few.outcome, few.why), (Outcome::Inconclusive, Some(Why::Underpowered)));
+        assert_eq!((few.outcome, few.why), (Outcome::Inconclusive, Some(OutcomeReason::Underpowered)));
         assert_eq!(alone(loud(20), &RULES).outcome, Outcome::Regressed);
         // A metric that earlier runs showed not to be autocorrelated has no such floor.
         let known = Series { learned: Some(learned(0.03, None)), ..loud(9) };
@@ -506,20 +515,20 @@ mod tests {
         let rules = RULES;
         let with = |sd: f64, ratio: f64| {
             let launches = Some(Launches { sd, n: 20, largest: 2.0 * sd });
-            let learned = Learned { autocorrelation: Some(0.8), ..learned(0.005, launches) };
+            let learned = LearnedNoise { autocorrelation: Some(0.8), ..learned(0.005, launches) };
             alone(Series { learned: Some(learned), ..series(12, ratio) }, &rules)
         };
         let judged = with(0.01, 1.2);
         assert_eq!(judged.floor.map(|floor| floor.source), Some(FloorSource::Autocorrelation));
         assert_eq!(judged.outcome, Outcome::Regressed);
-        assert_eq!((with(0.08, 1.2).outcome, with(0.08, 1.2).why), (Outcome::Inconclusive, Some(Why::Underpowered)));
+        assert_eq!((with(0.08, 1.2).outcome, with(0.08, 1.2).why), (Outcome::Inconclusive, Some(OutcomeReason::Underpowered)));
     }
 
     #[test]
     fn launches_that_come_in_kinds_raise_the_floor_beyond_their_spread() {
         let mut runs: Vec<&[f64]> = vec![&[0.001, -0.001]; 9];
         runs.push(&[0.12; 4]);
-        let rare = Learned::of(&runs).expect("learned");
+        let rare = LearnedNoise::from_runs(&runs).expect("learned");
         let log = floor(PairUnit::Pair, Some(&rare), 0.025).expect("a floor").log;
         assert!(log >= 0.24, "{rare:?} {log}");
     }
@@ -532,8 +541,8 @@ mod tests {
             alone(Series { learned: Some(learned(0.005, launches)), ..series(12, ratio) }, &rules)
         };
         assert_eq!(with(0.005, 1.1).outcome, Outcome::Regressed);
-        assert_eq!((with(0.03, 1.06).outcome, with(0.03, 1.06).why), (Outcome::Inconclusive, Some(Why::WithinFloor)));
-        let floor = |judged: &Judged| judged.floor.expect("a floor");
+        assert_eq!((with(0.03, 1.06).outcome, with(0.03, 1.06).why), (Outcome::Inconclusive, Some(OutcomeReason::WithinFloor)));
+        let floor = |judged: &JudgedMetric| judged.floor.expect("a floor");
         // Student's 97.5 % point with 19 degrees of freedom is 2.093.
         assert!((floor(&with(0.03, 1.0)).log - 2.0930 * 0.03 * 2.0_f64.sqrt()).abs() < 1e-4);
         let drawn_anew = Series { learned: Some(learned(0.005, None)), ..series(12, 1.0) };
@@ -553,36 +562,44 @@ mod tests {
     fn launches_of_which_nothing_is_known_decide_nothing() {
         let rules = Rules { unit: PairUnit::Pair, ..RULES };
         let judged = [0.5, 1.0, 2.0].map(|ratio| alone(series(40, ratio), &rules));
-        assert!(judged.iter().all(|judged| (judged.outcome, judged.why) == (Outcome::Inconclusive, Some(Why::LaunchesUnknown))));
+        assert!(
+            judged
+                .iter()
+                .all(|judged| (judged.outcome, judged.why) == (Outcome::Inconclusive, Some(OutcomeReason::LaunchesUnknown)))
+        );
         let without_launches = Series { learned: Some(learned(0.005, None)), ..series(40, 2.0) };
-        assert_eq!(alone(without_launches, &rules).why, Some(Why::LaunchesUnknown));
+        assert_eq!(alone(without_launches, &rules).why, Some(OutcomeReason::LaunchesUnknown));
     }
 
     #[test]
     fn what_broke_down_altogether_is_worse_and_nothing_on_both_sides_is_unchanged() {
         let rules = Rules { unit: PairUnit::Launch, ..RULES };
-        let of = |pairs: Vec<[f64; 2]>, better: Better| alone(in_order(better, pairs), &rules);
-        let ended = of((0..12).map(|i| [100.0 + f64::from(i), 0.0]).collect(), Better::Higher);
+        let of = |pairs: Vec<[f64; 2]>, better: BetterDirection| alone(in_order(better, pairs), &rules);
+        let ended = of((0..12).map(|i| [100.0 + f64::from(i), 0.0]).collect(), BetterDirection::Higher);
         assert_eq!(ended.outcome, Outcome::Regressed);
-        let is_most = |judged: &Judged| judged.effect.is_some_and(|effect| (effect.shift - MOST).abs() < f64::EPSILON);
+        let is_most =
+            |judged: &JudgedMetric| judged.effect.is_some_and(|effect| (effect.shift - MAX_DIFFERENCE).abs() < f64::EPSILON);
         assert!(is_most(&ended), "{ended:?}");
-        assert_eq!(of(vec![[0.0, 3.0]; 12], Better::Lower).outcome, Outcome::Regressed);
-        assert_eq!(of(vec![[3.0, 0.0]; 12], Better::Lower).outcome, Outcome::Improved);
-        assert_eq!(of(vec![[0.0, 0.0]; 12], Better::Lower).outcome, Outcome::Unchanged);
-        assert!(is_most(&of(vec![[5e-324, 1e300]; 12], Better::Lower)), "no ratio overflows");
+        assert_eq!(of(vec![[0.0, 3.0]; 12], BetterDirection::Lower).outcome, Outcome::Regressed);
+        assert_eq!(of(vec![[3.0, 0.0]; 12], BetterDirection::Lower).outcome, Outcome::Improved);
+        assert_eq!(of(vec![[0.0, 0.0]; 12], BetterDirection::Lower).outcome, Outcome::Unchanged);
+        assert!(is_most(&of(vec![[5e-324, 1e300]; 12], BetterDirection::Lower)), "no ratio overflows");
         // A metric that broke down does not decide for the others, and is not left out either.
         let mut one = pairs(12, 1.0);
         one[5][1] = 0.0;
-        let judged = of(one, Better::Higher);
+        let judged = of(one, BetterDirection::Higher);
         assert!(judged.outcome != Outcome::Regressed && judged.effect.is_some(), "{judged:?}");
     }
 
     #[test]
     fn what_has_no_ratio_is_inconclusive_and_stays_in_the_family() {
-        let mut family =
-            vec![series(12, 1.1), in_order(Better::Lower, vec![[-1.0, 1.0]; 12]), in_order(Better::Lower, Vec::new())];
+        let mut family = vec![
+            series(12, 1.1),
+            in_order(BetterDirection::Lower, vec![[-1.0, 1.0]; 12]),
+            in_order(BetterDirection::Lower, Vec::new()),
+        ];
         let judged = judge(&family, &RULES);
-        assert_eq!([1, 2].map(|place| judged[place].why), [Some(Why::NotComparable), Some(Why::NoPair)]);
+        assert_eq!([1, 2].map(|place| judged[place].why), [Some(OutcomeReason::NotComparable), Some(OutcomeReason::NoPair)]);
         let tested = judged[0].effect.expect("an effect").p_worse;
         assert!((judged[0].worse_adjusted - 6.0 * tested).abs() < 1e-15, "three tests of two sides, whatever came of them");
         family.reverse();

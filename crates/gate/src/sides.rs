@@ -7,7 +7,7 @@ use assay_manifest::{Case, Comparison, Difference, Digest, Environment, Fact, Ho
 /// The load that each trial was offered, by the digest of its schedule; empty for work without one.
 pub type Schedules<'a> = BTreeMap<&'a TrialId, Digest>;
 
-pub(crate) fn is_of(case: &Case, side: &Side) -> bool {
+pub(crate) fn is_on_side(case: &Case, side: &Side) -> bool {
     case.target == side.target && case.variant == side.variant
 }
 
@@ -16,7 +16,7 @@ pub(crate) fn is_of(case: &Case, side: &Side) -> bool {
 ///
 /// Each side's hosts are those of all blocks, so that sides which swap their hosts share them. A host with several GPUs is not
 /// one device: it is not known which of them a process used.
-pub fn confounded(environments: &[&Environment], comparison: &Comparison) -> Option<String> {
+pub fn find_confounding(environments: &[&Environment], comparison: &Comparison) -> Option<String> {
     let [baseline, candidate] = [&comparison.baseline, &comparison.candidate].map(|side| hosts_of(environments, side));
     let named = |hosts: &BTreeMap<String, &Host>| hosts.keys().cloned().collect::<Vec<_>>().join(", ");
     if baseline.is_empty() || candidate.is_empty() {
@@ -66,18 +66,18 @@ pub fn differences(
     comparison: &Comparison,
 ) -> Vec<Difference> {
     let [baseline, candidate] = [&comparison.baseline, &comparison.candidate].map(|side| facts(environments, &side.target));
-    let mut all = differing(&baseline, &candidate, allowed(&comparison.variable_under_test));
+    let mut all = differing_facts(&baseline, &candidate, allowed_groups(&comparison.variable_under_test));
     all.extend(schedule_differences(plan, schedules, comparison));
     all
 }
 
 /// Returns the differences of a target between one run, which is the baseline, and another: facts of its hosts and of itself.
-pub fn between_runs(one: &[&Environment], other: &[&Environment], target: &Name) -> Vec<Difference> {
-    differing(&facts(one, target), &facts(other, target), &[])
+pub fn differences_between_runs(one: &[&Environment], other: &[&Environment], target: &Name) -> Vec<Difference> {
+    differing_facts(&facts(one, target), &facts(other, target), &[])
 }
 
 /// Returns the facts that differ, except those of the allowed groups.
-fn differing(baseline: &Facts, candidate: &Facts, allowed: &[&str]) -> Vec<Difference> {
+fn differing_facts(baseline: &Facts, candidate: &Facts, allowed: &[&str]) -> Vec<Difference> {
     let names: BTreeSet<&(&str, String)> = baseline.keys().chain(candidate.keys()).collect();
     let of = |facts: &Facts, name: &(&'static str, String)| {
         facts.get(name).map_or_else(unknown, |values| values.iter().cloned().collect::<Vec<_>>().join(", "))
@@ -93,7 +93,7 @@ fn differing(baseline: &Facts, candidate: &Facts, allowed: &[&str]) -> Vec<Diffe
 const HARDWARE: &str = "hardware_generation";
 
 /// Returns the groups of facts that a variable under test may change.
-fn allowed(variable: &str) -> &'static [&'static str] {
+fn allowed_groups(variable: &str) -> &'static [&'static str] {
     match variable {
         HARDWARE => &["hardware", "software"],
         "runtime_version" => &["version"],
@@ -151,7 +151,7 @@ fn unknown() -> String {
 /// Returns the pairs whose sides were not offered the same load.
 fn schedule_differences(plan: &Plan, schedules: &Schedules<'_>, comparison: &Comparison) -> Vec<Difference> {
     let side = |side: &Side| -> BTreeMap<_, _> {
-        let of_side = plan.trials.iter().filter(|trial| plan.case(&trial.case_id).is_some_and(|case| is_of(case, side)));
+        let of_side = plan.trials.iter().filter(|trial| plan.case(&trial.case_id).is_some_and(|case| is_on_side(case, side)));
         of_side.map(|trial| ((trial.case_id.names()[0].to_owned(), &trial.point_id, trial.index), &trial.trial_id)).collect()
     };
     let candidates = side(&comparison.candidate);

@@ -1,9 +1,9 @@
 //! The number of pairs that a gated comparison needs for a decision, or the reason why no number suffices.
 
-use assay_stats::{Limits, View, fewest_pairs};
+use assay_stats::{Limits, NoiseView, fewest_pairs};
 
 use crate::curves::Curves;
-use crate::rule::{Learned, Rules, floor, share, unlearned_floor};
+use crate::rule::{LearnedNoise, Rules, floor, share, unlearned_floor};
 
 /// The size of a design.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,16 +15,16 @@ pub struct Size {
     /// The p-value that a lone metric has to reach.
     pub threshold: f64,
     /// The metric that needs the most pairs; `None` if nothing was learned of any metric that can be decided.
-    pub costly: Option<Costly>,
+    pub costly: Option<CostliestMetric>,
     /// The number of metrics of whose noise nothing was learned: the design may turn out too small for them.
     pub unknown: usize,
     /// The metrics that no allowed design can decide. They are inconclusive whatever is planned, and the others are not.
-    pub undecidable: Vec<CannotDecide>,
+    pub undecidable: Vec<SizingError>,
 }
 
 /// The metric that needs the most pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Costly {
+pub struct CostliestMetric {
     /// Its index in the family.
     pub metric: usize,
     /// The number of pairs that suffices for all others.
@@ -33,7 +33,7 @@ pub struct Costly {
 
 /// The reason why no design of these rules can decide about a metric, known before anything is measured.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum CannotDecide {
+pub enum SizingError {
     /// Both sides stay up, and too little was learned of the difference between launches.
     #[error("both sides stay up, and too little was learned of how launches differ: a launch may be all of a difference")]
     LaunchesUnknown {
@@ -56,7 +56,7 @@ pub enum CannotDecide {
         "its pairs resemble those before them (lag-1 autocorrelation {autocorrelation:.2}), so that runs alone differ by up to {:.1} %, and {:.1} % have to be found",
         floor * 100.0, effect * 100.0
     )]
-    Remembers {
+    Autocorrelated {
         /// The metric's index in the family.
         metric: usize,
         /// The lag-1 autocorrelation of its differences.
@@ -85,13 +85,13 @@ pub enum CannotDecide {
     },
 }
 
-impl CannotDecide {
+impl SizingError {
     /// Returns the metric's index in the family.
     pub fn metric(&self) -> usize {
         match self {
             Self::LaunchesUnknown { metric }
             | Self::Floor { metric, .. }
-            | Self::Remembers { metric, .. }
+            | Self::Autocorrelated { metric, .. }
             | Self::TooNoisy { metric, .. } => *metric,
         }
     }
@@ -106,15 +106,15 @@ fn with_spikes(share: f64) -> String {
 ///
 /// # Errors
 /// [`CannotDecide`] for the first metric, if no allowed design suffices for any metric.
-pub fn size(family: &[Option<Learned>], rules: &Rules, most: usize) -> Result<Size, CannotDecide> {
-    let mut curves = Curves::new(rules.q_a_side(), family.len());
+pub fn size(family: &[Option<LearnedNoise>], rules: &Rules, most: usize) -> Result<Size, SizingError> {
+    let mut curves = Curves::new(rules.q_per_direction(), family.len());
     let threshold = curves.threshold();
-    let fewest = fewest_pairs(rules.q_a_side(), family.len()) as usize;
+    let fewest = fewest_pairs(rules.q_per_direction(), family.len()) as usize;
     let mut size = Size { pairs: fewest, fewest, threshold, costly: None, unknown: 0, undecidable: Vec::new() };
     // The most pairs that any metric needs, and the next most.
     let (mut first, mut second) = (None, fewest);
     for (metric, learned) in family.iter().enumerate() {
-        match needed(metric, learned.as_ref(), rules, fewest, most, &mut curves) {
+        match needed_pairs(metric, learned.as_ref(), rules, fewest, most, &mut curves) {
             Ok(None) => size.unknown += 1,
             Err(why) => size.undecidable.push(why),
             Ok(Some(pairs)) => match first {
@@ -132,41 +132,41 @@ pub fn size(family: &[Option<Learned>], rules: &Rules, most: usize) -> Result<Si
         return Err(*why);
     }
     size.pairs = first.map_or(fewest, |(_, pairs)| pairs);
-    size.costly = first.map(|(metric, _)| Costly { metric, without: second });
+    size.costly = first.map(|(metric, _)| CostliestMetric { metric, without: second });
     Ok(size)
 }
 
 /// Returns the number of pairs that a metric needs; `None` if nothing was learned of it.
-fn needed(
+fn needed_pairs(
     metric: usize,
-    learned: Option<&Learned>,
+    learned: Option<&LearnedNoise>,
     rules: &Rules,
     fewest: usize,
     most: usize,
     curves: &mut Curves,
-) -> Result<Option<usize>, CannotDecide> {
-    let effect = rules.must_find();
-    let floor = floor(rules.unit, learned, curves.threshold()).ok_or(CannotDecide::LaunchesUnknown { metric })?.log;
+) -> Result<Option<usize>, SizingError> {
+    let effect = rules.required_effect();
+    let floor = floor(rules.unit, learned, curves.threshold()).ok_or(SizingError::LaunchesUnknown { metric })?.log;
     let Some(learned) = learned else { return Ok(None) };
     if floor >= effect {
         let (floor, effect) = (share(floor), 2.0 * rules.budget);
         return Err(match learned.autocorrelation {
-            Some(autocorrelation) => CannotDecide::Remembers { metric, autocorrelation, floor, effect },
-            None => CannotDecide::Floor { metric, floor, effect },
+            Some(autocorrelation) => SizingError::Autocorrelated { metric, autocorrelation, floor, effect },
+            None => SizingError::Floor { metric, floor, effect },
         });
     }
     let limits = Limits { floor, budget: rules.log_budget() };
     let too_noisy = || {
         // Noise is easier to picture without its spikes.
-        let View { sd: noise, spikes } = learned.noise.without_spikes().upper_view();
-        CannotDecide::TooNoisy { metric, noise, spikes, most, effect: 2.0 * rules.budget }
+        let NoiseView { sd: noise, spikes } = learned.noise.without_spikes().upper_view();
+        SizingError::TooNoisy { metric, noise, spikes, most, effect: 2.0 * rules.budget }
     };
     curves.fewest_for(effect, (fewest, most), learned.noise.upper_views(), |_| limits).ok_or_else(too_noisy).map(Some)
 }
 
 /// The effect that a number of pairs can find in a family of a given size, before its noise is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Design {
+pub enum DesignPower {
     /// No metric can be found even if all pairs point one way: there are fewer pairs than `fewest`.
     NeverFires {
         /// The fewest pairs with which a lone metric can be found at all.
@@ -180,19 +180,19 @@ pub enum Design {
 }
 
 /// Returns what `pairs` can find in a family of `tests` without earlier runs, if launches are drawn anew.
-pub fn design(pairs: usize, tests: usize, rules: &Rules) -> Design {
-    let fewest = fewest_pairs(rules.q_a_side(), tests) as usize;
-    let mut curves = Curves::new(rules.q_a_side(), tests);
-    let Some(curve) = curves.of(pairs, 0.0).filter(|_| pairs >= fewest) else { return Design::NeverFires { fewest } };
+pub fn assess_design(pairs: usize, tests: usize, rules: &Rules) -> DesignPower {
+    let fewest = fewest_pairs(rules.q_per_direction(), tests) as usize;
+    let mut curves = Curves::new(rules.q_per_direction(), tests);
+    let Some(curve) = curves.curve(pairs, 0.0).filter(|_| pairs >= fewest) else { return DesignPower::NeverFires { fewest } };
     let limits = |noise: f64| Limits { floor: unlearned_floor(noise, pairs).log, budget: rules.log_budget() };
-    let finds = |noise: f64| curve.detectable(noise, &limits(noise)) <= rules.must_find();
+    let finds = |noise: f64| curve.detectable(noise, &limits(noise)) <= rules.required_effect();
     // The smallest detectable effect grows with the noise, so the largest noise that suffices is found by bisection.
     let (mut enough, mut too_much) = (0.0_f64, 1.0_f64);
     for _ in 0..30 {
         let middle = f64::midpoint(enough, too_much);
         if finds(middle) { enough = middle } else { too_much = middle }
     }
-    if finds(enough) { Design::FindsUpTo { noise: enough } } else { Design::NeverFires { fewest } }
+    if finds(enough) { DesignPower::FindsUpTo { noise: enough } } else { DesignPower::NeverFires { fewest } }
 }
 
 #[cfg(test)]
@@ -206,11 +206,11 @@ mod tests {
 
     const RULES: Rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Launch };
 
-    fn learned(sd: f64) -> Learned {
-        Learned { noise: Noise::normal(sd, 200.0), launches: None, autocorrelation: None }
+    fn learned(sd: f64) -> LearnedNoise {
+        LearnedNoise { noise: Noise::normal(sd, 200.0), launches: None, autocorrelation: None }
     }
 
-    fn family(sd: f64) -> Vec<Option<Learned>> {
+    fn family(sd: f64) -> Vec<Option<LearnedNoise>> {
         let mut family = vec![Some(learned(0.01)); 99];
         family.push(Some(learned(sd)));
         family
@@ -227,14 +227,14 @@ mod tests {
     #[test]
     fn the_noisiest_metric_decides() {
         let size = size(&family(0.08), &RULES, 40).expect("a size");
-        assert_eq!(size.costly, Some(Costly { metric: 99, without: 12 }));
+        assert_eq!(size.costly, Some(CostliestMetric { metric: 99, without: 12 }));
         assert!((17..=24).contains(&size.pairs), "{}", size.pairs);
     }
 
     #[test]
     fn a_hopeless_metric_hides_none_that_can_be_decided() {
         let size = size(&family(0.3), &RULES, 40).expect("of the others there is a size");
-        assert_eq!((size.pairs, size.costly, size.undecidable.len()), (12, Some(Costly { metric: 0, without: 12 }), 1));
+        assert_eq!((size.pairs, size.costly, size.undecidable.len()), (12, Some(CostliestMetric { metric: 0, without: 12 }), 1));
         assert_eq!(size.undecidable[0].metric(), 99);
     }
 
@@ -242,7 +242,7 @@ mod tests {
     fn sides_that_remember_have_a_floor_though_launches_are_drawn_anew() {
         let remembers = |sd: f64| {
             let launches = Some(Launches { sd, n: 20, largest: 2.0 * sd });
-            Some(Learned { launches, autocorrelation: Some(0.8), ..learned(0.01) })
+            Some(LearnedNoise { launches, autocorrelation: Some(0.8), ..learned(0.01) })
         };
         assert_eq!(size(&[remembers(0.001)], &RULES, 40).expect("a low floor").pairs, 6);
         insta::assert_snapshot!(
@@ -255,10 +255,10 @@ mod tests {
     fn rare_spikes_cost_some_pairs_and_no_design() {
         let spiked = |seen: u32| {
             let spikes = assay_stats::Spikes { seen, among: 100 };
-            let usual = assay_stats::Usual { sd: 0.042, freedom: 90.0, worth: 1.0, spikes };
+            let usual = assay_stats::BaseNoise { sd: 0.042, freedom: 90.0, worth: 1.0, spikes };
             // Spikes that are ten times as slow.
             let sd = (0.042_f64.powi(2) + spikes.share() * libm::log(10.0).powi(2)).sqrt();
-            Some(Learned { noise: Noise { usual: Some(usual), ..Noise::normal(sd, 5.0) }, ..learned(0.042) })
+            Some(LearnedNoise { noise: Noise { base: Some(usual), ..Noise::normal(sd, 5.0) }, ..learned(0.042) })
         };
         let pairs = |seen: u32| size(&[spiked(seen)], &RULES, 60).map(|size| size.pairs);
         assert_eq!(pairs(0), Ok(6));
@@ -273,7 +273,8 @@ mod tests {
             size(&[Some(learned(0.3))], &RULES, 40).expect_err("refused"),
             @"at a noise of 31.4 % a pair, 40 pairs cannot find a change of 10.0 % with a probability of 0.8"
         );
-        let launched = |sd: f64| Some(Learned { launches: Some(Launches { sd, n: 20, largest: 2.0 * sd }), ..learned(0.01) });
+        let launched =
+            |sd: f64| Some(LearnedNoise { launches: Some(Launches { sd, n: 20, largest: 2.0 * sd }), ..learned(0.01) });
         let mut coexisting = vec![launched(0.001); 2];
         coexisting[1] = launched(0.025);
         let sized = size(&coexisting, &Rules { unit: PairUnit::Pair, ..RULES }, 40).expect("of the others there is a size");
@@ -285,7 +286,7 @@ mod tests {
     #[test]
     fn sides_that_stay_up_take_what_is_known_of_launches() {
         let refused = size(&[Some(learned(0.01)), None], &Rules { unit: PairUnit::Pair, ..RULES }, 40).expect_err("refused");
-        assert_eq!(refused, CannotDecide::LaunchesUnknown { metric: 0 });
+        assert_eq!(refused, SizingError::LaunchesUnknown { metric: 0 });
     }
 
     #[test]
@@ -302,20 +303,21 @@ mod tests {
 
     #[test]
     fn a_design_says_what_it_can_find_before_it_is_run() {
-        assert_eq!(design(11, 100, &RULES), Design::NeverFires { fewest: 12 });
-        let noise = |pairs: usize| match design(pairs, 100, &RULES) {
-            Design::FindsUpTo { noise } => noise,
-            Design::NeverFires { fewest } => panic!("fewest {fewest}"),
+        assert_eq!(assess_design(11, 100, &RULES), DesignPower::NeverFires { fewest: 12 });
+        let noise = |pairs: usize| match assess_design(pairs, 100, &RULES) {
+            DesignPower::FindsUpTo { noise } => noise,
+            DesignPower::NeverFires { fewest } => panic!("fewest {fewest}"),
         };
         assert!(noise(14) < noise(20) && noise(20) < noise(30));
         // At that noise the design finds twice the budget and no less.
         let detectable = |pairs: usize| {
             let limits = Limits { floor: unlearned_floor(noise(pairs), pairs).log, budget: RULES.log_budget() };
-            Curves::new(RULES.q_a_side(), 100).of(pairs, 0.0).expect("a curve").detectable(noise(pairs), &limits)
+            Curves::new(RULES.q_per_direction(), 100).curve(pairs, 0.0).expect("a curve").detectable(noise(pairs), &limits)
         };
-        assert!([14, 20, 30].into_iter().all(|pairs| (detectable(pairs) - RULES.must_find()).abs() < 1e-4));
+        assert!([14, 20, 30].into_iter().all(|pairs| (detectable(pairs) - RULES.required_effect()).abs() < 1e-4));
         // A metric known not to be autocorrelated takes fewer pairs.
-        let sized = |sd: f64| super::size(&vec![Some(Learned { noise: Noise::normal(sd, 1e6), ..learned(sd) }); 100], &RULES, 60);
+        let sized =
+            |sd: f64| super::size(&vec![Some(LearnedNoise { noise: Noise::normal(sd, 1e6), ..learned(sd) }); 100], &RULES, 60);
         assert!(sized(noise(20)).is_ok_and(|size| size.pairs < 20));
     }
 }

@@ -39,7 +39,7 @@ const BEYOND_FEW: f64 = 200.0;
 
 /// The pairs of a metric.
 #[derive(Clone, Debug)]
-pub struct Pairs {
+pub struct MetricPairs {
     /// The difference at each index of a pair, `None` if it is missing.
     pub differences: Vec<Option<f64>>,
     /// The shift of the differences.
@@ -50,7 +50,7 @@ pub struct Pairs {
     pub is_known: bool,
 }
 
-impl Pairs {
+impl MetricPairs {
     fn count(&self) -> usize {
         self.differences.iter().flatten().count()
     }
@@ -77,14 +77,15 @@ impl Pairs {
 
 /// Returns, for each metric, true if it has changed by no more than a stretch of pairs may cause. All metrics have the same
 /// number of indices, and `breaks` are the indices at which another run begins.
-pub fn stretches(metrics: &[Pairs], breaks: &[usize]) -> Vec<bool> {
+pub fn detect_stretches(metrics: &[MetricPairs], breaks: &[usize]) -> Vec<bool> {
     let is_of_family: Vec<bool> = metrics.iter().map(|pairs| !pairs.is_known && pairs.is_within(BEYOND_ANY_STRETCH)).collect();
     let family_remembers = is_of_family.contains(&true) && {
-        let unknown = Orders::of(metrics, breaks, |pairs| !pairs.is_known);
+        let unknown = Orders::select(metrics, breaks, |pairs| !pairs.is_known);
         family_order_p(&unknown.metrics, &unknown.breaks) <= FAMILY_ALPHA
     };
-    let [worse_remember, better_remember] = [Side::Above, Side::Below].map(|side| own_remember(metrics, breaks, side));
-    let is_stretch = |(pairs, is_of_family): (&Pairs, bool)| {
+    let [worse_remember, better_remember] =
+        [Side::Above, Side::Below].map(|side| are_changed_autocorrelated(metrics, breaks, side));
+    let is_stretch = |(pairs, is_of_family): (&MetricPairs, bool)| {
         let own_remember = match pairs.changed {
             Some(Side::Above) => worse_remember,
             Some(Side::Below) => better_remember,
@@ -96,11 +97,11 @@ pub fn stretches(metrics: &[Pairs], breaks: &[usize]) -> Vec<bool> {
 }
 
 /// Returns true if the metrics that have changed to one side show by themselves that pairs are autocorrelated.
-fn own_remember(metrics: &[Pairs], breaks: &[usize], side: Side) -> bool {
-    let is_asked = |pairs: &Pairs| pairs.changed == Some(side) && pairs.is_within(pairs.beyond_stretches());
-    let Some(pairs) = metrics.iter().filter(|pairs| is_asked(pairs)).map(Pairs::count).max() else { return false };
+fn are_changed_autocorrelated(metrics: &[MetricPairs], breaks: &[usize], side: Side) -> bool {
+    let is_asked = |pairs: &MetricPairs| pairs.changed == Some(side) && pairs.is_within(pairs.beyond_stretches());
+    let Some(pairs) = metrics.iter().filter(|pairs| is_asked(pairs)).map(MetricPairs::count).max() else { return false };
     let are_known = metrics.iter().filter(|pairs| is_asked(pairs)).all(|pairs| pairs.is_known);
-    let asked = Orders::of(metrics, breaks, is_asked);
+    let asked = Orders::select(metrics, breaks, is_asked);
     order_p(&asked.metrics, &asked.breaks) <= own_alpha(pairs, are_known)
 }
 
@@ -117,12 +118,13 @@ struct Orders {
 }
 
 impl Orders {
-    fn of(metrics: &[Pairs], breaks: &[usize], is_chosen: impl Fn(&Pairs) -> bool) -> Self {
-        let chosen: Vec<&Pairs> = metrics.iter().filter(|pairs| is_chosen(pairs)).collect();
+    fn select(metrics: &[MetricPairs], breaks: &[usize], is_chosen: impl Fn(&MetricPairs) -> bool) -> Self {
+        let chosen: Vec<&MetricPairs> = metrics.iter().filter(|pairs| is_chosen(pairs)).collect();
         let places = chosen.first().map_or(0, |pairs| pairs.differences.len());
         let has_any = |place: &usize| chosen.iter().any(|pairs| pairs.differences.get(*place).is_some_and(Option::is_some));
         let there: Vec<usize> = (0..places).filter(has_any).collect();
-        let at_places = |pairs: &&Pairs| there.iter().map(|place| pairs.differences.get(*place).copied().flatten()).collect();
+        let at_places =
+            |pairs: &&MetricPairs| there.iter().map(|place| pairs.differences.get(*place).copied().flatten()).collect();
         // If the first pairs of a run are missing, its first existing pair begins it.
         let breaks = breaks.iter().map(|begin| there.partition_point(|place| place < begin)).collect();
         Self { metrics: chosen.iter().map(at_places).collect(), breaks }
@@ -137,9 +139,9 @@ mod tests {
 
     use super::*;
 
-    struct Draw(ChaCha8Rng);
+    struct Generator(ChaCha8Rng);
 
-    impl Draw {
+    impl Generator {
         fn new(seed: u64) -> Self {
             Self(ChaCha8Rng::seed_from_u64(seed))
         }
@@ -156,20 +158,20 @@ mod tests {
         }
     }
 
-    fn changed(differences: &[f64], changed: Option<Side>) -> Pairs {
-        let shift = Averages::of(&Differences::new(differences).expect("numbers")).shift();
-        Pairs { differences: differences.iter().copied().map(Some).collect(), shift, changed, is_known: false }
+    fn changed(differences: &[f64], changed: Option<Side>) -> MetricPairs {
+        let shift = Averages::new(&Differences::new(differences).expect("numbers")).shift();
+        MetricPairs { differences: differences.iter().copied().map(Some).collect(), shift, changed, is_known: false }
     }
 
     /// Counts the runs among 10,000 unchanged ones in which a lone metric is taken for worse: by the test of pairs at 2.5 %, by
     /// more than 1.15 standard deviations of a difference (5 % if a trial has a spread of 3 %), and by its order.
     fn taken_for_worse(correlation: f64, pairs: usize) -> usize {
-        let mut draw = Draw::new(1);
+        let mut draw = Generator::new(1);
         let mut is_taken = || {
             let run = draw.run(pairs, correlation);
             let metric = changed(&run, Some(Side::Above));
             let is_worse = signed_rank(&Differences::new(&run).expect("numbers"), Side::Above).p <= 0.025 && metric.shift > 1.15;
-            is_worse && stretches(&[metric], &[]) == [false]
+            is_worse && detect_stretches(&[metric], &[]) == [false]
         };
         (0..10_000).filter(|_| is_taken()).count()
     }
@@ -185,12 +187,12 @@ mod tests {
     #[test]
     fn a_change_that_is_there_costs_what_the_levels_say() {
         let refused = |pairs: usize| {
-            let mut draw = Draw::new(2);
+            let mut draw = Generator::new(2);
             let mut change = || {
-                let mut metrics: Vec<Pairs> = (0..20).map(|_| changed(&draw.run(pairs, 0.0), None)).collect();
+                let mut metrics: Vec<MetricPairs> = (0..20).map(|_| changed(&draw.run(pairs, 0.0), None)).collect();
                 let differences: Vec<f64> = draw.run(pairs, 0.0).iter().map(|value| value + 2.5).collect();
                 metrics.push(changed(&differences, Some(Side::Above)));
-                stretches(&metrics, &[]).pop() == Some(true)
+                detect_stretches(&metrics, &[]).pop() == Some(true)
             };
             (0..1_000).filter(|_| change()).count()
         };
@@ -200,13 +202,13 @@ mod tests {
 
     #[test]
     fn many_metrics_tell_what_a_lone_one_does_not() {
-        let mut draw = Draw::new(3);
+        let mut draw = Generator::new(3);
         let mut refused = || {
-            let mut metrics: Vec<Pairs> = (0..20).map(|_| changed(&draw.run(8, 0.8), None)).collect();
+            let mut metrics: Vec<MetricPairs> = (0..20).map(|_| changed(&draw.run(8, 0.8), None)).collect();
             // Twenty standard errors: beyond the limit of a lone metric.
             let close: Vec<f64> = draw.run(8, 0.8).iter().map(|value| 7.0 + value).collect();
             metrics.push(changed(&close, Some(Side::Above)));
-            stretches(&metrics, &[]).pop() == Some(true)
+            detect_stretches(&metrics, &[]).pop() == Some(true)
         };
         let refused = (0..200).filter(|_| refused()).count();
         assert!(refused > 150, "{refused} of 200");
@@ -216,7 +218,7 @@ mod tests {
     fn what_is_far_beyond_stands_and_what_has_not_changed_is_not_asked() {
         let creeping: Vec<f64> = (0..12).map(|pair| f64::from(pair) * 0.01).collect();
         let at = |level: f64| creeping.iter().map(|value| value + level).collect::<Vec<f64>>();
-        let judged = |level: f64| stretches(&[changed(&at(level), Some(Side::Above)), changed(&at(0.0), None)], &[]);
+        let judged = |level: f64| detect_stretches(&[changed(&at(level), Some(Side::Above)), changed(&at(0.0), None)], &[]);
         assert_eq!((judged(0.1), judged(10.0)), (vec![true, false], vec![false, false]));
     }
 
@@ -224,16 +226,17 @@ mod tests {
     fn what_earlier_runs_were_looked_at_for_is_asked_at_a_finer_level() {
         // One order in forty-eight of these is as even.
         let differences = [1.0, 1.1, 1.2, 1.4, 1.3, 1.5];
-        let with = |is_known: bool| stretches(&[Pairs { is_known, ..changed(&differences, Some(Side::Above)) }], &[]);
+        let with =
+            |is_known: bool| detect_stretches(&[MetricPairs { is_known, ..changed(&differences, Some(Side::Above)) }], &[]);
         assert_eq!((with(false), with(true)), (vec![true], vec![false]));
     }
 
     #[test]
     fn places_that_no_metric_has_part_nobody() {
         let rising: Vec<Option<f64>> = (0..16).map(|place| (place % 2 == 0).then(|| 1.0 + 0.1 * f64::from(place))).collect();
-        let pairs = Pairs { differences: rising, shift: 1.7, changed: Some(Side::Above), is_known: false };
-        assert_eq!(stretches(std::slice::from_ref(&pairs), &[]), [true]);
+        let pairs = MetricPairs { differences: rising, shift: 1.7, changed: Some(Side::Above), is_known: false };
+        assert_eq!(detect_stretches(std::slice::from_ref(&pairs), &[]), [true]);
         let all_apart: Vec<usize> = (1..16).collect();
-        assert_eq!(stretches(&[pairs], &all_apart), [false]);
+        assert_eq!(detect_stretches(&[pairs], &all_apart), [false]);
     }
 }

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Acknowledgement, Artifact, Better, CaseId, Change, Check, Comparison, Difference, FloorSource, GatePolicy, Instant,
+    Acknowledgement, Artifact, BetterDirection, CaseId, Change, Check, Comparison, Difference, FloorSource, GatePolicy, Instant,
     JudgedRun, MetricVerdict, Name, NoiseFloor, OriginKind, Outcome, PairUnit, PointId, PointSummary, Reason, Sequence,
     TrialPair, Verdict,
 };
 use assay_stats::{Alternative, Limits, Samples, mann_whitney};
 
-use crate::checks::{ORDER, checks, definitions};
+use crate::checks::{ORDER, check_definitions, checks};
 use crate::curves::Curves;
-use crate::evidence::{Compared, Run, compared, unit};
+use crate::evidence::{ComparedMetric, Run, pair_metrics, unit};
 use crate::learning::History;
-use crate::rule::{BOUND_ALPHA, Effect, Judged, Rules, Series, Why, judge_by, share};
-use crate::sides::confounded;
+use crate::rule::{BOUND_ALPHA, Effect, JudgedMetric, OutcomeReason, Rules, Series, judge_with, share};
+use crate::sides::find_confounding;
 
 /// The version of the method. A verdict can be recomputed only by the same version.
 pub const CONTRACT: &str = "assay-gate/8";
@@ -24,7 +24,7 @@ const MOST_PAIRS: usize = 200;
 
 /// The input of a gate.
 #[derive(Clone, Debug)]
-pub struct Question<'a> {
+pub struct GateInput<'a> {
     /// The gate's name.
     pub gate: &'a Name,
     /// Its rules.
@@ -81,11 +81,11 @@ pub enum Refusal {
 ///
 /// # Errors
 /// [`Refusal`] if nothing can be judged. Insufficient evidence is not an error but an inconclusive verdict.
-pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
+pub fn judge(question: &GateInput<'_>) -> Result<Verdict, Refusal> {
     let first = question.runs.first().ok_or(Refusal::NoRun)?;
     let no_comparison = || Refusal::NoComparison(first.run_id.to_string());
     let comparison = first.plan.comparison.as_ref().ok_or_else(no_comparison)?;
-    one_experiment(first, &question.runs)?;
+    check_same_experiment(first, &question.runs)?;
     let look = question.sequence.look;
     let share = (look as usize).checked_sub(1).and_then(|place| question.policy.looks.get(place));
     let share = *share.ok_or(Refusal::NoLookLeft { allowed: question.policy.looks.len(), look })?;
@@ -94,13 +94,13 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     // another tree's first look.
     let later = Rules { q: question.policy.q * question.policy.looks.get(look as usize).copied().unwrap_or(share), ..rules };
 
-    let compared = gathered(&question.runs, comparison);
+    let compared = collect_metrics(&question.runs, comparison);
     for named in &question.policy.metrics {
         if !compared.iter().any(|compared| compared.metric.metric == *named) {
             return Err(Refusal::UnknownMetric(named.clone()));
         }
     }
-    let is_primary = |compared: &Compared<'_>| match question.policy.metrics.as_slice() {
+    let is_primary = |compared: &ComparedMetric<'_>| match question.policy.metrics.as_slice() {
         [] => compared.metric.primary,
         named => named.contains(&compared.metric.metric),
     };
@@ -111,22 +111,22 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     for (family, decides) in [(primary, true), (others, false)] {
         let members: Vec<_> = family.iter().filter_map(|place| compared.get(*place)).collect();
         let series: Vec<Series> = members.iter().map(|compared| series(compared, rules.unit, question)).collect();
-        let mut curves = Curves::new(rules.q_a_side(), family.len());
-        let judged = judge_by(&series, &rules, &mut curves);
-        let mut curves = Curves::new(later.q_a_side(), family.len());
+        let mut curves = Curves::new(rules.q_per_direction(), family.len());
+        let judged = judge_with(&series, &rules, &mut curves);
+        let mut curves = Curves::new(later.q_per_direction(), family.len());
         for (((place, compared), series), judged) in family.iter().zip(&members).zip(&series).zip(judged) {
             verdicts.insert(*place, metric_verdict(compared, series, &judged, &later, &mut curves, decides));
         }
     }
     let differences: Vec<Difference> = question.runs.iter().flat_map(|run| run.differences(comparison)).collect();
     let environments: Vec<_> = question.runs.iter().flat_map(|run| run.environments.iter().copied()).collect();
-    let confounded = confounded(&environments, comparison);
+    let confounded = find_confounding(&environments, comparison);
     let of_runs = question.runs.iter().flat_map(|run| checks(run, comparison, question));
-    let checks: Vec<Check> = of_runs.chain(definitions(&question.definition_changes)).collect();
+    let checks: Vec<Check> = of_runs.chain(check_definitions(&question.definition_changes)).collect();
     let declared = checks.iter().find(|check| check.name == ORDER && !check.passed);
     let mut metrics: Vec<MetricVerdict> = verdicts.into_values().collect();
     for metric in &mut metrics {
-        weaken(metric, confounded.as_deref(), &differences);
+        weaken(metric, find_confounding.as_deref(), &differences);
         if let Some(declared) = declared {
             (metric.outcome, metric.more_pairs) = (Outcome::Inconclusive, None);
             metric.reason = Some(Reason::new("order_declared", &declared.detail));
@@ -163,7 +163,7 @@ pub fn judge(question: &Question<'_>) -> Result<Verdict, Refusal> {
     })
 }
 
-fn one_experiment(first: &Run<'_>, runs: &[Run<'_>]) -> Result<(), Refusal> {
+fn check_same_experiment(first: &Run<'_>, runs: &[Run<'_>]) -> Result<(), Refusal> {
     match runs.iter().find(|run| {
         let same_files = run.source.files_digest == first.source.files_digest;
         run.tree != first.tree || !same_files || run.plan.comparison != first.plan.comparison
@@ -188,11 +188,11 @@ fn judged_run(run: &Run<'_>) -> JudgedRun {
 }
 
 /// Collects each metric over all runs, in the order of the first run.
-fn gathered<'a>(runs: &[Run<'a>], comparison: &Comparison) -> Vec<Compared<'a>> {
-    let mut all: Vec<Compared<'a>> = Vec::new();
+fn collect_metrics<'a>(runs: &[Run<'a>], comparison: &Comparison) -> Vec<ComparedMetric<'a>> {
+    let mut all: Vec<ComparedMetric<'a>> = Vec::new();
     for (number, run) in (0_u32..).zip(runs) {
-        for found in compared(run, number, comparison) {
-            let same = |known: &&mut Compared<'_>| {
+        for found in pair_metrics(run, number, comparison) {
+            let same = |known: &&mut ComparedMetric<'_>| {
                 known.case.case_id == found.case.case_id
                     && known.point == found.point
                     && known.metric.metric == found.metric.metric
@@ -209,26 +209,26 @@ fn gathered<'a>(runs: &[Run<'a>], comparison: &Comparison) -> Vec<Compared<'a>> 
     all
 }
 
-fn series(compared: &Compared<'_>, unit: PairUnit, question: &Question<'_>) -> Series {
+fn series(compared: &ComparedMetric<'_>, unit: PairUnit, question: &GateInput<'_>) -> Series {
     Series {
         better: compared.better,
         pairs: compared.pairs.iter().map(|pair| [pair.baseline, pair.candidate]).collect(),
         places: compared.pairs.iter().map(|pair| [pair.run, pair.index]).collect(),
-        learned: question.learned.as_ref().and_then(|history| history.metrics.get(&compared.taught(unit)).copied()),
+        learned: question.learned.as_ref().and_then(|history| history.metrics.get(&compared.metric_key(unit)).copied()),
     }
 }
 
 /// Returns the verdict on a judged metric; `rules` and `curves` are those by which more pairs would be judged.
 fn metric_verdict(
-    compared: &Compared<'_>,
+    compared: &ComparedMetric<'_>,
     series: &Series,
-    judged: &Judged,
+    judged: &JudgedMetric,
     rules: &Rules,
     curves: &mut Curves,
     primary: bool,
 ) -> MetricVerdict {
     let found = u32::try_from(compared.pairs.len()).unwrap_or(u32::MAX);
-    let wanted = sought(judged, rules);
+    let wanted = effect_to_find(judged, rules);
     let more_pairs = wanted.and_then(|effect| more_pairs(effect, judged, rules, curves, found));
     let is_known = judged.noise.is_some() && judged.floor.is_some();
     let is_out_of_reach = wanted.is_some() && is_known && more_pairs.is_none();
@@ -260,8 +260,8 @@ fn change(effect: &Effect, series: &Series, pairs: &[TrialPair]) -> Option<Chang
     let baseline = median(pairs.iter().map(|pair| pair.baseline).collect())?;
     let candidate = median(pairs.iter().map(|pair| pair.candidate).collect())?;
     let (low, high, turn) = match series.better {
-        Better::Lower => (effect.low, effect.high, 1.0),
-        Better::Higher => (effect.high, effect.low, -1.0),
+        BetterDirection::Lower => (effect.low, effect.high, 1.0),
+        BetterDirection::Higher => (effect.high, effect.low, -1.0),
     };
     let ratio = |log: f64| libm::exp(turn * log);
     Some(Change {
@@ -281,12 +281,14 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-fn reason(why: Why, judged: &Judged, rules: &Rules, is_out_of_reach: bool) -> Reason {
+fn reason(why: OutcomeReason, judged: &JudgedMetric, rules: &Rules, is_out_of_reach: bool) -> Reason {
     let must_find = percent(2.0 * rules.budget);
     let reason = match why {
-        Why::NoPair => Reason::new("no_pair", "no planned pair has a valid trial on both sides"),
-        Why::NotComparable => Reason::new("not_comparable", "a pair has a value below zero, so there is no ratio to judge"),
-        Why::Underpowered => {
+        OutcomeReason::NoPair => Reason::new("no_pair", "no planned pair has a valid trial on both sides"),
+        OutcomeReason::NotComparable => {
+            Reason::new("not_comparable", "a pair has a value below zero, so there is no ratio to judge")
+        }
+        OutcomeReason::Underpowered => {
             let found = judged.detectable.map_or_else(
                 || "so few pairs could not have found a change of any size".to_owned(),
                 |smallest| format!("the smallest change that would have been found is {}", percent(share(smallest))),
@@ -295,15 +297,15 @@ fn reason(why: Why, judged: &Judged, rules: &Rules, is_out_of_reach: bool) -> Re
             let learn = if is_unlearned { "; nothing was learned of it, and earlier runs may do (`assay noise`)" } else { "" };
             Reason::new("underpowered", format!("{found}; {must_find} has to be{learn}"))
         }
-        Why::LaunchesUnknown => Reason::new(
+        OutcomeReason::LaunchesUnknown => Reason::new(
             "launches_unknown",
             "both sides stayed up, and too little was learned of how launches differ: a launch may be all of a difference, or hide one",
         ),
-        Why::PairsRemember => Reason::new(
+        OutcomeReason::PairsAutocorrelated => Reason::new(
             "pairs_remember",
             "its pairs resemble those before them, so a stretch of them may be all of the change: they are no independent samples",
         ),
-        Why::WithinFloor => {
+        OutcomeReason::WithinFloor => {
             let floor = judged.floor.map_or(0.0, |floor| share(floor.log));
             let of = match judged.floor.map(|floor| floor.source) {
                 Some(FloorSource::Autocorrelation) => " of runs whose pairs resemble those before them",
@@ -322,18 +324,21 @@ fn reason(why: Why, judged: &Judged, rules: &Rules, is_out_of_reach: bool) -> Re
 
 /// Returns the effect that more pairs would have to find: twice the budget, or the observed effect if it did not clear the floor.
 /// `None` if no number of pairs helps.
-fn sought(judged: &Judged, rules: &Rules) -> Option<f64> {
+fn effect_to_find(judged: &JudgedMetric, rules: &Rules) -> Option<f64> {
     match judged.why? {
-        Why::Underpowered => Some(rules.must_find()),
-        Why::WithinFloor => Some(judged.effect?.shift),
-        Why::NoPair | Why::NotComparable | Why::LaunchesUnknown | Why::PairsRemember => None,
+        OutcomeReason::Underpowered => Some(rules.required_effect()),
+        OutcomeReason::WithinFloor => Some(judged.effect?.shift),
+        OutcomeReason::NoPair
+        | OutcomeReason::NotComparable
+        | OutcomeReason::LaunchesUnknown
+        | OutcomeReason::PairsAutocorrelated => None,
     }
 }
 
 /// Returns how many more pairs would find that effect, at the realised noise.
-fn more_pairs(effect: f64, judged: &Judged, rules: &Rules, curves: &mut Curves, found: u32) -> Option<u32> {
+fn more_pairs(effect: f64, judged: &JudgedMetric, rules: &Rules, curves: &mut Curves, found: u32) -> Option<u32> {
     let (floor, noise) = (judged.floor?, judged.noise?);
-    let limits = |pairs: usize| Limits { floor: floor.of(&noise, pairs).log, budget: rules.log_budget() };
+    let limits = |pairs: usize| Limits { floor: floor.for_pairs(&noise, pairs).log, budget: rules.log_budget() };
     let reach = (found as usize + 1, MOST_PAIRS);
     curves.fewest_for(effect, reach, noise.views(), limits).map(|enough| enough as u32 - found)
 }
@@ -343,10 +348,10 @@ fn more_pairs(effect: f64, judged: &Judged, rules: &Rules, curves: &mut Curves, 
 /// not have been attributed.
 fn weaken(metric: &mut MetricVerdict, confounded: Option<&str>, differences: &[Difference]) {
     // No number of pairs reveals the cause of a difference.
-    if confounded.is_some() || !differences.is_empty() {
+    if find_confounding.is_some() || !differences.is_empty() {
         metric.more_pairs = None;
     }
-    if let Some(why) = confounded.filter(|_| metric.outcome != Outcome::Unchanged) {
+    if let Some(why) = find_confounding.filter(|_| metric.outcome != Outcome::Unchanged) {
         metric.outcome = Outcome::Inconclusive;
         metric.reason = Some(Reason::new("confounded_with_placement", why));
     } else if let Some(difference) = differences.first() {
@@ -359,21 +364,21 @@ fn weaken(metric: &mut MetricVerdict, confounded: Option<&str>, differences: &[D
 }
 
 /// Lets a regression pass that was accepted beforehand, if it is no larger than accepted and the acceptance has not expired.
-fn acknowledge(metric: &mut MetricVerdict, comparison: &Comparison, question: &Question<'_>) {
+fn acknowledge(metric: &mut MetricVerdict, comparison: &Comparison, question: &GateInput<'_>) {
     if metric.outcome != Outcome::Regressed {
         return;
     }
     let Some(change) = &metric.change else { return };
-    let worse = if metric.better == Better::Lower { change.ratio } else { 1.0 / change.ratio } - 1.0;
-    let case = CaseId::of(&metric.workload, &comparison.candidate.target, &comparison.candidate.variant);
-    let Some((path, why)) = answer_to(&case, &metric.point_id, &metric.metric, worse, question) else { return };
+    let worse = if metric.better == BetterDirection::Lower { change.ratio } else { 1.0 / change.ratio } - 1.0;
+    let case = CaseId::from_names(&metric.workload, &comparison.candidate.target, &comparison.candidate.variant);
+    let Some((path, why)) = apply_acknowledgements(&case, &metric.point_id, &metric.metric, worse, question) else { return };
     metric.acknowledged = path;
     metric.reason = Some(why);
 }
 
 /// Adds the acknowledgements of `metric` for a change this much worse to a failed check.
-pub(crate) fn accepted(check: Check, point: &PointSummary, metric: &str, worse: f64, question: &Question<'_>) -> Check {
-    match answer_to(&point.case_id, &point.point_id, metric, worse, question) {
+pub(crate) fn acknowledge_check(check: Check, point: &PointSummary, metric: &str, worse: f64, question: &GateInput<'_>) -> Check {
+    match apply_acknowledgements(&point.case_id, &point.point_id, metric, worse, question) {
         None => check,
         Some((path, why)) => Check { acknowledged: path, detail: format!("{}; {}", check.detail, why.detail), ..check },
     }
@@ -381,12 +386,12 @@ pub(crate) fn accepted(check: Check, point: &PointSummary, metric: &str, worse: 
 
 /// Applies the acknowledgements of that metric. The first that accepts the change lets it pass; if none does, the first gives the
 /// reason.
-fn answer_to(
+fn apply_acknowledgements(
     case: &CaseId,
     point: &PointId,
     metric: &str,
     worse: f64,
-    question: &Question<'_>,
+    question: &GateInput<'_>,
 ) -> Option<(Option<String>, Reason)> {
     let about = |accepted: &&Acknowledgement| {
         accepted.applies
@@ -394,13 +399,14 @@ fn answer_to(
             && accepted.metric == metric
             && accepted.point.as_ref().is_none_or(|of| of == point)
     };
-    let answers = question.acknowledgements.iter().filter(about).map(|accepted| answer(accepted, worse, question.judged_on));
+    let answers =
+        question.acknowledgements.iter().filter(about).map(|accepted| apply_acknowledgement(accepted, worse, question.judged_on));
     let answers: Vec<_> = answers.collect();
     answers.iter().find(|(path, _)| path.is_some()).or(answers.first()).cloned()
 }
 
 /// Returns the file's path if it accepts a change this much worse, and the reason in words.
-fn answer(accepted: &Acknowledgement, worse: f64, judged_on: Instant) -> (Option<String>, Reason) {
+fn apply_acknowledgement(accepted: &Acknowledgement, worse: f64, judged_on: Instant) -> (Option<String>, Reason) {
     if accepted.expires <= judged_on {
         let text = format!("`{}` accepted it until {}", accepted.path, accepted.expires.to_seconds());
         (None, Reason::new("acknowledgement_expired", text))
@@ -414,7 +420,7 @@ fn answer(accepted: &Acknowledgement, worse: f64, judged_on: Instant) -> (Option
 }
 
 /// Returns the deciding reasons, worst first.
-fn reasons(metrics: &[MetricVerdict], checks: &[Check], question: &Question<'_>) -> Vec<Reason> {
+fn reasons(metrics: &[MetricVerdict], checks: &[Check], question: &GateInput<'_>) -> Vec<Reason> {
     let primary = || metrics.iter().filter(|metric| metric.primary);
     let where_at = |metric: &MetricVerdict| format!("`{}` of {} at {}", metric.metric, metric.workload, metric.point_id);
     let regressed =

@@ -33,7 +33,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// The ref of the fetched head of the branch in the scratch repository.
 const HEAD_REF: &str = "refs/assay/branch";
 /// The committer if the user has not configured git with a name.
-const NOBODY: (&str, &str) = ("Assay", "assay@localhost");
+const DEFAULT_COMMITTER: (&str, &str) = ("Assay", "assay@localhost");
 
 const MODE_FILE: i32 = 0o100_644;
 const MODE_FOLDER: i32 = 0o040_000;
@@ -64,7 +64,7 @@ pub struct Destination<'a> {
 
 /// The outcome of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pushed {
+pub struct PushOutcome {
     /// The head of the branch that holds the folder: the new commit, or one that was found there.
     pub head: Oid,
     /// True if this push added the folder; false if it was there already.
@@ -90,7 +90,7 @@ pub enum BranchError {
     Path(#[from] PathError),
     /// A file and a folder, or two files, have the same path.
     #[error("`{path}` is there twice")]
-    Twice {
+    DuplicatePath {
         /// The path.
         path: String,
     },
@@ -123,7 +123,7 @@ pub enum BranchError {
     },
     /// The path leads into a complete folder.
     #[error("the branch `{branch}` of `{url}` holds a whole folder at `{path}`, and nothing is added to it")]
-    Inside {
+    InsideCompleteFolder {
         /// The remote's address.
         url: String,
         /// The branch.
@@ -175,13 +175,13 @@ impl BranchError {
         match self {
             Self::Remote(error) => error.code(),
             Self::Name { .. } => "branch_name",
-            Self::Path(_) | Self::Twice { .. } => "branch_path",
+            Self::Path(_) | Self::DuplicatePath { .. } => "branch_path",
             Self::TooManyFiles | Self::FileTooLarge { .. } | Self::TooLarge => "folder_too_large",
             Self::Objects(_) => "scratch",
             Self::NotAFolder { .. } => "not_a_folder",
-            Self::Inside { .. } => "inside_another",
+            Self::InsideCompleteFolder { .. } => "inside_another",
             Self::OtherFolder { .. } => "other_folder",
-            Self::Refused { reason, said, .. } => match Refusal::of(reason, said) {
+            Self::Refused { reason, said, .. } => match Refusal::from_messages(reason, said) {
                 Refusal::Protected => "branch_protected",
                 Refusal::Hook => "hook_refused",
                 Refusal::CheckedOut | Refusal::Other => "push_refused",
@@ -195,11 +195,11 @@ impl BranchError {
         match self {
             Self::Remote(error) => error.hint(),
             Self::Name { .. } => Some("a branch is named without `refs/heads/`, such as `numbers`"),
-            Self::NotAFolder { .. } | Self::Inside { .. } => Some("name another folder, or another branch"),
+            Self::NotAFolder { .. } | Self::InsideCompleteFolder { .. } => Some("name another folder, or another branch"),
             Self::OtherFolder { .. } => {
                 Some("what was published stays: find out which of the two is right, and publish again under another run id")
             }
-            Self::Refused { reason, said, .. } => match Refusal::of(reason, said) {
+            Self::Refused { reason, said, .. } => match Refusal::from_messages(reason, said) {
                 Refusal::Protected => {
                     Some("let whoever pushes here bypass the protection, or name a branch that only grows without it")
                 }
@@ -223,7 +223,7 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn of(reason: &str, said: &str) -> Self {
+    fn from_messages(reason: &str, said: &str) -> Self {
         let says = |word: &str| reason.contains(word) || said.contains(word);
         if says("protected branch") || says("protected_branch") || says("GH006") || says("GH013") {
             Self::Protected
@@ -300,7 +300,7 @@ impl StagedFolder {
             return Err(BranchError::TooLarge);
         }
         let file = self.repository.blob(bytes)?;
-        if self.root.add(path, file) { Ok(()) } else { Err(BranchError::Twice { path: path.to_owned() }) }
+        if self.root.add(path, file) { Ok(()) } else { Err(BranchError::DuplicatePath { path: path.to_owned() }) }
     }
 
     /// Commits the folder to a branch, with `at` as the commit's time, and pushes it. If the branch holds the very same folder
@@ -314,7 +314,7 @@ impl StagedFolder {
         at: Instant,
         spawner: &Spawner,
         cancel: &Cancel,
-    ) -> Result<Pushed, BranchError> {
+    ) -> Result<PushOutcome, BranchError> {
         check_branch(to.branch)?;
         check_path(to.path)?;
         let git = Git::new(to.remote, &self.into, spawner, cancel)?;
@@ -323,18 +323,18 @@ impl StagedFolder {
         for attempt in 1..=MAX_ATTEMPTS {
             let head = self.fetch_head(&git, to)?;
             if let Some(head) = head
-                && self.holds(head, to, folder)?
+                && self.holds_folder(head, to, folder)?
             {
-                return Ok(Pushed { head, is_new: false, attempts: attempt });
+                return Ok(PushOutcome { head, is_new: false, attempts: attempt });
             }
             let commit = self.commit(head, to, folder, message, &by)?;
-            match offer(&git, to, head, commit)? {
-                Offered::Landed => return Ok(Pushed { head: commit, is_new: true, attempts: attempt }),
-                Offered::Moved if cancel.wait_timeout(pause(attempt, commit)) => {
+            match push_commit(&git, to, head, commit)? {
+                OfferOutcome::Landed => return Ok(PushOutcome { head: commit, is_new: true, attempts: attempt }),
+                OfferOutcome::Moved if cancel.wait_timeout(pause(attempt, commit)) => {
                     let url = to.remote.url().to_owned();
                     return Err(RemoteError::Cancelled { doing: "pushing to", url }.into());
                 }
-                Offered::Moved => {}
+                OfferOutcome::Moved => {}
             }
         }
         Err(BranchError::Moved { url: to.remote.url().to_owned(), branch: to.branch.to_owned(), attempts: MAX_ATTEMPTS })
@@ -350,18 +350,18 @@ impl StagedFolder {
         let refspec = format!("+refs/heads/{}:{HEAD_REF}", to.branch);
         let quiet =
             ["--quiet", "--depth=1", "--filter=blob:none", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"];
-        git.run("fetch", &[&quiet[..], &["--", to.remote.given(), &refspec]].concat())?;
+        git.run("fetch", &[&quiet[..], &["--", to.remote.git_address(), &refspec]].concat())?;
         from_git(self.repository.refname_to_id(HEAD_REF)?).map(Some)
     }
 
     /// Returns true if the commit holds exactly this folder at its path. Another one there is an error.
-    fn holds(&self, head: Oid, to: &Destination<'_>, folder: git2::Oid) -> Result<bool, BranchError> {
+    fn holds_folder(&self, head: Oid, to: &Destination<'_>, folder: git2::Oid) -> Result<bool, BranchError> {
         let (url, branch) = (|| to.remote.url().to_owned(), || to.branch.to_owned());
         let mut found = self.repository.find_commit(to_git(head)?)?.tree_id();
         let mut walked = String::new();
         for part in to.path.split('/') {
             if self.has_file(found, to.mark)? {
-                return Err(BranchError::Inside { url: url(), branch: branch(), path: walked });
+                return Err(BranchError::InsideCompleteFolder { url: url(), branch: branch(), path: walked });
             }
             let Some((oid, kind)) = self.entry(found, part)? else { return Ok(false) };
             walked = if walked.is_empty() { part.to_owned() } else { format!("{walked}/{part}") };
@@ -394,7 +394,7 @@ impl StagedFolder {
     ) -> Result<Oid, BranchError> {
         let parent = parent.map(|head| self.repository.find_commit(to_git(head)?)).transpose()?;
         let parts: Vec<_> = to.path.split('/').collect();
-        let root = self.planted(parent.as_ref().map(git2::Commit::tree_id), &parts, folder)?;
+        let root = self.graft_folder(parent.as_ref().map(git2::Commit::tree_id), &parts, folder)?;
         let tree = self.repository.find_tree(root)?;
         let parents: Vec<_> = parent.iter().collect();
         let commit = self.repository.commit(None, by, by, message, &tree, &parents)?;
@@ -402,10 +402,10 @@ impl StagedFolder {
     }
 
     /// Writes the tree `base` with `folder` at the path of these parts.
-    fn planted(&self, base: Option<git2::Oid>, parts: &[&str], folder: git2::Oid) -> Result<git2::Oid, BranchError> {
+    fn graft_folder(&self, base: Option<git2::Oid>, parts: &[&str], folder: git2::Oid) -> Result<git2::Oid, BranchError> {
         let Some((name, rest)) = parts.split_first() else { return Ok(folder) };
         let below = base.map(|base| self.entry(base, name)).transpose()?.flatten();
-        let planted = self.planted(below.map(|(oid, _)| oid), rest, folder)?;
+        let planted = self.graft_folder(below.map(|(oid, _)| oid), rest, folder)?;
         let base = base.map(|base| self.tree(base)).transpose()?;
         let mut tree = self.repository.treebuilder(base.as_ref())?;
         tree.insert(*name, planted, MODE_FOLDER)?;
@@ -449,13 +449,13 @@ fn from_git(oid: git2::Oid) -> Result<Oid, BranchError> {
 fn signature(who: Option<(String, String)>, at: Instant) -> Result<git2::Signature<'static>, git2::Error> {
     let time = git2::Time::new(at.unix_ns().div_euclid(1_000_000_000), 0);
     let known = who.and_then(|(name, email)| git2::Signature::new(&name, &email, &time).ok());
-    known.map_or_else(|| git2::Signature::new(NOBODY.0, NOBODY.1, &time), Ok)
+    known.map_or_else(|| git2::Signature::new(DEFAULT_COMMITTER.0, DEFAULT_COMMITTER.1, &time), Ok)
 }
 
 /// Returns the head of the branch, if the remote has it.
 fn remote_head(git: &Git<'_>, to: &Destination<'_>) -> Result<Option<Oid>, RemoteError> {
     let name = format!("refs/heads/{}", to.branch);
-    let listed = git.run("ls-remote", &["--quiet", "--", to.remote.given(), &name])?;
+    let listed = git.run("ls-remote", &["--quiet", "--", to.remote.git_address(), &name])?;
     let line = listed.lines().filter_map(|line| line.split_once('\t')).find(|(_, listed)| *listed == name);
     match line.map(|(id, _)| id.parse()) {
         Some(Err(OidError::Sha256(_))) => Err(RemoteError::Sha256Remote { url: to.remote.url().to_owned() }),
@@ -465,32 +465,32 @@ fn remote_head(git: &Git<'_>, to: &Destination<'_>) -> Result<Option<Oid>, Remot
 
 /// The remote's treatment of a pushed commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Offered {
+enum OfferOutcome {
     Landed,
     /// A concurrent push was faster.
     Moved,
 }
 
 /// Pushes `commit`, whose parent is `head`.
-fn offer(git: &Git<'_>, to: &Destination<'_>, head: Option<Oid>, commit: Oid) -> Result<Offered, BranchError> {
+fn push_commit(git: &Git<'_>, to: &Destination<'_>, head: Option<Oid>, commit: Oid) -> Result<OfferOutcome, BranchError> {
     let refspec = format!("{commit}:refs/heads/{}", to.branch);
     let quiet = ["--quiet", "--porcelain", "--no-follow-tags", "--recurse-submodules=no", "--"];
-    let ran = git.end("push", &[&quiet[..], &[to.remote.given(), &refspec]].concat())?;
+    let ran = git.run_to_end("push", &[&quiet[..], &[to.remote.git_address(), &refspec]].concat())?;
     if ran.status.is_success() {
-        return Ok(Offered::Landed);
+        return Ok(OfferOutcome::Landed);
     }
     let now = remote_head(git, to);
     if matches!(now, Ok(Some(now)) if now == commit) {
         // The commit arrived, only the response was lost.
-        return Ok(Offered::Landed);
+        return Ok(OfferOutcome::Landed);
     }
-    let Some(reason) = rejection(&ran.answer) else { return Err(git.refusal("push", ran).into()) };
+    let Some(reason) = rejection(&ran.stdout) else { return Err(git.refusal("push", ran).into()) };
     let has_moved = now.is_ok_and(|now| now != head);
     if has_moved || is_contended(&reason) {
-        return Ok(Offered::Moved);
+        return Ok(OfferOutcome::Moved);
     }
     let (url, branch) = (to.remote.url().to_owned(), to.branch.to_owned());
-    Err(BranchError::Refused { url, branch, reason, said: words_of_remote(&ran.said) })
+    Err(BranchError::Refused { url, branch, reason, said: remote_messages(&ran.stderr) })
 }
 
 /// Parses git's reason why the branch was not updated: `!`, the refs and the reason, with tabs between.
@@ -506,7 +506,7 @@ fn is_contended(reason: &str) -> bool {
 }
 
 /// Returns the remote's own messages, without git's text around them.
-fn words_of_remote(said: &str) -> String {
+fn remote_messages(said: &str) -> String {
     let lines = said.lines().filter_map(|line| line.strip_prefix("remote:")).map(str::trim);
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
@@ -572,7 +572,7 @@ mod tests {
         assert!(!is_contended("[remote rejected] (pre-receive hook declined)"));
         let said =
             "remote: error: GH006: Protected branch update failed.        \nremote: \nTo github.com:a/b\n ! [remote rejected]";
-        assert_eq!(words_of_remote(said), "error: GH006: Protected branch update failed.");
+        assert_eq!(remote_messages(said), "error: GH006: Protected branch update failed.");
     }
 
     #[test]

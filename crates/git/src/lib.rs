@@ -17,12 +17,12 @@ mod walk;
 
 pub use address::redact_url;
 pub use branch::{
-    BranchError, Destination, MAX_ATTEMPTS, MAX_FOLDER_BYTES, MAX_FOLDER_FILE_BYTES, MAX_FOLDER_FILES, Pushed, StagedFolder,
+    BranchError, Destination, MAX_ATTEMPTS, MAX_FOLDER_BYTES, MAX_FOLDER_FILE_BYTES, MAX_FOLDER_FILES, PushOutcome, StagedFolder,
 };
 pub use error::Error;
 pub use object::{CommitInfo, MAX_COMMIT_BYTES, MAX_TREE_BYTES, MalformedObject, Oid, OidError, Person, parse_commit};
 pub use offline::{MAX_OBJECTS, OfflineError, OfflineFile, RawObject, check_offline};
 pub use path::{MAX_PATH_BYTES, MAX_PATH_DEPTH, PathError, check_path};
-pub use remote::{Fetched, REMOTE_LIMIT, Remote, RemoteError, fetch_remote};
-pub use repository::{Commit, FileAt, MAX_CHANGES, MAX_FILE_BYTES, MAX_FILES, Repository, read_folder};
+pub use remote::{FetchedCommit, REMOTE_LIMIT, Remote, RemoteError, fetch_remote};
+pub use repository::{Commit, FileContent, MAX_CHANGES, MAX_FILE_BYTES, MAX_FILES, Repository, read_folder};
 pub use walk::PathProblem;

@@ -52,7 +52,7 @@ pub struct MalformedObject(&'static str);
 
 impl Oid {
     /// Computes the id of an object of a kind (`commit`, `tree`, `blob`) with this content.
-    pub fn of(kind: &str, content: &[u8]) -> Result<Self, OidError> {
+    pub fn for_content(kind: &str, content: &[u8]) -> Result<Self, OidError> {
         let mut hasher = Sha1::new();
         Digest::update(&mut hasher, format!("{kind} {}\0", content.len()));
         Digest::update(&mut hasher, content);
@@ -310,8 +310,8 @@ mod tests {
 
     #[test]
     fn ids_are_gits() {
-        assert_eq!(Oid::of("tree", b"").expect("an id").to_string(), TREE);
-        assert_eq!(Oid::of("blob", b"hello\n").expect("an id").to_string(), "ce013625030ba8dba906f756967f9e9ca394464a");
+        assert_eq!(Oid::for_content("tree", b"").expect("an id").to_string(), TREE);
+        assert_eq!(Oid::for_content("blob", b"hello\n").expect("an id").to_string(), "ce013625030ba8dba906f756967f9e9ca394464a");
         assert_eq!(TREE.parse::<Oid>().expect("an id").to_string(), TREE);
     }
 

@@ -129,8 +129,8 @@ pub enum OfflineError {
 ///
 /// `objects` are the commit and every folder on the way to a file; additional ones do no harm if their ids are right.
 pub fn check_offline(commit: Oid, objects: &[RawObject], files: &[OfflineFile<'_>]) -> Result<CommitInfo, OfflineError> {
-    at_most(MAX_OBJECTS, objects.len(), "objects")?;
-    at_most(MAX_FILES, files.len(), "files")?;
+    check_count(MAX_OBJECTS, objects.len(), "objects")?;
+    check_count(MAX_FILES, files.len(), "files")?;
     let mut folders = Folders { objects: index(objects)?, parsed: BTreeMap::new() };
     let info = folders.commit(commit)?;
     let mut seen = BTreeSet::new();
@@ -143,7 +143,7 @@ pub fn check_offline(commit: Oid, objects: &[RawObject], files: &[OfflineFile<'_
     Ok(info)
 }
 
-fn at_most(limit: usize, count: usize, what: &'static str) -> Result<(), OfflineError> {
+fn check_count(limit: usize, count: usize, what: &'static str) -> Result<(), OfflineError> {
     if count <= limit { Ok(()) } else { Err(OfflineError::TooMany { what, count, limit }) }
 }
 
@@ -161,14 +161,14 @@ fn index(objects: &[RawObject]) -> Result<BTreeMap<(&'static str, Oid), &[u8]>, 
 
 fn check_oid(object: &RawObject) -> Result<Oid, OfflineError> {
     let (kind, claimed) = (kind_name(object.kind), object.oid);
-    match oid_of(kind, &object.bytes, || claimed.to_string())? {
+    match compute_oid(kind, &object.bytes, || claimed.to_string())? {
         found if found == claimed => Ok(found),
         found => Err(OfflineError::OidMismatch { kind, claimed, found }),
     }
 }
 
-fn oid_of(kind: &str, bytes: &[u8], what: impl FnOnce() -> String) -> Result<Oid, OfflineError> {
-    Oid::of(kind, bytes).map_err(|source| OfflineError::Collision { what: what(), source })
+fn compute_oid(kind: &str, bytes: &[u8], what: impl FnOnce() -> String) -> Result<Oid, OfflineError> {
+    Oid::for_content(kind, bytes).map_err(|source| OfflineError::Collision { what: what(), source })
 }
 
 /// The given folders, each parsed once.
@@ -205,7 +205,7 @@ fn check_file(folders: &mut Folders<'_>, root: Oid, file: &OfflineFile<'_>) -> R
     if entry.executable != file.executable {
         return Err(OfflineError::ModeDiffers { path: path(), executable: entry.executable });
     }
-    match oid_of("blob", file.bytes, path)? {
+    match compute_oid("blob", file.bytes, path)? {
         found if found == entry.oid => Ok(()),
         found => Err(OfflineError::ContentDiffers { path: path(), expected: entry.oid, found }),
     }

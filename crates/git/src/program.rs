@@ -12,12 +12,12 @@ use crate::remote::REMOTE_LIMIT;
 use crate::{Remote, RemoteError};
 
 /// The number of bytes of git's stderr in an error: its last lines name the failure.
-const MAX_SAID_BYTES: u64 = 4 << 10;
+const MAX_STDERR_BYTES: u64 = 4 << 10;
 /// The most bytes of git's stdout: some lines of names and ids.
-const MAX_ANSWER_BYTES: u64 = 1 << 20;
+const MAX_STDOUT_BYTES: u64 = 1 << 20;
 /// The variables of the user's `GIT_` environment that git gets: those for reaching remotes, and the user's identity. Variables
 /// that redirect git to another repository are removed.
-const KEPT: [&str; 13] = [
+const KEPT_VARIABLES: [&str; 13] = [
     "GIT_ASKPASS",
     "GIT_AUTHOR_EMAIL",
     "GIT_AUTHOR_NAME",
@@ -45,12 +45,12 @@ pub(crate) struct Git<'a> {
 }
 
 /// The result of a call of git.
-pub(crate) struct Ran {
+pub(crate) struct GitOutput {
     pub(crate) status: Status,
     /// Its stdout.
-    pub(crate) answer: String,
+    pub(crate) stdout: String,
     /// The end of its stderr, without secrets.
-    pub(crate) said: String,
+    pub(crate) stderr: String,
 }
 
 impl<'a> Git<'a> {
@@ -63,12 +63,12 @@ impl<'a> Git<'a> {
 
     /// Runs a command, and returns its stdout if it succeeds.
     pub(crate) fn run(&self, command: &'static str, args: &[&str]) -> Result<String, RemoteError> {
-        let ran = self.end(command, args)?;
-        if ran.status.is_success() { Ok(ran.answer) } else { Err(self.refusal(command, ran)) }
+        let ran = self.run_to_end(command, args)?;
+        if ran.status.is_success() { Ok(ran.stdout) } else { Err(self.refusal(command, ran)) }
     }
 
     /// Runs a command, and returns its result whether it succeeds or not.
-    pub(crate) fn end(&self, command: &'static str, args: &[&str]) -> Result<Ran, RemoteError> {
+    pub(crate) fn run_to_end(&self, command: &'static str, args: &[&str]) -> Result<GitOutput, RemoteError> {
         // Before `init`, there is no repository; every other command names it, independent of the user's settings.
         let repository: &[&str] = if command == "init" { &[] } else { &["--git-dir=."] };
         self.call(command, &[repository, &[command], args].concat(), self.into)
@@ -79,24 +79,24 @@ impl<'a> Git<'a> {
         let args = ["-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT"];
         let ran = self.call("var", &args, checkout.unwrap_or(self.into)).ok()?;
         // `A. Person <a@example.org> 1700000000 +0000`
-        let (name, rest) = ran.answer.split_once(" <")?;
+        let (name, rest) = ran.stdout.split_once(" <")?;
         let (email, _) = rest.split_once('>')?;
         ran.status.is_success().then(|| (name.to_owned(), email.to_owned()))
     }
 
     /// Returns the error of a failed command.
-    pub(crate) fn refusal(&self, command: &'static str, ran: Ran) -> RemoteError {
+    pub(crate) fn refusal(&self, command: &'static str, ran: GitOutput) -> RemoteError {
         let url = self.remote.url().to_owned();
         // The messages are in English, because the environment requests it.
         let other_hash = ["mismatched algorithms", "does not support this repository's hash algorithm"];
-        if other_hash.iter().any(|words| ran.said.contains(words)) {
+        if other_hash.iter().any(|words| ran.stderr.contains(words)) {
             RemoteError::Sha256Remote { url }
         } else {
-            RemoteError::Git { command, url, status: ran.status, said: ran.said }
+            RemoteError::Git { command, url, status: ran.status, said: ran.stderr }
         }
     }
 
-    fn call(&self, command: &'static str, args: &[&str], folder: &Path) -> Result<Ran, RemoteError> {
+    fn call(&self, command: &'static str, args: &[&str], folder: &Path) -> Result<GitOutput, RemoteError> {
         let (doing, url) = (doing(command), || self.remote.url().to_owned());
         if self.cancel.is_cancelled() {
             return Err(RemoteError::Cancelled { doing, url: url() });
@@ -116,9 +116,9 @@ impl<'a> Git<'a> {
         if ended.timed_out {
             return Err(RemoteError::TimedOut { doing, url: url(), limit: REMOTE_LIMIT });
         }
-        let read = |path: &Path, limit| end_of(path, limit).map_err(|source| self.scratch(source));
-        let said = self.remote.without_secrets(&read(&log, MAX_SAID_BYTES)?).trim().to_owned();
-        Ok(Ran { status: ended.status, answer: read(&out, MAX_ANSWER_BYTES)?, said })
+        let read = |path: &Path, limit| read_end(path, limit).map_err(|source| self.scratch(source));
+        let said = self.remote.remove_secrets(&read(&log, MAX_STDERR_BYTES)?).trim().to_owned();
+        Ok(GitOutput { status: ended.status, stdout: read(&out, MAX_STDOUT_BYTES)?, stderr: said })
     }
 
     fn scratch(&self, source: std::io::Error) -> RemoteError {
@@ -152,11 +152,11 @@ fn doing(command: &str) -> &'static str {
 
 fn is_kept(name: &str) -> bool {
     let is_setting = ["GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"].iter().any(|prefix| name.starts_with(prefix));
-    !name.starts_with("GIT_") || is_setting || KEPT.contains(&name)
+    !name.starts_with("GIT_") || is_setting || KEPT_VARIABLES.contains(&name)
 }
 
 /// Returns the last bytes of a file, as text.
-fn end_of(path: &Path, limit: u64) -> std::io::Result<String> {
+fn read_end(path: &Path, limit: u64) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
     file.seek(SeekFrom::Start(size.saturating_sub(limit)))?;

@@ -42,20 +42,20 @@ impl std::fmt::Debug for Remote {
 
 impl Remote {
     /// Returns the remote at an address, with git's settings outside of any checkout. An address with credentials is refused.
-    pub fn at(url: &str) -> Result<Self, RemoteError> {
+    pub fn from_url(url: &str) -> Result<Self, RemoteError> {
         Ok(Self { url: check_url(url)?, given: url.to_owned(), settings: Vec::new(), credentials: None })
     }
 
     /// Returns the remote of this name in the checkout around `folder`, with the checkout's settings. Credentials in its address
     /// are removed from it and passed to git through the environment.
-    pub fn named(folder: &Path, name: &str) -> Result<Self, RemoteError> {
+    pub fn from_checkout(folder: &Path, name: &str) -> Result<Self, RemoteError> {
         let repository = Repository::discover(folder)?;
         // Without the slash that libgit2 adds at its end.
         let root: PathBuf = repository.worktree().unwrap_or(folder).components().collect();
         let no_such_remote = || RemoteError::NoSuchRemote { name: name.to_owned(), checkout: root.clone() };
         let address = repository.remote_address(name).ok_or_else(no_such_remote)?;
         let settings = repository.local_settings(&SETTINGS, MAX_SETTINGS);
-        let address = as_address(&address, &root);
+        let address = path_to_url(&address, &root);
         let parsed = parse_url(&address)?;
         let url = parsed.redacted();
         let mut remote = Self { given: url.clone(), url, settings, credentials: None };
@@ -85,7 +85,7 @@ impl Remote {
     }
 
     /// Returns the address as passed to git.
-    pub(crate) fn given(&self) -> &str {
+    pub(crate) fn git_address(&self) -> &str {
         &self.given
     }
 
@@ -103,7 +103,7 @@ impl Remote {
     }
 
     /// Returns git's messages, without secrets.
-    pub(crate) fn without_secrets(&self, said: &str) -> String {
+    pub(crate) fn remove_secrets(&self, said: &str) -> String {
         let said = said.replace(&self.given, &self.url);
         match &self.credentials {
             Some((_, password)) if !password.is_empty() => said.replace(password, "***"),
@@ -113,7 +113,7 @@ impl Remote {
 }
 
 /// Returns a path of this machine, as `git clone` leaves it in a checkout, as an address.
-fn as_address(text: &str, root: &Path) -> String {
+fn path_to_url(text: &str, root: &Path) -> String {
     let is_path = text.starts_with('/') || text.starts_with("./") || text.starts_with("../");
     if is_path { format!("file://{}", root.join(text).display()) } else { text.to_owned() }
 }
@@ -135,7 +135,7 @@ fn percent_decoded(text: &str) -> String {
 }
 
 /// A fetched commit, and the scratch repository that holds it.
-pub struct Fetched {
+pub struct FetchedCommit {
     /// The repository. Bare and shallow.
     pub repository: Repository,
     /// The commit.
@@ -247,7 +247,7 @@ enum Obstacle {
 impl Obstacle {
     /// Parses the messages of git, ssh and curl, in English because the environment requests it. Those of servers are the large
     /// hosts' ones.
-    fn of(said: &str) -> Option<Self> {
+    fn from_message(said: &str) -> Option<Self> {
         let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
         if has(&["Host key verification failed"]) {
             Some(Self::HostKey)
@@ -299,7 +299,7 @@ impl RemoteError {
             Self::Rev { .. } => "revision",
             Self::Run(_) => "git_absent",
             Self::Scratch { .. } => "scratch",
-            Self::Git { said, .. } => match Obstacle::of(said) {
+            Self::Git { said, .. } => match Obstacle::from_message(said) {
                 Some(Obstacle::HostKey) => "unknown_host",
                 Some(Obstacle::Authentication) => "authentication",
                 Some(Obstacle::NoRepository) => "no_repository",
@@ -322,7 +322,7 @@ impl RemoteError {
             Self::Checkout(error) => error.hint(),
             Self::Rev { .. } => Some("expressions such as `main~1` need a local clone; name it with `--repo PATH`"),
             Self::Run(_) => Some("install the `git` program"),
-            Self::Git { said, .. } => Obstacle::of(said).map(|obstacle| match obstacle {
+            Self::Git { said, .. } => Obstacle::from_message(said).map(|obstacle| match obstacle {
                 Obstacle::HostKey => "connect once by hand with `ssh` and compare its key with what its owner says",
                 Obstacle::Authentication => {
                     "git is asked no question here: give it a credential helper, or ssh an agent with a key"
@@ -338,19 +338,19 @@ impl RemoteError {
 /// Fetches the one commit that `rev` (a branch, a tag or a whole commit id) names into the empty scratch folder `into`.
 ///
 /// The user's own git configuration applies: keys, proxies, credential helpers. Git never prompts.
-pub fn fetch_remote(url: &str, rev: &str, into: &Path, spawner: &Spawner, cancel: &Cancel) -> Result<Fetched, RemoteError> {
-    let remote = Remote::at(url)?;
+pub fn fetch_remote(url: &str, rev: &str, into: &Path, spawner: &Spawner, cancel: &Cancel) -> Result<FetchedCommit, RemoteError> {
+    let remote = Remote::from_url(url)?;
     check_rev(rev)?;
     let git = Git::new(&remote, into, spawner, cancel)?;
     git.run("init", &["--quiet", "--bare", "--object-format=sha1", "--", "."])?;
     // The whole commit, and not only its trees: libgit2 cannot fetch the objects that a partial clone omits.
     let refspec = format!("+{rev}:{FETCHED_REF}");
     let quiet = ["--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"];
-    git.run("fetch", &[&quiet[..], &["--", remote.given(), &refspec]].concat())?;
+    git.run("fetch", &[&quiet[..], &["--", remote.git_address(), &refspec]].concat())?;
     let unreadable = |source| RemoteError::Unreadable { url: remote.url.clone(), source };
     let repository = Repository::discover(into).map_err(unreadable)?;
     let commit = repository.resolve(FETCHED_REF).map_err(unreadable)?;
-    Ok(Fetched { repository, commit, url: remote.url })
+    Ok(FetchedCommit { repository, commit, url: remote.url })
 }
 
 fn check_rev(rev: &str) -> Result<(), RemoteError> {
@@ -377,7 +377,7 @@ mod tests {
     fn a_path_of_a_checkout_is_an_address() {
         let root = Path::new("/srv/me/bench");
         let addresses =
-            ["/srv/a.git", "../a.git", "https://example.org/a", "git@example.org:a"].map(|text| as_address(text, root));
+            ["/srv/a.git", "../a.git", "https://example.org/a", "git@example.org:a"].map(|text| path_to_url(text, root));
         let expected = ["file:///srv/a.git", "file:///srv/me/bench/../a.git", "https://example.org/a", "git@example.org:a"];
         assert_eq!(addresses, expected);
     }
@@ -395,8 +395,8 @@ mod tests {
     #[test]
     fn credentials_of_a_checkout_s_address_go_to_git_unseen() {
         let checkout = checkout("[remote \"origin\"]\n\turl = https://me:p%40ss@example.org:8443/a.git\n");
-        let remote = Remote::named(checkout.path(), "origin").expect("a remote");
-        assert_eq!((remote.url(), remote.given()), ("https://example.org:8443/a.git", "https://example.org:8443/a.git"));
+        let remote = Remote::from_checkout(checkout.path(), "origin").expect("a remote");
+        assert_eq!((remote.url(), remote.git_address()), ("https://example.org:8443/a.git", "https://example.org:8443/a.git"));
         let environment: std::collections::BTreeMap<_, _> = remote.environment(1).into_iter().collect();
         assert_eq!((environment["GIT_CONFIG_COUNT"].as_str(), environment["ASSAY_REMOTE_PASSWORD"].as_str()), ("3", "p@ss"));
         assert_eq!(environment["GIT_CONFIG_KEY_1"], "credential.https://example.org:8443.helper");
@@ -404,7 +404,7 @@ mod tests {
             (environment["GIT_CONFIG_VALUE_1"].as_str(), environment["GIT_CONFIG_VALUE_2"].as_str()),
             ("", CREDENTIAL_HELPER)
         );
-        assert_eq!(remote.without_secrets("the password p@ss is wrong"), "the password *** is wrong");
+        assert_eq!(remote.remove_secrets("the password p@ss is wrong"), "the password *** is wrong");
         assert!(!format!("{remote:?}").contains("p@ss"));
     }
 
@@ -414,7 +414,7 @@ mod tests {
             "[remote \"up\"]\n\turl = https://me@example.org/a\n\tpushurl = https://me@example.org/b\n\
              [http \"https://example.org/\"]\n\textraheader = X: y\n\tsslVerify\n[core]\n\tfsmonitor = evil\n\tsshCommand = ssh -4\n",
         );
-        let remote = Remote::named(checkout.path(), "up").expect("a remote");
+        let remote = Remote::from_checkout(checkout.path(), "up").expect("a remote");
         assert_eq!(remote.url(), "https://example.org/b");
         let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let expected = [
@@ -430,7 +430,7 @@ mod tests {
     fn a_name_that_no_remote_has_is_refused() {
         let checkout =
             checkout("[remote \"ssh\"]\n\turl = ssh://git:hunter2@example.org/a\n[remote \"plain\"]\n\turl = http://x/a\n");
-        let refused = |name| Remote::named(checkout.path(), name).expect_err("refused");
+        let refused = |name| Remote::from_checkout(checkout.path(), name).expect_err("refused");
         let root = checkout.path().canonicalize().expect("it is there");
         assert_eq!(refused("origin").to_string(), format!("the checkout `{}` has no remote `origin`", root.display()));
         assert_eq!((refused("ssh").code(), refused("plain").code()), ("secret_in_address", "remote_address"));

@@ -39,7 +39,7 @@ pub struct Commit {
 
 /// A file at a commit or in a work tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileAt {
+pub struct FileContent {
     /// The content.
     pub bytes: Vec<u8>,
     /// True if it is executable.
@@ -137,17 +137,17 @@ impl Repository {
     }
 
     /// Returns the file at `path` in a commit. `None` if the commit has nothing there.
-    pub fn read_at(&self, commit: &Commit, path: &str) -> Result<Option<FileAt>, Error> {
+    pub fn read_at(&self, commit: &Commit, path: &str) -> Result<Option<FileContent>, Error> {
         check_path(path)?;
-        let mut folders = Folders::of(self);
+        let mut folders = Folders::new(self);
         let Some(entry) = walk::find(commit.info.tree, path, |oid| folders.open(oid))? else { return Ok(None) };
-        Ok(Some(FileAt { bytes: self.blob(entry, path)?, executable: entry.executable }))
+        Ok(Some(FileContent { bytes: self.blob(entry, path)?, executable: entry.executable }))
     }
 
     /// Returns the paths of the files directly in `folder` in a commit; none if the commit has no such folder.
     pub fn files_at(&self, commit: &Commit, folder: &str) -> Result<Vec<String>, Error> {
         check_path(folder)?;
-        let mut folders = Folders::of(self);
+        let mut folders = Folders::new(self);
         let mut entries = folders.open(commit.info.tree)?;
         for part in folder.split('/') {
             let inner = entries.iter().find(|entry| entry.kind == EntryKind::Folder && entry.name == part.as_bytes());
@@ -167,19 +167,19 @@ impl Repository {
 
     /// Returns true if `later` is `commit` or a descendant of it. Commits that this repository does not have are descendants of
     /// nothing.
-    pub fn has_come_to(&self, commit: Oid, later: Oid) -> bool {
+    pub fn is_ancestor_or_same(&self, commit: Oid, later: Oid) -> bool {
         let (Ok(commit), Ok(later)) = (to_git(commit), to_git(later)) else { return false };
         commit == later || self.0.graph_descendant_of(later, commit).unwrap_or(false)
     }
 
     /// Returns the newest common ancestor of two commits; `None` if they have none, or this repository lacks one of them.
-    pub fn common(&self, one: Oid, other: Oid) -> Option<Oid> {
+    pub fn merge_base(&self, one: Oid, other: Oid) -> Option<Oid> {
         let (Ok(one), Ok(other)) = (to_git(one), to_git(other)) else { return None };
         self.0.merge_base(one, other).ok()?.to_string().parse().ok()
     }
 
     /// Returns the file at `path` in the work tree, as it is now. `None` if nothing is there. Follows no symbolic link.
-    pub fn read_worktree(&self, path: &str) -> Result<Option<FileAt>, Error> {
+    pub fn read_worktree(&self, path: &str) -> Result<Option<FileContent>, Error> {
         check_path(path)?;
         let root = self.0.workdir().ok_or(Error::Bare)?;
         read_below(root, path)
@@ -191,7 +191,7 @@ impl Repository {
         if paths.len() > MAX_FILES {
             return Err(Error::TooManyFiles { count: paths.len(), limit: MAX_FILES });
         }
-        let mut folders = Folders::of(self);
+        let mut folders = Folders::new(self);
         for path in paths {
             check_path(path)?;
             let found = walk::find(commit.info.tree, path, |oid| folders.open(oid))?;
@@ -237,7 +237,7 @@ struct Folders<'a> {
 }
 
 impl<'a> Folders<'a> {
-    fn of(repository: &'a Repository) -> Self {
+    fn new(repository: &'a Repository) -> Self {
         Self { repository, parsed: BTreeMap::new(), raw: Vec::new() }
     }
 
@@ -269,14 +269,14 @@ fn refusal(path: &Path, error: git2::Error) -> Error {
 }
 
 /// Reads a file of a folder that is no repository, with the same care as one of a work tree.
-pub fn read_folder(root: &Path, path: &str) -> Result<Option<FileAt>, Error> {
+pub fn read_folder(root: &Path, path: &str) -> Result<Option<FileContent>, Error> {
     check_path(path)?;
     read_below(root, path)
 }
 
 /// Reads a file below `root`, opening folder by folder without following links, so that no link leads out, not even one that
 /// is swapped in meanwhile.
-fn read_below(root: &Path, path: &str) -> Result<Option<FileAt>, Error> {
+fn read_below(root: &Path, path: &str) -> Result<Option<FileContent>, Error> {
     let opened = File::open(root).map_err(|source| Error::Worktree { path: path.to_owned(), source })?;
     let mut opened = OwnedFd::from(opened);
     let mut parts = path.split('/').peekable();
@@ -313,7 +313,7 @@ fn is_symlink(folder: &OwnedFd, name: &str) -> bool {
     rustix::fs::readlinkat(folder, name, Vec::new()).is_ok()
 }
 
-fn read_opened(file: File, path: &str) -> Result<FileAt, Error> {
+fn read_opened(file: File, path: &str) -> Result<FileContent, Error> {
     let failed = |source| Error::Worktree { path: path.to_owned(), source };
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
@@ -327,5 +327,5 @@ fn read_opened(file: File, path: &str) -> Result<FileAt, Error> {
         return Err(Error::FileTooLarge { path: path.to_owned(), size, limit: MAX_FILE_BYTES });
     }
     // Git uses only the owner's bit.
-    Ok(FileAt { bytes, executable: metadata.permissions().mode() & 0o100 != 0 })
+    Ok(FileContent { bytes, executable: metadata.permissions().mode() & 0o100 != 0 })
 }

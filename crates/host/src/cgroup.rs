@@ -9,12 +9,12 @@ const NO_LIMIT_BYTES: u64 = 1 << 60;
 
 /// A controller's folder, with the ancestor groups up to the mount point of the hierarchy, the innermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
+pub(crate) struct ControlGroup {
     pub(crate) version: u8,
     folders: Vec<String>,
 }
 
-impl Group {
+impl ControlGroup {
     /// Returns the folder of the group itself.
     pub(crate) fn folder(&self) -> &str {
         self.folders.first().map_or("", String::as_str)
@@ -22,20 +22,20 @@ impl Group {
 }
 
 /// Finds the group of this process for `controller`, such as `cpu`.
-pub(crate) fn group(root: &Root, controller: &str) -> Result<Group, String> {
+pub(crate) fn group(root: &Root, controller: &str) -> Result<ControlGroup, String> {
     let groups = root.text("/proc/self/cgroup")?;
     let mounts = root.text("/proc/self/mountinfo")?;
-    find(&groups, &mounts, controller)
+    find_group(&groups, &mounts, controller)
         .ok_or_else(|| format!("no mounted control group hierarchy has the `{controller}` controller"))
 }
 
 /// Finds the group in the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`: the pure part of [`group`].
-fn find(groups: &str, mounts: &str, controller: &str) -> Option<Group> {
+fn find_group(groups: &str, mounts: &str, controller: &str) -> Option<ControlGroup> {
     let one = groups.lines().find_map(|line| version_one_path(line, controller));
     let mounted_one = one.and_then(|path| Some((1, path, mount_of(mounts, "cgroup", Some(controller))?)));
     let two = || Some((2, groups.lines().find_map(|line| line.strip_prefix("0::"))?, mount_of(mounts, "cgroup2", None)?));
     let (version, path, (mount_root, mount_point)) = mounted_one.or_else(two)?;
-    Some(Group { version, folders: folders(path, mount_root, mount_point) })
+    Some(ControlGroup { version, folders: folders(path, mount_root, mount_point) })
 }
 
 /// Returns the path of a version 1 line for a controller: `4:cpu,cpuacct:/path` holds `cpu`.
@@ -95,11 +95,11 @@ pub(crate) fn memory_bytes(root: &Root) -> Result<(u64, String), String> {
     tightest(&group, limit).ok_or_else(|| no_limit(&group, "memory"))
 }
 
-fn tightest(group: &Group, limit: impl Fn(&String) -> Option<u64>) -> Option<(u64, String)> {
+fn tightest(group: &ControlGroup, limit: impl Fn(&String) -> Option<u64>) -> Option<(u64, String)> {
     group.folders.iter().filter_map(|folder| Some((limit(folder)?, folder.clone()))).min_by_key(|(limit, _)| *limit)
 }
 
-fn no_limit(group: &Group, what: &str) -> String {
+fn no_limit(group: &ControlGroup, what: &str) -> String {
     format!("no {what} limit is set in `{}` or above it", group.folder())
 }
 

@@ -153,7 +153,7 @@ pub(crate) fn topology(root: &Root) -> Result<Topology, String> {
     if cores.is_empty() {
         return Err(format!("`{CPUS}` shows no topology"));
     }
-    let smt = cores.iter().any(|siblings| list::count(siblings).is_some_and(|threads| threads > 1));
+    let smt = cores.iter().any(|siblings| list::count_cpus(siblings).is_some_and(|threads| threads > 1));
     Ok(Topology { sockets: packages.len() as u32, cores: cores.len() as u32, smt })
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn topology(root: &Root) -> Result<Topology, String> {
 pub(crate) fn governors(root: &Root) -> Result<Vec<String>, String> {
     let read = |cpu: &String| root.word(&format!("{CPUS}/{cpu}/cpufreq/scaling_governor")).ok();
     let governors: BTreeSet<_> = root.numbered(CPUS, "cpu").iter().filter_map(read).collect();
-    some(governors.into_iter().collect(), || format!("no `{CPUS}/cpu*/cpufreq/scaling_governor` can be read"))
+    non_empty(governors.into_iter().collect(), || format!("no `{CPUS}/cpu*/cpufreq/scaling_governor` can be read"))
 }
 
 /// Returns the highest frequency that any CPU may reach, in kHz.
@@ -207,7 +207,7 @@ pub(crate) fn caches(root: &Root) -> Result<Vec<String>, String> {
     for (cache, _) in caches {
         *counts.entry(cache).or_default() += 1;
     }
-    some(counts.iter().map(|(cache, count)| format!("{cache} x {count}")).collect(), || format!("`{CPUS}` shows no caches"))
+    non_empty(counts.iter().map(|(cache, count)| format!("{cache} x {count}")).collect(), || format!("`{CPUS}` shows no caches"))
 }
 
 /// Formats a cache size: the kernel writes `2048K`.
@@ -225,10 +225,10 @@ pub(crate) fn numa(root: &Root) -> Result<Vec<String>, String> {
         let cpus = root.text(&format!("{NODES}/{name}/cpulist")).ok()?;
         Some(format!("{}: {}", name.trim_start_matches("node"), cpus.trim()).trim_end().to_owned())
     };
-    some(root.numbered(NODES, "node").into_iter().filter_map(node).collect(), || format!("`{NODES}` shows no nodes"))
+    non_empty(root.numbered(NODES, "node").into_iter().filter_map(node).collect(), || format!("`{NODES}` shows no nodes"))
 }
 
-fn some(items: Vec<String>, why: impl FnOnce() -> String) -> Result<Vec<String>, String> {
+fn non_empty(items: Vec<String>, why: impl FnOnce() -> String) -> Result<Vec<String>, String> {
     if items.is_empty() { Err(why()) } else { Ok(items) }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use assay_manifest::{CpuList, Digest, Executable, ExecutableRole, Hasher};
 
-use crate::{Root, own};
+use crate::{Root, own_processes};
 
 /// The largest file that is hashed.
 const MAX_FILE_BYTES: u64 = 64 << 30;
@@ -35,7 +35,7 @@ const NO_FILES: [&str; 4] = ["/memfd:", "/dev/", "/SYSV", "anon_inode:"];
 
 /// The metadata by which a file is recognized: a change of its bytes changes one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Identity {
+struct FileIdentity {
     device: u64,
     inode: u64,
     size: u64,
@@ -43,8 +43,8 @@ struct Identity {
     changed: (i64, i64),
 }
 
-impl Identity {
-    fn of(meta: &Metadata) -> Self {
+impl FileIdentity {
+    fn from_metadata(meta: &Metadata) -> Self {
         Self {
             device: meta.dev(),
             inode: meta.ino(),
@@ -57,17 +57,17 @@ impl Identity {
 
 /// The digests of files, each computed once.
 #[derive(Debug, Default)]
-pub struct Hashes(BTreeMap<Identity, Digest>);
+pub struct FileDigests(BTreeMap<FileIdentity, Digest>);
 
-impl Hashes {
+impl FileDigests {
     /// Returns the digest of a file's bytes, or why there is none.
-    fn of(&mut self, path: &Path) -> Result<Digest, String> {
+    fn digest(&mut self, path: &Path) -> Result<Digest, String> {
         // A device or a pipe is not opened, because opening it may block.
         if !std::fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
             return Err("it is not a regular file".to_owned());
         }
         let file = File::open(path).map_err(|error| error.to_string())?;
-        let identity = Identity::of(&file.metadata().map_err(|error| error.to_string())?);
+        let identity = FileIdentity::from_metadata(&file.metadata().map_err(|error| error.to_string())?);
         if let Some(known) = self.0.get(&identity) {
             return Ok(*known);
         }
@@ -75,7 +75,7 @@ impl Hashes {
             return Err(format!("it has more than {} GiB", MAX_FILE_BYTES >> 30));
         }
         let digest = digest_of(&file).map_err(|error| error.to_string())?;
-        if file.metadata().map(|meta| Identity::of(&meta)).ok() != Some(identity) {
+        if file.metadata().map(|meta| FileIdentity::from_metadata(&meta)).ok() != Some(identity) {
             return Err("it changed while it was read".to_owned());
         }
         self.0.insert(identity, digest);
@@ -83,7 +83,7 @@ impl Hashes {
     }
 
     fn executable(&mut self, role: ExecutableRole, shown: &str, path: &Path) -> Executable {
-        executable(role, shown, self.of(path))
+        executable(role, shown, self.digest(path))
     }
 }
 
@@ -108,7 +108,7 @@ fn executable(role: ExecutableRole, path: &str, digest: Result<Digest, String>) 
 
 /// The facts of a process tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub struct ProcessTreeFacts {
     /// The executables of the processes, each file once, in order.
     pub executables: Vec<Executable>,
     /// The CPUs that any of their threads may use; absent if no process was found or one could not be read.
@@ -116,11 +116,11 @@ pub struct Observed {
 }
 
 /// Reads the executables and the allowed CPUs of the processes below `supervisor`, without itself.
-pub fn observe(supervisor: u32, hashes: &mut Hashes) -> Observed {
-    let pids = own::descendants(supervisor);
+pub fn observe_processes(supervisor: u32, hashes: &mut FileDigests) -> ProcessTreeFacts {
+    let pids = own_processes::descendants(supervisor);
     let mut executables = BTreeSet::new();
     for pid in &pids {
-        executables.extend(of_process(*pid, hashes));
+        executables.extend(process_executables(*pid, hashes));
     }
     let too_many = executables.len() > MAX_EXECUTABLES;
     let mut executables: Vec<_> = executables.into_iter().take(MAX_EXECUTABLES).collect();
@@ -128,7 +128,7 @@ pub fn observe(supervisor: u32, hashes: &mut Hashes) -> Observed {
         let why = format!("there are more than {MAX_EXECUTABLES}");
         executables.push(executable(ExecutableRole::Library, "further files", Err(why)));
     }
-    Observed { executables, allowed_cpus: allowed_cpus(&pids) }
+    ProcessTreeFacts { executables, allowed_cpus: allowed_cpus(&pids) }
 }
 
 /// Returns the CPUs that any thread of this process may use.
@@ -160,7 +160,7 @@ fn allowed_cpus(pids: &[u32]) -> Option<CpuList> {
 }
 
 /// Returns the program of a process, the files that it maps as code, and the files that its arguments name.
-fn of_process(pid: u32, hashes: &mut Hashes) -> Vec<Executable> {
+fn process_executables(pid: u32, hashes: &mut FileDigests) -> Vec<Executable> {
     let link = PathBuf::from(format!("/proc/{pid}/exe"));
     // A process that has ended, or a kernel thread, has no program.
     let Ok(program) = std::fs::read_link(&link) else { return Vec::new() };
@@ -168,9 +168,9 @@ fn of_process(pid: u32, hashes: &mut Hashes) -> Vec<Executable> {
     let shown = shown.strip_suffix(" (deleted)").unwrap_or(&shown).to_owned();
     // The link leads to the running file, even if the path now holds another one.
     let mut found = vec![hashes.executable(ExecutableRole::Program, &shown, &link)];
-    let maps = limited(&format!("/proc/{pid}/maps"));
-    found.extend(libraries(&maps).into_iter().filter(|map| map.path != shown).map(|map| of_map(pid, &map, hashes)));
-    let arguments = limited(&format!("/proc/{pid}/cmdline"));
+    let maps = read_limited(&format!("/proc/{pid}/maps"));
+    found.extend(libraries(&maps).into_iter().filter(|map| map.path != shown).map(|map| mapped_executable(pid, &map, hashes)));
+    let arguments = read_limited(&format!("/proc/{pid}/cmdline"));
     let folder = PathBuf::from(format!("/proc/{pid}/cwd"));
     for argument in arguments.split('\0').skip(1) {
         found.extend(argument_file(&folder, argument).map(|path| hashes.executable(ExecutableRole::Argument, argument, &path)));
@@ -188,7 +188,7 @@ fn argument_file(folder: &Path, argument: &str) -> Option<PathBuf> {
 
 /// A file that is mapped as code.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Map {
+struct Mapping {
     path: String,
     inode: u64,
     /// Its range of addresses, in the kernel's notation.
@@ -197,7 +197,7 @@ struct Map {
 }
 
 /// Returns the executable mappings of files in `/proc/<pid>/maps`, each file once.
-fn libraries(maps: &str) -> Vec<Map> {
+fn libraries(maps: &str) -> Vec<Mapping> {
     let mut seen = BTreeSet::new();
     let map = |line: &str| {
         let mut rest = line;
@@ -210,28 +210,28 @@ fn libraries(maps: &str) -> Vec<Map> {
         let (path, deleted) = rest.strip_suffix(" (deleted)").map_or((rest, false), |path| (path, true));
         let is_file = path.starts_with('/') && !NO_FILES.iter().any(|prefix| path.starts_with(prefix));
         let inode = inode.parse().ok().filter(|inode| *inode != 0)?;
-        (is_file && flags.contains('x')).then(|| Map { path: path.to_owned(), inode, range: range.to_owned(), deleted })
+        (is_file && flags.contains('x')).then(|| Mapping { path: path.to_owned(), inode, range: range.to_owned(), deleted })
     };
     maps.lines().filter_map(map).filter(|map| seen.insert((map.path.clone(), map.inode))).collect()
 }
 
 /// Computes the digest of a mapped file: through the kernel's own link if that is allowed, else by its path, if the path still
 /// names the same file.
-fn of_map(pid: u32, map: &Map, hashes: &mut Hashes) -> Executable {
+fn mapped_executable(pid: u32, map: &Mapping, hashes: &mut FileDigests) -> Executable {
     let path = Path::new(&map.path);
-    let through_link = hashes.of(Path::new(&format!("/proc/{pid}/map_files/{}", map.range)));
+    let through_link = hashes.digest(Path::new(&format!("/proc/{pid}/map_files/{}", map.range)));
     let digest = through_link.or_else(|_| {
         let inode = std::fs::metadata(path).map(|meta| meta.ino()).map_err(|error| error.to_string())?;
         if map.deleted || inode != map.inode {
             return Err("it was replaced after it had been mapped".to_owned());
         }
-        hashes.of(path)
+        hashes.digest(path)
     });
     executable(ExecutableRole::Library, &map.path, digest)
 }
 
 /// Returns the text of a file of `/proc`, cut at the limit.
-fn limited(path: &str) -> String {
+fn read_limited(path: &str) -> String {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_LIST_BYTES).read_to_end(&mut bytes));
     read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
@@ -240,12 +240,12 @@ fn limited(path: &str) -> String {
 /// Returns what a script or program executes, as far as that is known before it runs: the file itself, called `shown`, the
 /// interpreters of `#!` lines, looked up in `search` as a shell would, and executable files that the values of its variables
 /// name.
-pub fn of_script<'a>(
+pub fn script_executables<'a>(
     script: &Path,
     shown: &str,
     search: &str,
     values: impl IntoIterator<Item = &'a str>,
-    hashes: &mut Hashes,
+    hashes: &mut FileDigests,
 ) -> Vec<Executable> {
     let mut found = vec![hashes.executable(ExecutableRole::Program, shown, script)];
     let mut next = interpreters(script, search);
@@ -288,13 +288,13 @@ fn interpreters(script: &Path, search: &str) -> Vec<Result<PathBuf, String>> {
     let mut found = vec![Ok(program)];
     let named = words.find(|word| !word.starts_with('-') && !word.contains('='));
     if let Some(name) = named.filter(|_| is_env) {
-        found.push(in_path(name, search).ok_or_else(|| name.to_owned()));
+        found.push(find_in_path(name, search).ok_or_else(|| name.to_owned()));
     }
     found
 }
 
 /// Returns the program of a name, as a shell finds it in the folders of `search`; a name with a `/` is a path already.
-pub fn in_path(name: &str, search: &str) -> Option<PathBuf> {
+pub fn find_in_path(name: &str, search: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name));
     }
@@ -307,14 +307,14 @@ pub fn is_program(path: &Path) -> bool {
 }
 
 /// Computes the digest of a file or folder that a pipeline declares.
-pub fn artifact(path: &str, hashes: &mut Hashes) -> Executable {
-    let digest = if Path::new(path).is_dir() { folder_digest(Path::new(path), hashes) } else { hashes.of(Path::new(path)) };
+pub fn hash_artifact(path: &str, hashes: &mut FileDigests) -> Executable {
+    let digest = if Path::new(path).is_dir() { folder_digest(Path::new(path), hashes) } else { hashes.digest(Path::new(path)) };
     executable(ExecutableRole::Artifact, path, digest)
 }
 
 /// Computes the digest over the names and digests of a folder's files. A link is refused: its target may change without the
 /// folder.
-fn folder_digest(folder: &Path, hashes: &mut Hashes) -> Result<Digest, String> {
+fn folder_digest(folder: &Path, hashes: &mut FileDigests) -> Result<Digest, String> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
@@ -334,7 +334,7 @@ fn folder_digest(folder: &Path, hashes: &mut Hashes) -> Result<Digest, String> {
     files.sort();
     let mut hasher = Hasher::new();
     for path in files {
-        let digest = hashes.of(&path).map_err(|why| format!("`{}`: {why}", path.display()))?;
+        let digest = hashes.digest(&path).map_err(|why| format!("`{}`: {why}", path.display()))?;
         let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
         writeln!(hasher, "{}  {name}", digest.hex()).map_err(|error| error.to_string())?;
     }
@@ -343,13 +343,13 @@ fn folder_digest(folder: &Path, hashes: &mut Hashes) -> Result<Digest, String> {
 
 /// Returns the first executable whose bytes differ from the recorded ones. Arguments are left out, because an argument may be a
 /// file that the program writes.
-pub fn changed<'a>(recorded: &'a [Executable], script: &Path, hashes: &mut Hashes) -> Option<&'a Executable> {
+pub fn find_changed<'a>(recorded: &'a [Executable], script: &Path, hashes: &mut FileDigests) -> Option<&'a Executable> {
     let is_other = |executable: &&Executable| {
         let path = if executable.role == ExecutableRole::Program { script } else { Path::new(&executable.path) };
         let now = match executable.role {
             ExecutableRole::Argument => return false,
-            ExecutableRole::Artifact => artifact(&executable.path, hashes).digest,
-            _ => hashes.of(path).ok(),
+            ExecutableRole::Artifact => hash_artifact(&executable.path, hashes).digest,
+            _ => hashes.digest(path).ok(),
         };
         executable.digest.is_some() && executable.digest != now
     };
@@ -380,7 +380,7 @@ mod tests {
     }
 
     fn short(text: &str) -> String {
-        Digest::of(text.as_bytes()).short()
+        Digest::compute(text.as_bytes()).short()
     }
 
     #[test]
@@ -393,7 +393,7 @@ mod tests {
         let script = folder.join("run.sh");
         let of = |text: &str, values: &[&str]| {
             write(&script, text, 0o755);
-            shown(&of_script(&script, "script", &search, values.iter().copied(), &mut Hashes::default()))
+            shown(&script_executables(&script, "script", &search, values.iter().copied(), &mut FileDigests::default()))
         };
         let direct = format!("#!{}/shell -e\n", folder.display());
         assert_eq!(
@@ -423,24 +423,24 @@ mod tests {
         let (script, shell) = (tree.path().join("run.sh"), tree.path().join("shell"));
         write(&shell, "one", 0o755);
         write(&script, &format!("#!{}\n", shell.display()), 0o755);
-        let mut hashes = Hashes::default();
-        let found = of_script(&script, "script", "", [], &mut hashes);
-        assert_eq!(changed(&found, &script, &mut hashes), None);
+        let mut hashes = FileDigests::default();
+        let found = script_executables(&script, "script", "", [], &mut hashes);
+        assert_eq!(find_changed(&found, &script, &mut hashes), None);
         write(&shell, "two", 0o755);
-        assert_eq!(changed(&found, &script, &mut hashes).map(|found| found.role), Some(ExecutableRole::Interpreter));
+        assert_eq!(find_changed(&found, &script, &mut hashes).map(|found| found.role), Some(ExecutableRole::Interpreter));
         std::fs::remove_file(&shell).expect("removed");
-        assert!(changed(&found, &script, &mut hashes).is_some(), "nor may it vanish");
+        assert!(find_changed(&found, &script, &mut hashes).is_some(), "nor may it vanish");
     }
 
     #[test]
     fn a_folder_has_the_digest_of_its_files() {
         let tree = Tree::new(&[("a/one", "1"), ("a/deep/two", "2"), ("b/one", "1"), ("b/deep/two", "2"), ("c/one", "1")]);
-        let of = |name: &str| artifact(&tree.path().join(name).display().to_string(), &mut Hashes::default());
-        let lines = format!("{}  deep/two\n{}  one\n", Digest::of(b"2").hex(), Digest::of(b"1").hex());
-        assert_eq!(of("a").digest, Some(Digest::of(lines.as_bytes())));
+        let of = |name: &str| hash_artifact(&tree.path().join(name).display().to_string(), &mut FileDigests::default());
+        let lines = format!("{}  deep/two\n{}  one\n", Digest::compute(b"2").hex(), Digest::compute(b"1").hex());
+        assert_eq!(of("a").digest, Some(Digest::compute(lines.as_bytes())));
         assert_eq!(of("a").digest, of("b").digest);
         assert_ne!(of("a").digest, of("c").digest);
-        assert_eq!(of("a/one").digest, Some(Digest::of(b"1")));
+        assert_eq!(of("a/one").digest, Some(Digest::compute(b"1")));
         assert!(of("none").unpinned.is_some());
         std::os::unix::fs::symlink("one", tree.path().join("c/link")).expect("a link");
         assert!(of("c").unpinned.is_some_and(|why| why.contains("neither a file nor a folder")));
@@ -467,15 +467,15 @@ mod tests {
     fn a_running_process_is_read() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("it starts");
         let program = std::fs::read_link(format!("/proc/{}/exe", child.id())).expect("a program");
-        let observed = observe(std::process::id(), &mut Hashes::default());
-        let of = of_process(child.id(), &mut Hashes::default());
+        let observed = observe_processes(std::process::id(), &mut FileDigests::default());
+        let of = process_executables(child.id(), &mut FileDigests::default());
         let allowed = allowed_cpus(&[child.id()]);
         child.kill().and_then(|()| child.wait()).expect("it ends");
         assert!(of.iter().any(|found| found.role == ExecutableRole::Program && found.digest.is_some()), "{of:?}");
         let path = program.display().to_string();
         assert!(observed.executables.iter().any(|found| found.path == path && found.digest.is_some()), "{observed:?}");
         assert!(allowed.is_some() && own_allowed_cpus().is_some());
-        assert_eq!(of_process(child.id(), &mut Hashes::default()), [], "nothing is left of one that has ended");
+        assert_eq!(process_executables(child.id(), &mut FileDigests::default()), [], "nothing is left of one that has ended");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{Root, cgroup, gpu, list, network, system};
 pub fn facts(root: &Root) -> HostFacts {
     let cpuinfo = root.text("/proc/cpuinfo");
     let info = CpuInfo::parse(cpuinfo.as_deref().unwrap_or_default());
-    let of_cpu = |value: Result<String, String>| fact(readable(&cpuinfo).and(value), "/proc/cpuinfo");
+    let of_cpu = |value: Result<String, String>| fact(check_readable(&cpuinfo).and(value), "/proc/cpuinfo");
     let topology = cpu::topology(root);
     let of_topology = |pick: fn(&cpu::Topology) -> u32| fact(topology.as_ref().map(pick).map_err(Clone::clone), CPUS);
     let meminfo = root.text("/proc/meminfo");
@@ -28,7 +28,7 @@ pub fn facts(root: &Root) -> HostFacts {
         cpu_model: of_cpu(info.model()),
         cpu_signature: of_cpu(info.signature()),
         microcode: of_cpu(info.microcode()),
-        cpu_flags: fact(readable(&cpuinfo).and(info.flags()), "/proc/cpuinfo"),
+        cpu_flags: fact(check_readable(&cpuinfo).and(info.flags()), "/proc/cpuinfo"),
         sockets: of_topology(|topology| topology.sockets),
         cores: of_topology(|topology| topology.cores),
         logical_cpus: logical_cpus(root, &info),
@@ -36,14 +36,14 @@ pub fn facts(root: &Root) -> HostFacts {
         smt: fact(topology.as_ref().map(|topology| topology.smt).map_err(Clone::clone), CPUS),
         governor: fact(cpu::governors(root), "cpufreq/scaling_governor of every CPU"),
         max_frequency_khz: fact(cpu::max_frequency_khz(root).map(Count), "the highest cpufreq/cpuinfo_max_freq"),
-        boost: placed(cpu::boost(root)),
+        boost: fact_with_source(cpu::boost(root)),
         caches: fact(cpu::caches(root), "cache/index* of every CPU"),
         numa: fact(cpu::numa(root), "/sys/devices/system/node"),
         memory_bytes: memory("MemTotal"),
         swap_bytes: memory("SwapTotal"),
         huge_pages: fact(system::huge_pages(root), "/sys/kernel/mm/transparent_hugepage/enabled"),
-        cgroup_cpu_millis: placed(cgroup::cpu_millis(root).map(|(millis, place)| (Count(millis), place))),
-        cgroup_memory_bytes: placed(cgroup::memory_bytes(root).map(|(bytes, place)| (Count(bytes), place))),
+        cgroup_cpu_millis: fact_with_source(cgroup::cpu_millis(root).map(|(millis, place)| (Count(millis), place))),
+        cgroup_memory_bytes: fact_with_source(cgroup::memory_bytes(root).map(|(bytes, place)| (Count(bytes), place))),
         clock_source: clock_source(root),
         clock_synchronised: fact(system::clock_synchronised(root), "timedatectl: NTPSynchronized"),
         gpus: fact(gpu::gpu_report(root).and_then(|report| gpu::parse(&report)), "nvidia-smi --query-gpu"),
@@ -55,12 +55,12 @@ fn fact<T>(value: Result<T, String>, how: &str) -> Fact<T> {
     value.map_or_else(Fact::unknown, |value| Fact::observed(value, how))
 }
 
-fn placed<T>(value: Result<(T, String), String>) -> Fact<T> {
+fn fact_with_source<T>(value: Result<(T, String), String>) -> Fact<T> {
     value.map_or_else(Fact::unknown, |(value, place)| Fact::observed(value, place))
 }
 
 /// Returns the error of an unreadable file, which takes precedence over a field that is missing from its (empty) text.
-fn readable(text: &Result<String, String>) -> Result<(), String> {
+fn check_readable(text: &Result<String, String>) -> Result<(), String> {
     text.as_ref().map(|_| ()).map_err(Clone::clone)
 }
 
@@ -76,7 +76,7 @@ fn architecture(root: &Root) -> Fact<String> {
 
 fn logical_cpus(root: &Root, info: &CpuInfo) -> Fact<u32> {
     let path = format!("{CPUS}/online");
-    match (root.word(&path).ok().and_then(|online| list::count(&online)), info.processors()) {
+    match (root.word(&path).ok().and_then(|online| list::count_cpus(&online)), info.processors()) {
         (Some(count), _) => Fact::observed(count, path),
         (None, Some(count)) => Fact::observed(count, "/proc/cpuinfo"),
         (None, None) => Fact::unknown(format!("neither `{path}` nor `/proc/cpuinfo` lists CPUs")),
@@ -85,7 +85,7 @@ fn logical_cpus(root: &Root, info: &CpuInfo) -> Fact<u32> {
 
 fn usable_cpus(root: &Root) -> Fact<u32> {
     let path = "/proc/self/status";
-    let field = |text: String| text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:").and_then(list::count));
+    let field = |text: String| text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:").and_then(list::count_cpus));
     let count = root.text(path).and_then(|text| field(text).ok_or_else(|| format!("`{path}` has no `Cpus_allowed_list`")));
     fact(count, "Cpus_allowed_list of /proc/self/status")
 }

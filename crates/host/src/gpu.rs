@@ -17,7 +17,7 @@ const MAX_GPUS: usize = 1024;
 
 /// Returns the report of `nvidia-smi` for [`GPU_QUERY`], or why there is none. It is kept as a raw reading.
 pub fn gpu_report(root: &Root) -> Result<String, String> {
-    program::ask(root, "nvidia-smi", &GPU_QUERY)
+    program::program_output(root, "nvidia-smi", &GPU_QUERY)
 }
 
 /// Parses the report; one malformed line makes the whole report unknown.

@@ -14,7 +14,7 @@ mod facts;
 mod gpu;
 mod list;
 mod network;
-mod own;
+mod own_processes;
 mod program;
 mod root;
 mod software;
@@ -26,7 +26,8 @@ mod tree;
 pub use controls::controls;
 pub use counters::{Reading, counters};
 pub use executables::{
-    Hashes, Observed, artifact, changed, core_cpus, in_path, is_program, observe, of_script, own_allowed_cpus,
+    FileDigests, ProcessTreeFacts, core_cpus, find_changed, find_in_path, hash_artifact, is_program, observe_processes,
+    own_allowed_cpus, script_executables,
 };
 pub use facts::facts;
 pub use gpu::{GPU_QUERY, gpu_report};

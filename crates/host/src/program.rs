@@ -13,7 +13,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
 /// Runs a program and returns its stdout, or why there is none.
-pub(crate) fn ask(root: &Root, program: &str, args: &[&str]) -> Result<String, String> {
+pub(crate) fn program_output(root: &Root, program: &str, args: &[&str]) -> Result<String, String> {
     if !root.is_live() {
         return Err(format!("`{program}` is not asked about another machine's files"));
     }
@@ -61,21 +61,24 @@ mod tests {
     #[test]
     fn programs_answer_or_give_a_reason() {
         let root = Root::host();
-        assert_eq!(ask(&root, "echo", &["a", "b"]), Ok("a b\n".to_owned()));
-        insta::assert_snapshot!(ask(&root, "false", &[]).expect_err("fails"), @"cannot ask `false`: it ended with exit code 1");
-        assert!(ask(&root, "no-such-program-anywhere", &[]).expect_err("absent").starts_with("cannot ask `no-such"));
+        assert_eq!(program_output(&root, "echo", &["a", "b"]), Ok("a b\n".to_owned()));
+        insta::assert_snapshot!(program_output(&root, "false", &[]).expect_err("fails"), @"cannot ask `false`: it ended with exit code 1");
+        assert!(program_output(&root, "no-such-program-anywhere", &[]).expect_err("absent").starts_with("cannot ask `no-such"));
     }
 
     #[test]
     fn what_a_program_says_has_a_limit() {
-        let said = ask(&Root::host(), "head", &["-c", "1048576", "/dev/zero"]).expect("it fits exactly");
+        let said = program_output(&Root::host(), "head", &["-c", "1048576", "/dev/zero"]).expect("it fits exactly");
         assert_eq!(said.len(), 1 << 20);
-        assert!(ask(&Root::host(), "cat", &["/dev/zero"]).is_err(), "a program without end is ended by its closed pipe");
+        assert!(
+            program_output(&Root::host(), "cat", &["/dev/zero"]).is_err(),
+            "a program without end is ended by its closed pipe"
+        );
     }
 
     #[test]
     fn another_machine_is_not_asked() {
-        let error = ask(&Root::at("/nowhere"), "echo", &[]).expect_err("not live");
+        let error = program_output(&Root::at("/nowhere"), "echo", &[]).expect_err("not live");
         insta::assert_snapshot!(error, @"`echo` is not asked about another machine's files");
     }
 }

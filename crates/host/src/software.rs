@@ -11,13 +11,16 @@ pub fn software(root: &Root) -> Vec<Software> {
         let version = answer.and_then(|text| pick(&text).ok_or_else(|| format!("`{how}` says `{}`", clip(text.trim()))));
         version.map_or_else(Fact::unknown, |version| Fact::observed(version, how))
     };
-    let driver = program::ask(root, "nvidia-smi", &["--query-gpu=driver_version", "--format=csv,noheader"]);
+    let driver = program::program_output(root, "nvidia-smi", &["--query-gpu=driver_version", "--format=csv,noheader"]);
     let kernel = system::kernel(root).map_or_else(Fact::unknown, |kernel| Fact::observed(kernel, "/proc/sys/kernel"));
     let named = |name: &str, version| Software { name: name.to_owned(), version };
     vec![
         named("kernel", kernel),
-        named("libc", said("getconf GNU_LIBC_VERSION", program::ask(root, "getconf", &["GNU_LIBC_VERSION"]), first_line)),
-        named("cc", said("cc --version", program::ask(root, "cc", &["--version"]), first_line)),
+        named(
+            "libc",
+            said("getconf GNU_LIBC_VERSION", program::program_output(root, "getconf", &["GNU_LIBC_VERSION"]), first_line),
+        ),
+        named("cc", said("cc --version", program::program_output(root, "cc", &["--version"]), first_line)),
         named("nvidia-driver", said("nvidia-smi --query-gpu=driver_version", driver, version_line)),
     ]
 }

@@ -19,7 +19,7 @@ pub fn state(root: &Root, now: Instant) -> HostState {
         load_1m: root.text("/proc/loadavg").ok().and_then(|text| load(&text, 0)),
         memory_available_bytes: memory.and_then(|text| system::memory_field(&text, "MemAvailable").ok()).map(Count),
         cpu_busy_us: cpu.map(|cpu| Count(ticks_to_us(cpu.user.saturating_add(cpu.nice).saturating_add(cpu.system)))),
-        own_cpu_us: crate::own::cpu_us(root).map(Count),
+        own_cpu_us: crate::own_processes::cpu_us(root).map(Count),
         cpu_steal_us: cpu.map(|cpu| Count(ticks_to_us(cpu.steal))),
         cgroup_throttled_us: cgroup::throttling(root).throttled_us.map(Count),
         cpu_pressure_us: root.text(CPU_PRESSURE).ok().and_then(|text| pressure_us(&text, "some")).map(Count),

@@ -93,7 +93,7 @@ pub(crate) fn huge_pages(root: &Root) -> Result<String, String> {
 ///
 /// The kernel reports it only through adjtimex(2), which `timedatectl` passes on as `NTPSynchronized`.
 pub(crate) fn clock_synchronised(root: &Root) -> Result<bool, String> {
-    synchronised_word(&program::ask(root, "timedatectl", &["show", "--property=NTPSynchronized", "--value"])?)
+    synchronised_word(&program::program_output(root, "timedatectl", &["show", "--property=NTPSynchronized", "--value"])?)
 }
 
 fn synchronised_word(said: &str) -> Result<bool, String> {

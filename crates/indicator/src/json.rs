@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use crate::malformed::{Malformed, Place, quoted};
+use crate::output_error::{OutputError, Position, quoted};
 
 /// The largest output in bytes. Real indicators print a few kilobytes, a whole pyperformance document a few megabytes.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -48,37 +48,37 @@ impl Node {
 }
 
 /// Parses `bytes` as exactly one document.
-pub(crate) fn read(bytes: &[u8]) -> Result<Node, Malformed> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Node, OutputError> {
     if bytes.len() > MAX_BYTES {
-        return Err(Malformed::TooLarge);
+        return Err(OutputError::TooLarge);
     }
     let mut reader = Reader { text: utf8(bytes)?, at: 0, depth: 0, values: 0 };
     reader.skip_space();
     if reader.peek().is_none() {
-        return Err(Malformed::Empty);
+        return Err(OutputError::Empty);
     }
     let document = reader.value()?;
     reader.skip_space();
     match reader.peek() {
         None => Ok(document),
-        Some(_) => Err(Malformed::TrailingBytes(reader.place())),
+        Some(_) => Err(OutputError::TrailingBytes(reader.position())),
     }
 }
 
-fn utf8(bytes: &[u8]) -> Result<&str, Malformed> {
+fn utf8(bytes: &[u8]) -> Result<&str, OutputError> {
     std::str::from_utf8(bytes).map_err(|error| {
         let valid = bytes.get(..error.valid_up_to()).unwrap_or_default();
-        Malformed::NotJson { place: place_after(valid), problem: "this is not UTF-8" }
+        OutputError::NotJson { place: position_after(valid), problem: "this is not UTF-8" }
     })
 }
 
 /// Returns the place that follows `read`.
-fn place_after(read: &[u8]) -> Place {
+fn position_after(read: &[u8]) -> Position {
     let line = read.split(|byte| *byte == b'\n').count();
     let start = read.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
     // All bytes of a character except its first begin with the bits 10.
     let column = 1 + read.iter().skip(start).filter(|byte| **byte >> 6 != 0b10).count();
-    Place { line, column }
+    Position { line, column }
 }
 
 struct Reader<'a> {
@@ -90,10 +90,10 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn value(&mut self) -> Result<Node, Malformed> {
+    fn value(&mut self) -> Result<Node, OutputError> {
         self.values += 1;
         if self.values > MAX_VALUES {
-            return Err(Malformed::TooManyValues(self.place()));
+            return Err(OutputError::TooManyValues(self.position()));
         }
         match self.peek() {
             Some(b'{') => self.nested(Self::object),
@@ -105,9 +105,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an array or an object, whose opening bracket is next, one level deeper.
-    fn nested(&mut self, read: fn(&mut Self) -> Result<Node, Malformed>) -> Result<Node, Malformed> {
+    fn nested(&mut self, read: fn(&mut Self) -> Result<Node, OutputError>) -> Result<Node, OutputError> {
         if self.depth == MAX_DEPTH {
-            return Err(Malformed::TooDeep(self.place()));
+            return Err(OutputError::TooDeep(self.position()));
         }
         self.at += 1;
         self.depth += 1;
@@ -117,33 +117,33 @@ impl<'a> Reader<'a> {
         Ok(node)
     }
 
-    fn array(&mut self) -> Result<Node, Malformed> {
+    fn array(&mut self) -> Result<Node, OutputError> {
         let mut items = Vec::new();
         if !self.take(b']') {
             loop {
                 items.push(self.value()?);
-                if self.ends_list(b']', "expected `,` or `]`")? {
+                if self.read_list_end(b']', "expected `,` or `]`")? {
                     break;
                 }
             }
         }
         if items.len() > MAX_SAMPLES && items.iter().all(Node::is_number) {
-            return Err(Malformed::TooManySamples(self.place()));
+            return Err(OutputError::TooManySamples(self.position()));
         }
         Ok(Node::Array(items))
     }
 
-    fn object(&mut self) -> Result<Node, Malformed> {
+    fn object(&mut self) -> Result<Node, OutputError> {
         let mut members = Vec::new();
         let mut seen = HashSet::new();
         if !self.take(b'}') {
             loop {
-                let key = self.fresh_key(&mut seen)?;
+                let key = self.read_new_key(&mut seen)?;
                 self.skip_space();
                 self.expect(b':', "expected `:`")?;
                 self.skip_space();
                 members.push((key, self.value()?));
-                if self.ends_list(b'}', "expected `,` or `}`")? {
+                if self.read_list_end(b'}', "expected `,` or `}`")? {
                     break;
                 }
             }
@@ -152,20 +152,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a key. Fails if its object has that key already.
-    fn fresh_key(&mut self, seen: &mut HashSet<String>) -> Result<String, Malformed> {
+    fn read_new_key(&mut self, seen: &mut HashSet<String>) -> Result<String, OutputError> {
         let start = self.at;
         if self.peek() != Some(b'"') {
             return Err(self.not_json("expected a key in double quotes"));
         }
         let key = self.string()?;
         if !seen.insert(key.clone()) {
-            return Err(Malformed::DuplicateKey { place: self.place_of(start), key: quoted(&key) });
+            return Err(OutputError::DuplicateKey { place: self.position_at(start), key: quoted(&key) });
         }
         Ok(key)
     }
 
     /// Returns true if `close` ends the list here; otherwise reads the comma that must lead to the next item.
-    fn ends_list(&mut self, close: u8, problem: &'static str) -> Result<bool, Malformed> {
+    fn read_list_end(&mut self, close: u8, problem: &'static str) -> Result<bool, OutputError> {
         self.skip_space();
         if self.take(close) {
             return Ok(true);
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
         Ok(false)
     }
 
-    fn word(&mut self) -> Result<Node, Malformed> {
+    fn word(&mut self) -> Result<Node, OutputError> {
         let words = [
             ("null", Node::Null),
             ("true", Node::Bool(true)),
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a number by RFC 8259 section 6: an optional minus, an integer without leading zeros, an optional fraction, an
     /// optional exponent.
-    fn number(&mut self) -> Result<Node, Malformed> {
+    fn number(&mut self) -> Result<Node, OutputError> {
         let start = self.at;
         self.take(b'-');
         if self.take_word("Infinity") {
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
         Ok(number.filter(|number| number.is_finite()).map_or(Node::NotFinite, Node::Number))
     }
 
-    fn digits(&mut self, problem: &'static str) -> Result<(), Malformed> {
+    fn digits(&mut self, problem: &'static str) -> Result<(), OutputError> {
         let start = self.at;
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             self.at += 1;
@@ -219,11 +219,11 @@ impl<'a> Reader<'a> {
         if self.at == start { Err(self.not_json(problem)) } else { Ok(()) }
     }
 
-    fn string(&mut self) -> Result<String, Malformed> {
+    fn string(&mut self) -> Result<String, OutputError> {
         self.at += 1;
         let mut text = String::new();
         loop {
-            text.push_str(self.plain_run());
+            text.push_str(self.read_plain_run());
             match self.peek() {
                 Some(b'"') => break,
                 Some(b'\\') => text.push(self.escape()?),
@@ -236,7 +236,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the characters up to the next quote, backslash or control character.
-    fn plain_run(&mut self) -> &'a str {
+    fn read_plain_run(&mut self) -> &'a str {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let is_special = |byte: u8| matches!(byte, b'"' | b'\\' | 0..0x20);
         let length = rest.bytes().position(is_special).unwrap_or(rest.len());
@@ -244,7 +244,7 @@ impl<'a> Reader<'a> {
         rest.get(..length).unwrap_or_default()
     }
 
-    fn escape(&mut self) -> Result<char, Malformed> {
+    fn escape(&mut self) -> Result<char, OutputError> {
         let start = self.at;
         self.at += 1;
         let escaped = match self.peek() {
@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads `uXXXX`, or the two of them that UTF-16 needs beyond U+FFFF. The backslash is at `start`.
-    fn unicode_escape(&mut self, start: usize) -> Result<char, Malformed> {
+    fn unicode_escape(&mut self, start: usize) -> Result<char, OutputError> {
         let mut units = [self.code_unit(start)?, 0];
         let is_half = (0xD800..0xDC00).contains(&units[0]);
         if is_half && self.take(b'\\') {
@@ -272,7 +272,7 @@ impl<'a> Reader<'a> {
         decoded.ok_or_else(|| self.not_json_at(start, "half of a surrogate pair is not a character"))
     }
 
-    fn code_unit(&mut self, start: usize) -> Result<u16, Malformed> {
+    fn code_unit(&mut self, start: usize) -> Result<u16, OutputError> {
         let digits = self.text.get(self.at + 1..self.at + 5).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let unit = digits.filter(|_| self.peek() == Some(b'u')).and_then(|digits| u16::from_str_radix(digits, 16).ok());
         let unit = unit.ok_or_else(|| self.not_json_at(start, "expected `\\u` and four hexadecimal digits"))?;
@@ -302,23 +302,23 @@ impl<'a> Reader<'a> {
         is_there
     }
 
-    fn expect(&mut self, byte: u8, problem: &'static str) -> Result<(), Malformed> {
+    fn expect(&mut self, byte: u8, problem: &'static str) -> Result<(), OutputError> {
         if self.take(byte) { Ok(()) } else { Err(self.not_json(problem)) }
     }
 
-    fn not_json(&self, problem: &'static str) -> Malformed {
+    fn not_json(&self, problem: &'static str) -> OutputError {
         self.not_json_at(self.at, problem)
     }
 
-    fn not_json_at(&self, at: usize, problem: &'static str) -> Malformed {
-        Malformed::NotJson { place: self.place_of(at), problem }
+    fn not_json_at(&self, at: usize, problem: &'static str) -> OutputError {
+        OutputError::NotJson { place: self.position_at(at), problem }
     }
 
-    fn place(&self) -> Place {
-        self.place_of(self.at)
+    fn position(&self) -> Position {
+        self.position_at(self.at)
     }
 
-    fn place_of(&self, at: usize) -> Place {
-        place_after(self.text.as_bytes().get(..at).unwrap_or(self.text.as_bytes()))
+    fn position_at(&self, at: usize) -> Position {
+        position_after(self.text.as_bytes().get(..at).unwrap_or(self.text.as_bytes()))
     }
 }

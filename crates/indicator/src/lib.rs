@@ -4,12 +4,12 @@
 //! anything else is [`Malformed`] and never becomes a number. Everything here is pure; the bytes themselves are stored elsewhere.
 
 mod json;
-mod malformed;
 mod output;
+mod output_error;
 
 pub use json::{MAX_BYTES, MAX_DEPTH, MAX_SAMPLES, MAX_VALUES};
-pub use malformed::{Malformed, Place};
 pub use output::{MAX_PATH_BYTES, MAX_PATHS, Output, Value, parse};
+pub use output_error::{OutputError, Position};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use crate::json::{self, Node};
-use crate::malformed::{Malformed, quoted};
+use crate::output_error::{OutputError, quoted};
 
 /// The most paths of `@parameters` and `@result` together. A whole pyperformance document has some twenty thousand.
 pub const MAX_PATHS: usize = 100_000;
@@ -59,14 +59,14 @@ pub enum Value {
 }
 
 /// Parses the stdout of a script. Its exit code and stderr are not judged here.
-pub fn parse(stdout: &[u8]) -> Result<Output, Malformed> {
+pub fn parse(stdout: &[u8]) -> Result<Output, OutputError> {
     let mut document = match json::read(stdout)? {
         Node::Object(members) => Document(members),
-        other => return Err(Malformed::NotAnObject(other.kind())),
+        other => return Err(OutputError::NotAnObject(other.kind())),
     };
     let parameters = document.object(PARAMETERS)?;
     let result = document.object(RESULT)?;
-    let name = document.text(NAME)?.ok_or(Malformed::Missing(NAME))?;
+    let name = document.text(NAME)?.ok_or(OutputError::Missing(NAME))?;
     let component = document.component()?;
     refuse_shared_keys(&parameters, &result)?;
 
@@ -90,23 +90,23 @@ impl Document {
         Some(self.0.remove(index).1)
     }
 
-    fn object(&mut self, key: &'static str) -> Result<Vec<(String, Node)>, Malformed> {
+    fn object(&mut self, key: &'static str) -> Result<Vec<(String, Node)>, OutputError> {
         match self.take(key) {
             Some(Node::Object(members)) => Ok(members),
-            Some(other) => Err(Malformed::WrongKind { key, found: other.kind(), expected: "an object" }),
-            None => Err(Malformed::Missing(key)),
+            Some(other) => Err(OutputError::WrongKind { key, found: other.kind(), expected: "an object" }),
+            None => Err(OutputError::Missing(key)),
         }
     }
 
-    fn text(&mut self, key: &'static str) -> Result<Option<String>, Malformed> {
+    fn text(&mut self, key: &'static str) -> Result<Option<String>, OutputError> {
         match self.take(key) {
             Some(Node::Text(text)) => Ok(Some(text)),
-            Some(other) => Err(Malformed::WrongKind { key, found: other.kind(), expected: "a text" }),
+            Some(other) => Err(OutputError::WrongKind { key, found: other.kind(), expected: "a text" }),
             None => Ok(None),
         }
     }
 
-    fn text_or_null(&mut self, key: &'static str) -> Result<Option<String>, Malformed> {
+    fn text_or_null(&mut self, key: &'static str) -> Result<Option<String>, OutputError> {
         let is_null = |(name, node): &(String, Node)| name == key && matches!(node, Node::Null);
         if self.0.iter().any(is_null) {
             self.take(key);
@@ -116,10 +116,10 @@ impl Document {
     }
 
     /// Returns the value of `component` or `framework`, which are two names of one thing. Fails if they differ.
-    fn component(&mut self) -> Result<Option<String>, Malformed> {
+    fn component(&mut self) -> Result<Option<String>, OutputError> {
         match (self.text_or_null(FRAMEWORK)?, self.text_or_null(COMPONENT)?) {
             (Some(framework), Some(component)) if framework != component => {
-                Err(Malformed::Disagreement { framework: quoted(&framework), component: quoted(&component) })
+                Err(OutputError::Disagreement { framework: quoted(&framework), component: quoted(&component) })
             }
             (framework, component) => Ok(component.or(framework)),
         }
@@ -127,10 +127,10 @@ impl Document {
 }
 
 /// Fails if parameters and result share a key: readers of indicators see both as one row per attempt, with one set of keys.
-fn refuse_shared_keys(parameters: &[(String, Node)], result: &[(String, Node)]) -> Result<(), Malformed> {
+fn refuse_shared_keys(parameters: &[(String, Node)], result: &[(String, Node)]) -> Result<(), OutputError> {
     let known: HashSet<&str> = parameters.iter().map(|(key, _)| key.as_str()).collect();
     match result.iter().find(|(key, _)| known.contains(key.as_str())) {
-        Some((key, _)) => Err(Malformed::CollidingKeys(quoted(key))),
+        Some((key, _)) => Err(OutputError::CollidingKeys(quoted(key))),
         None => Ok(()),
     }
 }
@@ -143,7 +143,7 @@ struct Flattener {
 }
 
 impl Flattener {
-    fn flatten(&mut self, members: Vec<(String, Node)>) -> Result<Vec<(String, Value)>, Malformed> {
+    fn flatten(&mut self, members: Vec<(String, Node)>) -> Result<Vec<(String, Value)>, OutputError> {
         let mut values = Vec::new();
         for (key, node) in members {
             self.add(key, node, &mut values)?;
@@ -151,7 +151,7 @@ impl Flattener {
         Ok(values)
     }
 
-    fn add(&mut self, path: String, node: Node, values: &mut Vec<(String, Value)>) -> Result<(), Malformed> {
+    fn add(&mut self, path: String, node: Node, values: &mut Vec<(String, Value)>) -> Result<(), OutputError> {
         check_length(&path)?;
         let value = match node {
             Node::Object(members) => {
@@ -176,19 +176,19 @@ impl Flattener {
         Ok(())
     }
 
-    fn claim(&mut self, path: &str) -> Result<(), Malformed> {
+    fn claim(&mut self, path: &str) -> Result<(), OutputError> {
         if self.known.len() == MAX_PATHS {
-            return Err(Malformed::TooManyPaths);
+            return Err(OutputError::TooManyPaths);
         }
         if !self.known.insert(path.to_owned()) {
-            return Err(Malformed::CollidingPaths(quoted(path)));
+            return Err(OutputError::CollidingPaths(quoted(path)));
         }
         Ok(())
     }
 }
 
-fn check_length(path: &str) -> Result<(), Malformed> {
-    if path.len() > MAX_PATH_BYTES { Err(Malformed::PathTooLong(quoted(path))) } else { Ok(()) }
+fn check_length(path: &str) -> Result<(), OutputError> {
+    if path.len() > MAX_PATH_BYTES { Err(OutputError::PathTooLong(quoted(path))) } else { Ok(()) }
 }
 
 /// Returns the numbers of an array, or `None` if one of them is not finite.

@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 
-use crate::{MAX_BYTES, MAX_DEPTH, MAX_PATH_BYTES, MAX_PATHS, MAX_SAMPLES, MAX_VALUES, Malformed, Output, Value, parse};
+use crate::{MAX_BYTES, MAX_DEPTH, MAX_PATH_BYTES, MAX_PATHS, MAX_SAMPLES, MAX_VALUES, Output, OutputError, Value, parse};
 
 fn output(text: &str) -> Output {
     parse(text.as_bytes()).expect("a well-formed output")
 }
 
-fn malformed(text: &str) -> Malformed {
+fn malformed(text: &str) -> OutputError {
     parse(text.as_bytes()).expect_err("a malformed output")
 }
 
@@ -179,11 +179,11 @@ fn component_and_framework_are_one_thing() {
     assert_eq!(component(r#""component": null, "#), Ok(None));
     assert_eq!(
         component(r#""component": "a", "framework": "b", "#),
-        Err(Malformed::Disagreement { framework: "b".to_owned(), component: "a".to_owned() })
+        Err(OutputError::Disagreement { framework: "b".to_owned(), component: "a".to_owned() })
     );
     assert_eq!(
         component(r#""component": 3, "#),
-        Err(Malformed::WrongKind { key: "component", found: "a number", expected: "a text" })
+        Err(OutputError::WrongKind { key: "component", found: "a number", expected: "a text" })
     );
 }
 

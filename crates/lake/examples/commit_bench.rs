@@ -81,8 +81,8 @@ impl Bench {
         let versions = self.lake.latest()?;
         let start = Instant::now();
         let query = Query::parse("SELECT count(*), sum(value) FROM outcomes")?;
-        let reading = Reading::trusted(&self.lake, &versions, &self.subjects, &query, &self.scratch)?;
-        reading.ask(&query, Limits::default())?;
+        let reading = Reading::open_trusted(&self.lake, &versions, &self.subjects, &query, &self.scratch)?;
+        reading.run_query(&query, Limits::default())?;
         Ok(start.elapsed())
     }
 }
@@ -120,7 +120,7 @@ fn row(table: &'static Table, run: usize, seed: usize) -> Result<Row, Box<dyn Er
     for column in table.columns() {
         let value = match column.kind {
             _ if column.name == "run_id" => Value::Text(run_id(run)?.to_string()),
-            _ if column.name.ends_with("_digest") => Value::from(Digest::of(&number.to_le_bytes())),
+            _ if column.name.ends_with("_digest") => Value::from(Digest::compute(&number.to_le_bytes())),
             Type::Bool => Value::Bool(seed.is_multiple_of(2)),
             Type::Int => Value::Int(number),
             Type::Float => Value::Float(number as f64 / 10.0),
@@ -129,5 +129,5 @@ fn row(table: &'static Table, run: usize, seed: usize) -> Result<Row, Box<dyn Er
         };
         row.set(column.name, value)?;
     }
-    Ok(row.sealed()?)
+    Ok(row.seal()?)
 }

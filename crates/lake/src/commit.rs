@@ -12,7 +12,7 @@ use assay_store::{Scratch, ScratchFile};
 use assay_warehouse::{BENCHMARK_RUN_FACT, TABLES, Table, table};
 
 use crate::format::check_file;
-use crate::log::{Addition, Committed, Lake, MAX_COMMIT_ATTEMPTS, OpenTable, Snapshot, data_path};
+use crate::log::{Addition, CommitOutcome, Lake, MAX_COMMIT_ATTEMPTS, OpenTable, Snapshot, data_path};
 use crate::{Error, Result};
 
 /// The action of a step.
@@ -59,7 +59,7 @@ pub fn commit_run(
     }
     // A table of another schema is found before anything is written to the others.
     lake.latest()?;
-    let mut work = Work { lake, run, scratch, watch, steps: 0 };
+    let mut work = RunCommit { lake, run, scratch, watch, steps: 0 };
     let mut snapshot = Snapshot::new();
     for table in TABLES {
         let open = match by_table.get(table.name) {
@@ -89,7 +89,7 @@ fn is_dimension(table: &Table) -> bool {
     table.name.ends_with("_dim")
 }
 
-struct Work<'a> {
+struct RunCommit<'a> {
     lake: &'a Lake,
     run: &'a RunId,
     scratch: &'a Scratch,
@@ -97,8 +97,8 @@ struct Work<'a> {
     steps: usize,
 }
 
-impl Work<'_> {
-    fn done(&mut self, table: &'static Table, action: Action) -> Result<()> {
+impl RunCommit<'_> {
+    fn finish_step(&mut self, table: &'static Table, action: Action) -> Result<()> {
         self.steps += 1;
         match (self.watch)(Step { table: table.name, action }) {
             ControlFlow::Continue(()) => Ok(()),
@@ -109,18 +109,18 @@ impl Work<'_> {
     fn add(&mut self, table: &'static Table, files: &[&CuratedFile]) -> Result<OpenTable> {
         for _ in 0..MAX_COMMIT_ATTEMPTS {
             let open = self.lake.latest_or_new(table)?;
-            let addition = self.missing(table, files, &open)?;
+            let addition = self.find_missing(table, files, &open)?;
             if addition.transactions.is_empty() {
-                self.done(table, Action::AlreadyCommitted)?;
+                self.finish_step(table, Action::AlreadyCommitted)?;
                 return Ok(open);
             }
             for file in files.iter().filter(|file| addition.files.iter().any(|(digest, ..)| **digest == file.artifact.digest)) {
-                let action = self.place(table, file)?;
-                self.done(table, action)?;
+                let action = self.copy_file(table, file)?;
+                self.finish_step(table, action)?;
             }
-            if let Committed::Done(open) = self.lake.commit(&open, &addition)? {
+            if let CommitOutcome::Done(open) = self.lake.commit(&open, &addition)? {
                 self.lake.checkpoint_if_due(&open);
-                self.done(table, Action::Committed)?;
+                self.finish_step(table, Action::Committed)?;
                 return Ok(open);
             }
         }
@@ -128,7 +128,7 @@ impl Work<'_> {
     }
 
     /// Returns the files of the run that the table's log does not have, with the transaction ids that record them.
-    fn missing<'a>(&self, table: &'static Table, files: &[&'a CuratedFile], open: &OpenTable) -> Result<Addition<'a>> {
+    fn find_missing<'a>(&self, table: &'static Table, files: &[&'a CuratedFile], open: &OpenTable) -> Result<Addition<'a>> {
         let mut addition = Addition { files: Vec::new(), transactions: Vec::new() };
         let part = |file: &'a CuratedFile| (&file.artifact.digest, file.artifact.size.0, file.rows.0);
         if is_dimension(table) {
@@ -154,7 +154,7 @@ impl Work<'_> {
     }
 
     /// Copies a curated file to its table's folder, unless it is there.
-    fn place(&self, table: &'static Table, file: &CuratedFile) -> Result<Action> {
+    fn copy_file(&self, table: &'static Table, file: &CuratedFile) -> Result<Action> {
         let digest = file.artifact.digest;
         let path = data_path(table, &digest);
         let area = self.lake.area();
@@ -163,13 +163,13 @@ impl Work<'_> {
             Some((found, _)) => return Err(Error::Changed { table: table.name, expected: digest, found }),
             None => {}
         }
-        let blob = self.checked_blob(table, file)?;
+        let blob = self.check_blob(table, file)?;
         let created = area.create_file(&path, &blob)?;
         Ok(if created { Action::Copied } else { Action::Found })
     }
 
     /// Returns the file's bytes after checking them against the Summary: a file that no query can read is not added.
-    fn checked_blob(&self, table: &'static Table, file: &CuratedFile) -> Result<ScratchFile> {
+    fn check_blob(&self, table: &'static Table, file: &CuratedFile) -> Result<ScratchFile> {
         let blob = self.lake.store().materialise(&file.artifact.digest, self.scratch)?;
         let wrong = |problem: String| Error::BadFile { table: table.name.to_owned(), digest: file.artifact.digest, problem };
         if blob.size() != file.artifact.size.0 {
@@ -187,7 +187,7 @@ impl Work<'_> {
 /// of the digest of their digests.
 fn fingerprint(files: &[&CuratedFile]) -> i64 {
     let digests: String = files.iter().map(|file| file.artifact.digest.hex()).collect();
-    let digest = Digest::of(digests.as_bytes());
+    let digest = Digest::compute(digests.as_bytes());
     let mut first = [0; 8];
     first.copy_from_slice(digest.as_bytes().split_at(8).0);
     i64::from_be_bytes(first) & i64::MAX

@@ -42,13 +42,13 @@ pub(crate) fn table_url(table: &str) -> String {
 
 /// The kernel's engine over one area.
 pub(crate) struct AreaEngine {
-    files: Arc<Files>,
+    files: Arc<AreaFiles>,
     evaluation: Arc<ArrowEvaluationHandler>,
 }
 
 impl AreaEngine {
     pub(crate) fn new(area: Area) -> Self {
-        Self { files: Arc::new(Files(area)), evaluation: Arc::new(ArrowEvaluationHandler {}) }
+        Self { files: Arc::new(AreaFiles(area)), evaluation: Arc::new(ArrowEvaluationHandler {}) }
     }
 }
 
@@ -71,21 +71,21 @@ impl Engine for AreaEngine {
 }
 
 /// The kernel's file handlers over the area.
-struct Files(Area);
+struct AreaFiles(Area);
 
 fn failed(source: assay_store::Error) -> KernelError {
     KernelError::generic_err(source)
 }
 
 /// Returns the path in the area that a URL of the kernel names.
-fn path_of(url: &Url) -> KernelResult<&str> {
+fn area_path(url: &Url) -> KernelResult<&str> {
     let path = url.as_str().strip_prefix(ROOT).map(|path| path.trim_end_matches('/'));
     path.ok_or_else(|| KernelError::generic(format!("`{url}` is outside of the warehouse")))
 }
 
-impl Files {
+impl AreaFiles {
     fn get(&self, url: &Url) -> KernelResult<Bytes> {
-        let bytes = self.0.read(path_of(url)?, MAX_LOG_FILE_BYTES).map_err(failed)?;
+        let bytes = self.0.read(area_path(url)?, MAX_LOG_FILE_BYTES).map_err(failed)?;
         bytes.map(Bytes::from).ok_or_else(|| KernelError::file_not_found(url))
     }
 
@@ -107,9 +107,9 @@ impl Files {
     }
 }
 
-impl StorageHandler for Files {
+impl StorageHandler for AreaFiles {
     fn list_from(&self, url: &Url) -> KernelResult<KernelResultIteratorStatic<FileMeta>> {
-        let path = path_of(url)?;
+        let path = area_path(url)?;
         let listed = if url.path().ends_with('/') {
             self.0.list(path, None)
         } else {
@@ -143,7 +143,7 @@ impl StorageHandler for Files {
     }
 
     fn put(&self, url: &Url, data: Bytes, overwrite: bool) -> KernelResult<()> {
-        let path = path_of(url)?;
+        let path = area_path(url)?;
         if overwrite {
             return self.0.replace(path, &data).map_err(failed);
         }
@@ -152,7 +152,7 @@ impl StorageHandler for Files {
     }
 
     fn head(&self, url: &Url) -> KernelResult<FileMeta> {
-        let path = path_of(url)?;
+        let path = area_path(url)?;
         let (folder, _) = path.rsplit_once('/').unwrap_or(("", path));
         let found = self.0.list(folder, None).map_err(failed)?.into_iter().find(|object| object.path == path);
         let found = found.ok_or_else(|| KernelError::file_not_found(url))?;
@@ -165,7 +165,7 @@ impl StorageHandler for Files {
     }
 }
 
-impl JsonHandler for Files {
+impl JsonHandler for AreaFiles {
     fn parse_json(&self, text: Box<dyn EngineData>, schema: SchemaRef) -> KernelResult<Box<dyn EngineData>> {
         parse_json(text, schema)
     }
@@ -198,7 +198,7 @@ impl JsonHandler for Files {
     }
 }
 
-impl ParquetHandler for Files {
+impl ParquetHandler for AreaFiles {
     fn read_parquet_files(
         &self,
         files: &[FileMeta],
@@ -237,7 +237,7 @@ impl ParquetHandler for Files {
         }
         writer.close()?;
         let size = bytes.len() as FileSize;
-        self.0.replace(path_of(&url)?, &bytes).map_err(failed)?;
+        self.0.replace(area_path(&url)?, &bytes).map_err(failed)?;
         Ok(size)
     }
 

@@ -25,10 +25,10 @@ pub use error::{Error, panic_text};
 pub use format::plain_schema;
 pub use log::{CHECKPOINT_INTERVAL, Lake, MAX_COMMIT_ATTEMPTS, PREFIX, Snapshot, TableFile};
 pub use query::Query;
-pub use reading::{Reading, Subjects, Unverified};
+pub use reading::{Reading, Subjects, UnverifiedItem};
 pub use result::{Cell, Kind, ResultColumn, ResultTable, TableColumn};
 pub use views::{VIEWS, View, view};
-pub use wire::{Limited, Limits, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError};
+pub use wire::{LimitedResource, Limits, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError};
 
 /// A result with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -70,7 +70,7 @@ pub(crate) struct Addition<'a> {
 }
 
 /// The outcome of a commit.
-pub(crate) enum Committed {
+pub(crate) enum CommitOutcome {
     /// It is in the log.
     Done(OpenTable),
     /// Another writer took the version.
@@ -129,7 +129,7 @@ impl Lake {
         let found = self.area.materialise(&format!("{}/{}", table.name, file.path), scratch)?;
         let (_, copy) = found.ok_or_else(|| unreadable("it is missing".to_owned()))?;
         let mut has_rows = false;
-        assay_warehouse::each(table, copy.open()?, |row| {
+        assay_warehouse::for_each_row(table, copy.open()?, |row| {
             has_rows |= row.text("run_id") == Some(run.as_str());
             Ok(())
         })
@@ -153,7 +153,7 @@ impl Lake {
         let url = table_url(table.name);
         let opened = self.kernel(table, READ, |engine| LogSnapshot::builder_for(url).at_version(version).build(engine));
         let failed = match opened {
-            Ok(snapshot) => return OpenTable::checked(table, snapshot),
+            Ok(snapshot) => return OpenTable::from_snapshot(table, snapshot),
             Err(error) => error,
         };
         // Checked only after a failure: later commits, valid or not, do not affect a pinned version.
@@ -174,7 +174,7 @@ impl Lake {
         for _ in 0..MAX_COMMIT_ATTEMPTS {
             let url = table_url(table.name);
             let error = match self.kernel(table, READ, |engine| LogSnapshot::builder_for(url).build(engine)) {
-                Ok(snapshot) => return OpenTable::checked(table, snapshot).map(Some),
+                Ok(snapshot) => return OpenTable::from_snapshot(table, snapshot).map(Some),
                 Err(error) => error,
             };
             // The kernel has several errors for a missing table; an empty log has one meaning.
@@ -205,7 +205,7 @@ impl Lake {
     }
 
     /// Tries to add files as the version after the open one.
-    pub(crate) fn commit(&self, open: &OpenTable, addition: &Addition<'_>) -> Result<Committed> {
+    pub(crate) fn commit(&self, open: &OpenTable, addition: &Addition<'_>) -> Result<CommitOutcome> {
         let result = self.kernel(open.table, "add to", |engine| {
             let snapshot = Arc::clone(&open.snapshot);
             let builder = snapshot.update_table(UpdateTableOperation::Write, ENGINE, true);
@@ -225,9 +225,9 @@ impl Lake {
                         LogSnapshot::builder_for(table_url(open.table.name)).at_version(committed.commit_version()).build(engine)
                     })?,
                 };
-                Ok(Committed::Done(OpenTable { table: open.table, snapshot }))
+                Ok(CommitOutcome::Done(OpenTable { table: open.table, snapshot }))
             }
-            CommitResult::Conflicted(_) => Ok(Committed::Conflict),
+            CommitResult::Conflicted(_) => Ok(CommitOutcome::Conflict),
             CommitResult::Retryable(retryable) => Err(failed("add to", open.table, retryable.error)),
         }
     }
@@ -262,7 +262,7 @@ pub(crate) struct OpenTable {
 }
 
 impl OpenTable {
-    fn checked(table: &'static Table, snapshot: SnapshotRef) -> Result<Self> {
+    fn from_snapshot(table: &'static Table, snapshot: SnapshotRef) -> Result<Self> {
         match difference(&schema(table), &snapshot.schema()) {
             None => Ok(Self { table, snapshot }),
             Some(problem) => Err(Error::OtherSchema { table: table.name, problem }),
@@ -367,7 +367,7 @@ fn first_commit(table: &Table) -> String {
         })
         .collect();
     let schema = json!({ "type": "struct", "fields": columns }).to_string();
-    let hex = Digest::of(format!("assay table {}\n{schema}", table.name).as_bytes()).hex();
+    let hex = Digest::compute(format!("assay table {}\n{schema}", table.name).as_bytes()).hex();
     let id = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..32]].join("-");
     let configuration = json!({
         "delta.appendOnly": "true",

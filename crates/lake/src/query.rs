@@ -9,18 +9,18 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assay_process::{Cancel, Command, Ended, Input, Output, Spawner, Status};
+use assay_process::{Cancel, ChildExit, Command, Input, Output, Spawner, Status};
 use assay_store::ScratchFile;
 use assay_warehouse::{Table, table};
 use rustix::process::Signal;
 
-use crate::wire::{Limited, Limits, PROGRAM, QueryError, Reply, Request};
+use crate::wire::{LimitedResource, Limits, PROGRAM, QueryError, Reply, Request};
 use crate::{Error, Reading, Result, ResultTable, result, wire};
 
 /// The time that the program may take beside the query itself: loading it on a busy machine, and writing the result.
 const OWN_TIME: Duration = Duration::from_secs(30);
 /// The number of bytes of the program's stderr that are kept.
-const MAX_SAID_BYTES: u64 = 4 << 10;
+const MAX_STDERR_BYTES: u64 = 4 << 10;
 /// The longest first line of a reply, in bytes: names of columns, and an error.
 const MAX_HEAD_BYTES: usize = 4 << 20;
 
@@ -40,15 +40,15 @@ impl Query {
     pub fn parse(sql: &str) -> Result<Self> {
         // The program checks this too, but a longer text need not travel there.
         if sql.len() > wire::MAX_SQL_BYTES {
-            return Err(QueryError::OverLimit { what: Limited::SqlBytes, limit: wire::MAX_SQL_BYTES as u64 }.into());
+            return Err(QueryError::OverLimit { what: LimitedResource::SqlBytes, limit: wire::MAX_SQL_BYTES as u64 }.into());
         }
-        match answer(&Request::Check { sql: sql.to_owned() })? {
+        match send_request(&Request::Check { sql: sql.to_owned() })? {
             (Reply::Reads { tables, catalog }, _) => {
                 let known = tables.iter().map(|name| table(name).map(|table| table.name));
-                let tables = known.collect::<Option<_>>().ok_or_else(|| strange("it names a table that there is not"))?;
+                let tables = known.collect::<Option<_>>().ok_or_else(|| bad_reply("it names a table that there is not"))?;
                 Ok(Self { sql: sql.to_owned(), tables, catalog })
             }
-            _ => Err(strange("it did not answer what was asked")),
+            _ => Err(bad_reply("it did not answer what was asked")),
         }
     }
 
@@ -69,7 +69,7 @@ impl Query {
 }
 
 /// Runs a query over a reading's files.
-pub(crate) fn ask(reading: &Reading, query: &Query, limits: Limits) -> Result<ResultTable> {
+pub(crate) fn run_query(reading: &Reading, query: &Query, limits: Limits) -> Result<ResultTable> {
     if let Some(table) = query.tables().find(|table| !reading.tables.contains_key(table.name)) {
         return Err(Error::NotOpened(table.name.to_owned()));
     }
@@ -77,52 +77,52 @@ pub(crate) fn ask(reading: &Reading, query: &Query, limits: Limits) -> Result<Re
         files.iter().map(|(_, file)| wire::File { path: file.path().to_owned(), bytes: file.size() }).collect()
     };
     let tables: BTreeMap<_, _> = reading.tables.iter().map(|(name, opened)| ((*name).to_owned(), files(opened))).collect();
-    match answer(&Request::Ask { sql: query.sql.clone(), tables, limits })? {
-        (Reply::Gives { columns }, rows) => result::of_parquet(columns, rows).map_err(|why| strange(&why)),
-        _ => Err(strange("it did not answer what was asked")),
+    match send_request(&Request::Ask { sql: query.sql.clone(), tables, limits })? {
+        (Reply::Gives { columns }, rows) => result::from_parquet(columns, rows).map_err(|why| bad_reply(&why)),
+        _ => Err(bad_reply("it did not answer what was asked")),
     }
 }
 
-fn strange(what: &str) -> Error {
+fn bad_reply(what: &str) -> Error {
     QueryError::gave_up(format!("`{PROGRAM}` is not of this version: {what}")).into()
 }
 
 /// Returns the program's reply: its first line, and the bytes after it.
-fn answer(request: &Request) -> Result<(Reply, Vec<u8>)> {
+fn send_request(request: &Request) -> Result<(Reply, Vec<u8>)> {
     let limits = request.limits();
-    let asked = serde_json::to_vec(request).map_err(|error| strange(&error.to_string()))?;
+    let asked = serde_json::to_vec(request).map_err(|error| bad_reply(&error.to_string()))?;
     let ran = run(asked, limits)?;
     if ran.ended.timed_out {
         return Err(QueryError::over_time(limits).into());
     }
     if !ran.ended.status.is_success() {
-        return Err(died(ran.ended.status, &ran.said, limits).into());
+        return Err(exit_error(ran.ended.status, &ran.said, limits).into());
     }
     let end = ran.written.iter().take(MAX_HEAD_BYTES).position(|byte| *byte == b'\n');
-    let (head, rest) = ran.written.split_at(end.ok_or_else(|| strange("its answer has no first line"))?);
+    let (head, rest) = ran.written.split_at(end.ok_or_else(|| bad_reply("its answer has no first line"))?);
     match serde_json::from_slice(head) {
         Ok(Reply::Fails { failure }) => Err(failure.into()),
         Ok(reply) => Ok((reply, rest.get(1..).unwrap_or_default().to_vec())),
-        Err(error) => Err(strange(&error.to_string())),
+        Err(error) => Err(bad_reply(&error.to_string())),
     }
 }
 
 /// Returns the error for a program that ended by itself. It has no other way to report that it ran out of memory.
-fn died(status: Status, said: &str, limits: Limits) -> QueryError {
+fn exit_error(status: Status, said: &str, limits: Limits) -> QueryError {
     if said.contains("memory allocation of") {
-        return QueryError::OverLimit { what: Limited::Memory, limit: limits.address_space_bytes() };
+        return QueryError::OverLimit { what: LimitedResource::Memory, limit: limits.address_space_bytes() };
     }
     let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     QueryError::gave_up(format!("it ended with {status}: {last}"))
 }
 
-struct Ran {
-    ended: Ended,
+struct ProgramOutput {
+    ended: ChildExit,
     written: Vec<u8>,
     said: String,
 }
 
-fn run(request: Vec<u8>, limits: Limits) -> Result<Ran> {
+fn run(request: Vec<u8>, limits: Limits) -> Result<ProgramOutput> {
     let path = program()?;
     let command = Command {
         stdin: Input::Bytes(request),
@@ -140,11 +140,11 @@ fn run(request: Vec<u8>, limits: Limits) -> Result<Ran> {
     let most = limits.memory_bytes.saturating_mul(2).saturating_add(MAX_HEAD_BYTES as u64);
     std::thread::scope(|scope| {
         let written = scope.spawn(|| read(written, most));
-        let said = scope.spawn(|| read(said, MAX_SAID_BYTES));
+        let said = scope.spawn(|| read(said, MAX_STDERR_BYTES));
         let ended = child.wait(Some(limits.time.saturating_add(OWN_TIME)), &cancel).map_err(Error::Program)?;
         let written = written.join().unwrap_or_default();
         let said = said.join().unwrap_or_default();
-        Ok(Ran { ended, written, said: String::from_utf8_lossy(&said).into_owned() })
+        Ok(ProgramOutput { ended, written, said: String::from_utf8_lossy(&said).into_owned() })
     })
 }
 

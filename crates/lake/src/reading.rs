@@ -33,12 +33,12 @@ impl Subjects {
     }
 
     /// Records that a run is published, with the versions of its verified Publication. From those versions on it has to be there.
-    pub fn published(&mut self, run: &RunId, snapshot: &Snapshot) {
+    pub fn add_published(&mut self, run: &RunId, snapshot: &Snapshot) {
         self.published.insert(run.clone(), snapshot.clone());
     }
 
     /// Returns true if any run is published, so that there has to be a warehouse.
-    pub fn are_published(&self) -> bool {
+    pub fn has_published(&self) -> bool {
         !self.published.is_empty()
     }
 
@@ -52,7 +52,7 @@ impl Subjects {
     }
 
     /// Returns an error if a table has fewer versions than when one of the runs was published, or does not exist any more.
-    fn rolled_back(&self, table: &'static str, snapshot: &Snapshot) -> Option<Error> {
+    fn rollback_error(&self, table: &'static str, snapshot: &Snapshot) -> Option<Error> {
         let found = version_of(snapshot, table);
         let (run, published) = self.published.iter().max_by_key(|(_, published)| version_of(published, table))?;
         let published = version_of(published, table)?;
@@ -71,7 +71,7 @@ fn version_of(snapshot: &Snapshot, table: &str) -> Option<u64> {
 
 /// A file or run that a trusted reading would have refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unverified {
+pub struct UnverifiedItem {
     /// The reason.
     pub reason: String,
     /// True if its rows are nevertheless part of the reading. If not, the result lacks rows that the tables should have.
@@ -86,7 +86,7 @@ pub(crate) type OpenedFiles = BTreeMap<&'static str, Vec<(Digest, ScratchFile)>>
 #[derive(Debug)]
 pub struct Reading {
     pub(crate) tables: OpenedFiles,
-    unverified: Vec<Unverified>,
+    unverified: Vec<UnverifiedItem>,
 }
 
 impl Reading {
@@ -94,7 +94,7 @@ impl Reading {
     /// committed.
     ///
     /// The tables are those that `query` reads. Fails if a blob is absent, corrupt or no file of its table.
-    pub fn of_files(store: &Store, files: &[CuratedFile], query: &Query, scratch: &Scratch) -> Result<Self> {
+    pub fn from_files(store: &Store, files: &[CuratedFile], query: &Query, scratch: &Scratch) -> Result<Self> {
         let mut reading = Self::empty(query);
         for file in files {
             let table = table(&file.table).ok_or_else(|| Error::NoTable(file.table.chars().take(80).collect()))?;
@@ -113,24 +113,24 @@ impl Reading {
     /// Fails with a named error ([`Error::fails_verification`]) if a file is no subject, if its bytes are not those of its name,
     /// if it is gone, if a run that is visible at that version lacks one of its files in a table that is read, or if a run that
     /// was published with an earlier version is not visible any more.
-    pub fn trusted(lake: &Lake, snapshot: &Snapshot, subjects: &Subjects, query: &Query, scratch: &Scratch) -> Result<Self> {
+    pub fn open_trusted(lake: &Lake, snapshot: &Snapshot, subjects: &Subjects, query: &Query, scratch: &Scratch) -> Result<Self> {
         let mut reading = Self::empty(query);
-        reading.rolled_back(snapshot, subjects).next().map_or(Ok(()), Err)?;
+        reading.rollback_errors(snapshot, subjects).next().map_or(Ok(()), Err)?;
         for (name, opened) in &mut reading.tables {
-            let (table, version) = pinned(name, snapshot)?;
+            let (table, version) = pinned_table(name, snapshot)?;
             for file in lake.files(table, version)? {
-                let digest = listed(table, version, &file, subjects)?;
+                let digest = verified_digest(table, version, &file, subjects)?;
                 opened.push((digest, fetch_checked(lake, table, &digest, scratch)?));
             }
         }
         reading.sort();
         let read = reading.files().collect();
-        reading.incomplete(&read, lake, snapshot, subjects)?.into_iter().next().map_or(Ok(reading), Err)
+        reading.find_incomplete(&read, lake, snapshot, subjects)?.into_iter().next().map_or(Ok(reading), Err)
     }
 
     /// Reads the tables of `query` at a version, without trust in the writers of their files. [`Reading::unverified`] names every
     /// file that a trusted reading would refuse. Files whose bytes or columns differ from their name or table are left out.
-    pub fn unverified_too(
+    pub fn open_unverified(
         lake: &Lake,
         snapshot: &Snapshot,
         subjects: &Subjects,
@@ -142,46 +142,46 @@ impl Reading {
         for (name, opened) in &mut reading.tables {
             // A warehouse without published runs has no tables yet.
             let Some(version) = snapshot.get(*name) else { continue };
-            let (table, _) = pinned(name, snapshot)?;
+            let (table, _) = pinned_table(name, snapshot)?;
             for file in lake.files(table, version.0)? {
                 named.extend(file.digest.map(|digest| (table.name, digest)));
-                let problem = listed(table, version.0, &file, subjects).err();
+                let problem = verified_digest(table, version.0, &file, subjects).err();
                 let (fetched, failure) = match fetch_any(lake, table, &file, scratch) {
                     Ok(fetched) => (Some(fetched), None),
                     Err(error) => (None, Some(error)),
                 };
                 if let Some(reason) = failure.as_ref().or(problem.as_ref()) {
-                    reading.unverified.push(Unverified { reason: reason.to_string(), read: fetched.is_some() });
+                    reading.unverified.push(UnverifiedItem { reason: reason.to_string(), read: fetched.is_some() });
                 }
                 opened.extend(fetched);
             }
         }
         reading.sort();
-        let mut absent: Vec<_> = reading.rolled_back(snapshot, subjects).collect();
+        let mut absent: Vec<_> = reading.rollback_errors(snapshot, subjects).collect();
         if snapshot.contains_key(BENCHMARK_RUN_FACT.name) {
-            absent.extend(reading.incomplete(&named, lake, snapshot, subjects)?);
+            absent.extend(reading.find_incomplete(&named, lake, snapshot, subjects)?);
         }
-        reading.unverified.extend(absent.iter().map(|error| Unverified { reason: error.to_string(), read: false }));
+        reading.unverified.extend(absent.iter().map(|error| UnverifiedItem { reason: error.to_string(), read: false }));
         Ok(reading)
     }
 
     /// Returns the tables that have fewer versions than published runs pin, of those that are read and the one that makes runs
     /// visible.
-    fn rolled_back<'a>(&'a self, snapshot: &'a Snapshot, subjects: &'a Subjects) -> impl Iterator<Item = Error> + 'a {
+    fn rollback_errors<'a>(&'a self, snapshot: &'a Snapshot, subjects: &'a Subjects) -> impl Iterator<Item = Error> + 'a {
         let tables: BTreeSet<_> = self.tables.keys().copied().chain([BENCHMARK_RUN_FACT.name]).collect();
-        tables.into_iter().filter_map(|table| subjects.rolled_back(table, snapshot))
+        tables.into_iter().filter_map(|table| subjects.rollback_error(table, snapshot))
     }
 
     /// Returns missing files and runs. A run whose row is there has all of its files there, and a published run is visible:
     /// otherwise, a log that lost some of them would give incomplete numbers without a sign.
-    fn incomplete(
+    fn find_incomplete(
         &self,
         there: &BTreeSet<(&'static str, Digest)>,
         lake: &Lake,
         snapshot: &Snapshot,
         subjects: &Subjects,
     ) -> Result<Vec<Error>> {
-        let (table, version) = pinned(BENCHMARK_RUN_FACT.name, snapshot)?;
+        let (table, version) = pinned_table(BENCHMARK_RUN_FACT.name, snapshot)?;
         let visible: BTreeSet<_> = lake.files(table, version)?.into_iter().filter_map(|file| file.digest).collect();
         let mut absent = Vec::new();
         for (run, files) in &subjects.runs {
@@ -212,7 +212,7 @@ impl Reading {
     }
 
     /// Returns the files that no verified Summary names. Empty for trusted readings.
-    pub fn unverified(&self) -> &[Unverified] {
+    pub fn unverified(&self) -> &[UnverifiedItem] {
         &self.unverified
     }
 
@@ -222,19 +222,19 @@ impl Reading {
     }
 
     /// Runs the query. The result depends on the rows and the query alone: the same bytes from run to run.
-    pub fn ask(&self, query: &Query, limits: Limits) -> Result<ResultTable> {
-        query::ask(self, query, limits)
+    pub fn run_query(&self, query: &Query, limits: Limits) -> Result<ResultTable> {
+        query::run_query(self, query, limits)
     }
 }
 
-fn pinned(name: &str, snapshot: &Snapshot) -> Result<(&'static Table, u64)> {
+fn pinned_table(name: &str, snapshot: &Snapshot) -> Result<(&'static Table, u64)> {
     let no_table = || Error::NoTable(name.to_owned());
     let version = snapshot.get(name).ok_or_else(no_table)?;
     Ok((table(name).ok_or_else(no_table)?, version.0))
 }
 
 /// Returns the digest of a file that a verified Summary names.
-fn listed(table: &'static Table, version: u64, file: &TableFile, subjects: &Subjects) -> Result<Digest> {
+fn verified_digest(table: &'static Table, version: u64, file: &TableFile, subjects: &Subjects) -> Result<Digest> {
     if let Some(why) = file.foreign {
         return Err(Error::Foreign { table: table.name, file: file.path.clone(), version, why });
     }

@@ -87,7 +87,7 @@ impl ResultTable {
         let line = |fields: Vec<String>| fields.join(",") + "\n";
         let header = line(self.columns.iter().map(|column| quoted(&column.name)).collect());
         let rows = self.rows.iter().map(|row| {
-            line(row.iter().map(|cell| if let Cell::Text(text) = cell { quoted(text) } else { plain(cell) }).collect())
+            line(row.iter().map(|cell| if let Cell::Text(text) = cell { quoted(text) } else { cell_text(cell) }).collect())
         });
         std::iter::once(header).chain(rows).collect()
     }
@@ -119,8 +119,9 @@ impl ResultTable {
 
     /// Returns columns of text for a terminal: numbers to the right, everything else to the left, control characters escaped.
     pub fn text(&self) -> String {
-        let header: Vec<_> = self.columns.iter().map(|column| shown(&column.name)).collect();
-        let rows: Vec<Vec<_>> = self.rows.iter().map(|row| row.iter().map(|cell| shown(&plain(cell))).collect()).collect();
+        let header: Vec<_> = self.columns.iter().map(|column| escape_controls(&column.name)).collect();
+        let rows: Vec<Vec<_>> =
+            self.rows.iter().map(|row| row.iter().map(|cell| escape_controls(&cell_text(cell))).collect()).collect();
         let width = |index: usize| {
             let cells = std::iter::once(&header).chain(&rows).filter_map(|row| row.get(index));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -182,7 +183,7 @@ fn array<'a>(kind: Kind, cells: impl Iterator<Item = &'a Cell>) -> ArrayRef {
 }
 
 /// Returns a cell as the shortest text that reads back as the same value.
-fn plain(cell: &Cell) -> String {
+fn cell_text(cell: &Cell) -> String {
     match cell {
         Cell::Null => String::new(),
         Cell::Bool(value) => value.to_string(),
@@ -208,7 +209,7 @@ fn json(cell: &Cell) -> Json {
 }
 
 /// Escapes text so that it cannot control a terminal.
-fn shown(text: &str) -> String {
+fn escape_controls(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -221,7 +222,7 @@ fn shown(text: &str) -> String {
 }
 
 /// Parses the output of [`ResultTable::parquet`], with the given columns. Fails with the first mismatch.
-pub(crate) fn of_parquet(columns: Vec<ResultColumn>, bytes: Vec<u8>) -> Result<ResultTable, String> {
+pub(crate) fn from_parquet(columns: Vec<ResultColumn>, bytes: Vec<u8>) -> Result<ResultTable, String> {
     let reader = ParquetRecordBatchReader::try_new(Bytes::from(bytes), READ_ROWS).map_err(|error| error.to_string())?;
     let mut rows = Vec::new();
     for batch in reader {
@@ -328,13 +329,13 @@ mod tests {
         }
         let bytes = table.parquet().expect("written");
         assert_eq!(bytes, table.parquet().expect("written"));
-        assert_eq!(of_parquet(table.columns.clone(), bytes.clone()), Ok(table.clone()));
+        assert_eq!(from_parquet(table.columns.clone(), bytes.clone()), Ok(table.clone()));
         assert_eq!(table.unique_names(), ["run", "n", "n_2", "valid"]);
         let mut wrong = table.columns.clone();
         wrong.swap(0, 1);
-        assert_eq!(of_parquet(wrong, bytes.clone()).expect_err("another type"), "its column `n` is Utf8");
-        assert_eq!(of_parquet(Vec::new(), bytes).expect_err("other columns"), "its rows have 4 columns of 0");
-        assert!(of_parquet(table.columns, b"no such file".to_vec()).is_err());
+        assert_eq!(from_parquet(wrong, bytes.clone()).expect_err("another type"), "its column `n` is Utf8");
+        assert_eq!(from_parquet(Vec::new(), bytes).expect_err("other columns"), "its rows have 4 columns of 0");
+        assert!(from_parquet(table.columns, b"no such file".to_vec()).is_err());
     }
 
     #[test]

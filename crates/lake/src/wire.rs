@@ -129,7 +129,7 @@ pub enum QueryError {
     #[error("the query goes over its limit of {}", what.of(*limit))]
     OverLimit {
         /// The limited resource.
-        what: Limited,
+        what: LimitedResource,
         /// The limit.
         limit: u64,
     },
@@ -150,7 +150,7 @@ pub enum QueryError {
 /// A limited resource of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Limited {
+pub enum LimitedResource {
     /// Its text.
     SqlBytes,
     /// The tokens of its text.
@@ -163,9 +163,9 @@ pub enum Limited {
     Milliseconds,
 }
 
-impl Limited {
+impl LimitedResource {
     /// Returns an amount of the resource, for people.
-    fn of(self, limit: u64) -> String {
+    fn describe(self, limit: u64) -> String {
         match self {
             Self::SqlBytes => format!("{limit} bytes of SQL"),
             Self::SqlTokens => format!("{limit} words and signs of SQL"),
@@ -202,7 +202,7 @@ impl QueryError {
     /// A query that exceeded its time.
     pub fn over_time(limits: Limits) -> Self {
         let limit = u64::try_from(limits.time.as_millis()).unwrap_or(u64::MAX);
-        Self::OverLimit { what: Limited::Milliseconds, limit }
+        Self::OverLimit { what: LimitedResource::Milliseconds, limit }
     }
 
     /// Returns advice for a person, if there is any.

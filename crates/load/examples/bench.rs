@@ -12,7 +12,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use assay_load::{
-    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, Finished, Measured, Planned, Progress, Requests, Sink, Trial, run,
+    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, MeasuredLimits, PlannedRequest, Progress, Requests, Sink, Trial,
+    TrialSummary, run,
 };
 use assay_reactor::{Interest, Poller, now_ns};
 use assay_record::{Outcome, Phase, Record};
@@ -28,10 +29,10 @@ fn main() {
     match arguments.first().map(String::as_str) {
         Some("emit") => emit(number(1) as usize, number(2), number(3)),
         Some("answer") => answer(),
-        Some("streams") => report(cpu_of(|| streams(&arguments[1], number(2), number(3)))),
-        Some("bare-streams") => report(cpu_of(|| bare_streams(&arguments[1], number(2) as usize, number(3)))),
-        Some("requests") => report(cpu_of(|| requests(&arguments[1], number(2)))),
-        Some("bare-requests") => report(cpu_of(|| bare_requests(&arguments[1], number(2)))),
+        Some("streams") => report(measure_cpu(|| streams(&arguments[1], number(2), number(3)))),
+        Some("bare-streams") => report(measure_cpu(|| bare_streams(&arguments[1], number(2) as usize, number(3)))),
+        Some("requests") => report(measure_cpu(|| requests(&arguments[1], number(2)))),
+        Some("bare-requests") => report(measure_cpu(|| bare_requests(&arguments[1], number(2)))),
         Some("pace") => pace(&arguments[1], number(2), number(3)),
         Some("timer") => timer(number(1), number(2)),
         Some("parsers") => parsers(),
@@ -121,7 +122,7 @@ fn parse(line: &str) -> Cost {
 }
 
 /// Returns the amount of work done, and the process's CPU time for it: in total, and in user mode.
-fn cpu_of(work: impl FnOnce() -> u64) -> (u64, i64, i64) {
+fn measure_cpu(work: impl FnOnce() -> u64) -> (u64, i64, i64) {
     let things = work();
     let clock = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
@@ -303,26 +304,26 @@ fn bare_requests(address: &str, count: u64) -> u64 {
     done
 }
 
-struct Same {
+struct RepeatedRequest {
     left: u64,
     next: u64,
     gap_ns: Option<i64>,
 }
 
-impl Requests for Same {
-    fn next(&mut self, _: Phase) -> Result<Option<Planned>, Cause> {
+impl Requests for RepeatedRequest {
+    fn next(&mut self, _: Phase) -> Result<Option<PlannedRequest>, Cause> {
         if self.left == 0 {
             return Ok(None);
         }
         self.left -= 1;
         self.next += 1;
         let intended_offset_ns = self.gap_ns.map(|gap| gap * (self.next - 1).cast_signed());
-        Ok(Some(Planned {
+        Ok(Some(PlannedRequest {
             global_index: self.next - 1,
             intended_offset_ns,
             body: b"{}".to_vec(),
             request_id: 1,
-            ..Planned::default()
+            ..PlannedRequest::default()
         }))
     }
 }
@@ -343,7 +344,7 @@ fn trial(address: &str, streaming: bool, arrivals: Arrivals) -> Trial {
         arrivals,
         start_at_ns: 0,
         warmup_ns: 0,
-        measured: Measured::default(),
+        measured: MeasuredLimits::default(),
         timeout_ns: 600 * SECOND,
         drain_ns: 600 * SECOND,
         chunk_lists: ChunkLists::All,
@@ -352,13 +353,13 @@ fn trial(address: &str, streaming: bool, arrivals: Arrivals) -> Trial {
     }
 }
 
-fn run_all(trial: &Trial, count: u64, gap_ns: Option<i64>) -> Finished {
-    let mut requests = Same { left: count, next: 0, gap_ns };
+fn run_all(trial: &Trial, count: u64, gap_ns: Option<i64>) -> TrialSummary {
+    let mut requests = RepeatedRequest { left: count, next: 0, gap_ns };
     let trial = Trial { start_at_ns: now_ns() + 5_000_000, ..trial.clone() };
     let finished = run(&trial, &mut requests, &mut Discard, &AtomicBool::new(false), &Progress::new()).unwrap();
-    let ok = finished.counts.of(Phase::Measured, Outcome::Ok);
+    let ok = finished.counts.count(Phase::Measured, Outcome::Ok);
     // An open loop finds no free slot only if the machine is short of CPU.
-    assert_eq!(ok + finished.counts.of(Phase::Measured, Outcome::Dropped), count, "{finished:?}");
+    assert_eq!(ok + finished.counts.count(Phase::Measured, Outcome::Dropped), count, "{finished:?}");
     finished
 }
 
@@ -385,7 +386,7 @@ fn pace(address: &str, rate: u64, seconds: u64) {
         lateness.ns_max as f64 / 1e3,
         client.loop_cpu_ns as f64 / finished.ended_ns as f64 * 100.0,
         client.longest_stall_ns as f64 / 1e3,
-        finished.counts.of(Phase::Measured, Outcome::Dropped)
+        finished.counts.count(Phase::Measured, Outcome::Dropped)
     );
 }
 

@@ -20,8 +20,8 @@ use std::thread;
 use std::time::Duration;
 
 use assay_load::{
-    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, Finished, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, Measured,
-    Planned, Progress, Requests, Sink, Trial, run,
+    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MeasuredLimits,
+    PlannedRequest, Progress, Requests, Sink, Trial, TrialSummary, run,
 };
 use assay_reactor::now_ns;
 use assay_record::{Outcome, Phase, Record};
@@ -224,15 +224,15 @@ fn client(address: SocketAddr, mode: &str, seconds: i64) -> Result<()> {
         arrivals: if is_open { Arrivals::Open { max_in_flight: 1_000 } } else { Arrivals::Closed { users: USERS } },
         start_at_ns: now_ns() + 20_000_000,
         warmup_ns: WARMUP_NS,
-        measured: Measured { duration_ns: Some(seconds * SECOND), requests: None },
+        measured: MeasuredLimits { duration_ns: Some(seconds * SECOND), requests: None },
         timeout_ns: 60 * SECOND,
         drain_ns: 60 * SECOND,
         chunk_lists: ChunkLists::All,
         capture: Capture::Digest,
         user_agent: "assay".to_owned(),
     };
-    let mut kept = Kept(Vec::new());
-    let mut requests = Same { is_open, next: [0; 2], id: 0 };
+    let mut kept = TtftSink(Vec::new());
+    let mut requests = RepeatedRequest { is_open, next: [0; 2], id: 0 };
     let finished = run(&trial, &mut requests, &mut kept, &AtomicBool::new(false), &Progress::new())?;
     let truth = truth(address)?;
     let mut true_ns = kept
@@ -254,13 +254,13 @@ fn client(address: SocketAddr, mode: &str, seconds: i64) -> Result<()> {
 }
 
 /// Returns the reason why the attempt is invalid, as execute judges it.
-fn verdict(finished: &Finished) -> Option<String> {
+fn verdict(finished: &TrialSummary) -> Option<String> {
     let client = &finished.client;
     if client.lateness.is_some_and(|lateness| lateness.ns_p99 > MAX_LATENESS_P99.as_nanos() as i64) {
         return Some("client_late".to_owned());
     }
     let stalled = client.longest_stall_ns > MAX_STALL.as_nanos() as i64;
-    let why = stalled.then(|| "more than a second at a time".to_owned()).or_else(|| client.delays.excess());
+    let why = stalled.then(|| "more than a second at a time".to_owned()).or_else(|| client.delays.explain_excess());
     why.map(|why| format!("client_stalled: {why}"))
 }
 
@@ -270,33 +270,33 @@ fn p99(values: &mut [i64]) -> i64 {
     values.get((last as f64 * 0.99).ceil() as usize).copied().unwrap_or_default()
 }
 
-struct Same {
+struct RepeatedRequest {
     is_open: bool,
     next: [i64; 2],
     id: u128,
 }
 
-impl Requests for Same {
-    fn next(&mut self, phase: Phase) -> std::result::Result<Option<Planned>, Cause> {
+impl Requests for RepeatedRequest {
+    fn next(&mut self, phase: Phase) -> std::result::Result<Option<PlannedRequest>, Cause> {
         let index = self.next[phase as usize];
         self.next[phase as usize] += 1;
         self.id += 1;
         let from_ns = if phase == Phase::Measured { WARMUP_NS } else { 0 };
         let body = format!(r#"{{"model":"m","prompt":"a","stream":true,"ignore_eos":true,"max_tokens":{TOKENS}}}"#);
-        Ok(Some(Planned {
+        Ok(Some(PlannedRequest {
             global_index: index.unsigned_abs(),
             intended_offset_ns: self.is_open.then(|| from_ns + index * SECOND / RATE),
             body: body.into_bytes(),
             request_id: self.id,
-            ..Planned::default()
+            ..PlannedRequest::default()
         }))
     }
 }
 
 /// TTFT of the measured requests by their id.
-struct Kept(Vec<(u128, i64)>);
+struct TtftSink(Vec<(u128, i64)>);
 
-impl Sink for Kept {
+impl Sink for TtftSink {
     fn record(&mut self, record: &Record, _: Option<&[u8]>) -> std::result::Result<(), Cause> {
         if let (Phase::Measured, Outcome::Ok, Some(ttft_ns)) = (record.phase, record.outcome, record.ttft_ns()) {
             self.0.push((record.request_id, ttft_ns));

@@ -16,7 +16,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-use assay_load::{Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, Measured, Planned, Progress, Requests, Sink, Trial, run};
+use assay_load::{
+    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, MeasuredLimits, PlannedRequest, Progress, Requests, Sink, Trial, run,
+};
 use assay_reactor::now_ns;
 use assay_record::{Outcome, Phase, Record};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -137,26 +139,26 @@ fn measure(address: SocketAddr, streams: u32, requests: u64) -> Result<(HashMap<
         arrivals: Arrivals::Closed { users: streams },
         start_at_ns,
         warmup_ns: WARMUP_NS,
-        measured: Measured::default(),
+        measured: MeasuredLimits::default(),
         timeout_ns: 60 * SECOND,
         drain_ns: 60 * SECOND,
         chunk_lists: ChunkLists::All,
         capture: Capture::Digest,
         user_agent: "assay".to_owned(),
     };
-    let mut kept = Kept(HashMap::new());
-    run(&trial, &mut Same { left: requests, next: 0 }, &mut kept, &AtomicBool::new(false), &Progress::new())?;
+    let mut kept = StampSink(HashMap::new());
+    run(&trial, &mut RepeatedRequest { left: requests, next: 0 }, &mut kept, &AtomicBool::new(false), &Progress::new())?;
     Ok((kept.0, start_at_ns))
 }
 
 /// One request, repeated: a fixed number of times in the measured phase, and without end before it.
-struct Same {
+struct RepeatedRequest {
     left: u64,
     next: u64,
 }
 
-impl Requests for Same {
-    fn next(&mut self, phase: Phase) -> Result<Option<Planned>, Cause> {
+impl Requests for RepeatedRequest {
+    fn next(&mut self, phase: Phase) -> Result<Option<PlannedRequest>, Cause> {
         if phase == Phase::Measured && self.left == 0 {
             return Ok(None);
         }
@@ -164,13 +166,13 @@ impl Requests for Same {
         self.next += 1;
         let body = format!(r#"{{"model":"m","prompt":"a","stream":true,"ignore_eos":true,"max_tokens":{TOKENS}}}"#);
         let request_id = u128::from(self.next);
-        Ok(Some(Planned { global_index: self.next - 1, body: body.into_bytes(), request_id, ..Planned::default() }))
+        Ok(Some(PlannedRequest { global_index: self.next - 1, body: body.into_bytes(), request_id, ..PlannedRequest::default() }))
     }
 }
 
-struct Kept(HashMap<u128, Stamps>);
+struct StampSink(HashMap<u128, Stamps>);
 
-impl Sink for Kept {
+impl Sink for StampSink {
     fn record(&mut self, record: &Record, _: Option<&[u8]>) -> Result<(), Cause> {
         let (Outcome::Ok, Some(sent_ns), Some(first_token_ns)) = (record.outcome, record.sent_ns, record.first_token_ns) else {
             return Err(format!("a request ended as {}", record.outcome.as_str()).into());
@@ -183,13 +185,13 @@ impl Sink for Kept {
 }
 
 /// The simulator's report of a request, by the monotonic clock.
-struct Told {
+struct SimulatorReport {
     arrived_ns: i64,
     written_ns: i64,
 }
 
 /// Returns the truth about every request by its id; the simulator returns a bounded part at a time.
-fn truth(address: SocketAddr) -> Result<HashMap<u128, Told>, Box<dyn Error>> {
+fn truth(address: SocketAddr) -> Result<HashMap<u128, SimulatorReport>, Box<dyn Error>> {
     let (mut told, mut since) = (HashMap::new(), 0);
     loop {
         let mut socket = TcpStream::connect(address)?;
@@ -208,7 +210,7 @@ fn truth(address: SocketAddr) -> Result<HashMap<u128, Told>, Box<dyn Error>> {
             let id = u128::from_str_radix(line["request_id"].as_str().ok_or("no id")?, 16)?;
             let arrived_ns = line["arrived_ns"].as_i64().ok_or("no arrival")?;
             let written_ns = line["chunks"][0][1].as_i64().ok_or("no first chunk")?;
-            told.insert(id, Told { arrived_ns, written_ns });
+            told.insert(id, SimulatorReport { arrived_ns, written_ns });
         }
         if !more {
             return Ok(told);

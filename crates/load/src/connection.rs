@@ -1,8 +1,8 @@
 //! The connections of a trial, each in its own slot, and the requests that they carry.
 
-use crate::answer::Reader;
 use crate::delay::RequestDelays;
 use crate::output::Row;
+use crate::response::Reader;
 use crate::transport::Transport;
 
 /// The index of no slot.
@@ -13,7 +13,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Slot {
     /// The number of connections that the slot has had: events of the poller for an earlier one are ignored.
     pub(crate) generation: u32,
-    pub(crate) state: State,
+    pub(crate) state: ConnectionState,
     pub(crate) transport: Option<Transport>,
     /// True if the poller also watches for room to write.
     pub(crate) watches_write: bool,
@@ -23,13 +23,13 @@ pub(crate) struct Slot {
 
 /// The state of a slot's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ConnectionState {
     /// There is no connection.
     Vacant,
     /// TCP is connecting.
     Connecting,
     /// The TLS handshake is in progress.
-    Shaking,
+    Handshaking,
     /// The connection carries a request.
     Busy,
     /// The connection is kept alive.
@@ -56,14 +56,14 @@ pub(crate) struct Exchange {
 
 impl Slot {
     pub(crate) fn new(reader: Reader) -> Self {
-        Self { generation: 0, state: State::Vacant, transport: None, watches_write: false, reader, exchange: None }
+        Self { generation: 0, state: ConnectionState::Vacant, transport: None, watches_write: false, reader, exchange: None }
     }
 
     /// Closes the connection.
     pub(crate) fn disconnect(&mut self) {
         self.transport = None;
         self.generation = self.generation.wrapping_add(1);
-        self.state = State::Vacant;
+        self.state = ConnectionState::Vacant;
         self.watches_write = false;
     }
 }
@@ -74,20 +74,20 @@ pub(crate) fn token(slot: u32, generation: u32) -> u64 {
 }
 
 /// Returns the slot and the generation of a token.
-pub(crate) fn of_token(token: u64) -> (u32, u32) {
+pub(crate) fn split_token(token: u64) -> (u32, u32) {
     (token as u32, (token >> 32) as u32)
 }
 
 /// Slots in the order in which their requests began: because all have the same timeout, the first is the next to time out. Adding
 /// and removing take constant time.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct TimeoutList {
     links: Vec<(u32, u32)>,
     first: u32,
     last: u32,
 }
 
-impl Order {
+impl TimeoutList {
     pub(crate) fn new() -> Self {
         Self { links: Vec::new(), first: NONE, last: NONE }
     }
@@ -133,14 +133,14 @@ mod tests {
 
     #[test]
     fn a_token_names_slot_and_generation() {
-        assert_eq!(of_token(token(7, u32::MAX)), (7, u32::MAX));
-        assert_eq!(of_token(token(u32::MAX - 1, 3)), (u32::MAX - 1, 3));
+        assert_eq!(split_token(token(7, u32::MAX)), (7, u32::MAX));
+        assert_eq!(split_token(token(u32::MAX - 1, 3)), (u32::MAX - 1, 3));
     }
 
     proptest! {
         #[test]
         fn order_is_kept_through_any_removals(steps in proptest::collection::vec(0_u32..12, 0..80)) {
-            let mut order = Order::new();
+            let mut order = TimeoutList::new();
             let mut model: VecDeque<u32> = VecDeque::new();
             for slot in steps {
                 if let Some(place) = model.iter().position(|other| *other == slot) {

@@ -12,8 +12,8 @@ use std::os::unix::fs::FileExt as _;
 
 use assay_record::Record;
 
-use crate::finished::Delays;
 use crate::meter::Histogram;
+use crate::summary::Delays;
 use crate::validity::{DELAY_GRAIN, MAX_LATENESS_P99};
 
 /// A wait shorter than this did not sleep: its sockets may have been ready before it began.
@@ -49,7 +49,7 @@ pub(crate) struct Wait {
 pub(crate) struct Readiness {
     since_ns: i64,
     /// The latest instant for which every socket that was ready then has certainly been reported.
-    looked_ns: i64,
+    polled_ns: i64,
     was_full: bool,
 }
 
@@ -65,18 +65,18 @@ impl Readiness {
         let overslept = wait.ended_ns - slept_to_ns > OVERSLEPT_NS;
         if !self.was_full {
             let before = overslept || slept_ns < SLEPT_NS || wait.deadline_ns <= wait.began_ns;
-            self.since_ns = if before { self.looked_ns } else { wait.ended_ns - wait.run_delay_ns };
+            self.since_ns = if before { self.polled_ns } else { wait.ended_ns - wait.run_delay_ns };
         }
         self.was_full = wait.is_full;
         // The thread may have been kept from the CPU after the kernel had polled.
-        self.looked_ns = if overslept { slept_to_ns } else { wait.ended_ns };
+        self.polled_ns = if overslept { slept_to_ns } else { wait.ended_ns };
         if wait.ready == 0 { 0 } else { wait.ended_ns - self.since_ns }
     }
 
     /// Returns true if the sockets have not been polled for so long that the next wait must not sleep.
     #[inline]
-    pub(crate) fn must_look(&self, now: i64) -> bool {
-        now - self.looked_ns > PAUSE_NS
+    pub(crate) fn must_poll(&self, now: i64) -> bool {
+        now - self.polled_ns > PAUSE_NS
     }
 
     /// Returns the maximum delay of a read at this instant.
@@ -98,7 +98,7 @@ pub(crate) struct RunDelay {
 
 impl RunDelay {
     /// Opens the counter of the calling thread, and of no other.
-    pub(crate) fn of_this_thread() -> Self {
+    pub(crate) fn for_this_thread() -> Self {
         let mut delay =
             Self { file: File::open("/proc/thread-self/schedstat").ok(), sampled_at_ns: i64::MIN, total_ns: 0, first_ns: 0 };
         match delay.read() {
@@ -122,20 +122,20 @@ impl RunDelay {
     }
 
     /// Returns the total since this was created.
-    pub(crate) fn all_ns(&mut self) -> Option<i64> {
+    pub(crate) fn total_ns(&mut self) -> Option<i64> {
         Some(self.read()? - self.first_ns)
     }
 
     fn read(&self) -> Option<i64> {
         let mut text = [0; 96];
         let count = self.file.as_ref()?.read_at(&mut text, 0).ok()?;
-        run_delay_of(text.get(..count)?)
+        parse_run_delay(text.get(..count)?)
     }
 }
 
 /// Parses the second of the three numbers: time spent waiting on a run queue, in nanoseconds (kernel documentation,
 /// `sched-stats`).
-fn run_delay_of(text: &[u8]) -> Option<i64> {
+fn parse_run_delay(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
@@ -189,7 +189,7 @@ pub(crate) struct RequestDelays {
 impl RequestDelays {
     /// Records a read, which may have brought the first token event and the latest one.
     #[inline]
-    pub(crate) fn read(&mut self, record: &Record, at_ns: i64, delay_ns: i64) {
+    pub(crate) fn record_read(&mut self, record: &Record, at_ns: i64, delay_ns: i64) {
         if record.last_token_ns == Some(at_ns) {
             self.last_token_ns = delay_ns;
             if record.first_token_ns == Some(at_ns) {
@@ -204,7 +204,7 @@ impl DelayMeter {
     pub(crate) fn new(from_ns: i64) -> Self {
         Self {
             readiness: Readiness::default(),
-            run_delay: RunDelay::of_this_thread(),
+            run_delay: RunDelay::for_this_thread(),
             from_ns,
             counted_to_ns: from_ns,
             ttft: Bounds::new(),
@@ -215,7 +215,7 @@ impl DelayMeter {
 
     /// Records a wait, whose `run_delay_ns` is set here, and returns the delay of the loop.
     #[inline]
-    pub(crate) fn waited(&mut self, mut wait: Wait) -> i64 {
+    pub(crate) fn record_wait(&mut self, mut wait: Wait) -> i64 {
         wait.run_delay_ns = self.run_delay.sample(wait.ended_ns);
         let late_ns = self.readiness.take(&wait);
         self.sums.interruptions += u64::from(wait.interrupted && wait.ended_ns >= self.from_ns);
@@ -231,20 +231,20 @@ impl DelayMeter {
     /// Returns true if the loop has paused: its next wait must end at once, so that its sockets are known to have been ready
     /// before.
     #[inline]
-    pub(crate) fn must_look(&self, now: i64) -> bool {
-        self.readiness.must_look(now)
+    pub(crate) fn must_poll(&self, now: i64) -> bool {
+        self.readiness.must_poll(now)
     }
 
     /// Returns the maximum delay of a read at this instant.
     #[inline]
-    pub(crate) fn read(&mut self, at_ns: i64) -> i64 {
+    pub(crate) fn record_read(&mut self, at_ns: i64) -> i64 {
         let delay_ns = self.readiness.delay_ns(at_ns);
         self.sums.late_reads += u64::from(delay_ns > LATE_READ_NS && at_ns >= self.from_ns);
         delay_ns
     }
 
     /// Records a measured request that succeeded.
-    pub(crate) fn ended(&mut self, record: &Record, delays: RequestDelays) {
+    pub(crate) fn record_request(&mut self, record: &Record, delays: RequestDelays) {
         let sent_late_ns = record.lateness_ns().unwrap_or(0).max(0) + delays.write_ns;
         if let Some(ttft_ns) = record.ttft_ns() {
             self.ttft.add(ttft_ns, sent_late_ns + delays.first_token_ns);
@@ -267,7 +267,7 @@ impl DelayMeter {
     pub(crate) fn finish(mut self, ended_ns: i64) -> Delays {
         Delays {
             judged_ns: (ended_ns - self.from_ns).max(0),
-            run_delay_ns: self.run_delay.all_ns(),
+            run_delay_ns: self.run_delay.total_ns(),
             ttft_p99: self.ttft.p99(),
             e2e_p99: self.e2e.p99(),
             ..self.sums
@@ -321,7 +321,7 @@ mod tests {
         let mut readiness = Readiness::default();
         let mut must_look = |wait: Wait| {
             readiness.take(&wait);
-            (readiness.must_look(wait.ended_ns), readiness.must_look(wait.ended_ns + 2 * MS))
+            (readiness.must_poll(wait.ended_ns), readiness.must_poll(wait.ended_ns + 2 * MS))
         };
         assert_eq!(must_look(wait(0, 1, 10)), (false, true), "only after work that took long");
         let interrupted = Wait { interrupted: true, ready: 0, ..wait(1, 901, 11) };
@@ -367,19 +367,19 @@ mod tests {
         let full = |at_ms: i64| Wait { is_full: true, ..wait(at_ms, at_ms, at_ms + 10) };
         // Sockets have waited since 0; the loop has read them at 30 and at 50.
         for wait in [wait(0, 0, 10), full(30), wait(50, 50, 60)] {
-            meter.waited(wait);
+            meter.record_wait(wait);
         }
         assert_eq!(meter.finish(100 * MS).late_ns, 40 * MS);
     }
 
     #[test]
     fn the_kernel_s_account_is_read() {
-        assert_eq!(run_delay_of(b"132626 2027440 2\n"), Some(2_027_440));
+        assert_eq!(parse_run_delay(b"132626 2027440 2\n"), Some(2_027_440));
         assert_eq!(
-            (run_delay_of(b"0 0 0"), run_delay_of(b""), run_delay_of(b"1"), run_delay_of(b"1 x 2")),
+            (parse_run_delay(b"0 0 0"), parse_run_delay(b""), parse_run_delay(b"1"), parse_run_delay(b"1 x 2")),
             (Some(0), None, None, None)
         );
-        let mut delay = RunDelay::of_this_thread();
+        let mut delay = RunDelay::for_this_thread();
         assert!(delay.sample(0) >= 0);
         assert_eq!(delay.sample(SAMPLE_NS - 1), 0, "not again so soon");
     }
@@ -397,7 +397,10 @@ mod tests {
                 end_ns: Some(at),
                 ..Record::default()
             };
-            meter.ended(&record, RequestDelays { first_token_ns: delay_ns, last_token_ns: delay_ns, ..RequestDelays::default() });
+            meter.record_request(
+                &record,
+                RequestDelays { first_token_ns: delay_ns, last_token_ns: delay_ns, ..RequestDelays::default() },
+            );
         }
         let delays = meter.finish(1_000 * MS);
         let (measured, least) = delays.ttft_p99.expect("a percentile");

@@ -59,16 +59,16 @@ impl Api {
 /// A URL may end in a version (`/v1`), in an API's complete path, or before both. The APIs are below the version; other paths of
 /// a server (`/health`, `/metrics`) are beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Base {
+pub struct EndpointPaths {
     /// The part before the version: empty, or a path without a trailing slash.
     pub root: String,
     /// The same with the version: `/v1`.
     pub versioned: String,
 }
 
-impl Base {
+impl EndpointPaths {
     /// Parses the path of a URL. If it has no version, `/v1` is added.
-    pub fn of(path: &str) -> Self {
+    pub fn parse(path: &str) -> Self {
         let path = path.trim_end_matches('/');
         let whole = |api: &Api| path.strip_suffix(api.path())?.strip_suffix('/');
         let before = Api::ALL.iter().find_map(whole);
@@ -83,13 +83,13 @@ impl Base {
     }
 
     /// Returns the path of an API.
-    fn interface(&self, api: Api) -> String {
+    fn api_path(&self, api: Api) -> String {
         format!("{}/{}", self.versioned, api.path())
     }
 
     /// Returns the path of a resource such as `/health` or `/v1/models`: one that begins with `/v1` is below the URL's own
     /// version, any other is beside it.
-    pub fn place(&self, path: &str) -> String {
+    pub fn resource_path(&self, path: &str) -> String {
         match path.strip_prefix("/v1").filter(|rest| rest.starts_with('/')) {
             Some(rest) => format!("{}{rest}", self.versioned),
             None => format!("{}{path}", self.root),
@@ -204,7 +204,7 @@ impl Endpoint {
 
     /// Returns the path and query of an API's requests.
     pub fn target(&self, api: Api) -> String {
-        let mut target = Base::of(&self.path).interface(api);
+        let mut target = EndpointPaths::parse(&self.path).api_path(api);
         if let Some(query) = &self.query {
             target.push('?');
             target.push_str(query);
@@ -286,7 +286,8 @@ mod tests {
 
     #[test]
     fn what_stands_beside_the_interfaces_stands_beside_their_version() {
-        let places = |path: &str| ["/health", "/v1/models", "/v1x"].map(|asked| Base::of(path).place(asked)).join(" ");
+        let places =
+            |path: &str| ["/health", "/v1/models", "/v1x"].map(|asked| EndpointPaths::parse(path).resource_path(asked)).join(" ");
         assert_eq!(places(""), "/health /v1/models /v1x");
         assert_eq!(places("/v1"), "/health /v1/models /v1x");
         assert_eq!(places("/v1/"), "/health /v1/models /v1x");

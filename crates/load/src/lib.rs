@@ -24,34 +24,34 @@
 //!   closes the connection later, it may have read the request, and so the request has failed (`connection_closed`): otherwise a
 //!   worker that crashes would not be visible.
 
-mod answer;
 mod connection;
 mod delay;
 mod endpoint;
 mod error;
-mod feed;
-mod finished;
+mod feeder;
 mod meter;
 mod output;
 mod progress;
 mod requests;
+mod response;
 mod run;
+mod summary;
 mod transport;
 mod trial;
 mod validity;
 
-pub use endpoint::{Api, Base, Endpoint};
+pub use endpoint::{Api, Endpoint, EndpointPaths};
 pub use error::{Cause, Error};
-pub use finished::{Client, Counts, Delays, Finished, Lateness};
 pub use output::Sink;
-pub use progress::{Progress, Reading};
-pub use requests::{Planned, Requests};
+pub use progress::{Progress, ProgressSnapshot};
+pub use requests::{PlannedRequest, Requests};
 pub use run::run;
-pub use trial::{Arrivals, Capture, ChunkLists, Measured, Trial};
+pub use summary::{ClientStats, Counts, Delays, Lateness, TrialSummary};
+pub use trial::{Arrivals, Capture, ChunkLists, MeasuredLimits, Trial};
 pub use validity::{DELAY_GRAIN, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
 
 #[doc(hidden)]
 pub mod parse {
     //! The parsers alone, for benchmarks: not part of the public API.
-    pub use crate::answer::follow;
+    pub use crate::response::follow;
 }

@@ -43,7 +43,7 @@ impl Histogram {
         for (slot, count) in self.counts.iter().enumerate() {
             seen += count;
             if seen >= rank {
-                return last_of(slot).min(self.max);
+                return largest_value(slot).min(self.max);
             }
         }
         self.max
@@ -65,7 +65,7 @@ fn slot(value: u64) -> usize {
 }
 
 /// Returns the largest value of a slot.
-fn last_of(slot: usize) -> i64 {
+fn largest_value(slot: usize) -> i64 {
     if slot < STEPS {
         return i64::try_from(slot).unwrap_or(i64::MAX);
     }
@@ -76,20 +76,20 @@ fn last_of(slot: usize) -> i64 {
 
 /// Measures how busy the loop is, and how long it does not poll its sockets.
 #[derive(Debug)]
-pub(crate) struct Busy {
+pub(crate) struct LoopMeter {
     awake_ns: i64,
     pub(crate) spans: Histogram,
     pub(crate) longest_stall_ns: i64,
 }
 
-impl Busy {
+impl LoopMeter {
     pub(crate) fn new() -> Self {
         Self { awake_ns: now_ns(), spans: Histogram::new(), longest_stall_ns: 0 }
     }
 
     /// Records that the loop is about to wait.
     #[inline]
-    pub(crate) fn sleep(&mut self, now: i64) {
+    pub(crate) fn record_sleep(&mut self, now: i64) {
         let busy = now - self.awake_ns;
         self.spans.add(busy);
         self.longest_stall_ns = self.longest_stall_ns.max(busy);
@@ -98,7 +98,7 @@ impl Busy {
     /// Records that the loop has waited until it was woken, or until `deadline` passed. It was late to its sockets by at most
     /// `late_ns`.
     #[inline]
-    pub(crate) fn awake(&mut self, now: i64, deadline: i64, late_ns: i64) {
+    pub(crate) fn record_wake(&mut self, now: i64, deadline: i64, late_ns: i64) {
         self.longest_stall_ns = self.longest_stall_ns.max(now - deadline).max(late_ns);
         self.awake_ns = now;
     }
@@ -164,7 +164,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_slot_holds_its_value_to_within_a_step(value in 0_u64..=i64::MAX as u64) {
-            let last = last_of(slot(value)) as u64;
+            let last = largest_value(slot(value)) as u64;
             prop_assert!(last >= value);
             prop_assert!(last - value <= value / STEPS as u64, "{value} {last}");
         }

@@ -207,13 +207,13 @@ mod tests {
 
     use super::*;
 
-    struct Gated<'a> {
+    struct GatedSink<'a> {
         gate: &'a Barrier,
         opened: bool,
         seen: Vec<u64>,
     }
 
-    impl Sink for Gated<'_> {
+    impl Sink for GatedSink<'_> {
         fn record(&mut self, record: &Record, _: Option<&[u8]>) -> Result<(), Cause> {
             if !self.opened {
                 self.gate.wait();
@@ -229,7 +229,7 @@ mod tests {
         let (mut output, writer) = output(Capture::None);
         let gate = Barrier::new(2);
         let total = (BATCH * (QUEUE + 3)) as u64;
-        let mut sink = Gated { gate: &gate, opened: false, seen: Vec::new() };
+        let mut sink = GatedSink { gate: &gate, opened: false, seen: Vec::new() };
         thread::scope(|scope| {
             let writing = scope.spawn(|| writer.run(&mut sink, &AtomicBool::new(false)));
             for index in 0..total {

@@ -15,7 +15,7 @@ pub struct Progress {
 
 /// The counters at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct ProgressSnapshot {
     /// Requests sent, or tried.
     pub sent: u64,
     /// Requests in flight.
@@ -37,9 +37,9 @@ impl Progress {
     }
 
     /// Reads the counters.
-    pub fn read(&self) -> Reading {
+    pub fn read(&self) -> ProgressSnapshot {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Reading {
+        ProgressSnapshot {
             sent: load(&self.sent),
             in_flight: load(&self.in_flight),
             ok: load(&self.ok),

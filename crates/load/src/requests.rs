@@ -10,12 +10,12 @@ pub trait Requests: Send {
     /// Returns the next request of a phase; none if the phase has no more. The calls for both phases alternate: each phase counts
     /// its own requests, and the first measured ones are prepared before the warm-up is over. Under closed loop a phase may be
     /// endless; the trial ends it.
-    fn next(&mut self, phase: Phase) -> Result<Option<Planned>, Cause>;
+    fn next(&mut self, phase: Phase) -> Result<Option<PlannedRequest>, Cause>;
 }
 
 /// One request, ready to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedRequest {
     /// Its index in the schedule of the whole trial; warm-up and measured phase count separately.
     pub global_index: u64,
     /// The time at which it is to be sent, in nanoseconds since the trial's start (so a measured request's is after the warm-up).

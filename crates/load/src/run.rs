@@ -9,17 +9,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use assay_reactor::{Poller, Ready, now_ns};
-use assay_record::{Ended, MeasuredPhase, Outcome, Phase, Record};
+use assay_reactor::{Poller, ReadySocket, now_ns};
+use assay_record::{MeasuredPhase, Outcome, Phase, PhaseEnd, Record};
 
-use crate::connection::{Order, Slot, State, of_token};
+use crate::connection::{ConnectionState, Slot, TimeoutList, split_token};
 use crate::delay::{DelayMeter, Wait};
-use crate::feed::{Lane, Template, lanes};
-use crate::meter::{Busy, CpuTime, Histogram};
+use crate::feeder::{Lane, Template, lanes};
+use crate::meter::{CpuTime, Histogram, LoopMeter};
 use crate::output::{Output, Row, output};
 use crate::progress::add;
 use crate::transport::Tls;
-use crate::{Arrivals, Client, Counts, Error, Finished, Progress, Requests, Sink, Trial};
+use crate::{Arrivals, ClientStats, Counts, Error, Progress, Requests, Sink, Trial, TrialSummary};
 
 /// Bytes of the read buffer, which all connections share. A stream's events are far smaller; a read that fills the buffer is
 /// counted.
@@ -30,7 +30,7 @@ const READY_BATCH: usize = 512;
 const SPIN_NS: i64 = 40_000;
 /// The longest wait. After it the loop checks for cancellation; and a client that was kept from running, for any reason, is
 /// detected if the wait took longer than this.
-const LOOK_UP_NS: i64 = 10_000_000;
+const MAX_WAIT_NS: i64 = 10_000_000;
 /// A time that is never reached.
 const NEVER: i64 = i64::MAX;
 
@@ -46,7 +46,7 @@ pub fn run(
     sink: &mut (impl Sink + ?Sized),
     cancel: &AtomicBool,
     progress: &Progress,
-) -> Result<Finished, Error> {
+) -> Result<TrialSummary, Error> {
     trial.check()?;
     if trial.endpoint.addresses().is_empty() {
         return Err(Error::NoAddress { host: trial.endpoint.host().to_owned() });
@@ -75,13 +75,13 @@ struct Engine<'a> {
     trial: &'a Trial,
     tls: Option<Tls>,
     poller: Poller,
-    ready: Vec<Ready>,
+    ready: Vec<ReadySocket>,
     buffer: Vec<u8>,
     slots: Vec<Slot>,
     vacant: Vec<u32>,
     /// Kept-alive connections by slot and generation, the most recently used last; those that closed meanwhile are skipped.
     idle: Vec<(u32, u32)>,
-    order: Order,
+    order: TimeoutList,
     in_flight: u32,
     warmup: Lane,
     measured: Lane,
@@ -107,11 +107,11 @@ struct Engine<'a> {
     address: usize,
     counts: Counts,
     lateness: Histogram,
-    busy: Busy,
+    busy: LoopMeter,
     delays: DelayMeter,
     /// True if the loop has worked since its last wait.
     worked: bool,
-    client: Client,
+    client: ClientStats,
 }
 
 impl<'a> Engine<'a> {
@@ -137,7 +137,7 @@ impl<'a> Engine<'a> {
             slots: Vec::new(),
             vacant: Vec::new(),
             idle: Vec::new(),
-            order: Order::new(),
+            order: TimeoutList::new(),
             in_flight: 0,
             warmup,
             measured,
@@ -155,22 +155,22 @@ impl<'a> Engine<'a> {
             address: 0,
             counts: Counts::default(),
             lateness: Histogram::new(),
-            busy: Busy::new(),
+            busy: LoopMeter::new(),
             delays: DelayMeter::new(trial.warmup_ns),
             worked: false,
-            client: Client::default(),
+            client: ClientStats::default(),
         }
     }
 
-    fn run(mut self, cancel: &AtomicBool, failed: &AtomicBool) -> Result<Finished, Error> {
-        let slack = limits::precise_timers();
+    fn run(mut self, cancel: &AtomicBool, failed: &AtomicBool) -> Result<TrialSummary, Error> {
+        let slack = limits::set_precise_timers();
         let cpu = CpuTime::now();
         let stopped = || cancel.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
-        let cancelled = self.wait_for_start(&stopped)? || self.go(&stopped)?;
+        let cancelled = self.wait_for_start(&stopped)? || self.run_until_over(&stopped)?;
         let ended_ns = self.now();
         self.output.finish();
         drop(slack);
-        Ok(self.finished(ended_ns, cancelled, cpu))
+        Ok(self.into_summary(ended_ns, cancelled, cpu))
     }
 
     /// Waits for the trial's start. Returns true if it was stopped before.
@@ -183,16 +183,16 @@ impl<'a> Engine<'a> {
             }
             if now >= 0 {
                 self.client.started_late_ns = now;
-                self.busy = Busy::new();
+                self.busy = LoopMeter::new();
                 return Ok(false);
             }
-            let wake = if now >= -SPIN_NS { now } else { (-SPIN_NS).min(now + LOOK_UP_NS) };
+            let wake = if now >= -SPIN_NS { now } else { (-SPIN_NS).min(now + MAX_WAIT_NS) };
             self.poll(wake)?;
         }
     }
 
     /// Sends and follows requests until the trial is over. Returns true if it was stopped before that.
-    fn go(&mut self, stopped: &impl Fn() -> bool) -> Result<bool, Error> {
+    fn run_until_over(&mut self, stopped: &impl Fn() -> bool) -> Result<bool, Error> {
         loop {
             let now = self.now();
             if stopped() {
@@ -200,7 +200,7 @@ impl<'a> Engine<'a> {
                 return Ok(true);
             }
             self.offer(now);
-            self.expire(now);
+            self.end_timed_out(now);
             if self.output.due_ns().is_some_and(|due| now >= due) {
                 self.output.flush(now);
             }
@@ -216,12 +216,12 @@ impl<'a> Engine<'a> {
     fn wait(&mut self) -> Result<(), Error> {
         let now = self.now();
         if std::mem::take(&mut self.worked) {
-            self.busy.sleep(now);
+            self.busy.record_sleep(now);
         }
-        let wake = if self.delays.must_look(now) { now } else { self.wake_ns(now) };
+        let wake = if self.delays.must_poll(now) { now } else { self.wake_ns(now) };
         self.poll(wake)?;
         let ended = self.now();
-        let late_ns = self.delays.waited(Wait {
+        let late_ns = self.delays.record_wait(Wait {
             began_ns: now,
             deadline_ns: wake,
             ended_ns: ended,
@@ -230,7 +230,7 @@ impl<'a> Engine<'a> {
             is_full: self.ready.len() == READY_BATCH,
             run_delay_ns: 0,
         });
-        self.busy.awake(ended, wake, late_ns);
+        self.busy.record_wake(ended, wake, late_ns);
         let ready = std::mem::take(&mut self.ready);
         for ready in &ready {
             self.worked = true;
@@ -260,9 +260,9 @@ impl<'a> Engine<'a> {
             Some(to) => to.saturating_add(self.trial.drain_ns),
             None => self.measured_end_ns(),
         };
-        let mut wake = (now + LOOK_UP_NS).min(self.next_due_ns - SPIN_NS).min(ends.max(now));
+        let mut wake = (now + MAX_WAIT_NS).min(self.next_due_ns - SPIN_NS).min(ends.max(now));
         if let Some(slot) = self.order.first() {
-            wake = wake.min(self.gives_up_ns(slot));
+            wake = wake.min(self.timeout_at_ns(slot));
         }
         if let Some(due) = self.output.due_ns() {
             wake = wake.min(due);
@@ -271,19 +271,19 @@ impl<'a> Engine<'a> {
     }
 
     /// Handles one ready socket and returns the time: its read's stamp, or now.
-    fn handle(&mut self, ready: Ready) -> i64 {
-        let (slot, generation) = of_token(ready.token);
+    fn handle(&mut self, ready: ReadySocket) -> i64 {
+        let (slot, generation) = split_token(ready.token);
         let Some(found) = self.slots.get(slot as usize).filter(|found| found.generation == generation) else { return self.now() };
         match found.state {
-            State::Vacant => {}
-            State::Connecting => {
+            ConnectionState::Vacant => {}
+            ConnectionState::Connecting => {
                 if ready.writable {
-                    self.connected(slot);
+                    self.handle_connect(slot);
                 }
             }
-            State::Shaking => self.shake_hands(slot),
-            State::Idle => self.end_idle(slot),
-            State::Busy => {
+            ConnectionState::Handshaking => self.shake_hands(slot),
+            ConnectionState::Idle => self.end_idle(slot),
+            ConnectionState::Busy => {
                 if ready.writable && found.watches_write {
                     self.write(slot);
                 }
@@ -296,9 +296,9 @@ impl<'a> Engine<'a> {
     }
 
     /// Ends the requests whose timeout has passed.
-    fn expire(&mut self, now: i64) {
+    fn end_timed_out(&mut self, now: i64) {
         while let Some(slot) = self.order.first()
-            && self.gives_up_ns(slot) <= now
+            && self.timeout_at_ns(slot) <= now
         {
             self.worked = true;
             self.give_up(slot, Outcome::Timeout, "its time limit", now);
@@ -306,7 +306,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Returns the time at which a request in flight times out.
-    fn gives_up_ns(&self, slot: u32) -> i64 {
+    fn timeout_at_ns(&self, slot: u32) -> i64 {
         let exchange = self.slots[slot as usize].exchange.as_ref();
         let begun = exchange.and_then(|exchange| exchange.row.record.dequeued_ns).unwrap_or_default();
         begun.saturating_add(self.trial.timeout_ns)
@@ -352,7 +352,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Counts a finished row and passes it to the output.
-    fn account(&mut self, row: Box<Row>, now: i64) {
+    fn record_end(&mut self, row: Box<Row>, now: i64) {
         let record = &row.record;
         self.counts.add(record.phase, record.outcome);
         if record.phase == Phase::Measured {
@@ -365,11 +365,11 @@ impl<'a> Engine<'a> {
             }
         }
         self.client.token_events += u64::from(record.token_events);
-        self.tell(record);
+        self.update_progress(record);
         self.output.put(row, now);
     }
 
-    fn tell(&self, record: &Record) {
+    fn update_progress(&self, record: &Record) {
         let counter = match record.outcome {
             Outcome::Ok => &self.progress.ok,
             Outcome::Dropped => &self.progress.dropped,
@@ -380,11 +380,11 @@ impl<'a> Engine<'a> {
         self.progress.in_flight.store(u64::from(self.in_flight), Ordering::Relaxed);
     }
 
-    fn finished(self, ended_ns: i64, cancelled: bool, cpu: CpuTime) -> Finished {
+    fn into_summary(self, ended_ns: i64, cancelled: bool, cpu: CpuTime) -> TrialSummary {
         let window = self.window(cancelled);
         let (asked_per_s, sent_per_s) = self.rates(window.end - window.start);
         let (cpu_user_ns, cpu_system_ns, loop_cpu_ns) = cpu.since();
-        let client = Client {
+        let client = ClientStats {
             lateness: self.lateness.lateness(),
             asked_per_s,
             sent_per_s,
@@ -399,11 +399,11 @@ impl<'a> Engine<'a> {
             ..self.client
         };
         let Range { start: measured_from_ns, end: measured_to_ns } = window;
-        Finished { counts: self.counts, measured_from_ns, measured_to_ns, ended_ns, cancelled, client }
+        TrialSummary { counts: self.counts, measured_from_ns, measured_to_ns, ended_ns, cancelled, client }
     }
 
     /// Returns true if all requested requests have become due.
-    fn is_through(&self) -> bool {
+    fn is_all_due(&self) -> bool {
         self.trial.measured.requests.is_some_and(|most| self.measured_due >= most)
     }
 
@@ -413,8 +413,8 @@ impl<'a> Engine<'a> {
         if cancelled {
             return from_ns..self.offered_to_ns.unwrap_or(from_ns).max(from_ns);
         }
-        let by_count = self.is_through() || duration_ns.is_none();
-        let ended = if by_count { Ended::ByCount { last_end_ns: self.last_end_ns } } else { Ended::ByClock };
+        let by_count = self.is_all_due() || duration_ns.is_none();
+        let ended = if by_count { PhaseEnd::ByCount { last_end_ns: self.last_end_ns } } else { PhaseEnd::ByClock };
         MeasuredPhase { from_ns, duration_ns }.window(ended)
     }
 
@@ -423,7 +423,7 @@ impl<'a> Engine<'a> {
     fn rates(&self, window_ns: i64) -> (Option<f64>, Option<f64>) {
         let rate = |count: u64, ns: i64| (ns > 0).then(|| count as f64 * 1e9 / ns as f64);
         let is_open = matches!(self.trial.arrivals, Arrivals::Open { .. });
-        match self.intended_ns.filter(|_| is_open && (self.is_through() || self.trial.measured.duration_ns.is_none())) {
+        match self.intended_ns.filter(|_| is_open && (self.is_all_due() || self.trial.measured.duration_ns.is_none())) {
             Some((first, last)) => {
                 let asked = rate(self.measured_due.saturating_sub(1), last - first);
                 let share = self.measured_sent as f64 / self.measured_due.max(1) as f64;

@@ -49,7 +49,7 @@ pub(crate) struct Transport {
 
 /// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Got {
+pub(crate) enum ReadResult {
     /// The number of bytes; `more` is true if the same read brought more than fitted.
     Bytes { count: usize, more: bool },
     /// No bytes yet.
@@ -80,7 +80,7 @@ impl Transport {
     }
 
     /// Returns the result of a connect that did not complete at once.
-    pub(crate) fn connected(&self) -> io::Result<()> {
+    pub(crate) fn connect_result(&self) -> io::Result<()> {
         self.socket.take_error()?.map_or(Ok(()), Err)
     }
 
@@ -139,48 +139,48 @@ impl Transport {
 
     /// Reads once, and returns the time at which that read returned.
     #[inline]
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> (io::Result<Got>, i64) {
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> (io::Result<ReadResult>, i64) {
         let Some(tls) = &mut self.tls else {
             let count = self.socket.read(buffer);
-            return (got(count), now_ns());
+            return (read_result(count), now_ns());
         };
         let count = tls.read_tls(&mut self.socket);
         let at = now_ns();
         let got = match count {
             Ok(_) => match tls.process_new_packets() {
-                Ok(_) => self.rest(buffer),
+                Ok(_) => self.read_rest(buffer),
                 Err(error) => Err(io::Error::other(error)),
             },
-            error => got(error),
+            error => read_result(error),
         };
         (got, at)
     }
 
     /// Returns the bytes of the last read that did not fit.
-    pub(crate) fn rest(&mut self, buffer: &mut [u8]) -> io::Result<Got> {
-        let Some(tls) = &mut self.tls else { return Ok(Got::Nothing) };
+    pub(crate) fn read_rest(&mut self, buffer: &mut [u8]) -> io::Result<ReadResult> {
+        let Some(tls) = &mut self.tls else { return Ok(ReadResult::Nothing) };
         let mut count = 0;
         while count < buffer.len() {
             match tls.reader().read(&mut buffer[count..]) {
                 // Bytes that came before the end are returned first; the end is found again.
-                Ok(0) if count == 0 => return Ok(Got::Closed),
-                Ok(0) => return Ok(Got::Bytes { count, more: true }),
+                Ok(0) if count == 0 => return Ok(ReadResult::Closed),
+                Ok(0) => return Ok(ReadResult::Bytes { count, more: true }),
                 Ok(read) => count += read,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && count == 0 => return Ok(Got::Nothing),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Got::Bytes { count, more: false }),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && count == 0 => return Ok(ReadResult::Nothing),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(ReadResult::Bytes { count, more: false }),
                 Err(error) if count == 0 => return Err(error),
-                Err(_) => return Ok(Got::Bytes { count, more: true }),
+                Err(_) => return Ok(ReadResult::Bytes { count, more: true }),
             }
         }
-        Ok(Got::Bytes { count, more: true })
+        Ok(ReadResult::Bytes { count, more: true })
     }
 }
 
-fn got(count: io::Result<usize>) -> io::Result<Got> {
+fn read_result(count: io::Result<usize>) -> io::Result<ReadResult> {
     match count {
-        Ok(0) => Ok(Got::Closed),
-        Ok(count) => Ok(Got::Bytes { count, more: false }),
-        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(Got::Nothing),
+        Ok(0) => Ok(ReadResult::Closed),
+        Ok(count) => Ok(ReadResult::Bytes { count, more: false }),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(ReadResult::Nothing),
         Err(error) => Err(error),
     }
 }

@@ -18,7 +18,7 @@ pub struct Trial {
     /// The duration of the warm-up, in nanoseconds. It does not wait for its requests: they overlap with the measured phase.
     pub warmup_ns: i64,
     /// The end of the measured phase.
-    pub measured: Measured,
+    pub measured: MeasuredLimits,
     /// The timeout of one request, in nanoseconds, from the instant at which the client takes it up.
     pub timeout_ns: i64,
     /// The time that requests may take to end after the measured phase, in nanoseconds.
@@ -49,7 +49,7 @@ pub enum Arrivals {
 
 /// The end of the measured phase: the earlier of both limits, or the end of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Measured {
+pub struct MeasuredLimits {
     /// Ends after this time, in nanoseconds.
     pub duration_ns: Option<i64>,
     /// Ends when this many measured requests of this shard have become due.

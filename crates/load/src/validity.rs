@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::finished::Delays;
+use crate::summary::Delays;
 
 /// The maximum lateness at the 99th percentile, of sending and of reading: beyond it the latencies are the client's own. Also the
 /// maximum by which a published 99th percentile may be above the true one, if that is more than [`MAX_DELAY_SHARE`] of it.
@@ -27,7 +27,7 @@ impl Delays {
     }
 
     /// Returns the reason why a trial with these delays measured its client; none if it did not. Independent of the endpoint.
-    pub fn excess(&self) -> Option<String> {
+    pub fn explain_excess(&self) -> Option<String> {
         // One slice of a busy scheduler is a large share of a trial of a tenth of a second, and proves nothing.
         let is_judged_by_share = self.late_ns > MAX_LATENESS_P99.as_nanos() as i64;
         let of_trial = share(self.late_ns, self.judged_ns);
@@ -45,12 +45,12 @@ impl Delays {
             return Some(format!("{reads} reads for {} token events were more than {limit} ms late", self.token_events));
         }
         let p99 = [("TTFT", self.ttft_p99), ("E2E", self.e2e_p99)];
-        p99.into_iter().find_map(|(name, bounds)| overstated(name, bounds?))
+        p99.into_iter().find_map(|(name, bounds)| explain_uncertainty(name, bounds?))
     }
 }
 
 /// Returns the reason why a 99th percentile is too uncertain, from the measured value and its lower bound.
-fn overstated(name: &str, (measured_ns, least_ns): (i64, i64)) -> Option<String> {
+fn explain_uncertainty(name: &str, (measured_ns, least_ns): (i64, i64)) -> Option<String> {
     let (own_ns, limit_ns) = (measured_ns - least_ns, MAX_LATENESS_P99.as_nanos() as i64);
     let exceeds = own_ns > limit_ns && share(own_ns, measured_ns) > MAX_DELAY_SHARE;
     let ms = |ns: i64| ns / 1_000_000;
@@ -70,7 +70,7 @@ mod tests {
     const MS: i64 = 1_000_000;
 
     fn excess(delays: &Delays) -> String {
-        delays.excess().unwrap_or_else(|| "none".to_owned())
+        delays.explain_excess().unwrap_or_else(|| "none".to_owned())
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl Address {
     pub const TABLE: &str = "outcome_fact";
 
     /// Creates the address of the value in the row `row_id` of [`Address::TABLE`].
-    pub fn of(run_id: &RunId, row_id: &Digest) -> Self {
+    pub fn for_value(run_id: &RunId, row_id: &Digest) -> Self {
         Self::new(run_id, Self::TABLE, &row_id.short(), "value")
     }
 
@@ -90,10 +90,10 @@ mod tests {
     #[test]
     fn an_address_is_read_as_it_is_written() {
         let run: RunId = "nightly".parse().expect("a run id");
-        let address = Address::of(&run, &Digest::of(b"row"));
-        assert_eq!(address.to_string(), format!("nightly/outcome_fact/{}/value", Digest::of(b"row").short()));
+        let address = Address::for_value(&run, &Digest::compute(b"row"));
+        assert_eq!(address.to_string(), format!("nightly/outcome_fact/{}/value", Digest::compute(b"row").short()));
         assert_eq!(address.to_string().parse(), Ok(address));
-        let wide = Address::new(&run, "serving_outcome_fact", &Digest::of(b"row").hex(), "ttft_ns_p99");
+        let wide = Address::new(&run, "serving_outcome_fact", &Digest::compute(b"row").hex(), "ttft_ns_p99");
         assert_eq!(wide.row().len(), MIN_ROW_DIGITS);
     }
 

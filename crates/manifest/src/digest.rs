@@ -18,7 +18,7 @@ pub struct DigestError(String);
 
 impl Digest {
     /// Computes the digest of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn compute(bytes: &[u8]) -> Self {
         Self(array(&digest(&SHA256, bytes)))
     }
 
@@ -172,14 +172,14 @@ mod tests {
 
     #[test]
     fn a_digest_reads_what_it_writes() {
-        let digest = Digest::of(b"");
+        let digest = Digest::compute(b"");
         assert_eq!(digest.to_string(), "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         assert_eq!(digest.to_string().parse(), Ok(digest));
     }
 
     #[test]
     fn other_spellings_are_refused() {
-        let good = Digest::of(b"x").to_string();
+        let good = Digest::compute(b"x").to_string();
         for bad in ["", "sha256:", &good.to_uppercase(), &good[7..], &format!("{good}0"), &good.replace("sha256", "sha512")] {
             assert!(bad.parse::<Digest>().is_err(), "{bad}");
         }

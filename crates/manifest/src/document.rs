@@ -142,7 +142,7 @@ impl Kind {
     }
 
     /// Returns the kinds that a manifest of this kind may take as inputs.
-    pub fn may_take(self) -> &'static [Self] {
+    pub fn allowed_inputs(self) -> &'static [Self] {
         match self {
             Self::Source => &[],
             Self::Plan => &[Self::Source],
@@ -202,11 +202,11 @@ pub trait Body: Serialize + DeserializeOwned + JsonSchema + Clone + fmt::Debug +
     fn artifacts(&self) -> Vec<&Artifact>;
 
     /// Returns the typed manifest inside a document, if it is of this kind.
-    fn of(document: &Document) -> Option<&Manifest<Self>>;
+    fn from_document(document: &Document) -> Option<&Manifest<Self>>;
 
     /// Returns the digest of the body alone: for a Plan this is the `plan_digest`, equal for equal plans of different runs.
     fn digest(&self) -> Result<Digest, CanonicalError> {
-        Ok(Digest::of(&canonical_json(self)?))
+        Ok(Digest::compute(&canonical_json(self)?))
     }
 }
 
@@ -385,12 +385,12 @@ pub(crate) use body;
 
 /// The fields of a manifest that are needed to parse the rest.
 #[derive(Deserialize)]
-struct Peek {
-    header: PeekHeader,
+struct PartialManifest {
+    header: PartialHeader,
 }
 
 #[derive(Deserialize)]
-struct PeekHeader {
+struct PartialHeader {
     kind: Kind,
     version: String,
 }
@@ -404,7 +404,7 @@ impl Document {
         if bytes.len() as u64 > MAX_MANIFEST_BYTES {
             return Err(DocumentError::TooLarge(bytes.len() as u64));
         }
-        let peek: Peek =
+        let peek: PartialManifest =
             serde_json::from_slice(bytes).map_err(|source| DocumentError::Parse { what: "manifest's header".into(), source })?;
         if peek.header.version != VERSION {
             return Err(DocumentError::UnknownVersion(peek.header.version.chars().take(QUOTED).collect()));
@@ -428,7 +428,7 @@ impl Document {
         if stage != kind.signer() {
             return Err(DocumentError::WrongStage { kind, expected: kind.signer(), found: stage });
         }
-        if let Some(input) = inputs.iter().find(|input| !kind.may_take().contains(&input.kind)) {
+        if let Some(input) = inputs.iter().find(|input| !kind.allowed_inputs().contains(&input.kind)) {
             return Err(DocumentError::WrongInput { kind, input: input.kind });
         }
         check_output_names(kind, &self.artifacts())

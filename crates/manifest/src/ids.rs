@@ -123,14 +123,14 @@ identifier!(
 
 impl RunId {
     /// Creates a run id from the first forty digits of a digest.
-    pub fn of_digest(digest: &crate::Digest) -> Self {
+    pub fn from_digest(digest: &crate::Digest) -> Self {
         Self(digest.hex()[..MAX_NAME].to_owned())
     }
 }
 
 impl CaseId {
     /// Creates the id of the case of a workload on a target in a variant.
-    pub fn of(workload: &Name, target: &Name, variant: &Name) -> Self {
+    pub fn from_names(workload: &Name, target: &Name, variant: &Name) -> Self {
         Self(format!("{workload}.{target}.{variant}"))
     }
 
@@ -143,7 +143,7 @@ impl CaseId {
 
 impl TrialId {
     /// Creates the id of trial number `index` (from 0) of a point of a case.
-    pub fn of(case: &CaseId, point: &PointId, index: u32) -> Self {
+    pub fn from_parts(case: &CaseId, point: &PointId, index: u32) -> Self {
         Self(format!("{case}.{point}.t{index}"))
     }
 }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_case_is_three_names() {
         let name = |text| Name::new(text).expect("a name");
-        let case = CaseId::of(&name("w"), &name("t"), &name("default"));
+        let case = CaseId::from_names(&name("w"), &name("t"), &name("default"));
         assert_eq!(case.names(), ["w", "t", "default"]);
         assert_eq!(case.as_str().parse(), Ok(case));
         assert!("w.t".parse::<CaseId>().is_err());

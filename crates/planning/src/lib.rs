@@ -1,20 +1,21 @@
 //! The Plan that results from a Source's files. The plan stage resolves mutable references and plans with them; verify plans
 //! again with the pins that the signed Plan records, so that a Plan holds nothing but what files and pins determine.
 
-mod recorded;
+mod recorded_pins;
 mod serving;
 
 use std::collections::BTreeMap;
 
 use assay_manifest::{
     Artifact, Control, ControlFact, ControlState, Count, Digest, FrozenWorkload, Image, IndicatorWork, Metric, Name, PinnedFile,
-    PipelineRef, Plan, Prepare, RunId, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, Unpinned, Variant,
+    PipelineRef, Plan, PrepareCommand, RunId, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, UnpinnedInput,
+    Variant,
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
-use assay_spec::{Closure, ClosureError, ControlAsk, Parameter, Program, Script, Work, Workload, closure, expand};
+use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, closure, expand};
 use assay_stage::{Exit, Failure};
 
-pub use recorded::{RecordedPins, check_plan};
+pub use recorded_pins::{RecordedPins, check_plan};
 
 /// The resolved values of all mutable references in a pipeline.
 pub trait Pins {
@@ -35,10 +36,10 @@ pub trait Pins {
     fn check_tokenizer(&mut self, origin: &str, bytes: &[u8]) -> Result<(), Failure>;
 
     /// Takes the list of inputs that could not be pinned.
-    fn unpinned(&mut self) -> Vec<Unpinned>;
+    fn take_unpinned(&mut self) -> Vec<UnpinnedInput>;
 
     /// Records the images that a Kubernetes object of a file names without a digest.
-    fn images_of(&mut self, path: &str, object: &serde_json::Value) {
+    fn record_images(&mut self, path: &str, object: &serde_json::Value) {
         match object {
             serde_json::Value::Object(members) => {
                 for (name, value) in members {
@@ -49,10 +50,10 @@ pub trait Pins {
                             self.leave_unpinned(image, reason);
                         }
                     }
-                    self.images_of(path, value);
+                    self.record_images(path, value);
                 }
             }
-            serde_json::Value::Array(items) => items.iter().for_each(|item| self.images_of(path, item)),
+            serde_json::Value::Array(items) => items.iter().for_each(|item| self.record_images(path, item)),
             _ => {}
         }
     }
@@ -66,7 +67,7 @@ pub struct SourceFiles<'a> {
 
 /// A Plan, and the frozen workloads that it names.
 #[derive(Clone, Debug)]
-pub struct Derived {
+pub struct DerivedPlan {
     /// The Plan.
     pub plan: Plan,
     /// The frozen `spec` of each workload, in the Plan's order.
@@ -88,7 +89,7 @@ impl<'a> SourceFiles<'a> {
     /// Parses the definitions.
     pub fn closure(&self) -> Result<Closure, Failure> {
         let mut read = |path: &str| Ok::<_, std::convert::Infallible>(self.bytes.get(path).cloned());
-        closure(&self.source.pipeline, &mut read).map_err(|error| match error {
+        read_closure(&self.source.pipeline, &mut read).map_err(|error| match error {
             ClosureError::Problems(problems) => Failure::invalid(&problems),
             ClosureError::Read { path, .. } => Failure::unexpected("closure", format!("cannot read `{path}`")),
         })
@@ -100,21 +101,26 @@ impl<'a> SourceFiles<'a> {
     }
 
     /// A file of a workload's folder, with the bytes of the Source.
-    fn pinned(&self, workload: &Name, path: &str) -> Result<PinnedFile, Failure> {
+    fn pin_file(&self, workload: &Name, path: &str) -> Result<PinnedFile, Failure> {
         let origin = format!("{}/{path}", Workload::folder_of(workload));
         let file = self.file(&origin)?;
         let artifact = Artifact { name: format!("workloads/{workload}/files/{path}"), ..file.artifact.clone() };
         Ok(PinnedFile { path: path.to_owned(), origin, executable: file.executable, artifact })
     }
 
-    fn query(&self, path: &str) -> Result<PinnedFile, Failure> {
+    fn pin_query(&self, path: &str) -> Result<PinnedFile, Failure> {
         let artifact = Artifact { name: format!("queries/{path}"), ..self.file(path)?.artifact.clone() };
         Ok(PinnedFile { path: path.to_owned(), origin: path.to_owned(), executable: false, artifact })
     }
 }
 
 /// Derives the Plan of the run `run_id` from the definitions of a Source and these pins.
-pub fn derive(files: &SourceFiles<'_>, closure: &Closure, run_id: &RunId, pins: &mut dyn Pins) -> Result<Derived, Failure> {
+pub fn derive_plan(
+    files: &SourceFiles<'_>,
+    closure: &Closure,
+    run_id: &RunId,
+    pins: &mut dyn Pins,
+) -> Result<DerivedPlan, Failure> {
     let (source, spec) = (files.source, &closure.pipeline.spec);
     let frozen = closure.workloads.iter().map(|workload| freeze(files, pins, closure, workload));
     let (workloads, specs): (Vec<_>, Vec<_>) = frozen.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
@@ -123,14 +129,14 @@ pub fn derive(files: &SourceFiles<'_>, closure: &Closure, run_id: &RunId, pins: 
     serving::pin_load(&mut cases, &workloads)?;
     let digests = workloads.iter().map(|workload| workload.workload_spec_digest);
     let seed = order_seed(spec.trials.order_seed.as_deref(), run_id, digests)
-        .map_err(|error| Failure::of(Exit::Definition, "order_seed", &error))?;
+        .map_err(|error| Failure::from_error(Exit::Definition, "order_seed", &error))?;
     let rules = OrderRules {
         trials: spec.trials.count,
         comparison: spec.comparison.as_ref(),
         placement: spec.placement,
         isolation: spec.isolation,
     };
-    let trials = order_trials(&cases, &rules, &seed).map_err(|error| Failure::of(Exit::Definition, "order", &error))?;
+    let trials = order_trials(&cases, &rules, &seed).map_err(|error| Failure::from_error(Exit::Definition, "order", &error))?;
     let plan = Plan {
         pipeline: PipelineRef {
             name: closure.pipeline.name.clone(),
@@ -165,10 +171,10 @@ pub fn derive(files: &SourceFiles<'_>, closure: &Closure, run_id: &RunId, pins: 
         load_cpus: spec.load_cpus.clone(),
         order: TrialOrder { seed: seed.to_string(), digest: order_digest(&trials) },
         trials,
-        unpinned: pins.unpinned(),
-        queries: spec.publish.queries.iter().map(|path| files.query(path)).collect::<Result<_, _>>()?,
+        unpinned: pins.take_unpinned(),
+        queries: spec.publish.queries.iter().map(|path| files.pin_query(path)).collect::<Result<_, _>>()?,
     };
-    Ok(Derived { plan, specs })
+    Ok(DerivedPlan { plan, specs })
 }
 
 /// Freezes a workload, with all its mutable references pinned.
@@ -178,7 +184,7 @@ fn freeze(
     closure: &Closure,
     workload: &Workload,
 ) -> Result<(FrozenWorkload, Vec<u8>), Failure> {
-    let mut pinned = closure.pins_of(workload);
+    let mut pinned = closure.workload_pins(workload);
     let parts = workload.mutable_parts();
     let mut fetched = None;
     if let Some(url) = &parts.url {
@@ -187,13 +193,13 @@ fn freeze(
     }
     let image = parts.image.as_deref().map(|reference| pins.image(reference)).transpose()?;
     pinned.images.extend(image.iter().filter_map(|image| Some((image.reference.clone(), image.digest?))));
-    let frozen = workload.freeze(&pinned).map_err(|error| Failure::of(Exit::Definition, "freeze", &error))?;
+    let frozen = workload.freeze(&pinned).map_err(|error| Failure::from_error(Exit::Definition, "freeze", &error))?;
     let indicator = match &workload.spec.work {
         Work::Indicator(executable) => indicator(files, workload, executable, fetched)?,
         Work::Serving(_) | Work::Training(_) => None,
     };
     let serving = match &workload.spec.work {
-        Work::Serving(serving) => Some(serving::work(files, pins, workload, serving)?),
+        Work::Serving(serving) => Some(serving::build_work(files, pins, workload, serving)?),
         Work::Indicator(_) | Work::Training(_) => None,
     };
     let spec = Artifact {
@@ -231,19 +237,19 @@ fn indicator(
     fetched: Option<PinnedFile>,
 ) -> Result<Option<IndicatorWork>, Failure> {
     let (script, command) = match &executable.program {
-        Program::Script(Script::Path { path, .. }) => (Some(files.pinned(&workload.name, path)?), None),
+        Program::Script(Script::Path { path, .. }) => (Some(files.pin_file(&workload.name, path)?), None),
         Program::Script(Script::Url { .. }) => (fetched, None),
         Program::Command(command) => (None, Some(command.clone())),
     };
     if script.is_none() && command.is_none() {
         return Ok(None);
     }
-    let beside = workload.spec.files.iter().map(|path| files.pinned(&workload.name, path)).collect::<Result<_, _>>()?;
+    let beside = workload.spec.files.iter().map(|path| files.pin_file(&workload.name, path)).collect::<Result<_, _>>()?;
     let constants = executable.parameters.iter().filter_map(|(name, parameter)| match parameter {
         Parameter::Constant(value) => Some((name.clone(), value.clone())),
         Parameter::Axis(_) => None,
     });
-    let prepare = executable.prepare.as_ref().map(|prepare| Prepare {
+    let prepare = executable.prepare.as_ref().map(|prepare| PrepareCommand {
         command: prepare.command.clone(),
         outputs: prepare.outputs.clone(),
         time_limit_ns: nanoseconds(prepare.time_limit),
@@ -265,9 +271,9 @@ pub(crate) fn nanoseconds(duration: std::time::Duration) -> Count {
 /// The pinned objects of a target. Images that they name without a digest stay unpinned: the cluster resolves them.
 fn objects(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec::Target) -> Result<Vec<PinnedFile>, Failure> {
     let pinned = |path: &String| {
-        let objects = assay_spec::objects(path, files.bytes(path)).map_err(|problems| Failure::invalid(&problems))?;
+        let objects = assay_spec::parse_objects(path, files.bytes(path)).map_err(|problems| Failure::invalid(&problems))?;
         for object in &objects {
-            pins.images_of(path, object);
+            pins.record_images(path, object);
         }
         let artifact = Artifact { name: format!("targets/{}/{path}", target.name), ..files.file(path)?.artifact.clone() };
         Ok(PinnedFile { path: path.clone(), origin: path.clone(), executable: false, artifact })
@@ -282,7 +288,7 @@ fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec
         url: target.url.clone(),
         command: target.command.clone(),
         env: target.env.clone(),
-        headers: target.headers.iter().map(|(name, secret)| secret.named(name)).collect(),
+        headers: target.headers.iter().map(|(name, secret)| secret.to_env_var(name)).collect(),
         objects: objects(pins, files, target)?,
         inference_service: target.inference_service.clone(),
         config: target.config.clone(),
@@ -299,12 +305,14 @@ fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec
 }
 
 /// The environment controls as the pipeline declares them; a required proof is absent until provision.
-fn controls(asked: &[(Control, ControlAsk)]) -> Vec<ControlFact> {
-    let fact = |(control, ask): &(Control, ControlAsk)| {
+fn controls(asked: &[(Control, ControlRequirement)]) -> Vec<ControlFact> {
+    let fact = |(control, ask): &(Control, ControlRequirement)| {
         let (state, evidence) = match ask {
-            ControlAsk::Declared(text) => (ControlState::Declared, text.clone()),
-            ControlAsk::Required => (ControlState::Absent, "required by the pipeline: to be proved on the target".to_owned()),
-            ControlAsk::Absent => (ControlState::Absent, "neither required nor declared".to_owned()),
+            ControlRequirement::Declared(text) => (ControlState::Declared, text.clone()),
+            ControlRequirement::Required => {
+                (ControlState::Absent, "required by the pipeline: to be proved on the target".to_owned())
+            }
+            ControlRequirement::Absent => (ControlState::Absent, "neither required nor declared".to_owned()),
         };
         ControlFact { control: *control, state, evidence }
     };
@@ -318,9 +326,9 @@ mod tests {
     #[test]
     fn what_has_to_be_proved_is_absent_until_it_is() {
         let asked = [
-            (Control::DedicatedNodes, ControlAsk::Declared("a rack of its own".to_owned())),
-            (Control::LockedClocks, ControlAsk::Required),
-            (Control::FixedTopology, ControlAsk::Absent),
+            (Control::DedicatedNodes, ControlRequirement::Declared("a rack of its own".to_owned())),
+            (Control::LockedClocks, ControlRequirement::Required),
+            (Control::FixedTopology, ControlRequirement::Absent),
         ];
         let facts: Vec<_> = controls(&asked).into_iter().map(|fact| (fact.control, fact.state, fact.evidence)).collect();
         let absent = ControlState::Absent;
@@ -333,13 +341,13 @@ mod tests {
     fn a_file_that_the_source_lacks_is_named() {
         let source = serde_json::json!({
             "kind": "adhoc", "dirty": true, "objects": [], "pipeline": "p.yaml", "files": [],
-            "files_digest": assay_manifest::Digest::of(b""),
+            "files_digest": assay_manifest::Digest::compute(b""),
         });
         let source: Source = serde_json::from_value(source).expect("a source");
         let workload = "w".parse().expect("a name");
         let files = SourceFiles::load(&source, |_| Ok(Vec::new())).expect("no files");
-        insta::assert_snapshot!(files.pinned(&workload, "run.sh").expect_err("absent"), @"error[file_missing]: the source does not hold `workloads/w/run.sh`");
-        insta::assert_snapshot!(files.query("q.sql").expect_err("absent"), @"error[file_missing]: the source does not hold `q.sql`");
+        insta::assert_snapshot!(files.pin_file(&workload, "run.sh").expect_err("absent"), @"error[file_missing]: the source does not hold `workloads/w/run.sh`");
+        insta::assert_snapshot!(files.pin_query("q.sql").expect_err("absent"), @"error[file_missing]: the source does not hold `q.sql`");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Serving workloads: the requests of execute, and the recipe of each point's load.
 
 use assay_manifest::{ArrivalLaw, Case, Count, Digest, FrozenWorkload, LengthLaw, Point, ServingWork, Slo, Tokenizer};
-use assay_schedule::{Nonce, Offered, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, load_recipe_digest};
-use assay_spec::{Arrival, Arrivals, Distribution, Lengths, Scenario, Serving, Workload};
+use assay_schedule::{Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, load_recipe_digest};
+use assay_spec::{ArrivalMode, ArrivalProcess, Distribution, Lengths, Scenario, Serving, Workload};
 use assay_stage::{Exit, Failure};
 
 use crate::{Pins, SourceFiles, nanoseconds};
@@ -14,7 +14,7 @@ const SCENARIO_FLOORS: (u32, u32) = (1, 2);
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
 
 /// Builds the requests that execute sends to the endpoint.
-pub(crate) fn work(
+pub(crate) fn build_work(
     files: &SourceFiles<'_>,
     pins: &mut dyn Pins,
     workload: &Workload,
@@ -51,7 +51,7 @@ pub(crate) fn pin_load(cases: &mut [Case], workloads: &[FrozenWorkload]) -> Resu
         let Some(workload) = workloads.iter().find(|workload| workload.name == case.workload) else { continue };
         let Some(work) = &workload.serving else { continue };
         for point in &mut case.points {
-            let digest = recipe(workload, work, point)?;
+            let digest = recipe_digest(workload, work, point)?;
             point.load_recipe_digest = Some(digest);
         }
     }
@@ -59,25 +59,25 @@ pub(crate) fn pin_load(cases: &mut [Case], workloads: &[FrozenWorkload]) -> Resu
 }
 
 /// Refuses a load without a possible schedule here, long before anything is measured.
-fn recipe(workload: &FrozenWorkload, work: &ServingWork, point: &Point) -> Result<Digest, Failure> {
-    let seed: Seed = workload.seed.parse().map_err(|error| Failure::of(Exit::Definition, "seed", &error))?;
+fn recipe_digest(workload: &FrozenWorkload, work: &ServingWork, point: &Point) -> Result<Digest, Failure> {
+    let seed: Seed = workload.seed.parse().map_err(|error| Failure::from_error(Exit::Definition, "seed", &error))?;
     let key = PointKey { seed: &seed, workload: &workload.workload_spec_digest, point: &point.point_id };
     let unusable = |error: &ScheduleError| {
-        let failure = Failure::of(Exit::Definition, "schedule", error);
+        let failure = Failure::from_error(Exit::Definition, "schedule", error);
         failure.hint(format!("see `spec.load` and `spec.lengths` of the workload `{}`", workload.name))
     };
-    let offered = Offered::of_point(point).map_err(|error| unusable(&error))?;
+    let offered = OfferedLoad::from_point(point).map_err(|error| unusable(&error))?;
     TrialSchedule::new(work, offered, &TrialKey { point: key, trial: 0, nonce: Nonce::new(0) })
         .map_err(|error| unusable(&error))?;
-    load_recipe_digest(work, offered, &key).map_err(|error| Failure::of(Exit::Definition, "load_recipe", &error))
+    load_recipe_digest(work, offered, &key).map_err(|error| Failure::from_error(Exit::Definition, "load_recipe", &error))
 }
 
-fn arrival(arrivals: &Arrivals) -> ArrivalLaw {
+fn arrival(arrivals: &ArrivalMode) -> ArrivalLaw {
     match arrivals {
-        Arrivals::Closed { .. } => ArrivalLaw::Closed,
-        Arrivals::Open { process: Arrival::Constant, .. } => ArrivalLaw::Constant,
-        Arrivals::Open { process: Arrival::Poisson, .. } => ArrivalLaw::Poisson,
-        Arrivals::Open { process: Arrival::Gamma { smoothness }, .. } => ArrivalLaw::Gamma { smoothness: *smoothness },
+        ArrivalMode::Closed { .. } => ArrivalLaw::Closed,
+        ArrivalMode::Open { process: ArrivalProcess::Constant, .. } => ArrivalLaw::Constant,
+        ArrivalMode::Open { process: ArrivalProcess::Poisson, .. } => ArrivalLaw::Poisson,
+        ArrivalMode::Open { process: ArrivalProcess::Gamma { smoothness }, .. } => ArrivalLaw::Gamma { smoothness: *smoothness },
     }
 }
 
@@ -121,7 +121,7 @@ fn tokenizer(files: &SourceFiles<'_>, pins: &mut dyn Pins, workload: &Workload, 
         let (name, digest) = pins.built_in_tokenizer();
         return Ok(Tokenizer { name, digest, file: None });
     };
-    let file = files.pinned(&workload.name, path)?;
+    let file = files.pin_file(&workload.name, path)?;
     pins.check_tokenizer(&file.origin, files.bytes(&file.origin))?;
     Ok(Tokenizer { name: path.clone(), digest: file.artifact.digest, file: Some(file) })
 }

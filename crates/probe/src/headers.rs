@@ -3,7 +3,7 @@
 use std::fmt;
 
 use assay_manifest::EnvVar;
-use assay_stage::{Absent, Secrets};
+use assay_stage::{MissingValue, Secrets};
 use ureq::http::{HeaderName, HeaderValue};
 
 /// Headers with their values, which are treated as secrets: they are never printed.
@@ -37,9 +37,9 @@ pub enum HeaderError {
 impl Headers {
     /// Reads the values of headers from their sources.
     pub fn read(headers: &[EnvVar]) -> Result<Self, HeaderError> {
-        let list = headers.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+        let list = headers.iter().map(read_header).collect::<Result<Vec<_>, _>>()?;
         let referred = headers.iter().zip(&list).filter(|(header, _)| header.value.is_none());
-        let secrets = Secrets::new(referred.flat_map(|(_, (_, value))| spellings(value.as_bytes())));
+        let secrets = Secrets::new(referred.flat_map(|(_, (_, value))| secret_parts(value.as_bytes())));
         Ok(Self { list, secrets })
     }
 
@@ -65,7 +65,7 @@ const SCHEMES: [&[u8]; 6] = [b"bearer", b"basic", b"token", b"apikey", b"api-key
 
 /// Returns the secret parts of a value, in the forms in which an endpoint may repeat them: the credential after a known scheme,
 /// else the whole value, and the part after its first word, which may be a custom scheme.
-fn spellings(value: &[u8]) -> Vec<&[u8]> {
+fn secret_parts(value: &[u8]) -> Vec<&[u8]> {
     let mut words = value.splitn(2, |byte| *byte == b' ');
     let (first, rest) = (words.next().unwrap_or_default(), words.next().map(<[u8]>::trim_ascii));
     let is_scheme = SCHEMES.iter().any(|scheme| first.eq_ignore_ascii_case(scheme));
@@ -73,22 +73,22 @@ fn spellings(value: &[u8]) -> Vec<&[u8]> {
     whole.into_iter().chain(rest).collect()
 }
 
-fn one(header: &EnvVar) -> Result<(HeaderName, HeaderValue), HeaderError> {
+fn read_header(header: &EnvVar) -> Result<(HeaderName, HeaderValue), HeaderError> {
     let name = HeaderName::from_bytes(header.name.as_bytes())
         .map_err(|_| HeaderError::Name(header.name.escape_debug().take(100).collect()))?;
-    let mut value = HeaderValue::from_bytes(&value_of(header)?).map_err(|_| HeaderError::Value(name.to_string()))?;
+    let mut value = HeaderValue::from_bytes(&read_header_value(header)?).map_err(|_| HeaderError::Value(name.to_string()))?;
     value.set_sensitive(true);
     Ok((name, value))
 }
 
-fn value_of(header: &EnvVar) -> Result<Vec<u8>, HeaderError> {
+fn read_header_value(header: &EnvVar) -> Result<Vec<u8>, HeaderError> {
     use std::os::unix::ffi::OsStringExt;
 
     let absent = |place: String, source| HeaderError::Absent { name: header.name.clone(), place, source };
-    assay_stage::value_of(header).map(OsStringExt::into_vec).map_err(|why| match why {
-        Absent::Env(variable) => absent(format!("the environment variable `{variable}`"), None),
-        Absent::File(path, error) => absent(format!("the file `{path}`"), Some(error)),
-        Absent::Undefined => absent("nowhere".to_owned(), None),
+    assay_stage::read_value(header).map(OsStringExt::into_vec).map_err(|why| match why {
+        MissingValue::Env(variable) => absent(format!("the environment variable `{variable}`"), None),
+        MissingValue::File(path, error) => absent(format!("the file `{path}`"), Some(error)),
+        MissingValue::Undefined => absent("nowhere".to_owned(), None),
     })
 }
 
@@ -126,16 +126,20 @@ mod tests {
         let masked = |text: &str| headers.secrets().mask(text.as_bytes()).map(|bytes| String::from_utf8(bytes).expect("text"));
         assert_eq!(masked("no key hunter22 here").as_deref(), Some("no key [secret] here"));
         assert_eq!(masked("sent: Bearer hunter22").as_deref(), Some("sent: Bearer [secret]"));
-        assert_eq!(headers.secrets().mask_cut("a key must follow Bearer"), None, "a scheme alone is no beginning of a secret");
+        assert_eq!(
+            headers.secrets().mask_truncated("a key must follow Bearer"),
+            None,
+            "a scheme alone is no beginning of a secret"
+        );
         assert_eq!(masked("Bearer example"), None, "neither the scheme nor what a definition holds is a secret");
     }
 
     #[test]
     fn a_scheme_that_nobody_knows_is_taken_for_a_part_of_the_secret() {
-        assert_eq!(spellings(b"Hawk hunter22"), [b"Hawk hunter22".as_slice(), b"hunter22"]);
-        assert_eq!(spellings(b"bearer  hunter22"), [b"hunter22".as_slice()]);
-        assert_eq!(spellings(b"hunter22"), [b"hunter22".as_slice()]);
-        assert_eq!(spellings(b"token"), [b"token".as_slice()], "there is nothing behind it");
+        assert_eq!(secret_parts(b"Hawk hunter22"), [b"Hawk hunter22".as_slice(), b"hunter22"]);
+        assert_eq!(secret_parts(b"bearer  hunter22"), [b"hunter22".as_slice()]);
+        assert_eq!(secret_parts(b"hunter22"), [b"hunter22".as_slice()]);
+        assert_eq!(secret_parts(b"token"), [b"token".as_slice()], "there is nothing behind it");
     }
 
     #[test]

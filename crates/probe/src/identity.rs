@@ -8,7 +8,7 @@ use std::time::Duration;
 use assay_manifest::{Fact, ProvisionedTarget};
 use serde_json::Value;
 
-use crate::{Answer, Client, Limits, at};
+use crate::{Client, EndpointResponse, Limits, endpoint_url};
 
 /// The limits of each request.
 const LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 1 << 20 };
@@ -42,10 +42,10 @@ pub struct Identity {
 
 impl Identity {
     /// Queries the endpoint at `url`. If it does not respond to the first request, no others are sent.
-    pub fn ask(client: &Client, url: &str) -> Self {
-        let listed = client.get(&at(url, "/v1/models"), LIMITS);
+    pub fn query(client: &Client, url: &str) -> Self {
+        let listed = client.get(&endpoint_url(url, "/v1/models"), LIMITS);
         let version = match &listed {
-            Err(error) if error.is_silence() => Fact::unknown(format!("GET /v1/models: {error}")),
+            Err(error) if error.is_unreachable() => Fact::unknown(format!("GET /v1/models: {error}")),
             listed => version(client, url, listed.as_ref().ok()),
         };
         let server = server(listed.as_ref().ok(), &version);
@@ -54,7 +54,7 @@ impl Identity {
     }
 
     /// Returns the models that it lists; empty if it gives no list.
-    pub fn listed(&self) -> &[String] {
+    pub fn listed_models(&self) -> &[String] {
         self.models.as_deref().unwrap_or_default()
     }
 
@@ -65,7 +65,7 @@ impl Identity {
             let (before, now) = (version(&recorded.version), version(&self.version));
             return Some(format!("version {before} when it was provisioned, {now} now"));
         }
-        if self.listed() != recorded.models {
+        if self.listed_models() != recorded.models {
             let list = |models: &[String]| format!("[{}]", models.join(", "));
             let now = self.models.as_ref().map_or_else(|why| format!("none ({why})"), |models| list(models));
             return Some(format!("models {} when it was provisioned, {now} now", list(&recorded.models)));
@@ -75,7 +75,7 @@ impl Identity {
 }
 
 /// Identifies the server software: by the owner of all of its models, else by a version path that only one server has.
-fn server(listed: Option<&Answer>, version: &Fact<String>) -> Fact<String> {
+fn server(listed: Option<&EndpointResponse>, version: &Fact<String>) -> Fact<String> {
     if let Some(name) = listed.and_then(|answer| owner(&json(answer).ok()?)) {
         return Fact::observed(name.to_owned(), "`owned_by` of GET /v1/models");
     }
@@ -94,10 +94,14 @@ fn owner(list: &Value) -> Option<&'static str> {
     SERVERS_BY_OWNER.iter().find(|(name, _)| *name == owner).map(|(_, server)| *server)
 }
 
-fn version(client: &Client, url: &str, listed: Option<&Answer>) -> Fact<String> {
+fn version(client: &Client, url: &str, listed: Option<&EndpointResponse>) -> Fact<String> {
     let mut said = Vec::new();
     for (path, member) in VERSION_PATHS {
-        match client.get(&at(url, path), LIMITS).map_err(|error| error.to_string()).and_then(|answer| text_at(&answer, member)) {
+        match client
+            .get(&endpoint_url(url, path), LIMITS)
+            .map_err(|error| error.to_string())
+            .and_then(|answer| text_at(&answer, member))
+        {
             Ok(version) => return Fact::observed(version, format!("GET {path}")),
             Err(why) => said.push(format!("GET {path}: {why}")),
         }
@@ -115,14 +119,14 @@ fn is_versioned(server: &str) -> bool {
     is_name(server) && after_slash.is_some_and(|byte| byte.is_ascii_digit())
 }
 
-fn json(answer: &Answer) -> Result<Value, String> {
+fn json(answer: &EndpointResponse) -> Result<Value, String> {
     if !answer.is_success() {
         return Err(answer.status_text());
     }
     serde_json::from_slice(&answer.body).map_err(|_| "the answer is not JSON".to_owned())
 }
 
-fn text_at(answer: &Answer, member: &str) -> Result<String, String> {
+fn text_at(answer: &EndpointResponse, member: &str) -> Result<String, String> {
     let value = json(answer)?;
     let text = value.get(member).and_then(Value::as_str).ok_or_else(|| format!("the answer has no text `{member}`"))?;
     if is_name(text) {
@@ -132,7 +136,7 @@ fn text_at(answer: &Answer, member: &str) -> Result<String, String> {
     }
 }
 
-fn models(answer: &Answer) -> Result<Vec<String>, String> {
+fn models(answer: &EndpointResponse) -> Result<Vec<String>, String> {
     let value = json(answer)?;
     let list = value.get("data").and_then(Value::as_array).ok_or("the answer has no list `data`")?;
     if list.len() > MAX_MODELS {

@@ -8,14 +8,14 @@
 //!
 //! An endpoint is not trusted: for any response, the result is a value or a reason.
 
-mod ask;
+mod client;
 mod exposition;
 mod headers;
 mod identity;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use ask::{Answer, AskError, Client, Limits, at, tls};
+pub use client::{Client, EndpointResponse, Limits, RequestError, endpoint_url, tls};
 pub use exposition::{Malformed, Sample, samples};
 pub use headers::{HeaderError, Headers};
 pub use identity::Identity;

@@ -29,12 +29,12 @@ impl Request {
 #[derive(Clone, Debug)]
 pub struct Reply {
     bytes: Vec<u8>,
-    then: Then,
+    then: AfterBytes,
 }
 
 /// The behaviour after the bytes.
 #[derive(Clone, Debug)]
-enum Then {
+enum AfterBytes {
     Close,
     /// Sends these bytes repeatedly, as fast as the client reads.
     Forever(Vec<u8>),
@@ -47,11 +47,11 @@ enum Then {
 impl Reply {
     /// Returns a response of exactly these bytes.
     pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { bytes: bytes.into(), then: Then::Close }
+        Self { bytes: bytes.into(), then: AfterBytes::Close }
     }
 
     /// Returns a response with a status, such as `404 Not Found`, more lines of the head, and a body.
-    pub fn with(status: &str, head: &[&str], body: impl AsRef<[u8]>) -> Self {
+    pub fn with_body(status: &str, head: &[&str], body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
         let mut text = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
         for line in head {
@@ -63,47 +63,47 @@ impl Reply {
 
     /// Returns a response with status 200.
     pub fn ok(body: impl AsRef<[u8]>) -> Self {
-        Self::with("200 OK", &[], body)
+        Self::with_body("200 OK", &[], body)
     }
 
     /// Returns a response without a body.
     pub fn status(status: &str) -> Self {
-        Self::with(status, &[], "")
+        Self::with_body(status, &[], "")
     }
 
     /// Returns a head, and a body that never ends.
     pub fn endless() -> Self {
-        Self { bytes: b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), then: Then::Forever(vec![b'a'; 1 << 16]) }
+        Self { bytes: b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), then: AfterBytes::Forever(vec![b'a'; 1 << 16]) }
     }
 
     /// Returns a head that never ends.
     pub fn endless_head() -> Self {
-        Self { bytes: b"HTTP/1.1 200 OK\r\n".to_vec(), then: Then::Forever(b"x-more: of the same\r\n".repeat(1000)) }
+        Self { bytes: b"HTTP/1.1 200 OK\r\n".to_vec(), then: AfterBytes::Forever(b"x-more: of the same\r\n".repeat(1000)) }
     }
 
     /// Returns a head, and a body that comes one byte now and then.
     pub fn drip() -> Self {
-        Self { bytes: b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), then: Then::Drip }
+        Self { bytes: b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), then: AfterBytes::Drip }
     }
 
     /// Returns nothing at all, with the connection open.
     pub fn hang() -> Self {
-        Self { bytes: Vec::new(), then: Then::Hang }
+        Self { bytes: Vec::new(), then: AfterBytes::Hang }
     }
 
     fn send(&self, mut to: TcpStream) -> std::io::Result<()> {
         to.write_all(&self.bytes)?;
         match &self.then {
-            Then::Close => {}
-            Then::Forever(bytes) => loop {
+            AfterBytes::Close => {}
+            AfterBytes::Forever(bytes) => loop {
                 to.write_all(bytes)?;
             },
-            Then::Drip => loop {
+            AfterBytes::Drip => loop {
                 to.write_all(b"a")?;
                 std::thread::sleep(Duration::from_millis(2));
             },
             // The read ends when the client has disconnected.
-            Then::Hang => drop(to.read(&mut [0; 64])),
+            AfterBytes::Hang => drop(to.read(&mut [0; 64])),
         }
         Ok(())
     }
@@ -136,14 +136,14 @@ impl Server {
                     break;
                 }
                 let (script, questions) = (Arc::clone(&script), Arc::clone(&questions));
-                std::thread::spawn(move || answer(stream, &script, &questions));
+                std::thread::spawn(move || serve_connection(stream, &script, &questions));
             }
         });
         Self { address, over, asked, thread: Some(thread) }
     }
 
     /// Starts a server that responds by path; every other path is not found.
-    pub fn of(replies: Vec<(&'static str, Reply)>) -> Self {
+    pub fn with_replies(replies: Vec<(&'static str, Reply)>) -> Self {
         Self::start(move |request| {
             let found = replies.iter().find(|(path, _)| *path == request.path);
             found.map_or_else(|| Reply::status("404 Not Found"), |(_, reply)| reply.clone())
@@ -166,13 +166,13 @@ impl Server {
     }
 
     /// Returns all requests so far.
-    pub fn asked(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<Request> {
         self.asked.lock().map(|asked| asked.clone()).unwrap_or_default()
     }
 
     /// Returns the paths of all requests so far.
     pub fn paths(&self) -> Vec<String> {
-        self.asked().into_iter().map(|request| request.path).collect()
+        self.requests().into_iter().map(|request| request.path).collect()
     }
 }
 
@@ -187,7 +187,7 @@ impl Drop for Server {
     }
 }
 
-fn answer(stream: TcpStream, script: &Script, asked: &Mutex<Vec<Request>>) {
+fn serve_connection(stream: TcpStream, script: &Script, asked: &Mutex<Vec<Request>>) {
     let Some(mut request) = read(&stream) else { return };
     if let Ok(mut asked) = asked.lock() {
         request.number = asked.len();

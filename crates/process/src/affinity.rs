@@ -7,7 +7,7 @@ use crate::Error;
 
 /// Pins every thread of this process to these CPUs, and with them all threads and processes that they start from then on.
 pub fn pin_to_cpus(cpus: impl IntoIterator<Item = u32>) -> Result<(), Error> {
-    let set = set_of(cpus);
+    let set = cpu_set(cpus);
     let threads = std::fs::read_dir("/proc/self/task").map_err(Error::system("list the threads of this process"))?;
     for thread in threads.flatten() {
         let thread = thread.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
@@ -20,7 +20,7 @@ pub fn pin_to_cpus(cpus: impl IntoIterator<Item = u32>) -> Result<(), Error> {
     Ok(())
 }
 
-fn set_of(cpus: impl IntoIterator<Item = u32>) -> CpuSet {
+fn cpu_set(cpus: impl IntoIterator<Item = u32>) -> CpuSet {
     let mut set = CpuSet::new();
     for cpu in cpus.into_iter().map(|cpu| cpu as usize).filter(|cpu| *cpu < CpuSet::MAX_CPU) {
         set.set(cpu);

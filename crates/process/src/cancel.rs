@@ -71,7 +71,7 @@ impl Cancel {
     /// Waits until the flag is set, but no longer than `limit`; returns true if it is set. A replacement for sleep.
     pub fn wait_timeout(&self, limit: Duration) -> bool {
         // A poll on one open eventfd fails only for lack of kernel memory; then the flag itself is still checked below.
-        let _ = poll::first_readable(&[self.fd()], poll::deadline(Instant::now(), Some(limit)));
+        let _ = poll::wait_readable(&[self.fd()], poll::deadline(Instant::now(), Some(limit)));
         self.is_cancelled()
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-use crate::spawner::{Spawner, Started};
+use crate::spawner::{Spawner, StartedChild};
 use crate::{Cancel, Error, Usage, poll, reaper, tree};
 
 /// The longest wait for a killed child to end: longer than any orderly exit of a large process, so that only a hang in the kernel
@@ -31,7 +31,7 @@ pub struct Child {
 
 /// The exit of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct ChildExit {
     /// Its exit code, or the signal that ended it.
     pub status: Status,
     /// True if it was ended because of its time limit.
@@ -92,21 +92,21 @@ impl fmt::Display for Status {
 
 /// The reason why a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Woken {
+enum WakeReason {
     Ended,
     Cancelled,
     TimedOut,
 }
 
 impl Child {
-    pub(crate) fn new(started: Started, grace: Duration, spawner: Spawner) -> Self {
-        let Started { pid, pidfd, at, stdout, stderr } = started;
+    pub(crate) fn new(started: StartedChild, grace: Duration, spawner: Spawner) -> Self {
+        let StartedChild { pid, pidfd, at, stdout, stderr } = started;
         Self { pid, pidfd, started: at, stdout, stderr, grace, reaped: false, _spawner: spawner }
     }
 
     /// Returns the process id, which is also the id of its process group.
     pub fn pid(&self) -> i32 {
-        reaper::raw(self.pid)
+        reaper::raw_pid(self.pid)
     }
 
     /// Returns true if the child has ended. Its descendants may still run until [`Child::wait`].
@@ -129,16 +129,16 @@ impl Child {
     /// At the limit or at a cancellation its group gets SIGTERM, and after the command's grace period the group and all of its
     /// descendants get SIGKILL. Remaining processes of its group are killed as well once it has ended; so are orphans, in a
     /// reaper, as soon as no other child runs that they could come from.
-    pub fn wait(self, limit: Option<Duration>, cancel: &Cancel) -> Result<Ended, Error> {
+    pub fn wait(self, limit: Option<Duration>, cancel: &Cancel) -> Result<ChildExit, Error> {
         self.wait_then(limit, cancel, |_| Signal::TERM)
     }
 
     /// Ends the child now: SIGTERM to its group, SIGKILL after the command's grace period. A child that has ended already is
     /// reported as it ended, and not as cancelled.
-    pub fn stop(mut self) -> Result<Ended, Error> {
-        let woken = if self.has_ended() { Woken::Ended } else { Woken::Cancelled };
-        if woken == Woken::Cancelled {
-            self.end(Signal::TERM)?;
+    pub fn stop(mut self) -> Result<ChildExit, Error> {
+        let woken = if self.has_ended() { WakeReason::Ended } else { WakeReason::Cancelled };
+        if woken == WakeReason::Cancelled {
+            self.terminate(Signal::TERM)?;
         }
         self.finish(woken)
     }
@@ -149,33 +149,33 @@ impl Child {
         limit: Option<Duration>,
         cancel: &Cancel,
         signal: impl FnOnce(&Cancel) -> Signal,
-    ) -> Result<Ended, Error> {
+    ) -> Result<ChildExit, Error> {
         let woken = self.sleep(poll::deadline(self.started, limit), Some(cancel))?;
         match woken {
-            Woken::Ended => {}
-            Woken::Cancelled => self.end(signal(cancel))?,
-            Woken::TimedOut => self.end(Signal::TERM)?,
+            WakeReason::Ended => {}
+            WakeReason::Cancelled => self.terminate(signal(cancel))?,
+            WakeReason::TimedOut => self.terminate(Signal::TERM)?,
         }
         self.finish(woken)
     }
 
     /// Sleeps until the child has ended, the deadline has passed, or a cancellation comes. If the child has ended already, that
     /// takes precedence.
-    fn sleep(&self, deadline: Option<Instant>, cancel: Option<&Cancel>) -> Result<Woken, Error> {
+    fn sleep(&self, deadline: Option<Instant>, cancel: Option<&Cancel>) -> Result<WakeReason, Error> {
         let mut fds = vec![self.pidfd.as_fd()];
         fds.extend(cancel.map(Cancel::fd));
-        let readable = poll::first_readable(&fds, deadline).map_err(Error::system("wait for a child process"))?;
+        let readable = poll::wait_readable(&fds, deadline).map_err(Error::system("wait for a child process"))?;
         Ok(match readable {
-            Some(0) => Woken::Ended,
-            Some(_) => Woken::Cancelled,
-            None => Woken::TimedOut,
+            Some(0) => WakeReason::Ended,
+            Some(_) => WakeReason::Cancelled,
+            None => WakeReason::TimedOut,
         })
     }
 
     /// Sends the signal to the group, and kills it after the grace period.
-    fn end(&mut self, signal: Signal) -> Result<(), Error> {
+    fn terminate(&mut self, signal: Signal) -> Result<(), Error> {
         self.signal_group(signal);
-        if self.sleep(poll::deadline(Instant::now(), Some(self.grace)), None)? == Woken::Ended {
+        if self.sleep(poll::deadline(Instant::now(), Some(self.grace)), None)? == WakeReason::Ended {
             return Ok(());
         }
         self.kill()
@@ -186,7 +186,7 @@ impl Child {
         tree::kill_tree(self.pid);
         self.signal_group(Signal::KILL);
         match self.sleep(poll::deadline(Instant::now(), Some(KILL_LIMIT)), None)? {
-            Woken::Ended => Ok(()),
+            WakeReason::Ended => Ok(()),
             _ => Err(Error::Unkillable { pid: self.pid(), waited: KILL_LIMIT }),
         }
     }
@@ -198,18 +198,18 @@ impl Child {
     }
 
     /// Reaps the ended child, and ends its leftover descendants.
-    fn finish(&mut self, woken: Woken) -> Result<Ended, Error> {
+    fn finish(&mut self, woken: WakeReason) -> Result<ChildExit, Error> {
         let wall = self.started.elapsed();
         self.signal_group(Signal::KILL);
-        let mut family = reaper::family();
+        let mut family = reaper::lock_registry();
         self.reaped = true;
         let (status, mut usage) = family.reap_awaited(self.pid).map_err(Error::system("reap a child process"))?;
         let swept = family.sweep_orphans();
         usage += swept.usage;
-        Ok(Ended {
+        Ok(ChildExit {
             status,
-            timed_out: woken == Woken::TimedOut,
-            cancelled: woken == Woken::Cancelled,
+            timed_out: woken == WakeReason::TimedOut,
+            cancelled: woken == WakeReason::Cancelled,
             leftovers: u32::try_from(swept.killed).unwrap_or(u32::MAX),
             usage,
             wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
@@ -222,7 +222,7 @@ impl Drop for Child {
         if self.reaped {
             return;
         }
-        if let Err(error) = self.kill().and_then(|()| self.finish(Woken::Cancelled)) {
+        if let Err(error) = self.kill().and_then(|()| self.finish(WakeReason::Cancelled)) {
             tracing::warn!(pid = self.pid(), %error, "a child process was left behind");
         }
     }

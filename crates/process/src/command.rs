@@ -53,9 +53,9 @@ pub struct Command {
 pub enum Orphans {
     /// This process, if it is a reaper.
     #[default]
-    ComeHere,
+    AdoptedHere,
     /// The child, which is a reaper itself, as [`crate::supervise`] makes it.
-    StayBelow,
+    AdoptedByChild,
 }
 
 /// A child's stdin.
@@ -155,8 +155,8 @@ impl Input {
         Ok(match self {
             Self::Null => Stdio::null(),
             Self::Inherit => Stdio::inherit(),
-            Self::File(path) => File::open(path).map_err(redirect(path))?.into(),
-            Self::Bytes(bytes) => file_holding(bytes)?.into(),
+            Self::File(path) => File::open(path).map_err(redirect_error(path))?.into(),
+            Self::Bytes(bytes) => file_with_bytes(bytes)?.into(),
         })
     }
 }
@@ -167,22 +167,22 @@ impl Output {
             Self::Null => Stdio::null(),
             Self::Inherit => Stdio::inherit(),
             Self::Pipe => Stdio::piped(),
-            Self::File(path) => emptied(path).map_err(redirect(path))?.into(),
+            Self::File(path) => open_truncated(path).map_err(redirect_error(path))?.into(),
         })
     }
 }
 
-fn emptied(path: &Path) -> std::io::Result<File> {
+fn open_truncated(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().append(true).create(true).open(path)?;
     file.set_len(0)?;
     Ok(file)
 }
 
-fn redirect(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+fn redirect_error(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::Redirect { path: path.to_owned(), source }
 }
 
-fn file_holding(bytes: &[u8]) -> Result<File, Error> {
+fn file_with_bytes(bytes: &[u8]) -> Result<File, Error> {
     let fill = || {
         let mut file = File::from(rustix::fs::memfd_create("stdin", MemfdFlags::CLOEXEC)?);
         file.write_all(bytes)?;
@@ -193,7 +193,7 @@ fn file_holding(bytes: &[u8]) -> Result<File, Error> {
 }
 
 /// Returns the read end of a pipe that holds `bytes` and then ends. At most [`MAX_PIPE_BYTES`], so that no thread has to feed it.
-pub fn pipe_holding(bytes: &[u8]) -> Result<OwnedFd, Error> {
+pub fn pipe_with_bytes(bytes: &[u8]) -> Result<OwnedFd, Error> {
     if bytes.len() > MAX_PIPE_BYTES {
         return Err(Error::PipeTooSmall { size: bytes.len(), limit: MAX_PIPE_BYTES });
     }
@@ -213,7 +213,7 @@ mod tests {
 
     fn held(bytes: &[u8]) -> Vec<u8> {
         let mut read = Vec::new();
-        File::from(pipe_holding(bytes).expect("it fits")).read_to_end(&mut read).expect("a pipe reads");
+        File::from(pipe_with_bytes(bytes).expect("it fits")).read_to_end(&mut read).expect("a pipe reads");
         read
     }
 
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_into_a_pipe_is_refused() {
-        let refused = pipe_holding(&vec![7; MAX_PIPE_BYTES + 1]).expect_err("too much");
+        let refused = pipe_with_bytes(&vec![7; MAX_PIPE_BYTES + 1]).expect_err("too much");
         assert_eq!(refused.to_string(), "65537 bytes do not fit into a pipe that holds 65536");
     }
 }

@@ -22,10 +22,10 @@ mod usage;
 
 pub use affinity::pin_to_cpus;
 pub use cancel::{Cancel, cancel_on_signals};
-pub use child::{Child, Ended, KILL_LIMIT, Status};
-pub use command::{Command, FdThree, Input, MAX_PIPE_BYTES, Orphans, Output, pipe_holding};
+pub use child::{Child, ChildExit, KILL_LIMIT, Status};
+pub use command::{Command, FdThree, Input, MAX_PIPE_BYTES, Orphans, Output, pipe_with_bytes};
 pub use error::Error;
-pub use reaper::{SWEEP_LIMIT, Swept, become_reaper, kill_descendants};
+pub use reaper::{SWEEP_LIMIT, SweepResult, become_reaper, kill_descendants};
 pub use rustix::process::Signal;
 pub use spawner::Spawner;
 pub use supervise::supervise;

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 /// Waits until one of `fds` is readable, or until the deadline. Returns the index of the first readable one, `None` at the
 /// deadline.
-pub(crate) fn first_readable(fds: &[BorrowedFd<'_>], deadline: Option<Instant>) -> io::Result<Option<usize>> {
+pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], deadline: Option<Instant>) -> io::Result<Option<usize>> {
     let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));

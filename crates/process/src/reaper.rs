@@ -20,7 +20,7 @@ pub const SWEEP_LIMIT: Duration = Duration::from_secs(10);
 /// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
-pub struct Swept {
+pub struct SweepResult {
     /// The number of processes that were still running, and were killed.
     pub killed: usize,
     /// The number of processes that could not be ended within [`SWEEP_LIMIT`] (or at all, if they belong to another user).
@@ -32,24 +32,24 @@ pub struct Swept {
 /// The children of this process. Forking, reaping and sweeping happen under one lock, so that a child that is just being created
 /// is never taken for an orphan, and no process id is signalled after it was freed.
 #[derive(Default)]
-pub(crate) struct Family {
+pub(crate) struct ChildRegistry {
     /// The children that their [`crate::Child`] will wait for, and the process that adopts their orphans.
     pub(crate) awaited: BTreeMap<i32, Orphans>,
     /// True if this process adopts orphans.
     pub(crate) reaper: bool,
 }
 
-static FAMILY: Mutex<Family> = Mutex::new(Family { awaited: BTreeMap::new(), reaper: false });
+static REGISTRY: Mutex<ChildRegistry> = Mutex::new(ChildRegistry { awaited: BTreeMap::new(), reaper: false });
 
-pub(crate) fn family() -> MutexGuard<'static, Family> {
-    FAMILY.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn lock_registry() -> MutexGuard<'static, ChildRegistry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes this process the reaper of its orphaned descendants, for the rest of its life.
 ///
 /// From then on every child of this process must be started by a [`crate::Spawner`]: any other one is taken for an orphan.
 pub fn become_reaper() -> Result<(), Error> {
-    let mut family = family();
+    let mut family = lock_registry();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(Error::system("become a child subreaper"))?;
     family.reaper = true;
     Ok(())
@@ -59,29 +59,29 @@ pub fn become_reaper() -> Result<(), Error> {
 ///
 /// Becomes a reaper first, because only then no process escapes. A child that the caller still holds as a [`crate::Child`] is
 /// killed like any other; its `wait` reports that.
-pub fn kill_descendants() -> Result<Swept, Error> {
+pub fn kill_descendants() -> Result<SweepResult, Error> {
     become_reaper()?;
-    Ok(family().sweep(Sweep::Everything))
+    Ok(lock_registry().sweep(SweepScope::Everything))
 }
 
 /// The children that a sweep ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sweep {
+enum SweepScope {
     Everything,
     Orphans,
 }
 
-impl Family {
+impl ChildRegistry {
     /// Ends the orphans that this process has adopted, but only if every awaited child keeps its own orphans: an orphan's lineage
     /// is unknown, so it may belong to another living child. A process that is no reaper has no orphans.
-    pub(crate) fn sweep_orphans(&self) -> Swept {
-        let lends_none = self.awaited.values().all(|orphans| *orphans == Orphans::StayBelow);
-        if self.reaper && lends_none { self.sweep(Sweep::Orphans) } else { Swept::default() }
+    pub(crate) fn sweep_orphans(&self) -> SweepResult {
+        let lends_none = self.awaited.values().all(|orphans| *orphans == Orphans::AdoptedByChild);
+        if self.reaper && lends_none { self.sweep(SweepScope::Orphans) } else { SweepResult::default() }
     }
 
-    fn sweep(&self, which: Sweep) -> Swept {
+    fn sweep(&self, which: SweepScope) -> SweepResult {
         let deadline = Instant::now() + SWEEP_LIMIT;
-        let mut swept = Swept::default();
+        let mut swept = SweepResult::default();
         while has_children() && Instant::now() < deadline {
             let (done, running): (Vec<_>, Vec<_>) = self.targets(which).into_iter().partition(|pid| has_ended(*pid));
             // All are killed before any is waited for, so that they end in parallel.
@@ -96,27 +96,27 @@ impl Family {
                 break;
             }
         }
-        swept.left = self.left(which);
+        swept.left = self.count_running(which);
         if swept.left > 0 {
             tracing::warn!(left = swept.left, "processes could not be ended");
         }
         swept
     }
 
-    fn targets(&self, which: Sweep) -> Vec<Pid> {
+    fn targets(&self, which: SweepScope) -> Vec<Pid> {
         let mut children = tree::children();
-        children.retain(|pid| which == Sweep::Everything || !self.is_awaited(*pid));
+        children.retain(|pid| which == SweepScope::Everything || !self.is_awaited(*pid));
         children
     }
 
     /// Returns the number of children that still run. At least one if the kernel reports children that `/proc` does not show.
-    fn left(&self, which: Sweep) -> usize {
+    fn count_running(&self, which: SweepScope) -> usize {
         let running = self.targets(which).into_iter().filter(|pid| !has_ended(*pid)).count();
         running.max(usize::from(self.awaited.is_empty() && has_children()))
     }
 
     fn is_awaited(&self, pid: Pid) -> bool {
-        self.awaited.contains_key(&raw(pid))
+        self.awaited.contains_key(&raw_pid(pid))
     }
 
     /// Reaps ended orphans and returns the status of each. Awaited children are left to their [`crate::Child`].
@@ -132,12 +132,12 @@ impl Family {
     /// Reaps a child that has ended.
     pub(crate) fn reap_awaited(&mut self, pid: Pid) -> io::Result<(Status, Usage)> {
         let reaped = sys::reap(pid);
-        self.awaited.remove(&raw(pid));
+        self.awaited.remove(&raw_pid(pid));
         reaped
     }
 }
 
-pub(crate) fn raw(pid: Pid) -> i32 {
+pub(crate) fn raw_pid(pid: Pid) -> i32 {
     pid.as_raw_nonzero().get()
 }
 
@@ -162,5 +162,5 @@ fn kill(pid: Pid) -> bool {
 fn has_ended_by(pid: Pid, deadline: Instant) -> bool {
     // Without a pidfd to wait on, the next round checks again.
     let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return has_ended(pid) };
-    matches!(poll::first_readable(&[pidfd.as_fd()], Some(deadline)), Ok(Some(_)))
+    matches!(poll::wait_readable(&[pidfd.as_fd()], Some(deadline)), Ok(Some(_)))
 }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use crate::Error;
 use crate::child::Child;
 use crate::command::{Command, FdThree, Orphans};
-use crate::reaper::{self, Family};
+use crate::reaper::{self, ChildRegistry};
 use crate::sys::{self, BeforeExec, PassedFd};
 
 /// The most tries of a start if descriptor 3 changed hands meanwhile. One more try nearly always succeeds.
@@ -23,16 +23,16 @@ const MAX_TRIES: usize = 8;
 /// worker had started would be killed in the middle of its work. The thread lives as long as any clone of the spawner and any
 /// [`Child`] that it started.
 #[derive(Clone, Debug)]
-pub struct Spawner(mpsc::Sender<Order>);
+pub struct Spawner(mpsc::Sender<SpawnRequest>);
 
 /// A command for the thread, and the channel of the result.
-struct Order {
+struct SpawnRequest {
     command: Command,
-    answer: mpsc::SyncSender<Result<Started, Error>>,
+    answer: mpsc::SyncSender<Result<StartedChild, Error>>,
 }
 
 /// A child that was just started.
-pub(crate) struct Started {
+pub(crate) struct StartedChild {
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
     pub(crate) at: Instant,
@@ -43,7 +43,7 @@ pub(crate) struct Started {
 impl Spawner {
     /// Starts the thread.
     pub fn start() -> io::Result<Self> {
-        let (orders, incoming) = mpsc::channel::<Order>();
+        let (orders, incoming) = mpsc::channel::<SpawnRequest>();
         std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
             for order in incoming {
                 // The caller waits for the result below.
@@ -58,13 +58,13 @@ impl Spawner {
         let grace = command.grace;
         let (answer, answered) = mpsc::sync_channel(1);
         let gone = || Error::System { what: "reach the spawner thread", source: io::ErrorKind::BrokenPipe.into() };
-        self.0.send(Order { command, answer }).map_err(|_| gone())?;
+        self.0.send(SpawnRequest { command, answer }).map_err(|_| gone())?;
         let started = answered.recv().map_err(|_| gone())??;
         Ok(Child::new(started, grace, self.clone()))
     }
 }
 
-fn start(command: Command) -> Result<Started, Error> {
+fn start(command: Command) -> Result<StartedChild, Error> {
     let mut started = try_to_start(&command);
     for _ in 1..MAX_TRIES {
         match &started {
@@ -75,15 +75,15 @@ fn start(command: Command) -> Result<Started, Error> {
     started
 }
 
-fn try_to_start(command: &Command) -> Result<Started, Error> {
+fn try_to_start(command: &Command) -> Result<StartedChild, Error> {
     let failed = |source| Error::Start { program: command.program.to_string_lossy().into_owned(), source };
     let mut prepared = command.prepare()?;
-    let three = FdThreePlan::of(&command.fd_three).map_err(failed)?;
+    let three = FdThreePlan::new(&command.fd_three).map_err(failed)?;
     let parent = rustix::process::getpid();
     let plan = BeforeExec { parent, death_signal: command.death_signal, fd_three: three.passed };
     sys::before_exec(prepared.process_group(0), plan);
 
-    let mut family = reaper::family();
+    let mut family = reaper::lock_registry();
     let at = Instant::now();
     let child = prepared.spawn().map_err(failed)?;
     adopt(&mut family, child, at, command.orphans).map_err(failed)
@@ -96,7 +96,7 @@ struct FdThreePlan {
 }
 
 impl FdThreePlan {
-    fn of(wanted: &FdThree) -> io::Result<Self> {
+    fn new(wanted: &FdThree) -> io::Result<Self> {
         Ok(match wanted {
             FdThree::Closed => Self { passed: PassedFd::Closed, _held: None },
             FdThree::Inherited => Self { passed: PassedFd::Inherited, _held: None },
@@ -110,15 +110,15 @@ impl FdThreePlan {
 }
 
 /// Registers a child that was just created, so that no sweep takes it for an orphan.
-fn adopt(family: &mut Family, mut child: std::process::Child, at: Instant, orphans: Orphans) -> io::Result<Started> {
+fn adopt(family: &mut ChildRegistry, mut child: std::process::Child, at: Instant, orphans: Orphans) -> io::Result<StartedChild> {
     let pid = Pid::from_child(&child);
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
         // A child that cannot be waited for is not kept.
         let _ = rustix::process::kill_process_group(pid, Signal::KILL);
         let _ = child.wait();
     })?;
-    family.awaited.insert(reaper::raw(pid), orphans);
+    family.awaited.insert(reaper::raw_pid(pid), orphans);
     let stdout = child.stdout.take().map(OwnedFd::from);
     let stderr = child.stderr.take().map(OwnedFd::from);
-    Ok(Started { pid, pidfd, at, stdout, stderr })
+    Ok(StartedChild { pid, pidfd, at, stdout, stderr })
 }

@@ -21,7 +21,7 @@ use crate::{
 pub fn supervise(parent: i32, command: Command, grace: Duration) -> Result<Status, Error> {
     become_reaper()?;
     let cancel = cancel_on_signals(&[Signal::TERM, Signal::INT]).map_err(Error::system("handle signals"))?;
-    follow(parent)?;
+    follow_parent(parent)?;
     let ended = run(parent, command, grace, &cancel);
     // This also runs if waiting failed: no process may outlive the wrapper.
     let _ = kill_descendants()?;
@@ -53,7 +53,7 @@ fn with_own_descriptors(command: Command, grace: Duration) -> Command {
 }
 
 /// Asks for SIGTERM at the end of the parent. If the parent ended before that, the parent's process id has changed.
-fn follow(parent: i32) -> Result<(), Error> {
+fn follow_parent(parent: i32) -> Result<(), Error> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Error::system("follow the parent process"))?;
     if is_parent(parent) { Ok(()) } else { Err(Error::ParentGone { expected: parent }) }
 }

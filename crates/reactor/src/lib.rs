@@ -28,7 +28,7 @@ pub enum Interest {
 
 /// A socket that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ready {
+pub struct ReadySocket {
     /// The token that the socket was added with.
     pub token: u64,
     /// The socket can be read, or has failed or been closed, which a read reports.
@@ -71,7 +71,7 @@ impl Poller {
 
     /// Waits until a socket is ready or [`now_ns`] reaches `deadline_ns`; without a deadline, indefinitely. A signal ends the
     /// wait with no socket ready.
-    pub fn wait(&mut self, deadline_ns: Option<i64>) -> io::Result<impl Iterator<Item = Ready> + '_> {
+    pub fn wait(&mut self, deadline_ns: Option<i64>) -> io::Result<impl Iterator<Item = ReadySocket> + '_> {
         let left = deadline_ns.map(|deadline| deadline.saturating_sub(now_ns()).max(0));
         let timeout = left.map(|left| Timespec { tv_sec: left / 1_000_000_000, tv_nsec: left % 1_000_000_000 });
         self.events.clear();
@@ -86,7 +86,7 @@ impl Poller {
             // The field is read by value: the kernel's structure is packed.
             let flags = event.flags;
             let failed = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
-            Ready {
+            ReadySocket {
                 token: event.data.u64(),
                 readable: failed || flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
                 writable: failed || flags.contains(epoll::EventFlags::OUT),
@@ -133,11 +133,11 @@ mod tests {
         near.write_all(b"x").expect("written");
         for _ in 0..2 {
             let ready: Vec<_> = poller.wait(None).expect("a wait").collect();
-            assert_eq!(ready, [Ready { token: 7, readable: true, writable: false }]);
+            assert_eq!(ready, [ReadySocket { token: 7, readable: true, writable: false }]);
         }
         poller.modify(&far, 8, Interest::ReadWrite).expect("modified");
         let ready: Vec<_> = poller.wait(None).expect("a wait").collect();
-        assert_eq!(ready, [Ready { token: 8, readable: true, writable: true }]);
+        assert_eq!(ready, [ReadySocket { token: 8, readable: true, writable: true }]);
         poller.remove(&far).expect("removed");
         assert_eq!(poller.wait(Some(now_ns())).expect("a wait").count(), 0);
     }

@@ -7,9 +7,9 @@ mod metrics;
 mod outcome;
 mod window;
 
-pub use metrics::{Gap, Jitter, ToleratedTokens, gaps, is_length_mismatch, since_ns, tpot_ns};
+pub use metrics::{Gap, Jitter, TpotDivisor, gaps, is_length_mismatch, since_ns, tpot_ns};
 pub use outcome::{Outcome, Phase, TokenSource, UnknownWord};
-pub use window::{AllBusy, Ended, MeasuredPhase, SHARE_BITS, share_within};
+pub use window::{BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, share_within};
 
 /// One token event: a chunk with non-empty content, reasoning or tool text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

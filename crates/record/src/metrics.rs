@@ -4,7 +4,7 @@ use crate::Record;
 
 /// The divisor of a TPOT: with the first event's tokens known or assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ToleratedTokens {
+pub enum TpotDivisor {
     /// The tokens of the first event are known and were subtracted.
     FirstEventKnown,
     /// The tokens of the first event are unknown; one token was subtracted.
@@ -19,11 +19,11 @@ pub fn tpot_ns(
     last_token_ns: Option<i64>,
     output_tokens: Option<u32>,
     first_event_tokens: Option<u32>,
-) -> Option<(f64, ToleratedTokens)> {
+) -> Option<(f64, TpotDivisor)> {
     let span = last_token_ns?.checked_sub(first_token_ns?)?;
     let (first, how) = match first_event_tokens {
-        Some(tokens) => (tokens, ToleratedTokens::FirstEventKnown),
-        None => (1, ToleratedTokens::FirstEventAssumedOne),
+        Some(tokens) => (tokens, TpotDivisor::FirstEventKnown),
+        None => (1, TpotDivisor::FirstEventAssumedOne),
     };
     let divisor = i64::from(output_tokens?) - i64::from(first);
     (divisor >= 1).then(|| (span as f64 / divisor as f64, how))
@@ -120,7 +120,7 @@ impl Record {
     }
 
     /// TPOT of the request.
-    pub fn tpot_ns(&self) -> Option<(f64, ToleratedTokens)> {
+    pub fn tpot_ns(&self) -> Option<(f64, TpotDivisor)> {
         tpot_ns(self.first_token_ns, self.last_token_ns, self.output_tokens, self.first_event_tokens)
     }
 
@@ -190,8 +190,8 @@ mod tests {
     #[test]
     fn tpot_takes_off_the_tokens_of_the_first_event() {
         let tpot = |output, first| tpot_ns(Some(1_600), Some(2_600), output, first);
-        assert_eq!(tpot(Some(6), Some(2)), Some((250.0, ToleratedTokens::FirstEventKnown)));
-        assert_eq!(tpot(Some(6), None), Some((200.0, ToleratedTokens::FirstEventAssumedOne)));
+        assert_eq!(tpot(Some(6), Some(2)), Some((250.0, TpotDivisor::FirstEventKnown)));
+        assert_eq!(tpot(Some(6), None), Some((200.0, TpotDivisor::FirstEventAssumedOne)));
         assert_eq!(tpot(Some(4), Some(1)).map(|(ns, _)| ns), Some(1_000.0 / 3.0));
         // All tokens in the first event, or more: a divisor below 1.
         assert_eq!(
@@ -199,7 +199,7 @@ mod tests {
             (None, None, None, None)
         );
         assert_eq!(tpot(None, Some(2)), None);
-        assert_eq!(tpot(Some(2), Some(1)), Some((1_000.0, ToleratedTokens::FirstEventKnown)), "a divisor of 1 is one");
+        assert_eq!(tpot(Some(2), Some(1)), Some((1_000.0, TpotDivisor::FirstEventKnown)), "a divisor of 1 is one");
         assert_eq!((tpot_ns(None, Some(2), Some(5), None), tpot_ns(Some(1), None, Some(5), None)), (None, None));
     }
 

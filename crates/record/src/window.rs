@@ -13,7 +13,7 @@ pub struct MeasuredPhase {
 
 /// The event that ended the measured phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum PhaseEnd {
     /// The clock: requests could become due until the end of the duration.
     ByClock,
     /// The number of requests: all of them had become due. The window extends to the end of the last one.
@@ -26,11 +26,11 @@ pub enum Ended {
 impl MeasuredPhase {
     /// Returns the window: from the start of measuring to the end of the duration or, by count, to the end of the last measured
     /// request, but never beyond the duration. Empty if there is no such time.
-    pub fn window(self, ended: Ended) -> Range<i64> {
+    pub fn window(self, ended: PhaseEnd) -> Range<i64> {
         let by_clock = self.duration_ns.map(|duration| self.from_ns.saturating_add(duration));
         let end = match ended {
-            Ended::ByClock => by_clock.unwrap_or(self.from_ns),
-            Ended::ByCount { last_end_ns } => {
+            PhaseEnd::ByClock => by_clock.unwrap_or(self.from_ns),
+            PhaseEnd::ByCount { last_end_ns } => {
                 let last = last_end_ns.unwrap_or(self.from_ns);
                 by_clock.map_or(last, |by_clock| last.min(by_clock))
             }
@@ -43,18 +43,18 @@ impl MeasuredPhase {
 /// last. Before it, some user has not started; after it, some user has finished. Requests may be added in any order; memory is
 /// bounded by the number of users.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AllBusy {
+pub struct BusySpan {
     users: usize,
     /// The earliest times of sending.
-    sent: Smallest,
+    sent: SmallestValues,
     /// The latest ends, bitwise negated so that the latest is the smallest.
-    ended: Smallest,
+    ended: SmallestValues,
 }
 
-impl AllBusy {
+impl BusySpan {
     /// Creates the state for this number of users.
     pub fn new(users: usize) -> Self {
-        Self { users, sent: Smallest::default(), ended: Smallest::default() }
+        Self { users, sent: SmallestValues::default(), ended: SmallestValues::default() }
     }
 
     /// Adds a request that was sent, in either phase.
@@ -79,13 +79,13 @@ impl AllBusy {
 
 /// The few smallest of many values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Smallest {
+struct SmallestValues {
     values: Vec<i64>,
     /// Values at or above this bound are not among the smallest.
     bound: Option<i64>,
 }
 
-impl Smallest {
+impl SmallestValues {
     /// Adds a value to the `few` smallest. Holds up to twice as many before it drops the larger half.
     #[inline]
     fn add(&mut self, value: i64, few: usize) {
@@ -135,17 +135,17 @@ mod tests {
     #[test]
     fn by_count_the_window_reaches_to_the_end_of_the_last_request_and_never_beyond_the_duration() {
         let phase = |duration_ns| MeasuredPhase { from_ns: 100, duration_ns };
-        let count = |last_end_ns| Ended::ByCount { last_end_ns };
+        let count = |last_end_ns| PhaseEnd::ByCount { last_end_ns };
         let cases = [
-            (phase(Some(50)), Ended::ByClock, 100..150),
+            (phase(Some(50)), PhaseEnd::ByClock, 100..150),
             (phase(None), count(Some(130)), 100..130),
             (phase(Some(50)), count(Some(130)), 100..130),
             (phase(Some(50)), count(Some(160)), 100..150),
             (phase(Some(50)), count(None), 100..100),
             (phase(None), count(None), 100..100),
             (phase(None), count(Some(90)), 100..100),
-            (phase(None), Ended::ByClock, 100..100),
-            (phase(Some(i64::MAX)), Ended::ByClock, 100..i64::MAX),
+            (phase(None), PhaseEnd::ByClock, 100..100),
+            (phase(Some(i64::MAX)), PhaseEnd::ByClock, 100..i64::MAX),
         ];
         for (phase, ended, window) in cases {
             assert_eq!(phase.window(ended), window, "{phase:?} {ended:?}");
@@ -153,8 +153,8 @@ mod tests {
     }
 
     fn busy(users: usize, requests: &[(i64, i64)]) -> Option<Range<i64>> {
-        let mut one = AllBusy::new(users);
-        let (mut first, mut second) = (one.clone(), AllBusy::new(users));
+        let mut one = BusySpan::new(users);
+        let (mut first, mut second) = (one.clone(), BusySpan::new(users));
         for (place, (sent, end)) in requests.iter().enumerate() {
             one.add(*sent, *end);
             if place % 2 == 0 { &mut first } else { &mut second }.add(*sent, *end);

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write as _};
 
-use assay_report::{SignedBy, gate};
+use assay_report::{ChainSignature, gate};
 
 #[expect(dead_code, reason = "an example needs a part of what tests need")]
 #[path = "../src/gate/fixture.rs"]

@@ -17,7 +17,7 @@ const MAX_DECLARED: usize = 32;
 const GPUS: &str = "GPUs";
 
 /// Declared facts that already have a row.
-const AS_FACTS: [&str; 8] =
+const NAMES_WITH_ROWS: [&str; 8] =
     ["cpu_model", "cpu_vendor", "architecture", "virtualization", "operating_system", "memory_bytes", "gpu_model", "gpu_count"];
 
 /// The facts of one machine.
@@ -42,15 +42,15 @@ pub(crate) struct FactRow {
 impl Facts {
     /// Returns the facts of all target hosts, and the software found on them. A block whose machines have the same facts as those of
     /// an earlier block is not repeated.
-    pub(crate) fn of_targets(environments: &[&Environment]) -> Vec<Self> {
+    pub(crate) fn for_targets(environments: &[&Environment]) -> Vec<Self> {
         let mut shown: Vec<Self> = Vec::new();
         for environment in environments {
             let software =
-                environment.software.iter().map(|software| fact(&clean(&software.name), &software.version, Clone::clone));
+                environment.software.iter().map(|software| fact_row(&clean(&software.name), &software.version, Clone::clone));
             let software: Vec<_> = software.collect();
             for host in environment.hosts_with(HostRole::Target) {
                 let mut rows = host_rows(&host.facts);
-                declare(&mut rows, &Declared::of(environment, host));
+                add_declared(&mut rows, &DeclaredHardware::new(environment, host));
                 rows.extend(software.iter().cloned());
                 if shown.len() < MAX_HOSTS && !shown.iter().any(|known| known.rows == rows) {
                     shown.push(Self { title: clean(&format!("{}, block {}", host.name, environment.block.index)), rows });
@@ -65,26 +65,26 @@ impl Facts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Machine {
     /// The processor, or the GPUs if the processor is unknown.
-    pub(crate) first: String,
+    pub(crate) title: String,
     /// The rest: CPUs, memory, GPUs, operating system. Empty if nothing is known.
-    pub(crate) rest: String,
+    pub(crate) details: String,
 }
 
 /// Returns the target hosts, without duplicates.
 pub(crate) fn machines(environments: &[&Environment]) -> Vec<Machine> {
-    distinct(environments, |host| host.roles.contains(&HostRole::Target))
+    distinct_machines(environments, |host| host.roles.contains(&HostRole::Target))
 }
 
 /// Returns the hosts that generated the load and are not targets themselves, without duplicates.
 pub(crate) fn clients(environments: &[&Environment]) -> Vec<Machine> {
-    distinct(environments, |host| host.roles.contains(&HostRole::Client) && !host.roles.contains(&HostRole::Target))
+    distinct_machines(environments, |host| host.roles.contains(&HostRole::Client) && !host.roles.contains(&HostRole::Target))
 }
 
-fn distinct(environments: &[&Environment], wanted: impl Fn(&Host) -> bool) -> Vec<Machine> {
+fn distinct_machines(environments: &[&Environment], wanted: impl Fn(&Host) -> bool) -> Vec<Machine> {
     let mut machines: Vec<Machine> = Vec::new();
     for environment in environments {
         for host in environment.hosts.iter().filter(|host| wanted(host)) {
-            let machine = Machine::of(environment, host);
+            let machine = Machine::new(environment, host);
             if machines.len() < MAX_HOSTS && !machines.contains(&machine) {
                 machines.push(machine);
             }
@@ -94,14 +94,14 @@ fn distinct(environments: &[&Environment], wanted: impl Fn(&Host) -> bool) -> Ve
 }
 
 impl Machine {
-    fn of(environment: &Environment, host: &Host) -> Self {
-        let (facts, declared) = (&host.facts, Declared::of(environment, host));
-        let processor = said(&facts.cpu_model, Clone::clone);
-        let cpus = said(&facts.usable_cpus, |count| format!("{} usable", counted(*count, "CPU")));
-        let memory = said(&facts.memory_bytes, |count| bytes(count.0));
+    fn new(environment: &Environment, host: &Host) -> Self {
+        let (facts, declared) = (&host.facts, DeclaredHardware::new(environment, host));
+        let processor = format_fact(&facts.cpu_model, Clone::clone);
+        let cpus = format_fact(&facts.usable_cpus, |count| format!("{} usable", counted(*count, "CPU")));
+        let memory = format_fact(&facts.memory_bytes, |count| bytes(count.0));
         let seen = facts.gpus.value.as_deref().map(gpu_line);
         let gpus = seen.unwrap_or_else(|| declared.gpus().map(|(gpus, _)| format!("{gpus} (declared)")));
-        let system = said(&facts.operating_system, Clone::clone);
+        let system = format_fact(&facts.operating_system, Clone::clone);
         let unknown = || "processor unknown".to_owned();
         let (first, second) = match (processor, gpus) {
             (None, Some(gpus)) => (gpus, Some(unknown())),
@@ -110,9 +110,9 @@ impl Machine {
         let known: Vec<String> = [cpus, memory, second, system].into_iter().flatten().collect();
         if known.is_empty() && facts.cpu_model.value.is_none() && is_endpoint(environment, host) {
             // The hardware behind an endpoint's address cannot be observed.
-            return Self { first: "the endpoint's hardware is not known".to_owned(), rest: String::new() };
+            return Self { title: "the endpoint's hardware is not known".to_owned(), details: String::new() };
         }
-        Self { first: clean(&first), rest: clean(&known.join(", ")) }
+        Self { title: clean(&first), details: clean(&known.join(", ")) }
     }
 }
 
@@ -123,16 +123,16 @@ fn is_endpoint(environment: &Environment, host: &Host) -> bool {
 }
 
 /// Formats a fact, marked if it is only declared; `None` if it is unknown.
-fn said<T>(fact: &Fact<T>, show: impl Fn(&T) -> String) -> Option<String> {
+fn format_fact<T>(fact: &Fact<T>, show: impl Fn(&T) -> String) -> Option<String> {
     let mark = if fact.source == FactSource::Declared { " (declared)" } else { "" };
     fact.value.as_ref().map(|value| show(value) + mark)
 }
 
 /// The hardware that the pipeline declares for the targets on a host: by name, the value and the target that it is declared for.
-struct Declared<'a>(BTreeMap<&'a str, (&'a str, &'a str)>);
+struct DeclaredHardware<'a>(BTreeMap<&'a str, (&'a str, &'a str)>);
 
-impl<'a> Declared<'a> {
-    fn of(environment: &'a Environment, host: &Host) -> Self {
+impl<'a> DeclaredHardware<'a> {
+    fn new(environment: &'a Environment, host: &Host) -> Self {
         let of_host = environment.targets.iter().filter(|target| target.hosts.contains(&host.name));
         let mut declared = BTreeMap::new();
         for target in of_host {
@@ -164,7 +164,7 @@ impl<'a> Declared<'a> {
 }
 
 /// Fills in the declared facts that were not observed: the GPUs, and at the end all facts without a row of their own.
-fn declare(rows: &mut Vec<FactRow>, declared: &Declared<'_>) {
+fn add_declared(rows: &mut Vec<FactRow>, declared: &DeclaredHardware<'_>) {
     let row = |name: &str, value: &str, target: &str| FactRow {
         name: clean(name),
         value: Some(clean(value)),
@@ -176,7 +176,7 @@ fn declare(rows: &mut Vec<FactRow>, declared: &Declared<'_>) {
     {
         *found = row(GPUS, &gpus, target);
     }
-    let others = declared.0.iter().filter(|(name, _)| !AS_FACTS.contains(name)).take(MAX_DECLARED);
+    let others = declared.0.iter().filter(|(name, _)| !NAMES_WITH_ROWS.contains(name)).take(MAX_DECLARED);
     rows.extend(others.map(|(name, (value, target))| row(name, value, target)));
 }
 
@@ -187,10 +187,10 @@ fn gpu_line(gpus: &[Gpu]) -> Option<String> {
 }
 
 fn host_rows(facts: &HostFacts) -> Vec<FactRow> {
-    let text = |name, value: &Fact<String>| fact(name, value, Clone::clone);
-    let list = |name, value: &Fact<Vec<String>>| fact(name, value, |lines| lines.join(", "));
-    let flag = |name, value: &Fact<bool>| fact(name, value, |on| if *on { "on" } else { "off" }.to_owned());
-    let count = |name, value: &Fact<u32>| fact(name, value, ToString::to_string);
+    let text = |name, value: &Fact<String>| fact_row(name, value, Clone::clone);
+    let list = |name, value: &Fact<Vec<String>>| fact_row(name, value, |lines| lines.join(", "));
+    let flag = |name, value: &Fact<bool>| fact_row(name, value, |on| if *on { "on" } else { "off" }.to_owned());
+    let count = |name, value: &Fact<u32>| fact_row(name, value, ToString::to_string);
     vec![
         text("operating system", &facts.operating_system),
         text("kernel", &facts.kernel),
@@ -204,18 +204,18 @@ fn host_rows(facts: &HostFacts) -> Vec<FactRow> {
         count("usable CPUs", &facts.usable_cpus),
         flag("SMT", &facts.smt),
         list("governor", &facts.governor),
-        fact("highest frequency", &facts.max_frequency_khz, |khz| format!("{} MHz", khz.0 / 1_000)),
+        fact_row("highest frequency", &facts.max_frequency_khz, |khz| format!("{} MHz", khz.0 / 1_000)),
         flag("boost", &facts.boost),
         list("caches", &facts.caches),
         list("NUMA nodes", &facts.numa),
-        fact("memory", &facts.memory_bytes, |count| bytes(count.0)),
-        fact("swap", &facts.swap_bytes, |count| bytes(count.0)),
+        fact_row("memory", &facts.memory_bytes, |count| bytes(count.0)),
+        fact_row("swap", &facts.swap_bytes, |count| bytes(count.0)),
         text("huge pages", &facts.huge_pages),
-        fact("cgroup CPUs", &facts.cgroup_cpu_millis, |millis| format!("{} thousandths of a CPU", millis.0)),
-        fact("cgroup memory", &facts.cgroup_memory_bytes, |count| bytes(count.0)),
+        fact_row("cgroup CPUs", &facts.cgroup_cpu_millis, |millis| format!("{} thousandths of a CPU", millis.0)),
+        fact_row("cgroup memory", &facts.cgroup_memory_bytes, |count| bytes(count.0)),
         text("clock source", &facts.clock_source),
         flag("clock synchronised", &facts.clock_synchronised),
-        fact(GPUS, &facts.gpus, |gpus| gpus.iter().map(gpu_row).collect::<Vec<_>>().join("; ")),
+        fact_row(GPUS, &facts.gpus, |gpus| gpus.iter().map(gpu_row).collect::<Vec<_>>().join("; ")),
         text("boot id", &facts.boot_id),
     ]
 }
@@ -224,7 +224,7 @@ fn gpu_row(gpu: &Gpu) -> String {
     format!("{} {} (driver {}, clocks {})", gpu.model, bytes(gpu.memory_bytes.0), gpu.driver_version, gpu.clocks)
 }
 
-fn fact<T>(name: &str, fact: &Fact<T>, show: impl Fn(&T) -> String) -> FactRow {
+fn fact_row<T>(name: &str, fact: &Fact<T>, show: impl Fn(&T) -> String) -> FactRow {
     let shown = fact.value.as_ref().map(|value| clean(&show(value)));
     // An empty list is a known value: there are none.
     let value = shown.map(|text| if text.is_empty() { "none".to_owned() } else { text });
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn declared_hardware_is_told_and_marked() {
         let line = |environment: &Environment| {
-            let Machine { first, rest } = machines(&[environment]).remove(0);
+            let Machine { title: first, details: rest } = machines(&[environment]).remove(0);
             (first, rest)
         };
         let mut both = declared(&[("gpu_model", "NVIDIA H200"), ("gpu_count", "8"), ("fabric", "NVLink")]);
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(line(&declared(&[("gpu_count", "1")])).0, "1 GPU of an undeclared model (declared)");
         assert_eq!(line(&declared(&[])), ("the endpoint's hardware is not known".to_owned(), String::new()));
 
-        let facts = Facts::of_targets(&[&both]).remove(0).rows;
+        let facts = Facts::for_targets(&[&both]).remove(0).rows;
         let row = |name: &str| facts.iter().find(|row| row.name == name).expect("a row");
         assert_eq!((row("GPUs").value.as_deref(), row("GPUs").source), (Some("8 x NVIDIA H200"), FactSource::Declared));
         assert_eq!((row("fabric").value.as_deref(), row("fabric").source), (Some("NVLink"), FactSource::Declared));
@@ -283,9 +283,9 @@ mod tests {
     fn a_machine_that_is_not_known_is_no_endpoint_s_unless_there_is_one() {
         let mut environment = declared(&[]);
         environment.targets[0].kind = TargetKind::Process;
-        assert_eq!(machines(&[&environment]), [Machine { first: "processor unknown".to_owned(), rest: String::new() }]);
+        assert_eq!(machines(&[&environment]), [Machine { title: "processor unknown".to_owned(), details: String::new() }]);
         environment.hosts[0].facts.usable_cpus = Fact::observed(1, "sched_getaffinity");
-        assert_eq!(machines(&[&environment])[0].rest, "1 CPU usable");
+        assert_eq!(machines(&[&environment])[0].details, "1 CPU usable");
     }
 
     #[test]
@@ -316,8 +316,8 @@ mod tests {
         for host in &mut environment.hosts {
             host.facts.gpus = Fact::observed(Vec::new(), "the driver");
         }
-        assert!(!machines(&[&environment])[0].first.contains("H200"));
-        let facts = Facts::of_targets(&[&environment]).remove(0).rows;
+        assert!(!machines(&[&environment])[0].title.contains("H200"));
+        let facts = Facts::for_targets(&[&environment]).remove(0).rows;
         let gpus = facts.iter().find(|row| row.name == "GPUs").expect("a row");
         assert_eq!((gpus.value.as_deref(), gpus.source), (Some("none"), FactSource::Observed));
     }

@@ -6,7 +6,7 @@ use assay_manifest::{Claim, Isolation, Plan, ProvisionedTarget, Summary};
 
 use crate::inputs::Inputs;
 use crate::number::level;
-use crate::serving::Work;
+use crate::serving::RequestedWork;
 use crate::text::{clean, counted};
 
 /// Maximum number of unpinned references that are named; the rest are counted.
@@ -60,7 +60,7 @@ fn serving(inputs: &Inputs<'_>) -> Vec<FinePrint> {
     }
     let always = |label, text: &str| FinePrint { label, text: text.to_owned(), of_this_run: false };
     let load = works().take(MAX_WORKLOADS).map(|(name, work)| {
-        let work = Work::of(work);
+        let work = RequestedWork::new(work);
         let slos = if work.slos.is_empty() { String::new() } else { format!("; SLOs {}", work.slo_text()) };
         format!("`{name}`: {}; {}; {}; prefix cache {}{slos}", work.summary(), work.arrivals, work.lengths, work.cache)
     });
@@ -151,7 +151,7 @@ fn order(plan: &Plan) -> String {
         Isolation::RestartTarget => "the target was restarted for every trial",
     };
     let seed = clean(&plan.order.seed.chars().take(12).collect::<String>());
-    format!("Trials ran interleaved in a seeded order (seed {seed}…, {}); {isolation}.", counted(plan.blocks(), "block"))
+    format!("Trials ran interleaved in a seeded order (seed {seed}…, {}); {isolation}.", counted(plan.block_count(), "block"))
 }
 
 /// Returns the number of shards of each trial and the reason for it; `None` if the pipeline set the number.
@@ -187,7 +187,7 @@ fn pinned(plan: &Plan) -> String {
 fn unpinned(inputs: &Inputs<'_>) -> String {
     let references = inputs.plan.unpinned.iter().map(|unpinned| format!("{} ({})", unpinned.what, unpinned.reason));
     let targets = inputs.environments.iter().flat_map(|environment| &environment.targets);
-    let executables: BTreeSet<String> = targets.flat_map(ProvisionedTarget::unpinned).collect();
+    let executables: BTreeSet<String> = targets.flat_map(ProvisionedTarget::describe_unpinned).collect();
     // Programs that indicators executed are in no Environment; the Summary lists those without a digest.
     let stated = inputs.summary.issues.iter().filter(|issue| executables.is_empty() && issue.code == UNPINNED_EXECUTABLE);
     let stated: Vec<_> = stated.map(|issue| issue.detail.clone()).collect();

@@ -5,7 +5,7 @@
 //! "Inconclusive" is a result, and the report names what it takes to decide. Names, reasons and paths come from pull requests, so
 //! every rendering escapes them. This module reads no file and no clock: renderings of equal inputs have equal bytes.
 
-mod acceptance;
+mod acknowledgements;
 mod check_run;
 mod figure;
 mod fine_print;
@@ -14,8 +14,8 @@ mod junit;
 mod lineage;
 mod magnitude;
 mod markdown;
-mod pieces;
 mod row;
+mod sections;
 mod sentence;
 mod strip;
 mod table;
@@ -30,13 +30,13 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{Digest, Instant, Name, Outcome, RunId, Summary, Verdict};
 
-use crate::SignedBy;
+use crate::ChainSignature;
 use crate::fine_print::FinePrint;
 use crate::lineage::store_option;
 use crate::strip::StripItem;
 use crate::text::clean;
 
-use acceptance::Accepted;
+use acknowledgements::AcknowledgementLine;
 use lineage::{RunLineage, trace_command};
 use row::Row;
 
@@ -53,13 +53,13 @@ pub struct Inputs<'a> {
     /// The digest of the bytes of the verdict's manifest; `None` if it was not sealed.
     pub verdict_digest: Option<Digest>,
     /// The signature over that manifest; `None` if it is not signed.
-    pub signed_by: Option<&'a SignedBy>,
+    pub signed_by: Option<&'a ChainSignature>,
     /// Name and digest of the trust policy that the signatures were verified against; `None` if the signers are not established.
     pub trust_policy: Option<(String, Digest)>,
     /// Judged runs whose signers are not established, besides those that the verdict itself names.
     pub unestablished: &'a [RunId],
     /// The earlier verdicts of the same pull request, oldest first.
-    pub earlier: &'a [Earlier],
+    pub earlier: &'a [EarlierVerdict],
     /// The available Summaries of the judged runs, by the digests of their manifests: they name the row of each value.
     pub summaries: &'a BTreeMap<Digest, Summary>,
     /// The URI of the store that holds verdict and runs; `None` if `assay` finds the store by itself.
@@ -68,7 +68,7 @@ pub struct Inputs<'a> {
 
 /// An earlier verdict of the same pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Earlier {
+pub struct EarlierVerdict {
     /// Its number among the pull request's verdicts, from 1.
     pub number: u32,
     /// The digest of its manifest's bytes.
@@ -106,7 +106,7 @@ pub struct Report {
     /// The metrics that are only reported, worst first.
     pub(crate) others: Vec<Row>,
     pub(crate) checks: Vec<CheckLine>,
-    pub(crate) accepted: Vec<Accepted>,
+    pub(crate) accepted: Vec<AcknowledgementLine>,
     /// All earlier verdicts, oldest first.
     pub(crate) earlier: Vec<EarlierLine>,
     pub(crate) fine_print: Vec<FinePrint>,
@@ -150,8 +150,8 @@ impl Report {
     pub fn build(inputs: &Inputs<'_>) -> Self {
         let verdict = inputs.verdict;
         let rows = row::worst_first(inputs);
-        let (primary, others): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.found.primary);
-        let accepted = acceptance::all(verdict);
+        let (primary, others): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.verdict.primary);
+        let accepted = acknowledgements::acknowledgement_lines(verdict);
         Self {
             gate: verdict.gate.to_string(),
             outcome: verdict.outcome,
@@ -163,12 +163,12 @@ impl Report {
             q: fine_print::q_of_look(verdict),
             sentence: sentence::sentence(verdict, &primary),
             strip: strip::items(inputs, &primary, &accepted),
-            checks: verdict.checks.iter().map(CheckLine::of).collect(),
+            checks: verdict.checks.iter().map(CheckLine::new).collect(),
             accepted,
-            earlier: inputs.earlier.iter().map(EarlierLine::of).collect(),
+            earlier: inputs.earlier.iter().map(EarlierLine::new).collect(),
             fine_print: fine_print::items(verdict, &primary),
             commands: commands(inputs, &primary),
-            runs: latest(&verdict.runs, MAX_RUNS).iter().map(RunLineage::of).collect(),
+            runs: latest(&verdict.runs, MAX_RUNS).iter().map(RunLineage::new).collect(),
             runs_left_out: verdict.runs.len().saturating_sub(MAX_RUNS),
             store: inputs.store.map(str::to_owned),
             primary,
@@ -184,12 +184,12 @@ impl Report {
 
     /// Returns the outcome and whether it blocks: `Regressed, and it blocks`.
     pub(crate) fn headline(&self) -> String {
-        sentence::head(self.outcome, self.blocks, &self.primary)
+        sentence::outcome_text(self.outcome, self.blocks, &self.primary)
     }
 }
 
 impl CheckLine {
-    fn of(check: &assay_manifest::Check) -> Self {
+    fn new(check: &assay_manifest::Check) -> Self {
         Self {
             name: clean(&check.name),
             subject: clean(&check.subject),
@@ -202,7 +202,7 @@ impl CheckLine {
 }
 
 impl EarlierLine {
-    fn of(earlier: &Earlier) -> Self {
+    fn new(earlier: &EarlierVerdict) -> Self {
         Self {
             number: earlier.number,
             gate: earlier.gate.to_string(),

@@ -10,16 +10,16 @@ mod chart;
 mod document;
 mod html;
 mod markdown;
+mod phrases;
 mod table;
 mod terminal;
-mod words;
 
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod tests;
 
-use assay_manifest::{Address, Better, Instant};
+use assay_manifest::{Address, BetterDirection, Instant};
 
 use crate::lineage::store_option;
 use crate::text::clean;
@@ -49,15 +49,15 @@ pub struct Series {
     /// Its unit.
     pub unit: String,
     /// The better direction; `None` if it is not declared.
-    pub better: Option<Better>,
+    pub better: Option<BetterDirection>,
     /// The runs with the same work, oldest first. Only their values are comparable.
     pub runs: Vec<Run>,
     /// The changes of level, oldest first; or the reason why the history was not searched.
     pub changes: Result<Vec<Change>, String>,
     /// The stretches in which no further changes can be distinguished, oldest first.
-    pub untold: Vec<Untold>,
+    pub ambiguous: Vec<AmbiguousStretch>,
     /// The change that only the newest runs show, as it was when they first showed it.
-    pub news: Option<Change>,
+    pub newest_change: Option<Change>,
     /// Number of runs with other work, which are left out.
     pub other_work: u64,
 }
@@ -85,7 +85,7 @@ pub struct Run {
 
 /// A stretch of runs in which a change of level cannot be distinguished from a slow wave.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Untold {
+pub struct AmbiguousStretch {
     /// The index of its first run in [`Series::runs`].
     pub from: usize,
     /// The index of the run after its last.
@@ -121,7 +121,7 @@ pub struct Report {
 }
 
 /// The accuracy of a change's location, in runs (docs/statistics.md).
-pub(crate) const NEAR: usize = 5;
+pub(crate) const LOCATION_TOLERANCE: usize = 5;
 
 /// A stretch of runs between two changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -145,8 +145,8 @@ impl Report {
     }
 
     /// Returns the number of histories that changed with their newest runs.
-    pub fn news(&self) -> usize {
-        self.series.iter().filter(|series| series.news.is_some()).count()
+    pub fn count_newly_changed(&self) -> usize {
+        self.series.iter().filter(|series| series.newest_change.is_some()).count()
     }
 
     /// Returns the command that traces a run's value back to its evidence.
@@ -178,7 +178,9 @@ impl Series {
     /// found, at most [`NEAR`] runs apart, is listed once.
     pub(crate) fn all_changes(&self) -> Vec<Change> {
         let mut all = self.changes.clone().unwrap_or_default();
-        if let Some(news) = self.news.filter(|news| !all.iter().any(|change| change.index.abs_diff(news.index) <= NEAR)) {
+        if let Some(news) =
+            self.newest_change.filter(|news| !all.iter().any(|change| change.index.abs_diff(news.index) <= LOCATION_TOLERANCE))
+        {
             all.push(news);
             all.sort_by_key(|change| change.index);
         }

@@ -8,7 +8,7 @@ use assay_manifest::{
 
 /// A signature in the run's chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignedBy {
+pub struct ChainSignature {
     /// The role that made and signed the manifest; its public key is `keys/<stage>.pub` in the published folder.
     pub stage: Role,
     /// The manifest's name in `chain/` of the published folder, without extension: `plan`, or `execute-1` if there are several.
@@ -25,11 +25,11 @@ pub struct SignedBy {
 
 /// The level to which the chain was verified before the report was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
+pub struct Verification {
     /// The level, such as `2 (rows and queries)`.
     pub level: String,
     /// The verifier, such as `assay show`.
-    pub by: String,
+    pub verifier: String,
 }
 
 /// All data that a report shows. The caller has verified it: a report renders and does not judge.
@@ -48,13 +48,13 @@ pub struct Inputs<'a> {
     /// The data of the serving pictures; `None` if there is no serving, or if it was not fetched.
     pub views: Option<&'a Views>,
     /// The level to which the chain was verified before this report was made; `None` if it was not verified.
-    pub verified: Option<Verified>,
+    pub verified: Option<Verification>,
     /// The requested grade and the given grade.
     pub grade: &'a Grade,
     /// All runs of the published cases.
     pub runs: &'a [ListedRun],
     /// The signatures, in the order of the chain.
-    pub signers: &'a [SignedBy],
+    pub signers: &'a [ChainSignature],
     /// Name and digest of the trust policy that the chain was verified against; `None` if the signers are not established.
     pub trust_policy: Option<(String, Digest)>,
     /// The frozen `spec` of each workload, as indented JSON.

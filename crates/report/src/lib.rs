@@ -22,10 +22,10 @@ mod text;
 mod unit;
 
 pub use assay_manifest::Address;
-pub use inputs::{Inputs, SignedBy, Verified};
+pub use inputs::{ChainSignature, Inputs, Verification};
 pub use lineage::shell_word;
 pub use markdown::escape as escape_markdown;
-pub use model::{Report, commonest_reason, none_counts};
+pub use model::{Report, commonest_reason, describe_none_counted};
 pub use number::{bytes, duration, percent, probability, significant};
 pub use text::counted;
 

@@ -2,7 +2,7 @@
 
 use assay_manifest::{Address, Artifact, FrozenWorkload, Name, PinnedFile, PublishedQuery, Role};
 
-use crate::inputs::{Inputs, SignedBy};
+use crate::inputs::{ChainSignature, Inputs};
 use crate::number::{bytes, duration};
 use crate::text::{clean, clean_lines};
 
@@ -90,11 +90,11 @@ impl Lineage {
             trust_policy: inputs.trust_policy.as_ref().map(|(name, digest)| (clean(name), digest.to_string())),
             source: source(inputs),
             workloads: plan.workloads.iter().map(|workload| WorkloadLineage::new(workload, inputs)).collect(),
-            files: summary.files.iter().take(MAX_ARTIFACTS).map(|file| ArtifactRow::of(&file.artifact)).collect(),
+            files: summary.files.iter().take(MAX_ARTIFACTS).map(|file| ArtifactRow::from_artifact(&file.artifact)).collect(),
             outcome_files: outcome.take(MAX_ARTIFACTS).map(|file| file.artifact.digest.to_string()).collect(),
             queries: inputs.queries.iter().take(MAX_ARTIFACTS).map(|query| QueryLineage::new(query, inputs)).collect(),
             snapshot: snapshot(inputs),
-            evidence: ArtifactRow::of(&collection.evidence),
+            evidence: ArtifactRow::from_artifact(&collection.evidence),
             evidence_count: collection.evidence_count.0,
             plan_digest: summary.plan_digest.to_string(),
             collection_digest: summary.artifact_manifest_digest.to_string(),
@@ -138,7 +138,7 @@ fn snapshot(inputs: &Inputs<'_>) -> Vec<(String, String)> {
 }
 
 impl Signature {
-    fn new(signed: &SignedBy) -> Self {
+    fn new(signed: &ChainSignature) -> Self {
         Self {
             stage: signed.stage,
             name: clean(&signed.name),
@@ -152,7 +152,7 @@ impl Signature {
 }
 
 /// Returns the command that checks a signature without Assay's code. cosign refuses a statement of another type than the named one.
-fn cosign_command(signed: &SignedBy) -> String {
+fn cosign_command(signed: &ChainSignature) -> String {
     let predicate = predicate_type(signed.stage);
     let bundle = shell_word(&format!("chain/{}.sigstore.json", signed.name));
     let manifest = shell_word(&format!("chain/{}.json", signed.name));
@@ -199,7 +199,7 @@ impl WorkloadLineage {
             spec: spec(&workload.name, inputs),
             seed: clean(&workload.seed),
             time_limit: time_limit.map(|limit| duration(limit.0)),
-            pinned: files.take(MAX_ARTIFACTS).map(ArtifactRow::of_file).collect(),
+            pinned: files.take(MAX_ARTIFACTS).map(ArtifactRow::from_file).collect(),
         }
     }
 }
@@ -209,12 +209,12 @@ fn spec(name: &Name, inputs: &Inputs<'_>) -> Option<String> {
 }
 
 impl ArtifactRow {
-    fn of(artifact: &Artifact) -> Self {
+    fn from_artifact(artifact: &Artifact) -> Self {
         Self { name: clean(&artifact.name), digest: artifact.digest.to_string(), size: bytes(artifact.size.0) }
     }
 
-    fn of_file(file: &PinnedFile) -> Self {
-        Self { name: clean(&file.origin), ..Self::of(&file.artifact) }
+    fn from_file(file: &PinnedFile) -> Self {
+        Self { name: clean(&file.origin), ..Self::from_artifact(&file.artifact) }
     }
 }
 

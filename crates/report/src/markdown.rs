@@ -157,7 +157,7 @@ fn case_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
     }
     for remark in remarks {
         if out.len() < end {
-            let _ = writeln!(out, "- {}", prose(&remark.in_full()));
+            let _ = writeln!(out, "- {}", prose(&remark.full_text()));
         }
     }
     rows.len() - shown
@@ -183,7 +183,7 @@ fn serving_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
     out.push('\n');
     for remark in serving::remarks(case) {
         if out.len() < end {
-            let _ = writeln!(out, "- {}", prose(&remark.in_full()));
+            let _ = writeln!(out, "- {}", prose(&remark.full_text()));
         }
     }
     case.points.len() - shown
@@ -255,7 +255,7 @@ fn evidence(out: &mut String, report: &Report) {
         workload_block(out, workload);
     }
     signatures(out, lineage);
-    let _ = writeln!(out, "\n### Check it\n\n{}\n", prose(report.place_note()));
+    let _ = writeln!(out, "\n### Check it\n\n{}\n", prose(report.location_note()));
     let trace = report.example_address().map(|address| report.trace_command(address));
     let cosign = lineage.signatures.iter().map(|signature| signature.command.clone());
     let commands: Vec<_> = std::iter::once(report.verify_command()).chain(trace).chain(cosign).collect();

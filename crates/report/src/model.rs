@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use assay_manifest::{
-    Address, Better, Case, CaseId, Exclusion, FrozenWorkload, Grade, MetricSummary, Plan, Point, PointId, PointSummary,
+    Address, BetterDirection, Case, CaseId, Exclusion, FrozenWorkload, Grade, MetricSummary, Plan, Point, PointId, PointSummary,
     PointView, Reason, RunId, Stability, Summary, TrialId, TrialValue, Views, WorkloadType,
 };
 
@@ -13,7 +13,7 @@ use crate::fine_print::{self, FinePrint};
 use crate::inputs::Inputs;
 use crate::lineage::{Lineage, shell_word, store_option};
 use crate::number::{Format, grouped, level, percent};
-use crate::serving::{self, Load, Work};
+use crate::serving::{self, Load, RequestedWork};
 use crate::strip::{self, StripItem};
 use crate::text::{align_points, clean, counted};
 use crate::unit;
@@ -32,12 +32,12 @@ pub struct Report {
     pub(crate) facts: Vec<Facts>,
     pub(crate) lineage: Lineage,
     pub(crate) fine_print: Vec<FinePrint>,
-    pub(crate) place: Place,
+    pub(crate) location: RunLocation,
 }
 
 /// The location of the run for the commands of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RunLocation {
     /// The folder that contains the report, as its recipient has it.
     OwnFolder,
     /// A published folder of this name.
@@ -76,26 +76,26 @@ pub(crate) struct CaseSection {
     pub(crate) side: String,
     pub(crate) workload_type: WorkloadType,
     /// For serving: the requested work.
-    pub(crate) serving: Option<Work>,
+    pub(crate) serving: Option<RequestedWork>,
     pub(crate) points: Vec<PointSection>,
 }
 
 /// A metric over the points of a case: rows with the same unit that can be compared.
-pub(crate) struct Group<'a> {
+pub(crate) struct MetricGroup<'a> {
     pub(crate) metric: &'a str,
     pub(crate) unit: &'a str,
-    pub(crate) better: Option<Better>,
+    pub(crate) better: Option<BetterDirection>,
     pub(crate) rows: Vec<(&'a PointSection, &'a Row)>,
 }
 
 impl CaseSection {
     /// Returns the rows by metric: metrics in the order in which they first appear, points in the plan's order.
-    pub(crate) fn groups(&self) -> Vec<Group<'_>> {
-        let mut groups: Vec<Group<'_>> = Vec::new();
+    pub(crate) fn groups(&self) -> Vec<MetricGroup<'_>> {
+        let mut groups: Vec<MetricGroup<'_>> = Vec::new();
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();
         for (point, row) in self.points.iter().flat_map(|point| point.rows.iter().map(move |row| (point, row))) {
             let place = *places.entry(&row.metric).or_insert_with(|| {
-                groups.push(Group { metric: &row.metric, unit: &row.unit, better: row.better, rows: Vec::new() });
+                groups.push(MetricGroup { metric: &row.metric, unit: &row.unit, better: row.better, rows: Vec::new() });
                 groups.len() - 1
             });
             if let Some(group) = groups.get_mut(place) {
@@ -106,7 +106,7 @@ impl CaseSection {
     }
 }
 
-impl Group<'_> {
+impl MetricGroup<'_> {
     /// Returns the title that the rows share: `elapsed, ms, lower is better`.
     pub(crate) fn title(&self) -> String {
         let better = self.better.map_or_else(|| "not declared".to_owned(), |better| format!("{better} is better"));
@@ -120,7 +120,7 @@ impl Group<'_> {
     }
 }
 
-impl Measured {
+impl MetricStatistics {
     /// Returns the coefficient of variation in percent without its sign, for a column with the sign in its header.
     pub(crate) fn cv_cell(&self) -> String {
         let cv = self.cv.as_deref().unwrap_or("—");
@@ -149,7 +149,7 @@ impl PointSection {
     }
 
     /// Returns the statistics of that metric, if it was measured.
-    pub(crate) fn measured(&self, metric: &str) -> Option<&Measured> {
+    pub(crate) fn measured(&self, metric: &str) -> Option<&MetricStatistics> {
         self.row(metric)?.measured.as_ref().ok()
     }
 }
@@ -160,22 +160,22 @@ pub(crate) struct Row {
     pub(crate) metric: String,
     /// The unit of the shown values.
     pub(crate) unit: String,
-    pub(crate) better: Option<Better>,
+    pub(crate) better: Option<BetterDirection>,
     pub(crate) primary: bool,
     /// The statistics, or the reason why they are absent.
-    pub(crate) measured: Result<Measured, String>,
+    pub(crate) measured: Result<MetricStatistics, String>,
 }
 
 /// A metric's statistics across the counted trials of a point.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Measured {
+pub(crate) struct MetricStatistics {
     pub(crate) n: u64,
     /// In the shown unit, like all values here.
     pub(crate) median: f64,
     pub(crate) median_text: String,
     /// The stored value, in the declared unit.
     pub(crate) stored: String,
-    pub(crate) interval: Result<Ends, String>,
+    pub(crate) interval: Result<DisplayInterval, String>,
     pub(crate) mean_text: String,
     pub(crate) range_text: String,
     pub(crate) cv: Option<String>,
@@ -191,7 +191,7 @@ pub(crate) struct Measured {
 
 /// An interval's ends.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ends {
+pub(crate) struct DisplayInterval {
     pub(crate) low: f64,
     pub(crate) high: f64,
     /// `[398, 431]`; if both ends would look the same, their distance from the median.
@@ -222,10 +222,10 @@ impl Report {
             pipeline: inputs.plan.pipeline.name.to_string(),
             sentences: sentences(&cases, inputs.grade),
             strip: strip::items(inputs),
-            facts: Facts::of_targets(inputs.environments),
+            facts: Facts::for_targets(inputs.environments),
             lineage: Lineage::build(inputs),
             fine_print: fine_print::items(inputs),
-            place: Place::OwnFolder,
+            location: RunLocation::OwnFolder,
             cases,
         }
     }
@@ -233,39 +233,39 @@ impl Report {
     /// Returns the report of a run in a store: its commands name the store, unless they find it by themselves.
     #[must_use]
     pub fn in_store(self, uri: Option<&str>) -> Self {
-        Self { place: Place::Store(uri.map(str::to_owned)), ..self }
+        Self { location: RunLocation::Store(uri.map(str::to_owned)), ..self }
     }
 
     /// Returns the report of a run in a published folder, whose commands name the folder.
     #[must_use]
     pub fn in_folder(self, path: &str) -> Self {
-        Self { place: Place::Folder(path.to_owned()), ..self }
+        Self { location: RunLocation::Folder(path.to_owned()), ..self }
     }
 
     /// Returns the command that verifies the run.
     pub(crate) fn verify_command(&self) -> String {
-        match &self.place {
-            Place::OwnFolder => "assay verify .".to_owned(),
-            Place::Folder(path) => format!("assay verify {}", shell_word(path)),
-            Place::Store(uri) => format!("assay verify {}{}", self.run_id, store_option(uri.as_deref())),
+        match &self.location {
+            RunLocation::OwnFolder => "assay verify .".to_owned(),
+            RunLocation::Folder(path) => format!("assay verify {}", shell_word(path)),
+            RunLocation::Store(uri) => format!("assay verify {}{}", self.run_id, store_option(uri.as_deref())),
         }
     }
 
     /// Returns the command that traces a number back to its evidence.
     pub(crate) fn trace_command(&self, address: &Address) -> String {
-        let place = match &self.place {
-            Place::OwnFolder => String::new(),
-            Place::Folder(path) => format!(" --from {}", shell_word(path)),
-            Place::Store(uri) => store_option(uri.as_deref()),
+        let place = match &self.location {
+            RunLocation::OwnFolder => String::new(),
+            RunLocation::Folder(path) => format!(" --from {}", shell_word(path)),
+            RunLocation::Store(uri) => store_option(uri.as_deref()),
         };
         format!("assay trace {address}{place}")
     }
 
     /// Returns a note on where to run the commands, and what they can show there.
-    pub(crate) fn place_note(&self) -> &'static str {
-        match self.place {
-            Place::Store(_) => "The commands of `cosign` are run in the published folder.",
-            Place::OwnFolder | Place::Folder(_) => {
+    pub(crate) fn location_note(&self) -> &'static str {
+        match self.location {
+            RunLocation::Store(_) => "The commands of `cosign` are run in the published folder.",
+            RunLocation::OwnFolder | RunLocation::Folder(_) => {
                 "These commands are run in the published folder. It holds no raw bytes, so level 2 is the highest level that it \
                  reaches: levels 3 and 4 need the run's store."
             }
@@ -300,7 +300,7 @@ struct Builder<'a> {
     points: BTreeMap<(&'a CaseId, &'a PointId), &'a PointSummary>,
     views: BTreeMap<(&'a CaseId, &'a PointId), &'a PointView>,
     /// The unit of each workload's metric, the same at all points so that they share an axis.
-    units: BTreeMap<(&'a str, &'a str), unit::Shown>,
+    units: BTreeMap<(&'a str, &'a str), unit::DisplayUnit>,
 }
 
 impl<'a> Builder<'a> {
@@ -323,7 +323,7 @@ impl<'a> Builder<'a> {
             workload: case.workload.to_string(),
             side: side(case),
             workload_type: workload.map_or(WorkloadType::Indicator, |workload| workload.workload_type),
-            serving: workload.and_then(|workload| workload.serving.as_ref()).map(Work::of),
+            serving: workload.and_then(|workload| workload.serving.as_ref()).map(RequestedWork::new),
             points: case.points.iter().map(|point| self.point(case, point, workload)).collect(),
         }
     }
@@ -346,14 +346,14 @@ impl<'a> Builder<'a> {
             counted: found.trials_counted,
             excluded: u32::try_from(found.excluded.len()).unwrap_or(u32::MAX),
             exclusions: exclusions(&found.excluded),
-            serving: (found.workload_type == WorkloadType::Serving).then(|| Load::of(point, found, view)),
+            serving: (found.workload_type == WorkloadType::Serving).then(|| Load::new(point, found, view)),
             rows,
         }
     }
 
     fn row(&self, case: &Case, metric: &MetricSummary) -> Row {
         let key = (case.workload.as_str(), metric.metric.as_str());
-        let unchanged = || unit::Shown { unit: metric.unit.clone(), factor: 1.0 };
+        let unchanged = || unit::DisplayUnit { unit: metric.unit.clone(), factor: 1.0 };
         let shown = self.units.get(&key).cloned().unwrap_or_else(unchanged);
         let measured = match metric.rows.get("median") {
             Some(row_id) => Ok(self.measured(metric, &shown, row_id)),
@@ -379,42 +379,42 @@ impl<'a> Builder<'a> {
         missing.map(row).collect()
     }
 
-    fn measured(&self, metric: &MetricSummary, shown: &unit::Shown, row_id: &assay_manifest::Digest) -> Measured {
+    fn measured(&self, metric: &MetricSummary, shown: &unit::DisplayUnit, row_id: &assay_manifest::Digest) -> MetricStatistics {
         let median = shown.convert(metric.median);
         let ends = metric.interval.as_ref().map(|interval| (shown.convert(interval.low), shown.convert(interval.high)));
         let format = Format::new(median, ends);
         let others = metric.rows.iter().filter(|(statistic, _)| *statistic != "median");
-        Measured {
+        MetricStatistics {
             n: metric.n.0,
             median,
             median_text: format.show(median),
             stored: format!("{} {}", metric.median, clean(&metric.unit)),
-            interval: ends_of(metric, ends, median, format),
+            interval: display_interval(metric, ends, median, format),
             mean_text: format.show(shown.convert(metric.mean)),
             range_text: format!("{} to {}", format.show(shown.convert(metric.min)), format.show(shown.convert(metric.max))),
             cv: metric.cv.map(percent),
             stability: metric.stability,
             stability_reason: clean(&metric.stability_reason),
             trials: self.trials(metric, shown, format),
-            address: Address::of(self.run_id, row_id),
+            address: Address::for_value(self.run_id, row_id),
             row_id: row_id.to_string(),
-            others: others.map(|(statistic, row)| (clean(statistic), Address::of(self.run_id, row))).collect(),
+            others: others.map(|(statistic, row)| (clean(statistic), Address::for_value(self.run_id, row))).collect(),
         }
     }
 
-    fn trials(&self, metric: &MetricSummary, shown: &unit::Shown, format: Format) -> Vec<Trial> {
+    fn trials(&self, metric: &MetricSummary, shown: &unit::DisplayUnit, format: Format) -> Vec<Trial> {
         let mut values: Vec<&TrialValue> = metric.trials.iter().collect();
         values.sort_by_cached_key(|value| self.places.get(&value.trial_id).copied().unwrap_or(usize::MAX));
         let trial = |value: &&TrialValue| {
             let converted = shown.convert(value.value);
             Trial {
                 name: value.trial_id.as_str().rsplit('.').next().unwrap_or_default().to_owned(),
-                attempt: nth(value.attempt),
+                attempt: ordinal(value.attempt),
                 value: converted,
                 text: format.show(converted),
                 samples: value.n.0,
                 flagged: value.flagged,
-                address: Address::of(self.run_id, &value.row_id),
+                address: Address::for_value(self.run_id, &value.row_id),
             }
         };
         values.iter().map(trial).collect()
@@ -422,7 +422,7 @@ impl<'a> Builder<'a> {
 }
 
 /// Returns the shown unit of each workload's metric: one in which the smallest median is at least 1.
-fn units(summary: &Summary) -> BTreeMap<(&str, &str), unit::Shown> {
+fn units(summary: &Summary) -> BTreeMap<(&str, &str), unit::DisplayUnit> {
     let mut smallest: BTreeMap<(&str, &str), (&str, f64)> = BTreeMap::new();
     // A serving metric has its unit in its name, and keeps that unit.
     for point in summary.points.iter().filter(|point| point.workload_type != WorkloadType::Serving) {
@@ -432,7 +432,7 @@ fn units(summary: &Summary) -> BTreeMap<(&str, &str), unit::Shown> {
             entry.1 = entry.1.min(metric.median.abs());
         }
     }
-    smallest.into_iter().map(|(key, (unit, value))| (key, unit::Shown::of(unit, value))).collect()
+    smallest.into_iter().map(|(key, (unit, value))| (key, unit::DisplayUnit::choose(unit, value))).collect()
 }
 
 /// Returns target and variant, without the default variant.
@@ -457,15 +457,15 @@ fn label(point: &Point) -> String {
 fn why_absent(point: &PointSummary) -> String {
     match point.trials_counted {
         0 => match reason_counts(&point.excluded) {
-            reasons if reasons.is_empty() => none_counts(point.trials_planned),
-            reasons => format!("{} ({reasons})", none_counts(point.trials_planned)),
+            reasons if reasons.is_empty() => describe_none_counted(point.trials_planned),
+            reasons => format!("{} ({reasons})", describe_none_counted(point.trials_planned)),
         },
         _ => "no counted trial's result has it".to_owned(),
     }
 }
 
 /// Returns `none of 5 trials counts`, or `the only trial does not count`.
-pub fn none_counts(planned: impl Into<u64>) -> String {
+pub fn describe_none_counted(planned: impl Into<u64>) -> String {
     match planned.into() {
         1 => "the only trial does not count".to_owned(),
         planned => format!("none of {} counts", counted(planned, "trial")),
@@ -530,22 +530,27 @@ fn attempt_name(exclusion: &Exclusion) -> String {
     let trial = exclusion.trial_id.as_str().rsplit('.').next().unwrap_or_default();
     match exclusion.attempt {
         0 => trial.to_owned(),
-        _ => format!("{trial} (attempt {})", nth(exclusion.attempt)),
+        _ => format!("{trial} (attempt {})", ordinal(exclusion.attempt)),
     }
 }
 
 /// Converts an index from 0, as in documents, to a number from 1.
-fn nth(place: u32) -> u32 {
+fn ordinal(place: u32) -> u32 {
     place.saturating_add(1)
 }
 
-fn ends_of(metric: &MetricSummary, ends: Option<(f64, f64)>, median: f64, format: Format) -> Result<Ends, String> {
+fn display_interval(
+    metric: &MetricSummary,
+    ends: Option<(f64, f64)>,
+    median: f64,
+    format: Format,
+) -> Result<DisplayInterval, String> {
     let (Some(interval), Some((low, high))) = (&metric.interval, ends) else {
         let unexplained = || "the Summary gives no reason".to_owned();
         return Err(metric.interval_absent.as_deref().map_or_else(unexplained, clean));
     };
     let text = ends_text(low, high, median, format);
-    Ok(Ends { low, high, text, level: level(interval.level), method: clean(&interval.method) })
+    Ok(DisplayInterval { low, high, text, level: level(interval.level), method: clean(&interval.method) })
 }
 
 /// Returns both ends in the median's format. If three digits cannot distinguish them, their distance from the median says more than
@@ -602,7 +607,7 @@ fn sentence(case: &CaseSection, point: &PointSection, row: &Row, grade: &str) ->
         metric: row.metric.clone(),
         number: Some(format!("{} {}", measured.median_text, row.unit)),
         interval: measured.interval.as_ref().map_or_else(|_| "(no interval)".to_owned(), |ends| ends.text.clone()),
-        rest: format!("{}, {place}; {grade}; {stability}", trials_of(measured.n, point.planned)),
+        rest: format!("{}, {place}; {grade}; {stability}", trial_count_text(measured.n, point.planned)),
         address: Some(measured.address.clone()),
     }
 }
@@ -613,7 +618,7 @@ pub(crate) fn cases(run_id: &RunId, plan: &Plan, summary: &Summary) -> Vec<CaseS
 }
 
 /// Returns `5 trials`, or `4 of 5 trials` if some do not count.
-pub(crate) fn trials_of(n: u64, planned: u32) -> String {
+pub(crate) fn trial_count_text(n: u64, planned: u32) -> String {
     if n == u64::from(planned) { counted(n, "trial") } else { format!("{n} of {}", counted(planned, "trial")) }
 }
 
@@ -626,7 +631,7 @@ mod tests {
 
     fn excluded(attempt: u32, reasons: &[(&str, &str)]) -> Exclusion {
         let point = &fixture::serving::small().summary.points[0];
-        let trial_id = TrialId::of(&point.case_id, &point.point_id, 2);
+        let trial_id = TrialId::from_parts(&point.case_id, &point.point_id, 2);
         Exclusion { trial_id, attempt, reasons: reasons.iter().map(|(code, detail)| Reason::new(code, *detail)).collect() }
     }
 

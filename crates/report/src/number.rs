@@ -7,9 +7,9 @@ const SIGNIFICANT_DIGITS: i32 = 3;
 const WIDTH_DIGITS: i32 = 2;
 
 /// From this power of ten on, and below [`SMALL`], a number is written with an exponent: more than ten digits are hard to count.
-const LARGE: i32 = 9;
+const EXPONENT_FROM: i32 = 9;
 /// See [`LARGE`].
-const SMALL: i32 = -4;
+const EXPONENT_BELOW: i32 = -4;
 
 /// The format of a number and its companions: the place of the last digit, and whether with an exponent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Format {
         let by_value = magnitude(value).map(|power| power - SIGNIFICANT_DIGITS + 1);
         let by_width = magnitude(width).map(|power| power - WIDTH_DIGITS + 1);
         let place = by_value.max(by_width).unwrap_or(0);
-        let exponent = magnitude(value).filter(|power| !(SMALL..LARGE).contains(power));
+        let exponent = magnitude(value).filter(|power| !(EXPONENT_BELOW..EXPONENT_FROM).contains(power));
         Self { place, exponent }
     }
 

@@ -23,24 +23,24 @@ pub(crate) struct Remark {
     /// The metrics that it is about; empty if it is about the point.
     pub(crate) metrics: Vec<String>,
     /// Number of metrics in the table; `None` if a remark on all of them is not summarised as one on everything.
-    pub(crate) of: Option<usize>,
+    pub(crate) table_metrics: Option<usize>,
     /// The text. Its gist comes first, and ends at a semicolon.
     pub(crate) text: String,
 }
 
 impl Remark {
     /// Returns a remark on a point.
-    pub(crate) fn of_point(point: &str, text: String) -> Self {
-        Self { point: point.to_owned(), metrics: Vec::new(), of: None, text }
+    pub(crate) fn for_point(point: &str, text: String) -> Self {
+        Self { point: point.to_owned(), metrics: Vec::new(), table_metrics: None, text }
     }
 
-    fn is_of_all(&self) -> bool {
-        self.of == Some(self.metrics.len())
+    fn is_about_all(&self) -> bool {
+        self.table_metrics == Some(self.metrics.len())
     }
 
     /// Returns the full remark: `64 streams, TTFT p99: no interval, ..`.
-    pub(crate) fn in_full(&self) -> String {
-        match (self.is_of_all(), self.metrics.is_empty()) {
+    pub(crate) fn full_text(&self) -> String {
+        match (self.is_about_all(), self.metrics.is_empty()) {
             (true, _) => format!("{}, everything: {}", self.point, self.text),
             (false, true) => format!("{}: {}", self.point, self.text),
             (false, false) => format!("{}, {}: {}", self.point, self.metrics.join(", "), self.text),
@@ -52,13 +52,13 @@ impl Remark {
     }
 
     /// Returns true if it differs from another in the point alone.
-    fn says_as(&self, other: &Self) -> bool {
-        let of_same = (self.is_of_all() && other.is_of_all()) || self.metrics == other.metrics;
+    fn has_same_content(&self, other: &Self) -> bool {
+        let of_same = (self.is_about_all() && other.is_about_all()) || self.metrics == other.metrics;
         of_same && self.gist() == other.gist()
     }
 
     /// Merges another remark on other metrics of the same point, if the gist is the same. Returns true if it was merged.
-    fn takes_in(&mut self, other: &Self) -> bool {
+    fn merge(&mut self, other: &Self) -> bool {
         let is_alike = self.point == other.point && self.gist() == other.gist();
         if !is_alike || self.metrics.is_empty() || other.metrics.is_empty() {
             return false;
@@ -73,16 +73,16 @@ impl Remark {
 
 /// Returns the gist of the remarks of a case with `points` points, for a terminal: one remark for several metrics or points with the
 /// same gist. Further differences are left to the report. `point_word` is the noun for a point: `load`.
-pub(crate) fn briefly(remarks: &[Remark], points: usize, point_word: &str) -> Vec<String> {
+pub(crate) fn summarize(remarks: &[Remark], points: usize, point_word: &str) -> Vec<String> {
     let mut of_points: Vec<Remark> = Vec::new();
     for remark in remarks {
-        if !of_points.iter_mut().any(|known| known.takes_in(remark)) {
+        if !of_points.iter_mut().any(|known| known.merge(remark)) {
             of_points.push(remark.clone());
         }
     }
     let mut groups: Vec<(&Remark, Vec<&Remark>)> = Vec::new();
     for remark in &of_points {
-        match groups.iter_mut().find(|(known, _)| known.says_as(remark)) {
+        match groups.iter_mut().find(|(known, _)| known.has_same_content(remark)) {
             Some((_, others)) => others.push(remark),
             None => groups.push((remark, Vec::new())),
         }
@@ -94,7 +94,7 @@ pub(crate) fn briefly(remarks: &[Remark], points: usize, point_word: &str) -> Ve
         let place = if points > 1 && at.len() == points { format!("every {point_word}") } else { names(&at) };
         let are_alike = others.iter().all(|other| other.text == remark.text);
         let text = if are_alike { &remark.text } else { remark.gist() };
-        let about = match (remark.is_of_all(), remark.metrics.is_empty()) {
+        let about = match (remark.is_about_all(), remark.metrics.is_empty()) {
             (true, _) => ", everything".to_owned(),
             (false, true) => String::new(),
             (false, false) => format!(", {}", names(&remark.metrics)),
@@ -131,59 +131,59 @@ mod tests {
 
     fn remark(point: &str, metrics: &[&str], text: &str) -> Remark {
         let metrics = metrics.iter().map(|name| (*name).to_owned()).collect();
-        Remark { point: point.to_owned(), metrics, of: Some(9), text: text.to_owned() }
+        Remark { point: point.to_owned(), metrics, table_metrics: Some(9), text: text.to_owned() }
     }
 
-    fn of_all(point: &str, text: &str) -> Remark {
-        Remark { of: Some(2), ..remark(point, &["a", "b"], text) }
+    fn remark_on_all(point: &str, text: &str) -> Remark {
+        Remark { table_metrics: Some(2), ..remark(point, &["a", "b"], text) }
     }
 
     #[test]
     fn what_several_points_have_to_say_is_said_once() {
         let remarks = [
-            of_all("1 stream", "no interval, 3 samples; 5 are needed"),
+            remark_on_all("1 stream", "no interval, 3 samples; 5 are needed"),
             remark("1 stream", &["TTFT p99"], "unstable; noise: 9.64 %"),
-            of_all("4 streams", "no interval, 3 samples; 5 are needed"),
+            remark_on_all("4 streams", "no interval, 3 samples; 5 are needed"),
             remark("4 streams", &["TTFT p99"], "unstable; noise: 7 %"),
             remark("4 streams", &[], "5 of 9 requests failed"),
         ];
-        insta::assert_snapshot!(briefly(&remarks, 2, "load").join("\n"), @r"
+        insta::assert_snapshot!(summarize(&remarks, 2, "load").join("\n"), @r"
         every load, everything: no interval, 3 samples; 5 are needed
         every load, TTFT p99: unstable
         4 streams: 5 of 9 requests failed
         ");
-        assert_eq!(briefly(&remarks[..1], 1, "load"), ["1 stream, everything: no interval, 3 samples; 5 are needed"]);
-        assert_eq!(briefly(&remarks[..2], 3, "load")[1], "1 stream, TTFT p99: unstable; noise: 9.64 %");
+        assert_eq!(summarize(&remarks[..1], 1, "load"), ["1 stream, everything: no interval, 3 samples; 5 are needed"]);
+        assert_eq!(summarize(&remarks[..2], 3, "load")[1], "1 stream, TTFT p99: unstable; noise: 9.64 %");
     }
 
     #[test]
     fn what_several_metrics_have_to_say_is_said_once() {
-        let of = |point: &str, metric: &str, text: &str| Remark { of: Some(2), ..remark(point, &[metric], text) };
+        let of = |point: &str, metric: &str, text: &str| Remark { table_metrics: Some(2), ..remark(point, &[metric], text) };
         let remarks = [
             of("1 stream", "TTFT p99", "unknown, 3 trials"),
             of("1 stream", "E2E p99", "unknown, 3 trials; noise: 9.64 %"),
             of("4 streams", "E2E p99", "unknown, 3 trials; noise: 7 %"),
             of("4 streams", "TTFT p99", "unknown, 3 trials; noise: 8 %"),
         ];
-        assert_eq!(briefly(&remarks, 2, "load"), ["every load, everything: unknown, 3 trials"]);
-        assert_eq!(briefly(&remarks[..3], 2, "load")[1], "4 streams, E2E p99: unknown, 3 trials; noise: 7 %");
-        let failed = [Remark::of_point("p", "a; x".to_owned()), Remark::of_point("p", "a; y".to_owned())];
-        assert_eq!(briefly(&failed, 9, "load"), ["p: a"]);
+        assert_eq!(summarize(&remarks, 2, "load"), ["every load, everything: unknown, 3 trials"]);
+        assert_eq!(summarize(&remarks[..3], 2, "load")[1], "4 streams, E2E p99: unknown, 3 trials; noise: 7 %");
+        let failed = [Remark::for_point("p", "a; x".to_owned()), Remark::for_point("p", "a; y".to_owned())];
+        assert_eq!(summarize(&failed, 9, "load"), ["p: a"]);
     }
 
     #[test]
     fn a_long_list_is_counted() {
         let many: Vec<Remark> = (0..20).map(|number| remark("p", &["a", "b", "c", "d", "e"], &format!("r{number}"))).collect();
-        let brief = briefly(&many, 1, "point");
+        let brief = summarize(&many, 1, "point");
         assert_eq!((brief[0].as_str(), brief[12].as_str()), ("p, a, b, c and 2 more: r0", "and 8 more remarks, in the report"));
         assert_eq!(brief.len(), 13);
     }
 
     #[test]
     fn all_of_it_is_in_a_report() {
-        assert_eq!(of_all("p", "x; y").in_full(), "p, everything: x; y");
-        assert_eq!(remark("p", &["a", "b"], "x; y").in_full(), "p, a, b: x; y");
-        assert_eq!(Remark::of_point("p", "x".to_owned()).in_full(), "p: x");
+        assert_eq!(remark_on_all("p", "x; y").full_text(), "p, everything: x; y");
+        assert_eq!(remark("p", &["a", "b"], "x; y").full_text(), "p, a, b: x; y");
+        assert_eq!(Remark::for_point("p", "x".to_owned()).full_text(), "p: x");
     }
 
     #[test]

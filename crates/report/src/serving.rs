@@ -7,7 +7,7 @@ use assay_manifest::{
     ServingWork, Slo, SloMetric, Stability, TimelineRequest,
 };
 
-use crate::model::{CaseSection, Measured, PointSection, Row, Sentence, trials_of};
+use crate::model::{CaseSection, MetricStatistics, PointSection, Row, Sentence, trial_count_text};
 use crate::number::{grouped, percent, significant};
 use crate::remark::Remark;
 use crate::text::{clean, counted};
@@ -38,7 +38,7 @@ pub(crate) const THROUGHPUTS: [&str; 2] = ["output_tokens_per_s", "request_throu
 
 /// The requested work.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Work {
+pub(crate) struct RequestedWork {
     pub(crate) model: String,
     pub(crate) api: &'static str,
     pub(crate) streaming: bool,
@@ -189,8 +189,8 @@ pub(crate) fn twin<'a>(point: &'a PointSection, column: &Column) -> Option<&'a R
     failed.then(row).flatten()
 }
 
-impl Work {
-    pub(crate) fn of(work: &ServingWork) -> Self {
+impl RequestedWork {
+    pub(crate) fn new(work: &ServingWork) -> Self {
         let output = work.output.as_ref().map(|law| format!(", {} out", length(law))).unwrap_or_default();
         Self {
             model: clean(&work.model),
@@ -209,7 +209,7 @@ impl Work {
                 CacheMode::Warm => "warm (each trial's prompts were sent once before)",
                 CacheMode::Shared => "as earlier trials left it",
             },
-            slos: work.slos.iter().map(SloLine::of).collect(),
+            slos: work.slos.iter().map(SloLine::new).collect(),
         }
     }
 
@@ -226,7 +226,7 @@ impl Work {
 }
 
 impl SloLine {
-    fn of(slo: &Slo) -> Self {
+    fn new(slo: &Slo) -> Self {
         let (name, metric) = match slo.metric {
             SloMetric::Ttft => ("TTFT", "ttft"),
             SloMetric::Ttfo => ("TTFO", "ttfo"),
@@ -272,7 +272,7 @@ pub(crate) fn label(point: &Point) -> Option<String> {
 }
 
 impl Load {
-    pub(crate) fn of(point: &Point, found: &PointSummary, view: Option<&PointView>) -> Self {
+    pub(crate) fn new(point: &Point, found: &PointSummary, view: Option<&PointView>) -> Self {
         let serving = found.serving.as_ref();
         let value = match point.kind {
             PointKind::Concurrency => point.value.get("concurrency").map(|text| (text, "")),
@@ -295,8 +295,8 @@ impl Load {
             latency_from: serving.map(|serving| latency_from(&serving.latency_from)).unwrap_or_default(),
             token_sources: serving.map(token_sources).unwrap_or_default(),
             tpot_assumed: serving.map_or(0, |serving| serving.tpot_assumed.0),
-            curves: view.map(|view| view.curves.iter().map(Curve::of).collect()).unwrap_or_default(),
-            timeline: view.and_then(|view| view.timeline.as_ref()).and_then(Timeline::of),
+            curves: view.map(|view| view.curves.iter().map(Curve::new).collect()).unwrap_or_default(),
+            timeline: view.and_then(|view| view.timeline.as_ref()).and_then(Timeline::from_view),
         }
     }
 
@@ -345,7 +345,7 @@ fn by_count<'a>(counts: impl Iterator<Item = (&'a String, u64)>) -> Vec<(String,
 }
 
 impl Curve {
-    fn of(curve: &assay_manifest::Curve) -> Self {
+    fn new(curve: &assay_manifest::Curve) -> Self {
         let mut quantiles: Vec<(f64, f64)> = Vec::new();
         for [probability, value] in &curve.quantiles {
             let rises = quantiles.last().is_none_or(|(before, low)| before < probability && low <= value);
@@ -357,7 +357,7 @@ impl Curve {
             metric: clean(&curve.metric),
             n: curve.n.0,
             failed: curve.failed.0,
-            quantiles: evenly(&quantiles, MAX_QUANTILES).copied().collect(),
+            quantiles: evenly_spaced(&quantiles, MAX_QUANTILES).copied().collect(),
         }
     }
 
@@ -372,7 +372,7 @@ impl Curve {
     }
 
     /// Returns the share of all requests, failed ones included, that took longer than the quantile of `probability`.
-    pub(crate) fn exceeding(&self, probability: f64) -> f64 {
+    pub(crate) fn share_above(&self, probability: f64) -> f64 {
         let failed = self.failed_share();
         (1.0 - probability) * (1.0 - failed) + failed
     }
@@ -391,18 +391,18 @@ impl Curve {
 }
 
 impl Timeline {
-    fn of(timeline: &assay_manifest::Timeline) -> Option<Self> {
+    fn from_view(timeline: &assay_manifest::Timeline) -> Option<Self> {
         let drawable = timeline.shown.iter().filter(|request| request.start_ms.is_finite());
         let all: Vec<&TimelineRequest> = drawable.collect();
         let mut kept: Vec<&TimelineRequest> = if all.len() <= MAX_TIMELINE {
             all.clone()
         } else {
             let (ok, failed): (Vec<_>, Vec<_>) = all.iter().copied().partition(|request| request.outcome == "ok");
-            let failed: Vec<_> = evenly(&failed, MAX_FAILED_SHOWN).copied().collect();
-            evenly(&ok, MAX_TIMELINE - failed.len()).copied().chain(failed).collect()
+            let failed: Vec<_> = evenly_spaced(&failed, MAX_FAILED_SHOWN).copied().collect();
+            evenly_spaced(&ok, MAX_TIMELINE - failed.len()).copied().chain(failed).collect()
         };
         kept.sort_by(|one, other| one.start_ms.total_cmp(&other.start_ms).then(one.index.0.cmp(&other.index.0)));
-        let requests: Vec<TimelineRequest> = kept.into_iter().map(tidy).collect();
+        let requests: Vec<TimelineRequest> = kept.into_iter().map(clean_request).collect();
         (!requests.is_empty()).then(|| Self {
             trial: timeline.trial_id.as_str().rsplit('.').next().unwrap_or_default().to_owned(),
             shown_text: shown_text(timeline, requests.len(), all.len()),
@@ -423,7 +423,7 @@ fn shown_text(timeline: &assay_manifest::Timeline, shown: usize, given: usize) -
     }
 }
 
-fn tidy(request: &TimelineRequest) -> TimelineRequest {
+fn clean_request(request: &TimelineRequest) -> TimelineRequest {
     let finite = |instant: Option<f64>| instant.filter(|instant| instant.is_finite());
     TimelineRequest {
         index: request.index,
@@ -436,7 +436,7 @@ fn tidy(request: &TimelineRequest) -> TimelineRequest {
 }
 
 /// Returns at most `limit` of `items`, evenly chosen, including the first and the last.
-pub(crate) fn evenly<T>(items: &[T], limit: usize) -> impl Iterator<Item = &T> {
+pub(crate) fn evenly_spaced<T>(items: &[T], limit: usize) -> impl Iterator<Item = &T> {
     let shown = items.len().min(limit);
     let steps = shown.saturating_sub(1).max(1);
     (0..shown).filter_map(move |index| items.get(index * (items.len() - 1) / steps))
@@ -447,7 +447,7 @@ pub(crate) fn absent_rows(serving: &ServingPoint, metrics: &[MetricSummary]) -> 
     let missing = serving.absent.iter().filter(|(name, _)| !metrics.iter().any(|metric| metric.metric == **name));
     let row = |(name, reason): (&String, &String)| Row {
         metric: clean(name),
-        unit: unit_of(name).to_owned(),
+        unit: unit_from_name(name).to_owned(),
         better: None,
         primary: false,
         measured: Err(clean(reason)),
@@ -456,7 +456,7 @@ pub(crate) fn absent_rows(serving: &ServingPoint, metrics: &[MetricSummary]) -> 
 }
 
 /// Returns the unit in a metric's name.
-fn unit_of(name: &str) -> &'static str {
+fn unit_from_name(name: &str) -> &'static str {
     match name {
         _ if name.contains("_ms_") || name.ends_with("_ms") => "ms",
         _ if name.contains("tokens_per_s") => "tokens/s",
@@ -466,7 +466,7 @@ fn unit_of(name: &str) -> &'static str {
 }
 
 /// Returns the largest distance of an interval's ends from its median, as a share of the median; `None` if there is no interval.
-pub(crate) fn reach(measured: &Measured) -> Option<f64> {
+pub(crate) fn reach(measured: &MetricStatistics) -> Option<f64> {
     let ends = measured.interval.as_ref().ok()?;
     let reach = (ends.high - measured.median).max(measured.median - ends.low) / measured.median.abs();
     reach.is_finite().then_some(reach)
@@ -480,12 +480,12 @@ pub(crate) fn is_solid(point: &PointSection) -> bool {
 }
 
 /// Returns the throughput of a point, in the best available unit.
-pub(crate) fn throughput(point: &PointSection) -> Option<(&'static str, &Measured)> {
+pub(crate) fn throughput(point: &PointSection) -> Option<(&'static str, &MetricStatistics)> {
     THROUGHPUTS.iter().find_map(|metric| Some((*metric, point.measured(metric)?)))
 }
 
 /// Returns the sentence of a serving case: the tail latency at the load with the highest throughput, among those that met their SLOs.
-pub(crate) fn sentence(case: &CaseSection, work: &Work, grade: &str) -> Sentence {
+pub(crate) fn sentence(case: &CaseSection, work: &RequestedWork, grade: &str) -> Sentence {
     let place = format!("{} on {}, {}", work.model, case.side, case.workload);
     let Some((point, metric, measured, why)) = headline(case, work) else {
         let headline =
@@ -512,7 +512,7 @@ pub(crate) fn sentence(case: &CaseSection, work: &Work, grade: &str) -> Sentence
         "at {}{}, {}: {place}; {why}{}; {grade}; {stability}",
         at.unwrap_or_default(),
         point.label,
-        trials_of(measured.n, point.planned),
+        trial_count_text(measured.n, point.planned),
         failed.unwrap_or_default(),
     );
     Sentence {
@@ -540,16 +540,16 @@ fn all_failed(case: &CaseSection) -> Option<String> {
     Some(format!("{} of {} failed, most often with {outcome} ({})", grouped(failed), counted(due, "request"), grouped(count)))
 }
 
-type Headline<'a> = (&'a PointSection, &'static str, &'a Measured, String);
+type Headline<'a> = (&'a PointSection, &'static str, &'a MetricStatistics, String);
 
-fn headline<'a>(case: &'a CaseSection, work: &Work) -> Option<Headline<'a>> {
+fn headline<'a>(case: &'a CaseSection, work: &RequestedWork) -> Option<Headline<'a>> {
     let metric = HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()))?;
-    let measured: Vec<(&PointSection, &Measured)> =
+    let measured: Vec<(&PointSection, &MetricStatistics)> =
         case.points.iter().filter_map(|point| Some((point, point.measured(metric)?))).collect();
     let met = |point: &PointSection| point.serving.as_ref().is_some_and(|load| load.slo_met == Some(true));
     let loads = counted(case.points.len() as u64, "load");
     let is_only = case.points.len() == 1;
-    let best = |candidates: &[(&'a PointSection, &'a Measured)]| {
+    let best = |candidates: &[(&'a PointSection, &'a MetricStatistics)]| {
         let speed = |point: &PointSection| throughput(point).map_or(f64::NEG_INFINITY, |(_, found)| found.median);
         candidates.iter().copied().max_by(|(one, _), (other, _)| speed(one).total_cmp(&speed(other)))
     };
@@ -602,7 +602,7 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
                 if measured.stability != Stability::Stable {
                     say(format!("{}, {}", measured.stability, measured.stability_reason), column.name());
                 }
-                for caveat in [few_for_p99(column, measured), without_gaps(column, measured)].into_iter().flatten() {
+                for caveat in [p99_caveat(column, measured), zero_gap_caveat(column, measured)].into_iter().flatten() {
                     say(caveat, column.name());
                 }
             }
@@ -610,20 +610,20 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
     }
     let mut remarks: Vec<Remark> = Vec::new();
     if let Some(load) = point.serving.as_ref().filter(|load| load.failed() > 0) {
-        let slowest = if load.are_uncounted { String::new() } else { as_slowest(point, columns) };
+        let slowest = if load.are_uncounted { String::new() } else { describe_as_slowest(point, columns) };
         let (failed, due, what) = (grouped(load.failed()), counted(load.requests, "request"), load.failure_text());
         let uncounted = if load.are_uncounted { ", in attempts that do not count" } else { "" };
         let share = if load.are_uncounted { String::new() } else { error_rates(point, load) };
         let text = format!("{failed} of {due} failed ({what}){uncounted}{share}{slowest}");
-        remarks.push(Remark::of_point(&point.label, text));
+        remarks.push(Remark::for_point(&point.label, text));
     }
     remarks.extend(said.into_iter().map(|(text, metrics)| Remark {
         point: point.label.clone(),
         metrics,
-        of: Some(columns.len()),
+        table_metrics: Some(columns.len()),
         text,
     }));
-    remarks.extend(point.exclusions.iter().map(|exclusion| Remark::of_point(&point.label, format!("excluded {exclusion}"))));
+    remarks.extend(point.exclusions.iter().map(|exclusion| Remark::for_point(&point.label, format!("excluded {exclusion}"))));
     remarks
 }
 
@@ -636,14 +636,14 @@ fn error_rates(point: &PointSection, load: &Load) -> String {
 }
 
 /// Returns true if a metric is about gaps between token events, of which a request has many.
-fn is_of_gaps(column: &Column) -> bool {
+fn is_gap_metric(column: &Column) -> bool {
     column.metric.starts_with("itl_") || column.metric.starts_with("icl_")
 }
 
 /// Returns a caveat if a p99 has so few samples that it is nearly their maximum.
-fn few_for_p99(column: &Column, measured: &Measured) -> Option<String> {
+fn p99_caveat(column: &Column, measured: &MetricStatistics) -> Option<String> {
     let fewest = measured.trials.iter().map(|trial| trial.samples).min().filter(|_| column.statistic == "p99")?;
-    let samples = if is_of_gaps(column) { "gaps" } else { "requests" };
+    let samples = if is_gap_metric(column) { "gaps" } else { "requests" };
     (fewest < MIN_FOR_P99).then(|| {
         format!(
             "p99 of fewer than {MIN_FOR_P99} {samples} is close to their maximum, so ask for at least {MIN_FOR_P99} requests a trial; \
@@ -654,14 +654,14 @@ fn few_for_p99(column: &Column, measured: &Measured) -> Option<String> {
 }
 
 /// Returns a caveat if a time between tokens is 0: tokens of one packet have the same timestamp.
-fn without_gaps(column: &Column, measured: &Measured) -> Option<String> {
-    let is_between_tokens = is_of_gaps(column) || column.metric.starts_with("tpot_");
+fn zero_gap_caveat(column: &Column, measured: &MetricStatistics) -> Option<String> {
+    let is_between_tokens = is_gap_metric(column) || column.metric.starts_with("tpot_");
     (is_between_tokens && measured.median == 0.0)
         .then(|| "0, since tokens came together and no gap between them could be measured".to_owned())
 }
 
 /// States the latencies with failed requests as the slowest: those that then have a value, and those that have none.
-fn as_slowest(point: &PointSection, columns: &[&'static Column]) -> String {
+fn describe_as_slowest(point: &PointSection, columns: &[&'static Column]) -> String {
     let mut values: Vec<String> = Vec::new();
     let mut absent: Vec<(&str, Vec<String>)> = Vec::new();
     for (row, name) in columns.iter().filter_map(|column| Some((twin(point, column)?, metric_name(column.metric)))) {
@@ -690,10 +690,10 @@ mod tests {
 
     #[test]
     fn evenly_keeps_both_ends() {
-        assert_eq!(evenly(&[1, 2, 3, 4, 5], 3).collect::<Vec<_>>(), [&1, &3, &5]);
-        assert_eq!(evenly(&[1, 2], 3).collect::<Vec<_>>(), [&1, &2]);
-        assert_eq!(evenly(&[1, 2], 1).collect::<Vec<_>>(), [&1]);
-        assert!(evenly::<u8>(&[], 3).next().is_none());
+        assert_eq!(evenly_spaced(&[1, 2, 3, 4, 5], 3).collect::<Vec<_>>(), [&1, &3, &5]);
+        assert_eq!(evenly_spaced(&[1, 2], 3).collect::<Vec<_>>(), [&1, &2]);
+        assert_eq!(evenly_spaced(&[1, 2], 1).collect::<Vec<_>>(), [&1]);
+        assert!(evenly_spaced::<u8>(&[], 3).next().is_none());
     }
 
     #[test]
@@ -702,18 +702,18 @@ mod tests {
             Curve { metric: "ttft".to_owned(), n: 900, failed: 100, quantiles: vec![(0.0, 10.0), (0.5, 20.0), (1.0, 40.0)] };
         assert!((curve.failed_share() - 0.1).abs() < 1e-12);
         // Half of 900 and all of 100 took longer than the median of the others.
-        assert!((curve.exceeding(0.5) - 0.55).abs() < 1e-12);
-        assert!((curve.exceeding(1.0) - 0.1).abs() < 1e-12);
+        assert!((curve.share_above(0.5) - 0.55).abs() < 1e-12);
+        assert!((curve.share_above(1.0) - 0.1).abs() < 1e-12);
         assert_eq!(curve.value_at(0.75), Some(30.0));
         assert_eq!(curve.value_at(0.999), None, "900 samples do not resolve a thousandth");
         let gaps = Curve { metric: "icl".to_owned(), ..curve };
-        assert_eq!(gaps.exceeding(1.0).total_cmp(&0.0), std::cmp::Ordering::Equal);
+        assert_eq!(gaps.share_above(1.0).total_cmp(&0.0), std::cmp::Ordering::Equal);
     }
 
     #[test]
     fn a_curve_keeps_what_can_be_drawn() {
         let quantiles = vec![[0.0, 0.0], [0.1, 5.0], [0.2, f64::NAN], [0.3, 4.0], [0.4, 6.0], [0.4, 7.0], [1.5, 8.0]];
-        let curve = Curve::of(&assay_manifest::Curve {
+        let curve = Curve::new(&assay_manifest::Curve {
             metric: "e2e".to_owned(),
             n: assay_manifest::Count(5),
             failed: assay_manifest::Count(0),
@@ -785,7 +785,7 @@ mod tests {
     }
 
     /// Returns the remarks on a case with one load, whose trials have `samples` samples of each metric and these medians.
-    fn said_of(samples: u64, medians: &[(&str, f64)]) -> String {
+    fn remarks_text(samples: u64, medians: &[(&str, f64)]) -> String {
         let mut model = crate::fixture::serving::small();
         model.plan.cases[0].points.truncate(1);
         for metric in &mut model.summary.points[0].metrics {
@@ -795,17 +795,17 @@ mod tests {
             }
         }
         let report = model.report();
-        remarks(&report.cases[0]).iter().map(Remark::in_full).collect::<Vec<_>>().join("\n")
+        remarks(&report.cases[0]).iter().map(Remark::full_text).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
     fn a_p99_of_few_requests_says_that_it_is_a_maximum() {
-        assert_eq!(said_of(100, &[]), "", "a hundred are enough");
-        insta::assert_snapshot!(said_of(99, &[]), @r"
+        assert_eq!(remarks_text(100, &[]), "", "a hundred are enough");
+        insta::assert_snapshot!(remarks_text(99, &[]), @r"
         1 stream, TTFT p99, TPOT p99, E2E p99: p99 of fewer than 100 requests is close to their maximum, so ask for at least 100 requests a trial; the smallest trial has 99
         1 stream, ITL p99: p99 of fewer than 100 gaps is close to their maximum, so ask for at least 100 requests a trial; the smallest trial has 99
         ");
-        assert!(said_of(1, &[]).ends_with("the smallest trial has 1"));
+        assert!(remarks_text(1, &[]).ends_with("the smallest trial has 1"));
     }
 
     #[test]
@@ -817,7 +817,7 @@ mod tests {
             }
         }
         let report = model.report();
-        let brief = remark::briefly(&remarks(&report.cases[0]), 3, "load");
+        let brief = remark::summarize(&remarks(&report.cases[0]), 3, "load");
         let about: Vec<String> = brief.into_iter().filter(|remark| remark.contains("close to their maximum")).collect();
         insta::assert_snapshot!(about.join("\n"), @r"
         1 stream, 64 streams, TTFT p99, TPOT p99, E2E p99: p99 of fewer than 100 requests is close to their maximum, so ask for at least 100 requests a trial
@@ -830,8 +830,8 @@ mod tests {
 
     #[test]
     fn tokens_that_came_together_have_no_gaps() {
-        insta::assert_snapshot!(said_of(160, &[("tpot_ms_p50", 0.0), ("itl_ms_p99", 0.0), ("ttft_ms_p50", 0.0)]), @"1 stream, TPOT p50, ITL p99: 0, since tokens came together and no gap between them could be measured");
-        assert_eq!(said_of(160, &[("tpot_ms_p50", 0.001)]), "");
+        insta::assert_snapshot!(remarks_text(160, &[("tpot_ms_p50", 0.0), ("itl_ms_p99", 0.0), ("ttft_ms_p50", 0.0)]), @"1 stream, TPOT p50, ITL p99: 0, since tokens came together and no gap between them could be measured");
+        assert_eq!(remarks_text(160, &[("tpot_ms_p50", 0.001)]), "");
     }
 
     /// Returns the remark on the failed requests of a load with these twins.
@@ -851,7 +851,7 @@ mod tests {
             }
         }
         let report = model.report();
-        remarks(&report.cases[0]).iter().map(Remark::in_full).find(|remark| remark.contains("failed (")).expect("it is said")
+        remarks(&report.cases[0]).iter().map(Remark::full_text).find(|remark| remark.contains("failed (")).expect("it is said")
     }
 
     #[test]

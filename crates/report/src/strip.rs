@@ -9,7 +9,7 @@ use assay_manifest::{
 
 use crate::environment::{self, Machine};
 use crate::inputs::Inputs;
-use crate::model::{none_counts, reason_counts};
+use crate::model::{describe_none_counted, reason_counts};
 use crate::number::{bytes, grouped, percent};
 use crate::serving::milliseconds;
 use crate::text::{all_of, clean, counted};
@@ -18,7 +18,7 @@ use crate::text::{all_of, clean, counted};
 const MAX_DETAILS: usize = 12;
 
 /// Maximum number of different error messages about failed requests.
-const MAX_SAID: usize = 3;
+const MAX_ERROR_MESSAGES: usize = 3;
 
 /// One labelled fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<StripItem> {
 
 fn verified(inputs: &Inputs<'_>) -> Option<StripItem> {
     let verified = inputs.verified.as_ref()?;
-    let by = clean(&format!("by {}, before this report was made", verified.by));
+    let by = clean(&format!("by {}, before this report was made", verified.verifier));
     let again =
         "a report cannot vouch for itself: verify its folder again, with `assay verify` or the verifier page of an Assay release"
             .to_owned();
@@ -105,7 +105,7 @@ fn uncounted_requests<'a>(inputs: &Inputs<'_>, counts: impl Iterator<Item = (&'a
     let reasons = inputs.summary.points.iter().flat_map(|point| &point.excluded).flat_map(|exclusion| &exclusion.reasons);
     for reason in reasons.filter(|reason| reason.code == "all_failed") {
         let said = clean(&reason.detail);
-        if details.len() < named.len() + MAX_SAID && !details.contains(&said) {
+        if details.len() < named.len() + MAX_ERROR_MESSAGES && !details.contains(&said) {
             details.push(said);
         }
     }
@@ -120,7 +120,8 @@ fn share(part: u64, whole: u64) -> String {
 fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
     let points = || inputs.summary.points.iter().filter(|point| point.workload_type == WorkloadType::Serving);
     points().next()?;
-    let limited: Vec<&Exclusion> = points().flat_map(|point| &point.excluded).filter(|exclusion| is_client(exclusion)).collect();
+    let limited: Vec<&Exclusion> =
+        points().flat_map(|point| &point.excluded).filter(|exclusion| is_client_limit(exclusion)).collect();
     let attempts = inputs.collection.trials.iter().flat_map(|trial| &trial.attempts);
     // If client and endpoint count by different rules, the counts are shown but need not match, so they are not an agreement.
     let (told, checks): (Vec<&CrossCheck>, Vec<&CrossCheck>) =
@@ -155,7 +156,7 @@ fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
 }
 
 /// Returns true if an exclusion's reasons say that the client, not the endpoint, was the limit.
-fn is_client(exclusion: &Exclusion) -> bool {
+fn is_client_limit(exclusion: &Exclusion) -> bool {
     let codes = ["cpu_throttled", "late_sends", "rate_not_reached", "starved", "stalled"];
     exclusion.reasons.iter().any(|reason| reason.code.starts_with("client") || codes.contains(&reason.code.as_str()))
 }
@@ -181,7 +182,7 @@ fn trials(inputs: &Inputs<'_>) -> StripItem {
             let count = if counting == 1 { "counts" } else { "count" };
             format!("partial: {} of {} {count}", grouped(counting), counted(planned, "trial"))
         }
-        RunStatus::Failed => format!("failed: {}", none_counts(planned)),
+        RunStatus::Failed => format!("failed: {}", describe_none_counted(planned)),
     };
     let reasons = reason_counts(points.iter().flat_map(|point| &point.excluded));
     let attempts = match excluded {
@@ -193,7 +194,7 @@ fn trials(inputs: &Inputs<'_>) -> StripItem {
 }
 
 /// States which controls rest on declarations alone; `None` if all are proved.
-fn rests_on(grade: &Grade) -> Option<String> {
+fn declared_controls(grade: &Grade) -> Option<String> {
     let named: Vec<_> = grade.declared.iter().map(|control| format!("`{control}`")).collect();
     let (controls, rest) = if named.len() == 1 { ("control", "rests") } else { ("controls", "rest") };
     let sentence = || format!("the {controls} {} {rest} on a person's declaration, and no telemetry proves it", named.join(", "));
@@ -205,7 +206,7 @@ fn grade(inputs: &Inputs<'_>) -> StripItem {
     let lower = grade.given != grade.asked;
     let headline =
         if lower { format!("{}; {} was asked", grade.given, grade.asked) } else { format!("{}, as asked", grade.given) };
-    let rests = rests_on(grade);
+    let rests = declared_controls(grade);
     let headline = rests.as_ref().map_or(headline.clone(), |_| format!("{headline}, by declaration"));
     let shortfalls = grade.shortfalls.iter().map(|shortfall| clean(&format!("{}: {}", shortfall.rule, shortfall.found)));
     StripItem::new("Grade", lower || rests.is_some(), headline, shortfalls.chain(rests).collect())
@@ -242,7 +243,7 @@ fn signatures(inputs: &Inputs<'_>) -> StripItem {
 }
 
 fn controls(inputs: &Inputs<'_>) -> StripItem {
-    let facts: Vec<(Control, &ControlFact)> = weakest(inputs);
+    let facts: Vec<(Control, &ControlFact)> = weakest_controls(inputs);
     let count = |state| {
         let known = facts.iter().filter(|(_, fact)| fact.state == state).count();
         let unmentioned = if state == ControlState::Absent { Control::ALL.len() - facts.len() } else { 0 };
@@ -266,7 +267,7 @@ fn controls(inputs: &Inputs<'_>) -> StripItem {
 }
 
 /// Returns each control at its weakest: a run is as controlled as its least controlled block.
-fn weakest<'a>(inputs: &Inputs<'a>) -> Vec<(Control, &'a ControlFact)> {
+fn weakest_controls<'a>(inputs: &Inputs<'a>) -> Vec<(Control, &'a ControlFact)> {
     let observed = inputs.environments.iter().flat_map(|environment| &environment.controls);
     let plan: &'a assay_manifest::Plan = inputs.plan;
     let declared = plan.controls.iter().filter(|_| inputs.environments.is_empty());
@@ -286,14 +287,14 @@ fn machine(inputs: &Inputs<'_>) -> StripItem {
         return StripItem::new("Machine", true, "unknown".to_owned(), vec!["no host has the role of a target".to_owned()]);
     };
     let whole = |machine: &Machine| {
-        [&*machine.first, &*machine.rest].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
+        [&*machine.title, &*machine.details].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
     };
     let others = others.iter().map(|other| format!("also {}", whole(other)));
     let clients = environment::clients(inputs.environments);
     let clients = clients.iter().map(|client| format!("the client ran on {}", whole(client)));
-    let rest = Some(machine.rest.clone()).filter(|rest| !rest.is_empty());
+    let rest = Some(machine.details.clone()).filter(|rest| !rest.is_empty());
     let details = rest.into_iter().chain(others).chain(clients).chain([format!("facts read {}", read_at(inputs))]);
-    StripItem::new("Machine", false, machine.first.clone(), details.collect())
+    StripItem::new("Machine", false, machine.title.clone(), details.collect())
 }
 
 fn read_at(inputs: &Inputs<'_>) -> String {

@@ -6,7 +6,7 @@ pub(crate) mod table;
 use assay_manifest::Stability;
 
 use crate::Report;
-use crate::model::{CaseSection, Group, Measured, PointSection, Row};
+use crate::model::{CaseSection, MetricGroup, MetricStatistics, PointSection, Row};
 use crate::number::percent;
 use crate::remark::{self, Remark};
 use crate::strip::StripItem;
@@ -171,7 +171,7 @@ impl Screen {
     /// Writes the remarks that the table has no room for: the reason why a value is absent, unstable or excluded.
     fn remarks(&mut self, case: &CaseSection) {
         let remarks: Vec<Remark> = case.points.iter().flat_map(remarks).collect();
-        self.brief_remarks(&remark::briefly(&remarks, case.points.len(), "point"));
+        self.brief_remarks(&remark::summarize(&remarks, case.points.len(), "point"));
     }
 
     fn brief_remarks(&mut self, remarks: &[String]) {
@@ -205,7 +205,7 @@ pub(crate) fn remarks(point: &PointSection) -> Vec<Remark> {
     for row in &point.rows {
         let mut say = |text: String| {
             let metrics = vec![row.metric.clone()];
-            remarks.push(Remark { point: point.label.clone(), metrics, of: None, text });
+            remarks.push(Remark { point: point.label.clone(), metrics, table_metrics: None, text });
         };
         match &row.measured {
             Err(reason) => say(format!("absent, {reason}")),
@@ -219,7 +219,7 @@ pub(crate) fn remarks(point: &PointSection) -> Vec<Remark> {
             }
         }
     }
-    remarks.extend(point.exclusions.iter().map(|exclusion| Remark::of_point(&point.label, format!("excluded {exclusion}"))));
+    remarks.extend(point.exclusions.iter().map(|exclusion| Remark::for_point(&point.label, format!("excluded {exclusion}"))));
     remarks
 }
 
@@ -230,7 +230,7 @@ fn swing(case: &CaseSection) -> f64 {
 }
 
 /// Returns each trial's relative distance from the median, in the order in which they ran; empty if the median is 0.
-pub(crate) fn deviations(measured: &Measured) -> Vec<f64> {
+pub(crate) fn deviations(measured: &MetricStatistics) -> Vec<f64> {
     if measured.median == 0.0 {
         return Vec::new();
     }
@@ -252,8 +252,8 @@ struct Line {
 }
 
 /// Returns the rows of a group, their medians and spreads aligned.
-fn lines(group: &Group<'_>, swing: f64) -> Vec<Line> {
-    let cv = |(_, row): &(_, &Row)| row.measured.as_ref().map_or_else(|_| "—".to_owned(), Measured::cv_cell);
+fn lines(group: &MetricGroup<'_>, swing: f64) -> Vec<Line> {
+    let cv = |(_, row): &(_, &Row)| row.measured.as_ref().map_or_else(|_| "—".to_owned(), MetricStatistics::cv_cell);
     let cvs = align_points(&group.rows.iter().map(cv).collect::<Vec<_>>(), ' ', ' ');
     let cells = group.medians(' ', ' ').into_iter().zip(cvs);
     group.rows.iter().zip(cells).map(|((point, row), (median, cv))| Line::new(point, row, median, cv, swing)).collect()
@@ -263,7 +263,8 @@ impl Line {
     fn new(point: &PointSection, row: &Row, median: String, cv: String, swing: f64) -> Self {
         let measured = row.measured.as_ref().ok();
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "—".to_owned());
-        let interval = |found: &Measured| found.interval.as_ref().map_or_else(|_| "none".to_owned(), |ends| ends.text.clone());
+        let interval =
+            |found: &MetricStatistics| found.interval.as_ref().map_or_else(|_| "none".to_owned(), |ends| ends.text.clone());
         Self {
             point: point.label.clone(),
             median,

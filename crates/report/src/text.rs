@@ -50,10 +50,10 @@ pub(crate) fn clip(text: &str, limit: usize) -> String {
 
 /// Returns the number of terminal columns of `text`: two for East Asian wide characters and pictographs, none for combining marks.
 pub(crate) fn columns(text: &str) -> usize {
-    text.chars().map(columns_of).sum()
+    text.chars().map(character_columns).sum()
 }
 
-fn columns_of(character: char) -> usize {
+fn character_columns(character: char) -> usize {
     match character {
         '\u{300}'..='\u{36f}' | '\u{fe00}'..='\u{fe0f}' | '\u{20d0}'..='\u{20ff}' => 0,
         '\u{1100}'..='\u{115f}'
@@ -75,8 +75,8 @@ pub(crate) fn fit(text: &str, limit: usize) -> String {
     }
     let mut room = limit.saturating_sub(1);
     let kept = text.chars().take_while(|character| {
-        let fits = columns_of(*character) <= room;
-        room = room.saturating_sub(columns_of(*character));
+        let fits = character_columns(*character) <= room;
+        room = room.saturating_sub(character_columns(*character));
         fits
     });
     kept.chain(['…']).collect()

@@ -10,17 +10,17 @@ const RATE: Family = &[("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9)
 
 /// The shown unit of a declared unit.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Shown {
+pub(crate) struct DisplayUnit {
     /// The unit.
     pub(crate) unit: String,
     /// The factor by which a declared value is multiplied.
     pub(crate) factor: f64,
 }
 
-impl Shown {
+impl DisplayUnit {
     /// Returns the largest unit of the same family as `declared` in which `smallest`, the smallest value to show, is at least 1;
     /// `declared` itself if it has no family.
-    pub(crate) fn of(declared: &str, smallest: f64) -> Self {
+    pub(crate) fn choose(declared: &str, smallest: f64) -> Self {
         let unchanged = || Self { unit: declared.to_owned(), factor: 1.0 };
         let Some((family, size)) = family(declared) else { return unchanged() };
         let base = smallest.abs() * size;
@@ -70,7 +70,7 @@ mod tests {
             ("", 5e9, "", 5e9),
         ];
         for (declared, value, unit, expected) in table {
-            let shown = Shown::of(declared, value);
+            let shown = DisplayUnit::choose(declared, value);
             assert_eq!(shown.unit, unit, "{declared} {value}");
             assert!((shown.convert(value) - expected).abs() <= expected.abs() * 1e-12, "{declared} {value}");
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use assay_git::{BranchError, Destination, Remote, RemoteError, Repository, StagedFolder};
 use assay_manifest::{Digest, Name, Publication, RunId, Source};
 use assay_process::{Cancel, Spawner};
-use assay_spec::{Pipeline, Publish};
+use assay_spec::{Pipeline, PublishSettings};
 use assay_stage::{Exit, Failure};
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ const DEFAULT_REMOTE: &str = "origin";
 
 /// The user's choices, which take precedence over the pipeline's.
 #[derive(Clone, Debug, Default)]
-pub struct BranchAsked {
+pub struct BranchOptions {
     /// A remote's name in the checkout, or its address.
     pub remote: Option<String>,
     /// The branch.
@@ -38,7 +38,7 @@ pub struct Branch {
 
 /// The parts of a verified run that a commit needs.
 #[derive(Clone, Debug)]
-pub struct Record<'a> {
+pub struct PublishedRun<'a> {
     /// The run.
     pub run_id: &'a RunId,
     /// Its pipeline.
@@ -53,7 +53,7 @@ pub struct Record<'a> {
 
 /// The place of a run's published folder on a branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Committed {
+pub struct CommittedFolder {
     /// The remote's address, without credentials.
     pub remote: String,
     /// The branch.
@@ -69,7 +69,7 @@ pub struct Committed {
 }
 
 /// Returns the pipeline from which a run was started. `read` returns bytes that match their digest.
-pub fn pipeline_of(source: &Source, read: impl FnOnce(&Digest) -> Result<Vec<u8>, Failure>) -> Result<Pipeline, Failure> {
+pub fn read_pipeline(source: &Source, read: impl FnOnce(&Digest) -> Result<Vec<u8>, Failure>) -> Result<Pipeline, Failure> {
     let file = source.files.iter().find(|file| file.path == source.pipeline);
     let file =
         file.ok_or_else(|| Failure::verification("pipeline_absent", format!("the source does not hold `{}`", source.pipeline)))?;
@@ -82,8 +82,8 @@ impl Branch {
     /// A remote's name is resolved in `checkout`. Without a checkout only `origin` is defined: the repository that the Source
     /// comes from.
     pub fn find(
-        asked: &BranchAsked,
-        publish: &Publish,
+        asked: &BranchOptions,
+        publish: &PublishSettings,
         source: &Source,
         checkout: Option<&Path>,
     ) -> Result<Option<Self>, Failure> {
@@ -109,10 +109,10 @@ impl Branch {
     /// digest; all of them are read before the push.
     pub fn commit(
         &self,
-        record: &Record<'_>,
+        record: &PublishedRun<'_>,
         read: &mut dyn FnMut(&Digest) -> Result<Vec<u8>, Failure>,
         cancel: &Cancel,
-    ) -> Result<Committed, Failure> {
+    ) -> Result<CommittedFolder, Failure> {
         let scratch = tempfile::tempdir()
             .map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
         let spawner =
@@ -132,7 +132,7 @@ impl Branch {
             Destination { remote: &self.remote, branch: &self.name, path: &path, mark: MARK, checkout: self.checkout.as_deref() };
         let at = record.publication.published_at;
         let pushed = staged.push(&to, &message(record), at, &spawner, cancel).map_err(|error| failure(&error))?;
-        Ok(Committed {
+        Ok(CommittedFolder {
             remote: self.remote.url().to_owned(),
             branch: self.name.clone(),
             folder: path,
@@ -144,8 +144,8 @@ impl Branch {
 }
 
 /// Makes the commit message: a line for people, and trailers that `git interpret-trailers` reads.
-fn message(record: &Record<'_>) -> String {
-    let Record { run_id, pipeline, digest, publication, .. } = record;
+fn message(record: &PublishedRun<'_>) -> String {
+    let PublishedRun { run_id, pipeline, digest, publication, .. } = record;
     let grade = publication.grade.given;
     format!(
         "Publish the run {run_id} of the pipeline {pipeline}\n\nAssay-Run: {run_id}\nAssay-Publication: {digest}\nAssay-Grade: {grade}\n"
@@ -155,9 +155,9 @@ fn message(record: &Record<'_>) -> String {
 fn find_remote(text: &str, source: &Source, checkout: Option<&Path>) -> Result<Remote, Failure> {
     let is_name = !text.contains([':', '/']);
     let found = match (checkout, source.repository.as_deref()) {
-        _ if !is_name => Remote::at(text),
-        (Some(checkout), _) => Remote::named(checkout, text),
-        (None, Some(address)) if text == DEFAULT_REMOTE => Remote::at(address),
+        _ if !is_name => Remote::from_url(text),
+        (Some(checkout), _) => Remote::from_checkout(checkout, text),
+        (None, Some(address)) if text == DEFAULT_REMOTE => Remote::from_url(address),
         (None, _) => {
             let message = format!("there is no checkout here that would know the remote `{text}`");
             return Err(Failure::usage("no_such_remote", message).hint("name the remote by its address"));
@@ -189,14 +189,14 @@ fn failure(error: &BranchError) -> Failure {
             | RemoteError::Checkout(_),
         )
         | BranchError::Name { .. }
-        | BranchError::Inside { .. }
+        | BranchError::InsideCompleteFolder { .. }
         | BranchError::NotAFolder { .. }
         | BranchError::Path(_) => Exit::Usage,
         // The folder of this run's name holds files that this run did not publish.
         BranchError::OtherFolder { .. } => Exit::Verification,
         _ => Exit::Environment,
     };
-    let failure = Failure::of(exit, error.code(), error);
+    let failure = Failure::from_error(exit, error.code(), error);
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,

@@ -29,7 +29,7 @@ impl Config {
     }
 
     /// Uses a folder that the caller chooses.
-    pub fn at(folder: impl Into<PathBuf>) -> Self {
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self(folder.into())
     }
 
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn everything_lies_in_the_folder() {
-        let config = Config::at("/c");
+        let config = Config::new("/c");
         assert_eq!(config.folder(), Path::new("/c"));
         assert_eq!(config.private_key(Role::Plan), Path::new("/c/keys/plan.key"));
         assert_eq!(config.public_key(Role::Plan), Path::new("/c/keys/plan.pub"));

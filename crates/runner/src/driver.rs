@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_envelope::{Expect, MAX_BUNDLE_BYTES, Trust, verify};
+use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, verify};
 use assay_manifest::{
     Body, Document, Environment, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, MAX_SHARDS, Manifest, Plan, Recording, RunId,
     Shard, TrialId,
 };
 use assay_spec::Shards;
-use assay_stage::{Accepted, Event, Exit, Failure, Layout, StageName, Try, counted_attempt, load_trust};
-use assay_store::{Created, Store};
+use assay_stage::{AcceptedResult, Event, Exit, Failure, Layout, ShardAttempt, StageName, counted_attempt, load_trust};
+use assay_store::{CreateOutcome, Store};
 use serde_json::{Value, json};
 
 use crate::{StagePolicies, StagePolicy};
@@ -55,7 +55,7 @@ pub trait Runner: Sync {
     fn stop_recorder(&self) -> Option<Failure>;
 
     /// Stops a recorder that an earlier driver started and abandoned, if a recorder can outlive its driver.
-    fn stop_left_recorder(&self, call: &StageCall) -> Option<Failure>;
+    fn stop_abandoned_recorder(&self, call: &StageCall) -> Option<Failure>;
 
     /// Releases every target that is held.
     fn release(&self);
@@ -73,7 +73,7 @@ pub trait Observer {
 
 /// The results of a run that has reached its end.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct FinishedRun {
     /// The plan.
     pub plan: InputRef,
     /// The Summary.
@@ -91,7 +91,7 @@ pub fn drive(
     plan_parameters: Value,
     runner: &dyn Runner,
     observer: &mut dyn Observer,
-) -> Result<Finished, Failure> {
+) -> Result<FinishedRun, Failure> {
     let shards = if let Shards::Count(count) = policies.shards { count } else { 1 };
     let mut driver = Driver { run_id, store, policies, runner, observer, shards };
     let outcome = driver.drive(source, plan_parameters);
@@ -111,46 +111,46 @@ struct Driver<'a> {
 
 /// The results of a run's blocks.
 #[derive(Default)]
-struct Blocks {
+struct BlockResults {
     environments: Vec<InputRef>,
     parts: Vec<InputRef>,
 }
 
 impl Driver<'_> {
-    fn drive(&mut self, source: InputRef, plan_parameters: Value) -> Result<Finished, Failure> {
-        let plan_ref = self.stage(StageName::Plan, vec![source], plan_parameters, "")?;
+    fn drive(&mut self, source: InputRef, plan_parameters: Value) -> Result<FinishedRun, Failure> {
+        let plan_ref = self.run_stage(StageName::Plan, vec![source], plan_parameters, "")?;
         let plan: Manifest<Plan> = load(self.store, plan_ref)?;
         self.runner.check(&plan.body)?;
         self.announce(&plan.body)?;
 
-        let mut blocks = Blocks::default();
-        for index in 0..plan.body.blocks() {
-            self.block(plan_ref, index, &mut blocks)?;
+        let mut blocks = BlockResults::default();
+        for index in 0..plan.body.block_count() {
+            self.run_block(plan_ref, index, &mut blocks)?;
         }
         let recordings = self.recordings_of(&blocks)?;
         let evidence = || blocks.environments.iter().chain(&blocks.parts).chain(&recordings).copied();
 
         let collect_inputs = std::iter::once(plan_ref).chain(evidence()).collect();
-        let collection = self.stage(StageName::Collect, collect_inputs, json!({}), "")?;
+        let collection = self.run_stage(StageName::Collect, collect_inputs, json!({}), "")?;
         self.runner.release();
         let mut reduce_inputs = vec![plan_ref, collection];
         reduce_inputs.extend(&blocks.environments);
-        let summary = self.stage(StageName::Reduce, reduce_inputs, json!({}), "")?;
+        let summary = self.run_stage(StageName::Reduce, reduce_inputs, json!({}), "")?;
         let publish_inputs = [source, plan_ref, collection, summary].into_iter().chain(evidence()).collect();
-        let publication = self.stage(StageName::Publish, publish_inputs, json!({}), "")?;
-        Ok(Finished { plan: plan_ref, summary, publication })
+        let publication = self.run_stage(StageName::Publish, publish_inputs, json!({}), "")?;
+        Ok(FinishedRun { plan: plan_ref, summary, publication })
     }
 
     /// Marks the run under each of its cases before anything is measured, so that no run of a case can be left out later.
     fn announce(&self, plan: &Plan) -> Result<(), Failure> {
         for case in &plan.cases {
-            self.store.create(&Layout::of(self.run_id).case(&case.case_id), b"{}")?;
+            self.store.create(&Layout::for_run(self.run_id).case(&case.case_id), b"{}")?;
         }
         Ok(())
     }
 
     /// Provisions and executes one block; repeats both as a new incarnation if its target is found dead.
-    fn block(&mut self, plan: InputRef, index: u32, blocks: &mut Blocks) -> Result<(), Failure> {
+    fn run_block(&mut self, plan: InputRef, index: u32, blocks: &mut BlockResults) -> Result<(), Failure> {
         let mut finished = BTreeSet::new();
         for incarnation in 0..MAX_INCARNATIONS {
             let label = format!("{index}-{incarnation}");
@@ -160,7 +160,7 @@ impl Driver<'_> {
             if counts {
                 provision["shards"] = json!(true);
             }
-            let environment = self.stage(StageName::Provision, vec![plan], provision.clone(), &label)?;
+            let environment = self.run_stage(StageName::Provision, vec![plan], provision.clone(), &label)?;
             if counts {
                 self.take_shards(environment, provision, &label)?;
             }
@@ -200,18 +200,18 @@ impl Driver<'_> {
         let recorder = self.recorder_call(&inputs, block, label)?;
         if let Some(parts) = accepted {
             // The stage has ended while no driver ran, and its recorder has not been stopped.
-            let ended = self.runner.stop_left_recorder(&recorder);
-            self.tell_gap(&recorder, ended);
+            let ended = self.runner.stop_abandoned_recorder(&recorder);
+            self.report_gap(&recorder, ended);
             return Ok(parts);
         }
         self.runner.start_recorder(&recorder)?;
-        let executed = self.sharded(inputs, parameters, label);
+        let executed = self.run_execute_shards(inputs, parameters, label);
         let ended = self.runner.stop_recorder();
-        self.tell_gap(&recorder, ended);
+        self.report_gap(&recorder, ended);
         executed
     }
 
-    fn tell_gap(&mut self, recorder: &StageCall, failure: Option<Failure>) {
+    fn report_gap(&mut self, recorder: &StageCall, failure: Option<Failure>) {
         if let Some(failure) = failure {
             let message = format!("the recorder ended early, which leaves a gap: {}", failure.message);
             self.observer.event(recorder, &Event::Note { message });
@@ -226,17 +226,17 @@ impl Driver<'_> {
         finished: &BTreeSet<TrialId>,
         label: &str,
     ) -> Result<Vec<InputRef>, Failure> {
-        self.sharded(vec![plan, environment], execute_parameters(block, true, finished), label)
+        self.run_execute_shards(vec![plan, environment], execute_parameters(block, true, finished), label)
     }
 
     /// Returns the trials that have an attempt which is valid in every shard.
     fn valid_trials(&self, parts: &[InputRef]) -> Result<Vec<TrialId>, Failure> {
-        let mut tries: BTreeMap<TrialId, Vec<Try>> = BTreeMap::new();
+        let mut tries: BTreeMap<TrialId, Vec<ShardAttempt>> = BTreeMap::new();
         for part in parts {
             let part: Manifest<ExecutionPart> = load(self.store, *part)?;
             let ExecutionPart { block, shard, attempts, .. } = part.body;
             for attempt in attempts {
-                let tried = Try { block, attempt: attempt.attempt, shard, valid: attempt.validity.valid };
+                let tried = ShardAttempt { block, attempt: attempt.attempt, shard, valid: attempt.validity.valid };
                 tries.entry(attempt.trial_id).or_default().push(tried);
             }
         }
@@ -249,7 +249,7 @@ impl Driver<'_> {
         let (policy, _) = load_trust(self.store, &self.policies.trust.to_string())?;
         let manifest = self.store.get(&environment.manifest, MAX_MANIFEST_BYTES)?;
         let bundle = self.store.get(&environment.bundle, MAX_BUNDLE_BYTES as u64)?;
-        let expected = Expect {
+        let expected = ExpectedManifest {
             run_id: Some(self.run_id),
             kind: Some(Kind::Environment),
             stage: Some(StageName::Provision.role()),
@@ -257,7 +257,7 @@ impl Driver<'_> {
         };
         let verified = verify(&manifest, &bundle, &Trust::Policy(policy), &expected)?;
         let document: &Document = verified.value();
-        let Some(count) = Environment::of(document).and_then(|environment| environment.body.shards.clone()) else {
+        let Some(count) = Environment::from_document(document).and_then(|environment| environment.body.shards.clone()) else {
             return Ok(());
         };
         if !(1..=MAX_SHARDS).contains(&count.shards) {
@@ -288,21 +288,21 @@ impl Driver<'_> {
             inputs: inputs.to_vec(),
             parameters,
             shard: Shard::ONLY,
-            policy: self.policies.of(StageName::Record),
+            policy: self.policies.for_stage(StageName::Record),
             label: format!("{label}-{sequence}"),
         })
     }
 
     /// Returns every accepted recording of the run.
     fn recordings(&self) -> Result<Vec<InputRef>, Failure> {
-        let pointers = self.store.list(&Layout::of(self.run_id).stage(StageName::Record))?;
+        let pointers = self.store.list(&Layout::for_run(self.run_id).stage(StageName::Record))?;
         let accepted = pointers.iter().filter(|path| path.contains("/accepted/"));
         accepted.map(|path| self.read_pointer(path, Kind::Recording)).collect()
     }
 
     /// Returns the recordings of these blocks. The recording of a block that was provisioned again, under other keys for example,
     /// belongs to no counted block.
-    fn recordings_of(&self, blocks: &Blocks) -> Result<Vec<InputRef>, Failure> {
+    fn recordings_of(&self, blocks: &BlockResults) -> Result<Vec<InputRef>, Failure> {
         let mut of_blocks = Vec::new();
         for reference in self.recordings()? {
             let recording: Manifest<Recording> = load(self.store, reference)?;
@@ -314,9 +314,9 @@ impl Driver<'_> {
     }
 
     fn read_pointer(&self, path: &str, kind: Kind) -> Result<InputRef, Failure> {
-        let bytes = self.store.read(path, Accepted::MAX_BYTES)?;
+        let bytes = self.store.read(path, AcceptedResult::MAX_BYTES)?;
         let bytes = bytes.ok_or_else(|| Failure::environment("pointer", format!("the pointer `{path}` has gone")))?;
-        let Accepted { manifest, bundle } = Accepted::parse(path, &bytes)?;
+        let AcceptedResult { manifest, bundle } = AcceptedResult::parse(path, &bytes)?;
         Ok(InputRef { kind, manifest, bundle })
     }
 
@@ -329,33 +329,39 @@ impl Driver<'_> {
         parameters: &Value,
     ) -> Result<Option<InputRef>, Failure> {
         let digest = assay_stage::input_digest(stage, inputs, parameters, self.policies.trust)?;
-        let path = Layout::of(self.run_id).accepted(stage, digest, shard);
-        match self.store.read(&path, Accepted::MAX_BYTES)? {
-            Some(_) => self.read_pointer(&path, stage.gives()).map(Some),
+        let path = Layout::for_run(self.run_id).accepted(stage, digest, shard);
+        match self.store.read(&path, AcceptedResult::MAX_BYTES)? {
+            Some(_) => self.read_pointer(&path, stage.output_kind()).map(Some),
             None => Ok(None),
         }
     }
 
     /// Calls a stage that is one process.
-    fn stage(&mut self, stage: StageName, inputs: Vec<InputRef>, parameters: Value, label: &str) -> Result<InputRef, Failure> {
+    fn run_stage(
+        &mut self,
+        stage: StageName,
+        inputs: Vec<InputRef>,
+        parameters: Value,
+        label: &str,
+    ) -> Result<InputRef, Failure> {
         let call = self.call(stage, Shard::ONLY, inputs, parameters, label);
-        let results = self.at_once(std::slice::from_ref(&call))?;
+        let results = self.run_calls(std::slice::from_ref(&call))?;
         results.into_iter().next().ok_or_else(|| Failure::unexpected("runner", format!("{stage} gave no result")))
     }
 
     /// Calls execute once for each shard, all at once, and returns their parts in order.
-    fn sharded(&mut self, inputs: Vec<InputRef>, parameters: Value, label: &str) -> Result<Vec<InputRef>, Failure> {
+    fn run_execute_shards(&mut self, inputs: Vec<InputRef>, parameters: Value, label: &str) -> Result<Vec<InputRef>, Failure> {
         let shards: Vec<Shard> = self.shards().collect();
         let label = |shard: &Shard| if shards.len() == 1 { label.to_owned() } else { format!("{label}-{}", shard.index) };
         let calls: Vec<_> = shards
             .iter()
             .map(|shard| self.call(StageName::Execute, *shard, inputs.clone(), parameters.clone(), &label(shard)))
             .collect();
-        self.at_once(&calls)
+        self.run_calls(&calls)
     }
 
     /// Runs calls at once. The first failure is that of the stage.
-    fn at_once(&mut self, calls: &[StageCall]) -> Result<Vec<InputRef>, Failure> {
+    fn run_calls(&mut self, calls: &[StageCall]) -> Result<Vec<InputRef>, Failure> {
         for call in calls {
             self.observer.stage_started(call);
         }
@@ -369,7 +375,7 @@ impl Driver<'_> {
     }
 
     fn call(&self, stage: StageName, shard: Shard, inputs: Vec<InputRef>, parameters: Value, label: &str) -> StageCall {
-        let (run_id, policy) = (self.run_id.clone(), self.policies.of(stage));
+        let (run_id, policy) = (self.run_id.clone(), self.policies.for_stage(stage));
         StageCall { stage, run_id, inputs, parameters, shard, policy, label: label.to_owned() }
     }
 }
@@ -377,8 +383,8 @@ impl Driver<'_> {
 /// Loads a manifest that a stage has returned; the store checks its digest, the stage that takes it its signature.
 pub(crate) fn load<B: Body>(store: &Store, reference: InputRef) -> Result<Manifest<B>, Failure> {
     let bytes = store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
-    let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
-    B::of(&document).cloned().ok_or_else(|| {
+    let document = Document::parse(&bytes).map_err(|error| Failure::from_error(Exit::Verification, "manifest", &error))?;
+    B::from_document(&document).cloned().ok_or_else(|| {
         Failure::verification("other_kind", format!("{} is a {}, not a {}", reference.manifest, document.kind(), B::KIND))
     })
 }
@@ -399,7 +405,7 @@ fn at_stage(stage: StageName, mut failure: Failure) -> Failure {
 /// Creates a pointer, or returns the bytes that it already holds.
 pub(crate) fn create_or_read(store: &Store, path: &str, bytes: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     Ok(match store.create(path, bytes)? {
-        Created::Yes => None,
-        Created::No { existing } => Some(existing),
+        CreateOutcome::New => None,
+        CreateOutcome::Existing { existing } => Some(existing),
     })
 }

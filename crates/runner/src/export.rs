@@ -30,7 +30,7 @@ pub fn export(store: &Store, run_id: &RunId, publication: InputRef, folder: &Pat
         fs::remove_dir_all(&staged).map_err(|error| unwritable(&staged, &error))?;
     }
     fs::create_dir_all(&staged).map_err(|error| unwritable(&staged, &error))?;
-    let scratch = Scratch::within(&staged, SCRATCH_BYTES)?;
+    let scratch = Scratch::new_in(&staged, SCRATCH_BYTES)?;
     let whole = staged.join("run");
     for (name, digest) in contents(store, publication)? {
         let path = whole.join(&name);
@@ -51,7 +51,7 @@ pub fn export(store: &Store, run_id: &RunId, publication: InputRef, folder: &Pat
 
 fn folder_name(folder: &Path, run_id: &RunId, publication: &InputRef) -> String {
     let there = fs::read(folder.join(run_id.as_str()).join(PUBLICATION));
-    let is_other = there.is_ok_and(|bytes| Digest::of(&bytes) != publication.manifest);
+    let is_other = there.is_ok_and(|bytes| Digest::compute(&bytes) != publication.manifest);
     if is_other { format!("{run_id}-{}", publication.manifest.short()) } else { run_id.to_string() }
 }
 
@@ -75,5 +75,5 @@ fn contents(store: &Store, publication: InputRef) -> Result<Vec<(String, Digest)
 
 fn load(store: &Store, reference: InputRef) -> Result<Document, Failure> {
     let bytes = store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
-    Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))
+    Document::parse(&bytes).map_err(|error| Failure::from_error(Exit::Verification, "manifest", &error))
 }

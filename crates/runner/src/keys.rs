@@ -18,16 +18,16 @@ const MAX_KEY_BYTES: u64 = 64 << 10;
 
 /// The unlocked keys of a run.
 #[derive(Clone)]
-pub struct KeyRing(Arc<BTreeMap<Role, Unlocked>>);
+pub struct KeyRing(Arc<BTreeMap<Role, UnlockedKey>>);
 
-struct Unlocked {
+struct UnlockedKey {
     pkcs8: Zeroizing<Vec<u8>>,
     public: PublicKey,
 }
 
 impl KeyRing {
     /// Returns a key ring with one key, for a process that has no other: a file in cosign's format.
-    pub fn of_file(role: Role, path: &Path, password: &[u8]) -> Result<Self, Failure> {
+    pub fn from_file(role: Role, path: &Path, password: &[u8]) -> Result<Self, Failure> {
         Ok(Self(Arc::new(BTreeMap::from([(role, unlock(path, password)?)]))))
     }
 
@@ -48,7 +48,7 @@ impl KeyRing {
         Ok(Signer::new(key))
     }
 
-    fn key(&self, role: Role) -> Result<&Unlocked, Failure> {
+    fn key(&self, role: Role) -> Result<&UnlockedKey, Failure> {
         self.0.get(&role).ok_or_else(|| Failure::unexpected("key", format!("no key of `{role}` was unlocked")))
     }
 }
@@ -61,7 +61,7 @@ pub struct LocalKeys {
 
 impl LocalKeys {
     /// Returns the keys of a configuration folder.
-    pub fn of(config: &Config) -> Self {
+    pub fn new(config: &Config) -> Self {
         Self { config: config.clone() }
     }
 
@@ -85,7 +85,7 @@ impl LocalKeys {
         Ok(KeyRing(Arc::new(unlocked.into_iter().collect())))
     }
 
-    fn unlock_one(&self, role: Role, password: &[u8]) -> Result<(Role, Unlocked), Failure> {
+    fn unlock_one(&self, role: Role, password: &[u8]) -> Result<(Role, UnlockedKey), Failure> {
         Ok((role, unlock(&self.config.private_key(role), password)?))
     }
 
@@ -109,13 +109,13 @@ pub fn init_keys(config: &Config, password: &[u8], cost: ScryptCost) -> Result<V
     make_private_folder(&config.folder().join("keys"))?;
     // Two first runs at once would otherwise mix the halves of their keys.
     let _one_at_a_time = lock::wait(&config.folder().join("keys.lock"))?;
-    let keys = LocalKeys::of(config);
+    let keys = LocalKeys::new(config);
     let missing = keys.missing();
     for role in &missing {
         make_key(config, *role, password, cost)?;
     }
     let existing = read_trust_root(&config.trust())?;
-    let policy = naming_all(existing.clone(), &keys.public_keys()?);
+    let policy = add_local_signers(existing.clone(), &keys.public_keys()?);
     if existing.as_ref() != Some(&policy) {
         write_new_or_replace(&config.trust(), policy.to_yaml().as_bytes(), 0o644)?;
     }
@@ -146,18 +146,18 @@ pub fn rotate_keys(
     now: Instant,
 ) -> Result<Vec<RotatedKey>, Failure> {
     let _one_at_a_time = lock::wait(&config.folder().join("keys.lock"))?;
-    let keys = LocalKeys::of(config);
+    let keys = LocalKeys::new(config);
     if let Some(role) = roles.iter().find(|role| keys.missing().contains(role)) {
         return Err(Failure::usage("no_keys", format!("there is no key for {role}")).hint("`assay keys init` makes it"));
     }
     let unlocked = keys.unlock(roles, password)?;
-    let mut policy = naming_all(read_trust_root(&config.trust())?, &keys.public_keys()?);
+    let mut policy = add_local_signers(read_trust_root(&config.trust())?, &keys.public_keys()?);
     let mut made = Vec::new();
     for role in roles {
         let old = unlocked.public(*role)?.clone();
         let (private, new) = new_key(*role, password, cost)?;
-        close(&mut policy, *role, &old, now)?;
-        policy = naming(Some(policy), "local", [(format!("local-{role}"), *role, &new)]);
+        end_validity(&mut policy, *role, &old, now)?;
+        policy = add_signers(Some(policy), "local", [(format!("local-{role}"), *role, &new)]);
         if let Some(signer) = policy.signers.iter_mut().find(|signer| signer.key == new) {
             signer.not_before = Some(now);
         }
@@ -177,7 +177,7 @@ pub fn rotate_keys(
 
 /// Ends the validity of a role's key. A key that a person has also assigned to other roles is refused: its owner has to replace
 /// it.
-fn close(policy: &mut TrustPolicy, role: Role, key: &PublicKey, now: Instant) -> Result<(), Failure> {
+fn end_validity(policy: &mut TrustPolicy, role: Role, key: &PublicKey, now: Instant) -> Result<(), Failure> {
     for signer in policy.signers.iter_mut().filter(|signer| signer.key == *key && signer.signs.contains(&role)) {
         if signer.signs.len() > 1 {
             let message = format!("the key of `{}` signs for other roles than {role} too", signer.name);
@@ -190,7 +190,7 @@ fn close(policy: &mut TrustPolicy, role: Role, key: &PublicKey, now: Instant) ->
 
 /// Returns the keys with which this machine's gate has signed verdicts, each with its window of validity for the gate.
 pub fn gate_signers(config: &Config) -> Result<Vec<TrustedSigner>, Failure> {
-    let current = LocalKeys::of(config).public_key(Role::Gate)?;
+    let current = LocalKeys::new(config).public_key(Role::Gate)?;
     let policy = read_trust_root(&config.trust())?;
     let named = policy.into_iter().flat_map(|policy| policy.signers);
     let is_own =
@@ -205,12 +205,12 @@ pub fn gate_signers(config: &Config) -> Result<Vec<TrustedSigner>, Failure> {
     Ok(own)
 }
 
-fn unlock(path: &Path, password: &[u8]) -> Result<Unlocked, Failure> {
+fn unlock(path: &Path, password: &[u8]) -> Result<UnlockedKey, Failure> {
     let text = read_key(path)?;
     let key = SecretKey::decrypt(&text, password).map_err(|error| Failure::locked_key(path, &error))?;
     let unusable =
         |error: assay_envelope::KeyError| Failure::unexpected("key", "an unlocked key cannot be written").because(&error);
-    Ok(Unlocked { pkcs8: key.to_pkcs8_der().map_err(unusable)?, public: key.public_key() })
+    Ok(UnlockedKey { pkcs8: key.to_pkcs8_der().map_err(unusable)?, public: key.public_key() })
 }
 
 fn read_trust_root(path: &Path) -> Result<Option<TrustPolicy>, Failure> {
@@ -224,18 +224,18 @@ fn read_trust_root(path: &Path) -> Result<Option<TrustPolicy>, Failure> {
 }
 
 /// Returns the policy with each key that it does not name yet. A key that was replaced stays: it signed the runs of its time.
-fn naming_all(policy: Option<TrustPolicy>, keys: &[(Role, PublicKey)]) -> TrustPolicy {
-    naming(policy, "local", keys.iter().map(|(role, key)| (format!("local-{role}"), *role, key)))
+fn add_local_signers(policy: Option<TrustPolicy>, keys: &[(Role, PublicKey)]) -> TrustPolicy {
+    add_signers(policy, "local", keys.iter().map(|(role, key)| (format!("local-{role}"), *role, key)))
 }
 
 /// Returns the policy with every signer that it does not name yet, each for its role alone; a new one of this name if there is
 /// none. Existing entries stay.
-pub fn naming<'a>(
+pub fn add_signers<'a>(
     policy: Option<TrustPolicy>,
     name: &str,
     signers: impl IntoIterator<Item = (String, Role, &'a PublicKey)>,
 ) -> TrustPolicy {
-    let mut policy = policy.unwrap_or_else(|| TrustPolicy::of_signers(name, Vec::new()));
+    let mut policy = policy.unwrap_or_else(|| TrustPolicy::from_signers(name, Vec::new()));
     for (plain, role, key) in signers {
         if policy.signers.iter().any(|signer| signer.key == *key && signer.signs.contains(&role)) {
             continue;
@@ -304,11 +304,11 @@ mod tests {
         static MADE: OnceLock<tempfile::TempDir> = OnceLock::new();
         let made = MADE.get_or_init(|| {
             let folder = tempfile::tempdir().expect("a folder");
-            assert_eq!(init_keys(&Config::at(folder.path()), b"open", ScryptCost::Cheap), Ok(Role::LOCAL.to_vec()));
+            assert_eq!(init_keys(&Config::new(folder.path()), b"open", ScryptCost::Cheap), Ok(Role::LOCAL.to_vec()));
             folder
         });
-        let (from, folder) = (Config::at(made.path()), tempfile::tempdir().expect("a folder"));
-        let to = Config::at(folder.path().join("assay"));
+        let (from, folder) = (Config::new(made.path()), tempfile::tempdir().expect("a folder"));
+        let to = Config::new(folder.path().join("assay"));
         make_private_folder(&to.folder().join("keys")).expect("a folder");
         let pairs = Role::LOCAL.map(|role| [from.private_key(role), from.public_key(role)]).concat();
         for path in pairs.iter().chain([&from.trust()]) {
@@ -343,7 +343,7 @@ mod tests {
     fn the_trust_root_names_every_key_for_its_role_alone() {
         let (_folder, config) = initialised();
         let policy = read_trust_root(&config.trust()).expect("it reads").expect("it is there");
-        for (role, key) in LocalKeys::of(&config).public_keys().expect("public keys") {
+        for (role, key) in LocalKeys::new(&config).public_keys().expect("public keys") {
             let signer = policy.signers.iter().find(|signer| signer.key == key).expect("it is named");
             assert_eq!(
                 (signer.name.clone(), signer.signs.iter().copied().collect::<Vec<_>>()),
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn unlocked_keys_are_those_of_the_trust_root() {
         let (_folder, config) = initialised();
-        let keys = LocalKeys::of(&config);
+        let keys = LocalKeys::new(&config);
         let ring = keys.unlock(&Role::LOCAL, b"open").expect("the right password");
         for (role, public) in keys.public_keys().expect("public keys") {
             assert_eq!(ring.public(role), Ok(&public));
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn a_wrong_password_is_named_with_its_key() {
         let (_folder, config) = initialised();
-        let failure = LocalKeys::of(&config).unlock(&Role::RUN, b"wrong").err().expect("locked");
+        let failure = LocalKeys::new(&config).unlock(&Role::RUN, b"wrong").err().expect("locked");
         assert_eq!(failure.code, "key_locked");
         assert_eq!(failure.message, format!("cannot unlock the key `{}`", config.private_key(Role::Source).display()));
         insta::assert_snapshot!(failure.hint.unwrap_or_default(), @"set COSIGN_PASSWORD to the key's password");
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(names.len(), Role::LOCAL.len() + 2);
         assert!(names.contains(&"colleague".to_owned()) && names.contains(&"local-plan".to_owned()));
         assert!(names.last().expect("the new key").starts_with("local-plan-"), "{names:?}");
-        LocalKeys::of(&config).unlock(&Role::LOCAL, b"open").expect("all of them");
+        LocalKeys::new(&config).unlock(&Role::LOCAL, b"open").expect("all of them");
     }
 
     #[test]
@@ -404,13 +404,13 @@ mod tests {
     #[test]
     fn first_runs_at_once_share_one_set_of_keys() {
         let folder = tempfile::tempdir().expect("a folder");
-        let config = Config::at(folder.path());
+        let config = Config::new(folder.path());
         let made: usize = std::thread::scope(|scope| {
             let runs = [(); 3].map(|()| scope.spawn(|| init_keys(&config, b"", ScryptCost::Cheap).expect("keys").len()));
             runs.into_iter().map(|run| run.join().expect("no panic")).sum()
         });
         assert_eq!(made, Role::LOCAL.len());
-        let keys = LocalKeys::of(&config);
+        let keys = LocalKeys::new(&config);
         let ring = keys.unlock(&Role::LOCAL, b"").expect("unlocked");
         assert!(keys.public_keys().expect("public keys").iter().all(|(role, key)| ring.public(*role) == Ok(key)));
     }
@@ -419,7 +419,7 @@ mod tests {
     fn what_is_too_large_for_a_key_is_not_read() {
         let (_folder, config) = initialised();
         fs::write(config.public_key(Role::Source), vec![b' '; 70_000]).expect("written");
-        let failure = LocalKeys::of(&config).public_keys().expect_err("too large");
+        let failure = LocalKeys::new(&config).public_keys().expect_err("too large");
         assert!(failure.message.ends_with("keys/source.pub` has 70000 bytes, too many for a key"), "{failure}");
     }
 
@@ -440,7 +440,7 @@ mod tests {
         assert_ne!(old, new);
         assert_eq!((named(&config, old).not_before, named(&config, old).not_after), (None, Some(second(100))));
         assert_eq!((named(&config, new).not_before, named(&config, new).not_after), (Some(second(100)), None));
-        let keys = LocalKeys::of(&config);
+        let keys = LocalKeys::new(&config);
         assert_eq!(keys.public_key(Role::Plan), Ok(new.clone()));
         assert_eq!(keys.unlock(&Role::LOCAL, b"open").expect("one password").public(Role::Plan), Ok(new));
         let kept = fs::read_to_string(config.old_public_key(Role::Plan, old.fingerprint())).expect("the old public key is kept");

@@ -9,13 +9,13 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use assay_cluster::{
-    Cluster, Event as ClusterEvent, Job, LoadPod, LogLine, Place, Pod, RUN, Resources, Root, Site, StageJob, Standing,
-    TARGET_KINDS, Trouble, Watched, has_begun, job_name, phase, stage_job, standing,
+    Cluster, Event as ClusterEvent, Job, JobState, LoadPod, LogLine, ObjectPath, Pod, RUN, Resources, RunRoot, RunWatch, Site,
+    StageJob, TARGET_KINDS, Trouble, has_begun, job_name, phase, stage_job, standing,
 };
 use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Plan, Role, RunId};
 use assay_process::Cancel;
 use assay_spec::PodOverride;
-use assay_stage::{Accepted, Broken, Event, Failure, Layout, StageName, input_digest};
+use assay_stage::{AcceptedResult, BrokenMark, Event, Failure, Layout, StageName, input_digest};
 use assay_store::Store;
 
 use crate::driver::load;
@@ -24,7 +24,7 @@ use crate::{Runner, StageCall};
 mod image;
 mod shards;
 
-use image::images_of_blocks;
+use image::block_images;
 use shards::Shards;
 
 /// The interval at which a Job is checked if no change is reported.
@@ -42,7 +42,7 @@ const WAITING_LINES: usize = 4096;
 
 /// A pipeline's settings for a stage's pods.
 #[derive(Clone, Debug, Default)]
-pub struct PodAsked {
+pub struct PodSettings {
     /// CPUs and memory.
     pub resources: Resources,
     /// Labels that its node must carry.
@@ -54,13 +54,13 @@ pub struct PodAsked {
 }
 
 /// The parameters for running a run's stages as Jobs.
-pub struct InCluster {
+pub struct ClusterParameters {
     /// The cluster.
     pub cluster: Cluster,
     /// The installation in it.
     pub site: Site,
     /// The root of the run.
-    pub root: Root,
+    pub root: RunRoot,
     /// The Kueue queue of targets and load, if there are queues.
     pub queue: Option<String>,
     /// The time limit for a pod that cannot start.
@@ -69,14 +69,14 @@ pub struct InCluster {
 
 /// Runs stages as Jobs.
 pub struct KubernetesRunner {
-    at: InCluster,
+    parameters: ClusterParameters,
     run_id: RunId,
     store: Store,
     trust: Digest,
     intent: Intent,
-    asked: BTreeMap<Role, PodAsked>,
+    asked: BTreeMap<Role, PodSettings>,
     cancel: Cancel,
-    watched: Watched,
+    watched: RunWatch,
     recorder: Mutex<Option<Recorder>>,
 }
 
@@ -89,23 +89,23 @@ struct Recorder {
 impl KubernetesRunner {
     /// Makes a runner for one run, which watches all objects of the run in the cluster.
     pub fn new(
-        at: InCluster,
+        at: ClusterParameters,
         run_id: &RunId,
         store: &Store,
         trust: Digest,
         intent: Intent,
-        asked: BTreeMap<Role, PodAsked>,
+        asked: BTreeMap<Role, PodSettings>,
         cancel: &Cancel,
     ) -> Self {
         let watched = at.cluster.watch(&at.site.namespace, &format!("{RUN}={run_id}"));
         let (run_id, store, cancel) = (run_id.clone(), store.clone(), cancel.clone());
-        Self { at, run_id, store, trust, intent, asked, cancel, watched, recorder: Mutex::default() }
+        Self { parameters: at, run_id, store, trust, intent, asked, cancel, watched, recorder: Mutex::default() }
     }
 
     /// Runs a call's Job to its end. If a result was accepted before, no Job is needed.
     fn run_job(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Result<Vec<InputRef>, Failure> {
         let Some(call) = calls.first() else { return Ok(Vec::new()) };
-        let input = self.input_of(call)?;
+        let input = self.call_digest(call)?;
         if let Some(done) = self.accepted(calls, input)? {
             return Ok(done);
         }
@@ -118,31 +118,31 @@ impl KubernetesRunner {
             };
         }
         let job = self.start(call, input, calls.len())?;
-        let mut told = Told::new(&self.at, &job);
+        let mut told = PodEventReader::new(&self.parameters, &job);
         let outcome = self.wait(&job, calls, &mut told, observe);
         if outcome.is_ok() {
-            told.finish(LOG_REST, &mut |shard, event| tell(calls, shard, event, observe));
+            told.finish(LOG_REST, &mut |shard, event| forward_event(calls, shard, event, observe));
         } else if !self.has_failed(&job) {
             self.end(&job)?;
         }
         outcome?;
         self.accepted(calls, input)?.ok_or_else(|| {
             Failure::unexpected("stage_failed", "the stage ended well, but gave no result")
-                .hint(format!("kubectl --namespace {} logs job/{job}", self.at.site.namespace))
+                .hint(format!("kubectl --namespace {} logs job/{job}", self.parameters.site.namespace))
         })
     }
 
-    fn input_of(&self, call: &StageCall) -> Result<Digest, Failure> {
+    fn call_digest(&self, call: &StageCall) -> Result<Digest, Failure> {
         input_digest(call.stage, &call.inputs, &call.parameters, self.trust)
     }
 
     /// Returns the accepted results of all shards, if every shard has one, even from an earlier driver; the stage that takes them
     /// verifies them.
     fn accepted(&self, calls: &[StageCall], input: Digest) -> Result<Option<Vec<InputRef>>, Failure> {
-        let layout = Layout::of(&self.run_id);
+        let layout = Layout::for_run(&self.run_id);
         let read = |call: &StageCall| {
-            let found = Accepted::read(&self.store, &layout.accepted(call.stage, input, call.shard))?;
-            Ok(found.map(|accepted| accepted.as_input(call.stage.gives())))
+            let found = AcceptedResult::read(&self.store, &layout.accepted(call.stage, input, call.shard))?;
+            Ok(found.map(|accepted| accepted.as_input(call.stage.output_kind())))
         };
         calls.iter().map(read).collect()
     }
@@ -150,15 +150,15 @@ impl KubernetesRunner {
     /// Creates the Job of a call, or finds the one that an earlier driver created. A failed Job is replaced for a retry.
     fn start(&self, call: &StageCall, input: Digest, shards: usize) -> Result<String, Failure> {
         let name = job_name(&self.run_id, call.stage, &input);
-        let place = Place::named("Job", &self.at.site.namespace, &name);
-        let nothing = PodAsked::default();
+        let place = ObjectPath::named("Job", &self.parameters.site.namespace, &name);
+        let nothing = PodSettings::default();
         let asked = self.asked.get(&call.stage.role()).unwrap_or(&nothing);
         let image = self.image(call, asked)?;
         let avoid = self.serving_nodes(call)?;
         let load = (call.stage == StageName::Provision && call.parameters["shards"] == true).then(|| self.load_pod());
         let object = stage_job(&StageJob {
-            site: &self.at.site,
-            root: &self.at.root,
+            site: &self.parameters.site,
+            root: &self.parameters.root,
             run_id: &self.run_id,
             stage: call.stage,
             input,
@@ -173,18 +173,18 @@ impl KubernetesRunner {
             avoid: &avoid,
             must_avoid: self.intent != Intent::Exploratory,
             image: image.as_deref(),
-            asked: &asked.pod,
-            queue: self.at.queue.as_deref(),
-            start_limit: self.at.start_limit,
+            overrides: &asked.pod,
+            queue: self.parameters.queue.as_deref(),
+            start_limit: self.parameters.start_limit,
             load: load.as_ref(),
         });
-        if !self.at.cluster.create(&object)? {
-            let there: Option<Job> = self.at.cluster.get(&place)?;
-            let has_failed = matches!(standing(there.as_ref(), &[], &[], 1), Standing::Failed(_));
+        if !self.parameters.cluster.create(&object)? {
+            let there: Option<Job> = self.parameters.cluster.get(&place)?;
+            let has_failed = matches!(job_state(there.as_ref(), &[], &[], 1), JobState::Failed(_));
             let is_ending = there.as_ref().is_some_and(|job| job.metadata.deletion_timestamp.is_some());
             if has_failed || is_ending || there.is_none() {
                 self.end(&name)?;
-                if !self.at.cluster.create(&object)? {
+                if !self.parameters.cluster.create(&object)? {
                     return Err(Failure::environment("job_stays", format!("the Job `{name}` of an earlier try is not removed")));
                 }
             }
@@ -193,22 +193,22 @@ impl KubernetesRunner {
     }
 
     /// Returns the image of a call if it is not the installed one. It has been reviewed, because it is given the stage's key.
-    fn image(&self, call: &StageCall, asked: &PodAsked) -> Result<Option<String>, Failure> {
+    fn image(&self, call: &StageCall, asked: &PodSettings) -> Result<Option<String>, Failure> {
         let image = match call.inputs.iter().find(|input| input.kind == Kind::Plan).filter(|_| call.stage == StageName::Execute) {
             None => asked.image.as_deref().map(assay_cluster::named_by_digest),
             Some(input) => {
                 let plan: Manifest<Plan> = load(&self.store, *input)?;
                 let block = call.parameters["block"].as_u64().and_then(|block| u32::try_from(block).ok()).unwrap_or_default();
-                images_of_blocks(&plan.body, asked.image.as_deref())?.remove(&block)
+                block_images(&plan.body, asked.image.as_deref())?.remove(&block)
             }
         };
-        image.iter().try_for_each(|image| self.at.site.check_stage_image(image))?;
+        image.iter().try_for_each(|image| self.parameters.site.check_stage_image(image))?;
         Ok(image)
     }
 
     /// Returns the placement and the limits of a shard of load.
     fn load_pod(&self) -> LoadPod {
-        let nothing = PodAsked::default();
+        let nothing = PodSettings::default();
         let asked = self.asked.get(&Role::Execute).unwrap_or(&nothing);
         LoadPod::new(&asked.resources, &asked.node_selector, &asked.pod, self.intent != Intent::Exploratory)
     }
@@ -218,12 +218,12 @@ impl KubernetesRunner {
         if call.stage != StageName::Execute {
             return Ok(Vec::new());
         }
-        let nodes: BTreeSet<String> = self.placed(call, "node/")?.into_values().collect();
+        let nodes: BTreeSet<String> = self.read_placement(call, "node/")?.into_values().collect();
         Ok(nodes.into_iter().collect())
     }
 
     /// Returns each target's placement under this key, from the Environments of a call.
-    fn placed(&self, call: &StageCall, key: &str) -> Result<BTreeMap<String, String>, Failure> {
+    fn read_placement(&self, call: &StageCall, key: &str) -> Result<BTreeMap<String, String>, Failure> {
         let mut placed = BTreeMap::new();
         for input in call.inputs.iter().filter(|input| input.kind == Kind::Environment) {
             let environment: Manifest<Environment> = load(&self.store, *input)?;
@@ -238,38 +238,38 @@ impl KubernetesRunner {
         &self,
         job: &str,
         calls: &[StageCall],
-        told: &mut Told<'_>,
+        told: &mut PodEventReader<'_>,
         observe: &mut dyn FnMut(&StageCall, &Event),
     ) -> Result<(), Failure> {
         let shards = u32::try_from(calls.len()).unwrap_or(u32::MAX);
-        let mut waits = Waits::default();
+        let mut waits = StartupWait::default();
         let mut measuring = Shards::default();
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Failure::cancelled(self.cancel.reason().unwrap_or("stopped")));
             }
             let seen = self.watched.next(LOOK);
-            let pods = seen.pods_of(job);
+            let pods = seen.job_pods(job);
             told.follow(&pods);
-            told.drain(&mut |shard, event| tell(calls, shard, event, observe));
+            told.drain(&mut |shard, event| forward_event(calls, shard, event, observe));
             if seen.is_whole && shards > 1 {
-                self.break_off(&measuring.lost(&pods), calls);
+                self.break_off(&measuring.take_lost(&pods), calls);
             }
-            if seen.is_whole && !seen.jobs.contains_key(job) && waits.asks() {
-                self.check_there(job)?;
+            if seen.is_whole && !seen.jobs.contains_key(job) && waits.should_ask() {
+                self.check_job_exists(job)?;
             }
-            if let Some(silent) = silent(job, &pods).filter(|_| waits.asks()) {
-                self.ask(&mut waits, &silent, seen.jobs.get(job))?;
+            if let Some(silent) = find_stalled_object(job, &pods).filter(|_| waits.should_ask()) {
+                self.ask_obstacles(&mut waits, &silent, seen.jobs.get(job))?;
             }
-            match standing(seen.jobs.get(job), &pods, &waits.events, shards) {
-                Standing::Succeeded => return Ok(()),
-                Standing::Failed(failure) => {
-                    told.finish(LOG_REST, &mut |shard, event| tell(calls, shard, event, observe));
+            match job_state(seen.jobs.get(job), &pods, &waits.events, shards) {
+                JobState::Succeeded => return Ok(()),
+                JobState::Failed(failure) => {
+                    told.finish(LOG_REST, &mut |shard, event| forward_event(calls, shard, event, observe));
                     return Err(failure);
                 }
-                Standing::Running => waits = Waits::default(),
-                Standing::Waiting(trouble) => {
-                    let note = waits.with(trouble, self.at.start_limit)?;
+                JobState::Running => waits = StartupWait::default(),
+                JobState::Waiting(trouble) => {
+                    let note = waits.check_obstacle(trouble, self.parameters.start_limit)?;
                     if let (Some(message), Some(call)) = (note, calls.first()) {
                         observe(call, &Event::Note { message });
                     }
@@ -281,10 +281,10 @@ impl KubernetesRunner {
     /// Tells the other shards at once that the attempt of a lost shard is over. If that fails, the replacement pod does so once
     /// it has started.
     fn break_off(&self, lost: &[u32], calls: &[StageCall]) {
-        let layout = Layout::of(&self.run_id);
+        let layout = Layout::for_run(&self.run_id);
         for call in calls.iter().filter(|call| call.stage == StageName::Execute && lost.contains(&call.shard.index)) {
             let shard = call.shard.index;
-            let broken = self.input_of(call).and_then(|input| Broken::mark_all(&self.store, &layout, input, call.shard));
+            let broken = self.call_digest(call).and_then(|input| BrokenMark::write_all(&self.store, &layout, input, call.shard));
             match broken {
                 Ok(broken) => {
                     for (trial, attempt) in broken {
@@ -297,25 +297,25 @@ impl KubernetesRunner {
     }
 
     /// Asks the cluster what keeps a Job's pods from starting.
-    fn ask(&self, waits: &mut Waits, silent: &str, job: Option<&Job>) -> Result<(), Failure> {
-        let (cluster, namespace) = (&self.at.cluster, self.at.site.namespace.as_str());
+    fn ask_obstacles(&self, waits: &mut StartupWait, silent: &str, job: Option<&Job>) -> Result<(), Failure> {
+        let (cluster, namespace) = (&self.parameters.cluster, self.parameters.site.namespace.as_str());
         waits.events = cluster.events(namespace, silent)?;
         // A namespace may have a default queue, so that Jobs without a queue of ours wait too.
         let suspended = job.filter(|job| job.spec.as_ref().is_some_and(|spec| spec.suspend == Some(true)));
-        waits.queue = suspended.and_then(|job| cluster.said_by_queue(namespace, job.metadata.uid.as_deref()?));
+        waits.queue = suspended.and_then(|job| cluster.queue_message(namespace, job.metadata.uid.as_deref()?));
         Ok(())
     }
 
     /// Ends a Job with its pods, each of which has its grace period to end in order.
     fn end(&self, job: &str) -> Result<(), Failure> {
-        let place = Place::named("Job", &self.at.site.namespace, job);
+        let place = ObjectPath::named("Job", &self.parameters.site.namespace, job);
         // A Job of the same name that another driver creates meanwhile is not deleted.
-        if let Some(there) = self.at.cluster.get::<Job>(&place)? {
-            self.at.cluster.delete(&place, there.metadata.uid.as_deref())?;
+        if let Some(there) = self.parameters.cluster.get::<Job>(&place)? {
+            self.parameters.cluster.delete(&place, there.metadata.uid.as_deref())?;
         }
         let begun = Instant::now();
         // Before the first complete list, the state of the cluster is unknown.
-        while self.watched.with(|seen| !seen.is_whole || seen.jobs.contains_key(job) || !seen.pods_of(job).is_empty()) {
+        while self.watched.inspect(|seen| !seen.is_whole || seen.jobs.contains_key(job) || !seen.job_pods(job).is_empty()) {
             if begun.elapsed() > END_LIMIT {
                 return Err(Failure::environment("pods_stay", format!("the pods of the Job `{job}` do not end"))
                     .hint("a node that has gone away keeps its pods until it is removed from the cluster"));
@@ -326,8 +326,8 @@ impl KubernetesRunner {
     }
 
     /// Checks that a Job still exists while it is waited for: it may have been deleted.
-    fn check_there(&self, job: &str) -> Result<(), Failure> {
-        match self.at.cluster.get::<Job>(&Place::named("Job", &self.at.site.namespace, job))? {
+    fn check_job_exists(&self, job: &str) -> Result<(), Failure> {
+        match self.parameters.cluster.get::<Job>(&ObjectPath::named("Job", &self.parameters.site.namespace, job))? {
             Some(_) => Ok(()),
             None => Err(Failure::environment("job_gone", format!("the Job `{job}` was taken away while it ran"))
                 .hint("run it again with the same `--run-id`: what was accepted stays")),
@@ -340,13 +340,13 @@ impl KubernetesRunner {
         if call.stage != StageName::Execute || call.parameters["close"] == true {
             return Ok(());
         }
-        let placed = self.placed(call, "pod/")?;
+        let placed = self.read_placement(call, "pod/")?;
         if placed.is_empty() {
             return Ok(());
         }
         let selector = format!("{RUN}={}", self.run_id);
-        let there: Vec<Pod> = self.at.cluster.list("Pod", &self.at.site.targets_namespace, &selector)?;
-        match lost(&placed, &there) {
+        let there: Vec<Pod> = self.parameters.cluster.list("Pod", &self.parameters.site.targets_namespace, &selector)?;
+        match find_lost_pod(&placed, &there) {
             None => Ok(()),
             Some((target, pod)) => Err(Failure::environment(
                 "drift",
@@ -362,9 +362,9 @@ impl KubernetesRunner {
         let begun = Instant::now();
         // Kubernetes decides that a Job has failed before its last pods have ended.
         while begun.elapsed() < END_LIMIT {
-            let (fails, runs) = self.watched.with(|seen| {
-                let fails = matches!(standing(seen.jobs.get(job), &[], &[], 1), Standing::Failed(_));
-                (fails, seen.pods_of(job).iter().any(|pod| is_live(pod)))
+            let (fails, runs) = self.watched.inspect(|seen| {
+                let fails = matches!(job_state(seen.jobs.get(job), &[], &[], 1), JobState::Failed(_));
+                (fails, seen.job_pods(job).iter().any(|pod| is_live(pod)))
             });
             if !fails || !runs {
                 return fails;
@@ -375,30 +375,30 @@ impl KubernetesRunner {
     }
 
     fn wait_until_recording(&self, job: &str) -> Result<bool, Failure> {
-        let (begun, mut waits, mut told) = (Instant::now(), Waits::default(), Told::new(&self.at, job));
+        let (begun, mut waits, mut told) = (Instant::now(), StartupWait::default(), PodEventReader::new(&self.parameters, job));
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Failure::cancelled(self.cancel.reason().unwrap_or("stopped")));
             }
             let seen = self.watched.next(LOOK);
-            let pods = seen.pods_of(job);
+            let pods = seen.job_pods(job);
             told.follow(&pods);
             let mut records = false;
             told.drain(&mut |_, event| records |= *event == Event::Recording);
             if records {
                 return Ok(true);
             }
-            if let Some(silent) = silent(job, &pods).filter(|_| waits.asks()) {
-                self.ask(&mut waits, &silent, seen.jobs.get(job))?;
+            if let Some(silent) = find_stalled_object(job, &pods).filter(|_| waits.should_ask()) {
+                self.ask_obstacles(&mut waits, &silent, seen.jobs.get(job))?;
             }
-            match standing(seen.jobs.get(job), &pods, &waits.events, 1) {
+            match job_state(seen.jobs.get(job), &pods, &waits.events, 1) {
                 // An earlier process has made this very recording.
-                Standing::Succeeded => return Ok(false),
-                Standing::Failed(failure) => return Err(failure),
-                Standing::Waiting(trouble) => {
-                    waits.with(trouble, self.at.start_limit)?;
+                JobState::Succeeded => return Ok(false),
+                JobState::Failed(failure) => return Err(failure),
+                JobState::Waiting(trouble) => {
+                    waits.check_obstacle(trouble, self.parameters.start_limit)?;
                 }
-                Standing::Running => {}
+                JobState::Running => {}
             }
             if begun.elapsed() > RECORDER_START {
                 return Err(Failure::environment("recorder", format!("the recorder did not start within {RECORDER_START:?}")));
@@ -410,10 +410,10 @@ impl KubernetesRunner {
 impl Runner for KubernetesRunner {
     fn check(&self, plan: &Plan) -> Result<(), Failure> {
         let of_stage = self.asked.get(&Role::Execute).and_then(|asked| asked.image.as_deref());
-        let of_blocks: BTreeSet<String> = images_of_blocks(plan, of_stage)?.into_values().collect();
+        let of_blocks: BTreeSet<String> = block_images(plan, of_stage)?.into_values().collect();
         // A refusal that only the last stage would give comes before the measurement.
         let images = self.asked.values().filter_map(|asked| asked.image.as_ref()).chain(&of_blocks);
-        images.into_iter().try_for_each(|image| self.at.site.check_stage_image(image))
+        images.into_iter().try_for_each(|image| self.parameters.site.check_stage_image(image))
     }
 
     fn run(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Vec<Result<InputRef, Failure>> {
@@ -424,11 +424,11 @@ impl Runner for KubernetesRunner {
     }
 
     fn start_recorder(&self, call: &StageCall) -> Result<(), Failure> {
-        let input = self.input_of(call)?;
+        let input = self.call_digest(call)?;
         let job = self.start(call, input, 1)?;
         match self.wait_until_recording(&job) {
             Ok(true) => {
-                let pointer = Layout::of(&self.run_id).accepted(call.stage, input, call.shard);
+                let pointer = Layout::for_run(&self.run_id).accepted(call.stage, input, call.shard);
                 *self.recorder() = Some(Recorder { job, pointer });
                 Ok(())
             }
@@ -440,14 +440,14 @@ impl Runner for KubernetesRunner {
         }
     }
 
-    fn stop_left_recorder(&self, call: &StageCall) -> Option<Failure> {
-        let input = match self.input_of(call) {
+    fn stop_abandoned_recorder(&self, call: &StageCall) -> Option<Failure> {
+        let input = match self.call_digest(call) {
             Ok(input) => input,
             Err(failure) => return Some(failure),
         };
         let job = job_name(&self.run_id, call.stage, &input);
-        let pointer = Layout::of(&self.run_id).accepted(call.stage, input, call.shard);
-        match self.at.cluster.get::<Job>(&Place::named("Job", &self.at.site.namespace, &job)) {
+        let pointer = Layout::for_run(&self.run_id).accepted(call.stage, input, call.shard);
+        match self.parameters.cluster.get::<Job>(&ObjectPath::named("Job", &self.parameters.site.namespace, &job)) {
             Ok(None) => None,
             Ok(Some(_)) => {
                 *self.recorder() = Some(Recorder { job, pointer });
@@ -460,7 +460,7 @@ impl Runner for KubernetesRunner {
     fn stop_recorder(&self) -> Option<Failure> {
         let Recorder { job, pointer } = self.recorder().take()?;
         let ended = self.end(&job).err();
-        match self.store.read(&pointer, Accepted::MAX_BYTES) {
+        match self.store.read(&pointer, AcceptedResult::MAX_BYTES) {
             Ok(Some(_)) => None,
             Ok(None) => {
                 Some(ended.unwrap_or_else(|| Failure::environment("recorder", "the recorder's pod ended without a recording")))
@@ -470,16 +470,16 @@ impl Runner for KubernetesRunner {
     }
 
     fn release(&self) {
-        let (namespace, selector) = (&self.at.site.targets_namespace, format!("{RUN}={}", self.run_id));
+        let (namespace, selector) = (&self.parameters.site.targets_namespace, format!("{RUN}={}", self.run_id));
         for kind in TARGET_KINDS {
-            if let Err(failure) = self.at.cluster.delete_all(kind, namespace, &selector) {
+            if let Err(failure) = self.parameters.cluster.delete_all(kind, namespace, &selector) {
                 tracing::warn!(%failure, kind, "targets of the run stay behind");
             }
         }
         let begun = Instant::now();
         // The next run may need the resources that they hold.
         while begun.elapsed() < END_LIMIT {
-            match self.at.cluster.list::<Pod>("Pod", namespace, &selector) {
+            match self.parameters.cluster.list::<Pod>("Pod", namespace, &selector) {
                 Ok(pods) if !pods.is_empty() => std::thread::sleep(LOOK),
                 Ok(_) => return,
                 Err(failure) => return tracing::warn!(%failure, "whether targets of the run stay behind is not known"),
@@ -511,7 +511,7 @@ fn is_live(pod: &Pod) -> bool {
 
 /// Returns a target and a pod of it that is no longer up. The placement's keys are `TARGET` or `TARGET/NUMBER`, its values the
 /// pod's name and UID.
-fn lost<'a>(placed: &'a BTreeMap<String, String>, there: &[Pod]) -> Option<(&'a str, &'a str)> {
+fn find_lost_pod<'a>(placed: &'a BTreeMap<String, String>, there: &[Pod]) -> Option<(&'a str, &'a str)> {
     let is_up = |uid: &str| there.iter().any(|pod| pod.metadata.uid.as_deref() == Some(uid) && is_live(pod));
     placed.iter().find_map(|(target, pod)| {
         let (name, uid) = pod.split_once('/')?;
@@ -521,7 +521,7 @@ fn lost<'a>(placed: &'a BTreeMap<String, String>, there: &[Pod]) -> Option<(&'a 
 
 /// Returns the name of the object to ask the cluster about if a Job makes no progress: the Job if it has no pod, or a pod that is
 /// not set up.
-fn silent(job: &str, pods: &[&Pod]) -> Option<String> {
+fn find_stalled_object(job: &str, pods: &[&Pod]) -> Option<String> {
     match pods {
         [] => Some(job.to_owned()),
         pods => pods.iter().find(|pod| phase(pod) == "Pending").and_then(|pod| pod.metadata.name.clone()),
@@ -529,7 +529,7 @@ fn silent(job: &str, pods: &[&Pod]) -> Option<String> {
 }
 
 /// Passes an event of a shard to the observer.
-fn tell(calls: &[StageCall], shard: usize, event: &Event, observe: &mut dyn FnMut(&StageCall, &Event)) {
+fn forward_event(calls: &[StageCall], shard: usize, event: &Event, observe: &mut dyn FnMut(&StageCall, &Event)) {
     if let Some(call) = calls.get(shard) {
         observe(call, event);
     }
@@ -537,7 +537,7 @@ fn tell(calls: &[StageCall], shard: usize, event: &Event, observe: &mut dyn FnMu
 
 /// The cause that keeps pods from starting, and since when.
 #[derive(Default)]
-struct Waits {
+struct StartupWait {
     since: Option<Instant>,
     told: Option<String>,
     asked: Option<Instant>,
@@ -547,9 +547,9 @@ struct Waits {
     queue: Option<String>,
 }
 
-impl Waits {
+impl StartupWait {
     /// Returns true if it is time to ask the cluster for the reason: not at once, because everything takes a moment.
-    fn asks(&mut self) -> bool {
+    fn should_ask(&mut self) -> bool {
         let since = *self.asked.get_or_insert_with(Instant::now);
         let asks = since.elapsed() > ASK_EVENTS;
         if asks {
@@ -559,8 +559,8 @@ impl Waits {
     }
 
     /// Returns the message about an obstacle, once; a failure if the obstacle lasts too long.
-    fn with(&mut self, trouble: Option<Trouble>, limit: Duration) -> Result<Option<String>, Failure> {
-        let Some(trouble) = trouble.map(|trouble| trouble.said_by_queue(self.queue.as_deref())) else {
+    fn check_obstacle(&mut self, trouble: Option<Trouble>, limit: Duration) -> Result<Option<String>, Failure> {
+        let Some(trouble) = trouble.map(|trouble| trouble.with_queue_message(self.queue.as_deref())) else {
             self.since = None;
             return Ok(None);
         };
@@ -583,18 +583,18 @@ impl Waits {
 }
 
 /// Reads the events of a Job's pods from their logs.
-struct Told<'a> {
-    at: &'a InCluster,
+struct PodEventReader<'a> {
+    parameters: &'a ClusterParameters,
     job: String,
     followed: BTreeMap<String, usize>,
     sender: Option<SyncSender<LogLine>>,
     lines: Receiver<LogLine>,
 }
 
-impl<'a> Told<'a> {
-    fn new(at: &'a InCluster, job: &str) -> Self {
+impl<'a> PodEventReader<'a> {
+    fn new(at: &'a ClusterParameters, job: &str) -> Self {
         let (sender, lines) = sync_channel(WAITING_LINES);
-        Self { at, job: job.to_owned(), followed: BTreeMap::new(), sender: Some(sender), lines }
+        Self { parameters: at, job: job.to_owned(), followed: BTreeMap::new(), sender: Some(sender), lines }
     }
 
     /// Follows the log of every pod that has begun to write one.
@@ -604,9 +604,9 @@ impl<'a> Told<'a> {
             if !has_begun(pod) || self.followed.contains_key(name) {
                 continue;
             }
-            let shard = shards::index_of(pod).unwrap_or(0) as usize;
+            let shard = shards::shard_index(pod).unwrap_or(0) as usize;
             if let Some(sender) = &self.sender {
-                self.at.cluster.follow(&self.at.site.namespace, name, sender.clone());
+                self.parameters.cluster.follow(&self.parameters.site.namespace, name, sender.clone());
                 self.followed.insert(name.to_owned(), shard);
             }
         }
@@ -657,30 +657,36 @@ mod tests {
         let placed = [("one", "a/1"), ("two/0", "b/2"), ("two/1", "c/3")];
         let placed: BTreeMap<_, _> = placed.into_iter().map(|(key, pod)| (key.to_owned(), pod.to_owned())).collect();
         let all = [pod("1", "Running"), pod("2", "Running"), pod("3", "Running"), pod("4", "Failed")];
-        assert_eq!(lost(&placed, &all), None);
-        assert_eq!(lost(&placed, &all[1..]), Some(("one", "a")));
-        assert_eq!(lost(&placed, &[pod("1", "Running"), pod("2", "Running"), pod("3", "Failed")]), Some(("two", "c")));
-        assert_eq!(lost(&placed, &[]), Some(("one", "a")), "one of the same name would be another");
+        assert_eq!(find_lost_pod(&placed, &all), None);
+        assert_eq!(find_lost_pod(&placed, &all[1..]), Some(("one", "a")));
+        assert_eq!(find_lost_pod(&placed, &[pod("1", "Running"), pod("2", "Running"), pod("3", "Failed")]), Some(("two", "c")));
+        assert_eq!(find_lost_pod(&placed, &[]), Some(("one", "a")), "one of the same name would be another");
     }
 
     #[test]
     fn load_that_its_queue_does_not_admit_is_given_up() {
         let queue =
             || Some(Trouble { failure: Failure::environment("queue", "it waits in its queue to be admitted"), lasts: false });
-        let mut waits = Waits::default();
-        assert!(waits.with(queue(), Duration::from_mins(5)).expect("time is left").is_some());
-        assert_eq!(waits.with(queue(), Duration::ZERO).expect_err("not admitted in time").code, "queue");
+        let mut waits = StartupWait::default();
+        assert!(waits.check_obstacle(queue(), Duration::from_mins(5)).expect("time is left").is_some());
+        assert_eq!(waits.check_obstacle(queue(), Duration::ZERO).expect_err("not admitted in time").code, "queue");
     }
 
     #[test]
     fn what_stands_in_the_way_is_told_once_and_not_waited_for_for_ever() {
-        let (mut waits, limit) = (Waits::default(), Duration::from_mins(5));
-        assert_eq!(waits.with(None, limit), Ok(None));
-        assert_eq!(waits.with(Some(trouble("no CPU", false)), limit), Ok(Some("waiting: no CPU".to_owned())));
-        assert_eq!(waits.with(Some(trouble("no CPU", false)), limit), Ok(None));
-        assert_eq!(waits.with(Some(trouble("no memory", false)), limit), Ok(Some("waiting: no memory".to_owned())));
-        assert_eq!(waits.with(Some(trouble("no CPU", false)), Duration::ZERO).expect_err("for too long").code, "unschedulable");
-        assert_eq!(waits.with(None, Duration::ZERO), Ok(None), "it has gone");
-        assert_eq!(Waits::default().with(Some(trouble("never", true)), limit).expect_err("no use").message, "never");
+        let (mut waits, limit) = (StartupWait::default(), Duration::from_mins(5));
+        assert_eq!(waits.check_obstacle(None, limit), Ok(None));
+        assert_eq!(waits.check_obstacle(Some(trouble("no CPU", false)), limit), Ok(Some("waiting: no CPU".to_owned())));
+        assert_eq!(waits.check_obstacle(Some(trouble("no CPU", false)), limit), Ok(None));
+        assert_eq!(waits.check_obstacle(Some(trouble("no memory", false)), limit), Ok(Some("waiting: no memory".to_owned())));
+        assert_eq!(
+            waits.check_obstacle(Some(trouble("no CPU", false)), Duration::ZERO).expect_err("for too long").code,
+            "unschedulable"
+        );
+        assert_eq!(waits.check_obstacle(None, Duration::ZERO), Ok(None), "it has gone");
+        assert_eq!(
+            StartupWait::default().check_obstacle(Some(trouble("never", true)), limit).expect_err("no use").message,
+            "never"
+        );
     }
 }

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use assay_manifest::{Digest, InputRef, Plan, Role};
-use assay_process::{Cancel, Child, Command, Ended, FdThree, Orphans, Output, Signal, Spawner, Status, pipe_holding};
+use assay_process::{Cancel, Child, ChildExit, Command, FdThree, Orphans, Output, Signal, Spawner, Status, pipe_with_bytes};
 use assay_stage::{Event, Exit, Failure, HoldRequest, Secrets, StageName, read_secret};
 
 use crate::{KeyRing, Runner, StageCall};
@@ -75,7 +75,7 @@ impl LocalRunner {
     }
 
     /// Returns the log of a call.
-    pub fn log_of(&self, stage: StageName, label: &str) -> PathBuf {
+    pub fn log_path(&self, stage: StageName, label: &str) -> PathBuf {
         let name = if label.is_empty() { stage.to_string() } else { format!("{stage}-{label}") };
         self.logs.join(format!("{name}.log"))
     }
@@ -83,12 +83,12 @@ impl LocalRunner {
     fn start_stage(&self, call: &StageCall, cancel: Cancel) -> Result<Process, Failure> {
         let arguments = stage_arguments(call, &self.store, self.trust, self.scratch.as_deref());
         let binary = self.binary(call.stage.role())?;
-        let mut command = supervised(binary.as_os_str(), arguments)?.inherit_env();
+        let mut command = supervisor_command(binary.as_os_str(), arguments)?.inherit_env();
         command.env.remove(OsStr::new(PASSWORD_VARIABLE));
-        let key = pipe_holding(self.keys.unlocked(call.stage.role())?).map_err(|error| process(&error))?;
+        let key = pipe_with_bytes(self.keys.unlocked(call.stage.role())?).map_err(|error| process(&error))?;
         command.fd_three = FdThree::Passed(key);
         command.stdout = Output::Pipe;
-        let log = self.log_of(call.stage, &call.label);
+        let log = self.log_path(call.stage, &call.label);
         command.stderr = Output::File(log.clone());
         Process::start(&self.spawner, command, call.policy.timeout, cancel, Some(log))
     }
@@ -107,9 +107,9 @@ impl LocalRunner {
             return Err(Failure::definition("target_command", format!("target `{}` has an empty command", request.target)));
         };
         let arguments = arguments.iter().map(OsString::from).collect();
-        let mut command = supervised_on(request.cpus.as_deref(), OsStr::new(program), arguments)?;
+        let mut command = supervisor_command_on(request.cpus.as_deref(), OsStr::new(program), arguments)?;
         let env = held_environment(request)?;
-        let secrets = secrets_of(request, &env);
+        let secrets = read_secrets(request, &env);
         for (name, value) in env {
             command = command.env(name, value);
         }
@@ -119,13 +119,13 @@ impl LocalRunner {
         command.stderr = Output::File(log.clone());
         let cancel = new_cancel()?;
         let (end_file, released, log_file) = (PathBuf::from(&request.end_file), cancel.clone(), log.clone());
-        let on_end = move |ended: &Ended| {
+        let on_end = move |ended: &ChildExit| {
             if !released.is_cancelled() {
-                tell(&end_file, &how_it_ended(ended, &log_file, &secrets));
+                notify_stage(&end_file, &describe_end(ended, &log_file, &secrets));
             }
         };
         let process = Process::start_then(&self.spawner, command, None, cancel, Some(log), on_end)?;
-        tell(Path::new(&request.pid_file), &process.pid.to_string());
+        notify_stage(Path::new(&request.pid_file), &process.pid.to_string());
         lock(&self.held).push((request.target.clone(), process));
         Ok(())
     }
@@ -140,14 +140,14 @@ impl LocalRunner {
 }
 
 /// Describes how a held process ended, with the end of its log: for people.
-fn how_it_ended(ended: &Ended, log: &Path, secrets: &Secrets) -> String {
+fn describe_end(ended: &ChildExit, log: &Path, secrets: &Secrets) -> String {
     // Its supervisor reports a signal as a shell does.
     let status = match ended.status {
         Status::Exited(code) if code > 128 => Status::Signaled(code - 128),
         status => status,
     };
     let tail = crate::log::tail(log, TAIL_LINES);
-    let tail = secrets.mask_cut(&tail).unwrap_or(tail);
+    let tail = secrets.mask_truncated(&tail).unwrap_or(tail);
     match tail.trim_end() {
         "" => format!("{status}; its log is empty"),
         tail => format!("{status}; the end of its log:\n{tail}"),
@@ -155,7 +155,7 @@ fn how_it_ended(ended: &Ended, log: &Path, secrets: &Secrets) -> String {
 }
 
 /// Writes a file for the stage that waits for it. If no stage waits, the file's folder has gone.
-fn tell(file: &Path, text: &str) {
+fn notify_stage(file: &Path, text: &str) {
     let begun = file.with_extension("begun");
     if let Err(error) = std::fs::write(&begun, text).and_then(|()| std::fs::rename(&begun, file)) {
         tracing::debug!(file = %file.display(), %error, "nobody waits for the target");
@@ -163,7 +163,7 @@ fn tell(file: &Path, text: &str) {
 }
 
 /// Returns the secrets among the variables of a held process.
-fn secrets_of(request: &HoldRequest, env: &BTreeMap<String, OsString>) -> Secrets {
+fn read_secrets(request: &HoldRequest, env: &BTreeMap<String, OsString>) -> Secrets {
     let names = request.env_from.keys().chain(request.env_files.keys());
     Secrets::new(names.filter_map(|name| env.get(name)).map(|value| value.as_encoded_bytes()))
 }
@@ -192,12 +192,12 @@ fn stage_arguments(call: &StageCall, store: &str, trust: Digest, scratch: Option
 }
 
 /// Returns the command that runs `program` under a supervisor.
-fn supervised(program: &OsStr, arguments: Vec<OsString>) -> Result<Command, Failure> {
-    supervised_on(None, program, arguments)
+fn supervisor_command(program: &OsStr, arguments: Vec<OsString>) -> Result<Command, Failure> {
+    supervisor_command_on(None, program, arguments)
 }
 
 /// Returns the same command, restricted to those CPUs.
-fn supervised_on(cpus: Option<&str>, program: &OsStr, arguments: Vec<OsString>) -> Result<Command, Failure> {
+fn supervisor_command_on(cpus: Option<&str>, program: &OsStr, arguments: Vec<OsString>) -> Result<Command, Failure> {
     let this = std::env::current_exe()
         .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
     let supervisor = this.parent().map(|folder| folder.join("assay")).filter(|path| path.is_file()).unwrap_or(this);
@@ -213,7 +213,7 @@ fn supervised_on(cpus: Option<&str>, program: &OsStr, arguments: Vec<OsString>) 
     let mut command = Command::new(supervisor).args(own).args([program]).args(arguments);
     command.grace = SUPERVISOR_GRACE;
     command.death_signal = Signal::TERM;
-    command.orphans = Orphans::StayBelow;
+    command.orphans = Orphans::AdoptedByChild;
     Ok(command)
 }
 
@@ -250,7 +250,7 @@ impl LocalRunner {
                 held = self.hold(request);
                 // The stage must not wait for a process that was never started; the failure is the runner's.
                 if let Err(failure) = &held {
-                    tell(Path::new(&request.end_file), &format!("it was not started: {}", failure.message));
+                    notify_stage(Path::new(&request.end_file), &format!("it was not started: {}", failure.message));
                 }
             }
             observe(event);
@@ -267,7 +267,7 @@ impl Runner for LocalRunner {
     }
 
     fn run(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Vec<Result<InputRef, Failure>> {
-        retry::at_once(calls, observe, |call, observe| self.run_once(call, observe))
+        retry::run_concurrently(calls, observe, |call, observe| self.run_once(call, observe))
     }
 
     fn start_recorder(&self, call: &StageCall) -> Result<(), Failure> {
@@ -283,7 +283,7 @@ impl Runner for LocalRunner {
                 // An earlier process has made this very recording.
                 Ok(Event::Accepted { .. }) => return Ok(()),
                 Ok(_) => {}
-                Err(why) => return Err(not_started(process, why)),
+                Err(why) => return Err(start_failure(process, why)),
             }
         }
     }
@@ -294,7 +294,7 @@ impl Runner for LocalRunner {
         recorder.finish(&mut |_| {}).err()
     }
 
-    fn stop_left_recorder(&self, _: &StageCall) -> Option<Failure> {
+    fn stop_abandoned_recorder(&self, _: &StageCall) -> Option<Failure> {
         // A recorder of this machine ends with its driver.
         None
     }
@@ -316,7 +316,7 @@ impl Drop for LocalRunner {
 }
 
 /// Returns the reason for which a recorder does not record: it has ended and its failure says why, or it hangs and is stopped.
-fn not_started(recorder: Process, why: RecvTimeoutError) -> Failure {
+fn start_failure(recorder: Process, why: RecvTimeoutError) -> Failure {
     let hangs = why == RecvTimeoutError::Timeout;
     if hangs {
         recorder.cancel.cancel("the recorder did not start in time");
@@ -336,14 +336,14 @@ fn new_cancel() -> Result<Cancel, Failure> {
 }
 
 fn process(error: &assay_process::Error) -> Failure {
-    Failure::of(Exit::Environment, "process", error)
+    Failure::from_error(Exit::Environment, "process", error)
 }
 
 /// A supervised child, its events, and the thread that waits for it.
 struct Process {
     events: Receiver<Event>,
     cancel: Cancel,
-    waiter: JoinHandle<Result<Ended, assay_process::Error>>,
+    waiter: JoinHandle<Result<ChildExit, assay_process::Error>>,
     log: Option<PathBuf>,
     pid: i32,
 }
@@ -366,7 +366,7 @@ impl Process {
         limit: Option<Duration>,
         cancel: Cancel,
         log: Option<PathBuf>,
-        then: impl FnOnce(&Ended) + Send + 'static,
+        then: impl FnOnce(&ChildExit) + Send + 'static,
     ) -> Result<Self, Failure> {
         let mut child = spawner.spawn(command).map_err(|error| process(&error))?;
         let events = read_events(&mut child);
@@ -375,7 +375,7 @@ impl Process {
         Ok(Self { events, cancel, waiter, log, pid })
     }
 
-    fn join(self) -> Result<Ended, Failure> {
+    fn join(self) -> Result<ChildExit, Failure> {
         let ended =
             self.waiter.join().map_err(|_| Failure::unexpected("waiter", "the thread that waits for a child panicked"))?;
         ended.map_err(|error| process(&error))
@@ -397,28 +397,28 @@ impl Process {
         match (accepted, failed) {
             (Some(result), _) if ended.status.is_success() => Ok(result),
             (_, Some(failure)) => Err(failure),
-            _ => Err(without_a_word(&ended, &stopped, log.as_deref())),
+            _ => Err(unreported_failure(&ended, &stopped, log.as_deref())),
         }
     }
 }
 
 /// Makes the failure of a process that ended without reporting one.
-fn without_a_word(ended: &Ended, stopped: &Cancel, log: Option<&Path>) -> Failure {
+fn unreported_failure(ended: &ChildExit, stopped: &Cancel, log: Option<&Path>) -> Failure {
     let failure = match ended {
-        Ended { timed_out: true, .. } => {
+        ChildExit { timed_out: true, .. } => {
             Failure::environment("stage_timeout", "the stage ran into its time limit and was stopped")
         }
         _ if stopped.is_cancelled() => Failure::cancelled(stopped.reason().unwrap_or("stopped").to_owned()),
-        Ended { status: Status::Exited(0), .. } => {
+        ChildExit { status: Status::Exited(0), .. } => {
             Failure::unexpected("stage_failed", "the stage ended well, but gave no result")
         }
-        Ended { status: Status::Exited(code), .. } if *code > 128 => {
+        ChildExit { status: Status::Exited(code), .. } if *code > 128 => {
             Failure::environment("stage_killed", format!("the stage was ended by signal {}", code - 128))
         }
-        Ended { status: Status::Signaled(signal), .. } => {
+        ChildExit { status: Status::Signaled(signal), .. } => {
             Failure::environment("stage_killed", format!("the stage's supervisor was ended by signal {signal}"))
         }
-        Ended { status: Status::Exited(code), .. } => {
+        ChildExit { status: Status::Exited(code), .. } => {
             Failure::new(Exit::from_code(*code), "stage_failed", format!("the stage ended with exit code {code} and no result"))
         }
     };

@@ -35,7 +35,7 @@ pub struct StagePolicies {
 
 impl StagePolicies {
     /// Returns the policy of `stage`.
-    pub fn of(&self, stage: StageName) -> StagePolicy {
+    pub fn for_stage(&self, stage: StageName) -> StagePolicy {
         let timeout = (!matches!(stage, StageName::Execute | StageName::Record)).then_some(DEFAULT_TIMEOUT);
         self.stages.get(&stage).copied().unwrap_or(StagePolicy { timeout, retries: DEFAULT_RETRIES })
     }
@@ -49,9 +49,9 @@ mod tests {
     fn what_the_pipeline_says_stands_and_the_rest_has_its_default() {
         let said = StagePolicy { timeout: Some(Duration::from_secs(5)), retries: 3 };
         let stages = BTreeMap::from([(StageName::Execute, said)]);
-        let policies = StagePolicies { trust: Digest::of(b""), stages, shards: Shards::Auto };
-        assert_eq!(policies.of(StageName::Execute), said);
-        assert_eq!(policies.of(StageName::Plan), StagePolicy { timeout: Some(DEFAULT_TIMEOUT), retries: DEFAULT_RETRIES });
-        assert_eq!(policies.of(StageName::Record).timeout, None, "it ends when execute does");
+        let policies = StagePolicies { trust: Digest::compute(b""), stages, shards: Shards::Auto };
+        assert_eq!(policies.for_stage(StageName::Execute), said);
+        assert_eq!(policies.for_stage(StageName::Plan), StagePolicy { timeout: Some(DEFAULT_TIMEOUT), retries: DEFAULT_RETRIES });
+        assert_eq!(policies.for_stage(StageName::Record).timeout, None, "it ends when execute does");
     }
 }

@@ -3,22 +3,23 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use assay_envelope::{Expect, Trust, TrustPolicy, verify};
+use assay_envelope::{ExpectedManifest, Trust, TrustPolicy, verify};
 use assay_manifest::{
     Body as _, Digest, Document, EndState, InputRef, Instant, Intent, Kind, MAX_MANIFEST_BYTES, MAX_NAME, Name, OriginKind,
     Reason, Role, RunEnd, RunId, Shard, Source,
 };
 use assay_process::{Cancel, Spawner};
-use assay_spec::{Closure, Publish};
-use assay_stage::{Accepted, Clock, Exit, Failure, Layout, Seal, StageName, binary_digest, load_trust, seal};
+use assay_spec::{Closure, PublishSettings};
+use assay_stage::{AcceptedResult, Clock, Exit, Failure, Layout, Seal, StageName, binary_digest, load_trust, seal};
 use assay_store::Store;
 use serde_json::{Value, json};
 
 use crate::driver::{create_or_read, drive};
-use crate::kubernetes::{InCluster, KubernetesRunner, PodAsked};
-use crate::source::{SourceSpec, closure_of, read_source};
+use crate::kubernetes::{ClusterParameters, KubernetesRunner, PodSettings};
+use crate::source::{SourceSpec, read_source, read_stored_closure};
 use crate::{
-    Branch, BranchAsked, Config, Finished, KeyRing, LocalKeys, LocalRunner, Observer, RunLock, Runner, StagePolicies, StagePolicy,
+    Branch, BranchOptions, Config, FinishedRun, KeyRing, LocalKeys, LocalRunner, Observer, RunLock, Runner, StagePolicies,
+    StagePolicy,
 };
 
 /// The limit on early ends of one run.
@@ -72,10 +73,10 @@ pub struct Run {
     pub pipeline: Name,
     /// The folder of the repository that it was started from, if it has one on this machine.
     pub checkout: Option<PathBuf>,
-    publish: Publish,
+    publish: PublishSettings,
     keys: KeyRing,
     policies: StagePolicies,
-    pods: BTreeMap<Role, PodAsked>,
+    pods: BTreeMap<Role, PodSettings>,
     intent: Intent,
     plan: Value,
     binaries: PathBuf,
@@ -86,13 +87,13 @@ pub struct Run {
 
 /// The decision whether a run's published folder is committed to a branch.
 #[derive(Clone, Debug)]
-pub enum ToBranch {
+pub enum BranchPush {
     /// Its pipeline names no branch.
-    No,
+    NotConfigured,
     /// Its pipeline names this branch, but the Source is no commit: the user may push it by hand.
-    ByHand(String),
+    Manual(String),
     /// It is committed to this branch.
-    Yes(Branch),
+    Automatic(Branch),
 }
 
 impl Run {
@@ -103,7 +104,7 @@ impl Run {
         let spawner =
             Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
         let read = read_source(&spec.source, scratch.path(), &spawner, cancel)?;
-        let (store_uri, home) = places(spec.store.as_deref(), read.root.as_deref())?;
+        let (store_uri, home) = find_store_and_home(spec.store.as_deref(), read.root.as_deref())?;
         let store = Store::open(&store_uri)?;
         let pipeline = read.closure.pipeline.name.clone();
         let run_id = match &spec.run_id {
@@ -113,10 +114,10 @@ impl Run {
         let lock = RunLock::take(&home.join("locks"), &run_id)?;
         let source = read.store(&store)?;
         check_same_source(&store, &run_id, &source)?;
-        let keys = LocalKeys::of(config).unlock(&Role::RUN, password)?;
+        let keys = LocalKeys::new(config).unlock(&Role::RUN, password)?;
         let trust = match &spec.trust {
             None => load_trust(&store, &config.trust().display().to_string())?.1,
-            Some(policy) => trusted_in_cluster(&store, policy, &keys)?,
+            Some(policy) => store_cluster_policy(&store, policy, &keys)?,
         };
         Ok(Self {
             policies: policies(&read.closure, trust),
@@ -140,12 +141,12 @@ impl Run {
 
     /// Opens a run for a driver in a cluster. The driver reads the source itself, or takes the Source that is already signed and
     /// stored: then it is verified like every input.
-    pub fn of_driver(spec: &DriverSpec, keys: KeyRing, cancel: &Cancel) -> Result<Self, Failure> {
-        let store = Store::open_again(&spec.store)?;
+    pub fn open_for_driver(spec: &DriverSpec, keys: KeyRing, cancel: &Cancel) -> Result<Self, Failure> {
+        let store = Store::reopen(&spec.store)?;
         let trust = store.put(&spec.trust)?;
         let policy = assay_stage::read_trust("the cluster's trust policy", &spec.trust)?;
         // A driver that replaces another continues with the first one's Source: the branch may have moved since.
-        let is_stored = store.read(&Layout::of(&spec.run_id).source(), Accepted::MAX_BYTES)?.is_some();
+        let is_stored = store.read(&Layout::for_run(&spec.run_id).source(), AcceptedResult::MAX_BYTES)?.is_some();
         let (source, closure) = if let Some(asked) = spec.source.as_ref().filter(|_| !is_stored) {
             let scratch = tempfile::tempdir_in(&spec.home)
                 .map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
@@ -157,7 +158,7 @@ impl Run {
             (source, read.closure)
         } else {
             let source = stored_source(&store, &spec.run_id, policy)?;
-            let closure = closure_of(&store, &source)?;
+            let closure = read_stored_closure(&store, &source)?;
             (source, closure)
         };
         Ok(Self {
@@ -182,18 +183,18 @@ impl Run {
 
     /// Returns the branch that the run's published folder is to be committed to. Makes no network request: a remote that the
     /// checkout does not know is an error before the measurement.
-    pub fn to_branch(&self) -> Result<ToBranch, Failure> {
-        let Some(name) = &self.publish.branch else { return Ok(ToBranch::No) };
+    pub fn find_branch_push(&self) -> Result<BranchPush, Failure> {
+        let Some(name) = &self.publish.branch else { return Ok(BranchPush::NotConfigured) };
         if self.source.kind != OriginKind::Git {
-            return Ok(ToBranch::ByHand(name.clone()));
+            return Ok(BranchPush::Manual(name.clone()));
         }
-        let found = Branch::find(&BranchAsked::default(), &self.publish, &self.source, self.checkout.as_deref())?;
-        Ok(found.map_or(ToBranch::No, ToBranch::Yes))
+        let found = Branch::find(&BranchOptions::default(), &self.publish, &self.source, self.checkout.as_deref())?;
+        Ok(found.map_or(BranchPush::NotConfigured, BranchPush::Automatic))
     }
 
     /// Returns the run's Publication, if an earlier process has finished it.
     pub fn published(&self) -> Result<Option<InputRef>, Failure> {
-        let published = Accepted::of_stage(&self.store, &self.run_id, StageName::Publish)?.next().transpose()?;
+        let published = AcceptedResult::list_stage(&self.store, &self.run_id, StageName::Publish)?.next().transpose()?;
         Ok(published.map(|accepted| accepted.as_input(Kind::Publication)))
     }
 
@@ -203,10 +204,10 @@ impl Run {
     }
 
     /// Drives the run to its end on this machine.
-    pub fn drive(&self, observer: &mut dyn Observer) -> Result<Finished, Failure> {
+    pub fn drive(&self, observer: &mut dyn Observer) -> Result<FinishedRun, Failure> {
         // Processes that a killed supervisor leaves behind become children of this process, which ends them before it starts
         // others.
-        assay_process::become_reaper().map_err(|error| Failure::of(Exit::Environment, "process", &error))?;
+        assay_process::become_reaper().map_err(|error| Failure::from_error(Exit::Environment, "process", &error))?;
         let scratch = self.fresh_scratch()?;
         let runner = LocalRunner::new(
             self.binaries.clone(),
@@ -226,16 +227,16 @@ impl Run {
     }
 
     /// Drives the run to its end as Jobs of a cluster.
-    pub fn drive_in(&self, cluster: InCluster, observer: &mut dyn Observer) -> Result<Finished, Failure> {
+    pub fn drive_in(&self, cluster: ClusterParameters, observer: &mut dyn Observer) -> Result<FinishedRun, Failure> {
         let (trust, pods) = (self.policies.trust, self.pods.clone());
         let runner = KubernetesRunner::new(cluster, &self.run_id, &self.store, trust, self.intent, pods, &self.cancel);
         self.drive_on(&runner, observer)
     }
 
     /// Drives the run to its end, wherever its stages run. If it ends early, the end is recorded, signed.
-    fn drive_on(&self, runner: &dyn Runner, observer: &mut dyn Observer) -> Result<Finished, Failure> {
+    fn drive_on(&self, runner: &dyn Runner, observer: &mut dyn Observer) -> Result<FinishedRun, Failure> {
         let source = self.sign_source()?;
-        let mut watching = Watching { observer, at: StageName::Plan };
+        let mut watching = StageTracker { observer, at: StageName::Plan };
         let driven = drive(&self.run_id, source, &self.store, &self.policies, self.plan.clone(), runner, &mut watching);
         driven.map_err(|failure| {
             let failure = match self.cancel.reason() {
@@ -276,13 +277,13 @@ impl Run {
 
     /// Signs and creates the run's Source once; a resumed run takes the existing one.
     pub fn sign_source(&self) -> Result<InputRef, Failure> {
-        let path = Layout::of(&self.run_id).source();
-        if let Some(existing) = self.store.read(&path, Accepted::MAX_BYTES)? {
+        let path = Layout::for_run(&self.run_id).source();
+        if let Some(existing) = self.store.read(&path, AcceptedResult::MAX_BYTES)? {
             return pointer(&path, &existing);
         }
         let seal_with = self.seal(json!({"pipeline": self.source.pipeline, "commit": self.source.commit}))?;
         let sealed = seal(&seal_with, &self.store, &self.run_id, Vec::new(), self.source.clone())?.reference;
-        let accepted = Accepted { manifest: sealed.manifest, bundle: sealed.bundle };
+        let accepted = AcceptedResult { manifest: sealed.manifest, bundle: sealed.bundle };
         match create_or_read(&self.store, &path, &accepted.to_bytes()?)? {
             None => Ok(sealed),
             Some(existing) => pointer(&path, &existing),
@@ -291,9 +292,9 @@ impl Run {
 
     fn sign_end(&self, failure: &Failure, at: StageName, source: InputRef) -> Result<(), Failure> {
         let state = if failure.exit == Exit::Cancelled { EndState::Cancelled } else { EndState::Failed };
-        let layout = Layout::of(&self.run_id);
+        let layout = Layout::for_run(&self.run_id);
         for sequence in 0..MAX_ENDS {
-            if self.store.read(&layout.end(sequence), Accepted::MAX_BYTES)?.is_some() {
+            if self.store.read(&layout.end(sequence), AcceptedResult::MAX_BYTES)?.is_some() {
                 continue;
             }
             let end = RunEnd {
@@ -305,7 +306,7 @@ impl Run {
                 input_digest: None,
             };
             let sealed = seal(&self.seal(json!({}))?, &self.store, &self.run_id, vec![source], end)?.reference;
-            let accepted = Accepted { manifest: sealed.manifest, bundle: sealed.bundle };
+            let accepted = AcceptedResult { manifest: sealed.manifest, bundle: sealed.bundle };
             let own = accepted.to_bytes()?;
             match create_or_read(&self.store, &layout.end(sequence), &own)? {
                 None => return Ok(()),
@@ -318,17 +319,17 @@ impl Run {
 }
 
 fn pointer(path: &str, bytes: &[u8]) -> Result<InputRef, Failure> {
-    let Accepted { manifest, bundle } = Accepted::parse(path, bytes)?;
+    let AcceptedResult { manifest, bundle } = AcceptedResult::parse(path, bytes)?;
     Ok(InputRef { kind: Kind::Source, manifest, bundle })
 }
 
 /// An observer that passes everything on and remembers which stage was running.
-struct Watching<'a> {
+struct StageTracker<'a> {
     observer: &'a mut dyn Observer,
     at: StageName,
 }
 
-impl Observer for Watching<'_> {
+impl Observer for StageTracker<'_> {
     fn stage_started(&mut self, call: &crate::StageCall) {
         self.at = call.stage;
         self.observer.stage_started(call);
@@ -344,7 +345,7 @@ impl Observer for Watching<'_> {
 }
 
 /// Returns the store, and the folder for files that are no evidence: logs, locks and published folders.
-fn places(store: Option<&str>, root: Option<&Path>) -> Result<(String, PathBuf), Failure> {
+fn find_store_and_home(store: Option<&str>, root: Option<&Path>) -> Result<(String, PathBuf), Failure> {
     let home = match root.filter(|root| root.join(".git").exists()) {
         Some(root) => root.canonicalize().unwrap_or_else(|_| root.to_owned()).join(".assay"),
         None => data_folder()?,
@@ -391,10 +392,11 @@ fn data_folder() -> Result<PathBuf, Failure> {
 /// Refuses to resume a run from another Source, because it would be another run. The name by which a commit was found makes no
 /// difference: the Source that began the run records it.
 fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<(), Failure> {
-    let path = Layout::of(run_id).source();
-    let Some(bytes) = store.read(&path, Accepted::MAX_BYTES)? else { return Ok(()) };
-    let existing = store.get(&Accepted::parse(&path, &bytes)?.manifest, MAX_MANIFEST_BYTES)?;
-    let existing = Document::parse(&existing).map_err(|error| Failure::of(Exit::Verification, "source_damaged", &error))?;
+    let path = Layout::for_run(run_id).source();
+    let Some(bytes) = store.read(&path, AcceptedResult::MAX_BYTES)? else { return Ok(()) };
+    let existing = store.get(&AcceptedResult::parse(&path, &bytes)?.manifest, MAX_MANIFEST_BYTES)?;
+    let existing =
+        Document::parse(&existing).map_err(|error| Failure::from_error(Exit::Verification, "source_damaged", &error))?;
     let unnamed = |source: &Source| Source { reference: None, ..source.clone() };
     match &existing {
         Document::Source(manifest) if unnamed(&manifest.body) == unnamed(source) => Ok(()),
@@ -405,7 +407,7 @@ fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<(
 
 /// Puts the policy of a cluster into the store. It has to allow this machine's key to start runs, or the first stage would refuse
 /// this one.
-fn trusted_in_cluster(store: &Store, policy: &[u8], keys: &KeyRing) -> Result<Digest, Failure> {
+fn store_cluster_policy(store: &Store, policy: &[u8], keys: &KeyRing) -> Result<Digest, Failure> {
     let read = assay_stage::read_trust("the cluster's trust policy", policy)?;
     let own = keys.public(Role::Source)?;
     let is_listed = read.signers.iter().any(|signer| signer.key == *own && signer.signs.contains(&Role::Source));
@@ -423,27 +425,27 @@ fn trusted_in_cluster(store: &Store, policy: &[u8], keys: &KeyRing) -> Result<Di
 
 /// Returns the Source that is already signed for a run.
 fn stored_source(store: &Store, run_id: &RunId, policy: TrustPolicy) -> Result<Source, Failure> {
-    let path = Layout::of(run_id).source();
-    let Some(Accepted { manifest, bundle }) = Accepted::read(store, &path)? else {
+    let path = Layout::for_run(run_id).source();
+    let Some(AcceptedResult { manifest, bundle }) = AcceptedResult::read(store, &path)? else {
         return Err(Failure::usage("no_source", format!("nobody has signed a Source for the run `{run_id}`"))
             .hint("`assay run --on kubernetes` does so before it starts a driver"));
     };
     let manifest = store.get(&manifest, MAX_MANIFEST_BYTES)?;
     let bundle = store.get(&bundle, assay_envelope::MAX_BUNDLE_BYTES as u64)?;
-    let verified = verify(&manifest, &bundle, &Trust::Policy(policy), &Expect::default())?;
+    let verified = verify(&manifest, &bundle, &Trust::Policy(policy), &ExpectedManifest::default())?;
     let document: &Document = verified.value();
-    match Source::of(document).filter(|source| source.header.run_id == *run_id) {
+    match Source::from_document(document).filter(|source| source.header.run_id == *run_id) {
         Some(source) => Ok(source.body.clone()),
         None => Err(Failure::verification("other_kind", format!("`{path}` does not name the Source of the run"))),
     }
 }
 
 /// Returns the pipeline's settings for its stages' pods.
-fn pods(closure: &Closure) -> BTreeMap<Role, PodAsked> {
+fn pods(closure: &Closure) -> BTreeMap<Role, PodSettings> {
     let asked = closure.pipeline.spec.stages.iter().map(|stage| {
         let resources = assay_cluster::Resources { cpu: stage.cpu.clone(), memory: stage.memory.clone() };
         let (node_selector, image, pod) = (stage.node_selector.clone(), stage.image.clone(), stage.pod.clone());
-        (stage.role, PodAsked { resources, node_selector, image, pod })
+        (stage.role, PodSettings { resources, node_selector, image, pod })
     });
     asked.collect()
 }
@@ -464,13 +466,13 @@ fn policies(closure: &Closure, trust: Digest) -> StagePolicies {
 pub fn new_run_id(pipeline: &Name, now: Instant) -> RunId {
     let stamp: String = now.to_seconds().chars().filter(char::is_ascii_digit).collect();
     let (date, time) = stamp.split_at_checked(8).unwrap_or((&stamp, ""));
-    let entropy = Digest::of(format!("{now}{}", std::process::id()).as_bytes());
+    let entropy = Digest::compute(format!("{now}{}", std::process::id()).as_bytes());
     let suffix: String = entropy.hex().chars().take(4).collect();
     let room = MAX_NAME.saturating_sub("-yyyymmdd-hhmmss-xxxx".len());
     let name: String = pipeline.as_str().chars().take(room).collect();
     let id = format!("{}-{date}-{time}-{suffix}", name.trim_end_matches('-'));
     // A shortened name and digits are a valid name; if the rule of names ever changed, a digest would still be one.
-    RunId::new(id).unwrap_or_else(|_| RunId::of_digest(&entropy))
+    RunId::new(id).unwrap_or_else(|_| RunId::from_digest(&entropy))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use assay_git::{Commit, FileAt, RawObject, Repository, fetch_remote};
+use assay_git::{Commit, FileContent, RawObject, Repository, fetch_remote};
 use assay_manifest::{Artifact, Count, GitObject, Intent, OriginKind, Source, SourceFile};
 use assay_process::{Cancel, Spawner};
 use assay_spec::{Closure, ClosureError, closure, expand};
@@ -25,14 +25,14 @@ pub struct SourceSpec {
 }
 
 /// Everything that a pipeline names, read, with its origin.
-pub struct ReadSource {
+pub struct LoadedSource {
     kind: OriginKind,
     repository: Option<String>,
     commit: Option<String>,
     reference: Option<String>,
     dirty: bool,
     objects: Vec<RawObject>,
-    files: BTreeMap<String, FileAt>,
+    files: BTreeMap<String, FileContent>,
     /// The parsed definitions.
     pub closure: Closure,
     /// The path of the pipeline in the repository.
@@ -42,7 +42,7 @@ pub struct ReadSource {
 }
 
 /// Reads the pipeline and everything that it names. A remote is fetched into `scratch`.
-pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel: &Cancel) -> Result<ReadSource, Failure> {
+pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel: &Cancel) -> Result<LoadedSource, Failure> {
     if !spec.adhoc.is_empty() {
         return from_adhoc(spec);
     }
@@ -50,7 +50,7 @@ pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel:
         Some(address) if is_address(address) => {
             let rev = spec.commit.as_deref().unwrap_or("HEAD");
             let fetched = fetch_remote(address, rev, scratch, spawner, cancel).map_err(|error| {
-                let failure = Failure::of(Exit::Environment, "fetch", &error);
+                let failure = Failure::from_error(Exit::Environment, "fetch", &error);
                 match error.hint() {
                     Some(hint) => failure.hint(hint),
                     None => failure,
@@ -66,7 +66,7 @@ pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel:
 }
 
 /// Returns the address of a repository without its secret parts.
-pub fn without_password(address: &str) -> String {
+pub fn redact_address(address: &str) -> String {
     assay_git::redact_url(address).unwrap_or_default()
 }
 
@@ -75,7 +75,7 @@ fn is_address(text: &str) -> bool {
     text.contains("://") || text.split('/').next().is_some_and(|first| first.contains(':'))
 }
 
-fn read_local(spec: &SourceSpec) -> Result<ReadSource, Failure> {
+fn read_local(spec: &SourceSpec) -> Result<LoadedSource, Failure> {
     let (folder, path) = match &spec.repo {
         Some(folder) => (PathBuf::from(folder), PathBuf::from(folder).join(&spec.pipeline)),
         None => (parent(Path::new(&spec.pipeline)), PathBuf::from(&spec.pipeline)),
@@ -127,22 +127,25 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 fn git(error: &assay_git::Error) -> Failure {
-    let failure = Failure::of(Exit::Usage, "git", error);
+    let failure = Failure::from_error(Exit::Usage, "git", error);
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,
     }
 }
 
-type Files = BTreeMap<String, FileAt>;
+type Files = BTreeMap<String, FileContent>;
 
 /// Finds the closure with `read`, and keeps the files that were read.
-fn read_closure<E>(pipeline: &str, mut read: impl FnMut(&str) -> Result<Option<FileAt>, E>) -> Result<(Closure, Files), Failure>
+fn read_closure<E>(
+    pipeline: &str,
+    mut read: impl FnMut(&str) -> Result<Option<FileContent>, E>,
+) -> Result<(Closure, Files), Failure>
 where
     E: std::error::Error + 'static,
 {
     let files = RefCell::new(Files::new());
-    let found = closure::<E>(pipeline, &mut |path| {
+    let found = read_closure::<E>(pipeline, &mut |path| {
         let file = read(path)?;
         Ok(file.map(|file| {
             let bytes = file.bytes.clone();
@@ -169,11 +172,11 @@ fn from_commit(
     (address, reference): (Option<String>, Option<String>),
     pipeline: String,
     root: Option<PathBuf>,
-) -> Result<ReadSource, Failure> {
+) -> Result<LoadedSource, Failure> {
     let (closure, files) = read_closure(&pipeline, |path| repository.read_at(commit, path))?;
     let paths: Vec<_> = closure.files.iter().map(|file| file.path.as_str()).collect();
     let objects = repository.commit_objects(commit, &paths).map_err(|error| git(&error))?;
-    Ok(ReadSource {
+    Ok(LoadedSource {
         kind: OriginKind::Git,
         repository: address,
         commit: Some(commit.id.to_string()),
@@ -189,7 +192,7 @@ fn from_commit(
 
 /// Reads a work tree. It is its commit if nothing that the pipeline names differs from it; otherwise it is allowed for
 /// exploratory runs only.
-fn from_worktree(repository: &Repository, pipeline: String, root: PathBuf) -> Result<ReadSource, Failure> {
+fn from_worktree(repository: &Repository, pipeline: String, root: PathBuf) -> Result<LoadedSource, Failure> {
     let (closure, files) = read_closure(&pipeline, |path| repository.read_worktree(path))?;
     let paths: Vec<_> = closure.files.iter().map(|file| file.path.as_str()).collect();
     let changed = repository.status(&paths).map_err(|error| git(&error))?;
@@ -200,7 +203,7 @@ fn from_worktree(repository: &Repository, pipeline: String, root: PathBuf) -> Re
         }
         head => {
             require_exploratory(&closure, &changed)?;
-            Ok(ReadSource {
+            Ok(LoadedSource {
                 kind: OriginKind::Worktree,
                 repository: repository.origin(),
                 commit: head.map(|commit| commit.id.to_string()),
@@ -231,14 +234,14 @@ fn require_exploratory(closure: &Closure, changed: &[String]) -> Result<(), Fail
 }
 
 /// Reads files outside any repository; the root is the folder above `pipelines/`, if the pipeline lies in one.
-fn from_folder(path: &Path) -> Result<ReadSource, Failure> {
+fn from_folder(path: &Path) -> Result<LoadedSource, Failure> {
     let absolute = path.canonicalize().map_err(|error| unreadable(path, &error))?;
     let folder = parent(&absolute);
     let root = if folder.ends_with("pipelines") { parent(&folder) } else { folder };
     let pipeline = path_inside(&root, &absolute, false)?;
     let (closure, files) = read_closure(&pipeline, |path| assay_git::read_folder(&root, path))?;
     require_exploratory(&closure, &[])?;
-    Ok(ReadSource {
+    Ok(LoadedSource {
         kind: OriginKind::Worktree,
         repository: None,
         commit: None,
@@ -253,15 +256,15 @@ fn from_folder(path: &Path) -> Result<ReadSource, Failure> {
 }
 
 /// Reads files that exist only in memory. The store is that of the repository around the working folder, if there is one.
-fn from_adhoc(spec: &SourceSpec) -> Result<ReadSource, Failure> {
+fn from_adhoc(spec: &SourceSpec) -> Result<LoadedSource, Failure> {
     let read = |path: &str| {
-        let file = spec.adhoc.get(path).map(|bytes| FileAt { bytes: bytes.clone(), executable: false });
+        let file = spec.adhoc.get(path).map(|bytes| FileContent { bytes: bytes.clone(), executable: false });
         Ok::<_, std::convert::Infallible>(file)
     };
     let (closure, files) = read_closure(&spec.pipeline, read)?;
     require_exploratory(&closure, &[])?;
     let around = Repository::discover(Path::new(".")).ok();
-    Ok(ReadSource {
+    Ok(LoadedSource {
         kind: OriginKind::Adhoc,
         repository: None,
         commit: None,
@@ -276,16 +279,16 @@ fn from_adhoc(spec: &SourceSpec) -> Result<ReadSource, Failure> {
 }
 
 /// Returns the definitions of a stored Source, read from its own files.
-pub(crate) fn closure_of(store: &Store, source: &Source) -> Result<Closure, Failure> {
+pub(crate) fn read_stored_closure(store: &Store, source: &Source) -> Result<Closure, Failure> {
     let read = |path: &str| {
         let Some(file) = source.files.iter().find(|file| file.path == path) else { return Ok(None) };
         let bytes = store.get(&file.artifact.digest, assay_spec::MAX_FILE_BYTES as u64)?;
-        Ok::<_, assay_store::Error>(Some(FileAt { bytes, executable: file.executable }))
+        Ok::<_, assay_store::Error>(Some(FileContent { bytes, executable: file.executable }))
     };
     Ok(read_closure(&source.pipeline, read)?.0)
 }
 
-impl ReadSource {
+impl LoadedSource {
     /// Returns the address of the repository, without credentials.
     pub fn origin(&self) -> Option<&str> {
         self.repository.as_deref()

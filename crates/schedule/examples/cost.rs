@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use assay_manifest::{ArrivalLaw, CacheMode, CaptureMode, Count, Digest, LengthLaw, PointId, ServingApi, ServingWork, Tokenizer};
-use assay_schedule::{Nonce, Offered, Phase, PointKey, ScheduleError, Seed, Stripe, TrialKey, TrialSchedule};
+use assay_schedule::{Nonce, OfferedLoad, Phase, PointKey, ScheduleError, Seed, Stripe, TrialKey, TrialSchedule};
 
 const REQUESTS: u64 = 1_000_000;
 const SHARDS: u32 = 16;
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, law) in laws {
         let schedule = schedule(law)?;
         let whole = best(|| schedule.requests(Phase::Measure).map(black_box).count() as u64);
-        let striped = best(|| schedule.for_shard(Phase::Measure, stripe).map(black_box).count() as u64);
+        let striped = best(|| schedule.shard_requests(Phase::Measure, stripe).map(black_box).count() as u64);
         let digest = best(|| {
             black_box(schedule.digest());
             REQUESTS
@@ -67,12 +67,12 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         streaming: true,
         capture: CaptureMode::None,
         slos: Vec::new(),
-        tokenizer: Tokenizer { name: "common-words".to_owned(), digest: Digest::of(b""), file: None },
+        tokenizer: Tokenizer { name: "common-words".to_owned(), digest: Digest::compute(b""), file: None },
     };
-    let (seed, workload) = (Seed::new([7; 32]), Digest::of(b"workload"));
+    let (seed, workload) = (Seed::new([7; 32]), Digest::compute(b"workload"));
     let point = PointId::new("point").map_err(|_| ScheduleError::Endless)?;
     let key = TrialKey { point: PointKey { seed: &seed, workload: &workload, point: &point }, trial: 0, nonce: Nonce::new(1) };
     let offered =
-        if arrival == ArrivalLaw::Closed { Offered::Concurrency { users: 8 } } else { Offered::Rate { per_s: 10_000.0 } };
+        if arrival == ArrivalLaw::Closed { OfferedLoad::Concurrency { users: 8 } } else { OfferedLoad::Rate { per_s: 10_000.0 } };
     TrialSchedule::new(&work, offered, &key)
 }

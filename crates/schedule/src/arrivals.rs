@@ -164,7 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn arrivals(law: ArrivalLaw, rate_per_s: f64, key: &str) -> Arrivals {
-        Arrivals::new(law, rate_per_s, Generator::keyed(&Seed::new([7; 32]), &["arrivals", key])).expect("an open loop")
+        Arrivals::new(law, rate_per_s, Generator::new(&Seed::new([7; 32]), &["arrivals", key])).expect("an open loop")
     }
 
     /// Returns gaps of mean 1.

@@ -23,7 +23,7 @@ pub const OPEN_LENGTH_INDICES: u64 = 4_096;
 const RECORD_BYTES: usize = 37;
 const NONE: u32 = u32::MAX;
 
-pub(crate) fn of_schedule(schedule: &TrialSchedule) -> Digest {
+pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
     let mut hasher = Hasher::new();
     hasher.update(DIGEST_FORMAT.as_bytes());
     for phase in Phase::ALL {

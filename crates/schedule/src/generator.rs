@@ -66,14 +66,14 @@ impl LoadKey<'_> {
     /// Returns the generator of this sequence, to be read at global indices: those of the whole trial, never of one shard.
     pub fn generator(&self) -> Generator {
         let (workload, trial) = (self.workload.to_string(), self.trial.to_string());
-        Generator::keyed(self.seed, &[LOAD, &workload, self.point.as_str(), &trial, self.phase, self.concern])
+        Generator::new(self.seed, &[LOAD, &workload, self.point.as_str(), &trial, self.phase, self.concern])
     }
 
     /// Returns the generator of values that must not repeat if the same trial runs again: the nonce is one more word of the path.
-    pub fn generator_once(&self, nonce: Nonce) -> Generator {
+    pub fn generator_with_nonce(&self, nonce: Nonce) -> Generator {
         let (workload, trial) = (self.workload.to_string(), self.trial.to_string());
         let path = [LOAD, &workload, self.point.as_str(), &trial, self.phase, self.concern, &nonce.to_string()];
-        Generator::keyed(self.seed, &path)
+        Generator::new(self.seed, &path)
     }
 }
 
@@ -93,7 +93,7 @@ impl Nonce {
     /// Returns the nonce of an attempt: the first 16 bytes, big-endian, of
     /// `SHA-256("assay.dev/nonce/v1" || (length || bytes) of run, trial id and attempt)`, lengths as 64-bit little-endian
     /// integers and the attempt in decimal digits. So a reader of the manifests can derive the identifiers of the requests again.
-    pub fn of_attempt(run: &RunId, trial: &TrialId, attempt: u32) -> Self {
+    pub fn for_attempt(run: &RunId, trial: &TrialId, attempt: u32) -> Self {
         let mut hasher = Sha256::new_with_prefix(b"assay.dev/nonce/v1");
         for part in [run.as_str(), trial.as_str(), &attempt.to_string()] {
             hasher.update((part.len() as u64).to_le_bytes());
@@ -111,7 +111,7 @@ impl fmt::Display for Nonce {
 
 impl Generator {
     /// Creates the generator of a seed and a path of words. Different paths give independent sequences.
-    pub fn keyed(seed: &Seed, path: &[&str]) -> Self {
+    pub fn new(seed: &Seed, path: &[&str]) -> Self {
         let key = derive_key(seed, path);
         Self { key, stream: ChaCha8Rng::from_seed(key), next: Some(0) }
     }
@@ -120,7 +120,7 @@ impl Generator {
     pub fn at(&mut self, index: u64) -> u64 {
         match self.next.and_then(|next| index.checked_sub(next)) {
             Some(ahead) if ahead <= SKIP => (0..ahead).for_each(|_| drop_value(&mut self.stream)),
-            _ => self.stream.set_word_pos(word_of(index)),
+            _ => self.stream.set_word_pos(word_position(index)),
         }
         self.next = index.checked_add(1);
         self.stream.next_u64()
@@ -167,7 +167,7 @@ impl Generator {
     /// Returns `items` in random order. Draws the indices from 0 to one less than their number.
     ///
     /// Fisher and Yates' shuffle in Durstenfeld's form, from the front.
-    pub fn shuffled<T>(&mut self, mut items: Vec<T>) -> Vec<T> {
+    pub fn shuffle<T>(&mut self, mut items: Vec<T>) -> Vec<T> {
         for index in 0..items.len() {
             if let Some(left) = NonZeroU64::new((items.len() - index) as u64) {
                 items.swap(index, index + self.below(index as u64, left) as usize);
@@ -180,7 +180,7 @@ impl Generator {
     fn replacement(&self, index: u64, nonce: u64) -> u64 {
         let mut stream = ChaCha8Rng::from_seed(self.key);
         stream.set_stream(nonce);
-        stream.set_word_pos(word_of(index));
+        stream.set_word_pos(word_position(index));
         stream.next_u64()
     }
 }
@@ -190,7 +190,7 @@ fn drop_value(stream: &mut ChaCha8Rng) {
 }
 
 /// Returns the position of the value at `index`, in words of 32 bits.
-fn word_of(index: u64) -> u128 {
+fn word_position(index: u64) -> u128 {
     u128::from(index) * 2
 }
 
@@ -216,7 +216,7 @@ mod tests {
     }
 
     fn keyed(path: &[&str]) -> Generator {
-        Generator::keyed(&Seed::new([7; 32]), path)
+        Generator::new(&Seed::new([7; 32]), path)
     }
 
     fn bound(bound: u64) -> NonZeroU64 {
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_key_of_a_load_is_stable() {
-        let (seed, workload, point) = (Seed::new([7; 32]), Digest::of(b"workload"), PointId::new("c8").expect("an id"));
+        let (seed, workload, point) = (Seed::new([7; 32]), Digest::compute(b"workload"), PointId::new("c8").expect("an id"));
         let key = LoadKey { seed: &seed, workload: &workload, point: &point, trial: 3, phase: "measure", concern: "arrivals" };
         assert_eq!(key.generator().at(0), 8_315_725_841_181_904_786);
     }
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn every_part_of_a_load_key_counts() {
         let seeds = [Seed::new([7; 32]), Seed::new([8; 32])];
-        let digests = [Digest::of(b"a"), Digest::of(b"b")];
+        let digests = [Digest::compute(b"a"), Digest::compute(b"b")];
         let points = ["c1", "c2"].map(|point| PointId::new(point).expect("an id"));
         let key = LoadKey {
             seed: &seeds[0],
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn a_shuffle_reaches_every_order() {
         let orders: std::collections::BTreeSet<Vec<u8>> =
-            (0..200).map(|round: u32| keyed(&[&round.to_string()]).shuffled(vec![1, 2, 3, 4])).collect();
+            (0..200).map(|round: u32| keyed(&[&round.to_string()]).shuffle(vec![1, 2, 3, 4])).collect();
         assert_eq!(orders.len(), 24);
     }
 
@@ -346,7 +346,7 @@ mod tests {
 
         #[test]
         fn a_shuffle_keeps_every_item(items in prop::collection::vec(any::<u8>(), 0..50)) {
-            let (mut before, mut after) = (items.clone(), generator().shuffled(items));
+            let (mut before, mut after) = (items.clone(), generator().shuffle(items));
             before.sort_unstable();
             after.sort_unstable();
             prop_assert_eq!(after, before);

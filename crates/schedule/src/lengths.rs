@@ -34,30 +34,30 @@ impl Lengths {
                 let width = NonZeroU64::MIN.saturating_add(u64::from(max.saturating_sub(min)));
                 min + self.values.below(index, width) as u32
             }
-            LengthLaw::Normal { mean, stddev } => clipped((mean + stddev * self.values.normal(index, 0)).round(), 1),
+            LengthLaw::Normal { mean, stddev } => clip((mean + stddev * self.values.normal(index, 0)).round(), 1),
             LengthLaw::Lognormal { mean, stddev } => {
-                let (mu, sigma) = of_logarithm(mean, stddev);
-                clipped(libm::exp(mu + sigma * self.values.normal(index, 0)).round(), 1)
+                let (mu, sigma) = log_moments(mean, stddev);
+                clip(libm::exp(mu + sigma * self.values.normal(index, 0)).round(), 1)
             }
             LengthLaw::TruncatedNormal { mean, stddev, floor } => {
-                clipped((mean + stddev * self.values.normal(index, 0)).trunc(), floor)
+                clip((mean + stddev * self.values.normal(index, 0)).trunc(), floor)
             }
             LengthLaw::TruncatedUniform { low, high, floor } => {
                 // genai-bench treats a lower bound of 0 as 1.
                 let (low, high) = (f64::from(low.max(1)), f64::from(high));
-                clipped((low + (high - low) * self.values.unit_f64(index)).trunc(), floor)
+                clip((low + (high - low) * self.values.unit_f64(index)).trunc(), floor)
             }
         }
     }
 }
 
 /// Clips `tokens` to at least `floor` and at most [`MAX_TOKENS`].
-fn clipped(tokens: f64, floor: u32) -> u32 {
+fn clip(tokens: f64, floor: u32) -> u32 {
     tokens.max(f64::from(floor)).min(f64::from(MAX_TOKENS)) as u32
 }
 
 /// Returns mean and standard deviation of the logarithm, from those of the log-normal value itself.
-fn of_logarithm(mean: f64, stddev: f64) -> (f64, f64) {
+fn log_moments(mean: f64, stddev: f64) -> (f64, f64) {
     let variance = libm::log1p((stddev / mean) * (stddev / mean));
     (libm::log(mean) - variance / 2.0, variance.sqrt())
 }
@@ -91,7 +91,7 @@ mod tests {
     const DRAWS: u64 = 100_000;
 
     fn values() -> Generator {
-        Generator::keyed(&Seed::new([7; 32]), &["lengths"])
+        Generator::new(&Seed::new([7; 32]), &["lengths"])
     }
 
     fn draws(law: LengthLaw) -> Vec<u32> {

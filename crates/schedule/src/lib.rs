@@ -23,10 +23,10 @@ pub use arrivals::{MAX_RATE_PER_S, MAX_SMOOTHNESS, MIN_RATE_PER_S, MIN_SMOOTHNES
 pub use digest::{DIGEST_FORMAT, OPEN_LENGTH_INDICES};
 pub use generator::{GENERATOR_FORMAT, Generator, LoadKey, Nonce};
 pub use lengths::MAX_TOKENS;
-pub use order::{MAX_TRIALS, OrderError, OrderRules, Role, drawn_seed, order_digest, order_seed, order_trials};
+pub use order::{ComparisonRole, MAX_TRIALS, OrderError, OrderRules, draw_seed, order_digest, order_seed, order_trials};
 pub use recipe::load_recipe_digest;
 pub use seed::{Seed, SeedError};
 pub use trial::{
-    MAX_REQUESTS, MAX_TRIAL_NS, Offered, Phase, PointKey, Requests, ScheduleError, ScheduledRequest, Stripe, TrialKey,
+    MAX_REQUESTS, MAX_TRIAL_NS, OfferedLoad, Phase, PointKey, Requests, ScheduleError, ScheduledRequest, Stripe, TrialKey,
     TrialSchedule,
 };

@@ -38,14 +38,14 @@ pub struct OrderRules<'a> {
 
 /// A side of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ComparisonRole {
     /// The side that is compared against.
     Baseline,
     /// The side that is judged.
     Candidate,
 }
 
-impl std::fmt::Display for Role {
+impl std::fmt::Display for ComparisonRole {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Baseline => "baseline",
@@ -80,7 +80,7 @@ pub enum OrderError {
     #[error("no case has the {role}'s target `{target}` with variant `{variant}`")]
     AbsentSide {
         /// The side.
-        role: Role,
+        role: ComparisonRole,
         /// Its target.
         target: Name,
         /// Its variant.
@@ -94,7 +94,7 @@ pub enum OrderError {
         /// The point.
         point_id: PointId,
         /// The side that lacks it.
-        missing: Role,
+        missing: ComparisonRole,
     },
 }
 
@@ -113,14 +113,14 @@ pub enum OrderError {
 /// it, two pairs would be drawn as one, and a disturbance in step with them would count double. Blocks are numbered from 0 as
 /// they run. Equal arguments give equal orders, on every machine.
 pub fn order_trials(cases: &[Case], rules: &OrderRules<'_>, seed: &Seed) -> Result<Vec<PlannedTrial>, OrderError> {
-    let layout = Layout::of(cases, rules.comparison)?;
+    let layout = Layout::new(cases, rules.comparison)?;
     let rounds = layout.checked_rounds(rules.trials)?;
-    let firsts = layout.firsts(rounds, rules.placement, seed);
+    let firsts = layout.draw_first_sides(rounds, rules.placement, seed);
     let mut planned = Vec::new();
     let stretches = (0..rounds).flat_map(|round| {
         let stretches = match rules.placement {
-            Placement::Coexist => vec![layout.coexisting(round, &firsts, seed)],
-            Placement::Alternate => layout.alternating(round, &firsts, seed),
+            Placement::Coexist => vec![layout.order_coexisting_round(round, &firsts, seed)],
+            Placement::Alternate => layout.order_alternating_round(round, &firsts, seed),
         };
         stretches.into_iter().map(move |stretch| (round, stretch))
     });
@@ -132,7 +132,7 @@ pub fn order_trials(cases: &[Case], rules: &OrderRules<'_>, seed: &Seed) -> Resu
                 (_, Placement::Coexist) => 0,
             };
             // Neither number exceeds MAX_TRIALS, because no stretch is empty.
-            planned.push(spot.trial(round, block as u32));
+            planned.push(spot.planned_trial(round, block as u32));
         }
     }
     Ok(planned)
@@ -144,17 +144,17 @@ pub fn order_seed(
     run_id: &RunId,
     workloads: impl IntoIterator<Item = Digest>,
 ) -> Result<Seed, SeedError> {
-    declared.map_or_else(|| Ok(drawn_seed(run_id, workloads)), str::parse)
+    declared.map_or_else(|| Ok(draw_seed(run_id, workloads)), str::parse)
 }
 
 /// Returns the seed that is drawn for a run: a digest of its id and of its workloads' digests. Each run has an order of its own,
 /// because on a machine whose disturbances have a rhythm, a pipeline with one fixed order would be biased by the same disturbance
 /// every time.
-pub fn drawn_seed(run_id: &RunId, workloads: impl IntoIterator<Item = Digest>) -> Seed {
+pub fn draw_seed(run_id: &RunId, workloads: impl IntoIterator<Item = Digest>) -> Seed {
     let mut digests: Vec<_> = workloads.into_iter().map(|digest| digest.to_string()).collect();
     digests.sort_unstable();
     let text = format!("assay.dev/v1alpha1 order {run_id} {}", digests.join(" "));
-    Seed::new(*Digest::of(text.as_bytes()).as_bytes())
+    Seed::new(*Digest::compute(text.as_bytes()).as_bytes())
 }
 
 /// Returns the digest that a plan states of its order: the SHA-256 of one line `<block> <trial id>` for each trial, each ended by
@@ -171,15 +171,15 @@ pub fn order_digest(trials: &[PlannedTrial]) -> Digest {
 
 /// A point of a case.
 #[derive(Clone, Copy)]
-struct Spot<'a> {
+struct CasePoint<'a> {
     case_id: &'a CaseId,
     point_id: &'a PointId,
 }
 
-impl Spot<'_> {
-    fn trial(&self, index: u32, block: u32) -> PlannedTrial {
+impl CasePoint<'_> {
+    fn planned_trial(&self, index: u32, block: u32) -> PlannedTrial {
         PlannedTrial {
-            trial_id: TrialId::of(self.case_id, self.point_id, index),
+            trial_id: TrialId::from_parts(self.case_id, self.point_id, index),
             case_id: self.case_id.clone(),
             point_id: self.point_id.clone(),
             index,
@@ -192,20 +192,20 @@ impl Spot<'_> {
 type SideName<'a> = (&'a Name, &'a Name);
 
 /// A point of a workload, with its case's point on each side.
-struct Place<'a> {
+struct WorkloadPoint<'a> {
     workload: &'a Name,
     point_id: &'a PointId,
-    spots: BTreeMap<SideName<'a>, Spot<'a>>,
+    spots: BTreeMap<SideName<'a>, CasePoint<'a>>,
 }
 
 /// A group that stays together in a round: the two sides of a comparison, or one side alone.
 #[derive(Clone, Copy)]
-enum Unit<T> {
+enum SideGroup<T> {
     Alone(T),
     Pair { baseline: T, candidate: T },
 }
 
-impl<T> Unit<T> {
+impl<T> SideGroup<T> {
     fn into_order(self, candidate_first: bool) -> Vec<T> {
         match self {
             Self::Alone(one) => vec![one],
@@ -217,7 +217,7 @@ impl<T> Unit<T> {
 
 /// The two sides of a comparison.
 #[derive(Clone, Copy)]
-struct Compared<'a> {
+struct ComparedSides<'a> {
     baseline: SideName<'a>,
     candidate: SideName<'a>,
 }
@@ -225,17 +225,17 @@ struct Compared<'a> {
 /// The cases, arranged by workload point and by side.
 struct Layout<'a> {
     /// The workload points, in the order in which the cases first name them.
-    places: Vec<Place<'a>>,
+    places: Vec<WorkloadPoint<'a>>,
     /// The sides. Each has at least one point.
     sides: BTreeSet<SideName<'a>>,
-    compared: Option<Compared<'a>>,
+    compared: Option<ComparedSides<'a>>,
 }
 
 impl<'a> Layout<'a> {
-    fn of(cases: &'a [Case], comparison: Option<&'a Comparison>) -> Result<Self, OrderError> {
-        let places = places(cases)?;
+    fn new(cases: &'a [Case], comparison: Option<&'a Comparison>) -> Result<Self, OrderError> {
+        let places = collect_workload_points(cases)?;
         let sides = places.iter().flat_map(|place| place.spots.keys().copied()).collect();
-        let compared = comparison.map(|comparison| Compared::of(comparison, &sides)).transpose()?;
+        let compared = comparison.map(|comparison| ComparedSides::new(comparison, &sides)).transpose()?;
         if let Some(compared) = compared {
             places.iter().try_for_each(|place| compared.check_paired(place))?;
         }
@@ -254,54 +254,54 @@ impl<'a> Layout<'a> {
 
     /// Returns, for each pair and round, true if the candidate comes first. A pair is a workload point, or the one pair of blocks
     /// of a round. Empty if nothing is compared.
-    fn firsts(&self, rounds: u32, placement: Placement, seed: &Seed) -> Vec<Vec<bool>> {
+    fn draw_first_sides(&self, rounds: u32, placement: Placement, seed: &Seed) -> Vec<Vec<bool>> {
         let pairs = match (self.compared, placement) {
             (None, _) => 0,
             (_, Placement::Coexist) => self.places.len(),
             (_, Placement::Alternate) => 1,
         };
-        (0..pairs).map(|pair| balanced(rounds, &mut generator(seed, "pairs", pair))).collect()
+        (0..pairs).map(|pair| draw_balanced(rounds, &mut generator(seed, "pairs", pair))).collect()
     }
 
     /// Returns a round in which all sides are up: its points, shuffled in groups.
-    fn coexisting(&self, round: u32, firsts: &[Vec<bool>], seed: &Seed) -> Vec<Spot<'a>> {
+    fn order_coexisting_round(&self, round: u32, firsts: &[Vec<bool>], seed: &Seed) -> Vec<CasePoint<'a>> {
         let units = self.places.iter().enumerate().flat_map(|(index, place)| {
-            let candidate_first = is_first(firsts, index, round);
-            self.units(&place.spots).into_iter().map(move |unit| unit.into_order(candidate_first))
+            let candidate_first = is_candidate_first(firsts, index, round);
+            self.group_sides(&place.spots).into_iter().map(move |unit| unit.into_order(candidate_first))
         });
-        generator(seed, "points", round).shuffled(units.collect()).into_iter().flatten().collect()
+        generator(seed, "points", round).shuffle(units.collect()).into_iter().flatten().collect()
     }
 
     /// Returns a round in which one side is up at a time: for each side, its points in the order of the round.
-    fn alternating(&self, round: u32, firsts: &[Vec<bool>], seed: &Seed) -> Vec<Vec<Spot<'a>>> {
-        let places = generator(seed, "points", round).shuffled(self.places.iter().collect());
+    fn order_alternating_round(&self, round: u32, firsts: &[Vec<bool>], seed: &Seed) -> Vec<Vec<CasePoint<'a>>> {
+        let places = generator(seed, "points", round).shuffle(self.places.iter().collect());
         let spots_of = |side| places.iter().filter_map(|place| place.spots.get(&side).copied()).collect();
         let named: BTreeMap<SideName<'a>, SideName<'a>> = self.sides.iter().map(|side| (*side, *side)).collect();
-        let units = generator(seed, "sides", round).shuffled(self.units(&named));
-        let sides = units.into_iter().flat_map(|unit| unit.into_order(is_first(firsts, 0, round)));
+        let units = generator(seed, "sides", round).shuffle(self.group_sides(&named));
+        let sides = units.into_iter().flat_map(|unit| unit.into_order(is_candidate_first(firsts, 0, round)));
         sides.map(spots_of).collect()
     }
 
     /// Groups the items of the comparison's two sides as one pair, and every other item alone.
-    fn units<T: Copy>(&self, by_side: &BTreeMap<SideName<'a>, T>) -> Vec<Unit<T>> {
+    fn group_sides<T: Copy>(&self, by_side: &BTreeMap<SideName<'a>, T>) -> Vec<SideGroup<T>> {
         let pair = self.compared.and_then(|sides| {
-            Some(Unit::Pair { baseline: *by_side.get(&sides.baseline)?, candidate: *by_side.get(&sides.candidate)? })
+            Some(SideGroup::Pair { baseline: *by_side.get(&sides.baseline)?, candidate: *by_side.get(&sides.candidate)? })
         });
         let is_alone = |side: &SideName<'a>| self.compared.is_none_or(|sides| !sides.contains(*side));
-        let alone = by_side.iter().filter(|(side, _)| is_alone(side)).map(|(_, one)| Unit::Alone(*one));
+        let alone = by_side.iter().filter(|(side, _)| is_alone(side)).map(|(_, one)| SideGroup::Alone(*one));
         pair.into_iter().chain(alone).collect()
     }
 }
 
-impl<'a> Compared<'a> {
-    fn of(comparison: &'a Comparison, sides: &BTreeSet<SideName<'a>>) -> Result<Self, OrderError> {
+impl<'a> ComparedSides<'a> {
+    fn new(comparison: &'a Comparison, sides: &BTreeSet<SideName<'a>>) -> Result<Self, OrderError> {
         let find = |role, side: &'a Side| {
             let name = (&side.target, &side.variant);
             let absent = || OrderError::AbsentSide { role, target: side.target.clone(), variant: side.variant.clone() };
             if sides.contains(&name) { Ok(name) } else { Err(absent()) }
         };
-        let baseline = find(Role::Baseline, &comparison.baseline)?;
-        let candidate = find(Role::Candidate, &comparison.candidate)?;
+        let baseline = find(ComparisonRole::Baseline, &comparison.baseline)?;
+        let candidate = find(ComparisonRole::Candidate, &comparison.candidate)?;
         if baseline == candidate {
             return Err(OrderError::SameSide { target: baseline.0.clone(), variant: baseline.1.clone() });
         }
@@ -312,28 +312,28 @@ impl<'a> Compared<'a> {
         side == self.baseline || side == self.candidate
     }
 
-    fn check_paired(&self, place: &Place<'a>) -> Result<(), OrderError> {
+    fn check_paired(&self, place: &WorkloadPoint<'a>) -> Result<(), OrderError> {
         let has = |side| place.spots.contains_key(&side);
         let missing = match (has(self.baseline), has(self.candidate)) {
-            (true, false) => Role::Candidate,
-            (false, true) => Role::Baseline,
+            (true, false) => ComparisonRole::Candidate,
+            (false, true) => ComparisonRole::Baseline,
             _ => return Ok(()),
         };
         Err(OrderError::Unpaired { workload: place.workload.clone(), point_id: place.point_id.clone(), missing })
     }
 }
 
-fn places(cases: &[Case]) -> Result<Vec<Place<'_>>, OrderError> {
-    let mut places: Vec<Place<'_>> = Vec::new();
+fn collect_workload_points(cases: &[Case]) -> Result<Vec<WorkloadPoint<'_>>, OrderError> {
+    let mut places: Vec<WorkloadPoint<'_>> = Vec::new();
     let mut known: BTreeMap<(&Name, &PointId), usize> = BTreeMap::new();
     for case in cases {
         for point in &case.points {
             let (workload, point_id) = (&case.workload, &point.point_id);
             let index = *known.entry((workload, point_id)).or_insert(places.len());
             if index == places.len() {
-                places.push(Place { workload, point_id, spots: BTreeMap::new() });
+                places.push(WorkloadPoint { workload, point_id, spots: BTreeMap::new() });
             }
-            let spot = Spot { case_id: &case.case_id, point_id };
+            let spot = CasePoint { case_id: &case.case_id, point_id };
             if places[index].spots.insert((&case.target, &case.variant), spot).is_some() {
                 return Err(OrderError::RepeatedPoint { case_id: case.case_id.clone(), point_id: point_id.clone() });
             }
@@ -343,16 +343,16 @@ fn places(cases: &[Case]) -> Result<Vec<Place<'_>>, OrderError> {
 }
 
 fn generator(seed: &Seed, concern: &str, number: impl Display) -> Generator {
-    Generator::keyed(seed, &[ORDER, concern, &number.to_string()])
+    Generator::new(seed, &[ORDER, concern, &number.to_string()])
 }
 
 /// Returns one bool for each round, in random order: as many true as false, up to one.
-fn balanced(rounds: u32, generator: &mut Generator) -> Vec<bool> {
+fn draw_balanced(rounds: u32, generator: &mut Generator) -> Vec<bool> {
     let odd = generator.at(u64::from(rounds)) >> 63;
-    generator.shuffled((0..u64::from(rounds)).map(|round| round % 2 == odd).collect())
+    generator.shuffle((0..u64::from(rounds)).map(|round| round % 2 == odd).collect())
 }
 
-fn is_first(firsts: &[Vec<bool>], pair: usize, round: u32) -> bool {
+fn is_candidate_first(firsts: &[Vec<bool>], pair: usize, round: u32) -> bool {
     firsts.get(pair).and_then(|firsts| firsts.get(round as usize)).copied().unwrap_or_default()
 }
 
@@ -576,8 +576,8 @@ mod tests {
     #[test]
     fn the_digest_is_that_of_plain_lines() {
         let trials = order_trials(&cases(&["w.t.default: p"]), &OrderRules { trials: 2, ..PLAIN }, &SEED).expect("an order");
-        assert_eq!(order_digest(&trials), Digest::of(b"0 w.t.default.p.t0\n0 w.t.default.p.t1\n"));
-        assert_eq!(order_digest(&[]), Digest::of(b""));
+        assert_eq!(order_digest(&trials), Digest::compute(b"0 w.t.default.p.t0\n0 w.t.default.p.t1\n"));
+        assert_eq!(order_digest(&[]), Digest::compute(b""));
     }
 
     #[test]
@@ -681,7 +681,7 @@ mod tests {
             let mut expected = Vec::new();
             for case in &example.cases {
                 for point in &case.points {
-                    expected.extend((0..example.trials).map(|index| TrialId::of(&case.case_id, &point.point_id, index)));
+                    expected.extend((0..example.trials).map(|index| TrialId::from_parts(&case.case_id, &point.point_id, index)));
                 }
             }
             planned.sort();

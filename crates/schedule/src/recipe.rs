@@ -5,7 +5,7 @@ use assay_manifest::{
 };
 use serde::Serialize;
 
-use crate::{DIGEST_FORMAT, GENERATOR_FORMAT, Offered, PointKey};
+use crate::{DIGEST_FORMAT, GENERATOR_FORMAT, OfferedLoad, PointKey};
 
 /// All values that decide the requests of a point's trials. Written as canonical JSON.
 #[derive(Serialize)]
@@ -42,11 +42,11 @@ struct Recipe<'a> {
 ///
 /// SHA-256 over canonical JSON. A plan carries it, so that a load that was made by other rules can be told from this one.
 /// [`TrialSchedule::new`](crate::TrialSchedule::new) decides if a load can be made at all.
-pub fn load_recipe_digest(work: &ServingWork, offered: Offered, key: &PointKey<'_>) -> Result<Digest, CanonicalError> {
+pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointKey<'_>) -> Result<Digest, CanonicalError> {
     let Tokenizer { digest: tokenizer, .. } = &work.tokenizer;
     let (rate_per_s, concurrency) = match offered {
-        Offered::Rate { per_s } => (Some(per_s), None),
-        Offered::Concurrency { users } => (None, Some(Count(users))),
+        OfferedLoad::Rate { per_s } => (Some(per_s), None),
+        OfferedLoad::Concurrency { users } => (None, Some(Count(users))),
     };
     let recipe = Recipe {
         generator: GENERATOR_FORMAT,
@@ -67,5 +67,5 @@ pub fn load_recipe_digest(work: &ServingWork, offered: Offered, key: &PointKey<'
         tokenizer,
         dataset: None,
     };
-    Ok(Digest::of(&canonical_json(&recipe)?))
+    Ok(Digest::compute(&canonical_json(&recipe)?))
 }

@@ -50,7 +50,7 @@ impl Phase {
 
 /// The load that a point offers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Offered {
+pub enum OfferedLoad {
     /// Open loop.
     Rate {
         /// Arrivals per second.
@@ -63,9 +63,9 @@ pub enum Offered {
     },
 }
 
-impl Offered {
+impl OfferedLoad {
     /// Returns the load of a planned point, from its `rate` or `concurrency`.
-    pub fn of_point(point: &Point) -> Result<Self, ScheduleError> {
+    pub fn from_point(point: &Point) -> Result<Self, ScheduleError> {
         let text = point.value.get(point.kind.as_str()).map_or("", String::as_str);
         let offered = match point.kind {
             PointKind::Rate => text.parse().ok().map(|per_s| Self::Rate { per_s }),
@@ -212,7 +212,7 @@ impl Stripe {
     }
 
     /// Returns the position of an index among the shard's own, from 0; `None` if the index is another shard's.
-    pub fn place(self, index: u64) -> Option<u64> {
+    pub fn position(self, index: u64) -> Option<u64> {
         let shards = u64::from(self.shards.get());
         let from_first = index.checked_sub(u64::from(self.shard))?;
         from_first.is_multiple_of(shards).then_some(from_first / shards)
@@ -245,7 +245,7 @@ pub struct TrialSchedule {
 
 impl TrialSchedule {
     /// Creates the schedule of `key`'s trial, which offers `work` at its point's load.
-    pub fn new(work: &ServingWork, offered: Offered, key: &TrialKey<'_>) -> Result<Self, ScheduleError> {
+    pub fn new(work: &ServingWork, offered: OfferedLoad, key: &TrialKey<'_>) -> Result<Self, ScheduleError> {
         check_lengths("input", Some(work.input))?;
         check_lengths("output", work.output)?;
         let schedule = Self {
@@ -255,7 +255,7 @@ impl TrialSchedule {
             trial: key.trial,
             nonce: key.nonce,
             open_loop: open_loop(work.arrival, offered)?,
-            users: if let Offered::Concurrency { users } = offered { Some(users) } else { None },
+            users: if let OfferedLoad::Concurrency { users } = offered { Some(users) } else { None },
             input: work.input,
             output: work.output,
             has_salt: work.cache == CacheMode::ColdSalt,
@@ -268,7 +268,7 @@ impl TrialSchedule {
     }
 
     /// Returns the schedule of an attempt at a planned trial: its shards follow it, and its records are compared with it.
-    pub fn of_attempt(
+    pub fn for_attempt(
         workload: &FrozenWorkload,
         point: &Point,
         trial: &PlannedTrial,
@@ -280,9 +280,9 @@ impl TrialSchedule {
         let key = TrialKey {
             point: PointKey { seed: &seed, workload: &workload.workload_spec_digest, point: &point.point_id },
             trial: trial.index,
-            nonce: Nonce::of_attempt(run, &trial.trial_id, attempt),
+            nonce: Nonce::for_attempt(run, &trial.trial_id, attempt),
         };
-        Self::new(work, Offered::of_point(point)?, &key)
+        Self::new(work, OfferedLoad::from_point(point)?, &key)
     }
 
     /// Returns a shard's part of the load. The requests of a closed loop are dealt to the shards that have a user, so that all of
@@ -300,13 +300,13 @@ impl TrialSchedule {
     }
 
     /// Returns the start of the measured phase, in nanoseconds since the trial's start.
-    pub fn measured_from_ns(&self) -> u64 {
+    pub fn measure_start_ns(&self) -> u64 {
         self.warmup_ns
     }
 
     /// Returns the end of a phase by the clock, in nanoseconds since the trial's start: nothing is due, or sent, at or after it.
     /// `None` if only a number of requests ends the measured phase.
-    pub fn ends_ns(&self, phase: Phase) -> Option<u64> {
+    pub fn phase_end_ns(&self, phase: Phase) -> Option<u64> {
         match phase {
             Phase::WarmUp => Some(self.warmup_ns),
             Phase::Measure => self.duration_ns.map(|duration| self.warmup_ns.saturating_add(duration)),
@@ -315,30 +315,30 @@ impl TrialSchedule {
 
     /// Returns true if the clock alone ends the phase of a closed loop, so that its number of requests is not known beforehand.
     pub fn has_open_length(&self, phase: Phase) -> bool {
-        self.open_loop.is_none() && self.requests_of(phase).is_none()
+        self.open_loop.is_none() && self.request_count(phase).is_none()
     }
 
     /// Returns the requests of a phase in order. Those of an open length go on for as long as the caller iterates.
     pub fn requests(&self, phase: Phase) -> Requests {
-        self.for_shard(phase, Stripe::WHOLE)
+        self.shard_requests(phase, Stripe::WHOLE)
     }
 
     /// Returns the requests of a phase that belong to a shard.
     ///
     /// If arrivals are random, a shard walks the gaps of all shards to know its own times: a few dozen nanoseconds for every
     /// request of the trial (`examples/cost.rs`). Everything else is drawn for the shard's own requests only.
-    pub fn for_shard(&self, phase: Phase, stripe: Stripe) -> Requests {
+    pub fn shard_requests(&self, phase: Phase, stripe: Stripe) -> Requests {
         Requests {
             next: u64::from(stripe.shard),
             step: u64::from(stripe.shards.get()),
             begins_ns: if phase == Phase::WarmUp { 0 } else { self.warmup_ns },
-            ends_ns: self.ends_ns(phase),
-            end: self.requests_of(phase).unwrap_or(INDEX_END),
+            ends_ns: self.phase_end_ns(phase),
+            end: self.request_count(phase).unwrap_or(INDEX_END),
             arrivals: self.open_loop.and_then(|(law, rate)| Arrivals::new(law, rate, self.generator(phase, "arrivals"))),
             input: Lengths::new(self.input, self.generator(phase, "input")),
             output: self.output.map(|law| Lengths::new(law, self.generator(phase, "output"))),
             prompts: self.generator(phase, "prompt"),
-            ids: self.key(phase.as_str(), "request-id").generator_once(self.nonce),
+            ids: self.key(phase.as_str(), "request-id").generator_with_nonce(self.nonce),
         }
     }
 
@@ -355,13 +355,13 @@ impl TrialSchedule {
     /// All prompts of the execution share it. It depends on the nonce, because the prompts of a trial are the same in every run
     /// and every attempt: without it, the second execution would find the prompts of the first in the cache.
     pub fn salt(&self) -> Option<u64> {
-        self.has_salt.then(|| self.key("trial", "salt").generator_once(self.nonce).at(0))
+        self.has_salt.then(|| self.key("trial", "salt").generator_with_nonce(self.nonce).at(0))
     }
 
     /// Returns the digest over the whole trial, the same for every shard and for both sides of a pair: see
     /// [`DIGEST_FORMAT`](crate::DIGEST_FORMAT).
     pub fn digest(&self) -> Digest {
-        digest::of_schedule(self)
+        digest::schedule_digest(self)
     }
 
     fn key<'a>(&'a self, phase: &'a str, concern: &'a str) -> LoadKey<'a> {
@@ -373,7 +373,7 @@ impl TrialSchedule {
     }
 
     /// Returns the number of requests that ends a phase; `None` if only the clock does.
-    fn requests_of(&self, phase: Phase) -> Option<u64> {
+    fn request_count(&self, phase: Phase) -> Option<u64> {
         match phase {
             Phase::WarmUp => (self.warmup_ns == 0).then_some(0),
             Phase::Measure => self.requests,
@@ -384,16 +384,16 @@ impl TrialSchedule {
         if self.requests.is_none() && self.duration_ns.is_none() {
             return Err(ScheduleError::Endless);
         }
-        if self.ends_ns(Phase::Measure).unwrap_or(self.warmup_ns) > MAX_TRIAL_NS {
+        if self.phase_end_ns(Phase::Measure).unwrap_or(self.warmup_ns) > MAX_TRIAL_NS {
             return Err(ScheduleError::TooLong);
         }
         let by_clock = |duration_ns: u64| self.open_loop.map_or(u64::MAX, |(_, rate)| (rate * duration_ns as f64 / 1e9) as u64);
         let by_count = self.requests.unwrap_or(u64::MAX);
         if self.open_loop.is_some() {
-            within_limit(Phase::WarmUp, by_clock(self.warmup_ns))?;
+            check_request_count(Phase::WarmUp, by_clock(self.warmup_ns))?;
         }
         if !self.has_open_length(Phase::Measure) {
-            within_limit(Phase::Measure, by_clock(self.duration_ns.unwrap_or(u64::MAX)).min(by_count))?;
+            check_request_count(Phase::Measure, by_clock(self.duration_ns.unwrap_or(u64::MAX)).min(by_count))?;
         }
         let seconds = self.open_loop.zip(self.requests).map_or(0.0, |((_, rate), requests)| requests as f64 / rate);
         if self.duration_ns.is_none() && seconds > (MAX_TRIAL_NS - self.warmup_ns) as f64 / 1e9 {
@@ -403,7 +403,7 @@ impl TrialSchedule {
     }
 }
 
-fn within_limit(phase: Phase, requests: u64) -> Result<(), ScheduleError> {
+fn check_request_count(phase: Phase, requests: u64) -> Result<(), ScheduleError> {
     if requests > MAX_REQUESTS { Err(ScheduleError::TooMany { phase, requests }) } else { Ok(()) }
 }
 
@@ -411,19 +411,23 @@ fn check_lengths(side: &'static str, law: Option<LengthLaw>) -> Result<(), Sched
     law.and_then(lengths::refusal).map_or(Ok(()), |reason| Err(ScheduleError::Lengths { side, reason }))
 }
 
-fn open_loop(law: ArrivalLaw, offered: Offered) -> Result<Option<(ArrivalLaw, f64)>, ScheduleError> {
+fn open_loop(law: ArrivalLaw, offered: OfferedLoad) -> Result<Option<(ArrivalLaw, f64)>, ScheduleError> {
     match (law, offered) {
-        (ArrivalLaw::Closed, Offered::Concurrency { users: 0 }) => Err(ScheduleError::NoUsers),
-        (ArrivalLaw::Closed, Offered::Concurrency { .. }) => Ok(None),
-        (ArrivalLaw::Closed, Offered::Rate { .. }) => {
+        (ArrivalLaw::Closed, OfferedLoad::Concurrency { users: 0 }) => Err(ScheduleError::NoUsers),
+        (ArrivalLaw::Closed, OfferedLoad::Concurrency { .. }) => Ok(None),
+        (ArrivalLaw::Closed, OfferedLoad::Rate { .. }) => {
             Err(ScheduleError::Mismatch { law: "those of a closed loop", offered: "rate" })
         }
-        (_, Offered::Concurrency { .. }) => Err(ScheduleError::Mismatch { law: "those of an open loop", offered: "concurrency" }),
-        (_, Offered::Rate { per_s }) if !(MIN_RATE_PER_S..=MAX_RATE_PER_S).contains(&per_s) => Err(ScheduleError::Rate(per_s)),
+        (_, OfferedLoad::Concurrency { .. }) => {
+            Err(ScheduleError::Mismatch { law: "those of an open loop", offered: "concurrency" })
+        }
+        (_, OfferedLoad::Rate { per_s }) if !(MIN_RATE_PER_S..=MAX_RATE_PER_S).contains(&per_s) => {
+            Err(ScheduleError::Rate(per_s))
+        }
         (ArrivalLaw::Gamma { smoothness }, _) if !(MIN_SMOOTHNESS..=MAX_SMOOTHNESS).contains(&smoothness) => {
             Err(ScheduleError::Smoothness(smoothness))
         }
-        (law, Offered::Rate { per_s }) => Ok(Some((law, per_s))),
+        (law, OfferedLoad::Rate { per_s }) => Ok(Some((law, per_s))),
     }
 }
 

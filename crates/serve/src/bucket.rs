@@ -11,7 +11,7 @@ use std::io::Read;
 use std::time::{Duration, SystemTime};
 
 use assay_manifest::Digest;
-use assay_store::{Error, Object, Objects, Place, Scratch, ScratchFile};
+use assay_store::{Error, Object, ObjectPath, Objects, Scratch, ScratchFile};
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, CommonPrefix, CompleteMultipartUploadInput,
     CompleteMultipartUploadOutput, CompletedPart, CopyPartResult, CopySource, CreateMultipartUploadInput,
@@ -22,8 +22,8 @@ use s3s::dto::{
 };
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
-use crate::identity::{Identity, Refusal, Write};
-use crate::spool::{beside, spool, stream};
+use crate::identity::{Identity, Refusal, WriteMode};
+use crate::spool::{run_blocking, spool, stream};
 
 /// The most keys in one response of a listing, if the client gives no limit.
 const PAGE: usize = 10_000;
@@ -50,93 +50,94 @@ impl Bucket {
         Err(S3Error::with_message(S3ErrorCode::NoSuchBucket, format!("this server has one bucket, `{}`", self.name)))
     }
 
-    fn place(&self, bucket: &str, key: &str) -> S3Result<Place> {
+    fn place(&self, bucket: &str, key: &str) -> S3Result<ObjectPath> {
         self.check_name(bucket)?;
-        Place::parse(key).map_err(|error| {
+        ObjectPath::parse(key).map_err(|error| {
             S3Error::with_message(S3ErrorCode::InvalidArgument, format!("{error}; a store lies at the root of its bucket"))
         })
     }
 
     /// Returns the place of an object that is to be read.
-    fn lies(&self, who: Identity, bucket: &str, key: &str) -> S3Result<Place> {
-        self.place(bucket, key).map(|place| own(who, place))
+    fn readable_place(&self, who: Identity, bucket: &str, key: &str) -> S3Result<ObjectPath> {
+        self.place(bucket, key).map(|place| scope_staging(who, place))
     }
 
-    async fn found(&self, place: &Place) -> S3Result<Object> {
+    async fn find_object(&self, place: &ObjectPath) -> S3Result<Object> {
         let (objects, asked) = (self.objects.clone(), place.clone());
-        let found = beside(move || objects.info(&asked)).await.map_err(failed)?;
+        let found = run_blocking(move || objects.info(&asked)).await.map_err(to_s3_error)?;
         found.ok_or_else(|| s3_error!(NoSuchKey, "there is no such object"))
     }
 
     /// Stores a spooled file under its name.
-    async fn write(&self, place: Place, write: Write, file: (Digest, ScratchFile)) -> S3Result<()> {
+    async fn write(&self, place: ObjectPath, write: WriteMode, file: (Digest, ScratchFile)) -> S3Result<()> {
         let (digest, file) = file;
-        if matches!(&place, Place::Blob(named) if *named != digest) {
+        if matches!(&place, ObjectPath::Blob(named) if *named != digest) {
             return Err(S3Error::with_message(
                 S3ErrorCode::BadDigest,
                 format!("a blob has the name of its bytes, and these are {digest}"),
             ));
         }
         let objects = self.objects.clone();
-        let written = beside(move || match write {
-            Write::Create => objects.create(&place, &file),
-            Write::Replace => objects.replace(&place, &file).map(|()| true),
+        let written = run_blocking(move || match write {
+            WriteMode::Create => objects.create(&place, &file),
+            WriteMode::Replace => objects.replace(&place, &file).map(|()| true),
         });
-        if written.await.map_err(failed)? { Ok(()) } else { Err(s3_error!(PreconditionFailed, "it is there already")) }
+        if written.await.map_err(to_s3_error)? { Ok(()) } else { Err(s3_error!(PreconditionFailed, "it is there already")) }
     }
 
     /// Returns the client's upload of an object that it may write. The object's name is kept with the parts.
-    async fn upload(&self, who: Identity, bucket: &str, key: &str, id: &str) -> S3Result<Upload> {
+    async fn find_upload(&self, who: Identity, bucket: &str, key: &str, id: &str) -> S3Result<Upload> {
         let place = self.place(bucket, key)?;
-        allowed(who, Write::Create, &place)?;
+        check_may_write(who, WriteMode::Create, &place)?;
         let unknown = || s3_error!(NoSuchUpload, "there is no such upload of this object");
         let plain = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let upload = plain.then(|| Upload::of(who, id)).ok_or_else(unknown)?;
+        let upload = plain.then(|| Upload::new(who, id)).ok_or_else(unknown)?;
         let about = upload.file("about");
         let (objects, scratch) = (self.objects.clone(), self.scratch.clone());
-        let (about, _) = beside(move || objects.materialise(&about, &scratch)).await.map_err(failed)?.ok_or_else(unknown)?;
-        if about == Digest::of(place.to_string().as_bytes()) { Ok(upload) } else { Err(unknown()) }
+        let (about, _) =
+            run_blocking(move || objects.materialise(&about, &scratch)).await.map_err(to_s3_error)?.ok_or_else(unknown)?;
+        if about == Digest::compute(place.to_string().as_bytes()) { Ok(upload) } else { Err(unknown()) }
     }
 
-    async fn part(&self, upload: &Upload, number: i32, file: (Digest, ScratchFile)) -> S3Result<ETag> {
+    async fn store_part(&self, upload: &Upload, number: i32, file: (Digest, ScratchFile)) -> S3Result<ETag> {
         if !(1..=MAX_PARTS).contains(&number) {
             return Err(s3_error!(InvalidArgument, "parts are numbered from 1 to 10,000"));
         }
         let (digest, file) = file;
         let (objects, place) = (self.objects.clone(), upload.part(number));
         // A part that is sent again replaces the earlier one.
-        beside(move || objects.replace(&place, &file)).await.map_err(failed)?;
+        run_blocking(move || objects.replace(&place, &file)).await.map_err(to_s3_error)?;
         Ok(ETag::Strong(digest.hex()))
     }
 
     /// Joins the parts of an upload into one file; each is checked against the digest that was given for it.
-    async fn joined(&self, upload: Upload, parts: Vec<(i32, String)>) -> S3Result<(Digest, ScratchFile)> {
+    async fn join_parts(&self, upload: Upload, parts: Vec<(i32, String)>) -> S3Result<(Digest, ScratchFile)> {
         let (objects, scratch) = (self.objects.clone(), self.scratch.clone());
-        beside(move || {
+        run_blocking(move || {
             let invalid = || s3_error!(InvalidPart, "a part is not there, or is another one");
             let mut files = Vec::new();
             for (number, tag) in parts {
-                let part = objects.materialise(&upload.part(number), &scratch).map_err(failed)?;
+                let part = objects.materialise(&upload.part(number), &scratch).map_err(to_s3_error)?;
                 let (digest, file) = part.ok_or_else(invalid)?;
                 if digest.hex() != tag {
                     return Err(invalid());
                 }
                 files.push(file);
             }
-            let mut bytes = Joined { files: files.into_iter(), current: None };
-            Objects::spool(&mut bytes, "the parts of the upload", &scratch).map_err(failed)
+            let mut bytes = JoinedFiles { files: files.into_iter(), current: None };
+            Objects::spool(&mut bytes, "the parts of the upload", &scratch).map_err(to_s3_error)
         })
         .await
     }
 
-    async fn forget(&self, upload: Upload) -> S3Result<()> {
+    async fn delete_parts(&self, upload: Upload) -> S3Result<()> {
         let objects = self.objects.clone();
-        beside(move || {
+        run_blocking(move || {
             let parts = objects.list(&format!("{STAGING}{}/", upload.0), None)?;
             parts.iter().filter_map(|part| part.path.strip_prefix(STAGING)).try_for_each(|part| objects.remove_staged(part))
         })
         .await
-        .map_err(failed)
+        .map_err(to_s3_error)
     }
 }
 
@@ -145,26 +146,26 @@ impl Bucket {
 struct Upload(String);
 
 impl Upload {
-    fn of(who: Identity, id: &str) -> Self {
+    fn new(who: Identity, id: &str) -> Self {
         Self(format!("{UPLOADS}/{who}/{id}"))
     }
 
-    fn file(&self, name: &str) -> Place {
-        Place::Staging(format!("{}/{name}", self.0))
+    fn file(&self, name: &str) -> ObjectPath {
+        ObjectPath::Staging(format!("{}/{name}", self.0))
     }
 
-    fn part(&self, number: i32) -> Place {
+    fn part(&self, number: i32) -> ObjectPath {
         self.file(&format!("{number:05}"))
     }
 }
 
 /// A reader of several files in sequence. One is open at a time, and its scratch space is freed once it was read.
-struct Joined {
+struct JoinedFiles {
     files: std::vec::IntoIter<ScratchFile>,
     current: Option<(File, ScratchFile)>,
 }
 
-impl Read for Joined {
+impl Read for JoinedFiles {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         loop {
             if let Some((open, _)) = &mut self.current {
@@ -180,25 +181,25 @@ impl Read for Joined {
 }
 
 /// Puts a staged object into the folder of its identity.
-fn own(who: Identity, place: Place) -> Place {
+fn scope_staging(who: Identity, place: ObjectPath) -> ObjectPath {
     match place {
-        Place::Staging(name) => Place::Staging(format!("{who}/{name}")),
+        ObjectPath::Staging(name) => ObjectPath::Staging(format!("{who}/{name}")),
         place => place,
     }
 }
 
 /// Returns the identity of the client. The service has authenticated it.
-fn identity<T>(request: &S3Request<T>) -> S3Result<Identity> {
+fn client_identity<T>(request: &S3Request<T>) -> S3Result<Identity> {
     let key = request.credentials.as_ref().map(|credentials| credentials.access_key.as_str());
     key.and_then(|key| key.parse().ok()).ok_or_else(|| s3_error!(AccessDenied, "credentials are needed"))
 }
 
-fn refused(who: Identity, place: &Place, refusal: &Refusal) -> S3Error {
+fn access_denied(who: Identity, place: &ObjectPath, refusal: &Refusal) -> S3Error {
     tracing::info!(%who, %place, %refusal, "refused");
     S3Error::with_message(S3ErrorCode::AccessDenied, format!("`{who}` may not write `{place}`: {refusal}"))
 }
 
-fn failed(error: Error) -> S3Error {
+fn to_s3_error(error: Error) -> S3Error {
     let code = match &error {
         Error::Read { .. } => S3ErrorCode::IncompleteBody,
         Error::BadPath { .. } => S3ErrorCode::InvalidArgument,
@@ -216,12 +217,12 @@ fn failed(error: Error) -> S3Error {
     S3Error::with_message(code, if is_own { "the store failed; the server's log says why".to_owned() } else { text })
 }
 
-fn write_of(if_none_match: Option<&ETagCondition>) -> Write {
-    if if_none_match.is_some_and(ETagCondition::is_any) { Write::Create } else { Write::Replace }
+fn write_mode(if_none_match: Option<&ETagCondition>) -> WriteMode {
+    if if_none_match.is_some_and(ETagCondition::is_any) { WriteMode::Create } else { WriteMode::Replace }
 }
 
-fn allowed(who: Identity, write: Write, place: &Place) -> S3Result<()> {
-    who.may_write(write, place).map_err(|refusal| refused(who, place, &refusal))
+fn check_may_write(who: Identity, write: WriteMode, place: &ObjectPath) -> S3Result<()> {
+    who.may_write(write, place).map_err(|refusal| access_denied(who, place, &refusal))
 }
 
 fn modified(object: &Object) -> Timestamp {
@@ -230,15 +231,15 @@ fn modified(object: &Object) -> Timestamp {
 }
 
 /// Returns the ETag of an object: a blob's digest, otherwise its size and time.
-fn tag(place: &Place, object: &Object) -> ETag {
+fn tag(place: &ObjectPath, object: &Object) -> ETag {
     ETag::Strong(match place {
-        Place::Blob(digest) => digest.hex(),
+        ObjectPath::Blob(digest) => digest.hex(),
         _ => format!("{:x}-{:x}", object.modified_unix_ms, object.size),
     })
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it is how every operation ends")]
-fn answer<T>(output: T) -> S3Result<S3Response<T>> {
+fn respond<T>(output: T) -> S3Result<S3Response<T>> {
     Ok(S3Response::new(output))
 }
 
@@ -246,7 +247,7 @@ fn answer<T>(output: T) -> S3Result<S3Response<T>> {
 impl S3 for Bucket {
     async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> S3Result<S3Response<HeadBucketOutput>> {
         self.check_name(&request.input.bucket)?;
-        answer(HeadBucketOutput::default())
+        respond(HeadBucketOutput::default())
     }
 
     async fn get_bucket_location(
@@ -254,15 +255,15 @@ impl S3 for Bucket {
         request: S3Request<GetBucketLocationInput>,
     ) -> S3Result<S3Response<GetBucketLocationOutput>> {
         self.check_name(&request.input.bucket)?;
-        answer(GetBucketLocationOutput::default())
+        respond(GetBucketLocationOutput::default())
     }
 
     async fn head_object(&self, request: S3Request<HeadObjectInput>) -> S3Result<S3Response<HeadObjectOutput>> {
-        let place = self.lies(identity(&request)?, &request.input.bucket, &request.input.key)?;
-        let object = self.found(&place).await?;
-        answer(HeadObjectOutput {
+        let place = self.readable_place(client_identity(&request)?, &request.input.bucket, &request.input.key)?;
+        let object = self.find_object(&place).await?;
+        respond(HeadObjectOutput {
             accept_ranges: Some("bytes".to_owned()),
-            content_length: Some(signed(object.size)),
+            content_length: Some(to_i64(object.size)),
             e_tag: Some(tag(&place, &object)),
             last_modified: Some(modified(&object)),
             ..HeadObjectOutput::default()
@@ -270,19 +271,19 @@ impl S3 for Bucket {
     }
 
     async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
-        let who = identity(&request)?;
+        let who = client_identity(&request)?;
         let input = request.input;
-        let place = self.lies(who, &input.bucket, &input.key)?;
-        let object = self.found(&place).await?;
+        let place = self.readable_place(who, &input.bucket, &input.key)?;
+        let object = self.find_object(&place).await?;
         let range = match &input.range {
             None => 0..object.size,
             Some(_) if object.size == 0 => return Err(s3_error!(InvalidRange, "the object is empty")),
             Some(range) => range.check(object.size)?,
         };
         let content_range = input.range.map(|_| format!("bytes {}-{}/{}", range.start, range.end.saturating_sub(1), object.size));
-        answer(GetObjectOutput {
+        respond(GetObjectOutput {
             accept_ranges: Some("bytes".to_owned()),
-            content_length: Some(signed(range.end.saturating_sub(range.start))),
+            content_length: Some(to_i64(range.end.saturating_sub(range.start))),
             content_range,
             e_tag: Some(tag(&place, &object)),
             last_modified: Some(modified(&object)),
@@ -292,25 +293,25 @@ impl S3 for Bucket {
     }
 
     async fn put_object(&self, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
-        let who = identity(&request)?;
+        let who = client_identity(&request)?;
         let input = request.input;
         let place = self.place(&input.bucket, &input.key)?;
-        let write = write_of(input.if_none_match.as_ref());
-        allowed(who, write, &place)?;
-        let file = spool(input.body, &self.scratch).await.map_err(failed)?;
+        let write = write_mode(input.if_none_match.as_ref());
+        check_may_write(who, write, &place)?;
+        let file = spool(input.body, &self.scratch).await.map_err(to_s3_error)?;
         let e_tag = Some(ETag::Strong(file.0.hex()));
-        self.write(own(who, place), write, file).await?;
-        answer(PutObjectOutput { e_tag, ..PutObjectOutput::default() })
+        self.write(scope_staging(who, place), write, file).await?;
+        respond(PutObjectOutput { e_tag, ..PutObjectOutput::default() })
     }
 
     async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> S3Result<S3Response<DeleteObjectOutput>> {
-        let who = identity(&request)?;
+        let who = client_identity(&request)?;
         self.remove(who, &request.input.bucket, &request.input.key).await?;
-        answer(DeleteObjectOutput::default())
+        respond(DeleteObjectOutput::default())
     }
 
     async fn delete_objects(&self, request: S3Request<DeleteObjectsInput>) -> S3Result<S3Response<DeleteObjectsOutput>> {
-        let who = identity(&request)?;
+        let who = client_identity(&request)?;
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
         for object in &request.input.delete.objects {
             match self.remove(who, &request.input.bucket, &object.key).await {
@@ -323,7 +324,7 @@ impl S3 for Bucket {
                 }),
             }
         }
-        answer(DeleteObjectsOutput { deleted: Some(deleted), errors: Some(errors), ..DeleteObjectsOutput::default() })
+        respond(DeleteObjectsOutput { deleted: Some(deleted), errors: Some(errors), ..DeleteObjectsOutput::default() })
     }
 
     async fn list_objects_v2(&self, request: S3Request<ListObjectsV2Input>) -> S3Result<S3Response<ListObjectsV2Output>> {
@@ -333,11 +334,11 @@ impl S3 for Bucket {
         // A page begins after the last key of the page before, which is all that a continuation token holds.
         let after = input.continuation_token.clone().max(input.start_after.clone());
         let (objects, asked) = (self.objects.clone(), prefix.clone());
-        let mut listed = beside(move || objects.list(&asked, after.as_deref())).await.map_err(failed)?;
+        let mut listed = run_blocking(move || objects.list(&asked, after.as_deref())).await.map_err(to_s3_error)?;
         listed.retain(|object| !object.path.starts_with(STAGING));
         let most = input.max_keys.map_or(PAGE, |keys| usize::try_from(keys).unwrap_or(0).min(PAGE));
-        let page = Page::of(&listed, &prefix, input.delimiter.as_deref(), input.continuation_token.as_deref(), most);
-        answer(ListObjectsV2Output {
+        let page = Page::new(&listed, &prefix, input.delimiter.as_deref(), input.continuation_token.as_deref(), most);
+        respond(ListObjectsV2Output {
             name: Some(input.bucket),
             prefix: input.prefix,
             delimiter: input.delimiter,
@@ -357,23 +358,23 @@ impl S3 for Bucket {
         &self,
         request: S3Request<CreateMultipartUploadInput>,
     ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
-        let who = identity(&request)?;
+        let who = client_identity(&request)?;
         let input = request.input;
         let place = self.place(&input.bucket, &input.key)?;
         // The right to replace an existing object is checked at completion.
-        allowed(who, Write::Create, &place)?;
+        check_may_write(who, WriteMode::Create, &place)?;
         let random = [getrandom::u64(), getrandom::u64()].map(|number| number.map(|number| format!("{number:016x}")));
         let [Ok(first), Ok(second)] = random else { return Err(s3_error!(InternalError, "the system has no random bytes")) };
         let id = first + &second;
         let about = place.to_string();
-        let (objects, scratch, at) = (self.objects.clone(), self.scratch.clone(), Upload::of(who, &id).file("about"));
-        beside(move || {
+        let (objects, scratch, at) = (self.objects.clone(), self.scratch.clone(), Upload::new(who, &id).file("about"));
+        run_blocking(move || {
             let (_, file) = Objects::spool(&mut about.as_bytes(), "a path", &scratch)?;
             objects.create(&at, &file)
         })
         .await
-        .map_err(failed)?;
-        answer(CreateMultipartUploadOutput {
+        .map_err(to_s3_error)?;
+        respond(CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
             upload_id: Some(id),
@@ -382,54 +383,54 @@ impl S3 for Bucket {
     }
 
     async fn upload_part(&self, request: S3Request<UploadPartInput>) -> S3Result<S3Response<UploadPartOutput>> {
-        let who = identity(&request)?;
+        let who = client_identity(&request)?;
         let input = request.input;
-        let upload = self.upload(who, &input.bucket, &input.key, &input.upload_id).await?;
-        let file = spool(input.body, &self.scratch).await.map_err(failed)?;
-        let e_tag = Some(self.part(&upload, input.part_number, file).await?);
-        answer(UploadPartOutput { e_tag, ..UploadPartOutput::default() })
+        let upload = self.find_upload(who, &input.bucket, &input.key, &input.upload_id).await?;
+        let file = spool(input.body, &self.scratch).await.map_err(to_s3_error)?;
+        let e_tag = Some(self.store_part(&upload, input.part_number, file).await?);
+        respond(UploadPartOutput { e_tag, ..UploadPartOutput::default() })
     }
 
     async fn upload_part_copy(&self, request: S3Request<UploadPartCopyInput>) -> S3Result<S3Response<UploadPartCopyOutput>> {
-        let who = identity(&request)?;
+        let who = client_identity(&request)?;
         let input = request.input;
-        let upload = self.upload(who, &input.bucket, &input.key, &input.upload_id).await?;
+        let upload = self.find_upload(who, &input.bucket, &input.key, &input.upload_id).await?;
         let (CopySource::Bucket { bucket, key, .. }, None) = (&input.copy_source, &input.copy_source_range) else {
             return Err(s3_error!(NotImplemented, "only whole objects of this bucket are copied"));
         };
-        let source = self.lies(who, bucket, key)?;
+        let source = self.readable_place(who, bucket, key)?;
         let (objects, scratch) = (self.objects.clone(), self.scratch.clone());
-        let file = beside(move || objects.materialise(&source, &scratch)).await.map_err(failed)?;
+        let file = run_blocking(move || objects.materialise(&source, &scratch)).await.map_err(to_s3_error)?;
         let file = file.ok_or_else(|| s3_error!(NoSuchKey, "there is no such object to copy"))?;
-        let e_tag = Some(self.part(&upload, input.part_number, file).await?);
+        let e_tag = Some(self.store_part(&upload, input.part_number, file).await?);
         let result =
             CopyPartResult { e_tag, last_modified: Some(Timestamp::from(SystemTime::now())), ..CopyPartResult::default() };
-        answer(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() })
+        respond(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() })
     }
 
     async fn complete_multipart_upload(
         &self,
         request: S3Request<CompleteMultipartUploadInput>,
     ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-        let who = identity(&request)?;
+        let who = client_identity(&request)?;
         let input = request.input;
         let place = self.place(&input.bucket, &input.key)?;
-        let write = write_of(input.if_none_match.as_ref());
+        let write = write_mode(input.if_none_match.as_ref());
         // A staged object is not visible yet, so it replaces nothing.
-        let write = if matches!(place, Place::Staging(_)) { Write::Create } else { write };
-        allowed(who, write, &place)?;
-        let upload = self.upload(who, &input.bucket, &input.key, &input.upload_id).await?;
+        let write = if matches!(place, ObjectPath::Staging(_)) { WriteMode::Create } else { write };
+        check_may_write(who, write, &place)?;
+        let upload = self.find_upload(who, &input.bucket, &input.key, &input.upload_id).await?;
         let parts = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
-        let file = self.joined(upload.clone(), in_order(parts)?).await?;
+        let file = self.join_parts(upload.clone(), ordered_parts(parts)?).await?;
         let e_tag = Some(ETag::Strong(file.0.hex()));
-        let written = self.write(own(who, place), write, file).await;
+        let written = self.write(scope_staging(who, place), write, file).await;
         // The parts are removed even if the write lost a race. If they cannot be removed they are garbage, and the object is
         // complete.
-        if let Err(error) = self.forget(upload).await {
+        if let Err(error) = self.delete_parts(upload).await {
             tracing::warn!(%error, "the parts of an upload stay");
         }
         written?;
-        answer(CompleteMultipartUploadOutput {
+        respond(CompleteMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
             e_tag,
@@ -441,40 +442,40 @@ impl S3 for Bucket {
         &self,
         request: S3Request<AbortMultipartUploadInput>,
     ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
-        let who = identity(&request)?;
+        let who = client_identity(&request)?;
         let input = request.input;
-        let upload = self.upload(who, &input.bucket, &input.key, &input.upload_id).await?;
-        self.forget(upload).await?;
-        answer(AbortMultipartUploadOutput::default())
+        let upload = self.find_upload(who, &input.bucket, &input.key, &input.upload_id).await?;
+        self.delete_parts(upload).await?;
+        respond(AbortMultipartUploadOutput::default())
     }
 }
 
 impl Bucket {
     async fn remove(&self, who: Identity, bucket: &str, key: &str) -> S3Result<()> {
         let place = self.place(bucket, key)?;
-        who.may_remove(&place).map_err(|refusal| refused(who, &place, &refusal))?;
-        let Place::Staging(staged) = own(who, place) else { return Ok(()) };
+        who.may_remove(&place).map_err(|refusal| access_denied(who, &place, &refusal))?;
+        let ObjectPath::Staging(staged) = scope_staging(who, place) else { return Ok(()) };
         let objects = self.objects.clone();
-        beside(move || objects.remove_staged(&staged)).await.map_err(failed)
+        run_blocking(move || objects.remove_staged(&staged)).await.map_err(to_s3_error)
     }
 }
 
-fn signed(size: u64) -> i64 {
+fn to_i64(size: u64) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }
 
 fn entry(object: &Object) -> s3s::dto::Object {
     s3s::dto::Object {
-        e_tag: Place::parse(&object.path).ok().map(|place| tag(&place, object)),
+        e_tag: ObjectPath::parse(&object.path).ok().map(|place| tag(&place, object)),
         key: Some(object.path.clone()),
         last_modified: Some(modified(object)),
-        size: Some(signed(object.size)),
+        size: Some(to_i64(object.size)),
         ..s3s::dto::Object::default()
     }
 }
 
 /// Returns the numbers and tags of parts. The client gives them in the order of joining.
-fn in_order(parts: Vec<CompletedPart>) -> S3Result<Vec<(i32, String)>> {
+fn ordered_parts(parts: Vec<CompletedPart>) -> S3Result<Vec<(i32, String)>> {
     let invalid = || s3_error!(InvalidPartOrder, "parts have rising numbers, and each has a tag");
     let mut named = Vec::<(i32, String)>::new();
     for part in parts {
@@ -498,7 +499,7 @@ struct Page<'a> {
 impl<'a> Page<'a> {
     /// Returns the first entries of a sorted listing: keys, and folders if a delimiter is given. `token` is the end of the page
     /// before.
-    fn of(listed: &'a [Object], prefix: &str, delimiter: Option<&str>, token: Option<&str>, most: usize) -> Self {
+    fn new(listed: &'a [Object], prefix: &str, delimiter: Option<&str>, token: Option<&str>, most: usize) -> Self {
         let mut page = Self { contents: Vec::new(), folders: BTreeSet::new(), next: None };
         let delimiter = delimiter.filter(|delimiter| !delimiter.is_empty());
         let mut last = None;
@@ -543,7 +544,7 @@ mod tests {
         loop {
             let after = |object: &&Object| token.as_ref().is_none_or(|token| object.path > *token);
             let left: Vec<_> = all.iter().filter(|object| object.path.starts_with(prefix)).filter(after).cloned().collect();
-            let page = Page::of(&left, prefix, delimiter, token.as_deref(), most);
+            let page = Page::new(&left, prefix, delimiter, token.as_deref(), most);
             let keys = page.contents.iter().map(|object| object.path.clone()).collect();
             pages.push((keys, page.folders.into_iter().collect()));
             match page.next {
@@ -571,7 +572,7 @@ mod tests {
             e_tag: tag.map(|tag| ETag::Strong(tag.to_owned())),
             ..CompletedPart::default()
         };
-        let named = in_order(vec![part(Some(1), Some("a")), part(Some(3), Some("b"))]).expect("in order");
+        let named = ordered_parts(vec![part(Some(1), Some("a")), part(Some(3), Some("b"))]).expect("in order");
         assert_eq!(named, [(1, "a".to_owned()), (3, "b".to_owned())]);
         for wrong in [
             vec![],
@@ -580,7 +581,7 @@ mod tests {
             vec![part(None, Some("a"))],
             vec![part(Some(1), None)],
         ] {
-            assert!(in_order(wrong).is_err());
+            assert!(ordered_parts(wrong).is_err());
         }
     }
 

@@ -52,7 +52,7 @@ impl Credentials {
         for identity in Identity::all() {
             let mut secret = [0; MADE_BYTES];
             getrandom::fill(&mut secret).map_err(|error| failed(std::io::Error::other(error.to_string())))?;
-            let text = Digest::of(&secret).hex();
+            let text = Digest::compute(&secret).hex();
             match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path.join(identity.to_string())) {
                 Ok(mut file) => file.write_all(text.as_bytes()).map_err(failed)?,
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}

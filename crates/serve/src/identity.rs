@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use assay_chain::StageName;
 use assay_manifest::Role;
-use assay_store::Place;
+use assay_store::ObjectPath;
 
 /// A holder of credentials for the store. Its text form is its access key id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,7 +20,7 @@ pub(crate) enum Identity {
 
 /// The effect of a write on an existing object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Write {
+pub(crate) enum WriteMode {
     /// The existing object stays, and the second writer gets an error.
     Create,
     /// The existing object is replaced.
@@ -31,9 +31,9 @@ pub(crate) enum Write {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// No identity may write it.
-    Nobody(&'static str),
+    NoIdentity(&'static str),
     /// Only this other identity may write it.
-    Other(Identity),
+    OtherIdentity(Identity),
 }
 
 impl Identity {
@@ -46,34 +46,34 @@ impl Identity {
     }
 
     /// Checks that the identity may write an object.
-    pub(crate) fn may_write(self, write: Write, place: &Place) -> Result<(), Refusal> {
+    pub(crate) fn may_write(self, write: WriteMode, place: &ObjectPath) -> Result<(), Refusal> {
         if self == Self::Read {
-            return Err(Refusal::Nobody("these credentials only read"));
+            return Err(Refusal::NoIdentity("these credentials only read"));
         }
         match place {
             // A blob can only be replaced by the same bytes, which repairs a damaged one.
-            Place::Blob(_) => Ok(()),
-            Place::Staging(name) if is_random(name) => match write {
-                Write::Create => Ok(()),
-                Write::Replace => Err(Refusal::Nobody(CREATE_ONLY)),
+            ObjectPath::Blob(_) => Ok(()),
+            ObjectPath::Staging(name) if is_random(name) => match write {
+                WriteMode::Create => Ok(()),
+                WriteMode::Replace => Err(Refusal::NoIdentity(CREATE_ONLY)),
             },
-            Place::Staging(_) => Err(Refusal::Nobody("what is staged has a name of sixteen hexadecimal digits")),
-            Place::Pointer(path) => {
-                let owner = owner(path).ok_or(Refusal::Nobody("no run writes there, and a served store has no prefix"))?;
-                if write == Write::Replace && !is_checkpoint(path) {
-                    return Err(Refusal::Nobody(CREATE_ONLY));
+            ObjectPath::Staging(_) => Err(Refusal::NoIdentity("what is staged has a name of sixteen hexadecimal digits")),
+            ObjectPath::Pointer(path) => {
+                let owner = owner(path).ok_or(Refusal::NoIdentity("no run writes there, and a served store has no prefix"))?;
+                if write == WriteMode::Replace && !is_checkpoint(path) {
+                    return Err(Refusal::NoIdentity(CREATE_ONLY));
                 }
                 let is_drivers = self == Self::Role(Role::Source) && is_broken_mark(path);
-                if self == Self::Run || self == owner || is_drivers { Ok(()) } else { Err(Refusal::Other(owner)) }
+                if self == Self::Run || self == owner || is_drivers { Ok(()) } else { Err(Refusal::OtherIdentity(owner)) }
             }
         }
     }
 
     /// Checks that the identity may remove an object: only incomplete objects, and nothing that a run rests on.
-    pub(crate) fn may_remove(self, place: &Place) -> Result<(), Refusal> {
+    pub(crate) fn may_remove(self, place: &ObjectPath) -> Result<(), Refusal> {
         match place {
-            Place::Staging(name) if is_random(name) && self != Self::Read => Ok(()),
-            _ => Err(Refusal::Nobody("nothing in a store is removed")),
+            ObjectPath::Staging(name) if is_random(name) && self != Self::Read => Ok(()),
+            _ => Err(Refusal::NoIdentity("nothing in a store is removed")),
         }
     }
 }
@@ -134,8 +134,8 @@ impl FromStr for Identity {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody(why) => f.write_str(why),
-            Self::Other(owner) => write!(f, "only `{owner}` and `{}` write there", Identity::Run),
+            Self::NoIdentity(why) => f.write_str(why),
+            Self::OtherIdentity(owner) => write!(f, "only `{owner}` and `{}` write there", Identity::Run),
         }
     }
 }
@@ -149,8 +149,8 @@ mod tests {
         name.parse().expect("an identity")
     }
 
-    fn writers(write: Write, path: &str) -> Vec<String> {
-        let place = Place::parse(path).expect("a place");
+    fn writers(write: WriteMode, path: &str) -> Vec<String> {
+        let place = ObjectPath::parse(path).expect("a place");
         Identity::all()
             .filter(|identity| identity.may_write(write, &place).is_ok())
             .map(|identity| identity.to_string())
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn each_stage_creates_its_own_results() {
-        let creators = |path: &str| writers(Write::Create, path);
+        let creators = |path: &str| writers(WriteMode::Create, path);
         assert_eq!(creators("runs/r/source"), ["run", "source"]);
         assert_eq!(creators("runs/r/ends/000001"), ["run", "source"]);
         assert_eq!(creators("cases/w.t.default/r"), ["run", "source"]);
@@ -186,12 +186,12 @@ mod tests {
     }
 
     fn blob() -> String {
-        Place::Blob(assay_manifest::Digest::of(b"x")).to_string()
+        ObjectPath::Blob(assay_manifest::Digest::compute(b"x")).to_string()
     }
 
     #[test]
     fn what_is_there_stays() {
-        let replacers = |path: &str| writers(Write::Replace, path);
+        let replacers = |path: &str| writers(WriteMode::Replace, path);
         assert_eq!(replacers("runs/r/source"), [""; 0]);
         assert_eq!(replacers("runs/r/publish/00ff/accepted/0"), [""; 0]);
         assert_eq!(replacers("ceilings/00ff"), [""; 0]);
@@ -207,30 +207,30 @@ mod tests {
     #[test]
     fn only_what_a_client_staged_is_removed() {
         for path in ["runs/r/source", "warehouse/t/a.parquet", "staging/uploads/x/00001", &blob()] {
-            let place = Place::parse(path).expect("a place");
+            let place = ObjectPath::parse(path).expect("a place");
             assert!(Identity::all().all(|identity| identity.may_remove(&place).is_err()), "{path}");
         }
-        let staged = Place::parse("staging/0123456789abcdef").expect("a place");
+        let staged = ObjectPath::parse("staging/0123456789abcdef").expect("a place");
         assert!(identity("reduce").may_remove(&staged).is_ok());
         assert!(identity("read").may_remove(&staged).is_err());
     }
 
     #[test]
     fn a_refusal_says_who_may() {
-        let place = Place::parse("runs/r/publish/00ff/accepted/0").expect("a place");
+        let place = ObjectPath::parse("runs/r/publish/00ff/accepted/0").expect("a place");
         let told = |name: &str, write| identity(name).may_write(write, &place).expect_err("refused").to_string();
-        insta::assert_snapshot!(told("execute", Write::Create), @"only `publish` and `run` write there");
-        insta::assert_snapshot!(told("publish", Write::Replace), @"objects of a store are created once and stay: send `If-None-Match: *`");
-        insta::assert_snapshot!(told("read", Write::Create), @"these credentials only read");
+        insta::assert_snapshot!(told("execute", WriteMode::Create), @"only `publish` and `run` write there");
+        insta::assert_snapshot!(told("publish", WriteMode::Replace), @"objects of a store are created once and stay: send `If-None-Match: *`");
+        insta::assert_snapshot!(told("read", WriteMode::Create), @"these credentials only read");
     }
 
     proptest! {
         /// No path gives a stage access to more than its own part of a run.
         #[test]
         fn a_stage_writes_no_other_stage_s_results(path in "(runs|cases|warehouse)(/[a-z_.0-9]{1,12}){1,4}") {
-            let Ok(place) = Place::parse(&path) else { return Ok(()) };
+            let Ok(place) = ObjectPath::parse(&path) else { return Ok(()) };
             let stages = Identity::all().filter(|identity| *identity != Identity::Run);
-            let writers = stages.filter(|identity| identity.may_write(Write::Create, &place).is_ok()).count();
+            let writers = stages.filter(|identity| identity.may_write(WriteMode::Create, &place).is_ok()).count();
             prop_assert!(writers <= 1 || path.ends_with("/broken"), "{}", path);
         }
     }

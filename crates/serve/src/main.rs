@@ -7,7 +7,7 @@
 mod bucket;
 mod credentials;
 mod identity;
-mod signed;
+mod signature;
 mod spool;
 
 use std::io::Write as _;
@@ -103,10 +103,10 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     }
     let store = Store::open(&arguments.store)?;
     let scratch = match &arguments.scratch {
-        Some(folder) => Scratch::within(folder, arguments.scratch_bytes)?,
+        Some(folder) => Scratch::new_in(folder, arguments.scratch_bytes)?,
         None => Scratch::new(arguments.scratch_bytes)?,
     };
-    let objects = Objects::of(&store);
+    let objects = Objects::new(&store);
     let mut service = S3ServiceBuilder::new(Bucket { name: arguments.bucket.clone(), objects: objects.clone(), scratch });
     service.set_auth(credentials);
     let service = service.build();
@@ -142,7 +142,7 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
 async fn tidy(objects: Objects) {
     loop {
         let objects = objects.clone();
-        if let Err(error) = spool::beside(move || objects.tidy(STALE)).await {
+        if let Err(error) = spool::run_blocking(move || objects.remove_stale(STALE)).await {
             tracing::warn!(%error, "what was staged long ago stays");
         }
         tokio::time::sleep(TIDY_EVERY).await;
@@ -210,8 +210,8 @@ async fn respond(
         return Ok(hyper::Response::new(s3s::Body::from("ready\n".to_owned())));
     }
     // This comes before the body is read: an unauthenticated client gets no more than an error response.
-    if let Err(why) = signed::check(&request) {
-        return Ok(signed::refused(why));
+    if let Err(why) = signature::check_signature(&request) {
+        return Ok(signature::forbidden_response(why));
     }
     let asked = format!("{} {}", request.method(), request.uri().path());
     let answer = service.call(request.map(s3s::Body::from)).await?;

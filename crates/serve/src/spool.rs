@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use assay_manifest::Digest;
-use assay_store::{Error, Objects, Place, Scratch, ScratchFile};
+use assay_store::{Error, ObjectPath, Objects, Scratch, ScratchFile};
 use bytes::{Buf as _, Bytes};
 use futures::StreamExt as _;
 use s3s::dto::StreamingBlob;
@@ -18,12 +18,12 @@ const WAITING: usize = 4;
 const STALL_TIME: Duration = Duration::from_mins(1);
 
 /// Runs blocking work off the event loop.
-pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    finished(tokio::task::spawn_blocking(work)).await
+pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    join_task(tokio::task::spawn_blocking(work)).await
 }
 
 /// Returns the result of blocking work. It is never cancelled, so it can only have panicked.
-async fn finished<T>(work: JoinHandle<T>) -> T {
+async fn join_task<T>(work: JoinHandle<T>) -> T {
     work.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn spool(body: Option<StreamingBlob>, scratch: &Scratch) -> ass
         }
     }
     drop(send);
-    finished(written).await
+    join_task(written).await
 }
 
 /// The writer's end of the channel: a reader of the received chunks.
@@ -76,7 +76,7 @@ impl Read for Chunks {
 }
 
 /// Streams a range of an object's bytes, read as fast as the client takes them.
-pub(crate) fn stream(objects: &Objects, place: Place, range: Range<u64>) -> StreamingBlob {
+pub(crate) fn stream(objects: &Objects, place: ObjectPath, range: Range<u64>) -> StreamingBlob {
     let (send, chunks) = mpsc::channel(WAITING);
     let objects = objects.clone();
     tokio::task::spawn_blocking(move || {

@@ -38,7 +38,7 @@ fn measure(streams: usize, is_spread: bool, seconds: u32, spin_ns: i64) -> Resul
         itl_ns: BETWEEN_NS,
         ..Latency::none()
     };
-    let server = Server::bind(Config { latency, spin_ns, ..Config::of(Profile::Instant) })?.spawn()?;
+    let server = Server::bind(Config { latency, spin_ns, ..Config::from_profile(Profile::Instant) })?.spawn()?;
     let address = server.address();
     let client = std::thread::spawn(move || drain(address, streams, seconds * EVENTS_PER_S));
     client.join().map_err(|_| "the client has panicked")??;

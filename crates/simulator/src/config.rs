@@ -25,7 +25,7 @@ pub struct Config {
     /// The latencies.
     pub latency: Latency,
     /// The lengths of responses whose length the request leaves open.
-    pub output: OutputLaw,
+    pub output: LengthDistribution,
     /// The maximum tokens of a prompt and its response together.
     pub max_model_len: u32,
     /// The share of a chat response that is reasoning, from 0 to 1, rounded down to whole tokens.
@@ -88,13 +88,13 @@ impl Default for Limits {
 
 impl Config {
     /// Returns the configuration of a profile, with defaults for the rest.
-    pub fn of(profile: Profile) -> Self {
+    pub fn from_profile(profile: Profile) -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             model: "assay-simulator".to_owned(),
             seed: Seed::default(),
             latency: profile.latency(),
-            output: OutputLaw { median_tokens: 128, sigma: 0.6, max_tokens: 2_048 },
+            output: LengthDistribution { median_tokens: 128, sigma: 0.6, max_tokens: 2_048 },
             max_model_len: 131_072,
             reasoning_share: 0.0,
             reasoning_field: "reasoning_content".to_owned(),
@@ -110,7 +110,7 @@ impl Config {
     }
 
     /// Draws the fault of a request, if it is faulty.
-    pub(crate) fn drawn_fault(&self, key: RequestKey) -> Option<Fault> {
+    pub(crate) fn draw_fault(&self, key: RequestKey) -> Option<Fault> {
         if self.faults.is_empty() || key.unit(Concern::Fault, 0) >= self.fault_rate {
             return None;
         }
@@ -120,7 +120,7 @@ impl Config {
 
 /// The lognormal distribution of the length of responses that end by themselves.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OutputLaw {
+pub struct LengthDistribution {
     /// The median.
     pub median_tokens: u32,
     /// The standard deviation of the logarithm.
@@ -129,7 +129,7 @@ pub struct OutputLaw {
     pub max_tokens: u32,
 }
 
-impl OutputLaw {
+impl LengthDistribution {
     /// Draws the length of one response, at least 1.
     pub fn draw(&self, key: RequestKey) -> u32 {
         let tokens = f64::from(self.median_tokens) * libm::exp(self.sigma * key.normal(Concern::Length, 0));
@@ -220,32 +220,32 @@ mod tests {
     use super::*;
 
     fn key(request: u32) -> RequestKey {
-        RequestKey::of_id(&Seed::default(), &request.to_string())
+        RequestKey::from_id(&Seed::default(), &request.to_string())
     }
 
     #[test]
     fn half_of_the_answers_are_shorter_than_the_median_and_none_longer_than_the_most() {
-        let law = OutputLaw { median_tokens: 100, sigma: 1.0, max_tokens: 300 };
+        let law = LengthDistribution { median_tokens: 100, sigma: 1.0, max_tokens: 300 };
         let lengths: Vec<u32> = (0..4_000).map(|request| law.draw(key(request))).collect();
         let shorter = lengths.iter().filter(|length| **length < 100).count();
         // Four standard errors of a share of one half: 4 x sqrt(4,000) / 2 = 126.
         assert!((1_874..=2_126).contains(&shorter), "{shorter}");
         assert_eq!(lengths.iter().max(), Some(&300));
-        assert_eq!(OutputLaw { median_tokens: 0, sigma: 0.0, max_tokens: 0 }.draw(key(0)), 1);
+        assert_eq!(LengthDistribution { median_tokens: 0, sigma: 0.0, max_tokens: 0 }.draw(key(0)), 1);
     }
 
     #[test]
     fn as_many_requests_meet_a_fault_as_the_rate_says() {
         let faults = vec![Fault::Hang, Fault::Refuse];
-        let config = Config { faults, fault_rate: 0.25, ..Config::of(Profile::Instant) };
-        let drawn: Vec<Fault> = (0..4_000).filter_map(|request| config.drawn_fault(key(request))).collect();
+        let config = Config { faults, fault_rate: 0.25, ..Config::from_profile(Profile::Instant) };
+        let drawn: Vec<Fault> = (0..4_000).filter_map(|request| config.draw_fault(key(request))).collect();
         // Four standard errors: 4 x sqrt(4,000 x 0.25 x 0.75) = 110.
         assert!((890..=1_110).contains(&drawn.len()), "{}", drawn.len());
         assert!(drawn.contains(&Fault::Hang) && drawn.contains(&Fault::Refuse));
         let never = Config { fault_rate: 0.0, ..config.clone() };
-        assert!((0..1_000).all(|request| never.drawn_fault(key(request)).is_none()));
+        assert!((0..1_000).all(|request| never.draw_fault(key(request)).is_none()));
         let always = Config { fault_rate: 1.0, ..config };
-        assert!((0..1_000).all(|request| always.drawn_fault(key(request)).is_some()));
+        assert!((0..1_000).all(|request| always.draw_fault(key(request)).is_some()));
     }
 
     #[test]

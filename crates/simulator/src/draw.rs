@@ -91,12 +91,12 @@ pub struct RequestKey(u64);
 
 impl RequestKey {
     /// Returns the key of a request with an id.
-    pub fn of_id(seed: &Seed, id: &str) -> Self {
+    pub fn from_id(seed: &Seed, id: &str) -> Self {
         Self::derive(seed, *b"id", id.as_bytes())
     }
 
     /// Returns the key of a request without an id, from its content and the number of earlier requests with the same content.
-    pub fn of_content(seed: &Seed, content: &[u8; 32], before: u32) -> Self {
+    pub fn from_content(seed: &Seed, content: &[u8; 32], before: u32) -> Self {
         let mut bytes = [0_u8; 36];
         bytes[..32].copy_from_slice(content);
         bytes[32..].copy_from_slice(&before.to_le_bytes());
@@ -104,7 +104,7 @@ impl RequestKey {
     }
 
     /// Returns the key of draws that belong to no single request: to an engine, or to a load.
-    pub fn of_seed(seed: &Seed) -> Self {
+    pub fn from_seed(seed: &Seed) -> Self {
         Self::derive(seed, *b"en", &[])
     }
 
@@ -164,16 +164,16 @@ mod tests {
     #[test]
     fn draws_differ_by_seed_request_concern_and_place_and_by_nothing_else() {
         let [one, two] = ["1", "2"].map(|seed| seed.parse::<Seed>().expect("a seed"));
-        let key = RequestKey::of_id(&one, "a");
+        let key = RequestKey::from_id(&one, "a");
         let draw = key.bits(Concern::Itl, 3);
-        assert_eq!(draw, RequestKey::of_id(&one, "a").bits(Concern::Itl, 3));
+        assert_eq!(draw, RequestKey::from_id(&one, "a").bits(Concern::Itl, 3));
         let others = [
-            RequestKey::of_id(&two, "a").bits(Concern::Itl, 3),
-            RequestKey::of_id(&one, "b").bits(Concern::Itl, 3),
-            RequestKey::of_content(&one, &[0; 32], 0).bits(Concern::Itl, 3),
-            RequestKey::of_content(&one, &[0; 32], 1).bits(Concern::Itl, 3),
-            RequestKey::of_seed(&one).bits(Concern::Itl, 3),
-            RequestKey::of_id(&one.mixed_with(""), "a").bits(Concern::Itl, 3),
+            RequestKey::from_id(&two, "a").bits(Concern::Itl, 3),
+            RequestKey::from_id(&one, "b").bits(Concern::Itl, 3),
+            RequestKey::from_content(&one, &[0; 32], 0).bits(Concern::Itl, 3),
+            RequestKey::from_content(&one, &[0; 32], 1).bits(Concern::Itl, 3),
+            RequestKey::from_seed(&one).bits(Concern::Itl, 3),
+            RequestKey::from_id(&one.mixed_with(""), "a").bits(Concern::Itl, 3),
             key.bits(Concern::Ttft, 3),
             key.bits(Concern::Itl, 4),
         ];
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn normal_draws_have_mean_0_and_variance_1() {
-        let key = RequestKey::of_id(&Seed::default(), "moments");
+        let key = RequestKey::from_id(&Seed::default(), "moments");
         let draws: Vec<f64> = (0..20_000).map(|index| key.normal(Concern::Itl, index)).collect();
         let mean = draws.iter().sum::<f64>() / draws.len() as f64;
         let variance = draws.iter().map(|draw| (draw - mean).powi(2)).sum::<f64>() / draws.len() as f64;
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_is_below_a_bound_reaches_every_value() {
-        let key = RequestKey::of_id(&Seed::default(), "bound");
+        let key = RequestKey::from_id(&Seed::default(), "bound");
         let mut seen = [0_u32; 5];
         (0..1_000).for_each(|index| seen[key.below(Concern::Word, index, 5) as usize] += 1);
         assert!(seen.iter().all(|count| *count > 100), "{seen:?}");

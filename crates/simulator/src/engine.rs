@@ -158,7 +158,7 @@ mod tests {
     }
 
     fn arrival(request: u64, output_tokens: u32) -> Arrival {
-        let key = RequestKey::of_id(&Seed::default(), "a");
+        let key = RequestKey::from_id(&Seed::default(), "a");
         Arrival { request, key, prompt_tokens: 1, output_tokens, reasoning_tokens: 0, prefix_blocks: Vec::new() }
     }
 

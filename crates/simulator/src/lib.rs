@@ -26,7 +26,7 @@ mod simulation;
 mod truth;
 mod words;
 
-pub use config::{Config, Limits, OutputLaw, Profile, UnknownProfile};
+pub use config::{Config, LengthDistribution, Limits, Profile, UnknownProfile};
 pub use draw::{Concern, RequestKey, Seed, SeedError};
 pub use engine::{Engine, MAX_STALLS, Stall, TooManyStalls};
 pub use fault::{Fault, FaultError};
@@ -34,5 +34,5 @@ pub use model::{Arrival, Channel, CoTenant, Event, EventKind, Latency, Model, Oc
 pub use program::main;
 pub use server::{RunningServer, ServeError, Server, Stopper};
 pub use settings::{Settings, SettingsError};
-pub use simulation::{Due, Load, Simulation, simulate};
+pub use simulation::{Load, SimulatedRequest, Simulation, simulate};
 pub use truth::{ChunkTruth, Ending, RequestTruth, Truth, TruthEnd};

@@ -14,7 +14,7 @@ use crate::engine::{Engine, TooManyStalls};
 use crate::fault::Fault;
 use crate::model::PerRequest;
 use crate::settings::{SettingsError, out_of_range, within};
-use crate::simulation::{Due, Load, simulate};
+use crate::simulation::{Load, SimulatedRequest, simulate};
 
 /// The maximum requests of a load; each is held until its turn.
 const MAX_REQUESTS: u32 = 1_000_000;
@@ -30,7 +30,7 @@ const MAX_NS: i64 = 1 << 53;
 
 /// The load that is to be answered.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
-pub(crate) struct Asked {
+pub(crate) struct LoadArgs {
     /// Closed loop: so many users, each sending its next request at the instant at which its last one ended
     #[arg(long, value_name = "N", required_unless_present = "rate", conflicts_with = "rate", help_heading = "Load")]
     users: Option<u32>,
@@ -67,7 +67,7 @@ pub(crate) struct Prediction {
     #[serde(rename = "@parameters")]
     parameters: Parameters,
     #[serde(rename = "@result")]
-    result: Measured,
+    result: PredictedMetrics,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -84,15 +84,15 @@ struct Parameters {
 
 /// Metrics by name, in the order in which they are printed. A metric that cannot be computed is absent.
 #[derive(Clone, Debug, PartialEq)]
-struct Measured(Vec<(&'static str, Option<f64>)>);
+struct PredictedMetrics(Vec<(&'static str, Option<f64>)>);
 
-impl Measured {
+impl PredictedMetrics {
     fn has(&self, metric: &str) -> bool {
         self.0.iter().any(|(name, value)| *name == metric && value.is_some())
     }
 }
 
-impl Serialize for Measured {
+impl Serialize for PredictedMetrics {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().filter_map(|(name, value)| Some((name, (*value)?))))
     }
@@ -115,20 +115,21 @@ impl Prediction {
 }
 
 /// Serves the load in virtual time, from the start of the endpoint on.
-pub(crate) fn predict(config: &Config, asked: &Asked) -> Result<Prediction, PredictError> {
+pub(crate) fn predict(config: &Config, asked: &LoadArgs) -> Result<Prediction, PredictError> {
     check(config, asked)?;
     let mut engine = Engine::new(PerRequest::new(config.latency.clone(), &config.seed));
     config.stalls.iter().try_for_each(|stall| engine.stall(*stall))?;
     let requests = requests(config, asked);
     let last_due_ns = requests.last().map_or(0, |due| due.offset_ns);
     // Requests with one of these faults are refused at once: they do not queue and do not load the engine.
-    let (failing, answered): (Vec<Due>, Vec<Due>) = requests.into_iter().partition(|due| meets_a_fault(config, due));
+    let (failing, answered): (Vec<SimulatedRequest>, Vec<SimulatedRequest>) =
+        requests.into_iter().partition(|due| has_fault(config, due));
     let load = match asked.users {
         Some(clients) => Load::Closed { clients, requests: answered },
         None => Load::Open(answered),
     };
-    let mut seen = Seen { failed: failing.len() as u32, last_ns: last_due_ns, ..Seen::default() };
-    simulate(engine, config.seed, load).with_max_waiting(config.limits.waiting).for_each(|record| seen.see(&record));
+    let mut seen = LoadSamples { failed: failing.len() as u32, last_ns: last_due_ns, ..LoadSamples::default() };
+    simulate(engine, config.seed, load).with_max_waiting(config.limits.waiting).for_each(|record| seen.add(&record));
     if seen.last_ns > MAX_NS {
         return Err(PredictError::TooLong);
     }
@@ -143,11 +144,11 @@ pub(crate) fn predict(config: &Config, asked: &Asked) -> Result<Prediction, Pred
             osl: asked.osl,
             seed: config.seed.to_string(),
         },
-        result: seen.measured(asked.requests),
+        result: seen.into_metrics(asked.requests),
     })
 }
 
-fn check(config: &Config, asked: &Asked) -> Result<(), SettingsError> {
+fn check(config: &Config, asked: &LoadArgs) -> Result<(), SettingsError> {
     within("users", asked.users, 1, MAX_REQUESTS)?;
     within("rate", asked.rate, RATE_PER_S.0, RATE_PER_S.1)?;
     within("isl", Some(asked.isl), 1, config.max_model_len - 1)?;
@@ -175,9 +176,9 @@ fn check(config: &Config, asked: &Asked) -> Result<(), SettingsError> {
     }
 }
 
-fn requests(config: &Config, asked: &Asked) -> Vec<Due> {
+fn requests(config: &Config, asked: &LoadArgs) -> Vec<SimulatedRequest> {
     let reasoning_tokens = (f64::from(asked.osl) * config.reasoning_share) as u32;
-    let due = |(number, offset_ns)| Due {
+    let due = |(number, offset_ns)| SimulatedRequest {
         offset_ns,
         request_id: u128::from(number),
         prompt_tokens: asked.isl,
@@ -194,7 +195,7 @@ fn requests(config: &Config, asked: &Asked) -> Vec<Due> {
 
 /// Returns the instants of a Poisson process: the gap before each is exponential, by inversion.
 fn arrivals(seed: &Seed, rate_per_s: f64) -> impl Iterator<Item = i64> {
-    let key = RequestKey::of_seed(seed);
+    let key = RequestKey::from_seed(seed);
     let mut at_ns = 0.0;
     (0..).map(move |index| {
         at_ns -= libm::log(1.0 - key.unit(Concern::Arrival, index)) * 1e9 / rate_per_s;
@@ -202,13 +203,13 @@ fn arrivals(seed: &Seed, rate_per_s: f64) -> impl Iterator<Item = i64> {
     })
 }
 
-fn meets_a_fault(config: &Config, due: &Due) -> bool {
-    config.drawn_fault(due.key(&config.seed)).is_some()
+fn has_fault(config: &Config, due: &SimulatedRequest) -> bool {
+    config.draw_fault(due.key(&config.seed)).is_some()
 }
 
 /// The samples of all requests so far.
 #[derive(Default)]
-struct Seen {
+struct LoadSamples {
     ttft_ns: Vec<i64>,
     e2e_ns: Vec<i64>,
     tpot_ns: Vec<f64>,
@@ -220,8 +221,8 @@ struct Seen {
     last_ns: i64,
 }
 
-impl Seen {
-    fn see(&mut self, record: &Record) {
+impl LoadSamples {
+    fn add(&mut self, record: &Record) {
         self.last_ns = self.last_ns.max(record.end_ns.unwrap_or(0));
         if !record.outcome.is_ok() {
             self.failed += 1;
@@ -238,11 +239,11 @@ impl Seen {
         self.output_tokens += u64::from(record.output_tokens.unwrap_or(0));
     }
 
-    fn measured(self, requests: u32) -> Measured {
+    fn into_metrics(self, requests: u32) -> PredictedMetrics {
         let window_s = (self.last_ns > 0).then(|| self.last_ns as f64 / 1e9);
         let [ttft, e2e, icl] = [self.ttft_ns, self.e2e_ns, self.icl_ns].map(percentiles_ms);
         let [tpot, itl] = [self.tpot_ns, self.itl_ns].map(percentiles_of_quotients_ms);
-        Measured(vec![
+        PredictedMetrics(vec![
             ("ttft_ms_p50", ttft[0]),
             ("ttft_ms_p99", ttft[1]),
             ("tpot_ms_p50", tpot[0]),

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::config::Config;
-use crate::predict::{Asked, PredictError, predict};
+use crate::predict::{LoadArgs, PredictError, predict};
 use crate::server::{ServeError, Server, Stopper};
 use crate::settings::{Settings, SettingsError};
 
@@ -25,9 +25,9 @@ use crate::settings::{Settings, SettingsError};
                         no-done[:N], bad-json:N, bad-utf8:N, stream-error:N, content-type, giant-line:BYTES, drip:MICROSECONDS.")]
 struct Program {
     #[command(subcommand)]
-    instead: Option<Instead>,
+    instead: Option<SimulatorCommand>,
     #[command(flatten)]
-    told: Told,
+    told: ConfigArgs,
     /// File that the port is written to once it is open
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
@@ -38,7 +38,7 @@ struct Program {
 
 /// What it does instead of serving.
 #[derive(clap::Subcommand)]
-enum Instead {
+enum SimulatorCommand {
     /// Answers a load in virtual time and prints what a perfect client would measure
     ///
     /// Takes the settings that the endpoint takes, and as long as computing them takes: no clock is read and nothing is sent, so
@@ -46,15 +46,15 @@ enum Instead {
     /// the endpoint has (its address, its limits but for `--max-waiting`, its truth) is of no account.
     Predict {
         #[command(flatten)]
-        asked: Asked,
+        asked: LoadArgs,
         #[command(flatten)]
-        told: Box<Told>,
+        told: Box<ConfigArgs>,
     },
 }
 
 /// The settings, however they come.
 #[derive(clap::Args)]
-struct Told {
+struct ConfigArgs {
     #[command(flatten)]
     settings: Settings,
     /// JSON file with settings, keyed as the flags are with `_` for `-`; flags win
@@ -62,7 +62,7 @@ struct Told {
     config: Option<PathBuf>,
 }
 
-impl Told {
+impl ConfigArgs {
     fn config(self) -> Result<Config, SettingsError> {
         let file = self.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
         self.settings.or(file).config()
@@ -118,12 +118,12 @@ impl ProgramError {
 
 fn run(program: Program) -> Result<(), ProgramError> {
     match program.instead {
-        Some(Instead::Predict { asked, told }) => print_prediction(&told.config()?, &asked),
+        Some(SimulatorCommand::Predict { asked, told }) => print_prediction(&told.config()?, &asked),
         None => serve(program),
     }
 }
 
-fn print_prediction(config: &Config, asked: &Asked) -> Result<(), ProgramError> {
+fn print_prediction(config: &Config, asked: &LoadArgs) -> Result<(), ProgramError> {
     let prediction = predict(config, asked)?;
     for remark in prediction.remarks() {
         let _ = writeln!(std::io::stderr(), "note: {remark}");

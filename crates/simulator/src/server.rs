@@ -3,13 +3,13 @@
 //! Every chunk is written separately, at its planned instant or as soon as possible after it, and stamped immediately before.
 //! Delays never add up: the next instant comes from the plan, not from the time at which the last chunk was sent.
 
-mod answer;
-mod ask;
 mod connection;
+mod event_loop;
 mod http;
-mod lane;
+mod inference_request;
 mod log;
 mod metrics;
+mod response;
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -18,13 +18,13 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
-use assay_reactor::{Interest, Poller, Ready, now_ns};
+use assay_reactor::{Interest, Poller, ReadySocket, now_ns};
 use thiserror::Error;
 
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::model::{Model, PerRequest};
-use lane::Lane;
+use event_loop::EventLoop;
 
 /// The token of the listener; connections have lower tokens.
 const LISTENER: u64 = u64::MAX;
@@ -68,7 +68,7 @@ pub struct Server {
     address: SocketAddr,
     stop: UnixStream,
     stopper: UnixStream,
-    lane: Lane,
+    lane: EventLoop,
 }
 
 impl Server {
@@ -90,7 +90,7 @@ impl Server {
         let (address, listener) = listen().map_err(|source| ServeError::Listen { address, source })?;
         let (stop, stopper) = UnixStream::pair()?;
         stop.set_nonblocking(true)?;
-        Ok(Self { listener, address, stop, stopper, lane: Lane::new(config, Engine::new(model))? })
+        Ok(Self { listener, address, stop, stopper, lane: EventLoop::new(config, Engine::new(model))? })
     }
 
     /// Returns the address that it listens on.
@@ -114,10 +114,10 @@ impl Server {
         self.lane.start(now_ns())?;
         let mut ready = Vec::with_capacity(SOCKETS_AT_A_TIME);
         loop {
-            if self.sit_out_stall() {
+            if self.wait_for_stall_end() {
                 break;
             }
-            self.lane.keep_up(&poller);
+            self.lane.do_due_work(&poller);
             self.lane.listen_again(&self.listener, &poller);
             let deadline_ns = self.lane.next_ns();
             let asleep_until_ns = deadline_ns.map(|at_ns| at_ns.saturating_sub(self.lane.spin_ns()));
@@ -140,7 +140,7 @@ impl Server {
     }
 
     /// Serves the ready sockets and checks the plan between them; returns true if it is to stop.
-    fn serve(&mut self, ready: &mut Vec<Ready>, poller: &Poller) -> bool {
+    fn serve(&mut self, ready: &mut Vec<ReadySocket>, poller: &Poller) -> bool {
         for socket in ready.drain(..) {
             match socket.token {
                 STOP => return true,
@@ -148,14 +148,14 @@ impl Server {
                 _ => self.lane.serve(socket, poller),
             }
             if self.lane.is_due(now_ns()) {
-                self.lane.keep_up(poller);
+                self.lane.do_due_work(poller);
             }
         }
         false
     }
 
     /// Sleeps while the endpoint stalls. Returns true if it is to stop.
-    fn sit_out_stall(&mut self) -> bool {
+    fn wait_for_stall_end(&mut self) -> bool {
         while let Some(until_ns) = self.lane.stalled_until_ns(now_ns()) {
             let left_ns = until_ns.saturating_sub(now_ns()).max(0);
             let asked = self.stop.set_nonblocking(false).is_ok()

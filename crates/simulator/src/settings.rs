@@ -231,7 +231,7 @@ impl Settings {
 
     /// Applies these settings to their profile.
     pub fn config(self) -> Result<Config, SettingsError> {
-        let mut config = Config::of(self.profile.as_deref().unwrap_or("instant").parse::<Profile>()?);
+        let mut config = Config::from_profile(self.profile.as_deref().unwrap_or("instant").parse::<Profile>()?);
         self.set_latency(&mut config)?;
         self.set_slowness(&mut config.latency)?;
         self.set_answers(&mut config)?;

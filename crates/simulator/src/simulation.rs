@@ -14,7 +14,7 @@ use crate::words::words_bytes;
 
 /// A request of a simulated load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Due {
+pub struct SimulatedRequest {
     /// The time at which it is sent, in nanoseconds since the start, in ascending order; ignored under closed loop.
     pub offset_ns: i64,
     /// The id of the request and the key of its draws: an endpoint that gets it as `x-request-id`, 32 hexadecimal digits, draws
@@ -31,10 +31,10 @@ pub struct Due {
     pub prefix_blocks: Vec<u64>,
 }
 
-impl Due {
+impl SimulatedRequest {
     /// Returns the key of its draws.
     pub(crate) fn key(&self, seed: &Seed) -> RequestKey {
-        RequestKey::of_id(seed, &format!("{:032x}", self.request_id))
+        RequestKey::from_id(seed, &format!("{:032x}", self.request_id))
     }
 }
 
@@ -58,7 +58,7 @@ pub enum Load<I> {
 pub fn simulate<M, I>(engine: Engine<M>, seed: Seed, load: Load<I>) -> Simulation<M, I::IntoIter>
 where
     M: Model,
-    I: IntoIterator<Item = Due>,
+    I: IntoIterator<Item = SimulatedRequest>,
 {
     let (idle_clients, requests) = match load {
         Load::Open(requests) => (None, requests.into_iter()),
@@ -73,7 +73,7 @@ where
         next: None,
         requests,
         offered: 0,
-        under_way: HashMap::new(),
+        in_flight: HashMap::new(),
         events: Vec::new(),
         ended: VecDeque::new(),
     }
@@ -88,22 +88,22 @@ pub struct Simulation<M, I> {
     max_waiting: u32,
     now_ns: i64,
     /// The next request under open loop.
-    next: Option<Due>,
+    next: Option<SimulatedRequest>,
     requests: I,
     offered: u64,
-    under_way: HashMap<u64, UnderWay>,
+    in_flight: HashMap<u64, InFlightRequest>,
     events: Vec<Event>,
     ended: VecDeque<Record>,
 }
 
-struct UnderWay {
+struct InFlightRequest {
     record: Record,
     key: RequestKey,
     reasoning_tokens: u32,
     sent: u32,
 }
 
-impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
+impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
     /// Limits the queue: like the endpoint with status 429, refuses requests that arrive while this many already wait.
     #[must_use]
     pub fn with_max_waiting(self, max_waiting: u32) -> Self {
@@ -112,7 +112,7 @@ impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
 
     /// Advances to the next arrival or event; returns false if none is left.
     fn step(&mut self) -> bool {
-        self.send_what_clients_can();
+        self.send_for_idle_clients();
         let due_ns = self.next_offset_ns();
         let event_ns = self.engine.next_ns();
         match (due_ns, event_ns) {
@@ -139,7 +139,7 @@ impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
         self.next.as_ref().map(|due| due.offset_ns)
     }
 
-    fn send_what_clients_can(&mut self) {
+    fn send_for_idle_clients(&mut self) {
         while self.idle_clients.is_some_and(|idle| idle > 0)
             && let Some(due) = self.requests.next()
         {
@@ -148,7 +148,7 @@ impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
         }
     }
 
-    fn send(&mut self, due: Due, at_ns: i64, intended_ns: Option<i64>) {
+    fn send(&mut self, due: SimulatedRequest, at_ns: i64, intended_ns: Option<i64>) {
         let request = self.offered;
         self.offered += 1;
         let key = due.key(&self.seed);
@@ -173,9 +173,9 @@ impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
         };
         let waiting = self.engine.occupancy().waiting;
         if waiting > 0 && waiting >= self.max_waiting {
-            return self.turn_away(record, at_ns);
+            return self.refuse(record, at_ns);
         }
-        self.under_way.insert(request, UnderWay { record, key, reasoning_tokens: due.reasoning_tokens, sent: 0 });
+        self.in_flight.insert(request, InFlightRequest { record, key, reasoning_tokens: due.reasoning_tokens, sent: 0 });
         let arrival = Arrival {
             request,
             key,
@@ -187,7 +187,7 @@ impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
         self.engine.arrive(at_ns, arrival);
     }
 
-    fn turn_away(&mut self, record: Record, at_ns: i64) {
+    fn refuse(&mut self, record: Record, at_ns: i64) {
         self.idle_clients = self.idle_clients.map(|idle| idle + 1);
         self.ended.push_back(Record {
             outcome: Outcome::HttpError,
@@ -203,18 +203,18 @@ impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
         let mut events = std::mem::take(&mut self.events);
         self.engine.advance(to_ns, &mut events);
         for event in events.drain(..) {
-            self.happen(event);
+            self.handle_event(event);
         }
         self.events = events;
     }
 
-    fn happen(&mut self, event: Event) {
-        let Some(under_way) = self.under_way.get_mut(&event.request) else { return };
+    fn handle_event(&mut self, event: Event) {
+        let Some(under_way) = self.in_flight.get_mut(&event.request) else { return };
         match event.kind {
             EventKind::Admitted { cached_tokens } => under_way.record.cached_tokens = Some(cached_tokens),
             EventKind::Chunk { tokens, channel } => under_way.chunk(event.at_ns, tokens, channel),
             EventKind::Finished => {
-                if let Some(under_way) = self.under_way.remove(&event.request) {
+                if let Some(under_way) = self.in_flight.remove(&event.request) {
                     self.idle_clients = self.idle_clients.map(|idle| idle + 1);
                     self.ended.push_back(under_way.end(event.at_ns));
                 }
@@ -223,7 +223,7 @@ impl<M: Model, I: Iterator<Item = Due>> Simulation<M, I> {
     }
 }
 
-impl UnderWay {
+impl InFlightRequest {
     fn chunk(&mut self, at_ns: i64, tokens: u32, channel: Channel) {
         let start = if channel == Channel::Reasoning { 0 } else { self.reasoning_tokens };
         let bytes = words_bytes(self.key, start, self.sent, tokens);
@@ -251,7 +251,7 @@ impl UnderWay {
     }
 }
 
-impl<M: Model, I: Iterator<Item = Due>> Iterator for Simulation<M, I> {
+impl<M: Model, I: Iterator<Item = SimulatedRequest>> Iterator for Simulation<M, I> {
     type Item = Record;
 
     fn next(&mut self) -> Option<Record> {

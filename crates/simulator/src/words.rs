@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn chunks_of_an_answer_join_to_as_many_words_as_tokens() {
-        let key = RequestKey::of_id(&Seed::default(), "words");
+        let key = RequestKey::from_id(&Seed::default(), "words");
         let (mut whole, mut parts) = (Vec::new(), Vec::new());
         push_words(key, 0, 0, 7, &mut whole);
         for (from, tokens) in [(0, 1), (1, 4), (5, 2)] {

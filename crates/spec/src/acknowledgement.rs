@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{CaseId, Instant, Name, PointId};
 
-use crate::checked::Checked;
-use crate::definition::{Define, DefinitionKind, Places, parse_as};
+use crate::checked_value::CheckedValue;
+use crate::definition::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::problem::{Problem, Problems};
 
 /// The folder of acknowledgement files, from the repository's root.
@@ -31,7 +31,7 @@ pub struct Acknowledgement {
     /// The largest change for the worse that is accepted, in percent.
     pub accepts_pct: f64,
     /// The change that is accepted.
-    pub of: Accepted,
+    pub accepted_change: AcceptedChange,
     /// The reason.
     pub reason: String,
     /// The person who approved it.
@@ -39,12 +39,12 @@ pub struct Acknowledgement {
     /// The instant from which it accepts nothing.
     pub expires: Instant,
     /// The places of its values in the file.
-    pub(crate) places: Places,
+    pub(crate) places: SourcePlaces,
 }
 
 /// The change that is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Accepted {
+pub enum AcceptedChange {
     /// The change of the pull request with this number.
     PullRequest(u32),
     /// The change of the commits after `base` up to `merge`, 40 hexadecimal digits each.
@@ -66,9 +66,9 @@ impl Acknowledgement {
 impl Define for Acknowledgement {
     const KIND: DefinitionKind = DefinitionKind::Acknowledgement;
 
-    fn cross_check(_: &Checked, _: &mut Problems<'_>) {}
+    fn cross_check(_: &CheckedValue, _: &mut Problems<'_>) {}
 
-    fn read(checked: &Checked, places: Places) -> Option<Self> {
+    fn read(checked: &CheckedValue, places: SourcePlaces) -> Option<Self> {
         let metadata = checked.member("metadata")?;
         let spec = checked.member("spec")?;
         Some(Self {
@@ -80,7 +80,7 @@ impl Define for Acknowledgement {
             point: spec.get("point")?,
             metric: spec.get("metric")?,
             accepts_pct: spec.get("accepts_pct")?,
-            of: accepted(spec)?,
+            accepted_change: read_accepted_change(spec)?,
             reason: spec.get("reason")?,
             approver: spec.get("approver")?,
             expires: spec.get("expires")?,
@@ -89,9 +89,9 @@ impl Define for Acknowledgement {
     }
 }
 
-fn accepted(spec: &Checked) -> Option<Accepted> {
+fn read_accepted_change(spec: &CheckedValue) -> Option<AcceptedChange> {
     match spec.member("range") {
-        Some(range) => Some(Accepted::Range { base: range.get("base")?, merge: range.get("merge")? }),
-        None => spec.get("pull_request").map(Accepted::PullRequest),
+        Some(range) => Some(AcceptedChange::Range { base: range.get("base")?, merge: range.get("merge")? }),
+        None => spec.get("pull_request").map(AcceptedChange::PullRequest),
     }
 }

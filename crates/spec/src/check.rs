@@ -3,13 +3,13 @@
 
 use serde_json::Value as Json;
 
-use crate::checked::{Checked, Value};
-use crate::field::{Choice, Field, Need, Rule, Table, Type, Unique};
+use crate::checked_value::{CheckedValue, Value};
+use crate::field::{Choice, Field, Need, Rule, Table, Type, Uniqueness};
 use crate::format::{Format, HTTP_URL, HTTPS_URL, REMOTE, TEXT, WORD};
 use crate::problem::{Problems, Source, Span, did_you_mean, quote};
 use crate::secret::{carries_key, carries_password};
 use crate::tables::REFERENCE;
-use crate::yaml::{Key, Looks, Node, Scalar, Value as Tree};
+use crate::yaml::{Key, Node, Scalar, ScalarType, Value as Tree};
 
 /// The longest value of an environment variable: Linux takes 128 KiB, definitions need a line.
 const MAX_SCALAR: usize = 4096;
@@ -18,17 +18,17 @@ const MAX_SCALAR: usize = 4096;
 pub const NO_CREDENTIALS: &str = "remove it; credentials go into a target's `headers`, as references";
 
 /// Checks a whole definition. The result lacks invalid parts.
-pub(crate) fn check(table: &'static Table, node: &Node, problems: &mut Problems<'_>) -> Option<Checked> {
+pub(crate) fn check(table: &'static Table, node: &Node, problems: &mut Problems<'_>) -> Option<CheckedValue> {
     let top = problems.source().span(0, 0);
-    Checker { problems, hidden: false }.object(table, node, Place { path: "", anchor: top })
+    Checker { problems, hidden: false }.object(table, node, FieldPlace { path: "", anchor: top })
 }
 
 /// Returns the value of an absent field, in its normal form and with an empty span.
-pub(crate) fn default_value(field: &'static Field, json: &str) -> Option<Checked> {
+pub(crate) fn default_value(field: &'static Field, json: &str) -> Option<CheckedValue> {
     let value: Json = serde_json::from_str(json).ok()?;
     let source = Source::new("", "");
     let mut problems = Problems::new(&source);
-    let place = Place { path: field.name, anchor: Span::default() };
+    let place = FieldPlace { path: field.name, anchor: Span::default() };
     Checker { problems: &mut problems, hidden: false }.value(field.kind, &node_of(&value), place)
 }
 
@@ -48,12 +48,12 @@ fn node_of(value: &Json) -> Node {
 
 /// The name of a value in messages, and the span to point at if the value is absent.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct FieldPlace<'a> {
     path: &'a str,
     anchor: Span,
 }
 
-impl Place<'_> {
+impl FieldPlace<'_> {
     fn member(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
@@ -66,7 +66,7 @@ struct Checker<'p, 'a> {
 }
 
 impl Checker<'_, '_> {
-    fn value(&mut self, kind: &'static Type, node: &Node, place: Place<'_>) -> Option<Checked> {
+    fn value(&mut self, kind: &'static Type, node: &Node, place: FieldPlace<'_>) -> Option<CheckedValue> {
         if self.hidden || !may_be_secret(kind) {
             return self.shown_value(kind, node, place);
         }
@@ -83,11 +83,11 @@ impl Checker<'_, '_> {
         if self.hidden { "`…`".to_owned() } else { quote(text) }
     }
 
-    fn found(&self, node: &Node) -> String {
-        if self.hidden { "what is written".to_owned() } else { found(node) }
+    fn describe_found(&self, node: &Node) -> String {
+        if self.hidden { "what is written".to_owned() } else { describe_node(node) }
     }
 
-    fn shown_value(&mut self, kind: &'static Type, node: &Node, place: Place<'_>) -> Option<Checked> {
+    fn shown_value(&mut self, kind: &'static Type, node: &Node, place: FieldPlace<'_>) -> Option<CheckedValue> {
         let value = match (kind, &node.value) {
             (_, Tree::Refused) => None,
             (Type::Object(table), _) => return self.object(table, node, place),
@@ -95,10 +95,10 @@ impl Checker<'_, '_> {
             (Type::Shapes { scalar: Some(kind), .. }, Tree::Scalar(_))
             | (Type::Shapes { list: Some(kind), .. }, Tree::List(_))
             | (Type::Shapes { map: Some(kind), .. }, Tree::Map(_)) => return self.value(kind, node, place),
-            (_, Tree::Scalar(scalar)) if scalar.looks() == Looks::Null => {
+            (_, Tree::Scalar(scalar)) if scalar.scalar_type() == ScalarType::Null => {
                 let remedy =
                     if matches!(kind, Type::Scalar) { "write `\"\"` for the empty text" } else { "give it a value or remove it" };
-                self.problems.hinted(place.anchor, format!("`{}` has no value", place.path), remedy);
+                self.problems.add_hinted(place.anchor, format!("`{}` has no value", place.path), remedy);
                 None
             }
             (Type::Text(format), Tree::Scalar(scalar)) => self.text(format, scalar, node, place).map(Value::Text),
@@ -116,59 +116,65 @@ impl Checker<'_, '_> {
             }
             (Type::Scalar, Tree::Scalar(scalar)) => self.scalar(scalar, node, place),
             (Type::List { item, min, max, unique }, Tree::List(items)) => {
-                self.length("items", items.len(), (*min, *max), place);
+                self.check_length("items", items.len(), (*min, *max), place);
                 let list = self.list(item, items.get(..*max).unwrap_or(items), place);
-                self.unique(*unique, &list, place);
+                self.check_unique(*unique, &list, place);
                 Some(Value::List(list))
             }
             (Type::Map { key, value, min, max }, Tree::Map(members)) => {
-                self.length("entries", members.len(), (*min, *max), place);
+                self.check_length("entries", members.len(), (*min, *max), place);
                 Some(Value::Map(self.map(key, value, members.get(..*max).unwrap_or(members), place)))
             }
             _ => self.mismatch(kind, node, place),
         };
-        Some(Checked { value: value?, span: node.span, anchor: place.anchor })
+        Some(CheckedValue { value: value?, span: node.span, anchor: place.anchor })
     }
 
-    fn mismatch(&mut self, kind: &Type, node: &Node, place: Place<'_>) -> Option<Value> {
+    fn mismatch(&mut self, kind: &Type, node: &Node, place: FieldPlace<'_>) -> Option<Value> {
         let hint = match (kind, &node.value) {
             (Type::List { .. }, Tree::Scalar(scalar)) => Some(format!("write a list: `[{}]`", visible_part(&scalar.text))),
             _ => None,
         };
-        let message = format!("`{}` must be {}, not {}", place.path, expectation(kind), self.found(node));
-        self.problems.maybe_hinted(node.span, message, hint);
+        let message = format!("`{}` must be {}, not {}", place.path, expectation(kind), self.describe_found(node));
+        self.problems.add_maybe_hinted(node.span, message, hint);
         None
     }
 
-    fn object(&mut self, table: &'static Table, node: &Node, place: Place<'_>) -> Option<Checked> {
+    fn object(&mut self, table: &'static Table, node: &Node, place: FieldPlace<'_>) -> Option<CheckedValue> {
         let Tree::Map(members) = &node.value else {
             if !matches!(node.value, Tree::Refused) {
                 let message = match place.path {
-                    "" => format!("a {} must be a map of fields, not {}", table.name, self.found(node)),
-                    path => format!("`{path}` must be a map, not {}", self.found(node)),
+                    "" => format!("a {} must be a map of fields, not {}", table.name, self.describe_found(node)),
+                    path => format!("`{path}` must be a map, not {}", self.describe_found(node)),
                 };
-                self.problems.at(node.span, message);
+                self.problems.add(node.span, message);
             }
             return None;
         };
-        let choice = chosen(table, members);
+        let choice = find_choice(table, members);
         let mut checked = Vec::new();
         for (key, value) in members {
-            let Some(field) = self.known(table, key, choice, place) else { continue };
+            let Some(field) = self.find_field(table, key, choice, place) else { continue };
             let path = place.member(field.name);
-            let value = self.value(field.kind, value, Place { path: &path, anchor: key.span });
-            checked.push((field.name.to_owned(), value.unwrap_or(wrong(key.span))));
+            let value = self.value(field.kind, value, FieldPlace { path: &path, anchor: key.span });
+            checked.push((field.name.to_owned(), value.unwrap_or(invalid_value(key.span))));
         }
-        self.absent(table, members, choice, place, &mut checked);
-        self.rules(table, members, choice, place);
-        Some(Checked { value: Value::Map(checked), span: node.span, anchor: place.anchor })
+        self.check_absent(table, members, choice, place, &mut checked);
+        self.check_rules(table, members, choice, place);
+        Some(CheckedValue { value: Value::Map(checked), span: node.span, anchor: place.anchor })
     }
 
     /// Returns the field of a key. Reports a field that is unknown or does not belong here.
-    fn known(&mut self, table: &'static Table, key: &Key, choice: Option<&str>, place: Place<'_>) -> Option<&'static Field> {
+    fn find_field(
+        &mut self,
+        table: &'static Table,
+        key: &Key,
+        choice: Option<&str>,
+        place: FieldPlace<'_>,
+    ) -> Option<&'static Field> {
         let Some(field) = table.field(&key.text) else {
             if self.problems.is_full() {
-                self.problems.at(key.span, "");
+                self.problems.add(key.span, "");
                 return None;
             }
             let fields = table.fields.iter().filter(|field| field.belongs_to(choice)).map(|field| field.name);
@@ -177,53 +183,53 @@ impl Checker<'_, '_> {
                 Some(format!("it takes {}", names.join(", ")))
             });
             let place = if place.path.is_empty() { format!("a {}", table.name) } else { format!("`{}`", place.path) };
-            self.problems.maybe_hinted(key.span, format!("{place} has no field {}", self.quote(&key.text)), hint);
+            self.problems.add_maybe_hinted(key.span, format!("{place} has no field {}", self.quote(&key.text)), hint);
             return None;
         };
         if !field.belongs_to(choice) {
-            let (by, choice) = (table.by.unwrap_or_default(), choice.unwrap_or_default());
+            let (by, choice) = (table.selector.unwrap_or_default(), choice.unwrap_or_default());
             let others: Vec<_> = field.only.iter().map(|other| format!("`{by}: {other}`")).collect();
             let message = format!("`{}` does not belong to a {} of `{by}: {choice}`", place.member(field.name), table.name);
-            self.problems.hinted(key.span, message, format!("it belongs to {}; remove it", others.join(" or ")));
+            self.problems.add_hinted(key.span, message, format!("it belongs to {}; remove it", others.join(" or ")));
             return None;
         }
         Some(field)
     }
 
     /// Reports required fields that are absent and fills in defaults.
-    fn absent(
+    fn check_absent(
         &mut self,
         table: &'static Table,
         members: &[(Key, Node)],
         choice: Option<&str>,
-        place: Place<'_>,
-        checked: &mut Vec<(String, Checked)>,
+        place: FieldPlace<'_>,
+        checked: &mut Vec<(String, CheckedValue)>,
     ) {
         for field in table.fields.iter().filter(|field| !members.iter().any(|(key, _)| key.text == field.name)) {
             match field.need {
                 Need::Default(json) if field.belongs_to(choice) => {
-                    let value = default_value(field, json).map(|value| moved(value, place.anchor));
+                    let value = default_value(field, json).map(|value| move_to(value, place.anchor));
                     checked.extend(value.map(|value| (field.name.to_owned(), value)));
                 }
-                _ if field.required_for(choice) => self.missing(table, field, choice, place),
+                _ if field.required_for(choice) => self.report_missing(table, field, choice, place),
                 _ => {}
             }
         }
     }
 
-    fn missing(&mut self, table: &Table, field: &Field, choice: Option<&str>, place: Place<'_>) {
+    fn report_missing(&mut self, table: &Table, field: &Field, choice: Option<&str>, place: FieldPlace<'_>) {
         let whose = if place.path.is_empty() { format!("a {}", table.name) } else { format!("`{}`", place.path) };
-        let condition = match (table.by, choice, field.need, field.only) {
+        let condition = match (table.selector, choice, field.need, field.only) {
             (Some(by), Some(choice), Need::RequiredFor(_), _) | (Some(by), Some(choice), _, [_, ..]) => {
                 format!(" for `{by}: {choice}`")
             }
             _ => String::new(),
         };
-        let hint = format!("{}{}", in_passing(field.doc), example(field));
-        self.problems.hinted(place.anchor, format!("{whose} lacks `{}`{condition}", field.name), hint);
+        let hint = format!("{}{}", embed_sentence(field.doc), example(field));
+        self.problems.add_hinted(place.anchor, format!("{whose} lacks `{}`{condition}", field.name), hint);
     }
 
-    fn rules(&mut self, table: &Table, members: &[(Key, Node)], choice: Option<&str>, place: Place<'_>) {
+    fn check_rules(&mut self, table: &Table, members: &[(Key, Node)], choice: Option<&str>, place: FieldPlace<'_>) {
         let applies = |rule: &&Rule| !matches!(rule, Rule::ExactlyOneFor(only, _) if choice != Some(only));
         for rule in table.rules.iter().filter(applies) {
             let names = rule.names();
@@ -232,11 +238,11 @@ impl Checker<'_, '_> {
             match (rule, given.as_slice()) {
                 (_, []) => {
                     let number = if matches!(rule, Rule::AtLeastOne(_)) { "at least one" } else { "one" };
-                    self.problems.at(place.anchor, format!("`{}` needs {number} of {choices}", place.path));
+                    self.problems.add(place.anchor, format!("`{}` needs {number} of {choices}", place.path));
                 }
                 (Rule::ExactlyOne(_) | Rule::ExactlyOneFor(..), [first, (second, _), ..]) => {
                     let message = format!("`{}` takes only one of {choices}", place.path);
-                    self.problems.hinted(second.span, message, format!("`{}` is given too; keep one of them", first.0.text));
+                    self.problems.add_hinted(second.span, message, format!("`{}` is given too; keep one of them", first.0.text));
                 }
                 _ => {}
             }
@@ -244,46 +250,46 @@ impl Checker<'_, '_> {
     }
 
     /// Checks a reference to a secret.
-    fn reference(&mut self, node: &Node, place: Place<'_>) -> Option<Checked> {
+    fn reference(&mut self, node: &Node, place: FieldPlace<'_>) -> Option<CheckedValue> {
         if matches!(node.value, Tree::Map(_) | Tree::Refused) {
             return self.object(&REFERENCE, node, place);
         }
         let message = format!("`{}` must say where its value is found, never what it is", place.path);
-        self.problems.hinted(node.span, message, "write `{from_env: NAME}` or `{from_file: PATH}`");
+        self.problems.add_hinted(node.span, message, "write `{from_env: NAME}` or `{from_file: PATH}`");
         None
     }
 
-    fn text(&mut self, format: &'static Format, scalar: &Scalar, node: &Node, place: Place<'_>) -> Option<String> {
+    fn text(&mut self, format: &'static Format, scalar: &Scalar, node: &Node, place: FieldPlace<'_>) -> Option<String> {
         let refuse = |this: &mut Self, why: String, hint: Option<String>| {
             let message = format!("`{}` is not {}: {} {why}", place.path, format.what, this.quote(&scalar.text));
-            this.problems.maybe_hinted(node.span, message, hint);
+            this.problems.add_maybe_hinted(node.span, message, hint);
         };
-        if scalar.looks() != Looks::Text {
-            let message = format!("`{}` must be {}, not {}", place.path, format.what, self.found(node));
+        if scalar.scalar_type() != ScalarType::Text {
+            let message = format!("`{}` must be {}, not {}", place.path, format.what, self.describe_found(node));
             let hint = (!self.hidden).then(|| match (format.normal)(&scalar.text) {
                 Ok(_) => format!("put it in quotes: `\"{}\"`", visible_part(&scalar.text)),
                 Err(rule) => rule,
             });
-            self.problems.maybe_hinted(node.span, message, hint);
+            self.problems.add_maybe_hinted(node.span, message, hint);
             return None;
         }
         if scalar.text.contains("PRIVATE KEY") {
             let message = format!("`{}` holds a private key", place.path);
-            self.problems.redacted(node.span, message, "remove it from the file and its history, and make a new key");
+            self.problems.add_redacted(node.span, message, "remove it from the file and its history, and make a new key");
             return None;
         }
-        if let Some(secret) = carried(format, &scalar.text) {
+        if let Some(secret) = find_credentials(format, &scalar.text) {
             let message = format!("`{}` carries {secret}", place.path);
             let hint = if std::ptr::eq(format, &raw const REMOTE) {
                 "remove it; git has credential helpers and ssh keys of its own"
             } else {
                 NO_CREDENTIALS
             };
-            self.problems.redacted(node.span, message, hint);
+            self.problems.add_redacted(node.span, message, hint);
             return None;
         }
         if scalar.text.trim().is_empty() {
-            self.problems.at(node.span, format!("`{}` must not be empty", place.path));
+            self.problems.add(node.span, format!("`{}` must not be empty", place.path));
             return None;
         }
         if scalar.text.chars().count() > format.max {
@@ -298,24 +304,28 @@ impl Checker<'_, '_> {
             Ok(normal) => Some(normal),
             Err(rule) => {
                 let message = format!("`{}` is not {}: {}", place.path, format.what, self.quote(&scalar.text));
-                self.problems.hinted(node.span, message, rule);
+                self.problems.add_hinted(node.span, message, rule);
                 None
             }
         }
     }
 
-    fn choice(&mut self, choices: &'static [Choice], scalar: &Scalar, node: &Node, place: Place<'_>) -> Option<Value> {
-        let known = choices.iter().find(|choice| choice.word == scalar.text || choice.also == Some(scalar.text.as_str()));
+    fn choice(&mut self, choices: &'static [Choice], scalar: &Scalar, node: &Node, place: FieldPlace<'_>) -> Option<Value> {
+        let known = choices.iter().find(|choice| choice.word == scalar.text || choice.alias == Some(scalar.text.as_str()));
         if known.is_none() {
             let words: Vec<_> = choices.iter().map(|choice| format!("`{}`", choice.word)).collect();
             let number = if words.len() == 1 { "" } else { "one of " };
             let message = format!("`{}` must be {number}{}, not {}", place.path, words.join(", "), self.quote(&scalar.text));
-            self.problems.maybe_hinted(node.span, message, did_you_mean(&scalar.text, choices.iter().map(|choice| choice.word)));
+            self.problems.add_maybe_hinted(
+                node.span,
+                message,
+                did_you_mean(&scalar.text, choices.iter().map(|choice| choice.word)),
+            );
         }
         known.map(|choice| Value::Text(choice.word.to_owned()))
     }
 
-    fn boolean(&mut self, scalar: &Scalar, node: &Node, place: Place<'_>) -> Option<Value> {
+    fn boolean(&mut self, scalar: &Scalar, node: &Node, place: FieldPlace<'_>) -> Option<Value> {
         match scalar.text.as_str() {
             "true" if !scalar.quoted => return Some(Value::Bool(true)),
             "false" if !scalar.quoted => return Some(Value::Bool(false)),
@@ -326,12 +336,12 @@ impl Checker<'_, '_> {
             "no" | "off" | "n" | "false" => Some("write `false`, without quotes"),
             _ => None,
         };
-        let message = format!("`{}` must be `true` or `false`, not {}", place.path, self.found(node));
-        self.problems.maybe_hinted(node.span, message, hint.map(str::to_owned));
+        let message = format!("`{}` must be `true` or `false`, not {}", place.path, self.describe_found(node));
+        self.problems.add_maybe_hinted(node.span, message, hint.map(str::to_owned));
         None
     }
 
-    fn integer(&mut self, scalar: &Scalar, (min, max): (i64, i64), node: &Node, place: Place<'_>) -> Option<Value> {
+    fn integer(&mut self, scalar: &Scalar, (min, max): (i64, i64), node: &Node, place: FieldPlace<'_>) -> Option<Value> {
         let digits = scalar.text.strip_prefix('-').unwrap_or(&scalar.text);
         let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
         if scalar.quoted || digits.is_empty() || !plain {
@@ -340,7 +350,7 @@ impl Checker<'_, '_> {
         let number = scalar.text.parse::<i64>().ok().filter(|number| (min..=max).contains(number));
         if number.is_none() {
             self.problems
-                .at(node.span, format!("`{}` must be from {min} to {max}, not {}", place.path, visible_part(&scalar.text)));
+                .add(node.span, format!("`{}` must be from {min} to {max}, not {}", place.path, visible_part(&scalar.text)));
         }
         number.map(Value::Integer)
     }
@@ -352,13 +362,13 @@ impl Checker<'_, '_> {
         scalar: &Scalar,
         limits: (i64, i64),
         node: &Node,
-        place: Place<'_>,
+        place: FieldPlace<'_>,
     ) -> Option<Value> {
         if scalar.text.bytes().any(|byte| byte.is_ascii_digit()) {
             return self.integer(scalar, limits, node, place);
         }
         let message = format!("`{}` must be `{word}` or a whole number, not {}", place.path, self.quote(&scalar.text));
-        self.problems.maybe_hinted(node.span, message, did_you_mean(&scalar.text, [word]));
+        self.problems.add_maybe_hinted(node.span, message, did_you_mean(&scalar.text, [word]));
         None
     }
 
@@ -367,7 +377,7 @@ impl Checker<'_, '_> {
         scalar: &Scalar,
         (min, above_min, max): (f64, bool, f64),
         node: &Node,
-        place: Place<'_>,
+        place: FieldPlace<'_>,
     ) -> Option<Value> {
         // The JSON form of a number, which every reader of YAML and JSON understands in the same way.
         let number = serde_json::from_str::<serde_json::Number>(&scalar.text).ok().and_then(|number| number.as_f64());
@@ -377,37 +387,37 @@ impl Checker<'_, '_> {
         if number > max || number < min || (above_min && number <= min) {
             let lower = if above_min { format!("above {min}") } else { format!("at least {min}") };
             let message = format!("`{}` must be {lower} and at most {max}, not {}", place.path, visible_part(&scalar.text));
-            self.problems.at(node.span, message);
+            self.problems.add(node.span, message);
             return None;
         }
         // Equal numbers have one form: -0 is 0.
         Some(Value::Number(number + 0.0))
     }
 
-    fn not_a_number(&mut self, what: &str, scalar: &Scalar, node: &Node, place: Place<'_>) -> Option<Value> {
-        let hint = match (scalar.looks(), scalar.quoted) {
+    fn not_a_number(&mut self, what: &str, scalar: &Scalar, node: &Node, place: FieldPlace<'_>) -> Option<Value> {
+        let hint = match (scalar.scalar_type(), scalar.quoted) {
             (_, true) => Some("write it without quotes"),
-            (Looks::Number, _) => Some("write it in plain decimal digits, such as `10` or `2.5`"),
+            (ScalarType::Number, _) => Some("write it in plain decimal digits, such as `10` or `2.5`"),
             _ => None,
         };
-        let message = format!("`{}` must be {what}, not {}", place.path, self.found(node));
-        self.problems.maybe_hinted(node.span, message, hint.map(str::to_owned));
+        let message = format!("`{}` must be {what}, not {}", place.path, self.describe_found(node));
+        self.problems.add_maybe_hinted(node.span, message, hint.map(str::to_owned));
         None
     }
 
-    fn scalar(&mut self, scalar: &Scalar, node: &Node, place: Place<'_>) -> Option<Value> {
+    fn scalar(&mut self, scalar: &Scalar, node: &Node, place: FieldPlace<'_>) -> Option<Value> {
         if scalar.text.len() > MAX_SCALAR || scalar.text.contains('\0') {
             let message = format!("`{}` must have at most {MAX_SCALAR} bytes and no NUL", place.path);
-            self.problems.at(node.span, message);
+            self.problems.add(node.span, message);
             return None;
         }
         Some(Value::Text(scalar.text.clone()))
     }
 
-    fn list(&mut self, kind: &'static Type, items: &[Node], place: Place<'_>) -> Vec<Checked> {
+    fn list(&mut self, kind: &'static Type, items: &[Node], place: FieldPlace<'_>) -> Vec<CheckedValue> {
         let item = |(index, node): (usize, &Node)| {
             let path = format!("{}[{index}]", place.path);
-            self.value(kind, node, Place { path: &path, anchor: node.span }).unwrap_or(wrong(node.span))
+            self.value(kind, node, FieldPlace { path: &path, anchor: node.span }).unwrap_or(invalid_value(node.span))
         };
         items.iter().enumerate().map(item).collect()
     }
@@ -417,46 +427,46 @@ impl Checker<'_, '_> {
         format: &'static Format,
         kind: &'static Type,
         members: &[(Key, Node)],
-        place: Place<'_>,
-    ) -> Vec<(String, Checked)> {
-        let mut checked: Vec<(String, Checked)> = Vec::new();
+        place: FieldPlace<'_>,
+    ) -> Vec<(String, CheckedValue)> {
+        let mut checked: Vec<(String, CheckedValue)> = Vec::new();
         for (key, node) in members {
             let scalar = Scalar { text: key.text.clone(), quoted: true };
             let key_node = Node { value: Tree::Scalar(scalar.clone()), span: key.span };
             let Some(name) = self.text(format, &scalar, &key_node, place) else { continue };
             let path = place.member(&name);
             if checked.iter().any(|(known, _)| *known == name) {
-                self.problems.at(key.span, format!("`{path}` is given twice"));
+                self.problems.add(key.span, format!("`{path}` is given twice"));
                 continue;
             }
-            let value = self.value(kind, node, Place { path: &path, anchor: key.span });
-            checked.push((name, value.unwrap_or(wrong(key.span))));
+            let value = self.value(kind, node, FieldPlace { path: &path, anchor: key.span });
+            checked.push((name, value.unwrap_or(invalid_value(key.span))));
         }
         checked
     }
 
-    fn length(&mut self, what: &str, length: usize, (min, max): (usize, usize), place: Place<'_>) {
+    fn check_length(&mut self, what: &str, length: usize, (min, max): (usize, usize), place: FieldPlace<'_>) {
         if length < min {
-            self.problems.at(place.anchor, format!("`{}` must not be empty", place.path));
+            self.problems.add(place.anchor, format!("`{}` must not be empty", place.path));
         }
         if length > max {
-            self.problems.at(place.anchor, format!("`{}` has {length} {what}; at most {max} are allowed", place.path));
+            self.problems.add(place.anchor, format!("`{}` has {length} {what}; at most {max} are allowed", place.path));
         }
     }
 
-    fn unique(&mut self, unique: Unique, items: &[Checked], place: Place<'_>) {
+    fn check_unique(&mut self, unique: Uniqueness, items: &[CheckedValue], place: FieldPlace<'_>) {
         let mut seen = std::collections::HashSet::new();
         for item in items {
             let (subject, path) = match unique {
-                Unique::No => return,
-                Unique::Item => (Some(item), place.path.to_owned()),
-                Unique::Field(name) => (item.member(name), format!("{}` by `{name}", place.path)),
+                Uniqueness::No => return,
+                Uniqueness::Item => (Some(item), place.path.to_owned()),
+                Uniqueness::Field(name) => (item.member(name), format!("{}` by `{name}", place.path)),
             };
-            let Some(subject) = subject.filter(|subject| subject.value != Value::Wrong) else { continue };
+            let Some(subject) = subject.filter(|subject| subject.value != Value::Invalid) else { continue };
             let text = subject.normal_json(&Type::Scalar).to_string();
             if !seen.insert(text) {
                 let shown = subject.text().map_or_else(|| subject.normal_json(&Type::Scalar).to_string(), str::to_owned);
-                self.problems.at(subject.span, format!("{} is listed twice in `{path}`", quote(&shown)));
+                self.problems.add(subject.span, format!("{} is listed twice in `{path}`", quote(&shown)));
             }
         }
     }
@@ -464,7 +474,7 @@ impl Checker<'_, '_> {
 
 /// Returns a name for the credentials that a text carries, if it is an address with any. A malformed address with an `@` may hide
 /// them in an unusual place, so it counts as one with credentials.
-fn carried(format: &'static Format, text: &str) -> Option<&'static str> {
+fn find_credentials(format: &'static Format, text: &str) -> Option<&'static str> {
     let is_address = [&raw const HTTP_URL, &raw const HTTPS_URL].iter().any(|address| std::ptr::eq(format, *address));
     if carries_password(text) || (is_address && text.contains('@') && (format.normal)(text).is_err()) {
         return Some("a user or password");
@@ -473,8 +483,8 @@ fn carried(format: &'static Format, text: &str) -> Option<&'static str> {
 }
 
 /// Returns the choice that decides which fields belong, if it is a known one.
-fn chosen<'a>(table: &Table, members: &'a [(Key, Node)]) -> Option<&'a str> {
-    let field = table.field(table.by?)?;
+fn find_choice<'a>(table: &Table, members: &'a [(Key, Node)]) -> Option<&'a str> {
+    let field = table.field(table.selector?)?;
     let Type::Choice(choices) = field.kind else { return None };
     let (_, node) = members.iter().find(|(key, _)| key.text == field.name)?;
     let Tree::Scalar(scalar) = &node.value else { return None };
@@ -482,13 +492,13 @@ fn chosen<'a>(table: &Table, members: &'a [(Key, Node)]) -> Option<&'a str> {
 }
 
 /// Moves a default to the place of its object.
-fn moved(value: Checked, to: Span) -> Checked {
+fn move_to(value: CheckedValue, to: Span) -> CheckedValue {
     let value_of = match value.value {
-        Value::List(items) => Value::List(items.into_iter().map(|item| moved(item, to)).collect()),
-        Value::Map(members) => Value::Map(members.into_iter().map(|(key, value)| (key, moved(value, to))).collect()),
+        Value::List(items) => Value::List(items.into_iter().map(|item| move_to(item, to)).collect()),
+        Value::Map(members) => Value::Map(members.into_iter().map(|(key, value)| (key, move_to(value, to))).collect()),
         other => other,
     };
-    Checked { value: value_of, span: to, anchor: to }
+    CheckedValue { value: value_of, span: to, anchor: to }
 }
 
 /// Returns true if a field holds secrets, or would if its writer were careless.
@@ -496,8 +506,8 @@ fn may_be_secret(kind: &Type) -> bool {
     matches!(kind, Type::Reference | Type::Shapes { map: Some(Type::Reference), .. })
 }
 
-fn wrong(span: Span) -> Checked {
-    Checked { value: Value::Wrong, span, anchor: span }
+fn invalid_value(span: Span) -> CheckedValue {
+    CheckedValue { value: Value::Invalid, span, anchor: span }
 }
 
 fn expectation(kind: &Type) -> String {
@@ -518,13 +528,13 @@ fn expectation(kind: &Type) -> String {
     }
 }
 
-fn found(node: &Node) -> String {
+fn describe_node(node: &Node) -> String {
     match &node.value {
-        Tree::Scalar(scalar) => match scalar.looks() {
-            Looks::Null => "nothing".to_owned(),
-            Looks::Bool => format!("the boolean {}", quote(&scalar.text)),
-            Looks::Number => format!("the number {}", quote(&scalar.text)),
-            Looks::Text => format!("the text {}", quote(&scalar.text)),
+        Tree::Scalar(scalar) => match scalar.scalar_type() {
+            ScalarType::Null => "nothing".to_owned(),
+            ScalarType::Bool => format!("the boolean {}", quote(&scalar.text)),
+            ScalarType::Number => format!("the number {}", quote(&scalar.text)),
+            ScalarType::Text => format!("the text {}", quote(&scalar.text)),
         },
         Tree::List(_) => "a list".to_owned(),
         Tree::Map(_) => "a map".to_owned(),
@@ -538,7 +548,7 @@ fn visible_part(text: &str) -> String {
 }
 
 /// Returns a sentence of a table in a form that fits inside another sentence.
-fn in_passing(sentence: &str) -> String {
+fn embed_sentence(sentence: &str) -> String {
     let sentence = sentence.split(". ").next().unwrap_or_default().trim_end_matches('.');
     let mut letters = sentence.chars();
     match (letters.next(), letters.next()) {

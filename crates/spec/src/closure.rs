@@ -71,8 +71,8 @@ pub type ReadFile<'r, E> = dyn FnMut(&str) -> Result<Option<Vec<u8>>, E> + 'r;
 ///
 /// # Errors
 /// All problems of all definitions in one go, or the first failure of `read`.
-pub fn closure<E>(path: &str, read: &mut ReadFile<'_, E>) -> Result<Closure, ClosureError<E>> {
-    let mut walk = Walk { read, files: Vec::new(), known: BTreeMap::new(), bytes: 0, problems: Vec::new() };
+pub fn read_closure<E>(path: &str, read: &mut ReadFile<'_, E>) -> Result<Closure, ClosureError<E>> {
+    let mut walk = ClosureReader { read, files: Vec::new(), known: BTreeMap::new(), bytes: 0, problems: Vec::new() };
     let Some(pipeline) = walk.pipeline(path)? else { return Err(ClosureError::Problems(walk.problems)) };
     let workloads = walk.workloads(&pipeline)?;
     walk.queries(&pipeline)?;
@@ -90,7 +90,7 @@ pub fn closure<E>(path: &str, read: &mut ReadFile<'_, E>) -> Result<Closure, Clo
 
 impl Closure {
     /// Returns the digests of a workload's own files, as [`Workload::freeze`] takes them.
-    pub fn pins_of(&self, workload: &Workload) -> Pins {
+    pub fn workload_pins(&self, workload: &Workload) -> Pins {
         let folder = format!("{}/", Workload::folder_of(&workload.name));
         let inside = self.files.iter().filter_map(|file| Some((file.path.strip_prefix(&folder)?.to_owned(), file.digest)));
         Pins { contents: inside.collect(), images: BTreeMap::new() }
@@ -100,7 +100,7 @@ impl Closure {
     /// yet is work of which nothing is known.
     pub fn gate_sizes(&self, cases: &[Case]) -> Vec<GateSize> {
         let work_of = |workload: &Workload| {
-            let frozen = workload.freeze(&self.pins_of(workload)).ok()?;
+            let frozen = workload.freeze(&self.workload_pins(workload)).ok()?;
             frozen.unpinned.is_empty().then_some(frozen.digest)
         };
         gate_sizes(&self.pipeline, &self.workloads, cases, self.noise.as_ref(), &work_of)
@@ -121,7 +121,7 @@ impl Closure {
         let mut most = 1;
         for size in &sizes {
             let needed = match &size.size {
-                _ if !size.is_taught() => {
+                _ if !size.has_learned_noise() => {
                     let message = format!("nothing was learned of the noise of what gate `{}` judges", size.gate);
                     Err(refused(message, &learn))
                 }
@@ -144,7 +144,7 @@ fn metric_of(size: &GateSize, place: usize) -> &str {
     size.metrics.get(place).map_or("a metric", String::as_str)
 }
 
-struct Walk<'r, E> {
+struct ClosureReader<'r, E> {
     read: &'r mut ReadFile<'r, E>,
     files: Vec<ClosureFile>,
     /// True for each requested path that exists.
@@ -153,17 +153,17 @@ struct Walk<'r, E> {
     problems: Vec<Problem>,
 }
 
-impl<E> Walk<'_, E> {
+impl<E> ClosureReader<'_, E> {
     fn pipeline(&mut self, path: &str) -> Result<Option<Pipeline>, ClosureError<E>> {
         let path = match normal_path(path) {
             Ok(path) => path,
             Err(rule) => {
                 let message = format!("{} is not a path in the repository: {rule}", quote(path));
-                self.problems.push(Problem::of_file(path, message));
+                self.problems.push(Problem::for_file(path, message));
                 return Ok(None);
             }
         };
-        let Some(bytes) = self.file(&path, || Problem::of_file(&path, "there is no such pipeline"))? else { return Ok(None) };
+        let Some(bytes) = self.file(&path, || Problem::for_file(&path, "there is no such pipeline"))? else { return Ok(None) };
         let pipeline = Pipeline::parse(&path, &bytes).map_err(|problems| self.problems.extend(problems));
         Ok(pipeline.ok())
     }
@@ -172,7 +172,7 @@ impl<E> Walk<'_, E> {
         let mut workloads = Vec::new();
         for (index, name) in pipeline.spec.workloads.iter().enumerate() {
             if let Some(workload) = self.workload(pipeline, index, name)? {
-                self.parts(&workload)?;
+                self.read_parts(&workload)?;
                 workloads.push(workload);
             }
         }
@@ -187,10 +187,10 @@ impl<E> Walk<'_, E> {
         Ok(workload)
     }
 
-    fn parts(&mut self, workload: &Workload) -> Result<(), ClosureError<E>> {
+    fn read_parts(&mut self, workload: &Workload) -> Result<(), ClosureError<E>> {
         let folder = Workload::folder_of(&workload.name);
         for part in &workload.mutable_parts().paths {
-            let place = place_of(workload, part);
+            let place = field_path(workload, part);
             let path = format!("{folder}/{part}");
             let missing = || {
                 let problem = workload.places.problem(&place, format!("there is no file {}", quote(&path)));
@@ -221,7 +221,7 @@ impl<E> Walk<'_, E> {
         }
         let path = Noise::path_of(&pipeline.name);
         let Some(bytes) = self.optional_file(&path)? else { return Ok(None) };
-        Ok(Noise::parse_of(&pipeline.name, &path, &bytes).map_err(|problems| self.problems.extend(problems)).ok())
+        Ok(Noise::parse_for_pipeline(&pipeline.name, &path, &bytes).map_err(|problems| self.problems.extend(problems)).ok())
     }
 
     /// Parses the object files, so that invalid ones are found before anything runs. Provision, which knows the cluster, checks
@@ -235,7 +235,7 @@ impl<E> Walk<'_, E> {
                     problem.with_hint("paths of objects are relative to the repository's root")
                 };
                 let bytes = self.file(path, missing)?;
-                self.problems.extend(bytes.and_then(|bytes| crate::objects(path, &bytes).err()).unwrap_or_default());
+                self.problems.extend(bytes.and_then(|bytes| crate::parse_objects(path, &bytes).err()).unwrap_or_default());
             }
         }
         Ok(())
@@ -255,7 +255,7 @@ impl<E> Walk<'_, E> {
     }
 
     fn optional_file(&mut self, path: &str) -> Result<Option<Vec<u8>>, ClosureError<E>> {
-        if self.known.contains_key(path) || self.over_limit(path) {
+        if self.known.contains_key(path) || self.is_over_limit(path) {
             return Ok(None);
         }
         let read = (self.read)(path).map_err(|cause| ClosureError::Read { path: path.to_owned(), cause })?;
@@ -263,15 +263,15 @@ impl<E> Walk<'_, E> {
         let Some(bytes) = read else { return Ok(None) };
         if bytes.len() > MAX_FILE_BYTES {
             let message = format!("the file has {} bytes; at most {MAX_FILE_BYTES} are allowed", bytes.len());
-            self.problems.push(Problem::of_file(path, message));
+            self.problems.push(Problem::for_file(path, message));
         }
         self.bytes = self.bytes.saturating_add(bytes.len());
-        self.files.push(ClosureFile { path: path.to_owned(), digest: Digest::of(&bytes), size: bytes.len() });
+        self.files.push(ClosureFile { path: path.to_owned(), digest: Digest::compute(&bytes), size: bytes.len() });
         Ok(Some(bytes))
     }
 
     /// Returns true if the closure has reached its limit. Reports it once.
-    fn over_limit(&mut self, path: &str) -> bool {
+    fn is_over_limit(&mut self, path: &str) -> bool {
         let message = if self.files.len() >= MAX_CLOSURE_FILES {
             format!("the pipeline names more than {MAX_CLOSURE_FILES} files")
         } else if self.bytes > MAX_CLOSURE_BYTES {
@@ -280,13 +280,13 @@ impl<E> Walk<'_, E> {
             return false;
         };
         if !self.problems.iter().any(|problem| problem.message == message) {
-            self.problems.push(Problem::of_file(path, message));
+            self.problems.push(Problem::for_file(path, message));
         }
         true
     }
 }
 /// Returns the path of the field that names a file of a workload's folder.
-fn place_of(workload: &Workload, path: &str) -> String {
+fn field_path(workload: &Workload, path: &str) -> String {
     match workload.spec.files.iter().position(|file| file == path) {
         Some(index) => format!("spec.files[{index}]"),
         None if workload.script().is_some() => "spec.script.path".to_owned(),

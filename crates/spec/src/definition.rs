@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::acknowledgement::Acknowledgement;
 use crate::check::check;
-use crate::checked::Checked;
+use crate::checked_value::CheckedValue;
 use crate::field::Table;
 use crate::noise::Noise;
 use crate::pipeline::Pipeline;
@@ -86,10 +86,10 @@ pub enum Definition {
 impl Definition {
     /// Parses a file of any kind; `file` is its name in problems.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
-        let text = open(file, bytes)?;
+        let text = decode_text(file, bytes)?;
         let source = Source::new(file, text);
         let mut problems = Problems::new(&source);
-        let Some((node, kind)) = tree_and_kind(&mut problems) else { return Err(problems.finish()) };
+        let Some((node, kind)) = parse_tree_and_kind(&mut problems) else { return Err(problems.finish()) };
         match kind {
             DefinitionKind::Pipeline => read::<Pipeline>(&node, problems).map(|pipeline| Self::Pipeline(Box::new(pipeline))),
             DefinitionKind::Workload => read::<Workload>(&node, problems).map(|workload| Self::Workload(Box::new(workload))),
@@ -107,21 +107,21 @@ pub(crate) trait Define: Sized {
     const KIND: DefinitionKind;
 
     /// Checks the relations between fields. Invalid parts are absent.
-    fn cross_check(checked: &Checked, problems: &mut Problems<'_>);
+    fn cross_check(checked: &CheckedValue, problems: &mut Problems<'_>);
 
     /// Reads a checked definition; `None` if table and reader disagree.
-    fn read(checked: &Checked, places: Places) -> Option<Self>;
+    fn read(checked: &CheckedValue, places: SourcePlaces) -> Option<Self>;
 }
 
 /// Parses a file that must be of one kind.
 pub(crate) fn parse_as<T: Define>(file: &str, bytes: &[u8]) -> Result<T, Vec<Problem>> {
-    let text = open(file, bytes)?;
+    let text = decode_text(file, bytes)?;
     let source = Source::new(file, text);
     let mut problems = Problems::new(&source);
-    let Some((node, kind)) = tree_and_kind(&mut problems) else { return Err(problems.finish()) };
+    let Some((node, kind)) = parse_tree_and_kind(&mut problems) else { return Err(problems.finish()) };
     if kind != T::KIND {
         let span = member(&node, "kind").map_or(node.span, |node| node.span);
-        problems.at(span, format!("a {} is expected here, not a {kind}", T::KIND));
+        problems.add(span, format!("a {} is expected here, not a {kind}", T::KIND));
         return Err(problems.finish());
     }
     read(&node, problems)
@@ -137,30 +137,30 @@ fn read<T: Define>(node: &Node, mut problems: Problems<'_>) -> Result<T, Vec<Pro
     }
     let source = problems.source();
     let definition = checked.and_then(|checked| {
-        let places = Places { source: source.clone(), spans: Arc::new(checked.places()) };
+        let places = SourcePlaces { source: source.clone(), spans: Arc::new(checked.places()) };
         T::read(&checked, places)
     });
     definition.ok_or_else(|| {
-        let problem = Problem::of_file(source.file(), format!("this {} is valid and was not understood", T::KIND));
+        let problem = Problem::for_file(source.file(), format!("this {} is valid and was not understood", T::KIND));
         vec![problem.with_hint("this is a defect of Assay; please report it with the file")]
     })
 }
 
 /// Returns the text of a file, without a byte order mark.
-pub(crate) fn open<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<Problem>> {
+pub(crate) fn decode_text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<Problem>> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
         let line = before.split(|byte| *byte == b'\n').count();
-        vec![Problem::of_file(file, format!("the file is not UTF-8 text: line {line} holds other bytes"))]
+        vec![Problem::for_file(file, format!("the file is not UTF-8 text: line {line} holds other bytes"))]
     })?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-fn tree_and_kind(problems: &mut Problems<'_>) -> Option<(Node, DefinitionKind)> {
+fn parse_tree_and_kind(problems: &mut Problems<'_>) -> Option<(Node, DefinitionKind)> {
     let node = parse(problems)?;
     let Value::Map(members) = &node.value else {
         let hint = format!("a definition begins with `apiVersion: {API_VERSION}` and `kind:`");
-        problems.hinted(node.span, "a definition must be a map of fields", hint);
+        problems.add_hinted(node.span, "a definition must be a map of fields", hint);
         return None;
     };
     let scalar = |name: &str| {
@@ -170,16 +170,16 @@ fn tree_and_kind(problems: &mut Problems<'_>) -> Option<(Node, DefinitionKind)> 
     // For a file of another version, every further problem would be a false one.
     if let Some((version, span)) = scalar("apiVersion").filter(|(version, _)| *version != API_VERSION) {
         let message = format!("{} is not a version that this Assay reads", quote(version));
-        problems.hinted(span, message, format!("write `apiVersion: {API_VERSION}`"));
+        problems.add_hinted(span, message, format!("write `apiVersion: {API_VERSION}`"));
         return None;
     }
     let Some((word, span)) = scalar("kind") else {
         let hint = format!("write `kind:` with one of {}", DefinitionKind::ALL.map(DefinitionKind::as_str).join(", "));
-        problems.hinted(problems.source().span(0, 0), "the file does not say what it defines", hint);
+        problems.add_hinted(problems.source().span(0, 0), "the file does not say what it defines", hint);
         return None;
     };
     let kind = word.parse::<DefinitionKind>().map_err(|error| {
-        problems.maybe_hinted(span, error, did_you_mean(word, DefinitionKind::ALL.map(DefinitionKind::as_str)));
+        problems.add_maybe_hinted(span, error, did_you_mean(word, DefinitionKind::ALL.map(DefinitionKind::as_str)));
     });
     kind.ok().map(|kind| (node, kind))
 }
@@ -191,12 +191,12 @@ fn member<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
 
 /// The places of a definition's parts in its file, for problems that only show in comparison with other files.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct SourcePlaces {
     source: Source,
     spans: Arc<BTreeMap<String, Span>>,
 }
 
-impl Places {
+impl SourcePlaces {
     /// Returns a problem at a path such as `spec.workloads[0]`.
     pub(crate) fn problem(&self, path: &str, message: impl Into<String>) -> Problem {
         let span = self.spans.get(path).copied().unwrap_or_else(|| self.source.span(0, 0));

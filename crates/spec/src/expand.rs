@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use crate::format::host_of;
 use crate::pipeline::{Pipeline, Target};
 use crate::problem::Problem;
-use crate::workload::{Arrivals, Parameter, Script, Work, Workload};
+use crate::workload::{ArrivalMode, Parameter, Script, Work, Workload};
 
 /// The most cases of one pipeline: ten times the largest that is planned for.
 pub const MAX_CASES: usize = 10_000;
@@ -131,7 +131,7 @@ fn check_gate_metrics(pipeline: &Pipeline, workloads: &[&Workload], problems: &m
     if workloads.len() < pipeline.spec.workloads.len() {
         return;
     }
-    let declared = judged(workloads);
+    let declared = gate_metric_names(workloads);
     for (gate_index, gate) in pipeline.spec.gates.iter().enumerate() {
         for (index, metric) in gate.metrics.iter().enumerate().filter(|(_, metric)| !declared.contains(&metric.as_str())) {
             let path = format!("spec.gates[{gate_index}].metrics[{index}]");
@@ -144,7 +144,7 @@ fn check_gate_metrics(pipeline: &Pipeline, workloads: &[&Workload], problems: &m
 }
 
 /// Returns the metrics that gates may judge: declared ones, and those that come with serving.
-pub(crate) fn judged<'a>(workloads: &[&'a Workload]) -> Vec<&'a str> {
+pub(crate) fn gate_metric_names<'a>(workloads: &[&'a Workload]) -> Vec<&'a str> {
     let declared = workloads.iter().flat_map(|w| &w.spec.metrics).map(|metric| metric.path.as_str());
     let is_serving = workloads.iter().any(|w| matches!(w.spec.work, Work::Serving(_)));
     declared.chain(is_serving.then_some(assay_manifest::SERVING_METRICS_JUDGED).into_iter().flatten().copied()).collect()
@@ -188,7 +188,7 @@ fn cases(pipeline: &Pipeline, sweeps: &[(&Workload, Vec<Point>)]) -> Vec<Case> {
         for target in pipeline.spec.targets.iter().filter(|target| runs_on(workload, target)) {
             for variant in &pipeline.spec.variants {
                 cases.push(Case {
-                    case_id: CaseId::of(&workload.name, &target.name, &variant.name),
+                    case_id: CaseId::from_names(&workload.name, &target.name, &variant.name),
                     workload: workload.name.clone(),
                     target: target.name.clone(),
                     variant: variant.name.clone(),
@@ -204,10 +204,10 @@ fn cases(pipeline: &Pipeline, sweeps: &[(&Workload, Vec<Point>)]) -> Vec<Case> {
 fn points(workload: &Workload) -> Result<Vec<Point>, Box<Problem>> {
     let points: Result<Vec<Point>, IdError> = match &workload.spec.work {
         Work::Serving(serving) => match &serving.load.arrivals {
-            Arrivals::Closed { concurrency } => {
+            ArrivalMode::Closed { concurrency } => {
                 concurrency.iter().map(|value| load_point(PointKind::Concurrency, &value.to_string())).collect()
             }
-            Arrivals::Open { rate, .. } => rate.iter().map(|value| load_point(PointKind::Rate, &number(*value))).collect(),
+            ArrivalMode::Open { rate, .. } => rate.iter().map(|value| load_point(PointKind::Rate, &number(*value))).collect(),
         },
         Work::Indicator(executable) | Work::Training(executable) => {
             let axes: Vec<_> = executable.parameters.iter().filter_map(|(name, parameter)| axis(name, parameter)).collect();
@@ -262,21 +262,21 @@ fn point(kind: PointKind, values: &[(&str, &str)]) -> Result<Point, IdError> {
 /// adding a value to a sweep renames no other point. Values that the alphabet of names would blur are told apart by a digest at
 /// the end.
 fn point_id(values: &[(&str, &str)]) -> Result<PointId, IdError> {
-    let words: Vec<String> = values.iter().map(|(name, value)| blurred(&format!("{name}-{value}"))).collect();
+    let words: Vec<String> = values.iter().map(|(name, value)| slugify(&format!("{name}-{value}"))).collect();
     let readable = if words.is_empty() { "default".to_owned() } else { words.join("-") };
-    let clear = values.iter().all(|(_, value)| stays_clear(value));
+    let clear = values.iter().all(|(_, value)| is_unambiguous(value));
     PointId::new(&readable).ok().filter(|_| clear).map_or_else(|| digested_id(&readable, values), Ok)
 }
 
 /// Returns true if a value differs from any other even after [`blurred`]: a word of lower-case letters and digits, or a decimal
 /// number, whose point becomes the only hyphen that a digit follows (names begin with letters).
-fn stays_clear(value: &str) -> bool {
+fn is_unambiguous(value: &str) -> bool {
     let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     word(value) || value.split_once('.').is_some_and(|(whole, fraction)| digits(whole) && digits(fraction))
 }
 
-fn blurred(text: &str) -> String {
+fn slugify(text: &str) -> String {
     let signs: String = text.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     signs.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }

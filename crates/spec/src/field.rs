@@ -13,7 +13,7 @@ pub(crate) struct Table {
     /// Its purpose.
     pub(crate) doc: &'static str,
     /// The field whose choice decides which of the other fields belong; it must be required.
-    pub(crate) by: Option<&'static str>,
+    pub(crate) selector: Option<&'static str>,
     pub(crate) fields: &'static [Field],
     pub(crate) rules: &'static [Rule],
 }
@@ -92,7 +92,7 @@ pub(crate) enum Type {
         item: &'static Type,
         min: usize,
         max: usize,
-        unique: Unique,
+        unique: Uniqueness,
     },
     /// Names that the writer chooses, each with a value.
     Map {
@@ -114,7 +114,7 @@ pub(crate) enum Type {
 
 /// The criterion by which two items of a list are equal, which is refused.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Unique {
+pub(crate) enum Uniqueness {
     /// None: items may repeat.
     No,
     /// The whole item.
@@ -128,7 +128,7 @@ pub(crate) enum Unique {
 pub(crate) struct Choice {
     pub(crate) word: &'static str,
     /// Another accepted spelling, which is turned into `word`.
-    pub(crate) also: Option<&'static str>,
+    pub(crate) alias: Option<&'static str>,
     pub(crate) doc: &'static str,
 }
 
@@ -177,12 +177,12 @@ impl Field {
     }
 
     /// Returns the field, required for these choices of `Table::by`.
-    pub(crate) const fn required_where(self, choices: &'static [&'static str]) -> Self {
+    pub(crate) const fn required_for_choices(self, choices: &'static [&'static str]) -> Self {
         Self { need: Need::RequiredFor(choices), ..self }
     }
 }
 
 /// Creates a word with its meaning.
 pub(crate) const fn choice(word: &'static str, doc: &'static str) -> Choice {
-    Choice { word, also: None, doc }
+    Choice { word, alias: None, doc }
 }

@@ -307,7 +307,7 @@ pub(crate) static HTTP_URL: Format = Format {
 fn normal_url(text: &str, schemes: &[&str]) -> Result<String, String> {
     let scheme = schemes.iter().find(|scheme| text.strip_prefix(**scheme).is_some_and(|rest| rest.starts_with("://")));
     if scheme.is_none() {
-        return Err(other_scheme(text, schemes));
+        return Err(scheme_problem(text, schemes));
     }
     if !text.bytes().all(|b| b.is_ascii_graphic()) || text.contains(['"', '<', '>', '\\', '^', '`', '{', '|', '}', '#']) {
         return Err("must not hold spaces, a fragment or characters that an address has to escape".to_owned());
@@ -321,7 +321,7 @@ fn normal_url(text: &str, schemes: &[&str]) -> Result<String, String> {
 }
 
 /// Returns the problem with the beginning of an address, including its scheme if it has one.
-fn other_scheme(text: &str, schemes: &[&str]) -> String {
+fn scheme_problem(text: &str, schemes: &[&str]) -> String {
     let is_scheme = |scheme: &&str| {
         (1..=20).contains(&scheme.len()) && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
     };
@@ -877,7 +877,7 @@ mod tests {
 
     #[test]
     fn container_images() {
-        let digest = format!("repo@{}", Digest::of(b""));
+        let digest = format!("repo@{}", Digest::compute(b""));
         accepts(
             &IMAGE,
             &["python", "python:3.12", "localhost:5000/a/b:Tag_1", "ghcr.io/a/b", &digest],
@@ -967,8 +967,8 @@ mod tests {
         accepts(&ENV_NAME, &["A", "A_1"], &["", "a", "1A", "_A", "A-B"]);
         accepts(
             &SHA256,
-            &[&Digest::of(b"").to_string(), &Digest::of(b"").hex()],
-            &["", "12", &Digest::of(b"").hex().to_uppercase()],
+            &[&Digest::compute(b"").to_string(), &Digest::compute(b"").hex()],
+            &["", "12", &Digest::compute(b"").hex().to_uppercase()],
         );
         accepts(&GIT_REF, &["refs/heads/main", "refs/tags/v1.2"], &["", "main", "refs/", "refs/heads/a b", "refs/heads/a..b"]);
         let two = CERTIFICATES.example.repeat(2);

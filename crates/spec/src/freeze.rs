@@ -19,7 +19,7 @@ pub struct Pins {
 
 /// A workload's `spec` in its canonical form.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Frozen {
+pub struct FrozenSpec {
     /// The `spec` with defaults left out and contents pinned.
     pub json: Json,
     /// Its canonical bytes.
@@ -37,7 +37,7 @@ pub struct Frozen {
 pub enum FreezeError {
     /// The content differs from the one that the workload declares.
     #[error("{what} has sha256 {found}, and the workload declares {declared}")]
-    OtherContent {
+    ContentMismatch {
         /// The path or URL.
         what: String,
         /// The SHA-256 that the workload declares.
@@ -53,27 +53,27 @@ pub enum FreezeError {
 impl Workload {
     /// Returns the `spec` in its canonical form, with the digests of `pins` put in. Metadata, key order, comments, formatting and
     /// explicit defaults do not affect it; every change of meaning or of a pinned content does.
-    pub fn freeze(&self, pins: &Pins) -> Result<Frozen, FreezeError> {
+    pub fn freeze(&self, pins: &Pins) -> Result<FrozenSpec, FreezeError> {
         let mut unpinned = Vec::new();
         let mut spec = self.normal_spec.as_object().cloned().unwrap_or_default();
         if let Some(script) = self.script() {
-            spec.insert("script".to_owned(), pinned_script(script, pins, &mut unpinned)?);
+            spec.insert("script".to_owned(), pin_script(script, pins, &mut unpinned)?);
         }
         if !self.spec.files.is_empty() {
-            spec.insert("files".to_owned(), pinned_files(&self.spec.files, pins, &mut unpinned));
+            spec.insert("files".to_owned(), pin_files(&self.spec.files, pins, &mut unpinned));
         }
         if let Some(path) = self.tokenizer() {
-            let mut file = pinned_files(std::slice::from_ref(path), pins, &mut unpinned);
+            let mut file = pin_files(std::slice::from_ref(path), pins, &mut unpinned);
             spec.insert("tokenizer".to_owned(), file[0].take());
         }
         if let Some(image) = &self.spec.image {
-            spec.insert("image".to_owned(), pinned_image(image, pins, &mut unpinned));
+            spec.insert("image".to_owned(), pin_image(image, pins, &mut unpinned));
         }
         let json = Json::Object(spec);
         let bytes = canonical_value(&json).map_err(FreezeError::Canonical)?;
-        let digest = Digest::of(&bytes);
-        let seed = self.spec.seed.clone().unwrap_or_else(|| derived_seed(&digest));
-        Ok(Frozen { json, bytes, digest, seed, unpinned })
+        let digest = Digest::compute(&bytes);
+        let seed = self.spec.seed.clone().unwrap_or_else(|| derive_seed(&digest));
+        Ok(FrozenSpec { json, bytes, digest, seed, unpinned })
     }
 
     pub(crate) fn script(&self) -> Option<&Script> {
@@ -116,18 +116,18 @@ pub struct MutableParts {
 
 /// Returns the seed of a workload that declares none: a digest of its own, so that it is not the spec's digest under another
 /// name.
-pub fn derived_seed(workload_spec_digest: &Digest) -> String {
-    Digest::of(format!("assay.dev/v1alpha1 seed {workload_spec_digest}").as_bytes()).hex()
+pub fn derive_seed(workload_spec_digest: &Digest) -> String {
+    Digest::compute(format!("assay.dev/v1alpha1 seed {workload_spec_digest}").as_bytes()).hex()
 }
 
-fn pinned_script(script: &Script, pins: &Pins, unpinned: &mut Vec<String>) -> Result<Json, FreezeError> {
+fn pin_script(script: &Script, pins: &Pins, unpinned: &mut Vec<String>) -> Result<Json, FreezeError> {
     let location = script.location();
     let key = if matches!(script, Script::Path { .. }) { "path" } else { "url" };
     let found = pins.contents.get(location).map(Digest::hex);
     if let (Some(declared), Some(found)) = (script.declared_sha256(), &found)
         && declared != found
     {
-        return Err(FreezeError::OtherContent { what: quote(location), declared: declared.to_owned(), found: found.clone() });
+        return Err(FreezeError::ContentMismatch { what: quote(location), declared: declared.to_owned(), found: found.clone() });
     }
     if found.is_none() {
         unpinned.push(location.to_owned());
@@ -140,7 +140,7 @@ fn pinned_script(script: &Script, pins: &Pins, unpinned: &mut Vec<String>) -> Re
 }
 
 /// Pins files as a set: the order in which they are listed has no meaning.
-fn pinned_files(files: &[String], pins: &Pins, unpinned: &mut Vec<String>) -> Json {
+fn pin_files(files: &[String], pins: &Pins, unpinned: &mut Vec<String>) -> Json {
     let mut files: Vec<&String> = files.iter().collect();
     files.sort();
     unpinned.extend(files.iter().filter(|path| !pins.contents.contains_key(**path)).map(|path| (*path).clone()));
@@ -151,7 +151,7 @@ fn pinned_files(files: &[String], pins: &Pins, unpinned: &mut Vec<String>) -> Js
     files.into_iter().map(pin).collect()
 }
 
-fn pinned_image(image: &str, pins: &Pins, unpinned: &mut Vec<String>) -> Json {
+fn pin_image(image: &str, pins: &Pins, unpinned: &mut Vec<String>) -> Json {
     let written = image.split_once('@').and_then(|(_, digest)| digest.parse().ok());
     let digest: Option<Digest> = written.or_else(|| pins.images.get(image).copied());
     if digest.is_none() {

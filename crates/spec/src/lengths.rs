@@ -68,10 +68,9 @@ impl FromStr for Scenario {
         let groups = parse_groups(groups).ok_or(ScenarioError::Form)?;
         let scenario = match (kind, groups.as_slice()) {
             ("D", [pair]) => pair_of(pair).map(|(input, output)| Self::Deterministic { input, output }),
-            ("N", [input, output]) => both(input, output).map(|(input, output)| Self::Normal { input, output }),
-            ("U", [input, output]) => {
-                both(input, output).map(|(input, output)| Self::Uniform { input: from_one(input), output: from_one(output) })
-            }
+            ("N", [input, output]) => parse_pairs(input, output).map(|(input, output)| Self::Normal { input, output }),
+            ("U", [input, output]) => parse_pairs(input, output)
+                .map(|(input, output)| Self::Uniform { input: raise_to_one(input), output: raise_to_one(output) }),
             ("U", [highs]) => pair_of(highs).map(|(input, output)| Self::Uniform { input: (1, input), output: (1, output) }),
             ("E", [one]) => <[u64; 1]>::try_from(one.as_slice()).ok().map(|[tokens]| Self::Embedding { tokens }),
             _ => None,
@@ -101,12 +100,12 @@ fn pair_of(group: &[u64]) -> Option<(u64, u64)> {
     <[u64; 2]>::try_from(group).ok().map(|[a, b]| (a, b))
 }
 
-fn both(input: &[u64], output: &[u64]) -> Option<((u64, u64), (u64, u64))> {
+fn parse_pairs(input: &[u64], output: &[u64]) -> Option<((u64, u64), (u64, u64))> {
     pair_of(input).zip(pair_of(output))
 }
 
 /// Raises a lower bound of 0 to 1, as genai-bench does.
-fn from_one((low, high): (u64, u64)) -> (u64, u64) {
+fn raise_to_one((low, high): (u64, u64)) -> (u64, u64) {
     (low.max(1), high)
 }
 
@@ -116,13 +115,13 @@ impl Scenario {
             Self::Deterministic { input, output } => (input, output),
             Self::Normal { input, output } => (input.0, output.0),
             Self::Uniform { input, output } => {
-                [input, output].iter().try_for_each(|(low, high)| within_bounds(*low, *high))?;
+                [input, output].iter().try_for_each(|(low, high)| check_bounds(*low, *high))?;
                 (input.1, output.1)
             }
             Self::Embedding { tokens } => (tokens, 1),
         };
-        at_least_one("the input", input)?;
-        at_least_one("the output", output)?;
+        check_not_zero("the input", input)?;
+        check_not_zero("the output", output)?;
         let largest = self.numbers().into_iter().max().unwrap_or(0);
         if largest > MAX_TOKENS { Err(ScenarioError::TooMany(largest)) } else { Ok(self) }
     }
@@ -136,7 +135,7 @@ impl Scenario {
     }
 }
 
-fn within_bounds(low: u64, high: u64) -> Result<(), ScenarioError> {
+fn check_bounds(low: u64, high: u64) -> Result<(), ScenarioError> {
     if high == 0 {
         Err(ScenarioError::Zero("the upper bound"))
     } else if high < low {
@@ -146,7 +145,7 @@ fn within_bounds(low: u64, high: u64) -> Result<(), ScenarioError> {
     }
 }
 
-fn at_least_one(what: &'static str, tokens: u64) -> Result<(), ScenarioError> {
+fn check_not_zero(what: &'static str, tokens: u64) -> Result<(), ScenarioError> {
     if tokens == 0 { Err(ScenarioError::Zero(what)) } else { Ok(()) }
 }
 

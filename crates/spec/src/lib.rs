@@ -16,7 +16,7 @@
 
 mod acknowledgement;
 mod check;
-mod checked;
+mod checked_value;
 mod closure;
 mod definition;
 mod expand;
@@ -42,30 +42,32 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-pub use acknowledgement::{ACKNOWLEDGEMENTS, Accepted, Acknowledgement};
+pub use acknowledgement::{ACKNOWLEDGEMENTS, AcceptedChange, Acknowledgement};
 pub use check::NO_CREDENTIALS;
-pub use closure::{Closure, ClosureError, ClosureFile, MAX_CLOSURE_BYTES, MAX_CLOSURE_FILES, MAX_FILE_BYTES, ReadFile, closure};
+pub use closure::{
+    Closure, ClosureError, ClosureFile, MAX_CLOSURE_BYTES, MAX_CLOSURE_FILES, MAX_FILE_BYTES, ReadFile, read_closure,
+};
 pub use definition::{Definition, DefinitionKind};
 pub use expand::{MAX_CASES, MAX_POINTS, MAX_TRIALS, expand};
-pub use freeze::{FreezeError, Frozen, MutableParts, Pins, derived_seed};
+pub use freeze::{FreezeError, FrozenSpec, MutableParts, Pins, derive_seed};
 pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
 pub use noise::{MetricNoise, NOISE, Noise, NoiseRun};
-pub use objects::{MAX_OBJECT_BYTES, objects};
+pub use objects::{MAX_OBJECT_BYTES, parse_objects};
 pub use pipeline::{
-    ControlAsk, Gate, MIN_TRIALS, Pipeline, PipelineSpec, Publish, Ready, SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule,
-    SecretRef, Shards, Stage, Target, Trials, Variant,
+    ControlRequirement, Gate, MIN_TRIALS, Pipeline, PipelineSpec, PublishSettings, ReadinessProbe, SIMULATOR_PROFILES,
+    SIMULATOR_SETTINGS, Schedule, SecretRef, Shards, Stage, Target, Trials, Variant,
 };
 pub use pod::PodOverride;
 pub use problem::{Excerpt, MAX_PROBLEMS, Problem, render};
-pub use reference::reference;
-pub use schema::schema;
+pub use reference::reference_page;
+pub use schema::json_schema;
 pub use secret::looks_secret;
 pub use sizing::{GateSize, MAX_SIZED, gate_sizes};
 pub use tables::API_VERSION;
 pub use trust::{Expectation, Signer, TimestampAuthority, TrustPolicy};
 pub use validate::validate;
 pub use workload::{
-    Arrival, Arrivals, Dimensions, Distribution, Executable, Lengths, Load, Metric, Parameter, Prepare, Program, Script, Serving,
-    Slo, Work, Workload, WorkloadSpec,
+    ArrivalMode, ArrivalProcess, Dimensions, Distribution, Executable, Lengths, Load, Metric, Parameter, PrepareCommand, Program,
+    Script, Serving, Slo, Work, Workload, WorkloadSpec,
 };
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};

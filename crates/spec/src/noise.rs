@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_gate::rule::{Launches, Learned};
-use assay_gate::{History, Taught};
+use assay_gate::rule::{Launches, LearnedNoise};
+use assay_gate::{History, MetricKey};
 use assay_manifest::{Digest, Name, PairUnit, PointId, RunId};
-use assay_stats::{Noise as Spread, Spikes, Usual};
+use assay_stats::{BaseNoise, Noise as Spread, Spikes};
 
-use crate::checked::{Checked, Read};
-use crate::definition::{Define, DefinitionKind, Places, parse_as};
+use crate::checked_value::{CheckedValue, Read};
+use crate::definition::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::problem::{Problem, Problems};
 
 /// The folder of noise files, from the repository's root. Each file has the name of its pipeline.
@@ -60,7 +60,7 @@ pub struct MetricNoise {
     /// The information of one difference, relative to a normal one.
     pub worth: f64,
     /// The spread without its spikes, if there are some.
-    pub usual: Option<Usual>,
+    pub usual: Option<BaseNoise>,
     /// The spread of a launch.
     pub launch: f64,
     /// The number of launches in which that spread was observed.
@@ -78,18 +78,18 @@ impl Noise {
     }
 
     /// Parses the noise file of the pipeline of that name. Fails for the file of another pipeline.
-    pub fn parse_of(pipeline: &Name, file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
+    pub fn parse_for_pipeline(pipeline: &Name, file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
         let noise = Self::parse(file, bytes)?;
         if noise.name == *pipeline {
             return Ok(noise);
         }
         let message = format!("this is the noise of `{}`, and `{pipeline}` was looked for", noise.name);
-        Err(vec![Problem::of_file(file, message).with_hint("learn it anew with `assay noise`")])
+        Err(vec![Problem::for_file(file, message).with_hint("learn it anew with `assay noise`")])
     }
 
     /// Returns the noise as gates use it. `digest` is that of the file.
     pub fn history(&self, digest: Digest) -> History {
-        let metrics = self.metrics.iter().map(|metric| (metric.of(), metric.learned())).collect();
+        let metrics = self.metrics.iter().map(|metric| (metric.key(), metric.to_learned_noise())).collect();
         History { digest, metrics }
     }
 
@@ -100,8 +100,8 @@ impl Noise {
 }
 
 impl MetricNoise {
-    fn of(&self) -> Taught {
-        Taught {
+    fn key(&self) -> MetricKey {
+        MetricKey {
             workload: self.workload.clone(),
             work: self.work,
             point: self.point.clone(),
@@ -110,9 +110,9 @@ impl MetricNoise {
         }
     }
 
-    fn learned(&self) -> Learned {
-        Learned {
-            noise: Spread { sd: self.pair, freedom: self.freedom.max(1.0), worth: self.worth, usual: self.usual },
+    fn to_learned_noise(&self) -> LearnedNoise {
+        LearnedNoise {
+            noise: Spread { sd: self.pair, freedom: self.freedom.max(1.0), worth: self.worth, base: self.usual },
             launches: Some(Launches { sd: self.launch, n: self.launches, largest: self.largest_shift }),
             autocorrelation: self.autocorrelation,
         }
@@ -122,20 +122,20 @@ impl MetricNoise {
 impl Define for Noise {
     const KIND: DefinitionKind = DefinitionKind::Noise;
 
-    fn cross_check(checked: &Checked, problems: &mut Problems<'_>) {
+    fn cross_check(checked: &CheckedValue, problems: &mut Problems<'_>) {
         let mut known = BTreeSet::new();
-        for metric in checked.at(&["spec", "metrics"]).map_or(&[][..], Checked::items) {
+        for metric in checked.at(&["spec", "metrics"]).map_or(&[][..], CheckedValue::items) {
             let Some(noise) = MetricNoise::read(metric) else { continue };
             if noise.usual.is_some_and(|usual| usual.spikes.seen > usual.spikes.among) {
-                problems.at(metric.span, "more of its differences are spikes than there are");
+                problems.add(metric.span, "more of its differences are spikes than there are");
             }
-            if !known.insert(noise.of()) {
-                problems.at(metric.span, "this metric of that work at that point stands here twice");
+            if !known.insert(noise.key()) {
+                problems.add(metric.span, "this metric of that work at that point stands here twice");
             }
         }
     }
 
-    fn read(checked: &Checked, _: Places) -> Option<Self> {
+    fn read(checked: &CheckedValue, _: SourcePlaces) -> Option<Self> {
         let metadata = checked.member("metadata")?;
         let spec = checked.member("spec")?;
         Some(Self {
@@ -150,13 +150,13 @@ impl Define for Noise {
 }
 
 impl Read for NoiseRun {
-    fn read(run: &Checked) -> Option<Self> {
+    fn read(run: &CheckedValue) -> Option<Self> {
         Some(Self { run: run.get("run")?, summary: digest(run, "summary")? })
     }
 }
 
 impl Read for MetricNoise {
-    fn read(metric: &Checked) -> Option<Self> {
+    fn read(metric: &CheckedValue) -> Option<Self> {
         Some(Self {
             workload: metric.get("workload")?,
             work: digest(metric, "work")?,
@@ -175,8 +175,8 @@ impl Read for MetricNoise {
     }
 }
 
-impl Read for Usual {
-    fn read(usual: &Checked) -> Option<Self> {
+impl Read for BaseNoise {
+    fn read(usual: &CheckedValue) -> Option<Self> {
         Some(Self {
             sd: usual.get("pair")?,
             freedom: usual.get::<f64>("freedom")?.max(1.0),
@@ -186,6 +186,6 @@ impl Read for Usual {
     }
 }
 
-fn digest(of: &Checked, field: &str) -> Option<Digest> {
+fn digest(of: &CheckedValue, field: &str) -> Option<Digest> {
     Digest::from_hex(&of.get::<String>(field)?).ok()
 }

@@ -3,22 +3,22 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::definition::open;
+use crate::definition::decode_text;
 use crate::problem::{Problem, Problems, Source, quote};
 use crate::secret::looks_secret;
-use crate::yaml::{Key, Looks, Node, Scalar, Value, parse_all};
+use crate::yaml::{Key, Node, Scalar, ScalarType, Value, parse_all};
 
 /// The largest file of objects: hand-written ones are a hundred times smaller, and a cluster accepts no object larger than four
 /// times this.
 pub const MAX_OBJECT_BYTES: usize = 256 << 10;
 
 /// Parses the objects of a file, in their order; `file` is its name in problems. Empty documents are skipped.
-pub fn objects(file: &str, bytes: &[u8]) -> Result<Vec<Json>, Vec<Problem>> {
+pub fn parse_objects(file: &str, bytes: &[u8]) -> Result<Vec<Json>, Vec<Problem>> {
     if bytes.len() > MAX_OBJECT_BYTES {
         let message = format!("the file has {} bytes; a file of objects has at most {MAX_OBJECT_BYTES}", bytes.len());
-        return Err(vec![Problem::of_file(file, message)]);
+        return Err(vec![Problem::for_file(file, message)]);
     }
-    let source = Source::new(file, open(file, bytes)?);
+    let source = Source::new(file, decode_text(file, bytes)?);
     let mut problems = Problems::new(&source);
     let documents = parse_all(&mut problems).unwrap_or_default();
     let mut objects = Vec::new();
@@ -27,11 +27,11 @@ pub fn objects(file: &str, bytes: &[u8]) -> Result<Vec<Json>, Vec<Problem>> {
         match value_of(node, &mut problems) {
             Json::Null => {}
             object @ Json::Object(_) => objects.push(object),
-            _ => problems.hinted(node.span, "an object must be a map of fields", "it begins with `apiVersion:` and `kind:`"),
+            _ => problems.add_hinted(node.span, "an object must be a map of fields", "it begins with `apiVersion:` and `kind:`"),
         }
     }
     if problems.is_empty() && objects.is_empty() {
-        problems.at(source.span(0, 0), "the file holds no object");
+        problems.add(source.span(0, 0), "the file holds no object");
     }
     if problems.is_empty() { Ok(objects) } else { Err(problems.finish()) }
 }
@@ -40,7 +40,7 @@ fn value_of(node: &Node, problems: &mut Problems<'_>) -> Json {
     match &node.value {
         Value::Refused => Json::Null,
         Value::Scalar(scalar) => scalar_of(scalar).unwrap_or_else(|(message, hint)| {
-            problems.hinted(node.span, message, hint);
+            problems.add_hinted(node.span, message, hint);
             Json::Null
         }),
         Value::List(items) => items.iter().map(|item| value_of(item, problems)).collect(),
@@ -53,11 +53,11 @@ fn value_of(node: &Node, problems: &mut Problems<'_>) -> Json {
 /// Returns a scalar by the rules of the core schema. Fails if readers of YAML disagree about it.
 fn scalar_of(scalar: &Scalar) -> Result<Json, (String, &'static str)> {
     let text = scalar.text.as_str();
-    match scalar.looks() {
-        Looks::Null => Ok(Json::Null),
-        Looks::Bool => Ok(Json::Bool(text.eq_ignore_ascii_case("true"))),
-        Looks::Text => Ok(Json::String(text.to_owned())),
-        Looks::Number => {
+    match scalar.scalar_type() {
+        ScalarType::Null => Ok(Json::Null),
+        ScalarType::Bool => Ok(Json::Bool(text.eq_ignore_ascii_case("true"))),
+        ScalarType::Text => Ok(Json::String(text.to_owned())),
+        ScalarType::Number => {
             let digits = text.trim_start_matches(['-', '+']);
             if digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit()) {
                 let hint = "write `0o644` for octal, a number without the zero for decimal, or quotes for text";
@@ -99,7 +99,7 @@ fn refuse_secrets(node: &Node, problems: &mut Problems<'_>) {
                 && looks_secret(name, value)
             {
                 let hint = "take it from a Secret with `valueFrom: {secretKeyRef: {name: target-secrets, key: ...}}`";
-                problems.redacted(
+                problems.add_redacted(
                     span,
                     format!("{} looks like a secret; objects hold references to secrets only", quote(name)),
                     hint,
@@ -119,7 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn check(text: &str) -> String {
-        match objects("a.yaml", text.as_bytes()) {
+        match parse_objects("a.yaml", text.as_bytes()) {
             Ok(objects) => objects.iter().map(Json::to_string).collect::<Vec<_>>().join("\n"),
             Err(problems) => render(&problems),
         }
@@ -208,7 +208,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_a_file_holds_is_read_or_refused(text in "[-a-z0-9:\\[\\]{}'\"#&*!|>.,~ \n]{0,80}") {
-            let _ = objects("a.yaml", text.as_bytes());
+            let _ = parse_objects("a.yaml", text.as_bytes());
         }
     }
 }

@@ -8,8 +8,8 @@ use assay_manifest::{
     TargetKind,
 };
 
-use crate::checked::{Checked, Read, Value};
-use crate::definition::{Define, DefinitionKind, Places, parse_as};
+use crate::checked_value::{CheckedValue, Read, Value};
+use crate::definition::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::pod::{PodOverride, check_pods};
 use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::refuse_secrets;
@@ -82,7 +82,7 @@ pub struct Pipeline {
     pub labels: BTreeMap<String, String>,
     /// The specification of the run.
     pub spec: PipelineSpec,
-    pub(crate) places: Places,
+    pub(crate) places: SourcePlaces,
 }
 
 /// The work, the targets, the repetitions, and the claim.
@@ -113,7 +113,7 @@ pub struct PipelineSpec {
     /// The statement that published numbers carry; present for `intent: publication`.
     pub claim: Option<Claim>,
     /// Each environment control, and the way in which it is to be established.
-    pub controls: Vec<(Control, ControlAsk)>,
+    pub controls: Vec<(Control, ControlRequirement)>,
     /// Rules from verdicts to an exit code.
     pub gates: Vec<Gate>,
     /// The six stages in their order, each with the pipeline's overrides.
@@ -121,7 +121,7 @@ pub struct PipelineSpec {
     /// The schedule on which it runs automatically.
     pub schedule: Option<Schedule>,
     /// The published results, and their destination.
-    pub publish: Publish,
+    pub publish: PublishSettings,
     /// Hosts that the plan stage may fetch from; empty for any host in a trusted run and none in an untrusted one.
     pub fetch_allow: Vec<String>,
     /// The time after which a run is cancelled.
@@ -167,7 +167,7 @@ pub struct Target {
     /// Headers of each request, by lower-case name: references to secrets.
     pub headers: BTreeMap<String, SecretRef>,
     /// The readiness probe.
-    pub ready: Ready,
+    pub ready: ReadinessProbe,
     /// Settings of a simulator, by option.
     pub config: BTreeMap<String, String>,
     /// The container image that it runs in, as written in the file.
@@ -197,7 +197,7 @@ pub enum SecretRef {
 
 /// The readiness probe, which runs before anything is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ready {
+pub struct ReadinessProbe {
     /// A path that returns status 200 once the target is ready.
     pub http: Option<String>,
     /// The longest time until the target is ready.
@@ -233,7 +233,7 @@ pub struct Trials {
 
 /// The way in which an environment control is to be established.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ControlAsk {
+pub enum ControlRequirement {
     /// The control is not claimed.
     Absent,
     /// A person declares it, in these words.
@@ -301,7 +301,7 @@ pub struct Schedule {
 
 /// The published results, and their destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Publish {
+pub struct PublishSettings {
     /// SQL files that select published numbers, relative to the repository's root.
     pub queries: Vec<String>,
     /// The branch that published folders are committed to.
@@ -322,7 +322,7 @@ impl Pipeline {
 impl Define for Pipeline {
     const KIND: DefinitionKind = DefinitionKind::Pipeline;
 
-    fn cross_check(checked: &Checked, problems: &mut Problems<'_>) {
+    fn cross_check(checked: &CheckedValue, problems: &mut Problems<'_>) {
         let Some(spec) = checked.member("spec") else { return };
         check_claim(spec, problems);
         check_trials(spec, problems);
@@ -338,7 +338,7 @@ impl Define for Pipeline {
         check_cpus(spec, problems);
     }
 
-    fn read(checked: &Checked, places: Places) -> Option<Self> {
+    fn read(checked: &CheckedValue, places: SourcePlaces) -> Option<Self> {
         let metadata = checked.member("metadata")?;
         Some(Self {
             name: metadata.get("name")?,
@@ -351,57 +351,57 @@ impl Define for Pipeline {
     }
 }
 
-fn check_claim(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_claim(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let intent = spec.member("intent").filter(|intent| intent.text() == Some("publication"));
     if let (Some(intent), None) = (intent, spec.member("claim")) {
         let hint = "write `claim` with `methodology`, `representative` and `statement`, or another intent";
-        problems.hinted(intent.span, "`intent: publication` needs `spec.claim`", hint);
+        problems.add_hinted(intent.span, "`intent: publication` needs `spec.claim`", hint);
     }
 }
 
-fn check_trials(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_trials(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let (Some(count), Some(intent)) = (spec.at(&["trials", "count"]), spec.text_of("intent")) else { return };
     if intent != "exploratory" && u32::read(count).is_some_and(|count| count < MIN_TRIALS) {
         let message = format!("`intent: {intent}` needs at least {MIN_TRIALS} trials of each point");
-        problems.hinted(count.span, message, "5 is the default; fewer are for `intent: exploratory`");
+        problems.add_hinted(count.span, message, "5 is the default; fewer are for `intent: exploratory`");
     }
 }
 
 /// Checks rebuilds: builds are told apart by their folders, and each needs a turn.
-fn check_rebuilds(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_rebuilds(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(rebuilds) = spec.at(&["trials", "rebuilds"]) else { return };
     let Some(builds) = u32::read(rebuilds).filter(|builds| *builds > 1) else { return };
-    let targets = spec.member("targets").map_or(&[][..], Checked::items);
+    let targets = spec.member("targets").map_or(&[][..], CheckedValue::items);
     if !targets.iter().any(|target| target.member("folder").is_some()) {
         let message = "`spec.trials.rebuilds` needs a target with a `folder`";
-        problems.hinted(rebuilds.span, message, "its builds lie in `1`, `2` and so on of that folder");
+        problems.add_hinted(rebuilds.span, message, "its builds lie in `1`, `2` and so on of that folder");
     }
     let count = spec.at(&["trials", "count"]).and_then(u32::read);
     if let Some(count) = count.filter(|count| *count < builds) {
         let message = format!("of {builds} builds only {count} would have a turn");
-        problems.hinted(rebuilds.span, message, "write at most as many as `spec.trials.count`");
+        problems.add_hinted(rebuilds.span, message, "write at most as many as `spec.trials.count`");
     }
 }
 
-fn check_sides(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_sides(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let placement = spec.member("placement");
     let Some(comparison) = spec.member("comparison") else {
         if let Some(placement) = placement.filter(|placement| placement.text() == Some("alternate")) {
             let message = "`placement: alternate` needs a comparison whose sides alternate";
-            problems.hinted(placement.span, message, "write `comparison`, or remove `placement`");
+            problems.add_hinted(placement.span, message, "write `comparison`, or remove `placement`");
         }
         return;
     };
     for side in ["baseline", "candidate"] {
-        known_side(spec, comparison, side, "target", problems);
-        known_side(spec, comparison, side, "variant", problems);
+        check_side_name(spec, comparison, side, "target", problems);
+        check_side_name(spec, comparison, side, "variant", problems);
     }
     let sides = [comparison.member("baseline"), comparison.member("candidate")];
     if let [Some(baseline), Some(candidate)] = sides
         && baseline == candidate
         && baseline.text_of("target").is_some()
     {
-        problems.hinted(candidate.anchor, "baseline and candidate are the same", "a comparison needs two sides that differ");
+        problems.add_hinted(candidate.anchor, "baseline and candidate are the same", "a comparison needs two sides that differ");
     }
     let same_target = sides.map(|side| side.and_then(|side| side.text_of("target")));
     if placement.is_some_and(|placement| placement.text() == Some("coexist"))
@@ -410,24 +410,24 @@ fn check_sides(spec: &Checked, problems: &mut Problems<'_>) {
         && sides[0] != sides[1]
     {
         let message = "two variants of one target cannot be up together";
-        problems.hinted(comparison.anchor, message, "write `placement: alternate`, or make them two targets");
+        problems.add_hinted(comparison.anchor, message, "write `placement: alternate`, or make them two targets");
     }
 }
 
-fn known_side(spec: &Checked, comparison: &Checked, side: &str, what: &str, problems: &mut Problems<'_>) {
+fn check_side_name(spec: &CheckedValue, comparison: &CheckedValue, side: &str, what: &str, problems: &mut Problems<'_>) {
     let Some(named) = comparison.at(&[side, what]) else { return };
     let Some(list) = spec.member(&format!("{what}s")) else { return };
     let names: Vec<&str> = list.items().iter().filter_map(|item| item.text_of("name")).collect();
     // The name may be in an invalid item of the list.
-    let is_whole = list.value != Value::Wrong && names.len() == list.items().len();
+    let is_whole = list.value != Value::Invalid && names.len() == list.items().len();
     let Some(name) = named.text().filter(|name| is_whole && !names.contains(name)) else { return };
     let message = format!("the {side} names the {what} {}, which this pipeline does not have", quote(name));
     let known = || format!("it has {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "));
-    problems.hinted(named.span, message, did_you_mean(name, names.iter().copied()).unwrap_or_else(known));
+    problems.add_hinted(named.span, message, did_you_mean(name, names.iter().copied()).unwrap_or_else(known));
 }
 
 /// Checks the isolation: a restart needs a target that provision starts, and a flush one that serves.
-fn check_isolation(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_isolation(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(isolation) = spec.member("isolation") else { return };
     let (kinds, cannot, hint): (&[&str], _, _) = match isolation.text() {
         Some("restart_target") => {
@@ -439,40 +439,40 @@ fn check_isolation(spec: &Checked, problems: &mut Problems<'_>) {
         }
         _ => return,
     };
-    let targets = spec.member("targets").map_or(&[][..], Checked::items);
+    let targets = spec.member("targets").map_or(&[][..], CheckedValue::items);
     for target in targets {
         let (name, kind) = (target.text_of("name").unwrap_or_default(), target.text_of("kind").unwrap_or_default());
         if kinds.contains(&kind) {
             let message =
                 format!("`isolation: {}` cannot {cannot} `{name}` of `kind: {kind}`", isolation.text().unwrap_or_default());
-            problems.hinted(isolation.span, message, hint);
+            problems.add_hinted(isolation.span, message, hint);
         }
     }
 }
 
-fn check_gates(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_gates(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let has_comparison = spec.member("comparison").is_some();
     if let Some(gate) = spec.member("gates").and_then(|gates| gates.items().first()).filter(|_| !has_comparison) {
         let message = "a gate needs something to compare with";
         let hint = "write `comparison`; `assay gate --baseline history` compares with earlier runs and needs no gate";
-        problems.hinted(gate.span, message, hint);
+        problems.add_hinted(gate.span, message, hint);
     }
-    for looks in spec.member("gates").map_or(&[][..], Checked::items).iter().filter_map(|gate| gate.member("looks")) {
+    for looks in spec.member("gates").map_or(&[][..], CheckedValue::items).iter().filter_map(|gate| gate.member("looks")) {
         let shares: f64 = looks.items().iter().filter_map(f64::read).sum();
         // Three thirds in decimal notation may add up to slightly more than 1.
         if shares > 1.0 + 1e-9 {
-            problems.at(looks.span, format!("the shares of `looks` add up to {shares:.3}, more than all of `q`"));
+            problems.add(looks.span, format!("the shares of `looks` add up to {shares:.3}, more than all of `q`"));
         }
     }
 }
 
-fn check_stages(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_stages(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(stages) = spec.member("stages") else { return };
     let given: Vec<&str> = stages.items().iter().filter_map(|stage| stage.text_of("name")).collect();
     let order = Role::STAGES.map(Role::as_str);
     let wrong = given.iter().zip(order).position(|(given, expected)| *given != expected);
     // A stage whose name was refused is missing here and has been reported.
-    let all_named = stages.value != Value::Wrong && given.len() == stages.items().len();
+    let all_named = stages.value != Value::Invalid && given.len() == stages.items().len();
     if !all_named || (wrong.is_none() && given.len() >= order.len()) {
         return;
     }
@@ -485,23 +485,23 @@ fn check_stages(spec: &Checked, problems: &mut Problems<'_>) {
         let missing: Vec<_> = order.iter().filter(|name| !given.contains(name)).map(|name| format!("`{name}`")).collect();
         format!("`spec.stages` lacks {}", missing.join(", "))
     };
-    problems.hinted(place.map_or(stages.anchor, |stage| stage.span), message, hint);
+    problems.add_hinted(place.map_or(stages.anchor, |stage| stage.span), message, hint);
 }
 
 /// Checks that a location on a branch comes with the branch.
-fn check_publish(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_publish(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(publish) = spec.member("publish").filter(|publish| publish.member("branch").is_none()) else { return };
     for name in ["folder", "remote"] {
         if let Some(field) = publish.member(name) {
             let message = format!("`spec.publish.{name}` says where on a branch, and no branch is named");
-            problems.hinted(field.span, message, format!("write `branch`, or remove `{name}`"));
+            problems.add_hinted(field.span, message, format!("write `branch`, or remove `{name}`"));
         }
     }
 }
 
-fn check_secrets(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_secrets(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let lists = [spec.member("targets"), spec.member("variants")];
-    for item in lists.into_iter().flatten().flat_map(Checked::items) {
+    for item in lists.into_iter().flatten().flat_map(CheckedValue::items) {
         if let Some(env) = item.member("env") {
             refuse_secrets(env, "a definition holds references to secrets only", problems);
         }
@@ -509,29 +509,29 @@ fn check_secrets(spec: &Checked, problems: &mut Problems<'_>) {
 }
 
 /// Checks that no target uses the load generator's CPUs, because it would not be isolated from it.
-fn check_cpus(spec: &Checked, problems: &mut Problems<'_>) {
-    let list = |of: &Checked| of.text_of("cpus").and_then(|text| text.parse::<CpuList>().ok());
+fn check_cpus(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let list = |of: &CheckedValue| of.text_of("cpus").and_then(|text| text.parse::<CpuList>().ok());
     let Some(load) = spec.member("load").and_then(list) else { return };
-    for target in spec.member("targets").map_or(&[][..], Checked::items) {
+    for target in spec.member("targets").map_or(&[][..], CheckedValue::items) {
         let (Some(field), Some(cpus)) = (target.member("cpus"), list(target)) else { continue };
         if let Some(shared) = cpus.shared_with(&load) {
             let name = target.text_of("name").unwrap_or_default();
             let message = format!("the target {} and `spec.load.cpus` ({load}) both have the CPUs {shared}", quote(name));
-            problems.hinted(field.span, message, "give each CPU to one of them");
+            problems.add_hinted(field.span, message, "give each CPU to one of them");
         }
     }
 }
 
 /// Checks the settings of simulators, because a simulator would find an error only after its start, and report it in its log.
-fn check_simulators(spec: &Checked, problems: &mut Problems<'_>) {
-    let targets = spec.member("targets").map_or(&[][..], Checked::items);
+fn check_simulators(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let targets = spec.member("targets").map_or(&[][..], CheckedValue::items);
     for (index, target) in targets.iter().enumerate().filter(|(_, target)| target.text_of("kind") == Some("simulator")) {
-        for (key, setting) in target.member("config").map_or(&[][..], Checked::members) {
+        for (key, setting) in target.member("config").map_or(&[][..], CheckedValue::members) {
             let name = key.replace('-', "_");
             if !SIMULATOR_SETTINGS.contains(&name.as_str()) {
                 let message = format!("`spec.targets[{index}].config` has {}, which is no setting of the simulator", quote(key));
                 let hint = did_you_mean(&name, SIMULATOR_SETTINGS.iter().copied());
-                problems.maybe_hinted(setting.anchor, message, hint);
+                problems.add_maybe_hinted(setting.anchor, message, hint);
             }
         }
         let Some(profile) = target.at(&["config", "profile"]) else { continue };
@@ -539,7 +539,7 @@ fn check_simulators(spec: &Checked, problems: &mut Problems<'_>) {
         let message = format!("`spec.targets[{index}].config.profile` is no profile of the simulator: {}", quote(name));
         let known = SIMULATOR_PROFILES.map(|profile| format!("`{profile}`")).join(", ");
         let near = did_you_mean(name, SIMULATOR_PROFILES).map(|near| format!("{near} ")).unwrap_or_default();
-        problems.hinted(profile.span, message, format!("{near}the profiles are {known}"));
+        problems.add_hinted(profile.span, message, format!("{near}the profiles are {known}"));
     }
 }
 
@@ -559,7 +559,7 @@ fn default_placement(targets: &[Target], comparison: Option<&Comparison>, gates:
 }
 
 impl Read for PipelineSpec {
-    fn read(spec: &Checked) -> Option<Self> {
+    fn read(spec: &CheckedValue) -> Option<Self> {
         let (targets, gates): (Vec<Target>, Vec<Gate>) = (spec.get("targets")?, spec.get("gates")?);
         let comparison: Option<Comparison> = spec.get("comparison")?;
         let placement: Option<Placement> = spec.get("placement")?;
@@ -591,8 +591,8 @@ impl Read for PipelineSpec {
 }
 
 impl Read for Target {
-    fn read(target: &Checked) -> Option<Self> {
-        let unprobed = Ready { http: None, timeout: Duration::ZERO };
+    fn read(target: &CheckedValue) -> Option<Self> {
+        let unprobed = ReadinessProbe { http: None, timeout: Duration::ZERO };
         Some(Self {
             name: target.get("name")?,
             kind: target.get("kind")?,
@@ -602,7 +602,7 @@ impl Read for Target {
             inference_service: target.get("inference_service")?,
             env: read_env(target)?,
             headers: target.get("headers")?,
-            ready: target.get::<Option<Ready>>("ready")?.unwrap_or(unprobed),
+            ready: target.get::<Option<ReadinessProbe>>("ready")?.unwrap_or(unprobed),
             config: target.get::<Option<BTreeMap<String, String>>>("config")?.unwrap_or_default(),
             image: target.get("image")?,
             hardware: target.get("hardware")?,
@@ -616,10 +616,10 @@ impl Read for Target {
 }
 
 /// Reads the environment of a target or variant; empty for a kind of target that has none.
-fn read_env(of: &Checked) -> Option<Vec<EnvVar>> {
+fn read_env(of: &CheckedValue) -> Option<Vec<EnvVar>> {
     let mut env: Vec<EnvVar> = of
         .member("env")
-        .map_or(&[][..], Checked::members)
+        .map_or(&[][..], CheckedValue::members)
         .iter()
         .map(|(name, value)| read_variable(name, value))
         .collect::<Option<_>>()?;
@@ -627,16 +627,16 @@ fn read_env(of: &Checked) -> Option<Vec<EnvVar>> {
     Some(env)
 }
 
-fn read_variable(name: &str, value: &Checked) -> Option<EnvVar> {
+fn read_variable(name: &str, value: &CheckedValue) -> Option<EnvVar> {
     Some(match &value.value {
         Value::Text(text) => EnvVar { name: name.to_owned(), value: Some(text.clone()), from_env: None, from_file: None },
-        _ => SecretRef::read(value)?.named(name),
+        _ => SecretRef::read(value)?.to_env_var(name),
     })
 }
 
 impl SecretRef {
     /// Returns the variable or header of that name whose value it refers to.
-    pub fn named(&self, name: &str) -> EnvVar {
+    pub fn to_env_var(&self, name: &str) -> EnvVar {
         let (from_env, from_file) = match self {
             Self::Env(name) => (Some(name.clone()), None),
             Self::File(path) => (None, Some(path.clone())),
@@ -646,13 +646,13 @@ impl SecretRef {
 }
 
 impl Read for Shards {
-    fn read(value: &Checked) -> Option<Self> {
+    fn read(value: &CheckedValue) -> Option<Self> {
         if value.text().is_some() { Some(Self::Auto) } else { u32::read(value).map(Self::Count) }
     }
 }
 
 impl Read for SecretRef {
-    fn read(value: &Checked) -> Option<Self> {
+    fn read(value: &CheckedValue) -> Option<Self> {
         match value.get::<Option<String>>("from_env")? {
             Some(name) => Some(Self::Env(name)),
             None => Some(Self::File(value.get("from_file")?)),
@@ -661,7 +661,7 @@ impl Read for SecretRef {
 }
 
 impl Read for InferenceService {
-    fn read(service: &Checked) -> Option<Self> {
+    fn read(service: &CheckedValue) -> Option<Self> {
         Some(Self {
             api: service.get("api")?,
             name: service.get("name")?,
@@ -671,20 +671,20 @@ impl Read for InferenceService {
     }
 }
 
-impl Read for Ready {
-    fn read(ready: &Checked) -> Option<Self> {
+impl Read for ReadinessProbe {
+    fn read(ready: &CheckedValue) -> Option<Self> {
         Some(Self { http: ready.get("http")?, timeout: ready.get("timeout")? })
     }
 }
 
 impl Read for Variant {
-    fn read(variant: &Checked) -> Option<Self> {
+    fn read(variant: &CheckedValue) -> Option<Self> {
         Some(Self { name: variant.get("name")?, description: variant.get("description")?, env: read_env(variant)? })
     }
 }
 
 impl Read for Trials {
-    fn read(trials: &Checked) -> Option<Self> {
+    fn read(trials: &CheckedValue) -> Option<Self> {
         let count: Option<u32> = trials.member("count").and_then(u32::read);
         Some(Self {
             count: count.unwrap_or(crate::sizing::MAX_SIZED),
@@ -697,13 +697,13 @@ impl Read for Trials {
 }
 
 impl Read for Side {
-    fn read(side: &Checked) -> Option<Self> {
+    fn read(side: &CheckedValue) -> Option<Self> {
         Some(Self { target: side.get("target")?, variant: side.get("variant")? })
     }
 }
 
 impl Read for Comparison {
-    fn read(comparison: &Checked) -> Option<Self> {
+    fn read(comparison: &CheckedValue) -> Option<Self> {
         Some(Self {
             baseline: comparison.get("baseline")?,
             candidate: comparison.get("candidate")?,
@@ -714,7 +714,7 @@ impl Read for Comparison {
 }
 
 impl Read for Pricing {
-    fn read(pricing: &Checked) -> Option<Self> {
+    fn read(pricing: &CheckedValue) -> Option<Self> {
         Some(Self {
             gpu_hour: pricing.get("gpu_hour")?,
             currency: pricing.get("currency")?,
@@ -725,7 +725,7 @@ impl Read for Pricing {
 }
 
 impl Read for Claim {
-    fn read(claim: &Checked) -> Option<Self> {
+    fn read(claim: &CheckedValue) -> Option<Self> {
         Some(Self {
             methodology: claim.get("methodology")?,
             representative: claim.get("representative")?,
@@ -734,16 +734,16 @@ impl Read for Claim {
     }
 }
 
-fn read_controls(controls: &Checked) -> Option<Vec<(Control, ControlAsk)>> {
+fn read_controls(controls: &CheckedValue) -> Option<Vec<(Control, ControlRequirement)>> {
     let ask = |control: &Control| {
-        let ask = controls.member(control.as_str()).map_or(Some(ControlAsk::Absent), ControlAsk::read)?;
+        let ask = controls.member(control.as_str()).map_or(Some(ControlRequirement::Absent), ControlRequirement::read)?;
         Some((*control, ask))
     };
     Control::ALL.iter().map(ask).collect()
 }
 
-impl Read for ControlAsk {
-    fn read(control: &Checked) -> Option<Self> {
+impl Read for ControlRequirement {
+    fn read(control: &CheckedValue) -> Option<Self> {
         match control.get::<Option<String>>("declare")? {
             Some(words) => Some(Self::Declared(words)),
             None => control.get::<bool>("require").map(|required| if required { Self::Required } else { Self::Absent }),
@@ -752,7 +752,7 @@ impl Read for ControlAsk {
 }
 
 impl Read for Gate {
-    fn read(gate: &Checked) -> Option<Self> {
+    fn read(gate: &CheckedValue) -> Option<Self> {
         Some(Self {
             name: gate.get("name")?,
             metrics: gate.get("metrics")?,
@@ -769,7 +769,7 @@ impl Read for Gate {
 }
 
 impl Read for Stage {
-    fn read(stage: &Checked) -> Option<Self> {
+    fn read(stage: &CheckedValue) -> Option<Self> {
         let role: Role = stage.get("name")?;
         let resources = stage.member("resources")?;
         Some(Self {
@@ -796,13 +796,13 @@ fn default_timeout(role: Role) -> Duration {
 }
 
 impl Read for Schedule {
-    fn read(schedule: &Checked) -> Option<Self> {
+    fn read(schedule: &CheckedValue) -> Option<Self> {
         Some(Self { cron: schedule.get("cron")?, timezone: schedule.get("timezone")?, deadline: schedule.get("deadline")? })
     }
 }
 
-impl Read for Publish {
-    fn read(publish: &Checked) -> Option<Self> {
+impl Read for PublishSettings {
+    fn read(publish: &CheckedValue) -> Option<Self> {
         Some(Self {
             queries: publish.get("queries")?,
             branch: publish.get("branch")?,

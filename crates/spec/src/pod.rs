@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 
-use crate::checked::{Checked, Read, Value};
+use crate::checked_value::{CheckedValue, Read, Value};
 use crate::field::Type;
 use crate::problem::{Problems, Span, did_you_mean, quote};
 use crate::secret::refuse_secret;
@@ -108,7 +108,7 @@ impl PodOverride {
 }
 
 impl Read for PodOverride {
-    fn read(pod: &Checked) -> Option<Self> {
+    fn read(pod: &CheckedValue) -> Option<Self> {
         let list = |name: &str| Some(pod.member(name)?.items().iter().map(json).collect());
         Some(Self {
             env: list("env")?,
@@ -125,12 +125,12 @@ impl Read for PodOverride {
 }
 
 /// Returns the value with its defaults, which may differ from those of Kubernetes.
-fn json(value: &Checked) -> Json {
+fn json(value: &CheckedValue) -> Json {
     value.normal_json(&Type::Scalar)
 }
 
 /// Returns true for Assay's own names in the stages' namespace: keys, credentials, settings, roots and service accounts.
-fn is_own(name: &str) -> bool {
+fn is_assay_name(name: &str) -> bool {
     name == "assay" || name.starts_with("assay-")
 }
 
@@ -148,7 +148,7 @@ fn is_own_prefix(prefix: &str) -> bool {
 }
 
 /// Returns the folder of Assay's or of the pod's that a mount at this path would cover or lie in.
-fn shadowed(path: &str) -> Option<&'static str> {
+fn find_shadowed_folder(path: &str) -> Option<&'static str> {
     let is_within =
         |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     if path == SHARED_MEMORY {
@@ -158,11 +158,11 @@ fn shadowed(path: &str) -> Option<&'static str> {
 }
 
 /// Checks the pod settings of all stages.
-pub(crate) fn check_pods(spec: &Checked, problems: &mut Problems<'_>) {
-    let stages = spec.member("stages").map_or(&[][..], Checked::items);
+pub(crate) fn check_pods(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let stages = spec.member("stages").map_or(&[][..], CheckedValue::items);
     for (index, stage) in stages.iter().enumerate() {
         let Some(pod) = stage.member("pod") else { continue };
-        let mut check = Check { path: format!("spec.stages[{index}].pod"), pod, problems };
+        let mut check = PodCheck { path: format!("spec.stages[{index}].pod"), pod, problems };
         check.references();
         check.variables();
         check.tolerations();
@@ -173,19 +173,19 @@ pub(crate) fn check_pods(spec: &Checked, problems: &mut Problems<'_>) {
     }
 }
 
-struct Check<'c, 'p, 'a> {
+struct PodCheck<'c, 'p, 'a> {
     path: String,
-    pod: &'c Checked,
+    pod: &'c CheckedValue,
     problems: &'p mut Problems<'a>,
 }
 
-impl<'c> Check<'c, '_, '_> {
-    fn items(&self, list: &str) -> impl Iterator<Item = (usize, &'c Checked)> + use<'c> {
-        self.pod.member(list).map_or(&[][..], Checked::items).iter().enumerate()
+impl<'c> PodCheck<'c, '_, '_> {
+    fn items(&self, list: &str) -> impl Iterator<Item = (usize, &'c CheckedValue)> + use<'c> {
+        self.pod.member(list).map_or(&[][..], CheckedValue::items).iter().enumerate()
     }
 
     fn refuse(&mut self, span: Span, field: &str, what: &str, hint: &str) {
-        self.problems.hinted(span, format!("`{}.{field}` {what}", self.path), hint);
+        self.problems.add_hinted(span, format!("`{}.{field}` {what}", self.path), hint);
     }
 
     /// Refuses references to Secrets and ConfigMaps of Assay's.
@@ -201,7 +201,7 @@ impl<'c> Check<'c, '_, '_> {
         for (list, place) in PLACES {
             for (index, item) in self.items(list) {
                 let Some(name) = item.at(place) else { continue };
-                let Some(text) = name.text().filter(|text| is_own(text)) else { continue };
+                let Some(text) = name.text().filter(|text| is_assay_name(text)) else { continue };
                 let what = format!("names {}, which is Assay's own", quote(text));
                 let hint = "keys, credentials and settings of the stages are named `assay-*`, and no pipeline hands them on";
                 self.refuse(name.span, &format!("{list}[{index}].{}", place.join(".")), &what, hint);
@@ -213,7 +213,11 @@ impl<'c> Check<'c, '_, '_> {
         for (index, variable) in self.items("env") {
             let Some(name) = variable.member("name").and_then(|name| Some((name.span, name.text()?))) else { continue };
             if is_own_variable(name.1) {
-                let hint = format!("names that begin with {} are taken, and so are {}", all(&OWN_PREFIXES), all(&OWN_VARIABLES));
+                let hint = format!(
+                    "names that begin with {} are taken, and so are {}",
+                    quote_words(&OWN_PREFIXES),
+                    quote_words(&OWN_VARIABLES)
+                );
                 self.refuse(name.0, &format!("env[{index}].name"), &format!("is Assay's own variable {}", quote(name.1)), &hint);
             }
             if let Some(value) = variable.member("value") {
@@ -225,7 +229,11 @@ impl<'c> Check<'c, '_, '_> {
             let Some(prefix) = source.member("prefix") else { continue };
             if let Some(text) = prefix.text().filter(|text| is_own_prefix(text)) {
                 let what = format!("is {}, which may make variables of Assay's own", quote(text));
-                let hint = format!("names that begin with {} are taken, and so are {}", all(&OWN_PREFIXES), all(&OWN_VARIABLES));
+                let hint = format!(
+                    "names that begin with {} are taken, and so are {}",
+                    quote_words(&OWN_PREFIXES),
+                    quote_words(&OWN_VARIABLES)
+                );
                 self.refuse(prefix.span, &format!("envFrom[{index}].prefix"), &what, &hint);
             }
         }
@@ -262,7 +270,12 @@ impl<'c> Check<'c, '_, '_> {
             let Some(name) = volume.member("name") else { continue };
             if let Some(text) = name.text().filter(|text| OWN_VOLUMES.contains(text)) {
                 let what = format!("is {}, which is a volume of Assay's own", quote(text));
-                self.refuse(name.span, &format!("volumes[{index}].name"), &what, &format!("{} are taken", all(&OWN_VOLUMES)));
+                self.refuse(
+                    name.span,
+                    &format!("volumes[{index}].name"),
+                    &what,
+                    &format!("{} are taken", quote_words(&OWN_VOLUMES)),
+                );
             }
         }
     }
@@ -271,7 +284,7 @@ impl<'c> Check<'c, '_, '_> {
         let volumes = self.pod.member("volumes");
         let names: Vec<_> = self.items("volumes").filter_map(|(_, volume)| volume.text_of("name")).collect();
         // The name may be in an invalid item of the list.
-        let is_whole = volumes.is_some_and(|list| list.value != Value::Wrong && list.items().len() == names.len());
+        let is_whole = volumes.is_some_and(|list| list.value != Value::Invalid && list.items().len() == names.len());
         for (index, mount) in self.items("volumeMounts") {
             if let Some(name) = mount.member("name")
                 && let Some(text) = name.text().filter(|text| is_whole && !names.contains(text))
@@ -282,10 +295,13 @@ impl<'c> Check<'c, '_, '_> {
             }
             if let Some(path) = mount.member("mountPath")
                 && let Some(text) = path.text()
-                && let Some(own) = shadowed(text)
+                && let Some(own) = find_shadowed_folder(text)
             {
                 let what = format!("is {}, where Assay or the pod itself has `{own}`", quote(text));
-                let hint = format!("a folder apart from {}; of these, `{SHARED_MEMORY}` alone may be mounted", all(&OWN_FOLDERS));
+                let hint = format!(
+                    "a folder apart from {}; of these, `{SHARED_MEMORY}` alone may be mounted",
+                    quote_words(&OWN_FOLDERS)
+                );
                 self.refuse(path.span, &format!("volumeMounts[{index}].mountPath"), &what, &hint);
             }
         }
@@ -310,7 +326,7 @@ impl<'c> Check<'c, '_, '_> {
     fn service_account(&mut self, stage: &str) {
         let Some(account) = self.pod.member("serviceAccountName") else { return };
         let Some(name) = account.text().filter(|name| *name != format!("assay-{stage}")) else { return };
-        if is_own(name) {
+        if is_assay_name(name) {
             let what = format!("is {}, which is not the account of `{stage}`", quote(name));
             let hint = format!("`assay-{stage}` is; leave it out, or name an account that does not begin with `assay-`");
             self.refuse(account.span, "serviceAccountName", &what, &hint);
@@ -322,7 +338,7 @@ impl<'c> Check<'c, '_, '_> {
     }
 }
 
-fn all(words: &[&str]) -> String {
+fn quote_words(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
@@ -333,9 +349,9 @@ mod tests {
     #[test]
     fn what_is_assays_own_is_known_by_its_name() {
         for name in ["assay", "assay-key-publish", "assay-nightly-1"] {
-            assert!(is_own(name), "{name}");
+            assert!(is_assay_name(name), "{name}");
         }
-        assert!(!is_own("assays") && !is_own("my-assay"));
+        assert!(!is_assay_name("assays") && !is_assay_name("my-assay"));
         for name in
             ["ASSAY_STORE", "assay_store", "COSIGN_PASSWORD", "AWS_PROFILE", "ENDPOINT_KEY", "LD_PRELOAD", "PATH", "TMPDIR"]
         {
@@ -355,15 +371,15 @@ mod tests {
     #[test]
     fn nothing_is_mounted_over_what_a_pod_needs() {
         for path in ["/", "/keys", "/keys/x", "/var", "/var/run", "/run", "/dev", "/dev/termination-log", "/tmp/a", "/proc/1"] {
-            assert!(shadowed(path).is_some(), "{path}");
+            assert!(find_shadowed_folder(path).is_some(), "{path}");
         }
         for path in ["/usr", "/usr/local/bin", "/bin", "/sbin/x", "/lib", "/lib64", "/etc", "/etc/ssl/certs", "/etc/hosts"] {
-            assert!(shadowed(path).is_some(), "{path}");
+            assert!(find_shadowed_folder(path).is_some(), "{path}");
         }
         for path in
             ["/data", "/dev/shm", "/keysets", "/assays", "/var/lib/data", "/etc/authorities", "/etc/group-data", "/libs", "/opt"]
         {
-            assert_eq!(shadowed(path), None, "{path}");
+            assert_eq!(find_shadowed_folder(path), None, "{path}");
         }
     }
 }

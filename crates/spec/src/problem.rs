@@ -43,7 +43,7 @@ pub struct Excerpt {
 
 impl Problem {
     /// Creates a problem with a file as a whole, such as a missing file.
-    pub fn of_file(file: &str, message: impl Into<String>) -> Self {
+    pub fn for_file(file: &str, message: impl Into<String>) -> Self {
         let excerpt = Excerpt::default();
         Self { file: file.to_owned(), line: 0, column: 0, excerpt, message: message.into(), hint: None }
     }
@@ -278,20 +278,20 @@ impl<'a> Problems<'a> {
         }
     }
 
-    pub(crate) fn at(&mut self, span: Span, message: impl Into<String>) {
+    pub(crate) fn add(&mut self, span: Span, message: impl Into<String>) {
         self.push(|source| source.problem(span, message));
     }
 
-    pub(crate) fn hinted(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
+    pub(crate) fn add_hinted(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
         self.push(|source| source.problem(span, message).with_hint(hint));
     }
 
-    pub(crate) fn maybe_hinted(&mut self, span: Span, message: impl Into<String>, hint: Option<String>) {
+    pub(crate) fn add_maybe_hinted(&mut self, span: Span, message: impl Into<String>, hint: Option<String>) {
         self.push(|source| Problem { hint, ..source.problem(span, message) });
     }
 
     /// Adds a problem that hides everything from the beginning of `span`, because it may be a secret.
-    pub(crate) fn redacted(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
+    pub(crate) fn add_redacted(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
         self.push(|source| source.problem_redacted(span, message).with_hint(hint));
     }
 
@@ -318,7 +318,7 @@ impl<'a> Problems<'a> {
         self.list.sort_by_key(|problem| (problem.line, problem.column));
         if self.omitted > 0 {
             let message = format!("{} more problems are not shown", self.omitted);
-            self.list.push(Problem::of_file(self.source.file(), message).with_hint("repair the first ones and check again"));
+            self.list.push(Problem::for_file(self.source.file(), message).with_hint("repair the first ones and check again"));
         }
         self.list
     }
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_problem_of_a_whole_file_has_no_excerpt() {
-        assert_snapshot!(Problem::of_file("a.yaml", "the file is missing"), @r"
+        assert_snapshot!(Problem::for_file("a.yaml", "the file is missing"), @r"
         error: the file is missing
          --> a.yaml
         ");
@@ -392,7 +392,7 @@ mod tests {
     fn problems_beyond_the_limit_are_counted() {
         let source = Source::new("a.yaml", "x");
         let mut problems = Problems::new(&source);
-        (0..MAX_PROBLEMS + 3).for_each(|_| problems.at(source.span(0, 1), "wrong"));
+        (0..MAX_PROBLEMS + 3).for_each(|_| problems.add(source.span(0, 1), "wrong"));
         let list = problems.finish();
         assert_eq!(list.len(), MAX_PROBLEMS + 1);
         assert_eq!(list[MAX_PROBLEMS].message, "3 more problems are not shown");

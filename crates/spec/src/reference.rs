@@ -8,7 +8,7 @@ use crate::format::{Format, TEXT};
 use crate::tables::REFERENCE;
 
 /// Returns the reference page of a kind of definition, in Markdown.
-pub fn reference(kind: DefinitionKind) -> String {
+pub fn reference_page(kind: DefinitionKind) -> String {
     let sections = sections(kind.table());
     let mut page = format!("# {kind}\n\nWritten from the field tables in `crates/spec`; do not edit.\n");
     for section in &sections {
@@ -88,12 +88,12 @@ fn row(table: &Table, field: &Field, sections: &[Section]) -> String {
         Need::Default(json) if json.len() > 60 => "all of them".to_owned(),
         Need::Default(json) => format!("`{}`", json.trim_matches('"')),
     };
-    let only = match (table.by, field.only) {
+    let only = match (table.selector, field.only) {
         (Some(by), [_, ..]) => format!(" Only for `{by}`: {}.", words(field.only)),
         _ => String::new(),
     };
     // An example in the field's own doc is better than that of its format.
-    let value = Values { sections, example: !field.doc.contains("such as") }.of(field.kind);
+    let value = ValueDescriber { sections, example: !field.doc.contains("such as") }.describe(field.kind);
     format!("| `{}` | {value} | {need} | {}{only} |\n", field.name, field.doc)
 }
 
@@ -102,13 +102,13 @@ fn words(words: &[&str]) -> String {
 }
 
 /// The style in which values are described: with links to the sections, and with or without an example.
-struct Values<'a> {
+struct ValueDescriber<'a> {
     sections: &'a [Section],
     example: bool,
 }
 
-impl Values<'_> {
-    fn of(&self, kind: &Type) -> String {
+impl ValueDescriber<'_> {
+    fn describe(&self, kind: &Type) -> String {
         match kind {
             Type::Text(format) => self.text(format),
             Type::Choice([only]) => format!("`{}`", only.word),
@@ -119,12 +119,12 @@ impl Values<'_> {
             Type::Number { min, above_min: true, max } => format!("a number above {min}, at most {max}"),
             Type::Number { min, above_min: false, max } => format!("a number from {min} to {max}"),
             Type::Scalar => "a text, number or boolean, kept as written".to_owned(),
-            Type::List { item, max, .. } => format!("a list of at most {max}: {}", self.of(item)),
-            Type::Map { key, value, max, .. } => format!("a map of at most {max}: {} to {}", key.what, self.of(value)),
+            Type::List { item, max, .. } => format!("a list of at most {max}: {}", self.describe(item)),
+            Type::Map { key, value, max, .. } => format!("a map of at most {max}: {} to {}", key.what, self.describe(value)),
             Type::Object(table) => self.object(table),
             Type::Reference => format!("`from_env` or `from_file`: a {}", REFERENCE.name),
             Type::Shapes { scalar, list, map } => {
-                [scalar, list, map].into_iter().flatten().map(|kind| self.of(kind)).collect::<Vec<_>>().join("; or ")
+                [scalar, list, map].into_iter().flatten().map(|kind| self.describe(kind)).collect::<Vec<_>>().join("; or ")
             }
         }
     }

@@ -5,12 +5,12 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::definition::DefinitionKind;
-use crate::field::{Field, Need, Rule, Table, Type, Unique};
+use crate::field::{Field, Need, Rule, Table, Type, Uniqueness};
 use crate::format::Format;
 use crate::tables::{API_VERSION, REFERENCE};
 
 /// Returns the JSON Schema of a kind of definition. Every object is closed.
-pub fn schema(kind: DefinitionKind) -> Json {
+pub fn json_schema(kind: DefinitionKind) -> Json {
     let mut schema = object(kind.table());
     schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
     schema.insert("$id".to_owned(), json!(format!("https://{API_VERSION}/{kind}.schema.json")));
@@ -52,7 +52,7 @@ fn property(field: &Field) -> Json {
 }
 
 fn choices_of(table: &'static Table) -> Vec<&'static str> {
-    let field = table.by.and_then(|by| table.field(by));
+    let field = table.selector.and_then(|by| table.field(by));
     match field.map(|field| field.kind) {
         Some(Type::Choice(choices)) => choices.iter().map(|choice| choice.word).collect(),
         _ => Vec::new(),
@@ -61,7 +61,7 @@ fn choices_of(table: &'static Table) -> Vec<&'static str> {
 
 /// Returns the fields that a choice of the deciding field requires and forbids.
 fn condition(table: &Table, choice: &str) -> Option<Json> {
-    let by = table.by?;
+    let by = table.selector?;
     let always = |field: &&Field| !field.required_for(None);
     let required: Vec<_> =
         table.fields.iter().filter(always).filter(|field| field.required_for(Some(choice))).map(|field| field.name).collect();
@@ -85,7 +85,7 @@ fn rule(table: &Table, rule: &Rule) -> Json {
     match rule {
         Rule::ExactlyOne(names) => json!({"oneOf": each(names)}),
         Rule::ExactlyOneFor(choice, names) => {
-            let by = table.by.unwrap_or_default();
+            let by = table.selector.unwrap_or_default();
             json!({"if": {"properties": {by: {"const": choice}}, "required": [by]}, "then": {"oneOf": each(names)}})
         }
         Rule::AtLeastOne(names) => json!({"anyOf": each(names)}),
@@ -96,7 +96,7 @@ fn value(kind: &'static Type) -> Json {
     match kind {
         Type::Text(format) => text(format),
         Type::Choice(choices) => {
-            let words: Vec<_> = choices.iter().flat_map(|choice| [Some(choice.word), choice.also]).flatten().collect();
+            let words: Vec<_> = choices.iter().flat_map(|choice| [Some(choice.word), choice.alias]).flatten().collect();
             json!({"enum": words})
         }
         Type::Bool => json!({"type": "boolean"}),
@@ -108,7 +108,7 @@ fn value(kind: &'static Type) -> Json {
         Type::Number { min, above_min: false, max } => json!({"type": "number", "minimum": min, "maximum": max}),
         Type::Scalar => json!({"type": ["string", "number", "boolean"]}),
         Type::List { item, min, max, unique } => {
-            let unique = matches!(unique, Unique::Item);
+            let unique = matches!(unique, Uniqueness::Item);
             json!({"type": "array", "items": value(item), "minItems": min, "maxItems": max, "uniqueItems": unique})
         }
         Type::Map { key, value: kind, min, max } => json!({

@@ -1,7 +1,7 @@
 //! Detection of plain values that look like secrets. A definition is public, so a secret in it is none any more: only references
 //! belong there.
 
-use crate::checked::Checked;
+use crate::checked_value::CheckedValue;
 use crate::problem::Problems;
 
 /// Words in a variable's name that mark its value as a secret.
@@ -11,7 +11,7 @@ const SECRET_PREFIXES: [&str; 10] =
     ["hf_", "sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "AKIA", "eyJhbGci", "-----BEGIN"];
 
 /// Reports plain values of an environment that look like secrets, without showing them.
-pub(crate) fn refuse_secrets(env: &Checked, reason: &str, problems: &mut Problems<'_>) {
+pub(crate) fn refuse_secrets(env: &CheckedValue, reason: &str, problems: &mut Problems<'_>) {
     for (name, value) in env.members() {
         let items = if value.text().is_some() { std::slice::from_ref(value) } else { value.items() };
         for item in items {
@@ -22,9 +22,9 @@ pub(crate) fn refuse_secrets(env: &Checked, reason: &str, problems: &mut Problem
 }
 
 /// Reports the plain value of a variable if it looks like a secret, without showing it.
-pub(crate) fn refuse_secret(name: &str, value: &Checked, reason: &str, hint: &str, problems: &mut Problems<'_>) {
+pub(crate) fn refuse_secret(name: &str, value: &CheckedValue, reason: &str, hint: &str, problems: &mut Problems<'_>) {
     if looks_secret(name, value.text().unwrap_or_default()) {
-        problems.redacted(value.span, format!("`{name}` looks like a secret; {reason}"), hint);
+        problems.add_redacted(value.span, format!("`{name}` looks like a secret; {reason}"), hint);
     }
 }
 

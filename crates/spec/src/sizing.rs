@@ -1,7 +1,7 @@
 //! The number of pairs that the gates of a pipeline need, computed from the learned noise of its comparison.
 
-use assay_gate::rule::{Learned, Rules};
-use assay_gate::{CannotDecide, Size, Taught, pair_unit, size};
+use assay_gate::rule::{LearnedNoise, Rules};
+use assay_gate::{MetricKey, Size, SizingError, pair_unit, size};
 use assay_manifest::{Case, Comparison, Digest, Name, PairUnit, Side};
 
 use crate::noise::Noise;
@@ -21,14 +21,14 @@ pub struct GateSize {
     /// The rules of its first look.
     pub rules: Rules,
     /// The learned noise of each of them.
-    pub learned: Vec<Option<Learned>>,
+    pub learned: Vec<Option<LearnedNoise>>,
     /// The pairs that it needs, at most [`MAX_SIZED`].
-    pub size: Result<Size, CannotDecide>,
+    pub size: Result<Size, SizingError>,
 }
 
 impl GateSize {
     /// Returns true if noise was learned of any metric that it judges.
-    pub fn is_taught(&self) -> bool {
+    pub fn has_learned_noise(&self) -> bool {
         self.learned.iter().any(Option::is_some)
     }
 }
@@ -44,7 +44,7 @@ pub fn gate_sizes(
 ) -> Vec<GateSize> {
     let spec = &pipeline.spec;
     let Some(comparison) = &spec.comparison else { return Vec::new() };
-    let history = noise.map(|noise| noise.history(Digest::of(b"")));
+    let history = noise.map(|noise| noise.history(Digest::compute(b"")));
     let is_baseline = |case: &&Case| case.target == comparison.baseline.target && case.variant == comparison.baseline.variant;
     let unit = unit_of(spec, comparison);
     let sized = |gate: &Gate| {
@@ -55,7 +55,7 @@ pub fn gate_sizes(
             for point in &case.points {
                 for metric in judged_metrics(workload, gate) {
                     let name = format!("`{metric}` of {} at {}", case.workload, point.point_id);
-                    let taught = |work: Digest| Taught {
+                    let taught = |work: Digest| MetricKey {
                         workload: case.workload.clone(),
                         work,
                         point: point.point_id.clone(),
@@ -67,7 +67,7 @@ pub fn gate_sizes(
                 }
             }
         }
-        let (metrics, learned): (Vec<String>, Vec<Option<Learned>>) = judged.into_iter().unzip();
+        let (metrics, learned): (Vec<String>, Vec<Option<LearnedNoise>>) = judged.into_iter().unzip();
         let q = gate.q * gate.looks.first().unwrap_or(&1.0);
         let rules = Rules { q, budget: gate.budget_pct / 100.0, unit };
         let size = size(&learned, &rules, MAX_SIZED as usize);
@@ -87,7 +87,7 @@ fn judged_metrics(workload: &Workload, gate: &Gate) -> Vec<String> {
     match &workload.spec.work {
         _ if !gate.metrics.is_empty() => gate.metrics.clone(),
         Work::Serving(serving) if workload.spec.metrics.is_empty() => {
-            assay_manifest::primary_by_default(!serving.slos.is_empty()).map(str::to_owned).collect()
+            assay_manifest::default_primary_metrics(!serving.slos.is_empty()).map(str::to_owned).collect()
         }
         _ => declared(),
     }

@@ -5,7 +5,7 @@
 
 mod pod;
 
-use crate::field::{Choice, Field, Rule, Table, Type, Unique, choice, default, optional, required};
+use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
 use crate::format::{
     BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, GIT_REF, HEADER,
     HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PUBLIC_KEY,
@@ -40,9 +40,9 @@ static METRIC_TYPE: Type = Type::Text(&METRIC);
 static IMAGE_TYPE: Type = Type::Text(&IMAGE);
 static SEED_TYPE: Type = Type::Text(&SEED);
 static CPUS_TYPE: Type = Type::Text(&CPUS);
-static NAMES: Type = Type::List { item: &NAME_TYPE, min: 1, max: MAX_LIST, unique: Unique::Item };
-static COMMAND: Type = Type::List { item: &TEXT_TYPE, min: 1, max: MAX_COMMAND, unique: Unique::No };
-static PATHS: Type = Type::List { item: &PATH_TYPE, min: 0, max: MAX_FILES, unique: Unique::Item };
+static NAMES: Type = Type::List { item: &NAME_TYPE, min: 1, max: MAX_LIST, unique: Uniqueness::Item };
+static COMMAND: Type = Type::List { item: &TEXT_TYPE, min: 1, max: MAX_COMMAND, unique: Uniqueness::No };
+static PATHS: Type = Type::List { item: &PATH_TYPE, min: 0, max: MAX_FILES, unique: Uniqueness::Item };
 static TEXTS: Type = Type::Map { key: &LABEL, value: &TEXT_TYPE, min: 0, max: MAX_MAP };
 static FACTS: Type = Type::Map { key: &LABEL, value: &Type::Scalar, min: 0, max: MAX_MAP };
 static SETTING: Type = Type::Shapes { scalar: Some(&Type::Scalar), list: None, map: Some(&Type::Reference) };
@@ -52,7 +52,7 @@ static ENV: Type = Type::Map { key: &ENV_NAME, value: &SETTING, min: 0, max: MAX
 pub(crate) static REFERENCE: Table = Table {
     name: "reference",
     doc: "Where a secret is found. Its value never stands in a definition.",
-    by: None,
+    selector: None,
     fields: &[
         optional("from_env", &Type::Text(&ENV_NAME), "The variable of the runner's environment that holds it."),
         optional("from_file", &TEXT_TYPE, "The file on the runner that holds it."),
@@ -63,7 +63,7 @@ pub(crate) static REFERENCE: Table = Table {
 static METADATA: Table = Table {
     name: "metadata",
     doc: "What it is called and whose it is. Not part of any digest of the work.",
-    by: None,
+    selector: None,
     fields: &[
         required("name", &NAME_TYPE, "Its name, part of every identifier made from it. A workload is named as its folder."),
         optional("description", &TEXT_TYPE, "What it is for, for people."),
@@ -79,7 +79,7 @@ static VERSION_CHOICE: [Choice; 1] = [choice(API_VERSION, "The only version ther
 pub(crate) static WORKLOAD: Table = Table {
     name: "Workload",
     doc: "A frozen description of work, at `workloads/<name>/workload.yaml`. The digest of its `spec` is `workload_spec_digest`.",
-    by: None,
+    selector: None,
     fields: &[
         required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
         required("kind", &Type::Choice(&[choice("Workload", "A workload.")]), "What the file defines."),
@@ -101,12 +101,12 @@ const EXECUTED: &[&str] = &["indicator", "training"];
 pub(crate) static WORKLOAD_SPEC: Table = Table {
     name: "workload",
     doc: "The work. Fields that equal their default are left out of the digest, so writing a default out changes nothing.",
-    by: Some("type"),
+    selector: Some("type"),
     fields: &[
         required("type", &Type::Choice(&WORKLOAD_TYPES), "What kind of work it is."),
-        optional("model", &WORD_TYPE, "The model, such as `llama-3.1-8b`.").required_where(&["serving", "training"]),
-        optional("precision", &WORD_TYPE, "The number format, such as `fp8`.").required_where(&["serving", "training"]),
-        optional("framework", &WORD_TYPE, "What computes, such as `pytorch`.").only(EXECUTED).required_where(&["training"]),
+        optional("model", &WORD_TYPE, "The model, such as `llama-3.1-8b`.").required_for_choices(&["serving", "training"]),
+        optional("precision", &WORD_TYPE, "The number format, such as `fp8`.").required_for_choices(&["serving", "training"]),
+        optional("framework", &WORD_TYPE, "What computes, such as `pytorch`.").only(EXECUTED).required_for_choices(&["training"]),
         optional("parallelism", &WORD_TYPE, "How the work is split, such as `tp8`.").only(&["training"]),
         required("protocol", &WORD_TYPE, "What is spoken, such as `openai_compatible_http`.").only(SERVING),
         required("deployment_model", &WORD_TYPE, "How the model is deployed, such as `deployment_per_gpu`.").only(SERVING),
@@ -118,7 +118,7 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "The executable that one trial runs, and that prints a result. This or `command`.",
         )
         .only(EXECUTED)
-        .required_where(&["training"]),
+        .required_for_choices(&["training"]),
         optional(
             "command",
             &Type::Object(&MEASURED_COMMAND),
@@ -178,7 +178,7 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
 static SCRIPT: Table = Table {
     name: "script",
     doc: "The executable that one trial runs. It is pinned by the digest of its bytes.",
-    by: None,
+    selector: None,
     fields: &[
         optional("path", &PATH_TYPE, "A file, relative to the workload's folder."),
         optional("url", &Type::Text(&HTTPS_URL), "An address to fetch it from when a run is planned."),
@@ -202,7 +202,7 @@ static MEASURED_COMMAND: Table = Table {
     name: "command",
     doc: "A program whose time is taken. Each trial reports `cpu_time_ms` (user and system mode, with all that it waited for) and `wall_time_ms`, \
           and `max_rss_kib` where `metrics` declares it. Each invocation has a fresh folder that holds the workload's `files`.",
-    by: None,
+    selector: None,
     fields: &[
         required(
             "run",
@@ -228,7 +228,7 @@ static MEASURED_COMMAND: Table = Table {
 static PREPARE: Table = Table {
     name: "prepare",
     doc: "What runs once before the first trial, outside of timing, such as a compiler.",
-    by: None,
+    selector: None,
     fields: &[
         required("command", &COMMAND, "Program and arguments, run in the trial's folder."),
         default("outputs", &PATHS, "[]", "The files that it makes; their digests are recorded."),
@@ -237,7 +237,7 @@ static PREPARE: Table = Table {
     rules: &[],
 };
 
-static AXIS: Type = Type::List { item: &Type::Scalar, min: 1, max: MAX_AXIS, unique: Unique::Item };
+static AXIS: Type = Type::List { item: &Type::Scalar, min: 1, max: MAX_AXIS, unique: Uniqueness::Item };
 static PARAMETER: Type = Type::Shapes { scalar: Some(&Type::Scalar), list: Some(&AXIS), map: None };
 static PARAMETERS: Type = Type::Map { key: &ENV_NAME, value: &PARAMETER, min: 0, max: MAX_MAP };
 
@@ -258,18 +258,18 @@ pub(crate) static ARRIVALS: [Choice; 3] = [
     choice("gamma", "Gamma gaps: burstier below a smoothness of 1, smoother above."),
 ];
 static CONCURRENCIES: Type =
-    Type::List { item: &Type::Integer { min: 1, max: MAX_LOAD }, min: 1, max: MAX_AXIS, unique: Unique::Item };
+    Type::List { item: &Type::Integer { min: 1, max: MAX_LOAD }, min: 1, max: MAX_AXIS, unique: Uniqueness::Item };
 static RATES: Type = Type::List {
     item: &Type::Number { min: 0.0, above_min: true, max: MAX_LOAD as f64 },
     min: 1,
     max: MAX_AXIS,
-    unique: Unique::Item,
+    unique: Uniqueness::Item,
 };
 
 pub(crate) static LOAD: Table = Table {
     name: "load",
     doc: "How requests arrive. Each concurrency or rate is one point. With both `duration` and `requests`, the first reached ends a trial.",
-    by: Some("mode"),
+    selector: Some("mode"),
     fields: &[
         required("mode", &Type::Choice(&LOAD_MODES), "Who decides when a request is sent."),
         required("concurrency", &CONCURRENCIES, "Users at a time, one point each.").only(&["closed"]),
@@ -303,7 +303,7 @@ static LENGTHS: Type =
 static LENGTHS_TABLE: Table = Table {
     name: "lengths",
     doc: "How many tokens go in and out: a scenario such as `D(128,256)`, or the two distributions written out.",
-    by: None,
+    selector: None,
     fields: &[
         required("input", &Type::Object(&DISTRIBUTION), "Tokens of the prompt."),
         required("output", &Type::Object(&DISTRIBUTION), "Tokens of the answer."),
@@ -316,7 +316,7 @@ static MEAN: Type = Type::Number { min: 1.0, above_min: false, max: MAX_TOKENS a
 static DISTRIBUTION: Table = Table {
     name: "distribution",
     doc: "How many tokens, drawn for each request. Draws are rounded to the nearest whole number and clipped to at least 1.",
-    by: None,
+    selector: None,
     fields: &[
         optional("fixed", &TOKENS, "Always this many."),
         optional("uniform", &Type::Object(&UNIFORM), "Any number between two bounds, each as likely."),
@@ -328,14 +328,14 @@ static DISTRIBUTION: Table = Table {
 static UNIFORM: Table = Table {
     name: "uniform",
     doc: "Any number between two bounds, both included.",
-    by: None,
+    selector: None,
     fields: &[required("min", &TOKENS, "The lower bound."), required("max", &TOKENS, "The upper bound.")],
     rules: &[],
 };
 static NORMAL: Table = Table {
     name: "mean and spread",
     doc: "Mean and standard deviation, in tokens.",
-    by: None,
+    selector: None,
     fields: &[required("mean", &MEAN, "The mean."), required("stddev", &SPREAD, "The standard deviation.")],
     rules: &[],
 };
@@ -355,7 +355,7 @@ static LATENCY_TYPE: Type = Type::Text(&LATENCY);
 pub(crate) static SLOS: Table = Table {
     name: "SLOs",
     doc: "Limits that each request must keep to count towards goodput; the limit itself is still good. A missing value is not.",
-    by: None,
+    selector: None,
     fields: &[
         optional("ttft", &LATENCY_TYPE, "Time to the first token event."),
         optional("ttfo", &LATENCY_TYPE, "Time to the first content event."),
@@ -369,7 +369,7 @@ pub(crate) static BETTERS: [Choice; 2] =
 static METRIC_TABLE: Table = Table {
     name: "metric",
     doc: "A value that is reported.",
-    by: None,
+    selector: None,
     fields: &[
         required("path", &METRIC_TYPE, "Where it stands in the result, members joined by dots."),
         required("unit", &Type::Text(&UNIT), "The unit of its values."),
@@ -378,13 +378,14 @@ static METRIC_TABLE: Table = Table {
     ],
     rules: &[],
 };
-static METRICS: Type = Type::List { item: &Type::Object(&METRIC_TABLE), min: 0, max: MAX_LIST, unique: Unique::Field("path") };
+static METRICS: Type =
+    Type::List { item: &Type::Object(&METRIC_TABLE), min: 0, max: MAX_LIST, unique: Uniqueness::Field("path") };
 
 /// A pipeline file.
 pub(crate) static PIPELINE: Table = Table {
     name: "Pipeline",
     doc: "Chains the six stages over workloads and targets.",
-    by: None,
+    selector: None,
     fields: &[
         required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
         required("kind", &Type::Choice(&[choice("Pipeline", "A pipeline.")]), "What the file defines."),
@@ -395,11 +396,11 @@ pub(crate) static PIPELINE: Table = Table {
 };
 
 pub(crate) static INTENTS: [Choice; 3] = [
-    Choice { word: "exploratory", also: Some("exploratory_grade"), doc: "Finding out; never publishable." },
-    Choice { word: "realism", also: Some("realism_grade"), doc: "As in real use: shared machines, recorded context." },
+    Choice { word: "exploratory", alias: Some("exploratory_grade"), doc: "Finding out; never publishable." },
+    Choice { word: "realism", alias: Some("realism_grade"), doc: "As in real use: shared machines, recorded context." },
     Choice {
         word: "publication",
-        also: Some("publication_grade"),
+        alias: Some("publication_grade"),
         doc: "A claim: everything that the claim rules ask for holds.",
     },
 ];
@@ -417,18 +418,18 @@ static PIPELINE_SPEC: Table = Table {
     name: "pipeline",
     doc: "A case is workload x target x variant. A workload is paired with the targets that can run it: \
           indicators and training with `host`, serving with every other kind.",
-    by: None,
+    selector: None,
     fields: &[
         default("intent", &Type::Choice(&INTENTS), "\"exploratory\"", "What the run is for; decides how much must be proved."),
         required("workloads", &NAMES, "Names of workloads: `workloads/<name>/workload.yaml`."),
         required(
             "targets",
-            &Type::List { item: &Type::Object(&TARGET), min: 1, max: MAX_LIST, unique: Unique::Field("name") },
+            &Type::List { item: &Type::Object(&TARGET), min: 1, max: MAX_LIST, unique: Uniqueness::Field("name") },
             "The systems under test.",
         ),
         default(
             "variants",
-            &Type::List { item: &Type::Object(&VARIANT), min: 1, max: MAX_LIST, unique: Unique::Field("name") },
+            &Type::List { item: &Type::Object(&VARIANT), min: 1, max: MAX_LIST, unique: Uniqueness::Field("name") },
             "[{\"name\": \"default\"}]",
             "Named changes of a target's surroundings.",
         ),
@@ -467,7 +468,7 @@ static PIPELINE_SPEC: Table = Table {
         ),
         default(
             "gates",
-            &Type::List { item: &Type::Object(&GATE), min: 0, max: MAX_LIST, unique: Unique::Field("name") },
+            &Type::List { item: &Type::Object(&GATE), min: 0, max: MAX_LIST, unique: Uniqueness::Field("name") },
             "[]",
             "Rules from verdicts to an exit code.",
         ),
@@ -500,7 +501,7 @@ pub(crate) static INFERENCE_APIS: [Choice; 2] =
 pub(crate) static TARGET: Table = Table {
     name: "target",
     doc: "A system under test.",
-    by: Some("kind"),
+    selector: Some("kind"),
     fields: &[
         required("name", &NAME_TYPE, "Its name."),
         required("kind", &Type::Choice(&TARGET_KINDS), "What it is."),
@@ -510,11 +511,11 @@ pub(crate) static TARGET: Table = Table {
             "Its address. Of objects it is a Service among them, with its port. A simulator without one chooses a free port.",
         )
         .only(REACHED)
-        .required_where(&["endpoint", "process", "objects"]),
+        .required_for_choices(&["endpoint", "process", "objects"]),
         required("command", &COMMAND, "Program and arguments.").only(&["process"]),
         required(
             "objects",
-            &Type::List { item: &PATH_TYPE, min: 1, max: MAX_OBJECT_FILES, unique: Unique::Item },
+            &Type::List { item: &PATH_TYPE, min: 1, max: MAX_OBJECT_FILES, unique: Uniqueness::Item },
             "YAML files with the objects, relative to the repository's root.",
         )
         .only(&["objects"]),
@@ -579,7 +580,7 @@ pub(crate) static TARGET: Table = Table {
 static LOAD_PLACE: Table = Table {
     name: "load generator",
     doc: "Where the load generator runs.",
-    by: None,
+    selector: None,
     fields: &[optional(
         "cpus",
         &CPUS_TYPE,
@@ -590,7 +591,7 @@ static LOAD_PLACE: Table = Table {
 static INFERENCE_SERVICE: Table = Table {
     name: "inference service",
     doc: "An InferenceService of the cluster. It is asked, and neither changed nor released.",
-    by: None,
+    selector: None,
     fields: &[
         required("api", &Type::Choice(&INFERENCE_APIS), "Whose it is."),
         required("name", &Type::Text(&OBJECT_NAME), "Its name."),
@@ -602,7 +603,7 @@ static INFERENCE_SERVICE: Table = Table {
 static READY: Table = Table {
     name: "ready",
     doc: "How readiness is probed before anything is measured.",
-    by: None,
+    selector: None,
     fields: &[
         optional("http", &Type::Text(&HTTP_PATH), "A path that answers 200 once the target is ready."),
         default("timeout", &DURATION_TYPE, "\"5m\"", "How long that may take."),
@@ -612,7 +613,7 @@ static READY: Table = Table {
 static VARIANT: Table = Table {
     name: "variant",
     doc: "A named change of a target's surroundings.",
-    by: None,
+    selector: None,
     fields: &[
         required("name", &NAME_TYPE, "Its name."),
         optional("description", &TEXT_TYPE, "What it changes, for people."),
@@ -623,7 +624,7 @@ static VARIANT: Table = Table {
 static TRIALS: Table = Table {
     name: "trials",
     doc: "How often each point is measured. At least 3 times, unless the intent is exploratory.",
-    by: None,
+    selector: None,
     fields: &[
         default(
             "count",
@@ -655,7 +656,7 @@ static TRIALS: Table = Table {
 static SIDE: Table = Table {
     name: "side",
     doc: "One side of a comparison.",
-    by: None,
+    selector: None,
     fields: &[
         required("target", &NAME_TYPE, "A target of this pipeline."),
         default("variant", &NAME_TYPE, "\"default\"", "A variant of this pipeline."),
@@ -679,7 +680,7 @@ pub(crate) static VARIABLES: [Choice; 12] = [
 static COMPARISON: Table = Table {
     name: "comparison",
     doc: "Two sides that differ in one variable.",
-    by: Some("variable_under_test"),
+    selector: Some("variable_under_test"),
     fields: &[
         required("baseline", &Type::Object(&SIDE), "Compared against."),
         required("candidate", &Type::Object(&SIDE), "Judged."),
@@ -691,7 +692,7 @@ static COMPARISON: Table = Table {
 static PRICING: Table = Table {
     name: "pricing",
     doc: "What an hour of the target costs. Outside of every workload's digest.",
-    by: None,
+    selector: None,
     fields: &[
         required("gpu_hour", &Type::Number { min: 0.0, above_min: false, max: 1e9 }, "Price of one GPU for one hour."),
         required("currency", &Type::Text(&CURRENCY), "The currency, by ISO 4217."),
@@ -703,7 +704,7 @@ static PRICING: Table = Table {
 static CLAIM: Table = Table {
     name: "claim",
     doc: "What a published number says about itself.",
-    by: None,
+    selector: None,
     fields: &[
         required("methodology", &TEXT_TYPE, "How it was measured."),
         required("representative", &Type::Bool, "Whether it stands for more than itself."),
@@ -715,7 +716,7 @@ static CONTROL_TYPE: Type = Type::Object(&CONTROL);
 static CONTROL: Table = Table {
     name: "environment control",
     doc: "`require: true` asks Assay to prove it on the target, and the grade falls where it cannot. `declare` is a person's word.",
-    by: None,
+    selector: None,
     fields: &[
         optional("require", &Type::Bool, "Whether it must be proved; `false` is the same as not naming the control."),
         optional("declare", &TEXT_TYPE, "How it is ensured, in the words of whoever ensures it."),
@@ -725,7 +726,7 @@ static CONTROL: Table = Table {
 pub(crate) static CONTROLS: Table = Table {
     name: "controls",
     doc: "The environment controls that a claim rests on. Each ends up `proved`, `declared` or `absent`.",
-    by: None,
+    selector: None,
     fields: &[
         optional("dedicated_nodes", &CONTROL_TYPE, "Nothing else runs on the target's nodes."),
         optional("fixed_topology", &CONTROL_TYPE, "The same devices and links in every trial."),
@@ -737,12 +738,12 @@ pub(crate) static CONTROLS: Table = Table {
 static GATE: Table = Table {
     name: "gate",
     doc: "A rule from verdicts to an exit code. A metric regressed only if test, noise floor and budget all say so.",
-    by: None,
+    selector: None,
     fields: &[
         required("name", &NAME_TYPE, "Its name."),
         default(
             "metrics",
-            &Type::List { item: &METRIC_TYPE, min: 0, max: MAX_LIST, unique: Unique::Item },
+            &Type::List { item: &METRIC_TYPE, min: 0, max: MAX_LIST, unique: Uniqueness::Item },
             "[]",
             "The metrics that it judges; empty for every primary metric.",
         ),
@@ -761,7 +762,7 @@ static GATE: Table = Table {
         ),
         default(
             "looks",
-            &Type::List { item: &SHARE, min: 1, max: MAX_LOOKS, unique: Unique::No },
+            &Type::List { item: &SHARE, min: 1, max: MAX_LOOKS, unique: Uniqueness::No },
             "[1]",
             "How often the same tree may be judged, each time with the trials of one more run: the share of `q` that each look spends. They \
              add up to at most 1.",
@@ -798,11 +799,11 @@ pub(crate) static STAGES: [Choice; 6] = [
     choice("publish", "Commits rows and renders the report. Timeout 10m."),
 ];
 const ALL_STAGES: &str = r#"[{"name": "plan"}, {"name": "provision"}, {"name": "execute"}, {"name": "collect"}, {"name": "reduce"}, {"name": "publish"}]"#;
-static STAGES_TYPE: Type = Type::List { item: &Type::Object(&STAGE), min: 1, max: 20, unique: Unique::Field("name") };
+static STAGES_TYPE: Type = Type::List { item: &Type::Object(&STAGE), min: 1, max: 20, unique: Uniqueness::Field("name") };
 static STAGE: Table = Table {
     name: "stage",
     doc: "A stage of the chain and what the pipeline overrides.",
-    by: None,
+    selector: None,
     fields: &[
         required("name", &Type::Choice(&STAGES), "Which stage."),
         optional(
@@ -821,7 +822,7 @@ static STAGE: Table = Table {
 static RESOURCES: Table = Table {
     name: "resources",
     doc: "What a stage needs in a cluster.",
-    by: None,
+    selector: None,
     fields: &[
         optional("cpu", &Type::Text(&QUANTITY), "CPU cores."),
         optional("memory", &Type::Text(&QUANTITY), "Memory in bytes."),
@@ -831,7 +832,7 @@ static RESOURCES: Table = Table {
 static STAGE_PLACEMENT: Table = Table {
     name: "stage placement",
     doc: "Where a stage may run in a cluster.",
-    by: None,
+    selector: None,
     fields: &[default(
         "node_selector",
         &Type::Map { key: &NODE_LABEL, value: &TEXT_TYPE, min: 0, max: MAX_MAP },
@@ -850,7 +851,7 @@ static NODE_LABEL: crate::format::Format = crate::format::Format {
 static SCHEDULE: Table = Table {
     name: "schedule",
     doc: "When the pipeline runs by itself. The slot is part of the run id, so that no run can be left out unseen.",
-    by: None,
+    selector: None,
     fields: &[
         required("cron", &Type::Text(&CRON), "Minute, hour, day of month, month, day of week."),
         default("timezone", &Type::Text(&TIMEZONE), "\"UTC\"", "The time zone of `cron`."),
@@ -866,11 +867,11 @@ static SCHEDULE: Table = Table {
 static PUBLISH: Table = Table {
     name: "publish",
     doc: "What is published, and where.",
-    by: None,
+    selector: None,
     fields: &[
         default(
             "queries",
-            &Type::List { item: &Type::Text(&SQL_PATH), min: 0, max: MAX_LIST, unique: Unique::Item },
+            &Type::List { item: &Type::Text(&SQL_PATH), min: 0, max: MAX_LIST, unique: Uniqueness::Item },
             "[]",
             "SQL files that select published numbers, relative to the repository's root.",
         ),
@@ -887,10 +888,10 @@ static PUBLISH: Table = Table {
 static FETCH: Table = Table {
     name: "fetch",
     doc: "Where the plan stage may fetch scripts and ask registries.",
-    by: None,
+    selector: None,
     fields: &[default(
         "allow",
-        &Type::List { item: &Type::Text(&HOST), min: 0, max: MAX_LIST, unique: Unique::Item },
+        &Type::List { item: &Type::Text(&HOST), min: 0, max: MAX_LIST, unique: Uniqueness::Item },
         "[]",
         "Hosts that may be fetched from. Empty: any host for a trusted run, none for an untrusted one.",
     )],
@@ -901,7 +902,7 @@ static FETCH: Table = Table {
 pub(crate) static TRUST_POLICY: Table = Table {
     name: "TrustPolicy",
     doc: "Says which key may sign what, and of what origin a manifest must be.",
-    by: None,
+    selector: None,
     fields: &[
         required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
         required("kind", &Type::Choice(&[choice("TrustPolicy", "A trust policy.")]), "What the file defines."),
@@ -913,32 +914,32 @@ pub(crate) static TRUST_POLICY: Table = Table {
 static TRUST_SPEC: Table = Table {
     name: "trust policy",
     doc: "Who is trusted with what. Whoever is not named is not trusted.",
-    by: None,
+    selector: None,
     fields: &[
         required(
             "signers",
-            &Type::List { item: &Type::Object(&SIGNER), min: 1, max: MAX_LIST, unique: Unique::Field("name") },
+            &Type::List { item: &Type::Object(&SIGNER), min: 1, max: MAX_LIST, unique: Uniqueness::Field("name") },
             "The keys, each with what it may sign.",
         ),
         default(
             "expectations",
-            &Type::List { item: &Type::Object(&EXPECTATION), min: 0, max: MAX_LIST, unique: Unique::No },
+            &Type::List { item: &Type::Object(&EXPECTATION), min: 0, max: MAX_LIST, unique: Uniqueness::No },
             "[]",
             "Requirements on the origin of manifests. A manifest must meet every entry that covers its role.",
         ),
         default(
             "timestamp_authorities",
-            &Type::List { item: &Type::Object(&AUTHORITY), min: 0, max: 20, unique: Unique::Field("name") },
+            &Type::List { item: &Type::Object(&AUTHORITY), min: 0, max: 20, unique: Uniqueness::Field("name") },
             "[]",
             "The authorities whose RFC 3161 timestamps are believed. Without any, a timestamp is reported and not checked.",
         ),
     ],
     rules: &[],
 };
-static WORDS_OF_ORIGIN: Type = Type::List { item: &WORD_TYPE, min: 0, max: MAX_LIST, unique: Unique::Item };
-static GIT_REFS: Type = Type::List { item: &Type::Text(&GIT_REF), min: 0, max: MAX_LIST, unique: Unique::Item };
-static PIPELINE_PATHS: Type = Type::List { item: &PATH_TYPE, min: 0, max: MAX_LIST, unique: Unique::Item };
-static DIGESTS: Type = Type::List { item: &Type::Text(&SHA256), min: 0, max: MAX_LIST, unique: Unique::Item };
+static WORDS_OF_ORIGIN: Type = Type::List { item: &WORD_TYPE, min: 0, max: MAX_LIST, unique: Uniqueness::Item };
+static GIT_REFS: Type = Type::List { item: &Type::Text(&GIT_REF), min: 0, max: MAX_LIST, unique: Uniqueness::Item };
+static PIPELINE_PATHS: Type = Type::List { item: &PATH_TYPE, min: 0, max: MAX_LIST, unique: Uniqueness::Item };
+static DIGESTS: Type = Type::List { item: &Type::Text(&SHA256), min: 0, max: MAX_LIST, unique: Uniqueness::Item };
 pub(crate) static REQUIREMENTS: [Choice; 2] = [
     choice("optional", "A bundle may have no timestamp."),
     choice("required", "A bundle without a timestamp by an authority of this policy is refused."),
@@ -947,11 +948,11 @@ static EXPECTATION: Table = Table {
     name: "expectation",
     doc: "A requirement on the origin of manifests. An empty list requires nothing; of a list, one entry must match. A fact that the \
           evidence does not record does not match.",
-    by: None,
+    selector: None,
     fields: &[
         default(
             "roles",
-            &Type::List { item: &Type::Choice(&ROLES), min: 0, max: 20, unique: Unique::Item },
+            &Type::List { item: &Type::Choice(&ROLES), min: 0, max: 20, unique: Uniqueness::Item },
             "[]",
             "The roles that it covers; empty: `source`, `plan`, `provision`, `execute`, `collect`, `reduce` and `publish`.",
         ),
@@ -972,7 +973,7 @@ static EXPECTATION: Table = Table {
 static AUTHORITY: Table = Table {
     name: "timestamp authority",
     doc: "A timestamp authority and the root that its certificates chain to.",
-    by: None,
+    selector: None,
     fields: &[
         required("name", &NAME_TYPE, "The name of the authority, for reports."),
         required(
@@ -1001,13 +1002,13 @@ pub(crate) static ROLES: [Choice; 11] = [
 static SIGNER: Table = Table {
     name: "signer",
     doc: "A key and what it may sign.",
-    by: None,
+    selector: None,
     fields: &[
         required("name", &NAME_TYPE, "Whose key it is."),
         required("key", &Type::Text(&PUBLIC_KEY), "The public key as PEM text, in a block."),
         required(
             "signs",
-            &Type::List { item: &Type::Choice(&ROLES), min: 1, max: 20, unique: Unique::Item },
+            &Type::List { item: &Type::Choice(&ROLES), min: 1, max: 20, unique: Uniqueness::Item },
             "The roles that it may sign for.",
         ),
         optional("not_before", &Type::Text(&INSTANT), "Signatures from before this instant are not trusted."),
@@ -1021,7 +1022,7 @@ pub(crate) static ACKNOWLEDGEMENT: Table = Table {
     name: "Acknowledgement",
     doc: "Accepts one change for the worse beforehand, at `pipelines/acks/<name>.yaml` of the branch that is merged into. A larger change \
           still blocks, and so does every other one.",
-    by: None,
+    selector: None,
     fields: &[
         required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
         required("kind", &Type::Choice(&[choice("Acknowledgement", "An acknowledgement.")]), "What the file defines."),
@@ -1033,7 +1034,7 @@ pub(crate) static ACKNOWLEDGEMENT: Table = Table {
 static ACKNOWLEDGED: Table = Table {
     name: "acknowledgement",
     doc: "What is accepted, where, by whom and until when.",
-    by: None,
+    selector: None,
     fields: &[
         required("case", &Type::Text(&CASE_ID), "The candidate's case: `workload.target.variant`."),
         optional("point", &NAME_TYPE, "The point; every point of the case if left out."),
@@ -1058,7 +1059,7 @@ static ACKNOWLEDGED: Table = Table {
 static RANGE: Table = Table {
     name: "range",
     doc: "Commits from a base, which is not among them, to a merge, which is.",
-    by: None,
+    selector: None,
     fields: &[
         required("base", &Type::Text(&COMMIT), "The commit before the change."),
         required("merge", &Type::Text(&COMMIT), "The commit that brought it in."),
@@ -1071,7 +1072,7 @@ pub(crate) static NOISE: Table = Table {
     name: "Noise",
     doc: "What earlier runs of a comparison taught about its noise, at `pipelines/noise/<pipeline>.yaml` of the branch that is merged into. \
           `assay noise` writes it. Gates judge by it, and `assay plan` sizes comparisons by it.",
-    by: None,
+    selector: None,
     fields: &[
         required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
         required("kind", &Type::Choice(&[choice("Noise", "What was learned about noise.")]), "What the file defines."),
@@ -1083,16 +1084,16 @@ pub(crate) static NOISE: Table = Table {
 static LEARNED: Table = Table {
     name: "learned",
     doc: "What was learned, and from what.",
-    by: None,
+    selector: None,
     fields: &[
         required(
             "learned_from",
-            &Type::List { item: &Type::Object(&NOISE_RUN), min: 1, max: MAX_LIST, unique: Unique::Field("run") },
+            &Type::List { item: &Type::Object(&NOISE_RUN), min: 1, max: MAX_LIST, unique: Uniqueness::Field("run") },
             "The runs that taught it.",
         ),
         required(
             "metrics",
-            &Type::List { item: &Type::Object(&METRIC_NOISE), min: 1, max: MAX_LEARNED, unique: Unique::No },
+            &Type::List { item: &Type::Object(&METRIC_NOISE), min: 1, max: MAX_LEARNED, unique: Uniqueness::No },
             "What was learned, of each metric at each point. Of what is not listed nothing is known.",
         ),
     ],
@@ -1103,7 +1104,7 @@ const MAX_LEARNED: usize = 4_000;
 static NOISE_RUN: Table = Table {
     name: "noise run",
     doc: "A run that taught.",
-    by: None,
+    selector: None,
     fields: &[
         required("run", &Type::Text(&RUN_ID), "Its name."),
         required("summary", &Type::Text(&SHA256), "The digest of its Summary."),
@@ -1126,7 +1127,7 @@ const WORTH: Field = required(
 static USUAL_NOISE: Table = Table {
     name: "usual noise",
     doc: "The noise of differences that are no spikes. A spike is many times as large as all others: beyond six robust standard deviations.",
-    by: None,
+    selector: None,
     fields: &[
         required("pair", &NOISE_SPREAD, "The spread of one difference that is no spike."),
         FREEDOM,
@@ -1139,7 +1140,7 @@ static USUAL_NOISE: Table = Table {
 static METRIC_NOISE: Table = Table {
     name: "metric noise",
     doc: "What was learned of a metric at a point. Spreads are standard deviations of logarithms of ratios: 0.02 is about 2 %.",
-    by: None,
+    selector: None,
     fields: &[
         required("workload", &NAME_TYPE, "The workload."),
         required("work", &Type::Text(&SHA256), "Its `workload_spec_digest`. Of other work nothing was learned."),
@@ -1220,7 +1221,7 @@ mod tests {
             PLACEMENTS = manifest::Placement,
             TARGET_KINDS = manifest::TargetKind,
             INFERENCE_APIS = manifest::InferenceApi,
-            BETTERS = manifest::Better,
+            BETTERS = manifest::BetterDirection,
             ROLES = manifest::Role,
         );
         let controls: Vec<_> = CONTROLS.fields.iter().map(|field| field.name).collect();
@@ -1231,7 +1232,7 @@ mod tests {
     #[test]
     fn every_table_is_whole() {
         for table in all_tables() {
-            let by = table.by.and_then(|by| table.field(by)).map(|field| match (field.kind, field.need) {
+            let by = table.selector.and_then(|by| table.field(by)).map(|field| match (field.kind, field.need) {
                 (Type::Choice(choices), Need::Required) => choices.iter().map(|choice| choice.word).collect::<Vec<_>>(),
                 _ => panic!("{}: the deciding field must be a required choice", table.name),
             });

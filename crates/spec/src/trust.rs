@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{Digest, Instant, Name, Role};
 
-use crate::checked::{Checked, Read};
-use crate::definition::{Define, DefinitionKind, Places, parse_as};
+use crate::checked_value::{CheckedValue, Read};
+use crate::definition::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::problem::{Problem, Problems};
 
 /// A trust policy as its file defines it.
@@ -84,22 +84,22 @@ impl TrustPolicy {
 impl Define for TrustPolicy {
     const KIND: DefinitionKind = DefinitionKind::TrustPolicy;
 
-    fn cross_check(checked: &Checked, problems: &mut Problems<'_>) {
-        let signers = checked.at(&["spec", "signers"]).map_or(&[][..], Checked::items);
+    fn cross_check(checked: &CheckedValue, problems: &mut Problems<'_>) {
+        let signers = checked.at(&["spec", "signers"]).map_or(&[][..], CheckedValue::items);
         for signer in signers {
             check_window(signer, problems);
         }
         check_keys(signers, problems);
-        let authorities = checked.at(&["spec", "timestamp_authorities"]).map_or(&[][..], Checked::items);
+        let authorities = checked.at(&["spec", "timestamp_authorities"]).map_or(&[][..], CheckedValue::items);
         for authority in authorities {
             check_window(authority, problems);
         }
         if authorities.is_empty() {
-            check_no_timestamp(checked.at(&["spec", "expectations"]).map_or(&[][..], Checked::items), problems);
+            check_no_timestamp(checked.at(&["spec", "expectations"]).map_or(&[][..], CheckedValue::items), problems);
         }
     }
 
-    fn read(checked: &Checked, _: Places) -> Option<Self> {
+    fn read(checked: &CheckedValue, _: SourcePlaces) -> Option<Self> {
         let metadata = checked.member("metadata")?;
         Some(Self {
             name: metadata.get("name")?,
@@ -113,38 +113,38 @@ impl Define for TrustPolicy {
     }
 }
 
-fn check_window(signer: &Checked, problems: &mut Problems<'_>) {
+fn check_window(signer: &CheckedValue, problems: &mut Problems<'_>) {
     let instant = |name: &str| signer.member(name).and_then(Instant::read);
     let (Some(begin), Some(end)) = (instant("not_before"), instant("not_after")) else { return };
     if end <= begin {
         let place = signer.member("not_after").map_or(signer.span, |value| value.span);
-        problems.at(place, "`not_after` is not after `not_before`, so it is never trusted");
+        problems.add(place, "`not_after` is not after `not_before`, so it is never trusted");
     }
 }
 
 /// Reports expectations that require a timestamp: without an authority, no timestamp can be checked, so none could be fulfilled.
-fn check_no_timestamp(expectations: &[Checked], problems: &mut Problems<'_>) {
+fn check_no_timestamp(expectations: &[CheckedValue], problems: &mut Problems<'_>) {
     for expectation in expectations.iter().filter(|expectation| expectation.text_of("timestamp") == Some("required")) {
         let place = expectation.member("timestamp").map_or(expectation.span, |value| value.span);
         let message = "a timestamp is required, but the policy names no authority, so every bundle would be refused";
-        problems.hinted(place, message, "name an authority under `timestamp_authorities`");
+        problems.add_hinted(place, message, "name an authority under `timestamp_authorities`");
     }
 }
 
 /// Checks that no key has two names: one name could sign what only the other may.
-fn check_keys(signers: &[Checked], problems: &mut Problems<'_>) {
+fn check_keys(signers: &[CheckedValue], problems: &mut Problems<'_>) {
     let mut known: BTreeMap<&str, &str> = BTreeMap::new();
     for signer in signers {
         let (Some(key), Some(name)) = (signer.member("key"), signer.text_of("name")) else { continue };
         if let Some(first) = known.insert(key.text().unwrap_or_default(), name) {
             let message = format!("the signer `{name}` has the same key as `{first}`");
-            problems.hinted(key.anchor, message, "name a key once, and list under `signs` all that it may sign");
+            problems.add_hinted(key.anchor, message, "name a key once, and list under `signs` all that it may sign");
         }
     }
 }
 
 impl Read for Signer {
-    fn read(signer: &Checked) -> Option<Self> {
+    fn read(signer: &CheckedValue) -> Option<Self> {
         Some(Self {
             name: signer.get("name")?,
             key: signer.get("key")?,
@@ -156,7 +156,7 @@ impl Read for Signer {
 }
 
 impl Read for Expectation {
-    fn read(expectation: &Checked) -> Option<Self> {
+    fn read(expectation: &CheckedValue) -> Option<Self> {
         let digests = |name: &str| -> Option<Vec<Digest>> {
             expectation.get::<Vec<String>>(name)?.iter().map(|hex| Digest::from_hex(hex).ok()).collect()
         };
@@ -173,7 +173,7 @@ impl Read for Expectation {
 }
 
 impl Read for TimestampAuthority {
-    fn read(authority: &Checked) -> Option<Self> {
+    fn read(authority: &CheckedValue) -> Option<Self> {
         Some(Self {
             name: authority.get("name")?,
             certificates: authority.get("certificates")?,

@@ -6,7 +6,7 @@ use assay_manifest::CaseId;
 
 use crate::acknowledgement::Acknowledgement;
 use crate::definition::Definition;
-use crate::expand::{expand, judged};
+use crate::expand::{expand, gate_metric_names};
 use crate::pipeline::Pipeline;
 use crate::problem::{Problem, did_you_mean};
 use crate::workload::Workload;
@@ -22,8 +22,8 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
         match Definition::parse(file, bytes) {
             Ok(Definition::Pipeline(pipeline)) => pipelines.push(*pipeline),
             Ok(Definition::Workload(workload)) => {
-                problems.extend(workload.name_is_folder());
-                problems.extend(twice(&workloads, &workload));
+                problems.extend(workload.check_folder_name());
+                problems.extend(check_unique_name(&workloads, &workload));
                 workloads.push(*workload);
             }
             Ok(Definition::Acknowledgement(accepted)) => acknowledgements.push(*accepted),
@@ -38,7 +38,7 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
         }
     }
     if !pipelines.is_empty() {
-        problems.extend(acknowledgements.iter().filter_map(|accepted| about_nothing(accepted, &pipelines, &workloads)));
+        problems.extend(acknowledgements.iter().filter_map(|accepted| check_acknowledgement(accepted, &pipelines, &workloads)));
     }
     // Two pipelines may report the same problem of a workload that they share.
     let mut seen = Vec::new();
@@ -52,11 +52,11 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
 }
 
 /// Returns the problem of an acknowledgement that matches no candidate or metric: it would accept nothing, without notice.
-fn about_nothing(accepted: &Acknowledgement, pipelines: &[Pipeline], workloads: &[Workload]) -> Option<Problem> {
+fn check_acknowledgement(accepted: &Acknowledgement, pipelines: &[Pipeline], workloads: &[Workload]) -> Option<Problem> {
     let candidates = |pipeline: &Pipeline| -> Vec<CaseId> {
         let Some(comparison) = &pipeline.spec.comparison else { return Vec::new() };
         let side = &comparison.candidate;
-        pipeline.spec.workloads.iter().map(|workload| CaseId::of(workload, &side.target, &side.variant)).collect()
+        pipeline.spec.workloads.iter().map(|workload| CaseId::from_names(workload, &side.target, &side.variant)).collect()
     };
     let cases: BTreeSet<String> = pipelines.iter().flat_map(candidates).map(|case| case.to_string()).collect();
     if !cases.contains(accepted.case.as_str()) {
@@ -69,7 +69,7 @@ fn about_nothing(accepted: &Acknowledgement, pipelines: &[Pipeline], workloads: 
         return Some(problem.with_hint(hint));
     }
     let workload = workloads.iter().find(|workload| workload.name.as_str() == accepted.case.names()[0])?;
-    let metrics = judged(&[workload]);
+    let metrics = gate_metric_names(&[workload]);
     if metrics.contains(&accepted.metric.as_str()) {
         return None;
     }
@@ -82,7 +82,7 @@ fn about_nothing(accepted: &Acknowledgement, pipelines: &[Pipeline], workloads: 
 /// The most cases that a hint names.
 const MAX_NAMED: usize = 8;
 
-fn twice(known: &[Workload], workload: &Workload) -> Option<Problem> {
+fn check_unique_name(known: &[Workload], workload: &Workload) -> Option<Problem> {
     let first = known.iter().find(|other| other.name == workload.name)?;
     let message = format!("the workload `{}` is also defined in {}", workload.name, first.places.file());
     Some(workload.places.problem("metadata.name", message).with_hint("give one of them another name"))

@@ -5,12 +5,12 @@ use std::fmt;
 use std::time::Duration;
 
 use assay_manifest::{
-    Better, CacheMode, CaptureMode, InstructionCounter, MeasuredCommand, Name, ServingApi, SloMetric, WorkloadType,
+    BetterDirection, CacheMode, CaptureMode, InstructionCounter, MeasuredCommand, Name, ServingApi, SloMetric, WorkloadType,
 };
 use serde_json::Value as Json;
 
-use crate::checked::{Checked, Read, Value, read_from_text};
-use crate::definition::{Define, DefinitionKind, Places, parse_as};
+use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
+use crate::definition::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
 use crate::format::parse_latency;
 use crate::lengths::Scenario;
@@ -34,7 +34,7 @@ pub struct Workload {
     pub spec: WorkloadSpec,
     /// The `spec` in its normal form, from which the digest is made.
     pub(crate) normal_spec: Json,
-    pub(crate) places: Places,
+    pub(crate) places: SourcePlaces,
 }
 
 /// The work.
@@ -111,7 +111,7 @@ pub struct Executable {
     /// The program that one trial runs.
     pub program: Program,
     /// The command that runs once before the first trial.
-    pub prepare: Option<Prepare>,
+    pub prepare: Option<PrepareCommand>,
     /// The script's environment, by name.
     pub parameters: BTreeMap<String, Parameter>,
 }
@@ -156,7 +156,7 @@ pub enum Script {
 
 /// A command that runs once before the first trial, outside of timing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prepare {
+pub struct PrepareCommand {
     /// Program and arguments.
     pub command: Vec<String>,
     /// The files that it makes.
@@ -205,7 +205,7 @@ pub struct Serving {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// The arrival mode, with the sweep.
-    pub arrivals: Arrivals,
+    pub arrivals: ArrivalMode,
     /// The time for which requests are sent and measured, after the warm-up. At least one of `duration` and `requests` is
     /// present.
     pub duration: Option<Duration>,
@@ -219,7 +219,7 @@ pub struct Load {
 
 /// The arrival mode: the event that triggers a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Arrivals {
+pub enum ArrivalMode {
     /// Closed loop: a fixed number of users, each of which sends its next request after the last response. One point for each
     /// number.
     Closed {
@@ -231,13 +231,13 @@ pub enum Arrivals {
         /// Arrivals per second.
         rate: Vec<f64>,
         /// The arrival process.
-        process: Arrival,
+        process: ArrivalProcess,
     },
 }
 
 /// An arrival process.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Arrival {
+pub enum ArrivalProcess {
     /// Equal gaps.
     Constant,
     /// Exponential gaps.
@@ -308,7 +308,7 @@ pub struct Metric {
     /// The unit of its values.
     pub unit: String,
     /// The direction that is better.
-    pub better: Better,
+    pub better: BetterDirection,
     /// True if gates judge it by default.
     pub primary: bool,
 }
@@ -320,7 +320,7 @@ impl Workload {
     /// folder's.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
         let workload = parse_as::<Self>(file, bytes)?;
-        workload.name_is_folder().map_or(Ok(workload), |problem| Err(vec![problem]))
+        workload.check_folder_name().map_or(Ok(workload), |problem| Err(vec![problem]))
     }
 
     /// Returns the kind of work.
@@ -339,7 +339,7 @@ impl Workload {
     }
 
     /// Returns the problem of a workload that is in the folder of another one.
-    pub(crate) fn name_is_folder(&self) -> Option<Problem> {
+    pub(crate) fn check_folder_name(&self) -> Option<Problem> {
         let folder = self.places.file().strip_suffix("/workload.yaml")?;
         let (parent, folder) = folder.rsplit_once('/')?;
         let lies_there = parent == "workloads" || parent.ends_with("/workloads");
@@ -395,7 +395,7 @@ impl fmt::Display for Script {
 impl Define for Workload {
     const KIND: DefinitionKind = DefinitionKind::Workload;
 
-    fn cross_check(checked: &Checked, problems: &mut Problems<'_>) {
+    fn cross_check(checked: &CheckedValue, problems: &mut Problems<'_>) {
         let Some(spec) = checked.member("spec") else { return };
         check_reported(spec, problems);
         check_arrival(spec, problems);
@@ -410,7 +410,7 @@ impl Define for Workload {
         }
     }
 
-    fn read(checked: &Checked, places: Places) -> Option<Self> {
+    fn read(checked: &CheckedValue, places: SourcePlaces) -> Option<Self> {
         let metadata = checked.member("metadata")?;
         let spec = checked.member("spec")?;
         Some(Self {
@@ -426,53 +426,53 @@ impl Define for Workload {
 }
 
 /// Checks that each name in a command's words is a parameter: nothing else has a value that is published.
-fn check_names(spec: &Checked, command: &Checked, read: &MeasuredCommand, problems: &mut Problems<'_>) {
+fn check_names(spec: &CheckedValue, command: &CheckedValue, read: &MeasuredCommand, problems: &mut Problems<'_>) {
     let known: Vec<&str> =
-        spec.member("parameters").map_or(&[][..], Checked::members).iter().map(|(name, _)| name.as_str()).collect();
+        spec.member("parameters").map_or(&[][..], CheckedValue::members).iter().map(|(name, _)| name.as_str()).collect();
     for name in read.names().filter(|name| !known.contains(name)) {
         let message = format!("the command names {}, which is no parameter", quote(&format!("${{{name}}}")));
         let other = "add it to `spec.parameters`, or write `$${` for what is no parameter";
         let hint = did_you_mean(name, known.iter().copied()).unwrap_or_else(|| other.to_owned());
-        problems.hinted(command.member("run").map_or(command.anchor, |run| run.anchor), message, hint);
+        problems.add_hinted(command.member("run").map_or(command.anchor, |run| run.anchor), message, hint);
     }
 }
 
 /// Checks that the declared metrics are ones that a command reports.
-fn check_reported(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_reported(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(command) = spec.member("command") else { return };
     let Some(read) = MeasuredCommand::read(command) else { return };
     check_names(spec, command, &read, problems);
     let known = known_metrics(&read);
-    for metric in spec.member("metrics").map_or(&[][..], Checked::items) {
+    for metric in spec.member("metrics").map_or(&[][..], CheckedValue::items) {
         let Some(path) = metric.member("path").filter(|path| path.text().is_some()) else { continue };
         let named = path.text().unwrap_or_default();
         let Some((_, unit)) = known.iter().find(|(known, _)| *known == named) else {
             let message = format!("the command reports no metric {}", quote(named));
             let names: Vec<&str> = known.iter().map(|(known, _)| *known).collect();
-            problems.hinted(path.span, message, format!("it reports {}", names.join(", ")));
+            problems.add_hinted(path.span, message, format!("it reports {}", names.join(", ")));
             continue;
         };
         for (member, right) in [("unit", *unit), ("better", "lower")] {
             if let Some(other) = metric.member(member).filter(|said| said.text().is_some_and(|said| said != right)) {
                 let message =
                     format!("the `{member}` of `{named}` is `{right}`, not {}", quote(other.text().unwrap_or_default()));
-                problems.hinted(other.span, message, "it is Assay that measures it");
+                problems.add_hinted(other.span, message, "it is Assay that measures it");
             }
         }
     }
 }
 
-fn check_arrival(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_arrival(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(load) = spec.member("load") else { return };
     let Some(arrival) = load.text_of("arrival") else { return };
     let gamma = arrival == "gamma";
     match load.member("smoothness") {
         Some(smoothness) if !gamma => {
             let message = "`spec.load.smoothness` belongs to `arrival: gamma`";
-            problems.hinted(smoothness.anchor, message, "write `arrival: gamma` or remove it");
+            problems.add_hinted(smoothness.anchor, message, "write `arrival: gamma` or remove it");
         }
         None if gamma => {
-            problems.hinted(
+            problems.add_hinted(
                 load.anchor,
                 "`spec.load` lacks `smoothness` for `arrival: gamma`",
                 "1 is Poisson, below it is burstier",
@@ -482,56 +482,56 @@ fn check_arrival(spec: &Checked, problems: &mut Problems<'_>) {
     }
 }
 
-fn check_times(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_times(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let (Some(limit), Some(load)) = (spec.member("time_limit"), spec.member("load")) else { return };
     let time = |name: &str| load.member(name).and_then(Duration::read).unwrap_or_default();
     if Duration::read(limit).is_some_and(|limit| time("warmup") + time("duration") >= limit) {
         let text = limit.text().unwrap_or_default();
         let message = format!("warm-up and duration do not fit into the time limit of {text}");
-        problems.hinted(load.member("duration").map_or(load.anchor, |value| value.span), message, "raise `spec.time_limit`");
+        problems.add_hinted(load.member("duration").map_or(load.anchor, |value| value.span), message, "raise `spec.time_limit`");
     }
 }
 
-fn check_distributions(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_distributions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     for side in ["input", "output"] {
         let Some(uniform) = spec.at(&["lengths", side, "uniform"]) else { continue };
         let bound = |name: &str| uniform.member(name).and_then(u64::read);
         if let (Some(min), Some(max)) = (bound("min"), bound("max"))
             && max < min
         {
-            problems.at(uniform.anchor, format!("`spec.lengths.{side}.uniform.max` is {max}, below `min`, which is {min}"));
+            problems.add(uniform.anchor, format!("`spec.lengths.{side}.uniform.max` is {max}, below `min`, which is {min}"));
         }
     }
 }
 
 /// Checks the lengths against the API: embeddings have no output tokens, and only they take the embedding scenario.
-fn check_api(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_api(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(api) = spec.text_of("api") else { return };
     let Some(lengths) = spec.member("lengths") else { return };
     let is_embedding = lengths.text().is_some_and(|text| text.starts_with("E("));
     if is_embedding && api != "embeddings" {
         let message =
             format!("the scenario {} is of embeddings, and `spec.api` is `{api}`", quote(lengths.text().unwrap_or_default()));
-        problems.hinted(lengths.span, message, "write `api: embeddings`, or a scenario such as `D(128,256)`");
+        problems.add_hinted(lengths.span, message, "write `api: embeddings`, or a scenario such as `D(128,256)`");
     }
     if !is_embedding && api == "embeddings" {
-        problems.hinted(lengths.span, "`api: embeddings` needs a scenario `E(tokens)`", "write `lengths: E(128)`");
+        problems.add_hinted(lengths.span, "`api: embeddings` needs a scenario `E(tokens)`", "write `lengths: E(128)`");
     }
     if api != "embeddings"
         && let Some(batch) = spec.member("batch").filter(|batch| u64::read(batch).is_some_and(|batch| batch > 1))
     {
-        problems.hinted(batch.span, "`spec.batch` belongs to `api: embeddings`", "remove it");
+        problems.add_hinted(batch.span, "`spec.batch` belongs to `api: embeddings`", "remove it");
     }
 }
 
 /// Checks that a warm cache has an end: the prompts that warm it are sent once, and in a closed loop only a number of requests
 /// limits them.
-fn check_cache(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_cache(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(cache) = spec.member("cache").filter(|cache| cache.text() == Some("warm")) else { return };
     let Some(load) = spec.member("load") else { return };
     if load.text_of("mode") == Some("closed") && load.member("requests").is_none() {
         let message = "`cache: warm` under a closed loop needs `spec.load.requests`";
-        problems.hinted(
+        problems.add_hinted(
             cache.span,
             message,
             "the prompts of the trial are sent once before it, and a duration does not say how many",
@@ -540,34 +540,34 @@ fn check_cache(spec: &Checked, problems: &mut Problems<'_>) {
 }
 
 /// Checks for clashes of names: in the trial's folder, the script, the files and the outputs of `prepare` are side by side.
-fn check_files(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_files(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let script = spec.at(&["script", "path"]);
-    let files = spec.member("files").map_or(&[][..], Checked::items);
-    let outputs = spec.at(&["prepare", "outputs"]).map_or(&[][..], Checked::items);
+    let files = spec.member("files").map_or(&[][..], CheckedValue::items);
+    let outputs = spec.at(&["prepare", "outputs"]).map_or(&[][..], CheckedValue::items);
     for file in files.iter().filter(|file| script.is_some_and(|script| script.text() == file.text())) {
         let message = format!("{} is the script already", quote(file.text().unwrap_or_default()));
-        problems.hinted(file.span, message, "remove it from `files`");
+        problems.add_hinted(file.span, message, "remove it from `files`");
     }
     for output in outputs {
         let taken = files.iter().chain(script).any(|known| known.text() == output.text());
         if taken {
             let name = quote(output.text().unwrap_or_default());
-            problems.at(output.span, format!("{name} is an output of `prepare` and a file of the repository"));
+            problems.add(output.span, format!("{name} is an output of `prepare` and a file of the repository"));
         }
     }
 }
 
-fn check_slos(spec: &Checked, problems: &mut Problems<'_>) {
+fn check_slos(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let streaming = spec.member("streaming").and_then(bool::read).unwrap_or(true);
-    let slos = spec.member("slos").map_or(&[][..], Checked::members);
+    let slos = spec.member("slos").map_or(&[][..], CheckedValue::members);
     for (name, slo) in slos.iter().filter(|(name, _)| !streaming && name != "e2e") {
         let message = format!("`spec.slos.{name}` cannot be measured without streaming");
-        problems.hinted(slo.anchor, message, "limit `e2e`, or write `streaming: true`");
+        problems.add_hinted(slo.anchor, message, "limit `e2e`, or write `streaming: true`");
     }
 }
 
 impl Read for WorkloadSpec {
-    fn read(spec: &Checked) -> Option<Self> {
+    fn read(spec: &CheckedValue) -> Option<Self> {
         Some(Self {
             work: Work::read(spec)?,
             dimensions: Dimensions::read(spec)?,
@@ -581,19 +581,19 @@ impl Read for WorkloadSpec {
 }
 
 /// Returns the metrics that a workload declares; for a command that declares none, all that it reports.
-fn metrics_of(spec: &Checked) -> Option<Vec<Metric>> {
+fn metrics_of(spec: &CheckedValue) -> Option<Vec<Metric>> {
     let declared: Vec<Metric> = spec.get("metrics")?;
     let command = spec.member("command").filter(|_| declared.is_empty());
-    Some(command.and_then(MeasuredCommand::read).map_or(declared, |command| reported(&command)))
+    Some(command.and_then(MeasuredCommand::read).map_or(declared, |command| default_metrics(&command)))
 }
 
 /// Returns the metrics of a command that declares none: all but the largest resident set, which is known of large programs only.
 /// Gates judge CPU time by default: on a shared machine it is far quieter than wall time.
-fn reported(command: &MeasuredCommand) -> Vec<Metric> {
+fn default_metrics(command: &MeasuredCommand) -> Vec<Metric> {
     let metric = |(path, unit): (&str, &str)| Metric {
         path: path.to_owned(),
         unit: unit.to_owned(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         primary: path == assay_manifest::CPU_TIME,
     };
     known_metrics(command).into_iter().filter(|(path, _)| *path != assay_manifest::MAX_RSS).map(metric).collect()
@@ -607,7 +607,7 @@ fn known_metrics(command: &MeasuredCommand) -> Vec<(&'static str, &'static str)>
 }
 
 impl Read for Work {
-    fn read(spec: &Checked) -> Option<Self> {
+    fn read(spec: &CheckedValue) -> Option<Self> {
         Some(match spec.get::<WorkloadType>("type")? {
             WorkloadType::Serving => Self::Serving(Box::new(Serving::read(spec)?)),
             WorkloadType::Indicator => Self::Indicator(Executable::read(spec)?),
@@ -617,7 +617,7 @@ impl Read for Work {
 }
 
 impl Read for Dimensions {
-    fn read(spec: &Checked) -> Option<Self> {
+    fn read(spec: &CheckedValue) -> Option<Self> {
         Some(Self {
             model: spec.get("model")?,
             precision: spec.get("precision")?,
@@ -632,13 +632,13 @@ impl Read for Dimensions {
 }
 
 impl Read for Executable {
-    fn read(spec: &Checked) -> Option<Self> {
+    fn read(spec: &CheckedValue) -> Option<Self> {
         Some(Self { program: Program::read(spec)?, prepare: spec.get("prepare")?, parameters: spec.get("parameters")? })
     }
 }
 
 impl Read for Program {
-    fn read(spec: &Checked) -> Option<Self> {
+    fn read(spec: &CheckedValue) -> Option<Self> {
         match spec.member("command") {
             Some(command) => MeasuredCommand::read(command).map(Self::Command),
             None => spec.get("script").map(Self::Script),
@@ -647,13 +647,13 @@ impl Read for Program {
 }
 
 impl Read for MeasuredCommand {
-    fn read(command: &Checked) -> Option<Self> {
+    fn read(command: &CheckedValue) -> Option<Self> {
         Some(Self { run: command.get("run")?, times: command.get("times")?, instructions: command.get("instructions")? })
     }
 }
 
 impl Read for Script {
-    fn read(script: &Checked) -> Option<Self> {
+    fn read(script: &CheckedValue) -> Option<Self> {
         let sha256 = script.get("sha256")?;
         match script.get::<Option<String>>("path")? {
             Some(path) => Some(Self::Path { path, sha256 }),
@@ -662,14 +662,14 @@ impl Read for Script {
     }
 }
 
-impl Read for Prepare {
-    fn read(prepare: &Checked) -> Option<Self> {
+impl Read for PrepareCommand {
+    fn read(prepare: &CheckedValue) -> Option<Self> {
         Some(Self { command: prepare.get("command")?, outputs: prepare.get("outputs")?, time_limit: prepare.get("time_limit")? })
     }
 }
 
 impl Read for Parameter {
-    fn read(value: &Checked) -> Option<Self> {
+    fn read(value: &CheckedValue) -> Option<Self> {
         match &value.value {
             Value::List(_) => Vec::read(value).map(Self::Axis),
             _ => String::read(value).map(Self::Constant),
@@ -678,7 +678,7 @@ impl Read for Parameter {
 }
 
 impl Read for Serving {
-    fn read(spec: &Checked) -> Option<Self> {
+    fn read(spec: &CheckedValue) -> Option<Self> {
         Some(Self {
             api: spec.get("api")?,
             exact_output: spec.get("exact_output")?,
@@ -695,16 +695,16 @@ impl Read for Serving {
     }
 }
 
-fn read_slos(slos: &Checked) -> Option<Vec<Slo>> {
+fn read_slos(slos: &CheckedValue) -> Option<Vec<Slo>> {
     let limit = |metric: &SloMetric| slos.text_of(metric.as_str()).map(|text| (*metric, text));
     let slo = |(metric, text)| parse_latency(text).ok().map(|at_most_ns| Slo { metric, at_most_ns });
     SloMetric::ALL.iter().filter_map(limit).map(slo).collect()
 }
 
 impl Read for Load {
-    fn read(load: &Checked) -> Option<Self> {
+    fn read(load: &CheckedValue) -> Option<Self> {
         Some(Self {
-            arrivals: Arrivals::read(load)?,
+            arrivals: ArrivalMode::read(load)?,
             duration: load.get("duration")?,
             requests: load.get("requests")?,
             warmup: load.get("warmup")?,
@@ -713,17 +713,17 @@ impl Read for Load {
     }
 }
 
-impl Read for Arrivals {
-    fn read(load: &Checked) -> Option<Self> {
+impl Read for ArrivalMode {
+    fn read(load: &CheckedValue) -> Option<Self> {
         match load.text_of("mode")? {
             "closed" => Some(Self::Closed { concurrency: load.get("concurrency")? }),
-            _ => Some(Self::Open { rate: load.get("rate")?, process: Arrival::read(load)? }),
+            _ => Some(Self::Open { rate: load.get("rate")?, process: ArrivalProcess::read(load)? }),
         }
     }
 }
 
-impl Read for Arrival {
-    fn read(load: &Checked) -> Option<Self> {
+impl Read for ArrivalProcess {
+    fn read(load: &CheckedValue) -> Option<Self> {
         Some(match load.text_of("arrival")? {
             "constant" => Self::Constant,
             "gamma" => Self::Gamma { smoothness: load.get("smoothness")? },
@@ -733,7 +733,7 @@ impl Read for Arrival {
 }
 
 impl Read for Lengths {
-    fn read(lengths: &Checked) -> Option<Self> {
+    fn read(lengths: &CheckedValue) -> Option<Self> {
         match &lengths.value {
             Value::Text(_) => Scenario::read(lengths).map(Self::Scenario),
             _ => Some(Self::Explicit { input: lengths.get("input")?, output: lengths.get("output")? }),
@@ -742,7 +742,7 @@ impl Read for Lengths {
 }
 
 impl Read for Distribution {
-    fn read(value: &Checked) -> Option<Self> {
+    fn read(value: &CheckedValue) -> Option<Self> {
         let (name, inner) = value.members().first()?;
         Some(match name.as_str() {
             "fixed" => Self::Fixed(u64::read(inner)?),
@@ -754,7 +754,7 @@ impl Read for Distribution {
 }
 
 impl Read for Metric {
-    fn read(metric: &Checked) -> Option<Self> {
+    fn read(metric: &CheckedValue) -> Option<Self> {
         Some(Self {
             path: metric.get("path")?,
             unit: metric.get("unit")?,

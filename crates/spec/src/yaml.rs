@@ -48,7 +48,7 @@ pub(crate) struct Scalar {
 
 /// The type of a scalar by itself, before its field is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Looks {
+pub(crate) enum ScalarType {
     Null,
     Bool,
     Number,
@@ -57,15 +57,15 @@ pub(crate) enum Looks {
 
 impl Scalar {
     /// Returns the type of a scalar by the core schema of YAML 1.2 (section 10.3.2). `yes`, `no`, `on` and `off` are text there.
-    pub(crate) fn looks(&self) -> Looks {
+    pub(crate) fn scalar_type(&self) -> ScalarType {
         if self.quoted {
-            return Looks::Text;
+            return ScalarType::Text;
         }
         match self.text.as_str() {
-            "" | "~" | "null" | "Null" | "NULL" => Looks::Null,
-            "true" | "True" | "TRUE" | "false" | "False" | "FALSE" => Looks::Bool,
-            text if is_core_number(text) => Looks::Number,
-            _ => Looks::Text,
+            "" | "~" | "null" | "Null" | "NULL" => ScalarType::Null,
+            "true" | "True" | "TRUE" | "false" | "False" | "FALSE" => ScalarType::Bool,
+            text if is_core_number(text) => ScalarType::Number,
+            _ => ScalarType::Text,
         }
     }
 }
@@ -88,17 +88,17 @@ pub(crate) fn parse(problems: &mut Problems<'_>) -> Option<Node> {
     let source = problems.source();
     if source.text().len() > MAX_BYTES {
         let message = format!("the file has {} bytes; a definition has at most {MAX_BYTES}", source.text().len());
-        problems.at(source.span(0, 0), message);
+        problems.add(source.span(0, 0), message);
         return None;
     }
     let mut reader = Reader::new(source, problems);
     match reader.document() {
         Ok(node) => Some(node),
-        Err(Stop::Syntax(error)) => {
-            reader.syntax(&error);
+        Err(ParseStop::Syntax(error)) => {
+            reader.report_syntax_error(&error);
             None
         }
-        Err(Stop::Reported) => None,
+        Err(ParseStop::Reported) => None,
     }
 }
 
@@ -108,16 +108,16 @@ pub(crate) fn parse_all(problems: &mut Problems<'_>) -> Option<Vec<Node>> {
     let mut reader = Reader::new(source, problems);
     match reader.documents() {
         Ok(nodes) => Some(nodes),
-        Err(Stop::Syntax(error)) => {
-            reader.syntax(&error);
+        Err(ParseStop::Syntax(error)) => {
+            reader.report_syntax_error(&error);
             None
         }
-        Err(Stop::Reported) => None,
+        Err(ParseStop::Reported) => None,
     }
 }
 
 /// The reason why parsing ended early.
-enum Stop {
+enum ParseStop {
     Syntax(ScanError),
     Reported,
 }
@@ -138,22 +138,22 @@ impl<'a, 'p> Reader<'a, 'p> {
         Self { source, problems, parser: Parser::new_from_str(text), offsets, nodes: 0 }
     }
 
-    fn document(&mut self) -> Result<Node, Stop> {
+    fn document(&mut self) -> Result<Node, ParseStop> {
         loop {
             let (event, span) = self.next()?;
             match event {
                 Event::StreamStart | Event::DocumentStart(_) | Event::Nothing => {}
-                Event::StreamEnd | Event::DocumentEnd => return self.empty(),
+                Event::StreamEnd | Event::DocumentEnd => return self.report_empty(),
                 event => {
                     let node = self.node(event, span, 1)?;
-                    self.nothing_follows()?;
+                    self.expect_end()?;
                     return Ok(node);
                 }
             }
         }
     }
 
-    fn documents(&mut self) -> Result<Vec<Node>, Stop> {
+    fn documents(&mut self) -> Result<Vec<Node>, ParseStop> {
         let mut nodes = Vec::new();
         loop {
             match self.next()? {
@@ -164,35 +164,39 @@ impl<'a, 'p> Reader<'a, 'p> {
         }
     }
 
-    fn empty(&mut self) -> Result<Node, Stop> {
+    fn report_empty(&mut self) -> Result<Node, ParseStop> {
         let span = self.source.span(0, 0);
-        self.problems.hinted(span, "the file is empty", "a definition begins with `apiVersion: assay.dev/v1alpha1` and `kind:`");
-        Err(Stop::Reported)
+        self.problems.add_hinted(
+            span,
+            "the file is empty",
+            "a definition begins with `apiVersion: assay.dev/v1alpha1` and `kind:`",
+        );
+        Err(ParseStop::Reported)
     }
 
-    fn nothing_follows(&mut self) -> Result<(), Stop> {
+    fn expect_end(&mut self) -> Result<(), ParseStop> {
         loop {
             match self.next()? {
                 (Event::StreamEnd, _) => return Ok(()),
                 (Event::DocumentStart(_), span) => {
-                    self.problems.hinted(span, "a second document begins here", "write one definition per file");
-                    return Err(Stop::Reported);
+                    self.problems.add_hinted(span, "a second document begins here", "write one definition per file");
+                    return Err(ParseStop::Reported);
                 }
                 _ => {}
             }
         }
     }
 
-    fn next(&mut self) -> Result<(Event<'a>, Span), Stop> {
+    fn next(&mut self) -> Result<(Event<'a>, Span), ParseStop> {
         match self.parser.next_event() {
-            Some(Ok((event, span))) => Ok((event, self.place(span.start.index(), span.end.index()))),
-            Some(Err(error)) => Err(Stop::Syntax(error)),
-            None => Ok((Event::StreamEnd, self.place(usize::MAX, usize::MAX))),
+            Some(Ok((event, span))) => Ok((event, self.span_between(span.start.index(), span.end.index()))),
+            Some(Err(error)) => Err(ParseStop::Syntax(error)),
+            None => Ok((Event::StreamEnd, self.span_between(usize::MAX, usize::MAX))),
         }
     }
 
     /// Returns the span between two character offsets, the unit in which the parser counts.
-    fn place(&self, start: usize, end: usize) -> Span {
+    fn span_between(&self, start: usize, end: usize) -> Span {
         self.source.span(self.byte(start), self.byte(end))
     }
 
@@ -200,7 +204,7 @@ impl<'a, 'p> Reader<'a, 'p> {
         if self.offsets.is_empty() { character } else { self.offsets.get(character).copied().unwrap_or(usize::MAX) }
     }
 
-    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node, Stop> {
+    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node, ParseStop> {
         self.count(span, depth)?;
         let (value, end) = match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -219,12 +223,12 @@ impl<'a, 'p> Reader<'a, 'p> {
                 self.refuse_alias(span);
                 (Value::Refused, span.end)
             }
-            _ => return Err(Stop::Reported),
+            _ => return Err(ParseStop::Reported),
         };
         Ok(Node { value, span: Span { end: end.max(span.end), ..span } })
     }
 
-    fn list(&mut self, depth: usize) -> Result<(Value, usize), Stop> {
+    fn list(&mut self, depth: usize) -> Result<(Value, usize), ParseStop> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
@@ -234,7 +238,7 @@ impl<'a, 'p> Reader<'a, 'p> {
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<(Value, usize), Stop> {
+    fn map(&mut self, depth: usize) -> Result<(Value, usize), ParseStop> {
         let mut members = Vec::new();
         let mut seen = std::collections::HashMap::new();
         loop {
@@ -253,61 +257,65 @@ impl<'a, 'p> Reader<'a, 'p> {
     fn key(&mut self, node: Node, seen: &mut std::collections::HashMap<String, usize>) -> Option<Key> {
         let Value::Scalar(scalar) = node.value else {
             if !matches!(node.value, Value::Refused) {
-                self.problems.hinted(node.span, "a key must be text, not a map or a list", "quote a key that holds brackets");
+                self.problems.add_hinted(node.span, "a key must be text, not a map or a list", "quote a key that holds brackets");
             }
             return None;
         };
         if scalar.text == "<<" && !scalar.quoted {
-            self.problems.hinted(node.span, "merge keys are not allowed", "write the fields out, so that a reader sees them");
+            self.problems.add_hinted(node.span, "merge keys are not allowed", "write the fields out, so that a reader sees them");
             return None;
         }
-        if scalar.looks() != Looks::Text {
+        if scalar.scalar_type() != ScalarType::Text {
             let message = format!("the key {} is not text", quote(&scalar.text));
-            self.problems.hinted(node.span, message, "put the key in quotes");
+            self.problems.add_hinted(node.span, message, "put the key in quotes");
             return None;
         }
         if let Some(first) = seen.insert(scalar.text.clone(), node.span.line) {
             let message = format!("the key {} is given twice", quote(&scalar.text));
-            self.problems.hinted(node.span, message, format!("it is first given in line {first}; keep one of them"));
+            self.problems.add_hinted(node.span, message, format!("it is first given in line {first}; keep one of them"));
             return None;
         }
         Some(Key { text: scalar.text, span: node.span })
     }
 
-    fn count(&mut self, span: Span, depth: usize) -> Result<(), Stop> {
+    fn count(&mut self, span: Span, depth: usize) -> Result<(), ParseStop> {
         self.nodes += 1;
         if depth > MAX_DEPTH {
-            self.problems.at(span, format!("nested deeper than {MAX_DEPTH} levels"));
-            return Err(Stop::Reported);
+            self.problems.add(span, format!("nested deeper than {MAX_DEPTH} levels"));
+            return Err(ParseStop::Reported);
         }
         if self.nodes > MAX_NODES {
-            self.problems.at(span, format!("more than {MAX_NODES} keys and values"));
-            return Err(Stop::Reported);
+            self.problems.add(span, format!("more than {MAX_NODES} keys and values"));
+            return Err(ParseStop::Reported);
         }
         Ok(())
     }
 
     fn refuse_decoration(&mut self, span: Span, anchor: usize, tagged: bool) {
         if anchor != 0 {
-            self.problems.hinted(span, "anchors (`&name`) are not allowed", "write the value out where it is used");
+            self.problems.add_hinted(span, "anchors (`&name`) are not allowed", "write the value out where it is used");
         }
         if tagged {
-            self.problems.hinted(span, "tags (`!name`) are not allowed", "remove the tag; the field decides what its value is");
+            self.problems.add_hinted(
+                span,
+                "tags (`!name`) are not allowed",
+                "remove the tag; the field decides what its value is",
+            );
         }
     }
 
     fn refuse_alias(&mut self, span: Span) {
-        self.problems.hinted(span, "aliases (`*name`) are not allowed", "write the value out");
+        self.problems.add_hinted(span, "aliases (`*name`) are not allowed", "write the value out");
     }
 
-    fn syntax(&mut self, error: &ScanError) {
+    fn report_syntax_error(&mut self, error: &ScanError) {
         let at = error.marker().index();
-        let span = self.place(at, at.saturating_add(1));
+        let span = self.span_between(at, at.saturating_add(1));
         if error.info().contains("unknown anchor") {
             return self.refuse_alias(span);
         }
         let hint = syntax_hint(error.info());
-        self.problems.maybe_hinted(span, format!("this is not YAML: {}", error.info()), hint.map(str::to_owned));
+        self.problems.add_maybe_hinted(span, format!("this is not YAML: {}", error.info()), hint.map(str::to_owned));
     }
 }
 
@@ -340,7 +348,7 @@ mod tests {
 
     fn show(source: &Source, node: &Node) -> String {
         match &node.value {
-            Value::Scalar(scalar) => format!("{:?} {:?}", scalar.looks(), scalar.text),
+            Value::Scalar(scalar) => format!("{:?} {:?}", scalar.scalar_type(), scalar.text),
             Value::List(items) => format!("[{}]", items.iter().map(|item| show(source, item)).collect::<Vec<_>>().join(", ")),
             Value::Map(members) => {
                 let member = |(key, value): &(Key, Node)| {
@@ -361,19 +369,19 @@ mod tests {
 
     #[test]
     fn only_the_core_schema_makes_a_scalar_more_than_text() {
-        let looks = |text: &str| Scalar { text: text.to_owned(), quoted: false }.looks();
+        let looks = |text: &str| Scalar { text: text.to_owned(), quoted: false }.scalar_type();
         let all = |expected, texts: &[&str]| texts.iter().all(|text| looks(text) == expected);
-        assert!(all(Looks::Null, &["", "~", "null", "NULL"]));
-        assert!(all(Looks::Bool, &["true", "False", "TRUE"]));
+        assert!(all(ScalarType::Null, &["", "~", "null", "NULL"]));
+        assert!(all(ScalarType::Bool, &["true", "False", "TRUE"]));
         assert!(all(
-            Looks::Number,
+            ScalarType::Number,
             &["0", "-1", "+2", "010", "1.", ".5", "1e3", "-1.5E-3", "0x1F", "0o17", ".inf", "-.INF", ".nan"]
         ));
         assert!(all(
-            Looks::Text,
+            ScalarType::Text,
             &["yes", "no", "on", "off", "y", "inf", "nan", "-", ".", "1m", "0x", "1_000", "tRUE", "e5", "0x1G"]
         ));
-        assert_eq!(Scalar { text: "true".to_owned(), quoted: true }.looks(), Looks::Text);
+        assert_eq!(Scalar { text: "true".to_owned(), quoted: true }.scalar_type(), ScalarType::Text);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) fn columns(schema: &Schema, table_column: impl Fn(usize) -> Option<Ta
 }
 
 /// Returns the cells of Arrow's batches under these columns.
-pub(crate) fn of_batches(columns: Vec<ResultColumn>, batches: &[RecordBatch]) -> Result<ResultTable, QueryError> {
+pub(crate) fn from_batches(columns: Vec<ResultColumn>, batches: &[RecordBatch]) -> Result<ResultTable, QueryError> {
     let failed = |error: ArrowError| QueryError::failed(error.to_string());
     let mut rows = Vec::new();
     for batch in batches {
@@ -91,11 +91,11 @@ mod tests {
         let fields: Vec<_> = arrays.iter().map(|array| Field::new("x", array.data_type().clone(), true)).collect();
         let schema = Arc::new(Schema::new(fields));
         let batch = RecordBatch::try_new(Arc::clone(&schema), arrays).expect("a batch");
-        let table = of_batches(columns(&schema, |_| None), &[batch]).expect("cells");
+        let table = from_batches(columns(&schema, |_| None), &[batch]).expect("cells");
         assert_eq!(table.rows[0], [Cell::Int(7), Cell::Float(0.5), Cell::Text("1970-01-01".to_owned()), Cell::Null]);
         let large: ArrayRef = Arc::new(arrow_array::UInt64Array::from(vec![u64::MAX]));
         let schema = Arc::new(Schema::new(vec![Field::new("x", DataType::UInt64, false)]));
         let batch = RecordBatch::try_new(Arc::clone(&schema), vec![large]).expect("a batch");
-        assert!(matches!(of_batches(columns(&schema, |_| None), &[batch]), Err(QueryError::Failed { .. })));
+        assert!(matches!(from_batches(columns(&schema, |_| None), &[batch]), Err(QueryError::Failed { .. })));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_lake::{Limited, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError, panic_text, view};
+use assay_lake::{LimitedResource, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError, panic_text, view};
 use assay_warehouse::table;
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::Volatility;
@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
-use crate::no_thread;
+use crate::thread_error;
 
 /// Stack size of a thread that parses or plans a query: both recurse, and [`MAX_SQL_TOKENS`] bounds how deep.
 pub(crate) const STACK_BYTES: usize = 512 << 20;
@@ -21,7 +21,7 @@ const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// The tables that a query reads.
 #[derive(Debug, Default)]
-pub(crate) struct Reads {
+pub(crate) struct QueryTables {
     /// The tables, including those behind views.
     pub(crate) tables: BTreeSet<String>,
     /// True if the query reads the tables that describe the tables.
@@ -30,26 +30,26 @@ pub(crate) struct Reads {
 
 /// Returns the tables that a query reads. Fails for anything but one statement that only reads and whose result depends on the
 /// rows alone.
-pub(crate) fn reads(sql: &str) -> Result<Reads, QueryError> {
+pub(crate) fn check_query(sql: &str) -> Result<QueryTables, QueryError> {
     check_words(sql)?;
     on_deep_stack(|| {
-        let statement = statement(sql)?;
+        let statement = parse_statement(sql)?;
         check_kind(&statement)?;
-        reads_of(&statement)
+        collect_tables(&statement)
     })
 }
 
 /// Runs work that recurses as deep as a query is nested, on a thread with a large enough stack.
 fn on_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, QueryError> + Send) -> Result<T, QueryError> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work).map_err(no_thread)?;
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work).map_err(thread_error)?;
         thread.join().unwrap_or_else(|panic| Err(QueryError::gave_up(panic_text(&*panic))))
     })
 }
 
 /// Converts the engine's error about an invalid query, without the backtrace, which is for its authors, and without the list of
 /// all column names.
-pub(crate) fn wrong(error: &DataFusionError) -> QueryError {
+pub(crate) fn invalid_query(error: &DataFusionError) -> QueryError {
     let said = match error.find_root() {
         DataFusionError::SQL(error, _) => error.to_string(),
         error => error.strip_backtrace(),
@@ -58,8 +58,8 @@ pub(crate) fn wrong(error: &DataFusionError) -> QueryError {
 }
 
 /// Parses a text that holds one statement. The caller needs a stack of [`STACK_BYTES`].
-pub(crate) fn statement(sql: &str) -> Result<Statement, QueryError> {
-    let mut statements = DFParser::parse_sql(sql).map_err(|error| wrong(&error))?;
+pub(crate) fn parse_statement(sql: &str) -> Result<Statement, QueryError> {
+    let mut statements = DFParser::parse_sql(sql).map_err(|error| invalid_query(&error))?;
     match (statements.pop_front(), statements.pop_front()) {
         (Some(statement), None) => Ok(statement),
         (None, _) => Err(QueryError::refused("there is no statement in it")),
@@ -71,14 +71,14 @@ pub(crate) fn statement(sql: &str) -> Result<Statement, QueryError> {
 /// be seen in the plan.
 fn check_words(sql: &str) -> Result<(), QueryError> {
     if sql.len() > MAX_SQL_BYTES {
-        return Err(QueryError::OverLimit { what: Limited::SqlBytes, limit: MAX_SQL_BYTES as u64 });
+        return Err(QueryError::OverLimit { what: LimitedResource::SqlBytes, limit: MAX_SQL_BYTES as u64 });
     }
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().map_err(|error| QueryError::wrong(error.to_string()))?;
     let tokens: Vec<_> = tokens.into_iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
     if tokens.len() > MAX_SQL_TOKENS {
-        return Err(QueryError::OverLimit { what: Limited::SqlTokens, limit: MAX_SQL_TOKENS as u64 });
+        return Err(QueryError::OverLimit { what: LimitedResource::SqlTokens, limit: MAX_SQL_TOKENS as u64 });
     }
-    let moving = moving_functions();
+    let moving = volatile_functions();
     for (index, token) in tokens.iter().enumerate() {
         let Token::Word(word) = token else { continue };
         let name = word.value.to_lowercase();
@@ -99,7 +99,7 @@ const CLOCKS: [&str; 5] = ["current_date", "current_time", "current_timestamp", 
 
 /// Returns all names of the functions whose result depends on more than their arguments. The engine's version is one of them: it
 /// does not depend on the rows either.
-fn moving_functions() -> BTreeSet<String> {
+fn volatile_functions() -> BTreeSet<String> {
     let all = datafusion::functions::all_default_functions();
     let moving = all.iter().filter(|function| function.signature().volatility != Volatility::Immutable);
     let names = moving.flat_map(|function| std::iter::once(function.name().to_owned()).chain(function.aliases().to_vec()));
@@ -113,19 +113,19 @@ fn check_kind(statement: &Statement) -> Result<(), QueryError> {
             Err(QueryError::refused("`EXPLAIN ANALYZE` tells times, which differ from run to run"))
         }
         Statement::Explain(explain) => check_kind(&explain.statement),
-        other => Err(QueryError::refused(format!("`{}` is not a `SELECT`", kind_of(other)))),
+        other => Err(QueryError::refused(format!("`{}` is not a `SELECT`", first_word(other)))),
     }
 }
 
 /// Returns the first word of a statement, which says what it does.
-fn kind_of(statement: &Statement) -> String {
+fn first_word(statement: &Statement) -> String {
     let text = statement.to_string();
     text.split_whitespace().next().unwrap_or("an empty statement").chars().take(40).collect::<String>().to_uppercase()
 }
 
-fn reads_of(statement: &Statement) -> Result<Reads, QueryError> {
-    let (references, _) = resolve_table_references(statement, true).map_err(|error| wrong(&error))?;
-    let mut reads = Reads::default();
+fn collect_tables(statement: &Statement) -> Result<QueryTables, QueryError> {
+    let (references, _) = resolve_table_references(statement, true).map_err(|error| invalid_query(&error))?;
+    let mut reads = QueryTables::default();
     let tables = &mut reads.tables;
     for reference in references {
         if reference.schema() == Some(INFORMATION_SCHEMA) {
@@ -156,11 +156,11 @@ mod tests {
     use super::*;
 
     fn refusal(sql: &str) -> String {
-        super::reads(sql).expect_err("a query that is refused").to_string()
+        super::check_query(sql).expect_err("a query that is refused").to_string()
     }
 
     fn tables(sql: &str) -> Vec<String> {
-        super::reads(sql).expect("a query").tables.into_iter().collect()
+        super::check_query(sql).expect("a query").tables.into_iter().collect()
     }
 
     #[test]
@@ -199,8 +199,11 @@ mod tests {
         insta::assert_snapshot!(refusal("SELECT * FROM range(0, length(CAST(current_date AS TEXT)))"), @"the query is refused: `current_date` gives another value each time");
         insta::assert_snapshot!(refusal("SELECT \"version\"()"), @"the query is refused: `version` gives another value each time");
         insta::assert_snapshot!(refusal("SELECT * FROM runs TABLESAMPLE (3 ROWS)"), @"the query is refused: `TABLESAMPLE` takes rows by chance");
-        assert!(reads("SELECT run_id AS version, 'now()' AS \"current_date\" FROM runs").is_ok(), "names and texts are neither");
-        assert!(reads("SELECT * FROM information_schema.tables").expect("a query").catalog);
+        assert!(
+            check_query("SELECT run_id AS version, 'now()' AS \"current_date\" FROM runs").is_ok(),
+            "names and texts are neither"
+        );
+        assert!(check_query("SELECT * FROM information_schema.tables").expect("a query").catalog);
     }
 
     #[test]
@@ -214,24 +217,27 @@ mod tests {
     #[test]
     fn a_query_has_limits() {
         assert!(matches!(
-            super::reads(&"x".repeat(MAX_SQL_BYTES + 1)),
-            Err(QueryError::OverLimit { what: Limited::SqlBytes, .. })
+            super::check_query(&"x".repeat(MAX_SQL_BYTES + 1)),
+            Err(QueryError::OverLimit { what: LimitedResource::SqlBytes, .. })
         ));
         let long = |terms: usize| format!("SELECT {}", vec!["1"; terms].join("+"));
-        assert!(super::reads(&long(MAX_SQL_TOKENS / 2)).is_ok());
-        assert!(matches!(super::reads(&long(MAX_SQL_TOKENS)), Err(QueryError::OverLimit { what: Limited::SqlTokens, .. })));
-        assert!(super::reads(&format!("SELECT {}1{}", "(".repeat(950), ")".repeat(950))).is_err());
+        assert!(super::check_query(&long(MAX_SQL_TOKENS / 2)).is_ok());
+        assert!(matches!(
+            super::check_query(&long(MAX_SQL_TOKENS)),
+            Err(QueryError::OverLimit { what: LimitedResource::SqlTokens, .. })
+        ));
+        assert!(super::check_query(&format!("SELECT {}1{}", "(".repeat(950), ")".repeat(950))).is_err());
     }
 
     proptest::proptest! {
         #[test]
         fn no_text_makes_the_check_panic(sql in "\\PC{0,200}") {
-            let _ = super::reads(&sql);
+            let _ = super::check_query(&sql);
         }
 
         #[test]
         fn no_row_of_words_makes_the_check_panic(words in proptest::collection::vec("(SELECT|FROM|WITH|a|1|\\(|\\)|,|\\*|'|AS|JOIN|EXPLAIN|;)", 0..40)) {
-            let _ = super::reads(&words.join(" "));
+            let _ = super::check_query(&words.join(" "));
         }
     }
 }

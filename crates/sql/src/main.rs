@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use assay_lake::wire::{Reply, Request};
 use assay_lake::{Limits, QueryError, ResultTable};
-use check::Reads;
+use check::QueryTables;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The longest request, in bytes: a query, and the paths of all files of a large warehouse.
@@ -35,8 +35,8 @@ fn serve() -> std::io::Result<()> {
     let mut asked = Vec::new();
     std::io::stdin().take(MAX_REQUEST_BYTES).read_to_end(&mut asked)?;
     let request: Request = serde_json::from_slice(&asked)?;
-    hold(request.limits())?;
-    let (reply, rows) = reply(request);
+    set_limits(request.limits())?;
+    let (reply, rows) = handle_request(request);
     let mut out = std::io::stdout().lock();
     serde_json::to_writer(&mut out, &reply)?;
     out.write_all(b"\n")?;
@@ -45,33 +45,33 @@ fn serve() -> std::io::Result<()> {
 }
 
 /// Limits this process to the resources that its query may use. Exceeding a limit ends the process, which the caller recognises.
-fn hold(limits: Limits) -> std::io::Result<()> {
-    lower(Resource::As, limits.address_space_bytes())?;
+fn set_limits(limits: Limits) -> std::io::Result<()> {
+    lower_limit(Resource::As, limits.address_space_bytes())?;
     // A core dump would expose the rows in memory.
-    lower(Resource::Core, 0)
+    lower_limit(Resource::Core, 0)
 }
 
 /// Lowers a limit of this process for good. A limit that is lower already stays.
-fn lower(resource: Resource, bytes: u64) -> std::io::Result<()> {
+fn lower_limit(resource: Resource, bytes: u64) -> std::io::Result<()> {
     let bytes = getrlimit(resource).maximum.map_or(bytes, |there| there.min(bytes));
     Ok(setrlimit(resource, Rlimit { current: Some(bytes), maximum: Some(bytes) })?)
 }
 
-fn reply(request: Request) -> (Reply, Vec<u8>) {
+fn handle_request(request: Request) -> (Reply, Vec<u8>) {
     let done = match request {
         Request::Check { sql } => {
-            check::reads(&sql).map(|Reads { tables, catalog }| (Reply::Reads { tables, catalog }, Vec::new()))
+            check::check_query(&sql).map(|QueryTables { tables, catalog }| (Reply::Reads { tables, catalog }, Vec::new()))
         }
-        Request::Ask { sql, tables, limits } => session::ask(sql, tables, limits).and_then(written),
+        Request::Ask { sql, tables, limits } => session::run_query(sql, tables, limits).and_then(encode_result),
     };
     done.unwrap_or_else(|failure| (Reply::Fails { failure }, Vec::new()))
 }
 
-fn written(result: ResultTable) -> Result<(Reply, Vec<u8>), QueryError> {
+fn encode_result(result: ResultTable) -> Result<(Reply, Vec<u8>), QueryError> {
     let rows = result.parquet().map_err(|error| QueryError::gave_up(error.to_string()))?;
     Ok((Reply::Gives { columns: result.columns }, rows))
 }
 
-fn no_thread(error: std::io::Error) -> QueryError {
+fn thread_error(error: std::io::Error) -> QueryError {
     QueryError::gave_up(format!("no thread for the query: {error}"))
 }

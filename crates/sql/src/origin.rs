@@ -22,15 +22,15 @@ pub(crate) fn table_column(plan: &LogicalPlan, index: usize) -> Option<TableColu
                     .map(|table| TableColumn { table: table.name.to_owned(), column: column.clone() }),
             }
         }
-        LogicalPlan::Projection(projection) => expression(projection.expr.get(index)?, &projection.input),
+        LogicalPlan::Projection(projection) => expression_column(projection.expr.get(index)?, &projection.input),
         LogicalPlan::SubqueryAlias(alias) => table_column(&alias.input, index),
         LogicalPlan::Filter(filter) => table_column(&filter.input, index),
         LogicalPlan::Sort(sort) => table_column(&sort.input, index),
         LogicalPlan::Limit(limit) => table_column(&limit.input, index),
         LogicalPlan::Distinct(Distinct::All(input)) => table_column(input, index),
-        LogicalPlan::Distinct(Distinct::On(on)) => expression(on.select_expr.get(index)?, &on.input),
+        LogicalPlan::Distinct(Distinct::On(on)) => expression_column(on.select_expr.get(index)?, &on.input),
         LogicalPlan::Window(window) if index < window.input.schema().fields().len() => table_column(&window.input, index),
-        LogicalPlan::Aggregate(aggregate) => expression(aggregate.group_expr.get(index)?, &aggregate.input),
+        LogicalPlan::Aggregate(aggregate) => expression_column(aggregate.group_expr.get(index)?, &aggregate.input),
         LogicalPlan::Union(union) => {
             let mut columns = union.inputs.iter().map(|input| table_column(input, index));
             let first = columns.next()??;
@@ -52,9 +52,9 @@ pub(crate) fn table_column(plan: &LogicalPlan, index: usize) -> Option<TableColu
 }
 
 /// Returns the table column that an expression over `input` passes on unchanged, if any.
-fn expression(expression: &Expr, input: &LogicalPlan) -> Option<TableColumn> {
+fn expression_column(expression: &Expr, input: &LogicalPlan) -> Option<TableColumn> {
     match expression {
-        Expr::Alias(alias) => self::expression(&alias.expr, input),
+        Expr::Alias(alias) => self::expression_column(&alias.expr, input),
         Expr::Column(column) => table_column(input, input.schema().maybe_index_of_column(column)?),
         _ => None,
     }

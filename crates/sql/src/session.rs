@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use assay_lake::wire::File;
-use assay_lake::{Limited, Limits, QueryError, ResultTable, VIEWS, panic_text, plain_schema};
+use assay_lake::{LimitedResource, Limits, QueryError, ResultTable, VIEWS, panic_text, plain_schema};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::DataFusionError;
@@ -28,10 +28,10 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use futures::StreamExt as _;
 
-use crate::cells::{columns, of_batches};
-use crate::check::{STACK_BYTES, statement, wrong};
-use crate::no_thread;
+use crate::cells::{columns, from_batches};
+use crate::check::{STACK_BYTES, invalid_query, parse_statement};
 use crate::origin::table_column;
+use crate::thread_error;
 
 /// Rows per batch. Fixed, because sums are added up batch by batch.
 const BATCH_ROWS: usize = 8 * 1024;
@@ -45,14 +45,14 @@ pub(crate) type Tables = BTreeMap<String, Vec<File>>;
 /// Runs a query on a thread of its own.
 ///
 /// A query that exceeds its time limit is stopped when it waits for rows; one that never waits ends with this process.
-pub(crate) fn ask(sql: String, tables: Tables, limits: Limits) -> Result<ResultTable, QueryError> {
+pub(crate) fn run_query(sql: String, tables: Tables, limits: Limits) -> Result<ResultTable, QueryError> {
     let (send, receive) = mpsc::sync_channel(1);
     let work = move || {
-        let done = catch_unwind(AssertUnwindSafe(|| run(&sql, &tables, limits)));
+        let done = catch_unwind(AssertUnwindSafe(|| run_with_timeout(&sql, &tables, limits)));
         // After the timeout, the receiver is gone.
         let _ = send.send(done.unwrap_or_else(|panic| Err(QueryError::gave_up(panic_text(&*panic)))));
     };
-    std::thread::Builder::new().name("query".to_owned()).stack_size(STACK_BYTES).spawn(work).map_err(no_thread)?;
+    std::thread::Builder::new().name("query".to_owned()).stack_size(STACK_BYTES).spawn(work).map_err(thread_error)?;
     match receive.recv_timeout(limits.time) {
         Ok(done) => done,
         Err(RecvTimeoutError::Timeout) => Err(QueryError::over_time(limits)),
@@ -60,17 +60,17 @@ pub(crate) fn ask(sql: String, tables: Tables, limits: Limits) -> Result<ResultT
     }
 }
 
-fn run(sql: &str, tables: &Tables, limits: Limits) -> Result<ResultTable, QueryError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(no_thread)?;
-    let done = runtime.block_on(async { tokio::time::timeout(limits.time, answer(sql, tables, limits)).await });
+fn run_with_timeout(sql: &str, tables: &Tables, limits: Limits) -> Result<ResultTable, QueryError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(thread_error)?;
+    let done = runtime.block_on(async { tokio::time::timeout(limits.time, execute(sql, tables, limits)).await });
     done.unwrap_or_else(|_| Err(QueryError::over_time(limits)))
 }
 
-async fn answer(sql: &str, tables: &Tables, limits: Limits) -> Result<ResultTable, QueryError> {
-    let wrong = |error: DataFusionError| wrong(&error);
+async fn execute(sql: &str, tables: &Tables, limits: Limits) -> Result<ResultTable, QueryError> {
+    let wrong = |error: DataFusionError| invalid_query(&error);
     let failed = |error: DataFusionError| failure(error, limits);
     let context = context(tables, limits).await?;
-    let plan = context.state().statement_to_plan(statement(sql)?).await.map_err(wrong)?;
+    let plan = context.state().statement_to_plan(parse_statement(sql)?).await.map_err(wrong)?;
     check_plan(&plan)?;
     let columns = columns(plan.schema().as_arrow(), |index| table_column(&plan, index));
     if columns.is_empty() {
@@ -84,19 +84,21 @@ async fn answer(sql: &str, tables: &Tables, limits: Limits) -> Result<ResultTabl
         rows += batch.num_rows() as u64;
         bytes += batch.get_array_memory_size() as u64;
         if rows > limits.rows {
-            return Err(QueryError::OverLimit { what: Limited::Rows, limit: limits.rows });
+            return Err(QueryError::OverLimit { what: LimitedResource::Rows, limit: limits.rows });
         }
         if bytes > limits.memory_bytes {
-            return Err(QueryError::OverLimit { what: Limited::Memory, limit: limits.memory_bytes });
+            return Err(QueryError::OverLimit { what: LimitedResource::Memory, limit: limits.memory_bytes });
         }
         batches.push(batch);
     }
-    of_batches(columns, &batches)
+    from_batches(columns, &batches)
 }
 
 fn failure(error: DataFusionError, limits: Limits) -> QueryError {
     match error.find_root() {
-        DataFusionError::ResourcesExhausted(_) => QueryError::OverLimit { what: Limited::Memory, limit: limits.memory_bytes },
+        DataFusionError::ResourcesExhausted(_) => {
+            QueryError::OverLimit { what: LimitedResource::Memory, limit: limits.memory_bytes }
+        }
         _ => QueryError::failed(error.strip_backtrace()),
     }
 }
@@ -109,7 +111,7 @@ async fn context(tables: &Tables, limits: Limits) -> Result<SessionContext, Quer
         RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0).with_disk_manager_builder(disk).build_arc().map_err(start)?;
     let context = SessionContext::new_with_config_rt(config(), runtime);
     for table in assay_warehouse::TABLES {
-        let files = tables.get(table.name).map(|files| files.iter().map(part).collect());
+        let files = tables.get(table.name).map(|files| files.iter().map(partitioned_file).collect());
         let provider = CuratedTable { name: table.name, schema: plain_schema(table), files };
         context.register_table(table.name, Arc::new(provider)).map_err(start)?;
     }
@@ -137,7 +139,7 @@ fn config() -> SessionConfig {
         .set_bool("datafusion.explain.logical_plan_only", true)
 }
 
-fn part(file: &File) -> PartitionedFile {
+fn partitioned_file(file: &File) -> PartitionedFile {
     PartitionedFile::new(file.path.to_string_lossy(), file.bytes)
 }
 
@@ -168,7 +170,7 @@ fn check_plan(plan: &LogicalPlan) -> Result<(), QueryError> {
 /// Returns the options that make the Parquet reader rely on values alone. A file's own metadata (statistics, page indexes, Bloom
 /// filters) decides which values an engine skips, and the writer of the file may have put anything there. The readers that
 /// compare rows with their manifests ignore it, so a query must ignore it too.
-fn values_only() -> TableParquetOptions {
+fn values_only_options() -> TableParquetOptions {
     let mut options = TableParquetOptions::default();
     options.global.pruning = false;
     options.global.enable_page_index = false;
@@ -210,7 +212,7 @@ impl TableProvider for CuratedTable {
             };
             return Ok(Arc::new(EmptyExec::new(schema)));
         }
-        let source = Arc::new(ParquetSource::new(Arc::clone(&self.schema)).with_table_parquet_options(values_only()));
+        let source = Arc::new(ParquetSource::new(Arc::clone(&self.schema)).with_table_parquet_options(values_only_options()));
         let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
             .with_file_group(FileGroup::new(files.clone()))
             .with_preserve_order(true)

@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
     pub(crate) run: RunId,
     /// An input, as the digests of its manifest and of its bundle; give it once for each input.
     #[arg(long = "input", value_name = "MANIFEST,BUNDLE")]
-    pub(crate) inputs: Vec<Pair>,
+    pub(crate) inputs: Vec<ManifestRef>,
     /// The trust policy that the inputs must satisfy: a digest in the store, or a file.
     #[arg(long, value_name = "DIGEST|FILE")]
     pub(crate) trust: String,
@@ -46,12 +46,12 @@ pub(crate) struct Arguments {
 
 /// A manifest and its bundle, by digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pair {
+pub(crate) struct ManifestRef {
     pub(crate) manifest: Digest,
     pub(crate) bundle: Digest,
 }
 
-impl FromStr for Pair {
+impl FromStr for ManifestRef {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -88,10 +88,10 @@ mod tests {
         for bad in ["3/3", "1", "/", "-1/2", "0/0", "", "0/1/2", "a/b", "0/4294967296"] {
             assert!(parse_shard(bad).is_err(), "{bad}");
         }
-        let digest = Digest::of(b"");
-        assert_eq!(format!("{digest},{digest}").parse(), Ok(Pair { manifest: digest, bundle: digest }));
+        let digest = Digest::compute(b"");
+        assert_eq!(format!("{digest},{digest}").parse(), Ok(ManifestRef { manifest: digest, bundle: digest }));
         for bad in [digest.to_string(), format!("{digest},"), format!(",{digest}"), format!("{digest},{digest},{digest}")] {
-            assert!(bad.parse::<Pair>().is_err(), "{bad}");
+            assert!(bad.parse::<ManifestRef>().is_err(), "{bad}");
         }
     }
 
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn an_input_is_given_once_for_each() {
-        let digest = Digest::of(b"");
+        let digest = Digest::compute(b"");
         let pair = format!("{digest},{digest}");
         assert_eq!(parse(&["--input", &pair, "--input", &pair]).expect("two").inputs.len(), 2);
         insta::assert_snapshot!(parse(&["--input", "x"]).expect_err("no pair"), @"error: invalid value 'x' for '--input <MANIFEST,BUNDLE>': expected two digests joined by a comma: MANIFEST,BUNDLE");
@@ -124,7 +124,7 @@ mod tests {
             if let Ok(shard) = parse_shard(&text) {
                 prop_assert!(shard.index < shard.count);
             }
-            let _ = text.parse::<Pair>();
+            let _ = text.parse::<ManifestRef>();
         }
     }
 }

@@ -9,13 +9,13 @@ use assay_manifest::{
     Artifact, Body as _, Checkpoint, Count, Digest, InputRef, Instant, PodPlace, RunId, Shard, TrialId, Window, canonical_json,
 };
 use assay_process::Cancel;
-use assay_store::{Created, Scratch, ScratchFile, Store};
+use assay_store::{CreateOutcome, Scratch, ScratchFile, Store};
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::Pair;
+use crate::arguments::ManifestRef;
 use crate::harness::load;
 use crate::seal::Seal;
-use crate::{Accepted, Event, Failure, Layout, input_digest, seal};
+use crate::{AcceptedResult, Event, Failure, Layout, input_digest, seal};
 
 /// The largest mark, in bytes.
 const MAX_MARK_BYTES: u64 = 4096;
@@ -23,7 +23,7 @@ const MAX_MARK_BYTES: u64 = 4096;
 /// The mark that an attempt has begun.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Begun {
+pub struct StartMark {
     /// The time of the beginning.
     pub at: Instant,
     /// The pod and node, in a cluster.
@@ -57,7 +57,7 @@ pub struct Stopwatch {
 
 impl Stopwatch {
     /// Returns the beginning, by the wall clock.
-    pub fn began(&self) -> Instant {
+    pub fn started_at(&self) -> Instant {
         self.wall
     }
 
@@ -98,7 +98,7 @@ impl Context {
 
     /// Returns the run's pointers.
     pub fn layout(&self) -> Layout {
-        Layout::of(&self.run_id)
+        Layout::for_run(&self.run_id)
     }
 
     /// Returns the store, for reading.
@@ -135,7 +135,7 @@ impl Context {
     }
 
     /// Returns the pod of this process, in a cluster. It is recorded and decides nothing.
-    pub fn here(&self) -> Option<&PodPlace> {
+    pub fn pod_place(&self) -> Option<&PodPlace> {
         self.place.as_ref()
     }
 
@@ -204,7 +204,7 @@ impl Context {
     }
 
     /// Writes an artifact of an input to a path, checking its digest on the way.
-    pub fn place(&self, digest: &Digest, to: &Path) -> Result<(), Failure> {
+    pub fn write_to(&self, digest: &Digest, to: &Path) -> Result<(), Failure> {
         Ok(self.store.materialise(digest, &self.scratch)?.persist(to)?)
     }
 
@@ -214,13 +214,13 @@ impl Context {
             return Err(Failure::usage("recompute", format!("{} cannot be computed again: it measures", self.stage)));
         };
         let reference = seal(own, &self.store, &self.run_id, self.input_references.clone(), body)?.reference;
-        let accepted = Accepted { manifest: reference.manifest, bundle: reference.bundle };
+        let accepted = AcceptedResult { manifest: reference.manifest, bundle: reference.bundle };
         let bytes = accepted.to_bytes()?;
         match self.store.create(pointer, &bytes)? {
-            Created::Yes => Ok(()),
+            CreateOutcome::New => Ok(()),
             // A create whose folder could not be synced may still have written the pointer.
-            Created::No { existing } if existing == bytes => Ok(()),
-            Created::No { .. } => Err(Failure::environment(
+            CreateOutcome::Existing { existing } if existing == bytes => Ok(()),
+            CreateOutcome::Existing { .. } => Err(Failure::environment(
                 "checkpoint_taken",
                 format!("another process of this stage has finished `{pointer}` meanwhile"),
             )),
@@ -235,18 +235,18 @@ impl Context {
         let steps = |path: &&String| !path.starts_with(&format!("{prefix}/accepted/")) && path.ends_with(&own);
         let mut found = Vec::new();
         for path in self.store.list(&prefix)?.iter().filter(steps) {
-            let Some(bytes) = self.store.read(path, Accepted::MAX_BYTES)? else { continue };
+            let Some(bytes) = self.store.read(path, AcceptedResult::MAX_BYTES)? else { continue };
             found.push(self.checked_checkpoint(path, input, &bytes)?);
         }
         Ok(found)
     }
 
     fn checked_checkpoint(&self, path: &str, input: Digest, pointer: &[u8]) -> Result<(InputRef, Checkpoint), Failure> {
-        let Accepted { manifest, bundle } = Accepted::parse(path, pointer)?;
-        let verified = load(&self.store, &self.trust, Pair { manifest, bundle })?;
+        let AcceptedResult { manifest, bundle } = AcceptedResult::parse(path, pointer)?;
+        let verified = load(&self.store, &self.trust, ManifestRef { manifest, bundle })?;
         let foreign =
             || Failure::verification("other_checkpoint", format!("`{path}` names a manifest that is no checkpoint of this call"));
-        let checkpoint = Checkpoint::of(verified.value()).ok_or_else(foreign)?;
+        let checkpoint = Checkpoint::from_document(verified.value()).ok_or_else(foreign)?;
         let here = self.layout();
         let named = match (&checkpoint.body.attempt, &checkpoint.body.prepared) {
             (Some(attempt), None) => here.attempt(input, &attempt.trial_id, attempt.attempt, self.shard),
@@ -254,17 +254,17 @@ impl Context {
             _ => return Err(foreign()),
         };
         let belongs = checkpoint.header.run_id == self.run_id && checkpoint.body.input_digest == input && named == path;
-        if belongs { Ok((verified.as_input(), checkpoint.body.clone())) } else { Err(foreign()) }
+        if belongs { Ok((verified.input_ref(), checkpoint.body.clone())) } else { Err(foreign()) }
     }
 
     /// Marks that an attempt begins, before any of its work.
     pub fn mark_attempt(&self, trial: &TrialId, attempt: u32) -> Result<(), Failure> {
-        let mark = canonical_json(&Begun { at: Clock.now(), place: self.place.clone() })
+        let mark = canonical_json(&StartMark { at: Clock.now(), place: self.place.clone() })
             .map_err(|error| Failure::unexpected("mark", "a mark has no canonical form").because(&error))?;
         let path = self.layout().attempt_started(self.input_digest, trial, attempt, self.shard);
         match self.store.create(&path, &mark)? {
-            Created::Yes => Ok(()),
-            Created::No { .. } => Err(Failure::environment(
+            CreateOutcome::New => Ok(()),
+            CreateOutcome::Existing { .. } => Err(Failure::environment(
                 "attempt_taken",
                 format!("another process of this stage is at attempt {attempt} of `{trial}`"),
             )),
@@ -272,7 +272,7 @@ impl Context {
     }
 
     /// Returns the attempts that processes of the call with this input digest have begun.
-    pub fn begun_attempts(&self, input: Digest) -> Result<BTreeMap<(TrialId, u32), Begun>, Failure> {
+    pub fn begun_attempts(&self, input: Digest) -> Result<BTreeMap<(TrialId, u32), StartMark>, Failure> {
         let layout = self.layout();
         let own = format!("/{}.started", self.shard.index);
         let mut begun = BTreeMap::new();
@@ -289,7 +289,7 @@ fn damaged_mark(path: &str) -> Failure {
     Failure::verification("mark", format!("the mark `{path}` is damaged"))
 }
 
-fn read_mark(path: &str, bytes: &[u8]) -> Result<Begun, Failure> {
+fn read_mark(path: &str, bytes: &[u8]) -> Result<StartMark, Failure> {
     serde_json::from_slice(bytes).map_err(|error| damaged_mark(path).because(&error))
 }
 
@@ -302,7 +302,7 @@ mod tests {
     fn a_span_has_a_start_and_never_a_negative_length() {
         let watch = Clock.start();
         let window = watch.window();
-        assert_eq!(window.start, watch.began());
+        assert_eq!(window.start, watch.started_at());
         assert!(window.duration_ns.0 <= watch.elapsed_ns());
     }
 

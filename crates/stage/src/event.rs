@@ -139,7 +139,7 @@ mod tests {
 
     fn every_kind() -> [Event; 10] {
         let trial: TrialId = "w.t.default.one.t0".parse().expect("a trial id");
-        let digest = Digest::of(b"");
+        let digest = Digest::compute(b"");
         let env = BTreeMap::from([("KEY".to_owned(), "value".to_owned())]);
         [
             Event::Started { stage: StageName::Execute },

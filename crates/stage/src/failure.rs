@@ -178,7 +178,7 @@ impl Failure {
     }
 
     /// Wraps an error whose own message says what happened.
-    pub fn of(exit: Exit, code: &str, error: &(dyn Error + 'static)) -> Self {
+    pub fn from_error(exit: Exit, code: &str, error: &(dyn Error + 'static)) -> Self {
         let mut failure = Self::new(exit, code, error.to_string());
         if let Some(source) = error.source() {
             failure = failure.because(source);
@@ -226,15 +226,15 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("the disk is full")]
-    struct Full;
+    struct DiskFull;
 
     #[derive(Debug, thiserror::Error)]
     #[error("cannot write `rows.parquet`")]
-    struct Unwritten(#[source] Full);
+    struct WriteFailed(#[source] DiskFull);
 
     #[test]
     fn a_failure_tells_a_person_what_why_and_what_to_try() {
-        let failure = Failure::environment("scratch", "the rows were not kept").because(&Unwritten(Full)).hint("make room");
+        let failure = Failure::environment("scratch", "the rows were not kept").because(&WriteFailed(DiskFull)).hint("make room");
         insta::assert_snapshot!(failure, @r"
         error[scratch]: the rows were not kept
           because: cannot write `rows.parquet`
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_wrapped_error_is_not_said_twice() {
-        insta::assert_snapshot!(Failure::of(Exit::Environment, "scratch", &Unwritten(Full)), @r"
+        insta::assert_snapshot!(Failure::from_error(Exit::Environment, "scratch", &WriteFailed(DiskFull)), @r"
         error[scratch]: cannot write `rows.parquet`
           because: the disk is full
         ");

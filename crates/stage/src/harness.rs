@@ -6,20 +6,22 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use assay_chain::StageName;
-use assay_envelope::{Expect, Predicate, PublicKey, SecretKey, Signer, Trust, TrustPolicy, Verified, Zeroizing, verify};
+use assay_envelope::{
+    ExpectedManifest, Predicate, PublicKey, SecretKey, Signer, Trust, TrustPolicy, Verified, Zeroizing, verify,
+};
 use assay_manifest::{Body, Digest, Document, Header, InputRef, Instant, Kind, MAX_MANIFEST_BYTES, Role, RunId, canonical_json};
 use assay_process::{Cancel, Signal};
-use assay_store::{Created, Scratch, Store};
+use assay_store::{CreateOutcome, Scratch, Store};
 use clap::Parser as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::arguments::{Arguments, Pair};
+use crate::arguments::{Arguments, ManifestRef};
 use crate::event::emit;
 use crate::seal::dependencies;
 use crate::{
-    Accepted, Clock, Context, Event, Exit, Failure, Inputs, Layout, Seal, binary_digest, input_digest, load_trust, seal,
+    AcceptedResult, Clock, Context, Event, Exit, Failure, Inputs, Layout, Seal, binary_digest, input_digest, load_trust, seal,
 };
 
 /// The limit of a stage's scratch files, in bytes.
@@ -46,7 +48,7 @@ pub trait Stage {
 /// The body of a stage's `main`: runs the stage under the harness and reports the result by its exit code.
 pub fn main<S: Stage>(stage: &S) -> ExitCode {
     init_tracing();
-    let arguments = match Arguments::try_parse_from(arguments_of(S::NAME, std::env::args_os())) {
+    let arguments = match Arguments::try_parse_from(stage_arguments(S::NAME, std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => {
             let shown = error.print();
@@ -68,7 +70,7 @@ pub fn main<S: Stage>(stage: &S) -> ExitCode {
                     let told = Failure::environment("told_to_end", "the container was told to end").because(&failure);
                     write_failure(file, &told);
                     emit(&Event::Failed(told));
-                    return ExitCode::from(TOLD_TO_END);
+                    return ExitCode::from(SIGTERM_EXIT);
                 }
                 write_failure(file, &failure);
             }
@@ -79,7 +81,7 @@ pub fn main<S: Stage>(stage: &S) -> ExitCode {
 }
 
 /// The exit code that a shell returns for a program that SIGTERM ended.
-const TOLD_TO_END: u8 = 143;
+const SIGTERM_EXIT: u8 = 143;
 
 /// The most bytes that Kubernetes keeps of a container's termination message.
 const MAX_FAILURE_BYTES: usize = 4096;
@@ -102,7 +104,7 @@ pub fn write_failure(file: &Path, failure: &Failure) {
 }
 
 /// Returns the command line of the stage; the recorder's begins with the word that selects it.
-fn arguments_of(stage: StageName, arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+fn stage_arguments(stage: StageName, arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let chosen_by = |index: usize| stage == StageName::Record && index == 1;
     arguments.enumerate().filter(|(index, _)| !chosen_by(*index)).map(|(_, argument)| argument).collect()
 }
@@ -119,16 +121,16 @@ fn run<S: Stage>(stage: &S, arguments: &Arguments) -> Result<Event, Failure> {
         .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
     // Hashing the binary takes a moment, and its result is needed only for signing.
     let binary = std::thread::spawn(binary_digest);
-    assay_process::become_reaper().map_err(|error| Failure::of(Exit::Environment, "process", &error))?;
-    let prepared = Prepared::<S>::new(arguments)?;
-    if let Some(result) = prepared.accepted()? {
+    assay_process::become_reaper().map_err(|error| Failure::from_error(Exit::Environment, "process", &error))?;
+    let prepared = PreparedCall::<S>::new(arguments)?;
+    if let Some(result) = prepared.find_accepted()? {
         return Ok(Event::Accepted { result, earlier: true });
     }
     prepared.run(stage, arguments, cancel, binary)
 }
 
 /// The checked parts of a call, before the stage runs.
-struct Prepared<S: Stage> {
+struct PreparedCall<S: Stage> {
     store: Store,
     trust: Trust,
     policy: Digest,
@@ -142,10 +144,10 @@ struct Prepared<S: Stage> {
     started: Instant,
 }
 
-impl<S: Stage> Prepared<S> {
+impl<S: Stage> PreparedCall<S> {
     fn new(arguments: &Arguments) -> Result<Self, Failure> {
         let started = Clock.now();
-        let store = Store::open_again(&arguments.store)?;
+        let store = Store::reopen(&arguments.store)?;
         let (policy, policy_digest) = load_trust(&store, &arguments.trust)?;
         let key = match &arguments.recompute {
             None => Some(read_signer(arguments, &policy, S::NAME.role(), started)?),
@@ -157,7 +159,7 @@ impl<S: Stage> Prepared<S> {
         let (parameters, parameters_json) = read_parameters::<S>(&arguments.parameters)?;
         let input_digest = input_digest(S::NAME, &inputs.references(), &parameters_json, policy_digest)?;
         let run_id = arguments.run.clone();
-        let pointer = Layout::of(&run_id).accepted(S::NAME, input_digest, arguments.shard);
+        let pointer = Layout::for_run(&run_id).accepted(S::NAME, input_digest, arguments.shard);
         Ok(Self {
             store,
             trust,
@@ -174,17 +176,17 @@ impl<S: Stage> Prepared<S> {
     }
 
     /// Returns the result that was accepted before, verified like any other.
-    fn accepted(&self) -> Result<Option<InputRef>, Failure> {
+    fn find_accepted(&self) -> Result<Option<InputRef>, Failure> {
         if self.key.is_none() {
             return Ok(None);
         }
-        let pointer = self.store.read(&self.pointer, Accepted::MAX_BYTES)?;
+        let pointer = self.store.read(&self.pointer, AcceptedResult::MAX_BYTES)?;
         pointer.map(|bytes| self.verify_accepted(&bytes)).transpose()
     }
 
     fn verify_accepted(&self, pointer: &[u8]) -> Result<InputRef, Failure> {
-        let call = Call::new(&self.run_id, S::Output::KIND, self.inputs.references(), &self.parameters_json);
-        call.accepted(&self.store, &self.trust, &self.pointer, pointer)
+        let call = ExpectedResult::new(&self.run_id, S::Output::KIND, self.inputs.references(), &self.parameters_json);
+        call.verify_result(&self.store, &self.trust, &self.pointer, pointer)
     }
 
     fn run(
@@ -199,7 +201,7 @@ impl<S: Stage> Prepared<S> {
             None => self.store.clone(),
         };
         let scratch = match &arguments.scratch {
-            Some(folder) => Scratch::within(folder, SCRATCH_BYTES)?,
+            Some(folder) => Scratch::new_in(folder, SCRATCH_BYTES)?,
             None => Scratch::new(SCRATCH_BYTES)?,
         };
         let binary = binary.join().map_err(|_| Failure::unexpected("binary", "the thread that hashes the binary panicked"))??;
@@ -221,7 +223,7 @@ impl<S: Stage> Prepared<S> {
             scratch,
             cancel,
             shard: arguments.shard,
-            place: crate::pod::place(|name| std::env::var(name).ok()),
+            place: crate::pod::read_place(|name| std::env::var(name).ok()),
             stage: S::NAME,
             input_digest: self.input_digest,
             input_references: self.inputs.references(),
@@ -237,7 +239,7 @@ impl<S: Stage> Prepared<S> {
         }
         match &ctx.seal {
             Some(_) => accept(&ctx, &self.pointer, self.inputs.references(), body),
-            None => recomputed(&ctx, self.inputs.references(), body),
+            None => store_recomputed(&ctx, self.inputs.references(), body),
         }
     }
 }
@@ -245,13 +247,13 @@ impl<S: Stage> Prepared<S> {
 /// Signs the result and registers it as the accepted one. If another process was first, returns that process's result.
 fn accept<B: Body>(ctx: &Context, pointer: &str, inputs: Vec<InputRef>, body: B) -> Result<Event, Failure> {
     let Some(own) = &ctx.seal else { return Err(Failure::unexpected("seal", "a result cannot be accepted without a key")) };
-    let call = Call::new(&ctx.run_id, B::KIND, inputs.clone(), &own.parameters);
+    let call = ExpectedResult::new(&ctx.run_id, B::KIND, inputs.clone(), &own.parameters);
     let reference = seal(own, &ctx.store, &ctx.run_id, inputs, body)?.reference;
-    let accepted = Accepted { manifest: reference.manifest, bundle: reference.bundle };
+    let accepted = AcceptedResult { manifest: reference.manifest, bundle: reference.bundle };
     match ctx.store.create(pointer, &accepted.to_bytes()?)? {
-        Created::Yes => Ok(Event::Accepted { result: reference, earlier: false }),
-        Created::No { existing } => {
-            let result = call.accepted(&ctx.store, &ctx.trust, pointer, &existing)?;
+        CreateOutcome::New => Ok(Event::Accepted { result: reference, earlier: false }),
+        CreateOutcome::Existing { existing } => {
+            let result = call.verify_result(&ctx.store, &ctx.trust, pointer, &existing)?;
             Ok(Event::Accepted { result, earlier: true })
         }
     }
@@ -259,14 +261,14 @@ fn accept<B: Body>(ctx: &Context, pointer: &str, inputs: Vec<InputRef>, body: B)
 
 /// The properties that a manifest must have to be the result of this call, because any writer may have named it under the call's
 /// pointer.
-struct Call<'a> {
+struct ExpectedResult<'a> {
     run_id: &'a RunId,
     kind: Kind,
     inputs: Vec<InputRef>,
     parameters: &'a Value,
 }
 
-impl<'a> Call<'a> {
+impl<'a> ExpectedResult<'a> {
     fn new(run_id: &'a RunId, kind: Kind, mut inputs: Vec<InputRef>, parameters: &'a Value) -> Self {
         inputs.sort_unstable();
         inputs.dedup();
@@ -274,17 +276,17 @@ impl<'a> Call<'a> {
     }
 
     /// Returns the result that a pointer names, verified like any other.
-    fn accepted(&self, store: &Store, trust: &Trust, path: &str, pointer: &[u8]) -> Result<InputRef, Failure> {
-        let Accepted { manifest, bundle } = Accepted::parse(path, pointer)?;
-        let verified = load(store, trust, Pair { manifest, bundle })?;
-        if self.gave(verified.value().header(), verified.predicate()) {
-            return Ok(verified.as_input());
+    fn verify_result(&self, store: &Store, trust: &Trust, path: &str, pointer: &[u8]) -> Result<InputRef, Failure> {
+        let AcceptedResult { manifest, bundle } = AcceptedResult::parse(path, pointer)?;
+        let verified = load(store, trust, ManifestRef { manifest, bundle })?;
+        if self.matches_call(verified.value().header(), verified.predicate()) {
+            return Ok(verified.input_ref());
         }
         let message = format!("the pointer `{path}` names a manifest that is not the result of this call");
         Err(Failure::verification("other_result", message))
     }
 
-    fn gave(&self, header: &Header, predicate: &Predicate) -> bool {
+    fn matches_call(&self, header: &Header, predicate: &Predicate) -> bool {
         let of_inputs = header.kind == self.kind && header.run_id == *self.run_id && header.inputs == self.inputs;
         // A Publication has no provenance; publish has no parameters that could differ.
         let of_parameters = match predicate {
@@ -296,7 +298,7 @@ impl<'a> Call<'a> {
 }
 
 /// Stores the unsigned manifest in the output store.
-fn recomputed<B: Body>(ctx: &Context, inputs: Vec<InputRef>, body: B) -> Result<Event, Failure> {
+fn store_recomputed<B: Body>(ctx: &Context, inputs: Vec<InputRef>, body: B) -> Result<Event, Failure> {
     let manifest = assay_manifest::Manifest::new(ctx.run_id.clone(), inputs, body);
     let bytes = manifest
         .to_bytes()
@@ -305,10 +307,10 @@ fn recomputed<B: Body>(ctx: &Context, inputs: Vec<InputRef>, body: B) -> Result<
 }
 
 /// Loads and verifies a manifest.
-pub(crate) fn load(store: &Store, trust: &Trust, pair: Pair) -> Result<Verified<Document>, Failure> {
+pub(crate) fn load(store: &Store, trust: &Trust, pair: ManifestRef) -> Result<Verified<Document>, Failure> {
     let manifest = store.get(&pair.manifest, MAX_MANIFEST_BYTES)?;
     let bundle = store.get(&pair.bundle, assay_envelope::MAX_BUNDLE_BYTES as u64)?;
-    Ok(verify(&manifest, &bundle, trust, &Expect::default())?)
+    Ok(verify(&manifest, &bundle, trust, &ExpectedManifest::default())?)
 }
 
 fn read_parameters<S: Stage>(text: &str) -> Result<(S::Parameters, Value), Failure> {

@@ -16,14 +16,14 @@ impl Inputs {
     /// Checks that verified manifests are those that `stage` takes, belong together, and come from a run of the origin that
     /// `trust` requires of their signers and of the stage itself.
     pub fn check(stage: StageName, run_id: &RunId, documents: Vec<Verified<Document>>, trust: &Trust) -> Result<Self, Failure> {
-        for (kind, arity) in stage.takes() {
+        for (kind, arity) in stage.input_kinds() {
             check_arity(stage, *kind, *arity, documents.iter().filter(|input| input.value().kind() == *kind).count())?;
         }
-        if let Some(extra) = documents.iter().map(|input| input.value().kind()).find(|kind| !takes(stage, *kind)) {
+        if let Some(extra) = documents.iter().map(|input| input.value().kind()).find(|kind| !accepts_kind(stage, *kind)) {
             return Err(Failure::usage("input_not_taken", format!("{stage} does not take a {extra}")));
         }
         let members: Vec<_> = documents.iter().map(member).collect();
-        check_links(run_id, &members).map_err(|broken| Failure::of(crate::Exit::Verification, broken.code(), &broken))?;
+        check_links(run_id, &members).map_err(|broken| Failure::from_error(crate::Exit::Verification, broken.code(), &broken))?;
         for document in &documents {
             let roles = documents.iter().map(|input| input.value().kind().signer()).chain([stage.role()]);
             roles.collect::<BTreeSet<_>>().into_iter().try_for_each(|role| trust.check_origin(role, document.value()))?;
@@ -49,12 +49,12 @@ impl Inputs {
 
     /// Returns all manifests of a kind, with the digests that name them.
     pub fn all<'a, B: Body + 'a>(&'a self) -> impl Iterator<Item = (InputRef, &'a Manifest<B>)> {
-        self.0.iter().filter_map(|input| Some((input.as_input(), B::of(input.value())?)))
+        self.0.iter().filter_map(|input| Some((input.input_ref(), B::from_document(input.value())?)))
     }
 
     /// Returns the digests that name the only manifest of a kind.
     pub fn reference(&self, kind: Kind) -> Option<InputRef> {
-        self.0.iter().map(Verified::as_input).find(|input| input.kind == kind)
+        self.0.iter().map(Verified::input_ref).find(|input| input.kind == kind)
     }
 
     /// Returns all manifests, with their signers.
@@ -64,16 +64,16 @@ impl Inputs {
 
     /// Returns the digests that name all manifests.
     pub fn references(&self) -> Vec<InputRef> {
-        self.0.iter().map(Verified::as_input).collect()
+        self.0.iter().map(Verified::input_ref).collect()
     }
 }
 
 fn member(input: &Verified<Document>) -> Member<'_> {
-    Member { document: input.value(), reference: input.as_input() }
+    Member { document: input.value(), reference: input.input_ref() }
 }
 
-fn takes(stage: StageName, kind: Kind) -> bool {
-    stage.takes().iter().any(|(taken, _)| *taken == kind)
+fn accepts_kind(stage: StageName, kind: Kind) -> bool {
+    stage.input_kinds().iter().any(|(taken, _)| *taken == kind)
 }
 
 fn check_arity(stage: StageName, kind: Kind, arity: Arity, count: usize) -> Result<(), Failure> {

@@ -14,14 +14,14 @@ pub const CONTRACT: &str = "v1alpha1";
 /// The accepted result of a stage: the content of its pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Accepted {
+pub struct AcceptedResult {
     /// The digest of the manifest.
     pub manifest: Digest,
     /// The digest of its bundle.
     pub bundle: Digest,
 }
 
-impl Accepted {
+impl AcceptedResult {
     /// The largest pointer, in bytes.
     pub const MAX_BYTES: u64 = 4096;
 
@@ -45,12 +45,12 @@ impl Accepted {
     }
 
     /// Returns the accepted results of a run's stage, in the order of their paths, each read lazily.
-    pub fn of_stage(
+    pub fn list_stage(
         store: &Store,
         run_id: &RunId,
         stage: StageName,
     ) -> Result<impl Iterator<Item = Result<Self, Failure>>, Failure> {
-        let paths = store.list(&Layout::of(run_id).stage(stage))?;
+        let paths = store.list(&Layout::for_run(run_id).stage(stage))?;
         let accepted = paths.into_iter().filter(|path| path.contains("/accepted/"));
         Ok(accepted.filter_map(move |path| Self::read(store, &path).transpose()))
     }
@@ -81,7 +81,7 @@ pub fn input_digest(
     });
     let bytes = canonical_json(&key)
         .map_err(|error| Failure::usage("parameters", "the stage's parameters have no canonical form").because(&error))?;
-    Ok(Digest::of(&bytes))
+    Ok(Digest::compute(&bytes))
 }
 
 /// The pointers of one run.
@@ -90,7 +90,7 @@ pub struct Layout(RunId);
 
 impl Layout {
     /// Returns the pointers of `run_id`.
-    pub fn of(run_id: &RunId) -> Self {
+    pub fn for_run(run_id: &RunId) -> Self {
         Self(run_id.clone())
     }
 
@@ -205,7 +205,11 @@ mod tests {
     use serde_json::json;
 
     fn reference(kind: Kind, text: &str) -> InputRef {
-        InputRef { kind, manifest: Digest::of(text.as_bytes()), bundle: Digest::of(format!("{text}'s bundle").as_bytes()) }
+        InputRef {
+            kind,
+            manifest: Digest::compute(text.as_bytes()),
+            bundle: Digest::compute(format!("{text}'s bundle").as_bytes()),
+        }
     }
 
     fn inputs() -> [InputRef; 3] {
@@ -213,7 +217,7 @@ mod tests {
     }
 
     fn digest(stage: StageName, inputs: &[InputRef], parameters: &serde_json::Value, trust: &str) -> Digest {
-        input_digest(stage, inputs, parameters, Digest::of(trust.as_bytes())).expect("a digest")
+        input_digest(stage, inputs, parameters, Digest::compute(trust.as_bytes())).expect("a digest")
     }
 
     #[test]
@@ -227,7 +231,7 @@ mod tests {
     #[test]
     fn everything_that_makes_a_call_another_call_is_in_its_input_digest() {
         let [a, b, c] = inputs();
-        let signed_again = InputRef { bundle: Digest::of(b"another bundle"), ..b };
+        let signed_again = InputRef { bundle: Digest::compute(b"another bundle"), ..b };
         let (none, some) = (json!({}), json!({"block": 1}));
         let digests = [
             digest(StageName::Execute, &[a, b], &none, "t"),
@@ -258,17 +262,17 @@ mod tests {
 
     #[test]
     fn parameters_without_a_canonical_form_are_refused() {
-        let failure = input_digest(StageName::Plan, &[], &json!({"n": u64::MAX}), Digest::of(b"t")).expect_err("too large");
+        let failure = input_digest(StageName::Plan, &[], &json!({"n": u64::MAX}), Digest::compute(b"t")).expect_err("too large");
         assert_eq!((failure.exit, failure.code.as_str()), (crate::Exit::Usage, "parameters"));
     }
 
     #[test]
     fn pointers_lie_where_they_are_looked_for() {
-        let layout = Layout::of(&"nightly".parse().expect("a run id"));
+        let layout = Layout::for_run(&"nightly".parse().expect("a run id"));
         let shard = Shard { index: 2, count: 3 };
         let trial = "w.t.default.one.t0".parse().expect("a trial id");
         let case = "w.t.default".parse().expect("a case id");
-        let input = Digest::of(b"");
+        let input = Digest::compute(b"");
         let paths = [
             layout.run(),
             layout.source(),
@@ -301,15 +305,15 @@ mod tests {
 
     #[test]
     fn a_mark_s_path_says_of_which_attempt_it_is() {
-        let layout = Layout::of(&"nightly".parse().expect("a run id"));
-        let (input, shard) = (Digest::of(b""), Shard::ONLY);
+        let layout = Layout::for_run(&"nightly".parse().expect("a run id"));
+        let (input, shard) = (Digest::compute(b""), Shard::ONLY);
         let trial: TrialId = "w.t.default.one.t0".parse().expect("a trial id");
         let path = layout.attempt_started(input, &trial, 12, shard);
         assert_eq!(layout.started_attempt(&path, input, shard), Some((trial.clone(), 12)));
         let others = [
             layout.attempt(input, &trial, 12, shard),
             layout.attempt_started(input, &trial, 12, Shard { index: 1, count: 2 }),
-            layout.attempt_started(Digest::of(b"other"), &trial, 12, shard),
+            layout.attempt_started(Digest::compute(b"other"), &trial, 12, shard),
             path.replace("000012", "12"),
             path.replace("000012", "+00012"),
             path.replace("nightly", "weekly"),
@@ -323,14 +327,14 @@ mod tests {
 
     #[test]
     fn a_pointer_reads_what_it_writes_and_nothing_else() {
-        let accepted = Accepted { manifest: Digest::of(b"m"), bundle: Digest::of(b"b") };
+        let accepted = AcceptedResult { manifest: Digest::compute(b"m"), bundle: Digest::compute(b"b") };
         let bytes = accepted.to_bytes().expect("bytes");
-        assert_eq!(Accepted::parse("p", &bytes), Ok(accepted));
+        assert_eq!(AcceptedResult::parse("p", &bytes), Ok(accepted));
         let text = String::from_utf8(bytes).expect("UTF-8");
         for bad in
             ["", "{}", "null", &text.replace("bundle", "bundles"), &text.replace("sha256", "sha1"), &format!("{text}{text}")]
         {
-            let failure = Accepted::parse("runs/r/plan/x", bad.as_bytes()).expect_err(bad);
+            let failure = AcceptedResult::parse("runs/r/plan/x", bad.as_bytes()).expect_err(bad);
             assert_eq!((failure.code.as_str(), failure.message.as_str()), ("pointer", "the pointer `runs/r/plan/x` is damaged"));
         }
     }
@@ -338,13 +342,13 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_lies_under_a_pointer_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Accepted::parse("p", &bytes);
+            let _ = AcceptedResult::parse("p", &bytes);
         }
 
         #[test]
         fn whatever_a_path_is_it_names_an_attempt_or_none(rest in "[a-z0-9./+_-]{0,60}") {
-            let layout = Layout::of(&"nightly".parse().expect("a run id"));
-            let input = Digest::of(b"");
+            let layout = Layout::for_run(&"nightly".parse().expect("a run id"));
+            let input = Digest::compute(b"");
             let path = format!("{}/{rest}", layout.trials(input));
             if let Some((trial, attempt)) = layout.started_attempt(&path, input, Shard::ONLY) {
                 prop_assert_eq!(layout.attempt_started(input, &trial, attempt, Shard::ONLY), path);

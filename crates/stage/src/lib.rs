@@ -4,7 +4,7 @@
 //! into an exit code; a stage never touches a key, an argument parser or an exit code.
 
 mod arguments;
-mod broken;
+mod broken_mark;
 mod context;
 mod event;
 mod failure;
@@ -16,17 +16,17 @@ mod seal;
 mod secret;
 mod trust;
 
-pub use assay_chain::{StageName, Try, chain_name, counted_attempt};
-pub use broken::Broken;
-pub use context::{Begun, Clock, Context, Stopwatch};
+pub use assay_chain::{ShardAttempt, StageName, chain_name, counted_attempt};
+pub use broken_mark::BrokenMark;
+pub use context::{Clock, Context, StartMark, Stopwatch};
 pub use event::{Event, HoldRequest};
 pub use failure::{Exit, Failure};
 pub use harness::{Stage, init_tracing, main, write_failure};
 pub use inputs::Inputs;
-pub use layout::{Accepted, CONTRACT, Layout, input_digest};
+pub use layout::{AcceptedResult, CONTRACT, Layout, input_digest};
 pub use seal::{
-    Seal, Sealed, binary_digest, dependencies, file_digest, policy_uri, published_uri, seal, seal_with, source_dependencies,
-    verified_levels,
+    Seal, SignedManifest, binary_digest, dependencies, file_digest, policy_uri, published_uri, seal, seal_with,
+    source_dependencies, verified_levels,
 };
-pub use secret::{Absent, ENDPOINT_PREFIX, Secrets, read_secret, value_of};
+pub use secret::{ENDPOINT_PREFIX, MissingValue, Secrets, read_secret, read_value};
 pub use trust::{load_trust, read_trust};

@@ -22,7 +22,7 @@ pub const JOB_UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
 pub const INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 
 /// Returns the pod and node of this process, from the variables of its pod; `None` outside of pods.
-pub fn place(variable: impl Fn(&str) -> Option<String>) -> Option<PodPlace> {
+pub fn read_place(variable: impl Fn(&str) -> Option<String>) -> Option<PodPlace> {
     let value = |name: &str| variable(name).filter(|value| !value.is_empty());
     Some(PodPlace { node: value(NODE)?, pod: value(POD)?, pod_uid: value(POD_UID)?, job_uid: value(JOB_UID)? })
 }
@@ -40,11 +40,11 @@ mod tests {
     fn a_process_knows_its_place_only_where_all_of_it_is_said() {
         let names = [POD, POD_UID, NODE, JOB_UID];
         let all = |name: &str| names.contains(&name).then(|| name.to_lowercase());
-        let found = place(all).expect("all of it");
+        let found = read_place(all).expect("all of it");
         assert_eq!((found.node.as_str(), found.job_uid.as_str()), ("assay_node", "assay_job_uid"));
         for missing in names {
-            assert_eq!(place(|name| all(name).filter(|_| name != missing)), None, "{missing}");
+            assert_eq!(read_place(|name| all(name).filter(|_| name != missing)), None, "{missing}");
         }
-        assert_eq!(place(|_| Some(String::new())), None, "empty is unset");
+        assert_eq!(read_place(|_| Some(String::new())), None, "empty is unset");
     }
 }

@@ -39,13 +39,19 @@ pub struct Seal {
 
 /// A signed manifest in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SignedManifest {
     /// The reference by which others name it.
     pub reference: InputRef,
 }
 
 /// Signs a body as a manifest of `run_id` made from `inputs`, and stores manifest and bundle.
-pub fn seal<B: Body>(seal: &Seal, store: &Store, run_id: &RunId, inputs: Vec<InputRef>, body: B) -> Result<Sealed, Failure> {
+pub fn seal<B: Body>(
+    seal: &Seal,
+    store: &Store,
+    run_id: &RunId,
+    inputs: Vec<InputRef>,
+    body: B,
+) -> Result<SignedManifest, Failure> {
     let manifest = Manifest::new(run_id.clone(), inputs, body);
     let predicate = predicate(seal, run_id, B::KIND)?;
     seal_with(&seal.signer, store, manifest, predicate)
@@ -57,7 +63,7 @@ pub fn seal_with<B: Body>(
     store: &Store,
     manifest: Manifest<B>,
     predicate: impl Into<Predicate>,
-) -> Result<Sealed, Failure> {
+) -> Result<SignedManifest, Failure> {
     let signed = sign(&manifest, signer, predicate)
         .map_err(|error| Failure::unexpected("sign", format!("the {} could not be signed", B::KIND)).because(&error))?;
     let outputs = manifest.body.artifacts();
@@ -68,7 +74,7 @@ pub fn seal_with<B: Body>(
     }
     store.put(&signed.manifest)?;
     store.put(&signed.bundle)?;
-    Ok(Sealed { reference: signed.as_input() })
+    Ok(SignedManifest { reference: signed.input_ref() })
 }
 
 fn predicate(seal: &Seal, run_id: &RunId, kind: Kind) -> Result<Predicate, Failure> {
@@ -140,10 +146,10 @@ fn internal_parameters(seal: &Seal) -> Value {
 pub fn dependencies<'a>(documents: impl Iterator<Item = &'a Document>) -> Vec<ResourceDescriptor> {
     let mut found = Vec::new();
     for document in documents {
-        if let Some(source) = Source::of(document) {
+        if let Some(source) = Source::from_document(document) {
             found.extend(source_dependencies(&source.body));
         }
-        if let Some(plan) = Plan::of(document) {
+        if let Some(plan) = Plan::from_document(document) {
             found.extend(plan_dependencies(&plan.body));
         }
     }
@@ -158,16 +164,17 @@ pub fn source_dependencies(source: &Source) -> Vec<ResourceDescriptor> {
     let commit = source.commit.iter().map(|commit| ResourceDescriptor::git_commit(format!("git+{address}"), commit));
     let is_definition = |path: &str| Path::new(path).extension().is_some_and(|extension| extension == "yaml");
     let definitions = source.files.iter().filter(|file| is_definition(&file.path));
-    commit.chain(definitions.map(|file| ResourceDescriptor::named(&file.path, file.artifact.digest))).collect()
+    commit.chain(definitions.map(|file| ResourceDescriptor::from_name(&file.path, file.artifact.digest))).collect()
 }
 
 fn plan_dependencies(plan: &Plan) -> Vec<ResourceDescriptor> {
     let workload_images = plan.workloads.iter().filter_map(|workload| workload.image.as_ref());
     let images = workload_images.chain(plan.targets.iter().filter_map(|target| target.image.as_ref()));
-    let pinned = images.filter_map(|image| Some(ResourceDescriptor::at(format!("docker://{}", image.reference), image.digest?)));
+    let pinned =
+        images.filter_map(|image| Some(ResourceDescriptor::from_uri(format!("docker://{}", image.reference), image.digest?)));
     let workloads = plan.workloads.iter();
     let specs = workloads
-        .map(|workload| ResourceDescriptor::named(format!("workload_spec/{}", workload.name), workload.workload_spec_digest));
+        .map(|workload| ResourceDescriptor::from_name(format!("workload_spec/{}", workload.name), workload.workload_spec_digest));
     pinned.chain(specs).collect()
 }
 
@@ -203,7 +210,7 @@ impl From<assay_store::Error> for Failure {
             Error::ScratchFull { .. } => (Exit::Environment, "scratch_full"),
             _ => (Exit::Environment, "store"),
         };
-        let failure = Self::of(exit, code, &error);
+        let failure = Self::from_error(exit, code, &error);
         match error.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,
@@ -215,7 +222,7 @@ impl From<assay_envelope::VerifyError> for Failure {
     fn from(error: assay_envelope::VerifyError) -> Self {
         let is_old = matches!(error, assay_envelope::VerifyError::OldFormat { .. });
         let exit = if is_old { Exit::Environment } else { Exit::Verification };
-        let failure = Self::of(exit, error.code(), &error);
+        let failure = Self::from_error(exit, error.code(), &error);
         match error.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,

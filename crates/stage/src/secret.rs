@@ -32,7 +32,7 @@ pub fn read_secret(path: &str) -> std::io::Result<OsString> {
 
 /// The reason why a variable or header has no value.
 #[derive(Debug)]
-pub enum Absent {
+pub enum MissingValue {
     /// This variable of the environment is not set.
     Env(String),
     /// This file cannot be read.
@@ -42,20 +42,20 @@ pub enum Absent {
 }
 
 /// Returns the value of a variable or header: the one in its definition, or the one at the source that the definition names.
-pub fn value_of(variable: &EnvVar) -> Result<OsString, Absent> {
+pub fn read_value(variable: &EnvVar) -> Result<OsString, MissingValue> {
     let in_pod = std::env::var_os(crate::pod::POD).is_some();
     match (&variable.value, &variable.from_env, &variable.from_file) {
         (Some(value), _, _) => Ok(value.into()),
         (None, Some(name), _) => {
             let asked = if in_pod { format!("{ENDPOINT_PREFIX}{name}") } else { name.clone() };
-            std::env::var_os(asked).ok_or_else(|| Absent::Env(name.clone()))
+            std::env::var_os(asked).ok_or_else(|| MissingValue::Env(name.clone()))
         }
         (None, None, Some(path)) if in_pod => {
             let why = "no definition reads a file of a pod: name a member of the Secret `assay-endpoints` with `from_env`";
-            Err(Absent::File(path.clone(), std::io::Error::other(why)))
+            Err(MissingValue::File(path.clone(), std::io::Error::other(why)))
         }
-        (None, None, Some(path)) => read_secret(path).map_err(|error| Absent::File(path.clone(), error)),
-        (None, None, None) => Err(Absent::Undefined),
+        (None, None, Some(path)) => read_secret(path).map_err(|error| MissingValue::File(path.clone(), error)),
+        (None, None, None) => Err(MissingValue::Undefined),
     }
 }
 
@@ -77,20 +77,20 @@ impl Secrets {
 
     /// Returns the bytes with every secret masked; `None` if they contain none.
     pub fn mask(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        self.masked(bytes, |rest| self.longest(rest))
+        self.masked(bytes, |rest| self.longest_prefix(rest))
     }
 
     /// Masks a text that was cut at some length: at its end, the beginning of a secret is masked too.
-    pub fn mask_cut(&self, text: &str) -> Option<String> {
+    pub fn mask_truncated(&self, text: &str) -> Option<String> {
         let masked = self.masked(text.as_bytes(), |rest| {
             let is_begun = rest.len() >= MIN_SECRET_BYTES && self.0.iter().any(|secret| secret.starts_with(rest));
-            self.longest(rest).or(is_begun.then_some(rest.len()))
+            self.longest_prefix(rest).or(is_begun.then_some(rest.len()))
         });
         masked.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Returns the length of the longest secret that `rest` begins with.
-    fn longest(&self, rest: &[u8]) -> Option<usize> {
+    fn longest_prefix(&self, rest: &[u8]) -> Option<usize> {
         self.0.iter().filter(|secret| rest.starts_with(secret)).map(Vec::len).max()
     }
 
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_cut_text_may_end_in_the_middle_of_a_secret() {
-        let masked = |text| Secrets::new(["hunter22"]).mask_cut(text).unwrap_or_else(|| "-".to_owned());
+        let masked = |text| Secrets::new(["hunter22"]).mask_truncated(text).unwrap_or_else(|| "-".to_owned());
         assert_eq!(masked("it is hunter2"), "it is [secret]");
         assert_eq!(masked("hunter22 is hunter"), "[secret] is [secret]");
         assert_eq!(masked("it is hunte"), "-", "too little of it");

@@ -19,7 +19,7 @@ pub fn read_trust(file: &str, bytes: &[u8]) -> Result<TrustPolicy, Failure> {
     let signers = policy.signers.iter().map(signer).collect::<Result<_, _>>()?;
     let authorities = policy.timestamp_authorities.iter().map(authority).collect::<Result<_, _>>()?;
     let expectations = policy.expectations.into_iter().map(expectation).collect();
-    Ok(TrustPolicy { name: policy.name.to_string(), digest: Some(Digest::of(bytes)), signers, expectations, authorities })
+    Ok(TrustPolicy { name: policy.name.to_string(), digest: Some(Digest::compute(bytes)), signers, expectations, authorities })
 }
 
 fn expectation(expectation: spec::Expectation) -> Expectation {

@@ -58,7 +58,7 @@ impl Statistic {
         }
     }
 
-    fn of(self, samples: &Samples) -> f64 {
+    fn compute(self, samples: &Samples) -> f64 {
         match self {
             Self::Median => samples.median(),
             Self::Mean => samples.mean(),
@@ -187,7 +187,7 @@ fn unbiased(rng: &mut ChaCha8Rng, n: u32, reject_below: u32) -> u32 {
 /// The two shares of the bootstrap distribution that bound a BCa interval (Efron, "Better bootstrap confidence intervals", JASA 82,
 /// 1987; Efron and Tibshirani, equations 14.9, 14.14 and 14.15; ties with the estimate count half).
 fn bca_tails(samples: &Samples, statistic: Statistic, replicates: &[f64], tail: f64) -> Result<[f64; 2], NoInterval> {
-    let estimate = statistic.of(samples);
+    let estimate = statistic.compute(samples);
     let below = replicates.partition_point(|&x| x < estimate);
     let through = replicates.partition_point(|&x| x <= estimate);
     let bias = normal::quantile((below + through) as f64 / (2 * replicates.len()) as f64);

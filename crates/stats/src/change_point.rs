@@ -28,7 +28,7 @@
 
 mod energy;
 mod noise;
-mod place;
+mod position;
 mod wave;
 
 use std::num::NonZeroU32;
@@ -186,13 +186,13 @@ pub enum ChangePointError {
     #[error(
         "cannot tell whether the level moved: neighbouring values resemble each other so much (lag-1 autocorrelation {memory:.2}) that what looks like a change may be a slow wave"
     )]
-    Remembers {
+    Autocorrelated {
         /// The lag-1 autocorrelation, if there is no change.
         memory: f64,
     },
     /// The last known change is outside the history.
     #[error("the last known change point is at {known}, but the history has {n} values")]
-    Known {
+    KnownOutOfRange {
         /// The index given.
         known: usize,
         /// The number of values.
@@ -208,26 +208,26 @@ pub enum ChangePointError {
 /// for a level outside 0 to 1 or beyond the reach of permutations; [`ChangePointError::Remembers`] if nothing was found except
 /// what may be autocorrelation. A constant history has no change points and is no error.
 pub fn change_points(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<Vec<ChangePoint>, ChangePointError> {
-    search(history, rule, seed)?.told()
+    search(history, rule, seed)?.into_points()
 }
 
 /// The result of a search of a history.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Searched {
+pub struct SearchResult {
     /// The change points, ascending.
     pub points: Vec<ChangePoint>,
     /// The parts in which a change cannot be distinguished from autocorrelation, in the order of the search.
-    pub untold: Vec<Untold>,
+    pub ambiguous: Vec<AmbiguousPart>,
 }
 
-impl Searched {
+impl SearchResult {
     /// Returns the change points.
     ///
     /// # Errors
     /// [`ChangePointError::Remembers`] if nothing was found except what may be autocorrelation.
-    pub fn told(self) -> Result<Vec<ChangePoint>, ChangePointError> {
-        match self.untold.first() {
-            Some(untold) if self.points.is_empty() => Err(ChangePointError::Remembers { memory: untold.memory }),
+    pub fn into_points(self) -> Result<Vec<ChangePoint>, ChangePointError> {
+        match self.ambiguous.first() {
+            Some(untold) if self.points.is_empty() => Err(ChangePointError::Autocorrelated { memory: untold.memory }),
             _ => Ok(self.points),
         }
     }
@@ -235,7 +235,7 @@ impl Searched {
 
 /// A part of a history with an apparent change that may be a wave, because neighbouring values are strongly autocorrelated.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Untold {
+pub struct AmbiguousPart {
     /// The indices of the part.
     pub part: Range<usize>,
     /// Its lag-1 autocorrelation, if there is no change.
@@ -246,13 +246,13 @@ pub struct Untold {
 ///
 /// # Errors
 /// As for [`change_points`], except [`ChangePointError::Remembers`].
-pub fn search(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<Searched, ChangePointError> {
+pub fn search(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<SearchResult, ChangePointError> {
     let series = Series::new(history, rule.scale)?;
     let windows = windows(history.len());
     let test = Test::new(rule.level, windows, windows, rule.permutations.get(), seed)?;
     let mut untold = Vec::new();
     let found = series.search(&test, &mut untold);
-    Ok(Searched { points: series.describe(&found, 0..history.len(), windows), untold })
+    Ok(SearchResult { points: series.describe(&found, 0..history.len(), windows), ambiguous: untold })
 }
 
 /// Returns the change since `known`, the index of the last change point that was reported, if the level has moved: a nightly job
@@ -261,7 +261,7 @@ pub fn search(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<Searched, C
 ///
 /// # Errors
 /// As for [`change_points`], and [`ChangePointError::Known`] for an index beyond the history.
-pub fn newly_changed(
+pub fn find_new_change(
     history: &[f64],
     known: Option<usize>,
     scale: Scale,
@@ -273,13 +273,13 @@ pub fn newly_changed(
     let test = Test::new(budget.level, budget.appends.get() as usize, 1, MIN_PERMUTATIONS, seed)?;
     let known = known.unwrap_or(0);
     if known > n {
-        return Err(ChangePointError::Known { known, n });
+        return Err(ChangePointError::KnownOutOfRange { known, n });
     }
     let recent = known.max(n.saturating_sub(WINDOW))..n;
     match test.split(&series.scaled, recent.clone()) {
-        Split::Nothing => Ok(None),
-        Split::Untold { memory } => Err(ChangePointError::Remembers { memory }),
-        Split::Found(found) => Ok(series.describe(&[found], recent, 1).first().copied()),
+        SplitOutcome::NotSignificant => Ok(None),
+        SplitOutcome::Ambiguous { memory } => Err(ChangePointError::Autocorrelated { memory }),
+        SplitOutcome::Significant(found) => Ok(series.describe(&[found], recent, 1).first().copied()),
     }
 }
 
@@ -298,7 +298,7 @@ pub struct Report {
 ///
 /// # Errors
 /// As for [`newly_changed`], except [`ChangePointError::Remembers`].
-pub fn reports(
+pub fn replay_reports(
     history: &[f64],
     from: usize,
     scale: Scale,
@@ -308,8 +308,8 @@ pub fn reports(
     let (mut known, mut told) = (None, Vec::new());
     for after in (2 * MIN_SIDE).max(from + 1)..=history.len() {
         let so_far = history.get(..after).unwrap_or_default();
-        let changed = match newly_changed(so_far, known, scale, budget, seed) {
-            Err(ChangePointError::Remembers { .. }) => None,
+        let changed = match find_new_change(so_far, known, scale, budget, seed) {
+            Err(ChangePointError::Autocorrelated { .. }) => None,
             changed => changed?,
         };
         if let Some(change) = changed {
@@ -326,18 +326,18 @@ fn windows(n: usize) -> usize {
 }
 
 /// The result of a test of a segment.
-enum Split {
+enum SplitOutcome {
     /// No split is significant.
-    Nothing,
+    NotSignificant,
     /// A split is significant, and the autocorrelation of the noise is too strong to tell.
-    Untold { memory: f64 },
+    Ambiguous { memory: f64 },
     /// A split is significant.
-    Found(Found),
+    Significant(SignificantSplit),
 }
 
 /// A significant split, with its uncorrected p-value.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+struct SignificantSplit {
     index: usize,
     p: f64,
 }
@@ -367,44 +367,44 @@ impl<'a> Series<'a> {
     }
 
     /// Searches the windows one after the other; the next begins half a window on, or at the last change point if that is later.
-    fn search(&self, test: &Test, untold: &mut Vec<Untold>) -> Vec<Found> {
+    fn search(&self, test: &Test, untold: &mut Vec<AmbiguousPart>) -> Vec<SignificantSplit> {
         let (n, mut start, mut found) = (self.scaled.len(), 0, Vec::new());
         loop {
             let end = (start + WINDOW).min(n);
             test.divide(&self.scaled, start..end, &mut found, untold);
             if end == n {
-                return self.placed_anew(found);
+                return self.relocate(found);
             }
-            let last = found.last().map_or(0, |point: &Found| point.index);
+            let last = found.last().map_or(0, |point: &SignificantSplit| point.index);
             start = last.max(start + WINDOW / 2);
         }
     }
 
     /// Locates each point again between its neighbours, now that their changes no longer interfere.
-    fn placed_anew(&self, mut found: Vec<Found>) -> Vec<Found> {
+    fn relocate(&self, mut found: Vec<SignificantSplit>) -> Vec<SignificantSplit> {
         let mut start = 0;
         for number in 0..found.len() {
             let end = found.get(number + 1).map_or(self.scaled.len(), |next| next.index);
             let Some(point) = found.get_mut(number) else { break };
             let around = start.max(point.index.saturating_sub(WINDOW))..end.min(point.index + WINDOW);
             if around.len() >= 2 * MIN_SIDE {
-                point.index = around.start + place::most_likely(&winsorised(part(&self.scaled, &around)));
+                point.index = around.start + position::likeliest_index(&winsorise(slice(&self.scaled, &around)));
             }
             start = point.index;
         }
         found
     }
 
-    fn describe(&self, found: &[Found], within: Range<usize>, windows: usize) -> Vec<ChangePoint> {
+    fn describe(&self, found: &[SignificantSplit], within: Range<usize>, windows: usize) -> Vec<ChangePoint> {
         let starts = std::iter::once(within.start).chain(found.iter().map(|point| point.index));
         let ends = found.iter().skip(1).map(|point| point.index).chain(std::iter::once(within.end));
-        let place = |((point, start), end): ((&Found, usize), usize)| self.describe_one(*point, start..end, windows);
+        let place = |((point, start), end): ((&SignificantSplit, usize), usize)| self.describe_one(*point, start..end, windows);
         found.iter().zip(starts).zip(ends).map(place).collect()
     }
 
-    fn describe_one(&self, point: Found, around: Range<usize>, windows: usize) -> ChangePoint {
+    fn describe_one(&self, point: SignificantSplit, around: Range<usize>, windows: usize) -> ChangePoint {
         let (left, right) = (around.start..point.index, point.index..around.end);
-        let (before, after) = (median(part(self.values, &left)), median(part(self.values, &right)));
+        let (before, after) = (median(slice(self.values, &left)), median(slice(self.values, &right)));
         let change = crate::samples::ratio(after - before, before).map(|size| size.copysign(after - before));
         let interval = change.and_then(|change| self.interval(change, before, &left, &right));
         ChangePoint { index: point.index, p: (point.p * windows as f64).min(1.0), before, after, change, interval }
@@ -416,9 +416,9 @@ impl<'a> Series<'a> {
         if left.len().min(right.len()) < MIN_FOR_INTERVAL {
             return None;
         }
-        let residuals: Vec<f64> = [left, right].into_iter().flat_map(|side| residuals(part(&self.scaled, side))).collect();
+        let residuals: Vec<f64> = [left, right].into_iter().flat_map(|side| residuals(slice(&self.scaled, side))).collect();
         let spread = Samples::new(&residuals).map(|samples| robust::scale(&samples)).ok()?;
-        let memory = noise::corrected(noise::lag_one(&residuals), residuals.len());
+        let memory = noise::correct_bias(noise::lag_one(&residuals), residuals.len());
         let inflation = (1.0 + memory) / (1.0 - memory) * std::f64::consts::FRAC_PI_2;
         let variance = spread * spread * inflation * (1.0 / left.len() as f64 + 1.0 / right.len() as f64);
         let reach = -normal::quantile((1.0 - crate::CONFIDENCE_LEVEL) / 2.0) * variance.sqrt();
@@ -459,34 +459,34 @@ impl Test {
     }
 
     /// Splits a segment for as long as a split is significant; points are added in ascending order.
-    fn divide(&self, scaled: &[f64], window: Range<usize>, found: &mut Vec<Found>, untold: &mut Vec<Untold>) {
+    fn divide(&self, scaled: &[f64], window: Range<usize>, found: &mut Vec<SignificantSplit>, untold: &mut Vec<AmbiguousPart>) {
         let mut points = Vec::new();
         let mut waiting = vec![window];
         while let Some(segment) = waiting.pop() {
             match self.split(scaled, segment.clone()) {
-                Split::Nothing => {}
-                Split::Untold { memory } => untold.push(Untold { part: segment, memory }),
-                Split::Found(point) => {
+                SplitOutcome::NotSignificant => {}
+                SplitOutcome::Ambiguous { memory } => untold.push(AmbiguousPart { part: segment, memory }),
+                SplitOutcome::Significant(point) => {
                     waiting.push(point.index..segment.end);
                     waiting.push(segment.start..point.index);
                     points.push(point);
                 }
             }
         }
-        points.sort_unstable_by_key(|point: &Found| point.index);
+        points.sort_unstable_by_key(|point: &SignificantSplit| point.index);
         found.extend(points);
     }
 
     /// Returns the one split of a segment, if it is significant.
-    fn split(&self, scaled: &[f64], segment: Range<usize>) -> Split {
+    fn split(&self, scaled: &[f64], segment: Range<usize>) -> SplitOutcome {
         if segment.len() < 2 * MIN_SIDE {
-            return Split::Nothing;
+            return SplitOutcome::NotSignificant;
         }
-        let values = winsorised(part(scaled, &segment));
-        let Some(p) = self.p(&values, &segment) else { return Split::Nothing };
-        match wave::instead_of_step(&values, self.windows) {
-            Some(memory) => Split::Untold { memory },
-            None => Split::Found(Found { index: segment.start + place::most_likely(&values), p }),
+        let values = winsorise(slice(scaled, &segment));
+        let Some(p) = self.p(&values, &segment) else { return SplitOutcome::NotSignificant };
+        match wave::explain_without_step(&values, self.windows) {
+            Some(memory) => SplitOutcome::Ambiguous { memory },
+            None => SplitOutcome::Significant(SignificantSplit { index: segment.start + position::likeliest_index(&values), p }),
         }
     }
 
@@ -496,7 +496,7 @@ impl Test {
         if observed <= 0.0 {
             return None;
         }
-        let noise = Noise::of(values);
+        let noise = Noise::estimate(values);
         let mut surrogates = Surrogates::new(&noise, self.seed, stream(segment));
         let of = |extreme: u32| f64::from(1 + extreme) / f64::from(1 + self.permutations);
         let mut extreme = 0;
@@ -517,7 +517,7 @@ fn stream(segment: &Range<usize>) -> u64 {
 }
 
 /// Deviations from the median in robust standard deviations, winsorised at [`WINSORISE_AT`]; zeros if there is no spread.
-fn winsorised(values: &[f64]) -> Vec<f64> {
+fn winsorise(values: &[f64]) -> Vec<f64> {
     let Ok(samples) = Samples::new(values) else { return vec![0.0; values.len()] };
     let (centre, scale) = (samples.median(), robust::scale(&samples));
     if scale <= 0.0 {
@@ -536,7 +536,7 @@ fn median(values: &[f64]) -> f64 {
 }
 
 /// The values of a range, which is within bounds.
-fn part<'a>(values: &'a [f64], range: &Range<usize>) -> &'a [f64] {
+fn slice<'a>(values: &'a [f64], range: &Range<usize>) -> &'a [f64] {
     values.get(range.clone()).unwrap_or_default()
 }
 

@@ -31,7 +31,7 @@ pub fn quantile(p: f64, df: f64) -> f64 {
         return f64::INFINITY;
     }
     // The smaller tail keeps its digits.
-    if p > 0.5 { special::where_falls_to(1.0 - p, |x| upper(x, df)) } else { special::where_falls_to(-p, |x| -cdf(x, df)) }
+    if p > 0.5 { special::find_crossing(1.0 - p, |x| upper(x, df)) } else { special::find_crossing(-p, |x| -cdf(x, df)) }
 }
 
 fn is_degrees(df: f64) -> bool {
@@ -61,12 +61,12 @@ pub fn sd_upper_bound(samples: &Samples, level: f64) -> Result<f64, NoInterval> 
     let sd = samples.sd().ok_or(NoInterval::TooFewForSpread { n, needed: 2 })?;
     check_many(n)?;
     let freedom = (n - 1) as f64;
-    let bound = widened(sd, freedom, level);
+    let bound = widen(sd, freedom, level);
     bound.is_finite().then_some(bound).ok_or(NoInterval::Unbounded)
 }
 
 /// The same bound of a standard deviation that is known from `freedom` degrees of freedom.
-pub(crate) fn widened(sd: f64, freedom: f64, level: f64) -> f64 {
+pub(crate) fn widen(sd: f64, freedom: f64, level: f64) -> f64 {
     sd * (freedom / quantile(1.0 - level, freedom)).sqrt()
 }
 

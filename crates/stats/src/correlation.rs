@@ -20,17 +20,17 @@ pub const BATCHES: usize = 20;
 ///
 /// `None` if the series is not longer than `lag` or does not vary.
 pub fn autocorrelation(samples: &Samples, lag: usize) -> Option<f64> {
-    Centred::of(samples)?.autocorrelation(lag)
+    CentredSeries::new(samples)?.autocorrelation(lag)
 }
 
 /// A series less its mean, in units of its largest deviation, so that no square overflows or vanishes.
-struct Centred {
+struct CentredSeries {
     values: Vec<f64>,
     squares: f64,
 }
 
-impl Centred {
-    fn of(samples: &Samples) -> Option<Self> {
+impl CentredSeries {
+    fn new(samples: &Samples) -> Option<Self> {
         let mean = samples.mean();
         let scale = (samples.max() - mean).max(mean - samples.min());
         if scale <= 0.0 {
@@ -50,7 +50,7 @@ impl Centred {
 
 /// The information in a correlated series.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Effective {
+pub struct EffectiveSampleSize {
     /// The effective sample size: the number of independent samples that would determine the mean as well. At most the number of
     /// samples.
     pub samples: f64,
@@ -66,12 +66,12 @@ pub struct Effective {
 ///
 /// tau is at least 1: negative correlation does not raise the effective size. `None` if the series does not vary, and beyond
 /// [`MAX_SERIES`].
-pub fn effective_sample_size(samples: &Samples) -> Option<Effective> {
+pub fn effective_sample_size(samples: &Samples) -> Option<EffectiveSampleSize> {
     let n = samples.len();
     if n > MAX_SERIES {
         return None;
     }
-    let series = Centred::of(samples)?;
+    let series = CentredSeries::new(samples)?;
     let (mut total, mut lags) = (0.0, 0);
     while let Some(even) = series.autocorrelation(lags) {
         let pair = even + series.autocorrelation(lags + 1).unwrap_or_default();
@@ -82,7 +82,7 @@ pub fn effective_sample_size(samples: &Samples) -> Option<Effective> {
         lags += 2;
     }
     let correlation_time = (2.0 * total - 1.0).max(1.0);
-    Some(Effective { samples: n as f64 / correlation_time, correlation_time, lags: lags.min(n) })
+    Some(EffectiveSampleSize { samples: n as f64 / correlation_time, correlation_time, lags: lags.min(n) })
 }
 
 /// The mean of a correlated series, by batches.

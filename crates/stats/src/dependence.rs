@@ -35,11 +35,11 @@ pub struct Dependence {
 /// # Errors
 /// [`PairError`] if a difference is not a finite number.
 pub fn dependence(runs: &[&[f64]]) -> Result<Option<Dependence>, PairError> {
-    let mut serial = Serial::default();
+    let mut serial = SerialProducts::default();
     let mut shifts = Vec::new();
     let (mut within, mut freedom) = (0.0, 0.0);
     for run in runs.iter().filter(|run| run.len() > 1) {
-        let shift = Averages::of(&Differences::new(run)?).shift();
+        let shift = Averages::new(&Differences::new(run)?).shift();
         serial.add(&centred_ranks(run));
         let squares: Vec<f64> = run.iter().map(|value| (value - shift) * (value - shift)).collect();
         within += sum::pairwise(&squares, |x| x);
@@ -82,14 +82,14 @@ fn centred_ranks(values: &[f64]) -> Vec<f64> {
 /// Wolfowitz, "An exact test for randomness in the non-parametric case based on serial correlation", Annals of Mathematical
 /// Statistics 14, 1943; here without the product of the last and the first).
 #[derive(Debug, Default)]
-struct Serial {
+struct SerialProducts {
     products: f64,
     mean: f64,
     variance: f64,
     squares: f64,
 }
 
-impl Serial {
+impl SerialProducts {
     fn add(&mut self, centred: &[f64]) {
         let n = centred.len() as f64;
         let squares = sum::pairwise(centred, |x| x * x);
@@ -134,14 +134,14 @@ impl Serial {
 /// Which changes are found in a run does not depend on the order of its pairs, so the test is also valid for only the metrics
 /// that seem to have changed.
 pub fn order_p(metrics: &[Vec<Option<f64>>], breaks: &[usize]) -> f64 {
-    Products::of(metrics).order_p(breaks)
+    Products::new(metrics).order_p(breaks)
 }
 
 /// The same test for all metrics of a run, changed or not: twice the smaller of two probabilities, that of [`order_p`], and that
 /// of the metrics without their first principal component. A hundred metrics of one machine may rise and fall together, and then
 /// amount to a single metric; the individual part of each metric still gives a hundred pieces of evidence of autocorrelation.
 pub fn family_order_p(metrics: &[Vec<Option<f64>>], breaks: &[usize]) -> f64 {
-    let products = Products::of(metrics);
+    let products = Products::new(metrics);
     (2.0 * products.order_p(breaks).min(products.without_common_part().order_p(breaks))).min(1.0)
 }
 
@@ -161,7 +161,7 @@ const POWER_STEPS: usize = 30;
 const NOTHING_LEFT: f64 = 1e-9;
 
 impl Products {
-    fn of(metrics: &[Vec<Option<f64>>]) -> Self {
+    fn new(metrics: &[Vec<Option<f64>>]) -> Self {
         let places = metrics.first().map_or(0, Vec::len);
         let mut sums = vec![0.0; places * places];
         for metric in metrics.iter().filter_map(|metric| standardised(metric)) {
@@ -172,13 +172,13 @@ impl Products {
         Self { places, sums }
     }
 
-    fn at(&self, one: usize, other: usize) -> f64 {
+    fn product(&self, one: usize, other: usize) -> f64 {
         self.sums[one * self.places + other]
     }
 
     /// The sum of squares of all metrics.
     fn squares(&self) -> f64 {
-        (0..self.places).map(|place| self.at(place, place)).sum()
+        (0..self.places).map(|place| self.product(place, place)).sum()
     }
 
     /// The products of the metrics without their first principal component (Hotelling, "Analysis of a complex of statistical
@@ -189,9 +189,9 @@ impl Products {
             let row = |row: &[f64]| row.iter().zip(direction).map(|(sum, part)| sum * part).sum::<f64>();
             self.sums.chunks_exact(self.places.max(1)).map(row).collect()
         };
-        let start = (0..self.places).max_by(|one, other| self.at(*one, *one).total_cmp(&self.at(*other, *other)));
+        let start = (0..self.places).max_by(|one, other| self.product(*one, *one).total_cmp(&self.product(*other, *other)));
         let mut direction: Vec<f64> =
-            start.map_or_else(Vec::new, |start| (0..self.places).map(|place| self.at(start, place)).collect());
+            start.map_or_else(Vec::new, |start| (0..self.places).map(|place| self.product(start, place)).collect());
         for _ in 0..POWER_STEPS {
             direction = unit(&times(&direction));
         }
@@ -213,7 +213,8 @@ impl Products {
             return 1.0;
         }
         let neighbours: Vec<usize> = (1..places).filter(|place| !breaks.contains(place)).collect();
-        let apart = |one: usize, other: usize| self.at(one, one) + self.at(other, other) - 2.0 * self.at(one, other);
+        let apart =
+            |one: usize, other: usize| self.product(one, one) + self.product(other, other) - 2.0 * self.product(one, other);
         let steps = |order: &[usize]| -> f64 { neighbours.iter().map(|place| apart(order[place - 1], order[*place])).sum() };
         let mut order: Vec<usize> = (0..places).collect();
         // Equal sums in another order differ by rounding.
@@ -254,9 +255,9 @@ fn standardised(metric: &[Option<f64>]) -> Option<Vec<f64>> {
 mod tests {
     use super::*;
 
-    struct Draw(ChaCha8Rng);
+    struct Generator(ChaCha8Rng);
 
-    impl Draw {
+    impl Generator {
         fn normal(&mut self) -> f64 {
             normal::quantile((f64::from(self.0.next_u32()) + 0.5) / 4_294_967_296.0)
         }
@@ -274,8 +275,8 @@ mod tests {
     }
 
     /// Counts the histories, of 400 with ten runs of ten pairs, with a `p` of at most one percent.
-    fn told(correlation: f64, apart: f64) -> usize {
-        let mut draw = Draw(ChaCha8Rng::seed_from_u64(7));
+    fn count_significant(correlation: f64, apart: f64) -> usize {
+        let mut draw = Generator(ChaCha8Rng::seed_from_u64(7));
         let mut history = || {
             let mut run = |_| {
                 let shift = apart * draw.normal();
@@ -290,13 +291,13 @@ mod tests {
 
     #[test]
     fn what_remembers_is_told_from_what_does_not() {
-        let independent = told(0.0, 0.0);
+        let independent = count_significant(0.0, 0.0);
         // Four are expected.
         assert!(independent <= 11, "{independent}");
-        assert_eq!(told(0.8, 0.0), 400);
-        assert!(told(0.6, 0.0) > 380 && told(0.4, 0.0) > 200);
-        assert!(told(0.0, 1.0) > 390, "runs that lie apart, of pairs that are independent within them");
-        let mut draw = Draw(ChaCha8Rng::seed_from_u64(8));
+        assert_eq!(count_significant(0.8, 0.0), 400);
+        assert!(count_significant(0.6, 0.0) > 380 && count_significant(0.4, 0.0) > 200);
+        assert!(count_significant(0.0, 1.0) > 390, "runs that lie apart, of pairs that are independent within them");
+        let mut draw = Generator(ChaCha8Rng::seed_from_u64(8));
         let run = draw.run(1_000, 0.8, 3.0);
         let found = dependence(&[&run]).expect("numbers").expect("it varies");
         assert!((found.autocorrelation - 0.8).abs() < 0.07, "{found:?}");
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(sums.len(), 120);
         let mean = sums.iter().sum::<f64>() / 120.0;
         let variance = sums.iter().map(|sum| (sum - mean) * (sum - mean)).sum::<f64>() / 120.0;
-        let mut serial = Serial::default();
+        let mut serial = SerialProducts::default();
         serial.add(&values);
         assert!((serial.mean - mean).abs() < 1e-12 && (serial.variance - variance).abs() < 1e-9, "{serial:?} {mean} {variance}");
     }
@@ -340,9 +341,9 @@ mod tests {
     #[test]
     fn one_run_tells_by_the_order_of_its_pairs() {
         let shares = |correlation: f64, metrics: usize| {
-            let mut draw = Draw(ChaCha8Rng::seed_from_u64(9));
+            let mut draw = Generator(ChaCha8Rng::seed_from_u64(9));
             let mut p = || {
-                let of = |draw: &mut Draw| draw.run(12, correlation, 0.0).into_iter().map(Some).collect();
+                let of = |draw: &mut Generator| draw.run(12, correlation, 0.0).into_iter().map(Some).collect();
                 let family: Vec<Vec<Option<f64>>> = (0..metrics).map(|_| of(&mut draw)).collect();
                 order_p(&family, &[])
             };
@@ -356,8 +357,8 @@ mod tests {
 
     /// Counts the runs, of 200 with ten pairs, in which the whole family is significant at one percent: fifty metrics, each nine
     /// parts common and one part its own.
-    fn told_together(common: f64, own: f64) -> usize {
-        let mut draw = Draw(ChaCha8Rng::seed_from_u64(10));
+    fn count_significant_families(common: f64, own: f64) -> usize {
+        let mut draw = Generator(ChaCha8Rng::seed_from_u64(10));
         let mut p = || {
             let shared = draw.run(10, common, 0.0);
             let mut metric = |_| {
@@ -372,18 +373,18 @@ mod tests {
 
     #[test]
     fn metrics_that_go_together_tell_by_what_each_has_of_its_own() {
-        let independent = told_together(0.0, 0.0);
+        let independent = count_significant_families(0.0, 0.0);
         // Two are expected.
         assert!(independent <= 8, "{independent}");
-        assert!(told_together(0.8, 0.8) > 190);
-        assert!(told_together(0.0, 0.8) > 190, "what they have in common does not hide it");
+        assert!(count_significant_families(0.8, 0.8) > 190);
+        assert!(count_significant_families(0.0, 0.8) > 190, "what they have in common does not hide it");
     }
 
     #[test]
     fn the_common_part_is_taken_off_whatever_its_sign() {
         let shared = [3.0, -1.0, 2.0, -4.0, 1.5, -0.5];
         let metric = |sign: f64| shared.iter().map(|value| Some(sign * value)).collect::<Vec<_>>();
-        let products = Products::of(&[metric(1.0), metric(-2.0), metric(0.5)]);
+        let products = Products::new(&[metric(1.0), metric(-2.0), metric(0.5)]);
         assert!((products.squares() - 3.0).abs() < 1e-12);
         assert_eq!(products.without_common_part().squares().to_bits(), 0.0_f64.to_bits());
         let p = order_p(&[metric(1.0)], &[]);

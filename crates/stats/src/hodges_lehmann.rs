@@ -6,7 +6,7 @@
 
 use crate::hypothesis::{NoTest, check_sizes};
 use crate::interval::{Interval, Method, NoInterval, check_level};
-use crate::mann_whitney::{self, Counted, MAX_EXACT_PAIRS};
+use crate::mann_whitney::{self, CountDistribution, MAX_EXACT_PAIRS};
 use crate::normal;
 use crate::order_statistic::MIN_COVERAGE;
 use crate::quantile::quantile;
@@ -58,7 +58,7 @@ pub struct Shift {
 pub fn shift(first: &Samples, second: &Samples, level: f64) -> Result<Shift, NoShift> {
     let differences = differences(first, second)?;
     let estimate = quantile(&differences, 0.5).unwrap_or_default();
-    let interval = rank(first.len(), second.len(), level).and_then(|found| between(&differences, &found));
+    let interval = rank(first.len(), second.len(), level).and_then(|found| interval_between(&differences, &found));
     Ok(Shift { estimate, interval })
 }
 
@@ -111,13 +111,13 @@ fn differences(first: &Samples, second: &Samples) -> Result<Vec<f64>, NoShift> {
 }
 
 /// The zero-based rank of the lower end, which the upper end mirrors, and the coverage of the interval between them.
-struct Ends {
+struct IntervalEnds {
     rank: usize,
     coverage: f64,
     method: Method,
 }
 
-fn rank(n: usize, m: usize, level: f64) -> Result<Ends, NoInterval> {
+fn rank(n: usize, m: usize, level: f64) -> Result<IntervalEnds, NoInterval> {
     check_level(level)?;
     let limit = (1.0 - level) / 2.0;
     let found = if n * m <= MAX_EXACT_PAIRS { counted_rank(n, m, limit) } else { normal_rank(n, m, limit) };
@@ -128,27 +128,27 @@ fn rank(n: usize, m: usize, level: f64) -> Result<Ends, NoInterval> {
     Ok(found)
 }
 
-fn counted_rank(n: usize, m: usize, limit: f64) -> Ends {
-    let counted = Counted::without_ties(n, m);
+fn counted_rank(n: usize, m: usize, limit: f64) -> IntervalEnds {
+    let counted = CountDistribution::without_ties(n, m);
     highest_rank(n * m, limit, Method::MannWhitney, |u| counted.tails(u).lower)
 }
 
-fn normal_rank(n: usize, m: usize, limit: f64) -> Ends {
+fn normal_rank(n: usize, m: usize, limit: f64) -> IntervalEnds {
     let (mean, sd) = ((n * m) as f64 / 2.0, mann_whitney::untied_variance(n, m).sqrt());
     highest_rank(n * m, limit, Method::MannWhitneyNormal, |u| normal::cdf((u as f64 + 0.5 - mean) / sd))
 }
 
 /// The highest rank below the middle whose `lower` probability is at most `limit`; 0 with its probability if there is none.
-fn highest_rank(pairs: usize, limit: f64, method: Method, lower: impl Fn(usize) -> f64) -> Ends {
+fn highest_rank(pairs: usize, limit: f64, method: Method, lower: impl Fn(usize) -> f64) -> IntervalEnds {
     let (mut rank, mut beyond) = (0, pairs.div_ceil(2));
     while rank + 1 < beyond {
         let middle = usize::midpoint(rank, beyond);
         if lower(middle) <= limit { rank = middle } else { beyond = middle }
     }
-    Ends { rank, coverage: 1.0 - 2.0 * lower(rank), method }
+    IntervalEnds { rank, coverage: 1.0 - 2.0 * lower(rank), method }
 }
 
-fn between(differences: &[f64], found: &Ends) -> Result<Interval, NoInterval> {
+fn interval_between(differences: &[f64], found: &IntervalEnds) -> Result<Interval, NoInterval> {
     let at = |rank: usize| differences.get(rank).copied().ok_or(NoInterval::Unbounded);
     let (low, high) = (at(found.rank)?, at(differences.len() - 1 - found.rank)?);
     Ok(Interval { low, high, level: found.coverage, method: found.method })
@@ -165,13 +165,13 @@ mod tests {
         Samples::new(values).expect("samples")
     }
 
-    fn of(first: &[f64], second: &[f64], level: f64) -> Shift {
+    fn shift_between(first: &[f64], second: &[f64], level: f64) -> Shift {
         shift(&samples(first), &samples(second), level).expect("a shift")
     }
 
     #[test]
     fn a_constant_shift_is_found() {
-        let found = of(&[1.0, 2.0, 4.0, 8.0, 16.0], &[4.0, 5.0, 7.0, 11.0, 19.0], 0.95);
+        let found = shift_between(&[1.0, 2.0, 4.0, 8.0, 16.0], &[4.0, 5.0, 7.0, 11.0, 19.0], 0.95);
         let interval = found.interval.expect("an interval");
         assert_eq!((found.estimate, interval.method), (3.0, Method::MannWhitney));
         assert!(interval.contains(3.0));
@@ -180,19 +180,24 @@ mod tests {
     #[test]
     fn the_coverage_is_that_of_the_ranks() {
         // 4 against 4: P(U = 0) is 1/70 on either side.
-        let found = of(&[1.0, 2.0, 3.0, 4.0], &[11.0, 12.0, 13.0, 14.0], 0.95).interval.expect("an interval");
+        let found = shift_between(&[1.0, 2.0, 3.0, 4.0], &[11.0, 12.0, 13.0, 14.0], 0.95).interval.expect("an interval");
         assert!((found.level - 68.0 / 70.0).abs() < 1e-15);
         assert_eq!((found.low, found.high), (7.0, 13.0));
     }
 
     #[test]
     fn too_few_samples_have_an_estimate_and_no_interval() {
-        let refusal = of(&[1.0, 2.0], &[5.0, 6.0, 7.0], 0.95).interval.expect_err("refused").to_string();
+        let refusal = shift_between(&[1.0, 2.0], &[5.0, 6.0, 7.0], 0.95).interval.expect_err("refused").to_string();
         insta::assert_snapshot!(refusal, @"2 and 3 samples bound their shift with 80.0 % confidence at most, and 90.0 % are needed: add samples");
-        assert!(matches!(of(&[1.0], &[5.0], 0.95).interval, Err(NoInterval::TooFewForShift { first: 1, second: 1, .. })));
-        assert!(matches!(of(&[1.0], &[5.0], 1.0).interval, Err(NoInterval::Level { .. })));
+        assert!(matches!(
+            shift_between(&[1.0], &[5.0], 0.95).interval,
+            Err(NoInterval::TooFewForShift { first: 1, second: 1, .. })
+        ));
+        assert!(matches!(shift_between(&[1.0], &[5.0], 1.0).interval, Err(NoInterval::Level { .. })));
         // 3 against 3 reach 90 %, and the interval has that level.
-        assert!((of(&[1.0, 2.0, 3.0], &[5.0, 6.0, 7.0], 0.95).interval.expect("an interval").level - 0.9).abs() < 1e-15);
+        assert!(
+            (shift_between(&[1.0, 2.0, 3.0], &[5.0, 6.0, 7.0], 0.95).interval.expect("an interval").level - 0.9).abs() < 1e-15
+        );
     }
 
     #[test]
@@ -220,15 +225,15 @@ mod tests {
     }
 
     /// Values that never repeat, nor their differences.
-    fn unlike() -> impl Strategy<Value = (Vec<f64>, Vec<f64>)> {
+    fn distinct_samples() -> impl Strategy<Value = (Vec<f64>, Vec<f64>)> {
         let values = || prop::collection::vec(0.0_f64..100.0, 3..60);
         (values(), values())
     }
 
     proptest! {
         #[test]
-        fn the_interval_holds_what_the_test_does_not_reject((first, second) in unlike(), step in 0.0_f64..=1.0) {
-            let found = of(&first, &second, 0.95);
+        fn the_interval_holds_what_the_test_does_not_reject((first, second) in distinct_samples(), step in 0.0_f64..=1.0) {
+            let found = shift_between(&first, &second, 0.95);
             let Ok(interval) = found.interval else { return Ok(()) };
             prop_assert!(interval.contains(found.estimate));
             let p = |by: f64| {
@@ -246,7 +251,7 @@ mod tests {
         #[test]
         fn swapped_samples_mirror_the_shift(first in prop::collection::vec(-50_i32..50, 1..60), second in prop::collection::vec(-50_i32..50, 1..60)) {
             let [first, second] = [first, second].map(|side| side.into_iter().map(f64::from).collect::<Vec<_>>());
-            let (there, back) = (of(&first, &second, 0.9), of(&second, &first, 0.9));
+            let (there, back) = (shift_between(&first, &second, 0.9), shift_between(&second, &first, 0.9));
             prop_assert_eq!(Some(there.estimate), Some(-back.estimate));
             match (there.interval, back.interval) {
                 (Ok(there), Ok(back)) => prop_assert_eq!((there.low, there.high, there.level), (-back.high, -back.low, back.level)),

@@ -54,10 +54,10 @@ fn scaled_distance(n: usize, m: usize, groups: &[Group]) -> u64 {
         *counts = (counts.0 + group.first, counts.1 + group.second);
         Some(*counts)
     };
-    groups.iter().scan((0, 0), through).map(|(i, j)| apart(i, j, n, m)).max().unwrap_or_default()
+    groups.iter().scan((0, 0), through).map(|(i, j)| scaled_gap(i, j, n, m)).max().unwrap_or_default()
 }
 
-fn apart(i: usize, j: usize, n: usize, m: usize) -> u64 {
+fn scaled_gap(i: usize, j: usize, n: usize, m: usize) -> u64 {
     (i as u64 * m as u64).abs_diff(j as u64 * n as u64)
 }
 
@@ -75,7 +75,7 @@ fn ends_of_ties(groups: &[Group]) -> Vec<bool> {
 /// (Hodges, "The significance probability of the Smirnov two-sample test", Arkiv för Matematik 3, 1957; with ties Schröer and
 /// Trenkler, Computational Statistics and Data Analysis 20, 1995).
 fn exact_p(n: usize, m: usize, ends: &[bool], scaled: u64) -> f64 {
-    let far = |i: usize, j: usize| ends.get(i + j).is_some_and(|end| *end) && apart(i, j, n, m) >= scaled;
+    let far = |i: usize, j: usize| ends.get(i + j).is_some_and(|end| *end) && scaled_gap(i, j, n, m) >= scaled;
     let mut reached = vec![0.0; m + 1];
     for i in 0..=n {
         let mut below = 0.0;
@@ -110,35 +110,35 @@ pub fn kolmogorov(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ranks::shared_out;
+    use crate::ranks::redistribute;
     use proptest::prelude::*;
 
     fn samples(values: &[f64]) -> Samples {
         Samples::new(values).expect("samples")
     }
 
-    fn of(first: &[f64], second: &[f64]) -> KolmogorovSmirnov {
+    fn run_test(first: &[f64], second: &[f64]) -> KolmogorovSmirnov {
         kolmogorov_smirnov(&samples(first), &samples(second)).expect("a test")
     }
 
     #[test]
     fn samples_apart_have_the_smallest_p() {
-        let found = of(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]);
+        let found = run_test(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]);
         assert!(found.exact && (found.p - 0.1).abs() < 1e-15 && (found.distance - 1.0).abs() < 1e-15);
     }
 
     #[test]
     fn equal_samples_have_no_test_and_like_ones_no_difference() {
         assert_eq!(kolmogorov_smirnov(&samples(&[2.0; 3]), &samples(&[2.0; 5])), Err(NoTest::AllEqual));
-        let same = of(&[1.0, 2.0], &[1.0, 2.0]);
+        let same = run_test(&[1.0, 2.0], &[1.0, 2.0]);
         assert_eq!((same.distance, same.p), (0.0, 1.0));
     }
 
     #[test]
     fn many_pairs_are_judged_by_the_limit() {
         let ramp = |n: u32, from: f64| (0..n).map(|i| f64::from(i) + from).collect::<Vec<_>>();
-        assert!(of(&ramp(100, 0.0), &ramp(100, 0.5)).exact && !of(&ramp(100, 0.0), &ramp(101, 0.5)).exact);
-        let apart = of(&ramp(1000, 0.0), &ramp(1000, 5000.0));
+        assert!(run_test(&ramp(100, 0.0), &ramp(100, 0.5)).exact && !run_test(&ramp(100, 0.0), &ramp(101, 0.5)).exact);
+        let apart = run_test(&ramp(1000, 0.0), &ramp(1000, 5000.0));
         assert!(apart.p >= 0.0 && apart.p < 1e-300);
     }
 
@@ -156,7 +156,7 @@ mod tests {
         };
         let seen = distance(first, second);
         let (mut far, mut total) = (0_u32, 0_u32);
-        for (first, second) in shared_out(first, second) {
+        for (first, second) in redistribute(first, second) {
             total += 1;
             far += u32::from(distance(&first, &second) >= seen);
         }

@@ -6,7 +6,7 @@
 
 use crate::hypothesis::{Alternative, NoTest, check_sizes};
 use crate::normal;
-use crate::ranks::{Group, choices, doubled_midranks, doubled_u, groups};
+use crate::ranks::{Group, count_choices, doubled_midranks, doubled_u, groups};
 use crate::samples::Samples;
 use crate::special::Tails;
 
@@ -94,15 +94,15 @@ fn exact_tails(n: usize, m: usize, groups: &[Group], doubled_u: u64) -> Tails {
     let least = scores.iter().take(n).sum::<u64>() - (n * (n + 1)) as u64;
     let unit = if groups.len() == n + m { 2 } else { 1 };
     let scores: Vec<u64> = scores.into_iter().map(|score| score / unit).collect();
-    Counted::new(&choices(&scores, n)).tails(((doubled_u - least) / unit) as usize)
+    CountDistribution::new(&count_choices(&scores, n)).tails(((doubled_u - least) / unit) as usize)
 }
 
 /// The number of choices for each excess of U.
-pub(crate) struct Counted {
+pub(crate) struct CountDistribution {
     up_to: Vec<u128>,
 }
 
-impl Counted {
+impl CountDistribution {
     fn new(ways: &[u128]) -> Self {
         let running = |total: &mut u128, &ways: &u128| {
             *total += ways;
@@ -114,7 +114,7 @@ impl Counted {
     /// Without ties: the excess is U itself. Only for up to [`MAX_EXACT_PAIRS`] pairs.
     pub(crate) fn without_ties(n: usize, m: usize) -> Self {
         let ranks: Vec<u64> = (1..=(n + m) as u64).collect();
-        Self::new(&choices(&ranks, n.min(m)))
+        Self::new(&count_choices(&ranks, n.min(m)))
     }
 
     /// The probabilities of at most and of at least this excess.
@@ -150,19 +150,19 @@ pub(crate) fn untied_variance(n: usize, m: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ranks::shared_out;
+    use crate::ranks::redistribute;
     use proptest::prelude::*;
 
     fn samples(values: &[f64]) -> Samples {
         Samples::new(values).expect("samples")
     }
 
-    fn of(first: &[f64], second: &[f64], alternative: Alternative) -> MannWhitney {
+    fn run_test(first: &[f64], second: &[f64], alternative: Alternative) -> MannWhitney {
         mann_whitney(&samples(first), &samples(second), alternative).expect("a test")
     }
 
     fn shown(first: &[f64], second: &[f64], alternative: Alternative) -> String {
-        let found = of(first, second, alternative);
+        let found = run_test(first, second, alternative);
         format!("U = {}, p = {:.7}, {}", found.u, found.p, found.computation.name())
     }
 
@@ -186,7 +186,7 @@ mod tests {
     fn the_smallest_p_of_n_against_n_is_two_choices_of_all() {
         for (n, p) in [(3_u32, 0.1), (4, 0.028_571_428), (5, 0.007_936_507), (7, 0.000_582_750), (8, 0.000_155_400)] {
             let ramp = |from: u32| (from..from + n).map(f64::from).collect::<Vec<_>>();
-            let found = of(&ramp(0), &ramp(n), Alternative::TwoSided).p;
+            let found = run_test(&ramp(0), &ramp(n), Alternative::TwoSided).p;
             assert!((found - p).abs() < 1e-9, "{n}: {found}");
         }
     }
@@ -203,17 +203,17 @@ mod tests {
     #[test]
     fn the_computation_follows_the_number_of_pairs_and_the_ties() {
         let ramp = |n: u32, by: f64| (0..n).map(|i| f64::from(i) * by).collect::<Vec<_>>();
-        let name = |n, m, by| of(&ramp(n, 1.0), &ramp(m, by), Alternative::Less).computation;
+        let name = |n, m, by| run_test(&ramp(n, 1.0), &ramp(m, by), Alternative::Less).computation;
         assert_eq!(name(50, 50, 1.01), Computation::ExactWithTies);
         assert_eq!(name(50, 51, 1.01), Computation::Normal);
-        assert_eq!(of(&[-1.0, 3.5], &ramp(1_250, 1.0), Alternative::Less).computation, Computation::Exact);
+        assert_eq!(run_test(&[-1.0, 3.5], &ramp(1_250, 1.0), Alternative::Less).computation, Computation::Exact);
     }
 
     /// All choices of the first sample, one by one.
     fn enumerated(first: &[f64], second: &[f64]) -> Tails {
         let seen = doubled_wins(first, second);
         let (mut lower, mut upper, mut total) = (0_u32, 0_u32, 0_u32);
-        for (first, second) in shared_out(first, second) {
+        for (first, second) in redistribute(first, second) {
             let wins = doubled_wins(&first, &second);
             total += 1;
             lower += u32::from(wins <= seen);
@@ -254,7 +254,7 @@ mod tests {
                 (Alternative::Greater, Alternative::Less),
                 (Alternative::TwoSided, Alternative::TwoSided),
             ] {
-                let (there, here) = (of(&first, &second, way), of(&second, &first, back));
+                let (there, here) = (run_test(&first, &second, way), run_test(&second, &first, back));
                 prop_assert_eq!(there.u.to_bits(), (pairs - here.u).to_bits());
                 prop_assert_eq!(there.p.to_bits(), here.p.to_bits());
             }

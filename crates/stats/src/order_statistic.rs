@@ -63,20 +63,20 @@ pub fn quantile_interval(samples: &Samples, q: f64, level: f64) -> Result<Interv
     if best < floor {
         return Err(NoInterval::TooFewForQuantile { n, q, best: best.max(0.0), needed: fewest_for(q, floor) });
     }
-    let ends = if best < level { Ends::widest(n, q) } else { Ends::within(n, q, 1.0 - level) };
+    let ends = if best < level { IntervalEnds::widest(n, q) } else { IntervalEnds::within(n, q, 1.0 - level) };
     let coverage = 1.0 - ends.below - ends.above;
     Ok(Interval { low: samples.at(ends.low), high: samples.at(ends.high), level: coverage, method: Method::OrderStatistic })
 }
 
 /// The zero-based ranks of both ends, and the probabilities that the quantile is below the lower and above the upper end.
-struct Ends {
+struct IntervalEnds {
     low: usize,
     high: usize,
     below: f64,
     above: f64,
 }
 
-impl Ends {
+impl IntervalEnds {
     fn widest(n: usize, q: f64) -> Self {
         Self::at(n, q, 0, n - 1)
     }

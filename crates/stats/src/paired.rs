@@ -1,7 +1,7 @@
 //! Pairs: the differences of adjacent measurements, their shift, and the interval that inverts the signed-rank test.
 
 use crate::samples::{SampleError, Samples};
-use crate::signed_rank::{Rule, critical};
+use crate::signed_rank::{SignedRankMethod, critical_value};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
@@ -25,14 +25,14 @@ pub enum Side {
 }
 
 impl Side {
-    pub(crate) fn holds(self, difference: f64) -> bool {
+    pub(crate) fn contains(self, difference: f64) -> bool {
         match self {
             Self::Above => difference > 0.0,
             Self::Below => difference < 0.0,
         }
     }
 
-    fn of(self, value: f64) -> f64 {
+    fn orient(self, value: f64) -> f64 {
         match self {
             Self::Above => value,
             Self::Below => -value,
@@ -105,9 +105,9 @@ pub struct Averages {
 
 impl Averages {
     /// Computes the averages of `differences`.
-    pub fn of(differences: &Differences) -> Self {
+    pub fn new(differences: &Differences) -> Self {
         let mut averages = Vec::new();
-        walsh(differences.samples.sorted(), &mut averages);
+        fill_walsh_averages(differences.samples.sorted(), &mut averages);
         Self { averages: ascending(&averages), n: differences.len() }
     }
 
@@ -120,12 +120,12 @@ impl Averages {
     /// The largest bound that the shift exceeds with a confidence of `1 - alpha`: the point at which the one-sided signed-rank
     /// test at `alpha` stops rejecting. `None` if the pairs are too few for a bound.
     pub fn lower(&self, alpha: f64) -> Option<f64> {
-        self.averages.get(critical(self.n, alpha)?).copied()
+        self.averages.get(critical_value(self.n, alpha)?).copied()
     }
 
     /// The smallest bound that the shift stays below with a confidence of `1 - alpha`.
     pub fn upper(&self, alpha: f64) -> Option<f64> {
-        let from_above = critical(self.n, alpha)?;
+        let from_above = critical_value(self.n, alpha)?;
         self.averages.len().checked_sub(from_above + 1).and_then(|rank| self.averages.get(rank)).copied()
     }
 }
@@ -145,7 +145,7 @@ fn ascending(values: &[f64]) -> Vec<f64> {
 }
 
 /// Replaces the content of `averages` by the averages of all pairs of `values`.
-pub(crate) fn walsh(values: &[f64], averages: &mut Vec<f64>) {
+pub(crate) fn fill_walsh_averages(values: &[f64], averages: &mut Vec<f64>) {
     averages.clear();
     for (place, &left) in values.iter().enumerate() {
         averages.extend(values.iter().skip(place).map(|&right| 0.5 * (left + right)));
@@ -155,8 +155,8 @@ pub(crate) fn walsh(values: &[f64], averages: &mut Vec<f64>) {
 /// The probability of a sum of the differences at least as far on `side` if either sign of every difference is equally likely
 /// (Fisher, "The Design of Experiments", 1935, section 21). Up to [`MAX_FLIPS`] nonzero differences every assignment is counted;
 /// beyond that 99,999 are drawn by `seed`, and the probability is `(1 + reached) / (1 + drawn)`, which is never too small.
-pub fn sign_flip(differences: &Differences, side: Side, seed: [u8; 32]) -> (f64, Rule) {
-    let values: Vec<f64> = differences.by_magnitude.iter().filter(|d| **d != 0.0).map(|d| side.of(*d)).collect();
+pub fn sign_flip(differences: &Differences, side: Side, seed: [u8; 32]) -> (f64, SignedRankMethod) {
+    let values: Vec<f64> = differences.by_magnitude.iter().filter(|d| **d != 0.0).map(|d| side.orient(*d)).collect();
     let sum = |flipped: &mut dyn FnMut(usize) -> bool| {
         values.iter().enumerate().fold(0.0, |total, (place, value)| if flipped(place) { total - value } else { total + value })
     };
@@ -167,7 +167,7 @@ pub fn sign_flip(differences: &Differences, side: Side, seed: [u8; 32]) -> (f64,
     if values.len() <= MAX_FLIPS {
         let all = 1_u32 << values.len();
         let reached = (0..all).filter(|signs| reaches(sum(&mut |place| signs >> place & 1 == 1))).count();
-        return (reached as f64 / f64::from(all), Rule::Exact);
+        return (reached as f64 / f64::from(all), SignedRankMethod::Exact);
     }
     let mut rng = ChaCha8Rng::from_seed(seed);
     let mut draw = || {
@@ -180,7 +180,7 @@ pub fn sign_flip(differences: &Differences, side: Side, seed: [u8; 32]) -> (f64,
         })
     };
     let reached = (0..DRAWN_FLIPS).filter(|_| reaches(draw())).count();
-    ((1 + reached) as f64 / f64::from(1 + DRAWN_FLIPS), Rule::Sampled)
+    ((1 + reached) as f64 / f64::from(1 + DRAWN_FLIPS), SignedRankMethod::Sampled)
 }
 
 #[cfg(test)]
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_shift_is_the_median_of_the_averages() {
-        let averages = Averages::of(&differences(&[1.0, 2.0, 6.0]));
+        let averages = Averages::new(&differences(&[1.0, 2.0, 6.0]));
         // 1, 1.5, 2, 3.5, 4, 6
         assert_eq!(averages.shift().to_bits(), 2.75_f64.to_bits());
         assert_eq!((averages.lower(0.125), averages.upper(0.125)), (Some(1.0), Some(6.0)));
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn flips_of_a_few_are_counted() {
         let (p, rule) = sign_flip(&differences(&[1.0, 2.0, 3.0]), Side::Above, [0; 32]);
-        assert_eq!((p, rule), (0.125, Rule::Exact));
+        assert_eq!((p, rule), (0.125, SignedRankMethod::Exact));
         assert_eq!(sign_flip(&differences(&[1.0, -1.0]), Side::Above, [0; 32]).0.to_bits(), 0.75_f64.to_bits());
         assert_eq!(sign_flip(&differences(&[0.0]), Side::Above, [0; 32]).0.to_bits(), 1.0_f64.to_bits());
     }
@@ -230,7 +230,7 @@ mod tests {
     fn flips_of_many_are_drawn_and_say_so() {
         let values: Vec<f64> = (0..30).map(|i| if i % 4 == 0 { -1.0 } else { 1.0 }).collect();
         let (p, rule) = sign_flip(&differences(&values), Side::Above, [1; 32]);
-        assert_eq!(rule, Rule::Sampled);
+        assert_eq!(rule, SignedRankMethod::Sampled);
         // 22 of 30 heads: 0.00806 by the binomial distribution; the standard error is 0.0003.
         assert!((p - 0.008_06).abs() < 0.001, "{p}");
     }
@@ -251,13 +251,13 @@ mod tests {
             let values: Vec<f64> = whole.iter().map(|value| f64::from(*value) * unit).collect();
             let mirrored: Vec<i32> = whole.iter().map(|value| -value).collect();
             let found = |side: Side| sign_flip(&differences(&values), side, [0; 32]);
-            prop_assert_eq!(found(Side::Above), (every_flip(&whole), Rule::Exact));
-            prop_assert_eq!(found(Side::Below), (every_flip(&mirrored), Rule::Exact));
+            prop_assert_eq!(found(Side::Above), (every_flip(&whole), SignedRankMethod::Exact));
+            prop_assert_eq!(found(Side::Below), (every_flip(&mirrored), SignedRankMethod::Exact));
         }
 
         #[test]
         fn the_interval_inverts_the_test(values in prop::collection::vec(-1e3..1e3_f64, 5..25), alpha in 0.001..0.2_f64) {
-            let averages = Averages::of(&differences(&values));
+            let averages = Averages::new(&differences(&values));
             if let Some(bound) = averages.lower(alpha) {
                 let rejects = |at: f64| {
                     let shifted: Vec<f64> = values.iter().map(|value| value - at).collect();
@@ -272,7 +272,7 @@ mod tests {
         #[test]
         fn bounds_mirror(values in prop::collection::vec(-1e3..1e3_f64, 5..25), alpha in 0.03..0.2_f64) {
             let mirrored: Vec<f64> = values.iter().map(|value| -value).collect();
-            let (one, other) = (Averages::of(&differences(&values)), Averages::of(&differences(&mirrored)));
+            let (one, other) = (Averages::new(&differences(&values)), Averages::new(&differences(&mirrored)));
             prop_assert_eq!(one.upper(alpha), other.lower(alpha).map(|bound| -bound));
         }
     }

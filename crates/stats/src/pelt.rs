@@ -10,7 +10,7 @@
 /// `penalty` is in the values' unit squared and not negative. Of partitions with equal cost, the result is the one with the
 /// earlier last change.
 pub(crate) fn partition(values: &[f64], penalty: f64) -> Vec<usize> {
-    let sums = Sums::of(values);
+    let sums = Sums::new(values);
     // The least cost of the first `end` values and the start of their last segment.
     let mut cheapest: Vec<(f64, usize)> = vec![(0.0, 0)];
     let mut starts: Vec<(usize, f64)> = Vec::new();
@@ -46,7 +46,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(values: &[f64]) -> Self {
+    fn new(values: &[f64]) -> Self {
         let mut running = vec![(0.0, 0.0)];
         let (mut sum, mut squares) = (0.0, 0.0);
         for value in values {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     fn cost(values: &[f64], starts: &[usize], penalty: f64) -> f64 {
-        let sums = Sums::of(values);
+        let sums = Sums::new(values);
         let ends = starts.iter().skip(1).copied().chain(std::iter::once(values.len()));
         starts.iter().zip(ends).map(|(&start, end)| sums.around_mean(start, end) + penalty).sum()
     }

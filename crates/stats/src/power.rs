@@ -30,9 +30,9 @@ use rand_core::{RngCore, SeedableRng};
 
 use crate::chi_squared;
 use crate::normal;
-use crate::paired::{Averages, Differences, PairError, walsh};
+use crate::paired::{Averages, Differences, PairError, fill_walsh_averages};
 use crate::samples::Samples;
-use crate::signed_rank::critical;
+use crate::signed_rank::critical_value;
 use crate::special;
 
 /// The share of simulated repetitions in which an effect must be found: the field's convention.
@@ -72,12 +72,12 @@ pub struct Noise {
     /// tells about the spread.
     pub worth: f64,
     /// The noise without its spikes, if there are any.
-    pub usual: Option<Usual>,
+    pub base: Option<BaseNoise>,
 }
 
 /// The noise of differences that are not spikes, and the number of spikes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Usual {
+pub struct BaseNoise {
     /// The standard deviation of one difference that is not a spike.
     pub sd: f64,
     /// As [`Noise::freedom`].
@@ -88,16 +88,16 @@ pub struct Usual {
     pub spikes: Spikes,
 }
 
-impl Usual {
+impl BaseNoise {
     /// The spread and the share of spikes at their upper bounds: see [`Noise::upper`] and [`Spikes::upper`].
-    pub fn upper_view(self) -> View {
-        View { sd: chi_squared::widened(self.sd, self.freedom, SPREAD_CONFIDENCE), spikes: self.spikes.upper() }
+    pub fn upper_view(self) -> NoiseView {
+        NoiseView { sd: chi_squared::widen(self.sd, self.freedom, SPREAD_CONFIDENCE), spikes: self.spikes.upper() }
     }
 }
 
 /// Normal noise with a share of spikes: the argument of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct View {
+pub struct NoiseView {
     /// The standard deviation of a difference that is not a spike.
     pub sd: f64,
     /// The share of differences that are spikes.
@@ -147,19 +147,19 @@ impl Spikes {
 impl Noise {
     /// Normal noise, known as precisely as `freedom` differences allow.
     pub fn normal(sd: f64, freedom: f64) -> Self {
-        Self { sd, freedom, worth: 1.0, usual: None }
+        Self { sd, freedom, worth: 1.0, base: None }
     }
 
     /// The noise as normal noise: all of it, and without its spikes. A rank test finds at least as much as either view implies:
     /// it is affected neither by the length of the first view's tails nor by the size of the second's spikes.
-    pub fn views(&self) -> impl Iterator<Item = View> {
-        let usual = self.usual.map(|usual| View { sd: usual.sd, spikes: usual.spikes.share() });
-        std::iter::once(View { sd: self.sd, spikes: 0.0 }).chain(usual)
+    pub fn views(&self) -> impl Iterator<Item = NoiseView> {
+        let usual = self.base.map(|usual| NoiseView { sd: usual.sd, spikes: usual.spikes.share() });
+        std::iter::once(NoiseView { sd: self.sd, spikes: 0.0 }).chain(usual)
     }
 
     /// The same views at upper bounds: see [`Noise::upper`] and [`Spikes::upper`].
-    pub fn upper_views(&self) -> impl Iterator<Item = View> {
-        std::iter::once(View { sd: self.upper(), spikes: 0.0 }).chain(self.usual.map(Usual::upper_view))
+    pub fn upper_views(&self) -> impl Iterator<Item = NoiseView> {
+        std::iter::once(NoiseView { sd: self.upper(), spikes: 0.0 }).chain(self.base.map(BaseNoise::upper_view))
     }
 
     /// Estimates noise from observed differences, in groups that each have their own shift (the runs of a history, or one run).
@@ -167,27 +167,27 @@ impl Noise {
     ///
     /// # Errors
     /// [`PairError`] if no group of two or more is left, or a value is not a finite number.
-    pub fn of(groups: &[&[f64]]) -> Result<Self, PairError> {
+    pub fn from_groups(groups: &[&[f64]]) -> Result<Self, PairError> {
         let mut residuals = Vec::new();
         let mut freedom = 0;
         for group in groups.iter().filter(|group| group.len() > 1) {
-            let shift = Averages::of(&Differences::new(group)?).shift();
+            let shift = Averages::new(&Differences::new(group)?).shift();
             residuals.extend(group.iter().map(|value| value - shift));
             freedom += group.len() - 1;
         }
-        Self::of_residuals(&residuals, freedom as f64)
+        Self::from_residuals(&residuals, freedom as f64)
     }
 
     /// Estimates the noise of one group whose shift is already known.
     ///
     /// # Errors
     /// [`PairError`] if there are fewer than two values, or one is not a finite number.
-    pub fn around(shift: f64, values: &[f64]) -> Result<Self, PairError> {
+    pub fn from_group(shift: f64, values: &[f64]) -> Result<Self, PairError> {
         let residuals: Vec<f64> = values.iter().filter(|_| values.len() > 1).map(|value| value - shift).collect();
-        Self::of_residuals(&residuals, values.len() as f64 - 1.0)
+        Self::from_residuals(&residuals, values.len() as f64 - 1.0)
     }
 
-    fn of_residuals(values: &[f64], freedom: f64) -> Result<Self, PairError> {
+    fn from_residuals(values: &[f64], freedom: f64) -> Result<Self, PairError> {
         let all = Samples::new(values)?;
         let [sd, own_freedom, worth] = spread(all.sorted(), freedom);
         let limit = spike_limit(&all);
@@ -195,16 +195,16 @@ impl Noise {
         let seen = all.len() - residuals.len();
         let usual = (seen > 0).then(|| {
             let [sd, freedom, worth] = spread(&residuals, freedom - seen as f64);
-            Usual { sd, freedom, worth, spikes: Spikes { seen: seen as u32, among: all.len() as u32 } }
+            BaseNoise { sd, freedom, worth, spikes: Spikes { seen: seen as u32, among: all.len() as u32 } }
         });
-        Ok(Self { sd, freedom: own_freedom, worth, usual })
+        Ok(Self { sd, freedom: own_freedom, worth, base: usual })
     }
 
     /// An upper bound of the standard deviation with a confidence of [`SPREAD_CONFIDENCE`]: by the chi-squared distribution of a
     /// sample variance, with degrees of freedom corrected for kurtosis (the idea of Bonett, "Approximate confidence interval for
     /// standard deviation of nonnormal distributions", Computational Statistics and Data Analysis 50, 2006).
     pub fn upper(&self) -> f64 {
-        chi_squared::widened(self.sd, self.freedom, SPREAD_CONFIDENCE)
+        chi_squared::widen(self.sd, self.freedom, SPREAD_CONFIDENCE)
     }
 
     /// Returns true if this noise is wider than `other` beyond what chance explains, at probability `alpha`. The logarithm of a
@@ -213,15 +213,15 @@ impl Noise {
     pub fn is_wider_than(&self, other: &Self, alpha: f64) -> bool {
         let (one, other) = (self.without_spikes(), other.without_spikes());
         let worth = one.worth.min(other.worth);
-        let trusted = |noise: &Usual| (noise.freedom * worth / noise.worth).max(1.0);
+        let trusted = |noise: &BaseNoise| (noise.freedom * worth / noise.worth).max(1.0);
         let margin = normal::quantile(1.0 - alpha) * (0.5 / trusted(&one) + 0.5 / trusted(&other)).sqrt();
         one.sd > other.sd * libm::exp(margin) || one.spikes.are_more_than(other.spikes, alpha)
     }
 
     /// Returns the noise without its spikes; all of it if there are none.
-    pub fn without_spikes(&self) -> Usual {
-        let Self { sd, freedom, worth, usual } = *self;
-        usual.unwrap_or(Usual { sd, freedom, worth, spikes: Spikes { seen: 0, among: freedom as u32 } })
+    pub fn without_spikes(&self) -> BaseNoise {
+        let Self { sd, freedom, worth, base: usual } = *self;
+        usual.unwrap_or(BaseNoise { sd, freedom, worth, spikes: Spikes { seen: 0, among: freedom as u32 } })
     }
 }
 
@@ -265,7 +265,7 @@ pub struct Limits {
 impl Limits {
     /// The limits of test, bound and shift. That of the test is negative zero, so that subtracting a value from it flips the sign
     /// exactly, also for zero: the result is `-sd * test` to the bit.
-    fn of_all(&self) -> [f64; 3] {
+    fn per_condition(&self) -> [f64; 3] {
         [-0.0, self.floor, self.budget]
     }
 }
@@ -275,12 +275,12 @@ impl Limits {
 #[derive(Debug, Clone)]
 pub struct Curve {
     repetitions: Vec<[f64; 3]>,
-    neediest: [Neediest; 3],
+    hardest: [HardestRepetitions; 3],
 }
 
 /// The repetitions that need the largest effects for one of the three conditions: one more than an effect may miss.
 #[derive(Debug, Clone)]
-struct Neediest {
+struct HardestRepetitions {
     /// The position in each of these repetitions, lowest first; the lowest needs the largest effect.
     at: Vec<f64>,
     /// The ranks of the same repetitions in the orders of all three.
@@ -290,8 +290,8 @@ struct Neediest {
 impl Curve {
     /// Computes the curve of `pairs` pairs with a share of `spikes`, whose test must reach `alpha` and whose one-sided bound has
     /// a confidence of `1 - bound_alpha`; `None` if the pairs are too few for both, whatever the effect.
-    pub fn of(pairs: usize, spikes: f64, alpha: f64, bound_alpha: f64) -> Option<Self> {
-        let (reject, bound) = (critical(pairs, alpha)?, critical(pairs, bound_alpha)?);
+    pub fn new(pairs: usize, spikes: f64, alpha: f64, bound_alpha: f64) -> Option<Self> {
+        let (reject, bound) = (critical_value(pairs, alpha)?, critical_value(pairs, bound_alpha)?);
         let mut rng = ChaCha8Rng::from_seed(SEED);
         let mut differences = vec![0.0; pairs];
         let mut averages = Vec::with_capacity(pairs * (pairs + 1) / 2);
@@ -303,7 +303,7 @@ impl Curve {
         };
         let mut repetition = || {
             differences.fill_with(&mut difference);
-            walsh(&differences, &mut averages);
+            fill_walsh_averages(&differences, &mut averages);
             let middle = averages.len() / 2;
             let (below, shift, _) = averages.select_nth_unstable_by(middle, f64::total_cmp);
             let shift = *shift;
@@ -314,10 +314,10 @@ impl Curve {
             };
             [at(reject), at(bound), shift]
         };
-        Some(Self::from((0..REPETITIONS).map(|_| repetition()).collect()))
+        Some(Self::from_repetitions((0..REPETITIONS).map(|_| repetition()).collect()))
     }
 
-    fn from(repetitions: Vec<[f64; 3]>) -> Self {
+    fn from_repetitions(repetitions: Vec<[f64; 3]>) -> Self {
         let orders: [Vec<usize>; 3] = std::array::from_fn(|which| {
             let mut order: Vec<usize> = (0..repetitions.len()).collect();
             order.sort_by(|left, right| repetitions[*left][which].total_cmp(&repetitions[*right][which]));
@@ -329,13 +329,13 @@ impl Curve {
             places
         });
         let neediest = std::array::from_fn(|which| {
-            let first = &orders[which][..=unfound(repetitions.len())];
-            Neediest {
+            let first = &orders[which][..=allowed_misses(repetitions.len())];
+            HardestRepetitions {
                 at: first.iter().map(|repetition| repetitions[*repetition][which]).collect(),
                 places: places.each_ref().map(|places| first.iter().map(|repetition| places[*repetition]).collect()),
             }
         });
-        Self { repetitions, neediest }
+        Self { repetitions, hardest: neediest }
     }
 
     /// The smallest effect, as a logarithm of a ratio, that is found with a probability of [`POWER`] under noise with standard
@@ -346,13 +346,13 @@ impl Curve {
     /// so the result is at least the largest of these, and most often equal to it. If the other two add repetitions that need
     /// more, the excess repetitions are won back, those that need least first.
     pub fn detectable(&self, sd: f64, limits: &Limits) -> f64 {
-        let (limits, unfound) = (limits.of_all(), unfound(self.repetitions.len()));
-        let need = |which: usize, place: usize| needed(limits[which], sd, self.neediest[which].at[place]);
+        let (limits, unfound) = (limits.per_condition(), allowed_misses(self.repetitions.len()));
+        let need = |which: usize, place: usize| needed_effect(limits[which], sd, self.hardest[which].at[place]);
         let alone = [0, 1, 2].map(|which| need(which, unfound));
         let mut effect = alone.into_iter().max_by(f64::total_cmp).unwrap_or(f64::INFINITY);
-        let above = |which: usize, at: &f64| needed(limits[which], sd, *at).total_cmp(&effect).is_gt();
+        let above = |which: usize, at: &f64| needed_effect(limits[which], sd, *at).total_cmp(&effect).is_gt();
         // The number of repetitions of each order that need more than that.
-        let mut more = [0, 1, 2].map(|which| self.neediest[which].at.partition_point(|at| above(which, at)));
+        let mut more = [0, 1, 2].map(|which| self.hardest[which].at.partition_point(|at| above(which, at)));
         let mut missed = self.distinct(more);
         while missed > unfound {
             let last = (0..3).filter_map(|which| Some((need(which, more[which].checked_sub(1)?), which)));
@@ -360,7 +360,7 @@ impl Curve {
             effect = least;
             more[which] -= 1;
             // A repetition is won back once it needs no more for the other two.
-            let places = &self.neediest[which].places;
+            let places = &self.hardest[which].places;
             let found = (0..3).all(|other| usize::from(places[other][more[which]]) >= more[other]);
             missed -= usize::from(found);
         }
@@ -369,7 +369,7 @@ impl Curve {
 
     /// The number of distinct repetitions among the first ones of the three orders.
     fn distinct(&self, [test, bound, shift]: [usize; 3]) -> usize {
-        let [_, by_bound, by_shift] = &self.neediest;
+        let [_, by_bound, by_shift] = &self.hardest;
         let beyond = |place: &u16, first: usize| usize::from(*place) >= first;
         let added = by_bound.places[0][..bound].iter().filter(|by_test| beyond(by_test, test)).count();
         let [by_test, by_bound, _] = &by_shift.places;
@@ -379,19 +379,19 @@ impl Curve {
 
     /// The probability of finding `effect` under noise with standard deviation `sd`.
     pub fn power(&self, sd: f64, limits: &Limits, effect: f64) -> f64 {
-        let limits = limits.of_all();
-        let finds = |of: &&[f64; 3]| of.iter().zip(limits).all(|(at, limit)| needed(limit, sd, *at) <= effect);
+        let limits = limits.per_condition();
+        let finds = |of: &&[f64; 3]| of.iter().zip(limits).all(|(at, limit)| needed_effect(limit, sd, *at) <= effect);
         self.repetitions.iter().filter(finds).count() as f64 / self.repetitions.len() as f64
     }
 }
 
 /// The effect that lifts the position `at`, in units of the noise, to its limit.
-fn needed(limit: f64, sd: f64, at: f64) -> f64 {
+fn needed_effect(limit: f64, sd: f64, at: f64) -> f64 {
     limit - sd * at
 }
 
 /// The number of repetitions that an effect may miss.
-fn unfound(repetitions: usize) -> usize {
+fn allowed_misses(repetitions: usize) -> usize {
     repetitions - ((POWER * repetitions as f64).ceil() as usize).min(repetitions)
 }
 
@@ -402,12 +402,12 @@ mod tests {
     const NONE: Limits = Limits { floor: 0.0, budget: 0.0 };
 
     fn curve(pairs: usize) -> Curve {
-        Curve::of(pairs, 0.0, 5e-4, 0.025).expect("a curve")
+        Curve::new(pairs, 0.0, 5e-4, 0.025).expect("a curve")
     }
 
     #[test]
     fn so_few_pairs_find_nothing_at_all() {
-        assert!(Curve::of(10, 0.0, 5e-4, 0.025).is_none() && Curve::of(0, 0.0, 0.5, 0.5).is_none());
+        assert!(Curve::new(10, 0.0, 5e-4, 0.025).is_none() && Curve::new(0, 0.0, 0.5, 0.5).is_none());
     }
 
     #[test]
@@ -441,7 +441,7 @@ mod tests {
     }
 
     /// The same result by sorting the effects that all repetitions need.
-    fn sorted_out(curve: &Curve, sd: f64, limits: &Limits) -> f64 {
+    fn detectable_by_sorting(curve: &Curve, sd: f64, limits: &Limits) -> f64 {
         let needs = |of: &[f64; 3]| [-sd * of[0], limits.floor - sd * of[1], limits.budget - sd * of[2]];
         let mut all: Vec<f64> = curve.repetitions.iter().filter_map(|of| needs(of).into_iter().max_by(f64::total_cmp)).collect();
         all.sort_by(f64::total_cmp);
@@ -455,7 +455,7 @@ mod tests {
                 let limits = Limits { floor: limits[0], budget: limits[1] };
                 let spreads = (0..60).map(|step| 0.001 * f64::from(step * step)).chain([1e-320, 1e-160, 1e300, f64::INFINITY]);
                 for sd in spreads {
-                    let (found, sorted) = (curve.detectable(sd, &limits), sorted_out(&curve, sd, &limits));
+                    let (found, sorted) = (curve.detectable(sd, &limits), detectable_by_sorting(&curve, sd, &limits));
                     assert_eq!(found.to_bits(), sorted.to_bits(), "{sd} {limits:?}");
                 }
             }
@@ -475,22 +475,26 @@ mod tests {
     fn spikes_are_counted_apart() {
         let usual: Vec<f64> = (0..50).map(|i| 0.04 * normal::quantile((f64::from(i) + 0.5) / 50.0)).collect();
         let with: Vec<f64> = usual.iter().copied().chain([2.3, -2.3]).collect();
-        let (alone, spiked) = (Noise::of(&[&usual]).expect("noise"), Noise::of(&[&with]).expect("noise"));
-        let usual = spiked.usual.expect("spikes");
-        assert_eq!((alone.usual, usual.spikes), (None, Spikes { seen: 2, among: 52 }));
+        let (alone, spiked) = (Noise::from_groups(&[&usual]).expect("noise"), Noise::from_groups(&[&with]).expect("noise"));
+        let usual = spiked.base.expect("spikes");
+        assert_eq!((alone.base, usual.spikes), (None, Spikes { seen: 2, among: 52 }));
         assert!((usual.sd / alone.sd - 1.0).abs() < 0.05 && spiked.sd > 10.0 * alone.sd, "{alone:?} {spiked:?}");
         // SciPy: beta.ppf(0.8, 3, 50).
         assert!((usual.spikes.upper() - 0.080_499_609_5).abs() < 1e-9, "{}", usual.spikes.upper());
         assert!(Spikes::default().upper().abs() < f64::EPSILON);
         let zeros: Vec<f64> = std::iter::repeat_n(0.0, 40).chain([0.1, -0.1]).collect();
-        assert_eq!(Noise::of(&[&zeros]).expect("noise").usual, None, "where most are alike, nothing tells what a spike is");
+        assert_eq!(
+            Noise::from_groups(&[&zeros]).expect("noise").base,
+            None,
+            "where most are alike, nothing tells what a spike is"
+        );
     }
 
     #[test]
     fn more_spikes_than_usual_are_wider_noise() {
         let with = |seen: u32, among: u32| {
-            let usual = Usual { sd: 0.04, freedom: 100.0, worth: 1.0, spikes: Spikes { seen, among } };
-            Noise { usual: Some(usual), ..Noise::normal(0.4, 100.0) }
+            let usual = BaseNoise { sd: 0.04, freedom: 100.0, worth: 1.0, spikes: Spikes { seen, among } };
+            Noise { base: Some(usual), ..Noise::normal(0.4, 100.0) }
         };
         assert!(with(4, 12).is_wider_than(&with(0, 100), 5e-4) && !with(1, 12).is_wider_than(&with(0, 100), 5e-4));
         assert!(!with(4, 12).is_wider_than(&with(30, 100), 5e-4), "those are usual");
@@ -501,7 +505,7 @@ mod tests {
     #[test]
     fn the_power_under_spikes_is_that_of_pairs_which_have_them() {
         let (pairs, share, sd, effect) = (20, 0.04, 0.042, libm::log(1.1));
-        let told = Curve::of(pairs, curve_share(share), 5e-4, 0.025).expect("a curve").power(sd, &NONE, effect);
+        let told = Curve::new(pairs, curve_share(share), 5e-4, 0.025).expect("a curve").power(sd, &NONE, effect);
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         let mut uniform = || (f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0;
         let mut found = 0;
@@ -514,7 +518,7 @@ mod tests {
             let values: Vec<f64> = (0..pairs).map(|_| difference()).collect();
             let differences = Differences::new(&values).expect("numbers");
             let p = crate::signed_rank::signed_rank(&differences, crate::paired::Side::Above).p;
-            found += usize::from(p <= 5e-4 && Averages::of(&differences).lower(0.025).is_some_and(|low| low > 0.0));
+            found += usize::from(p <= 5e-4 && Averages::new(&differences).lower(0.025).is_some_and(|low| low > 0.0));
         }
         assert!((told - f64::from(u32::try_from(found).expect("few")) / 2_000.0).abs() < 0.03, "{told} {found}");
         assert!(told > 0.6, "{told}");
@@ -525,16 +529,16 @@ mod tests {
         let even: Vec<f64> = (0..40).map(|i| f64::from(i) - 19.5).collect();
         let mut tailed = even.clone();
         tailed.extend([80.0, -80.0]);
-        let (even, tailed) = (Noise::of(&[&even]).expect("noise"), Noise::of(&[&tailed]).expect("noise"));
+        let (even, tailed) = (Noise::from_groups(&[&even]).expect("noise"), Noise::from_groups(&[&tailed]).expect("noise"));
         assert!(tailed.freedom < even.freedom / 4.0, "{tailed:?} {even:?}");
     }
 
     #[test]
     fn groups_are_centred_on_their_own_shift() {
-        let noise = Noise::of(&[&[1.0, 1.1, 0.9], &[5.0, 5.1, 4.9], &[77.0]]).expect("noise");
+        let noise = Noise::from_groups(&[&[1.0, 1.1, 0.9], &[5.0, 5.1, 4.9], &[77.0]]).expect("noise");
         assert!((noise.sd - 0.1).abs() < 1e-9 && noise.freedom <= 4.0, "{noise:?}");
-        assert!(Noise::of(&[&[1.0]]).is_err(), "one difference has no spread");
-        assert_eq!(Noise::of(&[&[2.0; 5]]).expect("noise").sd.to_bits(), 0.0_f64.to_bits());
+        assert!(Noise::from_groups(&[&[1.0]]).is_err(), "one difference has no spread");
+        assert_eq!(Noise::from_groups(&[&[2.0; 5]]).expect("noise").sd.to_bits(), 0.0_f64.to_bits());
     }
 
     #[test]

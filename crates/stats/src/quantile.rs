@@ -10,14 +10,14 @@
 /// free of NaN.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     debug_assert!(sorted.is_sorted(), "values ascend");
-    interpolate(sorted, &Place::of(sorted.len(), q)?)
+    interpolate(sorted, &QuantilePosition::linear(sorted.len(), q)?)
 }
 
 /// The nearest-rank quantile of ascending values: the smallest one with at least `q n` values at or below it.
 ///
 /// `None` for no values and for `q` outside 0..=1; `q` = 0 gives the minimum.
 pub fn nearest_rank<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
-    sorted.get(rank_of(sorted.len(), q)?).copied()
+    sorted.get(nearest_rank_index(sorted.len(), q)?).copied()
 }
 
 /// The nine definitions of Hyndman and Fan (1996), under the names that NumPy gives them. Assay reports [`Linear`](Self::Linear);
@@ -77,19 +77,19 @@ impl Definition {
     }
 
     /// The position of the quantile of `q` among `n` values.
-    fn place(self, n: usize, q: f64) -> Option<Place> {
+    fn position(self, n: usize, q: f64) -> Option<QuantilePosition> {
         if !(0.0..=1.0).contains(&q) {
             return None;
         }
         let count = n as f64;
         match self {
-            Self::InvertedCdf => Some(Place { rank: rank_of(n, q)?, fraction: 0.0 }),
-            Self::AveragedInvertedCdf => averaged(n, q),
-            Self::ClosestObservation => at_position(n, whole_or(count * q).round_ties_even()),
+            Self::InvertedCdf => Some(QuantilePosition { rank: nearest_rank_index(n, q)?, fraction: 0.0 }),
+            Self::AveragedInvertedCdf => averaged_position(n, q),
+            Self::ClosestObservation => at_position(n, round_if_whole(count * q).round_ties_even()),
             Self::InterpolatedInvertedCdf => at_position(n, count * q),
             Self::Hazen => at_position(n, count * q + 0.5),
             Self::Weibull => at_position(n, (count + 1.0) * q),
-            Self::Linear => Place::of(n, q),
+            Self::Linear => QuantilePosition::linear(n, q),
             Self::MedianUnbiased => at_position(n, (count + 1.0 / 3.0) * q + 1.0 / 3.0),
             Self::NormalUnbiased => at_position(n, (count + 0.25) * q + 0.375),
         }
@@ -102,29 +102,29 @@ impl Definition {
 /// free of NaN.
 pub fn quantile_by(definition: Definition, sorted: &[f64], q: f64) -> Option<f64> {
     debug_assert!(sorted.is_sorted(), "values ascend");
-    interpolate(sorted, &definition.place(sorted.len(), q)?)
+    interpolate(sorted, &definition.position(sorted.len(), q)?)
 }
 
-fn interpolate(sorted: &[f64], place: &Place) -> Option<f64> {
+fn interpolate(sorted: &[f64], place: &QuantilePosition) -> Option<f64> {
     let below = *sorted.get(place.rank)?;
     let above = sorted.get(place.rank + 1).copied().unwrap_or(below);
     Some((below + (above - below) * place.fraction).min(above))
 }
 
 /// The position of the type 2 quantile: half-way to the next value if `n q` is whole and there is a next value.
-fn averaged(n: usize, q: f64) -> Option<Place> {
-    let rank = rank_of(n, q)?;
-    let share = whole_or(n as f64 * q);
+fn averaged_position(n: usize, q: f64) -> Option<QuantilePosition> {
+    let rank = nearest_rank_index(n, q)?;
+    let share = round_if_whole(n as f64 * q);
     let halfway = share >= 1.0 && share < n as f64 && share.total_cmp(&share.round()).is_eq();
-    Some(Place { rank, fraction: if halfway { 0.5 } else { 0.0 } })
+    Some(QuantilePosition { rank, fraction: if halfway { 0.5 } else { 0.0 } })
 }
 
 /// Converts a one-based position, limited to the first and the last value.
-fn at_position(n: usize, position: f64) -> Option<Place> {
+fn at_position(n: usize, position: f64) -> Option<QuantilePosition> {
     let last = n.checked_sub(1)?;
     let position = (position - 1.0).clamp(0.0, last as f64);
     let rank = position.floor() as usize;
-    Some(Place { rank, fraction: position - rank as f64 })
+    Some(QuantilePosition { rank, fraction: position - rank as f64 })
 }
 
 /// The type 7 quantiles of integer nanoseconds, in nanoseconds, one for each of `qs` in their order.
@@ -132,7 +132,7 @@ fn at_position(n: usize, position: f64) -> Option<Place> {
 /// Selects instead of sorting: O(n log k) for k quantiles, in place; `values` are left reordered. `None` for no values and if a
 /// `q` is outside 0..=1. Exact up to 2^53 ns, which is 104 days; beyond, to a double's precision.
 pub fn quantiles_ns(values: &mut [i64], qs: &[f64]) -> Option<Vec<f64>> {
-    let places: Vec<Place> = qs.iter().map(|&q| Place::of(values.len(), q)).collect::<Option<_>>()?;
+    let places: Vec<QuantilePosition> = qs.iter().map(|&q| QuantilePosition::linear(values.len(), q)).collect::<Option<_>>()?;
     let last = values.len().checked_sub(1)?;
     let mut ranks: Vec<usize> = places.iter().flat_map(|place| [place.rank, (place.rank + 1).min(last)]).collect();
     ranks.sort_unstable();
@@ -145,18 +145,18 @@ pub fn quantiles_ns(values: &mut [i64], qs: &[f64]) -> Option<Vec<f64>> {
 ///
 /// `None` for no values and for `q` outside 0..=1.
 pub fn nearest_rank_ns(values: &mut [i64], q: f64) -> Option<i64> {
-    let rank = rank_of(values.len(), q)?;
+    let rank = nearest_rank_index(values.len(), q)?;
     Some(*values.select_nth_unstable(rank).1)
 }
 
 /// The position of a type 7 quantile: `fraction` of the way from a zero-based rank to the next.
-pub(crate) struct Place {
+pub(crate) struct QuantilePosition {
     pub(crate) rank: usize,
     pub(crate) fraction: f64,
 }
 
-impl Place {
-    pub(crate) fn of(n: usize, q: f64) -> Option<Self> {
+impl QuantilePosition {
+    pub(crate) fn linear(n: usize, q: f64) -> Option<Self> {
         let last = n.checked_sub(1)?;
         if !(0.0..=1.0).contains(&q) {
             return None;
@@ -167,7 +167,7 @@ impl Place {
     }
 
     /// The last rank that it depends on: the next one only if the fraction is not 0.
-    pub(crate) fn last(&self) -> usize {
+    pub(crate) fn last_rank(&self) -> usize {
         if self.fraction > WHOLE { self.rank + 1 } else { self.rank }
     }
 }
@@ -177,22 +177,22 @@ impl Place {
 const WHOLE: f64 = 1e-9;
 
 /// The zero-based nearest rank: `ceil(q n) - 1`, at least 0.
-pub(crate) fn rank_of(n: usize, q: f64) -> Option<usize> {
+pub(crate) fn nearest_rank_index(n: usize, q: f64) -> Option<usize> {
     let last = n.checked_sub(1)?;
     if !(0.0..=1.0).contains(&q) {
         return None;
     }
-    let rank = whole_or(n as f64 * q).ceil();
+    let rank = round_if_whole(n as f64 * q).ceil();
     Some((rank as usize).saturating_sub(1).min(last))
 }
 
 /// Rounds a share of a count to a whole number if it is near one.
-fn whole_or(share: f64) -> f64 {
+fn round_if_whole(share: f64) -> f64 {
     let whole = share.round();
     if (share - whole).abs() <= WHOLE { whole } else { share }
 }
 
-fn interpolate_ns(values: &[i64], place: &Place) -> Option<f64> {
+fn interpolate_ns(values: &[i64], place: &QuantilePosition) -> Option<f64> {
     let below = *values.get(place.rank)?;
     let above = values.get(place.rank + 1).copied().unwrap_or(below);
     // Subtracted as integers: two large instants a few nanoseconds apart keep their difference.

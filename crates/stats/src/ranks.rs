@@ -65,7 +65,7 @@ pub(crate) fn doubled_u(groups: &[Group]) -> u64 {
 ///
 /// Built one score after the other (the shift algorithm of Streitberg and Röhmel, Statistical Software Newsletter 12, 1986):
 /// whole numbers, so nothing is rounded. The caller keeps the number of choices within 128 bits.
-pub(crate) fn choices(scores: &[u64], n: usize) -> Vec<u128> {
+pub(crate) fn count_choices(scores: &[u64], n: usize) -> Vec<u128> {
     let mut ways: Vec<Vec<u128>> = vec![vec![1]];
     for (seen, &score) in scores.iter().enumerate() {
         if ways.len() <= n {
@@ -96,7 +96,7 @@ fn add_shifted(from: &[u128], to: &mut Vec<u128>, shift: usize) {
 
 /// Lists every way to redistribute the values of both samples, sizes kept: the cases that exact tests count.
 #[cfg(test)]
-pub(crate) fn shared_out(first: &[f64], second: &[f64]) -> impl Iterator<Item = (Vec<f64>, Vec<f64>)> {
+pub(crate) fn redistribute(first: &[f64], second: &[f64]) -> impl Iterator<Item = (Vec<f64>, Vec<f64>)> {
     let all: Vec<f64> = first.iter().chain(second).copied().collect();
     let chosen = first.len();
     let masks = (0_u32..1 << all.len()).filter(move |mask| mask.count_ones() as usize == chosen);
@@ -129,15 +129,15 @@ mod tests {
     #[test]
     fn choices_are_counted_by_their_excess() {
         // The choices of two of 1, 2, 3, 4 have the sums 3, 4, 5 (twice), 6, 7.
-        assert_eq!(choices(&[1, 2, 3, 4], 2), [1, 1, 2, 1, 1]);
-        assert_eq!(choices(&[4, 4, 7], 2), [1, 0, 0, 2]);
-        assert_eq!(choices(&[1, 2, 3], 3), [1]);
+        assert_eq!(count_choices(&[1, 2, 3, 4], 2), [1, 1, 2, 1, 1]);
+        assert_eq!(count_choices(&[4, 4, 7], 2), [1, 0, 0, 2]);
+        assert_eq!(count_choices(&[1, 2, 3], 3), [1]);
     }
 
     #[test]
     fn the_largest_count_is_whole() {
         let scores: Vec<u64> = (1..=100).collect();
-        let all: u128 = choices(&scores, 50).iter().sum();
+        let all: u128 = count_choices(&scores, 50).iter().sum();
         assert_eq!(all, 100_891_344_545_564_193_334_812_497_256);
     }
 }

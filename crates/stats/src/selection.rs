@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::quantile::{Place, select};
+use crate::quantile::{QuantilePosition, select};
 
 /// The bits of magnitude that a class of the first pass distinguishes.
 const CLASS_BITS: u32 = 10;
@@ -18,11 +18,11 @@ const PARTS: u64 = 8192;
 
 /// A wanted order statistic.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Want {
+pub enum WantedQuantile {
     /// The type 7 quantile.
     Quantile(f64),
     /// The type 7 quantile of `of` values; those that are not added count as larger than all others.
-    QuantileOf {
+    QuantileWithMissing {
         /// The probability.
         q: f64,
         /// The number of all values, including those that are not added, such as failures.
@@ -32,7 +32,7 @@ pub enum Want {
 
 /// The value of a wanted order statistic.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Answer {
+pub enum SelectedQuantile {
     /// The statistic is a fraction of the way from one sample to the next.
     Between {
         /// The lower sample.
@@ -48,7 +48,7 @@ pub enum Answer {
     Absent,
 }
 
-impl Answer {
+impl SelectedQuantile {
     /// The statistic if samples are the numbers themselves; `None` for [`Answer::Beyond`] and [`Answer::Absent`].
     pub fn value(self) -> Option<f64> {
         let Self::Between { below, above, fraction } = self else { return None };
@@ -58,7 +58,7 @@ impl Answer {
     }
 
     /// The statistic if samples encode other numbers in the same order.
-    pub fn value_of(self, decode: impl Fn(i64) -> f64) -> Option<f64> {
+    pub fn decoded_value(self, decode: impl Fn(i64) -> f64) -> Option<f64> {
         let Self::Between { below, above, fraction } = self else { return None };
         let (below, above) = (decode(below), decode(above));
         Some((below + (above - below) * fraction).min(above))
@@ -67,20 +67,20 @@ impl Answer {
 
 /// The key of a double, for samples that are quotients: an integer in the same order. Lossless, except that NaN loses its
 /// meaning.
-pub fn key_of(value: f64) -> i64 {
+pub fn encode_key(value: f64) -> i64 {
     let bits = value.to_bits().cast_signed();
     bits ^ (((bits >> 63).cast_unsigned()) >> 1).cast_signed()
 }
 
 /// The double that a key encodes.
-pub fn of_key(key: i64) -> f64 {
+pub fn decode_key(key: i64) -> f64 {
     f64::from_bits((key ^ (((key >> 63).cast_unsigned()) >> 1).cast_signed()).cast_unsigned())
 }
 
 /// A selection in progress: add every sample, [settle](Selection::settle), and repeat both until it is settled.
 #[derive(Debug)]
 pub struct Selection {
-    wants: Vec<Want>,
+    wants: Vec<WantedQuantile>,
     room: usize,
     state: State,
     n: u64,
@@ -97,12 +97,12 @@ enum State {
 
 impl Selection {
     /// Creates a selection that holds at most `room` samples, besides a few MiB of counters.
-    pub fn new(wants: Vec<Want>, room: usize) -> Self {
+    pub fn new(wants: Vec<WantedQuantile>, room: usize) -> Self {
         Self { wants, room, state: State::Held(Vec::new()), n: 0, found: BTreeMap::new() }
     }
 
     /// Announces the number of samples that may come, so that memory is allocated once.
-    pub fn expect(&mut self, samples: usize) {
+    pub fn reserve(&mut self, samples: usize) {
         if let State::Held(values) = &mut self.state {
             values.reserve_exact(samples.min(self.room).saturating_sub(values.len()));
         }
@@ -179,29 +179,29 @@ impl Selection {
     }
 
     /// The wanted statistics, in their order; [`Answer::Absent`] before the selection is settled.
-    pub fn answers(&self) -> Vec<Answer> {
-        self.wants.iter().map(|want| self.answer(*want)).collect()
+    pub fn quantiles(&self) -> Vec<SelectedQuantile> {
+        self.wants.iter().map(|want| self.select_quantile(*want)).collect()
     }
 
-    fn answer(&self, want: Want) -> Answer {
+    fn select_quantile(&self, want: WantedQuantile) -> SelectedQuantile {
         match want {
-            Want::Quantile(q) => self.quantile(q).unwrap_or(Answer::Absent),
-            Want::QuantileOf { q, of } => match Place::of(of.max(self.n) as usize, q) {
-                Some(place) if place.last() as u64 >= self.n => Answer::Beyond,
-                Some(place) => self.at(&place).unwrap_or(Answer::Absent),
-                None => Answer::Absent,
+            WantedQuantile::Quantile(q) => self.quantile(q).unwrap_or(SelectedQuantile::Absent),
+            WantedQuantile::QuantileWithMissing { q, of } => match QuantilePosition::linear(of.max(self.n) as usize, q) {
+                Some(place) if place.last_rank() as u64 >= self.n => SelectedQuantile::Beyond,
+                Some(place) => self.interpolate(&place).unwrap_or(SelectedQuantile::Absent),
+                None => SelectedQuantile::Absent,
             },
         }
     }
 
-    fn quantile(&self, q: f64) -> Option<Answer> {
-        self.at(&Place::of(self.n as usize, q)?)
+    fn quantile(&self, q: f64) -> Option<SelectedQuantile> {
+        self.interpolate(&QuantilePosition::linear(self.n as usize, q)?)
     }
 
-    fn at(&self, place: &Place) -> Option<Answer> {
+    fn interpolate(&self, place: &QuantilePosition) -> Option<SelectedQuantile> {
         let below = *self.found.get(&(place.rank as u64))?;
         let above = self.found.get(&(place.rank as u64 + 1)).copied().unwrap_or(below);
-        Some(Answer::Between { below, above, fraction: place.fraction })
+        Some(SelectedQuantile::Between { below, above, fraction: place.fraction })
     }
 
     /// The ranks that the wanted statistics depend on, ascending.
@@ -209,8 +209,8 @@ impl Selection {
         let mut ranks = Vec::new();
         for want in &self.wants {
             let place = match *want {
-                Want::Quantile(q) => Place::of(self.n as usize, q),
-                Want::QuantileOf { q, of } => Place::of(of.max(self.n) as usize, q),
+                WantedQuantile::Quantile(q) => QuantilePosition::linear(self.n as usize, q),
+                WantedQuantile::QuantileWithMissing { q, of } => QuantilePosition::linear(of.max(self.n) as usize, q),
             };
             ranks.extend(place.into_iter().flat_map(|place| [place.rank, place.rank + 1]));
         }
@@ -404,7 +404,7 @@ mod tests {
 
     const QS: [f64; 9] = [0.0, 0.01, 0.3, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
 
-    fn selected(values: &[i64], wants: Vec<Want>, room: usize) -> (Vec<Answer>, u32) {
+    fn selected(values: &[i64], wants: Vec<WantedQuantile>, room: usize) -> (Vec<SelectedQuantile>, u32) {
         let mut selection = Selection::new(wants, room);
         let mut passes = 0;
         loop {
@@ -414,42 +414,43 @@ mod tests {
             passes += 1;
             if selection.settle() {
                 assert_eq!(selection.n(), values.len() as u64);
-                return (selection.answers(), passes);
+                return (selection.quantiles(), passes);
             }
             assert!(passes < 20, "it ends");
         }
     }
 
-    fn quantiles() -> Vec<Want> {
-        QS.into_iter().map(Want::Quantile).collect()
+    fn quantiles() -> Vec<WantedQuantile> {
+        QS.into_iter().map(WantedQuantile::Quantile).collect()
     }
 
     #[test]
     fn what_fits_is_answered_in_one_pass() {
         let values = [40, 10, 20, 30];
-        let (answers, passes) = selected(&values, vec![Want::Quantile(0.5), Want::Quantile(1.0)], 4);
+        let (answers, passes) = selected(&values, vec![WantedQuantile::Quantile(0.5), WantedQuantile::Quantile(1.0)], 4);
         assert_eq!((answers[0].value(), answers[1].value(), passes), (Some(25.0), Some(40.0), 1));
-        assert!(selected(&values, vec![Want::Quantile(0.5)], 3).1 > 1);
+        assert!(selected(&values, vec![WantedQuantile::Quantile(0.5)], 3).1 > 1);
     }
 
     #[test]
     fn ranks_that_fall_beyond_say_so() {
-        let wants = |of| [0.5, 0.75, 1.0].map(|q| Want::QuantileOf { q, of }).to_vec();
+        let wants = |of| [0.5, 0.75, 1.0].map(|q| WantedQuantile::QuantileWithMissing { q, of }).to_vec();
         let values = [1, 2, 3];
         let (answers, _) = selected(&values, wants(3), 10);
         assert_eq!(answers.iter().map(|answer| answer.value()).collect::<Vec<_>>(), [Some(2.0), Some(2.5), Some(3.0)]);
         // With one failure among four: half-way between the second and the third, a quarter of the way from the third to the
         // failure.
         let (answers, _) = selected(&values, wants(4), 10);
-        assert_eq!((answers[0].value(), answers[1], answers[2]), (Some(2.5), Answer::Beyond, Answer::Beyond));
+        assert_eq!((answers[0].value(), answers[1], answers[2]), (Some(2.5), SelectedQuantile::Beyond, SelectedQuantile::Beyond));
         // With two failures among five: the third of five is the last success, and nothing of the way to the next is needed.
         assert_eq!(selected(&values, wants(5), 10).0[0].value(), Some(3.0));
         // 0.07 x 100 is above 7 in binary; the eighth of 101 is meant, without any part of the ninth.
-        let seventh = |n| selected(&(0..n).collect::<Vec<i64>>(), vec![Want::QuantileOf { q: 0.07, of: 101 }], 200).0[0];
-        assert_eq!((seventh(8).value(), seventh(7)), (Some(7.0), Answer::Beyond));
-        assert_eq!(selected(&[], wants(2), 10).0, [Answer::Beyond; 3]);
-        assert_eq!(selected(&[], wants(0), 10).0, [Answer::Absent; 3]);
-        assert_eq!(selected(&[1], vec![Want::Quantile(1.5)], 10).0, [Answer::Absent]);
+        let seventh =
+            |n| selected(&(0..n).collect::<Vec<i64>>(), vec![WantedQuantile::QuantileWithMissing { q: 0.07, of: 101 }], 200).0[0];
+        assert_eq!((seventh(8).value(), seventh(7)), (Some(7.0), SelectedQuantile::Beyond));
+        assert_eq!(selected(&[], wants(2), 10).0, [SelectedQuantile::Beyond; 3]);
+        assert_eq!(selected(&[], wants(0), 10).0, [SelectedQuantile::Absent; 3]);
+        assert_eq!(selected(&[1], vec![WantedQuantile::Quantile(1.5)], 10).0, [SelectedQuantile::Absent]);
     }
 
     #[test]
@@ -473,8 +474,8 @@ mod tests {
     #[test]
     fn keys_keep_order_and_value() {
         let values = [f64::NEG_INFINITY, -1e9, -0.5, 0.0, 1e-300, 0.1, 33.333_333_333_333_336, 1e9, f64::INFINITY];
-        assert!(values.map(key_of).is_sorted());
-        assert_eq!(values.map(|value| of_key(key_of(value)).to_bits()), values.map(f64::to_bits));
+        assert!(values.map(encode_key).is_sorted());
+        assert_eq!(values.map(|value| decode_key(encode_key(value)).to_bits()), values.map(f64::to_bits));
     }
 
     fn any_values() -> impl Strategy<Value = Vec<i64>> {
@@ -486,7 +487,7 @@ mod tests {
         #[test]
         fn little_room_gives_what_sorting_gives(values in any_values(), room in 0_usize..500, beyond in 0_u64..50) {
             let of = values.len() as u64 + beyond;
-            let with_failures = QS.into_iter().map(|q| Want::QuantileOf { q, of });
+            let with_failures = QS.into_iter().map(|q| WantedQuantile::QuantileWithMissing { q, of });
             let (answers, _) = selected(&values, quantiles().into_iter().chain(with_failures).collect(), room);
             let mut with_largest = values.clone();
             with_largest.extend(std::iter::repeat_n(i64::MAX, beyond as usize));
@@ -517,7 +518,7 @@ mod tests {
                     break;
                 }
             }
-            prop_assert_eq!(selection.answers(), selected(&plain, quantiles(), 1_000).0);
+            prop_assert_eq!(selection.quantiles(), selected(&plain, quantiles(), 1_000).0);
         }
     }
 }

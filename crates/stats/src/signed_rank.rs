@@ -19,7 +19,7 @@ pub const MAX_EXACT: usize = 200;
 
 /// The method by which a probability was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
+pub enum SignedRankMethod {
     /// Every assignment of signs is counted.
     Exact,
     /// The normal approximation with tie and continuity correction.
@@ -40,7 +40,7 @@ pub struct SignedRank {
     /// The number of differences that were zero and left out.
     pub zeros: usize,
     /// The method by which `p` was computed.
-    pub rule: Rule,
+    pub rule: SignedRankMethod,
 }
 
 /// Tests, one-sided, whether the differences are on `side` of zero. Exact up to [`MAX_EXACT`] ranked differences, with or without
@@ -48,12 +48,12 @@ pub struct SignedRank {
 pub fn signed_rank(differences: &Differences, side: Side) -> SignedRank {
     let zeros = differences.zeros();
     let ranks = doubled_ranks(differences);
-    let on_side = differences.by_magnitude().iter().filter(|d| **d != 0.0).zip(&ranks).filter(|(d, _)| side.holds(**d));
+    let on_side = differences.by_magnitude().iter().filter(|d| **d != 0.0).zip(&ranks).filter(|(d, _)| side.contains(**d));
     let doubled: u64 = on_side.map(|(_, rank)| rank).sum();
     let (p, rule) = match ranks.len() {
-        0 => (1.0, Rule::Exact),
-        1..=MAX_EXACT => (exact(&ranks, doubled), Rule::Exact),
-        _ => (approximate(&ranks, doubled), Rule::Approximate),
+        0 => (1.0, SignedRankMethod::Exact),
+        1..=MAX_EXACT => (exact(&ranks, doubled), SignedRankMethod::Exact),
+        _ => (approximate(&ranks, doubled), SignedRankMethod::Approximate),
     };
     SignedRank { statistic: doubled as f64 / 2.0, p, n: ranks.len(), zeros, rule }
 }
@@ -79,7 +79,7 @@ fn exact(ranks: &[u64], observed: u64) -> f64 {
     // Without ties the doubled ranks are 2, 4, 6, and so on, and a sum is as probable as its half is for the ranks 1, 2, 3.
     let is_untied = (1_u64..).zip(ranks).all(|(rank, doubled)| *doubled == 2 * rank);
     if is_untied {
-        return tail(untied(ranks.len()), observed / 2);
+        return tail(untied_distribution(ranks.len()), observed / 2);
     }
     tail(&distribution(ranks), observed)
 }
@@ -91,9 +91,9 @@ fn tail(distribution: &[f64], observed: u64) -> f64 {
 }
 
 /// The distribution for untied ranks 1 to `n`, at most [`MAX_EXACT`], computed once: a gate needs it once for every metric.
-fn untied(n: usize) -> &'static [f64] {
-    static MADE: [OnceLock<Vec<f64>>; MAX_EXACT + 1] = [const { OnceLock::new() }; MAX_EXACT + 1];
-    let made = MADE.get(n).map(|made| made.get_or_init(|| distribution(&(1..=n as u64).collect::<Vec<_>>())));
+fn untied_distribution(n: usize) -> &'static [f64] {
+    static CACHE: [OnceLock<Vec<f64>>; MAX_EXACT + 1] = [const { OnceLock::new() }; MAX_EXACT + 1];
+    let made = CACHE.get(n).map(|made| made.get_or_init(|| distribution(&(1..=n as u64).collect::<Vec<_>>())));
     made.map_or(&[], Vec::as_slice)
 }
 
@@ -132,7 +132,7 @@ fn approximate(ranks: &[u64], observed: u64) -> f64 {
 
 /// The largest `c` for which a sum of untied ranks 1 to `n` is at most `c` with a probability of at most `alpha`; `None` if even
 /// a sum of zero is likelier. By symmetry, the same holds for a sum of at least `n (n + 1) / 2 - c`.
-pub fn critical(n: usize, alpha: f64) -> Option<usize> {
+pub fn critical_value(n: usize, alpha: f64) -> Option<usize> {
     if n == 0 {
         return None;
     }
@@ -144,7 +144,7 @@ pub fn critical(n: usize, alpha: f64) -> Option<usize> {
         total += p;
         total <= alpha
     };
-    untied(n).iter().map_while(|p| within(p).then_some(())).count().checked_sub(1)
+    untied_distribution(n).iter().map_while(|p| within(p).then_some(())).count().checked_sub(1)
 }
 
 fn approximate_critical(n: usize, alpha: f64) -> Option<usize> {
@@ -178,9 +178,9 @@ mod tests {
     #[test]
     fn agrees_with_published_tables() {
         // One-sided 5 %, 1 % and 0.5 % points: Hollander and Wolfe, "Nonparametric Statistical Methods", table A.4, as critical sums.
-        assert_eq!([5, 8, 10, 12, 20].map(|n| critical(n, 0.05)), [Some(0), Some(5), Some(10), Some(17), Some(60)]);
-        assert_eq!([7, 10, 20].map(|n| critical(n, 0.01)), [Some(0), Some(5), Some(43)]);
-        assert_eq!([4, 0].map(|n| critical(n, 0.05)), [None, None]);
+        assert_eq!([5, 8, 10, 12, 20].map(|n| critical_value(n, 0.05)), [Some(0), Some(5), Some(10), Some(17), Some(60)]);
+        assert_eq!([7, 10, 20].map(|n| critical_value(n, 0.01)), [Some(0), Some(5), Some(43)]);
+        assert_eq!([4, 0].map(|n| critical_value(n, 0.05)), [None, None]);
     }
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn beyond_the_limit_it_approximates_and_says_so() {
         let at = |n: usize| test(&(1..=n).map(|i| i as f64).collect::<Vec<_>>(), Side::Above).rule;
-        assert_eq!((at(MAX_EXACT), at(MAX_EXACT + 1)), (Rule::Exact, Rule::Approximate));
+        assert_eq!((at(MAX_EXACT), at(MAX_EXACT + 1)), (SignedRankMethod::Exact, SignedRankMethod::Approximate));
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_approximation_bounds_no_closer_than_the_exact_distribution() {
-        let further = |n: usize, alpha: f64| Some(critical(n, alpha)? - approximate_critical(n, alpha)?);
+        let further = |n: usize, alpha: f64| Some(critical_value(n, alpha)? - approximate_critical(n, alpha)?);
         assert_eq!([0.05, 0.025, 5e-4, 2.5e-4, 5e-5].map(|alpha| further(200, alpha)), [0, 1, 16, 20, 30].map(Some));
     }
 

@@ -26,11 +26,11 @@ pub(crate) struct Tails {
 }
 
 impl Tails {
-    fn of_lower(lower: f64) -> Self {
+    fn from_lower(lower: f64) -> Self {
         Self { lower, upper: 1.0 - lower }.clamped()
     }
 
-    fn of_upper(upper: f64) -> Self {
+    fn from_upper(upper: f64) -> Self {
         Self { lower: 1.0 - upper, upper }.clamped()
     }
 
@@ -49,9 +49,9 @@ pub(crate) fn beta(a: f64, b: f64, x: f64, y: f64) -> Tails {
     }
     let front = beta_front(a, b, x, y);
     if x < (a + 1.0) / (a + b + 2.0) {
-        Tails::of_lower(front * beta_fraction(a, b, x, y))
+        Tails::from_lower(front * beta_fraction(a, b, x, y))
     } else {
-        Tails::of_upper(front * beta_fraction(b, a, y, x))
+        Tails::from_upper(front * beta_fraction(b, a, y, x))
     }
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn gamma(a: f64, x: f64) -> Tails {
         return Tails { lower: 1.0, upper: 0.0 };
     }
     let front = gamma_front(a, x);
-    if x < a + 1.0 { Tails::of_lower(front * gamma_series(a, x)) } else { Tails::of_upper(front * gamma_fraction(a, x)) }
+    if x < a + 1.0 { Tails::from_lower(front * gamma_series(a, x)) } else { Tails::from_upper(front * gamma_fraction(a, x)) }
 }
 
 /// `x^a e^-x / Gamma(a)`.
@@ -182,7 +182,7 @@ pub(crate) fn binomial(n: usize, q: f64, k: usize) -> Tails {
 
 /// The point at or above 0 at which the decreasing function `upper` passes through `p`: bracketed by doubling, then bisected
 /// until no double lies between. `p` is strictly between 0 and `upper(0)`.
-pub(crate) fn where_falls_to(p: f64, upper: impl Fn(f64) -> f64) -> f64 {
+pub(crate) fn find_crossing(p: f64, upper: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while upper(high) > p && high < f64::MAX / 2.0 {
         (low, high) = (high, high * 2.0);

@@ -116,7 +116,7 @@ pub enum NoSteadyState {
 pub fn steady(iterations: &Samples, rule: Rule) -> Result<SteadyState, NoSteadyState> {
     let n = iterations.len();
     check(n, rule)?;
-    let segments = merged(segments(iterations, rule.penalty), rule.floor);
+    let segments = merge(segments(iterations, rule.penalty), rule.floor);
     let start = segments.last().map_or(0, |last| last.start);
     if ((n - start) as f64) < MIN_SHARE * n as f64 {
         return Err(NoSteadyState::StillChanging { start, n, segments });
@@ -142,8 +142,8 @@ fn check(n: usize, rule: Rule) -> Result<(), NoSteadyState> {
 /// autocorrelation.
 fn segments(iterations: &Samples, penalty: f64) -> Vec<Segment> {
     let (n, centre) = (iterations.len(), iterations.median());
-    let noise = Noise::of(iterations);
-    let pulled_in = pulled_in(iterations, noise.sd);
+    let noise = Noise::estimate(iterations);
+    let pulled_in = winsorise(iterations, noise.sd);
     if noise.sd <= 0.0 {
         return vec![segment(&pulled_in, 0, n)];
     }
@@ -175,7 +175,7 @@ impl Noise {
     /// Estimates the noise from differences of neighbours and of next neighbours, which a change of level hardly affects. For
     /// autoregressive noise their variances are `2 s^2 (1 - phi)` and `2 s^2 (1 - phi^2)`, so that the ratio gives phi and the
     /// first then s. If more than half of the neighbours are equal, from the spread of all iterations.
-    fn of(iterations: &Samples) -> Self {
+    fn estimate(iterations: &Samples) -> Self {
         let [next, second] = [1, 2].map(|lag| robust::difference_sd(iterations.observed(), lag));
         if next <= 0.0 {
             return Self { sd: robust::scale(iterations), inflation: 1.0 };
@@ -191,7 +191,7 @@ const NEIGHBOURS: usize = 3;
 
 /// Winsorises values farther than 3.5 standard deviations of the noise from the median of their neighbourhood: an interrupt is
 /// not a level. The neighbourhood is narrow so that early, slow iterations stay unchanged.
-fn pulled_in(iterations: &Samples, sd: f64) -> Vec<f64> {
+fn winsorise(iterations: &Samples, sd: f64) -> Vec<f64> {
     let observed = iterations.observed();
     let reach = robust::OUTLIER_THRESHOLD * sd;
     let near = |place: usize| {
@@ -206,8 +206,8 @@ fn pulled_in(iterations: &Samples, sd: f64) -> Vec<f64> {
 }
 
 /// Merges the two neighbours that differ least, until all differ by at least the floor.
-fn merged(mut segments: Vec<Segment>, floor: f64) -> Vec<Segment> {
-    while let Some(place) = most_alike(&segments, floor) {
+fn merge(mut segments: Vec<Segment>, floor: f64) -> Vec<Segment> {
+    while let Some(place) = closest_neighbours(&segments, floor) {
         let right = segments.remove(place + 1);
         if let Some(left) = segments.get_mut(place) {
             let len = left.len + right.len;
@@ -219,7 +219,7 @@ fn merged(mut segments: Vec<Segment>, floor: f64) -> Vec<Segment> {
 }
 
 /// Returns the left one of the two neighbours that differ least, if that is below the floor; the first of equals.
-fn most_alike(segments: &[Segment], floor: f64) -> Option<usize> {
+fn closest_neighbours(segments: &[Segment], floor: f64) -> Option<usize> {
     let pairs = segments.iter().zip(segments.iter().skip(1)).enumerate();
     let (place, least) = pairs
         .map(|(place, (left, right))| (place, difference(left.mean, right.mean)))

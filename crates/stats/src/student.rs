@@ -33,7 +33,7 @@ pub fn quantile(p: f64, df: f64) -> f64 {
     if tail >= 0.5 {
         return 0.0;
     }
-    special::where_falls_to(tail, |t| upper(t, df)).copysign(centred)
+    special::find_crossing(tail, |t| upper(t, df)).copysign(centred)
 }
 
 fn is_degrees(df: f64) -> bool {

@@ -144,7 +144,7 @@ fn normal_p(n: usize, ties: &[usize], s: i64) -> f64 {
 mod tests {
     use super::*;
 
-    fn of(values: &[f64]) -> Trend {
+    fn run_test(values: &[f64]) -> Trend {
         trend(&Samples::new(values).expect("samples")).expect("a trend")
     }
 
@@ -154,14 +154,14 @@ mod tests {
 
     #[test]
     fn five_in_order_reach_one_in_sixty() {
-        let rising = of(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+        let rising = run_test(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert!(close(rising.p, 2.0 / 120.0) && rising.s == 10 && rising.exact);
-        assert_eq!(of(&[5.0, 4.0, 3.0, 2.0, 1.0]).s, -10);
+        assert_eq!(run_test(&[5.0, 4.0, 3.0, 2.0, 1.0]).s, -10);
     }
 
     #[test]
     fn equal_samples_have_no_trend() {
-        let flat = of(&[2.0; 6]);
+        let flat = run_test(&[2.0; 6]);
         assert_eq!((flat.s, flat.p, flat.slope, flat.change), (0, 1.0, 0.0, Some(0.0)));
     }
 
@@ -196,14 +196,14 @@ mod tests {
             &[2.0, 1.0, 2.0, 2.0, 4.0, 2.0, 5.0],
             &[7.0, 7.0, 7.0, 7.0, 9.0],
         ] {
-            assert!(close(of(values).p, enumerated_p(values)), "{values:?}");
+            assert!(close(run_test(values).p, enumerated_p(values)), "{values:?}");
         }
     }
 
     #[test]
     fn the_normal_approximation_meets_the_exact_p_where_they_change_over() {
         let values: Vec<f64> = (0..50_u32).map(|i| f64::from(i * 37 % 50) + f64::from(i) * 0.4).collect();
-        let found = of(&values);
+        let found = run_test(&values);
         let samples = Samples::new(&values).expect("samples");
         let approximate = normal_p(50, &tie_sizes(samples.sorted()), found.s);
         assert!(found.exact && (found.p - approximate).abs() < 0.005, "{} {approximate}", found.p);
@@ -217,10 +217,10 @@ mod tests {
 
     #[test]
     fn the_slope_ignores_a_wild_value() {
-        let drifting = of(&[10.0, 10.1, 10.2, 99.0, 10.4, 10.5, 10.6]);
+        let drifting = run_test(&[10.0, 10.1, 10.2, 99.0, 10.4, 10.5, 10.6]);
         assert!((drifting.slope - 0.1).abs() < 1e-9);
         assert!((drifting.change.expect("a median") - 0.6 / 10.4).abs() < 1e-9);
-        assert!(of(&[3.0, 2.0, 1.0]).change.expect("a median") < 0.0);
+        assert!(run_test(&[3.0, 2.0, 1.0]).change.expect("a median") < 0.0);
     }
 
     #[test]

@@ -51,36 +51,37 @@ pub fn welch(first: &Samples, second: &Samples, alternative: Alternative) -> Res
 mod tests {
     use super::*;
 
-    fn of(first: &[f64], second: &[f64], alternative: Alternative) -> Result<Welch, NoTest> {
+    fn run_test(first: &[f64], second: &[f64], alternative: Alternative) -> Result<Welch, NoTest> {
         welch(&Samples::new(first).expect("samples"), &Samples::new(second).expect("samples"), alternative)
     }
 
     #[test]
     fn refuses_what_has_no_spread() {
-        let refusal = |first: &[f64], second: &[f64]| of(first, second, Alternative::Less).expect_err("refused").to_string();
+        let refusal =
+            |first: &[f64], second: &[f64]| run_test(first, second, Alternative::Less).expect_err("refused").to_string();
         insta::assert_snapshot!(refusal(&[1.0], &[1.0, 2.0]), @"1 and 2 samples are too few: the test needs 2 on each side");
         insta::assert_snapshot!(refusal(&[1.0, 1.0], &[2.0, 2.0]), @"neither side varies: there is no error to compare the difference of their means with");
     }
 
     #[test]
     fn one_side_without_spread_is_students_test_of_the_other() {
-        let found = of(&[1.0, 2.0, 3.0], &[5.0, 5.0], Alternative::TwoSided).expect("a test");
+        let found = run_test(&[1.0, 2.0, 3.0], &[5.0, 5.0], Alternative::TwoSided).expect("a test");
         assert!((found.df - 2.0).abs() < 1e-12 && found.t < 0.0);
     }
 
     #[test]
     fn swapped_samples_mirror_the_result() {
         let (a, b) = ([3.1, 2.7, 5.0, 4.4], [6.0, 1.0, 7.5]);
-        let there = of(&a, &b, Alternative::Less).expect("a test");
-        let back = of(&b, &a, Alternative::Greater).expect("a test");
+        let there = run_test(&a, &b, Alternative::Less).expect("a test");
+        let back = run_test(&b, &a, Alternative::Greater).expect("a test");
         assert_eq!((there.t, there.p), (-back.t, back.p));
     }
 
     #[test]
     fn extreme_values_stay_numbers() {
-        let found = of(&[1e150, -1e150, 1e150], &[1e-150, 2e-150], Alternative::TwoSided).expect("a test");
+        let found = run_test(&[1e150, -1e150, 1e150], &[1e-150, 2e-150], Alternative::TwoSided).expect("a test");
         assert!(found.t.is_finite() && found.df.is_finite() && (0.0..=1.0).contains(&found.p));
-        let apart = of(&[1e-140, 2e-140], &[1e150, 1e150], Alternative::TwoSided).expect("a test");
+        let apart = run_test(&[1e-140, 2e-140], &[1e150, 1e150], Alternative::TwoSided).expect("a test");
         assert!((0.0..=1.0).contains(&apart.p), "{apart:?}");
     }
 }

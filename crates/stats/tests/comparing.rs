@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_stats::signed_rank::Rule;
+use assay_stats::signed_rank::SignedRankMethod;
 use assay_stats::{
     Alternative, Averages, Computation, Definition, Differences, Interval, Method, Samples, Side, batch_means, chi_squared,
     cliffs_delta, correlation, effective_sample_size, hodges_lehmann, kolmogorov_smirnov, mann_whitney, quantile_by,
@@ -21,12 +21,12 @@ struct Reference {
     mann_whitney: Vec<RankTest>,
     kolmogorov_smirnov: Vec<DistributionTest>,
     welch: Vec<MeanTest>,
-    shifts: Vec<ShiftOf>,
-    ratios: Vec<RatioOf>,
-    signed_ranks: Vec<SignedRankOf>,
-    sign_flips: Vec<FlipsOf>,
-    averages: Vec<AveragesOf>,
-    outliers: Vec<OutliersOf>,
+    shifts: Vec<ShiftCase>,
+    ratios: Vec<RatioCase>,
+    signed_ranks: Vec<SignedRankCase>,
+    sign_flips: Vec<FlipsCase>,
+    averages: Vec<AveragesCase>,
+    outliers: Vec<OutliersCase>,
     student: Vec<(f64, f64, f64, f64)>,
     student_quantiles: Vec<(f64, f64, f64)>,
     chi_squared: Vec<(f64, f64, f64, f64)>,
@@ -34,7 +34,7 @@ struct Reference {
     kolmogorov: Vec<(f64, f64)>,
     predictions: Vec<Prediction>,
     series: Vec<Series>,
-    fences: Vec<FencesOf>,
+    fences: Vec<FencesCase>,
 }
 
 #[derive(Deserialize)]
@@ -80,7 +80,7 @@ struct MeanTest {
 }
 
 #[derive(Deserialize)]
-struct ShiftOf {
+struct ShiftCase {
     name: String,
     level: f64,
     estimate: f64,
@@ -91,7 +91,7 @@ struct ShiftOf {
 }
 
 #[derive(Deserialize)]
-struct RatioOf {
+struct RatioCase {
     name: String,
     level: f64,
     estimate: f64,
@@ -100,7 +100,7 @@ struct RatioOf {
 }
 
 #[derive(Deserialize)]
-struct SignedRankOf {
+struct SignedRankCase {
     name: String,
     differences: Vec<f64>,
     n: usize,
@@ -111,13 +111,13 @@ struct SignedRankOf {
 }
 
 #[derive(Deserialize)]
-struct FlipsOf {
+struct FlipsCase {
     name: String,
     p: BTreeMap<String, f64>,
 }
 
 #[derive(Deserialize)]
-struct AveragesOf {
+struct AveragesCase {
     name: String,
     alpha: f64,
     shift: f64,
@@ -126,7 +126,7 @@ struct AveragesOf {
 }
 
 #[derive(Deserialize)]
-struct OutliersOf {
+struct OutliersCase {
     values: Vec<f64>,
     flagged: Vec<usize>,
 }
@@ -154,7 +154,7 @@ struct Series {
 }
 
 #[derive(Deserialize)]
-struct FencesOf {
+struct FencesCase {
     values: Vec<f64>,
     factor: f64,
     low: f64,
@@ -320,7 +320,7 @@ fn signed_ranks_agree_with_scipy_and_with_every_sign_counted() {
             let name = format!("{} {alternative}", theirs.name);
             let statistic = if alternative == "greater" { theirs.statistic } else { all - theirs.statistic };
             assert_eq!((ours.statistic, ours.n, ours.zeros), (statistic, theirs.n, theirs.zeros), "{name}");
-            assert_eq!(ours.rule, if theirs.exact { Rule::Exact } else { Rule::Approximate }, "{name}");
+            assert_eq!(ours.rule, if theirs.exact { SignedRankMethod::Exact } else { SignedRankMethod::Approximate }, "{name}");
             // The normal tail at z moves by z^2 times the rounding of z.
             near(&name, ours.p, p, if theirs.exact { ROUNDING } else { 1e-11 });
         }
@@ -333,7 +333,7 @@ fn sign_flips_agree_with_scipys_permutation_test() {
     for theirs in &reference.sign_flips {
         for (alternative, &p) in &theirs.p {
             let ours = sign_flip(&reference.differences(&theirs.name), side(alternative), [0; 32]);
-            assert_eq!(ours, (p, Rule::Exact), "{} {alternative}", theirs.name);
+            assert_eq!(ours, (p, SignedRankMethod::Exact), "{} {alternative}", theirs.name);
         }
     }
 }
@@ -342,7 +342,7 @@ fn sign_flips_agree_with_scipys_permutation_test() {
 fn shifts_of_pairs_agree_with_all_averages_and_the_counted_test() {
     let reference = reference();
     for theirs in &reference.averages {
-        let averages = Averages::of(&reference.differences(&theirs.name));
+        let averages = Averages::new(&reference.differences(&theirs.name));
         let name = format!("{} at {}", theirs.name, theirs.alpha);
         same_end(&name, Some(averages.shift()), Some(theirs.shift));
         same_end(&name, averages.lower(theirs.alpha), theirs.lower);

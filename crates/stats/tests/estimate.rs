@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 const SEED: [u8; 32] = [42; 32];
 
-fn of(values: &[f64]) -> Estimate {
+fn estimate_values(values: &[f64]) -> Estimate {
     estimate(values, SEED).expect("an estimate")
 }
 
@@ -20,7 +20,7 @@ fn latencies() -> Vec<f64> {
 
 #[test]
 fn an_estimate_carries_what_must_stand_beside_a_number() {
-    insta::assert_debug_snapshot!(of(&[103.1, 99.7, 101.2, 100.4, 98.9]), @r"
+    insta::assert_debug_snapshot!(estimate_values(&[103.1, 99.7, 101.2, 100.4, 98.9]), @r"
     Estimate {
         n: 5,
         median: 100.4,
@@ -52,14 +52,14 @@ fn an_estimate_carries_what_must_stand_beside_a_number() {
 fn from_twenty_samples_on_the_bootstrap_gives_the_interval() {
     let methods = [5, 19, 20, bootstrap::MAX_SAMPLES + 1].map(|n| {
         let ramp: Vec<f64> = (1..=n).map(|i| i as f64).collect();
-        of(&ramp).ci_method()
+        estimate_values(&ramp).ci_method()
     });
     assert_eq!(methods, ["order_statistic", "order_statistic", "bootstrap_percentile", "order_statistic"].map(Some));
 }
 
 #[test]
 fn the_bytes_of_a_bootstrap_interval_are_pinned() {
-    let found = of(&latencies());
+    let found = estimate_values(&latencies());
     let bits = [found.ci_low(), found.ci_high(), Some(found.mean), found.sd].map(|end| end.expect("present").to_bits());
     insta::assert_debug_snapshot!(bits.map(|bits| format!("{bits:016x}")), @r#"
     [
@@ -75,7 +75,7 @@ fn the_bytes_of_a_bootstrap_interval_are_pinned() {
 #[test]
 fn too_few_samples_have_a_reason_in_place_of_an_interval() {
     for n in 1..5 {
-        let found = of(&vec![2.0; n]);
+        let found = estimate_values(&vec![2.0; n]);
         assert!(matches!(found.interval, Err(NoInterval::TooFewForMedian { needed: 5, .. })), "{n}");
         assert_eq!((found.ci_low(), found.ci_high(), found.ci_level(), found.ci_method()), (None, None, None, None));
     }
@@ -97,7 +97,7 @@ proptest! {
 
     #[test]
     fn the_order_of_samples_changes_no_bit((values, shuffled) in measured().prop_flat_map(|v| (Just(v.clone()), Just(v).prop_shuffle()))) {
-        let (mut a, mut b) = (of(&values), of(&shuffled));
+        let (mut a, mut b) = (estimate_values(&values), estimate_values(&shuffled));
         prop_assert_eq!(a.flagged.len(), b.flagged.len());
         (a.flagged, b.flagged) = (vec![], vec![]);
         prop_assert_eq!(format!("{a:?}"), format!("{b:?}"));
@@ -105,7 +105,7 @@ proptest! {
 
     #[test]
     fn the_interval_holds_its_estimate_within_the_range(values in measured()) {
-        let found = of(&values);
+        let found = estimate_values(&values);
         prop_assert!(found.min <= found.median && found.median <= found.max);
         prop_assert!(found.min <= found.mean && found.mean <= found.max);
         if let Ok(interval) = found.interval {
@@ -118,7 +118,7 @@ proptest! {
     #[test]
     fn a_change_of_unit_scales_everything(values in measured(), exponent in -20_i32..20) {
         let by = 2.0_f64.powi(exponent);
-        let (plain, changed) = (of(&values), of(&scaled(&values, by)));
+        let (plain, changed) = (estimate_values(&values), estimate_values(&scaled(&values, by)));
         prop_assert_eq!(Some(changed.median), Some(plain.median * by));
         prop_assert_eq!(Some(changed.mean), Some(plain.mean * by));
         prop_assert_eq!(changed.sd, plain.sd.map(|sd| sd * by));

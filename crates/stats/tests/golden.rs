@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use assay_stats::signed_rank::Rule;
+use assay_stats::signed_rank::SignedRankMethod;
 use assay_stats::{
     Bootstrap, Differences, Interval, Samples, Side, Statistic, bootstrap, median_interval, nearest_rank, normal, robust,
     sign_flip, trend,
@@ -160,7 +160,7 @@ fn bootstrap_draws_agree_with_an_independent_chacha8() {
 fn drawn_sign_flips_agree_with_an_independent_chacha8() {
     for theirs in reference().sign_flips {
         let ours = sign_flip(&Differences::new(&theirs.differences).expect("differences"), Side::Above, seed());
-        assert_eq!(ours, (theirs.p, Rule::Sampled));
+        assert_eq!(ours, (theirs.p, SignedRankMethod::Sampled));
     }
 }
 

@@ -12,14 +12,14 @@ fn indices(series: &[f64], rule: Rule) -> Vec<usize> {
     change_points(series, rule).iter().map(|point| point.index).collect()
 }
 
-fn only(series: &[f64]) -> Point {
+fn only_point(series: &[f64]) -> Point {
     change_points(series, Rule::at(1e-3))[0]
 }
 
 #[test]
 fn p_values_are_otavas() {
-    assert!((only(&S1).p / 9.470_438_654_814_028e-8 - 1.0).abs() < 1e-9, "{}", only(&S1).p);
-    assert!((only(&S2).p / 8.237e-8 - 1.0).abs() < 1e-3, "{}", only(&S2).p);
+    assert!((only_point(&S1).p / 9.470_438_654_814_028e-8 - 1.0).abs() < 1e-9, "{}", only_point(&S1).p);
+    assert!((only_point(&S2).p / 8.237e-8 - 1.0).abs() < 1e-3, "{}", only_point(&S2).p);
 }
 
 #[test]

@@ -32,15 +32,15 @@ fn a_gate_s_numbers_have_the_same_bits_in_every_build() {
         let (one, other) = (series(seed, n), series(seed + 100, n));
         let logs: Vec<f64> = one.iter().zip(&other).map(|(one, other)| libm::log(*other) - libm::log(*one)).collect();
         let differences = Differences::new(&logs).expect("differences");
-        let averages = Averages::of(&differences);
-        let noise = Noise::of(&[&logs]).expect("noise");
+        let averages = Averages::new(&differences);
+        let noise = Noise::from_groups(&[&logs]).expect("noise");
         found.extend([averages.shift(), averages.lower(0.025).expect("a bound"), averages.upper(0.025).expect("a bound")]);
         found.extend([noise.sd, noise.freedom, noise.upper(), student::quantile(0.999, n as f64 - 1.0)]);
         p.push(signed_rank(&differences, Side::Above).p);
         let [one, other] = [one, other].map(|values| Samples::new(&values).expect("samples"));
         found.push(mann_whitney(&one, &other, Alternative::TwoSided).expect("a test").p);
         found.push(welch(&one, &other, Alternative::Greater).expect("a test").p);
-        let curve = Curve::of(n as usize, 0.0, 5e-4, 0.025).expect("a curve");
+        let curve = Curve::new(n as usize, 0.0, 5e-4, 0.025).expect("a curve");
         found.push(curve.detectable(noise.sd, &Limits { floor: 0.01, budget: 0.05 }));
         let remembered = dependence(&[&logs, &series(seed + 200, n)]).expect("numbers").expect("they vary");
         found.extend([remembered.autocorrelation, remembered.p]);
@@ -49,7 +49,7 @@ fn a_gate_s_numbers_have_the_same_bits_in_every_build() {
         found.push(family_order_p(&[by_place(&logs), by_place(&series(seed + 300, n)), by_place(&series(seed + 400, n))], &[]));
         found.push(Spikes { seen: 2, among: n as u32 }.upper());
     }
-    let spiked = Curve::of(20, 0.03, 5e-4, 0.025).expect("a curve");
+    let spiked = Curve::new(20, 0.03, 5e-4, 0.025).expect("a curve");
     found.push(spiked.detectable(0.02, &Limits { floor: 0.01, budget: 0.05 }));
     found.extend(benjamini_hochberg(&p));
     let mut stepped = series(9, 120);

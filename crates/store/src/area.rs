@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use assay_manifest::Digest;
 
-use crate::backend::{Backend, Mode, Sync};
+use crate::backend::{Backend, Durability, WriteMode};
 use crate::{Error, MAX_LISTED, Object, Result, Scratch, ScratchFile, layout};
 
 /// The objects under one prefix of a store. Cheap to clone.
@@ -19,7 +19,7 @@ pub struct Area {
 
 impl Area {
     pub(crate) fn new(backend: Arc<Backend>, prefix: &str) -> Result<Self> {
-        layout::pointer(prefix)?;
+        layout::pointer_path(prefix)?;
         Ok(Self { backend, prefix: prefix.to_owned() })
     }
 
@@ -29,12 +29,12 @@ impl Area {
     }
 
     fn path(&self, path: &str) -> Result<object_store::path::Path> {
-        layout::pointer(&format!("{}/{path}", self.prefix))
+        layout::pointer_path(&format!("{}/{path}", self.prefix))
     }
 
     /// Creates an object. Returns false if it already exists; it then stays as it is.
     pub fn create(&self, path: &str, bytes: &[u8]) -> Result<bool> {
-        self.backend.put(&self.path(path)?, bytes, Mode::Create, Sync::BytesAndName)
+        self.backend.put(&self.path(path)?, bytes, WriteMode::Create, Durability::BytesAndName)
     }
 
     /// Creates an object from a scratch file, a part at a time. Returns false if it already exists; it then stays as it is.
@@ -45,7 +45,7 @@ impl Area {
     /// Writes a whole object, replacing any existing one. For objects that only save work and can be made again, such as a
     /// checkpoint.
     pub fn replace(&self, path: &str, bytes: &[u8]) -> Result<()> {
-        self.backend.put(&self.path(path)?, bytes, Mode::Overwrite, Sync::BytesAndName).map(|_| ())
+        self.backend.put(&self.path(path)?, bytes, WriteMode::Overwrite, Durability::BytesAndName).map(|_| ())
     }
 
     /// Returns the bytes of an object of at most `limit` bytes; `None` if there is no such object. Fails with

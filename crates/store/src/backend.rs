@@ -20,7 +20,7 @@ use object_store::{
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use crate::bucket::{self, Patience};
+use crate::bucket::{self, RetryPolicy};
 use crate::error::Cause;
 use crate::objects::Object;
 use crate::scratch::{Scratch, ScratchFile, read_chunks};
@@ -41,18 +41,18 @@ const LAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The expected state of a store before it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Opening {
+pub(crate) enum OpenMode {
     /// The store may not exist yet.
     Create,
     /// The store must exist.
     Existing,
     /// The store existed a moment ago: the parent process has used it.
-    Again,
+    Reopen,
 }
 
 /// The effect of a write on an existing object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum WriteMode {
     /// Creates the object; fails if it exists.
     Create,
     /// Replaces any existing object.
@@ -61,7 +61,7 @@ pub(crate) enum Mode {
 
 /// The durability of a write when the call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sync {
+pub(crate) enum Durability {
     /// The bytes are on disk; the name may follow later.
     Bytes,
     /// The bytes and the name are on disk.
@@ -74,7 +74,7 @@ pub(crate) struct Backend {
     objects: Arc<dyn ObjectStore>,
     /// The same objects for creating, which must not be sent twice unnoticed: the client of a remote store makes no retries of
     /// its own.
-    once: Arc<dyn ObjectStore>,
+    without_retries: Arc<dyn ObjectStore>,
     folder: Option<PathBuf>,
     /// True for a service outside this machine, whose guarantees have to be tested.
     remote: bool,
@@ -82,36 +82,42 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    pub(crate) fn open(uri: &str, opening: Opening) -> Result<Self> {
+    pub(crate) fn open(uri: &str, opening: OpenMode) -> Result<Self> {
         match uri::parse(uri)? {
-            Location::Memory => Ok(Self::near(Arc::new(InMemory::new()), None, "memory:".to_owned())),
+            Location::Memory => Ok(Self::local(Arc::new(InMemory::new()), None, "memory:".to_owned())),
             Location::Folder(folder) => Self::open_folder(&folder, opening),
             Location::Bucket(bucket) => Self::open_bucket(&bucket, opening),
         }
     }
 
     /// Returns a backend on this machine.
-    fn near(objects: Arc<dyn ObjectStore>, folder: Option<PathBuf>, uri: String) -> Self {
-        Self { once: Arc::clone(&objects), objects, folder, remote: false, uri }
+    fn local(objects: Arc<dyn ObjectStore>, folder: Option<PathBuf>, uri: String) -> Self {
+        Self { without_retries: Arc::clone(&objects), objects, folder, remote: false, uri }
     }
 
-    fn open_bucket(bucket: &Bucket, opening: Opening) -> Result<Self> {
+    fn open_bucket(bucket: &Bucket, opening: OpenMode) -> Result<Self> {
         let uri = bucket.to_string();
         let open = |patience| bucket::objects(bucket, patience);
-        let first = if opening == Opening::Again { Patience::Lasting } else { Patience::First };
-        let opened = Self { objects: open(first)?, once: open(Patience::Never)?, folder: None, remote: true, uri: uri.clone() };
+        let first = if opening == OpenMode::Reopen { RetryPolicy::Persistent } else { RetryPolicy::Brief };
+        let opened = Self {
+            objects: open(first)?,
+            without_retries: open(RetryPolicy::Disabled)?,
+            folder: None,
+            remote: true,
+            uri: uri.clone(),
+        };
         match opened.list(&layout::BLOBS.into(), 0) {
-            Ok(found) if found.is_empty() && opening != Opening::Create => Err(Error::NoStore { uri }),
-            Ok(_) if first == Patience::Lasting => Ok(opened),
-            Ok(_) => Ok(Self { objects: open(Patience::Lasting)?, ..opened }),
+            Ok(found) if found.is_empty() && opening != OpenMode::Create => Err(Error::NoStore { uri }),
+            Ok(_) if first == RetryPolicy::Persistent => Ok(opened),
+            Ok(_) => Ok(Self { objects: open(RetryPolicy::Persistent)?, ..opened }),
             Err(Error::Backend { source, .. }) => Err(Error::Bucket { uri, source }),
             Err(error) => Err(error),
         }
     }
 
-    fn open_folder(folder: &FilePath, opening: Opening) -> Result<Self> {
+    fn open_folder(folder: &FilePath, opening: OpenMode) -> Result<Self> {
         let failed = |source| Error::Folder { path: folder.to_owned(), source };
-        if opening == Opening::Create {
+        if opening == OpenMode::Create {
             std::fs::create_dir_all(folder).map_err(failed)?;
         } else if !folder.join(layout::BLOBS).is_dir() {
             return Err(Error::NoStore { uri: folder.display().to_string() });
@@ -124,14 +130,14 @@ impl Backend {
         if root.to_str().is_none() {
             return Err(Error::BadUri { uri: root.display().to_string(), problem: "the folder's real path is not UTF-8" });
         }
-        let uri = uri::of_folder(&root);
+        let uri = uri::folder_uri(&root);
         let objects = LocalFileSystem::new_with_prefix(&root).map_err(|source| failed(std::io::Error::other(source)))?;
-        Ok(Self::near(Arc::new(objects), Some(root), uri))
+        Ok(Self::local(Arc::new(objects), Some(root), uri))
     }
 
     /// Returns true if this store's guarantees have not been tested yet: a service may be another one each time, a folder is new
     /// once.
-    pub(crate) fn is_untried(&self) -> bool {
+    pub(crate) fn is_untested(&self) -> bool {
         self.remote || self.folder.as_ref().is_some_and(|root| !root.join(layout::BLOBS).exists())
     }
 
@@ -143,18 +149,18 @@ impl Backend {
         self.folder.as_deref()
     }
 
-    fn failed(&self, action: &'static str, path: &Path) -> impl Fn(Cause) -> Error {
+    fn backend_error(&self, action: &'static str, path: &Path) -> impl Fn(Cause) -> Error {
         let (path, uri) = (path.to_string(), self.uri.clone());
         move |source| Error::Backend { action, path: path.clone(), uri: uri.clone(), source }
     }
 
     /// Writes a whole object. Returns false if it should be created and already exists.
-    pub(crate) fn put(&self, path: &Path, bytes: &[u8], mode: Mode, sync: Sync) -> Result<bool> {
+    pub(crate) fn put(&self, path: &Path, bytes: &[u8], mode: WriteMode, sync: Durability) -> Result<bool> {
         match &self.folder {
             None => self.put_object(path, bytes, mode),
             Some(folder) => {
                 let staged = self.staging()?;
-                self.put_object(&staged, bytes, Mode::Create)?;
+                self.put_object(&staged, bytes, WriteMode::Create)?;
                 self.name_staged(folder, &staged, path, mode, sync)
             }
         }
@@ -163,12 +169,14 @@ impl Backend {
     /// Uploads a scratch file under `path`, a part at a time, replacing any existing object.
     pub(crate) fn put_scratch(&self, path: &Path, file: &ScratchFile) -> Result<()> {
         match &self.folder {
-            None if file.size() <= PART_BYTES as u64 => self.put_object(path, &read_whole(file)?, Mode::Overwrite).map(|_| ()),
+            None if file.size() <= PART_BYTES as u64 => {
+                self.put_object(path, &read_whole(file)?, WriteMode::Overwrite).map(|_| ())
+            }
             None => self.upload(path, file),
             Some(folder) => {
                 let staged = self.staging()?;
                 self.upload(&staged, file)?;
-                self.name_staged(folder, &staged, path, Mode::Overwrite, Sync::Bytes).map(|_| ())
+                self.name_staged(folder, &staged, path, WriteMode::Overwrite, Durability::Bytes).map(|_| ())
             }
         }
     }
@@ -176,49 +184,51 @@ impl Backend {
     /// Uploads a scratch file under `path`, a part at a time. Returns false if an object already exists there, which then stays.
     pub(crate) fn create_scratch(&self, path: &Path, file: &ScratchFile) -> Result<bool> {
         if self.folder.is_none() && file.size() <= PART_BYTES as u64 {
-            return self.put_object(path, &read_whole(file)?, Mode::Create);
+            return self.put_object(path, &read_whole(file)?, WriteMode::Create);
         }
         let staged = self.staging()?;
         self.upload(&staged, file)?;
         if let Some(folder) = &self.folder {
-            return self.name_staged(folder, &staged, path, Mode::Create, Sync::BytesAndName);
+            return self.name_staged(folder, &staged, path, WriteMode::Create, Durability::BytesAndName);
         }
         // Backends without folders complete an upload under the name it began with, so the final name is given afterwards here
         // too.
-        let named = self.settled(path, || file.digest(), || Self::wait(self.once.copy_if_not_exists(&staged, path)));
+        let named =
+            self.create_settled(path, || file.digest(), || Self::wait(self.without_retries.copy_if_not_exists(&staged, path)));
         let _ = Self::wait(self.objects.delete(&staged));
         named
     }
 
     /// Returns a new path for an object of the store's own.
     pub(crate) fn staging(&self) -> Result<Path> {
-        let random = getrandom::u64().map_err(|source| self.failed("name", &layout::staging(0))(source.to_string().into()))?;
-        Ok(layout::staging(random))
+        let random =
+            getrandom::u64().map_err(|source| self.backend_error("name", &layout::staging_path(0))(source.to_string().into()))?;
+        Ok(layout::staging_path(random))
     }
 
     /// Gives a staged object its final name once its bytes are on disk. `object_store` itself never asks for that.
-    fn name_staged(&self, folder: &FilePath, staged: &Path, path: &Path, mode: Mode, sync: Sync) -> Result<bool> {
-        let io_failed = |source: std::io::Error| self.failed("write", path)(Box::new(source));
+    fn name_staged(&self, folder: &FilePath, staged: &Path, path: &Path, mode: WriteMode, sync: Durability) -> Result<bool> {
+        let io_failed = |source: std::io::Error| self.backend_error("write", path)(Box::new(source));
         let named = File::open(folder.join(staged.as_ref()))
             .and_then(|file| file.sync_data())
             .map_err(io_failed)
             .and_then(|()| self.give_name(staged, path, mode));
-        if !matches!(named, Ok(true)) || mode == Mode::Create {
+        if !matches!(named, Ok(true)) || mode == WriteMode::Create {
             // After a hard link or a lost race, the staged name is only litter.
             let _ = Self::wait(self.objects.delete(staged));
         }
-        if matches!(named, Ok(true)) && sync == Sync::BytesAndName {
+        if matches!(named, Ok(true)) && sync == Durability::BytesAndName {
             sync_folders(folder, path).map_err(io_failed)?;
         }
         named
     }
 
-    fn give_name(&self, staged: &Path, path: &Path, mode: Mode) -> Result<bool> {
+    fn give_name(&self, staged: &Path, path: &Path, mode: WriteMode) -> Result<bool> {
         let named = match mode {
-            Mode::Create => Self::wait(self.objects.copy_if_not_exists(staged, path))?,
-            Mode::Overwrite => Self::wait(self.objects.rename(staged, path))?,
+            WriteMode::Create => Self::wait(self.objects.copy_if_not_exists(staged, path))?,
+            WriteMode::Overwrite => Self::wait(self.objects.rename(staged, path))?,
         };
-        self.created(named, path)
+        self.was_created(named, path)
     }
 
     /// Creates an object. Reports that it already exists only if it can be read and has other bytes.
@@ -226,7 +236,7 @@ impl Backend {
     /// A request may arrive although its response is lost. So if a create is sent again and an object exists, its bytes are
     /// compared with those that were sent. And while another client's write is under way, which cannot be read yet and may still
     /// fail, a service refuses the create: S3 responds with 409 and expects a retry.
-    fn settled(
+    fn create_settled(
         &self,
         path: &Path,
         own: impl Fn() -> Result<Digest>,
@@ -246,11 +256,11 @@ impl Backend {
                         return Ok(is_unsure && there == own()?);
                     }
                 }
-                passing if self.remote && may_pass(passing) => is_unsure = true,
-                _ => return Err(self.failed("write", path)(Box::new(refused))),
+                passing if self.remote && is_transient(passing) => is_unsure = true,
+                _ => return Err(self.backend_error("write", path)(Box::new(refused))),
             }
             if began.elapsed() > bucket::RETRY_TIME {
-                return Err(self.failed("write", path)(Box::new(refused)));
+                return Err(self.backend_error("write", path)(Box::new(refused)));
             }
             std::thread::sleep(pause);
             pause = LAST_PAUSE.min(pause * 2);
@@ -275,28 +285,30 @@ impl Backend {
         Ok(there.then(|| writer.finish()))
     }
 
-    fn created<T>(&self, result: object_store::Result<T>, path: &Path) -> Result<bool> {
+    fn was_created<T>(&self, result: object_store::Result<T>, path: &Path) -> Result<bool> {
         match result {
             Ok(_) => Ok(true),
             Err(ObjectError::AlreadyExists { .. }) => Ok(false),
-            Err(source) => Err(self.failed("write", path)(Box::new(source))),
+            Err(source) => Err(self.backend_error("write", path)(Box::new(source))),
         }
     }
 
-    fn put_object(&self, path: &Path, bytes: &[u8], mode: Mode) -> Result<bool> {
+    fn put_object(&self, path: &Path, bytes: &[u8], mode: WriteMode) -> Result<bool> {
         let payload = PutPayload::from(bytes.to_vec());
         let put = |objects: &Arc<dyn ObjectStore>, mode: PutMode| {
             let options = PutOptions { mode, ..PutOptions::default() };
             Ok(Self::wait(objects.put_opts(path, payload.clone(), options))?.map(|_| ()))
         };
         match mode {
-            Mode::Create => self.settled(path, || Ok(Digest::of(bytes)), || put(&self.once, PutMode::Create)),
-            Mode::Overwrite => self.created(put(&self.objects, PutMode::Overwrite)?, path),
+            WriteMode::Create => {
+                self.create_settled(path, || Ok(Digest::compute(bytes)), || put(&self.without_retries, PutMode::Create))
+            }
+            WriteMode::Overwrite => self.was_created(put(&self.objects, PutMode::Overwrite)?, path),
         }
     }
 
     fn upload(&self, path: &Path, file: &ScratchFile) -> Result<()> {
-        let failed = self.failed("write", path);
+        let failed = self.backend_error("write", path);
         let mut upload = Self::wait(self.objects.put_multipart(path))?.map_err(|source| failed(Box::new(source)))?;
         let sent = self.send_parts(&mut *upload, path, file);
         let done = sent.and_then(|()| match Self::wait(upload.complete())? {
@@ -313,7 +325,7 @@ impl Backend {
     }
 
     fn send_parts(&self, upload: &mut dyn MultipartUpload, path: &Path, file: &ScratchFile) -> Result<()> {
-        let failed = self.failed("write", path);
+        let failed = self.backend_error("write", path);
         let mut source = file.open()?;
         loop {
             let mut part = Vec::new();
@@ -338,7 +350,7 @@ impl Backend {
         range: Option<Range<u64>>,
         mut sink: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<bool> {
-        let failed = self.failed("read", path);
+        let failed = self.backend_error("read", path);
         self.check_plain(path)?;
         let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
         let found = match Self::wait(self.objects.get_opts(path, options))? {
@@ -378,9 +390,9 @@ impl Backend {
     /// Returns an object's size and time; `None` if there is no such object.
     pub(crate) fn info(&self, path: &Path) -> Result<Option<Object>> {
         match Self::wait(self.objects.head(path))? {
-            Ok(found) => Ok(Some(of_meta(found))),
+            Ok(found) => Ok(Some(object_from_meta(found))),
             Err(ObjectError::NotFound { .. }) => Ok(None),
-            Err(source) => Err(self.failed("look for", path)(Box::new(source))),
+            Err(source) => Err(self.backend_error("look for", path)(Box::new(source))),
         }
     }
 
@@ -399,15 +411,15 @@ impl Backend {
         let mut found = listing.take(limit.saturating_add(1));
         let mut objects = Vec::new();
         while let Some(object) = Self::wait(found.next())? {
-            let object = object.map_err(|source| self.failed("list", prefix)(Box::new(source)))?;
-            objects.push(of_meta(object));
+            let object = object.map_err(|source| self.backend_error("list", prefix)(Box::new(source)))?;
+            objects.push(object_from_meta(object));
         }
         Ok(objects)
     }
 
     /// Removes an object of the store's own.
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
-        Self::wait(self.objects.delete(path))?.map_err(|source| self.failed("remove", path)(Box::new(source)))
+        Self::wait(self.objects.delete(path))?.map_err(|source| self.backend_error("remove", path)(Box::new(source)))
     }
 
     /// Waits for the backend. Inside another runtime, which must not be blocked, a separate thread waits.
@@ -421,12 +433,12 @@ impl Backend {
     }
 }
 
-fn of_meta(found: ObjectMeta) -> Object {
+fn object_from_meta(found: ObjectMeta) -> Object {
     Object { path: found.location.to_string(), size: found.size, modified_unix_ms: found.last_modified.timestamp_millis() }
 }
 
 /// Returns true if a retry may succeed: there was no response, or the service has trouble of its own.
-fn may_pass(error: &ObjectError) -> bool {
+fn is_transient(error: &ObjectError) -> bool {
     let ObjectError::Generic { source, .. } = error else { return false };
     // The library does not expose the status.
     let text = source.to_string();

@@ -22,7 +22,7 @@ pub(crate) const RETRY_TIME: Duration = Duration::from_mins(3);
 /// The number of retries of the very first request. A person who mistyped an address waits for them: about a second and a half.
 const FIRST_RETRIES: usize = 4;
 /// More retries than fit into [`RETRY_TIME`].
-const LASTING_RETRIES: usize = 10_000;
+const PERSISTENT_RETRIES: usize = 10_000;
 
 /// The variables that name a source of credentials other than a key and its secret. Each of them shows an intention.
 const CREDENTIALS: [&str; 4] = [
@@ -34,17 +34,17 @@ const CREDENTIALS: [&str; 4] = [
 
 /// The retry policy of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum RetryPolicy {
     /// A few retries: it is not known yet whether the service responds at all.
-    First,
+    Brief,
     /// Retries for [`RETRY_TIME`]: the service has responded before, so a failure is taken for temporary.
-    Lasting,
+    Persistent,
     /// No retries: the caller retries itself, because it has to know that it did.
-    Never,
+    Disabled,
 }
 
 /// Returns the objects of a bucket, below its prefix. No request is sent.
-pub(crate) fn objects(bucket: &Bucket, patience: Patience) -> Result<Arc<dyn ObjectStore>> {
+pub(crate) fn objects(bucket: &Bucket, patience: RetryPolicy) -> Result<Arc<dyn ObjectStore>> {
     // The first provider that is installed stays. Without it, two linked providers make every connection panic.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let built = builder(bucket, patience)?.build();
@@ -52,7 +52,7 @@ pub(crate) fn objects(bucket: &Bucket, patience: Patience) -> Result<Arc<dyn Obj
     Ok(if bucket.prefix.is_empty() { Arc::new(objects) } else { Arc::new(PrefixStore::new(objects, bucket.prefix.as_str())) })
 }
 
-fn builder(bucket: &Bucket, patience: Patience) -> Result<AmazonS3Builder> {
+fn builder(bucket: &Bucket, patience: RetryPolicy) -> Result<AmazonS3Builder> {
     let mut builder = AmazonS3Builder::from_env();
     if let Some(endpoint) = &bucket.endpoint {
         // An endpoint given with the bucket is meant for this bucket, so it overrides the environment.
@@ -81,9 +81,9 @@ fn builder(bucket: &Bucket, patience: Patience) -> Result<AmazonS3Builder> {
     }
     let plain_http = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
     let max_retries = match patience {
-        Patience::First => FIRST_RETRIES,
-        Patience::Lasting => LASTING_RETRIES,
-        Patience::Never => 0,
+        RetryPolicy::Brief => FIRST_RETRIES,
+        RetryPolicy::Persistent => PERSISTENT_RETRIES,
+        RetryPolicy::Disabled => 0,
     };
     let retries = RetryConfig { max_retries, retry_timeout: RETRY_TIME, ..RetryConfig::default() };
     let client = ClientOptions::new().with_allow_http(plain_http).with_timeout(REQUEST_TIME).with_connect_timeout(CONNECT_TIME);

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 
 use assay_manifest::{Digest, Hasher};
 
-use crate::{Created, Error, MAX_POINTER_BYTES, Scratch, Store};
+use crate::{CreateOutcome, Error, MAX_POINTER_BYTES, Scratch, Store};
 
 /// The number of threads that race for one name.
 const RACERS: usize = 16;
@@ -13,12 +13,12 @@ const RACERS: usize = 16;
 const LARGE_BYTES: u64 = 64 * 1024 * 1024 + 12_345;
 
 /// Runs the whole suite. Each call of `open` returns another handle on the same store, which is empty at first.
-pub fn conformance(open: &dyn Fn() -> Store) {
-    conformance_with(open, &|digest, bytes| open().plant(digest, bytes).expect("planted"));
+pub fn check_conformance(open: &dyn Fn() -> Store) {
+    check_conformance_with(open, &|digest, bytes| open().put_corrupt(digest, bytes).expect("planted"));
 }
 
 /// Runs the suite for a store that does not let its clients put wrong bytes under a blob's name: `plant` does it behind its back.
-pub fn conformance_with(open: &dyn Fn() -> Store, plant: &dyn Fn(&Digest, &[u8])) {
+pub fn check_conformance_with(open: &dyn Fn() -> Store, plant: &dyn Fn(&Digest, &[u8])) {
     blobs_come_back(open);
     absent_and_large_blobs_are_named(open);
     corrupt_blobs_are_found_and_repaired(open, plant);
@@ -42,7 +42,7 @@ fn blobs_come_back(open: &dyn Fn() -> Store) {
     let (one, other, scratch) = (open(), open(), scratch());
     for bytes in [&b""[..], b"x", &vec![0; 300_000]] {
         let digest = one.put(bytes).expect("put");
-        assert_eq!(digest, Digest::of(bytes));
+        assert_eq!(digest, Digest::compute(bytes));
         assert_eq!(one.put(bytes).expect("put again"), digest);
         assert!(other.contains(&digest).expect("looked for"));
         assert_eq!(other.get(&digest, bytes.len() as u64).expect("exactly its size"), bytes);
@@ -53,7 +53,7 @@ fn blobs_come_back(open: &dyn Fn() -> Store) {
 
 fn absent_and_large_blobs_are_named(open: &dyn Fn() -> Store) {
     let (store, scratch) = (open(), scratch());
-    let absent = Digest::of(b"never put");
+    let absent = Digest::compute(b"never put");
     assert!(!store.contains(&absent).expect("looked for"));
     assert!(matches!(store.get(&absent, 10), Err(Error::Absent { digest }) if digest == absent));
     assert!(matches!(store.materialise(&absent, &scratch), Err(Error::Absent { digest }) if digest == absent));
@@ -65,8 +65,7 @@ fn corrupt_blobs_are_found_and_repaired(open: &dyn Fn() -> Store, plant: &dyn Fn
     let (store, scratch) = (open(), scratch());
     let (truth, lie) = (&b"the true bytes"[..], &b"other bytes"[..]);
     let digest = store.put(truth).expect("put");
-    let is_corrupt =
-        |error: &Error| matches!(error, Error::Corrupt { expected, found } if *expected == digest && *found == Digest::of(lie));
+    let is_corrupt = |error: &Error| matches!(error, Error::Corrupt { expected, found } if *expected == digest && *found == Digest::compute(lie));
     let by_bytes = || store.put(truth).map(|_| ());
     let by_reader = || store.put_reader(truth, &scratch).map(|_| ());
     for repair in [&by_bytes as &dyn Fn() -> crate::Result<()>, &by_reader] {
@@ -116,14 +115,14 @@ fn scratch_limits_hold(open: &dyn Fn() -> Store) {
     let small = Scratch::new(999).expect("a scratch folder");
     assert!(matches!(store.materialise(&digest, &small), Err(Error::ScratchFull { limit: 999 })));
     assert!(matches!(store.put_reader(&[8; 1000][..], &small), Err(Error::ScratchFull { limit: 999 })));
-    assert!(!store.contains(&Digest::of(&[8; 1000])).expect("looked for"), "nothing half was put");
+    assert!(!store.contains(&Digest::compute(&[8; 1000])).expect("looked for"), "nothing half was put");
     assert_eq!(small.used(), 0);
 }
 
 fn concurrent_puts_agree(open: &dyn Fn() -> Store) {
     let bytes = vec![3; 500_000];
     race(open, |store, _| store.put(&bytes).expect("put"));
-    assert_eq!(open().get(&Digest::of(&bytes), 500_000).expect("there"), bytes);
+    assert_eq!(open().get(&Digest::compute(&bytes), 500_000).expect("there"), bytes);
 }
 
 /// Starts threads at once, each with its own handle, and returns the result of each.
@@ -146,15 +145,21 @@ fn race<T: Send>(open: &dyn Fn() -> Store, work: impl Fn(Store, usize) -> T + Sy
 fn pointers_are_created_once(open: &dyn Fn() -> Store) {
     let (one, other) = (open(), open());
     assert_eq!(one.read("runs/once/plan/a", 10).expect("read"), None);
-    assert_eq!(one.create("runs/once/plan/a", b"first").expect("created"), Created::Yes);
-    assert_eq!(other.create("runs/once/plan/a", b"second").expect("refused"), Created::No { existing: b"first".to_vec() });
-    assert_eq!(other.create("runs/once/plan/a", b"first").expect("refused"), Created::No { existing: b"first".to_vec() });
+    assert_eq!(one.create("runs/once/plan/a", b"first").expect("created"), CreateOutcome::New);
+    assert_eq!(
+        other.create("runs/once/plan/a", b"second").expect("refused"),
+        CreateOutcome::Existing { existing: b"first".to_vec() }
+    );
+    assert_eq!(
+        other.create("runs/once/plan/a", b"first").expect("refused"),
+        CreateOutcome::Existing { existing: b"first".to_vec() }
+    );
     assert_eq!(other.read("runs/once/plan/a", 5).expect("read"), Some(b"first".to_vec()));
     assert!(matches!(other.read("runs/once/plan/a", 4), Err(Error::TooLarge { limit: 4, .. })));
-    assert_eq!(one.create("runs/once/plan/empty", b"").expect("created"), Created::Yes);
+    assert_eq!(one.create("runs/once/plan/empty", b"").expect("created"), CreateOutcome::New);
     assert_eq!(one.read("runs/once/plan/empty", 0).expect("read"), Some(Vec::new()));
     let large = vec![0; usize::try_from(MAX_POINTER_BYTES).expect("fits")];
-    assert_eq!(one.create("runs/once/plan/large", &large).expect("as large as may be"), Created::Yes);
+    assert_eq!(one.create("runs/once/plan/large", &large).expect("as large as may be"), CreateOutcome::New);
     let larger = [&large[..], b"x"].concat();
     assert!(matches!(one.create("runs/once/plan/larger", &larger), Err(Error::TooLarge { .. })));
     assert_eq!(one.read("runs/once/plan/larger", 1).expect("read"), None);
@@ -164,10 +169,10 @@ fn one_of_many_creators_wins(open: &dyn Fn() -> Store) {
     for round in 0..8 {
         let path = format!("runs/race/plan/{round}");
         let outcomes = race(open, |store, index| store.create(&path, format!("racer {index}").as_bytes()).expect("answered"));
-        let winners: Vec<_> = (0..RACERS).filter(|index| outcomes[*index] == Created::Yes).collect();
+        let winners: Vec<_> = (0..RACERS).filter(|index| outcomes[*index] == CreateOutcome::New).collect();
         assert_eq!(winners.len(), 1, "exactly one wins");
         let winner = format!("racer {}", winners[0]).into_bytes();
-        let told = |outcome: &Created| matches!(outcome, Created::No { existing } if *existing == winner);
+        let told = |outcome: &CreateOutcome| matches!(outcome, CreateOutcome::Existing { existing } if *existing == winner);
         assert_eq!(outcomes.iter().filter(|outcome| told(outcome)).count(), RACERS - 1, "all others see the winner");
         assert_eq!(open().read(&path, 100).expect("read"), Some(winner));
     }

@@ -15,26 +15,26 @@ pub(crate) const BLOBS: &str = "blobs";
 pub(crate) const STAGING: &str = "staging";
 
 /// Returns the path of a blob. The two digits keep folders small enough to list by hand: 256 of them share all blobs.
-pub(crate) fn blob(digest: &Digest) -> Path {
+pub(crate) fn blob_path(digest: &Digest) -> Path {
     let hex = digest.hex();
     let (fan, _) = hex.split_at(2);
     Path::from_iter([BLOBS, "sha256", fan, &hex])
 }
 
 /// Returns a path for an object that is not complete yet.
-pub(crate) fn staging(random: u64) -> Path {
+pub(crate) fn staging_path(random: u64) -> Path {
     Path::from_iter([STAGING, &format!("{random:016x}")])
 }
 
 /// Checks the path of a pointer, or a prefix of such paths.
-pub(crate) fn pointer(path: &str) -> Result<Path> {
-    match problem_of(path) {
+pub(crate) fn pointer_path(path: &str) -> Result<Path> {
+    match find_problem(path) {
         Some(problem) => Err(Error::BadPath { path: path.chars().take(120).collect(), problem }),
         None => Ok(path.split('/').collect()),
     }
 }
 
-pub(crate) fn problem_of(path: &str) -> Option<&'static str> {
+pub(crate) fn find_problem(path: &str) -> Option<&'static str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-=+@".contains(&byte);
     let parts = || path.split('/');
     if path.is_empty() {
@@ -61,13 +61,13 @@ mod tests {
     use super::*;
 
     fn refusal(path: &str) -> String {
-        pointer(path).expect_err("a path that is refused").to_string()
+        pointer_path(path).expect_err("a path that is refused").to_string()
     }
 
     #[test]
     fn a_blob_lies_under_its_first_two_digits() {
         insta::assert_snapshot!(
-            blob(&Digest::of(b"")),
+            blob_path(&Digest::compute(b"")),
             @"blobs/sha256/e3/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
         );
     }
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn pointers_keep_their_paths() {
         for path in ["a", "runs/nightly-1/plan/0f/accepted/0", "runs/r/execute/trials/w.t.default.p0.t1/0/0", "a/b=c/d+e@f"] {
-            assert_eq!(pointer(path).expect("a path").as_ref(), path);
+            assert_eq!(pointer_path(path).expect("a path").as_ref(), path);
         }
     }
 

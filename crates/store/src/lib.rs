@@ -45,9 +45,9 @@ mod uri;
 pub use area::Area;
 pub use error::Error;
 pub use layout::MAX_PATH_BYTES;
-pub use objects::{Object, Objects, Place};
+pub use objects::{Object, ObjectPath, Objects};
 pub use scratch::{Scratch, ScratchFile};
-pub use store::{Created, MAX_LISTED, MAX_POINTER_BYTES, Store};
+pub use store::{CreateOutcome, MAX_LISTED, MAX_POINTER_BYTES, Store};
 
 /// A result with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -15,7 +15,7 @@ use crate::{Error, MAX_LISTED, Result, Scratch, ScratchFile, Store, layout};
 
 /// The kind and path of an object, parsed from its full path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ObjectPath {
     /// A blob: its digest is known before its bytes are there.
     Blob(Digest),
     /// A part of an object that is not complete yet.
@@ -24,31 +24,31 @@ pub enum Place {
     Pointer(String),
 }
 
-impl Place {
+impl ObjectPath {
     /// Parses the path of an object. Fails with [`Error::BadPath`] for a path that no store has.
     pub fn parse(path: &str) -> Result<Self> {
         let bad = |problem| Error::BadPath { path: path.chars().take(120).collect(), problem };
         if let Some(rest) = path.strip_prefix(layout::BLOBS).and_then(|rest| rest.strip_prefix('/')) {
             let digest = rest.rsplit('/').next().and_then(|hex| Digest::from_hex(hex).ok());
-            let blob = digest.filter(|digest| layout::blob(digest).as_ref() == path).map(Self::Blob);
+            let blob = digest.filter(|digest| layout::blob_path(digest).as_ref() == path).map(Self::Blob);
             return blob.ok_or_else(|| bad("a blob lies at `blobs/sha256/<first two digits>/<64 digits>`"));
         }
         if let Some(rest) = path.strip_prefix(layout::STAGING).and_then(|rest| rest.strip_prefix('/')) {
-            return layout::pointer(rest).map(|_| Self::Staging(rest.to_owned())).map_err(|_| bad("it is not plain"));
+            return layout::pointer_path(rest).map(|_| Self::Staging(rest.to_owned())).map_err(|_| bad("it is not plain"));
         }
-        layout::pointer(path).map(|_| Self::Pointer(path.to_owned()))
+        layout::pointer_path(path).map(|_| Self::Pointer(path.to_owned()))
     }
 
     fn path(&self) -> Path {
         match self {
-            Self::Blob(digest) => layout::blob(digest),
+            Self::Blob(digest) => layout::blob_path(digest),
             Self::Staging(rest) => std::iter::once(layout::STAGING).chain(rest.split('/')).collect(),
             Self::Pointer(path) => path.split('/').collect(),
         }
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for ObjectPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.path().as_ref())
     }
@@ -71,17 +71,17 @@ pub struct Objects(Arc<Backend>);
 
 impl Objects {
     /// Returns the objects of `store`.
-    pub fn of(store: &Store) -> Self {
+    pub fn new(store: &Store) -> Self {
         Self(store.backend())
     }
 
     /// Returns an object's size and time; `None` if there is no such object.
-    pub fn info(&self, place: &Place) -> Result<Option<Object>> {
+    pub fn info(&self, place: &ObjectPath) -> Result<Option<Object>> {
         self.0.info(&place.path())
     }
 
     /// Feeds a range of an object's bytes to `sink`, a chunk at a time. Returns false if there is no such object.
-    pub fn read(&self, place: &Place, range: Range<u64>, sink: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
+    pub fn read(&self, place: &ObjectPath, range: Range<u64>, sink: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
         if range.is_empty() {
             return self.info(place).map(|found| found.is_some());
         }
@@ -89,7 +89,7 @@ impl Objects {
     }
 
     /// Copies an object into a private scratch file; `None` if there is no such object.
-    pub fn materialise(&self, place: &Place, scratch: &Scratch) -> Result<Option<(Digest, ScratchFile)>> {
+    pub fn materialise(&self, place: &ObjectPath, scratch: &Scratch) -> Result<Option<(Digest, ScratchFile)>> {
         self.0.materialise(&place.path(), scratch)
     }
 
@@ -99,27 +99,27 @@ impl Objects {
     }
 
     /// Creates an object from a scratch file. Returns false if it already exists; it then stays as it is.
-    pub fn create(&self, place: &Place, file: &ScratchFile) -> Result<bool> {
+    pub fn create(&self, place: &ObjectPath, file: &ScratchFile) -> Result<bool> {
         self.0.create_scratch(&place.path(), file)
     }
 
     /// Writes a whole object, replacing any existing one.
-    pub fn replace(&self, place: &Place, file: &ScratchFile) -> Result<()> {
+    pub fn replace(&self, place: &ObjectPath, file: &ScratchFile) -> Result<()> {
         self.0.put_scratch(&place.path(), file)
     }
 
     /// Removes an object of the store's own staging: `staged` is the text of a [`Place::Staging`]. No other object is ever
     /// removed.
     pub fn remove_staged(&self, staged: &str) -> Result<()> {
-        match Place::parse(&format!("{}/{staged}", layout::STAGING))? {
-            place @ Place::Staging(_) if self.info(&place)?.is_some() => self.0.remove(&place.path()),
+        match ObjectPath::parse(&format!("{}/{staged}", layout::STAGING))? {
+            place @ ObjectPath::Staging(_) if self.info(&place)?.is_some() => self.0.remove(&place.path()),
             _ => Ok(()),
         }
     }
 
     /// Removes staged objects older than `older_than`, which no writer will complete any more, and the folders that are left
     /// empty.
-    pub fn tidy(&self, older_than: Duration) -> Result<()> {
+    pub fn remove_stale(&self, older_than: Duration) -> Result<()> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let since = i64::try_from(now.saturating_sub(older_than).as_millis()).unwrap_or(0);
         for object in self.list(&format!("{}/", layout::STAGING), None)?.iter().filter(|object| object.modified_unix_ms < since) {
@@ -165,11 +165,11 @@ mod tests {
 
     #[test]
     fn a_path_says_what_an_object_is() {
-        let digest = Digest::of(b"x");
-        let blob = layout::blob(&digest).to_string();
-        assert_eq!(Place::parse(&blob).expect("a blob"), Place::Blob(digest));
-        assert_eq!(Place::parse("staging/00ff").expect("staging"), Place::Staging("00ff".to_owned()));
-        assert_eq!(Place::parse("runs/a/source").expect("a pointer"), Place::Pointer("runs/a/source".to_owned()));
+        let digest = Digest::compute(b"x");
+        let blob = layout::blob_path(&digest).to_string();
+        assert_eq!(ObjectPath::parse(&blob).expect("a blob"), ObjectPath::Blob(digest));
+        assert_eq!(ObjectPath::parse("staging/00ff").expect("staging"), ObjectPath::Staging("00ff".to_owned()));
+        assert_eq!(ObjectPath::parse("runs/a/source").expect("a pointer"), ObjectPath::Pointer("runs/a/source".to_owned()));
         let elsewhere = blob.replace("sha256/", "sha256/00/");
         for path in [
             "",
@@ -184,7 +184,7 @@ mod tests {
             "/a",
             "a b",
         ] {
-            assert!(matches!(Place::parse(path), Err(Error::BadPath { .. })), "{path}");
+            assert!(matches!(ObjectPath::parse(path), Err(Error::BadPath { .. })), "{path}");
         }
     }
 
@@ -193,10 +193,10 @@ mod tests {
         let (folder, scratch) = (tempfile::tempdir().expect("a folder"), Scratch::new(1 << 20).expect("scratch"));
         for uri in [folder.path().to_str().expect("UTF-8"), "memory:"] {
             let store = Store::open(uri).expect("a store");
-            let objects = Objects::of(&store);
+            let objects = Objects::new(&store);
             store.create("runs/a/source", b"0123456789").expect("created");
             store.create("runs/ab/source", b"").expect("created");
-            let place = Place::parse("runs/a/source").expect("a place");
+            let place = ObjectPath::parse("runs/a/source").expect("a place");
             let read = |range| {
                 let mut bytes = Vec::new();
                 let there = objects.read(&place, range, |chunk| {
@@ -216,7 +216,7 @@ mod tests {
             assert_eq!(paths("", Some("runs/a/source")), ["runs/ab/source"]);
 
             let (_, file) = Objects::spool(&mut &b"staged"[..], "a text", &scratch).expect("spooled");
-            let staged = Place::parse("staging/uploads/1/00001").expect("a place");
+            let staged = ObjectPath::parse("staging/uploads/1/00001").expect("a place");
             assert!(objects.create(&staged, &file).expect("created"));
             assert!(!objects.create(&staged, &file).expect("refused"));
             objects.remove_staged("uploads/1/00001").expect("removed");
@@ -224,10 +224,10 @@ mod tests {
             assert_eq!(objects.info(&staged).expect("asked"), None);
 
             assert!(objects.create(&staged, &file).expect("created"));
-            objects.tidy(Duration::from_hours(1)).expect("tidied");
+            objects.remove_stale(Duration::from_hours(1)).expect("tidied");
             assert!(objects.info(&staged).expect("asked").is_some(), "somebody may be at it");
             std::thread::sleep(Duration::from_millis(5));
-            objects.tidy(Duration::from_millis(1)).expect("tidied");
+            objects.remove_stale(Duration::from_millis(1)).expect("tidied");
             assert_eq!(objects.info(&staged).expect("asked"), None);
             assert!(!folder.path().join("staging/uploads").exists());
         }
@@ -236,7 +236,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_path_makes_the_reader_panic(path in "(blobs/|staging/|runs/)?[^\0]{0,80}") {
-            if let Ok(place) = Place::parse(&path) {
+            if let Ok(place) = ObjectPath::parse(&path) {
                 prop_assert_eq!(place.to_string(), path);
             }
         }

@@ -29,11 +29,11 @@ struct Shared {
 impl Scratch {
     /// Creates a scratch folder in the system's folder for temporary files that holds at most `limit` bytes.
     pub fn new(limit: u64) -> Result<Self> {
-        Self::within(&std::env::temp_dir(), limit)
+        Self::new_in(&std::env::temp_dir(), limit)
     }
 
     /// Creates a scratch folder inside `parent`, which must exist, that holds at most `limit` bytes.
-    pub fn within(parent: &Path, limit: u64) -> Result<Self> {
+    pub fn new_in(parent: &Path, limit: u64) -> Result<Self> {
         let private = Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix("assay-scratch-").permissions(private).tempdir_in(parent);
         let folder = folder.map_err(|source| Error::Scratch { path: parent.to_owned(), source })?;
@@ -220,14 +220,14 @@ mod tests {
 
     #[test]
     fn a_reader_s_failure_names_what_was_read() {
-        struct Broken;
-        impl Read for Broken {
+        struct BrokenReader;
+        impl Read for BrokenReader {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
                 Err(io::Error::other("pulled plug"))
             }
         }
         let scratch = Scratch::new(10).expect("a scratch folder");
-        let error = scratch.spool(&mut Broken, "the log of trial 1").expect_err("broken");
+        let error = scratch.spool(&mut BrokenReader, "the log of trial 1").expect_err("broken");
         insta::assert_snapshot!(error, @"failed to read the log of trial 1");
         assert_eq!(scratch.used(), 0);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use assay_manifest::Digest;
 use object_store::path::Path;
 
-use crate::backend::{Backend, Mode, Opening, Sync};
+use crate::backend::{Backend, Durability, OpenMode, WriteMode};
 use crate::{Area, Error, Result, Scratch, ScratchFile, layout};
 
 /// The largest pointer in bytes. Pointers name blobs; anything larger should be a blob.
@@ -21,21 +21,21 @@ pub struct Store(Arc<Backend>);
 
 /// The outcome of creating a pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Created {
+pub enum CreateOutcome {
     /// This call created it.
-    Yes,
+    New,
     /// It already existed, and stays as it is.
-    No {
+    Existing {
         /// The existing bytes.
         existing: Vec<u8>,
     },
 }
 
 /// The bytes that the store has under a blob's name.
-enum Found {
-    Nothing,
-    TrueBytes,
-    OtherBytes(Digest),
+enum StoredBlob {
+    Missing,
+    Intact,
+    Corrupt(Digest),
 }
 
 impl Store {
@@ -46,8 +46,8 @@ impl Store {
     /// credentials from the environment. Fails by name for an object store that this build has no backend for, and for a bucket
     /// that does not honour create-if-absent.
     pub fn open(uri: &str) -> Result<Self> {
-        let store = Self(Arc::new(Backend::open(uri, Opening::Create)?));
-        if store.0.is_untried() {
+        let store = Self(Arc::new(Backend::open(uri, OpenMode::Create)?));
+        if store.0.is_untested() {
             // A file system without hard links, or an object store without conditional writes, cannot create-if-absent. This is
             // better reported now than after the first trial.
             store.check_create_if_absent()?;
@@ -57,13 +57,13 @@ impl Store {
 
     /// Opens an existing store. Fails if the folder or bucket is missing or holds no blobs.
     pub fn open_existing(uri: &str) -> Result<Self> {
-        Backend::open(uri, Opening::Existing).map(|backend| Self(Arc::new(backend)))
+        Backend::open(uri, OpenMode::Existing).map(|backend| Self(Arc::new(backend)))
     }
 
     /// Opens a store that the parent process has just used. If the service does not respond, it is retried as in the middle of a
     /// run, because its address is known to be right.
-    pub fn open_again(uri: &str) -> Result<Self> {
-        Backend::open(uri, Opening::Again).map(|backend| Self(Arc::new(backend)))
+    pub fn reopen(uri: &str) -> Result<Self> {
+        Backend::open(uri, OpenMode::Reopen).map(|backend| Self(Arc::new(backend)))
     }
 
     /// Returns the store's full name, by which another process opens it, except for `memory:`.
@@ -80,8 +80,8 @@ impl Store {
     ///
     /// If the blob exists, its bytes are hashed, and repaired if they do not match.
     pub fn put(&self, bytes: &[u8]) -> Result<Digest> {
-        let digest = Digest::of(bytes);
-        self.put_unless_there(&digest, |path| self.0.put(path, bytes, Mode::Overwrite, Sync::Bytes).map(|_| ()))?;
+        let digest = Digest::compute(bytes);
+        self.put_if_missing(&digest, |path| self.0.put(path, bytes, WriteMode::Overwrite, Durability::Bytes).map(|_| ()))?;
         Ok(digest)
     }
 
@@ -101,27 +101,27 @@ impl Store {
 
     fn put_spooled(&self, reader: &mut dyn Read, what: &str, scratch: &Scratch) -> Result<(Digest, u64)> {
         let (digest, file) = scratch.spool(reader, what)?;
-        self.put_unless_there(&digest, |path| self.0.put_scratch(path, &file))?;
+        self.put_if_missing(&digest, |path| self.0.put_scratch(path, &file))?;
         Ok((digest, file.size()))
     }
 
-    fn put_unless_there(&self, digest: &Digest, put: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-        let path = layout::blob(digest);
+    fn put_if_missing(&self, digest: &Digest, put: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        let path = layout::blob_path(digest);
         match self.find(digest)? {
-            Found::TrueBytes => return Ok(()),
-            Found::OtherBytes(found) => {
+            StoredBlob::Intact => return Ok(()),
+            StoredBlob::Corrupt(found) => {
                 tracing::warn!(%digest, %found, store = self.uri(), "corrupt blob repaired");
             }
-            Found::Nothing => {}
+            StoredBlob::Missing => {}
         }
         put(&path)
     }
 
-    fn find(&self, digest: &Digest) -> Result<Found> {
-        Ok(match self.0.digest(&layout::blob(digest))? {
-            None => Found::Nothing,
-            Some((found, _)) if found == *digest => Found::TrueBytes,
-            Some((found, _)) => Found::OtherBytes(found),
+    fn find(&self, digest: &Digest) -> Result<StoredBlob> {
+        Ok(match self.0.digest(&layout::blob_path(digest))? {
+            None => StoredBlob::Missing,
+            Some((found, _)) if found == *digest => StoredBlob::Intact,
+            Some((found, _)) => StoredBlob::Corrupt(found),
         })
     }
 
@@ -130,31 +130,31 @@ impl Store {
     /// Fails with [`Error::Absent`], [`Error::Corrupt`] or [`Error::TooLarge`]. For blobs that may be large, use
     /// [`Store::materialise`].
     pub fn get(&self, digest: &Digest, limit: u64) -> Result<Vec<u8>> {
-        let bytes = self.read_limited(&layout::blob(digest), limit, || format!("blob {digest}"))?;
+        let bytes = self.read_limited(&layout::blob_path(digest), limit, || format!("blob {digest}"))?;
         let bytes = bytes.ok_or(Error::Absent { digest: *digest })?;
-        matching(digest, Digest::of(&bytes)).map(|()| bytes)
+        check_digest(digest, Digest::compute(&bytes)).map(|()| bytes)
     }
 
     /// Copies a blob into a private scratch file, which is returned only if its bytes match the digest.
     ///
     /// Fails with [`Error::Absent`], [`Error::Corrupt`] or [`Error::ScratchFull`], and then leaves no file.
     pub fn materialise(&self, digest: &Digest, scratch: &Scratch) -> Result<ScratchFile> {
-        let found = self.0.materialise(&layout::blob(digest), scratch)?;
+        let found = self.0.materialise(&layout::blob_path(digest), scratch)?;
         let (found, file) = found.ok_or(Error::Absent { digest: *digest })?;
-        matching(digest, found).map(|()| file)
+        check_digest(digest, found).map(|()| file)
     }
 
     /// Hashes a blob in place and returns its size; `None` if there is no such blob.
     ///
     /// Fails with [`Error::Corrupt`] if its bytes do not match.
     pub fn check(&self, digest: &Digest) -> Result<Option<u64>> {
-        let Some((found, size)) = self.0.digest(&layout::blob(digest))? else { return Ok(None) };
-        matching(digest, found).map(|()| Some(size))
+        let Some((found, size)) = self.0.digest(&layout::blob_path(digest))? else { return Ok(None) };
+        check_digest(digest, found).map(|()| Some(size))
     }
 
     /// Returns true if there is a blob of that name. Its bytes are not read.
     pub fn contains(&self, digest: &Digest) -> Result<bool> {
-        self.0.info(&layout::blob(digest)).map(|found| found.is_some())
+        self.0.info(&layout::blob_path(digest)).map(|found| found.is_some())
     }
 
     /// Creates a pointer if there is none at `path`. Of any number of callers, in any number of processes, exactly one gets
@@ -162,26 +162,26 @@ impl Store {
     ///
     /// A path consists of ASCII letters, digits and `._-=+@`, separated by single slashes; it must not lead through another
     /// pointer.
-    pub fn create(&self, path: &str, bytes: &[u8]) -> Result<Created> {
-        let object = layout::pointer(path)?;
+    pub fn create(&self, path: &str, bytes: &[u8]) -> Result<CreateOutcome> {
+        let object = layout::pointer_path(path)?;
         if bytes.len() as u64 > MAX_POINTER_BYTES {
             return Err(Error::TooLarge { what: format!("pointer `{path}`"), limit: MAX_POINTER_BYTES });
         }
-        if self.0.put(&object, bytes, Mode::Create, Sync::BytesAndName)? {
-            return Ok(Created::Yes);
+        if self.0.put(&object, bytes, WriteMode::Create, Durability::BytesAndName)? {
+            return Ok(CreateOutcome::New);
         }
         let existing = self.read(path, MAX_POINTER_BYTES)?;
-        existing.map(|existing| Created::No { existing }).ok_or_else(|| self.vanished(path))
+        existing.map(|existing| CreateOutcome::Existing { existing }).ok_or_else(|| self.vanished_error(path))
     }
 
-    fn vanished(&self, path: &str) -> Error {
+    fn vanished_error(&self, path: &str) -> Error {
         let source = "it was there when it should be created and gone when it was read; something else removes objects".into();
         Error::Backend { action: "read", path: path.to_owned(), uri: self.uri().to_owned(), source }
     }
 
     /// Returns the bytes of a pointer of at most `limit` bytes; `None` if there is no such pointer.
     pub fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>> {
-        self.read_limited(&layout::pointer(path)?, limit, || format!("pointer `{path}`"))
+        self.read_limited(&layout::pointer_path(path)?, limit, || format!("pointer `{path}`"))
     }
 
     /// Returns the paths of all pointers below `prefix`, in byte order. A prefix consists of whole parts: `runs/a` does not list
@@ -191,7 +191,7 @@ impl Store {
     }
 
     fn list_limited(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
-        let mut paths = self.0.list(&layout::pointer(prefix)?, limit)?;
+        let mut paths = self.0.list(&layout::pointer_path(prefix)?, limit)?;
         if paths.len() > limit {
             return Err(Error::TooMany { prefix: prefix.to_owned(), limit });
         }
@@ -221,8 +221,8 @@ impl Store {
     /// Writes two small objects in the store's own space and removes them.
     pub fn check_create_if_absent(&self) -> Result<()> {
         let path = self.0.staging()?;
-        let first = self.0.put(&path, b"first", Mode::Create, Sync::Bytes)?;
-        let second = self.0.put(&path, b"second", Mode::Create, Sync::Bytes)?;
+        let first = self.0.put(&path, b"first", WriteMode::Create, Durability::Bytes)?;
+        let second = self.0.put(&path, b"second", WriteMode::Create, Durability::Bytes)?;
         self.0.remove(&path)?;
         if first && !second { Ok(()) } else { Err(Error::NoCreateIfAbsent { uri: self.uri().to_owned() }) }
     }
@@ -233,12 +233,12 @@ impl Store {
 
     /// Puts bytes under a digest that is not theirs, to show that this is detected.
     #[cfg(any(test, feature = "conformance"))]
-    pub(crate) fn plant(&self, digest: &Digest, bytes: &[u8]) -> Result<()> {
-        self.0.put(&layout::blob(digest), bytes, Mode::Overwrite, Sync::Bytes).map(|_| ())
+    pub(crate) fn put_corrupt(&self, digest: &Digest, bytes: &[u8]) -> Result<()> {
+        self.0.put(&layout::blob_path(digest), bytes, WriteMode::Overwrite, Durability::Bytes).map(|_| ())
     }
 }
 
-fn matching(expected: &Digest, found: Digest) -> Result<()> {
+fn check_digest(expected: &Digest, found: Digest) -> Result<()> {
     if found == *expected { Ok(()) } else { Err(Error::Corrupt { expected: *expected, found }) }
 }
 
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn memory_conforms() {
         let store = Store::open("memory:").expect("a store in memory");
-        conformance::conformance(&|| store.clone());
+        conformance::check_conformance(&|| store.clone());
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
         let folder = folder();
         let store = open(&folder);
         let digest = store.put(b"bytes").expect("put");
-        let blob = folder.path().join(layout::blob(&digest).as_ref());
+        let blob = folder.path().join(layout::blob_path(&digest).as_ref());
         let elsewhere = folder.path().join("elsewhere");
         std::fs::rename(&blob, &elsewhere).expect("moved");
         std::os::unix::fs::symlink(&elsewhere, &blob).expect("a link");
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn a_local_folder_conforms() {
         let folder = folder();
-        conformance::conformance(&|| open(&folder));
+        conformance::check_conformance(&|| open(&folder));
         assert_eq!(files(folder.path(), "staging"), Vec::<String>::new(), "nothing stays in staging");
     }
 
@@ -335,10 +335,10 @@ mod tests {
         let folder = folder();
         let store = open(&folder);
         let digest = store.put(b"some bytes").expect("put");
-        let file = folder.path().join(layout::blob(&digest).as_ref());
+        let file = folder.path().join(layout::blob_path(&digest).as_ref());
         std::fs::OpenOptions::new().write(true).open(file).expect("the file").set_len(4).expect("cut");
         let error = store.get(&digest, 100).expect_err("cut short");
-        assert!(matches!(error, Error::Corrupt { found, .. } if found == Digest::of(b"some")), "{error}");
+        assert!(matches!(error, Error::Corrupt { found, .. } if found == Digest::compute(b"some")), "{error}");
         store.put(b"some bytes").expect("repaired");
         assert_eq!(store.get(&digest, 100).expect("whole again"), b"some bytes");
     }

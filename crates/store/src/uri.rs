@@ -91,7 +91,7 @@ fn parse_bucket(uri: &str) -> Result<Bucket, &'static str> {
         return Err("a port belongs to the endpoint: `s3://bucket/prefix?endpoint=http://host:port`");
     }
     let prefix = parsed.path().trim_matches('/').to_owned();
-    if !prefix.is_empty() && layout::problem_of(&prefix).is_some() {
+    if !prefix.is_empty() && layout::find_problem(&prefix).is_some() {
         return Err("its prefix may have ASCII letters, digits, `/` and `._-=+@`, and not begin with `blobs` or `staging`");
     }
     let mut bucket = Bucket { name, prefix, endpoint: None, region: None };
@@ -127,7 +127,7 @@ fn is_region(value: &str) -> bool {
 }
 
 /// Returns the URI of an absolute folder: RFC 8089, with everything outside RFC 3986's unreserved characters encoded.
-pub(crate) fn of_folder(folder: &Path) -> String {
+pub(crate) fn folder_uri(folder: &Path) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     let encode = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     let path: String = folder.as_os_str().as_encoded_bytes().iter().copied().map(encode).collect();
@@ -231,7 +231,7 @@ mod tests {
 
         #[test]
         fn a_folder_s_uri_names_that_folder(path in "/[^\0]{0,40}") {
-            prop_assert_eq!(parse(&of_folder(Path::new(&path))).expect("its own URI"), folder(&path));
+            prop_assert_eq!(parse(&folder_uri(Path::new(&path))).expect("its own URI"), folder(&path));
         }
     }
 }

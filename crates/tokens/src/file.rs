@@ -39,14 +39,14 @@ pub(crate) struct FileRules(tokenizers::Tokenizer);
 
 /// The fields of a file that are checked before the file is used.
 #[derive(Deserialize)]
-struct Precautions {
+struct CheckedFields {
     #[serde(default)]
     normalizer: Value,
-    model: ModelPrecautions,
+    model: CheckedModelFields,
 }
 
 #[derive(Deserialize)]
-struct ModelPrecautions {
+struct CheckedModelFields {
     #[serde(default)]
     dropout: Value,
 }
@@ -56,9 +56,9 @@ impl FileRules {
         if bytes.len() > MAX_FILE_BYTES {
             return Err(TokenizerError::FileTooLarge(bytes.len()));
         }
-        let precautions: Precautions = serde_json::from_slice(bytes).map_err(|error| malformed(&error))?;
+        let precautions: CheckedFields = serde_json::from_slice(bytes).map_err(|error| malformed(&error))?;
         precautions.check()?;
-        let mut tokenizer = caught(|| tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| malformed(&error)))?;
+        let mut tokenizer = catch_panic(|| tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| malformed(&error)))?;
         // The endpoint adds its own special tokens, and a count must be neither truncated nor padded.
         tokenizer.with_post_processor(None::<tokenizers::PostProcessorWrapper>).with_padding(None);
         tokenizer.with_truncation(None).map_err(|error| malformed(&error))?;
@@ -70,8 +70,8 @@ impl FileRules {
     }
 
     fn ids(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        caught(|| {
-            let encoding = self.0.encode_fast(text, false).map_err(|error| TokenizerError::Text(quoted(&error)))?;
+        catch_panic(|| {
+            let encoding = self.0.encode_fast(text, false).map_err(|error| TokenizerError::Text(quote(&error)))?;
             Ok(encoding.get_ids().to_vec())
         })
     }
@@ -90,7 +90,7 @@ impl FileRules {
                 return Ok((vocabulary, additive));
             }
         }
-        Ok((Vocabulary::of_common_words(), false))
+        Ok((Vocabulary::from_common_words(), false))
     }
 
     /// Returns the common words, and then the file's own, that are one token after a space.
@@ -110,15 +110,15 @@ impl FileRules {
         let ids = self.ids(&format!("{ANCHOR} {word}"))?;
         let Some([id]) = ids.strip_prefix(before) else { return Ok(None) };
         // A word that is not in the vocabulary is one token too: the unknown token.
-        if !self.says(*id, word) {
+        if !self.decodes_to(*id, word) {
             return Ok(None);
         }
         let alone = self.ids(word)?;
-        let opening = alone.first().copied().filter(|first| alone.len() == 1 && self.says(*first, word));
+        let opening = alone.first().copied().filter(|first| alone.len() == 1 && self.decodes_to(*first, word));
         Ok(Some(Word { text: word.to_owned(), id: *id, opens: opening.is_some(), opening_id: opening }))
     }
 
-    fn says(&self, id: u32, word: &str) -> bool {
+    fn decodes_to(&self, id: u32, word: &str) -> bool {
         self.0.id_to_token(id).is_some_and(|token| token.trim_start_matches(SPACES) == word)
     }
 
@@ -177,25 +177,25 @@ fn strides(count: usize) -> impl Iterator<Item = usize> {
     (0..step).flat_map(move |first| (first..count).step_by(step))
 }
 
-impl Precautions {
+impl CheckedFields {
     fn check(&self) -> Result<(), TokenizerError> {
         let dropout = &self.model.dropout;
         if !dropout.is_null() && dropout.as_f64() != Some(0.0) {
-            return Err(TokenizerError::Dropout(quoted(dropout)));
+            return Err(TokenizerError::Dropout(quote(dropout)));
         }
-        if growth(&self.normalizer) > MAX_GROWTH { Err(TokenizerError::Growth) } else { Ok(()) }
+        if max_growth(&self.normalizer) > MAX_GROWTH { Err(TokenizerError::Growth) } else { Ok(()) }
     }
 }
 
 /// Returns an upper bound of the factor by which a normalizer makes a text longer: its steps multiply. Every text in it counts as
 /// one that is inserted before each byte, except the names of steps and the patterns that are replaced.
-fn growth(normalizer: &Value) -> u64 {
+fn max_growth(normalizer: &Value) -> u64 {
     match normalizer {
-        Value::Array(steps) => steps.iter().map(growth).fold(1, u64::saturating_mul),
+        Value::Array(steps) => steps.iter().map(max_growth).fold(1, u64::saturating_mul),
         Value::Object(step) if step.get("type").and_then(Value::as_str) == Some("Precompiled") => 1,
         Value::Object(step) => {
             let texts = step.iter().filter(|(name, _)| !["type", "pattern"].contains(&name.as_str()));
-            texts.map(|(_, value)| growth(value)).fold(1, u64::saturating_mul)
+            texts.map(|(_, value)| max_growth(value)).fold(1, u64::saturating_mul)
         }
         Value::String(text) => text.len() as u64 + 1,
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
@@ -203,15 +203,15 @@ fn growth(normalizer: &Value) -> u64 {
 }
 
 /// Runs `action`, and turns a panic into an error.
-fn caught<T>(action: impl FnOnce() -> Result<T, TokenizerError>) -> Result<T, TokenizerError> {
+fn catch_panic<T>(action: impl FnOnce() -> Result<T, TokenizerError>) -> Result<T, TokenizerError> {
     // No half-changed state is used again: a file that failed is dropped, and an encoding changes only a cache.
     catch_unwind(AssertUnwindSafe(action)).unwrap_or(Err(TokenizerError::GaveUp))
 }
 
 fn malformed(error: &impl ToString) -> TokenizerError {
-    TokenizerError::Malformed(quoted(error))
+    TokenizerError::Malformed(quote(error))
 }
 
-fn quoted(what: &impl ToString) -> String {
+fn quote(what: &impl ToString) -> String {
     what.to_string().chars().take(MAX_QUOTED).collect()
 }

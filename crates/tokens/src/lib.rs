@@ -78,7 +78,7 @@ impl Tokenizer {
     /// Used for load whose exact token counts come from the endpoint, and for endpoints without a tokenizer, such as the
     /// simulator. Its words are single tokens of the tokenizers of most models, so the endpoint's own counts are close.
     pub fn built_in() -> Self {
-        let vocabulary = Arc::new(Vocabulary::of_common_words());
+        let vocabulary = Arc::new(Vocabulary::from_common_words());
         Self { rules: Rules::Words, vocabulary, digest: words::digest(), additive: true }
     }
 
@@ -90,7 +90,12 @@ impl Tokenizer {
     pub fn from_file(bytes: &[u8]) -> Result<Self, TokenizerError> {
         let rules = FileRules::read(bytes)?;
         let (vocabulary, additive) = rules.vocabulary()?;
-        Ok(Self { rules: Rules::File(Arc::new(rules)), vocabulary: Arc::new(vocabulary), digest: Digest::of(bytes), additive })
+        Ok(Self {
+            rules: Rules::File(Arc::new(rules)),
+            vocabulary: Arc::new(vocabulary),
+            digest: Digest::compute(bytes),
+            additive,
+        })
     }
 
     /// The digest of its vocabulary and rules: that of the built-in list, or of the file.
@@ -137,8 +142,8 @@ impl Tokenizer {
         if tokens == 0 {
             return Ok(Prompt { text: String::new(), tokens });
         }
-        let draw = prompt::Draw::new(&self.vocabulary, seed, salt, tokens);
-        if self.additive { Ok(Prompt { text: draw.text(tokens), tokens }) } else { draw.corrected(|text| self.count(text)) }
+        let draw = prompt::WordSequence::new(&self.vocabulary, seed, salt, tokens);
+        if self.additive { Ok(Prompt { text: draw.text(tokens), tokens }) } else { draw.correct_length(|text| self.count(text)) }
     }
 }
 

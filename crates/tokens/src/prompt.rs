@@ -41,7 +41,7 @@ pub(crate) struct Vocabulary {
 }
 
 impl Vocabulary {
-    pub(crate) fn of_common_words() -> Self {
+    pub(crate) fn from_common_words() -> Self {
         let words: Vec<String> = COMMON_WORDS.lines().map(str::to_owned).collect();
         let openers = (0..words.len()).collect();
         Self { words, openers }
@@ -63,22 +63,22 @@ impl Vocabulary {
 
     /// The word for `draw` at the start.
     fn opener(&self, draw: u32) -> &str {
-        &self.words[self.openers[scaled(draw, self.openers.len())]]
+        &self.words[self.openers[scale_draw(draw, self.openers.len())]]
     }
 
     /// The word for `draw` after the start.
     fn word(&self, draw: u32) -> &str {
-        &self.words[scaled(draw, self.words.len())]
+        &self.words[scale_draw(draw, self.words.len())]
     }
 }
 
 /// Maps a draw to an index below `count`.
-fn scaled(draw: u32, count: usize) -> usize {
+fn scale_draw(draw: u32, count: usize) -> usize {
     ((u64::from(draw) * count as u64) >> 32) as usize
 }
 
 /// The endless text of a seed and a salt; a prompt is a prefix of it.
-pub(crate) struct Draw<'a> {
+pub(crate) struct WordSequence<'a> {
     vocabulary: &'a Vocabulary,
     seed: u64,
     salt: u64,
@@ -86,7 +86,7 @@ pub(crate) struct Draw<'a> {
     tokens: u32,
 }
 
-impl<'a> Draw<'a> {
+impl<'a> WordSequence<'a> {
     pub(crate) fn new(vocabulary: &'a Vocabulary, seed: u64, salt: Option<u64>, tokens: u32) -> Self {
         // A prompt that was all salt would equal every other prompt of the trial.
         let salt_words = salt.map_or(0, |_| SALT_WORDS.min(tokens / 2));
@@ -134,12 +134,12 @@ impl<'a> Draw<'a> {
     /// fits.
     ///
     /// If no number of words fits, tries other words at the end. Returns the closest prompt.
-    pub(crate) fn corrected(&self, count: impl Fn(&str) -> Result<u64, TokenizerError>) -> Result<Prompt, TokenizerError> {
+    pub(crate) fn correct_length(&self, count: impl Fn(&str) -> Result<u64, TokenizerError>) -> Result<Prompt, TokenizerError> {
         let mut words = self.tokens;
         let mut closest: Option<Prompt> = None;
         for round in 0..SCALINGS + VARIATIONS {
             let variation = round.checked_sub(SCALINGS);
-            let text = variation.map_or_else(|| self.text(words), |variation| self.varied(words, variation));
+            let text = variation.map_or_else(|| self.text(words), |variation| self.vary_ending(words, variation));
             let tokens = u32::try_from(count(&text)?).unwrap_or(u32::MAX);
             if closest.as_ref().is_none_or(|closest| tokens.abs_diff(self.tokens) < closest.tokens.abs_diff(self.tokens)) {
                 closest = Some(Prompt { text, tokens });
@@ -148,14 +148,14 @@ impl<'a> Draw<'a> {
                 break;
             }
             if round + 1 < SCALINGS {
-                words = rescaled(words, tokens, self.tokens);
+                words = rescale(words, tokens, self.tokens);
             }
         }
         Ok(closest.unwrap_or_else(|| Prompt { text: String::new(), tokens: 0 }))
     }
 
     /// Its first `words` words, or one more or fewer, with another word at the end.
-    fn varied(&self, words: u32, variation: u32) -> String {
+    fn vary_ending(&self, words: u32, variation: u32) -> String {
         let before = (words + variation % 3).saturating_sub(2);
         let mut text = self.text(before);
         let draw = split_mix(self.seed ^ (u64::from(variation) + 1), u64::from(words)) as u32;
@@ -166,7 +166,7 @@ impl<'a> Draw<'a> {
 
 /// Scales the number of words for `wanted` tokens, if `words` of them have `tokens`. Changes it by at least one, unless it is
 /// already right.
-fn rescaled(words: u32, tokens: u32, wanted: u32) -> u32 {
+fn rescale(words: u32, tokens: u32, wanted: u32) -> u32 {
     let scaled = u64::from(words) * u64::from(wanted) / u64::from(tokens.max(1));
     let scaled = u32::try_from(scaled).unwrap_or(u32::MAX).min(wanted.saturating_mul(2)).max(1);
     match tokens.cmp(&wanted) {

@@ -15,7 +15,7 @@ fn corpus(count: usize) -> Vec<String> {
 }
 
 /// A BPE, trained until each word of the corpus was one token, or the vocabulary was full.
-fn trained(mut tokenizer: tokenizers::Tokenizer, tokens: usize, lines: Vec<String>) -> Vec<u8> {
+fn train(mut tokenizer: tokenizers::Tokenizer, tokens: usize, lines: Vec<String>) -> Vec<u8> {
     let trainer = BpeTrainer::builder()
         .show_progress(false)
         .vocab_size(tokens)
@@ -33,21 +33,21 @@ fn plain_bpe() -> tokenizers::Tokenizer {
 static BYTE_LEVEL: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut tokenizer = plain_bpe();
     tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
-    trained(tokenizer, 4_000, corpus(300))
+    train(tokenizer, 4_000, corpus(300))
 });
 
 /// Without a split of the text, so merges span spaces, as in superword vocabularies.
 static SUPERWORD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut tokenizer = plain_bpe();
     tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, false)));
-    trained(tokenizer, 1_500, corpus(300))
+    train(tokenizer, 1_500, corpus(300))
 });
 
 /// Bytes only: no word is one token.
 static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut tokenizer = plain_bpe();
     tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
-    trained(tokenizer, 256, corpus(10))
+    train(tokenizer, 256, corpus(10))
 });
 
 /// A file with only a model.

@@ -15,5 +15,5 @@ pub const COMMON_WORDS: &str = include_str!("common-words.txt");
 
 /// The digest of the list's bytes, which stands for the built-in tokenizer.
 pub(crate) fn digest() -> Digest {
-    Digest::of(COMMON_WORDS.as_bytes())
+    Digest::compute(COMMON_WORDS.as_bytes())
 }

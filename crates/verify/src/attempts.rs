@@ -15,25 +15,25 @@ use assay_stage::Failure;
 /// itself; attempts are numbered without gaps; its records are among its evidence; the Collection lists it under the same trial
 /// as its part does.
 pub fn check_attempts(documents: &[Verified<Document>]) -> Result<(), Failure> {
-    let plan = documents.iter().find_map(|verified| Plan::of(verified.value())).map(|plan| &plan.body);
+    let plan = documents.iter().find_map(|verified| Plan::from_document(verified.value())).map(|plan| &plan.body);
     let parts: BTreeMap<Digest, &ExecutionPart> = documents
         .iter()
-        .filter_map(|verified| Some((verified.manifest_digest(), &ExecutionPart::of(verified.value())?.body)))
+        .filter_map(|verified| Some((verified.manifest_digest(), &ExecutionPart::from_document(verified.value())?.body)))
         .collect();
     check_blocks(documents)?;
-    for environment in documents.iter().filter_map(|verified| Environment::of(verified.value())) {
+    for environment in documents.iter().filter_map(|verified| Environment::from_document(verified.value())) {
         plan.map_or(Ok(()), |plan| check_targets(plan, &environment.body))?;
     }
     for part in parts.values() {
         check_shard(part.shard)?;
         check_numbers(part)?;
         for attempt in &part.attempts {
-            check_itself(attempt)?;
+            check_consistency(attempt)?;
             check_schedule(part, attempt)?;
             plan.map_or(Ok(()), |plan| check_planned(plan, attempt))?;
         }
     }
-    for collection in documents.iter().filter_map(|verified| Collection::of(verified.value())) {
+    for collection in documents.iter().filter_map(|verified| Collection::from_document(verified.value())) {
         check_places(&collection.body, &parts)?;
         check_drift(&collection.body, documents)?;
     }
@@ -42,8 +42,8 @@ pub fn check_attempts(documents: &[Verified<Document>]) -> Result<(), Failure> {
 
 /// Checks that the Collection reports the same differences between blocks as the Environments do.
 fn check_drift(collection: &Collection, documents: &[Verified<Document>]) -> Result<(), Failure> {
-    let environments = documents.iter().filter_map(|verified| Environment::of(verified.value()));
-    let found = drift(&environments.map(|environment| &environment.body).collect::<Vec<_>>());
+    let environments = documents.iter().filter_map(|verified| Environment::from_document(verified.value()));
+    let found = find_drift(&environments.map(|environment| &environment.body).collect::<Vec<_>>());
     if found == collection.drift {
         return Ok(());
     }
@@ -83,7 +83,7 @@ fn check_targets(plan: &Plan, environment: &Environment) -> Result<(), Failure> 
 fn check_blocks(documents: &[Verified<Document>]) -> Result<(), Failure> {
     let environments: BTreeMap<Digest, Block> = documents
         .iter()
-        .filter_map(|verified| Some((verified.manifest_digest(), Environment::of(verified.value())?.body.block)))
+        .filter_map(|verified| Some((verified.manifest_digest(), Environment::from_document(verified.value())?.body.block)))
         .collect();
     for document in documents.iter().map(Verified::value) {
         let block = match document {
@@ -124,7 +124,7 @@ fn check_numbers(part: &ExecutionPart) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_itself(attempt: &Attempt) -> Result<(), Failure> {
+fn check_consistency(attempt: &Attempt) -> Result<(), Failure> {
     let validity = &attempt.validity;
     ensure(validity.valid == validity.reasons.is_empty(), attempt, "is valid and has reasons against it, or neither")?;
     if validity.valid {
@@ -164,7 +164,7 @@ fn check_planned(plan: &Plan, attempt: &Attempt) -> Result<(), Failure> {
 /// Returns true if the times of a command are present exactly if the attempt ran one.
 fn is_measured_as_planned(workload: &FrozenWorkload, attempt: &Attempt) -> bool {
     let has_command = workload.indicator.as_ref().is_some_and(|work| work.command.is_some());
-    attempt.measured().is_some() == (has_command && attempt.indicator.is_some())
+    attempt.command_times().is_some() == (has_command && attempt.indicator.is_some())
 }
 
 fn is_script_of(workload: &FrozenWorkload, ran: Option<Digest>) -> bool {

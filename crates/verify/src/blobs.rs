@@ -70,7 +70,7 @@ impl FolderBlobs {
                     bytes = bytes.saturating_add(size_of(&entry)?);
                     files.push(entry.path());
                 } else {
-                    found.odd.push(found.inside(&entry.path()));
+                    found.odd.push(found.relative_path(&entry.path()));
                 }
                 if files.len() + found.odd.len() + pending.len() > MAX_FILES {
                     let message = format!("`{}` holds more than {MAX_FILES} files", folder.display());
@@ -88,17 +88,17 @@ impl FolderBlobs {
 
     fn add(&mut self, path: PathBuf) -> Result<(), Failure> {
         let digest = digest_of(&path, &mut std::io::sink())?;
-        self.by_path.insert(self.inside(&path), digest);
+        self.by_path.insert(self.relative_path(&path), digest);
         self.by_digest.insert(digest, path);
         Ok(())
     }
 
-    fn inside(&self, path: &Path) -> String {
+    fn relative_path(&self, path: &Path) -> String {
         path.strip_prefix(&self.folder).unwrap_or(path).to_string_lossy().into_owned()
     }
 
     /// Returns the digest of the file at a path of the folder.
-    pub fn at(&self, path: &str) -> Option<Digest> {
+    pub fn digest_at(&self, path: &str) -> Option<Digest> {
         self.by_path.get(path).copied()
     }
 
@@ -190,9 +190,9 @@ mod tests {
     #[test]
     fn files_are_found_by_what_they_contain() {
         let (_folder, blobs) = folder();
-        assert_eq!(blobs.get(&Digest::of(b"plan"), 4), Ok(Some(b"plan".to_vec())));
-        assert_eq!(blobs.check(&Digest::of(b"report")), Ok(Some(6)));
-        assert_eq!(blobs.get(&Digest::of(b"other"), 4), Ok(None));
+        assert_eq!(blobs.get(&Digest::compute(b"plan"), 4), Ok(Some(b"plan".to_vec())));
+        assert_eq!(blobs.check(&Digest::compute(b"report")), Ok(Some(6)));
+        assert_eq!(blobs.get(&Digest::compute(b"other"), 4), Ok(None));
         assert_eq!(blobs.iter().count(), 2, "a link is no file of the folder");
     }
 
@@ -200,15 +200,15 @@ mod tests {
     fn a_file_that_changes_under_the_reader_is_refused() {
         let (folder, blobs) = folder();
         std::fs::write(folder.path().join("chain/plan.json"), "nalp").expect("written");
-        assert_eq!(blobs.get(&Digest::of(b"plan"), 4).expect_err("changed").code, "artifact_corrupt");
+        assert_eq!(blobs.get(&Digest::compute(b"plan"), 4).expect_err("changed").code, "artifact_corrupt");
         std::fs::remove_file(folder.path().join("report.md")).expect("removed");
-        assert_eq!(blobs.get(&Digest::of(b"report"), 9).expect_err("gone").code, "unreadable");
+        assert_eq!(blobs.get(&Digest::compute(b"report"), 9).expect_err("gone").code, "unreadable");
     }
 
     #[test]
     fn what_is_too_large_is_not_read() {
         let (_folder, blobs) = folder();
-        assert_eq!(blobs.get(&Digest::of(b"plan"), 3).expect_err("four bytes").code, "artifact_too_large");
+        assert_eq!(blobs.get(&Digest::compute(b"plan"), 3).expect_err("four bytes").code, "artifact_too_large");
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         let blobs = StoreBlobs(Store::open("memory:").expect("a store"));
         let digest = blobs.0.put(b"plan").expect("put");
         assert_eq!((blobs.get(&digest, 4), blobs.check(&digest)), (Ok(Some(b"plan".to_vec())), Ok(Some(4))));
-        assert_eq!(blobs.get(&Digest::of(b"other"), 4), Ok(None));
+        assert_eq!(blobs.get(&Digest::compute(b"other"), 4), Ok(None));
         assert_eq!(blobs.get(&digest, 3).expect_err("four bytes").code, "artifact_too_large");
     }
 }

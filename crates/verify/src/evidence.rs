@@ -14,7 +14,7 @@ use crate::walk::Chain;
 const MAX_LIST_BYTES: u64 = 256 << 20;
 
 /// Returns the raw artifacts of a run, as its Collection lists them.
-pub fn evidence_of(blobs: &dyn Blobs, collection: &Collection) -> Result<Option<Vec<Artifact>>, Failure> {
+pub fn read_evidence_list(blobs: &dyn Blobs, collection: &Collection) -> Result<Option<Vec<Artifact>>, Failure> {
     if (collection.evidence.name.as_str(), collection.evidence.media_type.as_str()) != ("evidence.json", "application/json") {
         return Err(Failure::verification(
             "evidence",
@@ -64,7 +64,7 @@ pub fn verify_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<LevelReport, 
         report.absent.push("the run has no collection".to_owned());
         return Ok(report);
     };
-    let Some(list) = evidence_of(blobs, &collection.body)? else {
+    let Some(list) = read_evidence_list(blobs, &collection.body)? else {
         report.absent.push(collection.body.evidence.name.clone());
         return Ok(report);
     };

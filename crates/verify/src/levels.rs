@@ -20,11 +20,11 @@ use serde::Serialize;
 
 use crate::attempts::check_attempts;
 use crate::blobs::Blobs;
-use crate::evidence::{check_evidence_list, evidence_of};
+use crate::evidence::{check_evidence_list, read_evidence_list};
 use crate::numbers::{NumberRows, check_numbers};
 use crate::outcomes::{Tables, check_outcomes};
-use crate::published::{Decided, Publishable, PublishedFile, numbers_file, numbers_of_summary};
-use crate::queries::{ask, numbers_of, query_result_file, with_queries};
+use crate::published::{PublicationInputs, PublishDecisions, PublishedFile, numbers_file, summary_numbers};
+use crate::queries::{merge_query_numbers, query_numbers, query_result_file, run_query};
 use crate::times::check_times;
 use crate::walk::Chain;
 
@@ -130,24 +130,24 @@ pub fn verify_rows(
         // These two need no row in memory and take as long as reading the rows: with a second processor, they are done by the
         // time their results are needed. The results keep their order.
         let reports = scope.spawn(|| check_reports(blobs, chain, &publication.body, publish_binary));
-        let answers = scope.spawn(|| ask_queries(blobs, chain));
+        let answers = scope.spawn(|| run_queries(blobs, chain));
         let tables = read_tables(blobs, &summary.body.files)?;
         check_outcomes(&chain.run_id, &chain.documents, &tables)?;
         let rows = number_rows(&summary.body.files, tables)?;
         let numbers = read_numbers(blobs, &publication.body)?;
         check_origin(&numbers, &chain.run_id, &publication.body)?;
         check_numbers(&chain.run_id, &numbers, &rows)?;
-        let selected = check_queries(chain, &numbers, &rows, || result_of(answers))?;
+        let selected = check_queries(chain, &numbers, &rows, || join_thread(answers))?;
         check_grade(chain, &summary.body, &publication.body)?;
         check_whole_numbers(&chain.run_id, &summary.body, &publication.body, selected)?;
         check_listed_runs(chain, &publication.body)?;
-        report.not_compared = result_of(reports)?;
+        report.not_compared = join_thread(reports)?;
         Ok(report)
     })
 }
 
 /// Returns the result of a thread; a panic of the thread is raised again in the caller.
-pub fn result_of<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
+pub fn join_thread<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
@@ -171,7 +171,7 @@ fn check_planned(blobs: &dyn Blobs, chain: &Chain) -> Result<(), Failure> {
 /// Checks that the Collection's list, which is published, leaves nothing out.
 fn check_published_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<(), Failure> {
     let Some(collection) = chain.one::<Collection>() else { return Ok(()) };
-    let list = evidence_of(blobs, &collection.body)?.ok_or_else(|| absent(&collection.body.evidence))?;
+    let list = read_evidence_list(blobs, &collection.body)?.ok_or_else(|| absent(&collection.body.evidence))?;
     check_evidence_list(&chain.documents, &list).map(|_| ())
 }
 
@@ -212,7 +212,7 @@ fn check_whole_numbers(
         run_id: run_id.clone(),
         grade: publication.grade.clone(),
         summary: publication.summary,
-        numbers: with_queries(numbers_of_summary(run_id, summary)?, selected),
+        numbers: merge_query_numbers(summary_numbers(run_id, summary)?, selected),
     };
     if numbers_file(&numbers)?.artifact() == publication.numbers {
         return Ok(());
@@ -257,7 +257,7 @@ fn check_reports(
     let bytes = blobs.get(&policy_file.digest, MAX_POLICY_BYTES)?.ok_or_else(|| absent(policy_file))?;
     let unreadable = |failure: Failure| Failure { exit: Exit::Verification, ..failure };
     let policy = assay_stage::read_trust("trust.yaml", &bytes).map_err(unreadable)?;
-    let publishable = Publishable {
+    let publishable = PublicationInputs {
         run_id: &chain.run_id,
         documents: chain.documents.iter().collect(),
         policy: &policy,
@@ -270,7 +270,7 @@ fn check_reports(
         return Err(Failure::verification("keys_differ", "the published keys are not those of the published trust policy"));
     }
     let Publication { grade, runs, queries, warehouse_snapshot: snapshot, .. } = publication;
-    let made = publishable.reports(&Decided { grade, runs, queries, snapshot })?;
+    let made = publishable.reports(&PublishDecisions { grade, runs, queries, snapshot })?;
     let made: Vec<Artifact> = made.iter().map(PublishedFile::artifact).collect();
     if made == publication.reports {
         return Ok(Vec::new());
@@ -298,7 +298,7 @@ fn check_reports(
 }
 
 /// Returns the present results of the queries that the Plan pins, in its order.
-fn ask_queries(blobs: &dyn Blobs, chain: &Chain) -> Result<Vec<ResultTable>, Failure> {
+fn run_queries(blobs: &dyn Blobs, chain: &Chain) -> Result<Vec<ResultTable>, Failure> {
     let (Some(plan), Some(summary)) = (chain.one::<Plan>(), chain.one::<Summary>()) else { return Ok(Vec::new()) };
     if plan.body.queries.is_empty() {
         return Ok(Vec::new());
@@ -307,7 +307,7 @@ fn ask_queries(blobs: &dyn Blobs, chain: &Chain) -> Result<Vec<ResultTable>, Fai
     let store = curated_store(blobs, &summary.body.files)?;
     let answer = |query: &PinnedFile| {
         let text = blobs.get(&query.artifact.digest, MAX_QUERY_BYTES)?.ok_or_else(|| absent(&query.artifact))?;
-        ask(&query.path, &text, &summary.body.files, &store, &scratch).map_err(as_verification)
+        run_query(&query.path, &text, &summary.body.files, &store, &scratch).map_err(as_verification)
     };
     plan.body.queries.iter().map(answer).collect()
 }
@@ -338,9 +338,9 @@ fn check_queries(
                  results differently",
             ));
         }
-        selected.extend(numbers_of(&chain.run_id, query, &result, rows).map_err(as_verification)?);
+        selected.extend(query_numbers(&chain.run_id, query, &result, rows).map_err(as_verification)?);
     }
-    let selected = with_queries(Vec::new(), selected);
+    let selected = merge_query_numbers(Vec::new(), selected);
     check_selected(numbers, &selected)?;
     Ok(selected)
 }
@@ -371,9 +371,9 @@ pub fn check_selected_by(blobs: &dyn Blobs, chain: &Chain, query: &PinnedFile, n
     let summary = chain.one::<Summary>().ok_or_else(|| not_selected(number))?;
     let files = &summary.body.files;
     let text = blobs.get(&query.artifact.digest, MAX_QUERY_BYTES)?.ok_or_else(|| absent(&query.artifact))?;
-    let result = ask(&query.path, &text, files, &curated_store(blobs, files)?, &Scratch::new(MAX_CURATED_BYTES)?);
+    let result = run_query(&query.path, &text, files, &curated_store(blobs, files)?, &Scratch::new(MAX_CURATED_BYTES)?);
     let rows = number_rows(files, read_tables(blobs, files)?)?;
-    let selected = numbers_of(&chain.run_id, query, &result.map_err(as_verification)?, &rows).map_err(as_verification)?;
+    let selected = query_numbers(&chain.run_id, query, &result.map_err(as_verification)?, &rows).map_err(as_verification)?;
     if selected.iter().any(|found| found.address == number.address) {
         return Ok(String::from_utf8_lossy(&text).into_owned());
     }
@@ -407,7 +407,7 @@ fn check_grade(chain: &Chain, summary: &Summary, publication: &Publication) -> R
     let (Some(plan), Some(collection)) = (chain.one::<Plan>(), chain.one::<Collection>()) else { return Ok(()) };
     let mut environments: Vec<_> = chain.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
     environments.sort_by_key(|environment| environment.block);
-    let earned = assay_claim::grade(&Evidence::of(&plan.body, &environments, &collection.body, summary));
+    let earned = assay_claim::grade(&Evidence::from_summary(&plan.body, &environments, &collection.body, summary));
     if earned == publication.grade {
         return Ok(());
     }
@@ -465,7 +465,8 @@ fn read_rows(blobs: &dyn Blobs, file: &CuratedFile) -> Result<(&'static str, Vec
     let table = assay_warehouse::table(&file.table)
         .ok_or_else(|| Failure::verification("unknown_table", format!("the summary names a table `{}`", file.table)))?;
     let bytes = blobs.get(&file.artifact.digest, MAX_CURATED_BYTES)?.ok_or_else(|| absent(&file.artifact))?;
-    let rows = assay_warehouse::read(table, bytes).map_err(|error| Failure::of(Exit::Verification, error.code(), &error))?;
+    let rows =
+        assay_warehouse::read(table, bytes).map_err(|error| Failure::from_error(Exit::Verification, error.code(), &error))?;
     if rows.len() as u64 != file.rows.0 {
         let message = format!("`{}` has {} rows, and the summary says {}", file.artifact.name, rows.len(), file.rows);
         return Err(Failure::verification("row_count", message));
@@ -481,7 +482,7 @@ mod tests {
     use super::*;
 
     fn publication() -> Publication {
-        let digest = Digest::of(b"");
+        let digest = Digest::compute(b"");
         let artifact = json!({"name": "numbers.json", "digest": digest, "size": "0", "media_type": "application/json"});
         let grade = json!({"asked": "exploratory", "given": "exploratory", "shortfalls": []});
         let publication = json!({
@@ -491,7 +492,7 @@ mod tests {
         serde_json::from_value(publication).expect("a publication")
     }
 
-    fn said(change: impl FnOnce(&mut Numbers)) -> String {
+    fn check_changed(change: impl FnOnce(&mut Numbers)) -> String {
         let publication = publication();
         let run_id: RunId = "nightly".parse().expect("a run id");
         let (grade, summary) = (publication.grade.clone(), publication.summary);
@@ -502,10 +503,10 @@ mod tests {
 
     #[test]
     fn numbers_are_their_publication_s_own() {
-        assert_eq!(said(|_| {}), "the same");
-        insta::assert_snapshot!(said(|numbers| numbers.run_id = "weekly".parse().expect("a run id")), @"the published numbers are of another run than their publication");
-        insta::assert_snapshot!(said(|numbers| numbers.summary = Digest::of(b"other")), @"the published numbers are of another summary than their publication");
-        insta::assert_snapshot!(said(|numbers| numbers.grade.given = assay_manifest::Intent::Publication), @"the published numbers are of another grade than their publication");
+        assert_eq!(check_changed(|_| {}), "the same");
+        insta::assert_snapshot!(check_changed(|numbers| numbers.run_id = "weekly".parse().expect("a run id")), @"the published numbers are of another run than their publication");
+        insta::assert_snapshot!(check_changed(|numbers| numbers.summary = Digest::compute(b"other")), @"the published numbers are of another summary than their publication");
+        insta::assert_snapshot!(check_changed(|numbers| numbers.grade.given = assay_manifest::Intent::Publication), @"the published numbers are of another grade than their publication");
     }
 
     #[test]
@@ -517,11 +518,11 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Held(Vec<Vec<u8>>);
+    struct TestBlobs(Vec<Vec<u8>>);
 
-    impl Blobs for Held {
+    impl Blobs for TestBlobs {
         fn get(&self, digest: &Digest, _: u64) -> Result<Option<Vec<u8>>, Failure> {
-            Ok(self.0.iter().find(|bytes| Digest::of(bytes) == *digest).cloned())
+            Ok(self.0.iter().find(|bytes| Digest::compute(bytes) == *digest).cloned())
         }
 
         fn check(&self, digest: &Digest) -> Result<Option<u64>, Failure> {
@@ -530,7 +531,7 @@ mod tests {
     }
 
     fn collection(list: &[u8], count: u64) -> Collection {
-        let digest = Digest::of(list);
+        let digest = Digest::compute(list);
         let artifact = json!({"name": "evidence.json", "digest": digest, "size": "0", "media_type": "application/json"});
         let collection = json!({
             "plan_digest": digest, "trials": [], "drift": [], "evidence": artifact, "evidence_count": count.to_string(),
@@ -541,10 +542,10 @@ mod tests {
 
     #[test]
     fn the_list_of_evidence_is_the_collection_s() {
-        let held = |list: &[u8]| Held(vec![list.to_vec()]);
-        assert_eq!(evidence_of(&held(b"[]"), &collection(b"[]", 0)), Ok(Some(Vec::new())));
-        assert_eq!(evidence_of(&Held::default(), &collection(b"[]", 0)), Ok(None), "evidence stays in the store");
-        let code = |list: &[u8], count| evidence_of(&held(list), &collection(list, count)).expect_err("refused").message;
+        let held = |list: &[u8]| TestBlobs(vec![list.to_vec()]);
+        assert_eq!(read_evidence_list(&held(b"[]"), &collection(b"[]", 0)), Ok(Some(Vec::new())));
+        assert_eq!(read_evidence_list(&TestBlobs::default(), &collection(b"[]", 0)), Ok(None), "evidence stays in the store");
+        let code = |list: &[u8], count| read_evidence_list(&held(list), &collection(list, count)).expect_err("refused").message;
         insta::assert_snapshot!(code(b"[]", 1), @"the list of evidence has 0 entries, and the collection says 1");
         insta::assert_snapshot!(code(b"{}", 0), @"the list of evidence cannot be read");
     }

@@ -18,14 +18,14 @@ pub struct NumberRows(BTreeMap<(&'static str, String), (Digest, Row)>);
 
 impl NumberRows {
     /// Returns true if rows of this table hold numbers.
-    pub fn are_of(table: &Table) -> bool {
+    pub fn is_number_table(table: &Table) -> bool {
         NUMBER_TABLES.contains(&table)
     }
 
     /// Adds the rows of a curated file, without those of a table that holds no numbers. Two rows of a table must not have the
     /// same id.
     pub fn add(&mut self, file: &CuratedFile, rows: Vec<Row>) -> Result<(), Failure> {
-        for row in rows.into_iter().filter(|row| Self::are_of(row.table())) {
+        for row in rows.into_iter().filter(|row| Self::is_number_table(row.table())) {
             let key = (row.table().name, row.text(ROW_ID).unwrap_or_default().to_owned());
             if let Some((_, row)) = self.0.insert(key, (file.artifact.digest, row)) {
                 let id = row.text(ROW_ID).unwrap_or_default();
@@ -39,7 +39,7 @@ impl NumberRows {
     }
 
     /// Returns the one row of a table whose id begins with these digits.
-    fn only(&self, table: &str, digits: &str) -> Option<&(Digest, Row)> {
+    fn find_by_prefix(&self, table: &str, digits: &str) -> Option<&(Digest, Row)> {
         let table = NUMBER_TABLES.into_iter().find(|known| known.name == table)?.name;
         let mut found = self.0.range((table, digits.to_owned())..);
         let mut found = found.by_ref().take_while(|((of, id), _)| *of == table && id.starts_with(digits));
@@ -50,14 +50,14 @@ impl NumberRows {
     }
 
     /// Returns the row with that whole id, from any table.
-    pub(crate) fn by_id(&self, id: &str) -> Option<&(Digest, Row)> {
+    pub(crate) fn find_by_id(&self, id: &str) -> Option<&(Digest, Row)> {
         NUMBER_TABLES.into_iter().find_map(|table| self.0.get(&(table.name, id.to_owned())))
     }
 }
 
 /// Returns the number in a column of a row; `None` if the column holds none that is published: text, null, or a value of one
 /// trial.
-pub(crate) fn number_in(run_id: &RunId, file: Digest, row: &Row, column: &str) -> Option<Number> {
+pub(crate) fn read_number(run_id: &RunId, file: Digest, row: &Row, column: &str) -> Option<Number> {
     let text = |column: &str| row.text(column).unwrap_or_default().to_owned();
     let value = match row.get(column)? {
         Value::Float(value) => *value,
@@ -111,7 +111,7 @@ pub fn check_numbers(run_id: &RunId, numbers: &Numbers, rows: &NumberRows) -> Re
 fn difference(run_id: &RunId, number: &Number, rows: &NumberRows) -> Option<&'static str> {
     const ADDRESS: &str = "its address";
     let Some(address) = address_in(run_id, &number.address) else { return Some(ADDRESS) };
-    let Some((file, row)) = rows.only(address.table(), address.row()) else { return Some(ADDRESS) };
+    let Some((file, row)) = rows.find_by_prefix(address.table(), address.row()) else { return Some(ADDRESS) };
     if row.text("run_id") != Some(run_id.as_str()) {
         return Some("the run");
     }
@@ -119,7 +119,7 @@ fn difference(run_id: &RunId, number: &Number, rows: &NumberRows) -> Option<&'st
     if !matches!(row.get("trial_id"), None | Some(Value::Null)) {
         return Some("the trial");
     }
-    let Some(expected) = number_in(run_id, *file, row, address.column()) else { return Some(ADDRESS) };
+    let Some(expected) = read_number(run_id, *file, row, address.column()) else { return Some(ADDRESS) };
     let comparisons = [
         ("its file", expected.file == number.file),
         ("the case", expected.benchmark_case_id == number.benchmark_case_id),
@@ -153,14 +153,14 @@ mod tests {
     }
 
     fn file() -> CuratedFile {
-        let (digest, size) = (Digest::of(b"file"), Count(4));
+        let (digest, size) = (Digest::compute(b"file"), Count(4));
         let artifact = Artifact { name: "rows/outcome_fact.parquet".to_owned(), digest, size, media_type: "p".to_owned() };
         CuratedFile { table: OUTCOME_FACT.name.to_owned(), rows: Count(2), artifact }
     }
 
     /// A row of one point, with the columns that every fact has.
-    fn of_the_point(table: &'static Table) -> assay_warehouse::Result<Row> {
-        let digest = Digest::of(b"");
+    fn point_row(table: &'static Table) -> assay_warehouse::Result<Row> {
+        let digest = Digest::compute(b"");
         Row::new(table)
             .with("run_id", "nightly")?
             .with("benchmark_case_id", "w.t.default")?
@@ -176,7 +176,7 @@ mod tests {
 
     fn row(metric: &str, trial: Option<&str>) -> Row {
         let build = || {
-            of_the_point(&OUTCOME_FACT)?
+            point_row(&OUTCOME_FACT)?
                 .with("trial_id", trial)?
                 .with("metric", metric)?
                 .with("statistic", "median")?
@@ -185,7 +185,7 @@ mod tests {
                 .with("n", 5_i64)?
                 .with("valid", true)?
                 .with("primary", true)?
-                .sealed()
+                .seal()
         };
         build().expect("a whole row")
     }
@@ -214,7 +214,7 @@ mod tests {
     }
 
     /// Returns the error for the number of a row after a change.
-    fn said(change: impl FnOnce(&mut Number)) -> String {
+    fn check_changed(change: impl FnOnce(&mut Number)) -> String {
         let mut number = number(&row("rate", None));
         change(&mut number);
         difference(&run_id(), &number, &rows()).unwrap_or("nothing").to_owned()
@@ -222,10 +222,10 @@ mod tests {
 
     #[test]
     fn a_number_is_the_one_in_its_row() {
-        assert_eq!(said(|_| {}), "nothing");
+        assert_eq!(check_changed(|_| {}), "nothing");
         let whole = row("rate", None).text(ROW_ID).expect("an id").to_owned();
         assert_eq!(
-            said(|number| number.address = format!("nightly/outcome_fact/{whole}/value")),
+            check_changed(|number| number.address = format!("nightly/outcome_fact/{whole}/value")),
             "nothing",
             "all digits will do"
         );
@@ -233,18 +233,18 @@ mod tests {
 
     #[test]
     fn whatever_differs_is_named() {
-        assert_eq!(said(|number| number.benchmark_case_id = "other.t.default".to_owned()), "the case");
-        assert_eq!(said(|number| number.point_id = "two".to_owned()), "the point");
-        assert_eq!(said(|number| number.metric = "latency".to_owned()), "the metric");
-        assert_eq!(said(|number| number.statistic = "max".to_owned()), "the statistic");
-        assert_eq!(said(|number| number.unit = "MB/s".to_owned()), "the unit");
-        assert_eq!(said(|number| number.n = Count(50)), "the count");
-        assert_eq!(said(|number| number.value = 1.500_000_000_000_000_2), "the value");
-        assert_eq!(said(|number| number.file = Digest::of(b"other")), "its file");
+        assert_eq!(check_changed(|number| number.benchmark_case_id = "other.t.default".to_owned()), "the case");
+        assert_eq!(check_changed(|number| number.point_id = "two".to_owned()), "the point");
+        assert_eq!(check_changed(|number| number.metric = "latency".to_owned()), "the metric");
+        assert_eq!(check_changed(|number| number.statistic = "max".to_owned()), "the statistic");
+        assert_eq!(check_changed(|number| number.unit = "MB/s".to_owned()), "the unit");
+        assert_eq!(check_changed(|number| number.n = Count(50)), "the count");
+        assert_eq!(check_changed(|number| number.value = 1.500_000_000_000_000_2), "the value");
+        assert_eq!(check_changed(|number| number.file = Digest::compute(b"other")), "its file");
         let size = number(&row("size", None)).address;
-        assert_eq!(said(|number| number.address = size), "the metric", "another row with the same value");
+        assert_eq!(check_changed(|number| number.address = size), "the metric", "another row with the same value");
         let trial = number(&row("rate", Some("w.t.default.one.t0"))).address;
-        assert_eq!(said(|number| number.address = trial), "the trial", "one trial's value as if it were all of them");
+        assert_eq!(check_changed(|number| number.address = trial), "the trial", "one trial's value as if it were all of them");
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
             format!("nightly/outcome_fact/{}/value", "0".repeat(64)),
         ];
         for bad in bad {
-            assert_eq!(said(|number| number.address.clone_from(&bad)), "its address", "{bad}");
+            assert_eq!(check_changed(|number| number.address.clone_from(&bad)), "its address", "{bad}");
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
                 shortfalls: Vec::new(),
                 declared: Vec::new(),
             },
-            summary: Digest::of(b""),
+            summary: Digest::compute(b""),
             numbers,
         };
         assert_eq!(check_numbers(&run_id(), &all(vec![good.clone()]), &rows()), Ok(()));
@@ -295,9 +295,9 @@ mod tests {
 
     #[test]
     fn a_column_of_a_wide_row_is_a_number_with_the_column_s_unit() {
-        let digest = Digest::of(b"");
+        let digest = Digest::compute(b"");
         let build = || {
-            of_the_point(&SERVING_OUTCOME_FACT)?
+            point_row(&SERVING_OUTCOME_FACT)?
                 .with("point_kind", "concurrency")?
                 .with("trials_counted", 5_i64)?
                 .with("requests", 100_i64)?
@@ -308,15 +308,15 @@ mod tests {
                 .with("ttft_ns_p99", 12_000_000_i64)?
                 .with("currency", "EUR")?
                 .with("cost_per_token", 0.25)?
-                .sealed()
+                .seal()
         };
         let row = build().expect("a whole row");
-        let number = number_in(&run_id(), digest, &row, "ttft_ns_p99").expect("a number");
+        let number = read_number(&run_id(), digest, &row, "ttft_ns_p99").expect("a number");
         assert_eq!((number.metric.as_str(), number.unit.as_str(), number.value, number.n), ("ttft_ns_p99", "ns", 12e6, Count(5)));
         assert!(number.address.starts_with("nightly/serving_outcome_fact/") && number.address.ends_with("/ttft_ns_p99"));
-        assert_eq!(number_in(&run_id(), digest, &row, "cost_per_token").map(|number| number.unit), Some("EUR".to_owned()));
-        assert_eq!(number_in(&run_id(), digest, &row, "tpot_ns_p99"), None, "nothing is no number");
-        assert_eq!(number_in(&run_id(), digest, &row, "point_id"), None, "text is no number");
+        assert_eq!(read_number(&run_id(), digest, &row, "cost_per_token").map(|number| number.unit), Some("EUR".to_owned()));
+        assert_eq!(read_number(&run_id(), digest, &row, "tpot_ns_p99"), None, "nothing is no number");
+        assert_eq!(read_number(&run_id(), digest, &row, "point_id"), None, "text is no number");
         let mut rows = NumberRows::default();
         rows.add(&file(), vec![row]).expect("distinct");
         let mut number = Number { file: file().artifact.digest, ..number };

@@ -30,7 +30,8 @@ pub fn check_outcomes(run_id: &RunId, documents: &[Verified<Document>], tables: 
     else {
         return Ok(());
     };
-    let parts = documents.iter().filter_map(|found| Some((found.manifest_digest(), &ExecutionPart::of(found.value())?.body)));
+    let parts =
+        documents.iter().filter_map(|found| Some((found.manifest_digest(), &ExecutionPart::from_document(found.value())?.body)));
     let mut environments: Vec<_> = all::<Environment>(documents).collect();
     environments.sort_by_key(|environment| environment.block);
     let parts = parts.collect();
@@ -39,7 +40,7 @@ pub fn check_outcomes(run_id: &RunId, documents: &[Verified<Document>], tables: 
 }
 
 fn all<'a, B: Body + 'a>(documents: &'a [Verified<Document>]) -> impl Iterator<Item = &'a B> {
-    documents.iter().filter_map(|verified| B::of(verified.value())).map(|manifest| &manifest.body)
+    documents.iter().filter_map(|verified| B::from_document(verified.value())).map(|manifest| &manifest.body)
 }
 
 /// A run, for checking its rows.
@@ -109,17 +110,20 @@ impl Run<'_> {
             ("its attempts", point.attempts as usize == counted.len() + excluded.len()),
             ("its excluded attempts", point.excluded.len() == excluded.len()),
             ("its excluded attempts", said == excluded.iter().map(|(trial, _, attempt)| (*trial, *attempt)).collect()),
-            ("the reasons of its excluded attempts", point.excluded.iter().all(|excluded| self.gives_reasons(point, excluded))),
+            (
+                "the reasons of its excluded attempts",
+                point.excluded.iter().all(|excluded| self.has_same_reasons(point, excluded)),
+            ),
             (
                 "its trials' values",
-                Self::counts_all(point, &counted.iter().map(|(trial, _, attempt)| (*trial, *attempt)).collect()),
+                Self::has_all_values(point, &counted.iter().map(|(trial, _, attempt)| (*trial, *attempt)).collect()),
             ),
         ];
         comparisons.into_iter().find(|(_, is_same)| !is_same).map_or(Ok(()), |(what, _)| Err(point_differs(point, what)))
     }
 
     /// Returns true if an attempt's reasons are those of its execution parts.
-    fn gives_reasons(&self, point: &PointSummary, excluded: &Exclusion) -> bool {
+    fn has_same_reasons(&self, point: &PointSummary, excluded: &Exclusion) -> bool {
         let attempts = self.parts.values().flat_map(|part| &part.attempts);
         let of_attempt = attempts.filter(|found| found.trial_id == excluded.trial_id && found.attempt == excluded.attempt);
         let given: BTreeSet<&Reason> = of_attempt.flat_map(|found| &found.validity.reasons).collect();
@@ -129,7 +133,7 @@ impl Run<'_> {
     }
 
     /// Returns true if every value of a metric belongs to a counted attempt, each once.
-    fn counts_all(point: &PointSummary, counted: &BTreeSet<(&TrialId, u32)>) -> bool {
+    fn has_all_values(point: &PointSummary, counted: &BTreeSet<(&TrialId, u32)>) -> bool {
         point.metrics.iter().all(|metric| {
             let distinct: BTreeSet<_> = metric.trials.iter().map(|trial| &trial.trial_id).collect();
             let counts = metric.trials.iter().all(|trial| counted.contains(&(&trial.trial_id, trial.attempt)));
@@ -153,14 +157,14 @@ impl Run<'_> {
             if !distinct.insert(row.text(ROW_ID)) {
                 return Err(differs(row, "its id, which another row has as well,"));
             }
-            expect(row, "run_id", self.id)?;
-            expect(row, "artifact_manifest_digest", self.summary.artifact_manifest_digest)?;
+            check_column(row, "run_id", self.id)?;
+            check_column(row, "artifact_manifest_digest", self.summary.artifact_manifest_digest)?;
             if let Some(id) = row.text("benchmark_case_id") {
                 let case = self.plan.cases.iter().find(|case| case.case_id.as_str() == id);
                 let digest = case.and_then(|case| self.plan.workload(&case.workload)).map(|work| work.workload_spec_digest);
                 let digest = digest.ok_or_else(|| differs(row, "`benchmark_case_id`"))?;
-                expect(row, "workload_spec_digest", digest)?;
-                expect(row, "workload_key", digest.hex())?;
+                check_column(row, "workload_spec_digest", digest)?;
+                check_column(row, "workload_key", digest.hex())?;
             }
             for (column, ids) in &ids {
                 if row.get(column).is_some() && !row.text(column).is_some_and(|key| ids.contains(key)) {
@@ -173,17 +177,17 @@ impl Run<'_> {
 
     fn check_lineage(&self) -> Result<(), Failure> {
         for row in self.rows(&ARTIFACT_LINEAGE_DIM) {
-            expect(row, "plan_digest", self.summary.plan_digest)?;
-            expect(row, "reduce_binary_digest", self.summary.reduce_binary)?;
-            expect(row, "raw_bytes", Value::whole(self.collection.evidence_bytes.0))?;
-            expect(row, "raw_artifacts", Value::whole(self.collection.evidence_count.0))?;
+            check_column(row, "plan_digest", self.summary.plan_digest)?;
+            check_column(row, "reduce_binary_digest", self.summary.reduce_binary)?;
+            check_column(row, "raw_bytes", Value::from_count(self.collection.evidence_bytes.0))?;
+            check_column(row, "raw_artifacts", Value::from_count(self.collection.evidence_count.0))?;
         }
         for row in self.rows(&WORKLOAD_DIM) {
             let digest = row.text("workload_spec_digest").unwrap_or_default();
             let workload = self.plan.workloads.iter().find(|workload| workload.workload_spec_digest.to_string() == digest);
             let workload = workload.ok_or_else(|| differs(row, "`workload_spec_digest`"))?;
-            expect(row, "workload_type", workload.workload_type.as_str())?;
-            expect(row, "seed", workload.seed.as_str())?;
+            check_column(row, "workload_type", workload.workload_type.as_str())?;
+            check_column(row, "seed", workload.seed.as_str())?;
         }
         Ok(())
     }
@@ -231,7 +235,7 @@ impl Run<'_> {
         if tried.is_empty() {
             return unnamed();
         }
-        expect(row, "valid", tried.iter().any(|found| found.counted))
+        check_column(row, "valid", tried.iter().any(|found| found.counted))
     }
 
     fn check_serving_rows(&self) -> Result<(), Failure> {
@@ -259,7 +263,7 @@ impl Run<'_> {
             let message = format!("`benchmark_run_fact` has {} rows, and the plan has {} cases", rows.len(), plan.cases.len());
             return Err(Failure::verification("row_without_summary", message));
         }
-        let evidence = Evidence::of(plan, self.environments, self.collection, self.summary);
+        let evidence = Evidence::from_summary(plan, self.environments, self.collection, self.summary);
         let publication_safe = assay_claim::shortfalls(Intent::Publication, &evidence).is_empty();
         for row in rows {
             let of_case =
@@ -276,25 +280,25 @@ impl Run<'_> {
                 counted if counted < planned => RunStatus::Partial,
                 _ => RunStatus::Succeeded,
             };
-            expect(row, "trials_planned", planned)?;
-            expect(row, "trials_counted", counted)?;
-            expect(row, "attempts", sum(|point| point.attempts))?;
-            expect(row, "status", status.as_str())?;
-            expect(row, "success", planned == counted)?;
-            expect(row, "issues", Value::reasons(&self.summary.issues))?;
-            expect(row, "publication_safe", publication_safe)?;
-            expect(row, "started_unix_ns", windows.iter().map(|window| window.start).min())?;
-            expect(row, "finished_unix_ns", windows.iter().map(|window| window.end).max())?;
-            expect(row, "benchmark_class", plan.intent.as_str())?;
-            expect(row, "pipeline", plan.pipeline.name.as_str())?;
-            expect(row, "pipeline_digest", plan.pipeline.digest)?;
-            expect(row, "plan_digest", self.summary.plan_digest)?;
-            expect(row, "source_kind", plan.source.kind.as_str())?;
-            expect(row, "git_repository", plan.source.repository.as_deref())?;
-            expect(row, "git_commit", plan.source.commit.as_deref())?;
-            expect(row, "git_dirty", plan.source.dirty)?;
-            expect(row, "isolation", plan.isolation.as_str())?;
-            expect(row, "placement", plan.placement.as_str())?;
+            check_column(row, "trials_planned", planned)?;
+            check_column(row, "trials_counted", counted)?;
+            check_column(row, "attempts", sum(|point| point.attempts))?;
+            check_column(row, "status", status.as_str())?;
+            check_column(row, "success", planned == counted)?;
+            check_column(row, "issues", Value::from_reasons(&self.summary.issues))?;
+            check_column(row, "publication_safe", publication_safe)?;
+            check_column(row, "started_unix_ns", windows.iter().map(|window| window.start).min())?;
+            check_column(row, "finished_unix_ns", windows.iter().map(|window| window.end).max())?;
+            check_column(row, "benchmark_class", plan.intent.as_str())?;
+            check_column(row, "pipeline", plan.pipeline.name.as_str())?;
+            check_column(row, "pipeline_digest", plan.pipeline.digest)?;
+            check_column(row, "plan_digest", self.summary.plan_digest)?;
+            check_column(row, "source_kind", plan.source.kind.as_str())?;
+            check_column(row, "git_repository", plan.source.repository.as_deref())?;
+            check_column(row, "git_commit", plan.source.commit.as_deref())?;
+            check_column(row, "git_dirty", plan.source.dirty)?;
+            check_column(row, "isolation", plan.isolation.as_str())?;
+            check_column(row, "placement", plan.placement.as_str())?;
         }
         Ok(())
     }
@@ -325,15 +329,15 @@ impl Run<'_> {
             let key = ["block", "incarnation", "attempt", "shard"].map(number);
             let found = expected.remove(&(row.text("trial_id").unwrap_or_default(), key));
             let (collected, attempt) = found.ok_or_else(|| differs(row, "`trial_id`"))?;
-            expect(row, "point_id", attempt.point_id.as_str())?;
-            expect(row, "shards", collected.shard.count)?;
-            expect(row, "attempt_status", attempt.status.as_str())?;
-            expect(row, "valid", attempt.validity.valid)?;
-            expect(row, "counted", collected.counted)?;
-            expect(row, "reasons", Value::reasons(&attempt.validity.reasons))?;
-            expect(row, "window_start_unix_ns", attempt.window.start)?;
-            expect(row, "window_end_unix_ns", attempt.window.end)?;
-            expect(row, "duration_ns", Value::whole(attempt.window.duration_ns.0))?;
+            check_column(row, "point_id", attempt.point_id.as_str())?;
+            check_column(row, "shards", collected.shard.count)?;
+            check_column(row, "attempt_status", attempt.status.as_str())?;
+            check_column(row, "valid", attempt.validity.valid)?;
+            check_column(row, "counted", collected.counted)?;
+            check_column(row, "reasons", Value::from_reasons(&attempt.validity.reasons))?;
+            check_column(row, "window_start_unix_ns", attempt.window.start)?;
+            check_column(row, "window_end_unix_ns", attempt.window.end)?;
+            check_column(row, "duration_ns", Value::from_count(attempt.window.duration_ns.0))?;
         }
         Ok(())
     }
@@ -353,18 +357,18 @@ struct Outcome<'a> {
 impl Outcome<'_> {
     fn check(&self, row: &Row) -> Result<(), Failure> {
         let unit = if self.trial.is_none() && self.statistic == "cv" { "ratio" } else { &self.metric.unit };
-        expect(row, "benchmark_case_id", self.point.case_id.as_str())?;
-        expect(row, "point_id", self.point.point_id.as_str())?;
-        expect(row, "trial_id", self.trial.map(|(trial, _)| trial.as_str()))?;
-        expect(row, "attempt", self.trial.map(|(_, attempt)| attempt))?;
-        expect(row, "metric", self.metric.metric.as_str())?;
-        expect(row, "statistic", self.statistic)?;
-        expect(row, "value", self.value)?;
-        expect(row, "unit", unit)?;
-        expect(row, "n", Value::whole(self.n))?;
-        expect(row, "valid", true)?;
-        expect(row, "better", self.metric.better.map(assay_manifest::Better::as_str))?;
-        expect(row, "primary", self.metric.primary)
+        check_column(row, "benchmark_case_id", self.point.case_id.as_str())?;
+        check_column(row, "point_id", self.point.point_id.as_str())?;
+        check_column(row, "trial_id", self.trial.map(|(trial, _)| trial.as_str()))?;
+        check_column(row, "attempt", self.trial.map(|(_, attempt)| attempt))?;
+        check_column(row, "metric", self.metric.metric.as_str())?;
+        check_column(row, "statistic", self.statistic)?;
+        check_column(row, "value", self.value)?;
+        check_column(row, "unit", unit)?;
+        check_column(row, "n", Value::from_count(self.n))?;
+        check_column(row, "valid", true)?;
+        check_column(row, "better", self.metric.better.map(assay_manifest::BetterDirection::as_str))?;
+        check_column(row, "primary", self.metric.primary)
     }
 }
 
@@ -437,7 +441,7 @@ fn check_wide(row: &Row, point: &PointSummary) -> Result<(), Failure> {
         check_counts(row, point, serving)?;
     }
     for (column, value) in row.iter().filter(|(column, _)| !column.key) {
-        let Some(expected) = repeated(column.name, value, point) else { continue };
+        let Some(expected) = expected_metric_value(column.name, value, point) else { continue };
         if !is_same(value, &expected) {
             return Err(differs(row, &format!("`{}`", column.name)));
         }
@@ -448,22 +452,22 @@ fn check_wide(row: &Row, point: &PointSummary) -> Result<(), Failure> {
 fn check_counts(row: &Row, point: &PointSummary, serving: &ServingPoint) -> Result<(), Failure> {
     let count = |word: &str| serving.outcomes.get(word).map_or(0, |count| count.0);
     let (requests, completed, dropped) = (serving.requests.0, count("ok"), count("dropped"));
-    expect(row, "trials_counted", point.trials_counted)?;
-    expect(row, "requests", Value::whole(requests))?;
-    expect(row, "completed", Value::whole(completed))?;
-    expect(row, "dropped", Value::whole(dropped))?;
-    expect(row, "failed", Value::whole(requests.saturating_sub(completed.saturating_add(dropped))))?;
+    check_column(row, "trials_counted", point.trials_counted)?;
+    check_column(row, "requests", Value::from_count(requests))?;
+    check_column(row, "completed", Value::from_count(completed))?;
+    check_column(row, "dropped", Value::from_count(dropped))?;
+    check_column(row, "failed", Value::from_count(requests.saturating_sub(completed.saturating_add(dropped))))?;
     let unanswered = requests.saturating_sub(completed);
-    expect(row, "error_rate", (requests > 0).then(|| unanswered as f64 / requests as f64))?;
-    expect(row, "duration_ns", Value::whole(serving.duration_ns.0))?;
-    expect(row, "slo_met", serving.slo_met)?;
-    expect(row, "cost_absent_reason", serving.cost_absent.as_deref())
+    check_column(row, "error_rate", (requests > 0).then(|| unanswered as f64 / requests as f64))?;
+    check_column(row, "duration_ns", Value::from_count(serving.duration_ns.0))?;
+    check_column(row, "slo_met", serving.slo_met)?;
+    check_column(row, "cost_absent_reason", serving.cost_absent.as_deref())
 }
 
 /// Returns the value that a column of a wide row must hold if it repeats a metric of the Summary: the column has the name of a
 /// metric, latencies in nanoseconds instead of milliseconds, with a suffix for the measure of spread. `None` if the column
 /// repeats no metric.
-fn repeated(column: &str, value: &Value, point: &PointSummary) -> Option<Value> {
+fn expected_metric_value(column: &str, value: &Value, point: &PointSummary) -> Option<Value> {
     let metric_of = |name: &str| {
         let in_ms = name.replacen("_ns", "_ms", 1);
         let metric = point.metrics.iter().find(|metric| metric.metric == in_ms)?;
@@ -501,7 +505,7 @@ fn repeated(column: &str, value: &Value, point: &PointSummary) -> Option<Value> 
 const NO_METRICS: [&str; 4] = ["request_rate_per_s", "queue_delay_ns_mean", "gpu_hour_cost", "error_rate"];
 
 /// Refuses a row whose column holds another value. A column that the table does not have is ignored.
-fn expect(row: &Row, column: &str, expected: impl Into<Value>) -> Result<(), Failure> {
+fn check_column(row: &Row, column: &str, expected: impl Into<Value>) -> Result<(), Failure> {
     match row.get(column) {
         Some(found) if !is_same(found, &expected.into()) => Err(differs(row, &format!("`{column}`"))),
         _ => Ok(()),

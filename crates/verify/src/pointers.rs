@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use assay_manifest::{Body as _, Checkpoint, Digest, Document, Kind, MAX_MANIFEST_BYTES, RunId, Shard};
-use assay_stage::{Accepted, Failure, Layout, StageName};
+use assay_stage::{AcceptedResult, Failure, Layout, StageName};
 use assay_store::Store;
 
 use crate::walk::Chain;
@@ -15,15 +15,15 @@ use crate::walk::Chain;
 /// Checks every pointer of a run. A manifest of its chain has been verified; for any other, run, kind and path are compared.
 pub fn check_pointers(store: &Store, chain: &Chain) -> Result<(), Failure> {
     let run = &chain.run_id;
-    let layout = Layout::of(run);
+    let layout = Layout::for_run(run);
     let known: BTreeSet<Digest> = chain.documents.iter().map(assay_envelope::Verified::manifest_digest).collect();
     for path in store.list(&layout.run())? {
-        let Some(kind) = kind_at(&layout, &path) else { continue };
-        let Some(accepted) = Accepted::read(store, &path)? else { continue };
+        let Some(kind) = pointer_kind(&layout, &path) else { continue };
+        let Some(accepted) = AcceptedResult::read(store, &path)? else { continue };
         // There is one Source, and every manifest of the chain rests on it.
         let is_known = known.contains(&accepted.manifest);
         if kind == Kind::Source && !is_known && chain.one::<assay_manifest::Source>().is_some() {
-            return Err(elsewhere(&path, "another source than the one that the run rests on"));
+            return Err(misplaced_pointer(&path, "another source than the one that the run rests on"));
         }
         if !is_known || kind == Kind::Checkpoint {
             check_manifest(store, run, &path, kind, accepted.manifest)?;
@@ -33,13 +33,13 @@ pub fn check_pointers(store: &Store, chain: &Chain) -> Result<(), Failure> {
 }
 
 /// Returns the kind of manifest that a pointer leads to; `None` for a mark, which leads to none.
-fn kind_at(layout: &Layout, path: &str) -> Option<Kind> {
+fn pointer_kind(layout: &Layout, path: &str) -> Option<Kind> {
     let parts: Vec<&str> = path.strip_prefix(&layout.run())?.split('/').skip(1).collect();
     let stage = |name: &str| StageName::ALL.into_iter().find(|stage| stage.as_str() == name);
     match parts.as_slice() {
         ["source"] => Some(Kind::Source),
         ["ends", _] => Some(Kind::RunEnd),
-        [name, _, "accepted", _] => stage(name).map(StageName::gives),
+        [name, _, "accepted", _] => stage(name).map(StageName::output_kind),
         ["execute", _, "trials", _, _, last] | ["execute", _, "prepared", _, last] => {
             last.bytes().all(|byte| byte.is_ascii_digit()).then_some(Kind::Checkpoint)
         }
@@ -49,22 +49,24 @@ fn kind_at(layout: &Layout, path: &str) -> Option<Kind> {
 
 fn check_manifest(store: &Store, run: &RunId, path: &str, kind: Kind, manifest: Digest) -> Result<(), Failure> {
     let document = Document::parse(&store.get(&manifest, MAX_MANIFEST_BYTES)?)
-        .map_err(|error| elsewhere(path, "what is no manifest").because(&error))?;
+        .map_err(|error| misplaced_pointer(path, "what is no manifest").because(&error))?;
     if document.header().run_id != *run {
-        return Err(elsewhere(path, &format!("a manifest of run `{}`", document.header().run_id)));
+        return Err(misplaced_pointer(path, &format!("a manifest of run `{}`", document.header().run_id)));
     }
     if document.kind() != kind {
-        return Err(elsewhere(path, &format!("a {} instead of a {kind}", document.kind())));
+        return Err(misplaced_pointer(path, &format!("a {} instead of a {kind}", document.kind())));
     }
-    match Checkpoint::of(&document).filter(|checkpoint| place_of(run, &checkpoint.body).as_deref() != Some(path)) {
-        Some(_) => Err(elsewhere(path, "the checkpoint of another step")),
+    match Checkpoint::from_document(&document)
+        .filter(|checkpoint| checkpoint_path(run, &checkpoint.body).as_deref() != Some(path))
+    {
+        Some(_) => Err(misplaced_pointer(path, "the checkpoint of another step")),
         None => Ok(()),
     }
 }
 
 /// Returns the path of the pointer that names a checkpoint.
-fn place_of(run: &RunId, checkpoint: &Checkpoint) -> Option<String> {
-    let (layout, input, shard): (_, _, Shard) = (Layout::of(run), checkpoint.input_digest, checkpoint.shard);
+fn checkpoint_path(run: &RunId, checkpoint: &Checkpoint) -> Option<String> {
+    let (layout, input, shard): (_, _, Shard) = (Layout::for_run(run), checkpoint.input_digest, checkpoint.shard);
     match (&checkpoint.attempt, &checkpoint.prepared) {
         (Some(attempt), None) => Some(layout.attempt(input, &attempt.trial_id, attempt.attempt, shard)),
         (None, Some(prepared)) => Some(layout.prepared(input, prepared.workload.as_str(), shard)),
@@ -72,7 +74,7 @@ fn place_of(run: &RunId, checkpoint: &Checkpoint) -> Option<String> {
     }
 }
 
-fn elsewhere(path: &str, where_to: &str) -> Failure {
+fn misplaced_pointer(path: &str, where_to: &str) -> Failure {
     Failure::verification("pointer_elsewhere", format!("the pointer `{path}` leads to {where_to}"))
         .hint("a pointer is not signed: somebody who can write to the store has turned it")
 }

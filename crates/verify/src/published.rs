@@ -8,7 +8,7 @@ use assay_manifest::{
     Address, Artifact, Body as _, Collection, Count, CuratedFile, Digest, Document, Environment, Grade, ListedRun, MetricSummary,
     Name, Number, NumberSource, Numbers, Plan, PointSummary, PublishedQuery, Role, RunId, Summary, Views, canonical_json,
 };
-use assay_report::{Report, SignedBy};
+use assay_report::{ChainSignature, Report};
 use assay_stage::{Failure, StageName};
 use assay_warehouse::OUTCOME_FACT;
 
@@ -33,7 +33,7 @@ impl PublishedFile {
     pub fn artifact(&self) -> Artifact {
         Artifact {
             name: self.name.clone(),
-            digest: Digest::of(&self.bytes),
+            digest: Digest::compute(&self.bytes),
             size: Count(self.bytes.len() as u64),
             media_type: self.media_type.to_owned(),
         }
@@ -41,7 +41,7 @@ impl PublishedFile {
 }
 
 /// A verified chain up to its Summary, and the trust policy under which it is published.
-pub struct Publishable<'a> {
+pub struct PublicationInputs<'a> {
     /// The run.
     pub run_id: &'a RunId,
     /// The manifests that publish takes, in any order.
@@ -56,7 +56,7 @@ pub struct Publishable<'a> {
 
 /// The decisions of publish, which a reader finds in the Publication.
 #[derive(Clone, Copy)]
-pub struct Decided<'a> {
+pub struct PublishDecisions<'a> {
     /// The grade.
     pub grade: &'a Grade,
     /// All runs of the published cases.
@@ -67,21 +67,21 @@ pub struct Decided<'a> {
     pub snapshot: &'a BTreeMap<String, Count>,
 }
 
-impl Publishable<'_> {
+impl PublicationInputs<'_> {
     fn one<B: assay_manifest::Body>(&self) -> Result<&B, Failure> {
-        let found = self.documents.iter().find_map(|verified| B::of(verified.value()));
+        let found = self.documents.iter().find_map(|verified| B::from_document(verified.value()));
         found
             .map(|manifest| &manifest.body)
             .ok_or_else(|| Failure::verification("missing_stage", format!("the chain has no {}", B::KIND)))
     }
 
     /// Makes `report.md` and `report.html`.
-    pub fn reports(&self, decided: &Decided<'_>) -> Result<Vec<PublishedFile>, Failure> {
+    pub fn reports(&self, decided: &PublishDecisions<'_>) -> Result<Vec<PublishedFile>, Failure> {
         let (plan, summary) = (self.one::<Plan>()?, self.one::<Summary>()?);
         let mut environments: Vec<&Environment> = self
             .documents
             .iter()
-            .filter_map(|verified| Environment::of(verified.value()))
+            .filter_map(|verified| Environment::from_document(verified.value()))
             .map(|manifest| &manifest.body)
             .collect();
         environments.sort_by_key(|environment| environment.block);
@@ -109,12 +109,12 @@ impl Publishable<'_> {
     }
 
     /// Returns the signers with what each signed, in the order of the chain, under their names of the trust policy.
-    fn signers(&self) -> Result<Vec<SignedBy>, Failure> {
+    fn signers(&self) -> Result<Vec<ChainSignature>, Failure> {
         let trust = Trust::Policy(self.policy.clone());
         let signed = |verified: &&Verified<Document>| {
             let (stage, fingerprint) = (verified.value().kind().signer(), verified.signer().fingerprint);
-            let signer = verified.signer_under(&trust, stage)?;
-            Ok(SignedBy {
+            let signer = verified.identify_under(&trust, stage)?;
+            Ok(ChainSignature {
                 stage,
                 name: assay_stage::chain_name(verified.value()),
                 signer: signer.name,
@@ -183,7 +183,7 @@ impl Publishable<'_> {
 
 /// Returns true if publish takes manifests of this kind.
 fn is_published(document: &Document) -> bool {
-    StageName::Publish.takes().iter().any(|(kind, _)| *kind == document.kind())
+    StageName::Publish.input_kinds().iter().any(|(kind, _)| *kind == document.kind())
 }
 
 /// Returns the public keys of these roles, by file name. A policy may list one key several times, for windows of time, and
@@ -211,13 +211,13 @@ pub fn numbers_file(numbers: &Numbers) -> Result<PublishedFile, Failure> {
 }
 
 /// Returns every statistic across counted trials of every metric, in the Summary's order.
-pub fn numbers_of_summary(run_id: &RunId, summary: &Summary) -> Result<Vec<Number>, Failure> {
+pub fn summary_numbers(run_id: &RunId, summary: &Summary) -> Result<Vec<Number>, Failure> {
     let metrics = summary.points.iter().flat_map(|point| point.metrics.iter().map(move |metric| (point, metric)));
     let mut numbers = Vec::new();
     for (point, metric) in metrics {
-        let file = outcome_files(summary).next().ok_or_else(|| lost(point, metric, "file"))?;
+        let file = outcome_files(summary).next().ok_or_else(|| missing_row(point, metric, "file"))?;
         for (statistic, value) in metric.statistics() {
-            let row = metric.rows.get(statistic).ok_or_else(|| lost(point, metric, "row"))?;
+            let row = metric.rows.get(statistic).ok_or_else(|| missing_row(point, metric, "row"))?;
             numbers.push(number(run_id, (point, metric), (statistic, value), row, file));
         }
     }
@@ -232,7 +232,7 @@ fn number(
     file: &CuratedFile,
 ) -> Number {
     Number {
-        address: Address::of(run_id, row).to_string(),
+        address: Address::for_value(run_id, row).to_string(),
         benchmark_case_id: point.case_id.to_string(),
         point_id: point.point_id.to_string(),
         metric: metric.metric.clone(),
@@ -246,7 +246,7 @@ fn number(
     }
 }
 
-fn lost(point: &PointSummary, metric: &MetricSummary, what: &str) -> Failure {
+fn missing_row(point: &PointSummary, metric: &MetricSummary, what: &str) -> Failure {
     let message = format!("the summary names no {what} for `{}` of {} at `{}`", metric.metric, point.case_id, point.point_id);
     Failure::verification("number_without_row", message)
 }

@@ -12,7 +12,7 @@ use assay_stage::{Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_warehouse::{ROW_ID, Value};
 
-use crate::numbers::{NUMBER_TABLES, NumberRows, number_in};
+use crate::numbers::{NUMBER_TABLES, NumberRows, read_number};
 use crate::published::PublishedFile;
 
 /// The most rows that a published query may return: a report is read by people.
@@ -33,11 +33,17 @@ pub fn lake_failure(error: Error, wrong_query: Exit) -> Failure {
         Error::Query(QueryError::GaveUp { .. }) | Error::GaveUp(_) | Error::Write(_) => (Exit::Unexpected, "warehouse"),
         _ => (Exit::Environment, "warehouse"),
     };
-    Failure { hint, ..Failure::of(exit, code, &error) }
+    Failure { hint, ..Failure::from_error(exit, code, &error) }
 }
 
 /// Executes a query over a run's curated files in `store`. Its failures name the query's file, `path`.
-pub fn ask(path: &str, text: &[u8], files: &[CuratedFile], store: &Store, scratch: &Scratch) -> Result<ResultTable, Failure> {
+pub fn run_query(
+    path: &str,
+    text: &[u8],
+    files: &[CuratedFile],
+    store: &Store,
+    scratch: &Scratch,
+) -> Result<ResultTable, Failure> {
     let limits = Limits { rows: MAX_ROWS, ..Limits::default() };
     let named = |failure: Failure| Failure { message: format!("`{path}`: {}", failure.message), ..failure };
     let asked = || {
@@ -51,8 +57,8 @@ pub fn ask(path: &str, text: &[u8], files: &[CuratedFile], store: &Store, scratc
             )
             .hint("a published query depends on the run's rows alone"));
         }
-        let reading = Reading::of_files(store, files, &parsed, scratch).map_err(wrong)?;
-        let result = reading.ask(&parsed, limits).map_err(wrong)?;
+        let reading = Reading::from_files(store, files, &parsed, scratch).map_err(wrong)?;
+        let result = reading.run_query(&parsed, limits).map_err(wrong)?;
         check_columns(&result).map(|()| result)
     };
     asked().map_err(named)
@@ -61,7 +67,7 @@ pub fn ask(path: &str, text: &[u8], files: &[CuratedFile], store: &Store, scratc
 /// Checks that a query can be published, as far as that is known before the measurement: over tables without rows.
 pub fn check_query(path: &str, text: &[u8]) -> Result<(), Failure> {
     let (store, scratch) = (Store::open("memory:")?, Scratch::new(0)?);
-    ask(path, text, &[], &store, &scratch).map(|_| ())
+    run_query(path, text, &[], &store, &scratch).map(|_| ())
 }
 
 /// Checks that the columns of a result can be published: each has a plain name, `row_id` is that of a table that holds numbers,
@@ -111,7 +117,12 @@ pub fn query_result_file(query: &PinnedFile, result: &ResultTable) -> PublishedF
 
 /// Returns the numbers that a query's result publishes, row by row. Fails if a row is not of the run, or if a value under the
 /// name of one of its columns is not the row's.
-pub fn numbers_of(run_id: &RunId, query: &PinnedFile, result: &ResultTable, rows: &NumberRows) -> Result<Vec<Number>, Failure> {
+pub fn query_numbers(
+    run_id: &RunId,
+    query: &PinnedFile,
+    result: &ResultTable,
+    rows: &NumberRows,
+) -> Result<Vec<Number>, Failure> {
     let id_column = row_id_column(result)?;
     let refuse = |message: String, hint: &str| {
         Err(Failure::definition("query_changes_rows", format!("`{}`: {message}", query.path)).hint(hint))
@@ -121,7 +132,7 @@ pub fn numbers_of(run_id: &RunId, query: &PinnedFile, result: &ResultTable, rows
         let Some(Cell::Text(id)) = cells.get(id_column) else {
             return refuse("a row has no `row_id`".to_owned(), "an outer join may have made it; select rows that are there");
         };
-        let Some((file, row)) = rows.by_id(id) else {
+        let Some((file, row)) = rows.find_by_id(id) else {
             let hint = "published rows are those of `outcome_fact`, `serving_outcome_fact` and `training_outcome_fact`";
             return refuse(format!("`row_id` {id} is no row of this run that holds numbers"), hint);
         };
@@ -131,7 +142,7 @@ pub fn numbers_of(run_id: &RunId, query: &PinnedFile, result: &ResultTable, rows
                 let message = format!("the row {id} holds another `{}` than the query gives", column.name);
                 return refuse(message, "give a column that you compute a name of its own: statistics are not made by queries");
             }
-            let number = number_in(run_id, *file, row, &column.name);
+            let number = read_number(run_id, *file, row, &column.name);
             numbers.extend(number.map(|number| Number {
                 source: NumberSource::Query,
                 query: Some(query.artifact.clone()),
@@ -156,7 +167,7 @@ fn is_same(cell: &Cell, value: &Value) -> bool {
 
 /// Returns all published numbers: those of the Summary's statistics, then those that queries select in addition, each once. A
 /// number that several queries select belongs to the first one.
-pub fn with_queries(numbers: Vec<Number>, selected: impl IntoIterator<Item = Number>) -> Vec<Number> {
+pub fn merge_query_numbers(numbers: Vec<Number>, selected: impl IntoIterator<Item = Number>) -> Vec<Number> {
     let mut numbers = numbers;
     let mut places: BTreeMap<String, usize> =
         numbers.iter().enumerate().map(|(place, number)| (number.address.clone(), place)).collect();
@@ -191,7 +202,7 @@ mod tests {
             n: Count(5),
             source,
             query: None,
-            file: Digest::of(b"file"),
+            file: Digest::compute(b"file"),
         }
     }
 
@@ -205,7 +216,7 @@ mod tests {
             number("b", query, "second"),
             number("c", query, "second"),
         ];
-        let all = with_queries(base, selected);
+        let all = merge_query_numbers(base, selected);
         let said: Vec<_> = all.iter().map(|number| (number.address.as_str(), number.source, number.unit.as_str())).collect();
         assert_eq!(said, [("a", rows, "base"), ("b", query, "first"), ("c", query, "first")]);
     }
@@ -254,7 +265,7 @@ mod tests {
     fn failures_of_the_warehouse_keep_their_kind() {
         let exit = |error: Error| lake_failure(error, Exit::Usage).exit;
         assert_eq!(exit(QueryError::refused("").into()), Exit::Usage);
-        assert_eq!(exit(Error::Missing { table: "t", digest: Digest::of(b"") }), Exit::Verification);
+        assert_eq!(exit(Error::Missing { table: "t", digest: Digest::compute(b"") }), Exit::Verification);
         assert_eq!(exit(Error::Contended { table: "t", attempts: 3 }), Exit::Environment);
     }
 }

@@ -28,7 +28,7 @@ pub struct ReduceResult<'a> {
 /// The outcome of a comparison with the recomputed result. A difference is a failure instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
-pub enum Recomputed {
+pub enum RecomputeOutcome {
     /// Everything is the same.
     Reached,
     /// Items of both results are the same; these tables, columns, metrics and fields are in only one of them.
@@ -41,11 +41,11 @@ pub enum Recomputed {
 }
 
 /// Compares a signed result with that of reduce now.
-pub fn compare_results(signed: &ReduceResult<'_>, again: &ReduceResult<'_>) -> Result<Recomputed, Failure> {
+pub fn compare_results(signed: &ReduceResult<'_>, again: &ReduceResult<'_>) -> Result<RecomputeOutcome, Failure> {
     if signed.summary.reduce_binary == again.summary.reduce_binary {
         return compare_bytes(signed.summary, again.summary);
     }
-    let mut only = Only::default();
+    let mut only = UnmatchedItems::default();
     only.compare_documents("the summary", &comparable(signed.summary)?, &comparable(again.summary)?)?;
     let views =
         |result: &ReduceResult<'_>| result.views.map_or(serde_json::json!({}), |views| serde_json::json!({"views": views}));
@@ -58,13 +58,13 @@ pub fn compare_results(signed: &ReduceResult<'_>, again: &ReduceResult<'_>) -> R
 }
 
 /// Compares two results of the same program, which must be equal byte for byte. The Summary names the digest of everything else.
-fn compare_bytes(signed: &Summary, again: &Summary) -> Result<Recomputed, Failure> {
+fn compare_bytes(signed: &Summary, again: &Summary) -> Result<RecomputeOutcome, Failure> {
     let lacks = |file: &&CuratedFile, other: &Summary| !other.files.contains(file);
     let differing = signed.files.iter().find(|file| lacks(file, again)).or(again.files.iter().find(|file| lacks(file, signed)));
     match differing {
         Some(file) => Err(differs(&format!("file for `{}`", file.table))),
         None if signed.views != again.views => Err(differs("views")),
-        None if signed == again => Ok(Recomputed::Reached),
+        None if signed == again => Ok(RecomputeOutcome::Reached),
         None => Err(differs("summary")),
     }
 }
@@ -110,17 +110,20 @@ const MAPS: [&str; 5] = ["value", "rows", "outcomes", "uncounted", "token_source
 
 /// The items that are in only one of two results.
 #[derive(Default)]
-struct Only {
+struct UnmatchedItems {
     signed: BTreeSet<String>,
     again: BTreeSet<String>,
 }
 
-impl Only {
-    fn into_outcome(self) -> Recomputed {
+impl UnmatchedItems {
+    fn into_outcome(self) -> RecomputeOutcome {
         if self.signed.is_empty() && self.again.is_empty() {
-            return Recomputed::Reached;
+            return RecomputeOutcome::Reached;
         }
-        Recomputed::Partial { only_signed: self.signed.into_iter().collect(), only_recomputed: self.again.into_iter().collect() }
+        RecomputeOutcome::Partial {
+            only_signed: self.signed.into_iter().collect(),
+            only_recomputed: self.again.into_iter().collect(),
+        }
     }
 
     /// Compares two documents member by member.
@@ -128,7 +131,11 @@ impl Only {
         let (mut signed_kinds, mut again_kinds) = (BTreeSet::new(), BTreeSet::new());
         collect_kinds(signed, what, &mut signed_kinds);
         collect_kinds(again, what, &mut again_kinds);
-        Walk { only: self, signed_kinds, again_kinds }.compare(Place { kind: what, path: what }, signed, again)
+        DocumentComparison { only: self, signed_kinds, again_kinds }.compare(
+            DocumentPlace { kind: what, path: what },
+            signed,
+            again,
+        )
     }
 
     /// Compares the rows of a table by their ids.
@@ -144,7 +151,7 @@ impl Only {
         };
         let (signed_kinds, again_kinds): (BTreeSet<_>, BTreeSet<_>) =
             (signed.iter().map(kind_of).collect(), again.iter().map(kind_of).collect());
-        let (signed_columns, again_columns) = (filled(signed), filled(again));
+        let (signed_columns, again_columns) = (filled_columns(signed), filled_columns(again));
         let mut others: BTreeMap<&str, &Row> = again.iter().map(|row| (id(row), row)).collect();
         for row in signed {
             match others.remove(id(row)) {
@@ -171,7 +178,7 @@ impl Only {
             match (signed.contains(name), again.contains(name)) {
                 (true, false) => drop(self.signed.insert(described)),
                 (false, true) => drop(self.again.insert(described)),
-                _ if agree(value, other.get(name).unwrap_or(&Value::Null)) => {}
+                _ if values_agree(value, other.get(name).unwrap_or(&Value::Null)) => {}
                 _ => return Err(differs_at(&format!("`{name}` of the row `{}` of `{table}`", id(row)))),
             }
         }
@@ -182,7 +189,7 @@ impl Only {
 type Columns = BTreeSet<&'static str>;
 
 /// Returns the columns that hold a value in at least one row.
-fn filled(rows: &[Row]) -> Columns {
+fn filled_columns(rows: &[Row]) -> Columns {
     rows.iter().flat_map(Row::iter).filter(|(_, value)| **value != Value::Null).map(|(column, _)| column.name).collect()
 }
 
@@ -200,7 +207,7 @@ fn kind_of(row: &Row) -> String {
     format!("rows of `{}` for {}", row.table().name, named.join(", "))
 }
 
-fn agree(signed: &Value, again: &Value) -> bool {
+fn values_agree(signed: &Value, again: &Value) -> bool {
     match (signed, again) {
         (Value::Float(signed), Value::Float(again)) => is_close(*signed, *again),
         (signed, again) => signed == again,
@@ -209,44 +216,50 @@ fn agree(signed: &Value, again: &Value) -> bool {
 
 /// A place in a document, and its kind: the path without the keys of the elements along it.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct DocumentPlace<'a> {
     kind: &'a str,
     path: &'a str,
 }
 
 /// A walk over two documents at once.
-struct Walk<'a> {
-    only: &'a mut Only,
+struct DocumentComparison<'a> {
+    only: &'a mut UnmatchedItems,
     signed_kinds: BTreeSet<String>,
     again_kinds: BTreeSet<String>,
 }
 
-impl Walk<'_> {
-    fn compare(&mut self, place: Place<'_>, signed: &Json, again: &Json) -> Result<(), Failure> {
+impl DocumentComparison<'_> {
+    fn compare(&mut self, place: DocumentPlace<'_>, signed: &Json, again: &Json) -> Result<(), Failure> {
         match (signed, again) {
             (Json::Object(signed), Json::Object(again)) => {
                 let names: BTreeSet<_> = signed.keys().chain(again.keys()).collect();
-                names.into_iter().try_for_each(|name| self.member(place, name, signed.get(name), again.get(name)))
+                names.into_iter().try_for_each(|name| self.compare_member(place, name, signed.get(name), again.get(name)))
             }
-            (Json::Array(signed), Json::Array(again)) => self.lists(place, signed, again),
+            (Json::Array(signed), Json::Array(again)) => self.compare_lists(place, signed, again),
             (Json::Number(signed), Json::Number(again)) if numbers_agree(signed, again) => Ok(()),
             (signed, again) if signed == again => Ok(()),
             _ => Err(differs_at(place.path)),
         }
     }
 
-    fn member(&mut self, place: Place<'_>, name: &str, signed: Option<&Json>, again: Option<&Json>) -> Result<(), Failure> {
+    fn compare_member(
+        &mut self,
+        place: DocumentPlace<'_>,
+        name: &str,
+        signed: Option<&Json>,
+        again: Option<&Json>,
+    ) -> Result<(), Failure> {
         let (kind, path) = (format!("{}.{name}", place.kind), format!("{}.{name}", place.path));
         let is_map = MAPS.iter().any(|map| place.kind.ends_with(&format!(".{map}")));
         match (signed, again) {
-            (Some(signed), Some(again)) => self.compare(Place { kind: &kind, path: &path }, signed, again),
-            (signed, _) => self.lacks(Place { kind: &kind, path: &path }, !is_map, signed.is_some()),
+            (Some(signed), Some(again)) => self.compare(DocumentPlace { kind: &kind, path: &path }, signed, again),
+            (signed, _) => self.record_unmatched(DocumentPlace { kind: &kind, path: &path }, !is_map, signed.is_some()),
         }
     }
 
     /// Lists an item that only one result has. Refused unless a result `may_lack` it and the other result has nothing of that
     /// kind anywhere.
-    fn lacks(&mut self, place: Place<'_>, may_lack: bool, is_signed: bool) -> Result<(), Failure> {
+    fn record_unmatched(&mut self, place: DocumentPlace<'_>, may_lack: bool, is_signed: bool) -> Result<(), Failure> {
         let (only, others) =
             if is_signed { (&mut self.only.signed, &self.again_kinds) } else { (&mut self.only.again, &self.signed_kinds) };
         if !may_lack || others.contains(place.kind) {
@@ -256,10 +269,10 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn lists(&mut self, place: Place<'_>, signed: &[Json], again: &[Json]) -> Result<(), Failure> {
+    fn compare_lists(&mut self, place: DocumentPlace<'_>, signed: &[Json], again: &[Json]) -> Result<(), Failure> {
         let name = place.kind.rsplit('.').next().unwrap_or_default();
         let key = keys_of(name);
-        let (of_signed, of_again) = (keyed(key, signed), keyed(key, again));
+        let (of_signed, of_again) = (elements_by_key(key, signed), elements_by_key(key, again));
         let is_kind = KINDS.contains(&name);
         if of_signed.len() != signed.len() || of_again.len() != again.len() {
             return Err(differs_at(place.path));
@@ -268,10 +281,10 @@ impl Walk<'_> {
         for key in keys {
             let (path, kind) = (format!("{}[{key}]", place.path), format!("{}[]", place.kind));
             match (of_signed.get(key), of_again.get(key)) {
-                (Some(signed), Some(again)) => self.compare(Place { kind: &kind, path: &path }, signed, again)?,
+                (Some(signed), Some(again)) => self.compare(DocumentPlace { kind: &kind, path: &path }, signed, again)?,
                 (signed, _) => {
                     let kind = format!("{}[{key}]", place.kind);
-                    self.lacks(Place { kind: &kind, path: &path }, is_kind, signed.is_some())?;
+                    self.record_unmatched(DocumentPlace { kind: &kind, path: &path }, is_kind, signed.is_some())?;
                 }
             }
         }
@@ -310,7 +323,7 @@ fn key_of(keys: Option<&[&str]>, place: usize, element: &Json) -> String {
     }
 }
 
-fn keyed<'a>(keys: Option<&[&str]>, list: &'a [Json]) -> BTreeMap<String, &'a Json> {
+fn elements_by_key<'a>(keys: Option<&[&str]>, list: &'a [Json]) -> BTreeMap<String, &'a Json> {
     (0..).zip(list).map(|(place, element)| (key_of(keys, place, element), element)).collect()
 }
 

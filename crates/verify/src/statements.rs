@@ -11,7 +11,8 @@ use assay_stage::{Failure, chain_name, dependencies, policy_uri, published_uri, 
 /// Checks that each statement names the run, the stage, the commit, the definitions and the images that the manifests name, and
 /// that a Publication states a verification of this run that passed.
 pub(crate) fn check_statements(documents: &[Verified<Document>]) -> Result<(), Failure> {
-    let known: BTreeMap<InputRef, &Document> = documents.iter().map(|verified| (verified.as_input(), verified.value())).collect();
+    let known: BTreeMap<InputRef, &Document> =
+        documents.iter().map(|verified| (verified.input_ref(), verified.value())).collect();
     for verified in documents {
         let document = verified.value();
         let other = match verified.predicate() {
@@ -34,9 +35,9 @@ fn other_provenance(provenance: &Provenance, document: &Document, known: &BTreeM
     if kind == Kind::RunEnd {
         return None;
     }
-    let stage = StageName::ALL.into_iter().find(|stage| stage.gives() == kind);
+    let stage = StageName::ALL.into_iter().find(|stage| stage.output_kind() == kind);
     let stage = stage.map_or_else(|| kind.signer().to_string(), |stage| stage.to_string());
-    let expected: Vec<ResourceDescriptor> = match Source::of(document) {
+    let expected: Vec<ResourceDescriptor> = match Source::from_document(document) {
         Some(source) => source_dependencies(&source.body),
         None => dependencies(header.inputs.iter().filter_map(|input| known.get(input).copied())),
     };
@@ -44,13 +45,13 @@ fn other_provenance(provenance: &Provenance, document: &Document, known: &BTreeM
     let comparisons = [
         ("another run", parameters["run_id"] == header.run_id.as_str()),
         ("another stage", parameters["stage"] == stage.as_str()),
-        ("other dependencies", provenance.dependencies_besides(header) == expected.iter().collect::<Vec<_>>()),
+        ("other dependencies", provenance.extra_dependencies(header) == expected.iter().collect::<Vec<_>>()),
     ];
     comparisons.into_iter().find(|(_, is_same)| !is_same).map(|(what, _)| what)
 }
 
 fn other_verification(summary: &VerificationSummary, document: &Document) -> Option<&'static str> {
-    let policy = Publication::of(document).map(|publication| publication.body.trust_policy);
+    let policy = Publication::from_document(document).map(|publication| publication.body.trust_policy);
     let comparisons = [
         ("another trust policy", policy.is_none_or(|policy| summary.policy == (policy_uri(&policy), policy))),
         ("other inputs", summary.input_attestations == document.header().inputs),

@@ -21,45 +21,45 @@ pub fn check_times(chain: &Chain) -> Result<(), Failure> {
         .all::<assay_manifest::Environment>()
         .map(|(_, manifest)| (manifest.body.block, manifest.body.observed_at))
         .collect();
-    let last = measured(chain).map(|(_, end)| end).max();
+    let last = measured_windows(chain).map(|(_, end)| end).max();
     for verified in &chain.documents {
         let name = assay_stage::chain_name(verified.value());
         let Some(time) = verified.asserted_time() else { continue };
         let at = format!("the {name} was signed");
         for input in &verified.value().header().inputs {
             let Some((earlier, Some(before))) = signed.get(&input.manifest) else { continue };
-            follows((&format!("the {} was signed", assay_stage::chain_name(earlier.value())), *before), (&at, time))?;
+            check_order((&format!("the {} was signed", assay_stage::chain_name(earlier.value())), *before), (&at, time))?;
         }
         match verified.value() {
-            Document::Environment(manifest) => follows(("its target was observed", manifest.body.observed_at), (&at, time))?,
+            Document::Environment(manifest) => check_order(("its target was observed", manifest.body.observed_at), (&at, time))?,
             Document::ExecutionPart(manifest) => {
                 for attempt in &manifest.body.attempts {
                     let (window, trial) = (attempt.window, &attempt.trial_id);
                     let began = format!("trial `{trial}` began");
                     if let Some(observed) = observed.get(&manifest.body.block) {
-                        follows(("its target was observed", *observed), (&began, window.start))?;
+                        check_order(("its target was observed", *observed), (&began, window.start))?;
                     }
-                    follows((&began, window.start), (&format!("trial `{trial}` ended"), window.end))?;
-                    lasts(&format!("an attempt of trial `{trial}`"), window)?;
-                    follows((&format!("trial `{trial}` ended"), window.end), (&at, time))?;
+                    check_order((&began, window.start), (&format!("trial `{trial}` ended"), window.end))?;
+                    check_duration(&format!("an attempt of trial `{trial}`"), window)?;
+                    check_order((&format!("trial `{trial}` ended"), window.end), (&at, time))?;
                 }
             }
             Document::Recording(manifest) => {
                 let window = manifest.body.window;
-                follows(("the recording began", window.start), ("the recording ended", window.end))?;
-                lasts("a recording", window)?;
-                follows(("the recording ended", window.end), (&at, time))?;
+                check_order(("the recording began", window.start), ("the recording ended", window.end))?;
+                check_duration("a recording", window)?;
+                check_order(("the recording ended", window.end), (&at, time))?;
             }
             Document::Publication(manifest) => {
                 let published = ("the run was published", manifest.body.published_at);
                 if let Some(last) = last {
-                    follows(("the last trial ended", last), published)?;
+                    check_order(("the last trial ended", last), published)?;
                 }
                 for input in &manifest.header.inputs {
                     let Some((earlier, Some(before))) = signed.get(&input.manifest) else { continue };
-                    follows((&format!("the {} was signed", assay_stage::chain_name(earlier.value())), *before), published)?;
+                    check_order((&format!("the {} was signed", assay_stage::chain_name(earlier.value())), *before), published)?;
                 }
-                follows(published, (&at, time))?;
+                check_order(published, (&at, time))?;
             }
             _ => {}
         }
@@ -67,13 +67,13 @@ pub fn check_times(chain: &Chain) -> Result<(), Failure> {
     Ok(())
 }
 
-fn measured(chain: &Chain) -> impl Iterator<Item = (Instant, Instant)> + '_ {
+fn measured_windows(chain: &Chain) -> impl Iterator<Item = (Instant, Instant)> + '_ {
     let parts = chain.all::<assay_manifest::ExecutionPart>();
     parts.flat_map(|(_, part)| part.body.attempts.iter().map(|attempt| (attempt.window.start, attempt.window.end)))
 }
 
 /// Refuses a duration that start and end rule out: the wall clock may be set meanwhile, by as much as clocks may differ.
-fn lasts(what: &str, window: Window) -> Result<(), Failure> {
+fn check_duration(what: &str, window: Window) -> Result<(), Failure> {
     let between = window.end.unix_ns().saturating_sub(window.start.unix_ns());
     let lasted = i64::try_from(window.duration_ns.0).unwrap_or(i64::MAX);
     if lasted.abs_diff(between) <= CLOCK_ALLOWANCE_NS.unsigned_abs() {
@@ -86,7 +86,7 @@ fn lasts(what: &str, window: Window) -> Result<(), Failure> {
 type Event<'a> = (&'a str, Instant);
 
 /// Refuses a time that is before a time on which it rests.
-fn follows((earlier, before): Event<'_>, (later, after): Event<'_>) -> Result<(), Failure> {
+fn check_order((earlier, before): Event<'_>, (later, after): Event<'_>) -> Result<(), Failure> {
     if after.unix_ns().saturating_add(CLOCK_ALLOWANCE_NS) >= before.unix_ns() {
         return Ok(());
     }
@@ -102,7 +102,7 @@ mod tests {
     fn what_rests_on_something_follows_it() {
         let at = |seconds: i64| Instant::from_unix_ns(seconds * 1_000_000_000);
         let said = |before, after| {
-            follows(("the last trial ended", at(before)), ("the run was published", at(after)))
+            check_order(("the last trial ended", at(before)), ("the run was published", at(after)))
                 .map_or_else(|failure| failure.to_string(), |()| "in order".to_owned())
         };
         assert_eq!(said(100, 100), "in order");

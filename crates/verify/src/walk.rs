@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_chain::{BrokenLink, Member, StageName, check_complete, check_links, published_files};
-use assay_envelope::{Expect, MAX_BUNDLE_BYTES, Trust, Verified, verify};
+use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, Verified, verify};
 use assay_git::{CommitInfo, OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{Body, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, OriginKind, Role, RunId, Source};
-use assay_stage::{Accepted, Exit, Failure, Layout};
+use assay_stage::{AcceptedResult, Exit, Failure, Layout};
 use assay_store::Store;
 
 use crate::blobs::{Blobs, FolderBlobs};
@@ -36,15 +36,16 @@ impl Head {
 
 /// Returns the head of a run in a store.
 pub fn head_of_run(store: &Store, run_id: &RunId) -> Result<Head, Failure> {
-    let layout = Layout::of(run_id);
+    let layout = Layout::for_run(run_id);
     let pointer = |path: &String, kind: Kind| -> Result<Option<InputRef>, Failure> {
-        Ok(Accepted::read(store, path)?.map(|accepted| accepted.as_input(kind)))
+        Ok(AcceptedResult::read(store, path)?.map(|accepted| accepted.as_input(kind)))
     };
     let ends = store.list(&format!("{}/ends", layout.run()))?;
     let ends = ends.iter().filter_map(|path| pointer(path, Kind::RunEnd).transpose()).collect::<Result<Vec<_>, _>>()?;
     for stage in StageName::ALL.into_iter().rev().filter(|stage| *stage != StageName::Record) {
-        let accepted = Accepted::of_stage(store, run_id, stage)?;
-        let references = accepted.map(|accepted| Ok(accepted?.as_input(stage.gives()))).collect::<Result<Vec<_>, Failure>>()?;
+        let accepted = AcceptedResult::list_stage(store, run_id, stage)?;
+        let references =
+            accepted.map(|accepted| Ok(accepted?.as_input(stage.output_kind()))).collect::<Result<Vec<_>, Failure>>()?;
         if !references.is_empty() {
             return Ok(Head { run_id: run_id.clone(), references, ends });
         }
@@ -59,7 +60,7 @@ pub fn head_of_run(store: &Store, run_id: &RunId) -> Result<Head, Failure> {
 /// Returns the head of the run that a published folder holds: the Publication at its fixed path.
 pub fn head_of_folder(blobs: &FolderBlobs) -> Result<Head, Failure> {
     let [manifest, bundle] = ["chain/publication.json", "chain/publication.sigstore.json"].map(|path| {
-        blobs.at(path).ok_or_else(|| {
+        blobs.digest_at(path).ok_or_else(|| {
             Failure::verification("missing_stage", format!("the folder holds no `{path}`"))
                 .hint("name the folder of one published run")
         })
@@ -93,7 +94,7 @@ impl Chain {
 
     /// Returns all manifests of a kind, with the digests that name them.
     pub fn all<'a, B: Body + 'a>(&'a self) -> impl Iterator<Item = (InputRef, &'a Manifest<B>)> {
-        self.documents.iter().filter_map(|verified| Some((verified.as_input(), B::of(verified.value())?)))
+        self.documents.iter().filter_map(|verified| Some((verified.input_ref(), B::from_document(verified.value())?)))
     }
 
     /// Returns true if a trust policy names every signer.
@@ -103,7 +104,7 @@ impl Chain {
 
     /// Returns the files of the run's published folder, by path.
     pub fn published_files(&self) -> BTreeMap<String, assay_manifest::Digest> {
-        self.documents.iter().flat_map(|verified| published_files(verified.value(), verified.as_input())).collect()
+        self.documents.iter().flat_map(|verified| published_files(verified.value(), verified.input_ref())).collect()
     }
 
     /// Returns the roles that signed.
@@ -155,7 +156,7 @@ pub fn load(
         blobs.get(&manifest, MAX_MANIFEST_BYTES).map_err(in_place)?.ok_or_else(|| missing("manifest", &manifest))?;
     let bundle_bytes =
         blobs.get(&bundle, MAX_BUNDLE_BYTES as u64).map_err(in_place)?.ok_or_else(|| missing("bundle", &bundle))?;
-    let expect = Expect { run_id: Some(run_id), kind: Some(kind), stage: Some(kind.signer()), input: Some(&reference) };
+    let expect = ExpectedManifest { run_id: Some(run_id), kind: Some(kind), stage: Some(kind.signer()), input: Some(&reference) };
     verify(&manifest_bytes, &bundle_bytes, trust, &expect).map_err(|error| in_place(error.into()))
 }
 
@@ -170,10 +171,10 @@ fn check_origin(trust: &Trust, documents: &[Verified<Document>]) -> Result<(), F
 
 fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>]) -> Result<Option<CommitInfo>, Failure> {
     let members: Vec<_> =
-        documents.iter().map(|verified| Member { document: verified.value(), reference: verified.as_input() }).collect();
+        documents.iter().map(|verified| Member { document: verified.value(), reference: verified.input_ref() }).collect();
     let checked = if head.is_published() { check_complete(&head.run_id, &members) } else { check_links(&head.run_id, &members) };
-    checked.map_err(|broken: BrokenLink| Failure::of(Exit::Verification, broken.code(), &broken))?;
-    let source = members.iter().find_map(|member| Source::of(member.document));
+    checked.map_err(|broken: BrokenLink| Failure::from_error(Exit::Verification, broken.code(), &broken))?;
+    let source = members.iter().find_map(|member| Source::from_document(member.document));
     match source.filter(|source| source.body.kind == OriginKind::Git) {
         Some(source) => check_commit(blobs, &source.body).map(Some),
         None => Ok(None),
@@ -182,7 +183,7 @@ fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>])
 
 /// Shows offline that the files that define the run are those of the commit.
 fn check_commit(blobs: &dyn Blobs, source: &Source) -> Result<CommitInfo, Failure> {
-    let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::of(Exit::Verification, "commit", error);
+    let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::from_error(Exit::Verification, "commit", error);
     let unnamed = || Failure::verification("commit", "the source is of a commit, but does not name it");
     let commit: Oid = source.commit.as_deref().ok_or_else(unnamed)?.parse().map_err(|error| not_shown(&error))?;
     let bytes_of = |artifact: &assay_manifest::Artifact| {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_envelope::Trust;
 use assay_lake::{Lake, TableFile};
 use assay_manifest::{Body as _, CuratedFile, Digest, Kind, Publication, RunId, Summary};
-use assay_stage::{Accepted, Exit, Failure, Layout, StageName};
+use assay_stage::{AcceptedResult, Exit, Failure, Layout, StageName};
 use assay_store::{Scratch, Store};
 use assay_warehouse::Table;
 
@@ -23,7 +23,7 @@ const MAX_OTHER_BYTES: u64 = 4 << 30;
 /// Returns the store that a run was copied from, whose tables its Publication refers to; `None` if the run was published to this
 /// store.
 pub fn fetched_from(store: &Store, run_id: &RunId) -> Result<Option<String>, Failure> {
-    let mark = store.read(&Layout::of(run_id).fetched(), MAX_MARK_BYTES)?;
+    let mark = store.read(&Layout::for_run(run_id).fetched(), MAX_MARK_BYTES)?;
     Ok(mark.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
@@ -39,32 +39,32 @@ pub fn verify_snapshot(store: &Store, chain: &Chain, trust: &Trust) -> Result<Op
         return Ok(None);
     }
     let lake = Lake::open(store).map_err(failure)?;
-    let found = in_snapshot(&lake, &summary.body, &publication.body);
+    let found = check_run_files(&lake, &summary.body, &publication.body);
     // Checked only after a failure, because it opens the log of every table.
     if found.is_err() && lake.latest().map_err(failure)?.is_empty() {
         let message = format!("the run was published to the warehouse of its store, and `{}` has no warehouse", store.uri());
         return Err(Failure::verification("warehouse_absent", message)
             .hint("a run is copied to another store with `assay fetch`; a published folder is verified without a warehouse"));
     }
-    let others = unnamed(store, &chain.run_id, trust, found?)?;
+    let others = find_unnamed_files(store, &chain.run_id, trust, found?)?;
     check_others(&lake, chain, &summary.body, &publication.body, &others)?;
     Ok(Some(summary.body.files.len() as u64))
 }
 
 /// Files of tables that do not belong to the run.
-type Others = BTreeMap<&'static str, Vec<TableFile>>;
+type OtherFiles = BTreeMap<&'static str, Vec<TableFile>>;
 
 /// Checks that the run's files are present, and returns the others.
-fn in_snapshot(lake: &Lake, summary: &Summary, publication: &Publication) -> Result<Others, Failure> {
+fn check_run_files(lake: &Lake, summary: &Summary, publication: &Publication) -> Result<OtherFiles, Failure> {
     let tables: BTreeSet<_> = summary.files.iter().map(|file| file.table.as_str()).collect();
     // A version is pinned also for tables without rows of the run, and has to exist.
     for name in publication.warehouse_snapshot.keys().map(String::as_str).filter(|name| !tables.contains(name)) {
-        let (table, version) = pinned(name, publication)?;
+        let (table, version) = pinned_version(name, publication)?;
         lake.files(table, version).map_err(failure)?;
     }
-    let mut others = Others::new();
+    let mut others = OtherFiles::new();
     for name in tables {
-        let (table, version) = pinned(name, publication)?;
+        let (table, version) = pinned_version(name, publication)?;
         let mut there = lake.files(table, version).map_err(failure)?;
         for file in summary.files.iter().filter(|file| file.table == name) {
             let digest = file.artifact.digest;
@@ -88,7 +88,7 @@ fn in_snapshot(lake: &Lake, summary: &Summary, publication: &Publication) -> Res
     Ok(others)
 }
 
-fn pinned(name: &str, publication: &Publication) -> Result<(&'static Table, u64), Failure> {
+fn pinned_version(name: &str, publication: &Publication) -> Result<(&'static Table, u64), Failure> {
     let table = assay_warehouse::table(name)
         .ok_or_else(|| Failure::verification("unknown_table", format!("the run names a table `{name}`, which there is not")))?;
     let version = publication.warehouse_snapshot.get(name).ok_or_else(|| {
@@ -98,7 +98,7 @@ fn pinned(name: &str, publication: &Publication) -> Result<(&'static Table, u64)
 }
 
 /// Returns the files that no signed Summary of another run of the store names.
-fn unnamed(store: &Store, own: &RunId, trust: &Trust, mut others: Others) -> Result<Others, Failure> {
+fn find_unnamed_files(store: &Store, own: &RunId, trust: &Trust, mut others: OtherFiles) -> Result<OtherFiles, Failure> {
     if others.is_empty() {
         return Ok(others);
     }
@@ -106,7 +106,7 @@ fn unnamed(store: &Store, own: &RunId, trust: &Trust, mut others: Others) -> Res
     let names: BTreeSet<&str> = paths.iter().filter_map(|path| path.split('/').nth(1)).collect();
     for run in names.into_iter().filter_map(|name| name.parse::<RunId>().ok()).filter(|run| run != own) {
         // A run that is damaged, or whose signer is not trusted, names no files.
-        let named = files_of(store, &run, trust).unwrap_or_default();
+        let named = read_signed_files(store, &run, trust).unwrap_or_default();
         for (table, files) in &mut others {
             files.retain(|file| file.foreign.is_some() || !file.digest.is_some_and(|digest| named.contains(&(*table, digest))));
         }
@@ -119,12 +119,12 @@ fn unnamed(store: &Store, own: &RunId, trust: &Trust, mut others: Others) -> Res
 }
 
 /// Returns the files that the signed Summary of a run names.
-fn files_of(store: &Store, run: &RunId, trust: &Trust) -> Result<BTreeSet<(&'static str, Digest)>, Failure> {
-    let Some(accepted) = Accepted::of_stage(store, run, StageName::Reduce)?.next().transpose()? else {
+fn read_signed_files(store: &Store, run: &RunId, trust: &Trust) -> Result<BTreeSet<(&'static str, Digest)>, Failure> {
+    let Some(accepted) = AcceptedResult::list_stage(store, run, StageName::Reduce)?.next().transpose()? else {
         return Ok(BTreeSet::new());
     };
     let verified = load(&StoreBlobs(store.clone()), accepted.as_input(Kind::Summary), None, trust, run)?;
-    let files = Summary::of(verified.value()).map(|summary| summary.body.files.as_slice()).unwrap_or_default();
+    let files = Summary::from_document(verified.value()).map(|summary| summary.body.files.as_slice()).unwrap_or_default();
     Ok(files.iter().filter_map(|file| Some((assay_warehouse::table(&file.table)?.name, file.artifact.digest))).collect())
 }
 
@@ -135,14 +135,14 @@ fn check_others(
     chain: &Chain,
     summary: &Summary,
     publication: &Publication,
-    others: &Others,
+    others: &OtherFiles,
 ) -> Result<(), Failure> {
     if others.is_empty() {
         return Ok(());
     }
     let scratch = Scratch::new(MAX_OTHER_BYTES)?;
     for (name, files) in others {
-        let (table, version) = pinned(name, publication)?;
+        let (table, version) = pinned_version(name, publication)?;
         let before = match version.checked_sub(1) {
             Some(before) => lake.files(table, before).map_err(failure)?,
             None => Vec::new(),

@@ -18,7 +18,7 @@ mod write;
 
 pub use error::Error;
 pub use pages::{PageError, PageSizes, check_pages};
-pub use read::{MAX_FILE_ROWS, MAX_FOUND, MAX_READ_ROWS, Source, each, find, read};
+pub use read::{MAX_FILE_ROWS, MAX_FOUND_ROWS, MAX_READ_ROWS, Source, find, for_each_row, read};
 pub use reference::reference;
 pub use row::{MAX_TEXT_BYTES, Row, Value, row_id};
 pub use schema::{Column, ROW_ID, Table, Type, arrow_schema};

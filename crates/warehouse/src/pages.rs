@@ -61,11 +61,11 @@ impl PageSizes {
     /// Returns how many rows of all columns can be unpacked at a time, at most `most`, so that their texts stay below 64 MiB and
     /// a few pages.
     pub fn batch_rows(&self, most: usize) -> usize {
-        self.batch_rows_of(0..self.0.len(), most)
+        self.batch_rows_for(0..self.0.len(), most)
     }
 
     /// Returns the same for some columns, by their places in the file.
-    pub fn batch_rows_of(&self, columns: impl IntoIterator<Item = usize>, most: usize) -> usize {
+    pub fn batch_rows_for(&self, columns: impl IntoIterator<Item = usize>, most: usize) -> usize {
         let row =
             columns.into_iter().filter_map(|column| self.0.get(column)).fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
         usize::try_from(MAX_BATCH_TEXT_BYTES / row.max(1)).unwrap_or(most).clamp(1, most.max(1))
@@ -169,7 +169,7 @@ struct PageHeader {
 }
 
 /// The values of a header's fields and of the struct for its kind of page, by id. Fields that are not needed are skipped.
-type Fields = [Option<i64>; 5];
+type HeaderFields = [Option<i64>; 5];
 
 /// Reads headers in Thrift's compact protocol, of which they use structs, whole numbers, flags and bytes.
 struct HeaderReader<R> {
@@ -212,8 +212,8 @@ impl<R: Read> HeaderReader<R> {
     }
 
     /// Reads the fields of a header, and those of the structs 5 to 8 in it.
-    fn header(&mut self) -> Result<(Fields, [Fields; 4])> {
-        let (mut own, mut inner) = (Fields::default(), [Fields::default(); 4]);
+    fn header(&mut self) -> Result<(HeaderFields, [HeaderFields; 4])> {
+        let (mut own, mut inner) = (HeaderFields::default(), [HeaderFields::default(); 4]);
         let mut last = 0;
         while let Some((id, kind)) = self.field(last)? {
             last = id;
@@ -226,8 +226,8 @@ impl<R: Read> HeaderReader<R> {
         Ok((own, inner))
     }
 
-    fn fields(&mut self) -> Result<Fields> {
-        let (mut fields, mut last) = (Fields::default(), 0);
+    fn fields(&mut self) -> Result<HeaderFields> {
+        let (mut fields, mut last) = (HeaderFields::default(), 0);
         while let Some((id, kind)) = self.field(last)? {
             last = id;
             self.keep(id, kind, &mut fields, 1)?;
@@ -236,7 +236,7 @@ impl<R: Read> HeaderReader<R> {
     }
 
     /// Reads a field's value, and keeps it if it is a wanted whole number.
-    fn keep(&mut self, id: i16, kind: u8, fields: &mut Fields, depth: u8) -> Result<()> {
+    fn keep(&mut self, id: i16, kind: u8, fields: &mut HeaderFields, depth: u8) -> Result<()> {
         match usize::try_from(id).ok().and_then(|id| fields.get_mut(id)) {
             Some(field) if (4..=I64).contains(&kind) => *field = Some(self.int()?),
             _ => self.skip(kind, depth)?,
@@ -359,6 +359,6 @@ mod tests {
     fn a_batch_has_as_many_rows_as_their_texts_allow() {
         let rows = |of_column| PageSizes(vec![0, of_column]).batch_rows(8192);
         assert_eq!((rows(0), rows(1 << 10), rows(1 << 20), rows(u64::MAX)), (8192, 8192, 64, 1));
-        assert_eq!(PageSizes(vec![1 << 30, 1 << 20]).batch_rows_of([1], 8192), 64, "of the columns that are read");
+        assert_eq!(PageSizes(vec![1 << 30, 1 << 20]).batch_rows_for([1], 8192), 64, "of the columns that are read");
     }
 }

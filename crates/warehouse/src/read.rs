@@ -23,7 +23,7 @@ use crate::{Error, Result, Row};
 /// The most rows that [`read`] returns at once; larger files are read with [`each`].
 pub const MAX_READ_ROWS: u64 = 1_000_000;
 /// The most rows that [`find`] returns: a shorter prefix is a mistake.
-pub const MAX_FOUND: u64 = 1_000;
+pub const MAX_FOUND_ROWS: u64 = 1_000;
 /// The most rows of a file.
 pub const MAX_FILE_ROWS: u64 = 10_000_000;
 /// The most bytes to which a row group of a file may declare that it unpacks: ten times the size that the writer makes of the
@@ -81,7 +81,7 @@ pub fn find(table: &'static Table, source: impl Into<Source>, prefix: &str) -> R
         return Err(Error::BadPrefix(prefix.chars().take(80).collect()));
     }
     let matches = |row: &Row| row.text(ROW_ID).is_some_and(|id| id.starts_with(prefix));
-    collect(table, source.into(), MAX_FOUND, "matching rows", matches)
+    collect(table, source.into(), MAX_FOUND_ROWS, "matching rows", matches)
 }
 
 fn collect(
@@ -93,7 +93,7 @@ fn collect(
 ) -> Result<Vec<Row>> {
     let (mut rows, mut bytes) = (Vec::new(), 0);
     let room = source.len().saturating_mul(BYTES_PER_BYTE).saturating_add(FREE_BYTES).min(MAX_KEPT_BYTES);
-    each(table, source, |row| {
+    for_each_row(table, source, |row| {
         if !keep(&row) {
             return Ok(());
         }
@@ -114,7 +114,7 @@ fn collect(
 ///
 /// Fails if the file is malformed, its columns are not the table's, or a row is not complete or has another row's id. Errors of
 /// `visit` are passed on.
-pub fn each(table: &'static Table, source: impl Into<Source>, mut visit: impl FnMut(Row) -> Result<()>) -> Result<()> {
+pub fn for_each_row(table: &'static Table, source: impl Into<Source>, mut visit: impl FnMut(Row) -> Result<()>) -> Result<()> {
     // The library promises errors for malformed files but has places that panic; a hostile file must not end the process.
     let walk = AssertUnwindSafe(|| match source.into() {
         Source::Bytes(bytes) => walk(table, bytes, &mut visit),

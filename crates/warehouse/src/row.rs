@@ -27,7 +27,7 @@ pub enum Value {
 }
 
 impl Value {
-    fn what(&self) -> &'static str {
+    fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Bool(_) => "a bool",
@@ -38,7 +38,7 @@ impl Value {
         }
     }
 
-    fn is_of(&self, kind: Type) -> bool {
+    fn has_type(&self, kind: Type) -> bool {
         matches!(
             (self, kind),
             (Self::Null, _)
@@ -86,12 +86,12 @@ from! {
 
 impl Value {
     /// Converts a whole number of any size; one beyond the column's range becomes the largest that it holds.
-    pub fn whole(count: u64) -> Self {
+    pub fn from_count(count: u64) -> Self {
         Self::Int(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
     /// Returns reasons as a JSON list; null if there are none.
-    pub fn reasons(reasons: &[Reason]) -> Self {
+    pub fn from_reasons(reasons: &[Reason]) -> Self {
         let text = || String::from_utf8(canonical_json(&reasons).ok()?).ok();
         Self::from(if reasons.is_empty() { None } else { text() })
     }
@@ -138,7 +138,7 @@ impl Row {
     }
 
     /// Returns the complete row with its id set. Fails if a column is null that may not be.
-    pub fn sealed(self) -> Result<Self> {
+    pub fn seal(self) -> Result<Self> {
         let id = row_id(&self)?;
         let row = self.with(ROW_ID, id.hex())?;
         row.check_complete().map(|()| row)
@@ -192,8 +192,8 @@ impl Row {
 }
 
 fn check_value(table: &'static str, column: &'static Column, value: &Value) -> Result<()> {
-    if !value.is_of(column.kind) {
-        return Err(Error::WrongType { table, column: column.name, expected: column.kind, found: value.what() });
+    if !value.has_type(column.kind) {
+        return Err(Error::WrongType { table, column: column.name, expected: column.kind, found: value.type_name() });
     }
     match value {
         Value::Float(float) if !float.is_finite() => Err(Error::NotFinite { table, column: column.name }),
@@ -217,7 +217,7 @@ pub fn row_id(row: &Row) -> Result<Digest> {
     let keys = row.iter().filter(|(column, _)| column.key).map(|(_, value)| value.key_json());
     let list = std::iter::once(Json::from(table.name)).chain(keys).collect();
     let bytes = canonical_value(&Json::Array(list)).map_err(|source| Error::Key { table: table.name, source })?;
-    Ok(Digest::of(&bytes))
+    Ok(Digest::compute(&bytes))
 }
 
 #[cfg(test)]
@@ -236,13 +236,13 @@ mod tests {
         insta::assert_snapshot!(refusal(row().with("value", 1_i64)), @"column `outcome_fact.value` holds float64, not a whole number");
         insta::assert_snapshot!(refusal(row().with("n", "3")), @"column `outcome_fact.n` holds int64, not text");
         insta::assert_snapshot!(refusal(row().with("value", f64::NAN)), @"column `outcome_fact.value` got a number that is not finite");
-        insta::assert_snapshot!(refusal(row().sealed()), @"column `outcome_fact.run_id` has no value and may not be null");
+        insta::assert_snapshot!(refusal(row().seal()), @"column `outcome_fact.run_id` has no value and may not be null");
     }
 
     #[test]
     fn an_id_is_the_digest_of_the_keys() {
-        let row = Row::new(&CLUSTER_REGION_DIM).with("cluster", "local").and_then(Row::sealed).expect("complete");
-        let expected = Digest::of(br#"["cluster_region_dim","local",null,null,null,null,null,null,null]"#);
+        let row = Row::new(&CLUSTER_REGION_DIM).with("cluster", "local").and_then(Row::seal).expect("complete");
+        let expected = Digest::compute(br#"["cluster_region_dim","local",null,null,null,null,null,null,null]"#);
         assert_eq!(row.text(ROW_ID), Some(expected.hex().as_str()));
         row.check().expect("its own id");
         let other = row.clone().with("region", "eu").expect("set");
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_workload_s_id_is_its_digest() {
-        let digest = Digest::of(b"spec");
+        let digest = Digest::compute(b"spec");
         let row = Row::new(&WORKLOAD_DIM).with("workload_spec_digest", digest).expect("set");
         assert_eq!(row_id(&row).expect("an id"), digest);
     }

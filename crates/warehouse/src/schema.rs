@@ -140,11 +140,11 @@ pub struct Table {
     /// Its columns, in groups that several tables share.
     pub(crate) groups: &'static [&'static [Column]],
     /// The place of each column, by name.
-    pub(crate) places: Places,
+    pub(crate) places: ColumnPlaces,
 }
 
 /// The place of each column of a table, computed at first use: readers of rows ask for every value by name.
-pub(crate) type Places = OnceLock<HashMap<&'static str, (usize, &'static Column)>>;
+pub(crate) type ColumnPlaces = OnceLock<HashMap<&'static str, (usize, &'static Column)>>;
 
 impl Table {
     /// Returns its columns, in the order of the file.

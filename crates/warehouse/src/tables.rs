@@ -1,6 +1,6 @@
 //! The twelve tables. This is the only place where a column is named.
 
-use crate::schema::{Column, Places, ROW_ID, Table};
+use crate::schema::{Column, ColumnPlaces, ROW_ID, Table};
 
 /// Every table: dimensions first, then outcomes, and the run last, which is the order in which a run is published.
 pub const TABLES: [&Table; 12] = [
@@ -159,7 +159,7 @@ pub static BENCHMARK_RUN_FACT: Table = Table {
         ],
         ID,
     ],
-    places: Places::new(),
+    places: ColumnPlaces::new(),
 };
 
 /// The long form that gates, history and indicators read.
@@ -189,7 +189,7 @@ pub static OUTCOME_FACT: Table = Table {
         ],
         ID,
     ],
-    places: Places::new(),
+    places: ColumnPlaces::new(),
 };
 
 /// One row for each point of a serving case.
@@ -301,7 +301,7 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
         across_trials!("output_tokens_per_s", "tokens/s"),
         ID,
     ],
-    places: Places::new(),
+    places: ColumnPlaces::new(),
 };
 
 /// One row for each phase and scale point of a training case.
@@ -345,7 +345,7 @@ pub static TRAINING_OUTCOME_FACT: Table = Table {
         across_trials!("tokens_per_s", "tokens/s"),
         ID,
     ],
-    places: Places::new(),
+    places: ColumnPlaces::new(),
 };
 
 /// One row for each metric in a window of time on one thing.
@@ -380,7 +380,7 @@ pub static TELEMETRY_SLICE_FACT: Table = Table {
         ],
         ID,
     ],
-    places: Places::new(),
+    places: ColumnPlaces::new(),
 };
 
 /// One row for each shard's part of an attempt.
@@ -426,7 +426,7 @@ pub static ATTEMPT_FACT: Table = Table {
         ],
         ID,
     ],
-    places: Places::new(),
+    places: ColumnPlaces::new(),
 };
 
 /// One row for each pod of a run in a cluster.
@@ -466,7 +466,7 @@ pub static CLUSTER_POD_FACT: Table = Table {
         ],
         ID,
     ],
-    places: Places::new(),
+    places: ColumnPlaces::new(),
 };
 
 /// One row for each bundle of software versions.
@@ -492,7 +492,7 @@ pub static SOFTWARE_VERSION_DIM: Table = Table {
         ],
         ID,
     ],
-    places: Places::new(),
+    places: ColumnPlaces::new(),
 };
 
 /// One row for each bundle of hardware.
@@ -532,7 +532,7 @@ pub static HARDWARE_TOPOLOGY_DIM: Table = Table {
         ],
         ID,
     ],
-    places: Places::new(),
+    places: ColumnPlaces::new(),
 };
 
 /// One row for each place in a cluster.
@@ -554,7 +554,7 @@ pub static CLUSTER_REGION_DIM: Table = Table {
         ],
         ID,
     ],
-    places: Places::new(),
+    places: ColumnPlaces::new(),
 };
 
 /// One row for each frozen workload.
@@ -587,7 +587,7 @@ pub static WORKLOAD_DIM: Table = Table {
         ],
         ID,
     ],
-    places: Places::new(),
+    places: ColumnPlaces::new(),
 };
 
 /// One row for each run, which leads from its rows back to raw evidence and signatures.
@@ -620,7 +620,7 @@ pub static ARTIFACT_LINEAGE_DIM: Table = Table {
         ],
         ID,
     ],
-    places: Places::new(),
+    places: ColumnPlaces::new(),
 };
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub struct WrittenFile {
 /// Every row must be sealed ([`Row::sealed`]). The bytes depend on the rows and their order alone. The caller ensures that no two
 /// rows have the same id.
 pub fn write(table: &'static Table, rows: impl IntoIterator<Item = Row>, out: impl Write + Send) -> Result<WrittenFile> {
-    let mut out = Hashing::new(out);
+    let mut out = HashingWriter::new(out);
     let failed = |source: parquet::errors::ParquetError| Error::Write { table: table.name, source: Box::new(source) };
     let mut writer = ArrowWriter::try_new(&mut out, arrow_schema(table), Some(properties(table)?)).map_err(failed)?;
     let mut rows = rows.into_iter();
@@ -122,13 +122,13 @@ fn as_unix_ns(value: &Value) -> Option<i64> {
 }
 
 /// Hashes and counts the bytes that are written through it.
-pub(crate) struct Hashing<W> {
+pub(crate) struct HashingWriter<W> {
     out: W,
     hasher: Hasher,
     bytes: u64,
 }
 
-impl<W: Write> Hashing<W> {
+impl<W: Write> HashingWriter<W> {
     pub(crate) fn new(out: W) -> Self {
         Self { out, hasher: Hasher::new(), bytes: 0 }
     }
@@ -139,7 +139,7 @@ impl<W: Write> Hashing<W> {
     }
 }
 
-impl<W: Write> Write for Hashing<W> {
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.hasher.update(bytes.get(..written).unwrap_or(bytes));

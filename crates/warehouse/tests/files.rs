@@ -2,7 +2,8 @@
 
 use assay_manifest::{Digest, Instant};
 use assay_warehouse::{
-    CLUSTER_REGION_DIM, Error, OUTCOME_FACT, ROW_ID, Row, TABLES, Table, Type, Value, arrow_schema, each, find, read, write,
+    CLUSTER_REGION_DIM, Error, OUTCOME_FACT, ROW_ID, Row, TABLES, Table, Type, Value, arrow_schema, find, for_each_row, read,
+    write,
 };
 use proptest::prelude::*;
 
@@ -15,13 +16,13 @@ fn row(table: &'static Table, seed: i64) -> Row {
             Type::Bool => Value::Bool((seed + index) % 2 == 0),
             Type::Int => Value::Int(seed * 1_000 + index),
             Type::Float => Value::Float(seed as f64 + index as f64 / 7.0),
-            Type::Text if column.name.ends_with("_digest") => Value::from(Digest::of(&(seed + index).to_le_bytes())),
+            Type::Text if column.name.ends_with("_digest") => Value::from(Digest::compute(&(seed + index).to_le_bytes())),
             Type::Text => Value::Text(format!("{} {seed} ü", column.name)),
             Type::Instant => Value::Instant(Instant::from_unix_ns(1_700_000_000_123_456_789 + seed)),
         };
         row.set(column.name, value).expect("of the right type");
     }
-    row.sealed().expect("complete")
+    row.seal().expect("complete")
 }
 
 fn rows(table: &'static Table, count: i64) -> Vec<Row> {
@@ -31,7 +32,7 @@ fn rows(table: &'static Table, count: i64) -> Vec<Row> {
 fn file(table: &'static Table, rows: Vec<Row>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let written = write(table, rows, &mut bytes).expect("written");
-    assert_eq!((written.bytes, written.digest), (bytes.len() as u64, Digest::of(&bytes)));
+    assert_eq!((written.bytes, written.digest), (bytes.len() as u64, Digest::compute(&bytes)));
     bytes
 }
 
@@ -74,7 +75,7 @@ fn equal_rows_give_equal_bytes() {
 /// A change here changes the digest of every curated file: state it in the change, and regenerate the files that depend on it.
 #[test]
 fn the_bytes_are_golden() {
-    let digest = Digest::of(&file(&CLUSTER_REGION_DIM, rows(&CLUSTER_REGION_DIM, 3)));
+    let digest = Digest::compute(&file(&CLUSTER_REGION_DIM, rows(&CLUSTER_REGION_DIM, 3)));
     insta::assert_snapshot!(digest, @"sha256:b30effb44c9f737a3240b84cbdc8bea9bd694ccb193a0b9da633220f20a0813c");
 }
 
@@ -85,7 +86,7 @@ fn many_rows_stream_in_bounded_row_groups() {
     let written = write(&CLUSTER_REGION_DIM, (0..count).map(|seed| row(&CLUSTER_REGION_DIM, seed)), &mut bytes).expect("written");
     assert_eq!(written.rows, 140_000);
     let mut seen = 0;
-    each(&CLUSTER_REGION_DIM, bytes, |found| {
+    for_each_row(&CLUSTER_REGION_DIM, bytes, |found| {
         assert_eq!(found, row(&CLUSTER_REGION_DIM, seen));
         seen += 1;
         Ok(())
@@ -168,7 +169,7 @@ fn any_row(table: &'static Table) -> impl Strategy<Value = Row> {
         for (column, value) in table.columns().zip(values) {
             row.set(column.name, value).expect("of the right type");
         }
-        row.sealed().expect("complete")
+        row.seal().expect("complete")
     })
 }
 
@@ -206,7 +207,7 @@ proptest! {
 }
 
 /// Returns the file as an older Assay would have written it before the column was added to the table.
-fn without(bytes: Vec<u8>, column: &str) -> Vec<u8> {
+fn without_column(bytes: Vec<u8>, column: &str) -> Vec<u8> {
     let reader =
         parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(bytes::Bytes::from(bytes), 1024).expect("a file");
     let mut batches: Vec<_> = reader.map(|batch| batch.expect("a batch")).collect();
@@ -227,14 +228,16 @@ fn without(bytes: Vec<u8>, column: &str) -> Vec<u8> {
 #[test]
 fn a_file_from_before_a_nullable_column_was_added_is_read() {
     let column = OUTCOME_FACT.columns().find(|column| column.nullable && !column.key && column.name != ROW_ID).expect("one");
-    let older = without(file(&OUTCOME_FACT, rows(&OUTCOME_FACT, 5)), column.name);
+    let older = without_column(file(&OUTCOME_FACT, rows(&OUTCOME_FACT, 5)), column.name);
     let expected: Vec<_> =
         rows(&OUTCOME_FACT, 5).into_iter().map(|row| row.with(column.name, Value::Null).expect("nullable")).collect();
     assert_eq!(read(&OUTCOME_FACT, older).expect("read"), expected);
     let required = OUTCOME_FACT.columns().find(|column| !column.nullable).expect("one");
-    let refused = read(&OUTCOME_FACT, without(file(&OUTCOME_FACT, rows(&OUTCOME_FACT, 5)), required.name)).expect_err("refused");
+    let refused =
+        read(&OUTCOME_FACT, without_column(file(&OUTCOME_FACT, rows(&OUTCOME_FACT, 5)), required.name)).expect_err("refused");
     assert!(matches!(refused, Error::WrongSchema { .. }), "{refused}");
     let key = OUTCOME_FACT.columns().find(|column| column.key && column.nullable).expect("one");
-    let refused = read(&OUTCOME_FACT, without(file(&OUTCOME_FACT, rows(&OUTCOME_FACT, 5)), key.name)).expect_err("refused");
+    let refused =
+        read(&OUTCOME_FACT, without_column(file(&OUTCOME_FACT, rows(&OUTCOME_FACT, 5)), key.name)).expect_err("refused");
     assert!(matches!(refused, Error::WrongSchema { .. }), "a key decides the ids: {refused}");
 }

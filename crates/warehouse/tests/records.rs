@@ -14,7 +14,7 @@ fn file(records: &[Record]) -> Vec<u8> {
     }
     let written = writer.finish().expect("a file");
     assert_eq!((written.rows, written.bytes), (records.len() as u64, bytes.len() as u64));
-    assert_eq!(written.digest, Digest::of(&bytes));
+    assert_eq!(written.digest, Digest::compute(&bytes));
     bytes
 }
 
@@ -23,7 +23,7 @@ fn read(bytes: Vec<u8>) -> Result<Vec<Record>, RecordError> {
 }
 
 /// A record in which everything has a value.
-fn full() -> Record {
+fn full_record() -> Record {
     Record {
         global_index: 7,
         phase: Phase::Measured,
@@ -67,7 +67,11 @@ fn full() -> Record {
 
 #[test]
 fn a_record_comes_back_whole() {
-    let all = vec![full(), Record::default(), Record { chunks: vec![Chunk { at_ns: 1, bytes: 2, tokens: None }], ..full() }];
+    let all = vec![
+        full_record(),
+        Record::default(),
+        Record { chunks: vec![Chunk { at_ns: 1, bytes: 2, tokens: None }], ..full_record() },
+    ];
     assert_eq!(read(file(&all)).expect("read"), all);
     let has_gaps = |records: &[Record]| RecordFile::open(file(records)).expect("opened").has_gaps(0..1);
     assert!(has_gaps(&all) && !has_gaps(&[Record::default()]) && !has_gaps(&all[2..]), "one event has no gap");
@@ -97,8 +101,8 @@ fn columns_are_as_agreed() {
 /// A change here changes the digest of every record file: state it in the change.
 #[test]
 fn equal_records_give_equal_bytes_and_those_are_golden() {
-    assert_eq!(file(&[full(), Record::default()]), file(&[full(), Record::default()]));
-    insta::assert_snapshot!(Digest::of(&file(&[full()])), @"sha256:693cab9185b96125f229047cc2a2a0f5b6f9404f89b789fa66ef585d23739ae1");
+    assert_eq!(file(&[full_record(), Record::default()]), file(&[full_record(), Record::default()]));
+    insta::assert_snapshot!(Digest::compute(&file(&[full_record()])), @"sha256:693cab9185b96125f229047cc2a2a0f5b6f9404f89b789fa66ef585d23739ae1");
 }
 
 #[test]
@@ -107,14 +111,14 @@ fn a_few_columns_are_read_alone() {
         .map(|index| Record { global_index: index, sent_ns: (index % 3 != 0).then_some(5), ..Record::default() })
         .collect();
     let file = RecordFile::open(file(&records)).expect("opened");
-    assert_eq!((file.rows(), file.rows_of(0..file.row_groups())), (100_000, 100_000));
+    assert_eq!((file.rows(), file.rows_in(0..file.row_groups())), (100_000, 100_000));
     let mut next = 0;
     for batch in file
         .batches(&[RecordColumn::Outcome, RecordColumn::Sent, RecordColumn::GlobalIndex, RecordColumn::Shard], 0..1)
         .expect("batches")
     {
         let batch = batch.expect("a batch");
-        assert_eq!(batch.before(), next);
+        assert_eq!(batch.first_row(), next);
         let (indices, sent) =
             (batch.ints(RecordColumn::GlobalIndex).expect("read"), batch.ints(RecordColumn::Sent).expect("read"));
         assert_eq!(batch.words::<Outcome>(RecordColumn::Outcome).expect("read"), vec![Outcome::Dropped; batch.rows()]);
@@ -139,10 +143,10 @@ fn many_chunks_make_more_row_groups() {
     let file = RecordFile::open(file(&records)).expect("opened");
     assert_eq!((file.row_groups(), file.rows()), (3, 200), "four million chunks each");
     assert!(file.has_gaps(0..1) && !file.has_gaps(3..3));
-    let rows: Vec<_> = (0..3).map(|group| file.rows_of(group..group + 1)).collect();
+    let rows: Vec<_> = (0..3).map(|group| file.rows_in(group..group + 1)).collect();
     assert_eq!(rows.iter().sum::<u64>(), 200);
     let first = file.batches(&[RecordColumn::GlobalIndex], 1..2).expect("batches").next().expect("one").expect("a batch");
-    assert_eq!(first.before(), rows[0]);
+    assert_eq!(first.first_row(), rows[0]);
     assert!(file.records().expect("records").zip(&records).all(|(read, written)| read.expect("a record") == *written));
 }
 
@@ -270,7 +274,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in prop::option::of(any::<prop::sample::Index>()),
     ) {
-        static FILE: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| file(&vec![full(); 30]));
+        static FILE: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| file(&vec![full_record(); 30]));
         let mut bytes = FILE.clone();
         for (index, byte) in changes {
             let at = index.index(bytes.len());

@@ -5,15 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use assay_cluster::{Cluster, InPod, RUN};
+use assay_cluster::{Cluster, PodEnvironment, RUN};
 use assay_manifest::Artifact;
 use assay_stage::{Context, Failure};
 use serde_json::{Value, json};
 
 /// Reads all of it; nothing on one machine. Nodes need a separate permission: without it, the refusal is kept in their place.
-pub(crate) fn facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
-    let Some(here) = InPod::here(|name| std::env::var(name).ok()) else { return Ok(Vec::new()) };
-    let cluster = Cluster::around_pod()?;
+pub(crate) fn read_facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
+    let Some(here) = PodEnvironment::from_env(|name| std::env::var(name).ok()) else { return Ok(Vec::new()) };
+    let cluster = Cluster::from_pod()?;
     let of_run = format!("{RUN}={}", ctx.run_id());
     let mut jobs: Vec<Value> = cluster.list("Job", &here.namespace, &of_run)?;
     // Targets are released by now: their state is in a reading of provision.
@@ -22,7 +22,7 @@ pub(crate) fn facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
     let nodes: BTreeSet<String> = pods.iter().filter_map(|pod| text(&pod["spec"]["nodeName"])).collect();
     let mut events: Vec<Value> = cluster.list("Event", &here.namespace, "")?;
     events.retain(|event| text(&event["involvedObject"]["uid"]).is_some_and(|uid| uids.contains(&uid)));
-    let hasty = cluster.hasty();
+    let hasty = cluster.without_retries();
     let nodes: Vec<Value> = nodes.iter().map(|name| node(&hasty, name)).collect();
     let mut workloads = workloads(&hasty, &here.namespace, &uids);
     for object in jobs.iter_mut().chain(&mut pods).chain(&mut events).chain(&mut workloads) {
@@ -31,13 +31,13 @@ pub(crate) fn facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
     let mut kept = vec![("jobs", jobs), ("pods", pods), ("events", events), ("nodes", nodes)];
     // A cluster without queues has none, which is not reported.
     kept.extend((!workloads.is_empty()).then_some(("workloads", workloads)));
-    kept.into_iter().map(|(name, objects)| keep(ctx, name, &objects)).collect()
+    kept.into_iter().map(|(name, objects)| store_objects(ctx, name, &objects)).collect()
 }
 
 /// Returns Kueue's data of the run's Jobs. None if there is no Kueue, or if an older installation may not read it.
 fn workloads(cluster: &Cluster, namespace: &str, jobs: &BTreeSet<String>) -> Vec<Value> {
     match cluster.workloads(namespace, "") {
-        Ok(all) => all.into_iter().filter(|workload| is_of(workload, jobs)).collect(),
+        Ok(all) => all.into_iter().filter(|workload| is_owned_by(workload, jobs)).collect(),
         Err(failure) if failure.code == "forbidden" => Vec::new(),
         // Unknown data of a queue are no failure of the run.
         Err(failure) => vec![json!({"unknown": failure.message})],
@@ -45,13 +45,13 @@ fn workloads(cluster: &Cluster, namespace: &str, jobs: &BTreeSet<String>) -> Vec
 }
 
 /// Returns true if an object depends on one of these, by UID.
-fn is_of(object: &Value, owners: &BTreeSet<String>) -> bool {
+fn is_owned_by(object: &Value, owners: &BTreeSet<String>) -> bool {
     let references = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     references.filter_map(|reference| text(&reference["uid"])).any(|uid| owners.contains(&uid))
 }
 
 fn node(cluster: &Cluster, name: &str) -> Value {
-    match cluster.get::<Value>(&assay_cluster::Place::in_cluster("Node", name)) {
+    match cluster.get::<Value>(&assay_cluster::ObjectPath::in_cluster("Node", name)) {
         Ok(Some(mut node)) => {
             without_bookkeeping(&mut node);
             node
@@ -69,7 +69,7 @@ fn without_bookkeeping(object: &mut Value) {
     }
 }
 
-fn keep(ctx: &Context, name: &str, objects: &[Value]) -> Result<Artifact, Failure> {
+fn store_objects(ctx: &Context, name: &str, objects: &[Value]) -> Result<Artifact, Failure> {
     let bytes = serde_json::to_vec(objects)
         .map_err(|error| Failure::unexpected("cluster_facts", "what the cluster says cannot be written").because(&error))?;
     ctx.put(format!("cluster/{name}.json"), "application/json", &bytes)
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn only_what_depends_on_the_run_is_of_it() {
         let owners = BTreeSet::from(["u".to_owned()]);
-        let of = |references: Value| is_of(&json!({"metadata": {"ownerReferences": references}}), &owners);
+        let of = |references: Value| is_owned_by(&json!({"metadata": {"ownerReferences": references}}), &owners);
         assert!(of(json!([{"uid": "other"}, {"uid": "u"}])));
         assert!(!of(json!([{"uid": "other"}])));
         assert!(!of(json!(null)) && !of(json!([1, {"uid": 2}])));

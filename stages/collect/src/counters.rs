@@ -5,7 +5,7 @@ use assay_probe::samples;
 
 /// A quantity that both sides count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum CountedQuantity {
     /// Requests with a response.
     Requests,
     /// Tokens of prompts.
@@ -14,7 +14,7 @@ pub(crate) enum What {
     OutputTokens,
 }
 
-impl What {
+impl CountedQuantity {
     pub(crate) const ALL: [Self; 3] = [Self::Requests, Self::InputTokens, Self::OutputTokens];
 
     pub(crate) fn as_str(self) -> &'static str {
@@ -28,18 +28,18 @@ impl What {
 
 /// The counters of known servers: vLLM (and the simulator), SGLang, TGI, llama.cpp. If a response has several that count the
 /// same, the first of the list is used.
-const KNOWN: [(What, &str); 11] = [
-    (What::Requests, "vllm:request_success_total"),
-    (What::InputTokens, "vllm:prompt_tokens_total"),
-    (What::OutputTokens, "vllm:generation_tokens_total"),
-    (What::Requests, "sglang:num_requests_total"),
-    (What::InputTokens, "sglang:prompt_tokens_total"),
-    (What::OutputTokens, "sglang:generation_tokens_total"),
-    (What::Requests, "tgi_request_success"),
-    (What::InputTokens, "tgi_request_input_length_sum"),
-    (What::OutputTokens, "tgi_request_generated_tokens_sum"),
-    (What::InputTokens, "llamacpp:prompt_tokens_total"),
-    (What::OutputTokens, "llamacpp:tokens_predicted_total"),
+const KNOWN_COUNTERS: [(CountedQuantity, &str); 11] = [
+    (CountedQuantity::Requests, "vllm:request_success_total"),
+    (CountedQuantity::InputTokens, "vllm:prompt_tokens_total"),
+    (CountedQuantity::OutputTokens, "vllm:generation_tokens_total"),
+    (CountedQuantity::Requests, "sglang:num_requests_total"),
+    (CountedQuantity::InputTokens, "sglang:prompt_tokens_total"),
+    (CountedQuantity::OutputTokens, "sglang:generation_tokens_total"),
+    (CountedQuantity::Requests, "tgi_request_success"),
+    (CountedQuantity::InputTokens, "tgi_request_input_length_sum"),
+    (CountedQuantity::OutputTokens, "tgi_request_generated_tokens_sum"),
+    (CountedQuantity::InputTokens, "llamacpp:prompt_tokens_total"),
+    (CountedQuantity::OutputTokens, "llamacpp:tokens_predicted_total"),
 ];
 
 /// The state of one counter, summed over its labels: reasons to finish, engines, models.
@@ -54,18 +54,18 @@ pub(crate) type Counters = [Option<Counter>; 3];
 
 /// Parses the known counters in a response, and skips lines that cannot be read.
 pub(crate) fn counters(text: &str) -> Counters {
-    let mut sums: [Option<f64>; KNOWN.len()] = [None; KNOWN.len()];
+    let mut sums: [Option<f64>; KNOWN_COUNTERS.len()] = [None; KNOWN_COUNTERS.len()];
     for sample in samples(text).flatten() {
-        let known = KNOWN.iter().position(|(_, name)| *name == sample.name);
+        let known = KNOWN_COUNTERS.iter().position(|(_, name)| *name == sample.name);
         if let Some(sum) = known.and_then(|index| sums.get_mut(index)) {
             *sum = Some(sum.unwrap_or(0.0) + sample.value);
         }
     }
     let found = |what| {
-        let mut known = KNOWN.iter().zip(&sums).filter(|((of, _), _)| *of == what);
+        let mut known = KNOWN_COUNTERS.iter().zip(&sums).filter(|((of, _), _)| *of == what);
         known.find_map(|((_, name), sum)| Some(Counter { name, value: (*sum)? }))
     };
-    What::ALL.map(found)
+    CountedQuantity::ALL.map(found)
 }
 
 /// One successful response of an endpoint.
@@ -97,8 +97,10 @@ pub(crate) struct Growth {
 
 /// Returns the growth of a counter around a window; `None` if no response lies before it or after it, or none has the counter.
 /// Responses come in the order of their requests.
-pub(crate) fn growth(scrapes: &[Scrape], what: What, window: &Window) -> Option<Growth> {
-    let of = |scrape: &Scrape| What::ALL.iter().zip(scrape.counters).find_map(|(of, counter)| counter.filter(|_| *of == what));
+pub(crate) fn growth(scrapes: &[Scrape], what: CountedQuantity, window: &Window) -> Option<Growth> {
+    let of = |scrape: &Scrape| {
+        CountedQuantity::ALL.iter().zip(scrape.counters).find_map(|(of, counter)| counter.filter(|_| *of == what))
+    };
     // A value that is no count is ignored.
     let usable: Vec<&Scrape> = scrapes
         .iter()
@@ -113,14 +115,14 @@ pub(crate) fn growth(scrapes: &[Scrape], what: What, window: &Window) -> Option<
     let values: Vec<f64> = around.iter().map(value).collect();
     let within: Vec<f64> =
         around.iter().filter(|scrape| scrape.asked >= window.start && scrape.answered <= window.end).map(value).collect();
-    let (outer, resets) = grown(&values);
-    let (inner, _) = grown(&within);
+    let (outer, resets) = sum_growth(&values);
+    let (inner, _) = sum_growth(&within);
     let reach = (around.first()?.asked, around.last()?.answered);
     Some(Growth { counter: name, outer, inner, within: within.len(), reach, resets })
 }
 
 /// Returns how much a counter grew from value to value, and how often it fell. After a fall it has grown from 0.
-fn grown(values: &[f64]) -> (u64, u32) {
+fn sum_growth(values: &[f64]) -> (u64, u32) {
     let (mut sum, mut resets) = (0.0, 0);
     for pair in values.windows(2) {
         if let [before, after] = pair {

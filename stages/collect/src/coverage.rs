@@ -8,7 +8,7 @@ use assay_manifest::{Block, Count, Gap, Instant, Recording, Series, Window};
 use assay_stage::{Context, Failure};
 use serde::Deserialize;
 
-use crate::series::{HOST, each_line, reading};
+use crate::series::{HOST, each_line, parse_reading};
 
 /// The longest line of a recording: one reading of a very large machine.
 const MAX_LINE_BYTES: u64 = 1 << 20;
@@ -35,7 +35,7 @@ impl<'a> Coverage<'a> {
                 read_series(series, BufReader::new(file.open()?), |at| tally.add(at))?;
             }
         }
-        let readings = tallies.into_iter().map(|(block, tally)| (block, tally.counted())).collect();
+        let readings = tallies.into_iter().map(|(block, tally)| (block, tally.into_readings())).collect();
         Ok(Self { recordings, readings })
     }
 
@@ -65,7 +65,7 @@ fn gaps_of(source: &str, recordings: &[&Recording], window: &Window) -> Vec<Gap>
         recordings.iter().filter(has).map(|recording| (recording.window.start, recording.window.end)).collect();
     spans.sort_unstable();
     let all = recordings.iter().flat_map(|recording| &recording.gaps);
-    let left = all.filter(|gap| gap.source == source).filter_map(|gap| clipped(gap, window));
+    let left = all.filter(|gap| gap.source == source).filter_map(|gap| clip(gap, window));
     uncovered(source, window, &spans).into_iter().chain(left).collect()
 }
 
@@ -74,7 +74,7 @@ fn tallies(windows: impl Iterator<Item = (Block, Window)>) -> BTreeMap<Block, Ta
     for (block, window) in windows {
         of_block.entry(block).or_default().push(window);
     }
-    of_block.into_iter().map(|(block, windows)| (block, Tally::of(&windows))).collect()
+    of_block.into_iter().map(|(block, windows)| (block, Tally::new(&windows))).collect()
 }
 
 /// The part of a line that holds its time.
@@ -86,7 +86,7 @@ struct Line {
 /// Calls `visit` with the instant of every reading of a series, a line at a time.
 fn read_series(series: &Series, lines: impl BufRead, mut visit: impl FnMut(Instant)) -> Result<(), Failure> {
     each_line(series, lines, MAX_LINE_BYTES, |number, line| {
-        let Line { at } = reading(series, number, line)?;
+        let Line { at } = parse_reading(series, number, line)?;
         visit(at);
         Ok(())
     })
@@ -105,7 +105,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn of(windows: &[Window]) -> Self {
+    fn new(windows: &[Window]) -> Self {
         let mut starts: Vec<_> = windows.iter().map(|window| window.start).collect();
         let mut ends: Vec<_> = windows.iter().map(|window| window.end).collect();
         starts.sort_unstable();
@@ -124,7 +124,7 @@ impl Tally {
         }
     }
 
-    fn counted(self) -> Readings {
+    fn into_readings(self) -> Readings {
         let from = |counts: Vec<u64>| {
             let sums = counts.into_iter().rev().scan(0, |sum, count| {
                 *sum += count;
@@ -160,7 +160,7 @@ impl Readings {
 }
 
 /// Returns the part of a gap that lies in a window.
-fn clipped(gap: &Gap, window: &Window) -> Option<Gap> {
+fn clip(gap: &Gap, window: &Window) -> Option<Gap> {
     let (start, end) = (gap.window.start.max(window.start), gap.window.end.min(window.end));
     (start < end).then(|| Gap { source: gap.source.clone(), window: span(start, end), reason: gap.reason.clone() })
 }
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn of_a_gap_only_what_lies_in_the_window_counts() {
         let gap = |start, end| Gap { source: "host".to_owned(), window: window(start, end), reason: "r".to_owned() };
-        let within = |start, end| clipped(&gap(start, end), &window(10, 20)).map(|gap| spans(&[gap]));
+        let within = |start, end| clip(&gap(start, end), &window(10, 20)).map(|gap| spans(&[gap]));
         assert_eq!(within(12, 15), Some(vec![(12, 15)]));
         assert_eq!(within(0, 15), Some(vec![(10, 15)]));
         assert_eq!(within(15, 99), Some(vec![(15, 20)]));
@@ -245,7 +245,7 @@ mod tests {
     fn recording(window_of: Window, sources: &[&str], gaps: Vec<Gap>) -> Recording {
         let of = |source: &&str| Series { source: (*source).to_owned(), ..series(0) };
         Recording {
-            plan_digest: Digest::of(b""),
+            plan_digest: Digest::compute(b""),
             block: Block { index: 0, incarnation: 0 },
             sequence: 0,
             place: None,
@@ -282,7 +282,7 @@ mod tests {
     fn series(samples: u64) -> Series {
         let artifact = Artifact {
             name: "host.jsonl".to_owned(),
-            digest: Digest::of(b""),
+            digest: Digest::compute(b""),
             size: Count(0),
             media_type: "application/jsonl".to_owned(),
         };
@@ -319,11 +319,11 @@ mod tests {
             readings in prop::collection::vec(0_i64..80, 0..60),
         ) {
             let windows: Vec<_> = windows.iter().map(|(start, length)| window(*start, start + length)).collect();
-            let mut tally = Tally::of(&windows);
+            let mut tally = Tally::new(&windows);
             for ns in &readings {
                 tally.add(at(*ns));
             }
-            let counted = tally.counted();
+            let counted = tally.into_readings();
             for window in &windows {
                 let plainly = readings.iter().filter(|ns| (window.start..=window.end).contains(&at(**ns))).count() as u64;
                 prop_assert_eq!(counted.within(window), plainly);

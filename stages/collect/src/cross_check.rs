@@ -6,14 +6,14 @@
 use assay_manifest::{CacheMode, Count, CrossCheck, Instant, ServingApi, ServingOutcome, ServingWork};
 use assay_record::Outcome;
 
-use crate::counters::{Growth, What};
+use crate::counters::{CountedQuantity, Growth};
 
 /// The tolerance of tokens, as one in this number: endpoints count end-of-text tokens and clients do not, or vice versa.
 const TOKEN_TOLERANCE: u64 = 100;
 
 /// The client's counts in one attempt, over all its shards and phases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct ClientCounts {
     /// Requests with a response.
     ok: u64,
     /// Other requests that may have reached the endpoint, which may or may not have counted them as completed.
@@ -26,8 +26,8 @@ pub(crate) struct Counted {
     output_tokens: u64,
 }
 
-impl Counted {
-    pub(crate) fn of<'a>(outcomes: impl IntoIterator<Item = &'a ServingOutcome>) -> Self {
+impl ClientCounts {
+    pub(crate) fn from_outcomes<'a>(outcomes: impl IntoIterator<Item = &'a ServingOutcome>) -> Self {
         let mut all = Self::default();
         for outcome in outcomes {
             for (word, Count(count)) in outcome.outcomes.iter().chain(&outcome.warmup_outcomes) {
@@ -66,7 +66,7 @@ impl Counted {
 }
 
 /// The other activity on the endpoint, as far as this run knows it.
-pub(crate) struct Neighbours<'a> {
+pub(crate) struct OtherActivity<'a> {
     /// Requests that the previous attempt may have left open.
     pub(crate) left_open: u64,
     /// Returns true if another attempt ran between two instants.
@@ -75,25 +75,31 @@ pub(crate) struct Neighbours<'a> {
 
 /// Returns the checks of one attempt, one for each growth.
 pub(crate) fn checks(
-    counted: &Counted,
+    counted: &ClientCounts,
     work: &ServingWork,
-    growths: &[(What, Growth)],
-    neighbours: &Neighbours<'_>,
+    growths: &[(CountedQuantity, Growth)],
+    neighbours: &OtherActivity<'_>,
 ) -> Vec<CrossCheck> {
     growths.iter().filter_map(|(what, growth)| check(counted, work, *what, growth, neighbours)).collect()
 }
 
-fn check(counted: &Counted, work: &ServingWork, what: What, growth: &Growth, neighbours: &Neighbours<'_>) -> Option<CrossCheck> {
+fn check(
+    counted: &ClientCounts,
+    work: &ServingWork,
+    what: CountedQuantity,
+    growth: &Growth,
+    neighbours: &OtherActivity<'_>,
+) -> Option<CrossCheck> {
     let unsure = counted.unsure.saturating_add(neighbours.left_open);
     let (client, bounds) = match what {
-        What::Requests => (counted.ok, Bounds::of_requests(counted.ok, unsure)),
-        What::OutputTokens => {
+        CountedQuantity::Requests => (counted.ok, Bounds::for_requests(counted.ok, unsure)),
+        CountedQuantity::OutputTokens => {
             // Embeddings have no output tokens.
             work.output?;
-            (counted.output_tokens, Bounds::of_tokens(counted.output_tokens, counted.ok, unsure))
+            (counted.output_tokens, Bounds::for_tokens(counted.output_tokens, counted.ok, unsure))
         }
-        What::InputTokens => match comparable_prompts(work, counted) {
-            Ok(()) => (counted.input_tokens, Bounds::of_tokens(counted.input_tokens, counted.ok, unsure)),
+        CountedQuantity::InputTokens => match comparable_prompts(work, counted) {
+            Ok(()) => (counted.input_tokens, Bounds::for_tokens(counted.input_tokens, counted.ok, unsure)),
             Err(why) => return Some(informational(counted.input_tokens, what, growth, why)),
         },
     };
@@ -109,12 +115,12 @@ fn check(counted: &Counted, work: &ServingWork, what: What, growth: &Growth, nei
         client: Count(client),
         endpoint: Count(growth.outer),
         agrees,
-        detail: [bounds.rule, seen(growth, has_neighbours)].join("; "),
+        detail: [bounds.rule, describe_readings(growth, has_neighbours)].join("; "),
     })
 }
 
 /// Returns the readings of the counter, for people.
-fn seen(growth: &Growth, has_neighbours: bool) -> String {
+fn describe_readings(growth: &Growth, has_neighbours: bool) -> String {
     let Growth { outer, inner, within, reach: (from, to), resets, .. } = growth;
     let shared = match within {
         _ if !has_neighbours => String::new(),
@@ -139,14 +145,14 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn of_requests(ok: u64, unsure: u64) -> Self {
+    fn for_requests(ok: u64, unsure: u64) -> Self {
         let most = ok.saturating_add(unsure);
         let rule = format!("{ok} requests were answered and {unsure} others may have been counted: from {ok} to {most}");
         Self { least: ok, most, rule }
     }
 
     /// One in a hundred, and for each request that may have been counted the mean of those with a response.
-    fn of_tokens(tokens: u64, ok: u64, unsure: u64) -> Self {
+    fn for_tokens(tokens: u64, ok: u64, unsure: u64) -> Self {
         let mean = tokens.checked_div(ok).unwrap_or(0).saturating_add(1);
         let slack = tokens.div_ceil(TOKEN_TOLERANCE).saturating_add(unsure.saturating_mul(mean));
         let (least, most) = (tokens.saturating_sub(slack), tokens.saturating_add(slack));
@@ -156,7 +162,7 @@ impl Bounds {
 }
 
 /// Checks that client and endpoint count the same prompts by the same tokenizer.
-fn comparable_prompts(work: &ServingWork, counted: &Counted) -> Result<(), &'static str> {
+fn comparable_prompts(work: &ServingWork, counted: &ClientCounts) -> Result<(), &'static str> {
     match work {
         ServingWork { api: ServingApi::Chat, .. } => Err("the endpoint's chat template adds tokens"),
         work if work.tokenizer.file.is_none() => Err("the client does not count by the model's tokenizer"),
@@ -165,7 +171,7 @@ fn comparable_prompts(work: &ServingWork, counted: &Counted) -> Result<(), &'sta
     }
 }
 
-fn informational(client: u64, what: What, growth: &Growth, why: &str) -> CrossCheck {
+fn informational(client: u64, what: CountedQuantity, growth: &Growth, why: &str) -> CrossCheck {
     CrossCheck {
         what: what.as_str().to_owned(),
         counter: growth.counter.to_owned(),

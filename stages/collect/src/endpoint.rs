@@ -8,10 +8,10 @@ use assay_manifest::{
 };
 use assay_stage::{Context, Failure};
 
-use crate::counters::{Scrape, What, counters, growth};
+use crate::counters::{CountedQuantity, Scrape, counters, growth};
 use crate::coverage::span;
-use crate::cross_check::{Counted, Neighbours, checks};
-use crate::series::{ScrapeLine, each_line, endpoint_source, reading};
+use crate::cross_check::{ClientCounts, OtherActivity, checks};
+use crate::series::{ScrapeLine, each_line, endpoint_source, parse_reading};
 
 /// The longest line: the largest response that the recorder keeps, escaped.
 const MAX_LINE_BYTES: u64 = 128 << 20;
@@ -20,13 +20,13 @@ const MAX_LINE_BYTES: u64 = 128 << 20;
 const MAX_SCRAPES: usize = 1_000_000;
 
 /// An endpoint in a block.
-type Place = (Block, Name);
+type BlockTarget = (Block, Name);
 
 /// The counters of every endpoint, and the attempts on it.
 #[derive(Default)]
 pub(crate) struct Endpoints {
-    scrapes: BTreeMap<Place, Vec<Scrape>>,
-    activity: BTreeMap<Place, Vec<Activity>>,
+    scrapes: BTreeMap<BlockTarget, Vec<Scrape>>,
+    activity: BTreeMap<BlockTarget, Vec<Activity>>,
 }
 
 /// One attempt on an endpoint, over all its shards.
@@ -37,7 +37,7 @@ struct Activity {
 }
 
 /// Returns the target and the work of an attempt, if its target is an endpoint.
-pub(crate) fn serving_of<'a>(plan: &'a Plan, attempt: &Attempt) -> Option<(&'a Name, &'a ServingWork)> {
+pub(crate) fn serving_target<'a>(plan: &'a Plan, attempt: &Attempt) -> Option<(&'a Name, &'a ServingWork)> {
     let case = plan.case(&attempt.case_id)?;
     Some((&case.target, plan.workload(&case.workload)?.serving.as_ref()?))
 }
@@ -52,8 +52,8 @@ impl Endpoints {
         parts: &[&ExecutionPart],
     ) -> Result<Self, Failure> {
         let activity = activity(plan, parts);
-        let mut scrapes: BTreeMap<Place, Vec<Scrape>> = BTreeMap::new();
-        for place in activity.keys().filter(|place| !is_several(environments, place)) {
+        let mut scrapes: BTreeMap<BlockTarget, Vec<Scrape>> = BTreeMap::new();
+        for place in activity.keys().filter(|place| !has_several_pods(environments, place)) {
             let source = endpoint_source(&place.1);
             for recording in recordings.iter().filter(|recording| recording.block == place.0) {
                 for series in recording.series.iter().filter(|series| series.source == source) {
@@ -73,26 +73,29 @@ impl Endpoints {
     /// no outcome, or the endpoint has no counters, there is nothing to compare.
     pub(crate) fn cross_checks(&self, block: Block, target: &Name, work: &ServingWork, shards: &[&Attempt]) -> Vec<CrossCheck> {
         let place = (block, target.clone());
-        let (Some(scrapes), Some(window)) = (self.scrapes.get(&place), hull(shards.iter().map(|shard| &shard.window))) else {
+        let (Some(scrapes), Some(window)) =
+            (self.scrapes.get(&place), enclosing_window(shards.iter().map(|shard| &shard.window)))
+        else {
             return Vec::new();
         };
         let outcomes: Option<Vec<_>> = shards.iter().map(|shard| shard.serving.as_ref()).collect();
         let Some(outcomes) = outcomes else { return Vec::new() };
-        let growths: Vec<_> = What::ALL.into_iter().filter_map(|what| Some((what, growth(scrapes, what, &window)?))).collect();
+        let growths: Vec<_> =
+            CountedQuantity::ALL.into_iter().filter_map(|what| Some((what, growth(scrapes, what, &window)?))).collect();
         let others = self.activity.get(&place).map_or(&[][..], Vec::as_slice);
         let between = |from: Instant, to: Instant| {
             let is_other = |activity: &&Activity| activity.window != window;
             others.iter().filter(is_other).any(|activity| activity.window.start < to && from < activity.window.end)
         };
         let before = others.iter().filter(|activity| activity.window.end <= window.start).max_by_key(|found| found.window.end);
-        let neighbours = Neighbours { left_open: before.map_or(0, |activity| activity.open), between: &between };
-        checks(&Counted::of(outcomes), work, &growths, &neighbours)
+        let neighbours = OtherActivity { left_open: before.map_or(0, |activity| activity.open), between: &between };
+        checks(&ClientCounts::from_outcomes(outcomes), work, &growths, &neighbours)
     }
 }
 
 /// Returns true if several pods serve an endpoint's address: the counters of one are not those of all, and each response may come
 /// from another one.
-fn is_several(environments: &[&Environment], (block, target): &Place) -> bool {
+fn has_several_pods(environments: &[&Environment], (block, target): &BlockTarget) -> bool {
     let of_block = environments.iter().filter(|environment| environment.block == *block);
     of_block.flat_map(|environment| &environment.targets).any(|found| found.id == *target && found.pods.len() > 1)
 }
@@ -102,7 +105,7 @@ fn read_scrapes(series: &Series, file: impl std::io::BufRead, out: &mut Vec<Scra
         |error| Failure::environment("zstd", format!("cannot unpack the recording `{}`", series.artifact.name)).because(&error);
     let lines = BufReader::new(zstd::Decoder::with_buffer(file).map_err(unreadable)?);
     each_line(series, lines, MAX_LINE_BYTES, |number, line| {
-        let line: ScrapeLine = reading(series, number, line)?;
+        let line: ScrapeLine = parse_reading(series, number, line)?;
         let Some(body) = line.body else { return Ok(()) };
         if out.len() == MAX_SCRAPES {
             return Err(Failure::verification(
@@ -117,20 +120,20 @@ fn read_scrapes(series: &Series, file: impl std::io::BufRead, out: &mut Vec<Scra
 }
 
 /// Returns the attempts on each endpoint, each with all its shards.
-fn activity(plan: &Plan, parts: &[&ExecutionPart]) -> BTreeMap<Place, Vec<Activity>> {
+fn activity(plan: &Plan, parts: &[&ExecutionPart]) -> BTreeMap<BlockTarget, Vec<Activity>> {
     let mut shards: BTreeMap<_, Vec<&Attempt>> = BTreeMap::new();
     for part in parts {
         for attempt in &part.attempts {
-            if let Some((target, _)) = serving_of(plan, attempt) {
+            if let Some((target, _)) = serving_target(plan, attempt) {
                 let key = (part.block, target, &attempt.trial_id, attempt.attempt);
                 shards.entry(key).or_default().push(attempt);
             }
         }
     }
-    let mut found: BTreeMap<Place, Vec<Activity>> = BTreeMap::new();
+    let mut found: BTreeMap<BlockTarget, Vec<Activity>> = BTreeMap::new();
     for ((block, target, ..), shards) in shards {
-        if let Some(window) = hull(shards.iter().map(|shard| &shard.window)) {
-            let open = Counted::of(shards.iter().filter_map(|shard| shard.serving.as_ref())).open;
+        if let Some(window) = enclosing_window(shards.iter().map(|shard| &shard.window)) {
+            let open = ClientCounts::from_outcomes(shards.iter().filter_map(|shard| shard.serving.as_ref())).open;
             found.entry((block, target.clone())).or_default().push(Activity { window, open });
         }
     }
@@ -138,7 +141,7 @@ fn activity(plan: &Plan, parts: &[&ExecutionPart]) -> BTreeMap<Place, Vec<Activi
 }
 
 /// Returns the window from the first start to the last end.
-fn hull<'a>(windows: impl Iterator<Item = &'a Window> + Clone) -> Option<Window> {
+fn enclosing_window<'a>(windows: impl Iterator<Item = &'a Window> + Clone) -> Option<Window> {
     let start = windows.clone().map(|window| window.start).min()?;
     Some(span(start, windows.map(|window| window.end).max()?))
 }

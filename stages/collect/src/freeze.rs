@@ -11,9 +11,9 @@ use assay_stage::{Context, Failure, Inputs, Stage, StageName, counted_attempt};
 use serde::{Deserialize, Serialize};
 
 use crate::coverage::Coverage;
-use crate::endpoint::{Endpoints, serving_of};
+use crate::endpoint::{Endpoints, serving_target};
 use crate::series::endpoint_source;
-use crate::shards::{Executed, check_counted, check_parts, check_schedules, tries};
+use crate::shards::{ShardAttempt, check_parts, check_schedules, check_shard_count, shard_outcomes};
 
 /// Collect has no parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ impl Stage for Collect {
         let bodies: Vec<_> = parts.iter().map(|(_, part)| &part.body).collect();
         check_blocks(plan, &parts)?;
         check_parts(bodies.iter().copied())?;
-        check_counted(&environments, bodies.iter().copied())?;
+        check_shard_count(&environments, bodies.iter().copied())?;
         let windows = parts.iter().flat_map(|(_, part)| part.body.attempts.iter().map(|found| (part.body.block, found.window)));
         let coverage = Coverage::read(ctx, &recordings, windows)?;
 
@@ -45,7 +45,7 @@ impl Stage for Collect {
             Evidence { plan, coverage, endpoints: Endpoints::read(ctx, plan, &environments, &recordings, &bodies)? };
 
         let mut found = attempts_by_trial(&parts);
-        let trials = plan.trials.iter().map(|trial| evidence_of.collected(trial, &mut found)).collect::<Result<_, _>>()?;
+        let trials = plan.trials.iter().map(|trial| evidence_of.collect_trial(trial, &mut found)).collect::<Result<_, _>>()?;
         if let Some(extra) = found.keys().next() {
             return Err(Failure::verification(
                 "unplanned_trial",
@@ -53,10 +53,10 @@ impl Stage for Collect {
             ));
         }
         let mut evidence = evidence(&parts, &recordings, &environments);
-        evidence.extend(crate::cluster::facts(ctx)?);
+        evidence.extend(crate::cluster::read_facts(ctx)?);
         evidence.sort_unstable();
         check_present(ctx, &evidence)?;
-        freeze(ctx, plan_digest, trials, drift(&environments), &evidence)
+        freeze(ctx, plan_digest, trials, find_drift(&environments), &evidence)
     }
 }
 
@@ -64,20 +64,20 @@ type Parts<'a> = [(InputRef, &'a Manifest<ExecutionPart>)];
 
 /// Checks that every block of the plan has been executed.
 fn check_blocks(plan: &Plan, parts: &Parts<'_>) -> Result<(), Failure> {
-    let missing = (0..plan.blocks()).find(|index| !parts.iter().any(|(_, part)| part.body.block.index == *index));
+    let missing = (0..plan.block_count()).find(|index| !parts.iter().any(|(_, part)| part.body.block.index == *index));
     match missing {
         Some(index) => Err(Failure::verification("missing_block", format!("no execution part is of block {index}"))),
         None => Ok(()),
     }
 }
 
-type Found<'a> = BTreeMap<&'a TrialId, Vec<Executed<'a>>>;
+type AttemptsByTrial<'a> = BTreeMap<&'a TrialId, Vec<ShardAttempt<'a>>>;
 
-fn attempts_by_trial<'a>(parts: &Parts<'a>) -> Found<'a> {
-    let mut found = Found::new();
+fn attempts_by_trial<'a>(parts: &Parts<'a>) -> AttemptsByTrial<'a> {
+    let mut found = AttemptsByTrial::new();
     for (reference, part) in parts {
         for attempt in &part.body.attempts {
-            let executed = Executed { part: reference.manifest, body: &part.body, attempt };
+            let executed = ShardAttempt { part: reference.manifest, body: &part.body, attempt };
             found.entry(&attempt.trial_id).or_default().push(executed);
         }
     }
@@ -93,24 +93,29 @@ struct Evidence<'a> {
 
 impl Evidence<'_> {
     /// Returns a planned trial with all its attempts, and marks the attempt that counts.
-    fn collected(&self, trial: &PlannedTrial, found: &mut Found<'_>) -> Result<CollectedTrial, Failure> {
+    fn collect_trial(&self, trial: &PlannedTrial, found: &mut AttemptsByTrial<'_>) -> Result<CollectedTrial, Failure> {
         let mut attempts = found.remove(&trial.trial_id).unwrap_or_default();
         attempts.sort_by_key(|executed| (executed.key(), executed.body.shard));
         check_schedules(&trial.trial_id, &attempts)?;
-        let counts = counted_attempt(tries(&attempts));
+        let counts = counted_attempt(shard_outcomes(&attempts));
         let collected = attempts.iter().map(|executed| {
             let shards: Vec<_> = attempts.iter().filter(|other| other.key() == executed.key()).collect();
             // All shards are checked together, and the first one carries the result.
             let is_first = shards.first().is_some_and(|first| first.body.shard == executed.body.shard);
             let shards: Vec<_> = shards.iter().map(|shard| shard.attempt).collect();
-            self.attempt(executed, counts, if is_first { &shards } else { &[] })
+            self.collect_attempt(executed, counts, if is_first { &shards } else { &[] })
         });
         Ok(CollectedTrial { trial_id: trial.trial_id.clone(), counted: counts.is_some(), attempts: collected.collect() })
     }
 
-    fn attempt(&self, executed: &Executed<'_>, counts: Option<(Block, u32)>, shards: &[&Attempt]) -> CollectedAttempt {
-        let Executed { part, body, attempt } = *executed;
-        let serving = serving_of(self.plan, attempt);
+    fn collect_attempt(
+        &self,
+        executed: &ShardAttempt<'_>,
+        counts: Option<(Block, u32)>,
+        shards: &[&Attempt],
+    ) -> CollectedAttempt {
+        let ShardAttempt { part, body, attempt } = *executed;
+        let serving = serving_target(self.plan, attempt);
         let source = serving.map(|(target, _)| endpoint_source(target));
         let cross_checks: Vec<CrossCheck> = match serving {
             Some((target, work)) if !shards.is_empty() => self.endpoints.cross_checks(body.block, target, work, shards),
@@ -165,7 +170,7 @@ fn freeze(
     Ok(Collection {
         plan_digest,
         trials,
-        drift,
+        find_drift,
         evidence: ctx.put("evidence.json", "application/json", &list)?,
         evidence_count: Count(evidence.len() as u64),
         evidence_bytes: Count(evidence.iter().fold(0, |sum, artifact| sum.saturating_add(artifact.size.0))),

@@ -54,7 +54,7 @@ impl Stage for Record {
         }
         let watch = ctx.clock().start();
         let scrapers = Scrapers::start(ctx, plan, environment, watch)?;
-        let tape = Tape::record(ctx, watch, &scrapers)?;
+        let tape = HostRecording::record(ctx, watch, &scrapers)?;
         let scrapes = scrapers.stop()?;
 
         let folder = format!("recordings/{}-{}-{}", block.index, block.incarnation, parameters.sequence);
@@ -72,7 +72,7 @@ impl Stage for Record {
             plan_digest,
             block,
             sequence: parameters.sequence,
-            place: ctx.here().cloned(),
+            place: ctx.pod_place().cloned(),
             window: tape.window,
             interval_ns,
             series,
@@ -90,14 +90,14 @@ struct Line {
 }
 
 /// The readings of one recording, written as they come.
-struct Tape {
+struct HostRecording {
     path: PathBuf,
     window: Window,
     samples: u64,
     gaps: Vec<Gap>,
 }
 
-impl Tape {
+impl HostRecording {
     fn record(ctx: &Context, watch: Stopwatch, scrapers: &Scrapers) -> Result<Self, Failure> {
         let path = ctx.scratch().join("host.jsonl");
         let root = Root::host();
@@ -118,7 +118,7 @@ impl Tape {
                 ctx.emit(Event::Recording);
             }
             scrapers.pass_notes(ctx);
-            if samples >= MAX_SAMPLES || ctx.cancel().wait_timeout(until_next(watch.elapsed_ns())) {
+            if samples >= MAX_SAMPLES || ctx.cancel().wait_timeout(time_to_next(watch.elapsed_ns())) {
                 break;
             }
         }
@@ -131,7 +131,7 @@ impl Tape {
 }
 
 /// Returns the time to the next whole interval, so that readings do not drift with the time that they take.
-pub(crate) fn until_next(elapsed_ns: u64) -> Duration {
+pub(crate) fn time_to_next(elapsed_ns: u64) -> Duration {
     let interval = INTERVAL.as_nanos() as u64;
     Duration::from_nanos(interval - elapsed_ns % interval)
 }
@@ -175,7 +175,7 @@ mod tests {
     proptest! {
         #[test]
         fn readings_keep_to_whole_intervals(elapsed_ns in 0_u64..1_000_000 * SECOND) {
-            let next = elapsed_ns + u64::try_from(until_next(elapsed_ns).as_nanos()).expect("it fits");
+            let next = elapsed_ns + u64::try_from(time_to_next(elapsed_ns).as_nanos()).expect("it fits");
             prop_assert_eq!(next % SECOND, 0);
             prop_assert!(next > elapsed_ns && next - elapsed_ns <= SECOND);
         }

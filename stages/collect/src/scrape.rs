@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Moment};
 
 use assay_manifest::{Count, Environment, Gap, Instant, Name, Plan, Window};
-use assay_probe::{Answer, AskError, Client, Headers, Limits, at};
+use assay_probe::{Client, EndpointResponse, Headers, Limits, RequestError, endpoint_url};
 use assay_stage::{Clock, Context, Event, Failure, Stopwatch};
 
-use crate::record::{GAP_INTERVALS, INTERVAL, until_next};
+use crate::record::{GAP_INTERVALS, INTERVAL, time_to_next};
 use crate::series::{ScrapeLine, endpoint_source};
 
 /// The path of an endpoint's counters.
@@ -38,17 +38,17 @@ pub(crate) struct Scrapes {
 }
 
 /// The scraping threads, one for each endpoint.
-pub(crate) struct Scrapers(Vec<Running>);
+pub(crate) struct Scrapers(Vec<ScraperThread>);
 
-struct Running {
-    said: Receiver<Said>,
+struct ScraperThread {
+    messages: Receiver<ScraperMessage>,
     /// Dropped to stop the thread.
     stop: Sender<()>,
     thread: JoinHandle<Result<Scrapes, Failure>>,
 }
 
 /// A message of a thread to the recorder.
-enum Said {
+enum ScraperMessage {
     /// The first request is over, whatever its outcome.
     First,
     /// A note for people.
@@ -68,8 +68,8 @@ impl Scrapers {
                     .lasting()
             })?;
             let path = ctx.scratch().join(format!("endpoint-{}.jsonl.zst", target.id));
-            let scraper = Scraper::new(Client::new(headers), &target.id, at(address, PATH), path, watch)?;
-            running.push(Running::start(scraper)?);
+            let scraper = Scraper::new(Client::new(headers), &target.id, endpoint_url(address, PATH), path, watch)?;
+            running.push(ScraperThread::start(scraper)?);
         }
         Ok(Self(running))
     }
@@ -78,10 +78,10 @@ impl Scrapers {
     pub(crate) fn wait_for_first(&self, ctx: &Context) {
         let deadline = Moment::now() + FIRST_LIMIT;
         for running in &self.0 {
-            while let Ok(said) = running.said.recv_timeout(deadline.saturating_duration_since(Moment::now())) {
+            while let Ok(said) = running.messages.recv_timeout(deadline.saturating_duration_since(Moment::now())) {
                 match said {
-                    Said::First => break,
-                    Said::Note(message) => ctx.emit(Event::Note { message }),
+                    ScraperMessage::First => break,
+                    ScraperMessage::Note(message) => ctx.emit(Event::Note { message }),
                 }
             }
         }
@@ -89,9 +89,9 @@ impl Scrapers {
 
     /// Passes on the threads' notes.
     pub(crate) fn pass_notes(&self, ctx: &Context) {
-        let said = self.0.iter().flat_map(|running| running.said.try_iter());
+        let said = self.0.iter().flat_map(|running| running.messages.try_iter());
         for said in said {
-            if let Said::Note(message) = said {
+            if let ScraperMessage::Note(message) = said {
                 ctx.emit(Event::Note { message });
             }
         }
@@ -100,40 +100,40 @@ impl Scrapers {
     /// Scrapes every endpoint once more, and returns the responses.
     pub(crate) fn stop(self) -> Result<Vec<Scrapes>, Failure> {
         // All threads are stopped before one is joined: the last requests run together.
-        let threads: Vec<_> = self.0.into_iter().map(|Running { stop, thread, .. }| (drop(stop), thread)).collect();
+        let threads: Vec<_> = self.0.into_iter().map(|ScraperThread { stop, thread, .. }| (drop(stop), thread)).collect();
         let panicked = |_| Failure::unexpected("scraper", "a thread that asks an endpoint panicked");
         threads.into_iter().map(|((), thread)| thread.join().map_err(panicked)?).collect()
     }
 }
 
-impl Running {
+impl ScraperThread {
     fn start(scraper: Scraper) -> Result<Self, Failure> {
         let (stop, stopped) = channel();
         let (say, said) = channel();
         let thread = std::thread::Builder::new().name(scraper.gaps.source.clone()).spawn(move || run(scraper, &stopped, &say));
         let thread = thread.map_err(|error| Failure::environment("threads", "cannot start a thread").because(&error))?;
-        Ok(Self { said, stop, thread })
+        Ok(Self { messages: said, stop, thread })
     }
 }
 
 /// Scrapes at every whole interval until it is stopped, and then once more.
-fn run(mut scraper: Scraper, stopped: &Receiver<()>, say: &Sender<Said>) -> Result<Scrapes, Failure> {
+fn run(mut scraper: Scraper, stopped: &Receiver<()>, say: &Sender<ScraperMessage>) -> Result<Scrapes, Failure> {
     let mut first = true;
     loop {
-        let step = scraper.ask()?;
+        let step = scraper.scrape()?;
         // The receiver may be gone: the recorder ends, and stops this thread.
         if let Step::Over(note) = &step {
-            let _ = say.send(Said::Note(note.clone()));
+            let _ = say.send(ScraperMessage::Note(note.clone()));
         }
         if std::mem::take(&mut first) {
-            let _ = say.send(Said::First);
+            let _ = say.send(ScraperMessage::First);
         }
         if matches!(step, Step::Over(_)) {
             let _ = stopped.recv();
             break;
         }
-        if stopped.recv_timeout(until_next(scraper.watch.elapsed_ns())) != Err(RecvTimeoutError::Timeout) {
-            scraper.ask()?;
+        if stopped.recv_timeout(time_to_next(scraper.watch.elapsed_ns())) != Err(RecvTimeoutError::Timeout) {
+            scraper.scrape()?;
             break;
         }
     }
@@ -155,7 +155,7 @@ struct Scraper {
     target: Name,
     url: String,
     path: PathBuf,
-    out: zstd::Encoder<'static, Counting<BufWriter<File>>>,
+    out: zstd::Encoder<'static, CountingWriter<BufWriter<File>>>,
     watch: Stopwatch,
     samples: u64,
     has_answered: bool,
@@ -165,31 +165,31 @@ struct Scraper {
 impl Scraper {
     fn new(client: Client, target: &Name, url: String, path: PathBuf, watch: Stopwatch) -> Result<Self, Failure> {
         let file = File::create(&path).map_err(|error| unwritable(&path, &error))?;
-        let out = Counting { inner: BufWriter::new(file), written: 0 };
+        let out = CountingWriter { inner: BufWriter::new(file), written: 0 };
         let out = zstd::Encoder::new(out, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(|error| unwritable(&path, &error))?;
-        let gaps = Gaps::new(endpoint_source(target), Point { at: watch.began(), ns: 0 });
+        let gaps = Gaps::new(endpoint_source(target), ClockReading { at: watch.started_at(), ns: 0 });
         let (target, limits) = (target.clone(), LIMITS);
         Ok(Self { client, limits, target, url, path, out, watch, samples: 0, has_answered: false, gaps })
     }
 
     /// Sends one request.
-    fn ask(&mut self) -> Result<Step, Failure> {
-        let asked = Point { at: Clock.now(), ns: self.watch.elapsed_ns() };
+    fn scrape(&mut self) -> Result<Step, Failure> {
+        let asked = ClockReading { at: Clock.now(), ns: self.watch.elapsed_ns() };
         let answer = self.client.get(&self.url, self.limits);
         let took_ns = self.watch.elapsed_ns().saturating_sub(asked.ns);
-        let line = line_of(asked.at, took_ns, answer);
+        let line = to_line(asked.at, took_ns, answer);
         self.write(&line)?;
         if line.body.is_some() {
             self.has_answered = true;
-            self.gaps.good(asked);
+            self.gaps.record_success(asked);
         } else {
-            self.gaps.failed(line.error.as_deref().unwrap_or_default());
+            self.gaps.record_failure(line.error.as_deref().unwrap_or_default());
         }
         let over = if !self.has_answered && line.status.is_some_and(is_absence) {
             let status = line.error.as_deref().unwrap_or_default();
             Some(format!("target `{}` has no `{PATH}` ({status}): its own counters are not recorded", self.target))
         } else if self.out.get_ref().written >= MAX_FILE_BYTES {
-            self.gaps.failed(&format!("the recording of the endpoint has reached its limit of {MAX_FILE_BYTES} bytes"));
+            self.gaps.record_failure(&format!("the recording of the endpoint has reached its limit of {MAX_FILE_BYTES} bytes"));
             Some(format!("the recording of target `{}` has reached its limit of {MAX_FILE_BYTES} bytes", self.target))
         } else {
             None
@@ -207,14 +207,14 @@ impl Scraper {
 
     fn finish(self) -> Result<Scrapes, Failure> {
         let Self { target, path, out, watch, samples, gaps, .. } = self;
-        let gaps = gaps.finish(Point { at: Clock.now(), ns: watch.elapsed_ns() });
+        let gaps = gaps.finish(ClockReading { at: Clock.now(), ns: watch.elapsed_ns() });
         out.finish().and_then(|mut out| out.flush()).map_err(|error| unwritable(&path, &error))?;
         Ok(Scrapes { target, path, samples, gaps })
     }
 }
 
 /// Returns the line of a response: its body if it is successful and text, otherwise the reason.
-fn line_of(at: Instant, took_ns: u64, answer: Result<Answer, AskError>) -> ScrapeLine {
+fn to_line(at: Instant, took_ns: u64, answer: Result<EndpointResponse, RequestError>) -> ScrapeLine {
     let status = answer.as_ref().ok().map(|answer| answer.status);
     let body = answer.map_err(|error| error.to_string()).and_then(|answer| {
         if !answer.is_success() {
@@ -226,7 +226,7 @@ fn line_of(at: Instant, took_ns: u64, answer: Result<Answer, AskError>) -> Scrap
         Ok(body) => (Some(body), None),
         Err(why) => (None, Some(why)),
     };
-    ScrapeLine { at, took_ns, status, body, error }
+    ScrapeLine { endpoint_url, took_ns, status, body, error }
 }
 
 /// Returns true if a status means that the endpoint has no counters, now or later.
@@ -240,7 +240,7 @@ fn unwritable(path: &Path, error: &io::Error) -> Failure {
 
 /// An instant by both clocks; the monotonic one counts from the recording's beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Point {
+struct ClockReading {
     at: Instant,
     ns: u64,
 }
@@ -250,23 +250,23 @@ struct Gaps {
     source: String,
     list: Vec<Gap>,
     /// The last successful response, or the recording's beginning.
-    good: Point,
+    good: ClockReading,
     /// The reason why the first request since then failed, and the number of failed ones.
     failed: Option<(String, u64)>,
 }
 
 impl Gaps {
-    fn new(source: String, begin: Point) -> Self {
+    fn new(source: String, begin: ClockReading) -> Self {
         Self { source, list: Vec::new(), good: begin, failed: None }
     }
 
-    fn failed(&mut self, why: &str) {
+    fn record_failure(&mut self, why: &str) {
         let (_, count) = self.failed.get_or_insert_with(|| (why.to_owned(), 0));
         *count += 1;
     }
 
     /// Ends the gap of failed requests with a successful response; without failed ones it may just be late.
-    fn good(&mut self, asked: Point) {
+    fn record_success(&mut self, asked: ClockReading) {
         let late_ns = GAP_INTERVALS * INTERVAL.as_nanos() as u64;
         if self.failed.is_some() {
             self.close(asked);
@@ -277,7 +277,7 @@ impl Gaps {
         self.good = asked;
     }
 
-    fn close(&mut self, end: Point) {
+    fn close(&mut self, end: ClockReading) {
         let Some((why, count)) = self.failed.take() else { return };
         let reason = match count {
             0 => why,
@@ -300,19 +300,19 @@ impl Gaps {
         }
     }
 
-    fn finish(mut self, end: Point) -> Vec<Gap> {
+    fn finish(mut self, end: ClockReading) -> Vec<Gap> {
         self.close(end);
         self.list
     }
 }
 
 /// Counts the bytes that are written through it.
-struct Counting<W> {
+struct CountingWriter<W> {
     inner: W,
     written: u64,
 }
 
-impl<W: Write> Write for Counting<W> {
+impl<W: Write> Write for CountingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.inner.write(bytes)?;
         self.written += written as u64;

@@ -67,7 +67,7 @@ pub(crate) fn each_line(
 }
 
 /// Parses the reading on a line.
-pub(crate) fn reading<'a, T: Deserialize<'a>>(series: &Series, number: u64, line: &'a [u8]) -> Result<T, Failure> {
+pub(crate) fn parse_reading<'a, T: Deserialize<'a>>(series: &Series, number: u64, line: &'a [u8]) -> Result<T, Failure> {
     let name = &series.artifact.name;
     serde_json::from_slice(line).map_err(|error| damaged(format!("line {number} of `{name}` is no reading")).because(&error))
 }

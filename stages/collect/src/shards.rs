@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{Attempt, Block, Digest, Environment, ExecutionPart, Shard, TrialId};
-use assay_stage::{Failure, Try};
+use assay_stage::{Failure, ShardAttempt};
 
 /// One shard's part of an attempt at a trial.
 #[derive(Clone, Copy)]
-pub(crate) struct Executed<'a> {
+pub(crate) struct ShardAttempt<'a> {
     /// The manifest of the part that holds it.
     pub(crate) part: Digest,
     /// The part.
@@ -17,7 +17,7 @@ pub(crate) struct Executed<'a> {
     pub(crate) attempt: &'a Attempt,
 }
 
-impl Executed<'_> {
+impl ShardAttempt<'_> {
     /// Returns the key that all shards of one attempt share.
     pub(crate) fn key(&self) -> (Block, u32) {
         (self.body.block, self.attempt.attempt)
@@ -49,7 +49,7 @@ pub(crate) fn check_parts<'a>(parts: impl IntoIterator<Item = &'a ExecutionPart>
 
 /// Checks the number of shards of a run against the Environment: all parts have this number if the Environment states one, so
 /// that its explanation is of the shards that ran.
-pub(crate) fn check_counted<'a>(
+pub(crate) fn check_shard_count<'a>(
     environments: &[&Environment],
     parts: impl IntoIterator<Item = &'a ExecutionPart>,
 ) -> Result<(), Failure> {
@@ -69,7 +69,7 @@ pub(crate) fn check_counted<'a>(
 
 /// Checks that all shards of an attempt followed one schedule. Shards of one plan cannot differ in it, so if they do, the parts
 /// do not belong together; the chain's rule for counted attempts has no such reason, and so nothing is collected.
-pub(crate) fn check_schedules(trial: &TrialId, attempts: &[Executed<'_>]) -> Result<(), Failure> {
+pub(crate) fn check_schedules(trial: &TrialId, attempts: &[ShardAttempt<'_>]) -> Result<(), Failure> {
     let mut known: BTreeMap<(Block, u32), (Shard, Digest)> = BTreeMap::new();
     for executed in attempts {
         let said = executed.attempt.serving.iter().map(|outcome| outcome.schedule_digest);
@@ -92,9 +92,9 @@ pub(crate) fn check_schedules(trial: &TrialId, attempts: &[Executed<'_>]) -> Res
 }
 
 /// Returns the outcome of each shard, as the rule for counted attempts takes it.
-pub(crate) fn tries(attempts: &[Executed<'_>]) -> impl Iterator<Item = Try> {
+pub(crate) fn shard_outcomes(attempts: &[ShardAttempt<'_>]) -> impl Iterator<Item = ShardAttempt> {
     attempts.iter().map(|executed| {
         let (block, attempt) = executed.key();
-        Try { block, attempt, shard: executed.body.shard, valid: executed.attempt.validity.valid }
+        ShardAttempt { block, attempt, shard: executed.body.shard, valid: executed.attempt.validity.valid }
     })
 }

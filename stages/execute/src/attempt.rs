@@ -7,17 +7,17 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assay_host::{Hashes, Root};
-use assay_indicator::Malformed;
+use assay_host::{FileDigests, Root};
+use assay_indicator::OutputError;
 use assay_manifest::{
     Attempt, AttemptStatus, EnvVar, Executable, FrozenWorkload, HostState, IndicatorOutcome, IndicatorWork, InstructionCounter,
     Plan, PlannedTrial, Reason, ResourceUsage, Variant,
 };
-use assay_process::{Command, Ended, Status, Usage};
-use assay_stage::{Absent, Context, Failure, Secrets, value_of};
+use assay_process::{ChildExit, Command, Status, Usage};
+use assay_stage::{Context, Failure, MissingValue, Secrets, read_value};
 
 use crate::capture::Capture;
-use crate::judge::{Left, judge};
+use crate::judge::{JudgeInput, judge};
 use crate::workspace::{SCRIPT, Workspace, base_environment};
 use crate::{instructions, times};
 
@@ -25,10 +25,10 @@ use crate::{instructions, times};
 pub(crate) const SECRET_IN_OUTPUT: &str = "secret_in_output";
 
 /// The maximum bytes of a program's stderr that are searched for its last line.
-const MAX_SAID_BYTES: u64 = 64 << 10;
+const MAX_STDERR_BYTES: u64 = 64 << 10;
 
 /// The maximum characters of that line that are shown.
-const MAX_SAID_CHARS: usize = 160;
+const MAX_LINE_CHARS: usize = 160;
 
 /// The reason code of an attempt that does not count because its instructions could not be counted.
 const NOT_COUNTED: &str = "instructions_not_counted";
@@ -78,14 +78,14 @@ impl<'a> Runner<'a> {
         ctx: &Context,
         attempt: u32,
         workspace: &Workspace,
-        hashes: &mut Hashes,
+        hashes: &mut FileDigests,
     ) -> Result<Attempt, Failure> {
         let place = format!("trial-{}-{attempt}", self.trial.trial_id);
         let folder = workspace.attempt_folder(ctx, &place)?;
         let (stdout, stderr) = (Capture::new(ctx)?, Capture::new(ctx)?);
         let (env, secrets) = self.environment(&folder)?;
-        let program = self.program(&folder, search(&env))?;
-        let executables = self.executables(&program, search(&env), hashes);
+        let program = self.program(&folder, search_path(&env))?;
+        let executables = self.executables(&program, search_path(&env), hashes);
         let limit = Duration::from_nanos(self.work.time_limit_ns.0);
         // Files that an invocation leaves in its folder must not help the next one.
         let next = |number: u32| {
@@ -101,7 +101,7 @@ impl<'a> Runner<'a> {
 
         let before = host_state(ctx);
         let watch = ctx.clock().start();
-        let taken = times::take(ctx, &next, program.times, limit)?;
+        let taken = times::run_timed(ctx, &next, program.times, limit)?;
         let window = watch.window();
         let after = host_state(ctx);
         let counted = match program.counter.filter(|_| taken.ended.status.is_success()) {
@@ -109,14 +109,14 @@ impl<'a> Runner<'a> {
             None => None,
         };
 
-        let changed = assay_host::changed(&executables, &program.path, hashes).map(|executable| {
+        let changed = assay_host::find_changed(&executables, &program.path, hashes).map(|executable| {
             let detail = format!("the {} `{}` is not what it was before the attempt", executable.role, executable.path);
             Reason::new(EXECUTABLE_CHANGED, detail)
         });
         let name = |output: &str| format!("trials/{}/{attempt}/{output}", self.trial.trial_id);
         // One byte more than the parser accepts, so that it detects and reports an output that is too large.
         let stdout = stdout.keep(ctx, name("stdout"), &secrets, assay_indicator::MAX_BYTES as u64 + 1)?;
-        let stderr = stderr.keep(ctx, name("stderr"), &secrets, if program.is_measured { MAX_SAID_BYTES } else { 0 })?;
+        let stderr = stderr.keep(ctx, name("stderr"), &secrets, if program.is_measured { MAX_STDERR_BYTES } else { 0 })?;
         let mut evidence = vec![stdout.artifact, stderr.artifact];
         let output = if program.is_measured {
             let instructions = counted.as_ref().and_then(|counted| counted.as_ref().ok().copied());
@@ -130,8 +130,8 @@ impl<'a> Runner<'a> {
             // Files that a script has made unremovable stay until the scratch folder goes; no later attempt uses this folder.
             tracing::warn!(folder = %folder.display(), %error, "the folder of an attempt was not removed");
         }
-        let (status, mut reasons) = judge(&Left {
-            what: &program.called(taken.times.len()),
+        let (status, mut reasons) = judge(&JudgeInput {
+            what: &program.describe(taken.times.len()),
             said: last_line(&stderr.head),
             is_measured: program.is_measured,
             ended: &taken.ended,
@@ -158,7 +158,7 @@ impl<'a> Runner<'a> {
     /// Fails if the program does not exist, so that the error comes before any measurement.
     pub(crate) fn check_program(&self, ctx: &Context) -> Result<(), Failure> {
         let (env, _) = self.environment(ctx.scratch())?;
-        self.program(ctx.scratch(), search(&env)).map(|_| ())
+        self.program(ctx.scratch(), search_path(&env)).map(|_| ())
     }
 
     /// Resolves the program and the number of its invocations.
@@ -166,7 +166,7 @@ impl<'a> Runner<'a> {
         let Some(command) = &self.work.command else {
             let path = folder.join(SCRIPT);
             let shown = SCRIPT.to_owned();
-            return Ok(Program { path, shown, arguments: Vec::new(), times: 1, counter: None, is_measured: false });
+            return Ok(Program { path, display_name: shown, arguments: Vec::new(), times: 1, counter: None, is_measured: false });
         };
         let mut words = command.words(&self.parameters).into_iter();
         let Some(program) = words.next().filter(|program| !program.is_empty()) else {
@@ -174,7 +174,7 @@ impl<'a> Runner<'a> {
         };
         let (path, shown) = self.find(&program, search)?;
         let (times, counter) = (command.times, command.instructions);
-        Ok(Program { path, shown, arguments: words.collect(), times, counter, is_measured: true })
+        Ok(Program { path, display_name: shown, arguments: words.collect(), times, counter, is_measured: true })
     }
 
     /// Finds the file of a command's program, and its name in evidence.
@@ -185,7 +185,7 @@ impl<'a> Runner<'a> {
             Failure::environment("program_absent", message).hint(hint).lasting()
         };
         if !program.contains('/') {
-            let found = assay_host::in_path(program, search).ok_or_else(|| absent("in PATH".to_owned()))?;
+            let found = assay_host::find_in_path(program, search).ok_or_else(|| absent("in PATH".to_owned()))?;
             let shown = found.display().to_string();
             return Ok((found, shown));
         }
@@ -198,11 +198,11 @@ impl<'a> Runner<'a> {
     }
 
     /// Lists the executables, as far as they can be known beforehand. The values of secrets are not read.
-    fn executables(&self, program: &Program, search: &str, hashes: &mut Hashes) -> Vec<Executable> {
+    fn executables(&self, program: &Program, search: &str, hashes: &mut FileDigests) -> Vec<Executable> {
         let plain = self.env.iter().filter_map(|variable| variable.value.as_deref());
         let values = plain.chain(self.parameters.values().map(String::as_str));
-        let mut found = assay_host::of_script(&program.path, &program.shown, search, values, hashes);
-        found.extend(self.artifacts.iter().map(|path| assay_host::artifact(path, hashes)));
+        let mut found = assay_host::script_executables(&program.path, &program.display_name, search, values, hashes);
+        found.extend(self.artifacts.iter().map(|path| assay_host::hash_artifact(path, hashes)));
         found
     }
 
@@ -222,7 +222,7 @@ impl<'a> Runner<'a> {
         Ok((env, Secrets::new(secrets)))
     }
 
-    fn outcome(&self, ended: &Ended, output: &Result<assay_indicator::Output, Malformed>) -> IndicatorOutcome {
+    fn outcome(&self, ended: &ChildExit, output: &Result<assay_indicator::Output, OutputError>) -> IndicatorOutcome {
         let (exit_code, signal) = match ended.status {
             Status::Exited(code) => (Some(code), None),
             Status::Signaled(signal) => (None, Some(signal)),
@@ -246,7 +246,7 @@ impl<'a> Runner<'a> {
 struct Program {
     path: PathBuf,
     /// Its name in evidence: for a build, its path below the repository's root.
-    shown: String,
+    display_name: String,
     arguments: Vec<String>,
     /// The number of timed invocations.
     times: u32,
@@ -258,7 +258,7 @@ struct Program {
 
 impl Program {
     /// Names the program in a failure, after this many successful invocations.
-    fn called(&self, ended_well: usize) -> String {
+    fn describe(&self, ended_well: usize) -> String {
         match (self.is_measured, self.times) {
             (false, _) => "script".to_owned(),
             (true, 1) => "program".to_owned(),
@@ -268,7 +268,7 @@ impl Program {
 }
 
 /// Returns the PATH of the program's own environment, in which programs are looked up.
-fn search(env: &BTreeMap<OsString, OsString>) -> &str {
+fn search_path(env: &BTreeMap<OsString, OsString>) -> &str {
     env.get(OsStr::new("PATH")).and_then(|path| path.to_str()).unwrap_or_default()
 }
 
@@ -276,7 +276,7 @@ fn search(env: &BTreeMap<OsString, OsString>) -> &str {
 fn last_line(printed: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(printed);
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
-    Some(line.escape_debug().take(MAX_SAID_CHARS).collect())
+    Some(line.escape_debug().take(MAX_LINE_CHARS).collect())
 }
 
 /// Returns the folder of the build for trial number `index` of a point: builds take turns, and both sides of a pair have the same
@@ -297,10 +297,10 @@ fn resolve(variable: &EnvVar) -> Result<OsString, Failure> {
         let message = format!("the variable `{}` comes from {what}, which cannot be read", variable.name);
         Failure::environment("secret_absent", message).lasting()
     };
-    value_of(variable).map_err(|why| match why {
-        Absent::Env(name) => absent(format!("the environment variable `{name}`")),
-        Absent::File(path, error) => absent(format!("the file `{path}`")).because(&error),
-        Absent::Undefined => Failure::definition("env", format!("the variable `{}` has no value", variable.name)),
+    read_value(variable).map_err(|why| match why {
+        MissingValue::Env(name) => absent(format!("the environment variable `{name}`")),
+        MissingValue::File(path, error) => absent(format!("the file `{path}`")).because(&error),
+        MissingValue::Undefined => Failure::definition("env", format!("the variable `{}` has no value", variable.name)),
     })
 }
 

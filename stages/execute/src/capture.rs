@@ -16,7 +16,7 @@ pub(crate) const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 pub(crate) struct Capture(File);
 
 /// A kept output.
-pub(crate) struct Kept {
+pub(crate) struct KeptOutput {
     /// The output, byte for byte up to the limit; secrets in it are masked.
     pub(crate) artifact: Artifact,
     /// Its first bytes, as many as the caller asked for.
@@ -37,7 +37,7 @@ impl Capture {
     }
 
     /// Keeps the output as an artifact, and returns its first `head` bytes.
-    pub(crate) fn keep(mut self, ctx: &Context, name: String, secrets: &Secrets, head: u64) -> Result<Kept, Failure> {
+    pub(crate) fn keep(mut self, ctx: &Context, name: String, secrets: &Secrets, head: u64) -> Result<KeptOutput, Failure> {
         let media_type = "application/octet-stream";
         if !secrets.is_empty() {
             let bytes = self.read(MAX_OUTPUT_BYTES)?;
@@ -46,12 +46,12 @@ impl Capture {
             let kept = masked.unwrap_or(bytes);
             let artifact = ctx.put(name, media_type, &kept)?;
             let head = kept.into_iter().take(usize::try_from(head).unwrap_or(usize::MAX)).collect();
-            return Ok(Kept { artifact, head, held_secret });
+            return Ok(KeptOutput { artifact, head, held_secret });
         }
         let beginning = self.read(head)?;
         self.0.seek(SeekFrom::Start(0)).map_err(|error| unusable(&error))?;
         let artifact = ctx.put_reader(name, media_type, self.0.take(MAX_OUTPUT_BYTES))?;
-        Ok(Kept { artifact, head: beginning, held_secret: false })
+        Ok(KeptOutput { artifact, head: beginning, held_secret: false })
     }
 
     fn read(&mut self, limit: u64) -> Result<Vec<u8>, Failure> {

@@ -34,14 +34,14 @@ pub(crate) fn count(
         InstructionCounter::Cachegrind => ("valgrind", "valgrind"),
     };
     let search = std::env::var("PATH").unwrap_or_default();
-    let Some(tool) = assay_host::in_path(tool, &search) else {
+    let Some(tool) = assay_host::find_in_path(tool, &search) else {
         let message = format!("`{tool}`, which is to count instructions, is not in PATH");
         return Err(Failure::environment("counter_absent", message)
             .hint(format!("on Debian and Ubuntu: apt-get install {package}"))
             .lasting());
     };
     // Its output was kept when it was timed.
-    let counted = Command { stdout: Output::Null, stderr: Output::Null, ..under(counter, &tool, &counts, command) };
+    let counted = Command { stdout: Output::Null, stderr: Output::Null, ..wrap_command(counter, &tool, &counts, command) };
     let child = spawner()?.spawn(counted).map_err(|error| system(&error))?;
     let ended = child.wait(Some(limit), ctx.cancel()).map_err(|error| system(&error))?;
     ctx.check_cancelled()?;
@@ -51,7 +51,7 @@ pub(crate) fn count(
     if !ended.status.is_success() {
         return Ok(Err(format!("under `{counter}` it ended with {}", ended.status)));
     }
-    let count = read(counter, &counts);
+    let count = sum_counts(counter, &counts);
     if let Err(error) = fs::remove_dir_all(&counts) {
         tracing::warn!(folder = %counts.display(), %error, "what a counter wrote was not removed");
     }
@@ -59,7 +59,7 @@ pub(crate) fn count(
 }
 
 /// Returns the command that runs this command under a counter.
-fn under(counter: InstructionCounter, tool: &Path, counts: &Path, command: Command) -> Command {
+fn wrap_command(counter: InstructionCounter, tool: &Path, counts: &Path, command: Command) -> Command {
     let in_file = |option: &str, name: &str| {
         let mut argument = OsString::from(option);
         argument.push(counts.join(name));
@@ -82,7 +82,7 @@ fn under(counter: InstructionCounter, tool: &Path, counts: &Path, command: Comma
 }
 
 /// Sums the files of a counter: one for each process that Cachegrind has watched.
-fn read(counter: InstructionCounter, counts: &Path) -> Result<u64, String> {
+fn sum_counts(counter: InstructionCounter, counts: &Path) -> Result<u64, String> {
     let unreadable = |error: std::io::Error| format!("`{counter}` left nothing that can be read: {error}");
     let entries = fs::read_dir(counts).map_err(unreadable)?.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
     let files: Vec<_> =

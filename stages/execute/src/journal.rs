@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Attempt, AttemptStatus, Block, Checkpoint, Digest, InputRef, Prepared, TrialId};
-use assay_stage::{Begun, Context, Failure};
+use assay_manifest::{Attempt, AttemptStatus, Block, Checkpoint, Digest, InputRef, PreparationResult, TrialId};
+use assay_stage::{Context, Failure, StartMark};
 
 /// The data that all checkpoints of this stage share, besides their step.
 #[derive(Clone, Copy)]
-pub(crate) struct CheckpointOf {
+pub(crate) struct CheckpointContext {
     pub(crate) plan: Digest,
     pub(crate) block: Block,
 }
@@ -16,9 +16,9 @@ pub(crate) struct CheckpointOf {
 #[derive(Default)]
 pub(crate) struct Journal {
     attempts: Vec<Attempt>,
-    prepared: BTreeMap<String, Prepared>,
+    prepared: BTreeMap<String, PreparationResult>,
     resumed: Vec<InputRef>,
-    begun: BTreeMap<(TrialId, u32), Begun>,
+    begun: BTreeMap<(TrialId, u32), StartMark>,
     /// Attempts that are valid here and not in every shard.
     overruled: BTreeSet<(TrialId, u32)>,
 }
@@ -34,14 +34,14 @@ impl Journal {
                 journal.prepared.insert(prepared.workload.to_string(), prepared);
             }
         }
-        journal.attempts.sort_by(in_order);
+        journal.attempts.sort_by(compare_order);
         journal.begun = ctx.begun_attempts(input)?;
         Ok(journal)
     }
 
     /// Returns the attempts that were begun and never finished.
-    pub(crate) fn cut_short(&self) -> Vec<(TrialId, u32, Begun)> {
-        let finished = |trial: &TrialId, attempt| self.of(trial).any(|done| done.attempt == attempt);
+    pub(crate) fn cut_short(&self) -> Vec<(TrialId, u32, StartMark)> {
+        let finished = |trial: &TrialId, attempt| self.attempts_of_trial(trial).any(|done| done.attempt == attempt);
         let begun = self.begun.iter().filter(|((trial, attempt), _)| !finished(trial, *attempt));
         begun.map(|((trial, attempt), begun)| (trial.clone(), *attempt, begun.clone())).collect()
     }
@@ -49,11 +49,11 @@ impl Journal {
     /// Adds an attempt that was cut short. It needs no checkpoint: every resume learns all that is known of it from its mark.
     pub(crate) fn add_cut_short(&mut self, attempt: Attempt) {
         self.attempts.push(attempt);
-        self.attempts.sort_by(in_order);
+        self.attempts.sort_by(compare_order);
     }
 
     /// Returns the number of attempts that were cut short.
-    pub(crate) fn interruptions(&self) -> usize {
+    pub(crate) fn count_interruptions(&self) -> usize {
         self.attempts.iter().filter(|attempt| attempt.status == AttemptStatus::Interrupted).count()
     }
 
@@ -68,36 +68,36 @@ impl Journal {
     }
 
     /// Marks the attempt as invalid because another shard's part of it is invalid.
-    pub(crate) fn overrule(&mut self, trial: &TrialId, attempt: u32) {
+    pub(crate) fn invalidate(&mut self, trial: &TrialId, attempt: u32) {
         self.overruled.insert((trial.clone(), attempt));
     }
 
-    fn of(&self, trial: &TrialId) -> impl Iterator<Item = &Attempt> {
+    fn attempts_of_trial(&self, trial: &TrialId) -> impl Iterator<Item = &Attempt> {
         self.attempts.iter().filter(move |attempt| attempt.trial_id == *trial)
     }
 
     /// Returns true if a trial needs another attempt: none is valid yet, and its retry budget is not spent. An attempt that was
     /// cut short from outside does not spend it; a failed preparation is not retried.
-    pub(crate) fn wants_attempt(&self, trial: &TrialId, retry_budget: u32) -> bool {
-        let spent = self.of(trial).filter(|attempt| !is_cut_short(attempt.status)).count() as u64;
+    pub(crate) fn needs_attempt(&self, trial: &TrialId, retry_budget: u32) -> bool {
+        let spent = self.attempts_of_trial(trial).filter(|attempt| !is_cut_short(attempt.status)).count() as u64;
         let stands = |attempt: &Attempt| !self.overruled.contains(&(trial.clone(), attempt.attempt));
         let over =
             |attempt: &Attempt| (attempt.validity.valid && stands(attempt)) || attempt.status == AttemptStatus::NotPrepared;
-        spent <= u64::from(retry_budget) && !self.of(trial).any(over)
+        spent <= u64::from(retry_budget) && !self.attempts_of_trial(trial).any(over)
     }
 
     /// Returns the number of a trial's next attempt.
     pub(crate) fn next_attempt(&self, trial: &TrialId) -> u32 {
-        self.of(trial).map(|attempt| attempt.attempt.saturating_add(1)).max().unwrap_or(0)
+        self.attempts_of_trial(trial).map(|attempt| attempt.attempt.saturating_add(1)).max().unwrap_or(0)
     }
 
     /// Returns the result of a workload's preparation, if it ran.
-    pub(crate) fn prepared(&self, workload: &str) -> Option<&Prepared> {
+    pub(crate) fn prepared(&self, workload: &str) -> Option<&PreparationResult> {
         self.prepared.get(workload)
     }
 
     /// Saves a finished attempt.
-    pub(crate) fn save_attempt(&mut self, ctx: &Context, of: CheckpointOf, attempt: Attempt) -> Result<(), Failure> {
+    pub(crate) fn save_attempt(&mut self, ctx: &Context, of: CheckpointContext, attempt: Attempt) -> Result<(), Failure> {
         let pointer = ctx.layout().attempt(ctx.input_digest(), &attempt.trial_id, attempt.attempt, ctx.shard());
         save(ctx, of, &pointer, None, Some(attempt.clone()))?;
         self.attempts.push(attempt);
@@ -105,7 +105,12 @@ impl Journal {
     }
 
     /// Saves the result of a preparation.
-    pub(crate) fn save_prepared(&mut self, ctx: &Context, of: CheckpointOf, prepared: Prepared) -> Result<(), Failure> {
+    pub(crate) fn save_prepared(
+        &mut self,
+        ctx: &Context,
+        of: CheckpointContext,
+        prepared: PreparationResult,
+    ) -> Result<(), Failure> {
         let pointer = ctx.layout().prepared(ctx.input_digest(), prepared.workload.as_str(), ctx.shard());
         save(ctx, of, &pointer, Some(prepared.clone()), None)?;
         self.prepared.insert(prepared.workload.to_string(), prepared);
@@ -113,13 +118,13 @@ impl Journal {
     }
 
     /// Returns the preparations, the attempts in the order in which they ran, and the checkpoints that were reused.
-    pub(crate) fn into_parts(self) -> (Vec<Prepared>, Vec<Attempt>, Vec<InputRef>) {
+    pub(crate) fn into_parts(self) -> (Vec<PreparationResult>, Vec<Attempt>, Vec<InputRef>) {
         (self.prepared.into_values().collect(), self.attempts, self.resumed)
     }
 }
 
 /// Compares attempts by the order in which they ran.
-fn in_order(a: &Attempt, b: &Attempt) -> std::cmp::Ordering {
+fn compare_order(a: &Attempt, b: &Attempt) -> std::cmp::Ordering {
     (a.window.start, &a.trial_id, a.attempt).cmp(&(b.window.start, &b.trial_id, b.attempt))
 }
 
@@ -129,9 +134,9 @@ fn is_cut_short(status: AttemptStatus) -> bool {
 
 fn save(
     ctx: &Context,
-    of: CheckpointOf,
+    of: CheckpointContext,
     pointer: &str,
-    prepared: Option<Prepared>,
+    prepared: Option<PreparationResult>,
     attempt: Option<Attempt>,
 ) -> Result<(), Failure> {
     let checkpoint = Checkpoint {
@@ -183,7 +188,7 @@ mod tests {
     }
 
     fn wants(statuses: &[AttemptStatus], retry_budget: u32) -> bool {
-        after(statuses).wants_attempt(&id(TRIAL), retry_budget)
+        after(statuses).needs_attempt(&id(TRIAL), retry_budget)
     }
 
     #[test]
@@ -216,19 +221,19 @@ mod tests {
     fn trials_do_not_share_their_attempts() {
         let mut journal = after(&[AttemptStatus::Completed]);
         journal.attempts.push(attempt(OTHER, 0, AttemptStatus::Failed));
-        assert!(journal.wants_attempt(&id(OTHER), 1));
+        assert!(journal.needs_attempt(&id(OTHER), 1));
         assert_eq!((journal.next_attempt(&id(OTHER)), journal.next_attempt(&id("w.t.default.one.t2"))), (1, 0));
     }
 
     #[test]
     fn an_attempt_that_was_begun_and_never_finished_was_cut_short() {
         let mut journal = after(&[AttemptStatus::Failed]);
-        let begun = |second| Begun { at: at(second), place: None };
+        let begun = |second| StartMark { at: at(second), place: None };
         journal.begun = BTreeMap::from([((id(TRIAL), 0), begun(0)), ((id(TRIAL), 1), begun(5)), ((id(OTHER), 0), begun(9))]);
         assert_eq!(journal.cut_short(), [(id(TRIAL), 1, begun(5)), (id(OTHER), 0, begun(9))]);
         journal.add_cut_short(attempt(TRIAL, 1, AttemptStatus::Interrupted));
         assert_eq!(journal.cut_short(), [(id(OTHER), 0, begun(9))]);
-        assert_eq!((journal.next_attempt(&id(TRIAL)), journal.interruptions()), (2, 1));
+        assert_eq!((journal.next_attempt(&id(TRIAL)), journal.count_interruptions()), (2, 1));
     }
 
     #[test]

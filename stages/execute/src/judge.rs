@@ -1,8 +1,8 @@
 //! The verdict over an indicator's attempt, from its result: pure, so that every verdict can be tested.
 
-use assay_indicator::{Malformed, Output, Value};
+use assay_indicator::{Output, OutputError, Value};
 use assay_manifest::{AttemptStatus, Count, HostState, Metric, Reason};
-use assay_process::{Ended, Status};
+use assay_process::{ChildExit, Status};
 
 /// The maximum share of a trial's time for which its control group may be throttled: beyond it the attempt does not count,
 /// because the scheduler, and not the target, decides the result.
@@ -13,22 +13,22 @@ const MAX_THROTTLED_SHARE: f64 = 0.05;
 const MAX_MAGNITUDE: f64 = 1e150;
 
 /// The result of an attempt.
-pub(crate) struct Left<'a> {
+pub(crate) struct JudgeInput<'a> {
     /// The kind of program: a script or a program.
     pub(crate) what: &'a str,
     /// The last line of its stderr.
     pub(crate) said: Option<String>,
     /// True if the result is its time.
     pub(crate) is_measured: bool,
-    pub(crate) ended: &'a Ended,
-    pub(crate) output: &'a Result<Output, Malformed>,
+    pub(crate) ended: &'a ChildExit,
+    pub(crate) output: &'a Result<Output, OutputError>,
     pub(crate) metrics: &'a [Metric],
     pub(crate) before: &'a HostState,
     pub(crate) after: &'a HostState,
 }
 
 /// Returns the status of the attempt, and all reasons against counting it.
-pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
+pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
     let status = status(left.ended, left.output);
     let mut reasons = Vec::new();
     match status {
@@ -45,29 +45,29 @@ pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
     match left.output {
         // A failed attempt already has a reason.
         Ok(_) if left.is_measured && status != AttemptStatus::Completed => {}
-        Ok(output) => reasons.extend(left.metrics.iter().filter_map(|metric| missing(metric, output))),
+        Ok(output) => reasons.extend(left.metrics.iter().filter_map(|metric| judge_metric(metric, output))),
         Err(malformed) if status == AttemptStatus::Malformed => {
             reasons.push(Reason::new(&format!("malformed_{}", malformed.code()), malformed.to_string()));
         }
         Err(_) => {}
     }
-    reasons.extend(left_running(left));
-    reasons.extend(throttled(throttled_us(left.before, left.after), left.ended.wall_ns));
+    reasons.extend(judge_leftovers(left));
+    reasons.extend(judge_throttling(throttled_us(left.before, left.after), left.ended.wall_ns));
     (status, reasons)
 }
 
-fn status(ended: &Ended, output: &Result<Output, Malformed>) -> AttemptStatus {
+fn status(ended: &ChildExit, output: &Result<Output, OutputError>) -> AttemptStatus {
     match (ended, output) {
-        (Ended { cancelled: true, .. }, _) => AttemptStatus::Cancelled,
-        (Ended { timed_out: true, .. }, _) => AttemptStatus::TimedOut,
-        (Ended { status: Status::Exited(0), .. }, Ok(_)) => AttemptStatus::Completed,
-        (Ended { status: Status::Exited(0), .. }, Err(_)) => AttemptStatus::Malformed,
+        (ChildExit { cancelled: true, .. }, _) => AttemptStatus::Cancelled,
+        (ChildExit { timed_out: true, .. }, _) => AttemptStatus::TimedOut,
+        (ChildExit { status: Status::Exited(0), .. }, Ok(_)) => AttemptStatus::Completed,
+        (ChildExit { status: Status::Exited(0), .. }, Err(_)) => AttemptStatus::Malformed,
         _ => AttemptStatus::Failed,
     }
 }
 
 /// Returns the reason against a program that leaves processes running: it has passed work to them, whose time is not measured.
-fn left_running(left: &Left<'_>) -> Option<Reason> {
+fn judge_leftovers(left: &JudgeInput<'_>) -> Option<Reason> {
     let count = left.ended.leftovers;
     (left.is_measured && count > 0).then(|| {
         let detail = format!("it left {count} of its processes running, which were ended: their time is in no number");
@@ -76,7 +76,7 @@ fn left_running(left: &Left<'_>) -> Option<Reason> {
 }
 
 /// Returns the reason against a result that lacks a declared metric as a number.
-fn missing(metric: &Metric, output: &Output) -> Option<Reason> {
+fn judge_metric(metric: &Metric, output: &Output) -> Option<Reason> {
     let path = &metric.path;
     if output.not_finite.iter().any(|spoiled| spoiled == path || spoiled.starts_with(&format!("{path}."))) {
         return Some(Reason::new("metric_not_finite", format!("the metric `{path}` is not a finite number")));
@@ -96,18 +96,18 @@ fn missing(metric: &Metric, output: &Output) -> Option<Reason> {
 
 /// Returns the growth of a counter of microseconds between two states; absent if either has none, and if it fell because it was
 /// reset.
-fn grown(before: Option<Count>, after: Option<Count>) -> Option<u64> {
+fn counter_growth(before: Option<Count>, after: Option<Count>) -> Option<u64> {
     after?.0.checked_sub(before?.0)
 }
 
 /// Returns the time for which the control group was throttled between two states; absent if that cannot be read.
 pub(crate) fn throttled_us(before: &HostState, after: &HostState) -> Option<u64> {
-    grown(before.cgroup_throttled_us, after.cgroup_throttled_us)
+    counter_growth(before.cgroup_throttled_us, after.cgroup_throttled_us)
 }
 
 /// Returns the time for which some task waited for a CPU between two states; absent if the kernel does not count it.
 pub(crate) fn pressure_us(before: &HostState, after: &HostState) -> Option<u64> {
-    grown(before.cpu_pressure_us, after.cpu_pressure_us)
+    counter_growth(before.cpu_pressure_us, after.cpu_pressure_us)
 }
 
 /// Returns microseconds as a share of a window, limited to 1 because the states lie just outside of the window.
@@ -116,7 +116,7 @@ pub(crate) fn share_of(us: u64, window_ns: u64) -> f64 {
 }
 
 /// Returns the reason against an attempt whose control group was throttled: it measured the limit of the group.
-pub(crate) fn throttled(throttled_us: Option<u64>, wall_ns: u64) -> Option<Reason> {
+pub(crate) fn judge_throttling(throttled_us: Option<u64>, wall_ns: u64) -> Option<Reason> {
     let share = share_of(throttled_us?, wall_ns);
     (share > MAX_THROTTLED_SHARE).then(|| {
         Reason::new("cpu_throttled", format!("the control group was throttled for {:.0} % of the attempt", share * 100.0))
@@ -125,17 +125,17 @@ pub(crate) fn throttled(throttled_us: Option<u64>, wall_ns: u64) -> Option<Reaso
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Better, Instant};
+    use assay_manifest::{BetterDirection, Instant};
     use assay_process::Usage;
 
     use super::*;
 
     const GOOD: &str = r#"{"name": "n", "@parameters": {}, "@result": {"rate": 1.5, "runs": [1, 2], "note": "x"}}"#;
 
-    fn exited(code: i32) -> Ended {
+    fn exited(code: i32) -> ChildExit {
         let usage = Usage::default();
         let status = Status::Exited(code);
-        Ended { status, timed_out: false, cancelled: false, leftovers: 0, usage, wall_ns: 1_000_000_000 }
+        ChildExit { status, timed_out: false, cancelled: false, leftovers: 0, usage, wall_ns: 1_000_000_000 }
     }
 
     fn state(throttled_us: Option<u64>) -> HostState {
@@ -154,15 +154,15 @@ mod tests {
     }
 
     fn metric(path: &str) -> Metric {
-        Metric { path: path.to_owned(), unit: "GB/s".to_owned(), better: Better::Higher, primary: true }
+        Metric { path: path.to_owned(), unit: "GB/s".to_owned(), better: BetterDirection::Higher, primary: true }
     }
 
     /// Formats the verdict over an attempt's result as lines.
-    fn verdict(ended: &Ended, printed: &str, metrics: &[&str], throttled: [Option<u64>; 2]) -> String {
+    fn verdict(ended: &ChildExit, printed: &str, metrics: &[&str], throttled: [Option<u64>; 2]) -> String {
         let [before, after] = throttled.map(state);
         let output = assay_indicator::parse(printed.as_bytes());
         let metrics: Vec<_> = metrics.iter().map(|path| metric(path)).collect();
-        let (status, reasons) = judge(&Left {
+        let (status, reasons) = judge(&JudgeInput {
             what: "script",
             said: None,
             is_measured: false,
@@ -176,7 +176,7 @@ mod tests {
         format!("{status}{}", lines.collect::<String>())
     }
 
-    fn ended_as(ended: &Ended) -> String {
+    fn ended_as(ended: &ChildExit) -> String {
         verdict(ended, GOOD, &["rate"], [None; 2])
     }
 
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(ended_as(&exited(0)), "completed");
         assert_eq!(verdict(&exited(0), GOOD, &["rate", "runs"], [None; 2]), "completed", "numbers and lists of numbers");
         assert_eq!(verdict(&exited(0), GOOD, &[], [None; 2]), "completed", "nothing is asked for");
-        assert_eq!(ended_as(&Ended { leftovers: 3, ..exited(0) }), "completed", "what it left running was ended");
+        assert_eq!(ended_as(&ChildExit { leftovers: 3, ..exited(0) }), "completed", "what it left running was ended");
     }
 
     #[test]
@@ -198,20 +198,23 @@ mod tests {
         failed
         exit_code: the script ended with exit code 3
         ");
-        insta::assert_snapshot!(ended_as(&Ended { status: Status::Signaled(11), ..exited(0) }), @r"
+        insta::assert_snapshot!(ended_as(&ChildExit { status: Status::Signaled(11), ..exited(0) }), @r"
         failed
         exit_code: the script ended with signal 11 (SIGSEGV)
         ");
-        insta::assert_snapshot!(ended_as(&Ended { timed_out: true, ..exited(143) }), @r"
+        insta::assert_snapshot!(ended_as(&ChildExit { timed_out: true, ..exited(143) }), @r"
         timed_out
         time_limit: the script ran into its time limit and was stopped
         ");
-        insta::assert_snapshot!(ended_as(&Ended { cancelled: true, ..exited(143) }), @r"
+        insta::assert_snapshot!(ended_as(&ChildExit { cancelled: true, ..exited(143) }), @r"
         cancelled
         cancelled: the run was stopped in the middle of the attempt
         ");
-        assert_eq!(ended_as(&Ended { timed_out: true, ..exited(0) }), ended_as(&Ended { timed_out: true, ..exited(143) }));
-        let both = Ended { cancelled: true, timed_out: true, ..exited(0) };
+        assert_eq!(
+            ended_as(&ChildExit { timed_out: true, ..exited(0) }),
+            ended_as(&ChildExit { timed_out: true, ..exited(143) })
+        );
+        let both = ChildExit { cancelled: true, timed_out: true, ..exited(0) };
         assert!(ended_as(&both).starts_with("cancelled"), "a person's stop is nobody's time limit");
     }
 
@@ -303,7 +306,7 @@ mod tests {
         assert_eq!(throttled(Some(60_010), None), "completed");
         assert_eq!(throttled(Some(60_010), Some(10)), "completed", "a counter that fell was reset");
         assert_eq!(throttled_us(&state(Some(60_010)), &state(Some(10))), None, "nor is it known how much it grew");
-        let instant = Ended { wall_ns: 0, ..exited(0) };
+        let instant = ChildExit { wall_ns: 0, ..exited(0) };
         assert_eq!(verdict(&instant, GOOD, &["rate"], [Some(0), Some(0)]), "completed");
     }
 

@@ -15,17 +15,17 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use assay_host::Hashes;
+use assay_host::FileDigests;
 use assay_manifest::{
     Attempt, AttemptStatus, Block, CpuList, Environment, ExecutionPart, Fact, FrozenWorkload, HostFacts, HostRole, Plan,
     PlannedTrial, Reason, TrialId, Window,
 };
 use assay_probe::{Client, Headers, Identity};
-use assay_stage::{Begun, Context, Event, Exit, Failure, Inputs, Stage, StageName};
+use assay_stage::{Context, Event, Exit, Failure, Inputs, Stage, StageName, StartMark};
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::Runner;
-use crate::journal::{CheckpointOf, Journal};
+use crate::journal::{CheckpointContext, Journal};
 use crate::serving::{Barrier, SHARD_LOST, ServingTrial, Tokenizers, unreadable_header};
 use crate::workspace::Workspace;
 
@@ -62,7 +62,7 @@ impl Stage for Execute {
         let block = Block { index: parameters.block, incarnation: parameters.incarnation };
         check_block(environment, block)?;
         check_runnable(plan)?;
-        let of = CheckpointOf { plan: plan_digest, block };
+        let of = CheckpointContext { plan: plan_digest, block };
         let mut block = BlockRun {
             here: OnceCell::new(),
             plan,
@@ -72,12 +72,12 @@ impl Stage for Execute {
             journal: Journal::default(),
             workspaces: BTreeMap::new(),
             tokenizers: Tokenizers::new(),
-            hashes: Hashes::default(),
+            hashes: FileDigests::default(),
         };
         block.resume(parameters)?;
         if !parameters.close {
             pin_load(ctx, plan)?;
-            check_drift(environment, &block.here().boot_id)?;
+            check_drift(environment, &block.host_facts().boot_id)?;
             block.check_targets()?;
             block.agree_on_earlier()?;
             block.run_trials(parameters)?;
@@ -111,11 +111,11 @@ fn check_runnable(plan: &Plan) -> Result<(), Failure> {
 
 /// Pins all threads of this process to the CPUs that the pipeline assigns to the load generator.
 fn pin_load(ctx: &Context, plan: &Plan) -> Result<(), Failure> {
-    let is_load = ctx.here().is_none() && plan.workloads.iter().any(|workload| workload.serving.is_some());
+    let is_load = ctx.pod_place().is_none() && plan.workloads.iter().any(|workload| workload.serving.is_some());
     let Some(text) = plan.load_cpus.as_ref().filter(|_| is_load) else { return Ok(()) };
-    let cpus = text.parse::<CpuList>().map_err(|error| Failure::of(Exit::Verification, "plan", &error))?;
+    let cpus = text.parse::<CpuList>().map_err(|error| Failure::from_error(Exit::Verification, "plan", &error))?;
     assay_process::pin_to_cpus(cpus.numbers()).map_err(|error| {
-        Failure::of(Exit::Environment, "cpus", &error).hint(format!("does this machine have the CPUs {cpus}?")).lasting()
+        Failure::from_error(Exit::Environment, "cpus", &error).hint(format!("does this machine have the CPUs {cpus}?")).lasting()
     })
 }
 
@@ -139,13 +139,13 @@ fn check_drift(environment: &Environment, here: &Fact<String>) -> Result<(), Fai
 struct BlockRun<'a> {
     plan: &'a Plan,
     environment: &'a Environment,
-    of: CheckpointOf,
+    of: CheckpointContext,
     ctx: &'a Context,
     journal: Journal,
     workspaces: BTreeMap<String, Rc<Workspace>>,
     tokenizers: Tokenizers,
     /// Digests of executables, each file read once.
-    hashes: Hashes,
+    hashes: FileDigests,
     /// Facts of this machine, read once.
     here: OnceCell<HostFacts>,
 }
@@ -156,19 +156,19 @@ impl BlockRun<'_> {
     fn resume(&mut self, parameters: &Parameters) -> Result<(), Failure> {
         let running = Parameters { close: false, ..parameters.clone() };
         self.journal = Journal::load(self.ctx, self.ctx.input_digest_with(&running)?)?;
-        for (trial, attempt, Begun { at, place }) in self.journal.cut_short() {
+        for (trial, attempt, StartMark { at, place }) in self.journal.cut_short() {
             let planned = self.planned(&trial)?.clone();
             let reason = Reason::new("interrupted", "the stage or its machine went away in the middle of the attempt");
             let window = Window { start: at, end: at, duration_ns: 0.into() };
             let interrupted = Attempt::new(&planned, attempt, window, AttemptStatus::Interrupted, vec![reason]);
             self.journal.add_cut_short(Attempt { place, ..interrupted });
-            Barrier::of(self.ctx, &planned, attempt).break_off(self.ctx)?;
+            Barrier::new(self.ctx, &planned, attempt).abort(self.ctx)?;
         }
         self.check_interruptions()
     }
 
     fn check_interruptions(&self) -> Result<(), Failure> {
-        match self.journal.interruptions() {
+        match self.journal.count_interruptions() {
             count if count > MAX_INTERRUPTIONS => Err(Failure::environment(
                 "interrupted_too_often",
                 format!("{count} attempts of this block were cut short, more than the limit of {MAX_INTERRUPTIONS}"),
@@ -188,7 +188,7 @@ impl BlockRun<'_> {
             let Some(target) = self.plan.target(&found.id) else { continue };
             let Some(address) = &found.address else { continue };
             let headers = Headers::read(&target.headers).map_err(|error| unreadable_header(&error))?;
-            if let Some(difference) = Identity::ask(&Client::new(headers), address).differs_from(found) {
+            if let Some(difference) = Identity::query(&Client::new(headers), address).differs_from(found) {
                 return Err(Failure::environment(
                     "drift",
                     format!("the target `{}` is not the one provisioned: {difference}", found.id),
@@ -204,14 +204,14 @@ impl BlockRun<'_> {
     fn agree_on_earlier(&mut self) -> Result<(), Failure> {
         for (trial, attempt, valid) in self.journal.finished() {
             let planned = self.planned(&trial)?;
-            if !Barrier::of(self.ctx, planned, attempt).agree(self.ctx, valid)? {
-                self.journal.overrule(&trial, attempt);
+            if !Barrier::new(self.ctx, planned, attempt).agree_on_validity(self.ctx, valid)? {
+                self.journal.invalidate(&trial, attempt);
             }
         }
         Ok(())
     }
 
-    fn here(&self) -> &HostFacts {
+    fn host_facts(&self) -> &HostFacts {
         self.here.get_or_init(|| assay_host::facts(&assay_host::Root::host()))
     }
 
@@ -249,11 +249,11 @@ impl BlockRun<'_> {
 
     /// Tries a trial until an attempt is valid or the retry budget is spent.
     fn run_trial(&mut self, trial: &PlannedTrial, number: u32, of: u32) -> Result<(), Failure> {
-        while self.journal.wants_attempt(&trial.trial_id, self.plan.trial_policy.retry_budget) {
+        while self.journal.needs_attempt(&trial.trial_id, self.plan.trial_policy.retry_budget) {
             self.ctx.check_cancelled()?;
             let attempt = self.journal.next_attempt(&trial.trial_id);
             self.ctx.emit(Event::TrialStarted { trial: trial.trial_id.clone(), attempt, number, of });
-            let done = Attempt { place: self.ctx.here().cloned(), ..self.attempt(trial, attempt)? };
+            let done = Attempt { place: self.ctx.pod_place().cloned(), ..self.attempt(trial, attempt)? };
             self.ctx.emit(Event::TrialFinished {
                 trial: trial.trial_id.clone(),
                 attempt,
@@ -264,8 +264,8 @@ impl BlockRun<'_> {
             });
             let valid = done.validity.valid;
             self.journal.save_attempt(self.ctx, self.of, done)?;
-            if !Barrier::of(self.ctx, trial, attempt).agree(self.ctx, valid)? {
-                self.journal.overrule(&trial.trial_id, attempt);
+            if !Barrier::new(self.ctx, trial, attempt).agree_on_validity(self.ctx, valid)? {
+                self.journal.invalidate(&trial.trial_id, attempt);
             }
             self.check_interruptions()?;
         }
@@ -277,7 +277,8 @@ impl BlockRun<'_> {
             self.ctx.mark_attempt(&trial.trial_id, attempt)?;
             let watch = self.ctx.clock().start();
             let allowed = || assay_host::own_allowed_cpus().map(|cpus| cpus.to_string());
-            return match serving.run(self.ctx, self.here(), attempt).map(|done| Attempt { allowed_cpus: allowed(), ..done }) {
+            return match serving.run(self.ctx, self.host_facts(), attempt).map(|done| Attempt { allowed_cpus: allowed(), ..done })
+            {
                 Err(lost) if lost.code == SHARD_LOST => {
                     let reasons = vec![Reason::new(SHARD_LOST, lost.message)];
                     Ok(Attempt::new(trial, attempt, watch.window(), AttemptStatus::Interrupted, reasons))

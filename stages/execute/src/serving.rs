@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use assay_load::{Arrivals, ChunkLists, Endpoint, Finished, Measured, Progress, Trial};
+use assay_load::{Arrivals, ChunkLists, Endpoint, MeasuredLimits, Progress, Trial, TrialSummary};
 use assay_manifest::{
     Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Environment, FrozenWorkload, HostFacts,
     Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingApi, ServingOutcome, ServingWork, Target,
@@ -35,7 +35,7 @@ use crate::attempt::{SECRET_IN_OUTPUT, host_state};
 use crate::judge::{pressure_us, share_of, throttled_us};
 use crate::serving::barrier::Start;
 pub(crate) use crate::serving::barrier::{Barrier, SHARD_LOST};
-use crate::serving::flush::NotFlushed;
+use crate::serving::flush::FlushError;
 use crate::serving::requests::{Prompts, WarmPrompts};
 use crate::serving::sink::RecordSink;
 
@@ -49,13 +49,13 @@ const SPARE_FILES: u64 = 256;
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
 
 /// The interval between progress reports.
-const TELL_EVERY: Duration = Duration::from_millis(250);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The interval between checks for lost shards.
-const LOOK_FOR_OTHERS_EVERY: Duration = Duration::from_secs(1);
+const SHARD_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The interval between checks for a cancel or the deadline.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Tokenizers by their digest: each is read once for a block.
 pub(crate) type Tokenizers = BTreeMap<assay_manifest::Digest, Arc<Tokenizer>>;
@@ -90,7 +90,7 @@ impl<'a> ServingTrial<'a> {
         let point = case.points.iter().find(|point| point.point_id == trial.point_id).ok_or_else(|| lost("point"))?;
         let target = plan.target(&case.target).ok_or_else(|| lost("target"))?;
         let address = address(environment, target)?;
-        let work = observed(planned, environment, target);
+        let work = observed_work(planned, environment, target);
         let tokenizer = tokenizer(ctx, &work, tokenizers)?;
         let flushes = work.cache == CacheMode::ColdFlush || plan.isolation == Isolation::Flush;
         Ok(Some(Self { trial, work, target, address, workload, point, tokenizer, flushes }))
@@ -98,8 +98,8 @@ impl<'a> ServingTrial<'a> {
 
     /// Returns the seed-determined load of one attempt.
     fn schedule(&self, ctx: &Context, attempt: u32) -> Result<TrialSchedule, Failure> {
-        TrialSchedule::of_attempt(self.workload, self.point, self.trial, ctx.run_id(), attempt)
-            .map_err(|error| Failure::of(Exit::Definition, "schedule", &error))
+        TrialSchedule::for_attempt(self.workload, self.point, self.trial, ctx.run_id(), attempt)
+            .map_err(|error| Failure::from_error(Exit::Definition, "schedule", &error))
     }
 
     /// Runs one attempt.
@@ -109,17 +109,17 @@ impl<'a> ServingTrial<'a> {
         let headers = Headers::read(&self.target.headers).map_err(|error| unreadable_header(&error))?;
         let endpoint = self.endpoint(&headers)?;
         let secrets = headers.secrets().clone();
-        let barrier = Barrier::of(ctx, self.trial, attempt);
+        let barrier = Barrier::new(ctx, self.trial, attempt);
         let mut reasons = Vec::new();
         let cache_flushed = self.flush(ctx, &barrier, headers, &mut reasons)?;
         if self.work.cache == CacheMode::Warm && own_users(ctx, &schedule) != Some(0) {
-            self.warm(ctx, &schedule, &endpoint)?;
+            self.warm_cache(ctx, &schedule, &endpoint)?;
         }
 
         let before = host_state(ctx);
         let watch = ctx.clock().start();
         let start = barrier.wait(ctx, here)?;
-        let shot = self.offer(ctx, attempt, &schedule, endpoint, &start, secrets)?;
+        let shot = self.run_load(ctx, attempt, &schedule, endpoint, &start, secrets)?;
         let window = watch.window();
         let after = host_state(ctx);
 
@@ -132,13 +132,13 @@ impl<'a> ServingTrial<'a> {
             cpu_pressure: pressure_us.map(|us| share_of(us, window.duration_ns.0)),
             ..health(&shot.finished, schedule.users().is_none())
         };
-        let answered = shot.finished.counts.of(Phase::Measured, Outcome::Ok) > 0;
-        barrier.offered(ctx, answered)?;
+        let answered = shot.finished.counts.count(Phase::Measured, Outcome::Ok) > 0;
+        barrier.report_responses(ctx, answered)?;
         // The check for measured requests covers the whole attempt: if all of a shard's few requests failed, that is its
         // measurement.
         let is_whole = !shot.timed_out && !shot.finished.cancelled;
         let others_measure = is_idle(ctx, &schedule) || (is_whole && !answered && barrier.others_answered(ctx)?);
-        let (status, verdict) = judge::judge(&judge::Left {
+        let (status, verdict) = judge::judge(&judge::JudgeInput {
             finished: &shot.finished,
             timed_out: shot.timed_out,
             limit: self.time_limit(),
@@ -182,10 +182,10 @@ impl<'a> ServingTrial<'a> {
     }
 
     fn endpoint(&self, headers: &Headers) -> Result<Endpoint, Failure> {
-        let unusable = |error: assay_load::Error| Failure::of(Exit::Environment, "endpoint", &error);
+        let unusable = |error: assay_load::Error| Failure::from_error(Exit::Environment, "endpoint", &error);
         let mut endpoint = Endpoint::parse(&self.address).and_then(Endpoint::resolve).map_err(unusable)?;
         for (name, value) in headers.iter() {
-            let value = value.to_str().map_err(|error| Failure::of(Exit::Environment, "header", &error))?;
+            let value = value.to_str().map_err(|error| Failure::from_error(Exit::Environment, "header", &error))?;
             endpoint = endpoint.with_header(name.as_str(), value).map_err(unusable)?;
         }
         Ok(endpoint)
@@ -205,10 +205,10 @@ impl<'a> ServingTrial<'a> {
             return Ok(None);
         }
         let flush = || flush::flush(&Client::new(headers), &self.address, ctx.clock(), ctx.cancel()).map(str::to_owned);
-        match barrier.first_does(ctx, flush)? {
+        match barrier.run_in_first_shard(ctx, flush)? {
             Ok(path) => Ok(Some(path)),
-            Err(NotFlushed::Never(said)) => Err(flush::cannot_flush(self.target.name.as_str(), &said)),
-            Err(NotFlushed::Failed(why)) => {
+            Err(FlushError::Never(said)) => Err(flush::flush_failure(self.target.name.as_str(), &said)),
+            Err(FlushError::Failed(why)) => {
                 reasons.push(Reason::new("cache_not_flushed", why));
                 Ok(None)
             }
@@ -216,25 +216,25 @@ impl<'a> ServingTrial<'a> {
     }
 
     /// Sends the shard's own prompts once, each for one token.
-    fn warm(&self, ctx: &Context, schedule: &TrialSchedule, endpoint: &Endpoint) -> Result<(), Failure> {
+    fn warm_cache(&self, ctx: &Context, schedule: &TrialSchedule, endpoint: &Endpoint) -> Result<(), Failure> {
         const USERS: u32 = 16;
-        let prompts = Prompts::new(schedule, stripe_of_load(ctx, schedule), Arc::clone(&self.tokenizer), &self.work);
+        let prompts = Prompts::new(schedule, load_stripe(ctx, schedule), Arc::clone(&self.tokenizer), &self.work);
         let trial = Trial {
             arrivals: Arrivals::Closed { users: USERS },
             start_at_ns: assay_reactor::now_ns(),
             warmup_ns: 0,
-            measured: Measured::default(),
-            ..self.trial_of(endpoint.clone(), 0)
+            measured: MeasuredLimits::default(),
+            ..self.build_trial(endpoint.clone(), 0)
         };
         let cancel = AtomicBool::new(false);
-        let (ran, _) = watched(ctx, &cancel, None, &mut || (), || {
-            assay_load::run(&trial, &mut WarmPrompts::new(prompts), &mut sink::Nothing, &cancel, &Progress::new())
+        let (ran, _) = run_with_deadline(ctx, &cancel, None, &mut || (), || {
+            assay_load::run(&trial, &mut WarmPrompts::new(prompts), &mut sink::NullSink, &cancel, &Progress::new())
         });
         ran.map_err(|error| load_failure(&error))?;
         ctx.check_cancelled()
     }
 
-    fn trial_of(&self, endpoint: Endpoint, start_at_ns: i64) -> Trial {
+    fn build_trial(&self, endpoint: Endpoint, start_at_ns: i64) -> Trial {
         let api = match self.work.api {
             ServingApi::Chat => assay_load::Api::Chat,
             ServingApi::Completions => assay_load::Api::Completions,
@@ -247,7 +247,7 @@ impl<'a> ServingTrial<'a> {
             arrivals: Arrivals::Open { max_in_flight: max_in_flight() },
             start_at_ns,
             warmup_ns: signed(self.work.warmup_ns),
-            measured: Measured { duration_ns: self.work.duration_ns.map(signed), requests: None },
+            measured: MeasuredLimits { duration_ns: self.work.duration_ns.map(signed), requests: None },
             timeout_ns: signed(self.work.timeout_ns),
             drain_ns: i64::try_from(DRAIN.as_nanos()).unwrap_or(i64::MAX).min(signed(self.work.timeout_ns)),
             chunk_lists: ChunkLists::All,
@@ -261,7 +261,7 @@ impl<'a> ServingTrial<'a> {
     }
 
     /// Runs the load itself.
-    fn offer(
+    fn run_load(
         &self,
         ctx: &Context,
         attempt: u32,
@@ -269,16 +269,16 @@ impl<'a> ServingTrial<'a> {
         endpoint: Endpoint,
         start: &Start,
         secrets: Secrets,
-    ) -> Result<Shot, Failure> {
-        let stripe = stripe_of_load(ctx, schedule);
-        let mut trial = self.trial_of(endpoint, start.monotonic_ns);
+    ) -> Result<LoadResult, Failure> {
+        let stripe = load_stripe(ctx, schedule);
+        let mut trial = self.build_trial(endpoint, start.monotonic_ns);
         trial.measured.requests = self.work.requests.map(|Count(requests)| stripe.share(requests));
         let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), &self.work);
         if let Some(users) = own_users(ctx, schedule) {
             trial.arrivals = Arrivals::Closed { users: users.max(1) };
             // A shard without its own users still takes part, with no request.
             if users == 0 {
-                prompts.silence();
+                prompts.disable();
                 trial.measured.requests = trial.measured.requests.map(|_| 0);
             }
         }
@@ -287,7 +287,8 @@ impl<'a> ServingTrial<'a> {
         std::fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
         let path = folder.join("records.parquet");
         let out = BufWriter::new(File::create(&path).map_err(|error| unwritable(&path, &error))?);
-        let writer = RecordWriter::new(out, attempt, shard).map_err(|error| Failure::of(Exit::Unexpected, "records", &error))?;
+        let writer =
+            RecordWriter::new(out, attempt, shard).map_err(|error| Failure::from_error(Exit::Unexpected, "records", &error))?;
         let answers = folder.join("answers.jsonl");
         let kept_answers = (self.work.capture == CaptureMode::Full).then_some(answers.as_path());
         let mut sink = RecordSink::new(writer, kept_answers, secrets).map_err(|error| unwritable(&answers, &error))?;
@@ -295,9 +296,9 @@ impl<'a> ServingTrial<'a> {
         let (cancel, progress) = (AtomicBool::new(false), Progress::new());
         let limit = i64::try_from(self.time_limit().as_nanos()).unwrap_or(i64::MAX);
         let deadline = start.monotonic_ns.saturating_add(limit);
-        let mut teller = Teller::new(ctx, self.trial, attempt, &progress);
-        let ((finished, timed_out), lost) = beside_others(ctx, &Barrier::of(ctx, self.trial, attempt), &cancel, || {
-            watched(ctx, &cancel, Some(deadline), &mut || teller.look(), || {
+        let mut teller = ProgressReporter::new(ctx, self.trial, attempt, &progress);
+        let ((finished, timed_out), lost) = run_watching_shards(ctx, &Barrier::new(ctx, self.trial, attempt), &cancel, || {
+            run_with_deadline(ctx, &cancel, Some(deadline), &mut || teller.report(), || {
                 assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress)
             })
         });
@@ -306,7 +307,7 @@ impl<'a> ServingTrial<'a> {
         }
         let finished = finished.map_err(|error| load_failure(&error))?;
         let (told, written): (_, WrittenFile) =
-            sink.finish().map_err(|error| Failure::of(Exit::Environment, "records", &*error))?;
+            sink.finish().map_err(|error| Failure::from_error(Exit::Environment, "records", &*error))?;
         let name = |what: &str| format!("trials/{}/{attempt}/{shard}/{what}", self.trial.trial_id);
         let records = ctx.put_file(name("records.parquet"), "application/vnd.apache.parquet", &path)?;
         if records.digest != written.digest {
@@ -319,7 +320,7 @@ impl<'a> ServingTrial<'a> {
         if let Err(error) = std::fs::remove_dir_all(&folder) {
             tracing::warn!(folder = %folder.display(), %error, "the folder of an attempt was not removed");
         }
-        Ok(Shot { finished, timed_out, told, records, answers })
+        Ok(LoadResult { finished, timed_out, told, records, answers })
     }
 }
 
@@ -330,7 +331,7 @@ fn stripe(ctx: &Context) -> Stripe {
 }
 
 /// Returns this shard's part of the requests; for a shard without a user, the part that it would have, which it does not send.
-fn stripe_of_load(ctx: &Context, schedule: &TrialSchedule) -> Stripe {
+fn load_stripe(ctx: &Context, schedule: &TrialSchedule) -> Stripe {
     schedule.stripe(ctx.shard()).ok().flatten().unwrap_or_else(|| stripe(ctx))
 }
 
@@ -341,22 +342,22 @@ fn own_users(ctx: &Context, schedule: &TrialSchedule) -> Option<u32> {
 
 /// Returns true if other shards have requests to measure and this one has none: no user, or none of the few requests.
 fn is_idle(ctx: &Context, schedule: &TrialSchedule) -> bool {
-    let is_none_own = || schedule.for_shard(Measure, stripe_of_load(ctx, schedule)).next().is_none();
+    let is_none_own = || schedule.shard_requests(Measure, load_stripe(ctx, schedule)).next().is_none();
     own_users(ctx, schedule) == Some(0) || (is_none_own() && schedule.requests(Measure).next().is_some())
 }
 
 /// The result of the load of an attempt.
-struct Shot {
-    finished: Finished,
+struct LoadResult {
+    finished: TrialSummary,
     timed_out: bool,
-    told: sink::Told,
+    told: sink::RecordSummary,
     records: Artifact,
     answers: Option<Artifact>,
 }
 
 /// Runs `work` while another thread sets `cancel` once the stage is stopped or the deadline has passed, and calls `look`
 /// periodically. Returns true with the result if the deadline has passed.
-fn watched<T>(
+fn run_with_deadline<T>(
     ctx: &Context,
     cancel: &AtomicBool,
     deadline: Option<i64>,
@@ -367,7 +368,7 @@ fn watched<T>(
     std::thread::scope(|scope| {
         let watching = scope.spawn(|| {
             while !done.load(Ordering::Acquire) {
-                let stopped = ctx.cancel().wait_timeout(LOOK_EVERY);
+                let stopped = ctx.cancel().wait_timeout(CANCEL_CHECK_INTERVAL);
                 let timed_out = !stopped && deadline.is_some_and(|deadline| assay_reactor::now_ns() >= deadline);
                 if stopped || timed_out {
                     cancel.store(true, Ordering::Release);
@@ -385,7 +386,12 @@ fn watched<T>(
 
 /// Runs `work` while another thread checks the other shards, and sets `cancel` once one of them has aborted the attempt. Returns
 /// the reason with the result. It is a separate thread because a store may be slow and a deadline may not.
-fn beside_others<T>(ctx: &Context, barrier: &Barrier, cancel: &AtomicBool, work: impl FnOnce() -> T) -> (T, Option<Failure>) {
+fn run_watching_shards<T>(
+    ctx: &Context,
+    barrier: &Barrier,
+    cancel: &AtomicBool,
+    work: impl FnOnce() -> T,
+) -> (T, Option<Failure>) {
     if ctx.shard().count <= 1 {
         return (work(), None);
     }
@@ -393,7 +399,7 @@ fn beside_others<T>(ctx: &Context, barrier: &Barrier, cancel: &AtomicBool, work:
     std::thread::scope(|scope| {
         let looking = scope.spawn(|| {
             while !done.load(Ordering::Acquire) {
-                match barrier.check_whole(ctx) {
+                match barrier.check_not_aborted(ctx) {
                     Err(lost) if lost.code == SHARD_LOST => {
                         cancel.store(true, Ordering::Release);
                         return Some(lost);
@@ -402,7 +408,7 @@ fn beside_others<T>(ctx: &Context, barrier: &Barrier, cancel: &AtomicBool, work:
                     Err(failure) => tracing::warn!(%failure, "the other shards cannot be looked for"),
                     Ok(()) => {}
                 }
-                std::thread::park_timeout(LOOK_FOR_OTHERS_EVERY);
+                std::thread::park_timeout(SHARD_CHECK_INTERVAL);
             }
             None
         });
@@ -414,7 +420,7 @@ fn beside_others<T>(ctx: &Context, barrier: &Barrier, cancel: &AtomicBool, work:
 }
 
 /// Reports the progress of the load periodically.
-struct Teller<'a> {
+struct ProgressReporter<'a> {
     ctx: &'a Context,
     trial: &'a PlannedTrial,
     attempt: u32,
@@ -423,14 +429,14 @@ struct Teller<'a> {
     told: Duration,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> ProgressReporter<'a> {
     fn new(ctx: &'a Context, trial: &'a PlannedTrial, attempt: u32, progress: &'a Progress) -> Self {
         Self { ctx, trial, attempt, progress, since: ctx.clock().start(), told: Duration::ZERO }
     }
 
-    fn look(&mut self) {
+    fn report(&mut self) {
         let elapsed = Duration::from_nanos(self.since.elapsed_ns());
-        if elapsed < self.told + TELL_EVERY {
+        if elapsed < self.told + PROGRESS_INTERVAL {
             return;
         }
         self.told = elapsed;
@@ -449,7 +455,7 @@ impl<'a> Teller<'a> {
 
 /// Returns the planned work; if provision found a server that supports token counts per chunk, they are requested, whatever stack
 /// the target declares.
-fn observed<'a>(planned: &'a ServingWork, environment: &Environment, target: &Target) -> Cow<'a, ServingWork> {
+fn observed_work<'a>(planned: &'a ServingWork, environment: &Environment, target: &Target) -> Cow<'a, ServingWork> {
     let found = environment.targets.iter().find(|found| found.id == target.name);
     let server = found.and_then(|found| found.server.as_ref()?.value.as_deref());
     if planned.continuous_usage || !server.is_some_and(|server| CONTINUOUS_USAGE.contains(&server)) {
@@ -473,7 +479,7 @@ fn tokenizer(ctx: &Context, work: &ServingWork, known: &mut Tokenizers) -> Resul
     let read = match &work.tokenizer.file {
         None => Tokenizer::built_in(),
         Some(file) => Tokenizer::from_file(&ctx.get(&file.artifact, assay_tokens::MAX_FILE_BYTES as u64)?)
-            .map_err(|error| Failure::of(Exit::Definition, "tokenizer", &error))?,
+            .map_err(|error| Failure::from_error(Exit::Definition, "tokenizer", &error))?,
     };
     if work.tokenizer.file.is_none() && read.digest() != work.tokenizer.digest {
         return Err(Failure::verification("tokenizer", "the plan was made with another version of the built-in words"));
@@ -489,13 +495,13 @@ fn max_in_flight() -> u32 {
     u32::try_from(files.saturating_sub(SPARE_FILES).clamp(1, MAX_IN_FLIGHT)).unwrap_or(u32::MAX)
 }
 
-fn outcomes(finished: &Finished, phase: Phase) -> BTreeMap<String, Count> {
-    let of = |outcome: &Outcome| (outcome.to_string(), Count(finished.counts.of(phase, *outcome)));
+fn outcomes(finished: &TrialSummary, phase: Phase) -> BTreeMap<String, Count> {
+    let of = |outcome: &Outcome| (outcome.to_string(), Count(finished.counts.count(phase, *outcome)));
     Outcome::ALL.iter().map(of).filter(|(_, count)| count.0 > 0).collect()
 }
 
 /// Returns the health that the load generator reports, without that of the machine.
-fn health(finished: &Finished, is_open: bool) -> ClientHealth {
+fn health(finished: &TrialSummary, is_open: bool) -> ClientHealth {
     let client = &finished.client;
     let (lateness, delays) = (client.lateness.as_ref(), &client.delays);
     ClientHealth {
@@ -526,11 +532,11 @@ fn health(finished: &Finished, is_open: bool) -> ClientHealth {
 
 /// Returns the failure for a header whose secret cannot be read from its reference.
 pub(crate) fn unreadable_header(error: &HeaderError) -> Failure {
-    Failure::of(Exit::Environment, "secret_absent", error).lasting()
+    Failure::from_error(Exit::Environment, "secret_absent", error).lasting()
 }
 
 fn load_failure(error: &assay_load::Error) -> Failure {
-    Failure::of(Exit::Environment, "load", error)
+    Failure::from_error(Exit::Environment, "load", error)
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {

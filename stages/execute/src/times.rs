@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use assay_manifest::{CPU_TIME, INSTRUCTIONS, MAX_RSS, WALL_TIME};
-use assay_process::{Command, Ended, Usage};
+use assay_process::{ChildExit, Command, Usage};
 use assay_stage::{Context, Failure};
 use serde_json::{Value, json};
 
@@ -12,16 +12,16 @@ use crate::workspace::{spawner, system};
 
 /// The times of some invocations.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TimedInvocations {
     /// The combined end: the end of the last one, with the resource use and the wall time of all.
-    pub(crate) ended: Ended,
+    pub(crate) ended: ChildExit,
     /// Those that succeeded, in order.
-    pub(crate) times: Vec<Times>,
+    pub(crate) times: Vec<InvocationTimes>,
 }
 
 /// The times of one invocation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Times {
+pub(crate) struct InvocationTimes {
     /// From just before the fork until the end was observed.
     wall_ns: u64,
     usage: Usage,
@@ -31,12 +31,12 @@ pub(crate) struct Times {
 
 /// Runs a command this many times in a row, all within one limit; each is given its own by `next`, which prepares it outside of
 /// all times. The first one that fails is the last.
-pub(crate) fn take(
+pub(crate) fn run_timed(
     ctx: &Context,
     next: &dyn Fn(u32) -> Result<Command, Failure>,
     count: u32,
     limit: Duration,
-) -> Result<Taken, Failure> {
+) -> Result<TimedInvocations, Failure> {
     let mut left = limit;
     let mut times = Vec::new();
     let (mut usage, mut wall_ns, mut leftovers) = (Usage::default(), 0_u64, 0_u32);
@@ -52,10 +52,10 @@ pub(crate) fn take(
         leftovers = leftovers.saturating_add(ended.leftovers);
         let went_well = ended.status.is_success() && !ended.timed_out && !ended.cancelled;
         if went_well {
-            times.push(Times { wall_ns: ended.wall_ns, usage: ended.usage, floor_kib });
+            times.push(InvocationTimes { wall_ns: ended.wall_ns, usage: ended.usage, floor_kib });
         }
         if !went_well || times.len() >= count as usize {
-            return Ok(Taken { ended: Ended { usage, wall_ns, leftovers, ..ended }, times });
+            return Ok(TimedInvocations { ended: ChildExit { usage, wall_ns, leftovers, ..ended }, times });
         }
     }
 }
@@ -69,8 +69,13 @@ fn own_peak_kib() -> u64 {
 }
 
 /// Returns the document that holds the times: in the format of a script's output, so that every reader of results can read it.
-pub(crate) fn document(name: &str, parameters: &BTreeMap<String, String>, times: &[Times], instructions: Option<u64>) -> Vec<u8> {
-    let each = |value: fn(&Times) -> f64| -> Value { times.iter().map(value).collect() };
+pub(crate) fn document(
+    name: &str,
+    parameters: &BTreeMap<String, String>,
+    times: &[InvocationTimes],
+    instructions: Option<u64>,
+) -> Vec<u8> {
+    let each = |value: fn(&InvocationTimes) -> f64| -> Value { times.iter().map(value).collect() };
     let mut result = json!({
         CPU_TIME: each(|times| (times.usage.ru_utime_ns + times.usage.ru_stime_ns) as f64 / 1e6),
         WALL_TIME: each(|times| times.wall_ns as f64 / 1e6),
@@ -91,7 +96,10 @@ mod tests {
     #[test]
     fn the_document_is_a_result() {
         let usage = Usage { ru_utime_ns: 1_500_000, ru_stime_ns: 500_000, ru_maxrss_kib: 7, ..Usage::default() };
-        let times = [Times { wall_ns: 3_000_000, usage, floor_kib: 6 }, Times { wall_ns: 4_000_000, usage, floor_kib: 6 }];
+        let times = [
+            InvocationTimes { wall_ns: 3_000_000, usage, floor_kib: 6 },
+            InvocationTimes { wall_ns: 4_000_000, usage, floor_kib: 6 },
+        ];
         let bytes = document("words", &BTreeMap::from([("LINES".to_owned(), "9".to_owned())]), &times, Some(12));
         let output = assay_indicator::parse(&bytes).expect("a result");
         let value = |path: &str| output.result.iter().find(|(name, _)| name == path).map(|(_, value)| value.clone());
@@ -106,7 +114,7 @@ mod tests {
     #[test]
     fn a_resident_set_below_that_of_the_one_who_measures_is_not_known() {
         let usage = Usage { ru_maxrss_kib: 7, ..Usage::default() };
-        let times = [Times { wall_ns: 1, usage, floor_kib: 6 }, Times { wall_ns: 1, usage, floor_kib: 7 }];
+        let times = [InvocationTimes { wall_ns: 1, usage, floor_kib: 6 }, InvocationTimes { wall_ns: 1, usage, floor_kib: 7 }];
         let output = assay_indicator::parse(&document("words", &BTreeMap::new(), &times, None)).expect("a result");
         assert!(output.result.iter().all(|(path, _)| path != "max_rss_kib"), "{output:?}");
         assert!(own_peak_kib() > 100 && own_peak_kib() < u64::MAX, "it is read");

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assay_manifest::{Digest, FrozenWorkload, IndicatorWork, PinnedFile, Prepare, Prepared};
+use assay_manifest::{Digest, FrozenWorkload, IndicatorWork, PinnedFile, PreparationResult, PrepareCommand};
 use assay_process::{Command, Spawner};
 use assay_stage::{Context, Failure, Secrets};
 
@@ -24,7 +24,7 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     /// Runs the workload's preparation in its own folder and keeps its outputs.
-    pub(crate) fn prepare(ctx: &Context, workload: &FrozenWorkload) -> Result<(Self, Option<Prepared>), Failure> {
+    pub(crate) fn prepare(ctx: &Context, workload: &FrozenWorkload) -> Result<(Self, Option<PreparationResult>), Failure> {
         let work = indicator(workload)?;
         let folder = fresh_folder(ctx, &format!("prepare-{}", workload.name))?;
         let mut files = place_pinned(ctx, work, &folder)?;
@@ -35,7 +35,7 @@ impl Workspace {
     }
 
     /// Restores the outputs of an earlier preparation.
-    pub(crate) fn restore(ctx: &Context, workload: &FrozenWorkload, prepared: &Prepared) -> Result<Self, Failure> {
+    pub(crate) fn restore(ctx: &Context, workload: &FrozenWorkload, prepared: &PreparationResult) -> Result<Self, Failure> {
         let work = indicator(workload)?;
         let folder = fresh_folder(ctx, &format!("prepare-{}", workload.name))?;
         let mut files = place_pinned(ctx, work, &folder)?;
@@ -100,7 +100,7 @@ fn place_file(ctx: &Context, file: &PinnedFile, folder: &Path, path: &str, execu
 /// Puts an artifact at a path and checks its digest.
 fn place(ctx: &Context, digest: Digest, to: &Path, executable: bool) -> Result<(), Failure> {
     make_parent(to)?;
-    ctx.place(&digest, to)?;
+    ctx.write_to(&digest, to)?;
     let mode = if executable { 0o755 } else { 0o644 };
     fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(|error| unwritable(to, &error))
 }
@@ -126,7 +126,12 @@ fn output_name(workload: &FrozenWorkload, path: &str) -> String {
     format!("prepared/{}/files/{path}", workload.name)
 }
 
-fn run_preparation(ctx: &Context, workload: &FrozenWorkload, prepare: &Prepare, folder: &Path) -> Result<Prepared, Failure> {
+fn run_preparation(
+    ctx: &Context,
+    workload: &FrozenWorkload,
+    prepare: &PrepareCommand,
+    folder: &Path,
+) -> Result<PreparationResult, Failure> {
     let (stdout, stderr) = (Capture::new(ctx)?, Capture::new(ctx)?);
     let command = preparation(prepare, folder, &stdout, &stderr)?;
     let limit = Duration::from_nanos(prepare.time_limit_ns.0);
@@ -157,7 +162,7 @@ fn run_preparation(ctx: &Context, workload: &FrozenWorkload, prepare: &Prepare, 
             Err(why) => failure = failure.or(Some(format!("the preparation did not make `{path}`: {why}"))),
         }
     }
-    Ok(Prepared { workload: workload.name.clone(), succeeded: failure.is_none(), failure, exit_code, outputs })
+    Ok(PreparationResult { workload: workload.name.clone(), succeeded: failure.is_none(), failure, exit_code, outputs })
 }
 
 fn chain(error: &assay_process::Error) -> String {
@@ -170,7 +175,7 @@ fn chain(error: &assay_process::Error) -> String {
     text
 }
 
-fn preparation(prepare: &Prepare, folder: &Path, stdout: &Capture, stderr: &Capture) -> Result<Command, Failure> {
+fn preparation(prepare: &PrepareCommand, folder: &Path, stdout: &Capture, stderr: &Capture) -> Result<Command, Failure> {
     let Some((program, arguments)) = prepare.command.split_first() else {
         return Err(Failure::definition("prepare", "the preparation has an empty command"));
     };
@@ -214,5 +219,5 @@ pub(crate) fn spawner() -> Result<&'static Spawner, Failure> {
 }
 
 pub(crate) fn system(error: &assay_process::Error) -> Failure {
-    Failure::of(assay_stage::Exit::Environment, "process", error)
+    Failure::from_error(assay_stage::Exit::Environment, "process", error)
 }

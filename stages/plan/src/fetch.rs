@@ -22,7 +22,7 @@ const MAX_REDIRECTS: usize = 5;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
     #[error("fetching is off")]
-    Off,
+    Disabled,
     #[error("the host `{0}` is not among those that the pipeline allows")]
     HostNotAllowed(String),
     #[error("`{0}` is not an address that can be fetched: https, or http on this machine, without a password")]
@@ -56,7 +56,7 @@ pub(crate) enum FetchError {
 impl FetchError {
     /// Returns true if a rule of the fetcher is the reason, and not the network or the server.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Off | Self::HostNotAllowed(_) | Self::RedirectHere { .. })
+        matches!(self, Self::Disabled | Self::HostNotAllowed(_) | Self::RedirectHere { .. })
     }
 
     /// Returns a failure of the stage; `what` was to be fetched.
@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn redirect(to: &str) -> Reply {
-        Reply::with("307 Temporary Redirect", &[&format!("location: {to}")], "")
+        Reply::with_body("307 Temporary Redirect", &[&format!("location: {to}")], "")
     }
 
     /// Returns the requested port, from the request's head.
@@ -234,7 +234,7 @@ mod tests {
         let server = Server::start(|_| Reply::ok("secret"));
         let fetcher = Fetcher::new(vec!["example.org".to_owned()]);
         insta::assert_snapshot!(refusal(fetcher.get(&server.at("/"))), @"the host `127.0.0.1` is not among those that the pipeline allows");
-        assert_eq!(server.asked().len(), 0);
+        assert_eq!(server.requests().len(), 0);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, application/vnd.d
 const MAX_REFERENCE_BYTES: usize = 512;
 
 /// The longest part of a token response that is repeated in an error.
-const QUOTED: usize = 200;
+const MAX_QUOTED_CHARS: usize = 200;
 
 /// An image reference, with omitted parts filled in as Docker does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub(crate) fn resolve(fetcher: &Fetcher, reference: &Reference) -> Result<Digest
     }
     let said = response.headers().get("docker-content-digest");
     let said = said.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let found = Digest::of(&read(&url, response)?);
+    let found = Digest::compute(&read(&url, response)?);
     match said {
         Some(said) if said != found.to_string() => Err(FetchError::OtherImage { said, found: found.to_string() }),
         _ => Ok(found),
@@ -104,7 +104,7 @@ pub(crate) fn resolve(fetcher: &Fetcher, reference: &Reference) -> Result<Digest
 
 /// Requests a token for reading without a login, as public registries give it.
 fn anonymous_token(fetcher: &Fetcher, challenge: &str) -> Result<String, FetchError> {
-    let refuse = || FetchError::Login(challenge.chars().take(QUOTED).collect());
+    let refuse = || FetchError::Login(challenge.chars().take(MAX_QUOTED_CHARS).collect());
     let address = token_address(challenge).ok_or_else(refuse)?;
     let answer: serde_json::Value = serde_json::from_slice(&fetcher.get(&address)?).map_err(|_| refuse())?;
     let token = ["token", "access_token"].iter().find_map(|name| answer.get(name)?.as_str());
@@ -117,7 +117,7 @@ fn token_address(challenge: &str) -> Option<String> {
     if !scheme.eq_ignore_ascii_case("bearer") {
         return None;
     }
-    let fields = fields_of(fields);
+    let fields = parse_fields(fields);
     let realm = fields.iter().find(|(name, _)| name == "realm").map(|(_, value)| value)?;
     let asked = fields.iter().filter(|(name, _)| name == "service" || name == "scope");
     let query: Vec<_> = asked.map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
@@ -126,7 +126,7 @@ fn token_address(challenge: &str) -> Option<String> {
 }
 
 /// Returns the `name="value"` pairs of a challenge. A value may hold commas, as a scope does.
-fn fields_of(text: &str) -> Vec<(String, String)> {
+fn parse_fields(text: &str) -> Vec<(String, String)> {
     let mut fields = Vec::new();
     let mut rest = text;
     while let Some((name, after)) = rest.split_once("=\"") {

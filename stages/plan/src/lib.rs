@@ -6,7 +6,7 @@ mod pin;
 
 use assay_git::{OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{MAX_MANIFEST_BYTES, OriginKind, Plan, Source};
-use assay_planning::{Derived, SourceFiles, derive};
+use assay_planning::{DerivedPlan, SourceFiles, derive_plan};
 use assay_stage::{Context, Exit, Failure, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ impl Stage for Planner {
         let closure = files.closure()?;
         check_queries(&files, &closure.pipeline.spec.publish.queries)?;
         let mut pinner = Pinner::new(ctx, parameters.fetch, &closure.pipeline.spec.fetch_allow);
-        let Derived { plan, specs } = derive(&files, &closure, ctx.run_id(), &mut pinner)?;
+        let DerivedPlan { plan, specs } = derive_plan(&files, &closure, ctx.run_id(), &mut pinner)?;
         ctx.check_cancelled()?;
         for (workload, bytes) in plan.workloads.iter().zip(specs) {
             ctx.put(workload.spec.name.clone(), &workload.spec.media_type, &bytes)?;
@@ -59,7 +59,7 @@ fn check_commit(ctx: &Context, source: &Source, files: &SourceFiles<'_>) -> Resu
     if source.kind != OriginKind::Git {
         return Ok(());
     }
-    let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::of(Exit::Verification, "commit", error);
+    let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::from_error(Exit::Verification, "commit", error);
     let unnamed = || Failure::verification("commit", "the source is of a commit, but does not name it");
     let commit: Oid = source.commit.as_deref().ok_or_else(unnamed)?.parse().map_err(|error| not_shown(&error))?;
     let objects = source.objects.iter().map(|object| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Artifact, Digest, Image, Name, PinnedFile, Unpinned};
+use assay_manifest::{Artifact, Digest, Image, Name, PinnedFile, UnpinnedInput};
 use assay_planning::Pins;
 use assay_stage::{Context, Exit, Failure};
 
@@ -10,12 +10,12 @@ use crate::fetch::{FetchError, Fetcher};
 use crate::image::Reference;
 
 /// A store of fetched bytes.
-pub(crate) trait Keep {
+pub(crate) trait ArtifactSink {
     /// Stores bytes as an output of the plan.
     fn keep(&self, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure>;
 }
 
-impl Keep for Context {
+impl ArtifactSink for Context {
     fn keep(&self, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure> {
         self.put(name, media_type, bytes)
     }
@@ -23,15 +23,15 @@ impl Keep for Context {
 
 /// Resolves mutable references of a pipeline, each once.
 pub(crate) struct Pinner<'a> {
-    keep: &'a dyn Keep,
+    keep: &'a dyn ArtifactSink,
     fetcher: Option<Fetcher>,
     images: BTreeMap<String, Image>,
-    unpinned: Vec<Unpinned>,
+    unpinned: Vec<UnpinnedInput>,
 }
 
 impl<'a> Pinner<'a> {
     /// Returns a pinner without network access unless `fetch` is set, and with only the hosts in `allow` if there are any.
-    pub(crate) fn new(keep: &'a dyn Keep, fetch: bool, allow: &[String]) -> Self {
+    pub(crate) fn new(keep: &'a dyn ArtifactSink, fetch: bool, allow: &[String]) -> Self {
         let fetcher = fetch.then(|| Fetcher::new(allow.to_vec()));
         Self { keep, fetcher, images: BTreeMap::new(), unpinned: Vec::new() }
     }
@@ -45,7 +45,7 @@ impl<'a> Pinner<'a> {
                 Ok(Some(PinnedFile { path: "script".to_owned(), origin: url.to_owned(), executable: true, artifact }))
             }
             Err(error) if error.is_refusal() => {
-                self.unpinned.push(Unpinned { what: url.to_owned(), reason: error.to_string() });
+                self.unpinned.push(UnpinnedInput { what: url.to_owned(), reason: error.to_string() });
                 Ok(None)
             }
             Err(error) => Err(error.into_failure(&format!("the script of workload `{workload}`"))),
@@ -53,7 +53,7 @@ impl<'a> Pinner<'a> {
     }
 
     fn fetch(&self, url: &str) -> Result<Vec<u8>, FetchError> {
-        self.fetcher.as_ref().ok_or(FetchError::Off)?.get(url)
+        self.fetcher.as_ref().ok_or(FetchError::Disabled)?.get(url)
     }
 
     /// Returns an image with the digest of its reference. If a registry does not respond, the image stays unpinned, with the
@@ -67,10 +67,10 @@ impl<'a> Pinner<'a> {
         let digest = match (parsed.digest(), &self.fetcher) {
             (Some(digest), _) => Ok(digest),
             (None, Some(fetcher)) => crate::image::resolve(fetcher, &parsed),
-            (None, None) => Err(FetchError::Off),
+            (None, None) => Err(FetchError::Disabled),
         };
         if let Err(error) = &digest {
-            self.unpinned.push(Unpinned { what: reference.to_owned(), reason: with_causes(error) });
+            self.unpinned.push(UnpinnedInput { what: reference.to_owned(), reason: with_causes(error) });
         }
         let image = Image { reference: reference.to_owned(), digest: digest.ok() };
         self.images.insert(reference.to_owned(), image.clone());
@@ -89,7 +89,7 @@ impl Pins for Pinner<'_> {
 
     fn leave_unpinned(&mut self, image: &str, reason: String) {
         if !self.unpinned.iter().any(|unpinned| unpinned.what == image) {
-            self.unpinned.push(Unpinned { what: image.to_owned(), reason });
+            self.unpinned.push(UnpinnedInput { what: image.to_owned(), reason });
         }
     }
 
@@ -99,12 +99,12 @@ impl Pins for Pinner<'_> {
 
     fn check_tokenizer(&mut self, origin: &str, bytes: &[u8]) -> Result<(), Failure> {
         assay_tokens::Tokenizer::from_file(bytes).map(|_| ()).map_err(|error| {
-            Failure::of(Exit::Definition, "tokenizer", &error)
+            Failure::from_error(Exit::Definition, "tokenizer", &error)
                 .hint(format!("`{origin}` must be a tokenizer.json that can be read"))
         })
     }
 
-    fn unpinned(&mut self) -> Vec<Unpinned> {
+    fn take_unpinned(&mut self) -> Vec<UnpinnedInput> {
         std::mem::take(&mut self.unpinned)
     }
 }
@@ -121,17 +121,17 @@ mod tests {
     use super::*;
     use assay_probe::testing::{Reply, Server};
 
-    struct Nowhere;
+    struct NullSink;
 
-    impl Keep for Nowhere {
+    impl ArtifactSink for NullSink {
         fn keep(&self, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure> {
             let size = Count(bytes.len() as u64);
-            Ok(Artifact { name, digest: Digest::of(bytes), size, media_type: media_type.to_owned() })
+            Ok(Artifact { name, digest: Digest::compute(bytes), size, media_type: media_type.to_owned() })
         }
     }
 
     fn pinner(fetch: bool, allow: &[&str]) -> Pinner<'static> {
-        Pinner::new(&Nowhere, fetch, &allow.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())
+        Pinner::new(&NullSink, fetch, &allow.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
@@ -139,13 +139,13 @@ mod tests {
         let mut pinner = pinner(false, &[]);
         let digest = format!("r/a@sha256:{}", "0".repeat(64));
         let container = |image: &str| serde_json::json!({"name": "c", "image": image});
-        pinner.images_of(
+        pinner.record_images(
             "a.yaml",
             &serde_json::json!({"spec": {"template": {"spec": {
                 "initContainers": [container("r/init:1")], "containers": [container(&digest), container("r/b"), container("r/b")],
             }}}}),
         );
-        let unpinned = pinner.unpinned();
+        let unpinned = pinner.take_unpinned();
         assert_eq!(unpinned.iter().map(|unpinned| unpinned.what.as_str()).collect::<Vec<_>>(), ["r/b", "r/init:1"]);
     }
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn unpinned(mut pinner: Pinner<'_>) -> Vec<(String, String)> {
-        Pins::unpinned(&mut pinner).into_iter().map(|unpinned| (unpinned.what, unpinned.reason)).collect()
+        Pins::take_unpinned(&mut pinner).into_iter().map(|unpinned| (unpinned.what, unpinned.reason)).collect()
     }
 
     #[test]
@@ -164,7 +164,10 @@ mod tests {
         let mut pinner = pinner(true, &[]);
         let file = pinner.script(&workload(), &url).expect("fetched").expect("pinned");
         assert_eq!((file.path.as_str(), file.origin.as_str(), file.executable), ("script", url.as_str(), true));
-        assert_eq!((file.artifact.name.as_str(), file.artifact.digest), ("workloads/w/files/script", Digest::of(b"#!/bin/sh\n")));
+        assert_eq!(
+            (file.artifact.name.as_str(), file.artifact.digest),
+            ("workloads/w/files/script", Digest::compute(b"#!/bin/sh\n"))
+        );
         assert_eq!(unpinned(pinner), []);
     }
 
@@ -180,7 +183,7 @@ mod tests {
             assert_eq!(pinner.script(&workload(), &url), Ok(None));
             assert_eq!(unpinned(pinner), [(url.clone(), reason.to_owned())]);
         }
-        assert_eq!(server.asked().len(), 0);
+        assert_eq!(server.requests().len(), 0);
     }
 
     #[test]
@@ -198,9 +201,9 @@ mod tests {
         let mut pinner = pinner(true, &[]);
         for _ in 0..2 {
             let image = pinner.image(&reference).expect("looked up");
-            assert_eq!((image.reference, image.digest), (reference.clone(), Some(Digest::of(b"{}"))));
+            assert_eq!((image.reference, image.digest), (reference.clone(), Some(Digest::compute(b"{}"))));
         }
-        assert_eq!(server.asked().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 
     #[test]
@@ -217,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_pinned_without_asking_anybody() {
-        let digest = Digest::of(b"image");
+        let digest = Digest::compute(b"image");
         let mut pinner = pinner(false, &[]);
         let image = pinner.image(&format!("registry.invalid/a@{digest}")).expect("a reference");
         assert_eq!(image.digest, Some(digest));

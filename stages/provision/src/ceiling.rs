@@ -37,7 +37,7 @@ pub(crate) struct Measurement {
 /// The result that a probe prints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Said {
+struct ProbeOutput {
     fingerprint: Digest,
     /// Absent if an equal machine was measured before, or if the measurement failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -69,7 +69,7 @@ fn fingerprint(facts: &HostFacts, program: &Digest) -> Result<Digest, Failure> {
     });
     let bytes = canonical_json(&key)
         .map_err(|error| Failure::unexpected("fingerprint", "a fingerprint has no canonical form").because(&error))?;
-    Ok(Digest::of(&bytes))
+    Ok(Digest::compute(&bytes))
 }
 
 impl Measurement {
@@ -110,17 +110,18 @@ impl Measurement {
 }
 
 /// Returns the ceiling of a shard on this machine. It fails only if the stage is stopped.
-pub(crate) fn here(ctx: &Context, facts: &HostFacts) -> Result<Fact<Ceiling>, Failure> {
+pub(crate) fn local_ceiling(ctx: &Context, facts: &HostFacts) -> Result<Fact<Ceiling>, Failure> {
     let fingerprint = fingerprint(facts, &ctx.binary())?;
-    if let Some(known) = cached(ctx, &fingerprint) {
+    if let Some(known) = read_cached(ctx, &fingerprint) {
         return Ok(known.as_fact(fingerprint, true, LOCAL));
     }
-    let figures = simulator::program().map_err(|failure| failure.message).and_then(|program| figures(&program, ctx.cancel()));
+    let figures =
+        simulator::program().map_err(|failure| failure.message).and_then(|program| measure_figures(&program, ctx.cancel()));
     ctx.check_cancelled()?;
     Ok(match figures {
         Ok(figures) => {
             let measured = Measurement::new(figures, facts, ctx.binary());
-            keep(ctx, &fingerprint, &measured);
+            store_measurement(ctx, &fingerprint, &measured);
             measured.as_fact(fingerprint, false, LOCAL)
         }
         Err(why) => Fact::unknown(why),
@@ -128,7 +129,7 @@ pub(crate) fn here(ctx: &Context, facts: &HostFacts) -> Result<Fact<Ceiling>, Fa
 }
 
 /// Measures the figures. The error is one line.
-fn figures(simulator: &Path, cancel: &Cancel) -> Result<Figures, String> {
+fn measure_figures(simulator: &Path, cancel: &Cancel) -> Result<Figures, String> {
     measure(simulator, cancel).map_err(|error| {
         let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
         causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
@@ -136,7 +137,7 @@ fn figures(simulator: &Path, cancel: &Cancel) -> Result<Figures, String> {
 }
 
 /// Returns the earlier measurement of an equal machine. It is no evidence, so one that cannot be read is measured again.
-fn cached(ctx: &Context, fingerprint: &Digest) -> Option<Measurement> {
+fn read_cached(ctx: &Context, fingerprint: &Digest) -> Option<Measurement> {
     let path = Layout::ceiling(fingerprint);
     let bytes = ctx.store().read(&path, MAX_BYTES).unwrap_or_else(|error| {
         tracing::warn!(%error, path, "what was measured before cannot be read");
@@ -150,7 +151,7 @@ fn cached(ctx: &Context, fingerprint: &Digest) -> Option<Measurement> {
 }
 
 /// Stores a measurement for later runs. If the store refuses it, a later run takes some seconds longer.
-fn keep(ctx: &Context, fingerprint: &Digest, measured: &Measurement) {
+fn store_measurement(ctx: &Context, fingerprint: &Digest, measured: &Measurement) {
     let path = Layout::ceiling(fingerprint);
     let kept = canonical_json(measured).map_err(|error| error.to_string());
     let kept = kept.and_then(|bytes| ctx.store().create(&path, &bytes).map_err(|error| error.to_string()));
@@ -160,14 +161,14 @@ fn keep(ctx: &Context, fingerprint: &Digest, measured: &Measurement) {
 }
 
 /// Prints how much load a shard here can make, as one line of JSON; the fingerprint alone if it is one of the known ones.
-pub(crate) fn say(known: &[Digest]) -> Result<(), Failure> {
+pub(crate) fn print_ceiling(known: &[Digest]) -> Result<(), Failure> {
     let facts = assay_host::facts(&assay_host::Root::host());
     let program = binary_digest()?;
     let fingerprint = fingerprint(&facts, &program)?;
-    let mut said = Said { fingerprint, measured: None, failure: None };
+    let mut said = ProbeOutput { fingerprint, measured: None, failure: None };
     if !known.contains(&fingerprint) {
         let cancel = Cancel::new().map_err(|error| Failure::environment("cancel", "a pipe cannot be made").because(&error))?;
-        match simulator::program().map_err(|failure| failure.message).and_then(|program| figures(&program, &cancel)) {
+        match simulator::program().map_err(|failure| failure.message).and_then(|program| measure_figures(&program, &cancel)) {
             Ok(figures) => said.measured = Some(Measurement::new(figures, &facts, program)),
             Err(why) => said.failure = Some(why),
         }

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::time::Duration;
 
-use assay_cluster::{Object, Place, Pod, ProbePod, Probing, probe_pod, probing};
+use assay_cluster::{Object, ObjectPath, Pod, ProbePod, ProbeState, probe_pod, probe_state};
 use assay_manifest::{Artifact, ControlFact, ControlState, HostFacts, ProvisionedTarget, Software};
 use assay_stage::{Context, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::pods::{PAUSE, Pods};
+use crate::pods::{PAUSE, PodProvisioner};
 
 /// The most nodes that are probed: a target has at most as many pods.
 const MAX_NODES: usize = 64;
@@ -35,10 +35,10 @@ pub(crate) struct NodeFacts {
 }
 
 /// The result of each probed node: its facts, or why there are none.
-pub(crate) type Probed = BTreeMap<String, Result<NodeFacts, String>>;
+pub(crate) type ProbeResults = BTreeMap<String, Result<NodeFacts, String>>;
 
 /// Reads the machine that this process runs on, and prints its facts as one line of JSON.
-pub(crate) fn say_facts() -> std::io::Result<()> {
+pub(crate) fn print_facts() -> std::io::Result<()> {
     let root = assay_host::Root::host();
     let said = serde_json::to_string(&NodeFacts { facts: assay_host::facts(&root), software: assay_host::software(&root) })?;
     writeln!(std::io::stdout().lock(), "{said}")
@@ -51,12 +51,12 @@ pub(crate) fn nodes_to_probe<'a>(own: &str, targets: impl IntoIterator<Item = &'
 }
 
 /// Parses a probe's output: one line of observed facts. Marks each fact as seen by a probe.
-pub(crate) fn understand(said: &str) -> Result<NodeFacts, String> {
+pub(crate) fn parse_facts(said: &str) -> Result<NodeFacts, String> {
     let mut said: Value = serde_json::from_str(one_line(said)?).map_err(|error| format!("it said no facts: {error}"))?;
     let facts = said.get_mut("facts").and_then(Value::as_object_mut);
-    facts.into_iter().flat_map(|facts| facts.values_mut()).try_for_each(mark)?;
+    facts.into_iter().flat_map(|facts| facts.values_mut()).try_for_each(mark_as_probed)?;
     let software = said.get_mut("software").and_then(Value::as_array_mut);
-    software.into_iter().flatten().filter_map(|software| software.get_mut("version")).try_for_each(mark)?;
+    software.into_iter().flatten().filter_map(|software| software.get_mut("version")).try_for_each(mark_as_probed)?;
     serde_json::from_value(said).map_err(|error| format!("it said other things than facts: {error}"))
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn one_line(said: &str) -> Result<&str, String> {
 }
 
 /// Marks facts as seen by a probe. Each has to be observed or unknown: a probe declares nothing.
-fn mark(fact: &mut Value) -> Result<(), String> {
+fn mark_as_probed(fact: &mut Value) -> Result<(), String> {
     let has_value = !fact["value"].is_null();
     if !matches!((fact["source"].as_str(), has_value), (Some("observed"), true) | (Some("unknown"), false)) {
         return Err("one of its facts is neither observed nor unknown".to_owned());
@@ -78,7 +78,7 @@ fn mark(fact: &mut Value) -> Result<(), String> {
 }
 
 /// Returns the controls that the facts of all hosts of targets prove together; none if the facts of one host are unknown.
-pub(crate) fn controls_of<'a>(hosts: impl IntoIterator<Item = (&'a str, Option<&'a HostFacts>)>) -> Vec<ControlFact> {
+pub(crate) fn common_controls<'a>(hosts: impl IntoIterator<Item = (&'a str, Option<&'a HostFacts>)>) -> Vec<ControlFact> {
     let mut together: Vec<ControlFact> = Vec::new();
     for (name, facts) in hosts {
         let Some(facts) = facts else { return Vec::new() };
@@ -98,10 +98,10 @@ pub(crate) fn controls_of<'a>(hosts: impl IntoIterator<Item = (&'a str, Option<&
     together
 }
 
-impl Pods<'_> {
+impl PodProvisioner<'_> {
     /// Probes the nodes, all at once, and stores their output. It fails only if the stage is stopped.
-    pub(crate) fn probe(&self, ctx: &Context, nodes: &BTreeSet<String>) -> Result<(Probed, Vec<Artifact>), Failure> {
-        let (mut probed, mut readings) = (Probed::new(), Vec::new());
+    pub(crate) fn probe(&self, ctx: &Context, nodes: &BTreeSet<String>) -> Result<(ProbeResults, Vec<Artifact>), Failure> {
+        let (mut probed, mut readings) = (ProbeResults::new(), Vec::new());
         let started: Vec<(&String, Result<String, String>)> =
             nodes.iter().map(|node| (node, self.start_probe(ctx, node).map_err(|failure| failure.message))).collect();
         let watch = ctx.clock().start();
@@ -109,12 +109,12 @@ impl Pods<'_> {
             let said = name.and_then(|name| {
                 let elapsed = Duration::from_nanos(watch.elapsed_ns());
                 let left = |limit: Duration| limit.saturating_sub(elapsed);
-                let said = self.hear(ctx, &name, (left(START_LIMIT), left(LIMIT)));
-                self.take_down(&name);
+                let said = self.await_output(ctx, &name, (left(START_LIMIT), left(LIMIT)));
+                self.delete_pod(&name);
                 said
             });
             ctx.check_cancelled()?;
-            let understood = said.and_then(|said| Ok((understand(&said)?, said)));
+            let understood = said.and_then(|said| Ok((parse_facts(&said)?, said)));
             if let Ok((_, said)) = &understood {
                 readings.push(ctx.put(format!("readings/host-{node}.json"), "application/json", said.as_bytes())?);
             }
@@ -136,41 +136,47 @@ impl Pods<'_> {
             node,
         };
         let (name, pod) = (probe.name(), probe_pod(&probe));
-        self.put_up(ctx, &name, &pod)?;
+        self.create_pod(ctx, &name, &pod)?;
         Ok(name)
     }
 
     /// Creates a probe's pod. A pod of the same name is left over from an earlier try, and is deleted.
-    pub(crate) fn put_up(&self, ctx: &Context, name: &str, pod: &Object) -> Result<(), Failure> {
+    pub(crate) fn create_pod(&self, ctx: &Context, name: &str, pod: &Object) -> Result<(), Failure> {
         if !self.cluster.create(pod)? {
-            self.make_room(ctx, name)?;
+            self.delete_earlier_pod(ctx, name)?;
             self.cluster.create(pod)?;
         }
         Ok(())
     }
 
     /// Removes the pod of a probe that has ended.
-    pub(crate) fn take_down(&self, name: &str) {
-        if let Err(failure) = self.cluster.delete(&Place::named("Pod", &self.here.targets_namespace, name), None) {
+    pub(crate) fn delete_pod(&self, name: &str) {
+        if let Err(failure) = self.cluster.delete(&ObjectPath::named("Pod", &self.here.targets_namespace, name), None) {
             tracing::warn!(%failure, name, "a probe's pod stays until the targets are released");
         }
     }
 
     /// Returns a probe's output once it has ended. The limits are for its start, and for all of it.
-    pub(crate) fn hear(&self, ctx: &Context, name: &str, (to_start, in_all): (Duration, Duration)) -> Result<String, String> {
+    pub(crate) fn await_output(
+        &self,
+        ctx: &Context,
+        name: &str,
+        (to_start, in_all): (Duration, Duration),
+    ) -> Result<String, String> {
         let told = |failure: Failure| failure.message;
         let watch = ctx.clock().start();
         loop {
             let elapsed = Duration::from_nanos(watch.elapsed_ns());
-            let pod: Option<Pod> = self.cluster.get(&Place::named("Pod", &self.here.targets_namespace, name)).map_err(told)?;
-            match probing(pod.as_ref()) {
-                Probing::Done => {
-                    return self.cluster.log_within(&self.here.targets_namespace, name, None, MAX_BYTES).map_err(told);
+            let pod: Option<Pod> =
+                self.cluster.get(&ObjectPath::named("Pod", &self.here.targets_namespace, name)).map_err(told)?;
+            match probe_state(pod.as_ref()) {
+                ProbeState::Done => {
+                    return self.cluster.log_limited(&self.here.targets_namespace, name, None, MAX_BYTES).map_err(told);
                 }
-                Probing::Failed(why) => return Err(why),
-                Probing::Waiting(Some(why)) if elapsed >= to_start => return Err(why),
-                Probing::Waiting(_) if elapsed >= in_all => return Err(format!("it took more than {in_all:?}")),
-                Probing::Waiting(_) => {}
+                ProbeState::Failed(why) => return Err(why),
+                ProbeState::Waiting(Some(why)) if elapsed >= to_start => return Err(why),
+                ProbeState::Waiting(_) if elapsed >= in_all => return Err(format!("it took more than {in_all:?}")),
+                ProbeState::Waiting(_) => {}
             }
             if ctx.cancel().wait_timeout(PAUSE) {
                 return Err("the stage was stopped".to_owned());
@@ -222,7 +228,7 @@ mod tests {
     }
 
     /// Returns the output of a probe of this machine.
-    fn said() -> Value {
+    fn probe_output() -> Value {
         let root = assay_host::Root::host();
         let facts = NodeFacts { facts: assay_host::facts(&root), software: assay_host::software(&root) };
         serde_json::to_value(facts).expect("JSON")
@@ -230,7 +236,7 @@ mod tests {
 
     #[test]
     fn what_a_probe_says_is_marked_as_a_probe_s() {
-        let facts = understand(&format!("{}\n", said())).expect("understood");
+        let facts = parse_facts(&format!("{}\n", probe_output())).expect("understood");
         assert_eq!(facts.facts.boot_id.source, FactSource::Observed);
         assert_eq!(facts.facts.boot_id.how, "by a probe on the node: /proc/sys/kernel/random/boot_id");
         assert!(facts.software.iter().all(|software| software.version.how.starts_with("by a probe on the node: ")));
@@ -239,9 +245,9 @@ mod tests {
     #[test]
     fn a_probe_that_says_anything_else_is_not_believed() {
         let refused = |change: &dyn Fn(&mut Value)| {
-            let mut said = said();
+            let mut said = probe_output();
             change(&mut said);
-            understand(&said.to_string()).expect_err("refused")
+            parse_facts(&said.to_string()).expect_err("refused")
         };
         let declared = refused(&|said| said["facts"]["cpu_model"] = json!({"source": "declared", "value": "EPYC", "how": "me"}));
         assert_eq!(declared, "one of its facts is neither observed nor unknown");
@@ -250,8 +256,8 @@ mod tests {
         assert!(refused(&|said| said["facts"]["cores"]["value"] = json!("many")).starts_with("it said other things than facts"));
         assert!(refused(&|said| said["more"] = json!(1)).contains("unknown field"));
         assert!(refused(&|said| said["facts"] = json!([])).starts_with("it said other things than facts"));
-        assert!(understand("").expect_err("nothing").starts_with("it said no facts"));
-        assert_eq!(understand("{}\n{}"), Err("it said more than one line".to_owned()));
+        assert!(parse_facts("").expect_err("nothing").starts_with("it said no facts"));
+        assert_eq!(parse_facts("{}\n{}"), Err("it said more than one line".to_owned()));
     }
 
     #[test]
@@ -264,7 +270,11 @@ mod tests {
         };
         let (locked, loose) = (facts(false), facts(true));
         let told = |hosts: Vec<(&str, Option<&HostFacts>)>| {
-            controls_of(hosts).into_iter().map(|fact| format!("{}: {}", fact.state, fact.evidence)).collect::<Vec<_>>().join("\n")
+            common_controls(hosts)
+                .into_iter()
+                .map(|fact| format!("{}: {}", fact.state, fact.evidence))
+                .collect::<Vec<_>>()
+                .join("\n")
         };
         assert_eq!(told(vec![("a", Some(&locked)), ("b", None)]), "", "nothing is observed of both");
         insta::assert_snapshot!(told(vec![("a", Some(&locked)), ("b", Some(&locked))]), @"proved: a: CPU governor performance, boost off; 0 GPUs at pinned clocks; b: CPU governor performance, boost off; 0 GPUs at pinned clocks");
@@ -274,7 +284,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_a_probe_says_is_understood_or_refused(text in "\\PC{0,80}") {
-            let _ = understand(&text);
+            let _ = parse_facts(&text);
         }
     }
 }

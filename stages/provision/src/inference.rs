@@ -3,33 +3,34 @@
 
 use std::time::Duration;
 
-use assay_cluster::{Place, Pod, api_of, kind_of, phase, served};
+use assay_cluster::{ObjectPath, Pod, inference_api, inference_kind, phase, read_service};
 use assay_manifest::{InferenceService, Target};
 use assay_stage::{Context, Failure};
 use serde_json::Value;
 
-use crate::pods::{BroughtUp, Pods, Seen};
+use crate::pods::{PodProvisioner, RunningTarget, TargetState};
 
 /// The polling interval of a service: it becomes ready in minutes.
 const LOOK: Duration = Duration::from_secs(1);
 /// The most pods of a service that are described.
 const MAX_PODS: usize = 256;
 
-impl Pods<'_> {
+impl PodProvisioner<'_> {
     /// Waits until the target's InferenceService reports that it is ready.
-    pub(crate) fn find_service(&self, ctx: &Context, target: &Target) -> Result<BroughtUp, Failure> {
+    pub(crate) fn find_service(&self, ctx: &Context, target: &Target) -> Result<RunningTarget, Failure> {
         let none = || Failure::verification("plan", format!("target `{}` names no InferenceService", target.name));
         let named = target.inference_service.as_ref().ok_or_else(none)?;
         let watch = ctx.clock().start();
         let (object, served) = loop {
             let object = self.service(target, named)?;
-            let why = match served(&object) {
-                Ok(served) => break (object, served),
+            let why = match read_service(&object) {
+                Ok(served) => break (object, read_service),
                 Err(why) => why,
             };
             if watch.elapsed_ns() >= target.ready_timeout_ns.0 {
                 let limit = Duration::from_nanos(target.ready_timeout_ns.0);
-                let message = format!("the {} of target `{}` was not ready after {limit:?}: {why}", called(named), target.name);
+                let message =
+                    format!("the {} of target `{}` was not ready after {limit:?}: {why}", describe_service(named), target.name);
                 return Err(Failure::environment("target_not_ready", message)
                     .hint("`kubectl describe` tells more of it; `ready.timeout` gives it more time")
                     .lasting());
@@ -38,42 +39,42 @@ impl Pods<'_> {
                 ctx.check_cancelled()?;
             }
         };
-        let (_, label) = api_of(named.api);
+        let (_, label) = inference_api(named.api);
         let selector = format!("{label}={}", named.name);
         let mut pods: Vec<Pod> =
-            self.cluster.list("Pod", &named.namespace, &selector).map_err(|failure| with_right(failure, named))?;
+            self.cluster.list("Pod", &named.namespace, &selector).map_err(|failure| add_right_hint(failure, named))?;
         pods.retain(|pod| phase(pod) == "Running" && pod.metadata.deletion_timestamp.is_none());
         pods.truncate(MAX_PODS);
         let address = format!("{}{}", served.address, named.path.as_deref().unwrap_or_default());
-        let seen = Seen { target: target.name.to_string(), is_ours: false, pods, objects: vec![object] };
-        let mut found = self.keep(&named.namespace, selector, address, seen);
-        found.settings = served.settings;
+        let seen = TargetState { target: target.name.to_string(), is_ours: false, pods, objects: vec![object] };
+        let mut found = self.record_target(&named.namespace, selector, address, seen);
+        found.settings = read_service.settings;
         Ok(found)
     }
 
     fn service(&self, target: &Target, named: &InferenceService) -> Result<Value, Failure> {
-        let place = Place::named(kind_of(named.api), &named.namespace, &named.name);
-        if let Some(object) = self.cluster.get(&place).map_err(|failure| with_right(failure, named))? {
+        let place = ObjectPath::named(inference_kind(named.api), &named.namespace, &named.name);
+        if let Some(object) = self.cluster.get(&place).map_err(|failure| add_right_hint(failure, named))? {
             return Ok(object);
         }
-        let (version, _) = api_of(named.api);
+        let (version, _) = inference_api(named.api);
         if !self.cluster.has_api(version)? {
             let message = format!("target `{}` is of `{version}`, which this cluster does not have", target.name);
             return Err(Failure::environment("no_such_api", message)
                 .hint("is it `kserve` or `ome`, and is it installed there?")
                 .lasting());
         }
-        let message = format!("there is no {}, which target `{}` is", called(named), target.name);
+        let message = format!("there is no {}, which target `{}` is", describe_service(named), target.name);
         Err(Failure::environment("no_such_service", message).hint("its owner brings it up; a run only finds it").lasting())
     }
 }
 
-fn called(named: &InferenceService) -> String {
+fn describe_service(named: &InferenceService) -> String {
     format!("InferenceService `{}` in namespace `{}`", named.name, named.namespace)
 }
 
 /// Adds a hint to a missing right: the administrator decides what a run may read in a namespace that is not Assay's.
-fn with_right(failure: Failure, named: &InferenceService) -> Failure {
+fn add_right_hint(failure: Failure, named: &InferenceService) -> Failure {
     if failure.code != "forbidden" {
         return failure;
     }
@@ -93,12 +94,12 @@ mod tests {
         let named =
             InferenceService { api: InferenceApi::Kserve, name: "llama".to_owned(), namespace: "serving".to_owned(), path: None };
         let forbidden = Failure::environment("forbidden", "the cluster forbids it").hint("docs");
-        insta::assert_snapshot!(with_right(forbidden, &named), @r"
+        insta::assert_snapshot!(add_right_hint(forbidden, &named), @r"
         error[forbidden]: the cluster forbids it
 
         hint: `--serving-namespace serving` of `assay bootstrap` or `assay render kubernetes` gives provision the right to read it
         ");
         let other = Failure::environment("cluster_away", "nobody answers");
-        assert_eq!(with_right(other.clone(), &named), other);
+        assert_eq!(add_right_hint(other.clone(), &named), other);
     }
 }

@@ -1,24 +1,24 @@
 //! Provision: brings the targets of a block up, or verifies that they are up, and records what they run on.
 
 mod ceiling;
-mod end;
+mod execution;
 mod hardware;
 mod inference;
 mod models;
 mod objects;
-mod observed;
-mod patience;
 mod pods;
 mod ready;
 mod shards;
 mod simulator;
+mod target_end;
+mod wait_limits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::Path;
 
-use assay_cluster::{InPod, LoadPod};
-use assay_host::{Hashes, Root};
+use assay_cluster::{LoadPod, PodEnvironment};
+use assay_host::{FileDigests, Root};
 use assay_manifest::{
     Artifact, Block, Control, ControlFact, ControlState, Count, EnvVar, Environment, Fact, Host, HostFacts, HostRole, Image,
     Isolation, Name, Plan, Probe, ProvisionedTarget, ShardCount, Target, TargetKind,
@@ -27,10 +27,10 @@ use assay_probe::{Client, Headers, Identity};
 use assay_stage::{Context, Event, Failure, HoldRequest, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
-use crate::end::End;
-use crate::hardware::{Probed, controls_of, nodes_to_probe};
-use crate::observed::Execution;
-use crate::pods::{Pods, numbered};
+use crate::execution::Execution;
+use crate::hardware::{ProbeResults, common_controls, nodes_to_probe};
+use crate::pods::{PodProvisioner, number_facts};
+use crate::target_end::TargetEnd;
 
 /// The host name of the machine that a stage runs on.
 const LOCAL: &str = "local";
@@ -60,16 +60,16 @@ impl Stage for Provision {
     fn run(&self, inputs: &Inputs, parameters: &Parameters, ctx: &Context) -> Result<Environment, Failure> {
         let (plan, plan_digest) = inputs.plan()?;
         let block = Block { index: parameters.block, incarnation: parameters.incarnation };
-        let targets = targets_of(plan, block.index)?;
-        let here = InPod::here(|name| std::env::var(name).ok());
-        let pods = here.as_ref().map(|here| Pods::new(here, ctx.run_id(), block)).transpose()?;
+        let targets = block_targets(plan, block.index)?;
+        let here = PodEnvironment::from_env(|name| std::env::var(name).ok());
+        let pods = here.as_ref().map(|here| PodProvisioner::new(here, ctx.run_id(), block)).transpose()?;
         let mut provisioned = Vec::new();
         for target in &targets {
             provisioned.push(provision(ctx, plan, target, pods.as_ref())?);
         }
         let root = Root::host();
         let mut readings = readings(ctx, &root)?;
-        let mut probed = Probed::new();
+        let mut probed = ProbeResults::new();
         if let Some(pods) = &pods {
             readings.extend(pods.readings(ctx)?);
             let (said, raw) = pods.probe(ctx, &nodes_to_probe(pods.node(), &provisioned))?;
@@ -82,7 +82,7 @@ impl Stage for Provision {
         let is_target = here.as_ref().is_none_or(|here| provisioned.iter().any(|found| found.hosts.contains(&here.place.node)));
         let observed = match &here {
             None => assay_host::controls(&facts),
-            Some(here) => controls_of(nodes_of(&provisioned).map(|node| {
+            Some(here) => common_controls(target_nodes(&provisioned).map(|node| {
                 let said = probed.get(node).and_then(|said| said.as_ref().ok()).map(|said| &said.facts);
                 (node, if node == here.place.node { Some(&facts) } else { said })
             })),
@@ -100,7 +100,7 @@ impl Stage for Provision {
             },
             placement: {
                 let mut placement = placement(&targets, here.as_ref(), &provisioned);
-                placement.extend(pods.iter().flat_map(Pods::identities));
+                placement.extend(pods.iter().flat_map(PodProvisioner::identities));
                 placement
             },
             targets: provisioned,
@@ -112,7 +112,7 @@ impl Stage for Provision {
 
 /// Prints the facts of this machine. The entry point of a probe's pod.
 pub fn facts() -> std::process::ExitCode {
-    match hardware::say_facts() {
+    match hardware::print_facts() {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(_) => std::process::ExitCode::FAILURE,
     }
@@ -122,7 +122,7 @@ pub fn facts() -> std::process::ExitCode {
 /// probe's pod.
 pub fn ceiling(known: impl Iterator<Item = String>) -> std::process::ExitCode {
     let known: Vec<_> = known.filter_map(|digest| digest.parse().ok()).collect();
-    match ceiling::say(&known) {
+    match ceiling::print_ceiling(&known) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(failure) => {
             let _ = writeln!(std::io::stderr(), "error: {failure}");
@@ -136,10 +136,10 @@ fn count_shards(
     ctx: &Context,
     plan: &Plan,
     facts: &HostFacts,
-    pods: Option<&Pods>,
+    pods: Option<&PodProvisioner>,
     provisioned: &[ProvisionedTarget],
 ) -> Result<Option<ShardCount>, Failure> {
-    let asked = shards::asked(plan);
+    let asked = shards::requested_load(plan);
     if asked.is_empty() {
         return Ok(None);
     }
@@ -150,11 +150,11 @@ fn count_shards(
     };
     let ceiling = match load {
         _ if has_whole_cpu && shards::is_small(&asked) => None,
-        None => Some(ceiling::here(ctx, facts)?),
+        None => Some(ceiling::local_ceiling(ctx, facts)?),
         Some((pods, Some(load))) => {
             let serving = provisioned.iter().filter(|found| !found.pods.is_empty());
             let serving: BTreeSet<&String> = serving.flat_map(|found| &found.hosts).collect();
-            Some(pods.ceiling(ctx, load, &serving.into_iter().cloned().collect::<Vec<_>>())?)
+            Some(pods.probe_ceiling(ctx, load, &serving.into_iter().cloned().collect::<Vec<_>>())?)
         }
         Some((_, None)) => Some(Fact::unknown("the driver does not say how load is placed")),
     };
@@ -162,7 +162,7 @@ fn count_shards(
 }
 
 /// Returns the hosts of the targets, each once.
-fn nodes_of(provisioned: &[ProvisionedTarget]) -> impl Iterator<Item = &str> {
+fn target_nodes(provisioned: &[ProvisionedTarget]) -> impl Iterator<Item = &str> {
     provisioned.iter().flat_map(|found| &found.hosts).map(String::as_str).collect::<BTreeSet<_>>().into_iter()
 }
 
@@ -173,7 +173,7 @@ fn readings(ctx: &Context, root: &Root) -> Result<Vec<Artifact>, Failure> {
 }
 
 /// Returns the targets of the block's trials.
-fn targets_of(plan: &Plan, block: u32) -> Result<Vec<&Target>, Failure> {
+fn block_targets(plan: &Plan, block: u32) -> Result<Vec<&Target>, Failure> {
     let names: BTreeSet<&Name> = plan
         .trials
         .iter()
@@ -188,7 +188,7 @@ fn targets_of(plan: &Plan, block: u32) -> Result<Vec<&Target>, Failure> {
     names.into_iter().map(target).collect()
 }
 
-fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -> Result<ProvisionedTarget, Failure> {
+fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvisioner>) -> Result<ProvisionedTarget, Failure> {
     let ready = target.ready_http.as_deref();
     let brought_up = match (target.kind, pods) {
         (TargetKind::Process | TargetKind::Simulator, Some(pods)) => Some(pods.bring_up(ctx, plan, target)?),
@@ -197,36 +197,36 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -
         _ => None,
     };
     let found = match (target.kind, &brought_up) {
-        (TargetKind::Host, _) => Found::unasked(target),
-        (TargetKind::Endpoint, _) => Found::ask(ctx, plan, target, address_of(target)?, ready, None)?,
+        (TargetKind::Host, _) => TargetProperties::without_query(target),
+        (TargetKind::Endpoint, _) => TargetProperties::query(ctx, plan, target, target_address(target)?, ready, None)?,
         (TargetKind::Process, None) => {
-            let file = end::file_of(ctx, target);
-            ctx.emit(Event::Hold(hold(target, target.command.clone(), &file, &observed::pid_file(ctx, target))?));
-            let end = End::at(target.name.as_str(), &file);
-            Found::ask(ctx, plan, target, address_of(target)?, ready, Some(&end))?
+            let file = target_end::end_file(ctx, target);
+            ctx.emit(Event::Hold(hold_request(target, target.command.clone(), &file, &execution::pid_file(ctx, target))?));
+            let end = TargetEnd::from_file(target.name.as_str(), &file);
+            TargetProperties::query(ctx, plan, target, target_address(target)?, ready, Some(&end))?
         }
         (TargetKind::Simulator, None) => {
-            let file = end::file_of(ctx, target);
-            let end = End::at(target.name.as_str(), &file);
+            let file = target_end::end_file(ctx, target);
+            let end = TargetEnd::from_file(target.name.as_str(), &file);
             let address = simulator::start(ctx, plan, target, &end, |command| {
-                Ok(Event::Hold(hold(target, command, &file, &observed::pid_file(ctx, target))?))
+                Ok(Event::Hold(hold_request(target, command, &file, &execution::pid_file(ctx, target))?))
             })?;
-            Found::ask(ctx, plan, target, address, ready.or(Some(simulator::READY_PATH)), Some(&end))?
+            TargetProperties::query(ctx, plan, target, address, ready.or(Some(simulator::READY_PATH)), Some(&end))?
         }
         (TargetKind::Objects | TargetKind::InferenceService, None) => return Err(only_in_a_cluster(target)),
         (kind, Some(up)) => {
-            let end = up.is_ours.then(|| End::of_pods(target, up.clone()));
+            let end = up.is_ours.then(|| TargetEnd::from_pods(target, up.clone()));
             let ready = if kind == TargetKind::Simulator { ready.or(Some(simulator::READY_PATH)) } else { ready };
-            Found::ask(ctx, plan, target, up.address.clone(), ready, end.as_ref())?
+            TargetProperties::query(ctx, plan, target, up.address.clone(), ready, end.as_ref())?
         }
     };
     let mut execution = match (target.kind, pods) {
-        (TargetKind::Process | TargetKind::Simulator, None) => observed::observe(ctx, target)?,
+        (TargetKind::Process | TargetKind::Simulator, None) => execution::observe(ctx, target)?,
         _ => Execution::default(),
     };
-    execution.executables.extend(observed::artifacts(target, &mut Hashes::default()));
+    execution.executables.extend(execution::artifacts(target, &mut FileDigests::default()));
     check_flush(plan.isolation, target, brought_up.as_ref().map_or(0, |up| up.pods.len()))?;
-    let nodes: Vec<String> = brought_up.iter().flat_map(pods::BroughtUp::nodes).collect();
+    let nodes: Vec<String> = brought_up.iter().flat_map(pods::RunningTarget::nodes).collect();
     let hosts = match (target.kind, pods) {
         _ if !nodes.is_empty() => nodes,
         (TargetKind::Endpoint | TargetKind::InferenceService, _) => vec![target.name.to_string()],
@@ -242,7 +242,7 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&Pods>) -
         version: found.version,
         server: found.server,
         models: found.models,
-        image: brought_up.as_ref().and_then(pods::BroughtUp::image).or(planned),
+        image: brought_up.as_ref().and_then(pods::RunningTarget::image).or(planned),
         pods: brought_up.as_ref().map(|up| up.pods.clone()).unwrap_or_default(),
         settings: brought_up.map(|up| up.settings).unwrap_or_default(),
         executables: execution.executables,
@@ -268,7 +268,7 @@ fn only_in_a_cluster(target: &Target) -> Failure {
 }
 
 /// The observed properties of a target.
-struct Found {
+struct TargetProperties {
     address: Option<String>,
     version: Fact<String>,
     server: Option<Fact<String>>,
@@ -276,40 +276,40 @@ struct Found {
     probes: Vec<Probe>,
 }
 
-impl Found {
+impl TargetProperties {
     /// Describes a target that cannot be queried.
-    fn unasked(target: &Target) -> Self {
+    fn without_query(target: &Target) -> Self {
         let version = Fact::unknown(format!("a target of kind `{}` gives no version", target.kind));
         Self { address: target.url.clone(), version, server: None, models: Vec::new(), probes: Vec::new() }
     }
 
     /// Waits until the target is ready, then queries its properties. It fails if the target lists models but not the plan's, and
     /// if it is held and ends.
-    fn ask(
+    fn query(
         ctx: &Context,
         plan: &Plan,
         target: &Target,
         address: String,
         ready: Option<&str>,
-        end: Option<&End>,
+        end: Option<&TargetEnd>,
     ) -> Result<Self, Failure> {
-        let client = Client::new(headers_of(target)?);
+        let client = Client::new(target_headers(target)?);
         let probe = ready::wait(ctx.clock(), ctx.cancel(), &client, target, &address, ready, end)?;
-        let identity = Identity::ask(&client, &address);
-        models::check(target, &models::asked_of(plan, target), &identity)?;
-        let models = identity.listed().to_vec();
+        let identity = Identity::query(&client, &address);
+        models::check(target, &models::requested_models(plan, target), &identity)?;
+        let models = identity.listed_models().to_vec();
         let server = Some(identity.server);
         Ok(Self { address: Some(address), version: identity.version, server, models, probes: vec![probe] })
     }
 }
 
-fn address_of(target: &Target) -> Result<String, Failure> {
+fn target_address(target: &Target) -> Result<String, Failure> {
     let nowhere =
         || Failure::definition("target_url", format!("target `{}` has no address at which it could be asked", target.name));
     target.url.clone().ok_or_else(nowhere)
 }
 
-fn headers_of(target: &Target) -> Result<Headers, Failure> {
+fn target_headers(target: &Target) -> Result<Headers, Failure> {
     Headers::read(&target.headers).map_err(|error| {
         Failure::environment("secret_absent", format!("the headers of target `{}` cannot be sent", target.name))
             .because(&error)
@@ -318,7 +318,7 @@ fn headers_of(target: &Target) -> Result<Headers, Failure> {
 }
 
 /// Builds the request to the runner to hold a target for the following stages.
-fn hold(target: &Target, command: Vec<String>, end_file: &Path, pid_file: &Path) -> Result<HoldRequest, Failure> {
+fn hold_request(target: &Target, command: Vec<String>, end_file: &Path, pid_file: &Path) -> Result<HoldRequest, Failure> {
     let pick = |of: fn(&EnvVar) -> Option<&String>| -> BTreeMap<String, String> {
         target.env.iter().filter_map(|variable| Some((variable.name.clone(), of(variable)?.clone()))).collect()
     };
@@ -367,7 +367,7 @@ fn hosts_of_cluster(
     node: &str,
     provisioned: &[ProvisionedTarget],
     targets: &[&Target],
-    mut probed: Probed,
+    mut probed: ProbeResults,
 ) -> Vec<Host> {
     let mut hosts: Vec<Host> = vec![Host { name: node.to_owned(), roles: vec![HostRole::Stage], facts }];
     for (found, target) in provisioned.iter().zip(targets) {
@@ -414,7 +414,7 @@ fn declare(facts: &mut HostFacts, target: &Target) {
 }
 
 /// Returns all declarations of the targets' hardware, by target and name; in a cluster also the node of each pod.
-fn placement(targets: &[&Target], here: Option<&InPod>, provisioned: &[ProvisionedTarget]) -> BTreeMap<String, String> {
+fn placement(targets: &[&Target], here: Option<&PodEnvironment>, provisioned: &[ProvisionedTarget]) -> BTreeMap<String, String> {
     let declared = targets.iter().flat_map(|target| {
         target.hardware.iter().map(|(name, value)| (format!("declared/{}/{name}", target.name), value.clone()))
     });
@@ -427,7 +427,7 @@ fn placement(targets: &[&Target], here: Option<&InPod>, provisioned: &[Provision
     placement.insert("namespace".to_owned(), here.namespace.clone());
     placement.insert("image".to_owned(), here.image.clone());
     let held = provisioned.iter().filter(|found| !found.pods.is_empty());
-    placement.extend(held.flat_map(|found| numbered("node", found.id.as_str(), found.hosts.clone())));
+    placement.extend(held.flat_map(|found| number_facts("node", found.id.as_str(), found.hosts.clone())));
     placement
 }
 

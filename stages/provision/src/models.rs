@@ -10,7 +10,7 @@ use assay_stage::Failure;
 const SHOWN: usize = 10;
 
 /// Returns the models that the plan's workloads request from a target, in any block: a target must not depend on the block.
-pub(crate) fn asked_of<'a>(plan: &'a Plan, target: &Target) -> BTreeSet<&'a str> {
+pub(crate) fn requested_models<'a>(plan: &'a Plan, target: &Target) -> BTreeSet<&'a str> {
     let workloads = plan.cases.iter().filter(|case| case.target == target.name).filter_map(|case| plan.workload(&case.workload));
     workloads.filter_map(|workload| Some(workload.serving.as_ref()?.model.as_str())).collect()
 }
@@ -21,13 +21,13 @@ pub(crate) fn asked_of<'a>(plan: &'a Plan, target: &Target) -> BTreeSet<&'a str>
 pub(crate) fn check(target: &Target, asked: &BTreeSet<&str>, identity: &Identity) -> Result<(), Failure> {
     let Ok(listed) = &identity.models else { return Ok(()) };
     let Some(missing) = asked.iter().find(|model| !listed.iter().any(|name| name == *model)) else { return Ok(()) };
-    let message = format!("target `{}` does not serve the model `{missing}`: it lists {}", target.name, named(listed));
+    let message = format!("target `{}` does not serve the model `{missing}`: it lists {}", target.name, list_models(listed));
     Err(Failure::environment("model_not_served", message).hint(
         "write one of the listed names as the workload's `model`, or start the endpoint with that name (vLLM: `--served-model-name`)",
     ).lasting())
 }
 
-fn named(models: &[String]) -> String {
+fn list_models(models: &[String]) -> String {
     let text = models.iter().take(SHOWN).map(|model| format!("`{model}`")).collect::<Vec<_>>().join(", ");
     match models.len() {
         0 => "no model".to_owned(),

@@ -5,17 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use assay_cluster::{
-    Cluster, InPod, Place, Pod, RUN, TARGET, TargetPod, Trouble, by_digest, facts_of_pod, target_pod, trouble_of, without_secrets,
+    Cluster, ObjectPath, Pod, PodEnvironment, RUN, TARGET, TargetPod, Trouble, by_digest, pod_facts, redact_secrets, target_pod,
+    trouble_of,
 };
 use assay_manifest::{Artifact, Block, Image, Plan, PodFacts, RunId, Target, TargetKind};
 use assay_stage::{Context, Event, Failure};
 use serde_json::Value;
 
-use crate::address_of;
-use crate::models::asked_of;
-use crate::patience::{Next, Patience};
-use crate::ready::place_of;
+use crate::models::requested_models;
+use crate::ready::parse_address;
 use crate::simulator;
+use crate::target_address;
+use crate::wait_limits::{WaitLimits, WaitStep};
 
 /// The port of a simulator: as a pod it has an address of its own.
 const SIMULATOR_PORT: u16 = 8000;
@@ -27,25 +28,25 @@ const ASK_QUEUE: Duration = Duration::from_secs(3);
 pub(crate) const END_LIMIT: Duration = Duration::from_mins(1);
 
 /// A client that brings targets up in the targets' namespace.
-pub(crate) struct Pods<'a> {
-    pub(crate) here: &'a InPod,
+pub(crate) struct PodProvisioner<'a> {
+    pub(crate) here: &'a PodEnvironment,
     pub(crate) cluster: Cluster,
     pub(crate) run_id: RunId,
     pub(crate) block: Block,
     /// The state of each target once it ran: the objects no longer exist when the evidence is collected.
-    seen: RefCell<Vec<Seen>>,
+    seen: RefCell<Vec<TargetState>>,
 }
 
 /// The last message of a target's queue.
 #[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct QueueStatus {
     /// The time of the next request to the queue.
     asks: Duration,
     said: Option<String>,
 }
 
 /// The pods and objects of a target, as the cluster reported them.
-pub(crate) struct Seen {
+pub(crate) struct TargetState {
     pub(crate) target: String,
     /// True if this stage has brought it up: then its Environment is of these pods alone.
     pub(crate) is_ours: bool,
@@ -57,7 +58,7 @@ pub(crate) struct Seen {
 
 /// A target that runs as pods.
 #[derive(Clone)]
-pub(crate) struct BroughtUp {
+pub(crate) struct RunningTarget {
     cluster: Cluster,
     namespace: String,
     /// The label selector of its pods.
@@ -72,9 +73,9 @@ pub(crate) struct BroughtUp {
     pub(crate) settings: BTreeMap<String, String>,
 }
 
-impl<'a> Pods<'a> {
-    pub(crate) fn new(here: &'a InPod, run_id: &RunId, block: Block) -> Result<Self, Failure> {
-        Ok(Self { here, cluster: Cluster::around_pod()?, run_id: run_id.clone(), block, seen: RefCell::default() })
+impl<'a> PodProvisioner<'a> {
+    pub(crate) fn new(here: &'a PodEnvironment, run_id: &RunId, block: Block) -> Result<Self, Failure> {
+        Ok(Self { here, cluster: Cluster::from_pod()?, run_id: run_id.clone(), block, seen: RefCell::default() })
     }
 
     /// Returns the node that this stage runs on.
@@ -89,13 +90,13 @@ impl<'a> Pods<'a> {
 
     /// Returns the pods of each target that this stage brought up: an Environment is of those pods alone.
     pub(crate) fn identities(&self) -> Vec<(String, String)> {
-        self.seen.borrow().iter().filter(|seen| seen.is_ours).flat_map(identities_of).collect()
+        self.seen.borrow().iter().filter(|seen| seen.is_ours).flat_map(pod_identities).collect()
     }
 
     /// Stores the reported state of each target.
     pub(crate) fn readings(&self, ctx: &Context) -> Result<Vec<Artifact>, Failure> {
         let mut kept = Vec::new();
-        for (name, object) in self.seen.borrow().iter().flat_map(readings_of) {
+        for (name, object) in self.seen.borrow().iter().flat_map(target_readings) {
             let bytes = serde_json::to_vec(&object)
                 .map_err(|error| Failure::unexpected("readings", "what the cluster says cannot be written").because(&error))?;
             kept.push(ctx.put(name, "application/json", &bytes)?);
@@ -104,15 +105,21 @@ impl<'a> Pods<'a> {
     }
 
     /// Remembers the state of a target, and returns the target.
-    pub(crate) fn keep(&self, namespace: &str, selector: String, address: String, mut seen: Seen) -> BroughtUp {
+    pub(crate) fn record_target(
+        &self,
+        namespace: &str,
+        selector: String,
+        address: String,
+        mut seen: TargetState,
+    ) -> RunningTarget {
         seen.pods.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
-        let brought_up = BroughtUp {
+        let brought_up = RunningTarget {
             cluster: self.cluster.clone(),
             namespace: namespace.to_owned(),
             selector,
             is_ours: seen.is_ours,
             address,
-            pods: seen.pods.iter().map(facts_of_pod).collect(),
+            pods: seen.pods.iter().map(pod_facts).collect(),
             settings: BTreeMap::new(),
         };
         self.seen.borrow_mut().push(seen);
@@ -120,7 +127,7 @@ impl<'a> Pods<'a> {
     }
 
     /// Creates the pod of a target and waits until it has an address. Readiness is checked afterwards.
-    pub(crate) fn bring_up(&self, ctx: &Context, plan: &Plan, target: &Target) -> Result<BroughtUp, Failure> {
+    pub(crate) fn bring_up(&self, ctx: &Context, plan: &Plan, target: &Target) -> Result<RunningTarget, Failure> {
         let (image, command, port) = match target.kind {
             TargetKind::Simulator => (self.here.image.clone(), simulator_command(plan, target)?, SIMULATOR_PORT),
             _ => (image_of_process(target)?, target.command.clone(), port_of(target)?),
@@ -148,7 +155,7 @@ impl<'a> Pods<'a> {
         };
         let name = wanted.name();
         if !self.cluster.create(&target_pod(&wanted))? {
-            self.make_room(ctx, &name)?;
+            self.delete_earlier_pod(ctx, &name)?;
             self.cluster.create(&target_pod(&wanted))?;
         }
         self.wait_for_address(ctx, target, &name, port)
@@ -156,8 +163,8 @@ impl<'a> Pods<'a> {
 
     /// Deletes the pod that an earlier try of this stage has left, and waits until it has gone: a pod that ran before is not this
     /// target.
-    pub(crate) fn make_room(&self, ctx: &Context, name: &str) -> Result<(), Failure> {
-        let place = Place::named("Pod", &self.here.targets_namespace, name);
+    pub(crate) fn delete_earlier_pod(&self, ctx: &Context, name: &str) -> Result<(), Failure> {
+        let place = ObjectPath::named("Pod", &self.here.targets_namespace, name);
         self.cluster.delete(&place, None)?;
         let watch = ctx.clock().start();
         while self.cluster.get::<Value>(&place)?.is_some() {
@@ -172,44 +179,50 @@ impl<'a> Pods<'a> {
     }
 
     /// Returns the time limits of a target.
-    pub(crate) fn patience(&self, target: &Target) -> Patience {
-        Patience::new(Duration::from_nanos(target.ready_timeout_ns.0), self.here.start_limit)
+    pub(crate) fn wait_limits(&self, target: &Target) -> WaitLimits {
+        WaitLimits::new(Duration::from_nanos(target.ready_timeout_ns.0), self.here.start_limit)
     }
 
     /// Adds the queue's message to the trouble of pods that wait in a queue: the queue is read every few seconds.
-    pub(crate) fn said_by_queue(&self, queue: &mut Queue, elapsed: Duration, pods: &[Pod], trouble: Trouble) -> Trouble {
+    pub(crate) fn add_queue_message(
+        &self,
+        queue: &mut QueueStatus,
+        elapsed: Duration,
+        pods: &[Pod],
+        trouble: Trouble,
+    ) -> Trouble {
         if trouble.is_queued() && elapsed >= queue.asks {
             queue.asks = elapsed + ASK_QUEUE;
             let waits = pods.iter().find(|pod| trouble_of(pod).is_some_and(|trouble| trouble.is_queued()));
             let uid = waits.and_then(|pod| pod.metadata.uid.as_deref());
-            queue.said = uid.and_then(|uid| self.cluster.said_by_queue(&self.here.targets_namespace, uid));
+            queue.said = uid.and_then(|uid| self.cluster.queue_message(&self.here.targets_namespace, uid));
         }
-        trouble.said_by_queue(queue.said.as_deref())
+        trouble.with_queue_message(queue.said.as_deref())
     }
 
-    fn wait_for_address(&self, ctx: &Context, target: &Target, name: &str, port: u16) -> Result<BroughtUp, Failure> {
+    fn wait_for_address(&self, ctx: &Context, target: &Target, name: &str, port: u16) -> Result<RunningTarget, Failure> {
         let namespace = &self.here.targets_namespace;
-        let (watch, mut patience, mut queue) = (ctx.clock().start(), self.patience(target), Queue::default());
+        let (watch, mut patience, mut queue) = (ctx.clock().start(), self.wait_limits(target), QueueStatus::default());
         loop {
-            let pod: Option<Pod> = self.cluster.get(&Place::named("Pod", namespace, name))?;
+            let pod: Option<Pod> = self.cluster.get(&ObjectPath::named("Pod", namespace, name))?;
             let gone = || Failure::environment("target_ended", format!("the pod `{name}` of target `{}` has gone", target.name));
             let pod = pod.ok_or_else(gone)?;
             let status = pod.status.clone().unwrap_or_default();
             if let (Some("Running"), Some(ip)) = (status.phase.as_deref(), status.pod_ip.filter(|ip| !ip.is_empty())) {
                 let ip = if ip.contains(':') { format!("[{ip}]") } else { ip };
-                let seen = Seen { target: target.name.to_string(), is_ours: true, pods: vec![pod], objects: Vec::new() };
-                return Ok(self.keep(namespace, self.selector(target), format!("http://{ip}:{port}"), seen));
+                let seen = TargetState { target: target.name.to_string(), is_ours: true, pods: vec![pod], objects: Vec::new() };
+                return Ok(self.record_target(namespace, self.selector(target), format!("http://{ip}:{port}"), seen));
             }
             let elapsed = Duration::from_nanos(watch.elapsed_ns());
             let pods = std::slice::from_ref(&pod);
-            let trouble = trouble_of(&pod).map(|trouble| self.said_by_queue(&mut queue, elapsed, pods, trouble));
-            match (patience.next(elapsed, trouble.as_ref()), trouble) {
-                (Next::Wait(note), _) => tell(ctx, note),
-                (Next::GiveUp, Some(trouble)) => {
+            let trouble = trouble_of(&pod).map(|trouble| self.add_queue_message(&mut queue, elapsed, pods, trouble));
+            match (patience.next_step(elapsed, trouble.as_ref()), trouble) {
+                (WaitStep::Wait(note), _) => emit_note(ctx, note),
+                (WaitStep::GiveUp, Some(trouble)) => {
                     let said = self.cluster.log(namespace, name, Some(10)).unwrap_or_default();
-                    return Err(not_up(target, trouble.failure, &said));
+                    return Err(not_up_failure(target, trouble.failure, &said));
                 }
-                (Next::GiveUp, None) => {
+                (WaitStep::GiveUp, None) => {
                     let message =
                         format!("target `{}` has no address after {} s", target.name, target.ready_timeout_ns.0 / 1_000_000_000);
                     return Err(Failure::environment("target_not_ready", message).lasting());
@@ -223,30 +236,30 @@ impl<'a> Pods<'a> {
 }
 
 /// Emits a note about what is waited for.
-pub(crate) fn tell(ctx: &Context, note: Option<String>) {
+pub(crate) fn emit_note(ctx: &Context, note: Option<String>) {
     if let Some(message) = note {
         ctx.emit(Event::Note { message });
     }
 }
 
 /// Names the pods of a target: a single pod by the target, several by the target and a number.
-fn identities_of(seen: &Seen) -> Vec<(String, String)> {
+fn pod_identities(seen: &TargetState) -> Vec<(String, String)> {
     let identities = seen.pods.iter().filter_map(|pod| Some((pod.metadata.name.as_ref()?, pod.metadata.uid.as_ref()?)));
-    numbered("pod", &seen.target, identities.map(|(name, uid)| format!("{name}/{uid}")).collect())
+    number_facts("pod", &seen.target, identities.map(|(name, uid)| format!("{name}/{uid}")).collect())
 }
 
 /// Names facts of a target: `KIND/TARGET` if there is one, `KIND/TARGET/NUMBER` if there are more.
-pub(crate) fn numbered(kind: &str, target: &str, values: Vec<String>) -> Vec<(String, String)> {
+pub(crate) fn number_facts(kind: &str, target: &str, values: Vec<String>) -> Vec<(String, String)> {
     let is_one = values.len() == 1;
     let key = |number: usize| if is_one { format!("{kind}/{target}") } else { format!("{kind}/{target}/{number}") };
     values.into_iter().enumerate().map(|(number, value)| (key(number), value)).collect()
 }
 
 /// Returns the readings of a target, each with its name.
-fn readings_of(seen: &Seen) -> Vec<(String, Value)> {
+fn target_readings(seen: &TargetState) -> Vec<(String, Value)> {
     let target = &seen.target;
     let name_of = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let pods: Vec<Value> = seen.pods.iter().filter_map(|pod| serde_json::to_value(pod).ok()).map(without_secrets).collect();
+    let pods: Vec<Value> = seen.pods.iter().filter_map(|pod| serde_json::to_value(pod).ok()).map(redact_secrets).collect();
     let is_one = seen.objects.is_empty() && pods.len() == 1;
     let pods = pods.into_iter().map(|pod| {
         let name =
@@ -255,12 +268,12 @@ fn readings_of(seen: &Seen) -> Vec<(String, Value)> {
     });
     let objects = seen.objects.iter().map(|object| {
         let kind = object["kind"].as_str().unwrap_or("object").to_lowercase();
-        (format!("readings/objects/{target}/{kind}-{}.json", name_of(object)), without_secrets(object.clone()))
+        (format!("readings/objects/{target}/{kind}-{}.json", name_of(object)), redact_secrets(object.clone()))
     });
     pods.chain(objects).collect()
 }
 
-impl BroughtUp {
+impl RunningTarget {
     /// Returns the nodes that it runs on, each once.
     pub(crate) fn nodes(&self) -> BTreeSet<String> {
         self.pods.iter().map(|pod| pod.node.clone()).filter(|node| !node.is_empty()).collect()
@@ -293,7 +306,7 @@ impl BroughtUp {
     }
 }
 
-pub(crate) fn not_up(target: &Target, failure: Failure, said: &str) -> Failure {
+pub(crate) fn not_up_failure(target: &Target, failure: Failure, said: &str) -> Failure {
     let message = format!("target `{}` does not come up: {}", target.name, failure.message);
     let failure = Failure { message, ..failure }.lasting();
     if said.trim().is_empty() { failure } else { failure.hint(format!("the end of its log:\n{}", said.trim_end())) }
@@ -302,7 +315,7 @@ pub(crate) fn not_up(target: &Target, failure: Failure, said: &str) -> Failure {
 fn simulator_command(plan: &Plan, target: &Target) -> Result<Vec<String>, Failure> {
     let listen = format!("0.0.0.0:{SIMULATOR_PORT}");
     let mut command = vec!["/assay/assay-simulator".to_owned(), "--listen".to_owned(), listen];
-    command.extend(simulator::settings(target, &asked_of(plan, target))?);
+    command.extend(simulator::settings(target, &requested_models(plan, target))?);
     Ok(command)
 }
 
@@ -316,8 +329,8 @@ fn image_of_process(target: &Target) -> Result<String, Failure> {
 }
 
 fn port_of(target: &Target) -> Result<u16, Failure> {
-    let address = address_of(target)?;
-    let place = place_of(&address).map(|place| place.port);
+    let address = target_address(target)?;
+    let place = parse_address(&address).map(|place| place.port);
     place.ok_or_else(|| {
         Failure::definition("target_url", format!("target `{}` is at `{address}`, which is not an address", target.name))
     })

@@ -5,11 +5,11 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use assay_manifest::{Count, Probe, Target, TargetKind};
-use assay_probe::{Client, at};
+use assay_probe::{Client, endpoint_url};
 use assay_process::Cancel;
 use assay_stage::{Clock, Failure};
 
-use crate::end::End;
+use crate::target_end::TargetEnd;
 
 /// The polling interval.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -26,16 +26,16 @@ pub(crate) fn wait(
     target: &Target,
     address: &str,
     path: Option<&str>,
-    end: Option<&End>,
+    end: Option<&TargetEnd>,
 ) -> Result<Probe, Failure> {
-    let question = Question::of(target, address, path)?;
+    let question = ReadyCheck::new(target, address, path)?;
     let watch = clock.start();
     loop {
         if cancel.is_cancelled() {
             return Err(Failure::cancelled(cancel.reason().unwrap_or("stopped")));
         }
-        let answer = question.ask(client);
-        end.map_or(Ok(()), End::check)?;
+        let answer = question.run(client);
+        end.map_or(Ok(()), TargetEnd::check)?;
         let why = match answer {
             Ok(answer) => {
                 let waited_ns = Count(watch.elapsed_ns());
@@ -52,7 +52,7 @@ pub(crate) fn wait(
 
 /// Returns the failure of a target that did not become ready. An endpoint has no log here: if it was started at all, another
 /// party started it.
-fn not_ready(target: &Target, address: &str, question: &Question, why: &str) -> Failure {
+fn not_ready(target: &Target, address: &str, question: &ReadyCheck, why: &str) -> Failure {
     let limit = Duration::from_nanos(target.ready_timeout_ns.0);
     let hint = match target.kind {
         TargetKind::Endpoint | TargetKind::InferenceService => format!(
@@ -67,14 +67,14 @@ fn not_ready(target: &Target, address: &str, question: &Question, why: &str) -> 
 
 /// A readiness check.
 #[derive(Debug, PartialEq, Eq)]
-enum Question {
+enum ReadyCheck {
     /// Ready if this URL responds with a status of success; the body is not waited for.
     Http { url: String, path: String },
     /// Ready if the address accepts a connection.
     Connect { host: String, port: u16 },
 }
 
-impl fmt::Display for Question {
+impl fmt::Display for ReadyCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http { url, .. } => write!(f, "GET {url}"),
@@ -83,21 +83,21 @@ impl fmt::Display for Question {
     }
 }
 
-impl Question {
-    fn of(target: &Target, address: &str, path: Option<&str>) -> Result<Self, Failure> {
+impl ReadyCheck {
+    fn new(target: &Target, address: &str, path: Option<&str>) -> Result<Self, Failure> {
         let bad = |what: String| Failure::definition("target_url", format!("target `{}` {what}", target.name));
-        let place = place_of(address).ok_or_else(|| bad(format!("is at `{address}`, which is not an address")))?;
+        let place = parse_address(address).ok_or_else(|| bad(format!("is at `{address}`, which is not an address")))?;
         match path {
             None => Ok(Self::Connect { host: place.host, port: place.port }),
-            Some(path) if is_path(path) => Ok(Self::Http { url: at(address, path), path: path.to_owned() }),
+            Some(path) if is_path(path) => Ok(Self::Http { url: endpoint_url(address, path), path: path.to_owned() }),
             Some(path) => Err(bad(format!("is to be asked for `{}`, which is not a path", path.escape_debug()))),
         }
     }
 
-    fn ask(&self, client: &Client) -> Result<String, String> {
+    fn run(&self, client: &Client) -> Result<String, String> {
         match self {
             Self::Http { url, path } => {
-                let status = client.status(url, ASK_LIMIT).map_err(|error| error.to_string())?;
+                let status = client.get_status(url, ASK_LIMIT).map_err(|error| error.to_string())?;
                 let text = Client::status_text(status);
                 if (200..300).contains(&status) { Ok(text) } else { Err(format!("`{path}` answered `{text}`")) }
             }
@@ -126,13 +126,13 @@ fn is_path(text: &str) -> bool {
 
 /// The host and port of an address.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct HostPort {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) is_tls: bool,
 }
 
-pub(crate) fn place_of(url: &str) -> Option<Place> {
+pub(crate) fn parse_address(url: &str) -> Option<HostPort> {
     let (scheme, rest) = url.split_once("://")?;
     let (is_tls, usual_port) = match scheme {
         "http" => (false, 80),
@@ -145,7 +145,11 @@ pub(crate) fn place_of(url: &str) -> Option<Place> {
         None => (authority, usual_port),
     };
     let host = host.trim_matches(['[', ']']);
-    (!host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic())).then(|| Place { host: host.to_owned(), port, is_tls })
+    (!host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic())).then(|| HostPort {
+        host: host.to_owned(),
+        port,
+        is_tls,
+    })
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use assay_manifest::{AskedLoad, Case, Ceiling, Fact, LengthLaw, LoadUnit, MAX_SHARDS, Plan, Point, ServingWork, ShardCount};
-use assay_schedule::Offered;
+use assay_manifest::{Case, Ceiling, Fact, LengthLaw, LoadUnit, MAX_SHARDS, Plan, Point, RequestedLoad, ServingWork, ShardCount};
+use assay_schedule::OfferedLoad;
 use assay_stage::Failure;
 
 /// The largest share of its ceiling that a shard is given: the limits of the client's certificate hold below half of its
@@ -24,10 +24,10 @@ const fn any_shard_carries(unit: LoadUnit) -> f64 {
 /// Returns the highest load of each unit that a point of the plan requests; empty if no load is offered. It needs no prompts:
 /// points state concurrencies and rates, and the events of a rate are its requests times their mean output tokens, if responses
 /// are streamed.
-pub(crate) fn asked(plan: &Plan) -> Vec<AskedLoad> {
-    let mut most: Vec<AskedLoad> = Vec::new();
+pub(crate) fn requested_load(plan: &Plan) -> Vec<RequestedLoad> {
+    let mut most: Vec<RequestedLoad> = Vec::new();
     let served = plan.cases.iter().filter_map(|case| Some((case, plan.workload(&case.workload)?.serving.as_ref()?)));
-    for load in served.flat_map(|(case, work)| case.points.iter().flat_map(|point| of_point(case, point, work))) {
+    for load in served.flat_map(|(case, work)| case.points.iter().flat_map(|point| point_load(case, point, work))) {
         match most.iter_mut().find(|known| known.unit == load.unit) {
             Some(known) if known.amount.total_cmp(&load.amount) == Ordering::Less => *known = load,
             Some(_) => {}
@@ -38,11 +38,11 @@ pub(crate) fn asked(plan: &Plan) -> Vec<AskedLoad> {
 }
 
 /// Returns the load of one point. A point with neither a rate nor a concurrency has no schedule either, and execute refuses it.
-fn of_point(case: &Case, point: &Point, work: &ServingWork) -> Vec<AskedLoad> {
-    let load = |unit, amount| AskedLoad { case_id: case.case_id.clone(), point_id: point.point_id.clone(), unit, amount };
-    match Offered::of_point(point) {
-        Ok(Offered::Concurrency { users }) => vec![load(LoadUnit::Streams, users as f64)],
-        Ok(Offered::Rate { per_s }) => {
+fn point_load(case: &Case, point: &Point, work: &ServingWork) -> Vec<RequestedLoad> {
+    let load = |unit, amount| RequestedLoad { case_id: case.case_id.clone(), point_id: point.point_id.clone(), unit, amount };
+    match OfferedLoad::from_point(point) {
+        Ok(OfferedLoad::Concurrency { users }) => vec![load(LoadUnit::Streams, users as f64)],
+        Ok(OfferedLoad::Rate { per_s }) => {
             let is_streamed = work.is_streamed();
             let tokens = work.output.as_ref().filter(|_| is_streamed).map(mean_tokens);
             let events = tokens.map(|tokens| load(LoadUnit::EventsPerS, (per_s * tokens).round()));
@@ -64,30 +64,30 @@ fn mean_tokens(law: &LengthLaw) -> f64 {
 }
 
 /// Returns true if any shard with a CPU of its own carries all of the load.
-pub(crate) fn is_small(asked: &[AskedLoad]) -> bool {
+pub(crate) fn is_small(asked: &[RequestedLoad]) -> bool {
     asked.iter().all(|load| load.amount <= any_shard_carries(load.unit))
 }
 
 /// Returns the count of shards with its formula. If the ceiling is unknown the count is one, and the formula says so.
-pub(crate) fn count(asked: Vec<AskedLoad>, ceiling: Option<Fact<Ceiling>>) -> Result<ShardCount, Failure> {
+pub(crate) fn count(asked: Vec<RequestedLoad>, ceiling: Option<Fact<Ceiling>>) -> Result<ShardCount, Failure> {
     let (shards, formula) = match ceiling.as_ref().map(|fact| (fact.value.as_ref(), &fact.how)) {
-        None => (1, format!("shards: 1, any shard carries {}: no ceiling was measured", told(&asked))),
+        None => (1, format!("shards: 1, any shard carries {}: no ceiling was measured", describe_load(&asked))),
         Some((None, why)) => {
             let remedy = "name a number of `shards` in the pipeline where one is too few";
-            (1, format!("shards: 1 for {}, because the ceiling of a shard is not known ({why}): {remedy}", told(&asked)))
+            (1, format!("shards: 1 for {}, because the ceiling of a shard is not known ({why}): {remedy}", describe_load(&asked)))
         }
-        Some((Some(ceiling), _)) => deciding(&asked, ceiling)?,
+        Some((Some(ceiling), _)) => deciding_load(&asked, ceiling)?,
     };
     Ok(ShardCount { shards, formula, asked, ceiling })
 }
 
 /// Returns the count and formula of the load that needs the most shards.
-fn deciding(asked: &[AskedLoad], ceiling: &Ceiling) -> Result<(u32, String), Failure> {
-    let needed = |load: &AskedLoad| (load.amount / (SHARE * f64::from(ceiling_of(ceiling, load.unit)))).ceil().max(1.0);
+fn deciding_load(asked: &[RequestedLoad], ceiling: &Ceiling) -> Result<(u32, String), Failure> {
+    let needed = |load: &RequestedLoad| (load.amount / (SHARE * f64::from(unit_ceiling(ceiling, load.unit)))).ceil().max(1.0);
     let most = asked.iter().max_by(|one, other| needed(one).total_cmp(&needed(other)));
     let Some(load) = most else { return Ok((1, "shards: 1, no load is asked for".to_owned())) };
     let formula =
-        format!("{} = ceil({} / ({SHARE} * {}))", needed(load), amount(load.amount, load.unit), ceiling_of(ceiling, load.unit));
+        format!("{} = ceil({} / ({SHARE} * {}))", needed(load), amount(load.amount, load.unit), unit_ceiling(ceiling, load.unit));
     if needed(load) > f64::from(MAX_SHARDS) {
         let message = format!("point `{}` of `{}` takes more than {MAX_SHARDS} shards: {formula}", load.point_id, load.case_id);
         return Err(Failure::definition("too_many_shards", message)
@@ -96,7 +96,7 @@ fn deciding(asked: &[AskedLoad], ceiling: &Ceiling) -> Result<(u32, String), Fai
     Ok((needed(load) as u32, format!("shards: {formula}")))
 }
 
-fn ceiling_of(ceiling: &Ceiling, unit: LoadUnit) -> u32 {
+fn unit_ceiling(ceiling: &Ceiling, unit: LoadUnit) -> u32 {
     match unit {
         LoadUnit::Streams => ceiling.streams,
         LoadUnit::RequestsPerS => ceiling.requests_per_s,
@@ -104,7 +104,7 @@ fn ceiling_of(ceiling: &Ceiling, unit: LoadUnit) -> u32 {
     }
 }
 
-fn told(asked: &[AskedLoad]) -> String {
+fn describe_load(asked: &[RequestedLoad]) -> String {
     let amounts: Vec<_> = asked.iter().map(|load| amount(load.amount, load.unit)).collect();
     amounts.join(", ")
 }

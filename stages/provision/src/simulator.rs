@@ -13,10 +13,10 @@ use assay_manifest::{Plan, Target};
 use assay_process::Cancel;
 use assay_stage::{Clock, Context, Event, Failure};
 
-use crate::end::End;
-use crate::models::asked_of;
+use crate::models::requested_models;
 use crate::path_text;
-use crate::ready::place_of;
+use crate::ready::parse_address;
+use crate::target_end::TargetEnd;
 
 /// The path that responds once a simulator is ready.
 pub(crate) const READY_PATH: &str = "/health";
@@ -35,12 +35,12 @@ pub(crate) fn start(
     ctx: &Context,
     plan: &Plan,
     target: &Target,
-    end: &End,
+    end: &TargetEnd,
     hold: impl FnOnce(Vec<String>) -> Result<Event, Failure>,
 ) -> Result<String, Failure> {
     let port_file = ctx.scratch().join(format!("port-of-{}", target.name));
     let listen = listen_at(target)?;
-    ctx.emit(hold(command(&program()?, target, &asked_of(plan, target), listen, &port_file)?)?);
+    ctx.emit(hold(command(&program()?, target, &requested_models(plan, target), listen, &port_file)?)?);
     let limit = START_LIMIT.min(Duration::from_nanos(target.ready_timeout_ns.0));
     let port = wait_for_port(ctx.clock(), ctx.cancel(), target, &port_file, limit, end)?;
     Ok(target.url.clone().unwrap_or_else(|| format!("http://{}", SocketAddr::new(listen.ip(), port))))
@@ -65,7 +65,7 @@ fn listen_at(target: &Target) -> Result<SocketAddr, Failure> {
         Failure::definition("target_url", format!("the simulator `{}` cannot listen at `{url}`: {what}", target.name))
             .hint("leave `url` out and it takes a free port, or write it as `http://127.0.0.1:8000`")
     };
-    let place = place_of(url).ok_or_else(|| bad("that is not an address"))?;
+    let place = parse_address(url).ok_or_else(|| bad("that is not an address"))?;
     if place.is_tls {
         return Err(bad("it speaks no TLS"));
     }
@@ -129,13 +129,13 @@ fn wait_for_port(
     target: &Target,
     file: &Path,
     limit: Duration,
-    end: &End,
+    end: &TargetEnd,
 ) -> Result<u16, Failure> {
     let watch = clock.start();
     loop {
         // The file appears whole, so its content is the complete port number.
         match std::fs::read_to_string(file) {
-            Ok(text) => return port_in(&text, target),
+            Ok(text) => return parse_port(&text, target),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
                 return Err(Failure::environment("scratch", format!("cannot read `{}`", file.display())).because(&error));
@@ -156,7 +156,7 @@ fn wait_for_port(
     }
 }
 
-fn port_in(text: &str, target: &Target) -> Result<u16, Failure> {
+fn parse_port(text: &str, target: &Target) -> Result<u16, Failure> {
     let port = text.trim().parse().ok().filter(|port| *port != 0);
     port.ok_or_else(|| Failure::unexpected("port_file", format!("the simulator `{}` gave no port", target.name)))
 }

@@ -18,7 +18,7 @@ fn fact(control: Control, state: ControlState, evidence: &str) -> ControlFact {
 }
 
 /// Returns the state of the first control for this declaration and this observation.
-fn merged(declared: Option<ControlState>, observed: Option<ControlState>) -> String {
+fn merge_control(declared: Option<ControlState>, observed: Option<ControlState>) -> String {
     let of = |state: Option<ControlState>, evidence| -> Vec<_> {
         state.map(|state| fact(Control::DedicatedNodes, state, evidence)).into_iter().collect()
     };
@@ -30,25 +30,26 @@ fn merged(declared: Option<ControlState>, observed: Option<ControlState>) -> Str
 #[test]
 fn a_control_is_as_good_as_the_best_that_is_known_of_it() {
     use ControlState::{Absent, Declared, Proved};
-    assert_eq!(merged(None, Some(Proved)), "proved: observed");
-    assert_eq!(merged(Some(Declared), Some(Proved)), "proved: observed");
-    assert_eq!(merged(Some(Absent), Some(Proved)), "proved: observed");
-    assert_eq!(merged(Some(Declared), Some(Absent)), "declared: declared");
-    assert_eq!(merged(Some(Declared), None), "declared: declared");
-    assert_eq!(merged(Some(Absent), Some(Absent)), "absent: observed", "what was seen says more");
-    assert_eq!(merged(Some(Absent), None), "absent: declared");
-    assert_eq!(merged(None, None), "absent: nothing was observed or declared");
+    assert_eq!(merge_control(None, Some(Proved)), "proved: observed");
+    assert_eq!(merge_control(Some(Declared), Some(Proved)), "proved: observed");
+    assert_eq!(merge_control(Some(Absent), Some(Proved)), "proved: observed");
+    assert_eq!(merge_control(Some(Declared), Some(Absent)), "declared: declared");
+    assert_eq!(merge_control(Some(Declared), None), "declared: declared");
+    assert_eq!(merge_control(Some(Absent), Some(Absent)), "absent: observed", "what was seen says more");
+    assert_eq!(merge_control(Some(Absent), None), "absent: declared");
+    assert_eq!(merge_control(None, None), "absent: nothing was observed or declared");
 }
 
 #[test]
 fn what_a_pipeline_calls_proved_is_not_proved_by_that() {
-    assert_eq!(merged(Some(ControlState::Proved), Some(ControlState::Absent)), "absent: observed");
+    assert_eq!(merge_control(Some(ControlState::Proved), Some(ControlState::Absent)), "absent: observed");
 }
 
 #[test]
 fn the_runner_is_told_what_to_hold_and_never_a_secret() {
     let target = target("process", &[]);
-    let request = hold(&target, target.command.clone(), Path::new("/scratch/end"), Path::new("/scratch/pid")).expect("a request");
+    let request =
+        hold_request(&target, target.command.clone(), Path::new("/scratch/end"), Path::new("/scratch/pid")).expect("a request");
     let pair = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
     assert_eq!(request.command, ["serve", "--port", "80"]);
     assert_eq!((request.env, request.env_from, request.env_files), (pair("A", "1"), pair("B", "TOKEN"), pair("C", "/run/token")));
@@ -100,7 +101,7 @@ fn everything_declared_is_kept_under_its_target() {
 }
 
 fn plan() -> Plan {
-    let digest = assay_manifest::Digest::of(b"");
+    let digest = assay_manifest::Digest::compute(b"");
     let case = |target: &str| json!({"case_id": format!("w.{target}.default"), "workload": "w", "target": target, "variant": "default", "points": []});
     let trial = |target: &str, block: u32| {
         json!({
@@ -123,12 +124,13 @@ fn plan() -> Plan {
 #[test]
 fn a_block_has_the_targets_of_its_trials() {
     let plan = plan();
-    let of = |block| targets_of(&plan, block).map(|found| found.iter().map(|target| target.name.to_string()).collect::<Vec<_>>());
+    let of =
+        |block| block_targets(&plan, block).map(|found| found.iter().map(|target| target.name.to_string()).collect::<Vec<_>>());
     assert_eq!(of(0), Ok(vec!["b".to_owned()]));
     assert_eq!(of(1), Ok(vec!["a".to_owned()]), "each once");
     insta::assert_snapshot!(of(2).expect_err("no such block"), @"error[no_such_block]: the plan has no trial in block 2");
     let lost = Plan { targets: Vec::new(), ..plan.clone() };
-    insta::assert_snapshot!(targets_of(&lost, 0).expect_err("the plan lost it"), @"error[plan]: the plan has no target `b`");
+    insta::assert_snapshot!(block_targets(&lost, 0).expect_err("the plan lost it"), @"error[plan]: the plan has no target `b`");
 }
 
 #[test]
@@ -140,12 +142,12 @@ fn a_secret_that_is_not_there_is_named() {
         from_env: Some("ASSAY_TEST_NO_SUCH_VARIABLE".to_owned()),
         from_file: None,
     }];
-    insta::assert_snapshot!(headers_of(&target).expect_err("absent"), @r"
+    insta::assert_snapshot!(target_headers(&target).expect_err("absent"), @r"
     error[secret_absent]: the headers of target `t` cannot be sent
       because: the header `authorization` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which cannot be read
     ");
     target.url = None;
-    insta::assert_snapshot!(address_of(&target).expect_err("nowhere").message, @"target `t` has no address at which it could be asked");
+    insta::assert_snapshot!(target_address(&target).expect_err("nowhere").message, @"target `t` has no address at which it could be asked");
 }
 
 #[test]
@@ -158,7 +160,7 @@ fn what_only_a_cluster_has_is_refused_on_one_machine() {
 }
 
 /// Returns a target that was found on these nodes.
-fn found(nodes: &[&str]) -> ProvisionedTarget {
+fn found_target(nodes: &[&str]) -> ProvisionedTarget {
     let pod = |node: &&str| json!({"name": format!("on-{node}"), "uid": "u", "node": node, "containers": []});
     let found = json!({
         "id": "t", "kind": "objects", "hosts": nodes, "version": {"source": "unknown", "how": "a test"}, "models": [], "probes": [],
@@ -171,11 +173,11 @@ fn found(nodes: &[&str]) -> ProvisionedTarget {
 fn a_node_is_known_by_this_stage_or_by_a_probe_or_not_at_all() {
     let objects = target("objects", &[("cpu_vendor", "AMD")]);
     let seen = |model: &str| HostFacts { cpu_model: Fact::observed(model.to_owned(), "a test"), ..HostFacts::unknown("a test") };
-    let probed = Probed::from([
+    let probed = ProbeResults::from([
         ("b".to_owned(), Ok(hardware::NodeFacts { facts: seen("EPYC"), software: Vec::new() })),
         ("c".to_owned(), Err("no node takes the pod".to_owned())),
     ]);
-    let hosts = hosts_of_cluster(seen("Xeon"), "a", &[found(&["a", "b", "c", "d"])], &[&objects], probed);
+    let hosts = hosts_of_cluster(seen("Xeon"), "a", &[found_target(&["a", "b", "c", "d"])], &[&objects], probed);
     let told = |host: &Host| {
         let model = &host.facts.cpu_model;
         let vendor = host.facts.cpu_vendor.value.as_deref().unwrap_or("?");
@@ -193,9 +195,9 @@ fn a_node_is_known_by_this_stage_or_by_a_probe_or_not_at_all() {
 #[test]
 fn every_node_of_a_target_is_placed() {
     let here = |name: &str| Some(name.to_lowercase());
-    let here = InPod::here(here).expect("a pod");
+    let here = PodEnvironment::from_env(here).expect("a pod");
     let of = |nodes: &[&str]| {
-        let placement = placement(&[], Some(&here), &[found(nodes)]);
+        let placement = placement(&[], Some(&here), &[found_target(nodes)]);
         placement
             .into_iter()
             .filter(|(key, _)| key.starts_with("node/"))

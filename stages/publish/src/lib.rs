@@ -11,7 +11,7 @@ use assay_lake::{Lake, Snapshot, commit_run};
 use assay_manifest::{Artifact, Collection, CuratedFile, Environment, Kind, Numbers, Publication, Summary};
 use assay_stage::{Context, Exit, Failure, Inputs, Stage, StageName};
 use assay_store::Scratch;
-use assay_verify::{Decided, NumberRows, Publishable, PublishedFile, StoreBlobs, lake_failure};
+use assay_verify::{NumberRows, PublicationInputs, PublishDecisions, PublishedFile, StoreBlobs, lake_failure};
 use assay_warehouse::{CLUSTER_POD_FACT, TELEMETRY_SLICE_FACT};
 use serde::{Deserialize, Serialize};
 
@@ -48,16 +48,16 @@ impl Stage for Publish {
             .reference(Kind::Summary)
             .ok_or_else(|| Failure::unexpected("contract", "publish was given no summary"))?
             .manifest;
-        let grade = assay_claim::grade(&Evidence::of(plan, &environments, collection, summary));
-        let scratch = Scratch::within(ctx.scratch(), MAX_SCRATCH_BYTES)?;
+        let grade = assay_claim::grade(&Evidence::from_summary(plan, &environments, collection, summary));
+        let scratch = Scratch::new_in(ctx.scratch(), MAX_SCRATCH_BYTES)?;
         let rows = number_rows(inputs, ctx, summary)?;
-        let asked = queries::ask_all(ctx, plan, summary, &rows, &scratch)?;
-        let from_summary = assay_verify::numbers_of_summary(ctx.run_id(), summary)?;
+        let asked = queries::run_all(ctx, plan, summary, &rows, &scratch)?;
+        let from_summary = assay_verify::summary_numbers(ctx.run_id(), summary)?;
         let numbers = Numbers {
             run_id: ctx.run_id().clone(),
             grade: grade.clone(),
             summary: summary_digest,
-            numbers: assay_verify::with_queries(from_summary, asked.numbers.clone()),
+            numbers: assay_verify::merge_query_numbers(from_summary, asked.numbers.clone()),
         };
         assay_verify::check_numbers(ctx.run_id(), &numbers, &rows)?;
         let runs = listing::runs_of_cases(ctx, plan)?;
@@ -65,14 +65,14 @@ impl Stage for Publish {
         let warehouse_snapshot = commit(ctx, summary, &scratch)?;
         let unestablished = || Failure::unexpected("trust", "a run is published under a trust policy");
         let blobs = StoreBlobs(ctx.store().clone());
-        let publishable = Publishable {
+        let publishable = PublicationInputs {
             run_id: ctx.run_id(),
             documents: inputs.verified().iter().collect(),
             policy: ctx.policy().ok_or_else(unestablished)?,
             policy_digest: ctx.trust_policy(),
             blobs: &blobs,
         };
-        let decided = Decided { grade: &grade, runs: &runs, queries: &asked.published, snapshot: &warehouse_snapshot };
+        let decided = PublishDecisions { grade: &grade, runs: &runs, queries: &asked.published, snapshot: &warehouse_snapshot };
         let reports = put_all(ctx, publishable.reports(&decided)?)?;
         let policy = ctx.store().get(&ctx.trust_policy(), MAX_POLICY_BYTES)?;
         let mut keys = vec![ctx.put("trust.yaml", "application/yaml", &policy)?];
@@ -110,17 +110,17 @@ fn check_whole_chain(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
     let members: Vec<_> = inputs
         .verified()
         .iter()
-        .map(|input| assay_chain::Member { document: input.value(), reference: input.as_input() })
+        .map(|input| assay_chain::Member { document: input.value(), reference: input.input_ref() })
         .collect();
     assay_chain::check_publishable(ctx.run_id(), &members)
-        .map_err(|broken| Failure::of(assay_stage::Exit::Verification, broken.code(), &broken))
+        .map_err(|broken| Failure::from_error(assay_stage::Exit::Verification, broken.code(), &broken))
 }
 
 /// Refuses to publish attempts that contradict the Plan, and raw evidence that the Collection does not list.
 fn check_evidence(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
     let collection = &inputs.one::<Collection>()?.body;
     let lost = || Failure::verification("artifact_absent", "the collection's list of evidence is not in the store");
-    let list = assay_verify::evidence_of(&StoreBlobs(ctx.store().clone()), collection)?.ok_or_else(lost)?;
+    let list = assay_verify::read_evidence_list(&StoreBlobs(ctx.store().clone()), collection)?.ok_or_else(lost)?;
     assay_verify::check_attempts(inputs.verified())?;
     assay_verify::check_evidence_list(inputs.verified(), &list).map(|_| ())
 }

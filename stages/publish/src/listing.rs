@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_manifest::{
     Body as _, Digest, Document, EndState, Kind, ListedRun, MAX_MANIFEST_BYTES, Plan, RunEnd, RunId, RunOutcome,
 };
-use assay_stage::{Accepted, Context, Exit, Failure, Layout, StageName};
+use assay_stage::{AcceptedResult, Context, Exit, Failure, Layout, StageName};
 
 /// Lists every run that announced one of the plan's cases, and this run with all of them.
 pub(crate) fn runs_of_cases(ctx: &Context, plan: &Plan) -> Result<Vec<ListedRun>, Failure> {
@@ -19,10 +19,10 @@ pub(crate) fn runs_of_cases(ctx: &Context, plan: &Plan) -> Result<Vec<ListedRun>
         }
     }
     cases_of.insert(ctx.run_id().clone(), plan.cases.iter().map(|case| case.case_id.to_string()).collect());
-    cases_of.into_iter().map(|(run_id, cases)| listed(ctx, run_id, cases.into_iter().collect())).collect()
+    cases_of.into_iter().map(|(run_id, cases)| list_run(ctx, run_id, cases.into_iter().collect())).collect()
 }
 
-fn listed(ctx: &Context, run_id: RunId, cases: Vec<String>) -> Result<ListedRun, Failure> {
+fn list_run(ctx: &Context, run_id: RunId, cases: Vec<String>) -> Result<ListedRun, Failure> {
     if run_id == *ctx.run_id() {
         return Ok(ListedRun { run_id, cases, outcome: RunOutcome::This, evidence: None });
     }
@@ -33,18 +33,18 @@ fn listed(ctx: &Context, run_id: RunId, cases: Vec<String>) -> Result<ListedRun,
 /// Returns the outcome of another run: by its Summary, otherwise by its last end. Listed by digest, so that a reader can verify
 /// it.
 fn outcome(ctx: &Context, run_id: &RunId) -> Result<(RunOutcome, Option<Digest>), Failure> {
-    let layout = Layout::of(run_id);
-    if let Some(summary) = Accepted::of_stage(ctx.store(), run_id, StageName::Reduce)?.next() {
+    let layout = Layout::for_run(run_id);
+    if let Some(summary) = AcceptedResult::list_stage(ctx.store(), run_id, StageName::Reduce)?.next() {
         let digest = summary?.manifest;
-        return manifest_of(ctx, run_id, digest, Kind::Summary).map(|_| (RunOutcome::Finished, Some(digest)));
+        return read_manifest(ctx, run_id, digest, Kind::Summary).map(|_| (RunOutcome::Finished, Some(digest)));
     }
     let ends = ctx.store().list(&format!("{}/ends", layout.run()))?;
-    let Some(end) = ends.last().map(|path| Accepted::read(ctx.store(), path)).transpose()?.flatten() else {
+    let Some(end) = ends.last().map(|path| AcceptedResult::read(ctx.store(), path)).transpose()?.flatten() else {
         return Ok((RunOutcome::Unfinished, None));
     };
     let digest = end.manifest;
-    let document = manifest_of(ctx, run_id, digest, Kind::RunEnd)?;
-    let outcome = match RunEnd::of(&document).map(|end| end.body.state) {
+    let document = read_manifest(ctx, run_id, digest, Kind::RunEnd)?;
+    let outcome = match RunEnd::from_document(&document).map(|end| end.body.state) {
         Some(EndState::Cancelled) => RunOutcome::Cancelled,
         Some(EndState::Failed) => RunOutcome::Failed,
         None => RunOutcome::Unfinished,
@@ -53,9 +53,9 @@ fn outcome(ctx: &Context, run_id: &RunId) -> Result<(RunOutcome, Option<Digest>)
 }
 
 /// Returns the manifest that a pointer of another run names, which has to be that run's.
-fn manifest_of(ctx: &Context, run_id: &RunId, digest: Digest, kind: Kind) -> Result<Document, Failure> {
+fn read_manifest(ctx: &Context, run_id: &RunId, digest: Digest, kind: Kind) -> Result<Document, Failure> {
     let document = Document::parse(&ctx.store().get(&digest, MAX_MANIFEST_BYTES)?)
-        .map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
+        .map_err(|error| Failure::from_error(Exit::Verification, "manifest", &error))?;
     if document.header().run_id == *run_id && document.kind() == kind {
         return Ok(document);
     }

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use assay_manifest::{Count, Number, Plan, PublishedQuery, Summary};
 use assay_stage::{Context, Failure};
 use assay_store::Scratch;
-use assay_verify::{NumberRows, ask, numbers_of, query_result_file};
+use assay_verify::{NumberRows, query_numbers, query_result_file, run_query};
 
 /// The largest query.
 const MAX_QUERY_BYTES: u64 = 1 << 20;
 
 /// The results of all queries.
-pub(crate) struct Asked {
+pub(crate) struct QueryResults {
     pub(crate) published: Vec<PublishedQuery>,
     pub(crate) numbers: Vec<Number>,
     /// The queries' texts, by path.
@@ -21,19 +21,19 @@ pub(crate) struct Asked {
 }
 
 /// Runs every query of the plan, in the pipeline's order.
-pub(crate) fn ask_all(
+pub(crate) fn run_all(
     ctx: &Context,
     plan: &Plan,
     summary: &Summary,
     rows: &NumberRows,
     scratch: &Scratch,
-) -> Result<Asked, Failure> {
-    let mut asked = Asked { published: Vec::new(), numbers: Vec::new(), texts: BTreeMap::new() };
+) -> Result<QueryResults, Failure> {
+    let mut asked = QueryResults { published: Vec::new(), numbers: Vec::new(), texts: BTreeMap::new() };
     for query in &plan.queries {
         ctx.check_cancelled()?;
         let text = ctx.get(&query.artifact, MAX_QUERY_BYTES)?;
-        let result = ask(&query.path, &text, &summary.files, ctx.store(), scratch)?;
-        asked.numbers.extend(numbers_of(ctx.run_id(), query, &result, rows)?);
+        let result = run_query(&query.path, &text, &summary.files, ctx.store(), scratch)?;
+        asked.numbers.extend(query_numbers(ctx.run_id(), query, &result, rows)?);
         asked.texts.insert(query.path.clone(), String::from_utf8_lossy(&text).into_owned());
         let file = query_result_file(query, &result);
         asked.published.push(PublishedQuery {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use assay_manifest::{Count, Digest, Point, ServingWork};
 use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
 use assay_reduce::TrialRecords;
-use assay_schedule::{Nonce, Offered, PointKey, ScheduledRequest, Seed, TrialKey, TrialSchedule};
+use assay_schedule::{Nonce, OfferedLoad, PointKey, ScheduledRequest, Seed, TrialKey, TrialSchedule};
 use assay_warehouse::records::{RecordFile, RecordWriter};
 
 const CHUNKS: usize = 128;
@@ -110,10 +110,10 @@ fn work(records: u64) -> Result<ServingWork, Box<dyn Error>> {
 /// The schedule that the records follow.
 fn schedule(work: &ServingWork) -> Result<TrialSchedule, Box<dyn Error>> {
     let point: Point = serde_json::from_str(POINT)?;
-    let (seed, workload) = (Seed::new([7; 32]), Digest::of(b"workload"));
+    let (seed, workload) = (Seed::new([7; 32]), Digest::compute(b"workload"));
     let key =
         TrialKey { point: PointKey { seed: &seed, workload: &workload, point: &point.point_id }, trial: 0, nonce: Nonce::new(7) };
-    Ok(TrialSchedule::new(work, Offered::of_point(&point)?, &key)?)
+    Ok(TrialSchedule::new(work, OfferedLoad::from_point(&point)?, &key)?)
 }
 
 fn write(path: &Path, records: u64, chunks: usize) -> Result<(), Box<dyn Error>> {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Better, Case, Count, Digest, Exclusion, FrozenWorkload, Interval, Metric, MetricSummary, Point, PointSummary, Stability,
-    TrialValue,
+    BetterDirection, Case, Count, Digest, Exclusion, FrozenWorkload, Interval, Metric, MetricSummary, Point, PointSummary,
+    Stability, TrialValue,
 };
 use assay_stage::Failure;
 use assay_stats::{DEFAULT_NOISE_LIMIT, Estimate, Samples, Verdict, estimate, stability};
@@ -31,13 +31,19 @@ pub(crate) fn summarise(
     Ok(PointSummary {
         excluded: excluded.map(exclusion).collect(),
         metrics: metrics.collect::<Result<_, _>>()?,
-        ..tried(workload, case, point, trials, counted.len())
+        ..summarise_counts(workload, case, point, trials, counted.len())
     })
 }
 
 /// Returns a point with its counts of trials and attempts only, without results: the attempts of each planned trial, and the
 /// trials that count.
-pub(crate) fn tried<T>(workload: &FrozenWorkload, case: &Case, point: &Point, trials: &[Vec<T>], counted: usize) -> PointSummary {
+pub(crate) fn summarise_counts<T>(
+    workload: &FrozenWorkload,
+    case: &Case,
+    point: &Point,
+    trials: &[Vec<T>],
+    counted: usize,
+) -> PointSummary {
     PointSummary {
         case_id: case.case_id.clone(),
         point_id: point.point_id.clone(),
@@ -59,19 +65,19 @@ fn exclusion(evidence: &Evidence<'_>) -> Exclusion {
 }
 
 /// A metric that is reported: declared in the workload, or found in the results.
-pub(crate) struct Reported {
+pub(crate) struct ReportedMetric {
     pub(crate) path: String,
     pub(crate) unit: String,
-    pub(crate) better: Option<Better>,
+    pub(crate) better: Option<BetterDirection>,
     pub(crate) primary: bool,
 }
 
-impl Reported {
-    fn declared(metric: &Metric) -> Self {
+impl ReportedMetric {
+    fn from_declaration(metric: &Metric) -> Self {
         Self { path: metric.path.clone(), unit: metric.unit.clone(), better: Some(metric.better), primary: metric.primary }
     }
 
-    fn found(path: &str) -> Self {
+    fn from_path(path: &str) -> Self {
         Self { path: path.to_owned(), unit: UNKNOWN_UNIT.to_owned(), better: None, primary: false }
     }
 
@@ -81,31 +87,39 @@ impl Reported {
 }
 
 /// Returns the declared metrics in their order, then every other numeric value, sorted: kept raw, of unknown unit, never gated.
-pub(crate) fn metrics(declared: &[Metric], evidence: &[&Evidence<'_>]) -> Vec<Reported> {
+pub(crate) fn metrics(declared: &[Metric], evidence: &[&Evidence<'_>]) -> Vec<ReportedMetric> {
     let known: BTreeSet<&str> = declared.iter().map(|metric| metric.path.as_str()).collect();
     let outputs = evidence.iter().filter_map(|evidence| evidence.output.as_ref());
     let others: BTreeSet<&str> = outputs.flat_map(numeric_paths).filter(|path| !known.contains(path)).collect();
-    let others = others.into_iter().map(Reported::found);
-    declared.iter().map(Reported::declared).chain(others).collect()
+    let others = others.into_iter().map(ReportedMetric::from_path);
+    declared.iter().map(ReportedMetric::from_declaration).chain(others).collect()
 }
 
 /// Returns the seed of a metric's resampling. It derives from the identity of the measurement, never from the run's name or time.
 pub(crate) fn seed(collection: Digest, case: &Case, point: &Point, metric: &str) -> [u8; 32] {
     let text = format!("assay.dev/v1alpha1 bootstrap {collection} {} {} {metric}", case.case_id, point.point_id);
-    *Digest::of(text.as_bytes()).as_bytes()
+    *Digest::compute(text.as_bytes()).as_bytes()
 }
 
 /// Summarises a metric across trials: each trial counts once, by the median of its samples. `None` if no counted trial has it.
-fn summarise_metric(metric: &Reported, counted: &[&Evidence<'_>], seed: [u8; 32]) -> Result<Option<MetricSummary>, Failure> {
+fn summarise_metric(
+    metric: &ReportedMetric,
+    counted: &[&Evidence<'_>],
+    seed: [u8; 32],
+) -> Result<Option<MetricSummary>, Failure> {
     let mut trials = Vec::new();
     for evidence in counted {
         trials.extend(trial_value(metric, evidence, seed)?);
     }
-    if trials.is_empty() { Ok(None) } else { across(metric, trials, seed).map(Some) }
+    if trials.is_empty() { Ok(None) } else { summarise_trials(metric, trials, seed).map(Some) }
 }
 
 /// Summarises the values of a metric's trials, of which there is at least one.
-pub(crate) fn across(metric: &Reported, mut trials: Vec<TrialValue>, seed: [u8; 32]) -> Result<MetricSummary, Failure> {
+pub(crate) fn summarise_trials(
+    metric: &ReportedMetric,
+    mut trials: Vec<TrialValue>,
+    seed: [u8; 32],
+) -> Result<MetricSummary, Failure> {
     let values: Vec<f64> = trials.iter().map(|trial| trial.value).collect();
     let unusable = |error| Failure::unexpected("samples", format!("`{}` cannot be summarised", metric.path)).because(&error);
     let across = estimate(&values, seed).map_err(unusable)?;
@@ -117,7 +131,7 @@ pub(crate) fn across(metric: &Reported, mut trials: Vec<TrialValue>, seed: [u8; 
 }
 
 /// Returns the median of a trial's samples, or `None` if the trial does not have the metric.
-fn trial_value(metric: &Reported, evidence: &Evidence<'_>, seed: [u8; 32]) -> Result<Option<TrialValue>, Failure> {
+fn trial_value(metric: &ReportedMetric, evidence: &Evidence<'_>, seed: [u8; 32]) -> Result<Option<TrialValue>, Failure> {
     let Some(samples) = evidence.output.as_ref().and_then(|output| samples(output, &metric.path)) else { return Ok(None) };
     let within = match (estimate(samples, seed), metric.is_declared()) {
         (Ok(within), _) => within,
@@ -138,11 +152,11 @@ fn trial_value(metric: &Reported, evidence: &Evidence<'_>, seed: [u8; 32]) -> Re
 
 /// Returns a placeholder for a row's id until the row is made.
 pub(crate) fn unset_row() -> Digest {
-    Digest::of(b"")
+    Digest::compute(b"")
 }
 
 fn metric_summary(
-    metric: &Reported,
+    metric: &ReportedMetric,
     across: &Estimate,
     verdict: &assay_stats::Stability,
     trials: Vec<TrialValue>,
@@ -179,7 +193,7 @@ fn metric_summary(
     }
 }
 
-fn unusable(metric: &Reported, evidence: &Evidence<'_>, error: &assay_stats::SampleError) -> Failure {
+fn unusable(metric: &ReportedMetric, evidence: &Evidence<'_>, error: &assay_stats::SampleError) -> Failure {
     let attempt = &evidence.found.attempt;
     Failure::definition("samples", format!("`{}` of trial `{}` cannot be summarised", metric.path, attempt.trial_id))
         .because(error)

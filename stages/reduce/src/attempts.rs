@@ -8,7 +8,7 @@ use assay_stage::{Context, Failure};
 use assay_warehouse::{ATTEMPT_FACT, Result as RowResult, Row, Value};
 
 use crate::dimensions::{Dimensions, json};
-use crate::evidence::{Found, read_output};
+use crate::evidence::{ShardAttempt, read_output};
 use crate::row_failure;
 use crate::rows::{RowContext, fact};
 
@@ -41,7 +41,7 @@ fn rows(
             let lost = || Failure::unexpected("attempts", format!("the trial `{}` is of no point", trial.trial_id));
             let output = read(&found.attempt)?;
             row(context, dimensions, point.ok_or_else(lost)?, trial, found)
-                .and_then(|row| of_indicator(row, found.attempt.indicator.as_ref(), output.as_ref())?.sealed())
+                .and_then(|row| with_indicator(row, found.attempt.indicator.as_ref(), output.as_ref())?.seal())
                 .map_err(|error| row_failure(&error))
         })
     })
@@ -52,10 +52,10 @@ fn row(
     dimensions: &Dimensions,
     point: &PointSummary,
     trial: &PlannedTrial,
-    Found { collected, attempt }: &Found,
+    ShardAttempt { collected, attempt }: &ShardAttempt,
 ) -> RowResult<Row> {
     let row = fact(&ATTEMPT_FACT, context, dimensions, point)?;
-    placed(row, [attempt.place.as_ref()])?
+    with_place(row, [attempt.place.as_ref()])?
         .with("point_id", trial.point_id.as_str())?
         .with("trial_id", trial.trial_id.as_str())?
         .with("block", collected.block.index)?
@@ -67,17 +67,17 @@ fn row(
         .with("attempt_status", attempt.status.as_str())?
         .with("valid", attempt.validity.valid)?
         .with("counted", collected.counted)?
-        .with("reasons", Value::reasons(&attempt.validity.reasons))?
+        .with("reasons", Value::from_reasons(&attempt.validity.reasons))?
         .with("window_start_unix_ns", attempt.window.start)?
         .with("window_end_unix_ns", attempt.window.end)?
-        .with("duration_ns", Value::whole(attempt.window.duration_ns.0))?
-        .with("cpu_throttled_ns", cpu_throttled_ns(attempt).map(Value::whole))
+        .with("duration_ns", Value::from_count(attempt.window.duration_ns.0))?
+        .with("cpu_throttled_ns", cpu_throttled_ns(attempt).map(Value::from_count))
 }
 
 /// Adds the resources that an indicator used and the result that it printed; null for other work.
-fn of_indicator(row: Row, outcome: Option<&IndicatorOutcome>, output: Option<&Output>) -> RowResult<Row> {
+fn with_indicator(row: Row, outcome: Option<&IndicatorOutcome>, output: Option<&Output>) -> RowResult<Row> {
     let Some(IndicatorOutcome { usage, exit_code, name, component, .. }) = outcome else { return Ok(row) };
-    let scaled = |count: Count, by: u64| Value::whole(count.0.saturating_mul(by));
+    let scaled = |count: Count, by: u64| Value::from_count(count.0.saturating_mul(by));
     row.with("indicator_name", name.as_deref())?
         .with("indicator_component", component.as_deref())?
         .with("indicator_parameters", output.and_then(parameters))?
@@ -85,9 +85,9 @@ fn of_indicator(row: Row, outcome: Option<&IndicatorOutcome>, output: Option<&Ou
         .with("cpu_user_ns", scaled(usage.utime_us, 1_000))?
         .with("cpu_system_ns", scaled(usage.stime_us, 1_000))?
         .with("max_rss_bytes", scaled(usage.maxrss_kib, 1_024))?
-        .with("major_page_faults", Value::whole(usage.majflt.0))?
-        .with("voluntary_context_switches", Value::whole(usage.nvcsw.0))?
-        .with("involuntary_context_switches", Value::whole(usage.nivcsw.0))
+        .with("major_page_faults", Value::from_count(usage.majflt.0))?
+        .with("voluntary_context_switches", Value::from_count(usage.nvcsw.0))?
+        .with("involuntary_context_switches", Value::from_count(usage.nivcsw.0))
 }
 
 /// Returns the parameters of a document, by path, as canonical JSON.
@@ -103,15 +103,15 @@ fn parameters(output: &Output) -> Option<String> {
 }
 
 /// Adds the node, pod and Job that the row's data come from; null if they are several, or unknown.
-pub(crate) fn placed<'a>(row: Row, places: impl IntoIterator<Item = Option<&'a PodPlace>>) -> RowResult<Row> {
+pub(crate) fn with_place<'a>(row: Row, places: impl IntoIterator<Item = Option<&'a PodPlace>>) -> RowResult<Row> {
     let places: Vec<_> = places.into_iter().collect();
-    row.with("node_name", common(&places, |place| &place.node))?
-        .with("pod_uid", common(&places, |place| &place.pod_uid))?
-        .with("job_uid", common(&places, |place| &place.job_uid))
+    row.with("node_name", common_value(&places, |place| &place.node))?
+        .with("pod_uid", common_value(&places, |place| &place.pod_uid))?
+        .with("job_uid", common_value(&places, |place| &place.job_uid))
 }
 
 /// Returns the value that all places have in common.
-pub(crate) fn common<'a>(places: &[Option<&'a PodPlace>], of: fn(&PodPlace) -> &String) -> Option<&'a str> {
+pub(crate) fn common_value<'a>(places: &[Option<&'a PodPlace>], of: fn(&PodPlace) -> &String) -> Option<&'a str> {
     let mut all = places.iter().map(|place| place.map(|place| of(place).as_str()));
     let first = all.next()??;
     all.all(|other| other == Some(first)).then_some(first)
@@ -162,8 +162,8 @@ mod tests {
             host_after: Some(state(7)),
             ..attempt(&plan.trials[0], 0, false)
         };
-        let found = Found { collected: collected(0, false), attempt: tried };
-        let run = Run::found(plan.clone(), vec![(plan.trials[0].clone(), vec![found])]);
+        let found = ShardAttempt { collected: collected(0, false), attempt: tried };
+        let run = Run::with_attempts(plan.clone(), vec![(plan.trials[0].clone(), vec![found])]);
         let (context, dimensions, case) = (run.context(), run.dimensions(), &plan.cases[0]);
         let point = summarise(&plan.workloads[0], case, &case.points[0], &[], digest("collection")).expect("a summary");
         let document = br#"{"name": "copy", "component": "memory", "@parameters": {"b": [1, 2], "a": {"size": 64}}, "@result": {"rate": 1}}"#;
@@ -192,9 +192,9 @@ mod tests {
     }
 
     /// Returns the rows of a run of one trial with these attempts.
-    fn lines(found: Vec<Found>) -> String {
+    fn lines(found: Vec<ShardAttempt>) -> String {
         let plan = plan(1);
-        let run = Run::found(plan.clone(), vec![(plan.trials[0].clone(), found)]);
+        let run = Run::with_attempts(plan.clone(), vec![(plan.trials[0].clone(), found)]);
         let (context, dimensions, case) = (run.context(), run.dimensions(), &plan.cases[0]);
         let point = summarise(&plan.workloads[0], case, &case.points[0], &[], digest("collection")).expect("a summary");
         let points = [point];
@@ -222,11 +222,11 @@ mod tests {
         rows(&context, &dimensions, &points, &|_| Ok(None)).map(line).collect::<Vec<_>>().join("\n")
     }
 
-    fn found(number: u32, shard: u32, place: Option<PodPlace>) -> Found {
+    fn found(number: u32, shard: u32, place: Option<PodPlace>) -> ShardAttempt {
         let planned = plan(1).trials.remove(0);
         let collected =
             assay_manifest::CollectedAttempt { shard: Shard { index: shard, count: 2 }, ..collected(number, number == 1) };
-        Found { collected, attempt: Attempt { place, ..attempt(&planned, number, number == 1) } }
+        ShardAttempt { collected, attempt: Attempt { place, ..attempt(&planned, number, number == 1) } }
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn what_several_places_do_not_share_is_null() {
         let shared = |places: &[Option<&PodPlace>]| {
-            let of = |of: fn(&PodPlace) -> &String| common(places, of).unwrap_or("-").to_owned();
+            let of = |of: fn(&PodPlace) -> &String| common_value(places, of).unwrap_or("-").to_owned();
             format!("{} {} {}", of(|place| &place.node), of(|place| &place.pod_uid), of(|place| &place.job_uid))
         };
         let (first, second, away) = (place("a", "first"), place("a", "second"), place("b", "third"));
@@ -278,13 +278,13 @@ mod tests {
         let of = |incarnation| {
             let planned = plan(1).trials.remove(0);
             let block = Block { index: 0, incarnation };
-            Found {
+            ShardAttempt {
                 collected: assay_manifest::CollectedAttempt { block, ..collected(0, false) },
                 attempt: attempt(&planned, 0, false),
             }
         };
         let plan = plan(1);
-        let run = Run::found(plan.clone(), vec![(plan.trials[0].clone(), vec![of(0), of(1)])]);
+        let run = Run::with_attempts(plan.clone(), vec![(plan.trials[0].clone(), vec![of(0), of(1)])]);
         let case = &plan.cases[0];
         let point = summarise(&plan.workloads[0], case, &case.points[0], &[], digest("collection")).expect("a summary");
         let (context, dimensions, points) = (run.context(), run.dimensions(), [point]);

@@ -36,7 +36,7 @@ pub(crate) struct TargetKeys {
 
 impl Dimensions {
     /// Builds the dimension rows of a run. Blocks of one run share them; if blocks differ, the Collection lists that as drift.
-    pub(crate) fn of(context: &RowContext<'_>) -> Result<Self, Failure> {
+    pub(crate) fn from_context(context: &RowContext<'_>) -> Result<Self, Failure> {
         Self::build(context).map_err(|error| row_failure(&error))
     }
 
@@ -74,12 +74,12 @@ impl Dimensions {
     }
 
     /// Returns the keys of the target of a case.
-    pub(crate) fn of_case(&self, plan: &Plan, case: &CaseId) -> Option<&TargetKeys> {
+    pub(crate) fn target_keys(&self, plan: &Plan, case: &CaseId) -> Option<&TargetKeys> {
         self.targets.get(&plan.case(case)?.target)
     }
 
     /// Returns the id of the lineage row of a workload.
-    pub(crate) fn lineage_of(&self, workload: &Digest) -> Option<&str> {
+    pub(crate) fn lineage_id(&self, workload: &Digest) -> Option<&str> {
         self.lineage.get(workload).map(String::as_str)
     }
 
@@ -214,11 +214,11 @@ impl<'a> TargetEvidence<'a> {
         for (column, _) in SOFTWARE_COLUMNS {
             row.set(column, version(column))?;
         }
-        row.sealed()
+        row.seal()
     }
 
     fn hardware(&self) -> RowResult<Row> {
-        let mut row = Row::new(&HARDWARE_TOPOLOGY_DIM).with("hosts", Value::whole(self.hosts.len() as u64))?;
+        let mut row = Row::new(&HARDWARE_TOPOLOGY_DIM).with("hosts", Value::from_count(self.hosts.len() as u64))?;
         let gpus = self.gpus();
         row.set("gpu_model", gpus.model)?;
         row.set("gpu_count", gpus.count)?;
@@ -226,7 +226,7 @@ impl<'a> TargetEvidence<'a> {
         let mut described = self.hosts.iter().map(|host| host_columns(&host.facts));
         let first = described.next().unwrap_or_default();
         let others: BTreeSet<String> =
-            described.filter(|other| *other != first).filter_map(|other| json(&by_name(&other))).collect();
+            described.filter(|other| *other != first).filter_map(|other| json(&json_by_column(&other))).collect();
         let is_known = first.iter().any(|(_, value)| *value != Value::Null);
         for (column, value) in first {
             row.set(column, value)?;
@@ -241,7 +241,7 @@ impl<'a> TargetEvidence<'a> {
             (false, true) => FactSource::Observed,
             (false, false) => FactSource::Unknown,
         };
-        row.with("facts_source", source.as_str())?.sealed()
+        row.with("facts_source", source.as_str())?.seal()
     }
 
     /// Returns the target's GPUs: from its hosts, otherwise from its pods' limits and the pipeline.
@@ -284,13 +284,13 @@ impl<'a> TargetEvidence<'a> {
         let mut commands =
             self.declared.iter().map(|target| &target.command).chain(containers.map(|container| &container.command));
         commands
-            .find_map(|command| option_of(command, &TENSOR_PARALLEL_OPTIONS))
+            .find_map(|command| find_option(command, &TENSOR_PARALLEL_OPTIONS))
             .or_else(|| self.declared_hardware("tensor_parallel")?.parse().ok())
     }
 
     fn cluster(&self) -> RowResult<Row> {
         let place = |name: &str| self.declared.and_then(|target| target.place.get(name)).map(String::as_str);
-        let cluster = cluster_of(self.environment);
+        let cluster = cluster_kind(self.environment);
         let is_dedicated = self.environment.is_some_and(|environment| {
             environment.controls.iter().any(|fact| fact.control == Control::DedicatedNodes && fact.state == ControlState::Proved)
         });
@@ -298,7 +298,7 @@ impl<'a> TargetEvidence<'a> {
         for column in ["region", "availability_zone", "node_pool", "queue", "resource_flavor"] {
             row.set(column, place(column))?;
         }
-        row.with("tenant_mode", if is_dedicated { Some("dedicated") } else { place("tenant_mode") })?.sealed()
+        row.with("tenant_mode", if is_dedicated { Some("dedicated") } else { place("tenant_mode") })?.seal()
     }
 }
 
@@ -311,7 +311,7 @@ struct Gpus {
 }
 
 /// Returns the number that follows an option in a command, as the next argument or after `=`.
-fn option_of(command: &[String], options: &[&str]) -> Option<i64> {
+fn find_option(command: &[String], options: &[&str]) -> Option<i64> {
     // A shell's script is one argument.
     let mut words = command.iter().flat_map(|argument| argument.split_whitespace());
     while let Some(word) = words.next() {
@@ -335,7 +335,7 @@ fn host_columns(facts: &HostFacts) -> Vec<(&'static str, Value)> {
     let count = |value: Option<u64>| Value::from(value.and_then(|value| i64::try_from(value).ok()));
     vec![
         ("numa_layout", Value::from(facts.numa.value.as_ref().and_then(json))),
-        ("nic", Value::from(facts.network_cards.value.as_ref().and_then(|cards| json(&physical(cards))))),
+        ("nic", Value::from(facts.network_cards.value.as_ref().and_then(|cards| json(&physical_cards(cards))))),
         ("cpu_vendor", text(&facts.cpu_vendor.value)),
         ("cpu_model", text(&facts.cpu_model.value)),
         ("cpu_signature", text(&facts.cpu_signature.value)),
@@ -359,7 +359,7 @@ fn has_declared(facts: &HostFacts) -> bool {
 }
 
 /// Returns columns as JSON, without those that are null.
-fn by_name(columns: &[(&'static str, Value)]) -> BTreeMap<&'static str, serde_json::Value> {
+fn json_by_column(columns: &[(&'static str, Value)]) -> BTreeMap<&'static str, serde_json::Value> {
     let value = |value: &Value| match value {
         Value::Null => None,
         Value::Bool(value) => Some(json!(value)),
@@ -372,19 +372,19 @@ fn by_name(columns: &[(&'static str, Value)]) -> BTreeMap<&'static str, serde_js
 }
 
 /// Returns the network cards that have a driver: virtual interfaces come and go, and would make every boot another topology.
-fn physical(cards: &[assay_manifest::NetworkCard]) -> Vec<(&str, u32)> {
+fn physical_cards(cards: &[assay_manifest::NetworkCard]) -> Vec<(&str, u32)> {
     cards.iter().filter(|card| !card.driver.is_empty()).map(|card| (card.driver.as_str(), card.speed_mbps)).collect()
 }
 
 /// Returns the kind of scheduler of a run.
-pub(crate) fn cluster_of(environment: Option<&Environment>) -> &str {
+pub(crate) fn cluster_kind(environment: Option<&Environment>) -> &str {
     environment.and_then(|environment| environment.placement.get("cluster")).map_or("local", String::as_str)
 }
 
 /// Returns the place of the run's own pods, independent of its targets.
 fn run_cluster(environment: Option<&Environment>) -> RowResult<Row> {
-    let cluster = cluster_of(environment);
-    Row::new(&CLUSTER_REGION_DIM).with("cluster", cluster)?.with("scheduler_path", cluster)?.sealed()
+    let cluster = cluster_kind(environment);
+    Row::new(&CLUSTER_REGION_DIM).with("cluster", cluster)?.with("scheduler_path", cluster)?.seal()
 }
 
 fn workload(plan: &Plan, frozen: &FrozenWorkload) -> RowResult<Row> {
@@ -408,7 +408,7 @@ fn workload(plan: &Plan, frozen: &FrozenWorkload) -> RowResult<Row> {
         .with("completion_distribution", serving.and_then(|serving| json(&serving.output)))?
         .with("cache", serving.map(|serving| serving.cache.as_str()))?
         .with("tokenizer_digest", serving.map(|serving| serving.tokenizer.digest))?
-        .sealed()
+        .seal()
 }
 
 /// Returns the points at which a workload is measured, in the order of its sweep: each of its cases has the same.
@@ -442,9 +442,9 @@ fn lineage(context: &RowContext<'_>, frozen: &FrozenWorkload) -> RowResult<Row> 
         .with("query_spec_digests", json(&context.plan.queries.iter().map(|query| query.artifact.digest).collect::<Vec<_>>()))?
         .with("signing_state", "signed")?
         .with("signers", json(&signers(context)))?
-        .with("raw_bytes", Value::whole(context.collection.evidence_bytes.0))?
-        .with("raw_artifacts", Value::whole(context.collection.evidence_count.0))?
-        .sealed()
+        .with("raw_bytes", Value::from_count(context.collection.evidence_bytes.0))?
+        .with("raw_artifacts", Value::from_count(context.collection.evidence_count.0))?
+        .seal()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_claim::Counted;
+use assay_claim::CountedAttempt;
 use assay_indicator::{Output, Value};
 use assay_manifest::{
     Artifact, Attempt, Body, CPU_TIME, CaseId, CollectedAttempt, Collection, Digest, Document, ExecutionPart, Header,
@@ -11,14 +11,14 @@ use assay_manifest::{
 use assay_stage::{Context, Exit, Failure};
 
 /// One attempt as it was collected.
-pub(crate) struct Found {
+pub(crate) struct ShardAttempt {
     pub(crate) collected: CollectedAttempt,
     pub(crate) attempt: Attempt,
 }
 
 /// The attempts of each planned trial, in the plan's order. The output of their scripts is read one point at a time: memory holds
 /// the outputs of one point, however many a run has.
-pub(crate) struct Attempts(pub(crate) Vec<(PlannedTrial, Vec<Found>)>);
+pub(crate) struct Attempts(pub(crate) Vec<(PlannedTrial, Vec<ShardAttempt>)>);
 
 impl Attempts {
     /// Finds every attempt that the Collection lists, by the digest of the execution part that holds it.
@@ -42,13 +42,17 @@ impl Attempts {
     }
 
     /// Returns the attempts that count, each with the shard that made it.
-    pub(crate) fn counted(&self) -> impl Iterator<Item = Counted<'_>> {
+    pub(crate) fn counted(&self) -> impl Iterator<Item = CountedAttempt<'_>> {
         let counted = self.0.iter().flat_map(|(_, attempts)| attempts).filter(|found| found.collected.counted);
-        counted.map(|Found { collected, attempt }| Counted { block: collected.block, shard: collected.shard, attempt })
+        counted.map(|ShardAttempt { collected, attempt }| CountedAttempt {
+            block: collected.block,
+            shard: collected.shard,
+            attempt,
+        })
     }
 
     /// Returns the attempts of the trials of one point, trial by trial, with the output of their scripts.
-    pub(crate) fn of_point(
+    pub(crate) fn for_point(
         &self,
         case_id: &CaseId,
         point_id: &PointId,
@@ -69,7 +73,7 @@ pub(crate) type Trial<'a> = Vec<Evidence<'a>>;
 
 /// One attempt with its output, if that is a result.
 pub(crate) struct Evidence<'a> {
-    pub(crate) found: &'a Found,
+    pub(crate) found: &'a ShardAttempt,
     pub(crate) output: Option<Output>,
 }
 
@@ -83,7 +87,7 @@ impl Evidence<'_> {
 type Parts = BTreeMap<Digest, ExecutionPart>;
 
 /// Reads the recordings that the Collection was made from.
-pub(crate) fn recordings(ctx: &Context, collection: &Header) -> Result<Vec<Recording>, Failure> {
+pub(crate) fn read_recordings(ctx: &Context, collection: &Header) -> Result<Vec<Recording>, Failure> {
     let recordings = collection.inputs.iter().filter(|input| input.kind == Kind::Recording);
     recordings.map(|input| load(ctx, input.manifest)).collect()
 }
@@ -92,7 +96,7 @@ pub(crate) fn recordings(ctx: &Context, collection: &Header) -> Result<Vec<Recor
 const MAX_LIST_BYTES: u64 = 256 << 20;
 
 /// Reads the list of every raw artifact of the run.
-pub(crate) fn list(ctx: &Context, collection: &Collection) -> Result<Vec<Artifact>, Failure> {
+pub(crate) fn read_evidence_list(ctx: &Context, collection: &Collection) -> Result<Vec<Artifact>, Failure> {
     let list = ctx.get(&collection.evidence, MAX_LIST_BYTES)?;
     let unreadable = |error| Failure::verification("evidence", "the list of evidence cannot be read").because(&error);
     serde_json::from_slice(&list).map_err(unreadable)
@@ -101,19 +105,19 @@ pub(crate) fn list(ctx: &Context, collection: &Collection) -> Result<Vec<Artifac
 /// Reads the body of a manifest that the Collection names.
 fn load<B: Body + Clone>(ctx: &Context, digest: Digest) -> Result<B, Failure> {
     let bytes = ctx.store().get(&digest, MAX_MANIFEST_BYTES)?;
-    let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "manifest", &error))?;
-    let body = B::of(&document).map(|manifest| manifest.body.clone());
+    let document = Document::parse(&bytes).map_err(|error| Failure::from_error(Exit::Verification, "manifest", &error))?;
+    let body = B::from_document(&document).map(|manifest| manifest.body.clone());
     body.ok_or_else(|| Failure::verification("other_kind", format!("{digest} is a {} and no {}", document.kind(), B::KIND)))
 }
 
-fn find_attempt(parts: &Parts, trial: &PlannedTrial, collected: &CollectedAttempt) -> Result<Found, Failure> {
+fn find_attempt(parts: &Parts, trial: &PlannedTrial, collected: &CollectedAttempt) -> Result<ShardAttempt, Failure> {
     let is_it = |attempt: &&Attempt| attempt.trial_id == trial.trial_id && attempt.attempt == collected.attempt;
     let attempt = parts.get(&collected.part).and_then(|part| part.attempts.iter().find(is_it)).cloned();
     let lost = || {
         let which = format!("attempt {} of trial `{}`", collected.attempt, trial.trial_id);
         Failure::verification("attempts_unaccounted", format!("the part {} has no {which}", collected.part))
     };
-    Ok(Found { collected: collected.clone(), attempt: attempt.ok_or_else(lost)? })
+    Ok(ShardAttempt { collected: collected.clone(), attempt: attempt.ok_or_else(lost)? })
 }
 
 /// Reads the result that a script printed or that was measured of a command, if it ran to its end and gave a result.
@@ -127,7 +131,7 @@ pub(crate) fn read_output(ctx: &Context, attempt: &Attempt) -> Result<Option<Out
         Failure::verification("malformed", format!("`{}` is not the result that execute found in it", printed.name))
             .because(&error)
     })?;
-    if let Some(outcome) = attempt.indicator.as_ref().filter(|_| attempt.measured().is_some()) {
+    if let Some(outcome) = attempt.indicator.as_ref().filter(|_| attempt.command_times().is_some()) {
         check_measured(outcome, &output).map_err(|what| {
             let message = format!("`{}` says another {what} than the attempt that it is of", printed.name);
             Failure::verification("measured_differs", message)
@@ -205,7 +209,7 @@ mod tests {
     #[test]
     fn every_shard_s_part_of_an_attempt_that_counts_is_looked_at() {
         let planned = fixture::plan(1).trials.remove(0);
-        let of_shard = |index, number, counted| Found {
+        let of_shard = |index, number, counted| ShardAttempt {
             collected: CollectedAttempt { shard: Shard { index, count: 2 }, ..fixture::collected(number, counted) },
             attempt: fixture::attempt(&planned, number, counted),
         };

@@ -11,7 +11,7 @@ use assay_warehouse::{Column, Row, Table, Value as RowValue};
 use serde_json::{Value, json};
 
 use crate::dimensions::Dimensions;
-use crate::evidence::{Attempts, Found, Trial};
+use crate::evidence::{Attempts, ShardAttempt, Trial};
 use crate::rows::RowContext;
 
 /// Asserts that each column of a table that is not reserved has a value in one of the rows, except the named columns.
@@ -28,19 +28,19 @@ pub(crate) fn assert_filled(table: &'static Table, rows: &[Row], but: &[&str]) {
 
 /// The result that an attempt printed, and whether the attempt counts.
 #[derive(Clone, Debug)]
-pub(crate) struct Printed {
+pub(crate) struct PrintedAttempt {
     pub(crate) result: Value,
     pub(crate) counts: bool,
 }
 
 /// Returns a counted attempt that printed this `@result`.
-pub(crate) fn printed(result: Value) -> Printed {
-    Printed { result, counts: true }
+pub(crate) fn printed(result: Value) -> PrintedAttempt {
+    PrintedAttempt { result, counts: true }
 }
 
 /// Returns an attempt that does not count.
-pub(crate) fn invalid(result: Value) -> Printed {
-    Printed { result, counts: false }
+pub(crate) fn invalid(result: Value) -> PrintedAttempt {
+    PrintedAttempt { result, counts: false }
 }
 
 /// A run with everything that its rows are made from.
@@ -54,11 +54,11 @@ pub(crate) struct Run {
 }
 
 pub(crate) fn digest(text: &str) -> Digest {
-    Digest::of(text.as_bytes())
+    Digest::compute(text.as_bytes())
 }
 
 /// Returns a run whose trials had these attempts. Its workload declares `rate` (primary) and `size`.
-pub(crate) fn run(trials: &[&[Printed]]) -> Run {
+pub(crate) fn run(trials: &[&[PrintedAttempt]]) -> Run {
     let plan = plan(trials.len());
     let mut outputs = BTreeMap::new();
     let mut found = Vec::new();
@@ -67,7 +67,7 @@ pub(crate) fn run(trials: &[&[Printed]]) -> Run {
             let document = json!({"name": "n", "@parameters": {}, "@result": printed.result}).to_string();
             let output = assay_indicator::parse(document.as_bytes()).expect("a result");
             outputs.insert((planned.trial_id.to_string(), number), output);
-            Found { collected: collected(number, printed.counts), attempt: attempt(planned, number, printed.counts) }
+            ShardAttempt { collected: collected(number, printed.counts), attempt: attempt(planned, number, printed.counts) }
         });
         found.push((planned.clone(), of_trial.collect()));
     }
@@ -108,8 +108,8 @@ pub(crate) fn attempt(planned: &PlannedTrial, number: u32, valid: bool) -> Attem
     Attempt::new(planned, number, Window { start, end, duration_ns: Count(50) }, AttemptStatus::Completed, reasons)
 }
 
-fn collection(found: &[(PlannedTrial, Vec<Found>)]) -> Collection {
-    let trial = |(planned, found): &(PlannedTrial, Vec<Found>)| CollectedTrial {
+fn collection(found: &[(PlannedTrial, Vec<ShardAttempt>)]) -> Collection {
+    let trial = |(planned, found): &(PlannedTrial, Vec<ShardAttempt>)| CollectedTrial {
         trial_id: planned.trial_id.clone(),
         counted: found.iter().any(|found| found.collected.counted),
         attempts: found.iter().map(|found| found.collected.clone()).collect(),
@@ -156,7 +156,7 @@ pub(crate) fn plan(trials: usize) -> Plan {
 
 impl Run {
     /// Returns a run of a plan whose trials had these attempts.
-    pub(crate) fn found(plan: Plan, found: Vec<(PlannedTrial, Vec<Found>)>) -> Self {
+    pub(crate) fn with_attempts(plan: Plan, found: Vec<(PlannedTrial, Vec<ShardAttempt>)>) -> Self {
         let collection = collection(&found);
         let name = "nightly".parse().expect("a run id");
         Self { name, plan, collection, attempts: Attempts(found), recordings: Vec::new(), outputs: BTreeMap::new() }
@@ -166,7 +166,7 @@ impl Run {
     pub(crate) fn trials(&self) -> Vec<Trial<'_>> {
         let case = &self.plan.cases[0];
         let read = |attempt: &Attempt| Ok(self.outputs.get(&(attempt.trial_id.to_string(), attempt.attempt)).cloned());
-        self.attempts.of_point(&case.case_id, &case.points[0].point_id, read).expect("evidence")
+        self.attempts.for_point(&case.case_id, &case.points[0].point_id, read).expect("evidence")
     }
 
     pub(crate) fn context(&self) -> RowContext<'_> {
@@ -188,6 +188,6 @@ impl Run {
     }
 
     pub(crate) fn dimensions(&self) -> Dimensions {
-        Dimensions::of(&self.context()).expect("dimensions")
+        Dimensions::from_context(&self.context()).expect("dimensions")
     }
 }

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::dimensions::Dimensions;
 use crate::evidence::{Attempts, read_output};
 use crate::rows::{Findings, RowContext};
-use crate::serving::RecordsOf;
+use crate::serving::RecordSource;
 pub use crate::serving::{FirstPass, Statistics, TrialRecords};
 
 /// Reduce has no parameters.
@@ -46,7 +46,7 @@ impl Stage for Reduce {
     fn run(&self, inputs: &Inputs, _: &Parameters, ctx: &Context) -> Result<Summary, Failure> {
         let (plan, plan_digest) = inputs.plan()?;
         let collection = inputs.one::<Collection>()?;
-        let recordings = evidence::recordings(ctx, &collection.header)?;
+        let recordings = evidence::read_recordings(ctx, &collection.header)?;
         let collection = &collection.body;
         let collected = reference(inputs, Kind::Collection)?;
         // Sorted by block, independent of the inputs' order: a second reduce gives the same bytes.
@@ -68,10 +68,10 @@ impl Stage for Reduce {
             recordings: &recordings,
             reduce_binary: ctx.binary(),
         };
-        let dimensions = Dimensions::of(&context)?;
-        let Outcomes { points, file, serving, views } = outcomes(ctx, &context, &dimensions)?;
+        let dimensions = Dimensions::from_context(&context)?;
+        let PointOutcomes { points, file, serving, views } = reduce_points(ctx, &context, &dimensions)?;
         let status = status(&points);
-        let list = evidence::list(ctx, collection)?;
+        let list = evidence::read_evidence_list(ctx, collection)?;
         let telemetry = telemetry::write(ctx, &context, &dimensions, &points, &list)?;
         let serving = with_queue_delays(serving, &telemetry.queue_delays)?;
         let (pods, unread) = pods::write(ctx, &context, &dimensions, &list)?;
@@ -108,7 +108,7 @@ impl Stage for Reduce {
 
 /// The results of all points.
 /// The statistics of the points, in the plan's order.
-struct Outcomes {
+struct PointOutcomes {
     /// Their statistics, in the plan's order.
     points: Vec<PointSummary>,
     /// The rows of those statistics.
@@ -130,7 +130,7 @@ fn with_queue_delays(rows: Vec<Row>, delays: &telemetry::QueueDelays) -> Result<
 }
 
 /// The result of one point.
-struct Reduced {
+struct ReducedPoint {
     summary: PointSummary,
     rows: Vec<Row>,
     serving: Option<(Row, PointView)>,
@@ -138,7 +138,7 @@ struct Reduced {
 
 /// Reduces the points one at a time and writes their rows at once, so that memory holds the outputs of one point and a batch of
 /// rows.
-fn outcomes(ctx: &Context, context: &RowContext<'_>, dimensions: &Dimensions) -> Result<Outcomes, Failure> {
+fn reduce_points(ctx: &Context, context: &RowContext<'_>, dimensions: &Dimensions) -> Result<PointOutcomes, Failure> {
     let mut points = Vec::new();
     let (mut serving, mut views) = (Vec::new(), Vec::new());
     let mut stopped = None;
@@ -160,7 +160,7 @@ fn outcomes(ctx: &Context, context: &RowContext<'_>, dimensions: &Dimensions) ->
     let file = write_file(ctx, &OUTCOME_FACT, rows.flatten())?;
     match stopped {
         Some(failure) => Err(failure),
-        None => Ok(Outcomes { points, file, serving, views }),
+        None => Ok(PointOutcomes { points, file, serving, views }),
     }
 }
 
@@ -170,20 +170,21 @@ fn reduce_point(
     dimensions: &Dimensions,
     case: &Case,
     point: &Point,
-) -> Result<Reduced, Failure> {
+) -> Result<ReducedPoint, Failure> {
     ctx.check_cancelled()?;
     let lost = || Failure::verification("plan", format!("the plan has no workload `{}`", case.workload));
     let workload = context.plan.workload(&case.workload).ok_or_else(lost)?;
     if workload.workload_type == WorkloadType::Serving {
         let open = |artifact: &Artifact| open_records(ctx, artifact);
-        let reduced = serving::reduce(context, dimensions, (workload, case, point), &RecordsOf { open: &open, checked: true })?;
+        let reduced =
+            serving::reduce(context, dimensions, (workload, case, point), &RecordSource { open: &open, checked: true })?;
         let serving = Some((reduced.fact, reduced.view));
-        return Ok(Reduced { summary: reduced.summary, rows: reduced.outcomes, serving });
+        return Ok(ReducedPoint { summary: reduced.summary, rows: reduced.outcomes, serving });
     }
-    let trials = context.attempts.of_point(&case.case_id, &point.point_id, |attempt| read_output(ctx, attempt))?;
+    let trials = context.attempts.for_point(&case.case_id, &point.point_id, |attempt| read_output(ctx, attempt))?;
     let mut summary = aggregate::summarise(workload, case, point, &trials, context.collection_manifest)?;
     let rows = rows::outcome_rows(context, dimensions, &trials, &mut summary)?;
-    Ok(Reduced { summary, rows, serving: None })
+    Ok(ReducedPoint { summary, rows, serving: None })
 }
 
 /// Opens the records behind an artifact. The file stays readable after its name is gone from scratch.
@@ -228,7 +229,7 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
     let counted: u32 = points.iter().map(|point| point.trials_counted).sum();
     let planned: u32 = points.iter().map(|point| point.trials_planned).sum();
     let missing = (counted < planned).then(|| {
-        let of = words::counted(planned, "planned trial");
+        let of = words::quantity(planned, "planned trial");
         Reason::new("trials_missing", format!("there is no valid attempt at {} of {of}", planned - counted))
     });
     let drift = collection
@@ -240,24 +241,24 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
     let unrecorded = match unrecorded.count() {
         0 => None,
         count => {
-            let attempts = words::counted(count as u64, "counted attempt");
+            let attempts = words::quantity(count as u64, "counted attempt");
             Some(Reason::new("recording_gaps", format!("there are gaps in the recording of {attempts}")))
         }
     };
     let counted = || context.attempts.counted();
-    let clocks = assay_claim::unknown_clocks(counted());
+    let clocks = assay_claim::find_unknown_clocks(counted());
     let environments = context.environments;
     let places = [
-        assay_claim::moved_load(counted()),
-        assay_claim::moved_target(counted(), environments),
-        assay_claim::colocated(counted(), environments),
-        assay_claim::shares_machine(context.plan, counted(), environments),
-        assay_claim::unpinned_executables(context.plan, counted(), environments),
-        assay_claim::sides_differ(context.plan, counted(), environments),
-        assay_claim::confounded(context.plan, environments),
+        assay_claim::find_moved_load(counted()),
+        assay_claim::find_moved_target(counted(), environments),
+        assay_claim::find_colocated_load(counted(), environments),
+        assay_claim::find_shared_machine(context.plan, counted(), environments),
+        assay_claim::find_unpinned_executables(context.plan, counted(), environments),
+        assay_claim::find_side_differences(context.plan, counted(), environments),
+        assay_claim::find_confounded_sides(context.plan, environments),
     ];
-    let contradicted = assay_claim::contradicted(counted(), environments);
-    let tokens = assay_claim::input_tokens(points);
+    let contradicted = assay_claim::find_contradicted_controls(counted(), environments);
+    let tokens = assay_claim::find_input_token_difference(points);
     let resends = resends::issue(counted().map(|counted| counted.attempt));
     let places = places.into_iter().flatten().chain(contradicted);
     missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(resends).chain(places).chain(tokens).collect()
@@ -277,7 +278,7 @@ fn write_file(ctx: &Context, table: &'static Table, rows: impl IntoIterator<Item
 
 /// Wraps a failure of the tables' own rules, which rows made here never break.
 pub(crate) fn row_failure(error: &assay_warehouse::Error) -> Failure {
-    Failure::of(Exit::Unexpected, "row", error)
+    Failure::from_error(Exit::Unexpected, "row", error)
 }
 
 #[cfg(test)]

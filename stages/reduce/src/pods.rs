@@ -32,7 +32,7 @@ const MAX_OBJECTS: usize = 16_384;
 const MAX_TEXT: usize = 512;
 
 /// The name of the container of Assay's own pods.
-const OWN: &str = "assay";
+const ASSAY_CONTAINER: &str = "assay";
 
 /// The label of the queue that a Job waits in.
 const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
@@ -54,9 +54,9 @@ pub(crate) fn write(
         ctx.get(artifact, MAX_BYTES)
     };
     let (jobs, pods) = (read(JOBS)?, read(PODS)?);
-    let facts = Facts::read(&jobs, &pods);
+    let facts = ClusterFacts::read(&jobs, &pods);
     left_out.extend(facts.left_out);
-    let recorded = recorded(context);
+    let recorded = recorded_pods(context);
     let rows: Vec<_> = facts
         .pods
         .iter()
@@ -70,18 +70,18 @@ pub(crate) fn write(
 
 /// The data that a pod of execute recorded itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Recorded {
+struct RecordedPod {
     attempts: u32,
     /// `None` if one attempt does not state it.
     throttled_ns: Option<u64>,
 }
 
 /// Returns the recorded data of each pod, by its UID.
-fn recorded<'a>(context: &RowContext<'a>) -> BTreeMap<&'a str, Recorded> {
-    let mut all: BTreeMap<&str, Recorded> = BTreeMap::new();
+fn recorded_pods<'a>(context: &RowContext<'a>) -> BTreeMap<&'a str, RecordedPod> {
+    let mut all: BTreeMap<&str, RecordedPod> = BTreeMap::new();
     for found in context.attempts.0.iter().flat_map(|(_, found)| found) {
         let Some(place) = &found.attempt.place else { continue };
-        let of_pod = all.entry(place.pod_uid.as_str()).or_insert(Recorded { attempts: 0, throttled_ns: Some(0) });
+        let of_pod = all.entry(place.pod_uid.as_str()).or_insert(RecordedPod { attempts: 0, throttled_ns: Some(0) });
         of_pod.attempts = of_pod.attempts.saturating_add(1);
         let ns = cpu_throttled_ns(&found.attempt);
         of_pod.throttled_ns = of_pod.throttled_ns.zip(ns).map(|(sum, ns)| sum.saturating_add(ns));
@@ -91,7 +91,7 @@ fn recorded<'a>(context: &RowContext<'a>) -> BTreeMap<&'a str, Recorded> {
 
 /// The facts in the cluster's objects.
 #[derive(Debug, Default)]
-struct Facts {
+struct ClusterFacts {
     pods: Vec<PodFact>,
     /// The parts that were not read, with the reasons.
     left_out: Vec<String>,
@@ -127,19 +127,19 @@ struct PodFact {
     image_id: Option<String>,
 }
 
-impl Facts {
+impl ClusterFacts {
     fn read(jobs: &[u8], pods: &[u8]) -> Self {
         let mut facts = Self::default();
         let mut by_uid = BTreeMap::new();
-        facts.left_out.extend(each(JOBS, jobs, |job| {
+        facts.left_out.extend(visit_objects(JOBS, jobs, |job| {
             if let Some(uid) = text(&job["metadata"]["uid"]) {
-                by_uid.insert(uid, JobFact::of(job));
+                by_uid.insert(uid, JobFact::from_object(job));
             }
         }));
         let mut known = BTreeSet::new();
         let mut found = Vec::new();
-        facts.left_out.extend(each(PODS, pods, |pod| {
-            let fact = PodFact::of(pod).filter(|fact| known.insert(fact.uid.clone()));
+        facts.left_out.extend(visit_objects(PODS, pods, |pod| {
+            let fact = PodFact::from_object(pod).filter(|fact| known.insert(fact.uid.clone()));
             found.extend(fact);
         }));
         for pod in &mut found {
@@ -152,24 +152,24 @@ impl Facts {
 }
 
 impl JobFact {
-    fn of(job: &Json) -> Self {
+    fn from_object(job: &Json) -> Self {
         let metadata = &job["metadata"];
         // A suspended Job has no start time; it gets one when its queue admits it.
         let let_start = instant(&job["status"]["startTime"]);
         Self {
             name: text(&metadata["name"]),
             queue: text(&metadata["labels"][QUEUE_LABEL]),
-            queueing_ns: between(instant(&metadata["creationTimestamp"]), let_start),
+            queueing_ns: elapsed_ns(instant(&metadata["creationTimestamp"]), let_start),
         }
     }
 }
 
 impl PodFact {
     /// Returns `None` if the object does not identify its pod.
-    fn of(pod: &Json) -> Option<Self> {
+    fn from_object(pod: &Json) -> Option<Self> {
         let (metadata, spec, status) = (&pod["metadata"], &pod["spec"], &pod["status"]);
         let label = |name: &str| text(&metadata["labels"][name]);
-        let container = own(&status["containerStatuses"]);
+        let container = assay_container(&status["containerStatuses"]);
         let (running, terminated) = (&container["state"]["running"], &container["state"]["terminated"]);
         // If an init container has failed, Assay's container never started.
         let failed = |ended: &&Json| ended["exitCode"].as_i64().is_some_and(|code| code != 0);
@@ -194,13 +194,13 @@ impl PodFact {
             reason: text(&status["reason"]).or_else(|| text(&ended["reason"])),
             exit_code: ended["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok()),
             restarts: container["restartCount"].as_u64().and_then(|count| u32::try_from(count).ok()),
-            image: text(&own(&spec["containers"])["image"]),
+            image: text(&assay_container(&spec["containers"])["image"]),
             image_id: text(&container["imageID"]),
         })
     }
 }
 
-fn row(context: &RowContext<'_>, dimensions: &Dimensions, pod: &PodFact, recorded: Option<&Recorded>) -> RowResult<Row> {
+fn row(context: &RowContext<'_>, dimensions: &Dimensions, pod: &PodFact, recorded: Option<&RecordedPod>) -> RowResult<Row> {
     Row::new(&CLUSTER_POD_FACT)
         .with("run_id", context.run_id.as_str())?
         .with("artifact_manifest_digest", context.collection_manifest)?
@@ -217,8 +217,8 @@ fn row(context: &RowContext<'_>, dimensions: &Dimensions, pod: &PodFact, recorde
         .with("scheduled_unix_ns", pod.scheduled)?
         .with("started_unix_ns", pod.started)?
         .with("ended_unix_ns", pod.ended)?
-        .with("queueing_ns", pod.job.queueing_ns.map(Value::whole))?
-        .with("scheduling_ns", between(pod.created, pod.scheduled).map(Value::whole))?
+        .with("queueing_ns", pod.job.queueing_ns.map(Value::from_count))?
+        .with("scheduling_ns", elapsed_ns(pod.created, pod.scheduled).map(Value::from_count))?
         .with("phase", pod.phase.as_deref())?
         .with("reason", pod.reason.as_deref())?
         .with("exit_code", pod.exit_code)?
@@ -226,12 +226,12 @@ fn row(context: &RowContext<'_>, dimensions: &Dimensions, pod: &PodFact, recorde
         .with("image", pod.image.as_deref())?
         .with("image_id", pod.image_id.as_deref())?
         .with("attempts", recorded.map_or(0, |recorded| recorded.attempts))?
-        .with("cpu_throttled_ns", recorded.and_then(|recorded| recorded.throttled_ns).map(Value::whole))?
-        .sealed()
+        .with("cpu_throttled_ns", recorded.and_then(|recorded| recorded.throttled_ns).map(Value::from_count))?
+        .seal()
 }
 
 /// Calls `show` with the objects of a list, one at a time, and returns the reason why the rest of it was not read.
-fn each(name: &str, list: &[u8], mut show: impl FnMut(&Json)) -> Option<String> {
+fn visit_objects(name: &str, list: &[u8], mut show: impl FnMut(&Json)) -> Option<String> {
     let mut left = 0_usize;
     let mut count = 0_usize;
     let visited = serde_json::Deserializer::from_slice(list).deserialize_seq(Objects(|object: &Json| {
@@ -272,8 +272,8 @@ fn list(value: &Json) -> &[Json] {
 }
 
 /// Returns the container with Assay's own name among those of a pod; the first one if none has it.
-fn own(containers: &Json) -> &Json {
-    list(containers).iter().find(|container| container["name"] == OWN).unwrap_or(&containers[0])
+fn assay_container(containers: &Json) -> &Json {
+    list(containers).iter().find(|container| container["name"] == ASSAY_CONTAINER).unwrap_or(&containers[0])
 }
 
 /// Returns a text that is not empty and no longer than the limit.
@@ -289,7 +289,7 @@ fn instant(value: &Json) -> Option<Instant> {
 }
 
 /// Returns the time from one instant to another; `None` if the second is before the first.
-fn between(from: Option<Instant>, to: Option<Instant>) -> Option<u64> {
+fn elapsed_ns(from: Option<Instant>, to: Option<Instant>) -> Option<u64> {
     let (from, to) = (from?, to?);
     (to >= from).then(|| to.ns_since(from))
 }

@@ -11,7 +11,7 @@ pub(crate) fn issue<'a>(counted: impl Iterator<Item = &'a Attempt>) -> Option<Re
     let (mut resends, mut requests) = (0_u64, 0_u64);
     for outcome in counted.filter_map(|attempt| attempt.serving.as_ref()) {
         resends = resends.saturating_add(outcome.client.resends.map_or(0, |count| count.0));
-        requests = requests.saturating_add(sent(outcome));
+        requests = requests.saturating_add(count_requests(outcome));
     }
     let share = resends as f64 / requests.max(1) as f64;
     (share > MAX_RESEND_SHARE).then(|| {
@@ -24,7 +24,7 @@ pub(crate) fn issue<'a>(counted: impl Iterator<Item = &'a Attempt>) -> Option<Re
 }
 
 /// Returns the number of requests of both phases.
-fn sent(outcome: &ServingOutcome) -> u64 {
+fn count_requests(outcome: &ServingOutcome) -> u64 {
     outcome.outcomes.values().chain(outcome.warmup_outcomes.values()).fold(0, |sum, count| sum.saturating_add(count.0))
 }
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     fn attempt(resends: Option<u64>) -> Attempt {
-        let digest = assay_manifest::Digest::of(b"x");
+        let digest = assay_manifest::Digest::compute(b"x");
         let mut outcome: ServingOutcome = serde_json::from_value(json!({
             "schedule_digest": digest, "start": "2026-01-01T00:00:00.000000000Z", "measured_from_ns": "0", "measured_to_ns": "1",
             "outcomes": {"ok": "150", "timeout": "50"}, "warmup_outcomes": {"ok": "22"}, "input_tokens": "0", "output_tokens": "0",
@@ -51,16 +51,16 @@ mod tests {
         Attempt { serving: Some(outcome), ..crate::fixture::attempt(&plan.trials[0], 0, true) }
     }
 
-    fn said(attempts: &[Attempt]) -> String {
+    fn issue_text(attempts: &[Attempt]) -> String {
         issue(attempts.iter()).map_or_else(|| "none".to_owned(), |issue| format!("{}: {}", issue.code, issue.detail))
     }
 
     #[test]
     fn many_resends_are_an_issue_and_a_few_are_none() {
-        assert_eq!(said(&[]), "none");
-        assert_eq!(said(&[attempt(None), attempt(Some(2))]), "none");
+        assert_eq!(issue_text(&[]), "none");
+        assert_eq!(issue_text(&[attempt(None), attempt(Some(2))]), "none");
         assert_eq!(
-            said(&[attempt(Some(22)), attempt(Some(0))]),
+            issue_text(&[attempt(Some(22)), attempt(Some(0))]),
             "resends: the endpoint had closed the kept-alive connections of 22 of 444 requests (5.0 %), which were sent on others"
         );
     }

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Attempt, Better, Case, Collection, Digest, Environment, FrozenWorkload, Kind, Metric, MetricSummary, Plan, PointSummary,
-    Reason, Recording, RunId, RunStatus, Stability,
+    Attempt, BetterDirection, Case, Collection, Digest, Environment, FrozenWorkload, Kind, Metric, MetricSummary, Plan,
+    PointSummary, Reason, Recording, RunId, RunStatus, Stability,
 };
 use assay_stage::Failure;
 use assay_stats::estimate;
 use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, Table, Value};
 
-use crate::aggregate::{Reported, metrics, unset_row};
-use crate::attempts::placed;
-use crate::dimensions::{Dimensions, cluster_of};
-use crate::evidence::{Attempts, Evidence, Found, Trial, samples};
+use crate::aggregate::{ReportedMetric, metrics, unset_row};
+use crate::attempts::with_place;
+use crate::dimensions::{Dimensions, cluster_kind};
+use crate::evidence::{Attempts, Evidence, ShardAttempt, Trial, samples};
 use crate::row_failure;
 
 /// The content of rows besides statistics.
@@ -64,7 +64,7 @@ pub(crate) fn fact(
     dimensions: &Dimensions,
     point: &PointSummary,
 ) -> assay_warehouse::Result<Row> {
-    let keys = dimensions.of_case(context.plan, &point.case_id);
+    let keys = dimensions.target_keys(context.plan, &point.case_id);
     Row::new(table)
         .with("run_id", context.run_id.as_str())?
         .with("benchmark_case_id", point.case_id.as_str())?
@@ -74,16 +74,16 @@ pub(crate) fn fact(
         .with("hardware_topology_key", keys.map(|keys| keys.hardware.as_str()))?
         .with("cluster_region_key", keys.map(|keys| keys.cluster.as_str()))?
         .with("workload_key", point.workload_spec_digest.hex())?
-        .with("artifact_lineage_key", dimensions.lineage_of(&point.workload_spec_digest))
+        .with("artifact_lineage_key", dimensions.lineage_id(&point.workload_spec_digest))
 }
 
 /// One statistic of one metric.
 pub(crate) struct Outcome<'a> {
     /// The shards' parts of the attempt of this statistic; none for a statistic across trials.
-    pub(crate) shards: &'a [&'a Found],
+    pub(crate) shards: &'a [&'a ShardAttempt],
     pub(crate) metric: &'a str,
     pub(crate) unit: &'a str,
-    pub(crate) better: Option<Better>,
+    pub(crate) better: Option<BetterDirection>,
     pub(crate) primary: bool,
     pub(crate) statistic: &'a str,
     pub(crate) value: f64,
@@ -100,7 +100,7 @@ pub(crate) fn outcome(
     let attempt = outcome.shards.first().map(|found| &found.attempt);
     let build = || {
         let row = fact(&OUTCOME_FACT, context, dimensions, point)?;
-        placed(row, outcome.shards.iter().map(|found| found.attempt.place.as_ref()))?
+        with_place(row, outcome.shards.iter().map(|found| found.attempt.place.as_ref()))?
             .with("point_id", point.point_id.as_str())?
             .with("trial_id", attempt.map(|attempt| attempt.trial_id.as_str()))?
             .with("attempt", attempt.map(|attempt| attempt.attempt))?
@@ -110,15 +110,15 @@ pub(crate) fn outcome(
             .with("unit", outcome.unit)?
             .with("n", i64::try_from(outcome.n).unwrap_or(i64::MAX))?
             .with("valid", outcome.valid)?
-            .with("better", outcome.better.map(Better::as_str))?
+            .with("better", outcome.better.map(BetterDirection::as_str))?
             .with("primary", outcome.primary)?
-            .sealed()
+            .seal()
     };
     build().map_err(|error| row_failure(&error))
 }
 
 /// Returns the id of a sealed row, as a digest.
-pub(crate) fn id_of(row: &Row) -> Result<Digest, Failure> {
+pub(crate) fn row_digest(row: &Row) -> Result<Digest, Failure> {
     let text = row.text(assay_warehouse::ROW_ID).unwrap_or_default();
     Digest::from_hex(text).map_err(|error| Failure::unexpected("row", "a row has no id").because(&error))
 }
@@ -151,7 +151,7 @@ fn attempt_rows(
     dimensions: &Dimensions,
     point: &mut PointSummary,
     evidence: &Evidence<'_>,
-    metric: &Reported,
+    metric: &ReportedMetric,
 ) -> Result<Vec<Row>, Failure> {
     let Some(samples) = evidence.output.as_ref().and_then(|output| samples(output, &metric.path)) else { return Ok(Vec::new()) };
     // A value that cannot be summarised stays in the raw evidence; a counted value of a declared metric never gets here.
@@ -181,7 +181,7 @@ fn attempt_rows(
             },
         )?;
         if statistic == "median" {
-            note_trial_row(point, metric, attempt, id_of(&row)?);
+            note_trial_row(point, metric, attempt, row_digest(&row)?);
         }
         rows.push(row);
     }
@@ -189,7 +189,7 @@ fn attempt_rows(
 }
 
 /// Notes in the Summary the id of the row that holds a trial's value.
-fn note_trial_row(point: &mut PointSummary, metric: &Reported, attempt: &Attempt, row_id: Digest) {
+fn note_trial_row(point: &mut PointSummary, metric: &ReportedMetric, attempt: &Attempt, row_id: Digest) {
     let summary = point.metrics.iter_mut().find(|summary| summary.metric == metric.path);
     let trials = summary.into_iter().flat_map(|summary| &mut summary.trials);
     for trial in trials.filter(|trial| trial.trial_id == attempt.trial_id && trial.attempt == attempt.attempt) {
@@ -224,7 +224,7 @@ pub(crate) fn point_rows(
                     valid: true,
                 },
             )?;
-            ids.insert(statistic.to_owned(), id_of(&row)?);
+            ids.insert(statistic.to_owned(), row_digest(&row)?);
             rows.push(row);
         }
         summary.rows = ids;
@@ -274,7 +274,7 @@ fn run_row(
         .with("pipeline", plan.pipeline.name.as_str())?
         .with("pipeline_digest", plan.pipeline.digest)?
         .with("plan_digest", context.plan_digest)?
-        .with("scheduler_path", cluster_of(context.environments.first().copied()))?
+        .with("scheduler_path", cluster_kind(context.environments.first().copied()))?
         .with("cadence", plan.pipeline.labels.get("cadence").map(String::as_str))?
         .with("layer", label("layer"))?
         .with("use_case", label("use_case"))?
@@ -285,7 +285,7 @@ fn run_row(
         .with("status", case_status(planned, counted).as_str())?
         .with("success", planned == counted)?
         .with("completeness", f64::from(counted) / f64::from(planned.max(1)))?
-        .with("issues", Value::reasons(&findings.issues))?
+        .with("issues", Value::from_reasons(&findings.issues))?
         .with("started_unix_ns", windows.iter().map(|window| window.start).min())?
         .with("finished_unix_ns", windows.iter().map(|window| window.end).max())?
         .with("source_kind", plan.source.kind.as_str())?
@@ -304,7 +304,7 @@ fn run_row(
         .with("instability_reason", reason)?
         .with("representative", plan.claim.as_ref().map(|claim| claim.representative))?
         .with("publication_safe", findings.publication_safe)?
-        .sealed()
+        .seal()
 }
 
 fn case_status(planned: u32, counted: u32) -> RunStatus {

@@ -17,21 +17,21 @@ use assay_manifest::{
 use assay_stage::{Context, Failure};
 use assay_warehouse::{Row, TELEMETRY_SLICE_FACT, Value};
 
-use crate::attempts::{common, placed};
+use crate::attempts::{common_value, with_place};
 use crate::dimensions::Dimensions;
-use crate::evidence::Found;
+use crate::evidence::ShardAttempt;
 use crate::row_failure;
 use crate::rows::{RowContext, fact};
-use crate::telemetry::metric::Kind;
-use crate::telemetry::recording::{Merged, Open, Place, Reading, Recorded, Source};
-use crate::telemetry::slice::{LeftOut, Slice, Statistics};
+use crate::telemetry::metric::MetricKind;
+use crate::telemetry::recording::{BlockSource, MergedReadings, OpenArtifact, Reading, RecordingFile, Source};
+use crate::telemetry::slice::{OmittedReadings, Slice, Statistics};
 
 /// The histograms in which serving programs count the time that requests spent in their queues, in seconds: vLLM, SGLang, TGI.
 const QUEUE_HISTOGRAMS: [&str; 3] =
     ["vllm:request_queue_time_seconds", "sglang:queue_time_seconds", "tgi_request_queue_duration"];
 
 /// The telemetry of a run, as written.
-pub(crate) struct Written {
+pub(crate) struct WrittenTelemetry {
     /// The rows of all attempts.
     pub(crate) file: CuratedFile,
     /// The reason why rows are missing; `None` if none is missing.
@@ -71,12 +71,12 @@ pub(crate) fn write(
     dimensions: &Dimensions,
     points: &[PointSummary],
     evidence: &[Artifact],
-) -> Result<Written, Failure> {
+) -> Result<WrittenTelemetry, Failure> {
     let open = |artifact: &Artifact| -> Result<Box<dyn Read>, Failure> {
         ctx.check_cancelled()?;
         Ok(Box::new(ctx.materialise(artifact)?.open()?))
     };
-    let mut slices = Slices::of(context, evidence, &open);
+    let mut slices = Slices::new(context, evidence, &open);
     let mut stopped = None;
     let mut queue_delays = QueueDelays::default();
     let batches = std::iter::from_fn(|| {
@@ -92,11 +92,11 @@ pub(crate) fn write(
     });
     let file = crate::write_file(ctx, &TELEMETRY_SLICE_FACT, batches.flatten())?;
     stopped.map_or(Ok(()), Err)?;
-    Ok(Written { file, left_out: slices.left_out.reason(), queue_delays })
+    Ok(WrittenTelemetry { file, left_out: slices.left_out.reason(), queue_delays })
 }
 
 /// One attempt over all its shards, with the gaps in its readings.
-struct Watched<'a> {
+struct AttemptWindow<'a> {
     trial: &'a PlannedTrial,
     attempt: u32,
     /// True if it is the attempt that counts for its trial.
@@ -106,10 +106,10 @@ struct Watched<'a> {
     gaps: Vec<&'a Gap>,
 }
 
-impl<'a> Watched<'a> {
+impl<'a> AttemptWindow<'a> {
     /// Returns the attempt with its window, which is the one over which the client's counts are compared with the endpoint's:
     /// from the first shard's start to the last one's end.
-    fn of(trial: &'a PlannedTrial, shards: &[&'a Found], source: &str) -> Option<Self> {
+    fn for_trial(trial: &'a PlannedTrial, shards: &[&'a ShardAttempt], source: &str) -> Option<Self> {
         let windows = shards.iter().map(|shard| &shard.attempt.window);
         let all = shards.iter().flat_map(|shard| &shard.collected.gaps);
         Some(Self {
@@ -125,22 +125,22 @@ impl<'a> Watched<'a> {
 
 /// The slices of a run: place by place, and for each place in the order in which attempts end.
 struct Slices<'a> {
-    open: &'a Open<'a>,
-    places: VecDeque<(Place, Vec<Recorded<'a>>, VecDeque<Watched<'a>>)>,
-    current: Option<Sweep<'a>>,
-    left_out: LeftOut,
+    open: &'a OpenArtifact<'a>,
+    places: VecDeque<(BlockSource, Vec<RecordingFile<'a>>, VecDeque<AttemptWindow<'a>>)>,
+    current: Option<ReadingSweep<'a>>,
+    left_out: OmittedReadings,
 }
 
 impl<'a> Slices<'a> {
-    fn of(context: &RowContext<'a>, evidence: &'a [Artifact], open: &'a Open<'a>) -> Self {
-        let mut watched = watched(context);
+    fn new(context: &RowContext<'a>, evidence: &'a [Artifact], open: &'a OpenArtifact<'a>) -> Self {
+        let mut watched = attempts_by_place(context);
         let of_place = |(place, recorded)| watched.remove(&place).map(|watched| (place, recorded, watched));
-        let places = recording::of(evidence).into_iter().filter_map(of_place).collect();
-        Self { open, places, current: None, left_out: LeftOut::default() }
+        let places = recording::by_place(evidence).into_iter().filter_map(of_place).collect();
+        Self { open, places, current: None, left_out: OmittedReadings::default() }
     }
 
     /// Returns the next slice that is complete; `None` at the end.
-    fn next(&mut self) -> Result<Option<(Place, Slice<'a>)>, Failure> {
+    fn next(&mut self) -> Result<Option<(BlockSource, Slice<'a>)>, Failure> {
         loop {
             if let Some(sweep) = &mut self.current
                 && let Some(slice) = sweep.next(&mut self.left_out)?
@@ -149,30 +149,30 @@ impl<'a> Slices<'a> {
                 return Ok(Some((sweep.place.clone(), slice)));
             }
             let Some((place, recorded, waiting)) = self.places.pop_front() else { return Ok(None) };
-            let merged = Merged::open(&place.source, &recorded, self.open)?;
+            let merged = MergedReadings::open(&place.source, &recorded, self.open)?;
             self.left_out.recordings += merged.left_out;
-            self.current = Some(Sweep { place, merged, latest: None, waiting, active: Vec::new(), over: VecDeque::new() });
+            self.current = Some(ReadingSweep { place, merged, latest: None, waiting, active: Vec::new(), over: VecDeque::new() });
         }
     }
 }
 
 /// Returns the attempts of each place, by their start.
-fn watched<'a>(context: &RowContext<'a>) -> BTreeMap<Place, VecDeque<Watched<'a>>> {
-    let mut all: BTreeMap<Place, Vec<Watched<'a>>> = BTreeMap::new();
+fn attempts_by_place<'a>(context: &RowContext<'a>) -> BTreeMap<BlockSource, VecDeque<AttemptWindow<'a>>> {
+    let mut all: BTreeMap<BlockSource, Vec<AttemptWindow<'a>>> = BTreeMap::new();
     for (trial, found) in &context.attempts.0 {
-        let mut tries: BTreeMap<(Block, u32), Vec<&Found>> = BTreeMap::new();
+        let mut tries: BTreeMap<(Block, u32), Vec<&ShardAttempt>> = BTreeMap::new();
         for shard in found {
             tries.entry((shard.collected.block, shard.attempt.attempt)).or_default().push(shard);
         }
         for ((block, _), shards) in tries {
             let endpoint = endpoint(context, trial).map(|case| Source::Endpoint(case.target.clone()));
             for source in std::iter::once(Source::Host).chain(endpoint) {
-                let watched = Watched::of(trial, &shards, &source.to_string());
-                all.entry(Place { block, source }).or_default().extend(watched);
+                let watched = AttemptWindow::for_trial(trial, &shards, &source.to_string());
+                all.entry(BlockSource { block, source }).or_default().extend(watched);
             }
         }
     }
-    let by_start = |(place, mut watched): (_, Vec<Watched<'a>>)| {
+    let by_start = |(place, mut watched): (_, Vec<AttemptWindow<'a>>)| {
         // A stable sort: attempts that began at the same time stay in the plan's order.
         watched.sort_by_key(|watched| (watched.start, watched.end));
         (place, watched.into())
@@ -187,20 +187,20 @@ fn endpoint<'a>(context: &RowContext<'a>, trial: &PlannedTrial) -> Option<&'a Ca
 }
 
 /// The readings of one place, merged in the order of time and distributed to its attempts.
-struct Sweep<'a> {
-    place: Place,
-    merged: Merged,
+struct ReadingSweep<'a> {
+    place: BlockSource,
+    merged: MergedReadings,
     /// The time of the last reading.
     latest: Option<Instant>,
     /// Attempts that have not begun.
-    waiting: VecDeque<Watched<'a>>,
+    waiting: VecDeque<AttemptWindow<'a>>,
     /// Attempts that run: one, unless shards of two attempts overlap.
     active: Vec<Slice<'a>>,
     over: VecDeque<Slice<'a>>,
 }
 
-impl<'a> Sweep<'a> {
-    fn next(&mut self, left_out: &mut LeftOut) -> Result<Option<Slice<'a>>, Failure> {
+impl<'a> ReadingSweep<'a> {
+    fn next(&mut self, left_out: &mut OmittedReadings) -> Result<Option<Slice<'a>>, Failure> {
         loop {
             if let Some(slice) = self.over.pop_front() {
                 return Ok(Some(slice));
@@ -245,7 +245,7 @@ fn rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     points: &[PointSummary],
-    (place, slice): &(Place, Slice<'_>),
+    (place, slice): &(BlockSource, Slice<'_>),
 ) -> Result<Vec<Row>, Failure> {
     let trial = slice.watched.trial;
     let is_of = |point: &&PointSummary| point.case_id == trial.case_id && point.point_id == trial.point_id;
@@ -258,7 +258,7 @@ fn rows(
 }
 
 /// Returns the places of a block's recorders that were up during an attempt.
-fn recorders<'a>(recordings: &'a [Recording], block: Block, watched: &Watched<'_>) -> Vec<Option<&'a PodPlace>> {
+fn recorders<'a>(recordings: &'a [Recording], block: Block, watched: &AttemptWindow<'_>) -> Vec<Option<&'a PodPlace>> {
     let overlaps = |window: &Window| window.start <= watched.end && watched.start <= window.end;
     let up = recordings.iter().filter(|recording| recording.block == block && overlaps(&recording.window));
     up.map(|recording| recording.place.as_ref()).collect()
@@ -266,11 +266,15 @@ fn recorders<'a>(recordings: &'a [Recording], block: Block, watched: &Watched<'_
 
 /// Returns the kind and the name of the thing that a place's recordings observe. On one machine, the recorder runs on the load's
 /// host; in a cluster it has a node of its own, unless several have recorded.
-fn scope<'a>(environments: &[&'a Environment], place: &'a Place, recorders: &[Option<&'a PodPlace>]) -> (&'static str, &'a str) {
+fn scope<'a>(
+    environments: &[&'a Environment],
+    place: &'a BlockSource,
+    recorders: &[Option<&'a PodPlace>],
+) -> (&'static str, &'a str) {
     match &place.source {
         Source::Endpoint(target) => ("endpoint", target.as_str()),
         Source::Host if recorders.iter().any(Option::is_some) => {
-            ("host", common(recorders, |place| &place.node).unwrap_or("unknown"))
+            ("host", common_value(recorders, |place| &place.node).unwrap_or("unknown"))
         }
         Source::Host => {
             let environment = environments.iter().find(|environment| environment.block == place.block);
@@ -284,13 +288,13 @@ fn row(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     point: &PointSummary,
-    (place, (scope_kind, scope_id), recorders): (&Place, (&str, &str), &[Option<&PodPlace>]),
+    (place, (scope_kind, scope_id), recorders): (&BlockSource, (&str, &str), &[Option<&PodPlace>]),
     slice: &Slice<'_>,
     found: &Statistics,
 ) -> assay_warehouse::Result<Row> {
-    let Watched { trial, attempt, start, end, .. } = &slice.watched;
+    let AttemptWindow { trial, attempt, start, end, .. } = &slice.watched;
     let values = found.values.as_ref();
-    placed(fact(&TELEMETRY_SLICE_FACT, context, dimensions, point)?, recorders.iter().copied())?
+    with_place(fact(&TELEMETRY_SLICE_FACT, context, dimensions, point)?, recorders.iter().copied())?
         .with("trial_id", trial.trial_id.as_str())?
         .with("attempt", *attempt)?
         .with("window_start_unix_ns", *start)?
@@ -300,14 +304,14 @@ fn row(
         .with("source", place.source.to_string())?
         .with("metric", found.metric.as_str())?
         .with("unit", found.unit.as_str())?
-        .with("metric_kind", if found.kind == Kind::Counter { "counter" } else { "gauge" })?
-        .with("n", Value::whole(found.n))?
+        .with("metric_kind", if found.kind == MetricKind::Counter { "counter" } else { "gauge" })?
+        .with("n", Value::from_count(found.n))?
         .with("min", values.map(assay_stats::Samples::min))?
         .with("mean", values.map(assay_stats::Samples::mean))?
         .with("max", values.map(assay_stats::Samples::max))?
         .with("p95", values.map(|values| values.quantile(0.95)))?
-        .with("gap_ns", Value::whole(slice.gap_ns()))?
-        .sealed()
+        .with("gap_ns", Value::from_count(slice.gap_ns()))?
+        .seal()
 }
 
 #[cfg(test)]

@@ -3,18 +3,18 @@ use serde_json::json;
 
 use super::*;
 use crate::aggregate::summarise;
-use crate::evidence::Found;
+use crate::evidence::ShardAttempt;
 use crate::fixture::{Run, attempt, collected, digest, place, plan};
 
 /// Returns the issues of a run whose trials each had one counted attempt, on these nodes, while its target ran on `target`.
-fn said(nodes: &[Option<&str>]) -> String {
+fn issues_text(nodes: &[Option<&str>]) -> String {
     let plan = plan(nodes.len());
     let found = plan.trials.iter().zip(nodes).map(|(planned, node)| {
         let place = node.map(|node| place(node, "pod"));
-        let found = Found { collected: collected(0, true), attempt: Attempt { place, ..attempt(planned, 0, true) } };
+        let found = ShardAttempt { collected: collected(0, true), attempt: Attempt { place, ..attempt(planned, 0, true) } };
         (planned.clone(), vec![found])
     });
-    let run = Run::found(plan.clone(), found.collect());
+    let run = Run::with_attempts(plan.clone(), found.collect());
     let environment = json!({
         "plan_digest": digest("plan"), "block": {"index": 0, "incarnation": 0}, "observed_at": "2026-01-01T00:00:00.000000000Z",
         "hosts": [{"name": "target", "roles": ["target"], "facts": HostFacts::unknown("a test")}],
@@ -30,11 +30,11 @@ fn said(nodes: &[Option<&str>]) -> String {
 
 #[test]
 fn a_summary_says_where_load_came_from_if_that_matters() {
-    assert_eq!(said(&[None, None]), "");
-    assert_eq!(said(&[Some("a"), Some("a")]), "");
-    insta::assert_snapshot!(said(&[Some("a"), Some("b"), Some("a")]), @"moved_load: the counted trials of w.t.default at `one` come from more than one node in shard 0: `a`, `b`");
-    insta::assert_snapshot!(said(&[Some("target"), Some("target"), Some("target")]), @"colocated: the load of shard 0 in trial `w.t.default.one.t0` came from the node `target`, on which the target `t` ran; and so did that of 2 others");
-    insta::assert_snapshot!(said(&[Some("a"), Some("target")]), @r"
+    assert_eq!(issues_text(&[None, None]), "");
+    assert_eq!(issues_text(&[Some("a"), Some("a")]), "");
+    insta::assert_snapshot!(issues_text(&[Some("a"), Some("b"), Some("a")]), @"moved_load: the counted trials of w.t.default at `one` come from more than one node in shard 0: `a`, `b`");
+    insta::assert_snapshot!(issues_text(&[Some("target"), Some("target"), Some("target")]), @"colocated: the load of shard 0 in trial `w.t.default.one.t0` came from the node `target`, on which the target `t` ran; and so did that of 2 others");
+    insta::assert_snapshot!(issues_text(&[Some("a"), Some("target")]), @r"
     moved_load: the counted trials of w.t.default at `one` come from more than one node in shard 0: `a`, `target`
     colocated: the load of shard 0 in trial `w.t.default.one.t1` came from the node `target`, on which the target `t` ran
     ");
@@ -46,11 +46,10 @@ fn a_summary_says_how_the_sides_of_a_comparison_differ_besides() {
     let side = |target: &str| json!({"target": target, "variant": "default"});
     let comparison = json!({"baseline": side("t"), "candidate": side("u"), "variable_under_test": "runtime_version"});
     plan.comparison = Some(serde_json::from_value(comparison).expect("a comparison"));
-    let trials = plan
-        .trials
-        .iter()
-        .map(|planned| (planned.clone(), vec![Found { collected: collected(0, true), attempt: attempt(planned, 0, true) }]));
-    let run = Run::found(plan.clone(), trials.collect());
+    let trials = plan.trials.iter().map(|planned| {
+        (planned.clone(), vec![ShardAttempt { collected: collected(0, true), attempt: attempt(planned, 0, true) }])
+    });
+    let run = Run::with_attempts(plan.clone(), trials.collect());
     let target = |id: &str, model: &str| {
         let version = json!({"source": "observed", "value": id, "how": "a test"});
         json!({"id": id, "kind": "process", "hosts": [id], "models": [model], "probes": [], "version": version})

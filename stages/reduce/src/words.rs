@@ -1,7 +1,7 @@
 //! Nouns that agree with their number.
 
 /// Returns `count` with its noun: `1 answer`, `5 answers`.
-pub(crate) fn counted(count: impl Into<u64>, noun: &str) -> String {
+pub(crate) fn quantity(count: impl Into<u64>, noun: &str) -> String {
     match count.into() {
         1 => format!("1 {noun}"),
         count => format!("{count} {noun}s"),
@@ -14,6 +14,6 @@ mod tests {
 
     #[test]
     fn one_is_no_plural() {
-        assert_eq!([0_u64, 1, 2].map(|count| counted(count, "answer")), ["0 answers", "1 answer", "2 answers"]);
+        assert_eq!([0_u64, 1, 2].map(|count| quantity(count, "answer")), ["0 answers", "1 answer", "2 answers"]);
     }
 }

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use assay_cluster::{CANCEL, Cluster, Place, Pod, RUN, STAGE, Standing, has_begun, root_name, standing};
+use assay_cluster::{CANCEL, Cluster, JobState, ObjectPath, Pod, RUN, STAGE, has_begun, root_name, standing};
 use assay_manifest::RunId;
 use assay_process::{Cancel, Signal};
 use assay_runner::Observer;
 use assay_stage::{Exit, Failure};
 use serde_json::json;
 
-use crate::commands::cluster::{InCluster, root_of};
+use crate::commands::cluster::{ClusterOptions, require_root};
 use crate::output;
 use crate::progress::Progress;
-use crate::told::hear;
+use crate::run_event::dispatch_event;
 
 /// The interval at which the driver is checked if no change is reported.
 const LOOK: Duration = Duration::from_millis(200);
@@ -32,7 +32,7 @@ pub(crate) struct Attach {
     #[arg(value_name = "RUN")]
     run: RunId,
     #[command(flatten)]
-    at: InCluster,
+    at: ClusterOptions,
 }
 
 impl Attach {
@@ -41,7 +41,7 @@ impl Attach {
         let cancel = assay_process::cancel_on_signals(&[Signal::INT])
             .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
         let cluster = self.at.connect()?;
-        root_of(&cluster, &self.at.namespace, &self.run)?;
+        require_root(&cluster, &self.at.namespace, &self.run)?;
         let mut progress = Progress::new(false, std::io::stderr().is_terminal());
         let ended = follow(&cluster, &self.at, &self.run, &mut progress, &cancel, Interrupt::Leaves)?;
         drop(progress);
@@ -66,7 +66,7 @@ pub(crate) enum Interrupt {
 /// Shows the driver's events until it has ended. Returns its failure if it has one, and false if the run was left to itself.
 pub(crate) fn follow(
     cluster: &Cluster,
-    at: &InCluster,
+    at: &ClusterOptions,
     run_id: &RunId,
     observer: &mut dyn Observer,
     cancel: &Cancel,
@@ -82,7 +82,7 @@ pub(crate) fn follow(
         let seen = watched.next(LOOK);
         // The pods of a driver that was replaced have nothing more to report.
         let driver = seen.jobs.keys().next().cloned().unwrap_or_default();
-        let pods: Vec<&Pod> = seen.pods_of(&driver);
+        let pods: Vec<&Pod> = seen.job_pods(&driver);
         for pod in &pods {
             let name = pod.metadata.name.clone().unwrap_or_default();
             if has_begun(pod) && followed.insert(name.clone()) {
@@ -90,7 +90,7 @@ pub(crate) fn follow(
             }
         }
         while let Ok(line) = lines.try_recv() {
-            ended = hear(&line.text, run_id, observer).or(ended);
+            ended = dispatch_event(&line.text, run_id, observer).or(ended);
         }
         if cancel.is_cancelled() && interrupt == Interrupt::Leaves {
             return Ok(false);
@@ -98,24 +98,24 @@ pub(crate) fn follow(
         if cancel.is_cancelled() && !asked {
             asked = true;
             mark_cancelled(cluster, namespace, run_id, cancel.reason().unwrap_or("stopped"))?;
-            output::talk("stopping the run: its driver ends what is under way and says so, signed");
+            output::diagnostic("stopping the run: its driver ends what is under way and says so, signed");
         }
         match seen.jobs.values().next() {
-            Some(job) => match standing(Some(job), &pods, &[], 1) {
-                Standing::Succeeded => {
+            Some(job) => match job_state(Some(job), &pods, &[], 1) {
+                JobState::Succeeded => {
                     drain(&lines, run_id, observer);
                     return Ok(true);
                 }
-                Standing::Failed(failure) => {
+                JobState::Failed(failure) => {
                     // A driver that removes its own namespace does not live to end in order.
                     let ended = drain(&lines, run_id, observer).or(ended);
                     return ended.unwrap_or(Err(failure)).map(|()| true);
                 }
-                Standing::Waiting(Some(trouble)) if trouble.failure.message != told => {
-                    output::talk(format!("  waiting for the driver: {}", trouble.failure.message));
+                JobState::Waiting(Some(trouble)) if trouble.failure.message != told => {
+                    output::diagnostic(format!("  waiting for the driver: {}", trouble.failure.message));
                     told = trouble.failure.message;
                 }
-                Standing::Waiting(_) | Standing::Running => {}
+                JobState::Waiting(_) | JobState::Running => {}
             },
             None if seen.is_whole => {
                 if let Some(ended) = drain(&lines, run_id, observer).or(ended) {
@@ -128,7 +128,7 @@ pub(crate) fn follow(
         }
         if tried.elapsed() > TRY_EVERY {
             tried = Instant::now();
-            match cluster.get::<serde_json::Value>(&Place::named("ConfigMap", namespace, &root_name(run_id))) {
+            match cluster.get::<serde_json::Value>(&ObjectPath::named("ConfigMap", namespace, &root_name(run_id))) {
                 Ok(_) => answered = Instant::now(),
                 Err(failure) if answered.elapsed() > LOST_AFTER => {
                     let again = format!("the run goes on; `assay attach {run_id}{}` follows it again", at.options());
@@ -148,7 +148,7 @@ fn drain(
 ) -> Option<Result<(), Failure>> {
     let mut ended = None;
     while let Ok(line) = lines.recv_timeout(Duration::from_millis(500)) {
-        ended = hear(&line.text, run_id, observer).or(ended);
+        ended = dispatch_event(&line.text, run_id, observer).or(ended);
     }
     ended
 }
@@ -156,6 +156,6 @@ fn drain(
 /// Asks the driver of a run to stop it.
 pub(crate) fn mark_cancelled(cluster: &Cluster, namespace: &str, run_id: &RunId, reason: &str) -> Result<(), Failure> {
     let name = root_name(run_id);
-    let place = Place::named("ConfigMap", namespace, &name);
+    let place = ObjectPath::named("ConfigMap", namespace, &name);
     cluster.merge(&place, &json!({"metadata": {"annotations": {CANCEL: reason}}})).map(drop)
 }

@@ -13,7 +13,7 @@ use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, closure, expand};
 use assay_stage::{Exit, Failure};
 use serde_json::{Map, Value, json};
 
-use crate::commands::run::{Asked, Shows};
+use crate::commands::run::{ReportScope, RunRequest};
 use crate::output;
 
 /// The time limit for the endpoint to become ready: the user is there to start it.
@@ -158,7 +158,7 @@ impl Bench {
         }
         let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
         let plan = json!({"fetch": false});
-        let asked = Asked { source, store: self.store, name: self.name, plan, json: self.json, shows: Shows::Tables };
+        let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, shows: ReportScope::Tables };
         let url = self.url;
         asked.run().map_err(|failure| naming_the_url(failure, url.as_deref()))
     }
@@ -253,7 +253,7 @@ impl Bench {
 /// Checks that the options make definitions that can be run. A problem names the option, because the user did not write the
 /// files.
 fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
-    let problems = match closure::<Infallible>(PIPELINE, &mut |path| Ok(files.get(path).cloned())) {
+    let problems = match read_closure::<Infallible>(PIPELINE, &mut |path| Ok(files.get(path).cloned())) {
         Ok(found) => expand(&found.pipeline, &found.workloads).err().unwrap_or_default(),
         Err(ClosureError::Problems(problems)) => problems,
         Err(ClosureError::Read { cause, .. }) => match cause {},
@@ -309,7 +309,7 @@ fn pairs(option: &str, texts: &[String]) -> Result<Map<String, Value>, Failure> 
 fn written(document: &Value) -> Vec<u8> {
     let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
     text.push('\n');
-    output::harmless_json(&text).into_bytes()
+    output::escape_json(&text).into_bytes()
 }
 
 #[cfg(test)]

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use assay_cluster::{
-    Cluster, ConfigMap, Keys, Namespace, Object, Place, SITE, Secret, Site, TARGETS_OF, TEMPORARY, go_with, removal_rights,
+    Cluster, ConfigMap, Keys, Namespace, Object, ObjectPath, SITE, Secret, Site, TARGETS_OWNER, TEMPORARY, removal_rights,
+    set_namespace_owner,
 };
 use assay_envelope::{PublicKey, ScryptCost, SecretKey, TrustPolicy};
 use assay_manifest::{Digest, Role};
-use assay_runner::{Config, LocalKeys, naming};
+use assay_runner::{Config, LocalKeys, add_signers};
 use assay_stage::{Exit, Failure};
 
-use crate::commands::cluster::{keep, temporary};
-use crate::commands::render::{InstallOptions, Makes, read_policy};
+use crate::commands::cluster::{find_temporary, keep};
+use crate::commands::render::{InstallOptions, StoreChoice, read_policy};
 use crate::commands::run::make_missing_keys;
 use crate::output;
 
@@ -37,9 +38,9 @@ pub(crate) struct Bootstrap {
 
 impl Bootstrap {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let connect = assay_cluster::Connect { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
-        let trust = install(&Cluster::of_person(&connect)?, &self.install, For::Good)?;
-        output::talk("runs of this namespace verify for whoever trusts its keys; a reviewer merges this policy:\n");
+        let connect = assay_cluster::ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
+        let trust = install(&Cluster::from_kubeconfig(&connect)?, &self.install, InstallLifetime::Permanent)?;
+        output::diagnostic("runs of this namespace verify for whoever trusts its keys; a reviewer merges this policy:\n");
         output::lines(trust.trim_end());
         Ok(Exit::Done)
     }
@@ -47,15 +48,15 @@ impl Bootstrap {
 
 /// The lifetime of an installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum For {
+pub(crate) enum InstallLifetime {
     /// Until an administrator removes it.
-    Good,
+    Permanent,
     /// Until the run is over, for namespaces that did not exist; an existing store is used.
     OneRun,
 }
 
 /// Installs Assay with a person's credentials, and returns the trust policy of its runs.
-pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: For) -> Result<String, Failure> {
+pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: InstallLifetime) -> Result<String, Failure> {
     let config = Config::find()?;
     let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
     make_missing_keys(&config, password.as_encoded_bytes())?;
@@ -64,33 +65,37 @@ pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: For) -
     // The keys of a namespace that is being removed are about to be lost.
     wait_until_gone(cluster, namespace)?;
 
-    let makes = if lasts == For::OneRun && serves_already(cluster, options)? { Makes::NoStore } else { Makes::Store };
+    let makes = if lasts == InstallLifetime::OneRun && serves_already(cluster, options)? {
+        StoreChoice::UseExisting
+    } else {
+        StoreChoice::Install
+    };
     let (made, public) = signing_keys(cluster, namespace)?;
     let store = store_secrets(cluster, options, makes)?;
     let trust = if let Some(path) = &options.trust {
         read_policy(path)?
     } else {
-        let there = there_trust(cluster, namespace)?;
-        policy(there, namespace, &public, &LocalKeys::of(&config).public_keys()?).to_yaml()
+        let there = read_cluster_trust(cluster, namespace)?;
+        policy(there, namespace, &public, &LocalKeys::new(&config).public_keys()?).to_yaml()
     };
     let keys = Keys { signing: made.clone(), store };
     let (site, mut objects) = options.objects(trust.clone(), Some(&keys), makes)?;
     match lasts {
-        For::OneRun => make_namespaces(cluster, options, &site, &mut objects)?,
+        InstallLifetime::OneRun => make_namespaces(cluster, options, &site, &mut objects)?,
         // Namespaces that were made for one run are permanent from now on.
-        For::Good => {
+        InstallLifetime::Permanent => {
             let namespaces = objects.iter().filter(|object| object["kind"] == "Namespace");
             let names = namespaces.filter_map(|namespace| namespace["metadata"]["name"].as_str());
-            keep(cluster, &temporary(cluster, &site.namespace, names)?)?;
+            keep(cluster, &find_temporary(cluster, &site.namespace, names)?)?;
         }
     }
     for object in &objects {
         cluster.apply(object)?;
     }
     let roles: Vec<_> = made.keys().map(|role| role.as_str()).collect();
-    output::talk(format!("installed  Assay in namespace {namespace}: {} objects", objects.len()));
+    output::diagnostic(format!("installed  Assay in namespace {namespace}: {} objects", objects.len()));
     if !roles.is_empty() {
-        output::talk(format!("keys       made for {}", roles.join(", ")));
+        output::diagnostic(format!("keys       made for {}", roles.join(", ")));
     }
     Ok(trust)
 }
@@ -98,8 +103,8 @@ pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: For) -
 /// Refuses a targets namespace of another installation: drivers remove targets whose run they do not know.
 fn check_targets_alone(cluster: &Cluster, options: &InstallOptions) -> Result<(), Failure> {
     let name = options.site(String::new()).targets_namespace;
-    let there: Option<Namespace> = cluster.get(&Place::in_cluster("Namespace", &name))?;
-    let whose = there.and_then(|there| there.metadata.labels?.remove(TARGETS_OF));
+    let there: Option<Namespace> = cluster.get(&ObjectPath::in_cluster("Namespace", &name))?;
+    let whose = there.and_then(|there| there.metadata.labels?.remove(TARGETS_OWNER));
     match whose {
         Some(other) if other != options.namespace => Err(Failure::environment(
             "targets_shared",
@@ -114,7 +119,7 @@ fn check_targets_alone(cluster: &Cluster, options: &InstallOptions) -> Result<()
 /// Returns true if the store that an installation would serve already exists.
 pub(crate) fn serves_already(cluster: &Cluster, options: &InstallOptions) -> Result<bool, Failure> {
     let Some((namespace, _)) = options.served_store() else { return Ok(false) };
-    Ok(cluster.get::<serde_json::Value>(&Place::named("Deployment", &namespace, "assay-store"))?.is_some())
+    Ok(cluster.get::<serde_json::Value>(&ObjectPath::named("Deployment", &namespace, "assay-store"))?.is_some())
 }
 
 /// Makes the namespaces that do not exist, marked as made for one run, and makes them own the objects outside of them, so that
@@ -127,19 +132,19 @@ fn make_namespaces(cluster: &Cluster, options: &InstallOptions, site: &Site, obj
         let name = namespace["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         wait_until_gone(cluster, &name)?;
         if cluster.create(&namespace)? {
-            output::talk(format!("namespace  {name} was not there: made for this run, and removed after it"));
+            output::diagnostic(format!("namespace  {name} was not there: made for this run, and removed after it"));
         }
         names.push(name);
     }
     let store = options.served_store().map(|(namespace, _)| namespace);
-    let temporary = temporary(cluster, &site.namespace, names.iter().map(String::as_str))?;
+    let temporary = find_temporary(cluster, &site.namespace, names.iter().map(String::as_str))?;
     if let Some(own) = temporary.iter().find(|made| made.name == site.namespace) {
-        go_with(site, (&own.name, &own.uid), store.as_deref(), objects);
+        set_namespace_owner(site, (&own.name, &own.uid), store.as_deref(), objects);
     }
     if let Some(made) = temporary.iter().find(|made| made.name == site.namespace).or(temporary.first()) {
         let named: Vec<&str> = temporary.iter().map(|made| made.name.as_str()).collect();
         let mut rights = removal_rights(site, &named);
-        go_with(site, (&made.name, &made.uid), None, &mut rights);
+        set_namespace_owner(site, (&made.name, &made.uid), None, &mut rights);
         objects.extend(rights);
     }
     Ok(())
@@ -149,7 +154,7 @@ fn make_namespaces(cluster: &Cluster, options: &InstallOptions, site: &Site, obj
 fn wait_until_gone(cluster: &Cluster, name: &str) -> Result<(), Failure> {
     let begun = Instant::now();
     loop {
-        let there: Option<Namespace> = cluster.get(&Place::in_cluster("Namespace", name))?;
+        let there: Option<Namespace> = cluster.get(&ObjectPath::in_cluster("Namespace", name))?;
         if there.is_none_or(|there| there.metadata.deletion_timestamp.is_none()) {
             return Ok(());
         }
@@ -162,14 +167,14 @@ fn wait_until_gone(cluster: &Cluster, name: &str) -> Result<(), Failure> {
 }
 
 /// Returns the credentials of each identity of a served store: the existing ones, or new ones.
-fn store_secrets(cluster: &Cluster, options: &InstallOptions, makes: Makes) -> Result<BTreeMap<String, String>, Failure> {
+fn store_secrets(cluster: &Cluster, options: &InstallOptions, makes: StoreChoice) -> Result<BTreeMap<String, String>, Failure> {
     let Some((namespace, _)) = options.served_store() else { return Ok(BTreeMap::new()) };
-    let there: Option<Secret> = cluster.get(&Place::named("Secret", &namespace, "assay-store-credentials"))?;
+    let there: Option<Secret> = cluster.get(&ObjectPath::named("Secret", &namespace, "assay-store-credentials"))?;
     let unmade = |error: assay_envelope::KeyError| Failure::environment("random", "no secret can be made").because(&error);
     let names = Role::RUN.iter().map(|role| role.as_str()).chain(PEOPLE);
     let secret_of = |name: &str| match there.as_ref().and_then(|secret| member(secret, name)) {
         Some(known) => Ok((name.to_owned(), known)),
-        None if makes == Makes::NoStore => Err(Failure::environment(
+        None if makes == StoreChoice::UseExisting => Err(Failure::environment(
             "store_credentials",
             format!("the store of namespace `{namespace}` does not know `{name}`: its Secret `assay-store-credentials` lacks it"),
         )),
@@ -179,14 +184,14 @@ fn store_secrets(cluster: &Cluster, options: &InstallOptions, makes: Makes) -> R
 }
 
 /// New keys by role: encrypted, public, and the password.
-type Made = BTreeMap<Role, [String; 3]>;
+type NewKeys = BTreeMap<Role, [String; 3]>;
 
 /// Makes the missing keys, and returns them and the public keys of all roles.
-fn signing_keys(cluster: &Cluster, namespace: &str) -> Result<(Made, BTreeMap<Role, PublicKey>), Failure> {
+fn signing_keys(cluster: &Cluster, namespace: &str) -> Result<(NewKeys, BTreeMap<Role, PublicKey>), Failure> {
     let (mut made, mut public) = (BTreeMap::new(), BTreeMap::new());
     for role in Role::RUN {
         let name = format!("assay-key-{role}");
-        let there: Option<Secret> = cluster.get(&Place::named("Secret", namespace, &name))?;
+        let there: Option<Secret> = cluster.get(&ObjectPath::named("Secret", namespace, &name))?;
         if let Some(pem) = there.and_then(|secret| member(&secret, "cosign.pub")) {
             let key = PublicKey::from_pem(&pem).map_err(|error| {
                 Failure::environment("key", format!("`cosign.pub` of the Secret `{name}` is no public key")).because(&error)
@@ -210,7 +215,7 @@ fn signing_keys(cluster: &Cluster, namespace: &str) -> Result<(Made, BTreeMap<Ro
 /// Makes a text that cannot be guessed: the digest of a fresh private key, which is forgotten.
 fn random(key: &SecretKey) -> Result<String, Failure> {
     let der = key.to_pkcs8_der().map_err(|error| Failure::unexpected("random", "no secret can be made").because(&error))?;
-    Ok(Digest::of(&der).hex())
+    Ok(Digest::compute(&der).hex())
 }
 
 fn member(secret: &Secret, name: &str) -> Option<String> {
@@ -219,8 +224,8 @@ fn member(secret: &Secret, name: &str) -> Option<String> {
 }
 
 /// Returns the existing policy: entries that people have written stay. A policy that cannot be parsed is not replaced.
-fn there_trust(cluster: &Cluster, namespace: &str) -> Result<Option<TrustPolicy>, Failure> {
-    let map: Option<ConfigMap> = cluster.get(&Place::named("ConfigMap", namespace, SITE))?;
+fn read_cluster_trust(cluster: &Cluster, namespace: &str) -> Result<Option<TrustPolicy>, Failure> {
+    let map: Option<ConfigMap> = cluster.get(&ObjectPath::named("ConfigMap", namespace, SITE))?;
     let text = map.and_then(|map| map.data?.remove("trust.yaml")).filter(|text| text.lines().any(|line| !line.starts_with('#')));
     text.map(|text| assay_stage::read_trust("the cluster's trust policy", text.as_bytes())).transpose()
 }
@@ -238,5 +243,5 @@ fn policy(
         .filter(|(role, _)| *role == Role::Source)
         .map(|(role, key)| (format!("person-{}", key.fingerprint().short()), *role, key));
     let of_cluster = cluster.iter().map(|(role, key)| (format!("{namespace}-{role}"), *role, key));
-    naming(there, namespace, of_cluster.chain(own))
+    add_signers(there, namespace, of_cluster.chain(own))
 }

@@ -7,7 +7,7 @@ use assay_manifest::RunId;
 use assay_stage::{Exit, Failure};
 
 use crate::commands::attach::mark_cancelled;
-use crate::commands::cluster::{InCluster, root_of};
+use crate::commands::cluster::{ClusterOptions, require_root};
 use crate::output;
 
 /// The time limit for the driver: longer than the pods' grace period.
@@ -27,14 +27,14 @@ pub(crate) struct Cancel {
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]
-    at: InCluster,
+    at: ClusterOptions,
 }
 
 impl Cancel {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let cluster = self.at.connect()?;
         let namespace = &self.at.namespace;
-        root_of(&cluster, namespace, &self.run)?;
+        require_root(&cluster, namespace, &self.run)?;
         let selector = format!("{RUN}={},{STAGE}=driver", self.run);
         let is_over = || -> Result<bool, Failure> {
             let jobs: Vec<Job> = cluster.list("Job", namespace, &selector)?;

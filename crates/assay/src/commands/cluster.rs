@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use assay_cluster::{Cluster, ConfigMap, Connect, Namespace, Place, RUN, Root, SITE, Site, TEMPORARY, root_name};
+use assay_cluster::{Cluster, ConfigMap, ConnectOptions, Namespace, ObjectPath, RUN, RunRoot, SITE, Site, TEMPORARY, root_name};
 use assay_manifest::RunId;
 use assay_stage::Failure;
 
 /// Which cluster, and where in it.
 #[derive(clap::Args, Clone, Debug)]
-pub(crate) struct InCluster {
+pub(crate) struct ClusterOptions {
     /// The kubeconfig; KUBECONFIG or the usual one if left out
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -21,10 +21,10 @@ pub(crate) struct InCluster {
     pub(crate) namespace: String,
 }
 
-impl InCluster {
+impl ClusterOptions {
     /// Connects to the cluster.
     pub(crate) fn connect(&self) -> Result<Cluster, Failure> {
-        Cluster::of_person(&Connect { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() })
+        Cluster::from_kubeconfig(&ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() })
     }
 
     /// Returns the installation of the namespace.
@@ -50,21 +50,21 @@ fn other_run(root: &ConfigMap, run_id: Option<&RunId>) -> Option<String> {
 }
 
 /// Returns a command that starts this program with the same arguments, in another environment.
-pub(crate) fn anew() -> std::process::Command {
+pub(crate) fn restart_command() -> std::process::Command {
     let mut command = std::process::Command::new("/proc/self/exe");
     command.args(std::env::args_os().skip(1));
     command
 }
 
 /// Replaces this process with the command; returns only if that fails.
-pub(crate) fn become_anew(command: &mut std::process::Command) -> Failure {
+pub(crate) fn exec_command(command: &mut std::process::Command) -> Failure {
     let error = std::os::unix::process::CommandExt::exec(command);
     Failure::environment("binaries", "this program cannot be started anew").because(&error)
 }
 
 /// Returns the installation of a namespace.
 pub(crate) fn site(cluster: &Cluster, namespace: &str) -> Result<Site, Failure> {
-    let map: Option<ConfigMap> = cluster.get(&Place::named("ConfigMap", namespace, SITE))?;
+    let map: Option<ConfigMap> = cluster.get(&ObjectPath::named("ConfigMap", namespace, SITE))?;
     let map = map.ok_or_else(|| {
         Failure::environment("not_installed", format!("Assay is not installed in the namespace `{namespace}`"))
             .hint(format!(
@@ -77,20 +77,20 @@ pub(crate) fn site(cluster: &Cluster, namespace: &str) -> Result<Site, Failure> 
 
 /// A namespace that was made for one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Temporary {
+pub(crate) struct TemporaryNamespace {
     /// Its name.
     pub(crate) name: String,
     /// Its UID: a later namespace of the same name is another one.
     pub(crate) uid: String,
 }
 
-impl std::fmt::Display for Temporary {
+impl std::fmt::Display for TemporaryNamespace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}={}", self.name, self.uid)
     }
 }
 
-impl std::str::FromStr for Temporary {
+impl std::str::FromStr for TemporaryNamespace {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -100,67 +100,72 @@ impl std::str::FromStr for Temporary {
 }
 
 /// Returns those of these namespaces that were made for one run of the installation `own`.
-pub(crate) fn temporary<'a>(
+pub(crate) fn find_temporary<'a>(
     cluster: &Cluster,
     own: &str,
     names: impl Iterator<Item = &'a str>,
-) -> Result<Vec<Temporary>, Failure> {
+) -> Result<Vec<TemporaryNamespace>, Failure> {
     let mut all = Vec::new();
     for name in names {
-        let there: Option<Namespace> = cluster.get(&Place::in_cluster("Namespace", name))?;
-        all.extend(there.as_ref().and_then(|there| made_for_one_run(there, own)));
+        let there: Option<Namespace> = cluster.get(&ObjectPath::in_cluster("Namespace", name))?;
+        all.extend(there.as_ref().and_then(|there| parse_temporary(there, own)));
     }
     Ok(all)
 }
 
 /// Returns the namespace if it is marked as made for one run; namespaces that are terminating are ignored.
-fn made_for_one_run(namespace: &Namespace, own: &str) -> Option<Temporary> {
+fn parse_temporary(namespace: &Namespace, own: &str) -> Option<TemporaryNamespace> {
     let metadata = &namespace.metadata;
     let is_marked = metadata.labels.as_ref().and_then(|labels| labels.get(TEMPORARY)).is_some_and(|value| value == own);
     let is_there = metadata.deletion_timestamp.is_none();
     let (name, uid) = (metadata.name.clone()?, metadata.uid.clone()?);
-    (is_marked && is_there).then_some(Temporary { name, uid })
+    (is_marked && is_there).then_some(TemporaryNamespace { name, uid })
 }
 
 /// Makes namespaces that were made for one run permanent, with all objects in them.
-pub(crate) fn keep(cluster: &Cluster, namespaces: &[Temporary]) -> Result<(), Failure> {
+pub(crate) fn keep(cluster: &Cluster, namespaces: &[TemporaryNamespace]) -> Result<(), Failure> {
     let forgotten = serde_json::json!({"metadata": {"labels": {TEMPORARY: null}}});
-    namespaces.iter().try_for_each(|made| cluster.merge(&Place::in_cluster("Namespace", &made.name), &forgotten).map(drop))
+    namespaces.iter().try_for_each(|made| cluster.merge(&ObjectPath::in_cluster("Namespace", &made.name), &forgotten).map(drop))
 }
 
 /// Removes namespaces that were made for one run of the installation `own`, if they are unchanged; one that has gone is no error.
 /// If another run has its root there, or has kept one of them, all of them stay.
-pub(crate) fn remove(cluster: &Cluster, own: &str, run_id: Option<&RunId>, namespaces: &[Temporary]) -> Result<(), Failure> {
+pub(crate) fn remove(
+    cluster: &Cluster,
+    own: &str,
+    run_id: Option<&RunId>,
+    namespaces: &[TemporaryNamespace],
+) -> Result<(), Failure> {
     let roots: Vec<ConfigMap> = cluster.list("ConfigMap", own, RUN)?;
     if let Some(other) = roots.iter().find_map(|root| other_run(root, run_id)) {
         return Err(Failure::environment("in_use", format!("the run `{other}` has its root in namespace `{own}`"))
             .hint("once it may go too: kubectl delete namespace"));
     }
     for made in namespaces {
-        if temporary(cluster, own, std::iter::once(made.name.as_str()))?.contains(made) {
-            cluster.delete(&Place::in_cluster("Namespace", &made.name), Some(&made.uid))?;
+        if find_temporary(cluster, own, std::iter::once(made.name.as_str()))?.contains(made) {
+            cluster.delete(&ObjectPath::in_cluster("Namespace", &made.name), Some(&made.uid))?;
         }
     }
     Ok(())
 }
 
 /// A root and its annotations.
-pub(crate) type Found = (Root, BTreeMap<String, String>);
+pub(crate) type RunRoot = (RunRoot, BTreeMap<String, String>);
 
 /// Returns the root of a run, with its annotations; `None` if the cluster has no such run.
-pub(crate) fn find_root(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<Option<Found>, Failure> {
+pub(crate) fn find_root(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<Option<RunRoot>, Failure> {
     let name = root_name(run_id);
-    let map: Option<ConfigMap> = cluster.get(&Place::named("ConfigMap", namespace, &name))?;
+    let map: Option<ConfigMap> = cluster.get(&ObjectPath::named("ConfigMap", namespace, &name))?;
     // A root that is being deleted must not be depended on.
     let map = map.filter(|map| map.metadata.deletion_timestamp.is_none());
     Ok(map.map(|map| {
-        let root = Root { name, uid: map.metadata.uid.unwrap_or_default() };
+        let root = RunRoot { name, uid: map.metadata.uid.unwrap_or_default() };
         (root, map.metadata.annotations.unwrap_or_default())
     }))
 }
 
 /// Returns the root of a run; fails if there is none.
-pub(crate) fn root_of(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<Found, Failure> {
+pub(crate) fn require_root(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<RunRoot, Failure> {
     find_root(cluster, namespace, run_id)?.ok_or_else(|| {
         Failure::usage("no_such_run", format!("the namespace `{namespace}` has no run `{run_id}`")).hint(format!(
             "`assay status --namespace {namespace}` lists those that it has; a finished run is in its store ({RUN})"
@@ -176,13 +181,13 @@ mod tests {
     fn only_a_namespace_that_was_made_for_a_run_is_removed() {
         let of = |metadata: serde_json::Value| {
             let namespace = serde_json::from_value(serde_json::json!({"metadata": metadata})).expect("a namespace");
-            made_for_one_run(&namespace, "trial").map(|made| made.to_string())
+            parse_temporary(&namespace, "trial").map(|made| made.to_string())
         };
         let marked = serde_json::json!({"name": "a", "uid": "u", "labels": {TEMPORARY: "trial"}});
         let of_another = serde_json::json!({"name": "a", "uid": "u", "labels": {TEMPORARY: "other"}});
         assert_eq!(of(of_another), None, "another installation's");
         assert_eq!(of(marked.clone()), Some("a=u".to_owned()));
-        assert_eq!("a=u".parse(), Ok(Temporary { name: "a".to_owned(), uid: "u".to_owned() }));
+        assert_eq!("a=u".parse(), Ok(TemporaryNamespace { name: "a".to_owned(), uid: "u".to_owned() }));
         assert_eq!(of(serde_json::json!({"name": "a", "uid": "u"})), None, "somebody else's");
         let mut going = marked;
         going["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();

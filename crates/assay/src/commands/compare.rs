@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use assay_gate::between_runs;
-use assay_manifest::{Better, Environment, MetricSummary, Name, Plan, PointSummary, Summary};
+use assay_gate::differences_between_runs;
+use assay_manifest::{BetterDirection, Environment, MetricSummary, Name, Plan, PointSummary, Summary};
 use assay_report::{counted, probability, significant};
 use assay_stage::{Exit, Failure};
 use assay_stats::{Alternative, Samples, benjamini_hochberg, hodges_lehmann, mann_whitney};
 use serde_json::json;
 
-use crate::commands::opened::{Opened, Where};
+use crate::commands::verified_run::{StoreOptions, VerifiedRun};
 use crate::output;
 
 /// The confidence level of intervals.
@@ -26,7 +26,7 @@ pub(crate) struct Compare {
     #[arg(value_name = "B")]
     candidate: String,
     #[command(flatten)]
-    place: Where,
+    place: StoreOptions,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -38,7 +38,7 @@ struct Row {
     point: String,
     metric: String,
     unit: String,
-    better: Option<Better>,
+    better: Option<BetterDirection>,
     medians: [f64; 2],
     trials: [usize; 2],
     /// The Hodges-Lehmann estimate of the ratio and its interval, or the reason why there is none.
@@ -72,29 +72,29 @@ impl Compare {
     }
 }
 
-fn summary(opened: &Opened) -> Result<&Summary, Failure> {
+fn summary(opened: &VerifiedRun) -> Result<&Summary, Failure> {
     let summary = opened.chain.one::<Summary>().map(|summary| &summary.body);
     summary.ok_or_else(|| Failure::usage("no_summary", format!("run `{}` has no Summary yet", opened.chain.run_id)))
 }
 
-fn environments(opened: &Opened) -> Vec<&Environment> {
+fn environments(opened: &VerifiedRun) -> Vec<&Environment> {
     opened.chain.all().map(|(_, manifest)| &manifest.body).collect()
 }
 
 /// Returns other differences that may have had an effect: facts of targets that both runs have, and the pipeline's file.
-fn surroundings([baseline, candidate]: &[Opened; 2]) -> Vec<String> {
+fn surroundings([baseline, candidate]: &[VerifiedRun; 2]) -> Vec<String> {
     let (before, now) = (environments(baseline), environments(candidate));
     let targets = |all: &[&Environment]| -> BTreeSet<Name> {
         all.iter().flat_map(|environment| &environment.targets).map(|target| target.id.clone()).collect()
     };
     let mut told = Vec::new();
     for target in targets(&before).intersection(&targets(&now)) {
-        let differing = between_runs(&before, &now, target).into_iter();
+        let differing = differences_between_runs(&before, &now, target).into_iter();
         told.extend(
             differing.map(|it| format!("environment: {} of {target} was {} and is {}", it.what, it.baseline, it.candidate)),
         );
     }
-    let pipeline = |opened: &Opened| opened.chain.one::<Plan>().map(|plan| plan.body.pipeline.digest);
+    let pipeline = |opened: &VerifiedRun| opened.chain.one::<Plan>().map(|plan| plan.body.pipeline.digest);
     if pipeline(baseline) != pipeline(candidate) {
         told.push("definition: the pipeline's file is another, so targets may be set up otherwise".to_owned());
     }
@@ -208,11 +208,11 @@ fn show(baseline: &str, candidate: &str, rows: &[Row], left_out: &[String], surr
     }
     surroundings.iter().for_each(output::line);
     let tests = rows.iter().filter(|row| row.p.is_some()).count();
-    output::talk(format!(
+    output::diagnostic(format!(
         "\nA is {baseline}, B is {candidate}; B over A. Ratio of Hodges and Lehmann; two-sided Mann-Whitney, adjusted for {}.",
         counted(tests as u64, "test")
     ));
-    output::talk(
+    output::diagnostic(
         "The trials of two runs are not paired: the machine may have made the difference. To decide, measure both in one run.",
     );
 }

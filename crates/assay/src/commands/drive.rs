@@ -3,20 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assay_cluster::{CANCEL, Cluster, FAILURE_FILE, InPod, KEY_FOLDER, Lease, Place, RUN, Root, SCRATCH, Site, root};
+use assay_cluster::{
+    CANCEL, Cluster, FAILURE_FILE, KEY_FOLDER, Lease, ObjectPath, PodEnvironment, RUN, RunRoot, SCRATCH, Site, root,
+};
 use assay_manifest::{Instant, Role, RunId};
 use assay_process::{Cancel, Signal};
-use assay_runner::{DriverSpec, InCluster, KeyRing, Run as Driven, SourceSpec, ToBranch};
+use assay_runner::{BranchPush, ClusterParameters, DriverSpec, KeyRing, Run as Driven, SourceSpec};
 use assay_stage::{Clock, Exit, Failure, write_failure};
 use serde_json::json;
 
-use crate::commands::cluster::{Temporary, anew, become_anew, find_root, remove, root_of, site};
+use crate::commands::cluster::{TemporaryNamespace, exec_command, find_root, remove, require_root, restart_command, site};
 use crate::commands::on_kubernetes::EXPIRES_NS;
-use crate::commands::opened::Where;
 use crate::commands::run::no_valid_trial;
+use crate::commands::verified_run::StoreOptions;
 use crate::commands::{push, tidy};
 use crate::output;
-use crate::told::{Teller, Told, tell};
+use crate::run_event::{RunEvent, RunEventWriter, write_event};
 
 /// The interval at which the driver checks whether the run is to be stopped.
 const LOOK: Duration = Duration::from_secs(1);
@@ -49,7 +51,7 @@ pub(crate) struct Drive {
     start_limit: u64,
     /// A namespace that was made for this run, and is removed once it is over; its own comes last
     #[arg(long, value_name = "NAME=UID")]
-    remove: Vec<Temporary>,
+    remove: Vec<TemporaryNamespace>,
 }
 
 impl Drive {
@@ -69,11 +71,11 @@ impl Drive {
         assay_stage::init_tracing();
         let told_to_end = assay_process::cancel_on_signals(&[Signal::TERM, Signal::INT])
             .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
-        let here = InPod::here(|name| std::env::var(name).ok()).ok_or_else(|| {
+        let here = PodEnvironment::from_env(|name| std::env::var(name).ok()).ok_or_else(|| {
             Failure::usage("no_pod", "`assay drive` runs in a driver's pod only")
                 .hint("start one with `assay run --on kubernetes`")
         })?;
-        let cluster = Cluster::around_pod()?;
+        let cluster = Cluster::from_pod()?;
         let site = site(&cluster, &here.namespace)?;
         let root = self.root(&cluster, &site, &here)?;
         if let Err(failure) = tidy::tidy(&cluster, &site) {
@@ -86,7 +88,7 @@ impl Drive {
         let lease = Lease::take(&cluster, &site.namespace, &self.run_id, &here.place.pod_uid, &root, &lost)?;
         watch_for_end(&cluster, &site.namespace, &self.run_id, &root, &stopped, [told_to_end, lost]);
 
-        let at = InCluster {
+        let at = ClusterParameters {
             cluster: cluster.clone(),
             site,
             root,
@@ -94,13 +96,13 @@ impl Drive {
             start_limit: Duration::from_secs(self.start_limit),
         };
         let driven = self.drive_in(at, &stopped);
-        tell(&Told::Ended { failure: driven.as_ref().err().cloned() });
-        output::talk(format!("asked the API server {} times", cluster.asked()));
+        write_event(&RunEvent::Ended { failure: driven.as_ref().err().cloned() });
+        output::diagnostic(format!("asked the API server {} times", cluster.request_count()));
         // The last step, because this pod is removed with its namespace.
         let removed =
             if self.remove.is_empty() { Ok(()) } else { remove(&cluster, &here.namespace, Some(&self.run_id), &self.remove) };
         if let (Ok(()), Err(failure)) = (&driven, &removed) {
-            tell(&Told::Ended { failure: Some(failure.clone()) });
+            write_event(&RunEvent::Ended { failure: Some(failure.clone()) });
         }
         drop(lease);
         driven?;
@@ -109,11 +111,11 @@ impl Drive {
     }
 
     /// Drives the run to its end, as the only driver.
-    fn drive_in(&self, at: InCluster, stopped: &Cancel) -> Result<(), Failure> {
+    fn drive_in(&self, at: ClusterParameters, stopped: &Cancel) -> Result<(), Failure> {
         let site = at.site.clone();
         let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
         let key = Path::new(KEY_FOLDER).join("cosign.key");
-        let keys = KeyRing::of_file(Role::Source, &key, password.as_encoded_bytes())?;
+        let keys = KeyRing::from_file(Role::Source, &key, password.as_encoded_bytes())?;
         let source = self.pipeline.clone().map(|pipeline| SourceSpec {
             pipeline,
             repo: self.repo.clone(),
@@ -128,9 +130,9 @@ impl Drive {
             plan: json!({"fetch": !self.no_fetch}),
             home: PathBuf::from(SCRATCH),
         };
-        let run = Driven::of_driver(&spec, keys, stopped)?;
+        let run = Driven::open_for_driver(&spec, keys, stopped)?;
         if run.published()?.is_none() {
-            run.drive_in(at, &mut Teller::default())?;
+            run.drive_in(at, &mut RunEventWriter::default())?;
         }
         if self.pipeline.is_some() {
             finish(&run, &site, stopped)?;
@@ -140,17 +142,17 @@ impl Drive {
 
     /// Returns the run's root. The client has made it, except for a scheduled run: then it is made here, and the Job and its pod
     /// get the run's label.
-    fn root(&self, cluster: &Cluster, site: &Site, here: &InPod) -> Result<Root, Failure> {
+    fn root(&self, cluster: &Cluster, site: &Site, here: &PodEnvironment) -> Result<RunRoot, Failure> {
         if let Some(pipeline) = &self.pipeline {
-            let repository = self.repo.as_deref().map(assay_runner::without_password).unwrap_or_default();
+            let repository = self.repo.as_deref().map(assay_runner::redact_address).unwrap_or_default();
             let facts = [("pipeline", pipeline.as_str()), ("repository", repository.as_str()), ("image", &site.image)];
             let expires = Instant::from_unix_ns(Clock.now().unix_ns().saturating_add(EXPIRES_NS));
-            cluster.create(&root(site, &self.run_id, Some(expires), &facts))?;
+            cluster.create(&run_root(site, &self.run_id, Some(expires), &facts))?;
             let of_run = json!({"metadata": {"labels": {RUN: self.run_id}}});
-            cluster.merge(&Place::named("Job", &site.namespace, self.run_id.as_str()), &of_run)?;
-            cluster.merge(&Place::named("Pod", &site.namespace, &here.place.pod), &of_run)?;
+            cluster.merge(&ObjectPath::named("Job", &site.namespace, self.run_id.as_str()), &of_run)?;
+            cluster.merge(&ObjectPath::named("Pod", &site.namespace, &here.place.pod), &of_run)?;
         }
-        root_of(cluster, &site.namespace, &self.run_id).map(|(root, _)| root)
+        require_root(cluster, &site.namespace, &self.run_id).map(|(root, _)| root)
     }
 }
 
@@ -160,10 +162,10 @@ fn finish(run: &Driven, site: &Site, cancel: &Cancel) -> Result<(), Failure> {
     let policy = Path::new(SCRATCH).join("trust.yaml");
     std::fs::write(&policy, &site.trust)
         .map_err(|error| Failure::environment("scratch", "the trust policy cannot be written").because(&error))?;
-    let place = Where { store: Some(run.store_uri.clone()), trust: vec![policy.display().to_string()] };
+    let place = StoreOptions { store: Some(run.store_uri.clone()), trust: vec![policy.display().to_string()] };
     let opened = place.open(run.run_id.as_str())?;
-    if let ToBranch::Yes(branch) = run.to_branch()? {
-        output::talk(push::line(&push::commit(&opened, &branch, cancel)?));
+    if let BranchPush::Automatic(branch) = run.find_branch_push()? {
+        output::diagnostic(push::line(&push::commit(&opened, &branch, cancel)?));
     }
     no_valid_trial(&opened, Path::new("report.html")).map_or(Ok(()), Err)
 }
@@ -177,7 +179,7 @@ fn reach_remotes() -> Result<(), Failure> {
         return Ok(());
     }
     let is_there = |name: &str| folder.join(name).exists();
-    let mut command = anew();
+    let mut command = restart_command();
     command.env(DONE, "1");
     if is_there("ca.crt") {
         command.env("GIT_SSL_CAINFO", folder.join("ca.crt"));
@@ -189,12 +191,12 @@ fn reach_remotes() -> Result<(), Failure> {
     if is_there("config") {
         command.env("GIT_CONFIG_GLOBAL", folder.join("config"));
     }
-    Err(become_anew(&mut command))
+    Err(exec_command(&mut command))
 }
 
 /// Stops the run if its root is marked or deleted. A driver that is told to end for any other reason (its node is drained, for
 /// example) only exits: the Jobs go on, and the next driver finds them.
-fn watch_for_end(cluster: &Cluster, namespace: &str, run_id: &RunId, root: &Root, stopped: &Cancel, leaves: [Cancel; 2]) {
+fn watch_for_end(cluster: &Cluster, namespace: &str, run_id: &RunId, root: &RunRoot, stopped: &Cancel, leaves: [Cancel; 2]) {
     let (cluster, namespace, run_id, root, stopped) =
         (cluster.clone(), namespace.to_owned(), run_id.clone(), root.clone(), stopped.clone());
     std::thread::spawn(move || {
@@ -202,12 +204,12 @@ fn watch_for_end(cluster: &Cluster, namespace: &str, run_id: &RunId, root: &Root
             let [told_to_end, lost] = &leaves;
             let is_told = told_to_end.wait_timeout(LOOK);
             if let Some(why) = lost.reason() {
-                output::talk(format!("this driver lets go of the run: {why}"));
+                output::diagnostic(format!("this driver lets go of the run: {why}"));
                 leave();
             }
             match find_root(&cluster, &namespace, &run_id) {
                 Ok(Some((there, _))) if there.uid != root.uid => {
-                    output::talk("this driver lets go of the run: its root is another one by now");
+                    output::diagnostic("this driver lets go of the run: its root is another one by now");
                     leave();
                 }
                 Ok(Some((_, annotations))) => {
@@ -219,7 +221,7 @@ fn watch_for_end(cluster: &Cluster, namespace: &str, run_id: &RunId, root: &Root
                 Err(failure) => tracing::warn!(%failure, "whether the run is to be stopped is not known"),
             }
             if is_told {
-                output::talk("this driver was told to end; the run goes on, and the next one takes it up");
+                output::diagnostic("this driver was told to end; the run goes on, and the next one takes it up");
                 leave();
             }
         }

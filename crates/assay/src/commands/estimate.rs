@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use assay_manifest::{Body as _, Case, CaseId, Document, ExecutionPart, MAX_MANIFEST_BYTES, Point, PointKind, RunId};
 use assay_schedule::DRAIN;
-use assay_spec::{Arrivals, Serving};
-use assay_stage::{Accepted, Failure, Layout, StageName};
+use assay_spec::{ArrivalMode, Serving};
+use assay_stage::{AcceptedResult, Failure, Layout, StageName};
 use assay_store::Store;
 
 /// The duration of trials.
@@ -24,11 +24,11 @@ impl Length {
     }
 
     /// Returns the duration of one trial of a load at a point.
-    pub(crate) fn of_load(serving: &Serving, point: &Point, limit: Duration) -> Self {
+    pub(crate) fn for_load(serving: &Serving, point: &Point, limit: Duration) -> Self {
         let load = &serving.load;
         // A closed loop waits for responses: the duration of its requests is what is measured.
         let counted = load.requests.zip(rate(point)).and_then(|(requests, rate)| seconds(requests as f64 / rate));
-        let is_closed = matches!(load.arrivals, Arrivals::Closed { .. });
+        let is_closed = matches!(load.arrivals, ArrivalMode::Closed { .. });
         let measured = match (load.duration, load.requests) {
             (Some(duration), None) => Some(duration),
             (Some(_), Some(_)) if is_closed => None,
@@ -96,10 +96,10 @@ fn latest(store: &Store, case: &CaseId) -> Result<Option<Duration>, Failure> {
 
 fn lengths(store: &Store, run_id: &RunId, case: &CaseId) -> Result<Vec<u64>, Failure> {
     let mut found = Vec::new();
-    for accepted in Accepted::of_stage(store, run_id, StageName::Execute)? {
+    for accepted in AcceptedResult::list_stage(store, run_id, StageName::Execute)? {
         let bytes = store.get(&accepted?.manifest, MAX_MANIFEST_BYTES)?;
         let Ok(document) = Document::parse(&bytes) else { continue };
-        let Some(part) = ExecutionPart::of(&document).filter(|part| part.header.run_id == *run_id) else { continue };
+        let Some(part) = ExecutionPart::from_document(&document).filter(|part| part.header.run_id == *run_id) else { continue };
         let of_case = part.body.attempts.iter().filter(|attempt| attempt.case_id == *case && attempt.validity.valid);
         found.extend(of_case.map(|attempt| attempt.window.duration_ns.0));
     }
@@ -141,7 +141,7 @@ spec:
             value: BTreeMap::from([(name.to_owned(), value.to_owned())]),
             load_recipe_digest: None,
         };
-        let Length { expected, at_most } = Length::of_load(serving, &point, LIMIT);
+        let Length { expected, at_most } = Length::for_load(serving, &point, LIMIT);
         (expected.map(|expected| expected.as_secs()), at_most.as_secs())
     }
 

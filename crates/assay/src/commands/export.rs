@@ -9,8 +9,8 @@ use assay_stage::{Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
 
-use crate::commands::opened::{Opened, Where};
 use crate::commands::query::write_new;
+use crate::commands::verified_run::{StoreOptions, VerifiedRun};
 use crate::output;
 
 /// The largest curated file and the largest file of records that are exported, in bytes.
@@ -59,7 +59,7 @@ pub(crate) struct Export {
     #[arg(long)]
     records: bool,
     #[command(flatten)]
-    place: Where,
+    place: StoreOptions,
 }
 
 impl Export {
@@ -69,8 +69,8 @@ impl Export {
             Failure::usage("not_published", format!("the run `{}` has no rows yet", opened.chain.run_id))
                 .hint("`assay run` with the same run id resumes it")
         })?;
-        let files = self.chosen(&summary.body)?;
-        let exported = Exported::open(&opened, &summary.body.files)?;
+        let files = self.selected_files(&summary.body)?;
+        let exported = CuratedExport::open(&opened, &summary.body.files)?;
         if self.to.as_deref() == Some(Path::new("-")) {
             let [file] = files.as_slice() else {
                 return Err(Failure::usage("several_tables", "standard output takes one table").hint("name it with `--table`"));
@@ -82,7 +82,7 @@ impl Export {
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }
 
-    fn chosen<'a>(&self, summary: &'a Summary) -> Result<Vec<&'a CuratedFile>, Failure> {
+    fn selected_files<'a>(&self, summary: &'a Summary) -> Result<Vec<&'a CuratedFile>, Failure> {
         let Some(table) = &self.table else { return Ok(summary.files.iter().collect()) };
         let files: Vec<_> = summary.files.iter().filter(|file| file.table == *table).collect();
         if files.is_empty() {
@@ -93,7 +93,7 @@ impl Export {
         Ok(files)
     }
 
-    fn write_folder(&self, opened: &Opened, files: &[&CuratedFile], exported: &Exported<'_>) -> Result<(), Failure> {
+    fn write_folder(&self, opened: &VerifiedRun, files: &[&CuratedFile], exported: &CuratedExport<'_>) -> Result<(), Failure> {
         let folder = self.to.clone().unwrap_or_else(|| PathBuf::from(format!("{}-export", opened.chain.run_id)));
         let made = std::fs::create_dir(&folder);
         made.map_err(|error| {
@@ -110,22 +110,22 @@ impl Export {
             copy_records(opened, &folder)?;
         }
         if !opened.chain.is_established() {
-            output::talk("internally consistent; signer not established");
+            output::diagnostic("internally consistent; signer not established");
         }
         Ok(())
     }
 }
 
 /// The curated files of a run, in a store for queries.
-struct Exported<'a> {
-    opened: &'a Opened,
+struct CuratedExport<'a> {
+    opened: &'a VerifiedRun,
     store: Store,
     scratch: Scratch,
     files: &'a [CuratedFile],
 }
 
-impl<'a> Exported<'a> {
-    fn open(opened: &'a Opened, files: &'a [CuratedFile]) -> Result<Self, Failure> {
+impl<'a> CuratedExport<'a> {
+    fn open(opened: &'a VerifiedRun, files: &'a [CuratedFile]) -> Result<Self, Failure> {
         Ok(Self { opened, store: Store::open("memory:")?, scratch: Scratch::new(MAX_BYTES)?, files })
     }
 
@@ -146,14 +146,14 @@ impl<'a> Exported<'a> {
         self.store.put(&bytes)?;
         let query = Query::parse(&format!("SELECT * FROM {} ORDER BY row_id", file.table)).map_err(failed)?;
         let of_table: Vec<_> = self.files.iter().filter(|other| other.artifact.digest == file.artifact.digest).cloned().collect();
-        let reading = Reading::of_files(&self.store, &of_table, &query, &self.scratch).map_err(failed)?;
-        let table = reading.ask(&query, Limits { rows: MAX_ROWS, ..Limits::default() }).map_err(failed)?;
+        let reading = Reading::from_files(&self.store, &of_table, &query, &self.scratch).map_err(failed)?;
+        let table = reading.run_query(&query, Limits { rows: MAX_ROWS, ..Limits::default() }).map_err(failed)?;
         Ok(if format == Format::Csv { table.csv() } else { table.json_lines() }.into_bytes())
     }
 }
 
 /// Copies the records of every attempt of every shard: `records/<trial>-<attempt>-<shard>.parquet`.
-fn copy_records(opened: &Opened, folder: &Path) -> Result<(), Failure> {
+fn copy_records(opened: &VerifiedRun, folder: &Path) -> Result<(), Failure> {
     let records = folder.join("records");
     std::fs::create_dir(&records)
         .map_err(|error| Failure::usage("unwritable", format!("cannot make `{}`", records.display())).because(&error))?;

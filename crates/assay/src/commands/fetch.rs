@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_manifest::{Artifact, Collection, Digest, Document, InputRef, MAX_MANIFEST_BYTES, Plan, Publication, RunId};
 use assay_report::counted;
 use assay_runner::default_store;
-use assay_stage::{Accepted, Exit, Failure, Layout};
-use assay_store::{Created, MAX_POINTER_BYTES, Scratch, Store};
-use assay_verify::{StoreBlobs, evidence_of, fetched_from};
+use assay_stage::{AcceptedResult, Exit, Failure, Layout};
+use assay_store::{CreateOutcome, MAX_POINTER_BYTES, Scratch, Store};
+use assay_verify::{StoreBlobs, fetched_from, read_evidence_list};
 
-use crate::commands::opened::{Opened, Where, store_option};
+use crate::commands::verified_run::{StoreOptions, VerifiedRun, store_option};
 use crate::output;
 
 /// The most bytes of one blob in transit.
@@ -29,12 +29,12 @@ pub(crate) struct Fetch {
     #[arg(long)]
     without_raw: bool,
     #[command(flatten)]
-    place: Where,
+    place: StoreOptions,
 }
 
 /// Copies everything that a run of a cluster rests on. `called` is the name of the store that it is copied from, which is reached
 /// by another address.
-pub(crate) fn fetch(run: &RunId, from: Where, called: &str, to: &str) -> Result<(), Failure> {
+pub(crate) fn fetch(run: &RunId, from: StoreOptions, called: &str, to: &str) -> Result<(), Failure> {
     let fetch = Fetch { run: run.clone(), to: Some(to.to_owned()), without_raw: false, place: from };
     fetch.copy(Some(called)).map(drop)
 }
@@ -46,7 +46,7 @@ impl Fetch {
         Ok(if is_established { Exit::Done } else { Exit::Unestablished })
     }
 
-    fn copy(&self, called: Option<&str>) -> Result<(Store, Copied, bool), Failure> {
+    fn copy(&self, called: Option<&str>) -> Result<(Store, CopyResult, bool), Failure> {
         let from = Store::open_existing(&self.place.store_uri()?)?;
         let to = self.to.clone().map_or_else(default_store, Ok)?;
         // Checked before the other store is opened, because opening tries to write to it.
@@ -57,13 +57,13 @@ impl Fetch {
         if from.uri() == to.uri() {
             return Err(same_store(&from));
         }
-        let opened = self.place.open_of_strangers(&self.run)?;
-        let wanted = Wanted::of(&from, &opened, self.without_raw)?;
+        let opened = self.place.open_or_unestablished(&self.run)?;
+        let wanted = CopyPlan::collect(&from, &opened, self.without_raw)?;
         check_same_run(&to, &wanted)?;
         let copied = copy_blobs(&from, &to, &wanted)?;
         mark_fetched(&from, called.unwrap_or(from.uri()), &to, &opened)?;
         for (path, bytes) in &wanted.pointers {
-            if let Created::No { existing } = to.create(path, bytes)?
+            if let CreateOutcome::Existing { existing } = to.create(path, bytes)?
                 && existing != *bytes
             {
                 return Err(other_run(&to, path));
@@ -72,7 +72,7 @@ impl Fetch {
         Ok((to, copied, opened.chain.is_established()))
     }
 
-    fn say(&self, to: &Store, copied: &Copied) {
+    fn say(&self, to: &Store, copied: &CopyResult) {
         let there = match copied.there {
             0 => String::new(),
             there => format!("; {} there already", counted(there, "blob")),
@@ -93,23 +93,23 @@ fn same_store(from: &Store) -> Failure {
 }
 
 /// The parts of a run that are copied.
-struct Wanted {
+struct CopyPlan {
     /// Digests, each with its name if it has one.
     blobs: BTreeMap<Digest, String>,
     /// Pointers with their bytes, in the order in which they are created: the one that makes it a run comes last.
     pointers: Vec<(String, Vec<u8>)>,
 }
 
-impl Wanted {
-    fn of(from: &Store, opened: &Opened, without_raw: bool) -> Result<Self, Failure> {
+impl CopyPlan {
+    fn collect(from: &Store, opened: &VerifiedRun, without_raw: bool) -> Result<Self, Failure> {
         let run_id = &opened.chain.run_id;
-        let layout = Layout::of(run_id);
+        let layout = Layout::for_run(run_id);
         let mut wanted = Self { blobs: BTreeMap::new(), pointers: Vec::new() };
         let mut seen = BTreeSet::new();
         for path in from.list(&layout.run())? {
             let Some(bytes) = from.read(&path, MAX_POINTER_BYTES)? else { continue };
             // Marks between shards are no documents; a document that names one also names all of its inputs.
-            if let Ok(accepted) = Accepted::parse(&path, &bytes) {
+            if let Ok(accepted) = AcceptedResult::parse(&path, &bytes) {
                 wanted.document(from, run_id, accepted.manifest, accepted.bundle, without_raw, &mut seen)?;
             }
             wanted.pointers.push((path, bytes));
@@ -124,7 +124,7 @@ impl Wanted {
             wanted.blobs.insert(publication.body.trust_policy, "the trust policy".to_owned());
         }
         if let Some(collection) = opened.chain.one::<Collection>().filter(|_| !without_raw) {
-            let evidence = evidence_of(&StoreBlobs(from.clone()), &collection.body)?;
+            let evidence = read_evidence_list(&StoreBlobs(from.clone()), &collection.body)?;
             wanted.artifacts(&evidence.unwrap_or_default());
         }
         Ok(wanted)
@@ -171,8 +171,8 @@ impl Wanted {
 
 /// Records in the other store which store's tables hold the run's rows, before a pointer makes it a run there. A run that already
 /// exists there is that store's own, as is one that is published later.
-fn mark_fetched(from: &Store, called: &str, to: &Store, opened: &Opened) -> Result<(), Failure> {
-    let layout = Layout::of(&opened.chain.run_id);
+fn mark_fetched(from: &Store, called: &str, to: &Store, opened: &VerifiedRun) -> Result<(), Failure> {
+    let layout = Layout::for_run(&opened.chain.run_id);
     let is_there = to.read(&layout.source(), MAX_POINTER_BYTES)?.is_some();
     if opened.chain.is_complete && !is_there {
         let origin = fetched_from(from, &opened.chain.run_id)?.unwrap_or_else(|| called.to_owned());
@@ -187,7 +187,7 @@ fn is_raw(document: &Document) -> bool {
 }
 
 /// Refuses a different run of the same name in the other store, before anything is copied.
-fn check_same_run(to: &Store, wanted: &Wanted) -> Result<(), Failure> {
+fn check_same_run(to: &Store, wanted: &CopyPlan) -> Result<(), Failure> {
     for (path, bytes) in &wanted.pointers {
         if to.read(path, MAX_POINTER_BYTES)?.is_some_and(|there| there != *bytes) {
             return Err(other_run(to, path));
@@ -202,15 +202,15 @@ fn other_run(to: &Store, path: &str) -> Failure {
 }
 
 #[derive(Default)]
-struct Copied {
+struct CopyResult {
     blobs: u64,
     bytes: u64,
     there: u64,
 }
 
-fn copy_blobs(from: &Store, to: &Store, wanted: &Wanted) -> Result<Copied, Failure> {
+fn copy_blobs(from: &Store, to: &Store, wanted: &CopyPlan) -> Result<CopyResult, Failure> {
     let scratch = Scratch::new(SCRATCH_BYTES)?;
-    let (mut copied, mut absent) = (Copied::default(), Vec::new());
+    let (mut copied, mut absent) = (CopyResult::default(), Vec::new());
     for (digest, name) in &wanted.blobs {
         // A damaged blob of the other store is replaced.
         if matches!(to.check(digest), Ok(Some(_))) {

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use assay_forge::{
-    Api, Check, Comment, CommitSha, Conclusion, Forge as Client, ForgeError, HeadBranch, IfAbsent, Issue, Kind, Posted,
-    Repository, Sought, Tag, Token,
+    AbsentAction, Api, Check, Comment, CommitSha, Conclusion, Forge as Client, ForgeError, HeadBranch, Issue, Kind, PostOutcome,
+    PullCriteria, Repository, Tag, Token,
 };
 use assay_stage::{Exit, Failure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Deserialize;
 
-use crate::files::read_plain;
+use crate::files::read_regular_file;
 use crate::output;
 
 /// The variable that holds the token. Arguments are visible to all users of the machine.
@@ -40,7 +40,7 @@ enum ForgeCommand {
 
 /// Where the forge is.
 #[derive(clap::Args)]
-struct At {
+struct ForgeOptions {
     /// The forge's kind, which says the API that it speaks; Forgejo speaks Gitea's
     #[arg(long, value_name = "KIND", default_value_t, value_parser = kinds())]
     kind: Kind,
@@ -55,7 +55,7 @@ struct At {
 #[derive(clap::Args)]
 struct Post {
     #[command(flatten)]
-    at: At,
+    at: ForgeOptions,
     /// The pull request that is commented, and that the check is about: a check of the commit about another is not edited
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pull: Option<u64>,
@@ -85,7 +85,7 @@ struct Post {
 #[derive(clap::Args)]
 struct Pull {
     #[command(flatten)]
-    at: At,
+    at: ForgeOptions,
     /// The commit
     #[arg(long, value_name = "SHA")]
     commit: CommitSha,
@@ -133,14 +133,14 @@ impl Forge {
 impl Pull {
     fn run(self) -> Result<Exit, Failure> {
         let head = self.head_repository.zip(self.head_branch).map(|(repository, branch)| HeadBranch { repository, branch });
-        let sought = Sought { commit: self.commit, head, base: self.base };
-        let number = self.at.client()?.pull_of(&self.at.repository, &sought).map_err(failure)?;
+        let sought = PullCriteria { commit: self.commit, head, base: self.base };
+        let number = self.at.client()?.find_pull(&self.at.repository, &sought).map_err(failure)?;
         output::line(number.to_string());
         Ok(Exit::Done)
     }
 }
 
-impl At {
+impl ForgeOptions {
     fn client(&self) -> Result<Client, Failure> {
         let text = std::env::var(TOKEN).map_err(|_| {
             Failure::usage("no_token", format!("{TOKEN} is not set")).hint("put a token of the forge into that variable")
@@ -165,8 +165,8 @@ impl Post {
         let forge = self.at.client()?;
         let repository = &self.at.repository;
         if let (Some(pull), Some(file)) = (self.pull, &self.comment) {
-            let (repository, tag, text) = (repository.clone(), self.tag.clone(), text(file)?);
-            let comment = Comment { repository, pull, tag, text, if_absent: IfAbsent::Create };
+            let (repository, tag, text) = (repository.clone(), self.tag.clone(), read_text(file)?);
+            let comment = Comment { repository, pull, tag, text, if_absent: AbsentAction::Create };
             say("comment", &forge.comment(&comment).map_err(failure)?);
         }
         if let (Some(commit), Some(file)) = (&self.commit, &self.check) {
@@ -174,7 +174,7 @@ impl Post {
             say("check", &forge.check(&check).map_err(failure)?);
         }
         if let (Some(title), Some(file)) = (&self.title, &self.issue) {
-            let (repository, tag, text) = (repository.clone(), self.tag.clone(), text(file)?);
+            let (repository, tag, text) = (repository.clone(), self.tag.clone(), read_text(file)?);
             say("issue", &forge.issue(&Issue { repository, tag, title: title.clone(), text }).map_err(failure)?);
         }
         Ok(Exit::Done)
@@ -183,7 +183,7 @@ impl Post {
 
 fn check(file: &Path, repository: &Repository, commit: &CommitSha, pull: Option<u64>) -> Result<Check, Failure> {
     let malformed = || Failure::usage("check", format!("`{}` is no check as `assay gate --to` writes it", file.display()));
-    let read: CheckFile = serde_json::from_str(&text(file)?).map_err(|error| malformed().because(&error))?;
+    let read: CheckFile = serde_json::from_str(&read_text(file)?).map_err(|error| malformed().because(&error))?;
     let conclusion = match read.conclusion.as_str() {
         "success" => Conclusion::Success,
         "failure" => Conclusion::Failure,
@@ -206,25 +206,25 @@ fn check(file: &Path, repository: &Repository, commit: &CommitSha, pull: Option<
 }
 
 /// Parses a URL that a forge shows as a link.
-fn page(text: &str) -> Result<String, String> {
+fn parse_page_url(text: &str) -> Result<String, String> {
     let is_plain = text.chars().all(|character| character.is_ascii_graphic());
     let accepted = (text.starts_with("https://") || text.starts_with("http://")) && is_plain && text.len() <= MAX_PAGE_CHARS;
     if accepted { Ok(text.to_owned()) } else { Err("the address of a page: it begins with https:// or http://".to_owned()) }
 }
 
-fn say(what: &str, posted: &Posted) {
+fn say(what: &str, posted: &PostOutcome) {
     let (how, url) = match posted {
-        Posted::Created { url } => ("created", url.as_str()),
-        Posted::Updated { url } => ("updated", url.as_str()),
-        Posted::Unchanged { url } => ("unchanged", url.as_str()),
-        Posted::Skipped => ("skipped", ""),
+        PostOutcome::Created { url } => ("created", url.as_str()),
+        PostOutcome::Updated { url } => ("updated", url.as_str()),
+        PostOutcome::Unchanged { url } => ("unchanged", url.as_str()),
+        PostOutcome::Skipped => ("skipped", ""),
     };
     output::line(format!("{what:<8} {how:<9} {url}").trim_end());
 }
 
-fn text(file: &Path) -> Result<String, Failure> {
+fn read_text(file: &Path) -> Result<String, Failure> {
     let unreadable = |error: &std::io::Error| Failure::usage("file", format!("cannot read `{}`", file.display())).because(error);
-    let bytes = read_plain(file, MAX_TEXT_BYTES).map_err(|error| unreadable(&error))?;
+    let bytes = read_regular_file(file, MAX_TEXT_BYTES).map_err(|error| unreadable(&error))?;
     if bytes.len() as u64 > MAX_TEXT_BYTES {
         return Err(Failure::usage("file", format!("`{}` is larger than what a forge takes", file.display())));
     }
@@ -233,5 +233,5 @@ fn text(file: &Path) -> Result<String, Failure> {
 
 fn failure(error: ForgeError) -> Failure {
     let exit = if error.is_usage() { Exit::Usage } else { Exit::Environment };
-    Failure::of(exit, "forge", &error).hint(error.hint())
+    Failure::from_error(exit, "forge", &error).hint(error.hint())
 }

@@ -31,7 +31,7 @@ impl Generate {
                 stale.push(path.display().to_string());
             } else {
                 write(&path, &text)?;
-                output::talk(format!("wrote {}", path.display()));
+                output::diagnostic(format!("wrote {}", path.display()));
             }
         }
         if stale.is_empty() {
@@ -53,7 +53,7 @@ fn files() -> Result<Vec<(PathBuf, String)>, Failure> {
     for kind in DefinitionKind::ALL {
         files.push((
             PathBuf::from(format!("docs/reference/{}.md", kind.as_str().to_ascii_lowercase())),
-            assay_spec::reference(kind),
+            assay_spec::reference_page(kind),
         ));
     }
     files.push((PathBuf::from("docs/tables.md"), assay_warehouse::reference()));

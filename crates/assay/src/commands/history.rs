@@ -6,11 +6,11 @@ use assay_manifest::{Address, Digest, Instant};
 use assay_report::{counted, history};
 use assay_stage::{Exit, Failure};
 use assay_stats::change_point::{
-    self, Budget, ChangePoint, ChangePointError, DEFAULT_LEVEL, Rule, Scale, Untold, WINDOW, reports,
+    self, AmbiguousPart, Budget, ChangePoint, ChangePointError, DEFAULT_LEVEL, Rule, Scale, WINDOW, replay_reports,
 };
 
-use crate::commands::opened::{Where, named_store};
-use crate::commands::series::{Asked, Of, Series, series};
+use crate::commands::series::{RunValue, Series, SeriesFilter, read_series};
+use crate::commands::verified_run::{StoreOptions, named_store};
 use crate::output;
 
 /// The number of runs for which a change is reported as new, so that the next night makes up for one without a report.
@@ -36,7 +36,7 @@ pub(crate) struct History {
     #[arg(long, value_name = "FILE")]
     issue: Option<PathBuf>,
     #[command(flatten)]
-    place: Where,
+    place: StoreOptions,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -44,8 +44,8 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let asked = Asked { metric: self.metric.as_deref(), case: self.case.as_deref(), point: self.point.as_deref() };
-        let mut all = series(&self.place, &asked)?;
+        let asked = SeriesFilter { metric: self.metric.as_deref(), case: self.case.as_deref(), point: self.point.as_deref() };
+        let mut all = read_series(&self.place, &asked)?;
         all.retain(|series| self.metric.is_some() || series.primary);
         if all.is_empty() {
             let what = self.metric.as_deref().map_or_else(|| "a primary metric".to_owned(), |metric| format!("`{metric}`"));
@@ -67,7 +67,7 @@ impl History {
         }
         if let Some(file) = &self.html {
             write(file, &report.html())?;
-            output::talk(format!("wrote the history to {}", file.display()));
+            output::diagnostic(format!("wrote the history to {}", file.display()));
         }
         if let Some(file) = &self.issue {
             write_issue(file, report)?;
@@ -89,14 +89,14 @@ fn write_issue(file: &Path, report: &history::Report) -> Result<(), Failure> {
         return match std::fs::remove_file(file) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(not_written(file, &error)),
             _ => {
-                output::talk("the newest runs show nothing new: no issue");
+                output::diagnostic("the newest runs show nothing new: no issue");
                 Ok(())
             }
         };
     };
     write(file, &issue)?;
-    let count = counted(report.news() as u64, "metric");
-    output::talk(format!("the newest runs show a change of {count}: {}", file.display()));
+    let count = counted(report.count_newly_changed() as u64, "metric");
+    output::diagnostic(format!("the newest runs show a change of {count}: {}", file.display()));
     Ok(())
 }
 
@@ -114,7 +114,7 @@ fn search(series: &Series) -> history::Series {
     let scale = if values.iter().all(|value| *value > 0.0) { Scale::Log } else { Scale::Raw };
     let seed = seed(series);
     let found = change_point::search(&values, Rule::new(scale), seed);
-    let untold = found.as_ref().map(|found| found.untold.iter().map(stretch).collect()).unwrap_or_default();
+    let untold = found.as_ref().map(|found| found.ambiguous.iter().map(stretch).collect()).unwrap_or_default();
     history::Series {
         pipeline: series.pipeline.clone(),
         case: series.case.clone(),
@@ -124,11 +124,11 @@ fn search(series: &Series) -> history::Series {
         better: series.better,
         runs: runs(series),
         changes: found
-            .and_then(change_point::Searched::told)
+            .and_then(change_point::SearchResult::into_points)
             .map(|all| all.iter().map(change).collect())
             .map_err(|why: ChangePointError| why.to_string()),
-        untold,
-        news: news(&values, scale, seed).as_ref().map(change),
+        ambiguous: untold,
+        newest_change: news(&values, scale, seed).as_ref().map(change),
         other_work: series.other_work as u64,
     }
 }
@@ -137,7 +137,7 @@ fn search(series: &Series) -> history::Series {
 /// change that it reported before is old, whenever it happened: a small step takes weeks to show.
 fn news(values: &[f64], scale: Scale, seed: [u8; 32]) -> Option<ChangePoint> {
     let from = values.len().saturating_sub(2 * WINDOW);
-    let reports = reports(values, from, scale, Budget::default(), seed).ok()?;
+    let reports = replay_reports(values, from, scale, Budget::default(), seed).ok()?;
     reports.last().filter(|last| values.len() - last.after < NEWEST).map(|last| last.change)
 }
 
@@ -147,7 +147,7 @@ fn runs(series: &Series) -> Vec<history::Run> {
     series.runs.iter().zip(before).map(|(of, before)| run(of, before)).collect()
 }
 
-fn run(of: &Of, before: Option<&Of>) -> history::Run {
+fn run(of: &RunValue, before: Option<&RunValue>) -> history::Run {
     history::Run {
         id: of.run.clone(),
         value: of.value,
@@ -172,31 +172,31 @@ fn change(found: &ChangePoint) -> history::Change {
     }
 }
 
-fn stretch(untold: &Untold) -> history::Untold {
-    history::Untold { from: untold.part.start, to: untold.part.end, autocorrelation: untold.memory }
+fn stretch(untold: &AmbiguousPart) -> history::AmbiguousStretch {
+    history::AmbiguousStretch { from: untold.part.start, to: untold.part.end, autocorrelation: untold.memory }
 }
 
 /// Returns the seed of permutations: derived from the series' identity, so that a further run changes no earlier decision.
 fn seed(series: &Series) -> [u8; 32] {
     let text = format!("{} {} {} {}", series.pipeline, series.case, series.point, series.metric);
-    *Digest::of(text.as_bytes()).as_bytes()
+    *Digest::compute(text.as_bytes()).as_bytes()
 }
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::Better;
+    use assay_manifest::BetterDirection;
 
     use super::*;
 
     fn series(values: &[f64], hardware: impl Fn(usize) -> &'static str) -> Series {
-        let of = |(place, value): (usize, &f64)| Of::made_up(&format!("run-{place}"), *value, hardware(place));
+        let of = |(place, value): (usize, &f64)| RunValue::example(&format!("run-{place}"), *value, hardware(place));
         Series {
             pipeline: "nightly".to_owned(),
             case: "sort.local.default".to_owned(),
             point: "default".to_owned(),
             metric: "latency_ms".to_owned(),
             unit: "ms".to_owned(),
-            better: Some(Better::Lower),
+            better: Some(BetterDirection::Lower),
             primary: true,
             runs: values.iter().enumerate().map(of).collect(),
             other_work: 0,
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(changes.iter().map(|change| change.index).collect::<Vec<_>>(), [15]);
         assert!(changes[0].change.is_some_and(|share| (0.09..0.11).contains(&share)), "{changes:?}");
         assert!(!found.runs[15].hardware_changed);
-        assert!(found.news.is_none(), "half of the history has seen it");
+        assert!(found.newest_change.is_none(), "half of the history has seen it");
         let moved = search(&series(&stepped(15), |place| if place < 15 { "a" } else { "b" }));
         let changed: Vec<usize> = (0..30).filter(|place| moved.runs[*place].hardware_changed).collect();
         assert_eq!((changed, moved.runs[15].software_changed), (vec![15], false));
@@ -236,7 +236,7 @@ mod tests {
             .collect();
         let found = search(&series(&values, |_| "a"));
         assert_eq!(found.changes.as_ref().map(|all| all.first().map(|change| change.index)), Ok(Some(30)));
-        let [untold, ..] = found.untold.as_slice() else { panic!("untold: {:?}", found.changes) };
+        let [untold, ..] = found.ambiguous.as_slice() else { panic!("untold: {:?}", found.changes) };
         assert!(untold.to > 60 && untold.autocorrelation > 0.8, "{untold:?}");
     }
 
@@ -248,13 +248,13 @@ mod tests {
         };
         assert_eq!(nights(&stepped(22)), [27, 28, 29], "a clear step shows with its fifth run, and is told three times");
         let found = search(&series(&stepped(24), |_| "a"));
-        assert_eq!(found.news.map(|change| change.index), Some(24));
+        assert_eq!(found.newest_change.map(|change| change.index), Some(24));
         let issue = issue(found).expect("news");
         assert!(
             issue.contains("from run-24: 100 to 110 ms") && issue.contains("run-24/outcome_fact/0123456789ab/value"),
             "{issue}"
         );
-        assert!(search(&series(&stepped(30), |_| "a")).news.is_none());
+        assert!(search(&series(&stepped(30), |_| "a")).newest_change.is_none());
         // A step of the size of the noise takes longer to show than a night or six, and is news all the same.
         let mut noise = 1_u64;
         let mut ripple = || {

@@ -11,10 +11,10 @@ use crate::commands::forge::kinds;
 use crate::output;
 
 /// A file that this version ships, and its path in the repository.
-type Shipped = (&'static str, &'static str);
+type ShippedFile = (&'static str, &'static str);
 
 /// Plans, measures, judges and posts, each with no more rights than it needs.
-const FULL: [Shipped; 4] = [
+const FULL: [ShippedFile; 4] = [
     (".github/workflows/assay-plan.yaml", include_str!("../../../../ci/github/assay-plan.yaml")),
     (RUN, include_str!("../../../../ci/github/assay-run.yaml")),
     (".github/workflows/assay-gate.yaml", include_str!("../../../../ci/github/assay-gate.yaml")),
@@ -24,9 +24,9 @@ const RUN: &str = ".github/workflows/assay-run.yaml";
 const NIGHT: &str = ".github/workflows/assay-nightly.yaml";
 
 /// Measures and judges in one job without any right.
-const SIMPLE: [Shipped; 1] = [(".github/workflows/assay.yaml", include_str!("../../../../ci/github/assay-simple.yaml"))];
-const GITLAB: [Shipped; 1] = [(".gitlab/assay.gitlab-ci.yml", include_str!("../../../../ci/gitlab/assay.gitlab-ci.yml"))];
-const GITEA: [Shipped; 1] = [(".gitea/workflows/assay.yaml", include_str!("../../../../ci/gitea/assay.yaml"))];
+const SIMPLE: [ShippedFile; 1] = [(".github/workflows/assay.yaml", include_str!("../../../../ci/github/assay-simple.yaml"))];
+const GITLAB: [ShippedFile; 1] = [(".gitlab/assay.gitlab-ci.yml", include_str!("../../../../ci/gitlab/assay.gitlab-ci.yml"))];
+const GITEA: [ShippedFile; 1] = [(".gitea/workflows/assay.yaml", include_str!("../../../../ci/gitea/assay.yaml"))];
 
 /// The path of the starter pipelines' workload.
 const EXAMPLE: &str = "workloads/example/workload.yaml";
@@ -74,10 +74,10 @@ impl Init {
         let root = repository_root()?;
         // Edits of an existing file are kept if only an address is filled in.
         let is_filling = !self.force && (self.releases.is_some() || self.archive.is_some());
-        let file = |(path, shipped): &Shipped| {
+        let file = |(path, shipped): &ShippedFile| {
             let path = root.join(path);
             let there = std::fs::read_to_string(&path).ok().filter(|_| is_filling);
-            let text = there.map_or_else(|| self.filled_in(shipped), |there| self.installing(&there, self.archive.is_some()));
+            let text = there.map_or_else(|| self.fill_in(shipped), |there| self.fill_release(&there, self.archive.is_some()));
             (path, text)
         };
         let files: Vec<(PathBuf, String)> = self.shipped().iter().map(file).collect();
@@ -93,7 +93,7 @@ impl Init {
             write(path, text)?;
             output::line(format!("written    {shown}"));
         }
-        self.say_what_is_next(&root);
+        self.print_next_steps(&root);
         Ok(Exit::Done)
     }
 
@@ -113,7 +113,7 @@ impl Init {
         starters.into_iter().map(|(path, text)| (root.join(path), text.to_owned())).collect()
     }
 
-    fn shipped(&self) -> &'static [Shipped] {
+    fn shipped(&self) -> &'static [ShippedFile] {
         match self.forge {
             Kind::GitHub if self.simple => &SIMPLE,
             Kind::GitHub => &FULL,
@@ -137,15 +137,15 @@ impl Init {
     }
 
     /// Returns a workflow with this repository's values.
-    fn filled_in(&self, text: &str) -> String {
+    fn fill_in(&self, text: &str) -> String {
         let text = text.replace(&format!("PIPELINE: {GATED}"), &format!("PIPELINE: {}", self.pipeline));
         let text = text.replace(&format!("PIPELINE: {NIGHTLY}"), &format!("PIPELINE: {}", self.nightly));
-        self.installing(&text, true)
+        self.fill_release(&text, true)
     }
 
     /// Returns a workflow with the address and digest of Assay's release, in place of any earlier ones; with this version's
     /// number, because a digest belongs to a version.
-    fn installing(&self, text: &str, as_this_version: bool) -> String {
+    fn fill_release(&self, text: &str, as_this_version: bool) -> String {
         let digest = self.archive.map(|archive| format!("\"{}\"", archive.hex()));
         let said = [
             ("ASSAY_RELEASES", self.releases.clone()),
@@ -161,13 +161,13 @@ impl Init {
         text.lines().map(|text| line(text).unwrap_or_else(|| text.to_owned()) + "\n").collect()
     }
 
-    fn say_what_is_next(&self, root: &Path) {
-        output::talk("\nnext:");
+    fn print_next_steps(&self, root: &Path) {
+        output::diagnostic("\nnext:");
         for (number, step) in (1..).zip(self.next_steps(root)) {
-            output::talk(format!("  {number}. {step}"));
+            output::diagnostic(format!("  {number}. {step}"));
         }
         let page = if self.has(RUN) { "docs/gates.md" } else { "docs/forges.md" };
-        output::talk(format!("`{page}` of Assay's own repository says how, step by step"));
+        output::diagnostic(format!("`{page}` of Assay's own repository says how, step by step"));
     }
 
     fn next_steps(&self, root: &Path) -> Vec<String> {

@@ -51,7 +51,7 @@ fn init(config: &Config, scrypt_n: &str) -> Result<(), Failure> {
     let password = password();
     let made = init_keys(config, password.as_encoded_bytes(), cost_of(scrypt_n))?;
     if made.is_empty() {
-        output::talk(format!("every key is there already, in {}", config.folder().join("keys").display()));
+        output::diagnostic(format!("every key is there already, in {}", config.folder().join("keys").display()));
     }
     list(config)
 }
@@ -59,7 +59,7 @@ fn init(config: &Config, scrypt_n: &str) -> Result<(), Failure> {
 fn password() -> std::ffi::OsString {
     let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
     if password.is_empty() {
-        output::talk("COSIGN_PASSWORD is not set: the keys are encrypted with an empty password");
+        output::diagnostic("COSIGN_PASSWORD is not set: the keys are encrypted with an empty password");
     }
     password
 }
@@ -91,24 +91,24 @@ fn rotate(config: &Config, roles: &[String], scrypt_n: &str) -> Result<(), Failu
         output::line(format!("{:<10} {} from then on", "", rotated.new.fingerprint()));
     }
     output::line(format!("{:<10} {}", "trust root", config.trust().display()));
-    output::talk(
+    output::diagnostic(
         "other trust policies, in Git or in a cluster, need the same change: name both keys there, each with its window",
     );
-    output::talk(
+    output::diagnostic(
         "a signature's time is asserted by its signer: a copy of an old key can still sign with an old date, unless the policy requires a timestamp",
     );
     Ok(())
 }
 
 fn list(config: &Config) -> Result<(), Failure> {
-    let missing = LocalKeys::of(config).missing();
+    let missing = LocalKeys::new(config).missing();
     if !missing.is_empty() {
         let roles: Vec<_> = missing.iter().map(|role| role.as_str()).collect();
         return Err(
             Failure::usage("no_keys", format!("there is no key for {}", roles.join(", "))).hint("`assay keys init` makes them")
         );
     }
-    for (role, key) in LocalKeys::of(config).public_keys()? {
+    for (role, key) in LocalKeys::new(config).public_keys()? {
         output::line(format!("{role:<10} {}  {}", key.fingerprint(), config.public_key(role).display()));
     }
     output::line(format!("{:<10} {}", "trust root", config.trust().display()));

@@ -8,7 +8,7 @@ use assay_cluster::{Pod, RUN, STAGE, has_begun, has_ended, phase};
 use assay_manifest::RunId;
 use assay_stage::{Exit, Failure};
 
-use crate::commands::cluster::{InCluster, root_of};
+use crate::commands::cluster::{ClusterOptions, require_root};
 use crate::output;
 
 /// The interval at which new pods are looked for.
@@ -29,14 +29,14 @@ pub(crate) struct Logs {
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
-    at: InCluster,
+    at: ClusterOptions,
 }
 
 impl Logs {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let cluster = self.at.connect()?;
         let namespace = &self.at.namespace;
-        root_of(&cluster, namespace, &self.run)?;
+        require_root(&cluster, namespace, &self.run)?;
         let of_stage = self.stage.as_ref().map(|stage| format!(",{STAGE}={stage}")).unwrap_or_default();
         let selector = format!("{RUN}={}{of_stage}", self.run);
         if !self.follow {
@@ -49,7 +49,7 @@ impl Logs {
                 }
                 match cluster.log(namespace, &name, None) {
                     Ok(said) => said.lines().for_each(|line| output::line(format!("{name}  {line}"))),
-                    Err(failure) => output::talk(format!("{name}: {}", failure.message)),
+                    Err(failure) => output::diagnostic(format!("{name}: {}", failure.message)),
                 }
             }
             return Ok(Exit::Done);

@@ -15,12 +15,11 @@ mod gate;
 mod generate;
 mod history;
 mod init;
+mod install_programs;
 mod keys;
-mod lay;
 mod logs;
 mod noise;
 mod on_kubernetes;
-mod opened;
 mod plan;
 mod push;
 mod query;
@@ -38,6 +37,7 @@ mod supervise;
 mod tidy;
 mod trace;
 mod validate;
+mod verified_run;
 mod verify;
 mod verify_bundle;
 
@@ -61,7 +61,7 @@ pub(crate) enum Command {
     /// Show a metric from run to run, and where its level moved
     History(history::History),
     /// Learn the noise of a comparison from its earlier runs, for gates and plans
-    Noise(noise::NoiseOf),
+    Noise(noise::LearnNoise),
     /// Post results to a forge: a pull request's comment, a commit's check, an issue
     Forge(forge::Forge),
     /// Walk a number back to the raw samples, the workload and the commit it came from
@@ -110,7 +110,7 @@ pub(crate) enum Command {
     Drive(drive::Drive),
     /// Put programs into a folder, for a container whose image does not hold them
     #[command(hide = true)]
-    Lay(lay::Lay),
+    Lay(install_programs::InstallPrograms),
     /// Stand between a runner and one program, and leave nothing of it behind
     #[command(hide = true)]
     Supervise(supervise::Supervise),

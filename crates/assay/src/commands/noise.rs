@@ -5,20 +5,20 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use assay_gate::learning::FEWEST_RUNS;
-use assay_gate::rule::{Launches, Learned};
-use assay_gate::{Taught, learn};
+use assay_gate::rule::{Launches, LearnedNoise};
+use assay_gate::{MetricKey, learn};
 use assay_manifest::{Digest, Name, RunId};
 use assay_report::{counted, percent};
 use assay_runner::{Config, gate_signers};
 use assay_spec as spec;
 use assay_stage::{Exit, Failure};
-use assay_stats::Usual;
+use assay_stats::BaseNoise;
 use assay_store::Store;
 
 use crate::commands::gate::evidence::Evidence;
-use crate::commands::gate::sequence::{RegressedRuns, regressed_runs, with_own};
-use crate::commands::opened::Where;
+use crate::commands::gate::sequence::{RegressedRuns, regressed_runs, trust_own_gate};
 use crate::commands::runs::published_runs;
+use crate::commands::verified_run::StoreOptions;
 use crate::output;
 
 /// The default number of runs to learn from.
@@ -30,7 +30,7 @@ const NEWEST: usize = 30;
 /// by it, `assay plan` sizes comparisons by it. Runs whose sides are alike (main against main, every night) teach most: a difference that is
 /// there counts as noise.
 #[derive(clap::Args)]
-pub(crate) struct NoiseOf {
+pub(crate) struct LearnNoise {
     /// The pipeline's file, from the repository's root, as its runs name it
     #[arg(value_name = "PIPELINE")]
     pipeline: String,
@@ -47,7 +47,7 @@ pub(crate) struct NoiseOf {
     #[arg(long)]
     unestablished: bool,
     #[command(flatten)]
-    place: Where,
+    place: StoreOptions,
 }
 
 fn newest(text: &str) -> Result<usize, String> {
@@ -55,10 +55,10 @@ fn newest(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| format!("a number from {FEWEST_RUNS} to 200 is needed"))
 }
 
-impl NoiseOf {
+impl LearnNoise {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let pipeline = self.pipeline.strip_prefix("./").unwrap_or(&self.pipeline);
-        let evidence = self.teachers(pipeline)?;
+        let evidence = self.select_runs(pipeline)?;
         let parsed = check_pipeline(pipeline, &evidence)?;
         let runs = evidence.iter().map(Evidence::as_run).collect::<Result<Vec<_>, _>>()?;
         let learned = learn(&runs);
@@ -70,7 +70,7 @@ impl NoiseOf {
         }
         let summaries: Vec<(RunId, Digest)> =
             evidence.iter().map(|run| Ok((run.run_id().clone(), run.summary()?.manifest))).collect::<Result<_, Failure>>()?;
-        let text = in_yaml(&parsed.name, &summaries, &learned);
+        let text = format_yaml(&parsed.name, &summaries, &learned);
         // No file is written that its reader would refuse.
         if let Err(problems) = spec::Noise::parse("the noise that was learned", text.as_bytes()) {
             return Err(Failure::invalid(&problems));
@@ -80,10 +80,10 @@ impl NoiseOf {
             Some(file) => {
                 write_file(file, &text)?;
                 let (metrics, runs) = (counted(learned.len() as u64, "metric"), counted(runs.len() as u64, "run"));
-                output::talk(format!("{metrics} of {runs}: {}", file.display()));
-                output::talk(in_words(&learned));
+                output::diagnostic(format!("{metrics} of {runs}: {}", file.display()));
+                output::diagnostic(describe_spreads(&learned));
                 let wanted = spec::Noise::path_of(&parsed.name);
-                output::talk(format!("gates read `{wanted}` of the branch that is merged into: merge it there"));
+                output::diagnostic(format!("gates read `{wanted}` of the branch that is merged into: merge it there"));
             }
         }
         Ok(Exit::Done)
@@ -91,20 +91,20 @@ impl NoiseOf {
 
     /// Returns the runs to learn from, oldest first, each once: those that were named, or the newest in which no gate of this
     /// store has found a regression. A known change is no noise.
-    fn teachers(&self, pipeline: &str) -> Result<Vec<Evidence>, Failure> {
+    fn select_runs(&self, pipeline: &str) -> Result<Vec<Evidence>, Failure> {
         let open = |run: &RunId| Evidence::open(&self.place, run.as_str(), self.unestablished);
         if !self.runs.is_empty() {
             let named: BTreeSet<&RunId> = self.runs.iter().collect();
-            enough(pipeline, named.len(), "to learn from")?;
+            require_enough(pipeline, named.len(), "to learn from")?;
             return named.into_iter().map(open).collect();
         }
         let store = Store::open_existing(&self.place.store_uri()?)?;
         let published = published_runs(&store, pipeline)?;
-        enough(pipeline, published.len(), "of commits to learn from")?;
+        require_enough(pipeline, published.len(), "of commits to learn from")?;
         let own = gate_signers(&Config::find()?)?;
         let mut newest_first = published.iter().rev().map(|run| open(run).map(|evidence| (run, evidence))).peekable();
         let regressed = match newest_first.peek() {
-            Some(Ok((_, evidence))) => regressed_runs(&store, &with_own(&evidence.opened().trust, &own))?,
+            Some(Ok((_, evidence))) => regressed_runs(&store, &trust_own_gate(&evidence.verified_run().trust, &own))?,
             _ => RegressedRuns::default(),
         };
         let (mut teachers, mut left_out) = (Vec::new(), Vec::new());
@@ -120,20 +120,23 @@ impl NoiseOf {
             }
         }
         if regressed.unread > 0 {
-            output::talk(unread(regressed.unread));
+            output::diagnostic(describe_unread(regressed.unread));
         }
         if !left_out.is_empty() {
             let runs = counted(left_out.len() as u64, "run");
-            output::talk(format!("{runs} left out, of which a gate says that something regressed: {}", left_out.join(", ")));
+            output::diagnostic(format!(
+                "{runs} left out, of which a gate says that something regressed: {}",
+                left_out.join(", ")
+            ));
         }
-        enough(pipeline, teachers.len(), "to learn from in which nothing regressed")?;
+        require_enough(pipeline, teachers.len(), "to learn from in which nothing regressed")?;
         teachers.reverse();
         Ok(teachers)
     }
 }
 
 /// Describes the verdicts that could not be read.
-fn unread(verdicts: usize) -> String {
+fn describe_unread(verdicts: usize) -> String {
     let verdicts = counted(verdicts as u64, "verdict");
     format!(
         "{verdicts} could not be read, being damaged or signed by no trusted gate: a run that regressed may be among the teachers"
@@ -141,7 +144,7 @@ fn unread(verdicts: usize) -> String {
 }
 
 /// Refuses fewer runs than are needed to learn from; `of` names the runs that were counted.
-fn enough(pipeline: &str, found: usize, of: &str) -> Result<(), Failure> {
+fn require_enough(pipeline: &str, found: usize, of: &str) -> Result<(), Failure> {
     if found >= FEWEST_RUNS {
         return Ok(());
     }
@@ -173,17 +176,17 @@ fn write_file(file: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Describes the largest spreads, which decide how many pairs are needed.
-fn in_words(learned: &BTreeMap<Taught, Learned>) -> String {
-    let widest = |of: fn(&Learned) -> f64| learned.iter().max_by(|left, right| of(left.1).total_cmp(&of(right.1)));
-    let told = |what: &str, of: fn(&Learned) -> f64| {
+fn describe_spreads(learned: &BTreeMap<MetricKey, LearnedNoise>) -> String {
+    let widest = |of: fn(&LearnedNoise) -> f64| learned.iter().max_by(|left, right| of(left.1).total_cmp(&of(right.1)));
+    let told = |what: &str, of: fn(&LearnedNoise) -> f64| {
         widest(of).map(|(taught, learned)| {
             format!("{what}: at most {}, {} of {} at {}", percent(of(learned)), taught.metric, taught.workload, taught.point)
         })
     };
     let pair = told("noise of a pair", |learned| learned.noise.without_spikes().sd);
     let launch = told("of a launch", |learned| learned.launches.map_or(0.0, |launches| launches.sd));
-    let count = |is: fn(&Learned) -> bool| learned.values().filter(|learned| is(learned)).count() as u64;
-    let spiked = count(|learned| learned.noise.usual.is_some());
+    let count = |is: fn(&LearnedNoise) -> bool| learned.values().filter(|learned| is(learned)).count() as u64;
+    let spiked = count(|learned| learned.noise.base.is_some());
     let spiked = (spiked > 0).then(|| format!("{} with spikes", counted(spiked, "metric")));
     let dependent = count(|learned| learned.autocorrelation.is_some());
     let dependent = (dependent > 0).then(|| {
@@ -195,7 +198,7 @@ fn in_words(learned: &BTreeMap<Taught, Learned>) -> String {
     pair.into_iter().chain(launch).chain(spiked).chain(dependent).collect::<Vec<_>>().join("; ")
 }
 
-fn in_yaml(pipeline: &Name, runs: &[(RunId, Digest)], learned: &BTreeMap<Taught, Learned>) -> String {
+fn format_yaml(pipeline: &Name, runs: &[(RunId, Digest)], learned: &BTreeMap<MetricKey, LearnedNoise>) -> String {
     let mut text = format!(
         "# Written by `assay noise`. Spreads are standard deviations of logarithms of ratios: 0.02 is about 2 %.\n\
          apiVersion: {}\nkind: Noise\nmetadata: {{name: \"{pipeline}\"}}\nspec:\n  learned_from:\n",
@@ -205,7 +208,7 @@ fn in_yaml(pipeline: &Name, runs: &[(RunId, Digest)], learned: &BTreeMap<Taught,
         let _ = writeln!(text, "    - {{run: \"{run}\", summary: \"{}\"}}", summary.hex());
     }
     text.push_str("  metrics:\n");
-    for (of, Learned { noise, launches, autocorrelation }) in learned {
+    for (of, LearnedNoise { noise, launches, autocorrelation }) in learned {
         let Launches { sd: launch, n: launches, largest } = launches.unwrap_or(Launches { sd: 0.0, n: 1, largest: 0.0 });
         let _ = writeln!(
             text,
@@ -222,7 +225,7 @@ fn in_yaml(pipeline: &Name, runs: &[(RunId, Digest)], learned: &BTreeMap<Taught,
             short(launch),
             short(largest)
         );
-        if let Some(Usual { sd, freedom, worth, spikes }) = noise.usual {
+        if let Some(BaseNoise { sd, freedom, worth, spikes }) = noise.base {
             let _ = writeln!(
                 text,
                 "      usual: {{pair: {}, freedom: {}, worth: {}, spikes: {}, differences: {}}}",

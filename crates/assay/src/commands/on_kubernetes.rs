@@ -8,20 +8,23 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::time::{Duration, Instant};
 
 use assay_cluster::{
-    Cluster, DriverJob, Forward, Job, Namespace, Place, Secret, Site, driver_job, driver_name, has_ended, root, root_name,
+    Cluster, DriverJob, Job, Namespace, ObjectPath, PortForward, Secret, Site, driver_job, driver_name, has_ended, root,
+    root_name,
 };
 use assay_manifest::{InputRef, RunId};
 use assay_process::{Cancel, Signal};
-use assay_runner::{Config, Run as Driven, RunSpec, ToBranch};
+use assay_runner::{BranchPush, Config, Run as Driven, RunSpec};
 use assay_stage::{Clock, Exit, Failure};
 
 use crate::commands::attach::{Interrupt, follow};
-use crate::commands::bootstrap::{For, install, serves_already};
-use crate::commands::cluster::{InCluster, Temporary, anew, become_anew, keep, remove, root_of, temporary};
+use crate::commands::bootstrap::{InstallLifetime, install, serves_already};
+use crate::commands::cluster::{
+    ClusterOptions, TemporaryNamespace, exec_command, find_temporary, keep, remove, require_root, restart_command,
+};
 use crate::commands::fetch::fetch;
-use crate::commands::opened::Where;
 use crate::commands::render::InstallOptions;
-use crate::commands::run::{Asked, make_missing_keys};
+use crate::commands::run::{RunRequest, make_missing_keys};
+use crate::commands::verified_run::StoreOptions;
 use crate::output;
 use crate::progress::Progress;
 
@@ -36,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(500);
 #[command(next_help_heading = "In a cluster (--on kubernetes)")]
 pub(crate) struct OnKubernetes {
     #[command(flatten)]
-    at: InCluster,
+    at: ClusterOptions,
     /// The queue that targets and load wait in, where the cluster has queues (Kueue)
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
@@ -74,20 +77,22 @@ pub(crate) struct OnKubernetes {
 
 impl OnKubernetes {
     /// Runs a pipeline in the cluster, to its end unless it is detached.
-    pub(crate) fn run(&self, asked: &Asked, pushes: bool, fetches: bool) -> Result<Exit, Failure> {
+    pub(crate) fn run(&self, asked: &RunRequest, pushes: bool, fetches: bool) -> Result<Exit, Failure> {
         let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
             .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
         let cluster = self.at.connect()?;
-        let options = self.installs();
+        let options = self.install_options();
         let run = OnceCell::new();
         let ran = self.prepare(&cluster, options.as_ref(), asked, &cancel).and_then(|site| {
-            let made = options.as_ref().map_or_else(|| Ok(Made::default()), |options| Made::of(&cluster, options))?;
+            let made = options
+                .as_ref()
+                .map_or_else(|| Ok(TemporaryNamespaces::default()), |options| TemporaryNamespaces::find(&cluster, options))?;
             if self.keep {
                 // From now on they are permanent: no later run removes them.
                 keep(&cluster, &made.store)?;
                 keep(&cluster, &made.with_driver)?;
             }
-            let there = There { cluster: cluster.clone(), site, made };
+            let there = RunSite { cluster: cluster.clone(), site, made };
             self.run_at(&there, asked, pushes, fetches, &cancel, &run)
         });
         let is_left = self.keep || (self.detach && ran.is_ok());
@@ -98,9 +103,9 @@ impl OnKubernetes {
     }
 
     /// Returns the options for installing what is missing.
-    fn installs(&self) -> Option<InstallOptions> {
+    fn install_options(&self) -> Option<InstallOptions> {
         let image = self.image.as_deref().filter(|_| self.bootstrap)?;
-        let mut options = InstallOptions::usual(image, &self.at.namespace);
+        let mut options = InstallOptions::with_defaults(image, &self.at.namespace);
         options.cluster_store.clone_from(&self.cluster_store);
         options.store_namespace.clone_from(&self.store_namespace);
         if let Some(size) = &self.store_size {
@@ -114,15 +119,15 @@ impl OnKubernetes {
         &self,
         cluster: &Cluster,
         options: Option<&InstallOptions>,
-        asked: &Asked,
+        asked: &RunRequest,
         cancel: &Cancel,
     ) -> Result<Site, Failure> {
         if let Some(options) = options.filter(|options| !is_installed(cluster, options)) {
             let store = options.served_store().map(|(namespace, _)| namespace);
             self.check_store_outlasts(cluster, options, store.as_deref())?;
-            let trust = install(cluster, options, For::OneRun)?;
+            let trust = install(cluster, options, InstallLifetime::OneRun)?;
             store.as_deref().map_or(Ok(()), |store| wait_for_store(cluster, store, cancel))?;
-            output::talk(format!(
+            output::diagnostic(format!(
                 "runs of this namespace verify for whoever trusts its keys; a reviewer merges this policy:\n\n{}\n",
                 trust.trim_end()
             ));
@@ -132,7 +137,7 @@ impl OnKubernetes {
         }
         let site = self.at.site(cluster)?;
         if asked.store.is_none() {
-            ask_as_source(cluster, &site)?;
+            restart_as_source(cluster, &site)?;
         }
         Ok(site)
     }
@@ -141,7 +146,7 @@ impl OnKubernetes {
     fn check_store_outlasts(&self, cluster: &Cluster, options: &InstallOptions, store: Option<&str>) -> Result<(), Failure> {
         let Some(namespace) = store else { return Ok(()) };
         let is_there = serves_already(cluster, options)?
-            || cluster.get::<serde_json::Value>(&Place::in_cluster("Namespace", namespace))?.is_some();
+            || cluster.get::<serde_json::Value>(&ObjectPath::in_cluster("Namespace", namespace))?.is_some();
         if is_there || self.keep || (self.fetch_to.is_some() && !self.detach) {
             return Ok(());
         }
@@ -153,15 +158,15 @@ impl OnKubernetes {
 
     fn run_at(
         &self,
-        there: &There,
-        asked: &Asked,
+        there: &RunSite,
+        asked: &RunRequest,
         pushes: bool,
         fetches: bool,
         cancel: &Cancel,
         run_id: &OnceCell<RunId>,
     ) -> Result<Exit, Failure> {
-        let There { cluster, site, .. } = there;
-        let reached = Reached::of(cluster, site, asked.store.as_deref())?;
+        let RunSite { cluster, site, .. } = there;
+        let reached = StoreAddress::connect(cluster, site, asked.store.as_deref())?;
         let config = Config::find()?;
         let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
         make_missing_keys(&config, password.as_encoded_bytes())?;
@@ -175,7 +180,7 @@ impl OnKubernetes {
         };
         let run = Driven::open(&spec, &config, password.as_encoded_bytes(), cancel)?;
         let _ = run_id.set(run.run_id.clone());
-        let to_branch = if pushes { run.to_branch()? } else { ToBranch::No };
+        let to_branch = if pushes { run.find_branch_push()? } else { BranchPush::NotConfigured };
         if run.published()?.is_none() {
             run.sign_source()?;
             let mut progress = Progress::new(asked.json, std::io::stderr().is_terminal());
@@ -198,9 +203,9 @@ impl OnKubernetes {
         // If the result could not be shown, the objects stay for inspection.
         if presented.is_ok()
             && !self.keep
-            && let Err(failure) = cluster.delete(&Place::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), None)
+            && let Err(failure) = cluster.delete(&ObjectPath::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), None)
         {
-            output::talk(format!("the run's objects stay in the cluster: {}", failure.message));
+            output::diagnostic(format!("the run's objects stay in the cluster: {}", failure.message));
         }
         presented
     }
@@ -208,27 +213,27 @@ impl OnKubernetes {
     /// Copies the finished run to its destination, and shows it.
     fn present(
         &self,
-        asked: &Asked,
+        asked: &RunRequest,
         run: &Driven,
         publication: InputRef,
-        reached: &Reached,
-        to_branch: &ToBranch,
+        reached: &StoreAddress,
+        to_branch: &BranchPush,
         cancel: &Cancel,
     ) -> Result<Exit, Failure> {
         // A store that is reached through the API server is out of reach once this command has ended.
         let near = || reached.forward.is_some().then(|| run.home.display().to_string());
-        let whom = |store: &str| Where { store: Some(store.to_owned()), trust: self.trust.clone() };
+        let whom = |store: &str| StoreOptions { store: Some(store.to_owned()), trust: self.trust.clone() };
         let uri = match self.fetch_to.clone().or_else(near) {
             None => reached.uri.clone(),
             Some(to) => {
-                fetch(&run.run_id, whom(&reached.uri), &reached.called, &to)?;
+                fetch(&run.run_id, whom(&reached.uri), &reached.pod_uri, &to)?;
                 to
             }
         };
-        let opened = whom(&uri).open_of_strangers(&run.run_id)?;
+        let opened = whom(&uri).open_or_unestablished(&run.run_id)?;
         let exit = asked.present(run, publication, &uri, &opened, to_branch, cancel)?;
         if exit == Exit::Unestablished {
-            output::talk(format!(
+            output::diagnostic(format!(
                 "consistent, but who signed is not established: your trust root does not list the keys of namespace `{}`; `--trust` takes its policy",
                 self.at.namespace
             ));
@@ -237,28 +242,28 @@ impl OnKubernetes {
     }
 
     /// Starts a driver for the run, unless one is running. One that has ended is replaced.
-    fn start(&self, there: &There, run: &Driven, fetches: bool) -> Result<(), Failure> {
-        let There { cluster, site, made } = there;
+    fn start(&self, there: &RunSite, run: &Driven, fetches: bool) -> Result<(), Failure> {
+        let RunSite { cluster, site, made } = there;
         let expires = assay_manifest::Instant::from_unix_ns(Clock.now().unix_ns().saturating_add(EXPIRES_NS));
         let commit = run.source.commit.as_deref().unwrap_or("none");
         let facts =
             [("pipeline", run.source.pipeline.as_str()), ("commit", commit), ("image", &site.image), ("store", &site.store)];
-        cluster.create(&root(site, &run.run_id, Some(expires), &facts))?;
-        let (root, _) = root_of(cluster, &site.namespace, &run.run_id)?;
+        cluster.create(&run_root(site, &run.run_id, Some(expires), &facts))?;
+        let (root, _) = require_root(cluster, &site.namespace, &run.run_id)?;
         let name = driver_name(&run.run_id);
-        let place = Place::named("Job", &site.namespace, &name);
+        let place = ObjectPath::named("Job", &site.namespace, &name);
         let there: Option<Job> = cluster.get(&place)?;
         if let Some(job) = &there {
             if !has_ended(job) {
-                output::talk("a driver drives the run already; following it");
+                output::diagnostic("a driver drives the run already; following it");
                 return Ok(());
             }
-            free(cluster, &place)?;
+            delete_job(cluster, &place)?;
         }
         // A restart withdraws an earlier request to stop the run, and renews its expiry.
         let renewed =
             serde_json::json!({"metadata": {"annotations": {assay_cluster::CANCEL: null, assay_cluster::EXPIRES: expires}}});
-        cluster.merge(&Place::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), &renewed)?;
+        cluster.merge(&ObjectPath::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), &renewed)?;
         let mut arguments = Vec::new();
         if !fetches {
             arguments.push("--no-fetch".to_owned());
@@ -278,7 +283,7 @@ impl OnKubernetes {
 }
 
 /// Deletes a Job and waits until its name is free.
-fn free(cluster: &Cluster, place: &Place<'_>) -> Result<(), Failure> {
+fn delete_job(cluster: &Cluster, place: &ObjectPath<'_>) -> Result<(), Failure> {
     cluster.delete(place, None)?;
     for _ in 0..120 {
         if cluster.get::<serde_json::Value>(place)?.is_none() {
@@ -290,16 +295,16 @@ fn free(cluster: &Cluster, place: &Place<'_>) -> Result<(), Failure> {
 }
 
 /// The cluster, the installation, and the namespaces of a run.
-struct There {
+struct RunSite {
     cluster: Cluster,
     site: Site,
-    made: Made,
+    made: TemporaryNamespaces,
 }
 
 /// Returns true if an installation is complete: the last run may have removed a part of it.
 fn is_installed(cluster: &Cluster, options: &InstallOptions) -> bool {
     let is_there = |name: &str| {
-        let there: Result<Option<Namespace>, Failure> = cluster.get(&Place::in_cluster("Namespace", name));
+        let there: Result<Option<Namespace>, Failure> = cluster.get(&ObjectPath::in_cluster("Namespace", name));
         there.is_ok_and(|there| there.is_some_and(|there| there.metadata.deletion_timestamp.is_none()))
     };
     let found = crate::commands::cluster::site(cluster, &options.namespace);
@@ -309,18 +314,20 @@ fn is_installed(cluster: &Cluster, options: &InstallOptions) -> bool {
 /// Removes the namespaces that the driver has not. A store is removed only after everything wanted from it has been copied, and
 /// nothing is removed while the run goes on.
 fn remove_made(cluster: &Cluster, options: &InstallOptions, run: Option<&RunId>, failure: Option<&Failure>) {
-    let Ok(made) = Made::of(cluster, options) else { return };
+    let Ok(made) = TemporaryNamespaces::find(cluster, options) else { return };
     if made.is_empty() {
         return;
     }
-    let all: Vec<Temporary> = made.store.iter().chain(&made.with_driver).cloned().collect();
+    let all: Vec<TemporaryNamespace> = made.store.iter().chain(&made.with_driver).cloned().collect();
     let names = all.iter().map(|made| made.name.as_str()).collect::<Vec<_>>().join(" ");
     let by_hand = |why: &str| {
-        output::talk(format!("the namespaces that were made stay, because {why}; then:\n  kubectl delete namespace {names}"));
+        output::diagnostic(format!(
+            "the namespaces that were made stay, because {why}; then:\n  kubectl delete namespace {names}"
+        ));
     };
     let drives = |run: &RunId| {
         let driver = driver_name(run);
-        let job: Result<Option<Job>, Failure> = cluster.get(&Place::named("Job", &options.namespace, &driver));
+        let job: Result<Option<Job>, Failure> = cluster.get(&ObjectPath::named("Job", &options.namespace, &driver));
         job.map_or(true, |job| job.is_some_and(|job| !has_ended(&job)))
     };
     if failure.is_some_and(|failure| failure.code == "connection_lost") || (failure.is_some() && run.is_some_and(drives)) {
@@ -330,28 +337,28 @@ fn remove_made(cluster: &Cluster, options: &InstallOptions, run: Option<&RunId>,
         return by_hand("their store has what is known of the run");
     }
     match remove(cluster, &options.namespace, run, &all) {
-        Ok(()) => output::talk(format!("removed    {names}, which were made for this run")),
+        Ok(()) => output::diagnostic(format!("removed    {names}, which were made for this run")),
         Err(failure) => by_hand(&failure.message),
     }
 }
 
 /// The namespaces that were made for the run and are removed with it.
 #[derive(Debug, Default)]
-struct Made {
+struct TemporaryNamespaces {
     /// Namespaces that the driver removes as its last step, its own last.
-    with_driver: Vec<Temporary>,
+    with_driver: Vec<TemporaryNamespace>,
     /// The namespace of the store, if it is removed too.
-    store: Vec<Temporary>,
+    store: Vec<TemporaryNamespace>,
 }
 
-impl Made {
+impl TemporaryNamespaces {
     /// Returns the namespaces of an installation that were made for one run.
-    fn of(cluster: &Cluster, options: &InstallOptions) -> Result<Self, Failure> {
+    fn find(cluster: &Cluster, options: &InstallOptions) -> Result<Self, Failure> {
         let (site, store) = (options.site(String::new()), options.served_store().map(|(namespace, _)| namespace));
         let own = [site.targets_namespace.as_str(), site.namespace.as_str()];
         Ok(Self {
-            with_driver: temporary(cluster, &site.namespace, own.into_iter())?,
-            store: temporary(cluster, &site.namespace, store.as_deref().into_iter())?,
+            with_driver: find_temporary(cluster, &site.namespace, own.into_iter())?,
+            store: find_temporary(cluster, &site.namespace, store.as_deref().into_iter())?,
         })
     }
 
@@ -361,26 +368,26 @@ impl Made {
 }
 
 /// The address of the cluster's store for this machine.
-struct Reached {
+struct StoreAddress {
     uri: String,
     /// Its address for pods.
-    called: String,
-    forward: Option<Forward>,
+    pod_uri: String,
+    forward: Option<PortForward>,
 }
 
-impl Reached {
+impl StoreAddress {
     /// Uses the address that the user names, or a port that is forwarded through the API server.
-    fn of(cluster: &Cluster, site: &Site, named: Option<&str>) -> Result<Self, Failure> {
+    fn connect(cluster: &Cluster, site: &Site, named: Option<&str>) -> Result<Self, Failure> {
         let (uri, forward) = match (named, &site.forward) {
             (Some(uri), _) => (uri.to_owned(), None),
             (None, None) => (site.store.clone(), None),
             (None, Some(service)) => {
-                let forward = cluster.patient().forward(service)?;
+                let forward = cluster.with_retries().forward(service)?;
                 let place = site.store.split('?').next().unwrap_or(&site.store);
                 (format!("{place}?endpoint=http://{}", forward.address), Some(forward))
             }
         };
-        Ok(Self { uri, called: site.store.clone(), forward })
+        Ok(Self { uri, pod_uri: site.store.clone(), forward })
     }
 }
 
@@ -388,7 +395,7 @@ impl Reached {
 fn wait_for_store(cluster: &Cluster, namespace: &str, cancel: &Cancel) -> Result<(), Failure> {
     let begun = Instant::now();
     while begun.elapsed() < STORE_LIMIT {
-        let store: Option<serde_json::Value> = cluster.get(&Place::named("Deployment", namespace, "assay-store"))?;
+        let store: Option<serde_json::Value> = cluster.get(&ObjectPath::named("Deployment", namespace, "assay-store"))?;
         if store.is_some_and(|store| store["status"]["readyReplicas"].as_u64() > Some(0)) {
             return Ok(());
         }
@@ -402,14 +409,14 @@ fn wait_for_store(cluster: &Cluster, namespace: &str, cancel: &Cancel) -> Result
 
 /// Restarts this program with the store credentials of the identity `source`, which starts runs, if this user may read that
 /// Secret. A store takes its credentials from the environment, which no list of processes shows.
-fn ask_as_source(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
+fn restart_as_source(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
     let is_given = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if site.forward.is_none() || is_given("AWS_ACCESS_KEY_ID") {
         return Ok(());
     }
     let name = "assay-store-source";
     let secret: Option<Secret> = cluster
-        .get(&Place::named("Secret", &site.namespace, name))
+        .get(&ObjectPath::named("Secret", &site.namespace, name))
         .or_else(|failure| if failure.code == "forbidden" { Ok(None) } else { Err(failure) })?;
     let Some([id, key]) = secret.and_then(|secret| {
         let given = |name: &str| secret.data.as_ref()?.get(name).filter(|bytes| !bytes.0.is_empty());
@@ -417,11 +424,11 @@ fn ask_as_source(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
         Some([member("AWS_ACCESS_KEY_ID")?, member("AWS_SECRET_ACCESS_KEY")?])
     }) else {
         let template = "--template '{{.data.AWS_SECRET_ACCESS_KEY | base64decode}}'";
-        output::talk(format!(
+        output::diagnostic(format!(
             "the cluster's store asks who you are; an administrator gives you these:\n  export AWS_ACCESS_KEY_ID=source AWS_SECRET_ACCESS_KEY=\"$(kubectl --namespace {} get secret {name} {template})\"",
             site.namespace
         ));
         return Ok(());
     };
-    Err(become_anew(anew().env("AWS_ACCESS_KEY_ID", id).env("AWS_SECRET_ACCESS_KEY", key)))
+    Err(exec_command(restart_command().env("AWS_ACCESS_KEY_ID", id).env("AWS_SECRET_ACCESS_KEY", key)))
 }

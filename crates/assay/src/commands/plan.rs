@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assay_gate::{CannotDecide, Design};
+use assay_gate::{DesignPower, SizingError};
 use assay_manifest::{Case, PlannedTrial, Point, RunId};
 use assay_process::{Cancel, Spawner};
 use assay_report::counted;
@@ -46,7 +46,7 @@ pub(crate) struct Plan {
 }
 
 /// The duration of the trials.
-struct Time {
+struct PlanDuration {
     /// The duration according to their loads and limits.
     length: Length,
     /// True if only its time limit ends some trial, and true if that is so for every trial.
@@ -58,7 +58,7 @@ struct Time {
 }
 
 /// One frozen workload, as far as it can be known without a network.
-struct Outlined {
+struct WorkloadOutline {
     name: String,
     digest: assay_manifest::Digest,
     unpinned: Vec<String>,
@@ -80,8 +80,8 @@ impl Plan {
         let closure = &source.closure;
         let workloads = closure.workloads.iter().map(|workload| outline(closure, workload)).collect::<Result<Vec<_>, _>>()?;
         let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
-        let order = Order::of(closure, &cases, &workloads, self.run_id.as_ref())?;
-        let time = Time::of(closure, &cases, &workloads, self.before(closure, &cases)?);
+        let order = TrialOrder::new(closure, &cases, &workloads, self.run_id.as_ref())?;
+        let time = PlanDuration::new(closure, &cases, &workloads, self.before(closure, &cases)?);
         if self.json {
             print_json(closure, &cases, &order, &workloads, &time)?;
         } else if self.markdown {
@@ -103,9 +103,11 @@ impl Plan {
     }
 }
 
-fn outline(closure: &Closure, workload: &Workload) -> Result<Outlined, Failure> {
-    let frozen = workload.freeze(&closure.pins_of(workload)).map_err(|error| Failure::of(Exit::Definition, "freeze", &error))?;
-    Ok(Outlined {
+fn outline(closure: &Closure, workload: &Workload) -> Result<WorkloadOutline, Failure> {
+    let frozen = workload
+        .freeze(&closure.workload_pins(workload))
+        .map_err(|error| Failure::from_error(Exit::Definition, "freeze", &error))?;
+    Ok(WorkloadOutline {
         name: workload.name.to_string(),
         digest: frozen.digest,
         unpinned: frozen.unpinned,
@@ -118,14 +120,14 @@ fn outline(closure: &Closure, workload: &Workload) -> Result<Outlined, Failure> 
 }
 
 /// The trials of a run, in their order if it is known beforehand.
-struct Order {
+struct TrialOrder {
     trials: Vec<PlannedTrial>,
     /// True if a seed is declared or the run is named.
     is_known: bool,
 }
 
-impl Order {
-    fn of(closure: &Closure, cases: &[Case], workloads: &[Outlined], run_id: Option<&RunId>) -> Result<Self, Failure> {
+impl TrialOrder {
+    fn new(closure: &Closure, cases: &[Case], workloads: &[WorkloadOutline], run_id: Option<&RunId>) -> Result<Self, Failure> {
         let spec = &closure.pipeline.spec;
         let rules = OrderRules {
             trials: spec.trials.count,
@@ -139,8 +141,9 @@ impl Order {
         let any = || "any".parse().map_err(|error| Failure::unexpected("run_id", "`any` is no run id").because(&error));
         let run_id = run_id.cloned().map_or_else(any, Ok)?;
         let seed = assay_schedule::order_seed(declared, &run_id, workloads.iter().map(|workload| workload.digest))
-            .map_err(|error| Failure::of(Exit::Definition, "order_seed", &error))?;
-        let trials = order_trials(cases, &rules, &seed).map_err(|error| Failure::of(Exit::Definition, "order", &error))?;
+            .map_err(|error| Failure::from_error(Exit::Definition, "order_seed", &error))?;
+        let trials =
+            order_trials(cases, &rules, &seed).map_err(|error| Failure::from_error(Exit::Definition, "order", &error))?;
         Ok(Self { trials, is_known })
     }
 
@@ -154,8 +157,8 @@ impl Order {
     }
 }
 
-impl Time {
-    fn of(closure: &Closure, cases: &[Case], workloads: &[Outlined], before: Option<Duration>) -> Self {
+impl PlanDuration {
+    fn new(closure: &Closure, cases: &[Case], workloads: &[WorkloadOutline], before: Option<Duration>) -> Self {
         let mut length = Length { expected: Some(Duration::ZERO), at_most: Duration::ZERO };
         let (mut some, mut all, mut is_answered) = (false, true, false);
         let workload = |case: &Case| workloads.iter().find(|workload| workload.name == case.workload.as_str());
@@ -174,8 +177,8 @@ impl Time {
     /// Describes the expected duration, if there is one, and the longest.
     fn lines(&self) -> Vec<String> {
         let expected = match (self.before, self.length.expected) {
-            (Some(before), _) => Some(format!("about {} of trials, by what these cases took before", human(before))),
-            (None, Some(expected)) => Some(format!("about {} of trials, by their loads", human(expected))),
+            (Some(before), _) => Some(format!("about {} of trials, by what these cases took before", format_duration(before))),
+            (None, Some(expected)) => Some(format!("about {} of trials, by their loads", format_duration(expected))),
             (None, None) if self.is_answered => Some(
                 "how long is unknown before a first run: a closed loop of so many requests takes as long as their answers"
                     .to_owned(),
@@ -187,17 +190,17 @@ impl Time {
             (true, false) => ", if those without a duration run into their time limit",
             (false, false) => "",
         };
-        expected.into_iter().chain([format!("at most {} of trials{condition}", human(self.length.at_most))]).collect()
+        expected.into_iter().chain([format!("at most {} of trials{condition}", format_duration(self.length.at_most))]).collect()
     }
 }
 
-impl Outlined {
+impl WorkloadOutline {
     fn length(&self, point: &Point) -> Length {
-        self.serving.as_ref().map_or(Length::up_to(self.limit), |serving| Length::of_load(serving, point, self.limit))
+        self.serving.as_ref().map_or(Length::up_to(self.limit), |serving| Length::for_load(serving, point, self.limit))
     }
 }
 
-fn print(closure: &Closure, cases: &[Case], order: &Order, workloads: &[Outlined], time: &Time) {
+fn print(closure: &Closure, cases: &[Case], order: &TrialOrder, workloads: &[WorkloadOutline], time: &PlanDuration) {
     let points: usize = cases.iter().map(|case| case.points.len()).sum();
     let spec = &closure.pipeline.spec;
     output::line(format!(
@@ -217,7 +220,7 @@ fn print(closure: &Closure, cases: &[Case], order: &Order, workloads: &[Outlined
         }
     }
     for case in cases.iter().take(SHOWN) {
-        output::line(format!("case      {:<40} {}", case.case_id, points_of(case, "")));
+        output::line(format!("case      {:<40} {}", case.case_id, list_points(case, "")));
     }
     if cases.len() > SHOWN {
         output::line(format!("          and {}", counted((cases.len() - SHOWN) as u64, "more case")));
@@ -231,7 +234,7 @@ fn print(closure: &Closure, cases: &[Case], order: &Order, workloads: &[Outlined
 }
 
 /// Returns the first points of a case, each between these marks, and the number of the others.
-fn points_of(case: &Case, mark: &str) -> String {
+fn list_points(case: &Case, mark: &str) -> String {
     let shown: Vec<_> = case.points.iter().take(12).map(|point| format!("{mark}{}{mark}", point.point_id)).collect();
     match case.points.len() - shown.len() {
         0 => shown.join(" "),
@@ -251,11 +254,11 @@ fn gate_line(sized: &GateSize, planned: u32) -> String {
     let named = |place: usize| sized.metrics.get(place).map_or("a metric", String::as_str);
     let effect = 200.0 * sized.rules.budget;
     let needed = match &sized.size {
-        Err(why @ CannotDecide::LaunchesUnknown { .. }) => format!("cannot decide: {why}"),
+        Err(why @ SizingError::LaunchesUnknown { .. }) => format!("cannot decide: {why}"),
         // Without a history, only the noise up to which the design finds the effect is known.
-        _ if !sized.is_taught() => match assay_gate::design(planned as usize, sized.metrics.len(), &sized.rules) {
-            Design::NeverFires { fewest } => format!("can find nothing: {} are the fewest", counted(fewest as u64, "pair")),
-            Design::FindsUpTo { noise } => {
+        _ if !sized.has_learned_noise() => match assay_gate::assess_design(planned as usize, sized.metrics.len(), &sized.rules) {
+            DesignPower::NeverFires { fewest } => format!("can find nothing: {} are the fewest", counted(fewest as u64, "pair")),
+            DesignPower::FindsUpTo { noise } => {
                 format!(
                     "find a change of {effect:.1} % where a pair's noise is at most {:.1} %, and of more once earlier runs have \
                      taught (`assay noise`)",
@@ -269,7 +272,7 @@ fn gate_line(sized: &GateSize, planned: u32) -> String {
         }
         Ok(size) => format!("suffice: by what earlier runs taught, {} find a change of {effect:.1} %", size.pairs),
     };
-    let more = sized.size.as_ref().ok().filter(|_| sized.is_taught()).map(|size| {
+    let more = sized.size.as_ref().ok().filter(|_| sized.has_learned_noise()).map(|size| {
         let costly = size.costly.filter(|costly| costly.without < size.pairs && sized.metrics.len() > 1).map(|costly| {
             format!(
                 "; {} is the costly one: without it {} would do",
@@ -289,7 +292,7 @@ fn gate_line(sized: &GateSize, planned: u32) -> String {
 }
 
 /// Formats the plan as a comment for reviewers of definitions. Names are the definitions', so they are plain; texts are escaped.
-fn markdown(closure: &Closure, cases: &[Case], order: &Order, workloads: &[Outlined], time: &Time) -> String {
+fn markdown(closure: &Closure, cases: &[Case], order: &TrialOrder, workloads: &[WorkloadOutline], time: &PlanDuration) -> String {
     let points: usize = cases.iter().map(|case| case.points.len()).sum();
     let spec = &closure.pipeline.spec;
     let mut lines = vec![
@@ -308,7 +311,7 @@ fn markdown(closure: &Closure, cases: &[Case], order: &Order, workloads: &[Outli
     lines.extend(gate_lines(closure, cases).into_iter().map(|line| format!("- {}", assay_report::escape_markdown(&line))));
     lines.extend([String::new(), "| case | points |".to_owned(), "| --- | --- |".to_owned()]);
     for case in cases.iter().take(SHOWN) {
-        lines.push(format!("| `{}` | {} |", case.case_id, points_of(case, "`")));
+        lines.push(format!("| `{}` | {} |", case.case_id, list_points(case, "`")));
     }
     if cases.len() > SHOWN {
         lines.extend([String::new(), format!("And {}.", counted((cases.len() - SHOWN) as u64, "more case"))]);
@@ -323,7 +326,7 @@ fn markdown(closure: &Closure, cases: &[Case], order: &Order, workloads: &[Outli
 }
 
 /// Formats a duration for people.
-fn human(duration: Duration) -> String {
+fn format_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -332,7 +335,13 @@ fn human(duration: Duration) -> String {
     }
 }
 
-fn print_json(closure: &Closure, cases: &[Case], order: &Order, workloads: &[Outlined], time: &Time) -> Result<(), Failure> {
+fn print_json(
+    closure: &Closure,
+    cases: &[Case],
+    order: &TrialOrder,
+    workloads: &[WorkloadOutline],
+    time: &PlanDuration,
+) -> Result<(), Failure> {
     let workloads: Vec<_> = workloads
         .iter()
         .map(|workload| json!({"name": workload.name, "workload_spec_digest": workload.digest, "unpinned": workload.unpinned}))

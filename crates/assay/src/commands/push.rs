@@ -5,13 +5,13 @@ use std::path::Path;
 use assay_git::{MAX_FOLDER_FILE_BYTES, Repository};
 use assay_manifest::{Digest, Publication, Source};
 use assay_process::{Cancel, Signal};
-use assay_runner::{Branch, BranchAsked, Committed, Record, pipeline_of};
+use assay_runner::{Branch, BranchOptions, CommittedFolder, PublishedRun, read_pipeline};
 use assay_spec::Pipeline;
 use assay_stage::{Exit, Failure};
 use assay_verify::verify_rows;
 use serde_json::json;
 
-use crate::commands::opened::{Opened, Where};
+use crate::commands::verified_run::{StoreOptions, VerifiedRun};
 use crate::commands::verify::publish_binary;
 use crate::output;
 
@@ -25,7 +25,7 @@ pub(crate) struct Push {
     #[arg(value_name = "RUN|PATH")]
     run: String,
     #[command(flatten)]
-    place: Where,
+    place: StoreOptions,
     /// The remote: a name that this checkout knows, or an address; as the pipeline says if left out
     #[arg(long, value_name = "NAME|URL")]
     remote: Option<String>,
@@ -48,7 +48,7 @@ impl Push {
         let committed = commit(&opened, &self.branch_of(&opened)?, &cancel)?;
         for stranger in &opened.strangers {
             let stranger = stranger.escape_debug();
-            output::talk(format!("`{stranger}` lies in the folder and is not of the run: it was not committed"));
+            output::diagnostic(format!("`{stranger}` lies in the folder and is not of the run: it was not committed"));
         }
         if self.json {
             output::json(&json!({"run_id": opened.chain.run_id, "pushed": committed}))?;
@@ -58,8 +58,8 @@ impl Push {
         Ok(Exit::Done)
     }
 
-    fn branch_of(&self, opened: &Opened) -> Result<Branch, Failure> {
-        let asked = BranchAsked { remote: self.remote.clone(), branch: self.branch.clone(), folder: self.folder.clone() };
+    fn branch_of(&self, opened: &VerifiedRun) -> Result<Branch, Failure> {
+        let asked = BranchOptions { remote: self.remote.clone(), branch: self.branch.clone(), folder: self.folder.clone() };
         let (source, pipeline) = origin(opened)?;
         let here = Repository::discover(Path::new(".")).ok();
         let checkout = here.as_ref().and_then(Repository::worktree);
@@ -71,7 +71,7 @@ impl Push {
 }
 
 /// Verifies a run up to level 2, and commits its published folder.
-pub(crate) fn commit(opened: &Opened, branch: &Branch, cancel: &Cancel) -> Result<Committed, Failure> {
+pub(crate) fn commit(opened: &VerifiedRun, branch: &Branch, cancel: &Cancel) -> Result<CommittedFolder, Failure> {
     let chain = &opened.chain;
     let Some((reference, publication)) = chain.all::<Publication>().next().filter(|_| chain.is_complete) else {
         let message = format!("the run `{}` has no publication to push", chain.run_id);
@@ -83,7 +83,7 @@ pub(crate) fn commit(opened: &Opened, branch: &Branch, cancel: &Cancel) -> Resul
             .hint("name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`"));
     }
     verify_rows(opened.blobs.as_ref(), chain, &publish_binary)?;
-    let record = Record {
+    let record = PublishedRun {
         run_id: &chain.run_id,
         pipeline: &origin(opened)?.1.name,
         digest: reference.manifest,
@@ -94,21 +94,21 @@ pub(crate) fn commit(opened: &Opened, branch: &Branch, cancel: &Cancel) -> Resul
 }
 
 /// Describes the place of a published folder in one line.
-pub(crate) fn line(committed: &Committed) -> String {
-    let Committed { remote, branch, folder, commit, is_new, .. } = committed;
+pub(crate) fn line(committed: &CommittedFolder) -> String {
+    let CommittedFolder { remote, branch, folder, commit, is_new, .. } = committed;
     let how = if *is_new { "" } else { ", which held it already" };
     format!("pushed    {folder} on the branch {branch} of {remote}, commit {}{how}", output::short(commit))
 }
 
 /// Returns the Source that the run was started from, and its pipeline.
-fn origin(opened: &Opened) -> Result<(&Source, Pipeline), Failure> {
+fn origin(opened: &VerifiedRun) -> Result<(&Source, Pipeline), Failure> {
     let source = opened.chain.one::<Source>();
     let source = &source.ok_or_else(|| Failure::verification("missing_stage", "the run has no source"))?.body;
-    let pipeline = pipeline_of(source, |digest| bytes(opened, digest, assay_spec::MAX_FILE_BYTES as u64))?;
+    let pipeline = read_pipeline(source, |digest| bytes(opened, digest, assay_spec::MAX_FILE_BYTES as u64))?;
     Ok((source, pipeline))
 }
 
-fn bytes(opened: &Opened, digest: &Digest, limit: u64) -> Result<Vec<u8>, Failure> {
+fn bytes(opened: &VerifiedRun, digest: &Digest, limit: u64) -> Result<Vec<u8>, Failure> {
     opened.blobs.get(digest, limit)?.ok_or_else(|| {
         Failure::verification("artifact_absent", format!("the published file {digest} is not there"))
             .hint("it was removed, or other bytes were put in its place")

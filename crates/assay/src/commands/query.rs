@@ -10,8 +10,8 @@ use assay_stage::{Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
 
-use crate::commands::opened::Where;
-use crate::commands::subjects::{Signed, signed_summaries};
+use crate::commands::subjects::{SignedSummaries, signed_summaries};
+use crate::commands::verified_run::StoreOptions;
 use crate::output;
 
 /// The most bytes on disk of the files that a query reads, apart from the store.
@@ -58,7 +58,7 @@ pub(crate) struct Query {
     #[arg(long, value_name = "ROWS", default_value_t = Limits::default().rows)]
     max_rows: u64,
     #[command(flatten)]
-    place: Where,
+    place: StoreOptions,
 }
 
 impl Query {
@@ -79,16 +79,16 @@ impl Query {
         if self.at.is_some() {
             signed.subjects = signed.subjects.as_of(&snapshot);
         }
-        if snapshot.is_empty() && !signed.subjects.are_published() {
+        if snapshot.is_empty() && !signed.subjects.has_published() {
             return Err(Failure::usage("no_warehouse", format!("the store `{}` has no warehouse yet", store.uri()))
                 .hint("the first published run makes it"));
         }
         let scratch = Scratch::new(MAX_SCRATCH_BYTES)?;
         let reading = self.read(&lake, &snapshot, &signed.subjects, &query, &scratch)?;
         let limits = Limits { rows: self.max_rows, ..Limits::default() };
-        let result = reading.ask(&query, limits).map_err(failure)?;
+        let result = reading.run_query(&query, limits).map_err(failure)?;
         self.write(&result)?;
-        Ok(say(&reading, &signed))
+        Ok(report_verification(&reading, &signed))
     }
 
     fn text(&self) -> Result<String, Failure> {
@@ -132,9 +132,9 @@ impl Query {
         scratch: &Scratch,
     ) -> Result<Reading, Failure> {
         if self.unverified {
-            return Reading::unverified_too(lake, snapshot, subjects, query, scratch).map_err(failure);
+            return Reading::open_unverified(lake, snapshot, subjects, query, scratch).map_err(failure);
         }
-        Reading::trusted(lake, snapshot, subjects, query, scratch).map_err(|error| match error {
+        Reading::open_trusted(lake, snapshot, subjects, query, scratch).map_err(|error| match error {
             error @ Error::Unlisted { .. } => {
                 failure(error).hint("`--unverified` reads such files all the same, and says which they are")
             }
@@ -163,30 +163,30 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 /// Reports on stderr how far the files that were read are verified.
-fn say(reading: &Reading, signed: &Signed) -> Exit {
+fn report_verification(reading: &Reading, signed: &SignedSummaries) -> Exit {
     for (run, failure) in &signed.refused {
-        output::talk(format!("unverified: run `{run}`: {}", failure.message));
+        output::diagnostic(format!("unverified: run `{run}`: {}", failure.message));
     }
     for found in reading.unverified() {
         let read = if found.read { "" } else { "; not read" };
-        output::talk(format!("unverified: {}{read}", found.reason));
+        output::diagnostic(format!("unverified: {}{read}", found.reason));
     }
     let (strange, absent): (Vec<_>, Vec<_>) = reading.unverified().iter().partition(|found| found.read);
     let read = reading.files().count();
     let (verified, files) = (read.saturating_sub(strange.len()), read + absent.len());
     let runs = counted(signed.runs as u64, "run");
     let trust = &signed.trusted_by;
-    output::talk(format!("verified: {verified} of {files} files are named by signed Summaries ({runs}; trust: {trust})"));
+    output::diagnostic(format!("verified: {verified} of {files} files are named by signed Summaries ({runs}; trust: {trust})"));
     signed.say_fetched();
     if !absent.is_empty() {
         let many = if absent.len() == 1 { "1 of them is" } else { &format!("{} of them are", absent.len()) };
-        output::talk(format!("the result says less than the tables should: {many} not in it"));
+        output::diagnostic(format!("the result says less than the tables should: {many} not in it"));
         return Exit::Verification;
     }
     if signed.is_established {
         return Exit::Done;
     }
-    output::talk("internally consistent; signer not established");
+    output::diagnostic("internally consistent; signer not established");
     Exit::Unestablished
 }
 

@@ -6,12 +6,12 @@ use assay_manifest::{Body as _, Digest, Document, InputRef, MAX_MANIFEST_BYTES, 
 use assay_stage::{Event, Exit, Failure};
 use assay_store::Store;
 use assay_verify::{
-    Blobs, LevelReport, Recomputed, ReduceResult, StoreBlobs, Tables, compare_results, read_tables, tolerance_text,
+    Blobs, LevelReport, RecomputeOutcome, ReduceResult, StoreBlobs, Tables, compare_results, read_tables, tolerance_text,
 };
 use serde_json::Value;
 
-use crate::commands::opened::Opened;
 use crate::commands::run::binaries;
+use crate::commands::verified_run::VerifiedRun;
 
 /// The largest views, in bytes.
 const MAX_VIEWS_BYTES: u64 = assay_manifest::Views::MAX_BYTES;
@@ -20,33 +20,33 @@ const MAX_VIEWS_BYTES: u64 = assay_manifest::Views::MAX_BYTES;
 pub(crate) struct Level4 {
     pub(crate) report: LevelReport,
     /// `None` if nothing could be computed again.
-    pub(crate) recomputed: Option<Recomputed>,
+    pub(crate) recomputed: Option<RecomputeOutcome>,
 }
 
 /// Checks level 4: reduce gives the same result again, row by row and field by field. The same binary must give the same bytes;
 /// another one the same values, within a stated tolerance, and items that only one of the two has are listed.
-pub(crate) fn recompute(opened: &Opened) -> Result<Level4, Failure> {
+pub(crate) fn recompute(opened: &VerifiedRun) -> Result<Level4, Failure> {
     let absent = |what: &str| {
         Ok(Level4 { report: LevelReport { absent: vec![what.to_owned()], ..LevelReport::default() }, recomputed: None })
     };
     let Some((_, signed)) = opened.chain.all::<Summary>().next() else { return absent("the run has no summary") };
     let Some(store) = &opened.store else { return absent("the raw evidence: it is in the run's store") };
-    let Again { summary, store, _folder } = reduce_again(opened, store, &signed.header.inputs)?;
+    let RecomputedResult { summary, store, _folder } = reduce_again(opened, store, &signed.header.inputs)?;
     let recomputed = compare(opened, &signed.body, &summary, &StoreBlobs(store))?;
     let report = LevelReport {
         checked: 1 + summary.files.len() as u64,
         bytes: summary.files.iter().map(|file| file.artifact.size.0).sum(),
-        not_compared: listed(&recomputed),
+        not_compared: list_differences(&recomputed),
         ..LevelReport::default()
     };
     Ok(Level4 { report, recomputed: Some(recomputed) })
 }
 
 /// Describes the items that only one of two results has.
-fn listed(recomputed: &Recomputed) -> Vec<String> {
+fn list_differences(recomputed: &RecomputeOutcome) -> Vec<String> {
     match recomputed {
-        Recomputed::Reached => Vec::new(),
-        Recomputed::Partial { only_signed, only_recomputed } => {
+        RecomputeOutcome::Reached => Vec::new(),
+        RecomputeOutcome::Partial { only_signed, only_recomputed } => {
             let signed = only_signed.iter().map(|what| format!("{what}: only the signed result has it"));
             signed.chain(only_recomputed.iter().map(|what| format!("{what}: only the result computed now has it"))).collect()
         }
@@ -54,13 +54,18 @@ fn listed(recomputed: &Recomputed) -> Vec<String> {
 }
 
 /// Compares a signed Summary, with all data that it names, with the recomputed one.
-pub(crate) fn compare(opened: &Opened, signed: &Summary, again: &Summary, store: &dyn Blobs) -> Result<Recomputed, Failure> {
+pub(crate) fn compare(
+    opened: &VerifiedRun,
+    signed: &Summary,
+    again: &Summary,
+    store: &dyn Blobs,
+) -> Result<RecomputeOutcome, Failure> {
     if signed.reduce_binary == again.reduce_binary {
         let none = Tables::new();
         let result = |summary| ReduceResult { summary, tables: &none, views: None };
         return compare_results(&result(signed), &result(again));
     }
-    crate::output::talk(format!(
+    crate::output::diagnostic(format!(
         "this reduce binary ({}) is not the one of the run ({}): every row and field is compared, {}",
         again.reduce_binary.short(),
         signed.reduce_binary.short(),
@@ -86,14 +91,14 @@ fn views(blobs: &dyn Blobs, summary: &Summary) -> Result<Option<Value>, Failure>
 }
 
 /// The recomputed result of reduce, in a temporary store.
-pub(crate) struct Again {
+pub(crate) struct RecomputedResult {
     pub(crate) summary: Summary,
     pub(crate) store: Store,
     pub(crate) _folder: tempfile::TempDir,
 }
 
 /// Runs the reduce binary on the inputs of a signed Summary, unsigned, into a store of its own.
-pub(crate) fn reduce_again(opened: &Opened, store: &str, inputs: &[InputRef]) -> Result<Again, Failure> {
+pub(crate) fn reduce_again(opened: &VerifiedRun, store: &str, inputs: &[InputRef]) -> Result<RecomputedResult, Failure> {
     let folder =
         tempfile::tempdir().map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
     let policy = folder.path().join("trust.yaml");
@@ -131,13 +136,13 @@ pub(crate) fn reduce_again(opened: &Opened, store: &str, inputs: &[InputRef]) ->
             .hint(String::from_utf8_lossy(&ran.stderr).into_owned()))
     })?;
     let store = Store::open_existing(&output.display().to_string())?;
-    Ok(Again { summary: read_result(&store, manifest)?, store, _folder: folder })
+    Ok(RecomputedResult { summary: read_result(&store, manifest)?, store, _folder: folder })
 }
 
 fn read_result(store: &Store, manifest: Digest) -> Result<Summary, Failure> {
     let bytes = store.get(&manifest, MAX_MANIFEST_BYTES)?;
-    let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Unexpected, "manifest", &error))?;
-    let summary =
-        Summary::of(&document).ok_or_else(|| Failure::unexpected("recompute", "reduce gave something else than a summary"))?;
+    let document = Document::parse(&bytes).map_err(|error| Failure::from_error(Exit::Unexpected, "manifest", &error))?;
+    let summary = Summary::from_document(&document)
+        .ok_or_else(|| Failure::unexpected("recompute", "reduce gave something else than a summary"))?;
     Ok(summary.body.clone())
 }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use assay_cluster::{Cron, Install, Object, ServedStore, Site, cron_job, installation, to_yaml};
+use assay_cluster::{CronSchedule, InstallParameters, Object, ServedStore, Site, cron_job, installation, to_yaml};
 use assay_process::{Cancel, Spawner};
 use assay_runner::{SourceSpec, read_source};
 use assay_stage::{Exit, Failure};
@@ -11,7 +11,7 @@ use assay_stage::{Exit, Failure};
 use crate::output;
 
 /// The trust policy that is rendered by default: no signer is trusted until one is named.
-const NOBODY: &str =
+const NO_SIGNERS: &str =
     "# `assay bootstrap` writes the policy of the keys that it makes; or name a TrustPolicy file with `--trust`.\n";
 
 /// The size of a served store's claim.
@@ -22,7 +22,7 @@ const STORE_SIZE: &str = "100Gi";
 pub(crate) struct Render {
     /// What for
     #[arg(value_enum)]
-    what: What,
+    what: RenderTarget,
     /// Pipelines whose schedules become CronJobs
     #[arg(value_name = "PIPELINE")]
     pipelines: Vec<String>,
@@ -40,7 +40,7 @@ pub(crate) struct Render {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum What {
+enum RenderTarget {
     /// Kubernetes objects
     Kubernetes,
 }
@@ -79,22 +79,22 @@ pub(crate) struct InstallOptions {
 
 /// Renders the default installation, with an image of zeros: the base that agents apply.
 pub(crate) fn base() -> Result<String, Failure> {
-    let options = InstallOptions::usual(&format!("assay.test/assay@sha256:{}", "0".repeat(64)), "assay");
-    to_yaml(&options.objects(NOBODY.to_owned(), None, Makes::Store)?.1)
+    let options = InstallOptions::with_defaults(&format!("assay.test/assay@sha256:{}", "0".repeat(64)), "assay");
+    to_yaml(&options.objects(NO_SIGNERS.to_owned(), None, StoreChoice::Install)?.1)
 }
 
 /// The source of a served store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Makes {
+pub(crate) enum StoreChoice {
     /// The installation makes one.
-    Store,
+    Install,
     /// Another installation's store is used as it is.
-    NoStore,
+    UseExisting,
 }
 
 impl InstallOptions {
     /// Returns the default options of an installation in a namespace.
-    pub(crate) fn usual(image: &str, namespace: &str) -> Self {
+    pub(crate) fn with_defaults(image: &str, namespace: &str) -> Self {
         Self {
             image: image.to_owned(),
             namespace: namespace.to_owned(),
@@ -138,18 +138,18 @@ impl InstallOptions {
         &self,
         trust: String,
         keys: Option<&assay_cluster::Keys>,
-        makes: Makes,
+        makes: StoreChoice,
     ) -> Result<(Site, Vec<Object>), Failure> {
         let site = self.site(trust);
         // A later refusal has to come before anything is applied.
         let data = serde_json::from_value(site.config_map()["data"].clone()).unwrap_or_default();
         Site::read(&site.namespace, &data)?;
         let served = self.served_store();
-        let install = Install {
+        let install = InstallParameters {
             site: &site,
             served_store: served
                 .as_ref()
-                .map(|(namespace, size)| ServedStore { namespace, size: (makes == Makes::Store).then_some(size) }),
+                .map(|(namespace, size)| ServedStore { namespace, size: (makes == StoreChoice::Install).then_some(size) }),
             reads_nodes: !self.without_nodes,
             serving_namespaces: &self.serving_namespaces,
         };
@@ -160,12 +160,12 @@ impl InstallOptions {
 
 impl Render {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let What::Kubernetes = self.what;
+        let RenderTarget::Kubernetes = self.what;
         let trust = match &self.install.trust {
-            None => NOBODY.to_owned(),
+            None => NO_SIGNERS.to_owned(),
             Some(path) => read_policy(path)?,
         };
-        let (site, mut objects) = self.install.objects(trust, None, Makes::Store)?;
+        let (site, mut objects) = self.install.objects(trust, None, StoreChoice::Install)?;
         if self.only_schedules {
             objects.clear();
         }
@@ -195,14 +195,14 @@ impl Render {
             Failure::usage("no_repository", format!("where scheduled runs of `{pipeline}` fetch it from is not known"))
                 .hint("name an address with `--repo`")
         })?;
-        if assay_runner::without_password(&repository) != repository && repository.contains('@') && repository.contains("://") {
+        if assay_runner::redact_address(&repository) != repository && repository.contains('@') && repository.contains("://") {
             return Err(Failure::usage(
                 "repository_password",
                 "the repository's address holds a user or a password, which everybody would read",
             )
             .hint("leave it out: the Secret `assay-git` says how git reaches it"));
         }
-        Ok(cron_job(&Cron {
+        Ok(cron_job(&CronSchedule {
             site,
             name: &defined.name,
             path: &read.pipeline,

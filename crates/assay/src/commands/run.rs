@@ -7,14 +7,14 @@ use assay_envelope::ScryptCost;
 use assay_manifest::{InputRef, Plan, Publication, RunId, RunStatus, Summary};
 use assay_process::{Cancel, Signal};
 use assay_report::shell_word;
-use assay_runner::{Committed, Config, Run as Driven, RunSpec, SourceSpec, ToBranch, export, init_keys};
+use assay_runner::{BranchPush, CommittedFolder, Config, Run as Driven, RunSpec, SourceSpec, export, init_keys};
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
 use serde_json::json;
 
 use crate::commands::on_kubernetes::OnKubernetes;
-use crate::commands::opened::{Opened, Where, store_option};
 use crate::commands::push;
+use crate::commands::verified_run::{StoreOptions, VerifiedRun, store_option};
 use crate::output;
 use crate::progress::Progress;
 
@@ -47,14 +47,14 @@ pub(crate) struct Run {
     json: bool,
     /// Where its stages run
     #[arg(long, value_enum, default_value_t = On::Local)]
-    on: On,
+    on: RunnerKind,
     #[command(flatten)]
     in_cluster: OnKubernetes,
 }
 
 /// Where stages run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum On {
+enum RunnerKind {
     /// As processes of this machine
     Local,
     /// As Jobs of a Kubernetes cluster
@@ -65,25 +65,25 @@ impl Run {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let source = SourceSpec { pipeline: self.pipeline, repo: self.repo, commit: self.commit, ..SourceSpec::default() };
         let plan = json!({"fetch": !self.no_fetch});
-        let asked = Asked { source, store: self.store, name: self.name, plan, json: self.json, shows: Shows::Report };
+        let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, shows: ReportScope::Report };
         match self.on {
-            On::Kubernetes => self.in_cluster.run(&asked, !self.no_push, !self.no_fetch),
-            On::Local if self.no_push => asked.run_without_push(),
-            On::Local => asked.run(),
+            RunnerKind::Kubernetes => self.in_cluster.run(&asked, !self.no_push, !self.no_fetch),
+            RunnerKind::Local if self.no_push => asked.run_without_push(),
+            RunnerKind::Local => asked.run(),
         }
     }
 }
 
 /// The part of a finished run that is printed for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shows {
+pub(crate) enum ReportScope {
     /// The whole report.
     Report,
     /// Only the tables of serving.
     Tables,
 }
 
-impl Shows {
+impl ReportScope {
     /// Returns the command that shows it.
     fn command(self) -> &'static str {
         match self {
@@ -94,16 +94,16 @@ impl Shows {
 }
 
 /// A requested run, defined by a pipeline or by options.
-pub(crate) struct Asked {
+pub(crate) struct RunRequest {
     pub(crate) source: SourceSpec,
     pub(crate) store: Option<String>,
     pub(crate) name: Option<RunId>,
     pub(crate) plan: serde_json::Value,
     pub(crate) json: bool,
-    pub(crate) shows: Shows,
+    pub(crate) shows: ReportScope,
 }
 
-impl Asked {
+impl RunRequest {
     /// Runs it to its end, commits the published folder if its pipeline names a branch, and shows the result.
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         self.finish(true)
@@ -130,7 +130,7 @@ impl Asked {
             trust: None,
         };
         let run = Driven::open(&spec, &config, password, &cancel)?;
-        let to_branch = if pushes { run.to_branch()? } else { ToBranch::No };
+        let to_branch = if pushes { run.find_branch_push()? } else { BranchPush::NotConfigured };
         let publication = if let Some(publication) = run.published()? {
             publication
         } else {
@@ -138,7 +138,7 @@ impl Asked {
             progress.begin(&run);
             run.drive(&mut progress)?.publication
         };
-        let opened = Where { store: Some(run.store_uri.clone()), trust: Vec::new() }.open(run.run_id.as_str())?;
+        let opened = StoreOptions { store: Some(run.store_uri.clone()), trust: Vec::new() }.open(run.run_id.as_str())?;
         self.present(&run, publication, &run.store_uri, &opened, &to_branch, &cancel)
     }
 
@@ -149,8 +149,8 @@ impl Asked {
         run: &Driven,
         publication: InputRef,
         store_uri: &str,
-        opened: &Opened,
-        to_branch: &ToBranch,
+        opened: &VerifiedRun,
+        to_branch: &BranchPush,
         cancel: &Cancel,
     ) -> Result<Exit, Failure> {
         let store = Store::open_existing(store_uri)?;
@@ -158,19 +158,21 @@ impl Asked {
         let folder = export(&store, &run.run_id, publication, &published)?;
         if folder.file_name().is_some_and(|name| name != run.run_id.as_str()) {
             let other = published.join(run.run_id.as_str());
-            output::talk(format!("`{}` holds another run of that name, and was left as it is", other.display()));
+            output::diagnostic(format!("`{}` holds another run of that name, and was left as it is", other.display()));
         }
         let pushed = match to_branch {
-            ToBranch::Yes(branch) => push::commit(opened, branch, cancel).map(Some),
-            ToBranch::No | ToBranch::ByHand(_) => Ok(None),
+            BranchPush::Automatic(branch) => push::commit(opened, branch, cancel).map(Some),
+            BranchPush::NotConfigured | BranchPush::Manual(_) => Ok(None),
         };
         let elsewhere = store_option(store_uri);
         self.show(run, opened, &folder, pushed.as_ref().ok().and_then(Option::as_ref), store_uri)?;
-        if let ToBranch::ByHand(branch) = to_branch {
+        if let BranchPush::Manual(branch) = to_branch {
             let by_hand = format!("assay push {}{elsewhere}", run.run_id);
-            output::talk(format!("not committed to the branch `{branch}`, because what ran is no commit's; by hand: {by_hand}"));
+            output::diagnostic(format!(
+                "not committed to the branch `{branch}`, because what ran is no commit's; by hand: {by_hand}"
+            ));
         }
-        pushed.map_err(|failure| not_pushed(run, &elsewhere, failure))?;
+        pushed.map_err(|failure| push_failure(run, &elsewhere, failure))?;
         no_valid_trial(opened, &folder).map_or(Ok(()), Err)?;
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }
@@ -178,9 +180,9 @@ impl Asked {
     fn show(
         &self,
         run: &Driven,
-        opened: &Opened,
+        opened: &VerifiedRun,
         folder: &Path,
-        pushed: Option<&Committed>,
+        pushed: Option<&CommittedFolder>,
         store_uri: &str,
     ) -> Result<(), Failure> {
         let lost = || Failure::unexpected("publication", "the run is finished, but its publication is not there");
@@ -198,11 +200,11 @@ impl Asked {
                 "pushed": pushed,
                 "summary": summary,
                 "numbers": assay_verify::read_numbers(opened.blobs.as_ref(), publication)?.numbers,
-                "manifests": opened.chain.documents.iter().map(assay_envelope::Verified::as_input).collect::<Vec<_>>(),
+                "manifests": opened.chain.documents.iter().map(assay_envelope::Verified::input_ref).collect::<Vec<_>>(),
             }))?;
         } else {
             match (self.shows, opened.chain.one::<Plan>()) {
-                (Shows::Tables, Some(plan)) => {
+                (ReportScope::Tables, Some(plan)) => {
                     let (width, color) = (output::width(), output::has_color());
                     output::report(assay_report::terminal::serving(&run.run_id, &plan.body, summary, width, color));
                 }
@@ -225,18 +227,18 @@ impl Asked {
 
 /// Returns the failure of a run without a counted trial, with the most frequent reason: failed trials are a result, but one that
 /// is worth a retry. `None` if a trial counts.
-pub(crate) fn no_valid_trial(opened: &Opened, folder: &Path) -> Option<Failure> {
+pub(crate) fn no_valid_trial(opened: &VerifiedRun, folder: &Path) -> Option<Failure> {
     let summary = opened.chain.one::<Summary>().map(|summary| &summary.body).filter(|body| body.status == RunStatus::Failed)?;
     let planned: u64 = summary.points.iter().map(|point| u64::from(point.trials_planned)).sum();
     let causes = assay_report::commonest_reason(summary).into_iter().collect();
     let report = folder.join("report.html");
     let hint = format!("`{}` tells of every attempt; repair the cause, then run it again under another name", report.display());
-    let failure = Failure::environment("no_valid_trial", assay_report::none_counts(planned));
+    let failure = Failure::environment("no_valid_trial", assay_report::describe_none_counted(planned));
     Some(Failure { causes, ..failure }.hint(hint))
 }
 
 /// Returns the failure to push the folder of a finished run: only the push is worth a retry.
-fn not_pushed(run: &Driven, elsewhere: &str, failure: Failure) -> Failure {
+fn push_failure(run: &Driven, elsewhere: &str, failure: Failure) -> Failure {
     let again = format!("the run is finished; to push it again: assay push {}{elsewhere}", run.run_id);
     let hint = failure.hint.as_ref().map_or_else(|| again.clone(), |hint| format!("{hint}\n{again}"));
     let exit = if failure.exit == Exit::Usage { Exit::Environment } else { failure.exit };
@@ -245,13 +247,13 @@ fn not_pushed(run: &Driven, elsewhere: &str, failure: Failure) -> Failure {
 
 /// Makes the missing keys at first use, and reports it.
 pub(crate) fn make_missing_keys(config: &Config, password: &[u8]) -> Result<(), Failure> {
-    if assay_runner::LocalKeys::of(config).missing().is_empty() && config.trust().exists() {
+    if assay_runner::LocalKeys::new(config).missing().is_empty() && config.trust().exists() {
         return Ok(());
     }
     let made = init_keys(config, password, ScryptCost::default())?;
     let roles: Vec<_> = made.iter().map(|role| role.as_str()).collect();
-    output::talk(format!("made local signing keys in {} for {}", config.folder().join("keys").display(), roles.join(", ")));
-    output::talk(format!("made a local trust root: {}; runs of this machine verify under it", config.trust().display()));
+    output::diagnostic(format!("made local signing keys in {} for {}", config.folder().join("keys").display(), roles.join(", ")));
+    output::diagnostic(format!("made a local trust root: {}; runs of this machine verify under it", config.trust().display()));
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use assay_manifest::{
     Body as _, Document, DocumentError, EndState, Instant, MAX_MANIFEST_BYTES, OriginKind, RunEnd, RunId, Source,
 };
 use assay_runner::default_store;
-use assay_stage::{Accepted, Exit, Failure, Layout, StageName};
+use assay_stage::{AcceptedResult, Exit, Failure, Layout, StageName};
 use assay_store::Store;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ pub(crate) struct Runs {
 }
 
 /// One run, according to its pointers.
-struct Listed {
+struct RunEntry {
     run_id: RunId,
     /// The time at which its Source was signed, by the signer's clock.
     begun_at: Option<Instant>,
@@ -41,8 +41,8 @@ impl Runs {
         let mut unreadable = None;
         let mut runs = Vec::new();
         for run_id in run_ids(&store)? {
-            runs.push(listed(&store, &run_id).unwrap_or_else(|failure| {
-                let run = Listed { state: format!("unreadable ({})", failure.code), ..Listed::unknown(run_id.clone()) };
+            runs.push(read_entry(&store, &run_id).unwrap_or_else(|failure| {
+                let run = RunEntry { state: format!("unreadable ({})", failure.code), ..RunEntry::unknown(run_id.clone()) };
                 let message = format!("run `{run_id}`: {}", failure.message);
                 unreadable.get_or_insert(Failure { message, ..failure });
                 run
@@ -60,7 +60,7 @@ impl Runs {
                 .collect();
             output::json(&list)?;
         } else if runs.is_empty() {
-            output::talk(format!("the store `{}` has no runs", store.uri()));
+            output::diagnostic(format!("the store `{}` has no runs", store.uri()));
         } else {
             print_table(&runs);
         }
@@ -68,7 +68,7 @@ impl Runs {
     }
 }
 
-impl Listed {
+impl RunEntry {
     /// Returns a run of which only the name is known.
     fn unknown(run_id: RunId) -> Self {
         Self { run_id, begun_at: None, pipeline: String::new(), commit: String::new(), state: String::new() }
@@ -76,9 +76,9 @@ impl Listed {
 }
 
 /// Prints the table. Minutes are enough to recognise a run; `--json` has the rest.
-fn print_table(runs: &[Listed]) {
+fn print_table(runs: &[RunEntry]) {
     let begun =
-        |run: &Listed| run.begun_at.map_or_else(|| "-".to_owned(), |at| format!("{:.16}", at.to_string()).replace('T', " "));
+        |run: &RunEntry| run.begun_at.map_or_else(|| "-".to_owned(), |at| format!("{:.16}", at.to_string()).replace('T', " "));
     output::line(format!("{:<40} {:<16} {:<24} {:<13} STATE", "RUN", "BEGUN (UTC)", "PIPELINE", "COMMIT"));
     for run in runs {
         output::line(format!("{:<40} {:<16} {:<24} {:<13} {}", run.run_id, begun(run), run.pipeline, run.commit, run.state));
@@ -92,24 +92,24 @@ pub(crate) fn run_ids(store: &Store) -> Result<Vec<RunId>, Failure> {
     Ok(names.into_iter().filter_map(|name| name.parse().ok()).collect())
 }
 
-fn listed(store: &Store, run_id: &RunId) -> Result<Listed, Failure> {
-    let layout = Layout::of(run_id);
-    let accepted = Accepted::read(store, &layout.source())?;
+fn read_entry(store: &Store, run_id: &RunId) -> Result<RunEntry, Failure> {
+    let layout = Layout::for_run(run_id);
+    let accepted = AcceptedResult::read(store, &layout.source())?;
     let source = match accepted.map(|accepted| manifest_of(store, accepted, run_id)).transpose()? {
         Some(Document::Source(source)) => Some(source.body),
         _ => None,
     };
     let (pipeline, commit) = source.as_ref().map(|source| (source.pipeline.clone(), commit(source))).unwrap_or_default();
     let begun_at = accepted.map(|accepted| signed_at(store, accepted)).transpose()?.flatten();
-    Ok(Listed { state: state(store, &layout, run_id)?, run_id: run_id.clone(), begun_at, pipeline, commit })
+    Ok(RunEntry { state: state(store, &layout, run_id)?, run_id: run_id.clone(), begun_at, pipeline, commit })
 }
 
 /// Returns the time at which a result was signed, as its signer asserts.
-fn signed_at(store: &Store, accepted: Accepted) -> Result<Option<Instant>, Failure> {
+fn signed_at(store: &Store, accepted: AcceptedResult) -> Result<Option<Instant>, Failure> {
     let bytes = store.get(&accepted.bundle, MAX_BUNDLE_BYTES as u64)?;
-    let bundle = Bundle::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "bundle", &error))?;
+    let bundle = Bundle::parse(&bytes).map_err(|error| Failure::from_error(Exit::Verification, "bundle", &error))?;
     let statement =
-        Statement::parse(&bundle.envelope.payload).map_err(|error| Failure::of(Exit::Verification, "bundle", &error))?;
+        Statement::parse(&bundle.envelope.payload).map_err(|error| Failure::from_error(Exit::Verification, "bundle", &error))?;
     Ok(statement.predicate.asserted_time())
 }
 
@@ -127,7 +127,7 @@ fn state(store: &Store, layout: &Layout, run_id: &RunId) -> Result<String, Failu
     }
     if let Some(last) = store.list(&format!("{}/ends", layout.run()))?.last()
         && let Some(document) = document(store, last, run_id)?
-        && let Some(end) = RunEnd::of(&document)
+        && let Some(end) = RunEnd::from_document(&document)
     {
         let how = if end.body.state == EndState::Cancelled { "cancelled" } else { "failed" };
         return Ok(format!("{how} in {} ({})", end.body.stage, end.body.reason.code));
@@ -145,7 +145,7 @@ fn state(store: &Store, layout: &Layout, run_id: &RunId) -> Result<String, Failu
 pub(crate) fn published_runs(store: &Store, pipeline: &str) -> Result<Vec<RunId>, Failure> {
     let mut found = Vec::new();
     for run_id in run_ids(store)? {
-        let layout = Layout::of(&run_id);
+        let layout = Layout::for_run(&run_id);
         let is_of = |document| matches!(document, Some(Document::Source(source)) if source.body.pipeline == pipeline && source.body.kind == OriginKind::Git);
         if !is_of(document(store, &layout.source(), &run_id)?) {
             continue;
@@ -161,22 +161,24 @@ pub(crate) fn published_runs(store: &Store, pipeline: &str) -> Result<Vec<RunId>
 }
 
 fn document(store: &Store, path: &str, run_id: &RunId) -> Result<Option<Document>, Failure> {
-    Accepted::read(store, path)?.map(|accepted| manifest_of(store, accepted, run_id)).transpose()
+    AcceptedResult::read(store, path)?.map(|accepted| manifest_of(store, accepted, run_id)).transpose()
 }
 
 /// Returns the failure for a manifest that cannot be parsed: it has another format of Assay's, or is damaged.
-fn unread(run_id: &RunId, error: &DocumentError) -> Failure {
+fn parse_failure(run_id: &RunId, error: &DocumentError) -> Failure {
     match error {
-        DocumentError::Fields { .. } | DocumentError::UnknownVersion(_) => Failure::of(Exit::Environment, "old_format", error)
-            .hint(format!("`assay verify {run_id}` names the Assay that signed it; nothing was changed")),
-        error => Failure::of(Exit::Verification, "manifest", error),
+        DocumentError::Fields { .. } | DocumentError::UnknownVersion(_) => {
+            Failure::from_error(Exit::Environment, "old_format", error)
+                .hint(format!("`assay verify {run_id}` names the Assay that signed it; nothing was changed"))
+        }
+        error => Failure::from_error(Exit::Verification, "manifest", error),
     }
 }
 
 /// Returns the manifest that a pointer of a run names, which has to be that run's.
-fn manifest_of(store: &Store, accepted: Accepted, run_id: &RunId) -> Result<Document, Failure> {
+fn manifest_of(store: &Store, accepted: AcceptedResult, run_id: &RunId) -> Result<Document, Failure> {
     let bytes = store.get(&accepted.manifest, MAX_MANIFEST_BYTES)?;
-    let document = Document::parse(&bytes).map_err(|error| unread(run_id, &error))?;
+    let document = Document::parse(&bytes).map_err(|error| parse_failure(run_id, &error))?;
     let found = &document.header().run_id;
     if found == run_id {
         return Ok(document);

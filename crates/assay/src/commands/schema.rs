@@ -16,7 +16,7 @@ pub(crate) struct Schema {
 
 /// Returns every kind with its schema.
 pub(crate) fn schemas() -> Vec<(String, serde_json::Value)> {
-    let definitions = DefinitionKind::ALL.iter().map(|kind| (kind.as_str().to_owned(), assay_spec::schema(*kind)));
+    let definitions = DefinitionKind::ALL.iter().map(|kind| (kind.as_str().to_owned(), assay_spec::json_schema(*kind)));
     let manifests = Kind::ALL.iter().map(|kind| (kind.to_string(), assay_manifest::schema(*kind)));
     definitions.chain(manifests).collect()
 }

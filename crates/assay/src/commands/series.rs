@@ -1,13 +1,13 @@
 //! Metrics from run to run, as the warehouse has them: the data of a history.
 
 use assay_lake::{Cell, Lake, Limits, Query, Reading};
-use assay_manifest::Better;
+use assay_manifest::BetterDirection;
 use assay_stage::{Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
 
-use crate::commands::opened::Where;
 use crate::commands::subjects::signed_summaries;
+use crate::commands::verified_run::StoreOptions;
 use crate::output;
 
 /// The most bytes on disk of the files that are read, apart from the store.
@@ -22,17 +22,17 @@ pub(crate) struct Series {
     pub(crate) point: String,
     pub(crate) metric: String,
     pub(crate) unit: String,
-    pub(crate) better: Option<Better>,
+    pub(crate) better: Option<BetterDirection>,
     pub(crate) primary: bool,
     /// The runs of the newest workload: others did other work, and their numbers are not comparable.
-    pub(crate) runs: Vec<Of>,
+    pub(crate) runs: Vec<RunValue>,
     /// Runs of other workloads, which are left out.
     pub(crate) other_work: usize,
 }
 
 /// The value of the metric in one run.
 #[derive(Clone, Debug)]
-pub(crate) struct Of {
+pub(crate) struct RunValue {
     pub(crate) run: String,
     /// The median over the run's trials.
     pub(crate) value: f64,
@@ -52,14 +52,14 @@ pub(crate) struct Of {
 
 /// The requested series; a field that is `None` selects all.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct SeriesFilter<'a> {
     pub(crate) metric: Option<&'a str>,
     pub(crate) case: Option<&'a str>,
     pub(crate) point: Option<&'a str>,
 }
 
 /// Returns the series of a store's warehouse, by case, point and metric. Every file that is read is named by a signed Summary.
-pub(crate) fn series(place: &Where, asked: &Asked<'_>) -> Result<Vec<Series>, Failure> {
+pub(crate) fn read_series(place: &StoreOptions, asked: &SeriesFilter<'_>) -> Result<Vec<Series>, Failure> {
     let failure = |error| lake_failure(error, Exit::Usage);
     let store = Store::open_existing(&place.store_uri()?)?;
     let lake = Lake::open(&store).map_err(failure)?;
@@ -71,15 +71,15 @@ pub(crate) fn series(place: &Where, asked: &Asked<'_>) -> Result<Vec<Series>, Fa
     }
     let query = Query::parse(&sql(asked)).map_err(failure)?;
     let scratch = Scratch::new(MAX_SCRATCH_BYTES)?;
-    let reading = Reading::trusted(&lake, &snapshot, &signed.subjects, &query, &scratch).map_err(failure)?;
-    let result = reading.ask(&query, Limits::default()).map_err(failure)?;
+    let reading = Reading::open_trusted(&lake, &snapshot, &signed.subjects, &query, &scratch).map_err(failure)?;
+    let result = reading.run_query(&query, Limits::default()).map_err(failure)?;
     signed.say_fetched();
     if !signed.is_established {
-        output::talk("internally consistent; signer not established");
+        output::diagnostic("internally consistent; signer not established");
     }
     let mut all: Vec<Series> = Vec::new();
     for row in &result.rows {
-        let Some((head, of)) = read(row) else { continue };
+        let Some((head, of)) = parse_row(row) else { continue };
         match all.last_mut().filter(|last| last.key() == head.key()) {
             Some(series) => series.runs.push(of),
             None => all.push(Series { runs: vec![of], ..head }),
@@ -94,7 +94,7 @@ pub(crate) fn series(place: &Where, asked: &Asked<'_>) -> Result<Vec<Series>, Fa
     Ok(all)
 }
 
-fn sql(asked: &Asked<'_>) -> String {
+fn sql(asked: &SeriesFilter<'_>) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let conditions = [("metric", asked.metric), ("benchmark_case_id", asked.case), ("point_id", asked.point)];
     let conditions: String =
@@ -108,7 +108,7 @@ fn sql(asked: &Asked<'_>) -> String {
 }
 
 /// Parses a row into a series of its own and its run; `None` if the row has other columns.
-fn read(row: &[Cell]) -> Option<(Series, Of)> {
+fn parse_row(row: &[Cell]) -> Option<(Series, RunValue)> {
     let text = |place: usize| if let Some(Cell::Text(text)) = row.get(place) { Some(text.clone()) } else { None };
     let (Some(Cell::Bool(primary)), Some(Cell::Float(value))) = (row.get(5), row.get(7)) else { return None };
     let started = if let Some(Cell::Int(started)) = row.get(8) { *started } else { 0 };
@@ -123,7 +123,7 @@ fn read(row: &[Cell]) -> Option<(Series, Of)> {
         runs: Vec::new(),
         other_work: 0,
     };
-    let of = Of {
+    let of = RunValue {
         run: text(6)?,
         value: *value,
         started,
@@ -138,9 +138,9 @@ fn read(row: &[Cell]) -> Option<(Series, Of)> {
 }
 
 #[cfg(test)]
-impl Of {
+impl RunValue {
     /// Returns a run that was measured on this hardware.
-    pub(crate) fn made_up(run: &str, value: f64, hardware: &str) -> Self {
+    pub(crate) fn example(run: &str, value: f64, hardware: &str) -> Self {
         Self {
             run: run.to_owned(),
             value,

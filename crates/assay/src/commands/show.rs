@@ -2,7 +2,7 @@
 
 use assay_stage::{Exit, Failure};
 
-use crate::commands::opened::Where;
+use crate::commands::verified_run::StoreOptions;
 use crate::output;
 
 /// Shows a run's result as a report.
@@ -12,7 +12,7 @@ pub(crate) struct Show {
     #[arg(value_name = "RUN|PATH")]
     run: String,
     #[command(flatten)]
-    place: Where,
+    place: StoreOptions,
     /// Print Markdown
     #[arg(long)]
     markdown: bool,

@@ -1,11 +1,11 @@
 //! `assay status`: lists the runs of a cluster and their states.
 
-use assay_cluster::{ConfigMap, Job, MANAGED_BY, Pod, RUN, STAGE, Standing, phase, standing};
+use assay_cluster::{ConfigMap, Job, JobState, MANAGED_BY, Pod, RUN, STAGE, phase, standing};
 use assay_manifest::RunId;
 use assay_stage::{Exit, Failure};
 use serde_json::json;
 
-use crate::commands::cluster::InCluster;
+use crate::commands::cluster::ClusterOptions;
 use crate::output;
 
 /// Shows the runs of a cluster, or the stages of one.
@@ -18,11 +18,11 @@ pub(crate) struct Status {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    at: InCluster,
+    at: ClusterOptions,
 }
 
 /// A Job and its state.
-struct Line {
+struct JobEntry {
     run: String,
     stage: String,
     pods: String,
@@ -41,7 +41,7 @@ impl Status {
         };
         let jobs: Vec<Job> = cluster.list("Job", namespace, &selector)?;
         let pods: Vec<Pod> = cluster.list("Pod", namespace, &selector)?;
-        let mut lines: Vec<Line> = jobs.iter().map(|job| line(job, &pods)).collect();
+        let mut lines: Vec<JobEntry> = jobs.iter().map(|job| job_entry(job, &pods)).collect();
         lines.sort_by(|one, other| one.created.cmp(&other.created));
         if self.json {
             let all: Vec<_> = lines
@@ -70,7 +70,7 @@ impl Status {
     }
 }
 
-fn line(job: &Job, pods: &[Pod]) -> Line {
+fn job_entry(job: &Job, pods: &[Pod]) -> JobEntry {
     let name = job.metadata.name.clone().unwrap_or_default();
     let label = |key: &str| job.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned().unwrap_or_default();
     let is_its = |pod: &&Pod| {
@@ -80,13 +80,13 @@ fn line(job: &Job, pods: &[Pod]) -> Line {
     let pods: Vec<&Pod> = pods.iter().filter(is_its).collect();
     let wanted = job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
     let running = pods.iter().filter(|pod| phase(pod) == "Running").count();
-    let (state, why) = match standing(Some(job), &pods, &[], u32::try_from(wanted).unwrap_or(1)) {
-        Standing::Waiting(trouble) => ("waiting", trouble.map(|trouble| trouble.failure.message)),
-        Standing::Running => ("running", None),
-        Standing::Succeeded => ("done", None),
-        Standing::Failed(failure) => ("failed", Some(format!("{}: {}", failure.code, failure.message))),
+    let (state, why) = match job_state(Some(job), &pods, &[], u32::try_from(wanted).unwrap_or(1)) {
+        JobState::Waiting(trouble) => ("waiting", trouble.map(|trouble| trouble.failure.message)),
+        JobState::Running => ("running", None),
+        JobState::Succeeded => ("done", None),
+        JobState::Failed(failure) => ("failed", Some(format!("{}: {}", failure.code, failure.message))),
     };
-    Line {
+    JobEntry {
         // A schedule's Job has the run's name.
         run: Some(label(RUN)).filter(|run| !run.is_empty()).unwrap_or(name),
         stage: label(STAGE),

@@ -5,7 +5,7 @@ use assay_lake::Subjects;
 use assay_manifest::{Body as _, Document, InputRef, Kind, Publication, RunId, Summary};
 use assay_report::counted;
 use assay_runner::Config;
-use assay_stage::{Accepted, Failure, StageName};
+use assay_stage::{AcceptedResult, Failure, StageName};
 use assay_store::Store;
 use assay_verify::{Head, StoreBlobs, fetched_from, head_of_run, load};
 
@@ -14,7 +14,7 @@ use crate::output;
 use crate::trust::{establish, keys_beside_run};
 
 /// The Summaries of a store.
-pub(crate) struct Signed {
+pub(crate) struct SignedSummaries {
     pub(crate) subjects: Subjects,
     /// The number of runs with a Summary that verifies.
     pub(crate) runs: usize,
@@ -30,9 +30,9 @@ pub(crate) struct Signed {
 /// Verifies the Summary of every run of a store that has one.
 ///
 /// Its signature vouches for the curated files; `assay verify` checks the rest of a run's chain.
-pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed, Failure> {
+pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<SignedSummaries, Failure> {
     let config = Config::find()?;
-    let mut signed = Signed {
+    let mut signed = SignedSummaries {
         subjects: Subjects::new(),
         runs: 0,
         fetched: 0,
@@ -41,7 +41,7 @@ pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed
         trusted_by: "nobody".to_owned(),
     };
     for run_id in run_ids(store)? {
-        let Some(summary) = Accepted::of_stage(store, &run_id, StageName::Reduce)?.next().transpose()? else { continue };
+        let Some(summary) = AcceptedResult::list_stage(store, &run_id, StageName::Reduce)?.next().transpose()? else { continue };
         let reference = summary.as_input(Kind::Summary);
         let blobs = StoreBlobs(store.clone());
         let head = head_of_run(store, &run_id)?;
@@ -49,7 +49,7 @@ pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed
             Ok((summary, from)) => {
                 signed.is_established &= summary.signer().established;
                 signed.trusted_by = from;
-                if let Some(summary) = Summary::of(summary.value()) {
+                if let Some(summary) = Summary::from_document(summary.value()) {
                     signed.subjects.add(&run_id, &summary.body.files);
                     signed.runs += 1;
                 }
@@ -65,12 +65,12 @@ pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed
     Ok(signed)
 }
 
-impl Signed {
+impl SignedSummaries {
     /// Reports on stderr which runs are not in the tables.
     pub(crate) fn say_fetched(&self) {
         if self.fetched > 0 {
             let runs = counted(self.fetched as u64, "run");
-            output::talk(format!(
+            output::diagnostic(format!(
                 "{runs} of this store fetched from elsewhere: the tables of that store have their rows, and not these"
             ));
         }
@@ -85,13 +85,13 @@ impl Signed {
         trust: &[String],
         config: &Config,
     ) -> Result<(), Failure> {
-        let Some(accepted) = Accepted::of_stage(store, &head.run_id, StageName::Publish)?.next().transpose()? else {
+        let Some(accepted) = AcceptedResult::list_stage(store, &head.run_id, StageName::Publish)?.next().transpose()? else {
             return Ok(());
         };
         match verified(blobs, head, accepted.as_input(Kind::Publication), trust, config) {
             Ok((publication, _)) => {
-                if let Some(publication) = Publication::of(publication.value()) {
-                    self.subjects.published(&head.run_id, &publication.body.warehouse_snapshot);
+                if let Some(publication) = Publication::from_document(publication.value()) {
+                    self.subjects.add_published(&head.run_id, &publication.body.warehouse_snapshot);
                 }
             }
             Err(failure) => self.refused.push((head.run_id.clone(), failure)),
@@ -109,5 +109,5 @@ fn verified(
 ) -> Result<(Verified<Document>, String), Failure> {
     let established = establish(trust, config, blobs, &keys_beside_run(blobs, head)?)?;
     let verified = load(blobs, reference, None, &established.trust, &head.run_id)?;
-    Ok((verified, established.from))
+    Ok((verified, established.source))
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_cluster::{Cluster, ConfigMap, EXPIRES, Job, MANAGED_BY, Place, RUN, STAGE, Site, TARGET_KINDS, has_ended};
+use assay_cluster::{Cluster, ConfigMap, EXPIRES, Job, MANAGED_BY, ObjectPath, RUN, STAGE, Site, TARGET_KINDS, has_ended};
 use assay_manifest::Instant;
 use assay_stage::{Clock, Failure};
 use serde_json::Value;
@@ -19,17 +19,18 @@ pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
     }
     let roots: Vec<ConfigMap> = cluster.list("ConfigMap", &site.namespace, &ours)?;
     let drivers: Vec<Job> = cluster.list("Job", &site.namespace, &format!("{ours},{STAGE}=driver"))?;
-    let driven: BTreeSet<String> = drivers.iter().filter(|job| !has_ended(job)).filter_map(|job| run_of(&job.metadata)).collect();
+    let driven: BTreeSet<String> =
+        drivers.iter().filter(|job| !has_ended(job)).filter_map(|job| run_label(&job.metadata)).collect();
     let mut live = BTreeSet::new();
     for root in &roots {
-        let Some(run) = run_of(&root.metadata) else { continue };
+        let Some(run) = run_label(&root.metadata) else { continue };
         if driven.contains(&run) || !has_expired(root, Clock.now()) {
             live.insert(run);
             continue;
         }
         let (name, uid) = (root.metadata.name.as_deref().unwrap_or_default(), root.metadata.uid.as_deref());
         tracing::info!(run, "the objects of a run have expired");
-        cluster.delete(&Place::named("ConfigMap", &site.namespace, name), uid)?;
+        cluster.delete(&ObjectPath::named("ConfigMap", &site.namespace, name), uid)?;
     }
     // Owner references do not cross namespaces: if a root is deleted after its driver has died, its targets stay.
     let of_run = |target: &Value| target["metadata"]["labels"][RUN].as_str().map(str::to_owned);
@@ -43,7 +44,7 @@ pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run_of(metadata: &assay_cluster::ObjectMeta) -> Option<String> {
+fn run_label(metadata: &assay_cluster::ObjectMeta) -> Option<String> {
     metadata.labels.as_ref()?.get(RUN).cloned()
 }
 

@@ -7,12 +7,12 @@ use assay_manifest::{
 use assay_report::counted;
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
-use assay_verify::{Recomputed, StoreBlobs, is_close};
+use assay_verify::{RecomputeOutcome, StoreBlobs, is_close};
 use assay_warehouse::{ROW_ID, Row, Value};
 use serde_json::json;
 
-use crate::commands::opened::{Opened, Where};
 use crate::commands::recompute::{compare, reduce_again};
+use crate::commands::verified_run::{StoreOptions, VerifiedRun};
 use crate::output;
 
 /// The largest curated file and the largest raw output that are read, in bytes.
@@ -34,7 +34,7 @@ pub(crate) struct Trace {
     #[arg(long, value_name = "PATH")]
     from: Option<String>,
     #[command(flatten)]
-    place: Where,
+    place: StoreOptions,
     /// Derive the number again from the raw evidence and compare
     #[arg(long)]
     recompute: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Trace {
 }
 
 /// Everything that a number rests on.
-struct Walk<'a> {
+struct NumberTrace<'a> {
     value: Value,
     row: Row,
     column: &'a str,
@@ -59,7 +59,7 @@ struct Walk<'a> {
     snapshot: Option<(Count, bool)>,
 }
 
-impl Walk<'_> {
+impl NumberTrace<'_> {
     fn statistic(&self) -> &str {
         self.row.text("statistic").unwrap_or("column")
     }
@@ -75,7 +75,7 @@ impl Walk<'_> {
         if matches!(self.value, Value::Float(_) | Value::Int(_)) { "number" } else { "value" }
     }
 
-    fn what(&self) -> String {
+    fn describe(&self) -> String {
         match self.row.text("metric") {
             Some(metric) => format!("the {} of `{metric}`", self.statistic()),
             None => format!("the column `{}`", self.column),
@@ -86,7 +86,7 @@ impl Walk<'_> {
 impl Trace {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let address: Address = self.number.parse().map_err(|error| {
-            Failure::of(Exit::Usage, "address", &error)
+            Failure::from_error(Exit::Usage, "address", &error)
                 .hint("an address is `<run>/<table>/<row id>/<column>`; tables and reports print it")
         })?;
         let opened = match &self.from {
@@ -99,8 +99,8 @@ impl Trace {
                 format!("the folder holds run `{}`, not `{}`", opened.chain.run_id, address.run_id()),
             ));
         }
-        let walk = walk(&opened, &address)?;
-        let again = if self.recompute { Some(again(&opened, &walk)?) } else { None };
+        let walk = trace_number(&opened, &address)?;
+        let again = if self.recompute { Some(rederive(&opened, &walk)?) } else { None };
         if self.json {
             print_json(&opened, &address, &walk, again)?;
         } else {
@@ -110,7 +110,7 @@ impl Trace {
     }
 }
 
-fn walk<'a>(opened: &'a Opened, address: &'a Address) -> Result<Walk<'a>, Failure> {
+fn trace_number<'a>(opened: &'a VerifiedRun, address: &'a Address) -> Result<NumberTrace<'a>, Failure> {
     let unpublished = || Failure::usage("not_published", format!("the run `{}` has no numbers", address.run_id()));
     let summary = &opened.chain.one::<Summary>().ok_or_else(unpublished)?.body;
     let plan = &opened.chain.one::<Plan>().ok_or_else(unpublished)?.body;
@@ -134,8 +134,8 @@ fn walk<'a>(opened: &'a Opened, address: &'a Address) -> Result<Walk<'a>, Failur
     };
     let workload = plan.workloads.iter().find(|workload| workload.workload_spec_digest == point.workload_spec_digest);
     let workload = workload.ok_or_else(unnamed)?;
-    let (query, snapshot) = (query_of(opened, address, plan)?, snapshot_of(opened, file)?);
-    Ok(Walk { value, column: address.column(), file, point, metric, workload, query, snapshot, row })
+    let (query, snapshot) = (find_query(opened, address, plan)?, find_snapshot(opened, file)?);
+    Ok(NumberTrace { value, column: address.column(), file, point, metric, workload, query, snapshot, row })
 }
 
 /// Returns the metric whose median a column of a wide table is: tables hold whole nanoseconds, the Summary milliseconds.
@@ -146,7 +146,11 @@ fn metric_of_column<'a>(point: &'a PointSummary, column: &str) -> Option<&'a Met
 }
 
 /// Returns the query that selected a published number, with its text.
-fn query_of<'a>(opened: &'a Opened, address: &Address, plan: &'a Plan) -> Result<Option<(&'a PinnedFile, String)>, Failure> {
+fn find_query<'a>(
+    opened: &'a VerifiedRun,
+    address: &Address,
+    plan: &'a Plan,
+) -> Result<Option<(&'a PinnedFile, String)>, Failure> {
     let Some(publication) = opened.chain.one::<Publication>() else { return Ok(None) };
     let numbers = assay_verify::read_numbers(opened.blobs.as_ref(), &publication.body)?;
     let is_same = |found: &Address| {
@@ -164,7 +168,7 @@ fn query_of<'a>(opened: &'a Opened, address: &Address, plan: &'a Plan) -> Result
 
 /// Returns the version of the warehouse's table that the Publication pins. If the store is available, the file is looked up in
 /// it.
-fn snapshot_of(opened: &Opened, file: &CuratedFile) -> Result<Option<(Count, bool)>, Failure> {
+fn find_snapshot(opened: &VerifiedRun, file: &CuratedFile) -> Result<Option<(Count, bool)>, Failure> {
     let pinned = opened.chain.one::<Publication>().and_then(|publication| publication.body.warehouse_snapshot.get(&file.table));
     let Some(version) = pinned else { return Ok(None) };
     let Some(store) = &opened.store else { return Ok(Some((*version, false))) };
@@ -172,14 +176,14 @@ fn snapshot_of(opened: &Opened, file: &CuratedFile) -> Result<Option<(Count, boo
     Ok(Some((*version, found.is_some())))
 }
 
-fn find_row(opened: &Opened, address: &Address, file: &CuratedFile) -> Result<Row, Failure> {
+fn find_row(opened: &VerifiedRun, address: &Address, file: &CuratedFile) -> Result<Row, Failure> {
     let bytes = opened.blobs.get(&file.artifact.digest, MAX_BYTES)?.ok_or_else(|| {
         Failure::verification(
             "artifact_absent",
             format!("the curated file `{}` ({}) is not there", file.artifact.name, file.artifact.digest),
         )
     })?;
-    let mut rows = rows_of(file, bytes, address.row())?;
+    let mut rows = read_rows(file, bytes, address.row())?;
     match (rows.pop(), rows.len()) {
         (Some(row), 0) => Ok(row),
         (None, _) => Err(Failure::usage(
@@ -195,26 +199,26 @@ fn find_row(opened: &Opened, address: &Address, file: &CuratedFile) -> Result<Ro
 }
 
 /// Returns the rows of a curated file whose ids begin with these digits.
-fn rows_of(file: &CuratedFile, bytes: Vec<u8>, digits: &str) -> Result<Vec<Row>, Failure> {
+fn read_rows(file: &CuratedFile, bytes: Vec<u8>, digits: &str) -> Result<Vec<Row>, Failure> {
     let table = assay_warehouse::table(&file.table)
         .ok_or_else(|| Failure::usage("unknown_table", format!("there is no table `{}`", file.table)))?;
     assay_warehouse::find(table, bytes, digits).map_err(|error| match error {
-        assay_warehouse::Error::BadPrefix(_) => Failure::of(Exit::Usage, "address", &error),
-        error => Failure::of(Exit::Verification, error.code(), &error),
+        assay_warehouse::Error::BadPrefix(_) => Failure::from_error(Exit::Usage, "address", &error),
+        error => Failure::from_error(Exit::Verification, error.code(), &error),
     })
 }
 
 /// A number that was derived again from the raw evidence.
-struct Rederived {
+struct RederivedNumber {
     value: Value,
     /// True if it is bitwise equal; another version of reduce may differ in the last digits.
     is_exact: bool,
-    recomputed: Recomputed,
+    recomputed: RecomputeOutcome,
 }
 
 /// Derives the number again from the raw evidence: reduce runs again, its whole result is compared as for level 4, and its row
 /// has to hold the same value.
-fn again(opened: &Opened, walk: &Walk<'_>) -> Result<Rederived, Failure> {
+fn rederive(opened: &VerifiedRun, walk: &NumberTrace<'_>) -> Result<RederivedNumber, Failure> {
     let store = opened.store.as_ref().ok_or_else(|| {
         Failure::usage("no_evidence", "raw evidence stays in the store: a published folder cannot be computed again")
             .hint("name the store with `--store` instead of a folder")
@@ -226,7 +230,7 @@ fn again(opened: &Opened, walk: &Walk<'_>) -> Result<Rederived, Failure> {
     let recomputed = compare(opened, &signed.body, &again.summary, &blobs)?;
     let file = again.summary.files.iter().find(|file| file.table == walk.file.table).ok_or_else(lost)?;
     let bytes = again.store.get(&file.artifact.digest, MAX_BYTES)?;
-    let row = rows_of(file, bytes, walk.row.text(ROW_ID).unwrap_or_default())?.pop().ok_or_else(lost)?;
+    let row = read_rows(file, bytes, walk.row.text(ROW_ID).unwrap_or_default())?.pop().ok_or_else(lost)?;
     let value = row.get(walk.column).cloned().ok_or_else(lost)?;
     let is_exact = match (&value, &walk.value) {
         (Value::Float(now), Value::Float(before)) => now.to_bits() == before.to_bits(),
@@ -242,7 +246,7 @@ fn again(opened: &Opened, walk: &Walk<'_>) -> Result<Rederived, Failure> {
             return Err(Failure::verification("recompute_differs", message));
         }
     }
-    Ok(Rederived { value, is_exact, recomputed })
+    Ok(RederivedNumber { value, is_exact, recomputed })
 }
 
 fn number(value: &Value) -> String {
@@ -257,7 +261,7 @@ fn number(value: &Value) -> String {
 }
 
 /// Returns the trials that the number was computed from: all counted ones, or the one whose own statistic it is.
-fn trials<'a>(walk: &'a Walk<'_>) -> Vec<&'a TrialValue> {
+fn trials<'a>(walk: &'a NumberTrace<'_>) -> Vec<&'a TrialValue> {
     let of = walk.row.text("trial_id");
     // A column that is no metric of its own rests on the trials of all metrics of its point.
     let metric = walk.metric.or(walk.point.metrics.first());
@@ -266,7 +270,7 @@ fn trials<'a>(walk: &'a Walk<'_>) -> Vec<&'a TrialValue> {
 }
 
 /// Returns the attempt behind a trial's value, and the part that holds it.
-fn attempt_of<'a>(opened: &'a Opened, trial: &TrialValue) -> Option<(&'a Attempt, Digest)> {
+fn find_attempt<'a>(opened: &'a VerifiedRun, trial: &TrialValue) -> Option<(&'a Attempt, Digest)> {
     opened.chain.all::<ExecutionPart>().find_map(|(reference, part)| {
         let attempt =
             part.body.attempts.iter().find(|found| found.trial_id == trial.trial_id && found.attempt == trial.attempt)?;
@@ -275,10 +279,10 @@ fn attempt_of<'a>(opened: &'a Opened, trial: &TrialValue) -> Option<(&'a Attempt
 }
 
 /// Returns the raw samples of a trial, from its script's stdout.
-fn raw_samples(opened: &Opened, attempt: &Attempt, metric: &str) -> Result<Option<Vec<f64>>, Failure> {
+fn raw_samples(opened: &VerifiedRun, attempt: &Attempt, metric: &str) -> Result<Option<Vec<f64>>, Failure> {
     let Some(printed) = attempt.result() else { return Ok(None) };
     let Some(bytes) = opened.blobs.get(&printed.digest, MAX_BYTES)? else { return Ok(None) };
-    let parsed = assay_indicator::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "malformed", &error))?;
+    let parsed = assay_indicator::parse(&bytes).map_err(|error| Failure::from_error(Exit::Verification, "malformed", &error))?;
     let value = parsed.result.into_iter().find(|(path, _)| path == metric).map(|(_, value)| value);
     Ok(match value {
         Some(assay_indicator::Value::Number(number)) => Some(vec![number]),
@@ -288,14 +292,14 @@ fn raw_samples(opened: &Opened, attempt: &Attempt, metric: &str) -> Result<Optio
 }
 
 /// Returns the raw samples behind a trial's value, if its metric has any.
-fn samples_of(opened: &Opened, attempt: &Attempt, walk: &Walk<'_>) -> Result<Option<Vec<f64>>, Failure> {
+fn read_samples(opened: &VerifiedRun, attempt: &Attempt, walk: &NumberTrace<'_>) -> Result<Option<Vec<f64>>, Failure> {
     walk.metric.map_or(Ok(None), |metric| raw_samples(opened, attempt, &metric.metric))
 }
 
-fn print(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Rederived>) {
+fn print(opened: &VerifiedRun, address: &Address, walk: &NumberTrace<'_>, again: Option<RederivedNumber>) {
     let unit = walk.unit();
     output::line(format!("{:<9} {} {unit}", walk.noun(), number(&walk.value)).trim_end());
-    output::line(format!("is        {}, {} at `{}`", walk.what(), walk.point.case_id, walk.point.point_id));
+    output::line(format!("is        {}, {} at `{}`", walk.describe(), walk.point.case_id, walk.point.point_id));
     print_query(walk);
     output::line(format!("row       {} of {}", walk.row.text(ROW_ID).unwrap_or_default(), address.table()));
     output::line(format!(
@@ -322,11 +326,11 @@ fn print(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Rede
         ));
     }
     output::line(format!("trust     {}", opened.trusted_by));
-    if let Some(Rederived { value, is_exact, recomputed }) = again {
+    if let Some(RederivedNumber { value, is_exact, recomputed }) = again {
         let value = format!("{} {unit}", number(&value));
         let equal = if is_exact { "equal" } else { "equal but for the last digits" };
         output::line(format!("again     {}: computed again from the raw evidence, and {equal}", value.trim_end()));
-        if recomputed != Recomputed::Reached {
+        if recomputed != RecomputeOutcome::Reached {
             output::line(
                 "          another version of reduce made the run, which knows other things: `assay verify --recompute` lists them",
             );
@@ -337,7 +341,7 @@ fn print(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Rede
     }
 }
 
-fn print_query(walk: &Walk<'_>) {
+fn print_query(walk: &NumberTrace<'_>) {
     let Some((query, text)) = &walk.query else { return };
     output::line(format!("query     {} ({})", query.path, query.artifact.digest));
     for line in text.lines().take(SHOWN_LINES) {
@@ -351,7 +355,7 @@ fn print_query(walk: &Walk<'_>) {
     }
 }
 
-fn print_source(opened: &Opened, walk: &Walk<'_>) {
+fn print_source(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
     output::line(format!("workload  {} ({})", walk.workload.name, walk.workload.workload_spec_digest));
     if let Some(work) = &walk.workload.indicator {
         if let Some(script) = &work.script {
@@ -389,7 +393,8 @@ fn requests(serving: &ServingOutcome) -> String {
 /// Returns the programs that a command executed, which are in no commit unless a person has added them.
 fn programs(attempt: &Attempt) -> Vec<String> {
     let is_program = |executable: &&Executable| executable.role == ExecutableRole::Program;
-    let executables = attempt.indicator.iter().filter(|_| attempt.measured().is_some()).flat_map(|outcome| &outcome.executables);
+    let executables =
+        attempt.indicator.iter().filter(|_| attempt.command_times().is_some()).flat_map(|outcome| &outcome.executables);
     let line = |executable: &Executable| {
         let digest = executable.digest.map_or_else(|| "without a digest".to_owned(), |digest| digest.to_string());
         format!("{} {digest}", executable.path.escape_debug())
@@ -397,11 +402,11 @@ fn programs(attempt: &Attempt) -> Vec<String> {
     executables.filter(is_program).map(line).collect()
 }
 
-fn print_trials(opened: &Opened, walk: &Walk<'_>) {
+fn print_trials(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
     output::line(format!("trials    {} counted", trials(walk).len()));
     for trial in trials(walk) {
-        let Some((attempt, part)) = attempt_of(opened, trial) else { continue };
-        let samples = match samples_of(opened, attempt, walk) {
+        let Some((attempt, part)) = find_attempt(opened, trial) else { continue };
+        let samples = match read_samples(opened, attempt, walk) {
             Ok(Some(samples)) => {
                 let shown: Vec<_> = samples.iter().take(SHOWN).map(f64::to_string).collect();
                 let more = if samples.len() > SHOWN { format!(" and {} more", samples.len() - SHOWN) } else { String::new() };
@@ -427,16 +432,21 @@ fn print_trials(opened: &Opened, walk: &Walk<'_>) {
     }
 }
 
-fn print_json(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option<Rederived>) -> Result<(), Failure> {
+fn print_json(
+    opened: &VerifiedRun,
+    address: &Address,
+    walk: &NumberTrace<'_>,
+    again: Option<RederivedNumber>,
+) -> Result<(), Failure> {
     let mut found = Vec::new();
     for trial in trials(walk) {
-        let Some((attempt, part)) = attempt_of(opened, trial) else { continue };
+        let Some((attempt, part)) = find_attempt(opened, trial) else { continue };
         found.push(json!({
             "trial_id": trial.trial_id,
             "attempt": trial.attempt,
             "value": walk.metric.map(|_| trial.value),
             "flagged": trial.flagged,
-            "samples": samples_of(opened, attempt, walk)?,
+            "samples": read_samples(opened, attempt, walk)?,
             "evidence": attempt.evidence,
             "execution_part": part,
         }));
@@ -448,7 +458,7 @@ fn print_json(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option
         .map(|verified| {
             json!({
                 "name": assay_stage::chain_name(verified.value()),
-                "input": verified.as_input(),
+                "input": verified.input_ref(),
                 "signer": verified.signer().name,
                 "fingerprint": verified.signer().fingerprint,
                 "established": verified.signer().established,
@@ -459,7 +469,7 @@ fn print_json(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option
         "address": format!(
             "{}/{}/{}/{}", address.run_id(), address.table(), walk.row.text(ROW_ID).unwrap_or_default(), address.column()
         ),
-        "value": json_of(&walk.value),
+        "value": value_as_json(&walk.value),
         "unit": walk.unit(),
         "statistic": walk.statistic(),
         "metric": walk.row.text("metric").unwrap_or(walk.column),
@@ -480,13 +490,13 @@ fn print_json(opened: &Opened, address: &Address, walk: &Walk<'_>, again: Option
         }),
         "trials": found,
         "signatures": signatures,
-        "recomputed": again.map(|Rederived { value, is_exact, recomputed }| {
-            json!({"value": json_of(&value), "same": is_exact, "run": recomputed})
+        "recomputed": again.map(|RederivedNumber { value, is_exact, recomputed }| {
+            json!({"value": value_as_json(&value), "same": is_exact, "run": recomputed})
         }),
     }))
 }
 
-fn json_of(value: &Value) -> serde_json::Value {
+fn value_as_json(value: &Value) -> serde_json::Value {
     match value {
         Value::Float(value) => json!(value),
         Value::Int(value) => json!(value),

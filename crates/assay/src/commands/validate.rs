@@ -33,7 +33,7 @@ impl Validate {
         let mut problems = validate(read.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice())));
         let pipelines = read.iter().filter(|(path, bytes)| is_pipeline(path, bytes));
         problems.extend(pipelines.flat_map(|(path, _)| closure_problems(path)));
-        problems.extend(read.iter().filter_map(|(path, bytes)| misplaced(path, bytes)));
+        problems.extend(read.iter().filter_map(|(path, bytes)| check_location(path, bytes)));
         problems.sort_by(|a, b| (&a.file, a.line, a.column, &a.message).cmp(&(&b.file, b.line, b.column, &b.message)));
         problems.dedup();
         if self.json {
@@ -42,11 +42,11 @@ impl Validate {
             output::lines(assay_spec::render(&problems));
         }
         if problems.is_empty() {
-            output::talk(format!("{} checked, no problems", counted(read.len() as u64, "file")));
+            output::diagnostic(format!("{} checked, no problems", counted(read.len() as u64, "file")));
             return Ok(Exit::Done);
         }
         let files: BTreeSet<_> = problems.iter().map(|problem| &problem.file).collect();
-        output::talk(format!("{} in {}", counted(problems.len() as u64, "problem"), counted(files.len() as u64, "file")));
+        output::diagnostic(format!("{} in {}", counted(problems.len() as u64, "problem"), counted(files.len() as u64, "file")));
         Ok(Exit::Definition)
     }
 }
@@ -111,17 +111,17 @@ fn is_pipeline(path: &str, bytes: &[u8]) -> bool {
 
 /// Returns the problem of a file that is not read at its path, so that its author must not rely on it: the rules of a gate are
 /// found by their paths.
-fn misplaced(path: &str, bytes: &[u8]) -> Option<Problem> {
+fn check_location(path: &str, bytes: &[u8]) -> Option<Problem> {
     let of = Path::new(path);
     let below_pipelines = of.components().any(|part| part.as_os_str() == "pipelines");
     if below_pipelines && of.extension().is_some_and(|extension| extension == "yml") {
-        let problem = Problem::of_file(path, "nothing reads a definition here whose name ends in `.yml`");
+        let problem = Problem::for_file(path, "nothing reads a definition here whose name ends in `.yml`");
         return Some(problem.with_hint("let it end in `.yaml`"));
     }
     let is_read = of.parent().is_some_and(|folder| folder.ends_with(assay_spec::ACKNOWLEDGEMENTS));
     let is_accepting = || matches!(Definition::parse(path, bytes), Ok(Definition::Acknowledgement(_)));
     (below_pipelines && !is_read && is_accepting()).then(|| {
-        Problem::of_file(path, "gates read no acknowledgement here")
+        Problem::for_file(path, "gates read no acknowledgement here")
             .with_hint(format!("move it to `{}`: folders below that are not read", assay_spec::ACKNOWLEDGEMENTS))
     })
 }
@@ -131,7 +131,7 @@ fn query_problems(root: &Path, queries: &[String]) -> Vec<Problem> {
     let problem = |path: &String| {
         let text = assay_git::read_folder(root, path).ok().flatten()?.bytes;
         let failure = assay_verify::check_query(path, &text).err()?;
-        let problem = Problem::of_file(path, failure.message.trim_start_matches(&format!("`{path}`: ")));
+        let problem = Problem::for_file(path, failure.message.trim_start_matches(&format!("`{path}`: ")));
         Some(match failure.hint {
             Some(hint) => problem.with_hint(hint),
             None => problem,
@@ -146,7 +146,7 @@ fn closure_problems(path: &str) -> Vec<Problem> {
     let above = pipeline.parent().and_then(Path::parent).unwrap_or(Path::new(""));
     let Ok(inside) = pipeline.strip_prefix(above) else { return Vec::new() };
     let root = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-    let found = closure::<assay_git::Error>(&inside.display().to_string(), &mut |file| {
+    let found = read_closure::<assay_git::Error>(&inside.display().to_string(), &mut |file| {
         Ok(assay_git::read_folder(root, file)?.map(|file| file.bytes))
     });
     let placed = |mut problem: Problem| {
@@ -159,6 +159,6 @@ fn closure_problems(path: &str) -> Vec<Problem> {
             expanded.into_iter().chain(query_problems(root, &found.pipeline.spec.publish.queries)).map(placed).collect()
         }
         Err(ClosureError::Problems(problems)) => problems.into_iter().map(placed).collect(),
-        Err(ClosureError::Read { path, cause }) => vec![placed(Problem::of_file(&path, cause.to_string()))],
+        Err(ClosureError::Read { path, cause }) => vec![placed(Problem::for_file(&path, cause.to_string()))],
     }
 }

@@ -3,12 +3,12 @@
 use assay_manifest::{Digest, EndState, RunEnd};
 use assay_stage::{Exit, Failure, file_digest};
 use assay_store::Store;
-use assay_verify::{Level, LevelReport, Recomputed, fetched_from, verify_evidence, verify_rows, verify_snapshot};
+use assay_verify::{Level, LevelReport, RecomputeOutcome, fetched_from, verify_evidence, verify_rows, verify_snapshot};
 use serde_json::json;
 
-use crate::commands::opened::{Opened, Where};
 use crate::commands::recompute::recompute;
 use crate::commands::run::binaries;
+use crate::commands::verified_run::{StoreOptions, VerifiedRun};
 use crate::output;
 
 /// Checks a run, given by its name or by the folder that it was published to.
@@ -18,7 +18,7 @@ pub(crate) struct Verify {
     #[arg(value_name = "RUN|PATH")]
     run: String,
     #[command(flatten)]
-    place: Where,
+    place: StoreOptions,
     /// Also run reduce again from the raw evidence and compare (level 4)
     #[arg(long)]
     recompute: bool,
@@ -31,11 +31,11 @@ pub(crate) struct Verify {
 }
 
 /// The result of each level, in order.
-struct Found {
+struct LevelResults {
     levels: Vec<(Level, LevelReport)>,
     reached: Level,
     /// The outcome of the comparison with the recomputed result, if there was one.
-    recomputed: Option<Recomputed>,
+    recomputed: Option<RecomputeOutcome>,
     /// The number of curated files that were found in the warehouse at the pinned versions; `None` if there is no store to check.
     in_warehouse: Option<u64>,
     /// The store in whose tables the run is, if it was copied from there.
@@ -49,7 +49,7 @@ impl Verify {
         let opened = self.place.open(&self.run).inspect_err(|failure| self.show_no_chain(failure))?;
         if !opened.chain.is_complete {
             self.show_chain(&opened);
-            let failure = unfinished(&opened);
+            let failure = unfinished_failure(&opened);
             self.show_no_chain(&failure);
             return Err(failure);
         }
@@ -68,8 +68,8 @@ impl Verify {
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }
 
-    fn levels(&self, opened: &Opened) -> Found {
-        let mut found = Found {
+    fn levels(&self, opened: &VerifiedRun) -> LevelResults {
+        let mut found = LevelResults {
             levels: Vec::new(),
             reached: Level::Chain,
             recomputed: None,
@@ -100,11 +100,11 @@ impl Verify {
             // If printing fails, the refusal still has to be reported.
             let _ = output::json(&json!({"level": 0, "failed": failed_as_json(Level::Chain, failure)}));
         } else {
-            output::line(format!("no level of 4 reached; {}", failed_words(Level::Chain, failure)));
+            output::line(format!("no level of 4 reached; {}", describe_failure(Level::Chain, failure)));
         }
     }
 
-    fn show_chain(&self, opened: &Opened) {
+    fn show_chain(&self, opened: &VerifiedRun) {
         if self.json {
             return;
         }
@@ -112,7 +112,7 @@ impl Verify {
         output::line(format!("trust: {}", opened.trusted_by));
         for verified in &opened.chain.documents {
             let signer = verified.signer();
-            let time = when(verified);
+            let time = describe_time(verified);
             output::line(format!(
                 "  ok  {:<22} {}  signed by {}{time}",
                 assay_stage::chain_name(verified.value()),
@@ -131,7 +131,7 @@ impl Verify {
         }
     }
 
-    fn show(&self, opened: &Opened, found: &Found) {
+    fn show(&self, opened: &VerifiedRun, found: &LevelResults) {
         self.show_chain(opened);
         for (level, report) in &found.levels {
             output::line(level_line(*level, report));
@@ -161,33 +161,33 @@ impl Verify {
             output::line("  --  a published folder holds no raw bytes: level 2 is the highest level that it reaches");
         }
         let rest = match (&found.failed, &found.recomputed) {
-            (Some((level, failure)), _) => format!("; {}", failed_words(*level, failure)),
-            (None, Some(Recomputed::Partial { .. })) => "; level 4 partial".to_owned(),
+            (Some((level, failure)), _) => format!("; {}", describe_failure(*level, failure)),
+            (None, Some(RecomputeOutcome::Partial { .. })) => "; level 4 partial".to_owned(),
             (None, _) => String::new(),
         };
         output::line(format!("level {} of 4 reached{rest}", found.reached));
         if !opened.chain.is_established() {
             output::line("internally consistent; signer not established");
-            output::talk("\nhint: name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`");
+            output::diagnostic("\nhint: name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`");
         }
     }
 }
 
-impl Found {
+impl LevelResults {
     /// Checks one more level. Returns false if something that it needs is absent, or if it was reached in part only.
-    fn add(&mut self, opened: &Opened, level: Level) -> Result<bool, Failure> {
+    fn add(&mut self, opened: &VerifiedRun, level: Level) -> Result<bool, Failure> {
         let (report, recomputed) = if level == Level::Rows {
             // The two checks are independent; the warehouse's failure is reported first.
             let (warehouse, rows) = std::thread::scope(|scope| {
                 let rows = scope.spawn(|| check(opened, level));
-                (warehouse(opened), assay_verify::result_of(rows))
+                (check_warehouse(opened), assay_verify::join_thread(rows))
             });
             (self.in_warehouse, self.fetched_from) = warehouse?;
             rows?
         } else {
             check(opened, level)?
         };
-        let is_whole = report.absent.is_empty() && !matches!(recomputed, Some(Recomputed::Partial { .. }));
+        let is_whole = report.absent.is_empty() && !matches!(recomputed, Some(RecomputeOutcome::Partial { .. }));
         self.levels.push((level, report));
         self.recomputed = recomputed;
         Ok(is_whole)
@@ -195,7 +195,7 @@ impl Found {
 }
 
 /// Returns the end of the last line if a level fails.
-fn failed_words(level: Level, failure: &Failure) -> String {
+fn describe_failure(level: Level, failure: &Failure) -> String {
     match failure.exit {
         Exit::Verification => format!("refused at level {level}"),
         _ => format!("level {level} could not be checked"),
@@ -216,7 +216,7 @@ fn check_strangers(strangers: &[String]) -> Result<(), Failure> {
 }
 
 /// Describes when a manifest was signed, on whose word, and which contents of its bundle were not checked.
-fn when(verified: &assay_envelope::Verified<assay_manifest::Document>) -> String {
+fn describe_time(verified: &assay_envelope::Verified<assay_manifest::Document>) -> String {
     let time = match (verified.timestamp(), verified.asserted_time()) {
         (Some(timestamp), _) => format!(", {} (timestamp by {})", timestamp.time.to_seconds(), timestamp.authority),
         (None, Some(time)) => format!(", {} (asserted)", time.to_seconds()),
@@ -226,13 +226,13 @@ fn when(verified: &assay_envelope::Verified<assay_manifest::Document>) -> String
     std::iter::once(time).chain(unchecked).collect()
 }
 
-fn warehouse(opened: &Opened) -> Result<(Option<u64>, Option<String>), Failure> {
+fn check_warehouse(opened: &VerifiedRun) -> Result<(Option<u64>, Option<String>), Failure> {
     let Some(uri) = &opened.store else { return Ok((None, None)) };
     let store = Store::open_existing(uri)?;
     Ok((verify_snapshot(&store, &opened.chain, &opened.trust)?, fetched_from(&store, &opened.chain.run_id)?))
 }
 
-fn check(opened: &Opened, level: Level) -> Result<(LevelReport, Option<Recomputed>), Failure> {
+fn check(opened: &VerifiedRun, level: Level) -> Result<(LevelReport, Option<RecomputeOutcome>), Failure> {
     let (blobs, chain) = (opened.blobs.as_ref(), &opened.chain);
     let report = match level {
         // The chain was checked when the run was opened.
@@ -252,11 +252,11 @@ pub(crate) fn publish_binary() -> Option<Digest> {
     file_digest(&binaries().ok()?.join("assay-publish")).ok()
 }
 
-fn print_json(opened: &Opened, found: &Found) -> Result<(), Failure> {
+fn print_json(opened: &VerifiedRun, found: &LevelResults) -> Result<(), Failure> {
     let manifest = |verified: &assay_envelope::Verified<assay_manifest::Document>| {
         json!({
             "name": assay_stage::chain_name(verified.value()),
-            "input": verified.as_input(),
+            "input": verified.input_ref(),
             "signer": verified.signer().name,
             "fingerprint": verified.signer().fingerprint,
             "established": verified.signer().established,
@@ -302,7 +302,7 @@ fn level_line(level: Level, report: &LevelReport) -> String {
 }
 
 /// Returns the failure of a run without a Publication, which does not verify, with the reason why it has none.
-fn unfinished(opened: &Opened) -> Failure {
+fn unfinished_failure(opened: &VerifiedRun) -> Failure {
     let ends: Vec<_> = opened.chain.all::<RunEnd>().collect();
     let last = ends.iter().max_by_key(|(_, end)| end.body.sequence);
     let have: Vec<_> = opened.head.references.iter().map(|reference| reference.kind.to_string()).collect();

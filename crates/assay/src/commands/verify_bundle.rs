@@ -74,7 +74,7 @@ impl VerifyBundle {
 }
 
 fn refusal(error: &ForeignBundleError) -> Failure {
-    let failure = Failure::of(Exit::Verification, error.code(), error);
+    let failure = Failure::from_error(Exit::Verification, error.code(), error);
     match error {
         ForeignBundleError::Keyless => failure.hint("verify it with cosign"),
         _ => failure,

@@ -143,12 +143,12 @@ fn publication(plan_digest: Digest, summary: Digest) -> assay_manifest::Publicat
 }
 
 fn reference(kind: Kind, bytes: &[u8]) -> InputRef {
-    InputRef { kind, manifest: Digest::of(bytes), bundle: Digest::of(&[b"bundle of ", bytes].concat()) }
+    InputRef { kind, manifest: Digest::compute(bytes), bundle: Digest::compute(&[b"bundle of ", bytes].concat()) }
 }
 
 impl Chain {
     /// Builds a complete run, from Source to Publication.
-    fn whole() -> Self {
+    fn build_complete() -> Self {
         let mut chain = Self(Vec::new());
         let source = chain.add(vec![], source());
         let plan = chain.add(vec![source], self::plan());
@@ -179,7 +179,7 @@ impl Chain {
         Document: From<Manifest<B>>,
     {
         let entry = self.0.iter_mut().find(|entry| entry.document.kind() == B::KIND).expect("it is there");
-        let mut manifest = B::of(&entry.document).expect("of that kind").clone();
+        let mut manifest = B::from_document(&entry.document).expect("of that kind").clone();
         change(&mut manifest);
         entry.document = manifest.into();
         self
@@ -209,17 +209,17 @@ impl Chain {
     }
 
     /// The result of checking the complete run.
-    fn verdict(&self) -> String {
-        said(check_complete(&run_id(), &self.members()))
+    fn check_whole(&self) -> String {
+        describe_check(check_complete(&run_id(), &self.members()))
     }
 
     /// The result of checking the inputs of a stage.
-    fn linked(&self) -> String {
-        said(check_links(&run_id(), &self.members()))
+    fn check_links_only(&self) -> String {
+        describe_check(check_links(&run_id(), &self.members()))
     }
 }
 
-fn said(checked: Result<(), BrokenLink>) -> String {
+fn describe_check(checked: Result<(), BrokenLink>) -> String {
     match checked {
         Ok(()) => "whole".to_owned(),
         Err(broken) => format!("{}: {broken}", broken.code()),
@@ -230,66 +230,70 @@ fn said(checked: Result<(), BrokenLink>) -> String {
 fn a_manifest_was_made_from_all_that_its_stage_takes() {
     let without =
         |chain: Chain, kind: Kind| chain.with::<Collection>(|manifest| manifest.header.inputs.retain(|input| input.kind != kind));
-    let said = |kind: Kind| without(Chain::whole(), kind).verdict();
+    let said = |kind: Kind| without(Chain::build_complete(), kind).check_whole();
     insta::assert_snapshot!(said(Kind::Plan), @"input_count: the collection was made from 0 manifests of kind plan, where its stage takes exactly one");
     insta::assert_snapshot!(said(Kind::Environment), @"input_count: the collection was made from 0 manifests of kind environment, where its stage takes at least one");
     // Recordings are optional, but none of the present ones may be omitted.
     assert!(said(Kind::Recording).starts_with("input_left_out: the collection was not made from the recording sha256:"));
-    let orphan = Chain::whole().with::<Plan>(|manifest| manifest.header.inputs.clear()).verdict();
+    let orphan = Chain::build_complete().with::<Plan>(|manifest| manifest.header.inputs.clear()).check_whole();
     insta::assert_snapshot!(orphan, @"input_count: the plan was made from 0 manifests of kind source, where its stage takes exactly one");
 }
 
 #[test]
 fn artifacts_of_a_source_are_named_after_its_files() {
-    let renamed = Chain::whole().with::<Source>(|manifest| manifest.body.files[0].artifact.name.push('x')).verdict();
+    let renamed = Chain::build_complete().with::<Source>(|manifest| manifest.body.files[0].artifact.name.push('x')).check_whole();
     insta::assert_snapshot!(renamed, @"source_contradicts_itself: the source contradicts itself: `files/p.yaml` has another name or media type");
 }
 
-fn of_collection(change: impl FnOnce(&mut Collection)) -> String {
-    Chain::whole().with::<Collection>(|manifest| change(&mut manifest.body)).verdict()
+fn check_changed_collection(change: impl FnOnce(&mut Collection)) -> String {
+    Chain::build_complete().with::<Collection>(|manifest| change(&mut manifest.body)).check_whole()
 }
 
-fn of_part(change: impl FnOnce(&mut ExecutionPart)) -> String {
-    Chain::whole().with::<ExecutionPart>(|manifest| change(&mut manifest.body)).verdict()
+fn check_changed_part(change: impl FnOnce(&mut ExecutionPart)) -> String {
+    Chain::build_complete().with::<ExecutionPart>(|manifest| change(&mut manifest.body)).check_whole()
 }
 
 #[test]
 fn a_whole_chain_is_accepted() {
-    assert_eq!(Chain::whole().verdict(), "whole");
-    let members = Chain::whole().without(Kind::Publication);
-    assert_eq!(said(check_publishable(&run_id(), &members.members())), "whole");
-    assert_eq!(Chain::whole().without(Kind::Recording).linked(), "whole", "a kind that is not here is no broken link");
+    assert_eq!(Chain::build_complete().check_whole(), "whole");
+    let members = Chain::build_complete().without(Kind::Publication);
+    assert_eq!(describe_check(check_publishable(&run_id(), &members.members())), "whole");
+    assert_eq!(
+        Chain::build_complete().without(Kind::Recording).check_links_only(),
+        "whole",
+        "a kind that is not here is no broken link"
+    );
 }
 
 #[test]
 fn the_order_of_the_members_does_not_matter() {
-    let mut chain = Chain::whole();
+    let mut chain = Chain::build_complete();
     chain.0.reverse();
-    assert_eq!(chain.verdict(), "whole");
+    assert_eq!(chain.check_whole(), "whole");
 }
 
 #[test]
 fn a_run_may_have_ended_more_than_once_on_its_way() {
-    let mut chain = Chain::whole();
+    let mut chain = Chain::build_complete();
     for sequence in 0..2 {
         let reason = Reason::new("stage_killed", "signal 9");
         let plan = Role::Plan;
         chain.add(vec![], RunEnd { state: EndState::Failed, stage: plan, reason, exit_code: 30, sequence, input_digest: None });
     }
-    assert_eq!(chain.verdict(), "whole");
+    assert_eq!(chain.check_whole(), "whole");
 }
 
 #[test]
 fn a_manifest_of_another_run_is_refused() {
     let other = |manifest: &mut Manifest<Environment>| manifest.header.run_id = "weekly".parse().expect("a run id");
-    insta::assert_snapshot!(Chain::whole().with(other).linked(), @"other_run: the environment belongs to run `weekly`, not to `nightly`");
+    insta::assert_snapshot!(Chain::build_complete().with(other).check_links_only(), @"other_run: the environment belongs to run `weekly`, not to `nightly`");
 }
 
 #[test]
 fn a_manifest_made_from_another_input_is_refused() {
     let stranger = reference(Kind::Environment, b"another");
     let swap = |manifest: &mut Manifest<ExecutionPart>| manifest.header.inputs[1] = stranger;
-    let said = Chain::whole().with(swap).linked();
+    let said = Chain::build_complete().with(swap).check_links_only();
     assert_eq!(
         said,
         format!(
@@ -301,15 +305,17 @@ fn a_manifest_made_from_another_input_is_refused() {
 
 #[test]
 fn the_same_manifest_under_another_bundle_is_another_input() {
-    let swap = |manifest: &mut Manifest<ExecutionPart>| manifest.header.inputs[1].bundle = Digest::of(b"signed again");
-    assert!(Chain::whole().with(swap).linked().starts_with("other_input: "));
+    let swap = |manifest: &mut Manifest<ExecutionPart>| manifest.header.inputs[1].bundle = Digest::compute(b"signed again");
+    assert!(Chain::build_complete().with(swap).check_links_only().starts_with("other_input: "));
 }
 
 #[test]
 fn a_named_input_must_be_there() {
-    let chain = Chain::whole().without(Kind::Recording);
+    let chain = Chain::build_complete().without(Kind::Recording);
     assert!(
-        chain.verdict().starts_with("missing_input: the collection was made from a recording that is missing: manifest sha256:")
+        chain
+            .check_whole()
+            .starts_with("missing_input: the collection was made from a recording that is missing: manifest sha256:")
     );
 }
 
@@ -318,87 +324,87 @@ fn every_kind_must_be_there_once() {
     for kind in
         [Kind::Source, Kind::Plan, Kind::Environment, Kind::ExecutionPart, Kind::Collection, Kind::Summary, Kind::Publication]
     {
-        assert_eq!(Chain::whole().without(kind).verdict(), format!("missing_stage: the chain has no {kind}"));
+        assert_eq!(Chain::build_complete().without(kind).check_whole(), format!("missing_stage: the chain has no {kind}"));
     }
     for kind in [Kind::Source, Kind::Plan, Kind::Collection, Kind::Summary, Kind::Publication] {
         let expected = format!("too_many: the chain has 2 manifests of kind {kind}, where one is expected");
-        assert_eq!(Chain::whole().with_second(kind).verdict(), expected);
+        assert_eq!(Chain::build_complete().with_second(kind).check_whole(), expected);
     }
 }
 
 #[test]
 fn no_result_is_accepted_twice() {
-    insta::assert_snapshot!(Chain::whole().with_second(Kind::Environment).verdict(), @"accepted_twice: the chain has two manifests that are `environment-0-0`");
-    insta::assert_snapshot!(Chain::whole().with_second(Kind::ExecutionPart).verdict(), @"accepted_twice: the chain has two manifests that are `execution_part-0-0-0`");
-    insta::assert_snapshot!(Chain::whole().with_second(Kind::Recording).verdict(), @"accepted_twice: the chain has two manifests that are `recording-0-0-0`");
+    insta::assert_snapshot!(Chain::build_complete().with_second(Kind::Environment).check_whole(), @"accepted_twice: the chain has two manifests that are `environment-0-0`");
+    insta::assert_snapshot!(Chain::build_complete().with_second(Kind::ExecutionPart).check_whole(), @"accepted_twice: the chain has two manifests that are `execution_part-0-0-0`");
+    insta::assert_snapshot!(Chain::build_complete().with_second(Kind::Recording).check_whole(), @"accepted_twice: the chain has two manifests that are `recording-0-0-0`");
 }
 
 /// The result for a chain with a changed Source; with `follow`, the Plan changes with it.
-fn of_source(change: impl Fn(&mut Source), follow: bool) -> String {
+fn check_changed_source(change: impl Fn(&mut Source), follow: bool) -> String {
     let mut changed = source();
     change(&mut changed);
-    let named = Chain::whole().with::<Source>(|manifest| change(&mut manifest.body));
+    let named = Chain::build_complete().with::<Source>(|manifest| change(&mut manifest.body));
     if !follow {
-        return named.linked();
+        return named.check_links_only();
     }
     let name = |body: &mut Plan| {
         (body.source.kind, body.source.repository) = (changed.kind, changed.repository);
         (body.source.commit, body.source.dirty, body.source.files_digest) = (changed.commit, changed.dirty, changed.files_digest);
     };
-    named.with::<Plan>(|manifest| name(&mut manifest.body)).without_followers().linked()
+    named.with::<Plan>(|manifest| name(&mut manifest.body)).without_followers().check_links_only()
 }
 
 #[test]
 fn a_plan_names_its_source_as_it_is() {
     let to_git = |source: &mut Source| (source.kind, source.commit) = (OriginKind::Git, Some("a".repeat(40)));
-    insta::assert_snapshot!(of_source(to_git, false), @"plan_source_differs: the plan does not follow from the source: the plan names another kind");
-    assert_eq!(of_source(to_git, true), "whole", "the Plan that follows from it");
+    insta::assert_snapshot!(check_changed_source(to_git, false), @"plan_source_differs: the plan does not follow from the source: the plan names another kind");
+    assert_eq!(check_changed_source(to_git, true), "whole", "the Plan that follows from it");
     let dirty = |source: &mut Source| (source.kind, source.dirty) = (OriginKind::Worktree, true);
-    assert_eq!(of_source(dirty, true), "whole");
+    assert_eq!(check_changed_source(dirty, true), "whole");
     let clean = |source: &mut Source| source.kind = OriginKind::Worktree;
-    insta::assert_snapshot!(of_source(clean, true), @"source_contradicts_itself: the source contradicts itself: its kind is `worktree`, and its commit and cleanliness are not of that kind");
+    insta::assert_snapshot!(check_changed_source(clean, true), @"source_contradicts_itself: the source contradicts itself: its kind is `worktree`, and its commit and cleanliness are not of that kind");
     let named = |plan: &mut Manifest<Plan>| plan.body.source.kind = OriginKind::Worktree;
-    let chain = Chain::whole().with::<Source>(|manifest| dirty(&mut manifest.body)).with(named).without_followers();
-    insta::assert_snapshot!(chain.linked(), @"plan_source_differs: the plan does not follow from the source: the plan names another cleanliness");
+    let chain = Chain::build_complete().with::<Source>(|manifest| dirty(&mut manifest.body)).with(named).without_followers();
+    insta::assert_snapshot!(chain.check_links_only(), @"plan_source_differs: the plan does not follow from the source: the plan names another cleanliness");
     let named = |plan: &mut Manifest<Plan>| (plan.body.source.kind, plan.body.source.dirty) = (OriginKind::Worktree, true);
     let elsewhere = |source: &mut Source| {
         dirty(source);
         source.repository = Some("https://example.org/other".to_owned());
     };
-    let chain = Chain::whole().with::<Source>(|manifest| elsewhere(&mut manifest.body)).with(named).without_followers();
-    insta::assert_snapshot!(chain.linked(), @"plan_source_differs: the plan does not follow from the source: the plan names another repository");
+    let chain = Chain::build_complete().with::<Source>(|manifest| elsewhere(&mut manifest.body)).with(named).without_followers();
+    insta::assert_snapshot!(chain.check_links_only(), @"plan_source_differs: the plan does not follow from the source: the plan names another repository");
     let commit = |source: &mut Source| {
         dirty(source);
         source.commit = Some("a".repeat(40));
     };
-    let chain = Chain::whole().with::<Source>(|manifest| commit(&mut manifest.body)).with(named).without_followers();
-    insta::assert_snapshot!(chain.linked(), @"plan_source_differs: the plan does not follow from the source: the plan names another commit");
+    let chain = Chain::build_complete().with::<Source>(|manifest| commit(&mut manifest.body)).with(named).without_followers();
+    insta::assert_snapshot!(chain.check_links_only(), @"plan_source_differs: the plan does not follow from the source: the plan names another commit");
     let moved = |source: &mut Source| source.pipeline = "q.yaml".to_owned();
-    insta::assert_snapshot!(of_source(moved, true), @"plan_source_differs: the plan does not follow from the source: the plan names another pipeline");
+    insta::assert_snapshot!(check_changed_source(moved, true), @"plan_source_differs: the plan does not follow from the source: the plan names another pipeline");
 }
 
 #[test]
 fn a_plan_pins_the_source_s_bytes() {
     let replace = |place: usize| {
         move |source: &mut Source| {
-            source.files[place].artifact.digest = Digest::of(b"other");
+            source.files[place].artifact.digest = Digest::compute(b"other");
             source.files_digest = Source::digest_of_files(&source.files);
         }
     };
-    insta::assert_snapshot!(of_source(replace(0), false), @"plan_source_differs: the plan does not follow from the source: the plan names another digest of all files");
-    insta::assert_snapshot!(of_source(replace(0), true), @"plan_source_differs: the plan does not follow from the source: the plan names another digest of the pipeline");
-    insta::assert_snapshot!(of_source(replace(1), true), @"plan_source_differs: the plan does not follow from the source: the plan pins other bytes as `queries/q.sql` than the source holds there");
+    insta::assert_snapshot!(check_changed_source(replace(0), false), @"plan_source_differs: the plan does not follow from the source: the plan names another digest of all files");
+    insta::assert_snapshot!(check_changed_source(replace(0), true), @"plan_source_differs: the plan does not follow from the source: the plan names another digest of the pipeline");
+    insta::assert_snapshot!(check_changed_source(replace(1), true), @"plan_source_differs: the plan does not follow from the source: the plan pins other bytes as `queries/q.sql` than the source holds there");
     let lost = |source: &mut Source| {
         source.files.pop();
         source.files_digest = Source::digest_of_files(&source.files);
     };
-    assert!(of_source(lost, true).starts_with("plan_source_differs: "));
+    assert!(check_changed_source(lost, true).starts_with("plan_source_differs: "));
 }
 
 #[test]
 fn a_source_does_not_contradict_itself() {
     let refused = |change: fn(&mut Source)| {
-        let said = of_source(change, true);
+        let said = check_changed_source(change, true);
         assert!(said.starts_with("source_contradicts_itself: "), "{said}");
     };
     refused(|source| source.commit = Some("a".repeat(40)));
@@ -410,65 +416,75 @@ fn a_source_does_not_contradict_itself() {
 
 #[test]
 fn whatever_follows_another_plan_is_refused() {
-    let other = Digest::of(b"another plan");
+    let other = Digest::compute(b"another plan");
     let expected = plan().digest().expect("a digest");
     let refused = |kind: Kind, chain: Chain| {
-        assert_eq!(chain.linked(), format!("other_plan: the {kind} follows plan {other}, not {expected}"));
+        assert_eq!(chain.check_links_only(), format!("other_plan: the {kind} follows plan {other}, not {expected}"));
     };
-    refused(Kind::Environment, Chain::whole().with::<Environment>(|found| found.body.plan_digest = other));
-    refused(Kind::ExecutionPart, Chain::whole().with::<ExecutionPart>(|found| found.body.plan_digest = other));
-    refused(Kind::Recording, Chain::whole().with::<Recording>(|found| found.body.plan_digest = other));
-    refused(Kind::Collection, Chain::whole().with::<Collection>(|found| found.body.plan_digest = other));
-    refused(Kind::Summary, Chain::whole().with::<Summary>(|found| found.body.plan_digest = other));
-    refused(Kind::Publication, Chain::whole().with::<assay_manifest::Publication>(|found| found.body.plan_digest = other));
+    refused(Kind::Environment, Chain::build_complete().with::<Environment>(|found| found.body.plan_digest = other));
+    refused(Kind::ExecutionPart, Chain::build_complete().with::<ExecutionPart>(|found| found.body.plan_digest = other));
+    refused(Kind::Recording, Chain::build_complete().with::<Recording>(|found| found.body.plan_digest = other));
+    refused(Kind::Collection, Chain::build_complete().with::<Collection>(|found| found.body.plan_digest = other));
+    refused(Kind::Summary, Chain::build_complete().with::<Summary>(|found| found.body.plan_digest = other));
+    refused(
+        Kind::Publication,
+        Chain::build_complete().with::<assay_manifest::Publication>(|found| found.body.plan_digest = other),
+    );
 }
 
 #[test]
 fn a_summary_is_of_the_collection_that_is_here() {
-    let other = Digest::of(b"another collection");
-    let said = Chain::whole().with::<Summary>(|found| found.body.artifact_manifest_digest = other).linked();
+    let other = Digest::compute(b"another collection");
+    let said = Chain::build_complete().with::<Summary>(|found| found.body.artifact_manifest_digest = other).check_links_only();
     assert!(said.starts_with(&format!("other_evidence: the summary names the collection {other}, but the chain holds sha256:")));
-    let said = Chain::whole().with::<assay_manifest::Publication>(|found| found.body.summary = other).linked();
+    let said = Chain::build_complete().with::<assay_manifest::Publication>(|found| found.body.summary = other).check_links_only();
     assert!(said.starts_with(&format!("other_evidence: the publication names the summary {other}, but the chain holds sha256:")));
 }
 
 #[test]
 fn the_collection_has_the_plan_s_trials_in_the_plan_s_order() {
-    insta::assert_snapshot!(of_collection(|body| { body.trials.pop(); }), @"trials_unaccounted: the collection does not account for the plan's trials: 2 planned, 1 collected, or in another order");
-    insta::assert_snapshot!(of_collection(|body| body.trials.reverse()), @"trials_unaccounted: the collection does not account for the plan's trials: 2 planned, 2 collected, or in another order");
+    insta::assert_snapshot!(check_changed_collection(|body| { body.trials.pop(); }), @"trials_unaccounted: the collection does not account for the plan's trials: 2 planned, 1 collected, or in another order");
+    insta::assert_snapshot!(check_changed_collection(|body| body.trials.reverse()), @"trials_unaccounted: the collection does not account for the plan's trials: 2 planned, 2 collected, or in another order");
 }
 
 #[test]
 fn every_attempt_is_accounted_for_once() {
     let code = |said: String| said.split(": ").next().unwrap_or_default().to_owned();
-    assert_eq!(code(of_collection(|body| drop(body.trials[0].attempts.remove(0)))), "attempts_unaccounted");
-    assert_eq!(code(of_collection(|body| body.trials[1].attempts[0].attempt = 7)), "attempts_unaccounted");
-    assert_eq!(code(of_collection(|body| body.trials[1].attempts[0].part = Digest::of(b"another part"))), "attempts_unaccounted");
+    assert_eq!(code(check_changed_collection(|body| drop(body.trials[0].attempts.remove(0)))), "attempts_unaccounted");
+    assert_eq!(code(check_changed_collection(|body| body.trials[1].attempts[0].attempt = 7)), "attempts_unaccounted");
+    assert_eq!(
+        code(check_changed_collection(|body| body.trials[1].attempts[0].part = Digest::compute(b"another part"))),
+        "attempts_unaccounted"
+    );
     let repeat = |body: &mut Collection| {
         let again = body.trials[0].attempts[0].clone();
         body.trials[0].attempts.push(again);
     };
-    assert_eq!(code(of_collection(repeat)), "attempts_unaccounted");
-    assert_eq!(code(of_part(|body| drop(body.attempts.pop()))), "attempts_unaccounted");
+    assert_eq!(code(check_changed_collection(repeat)), "attempts_unaccounted");
+    assert_eq!(code(check_changed_part(|body| drop(body.attempts.pop()))), "attempts_unaccounted");
     let twice = |body: &mut ExecutionPart| body.attempts.push(attempt("w.t.default.one.t1", 0, Vec::new()));
-    assert_eq!(code(of_part(twice)), "attempts_unaccounted", "an attempt that is there twice, once worse and once better");
+    assert_eq!(
+        code(check_changed_part(twice)),
+        "attempts_unaccounted",
+        "an attempt that is there twice, once worse and once better"
+    );
 }
 
 #[test]
 fn the_first_valid_attempt_counts_and_no_other() {
     let refused =
         "other_attempt_counted: the collection counts another attempt of trial `w.t.default.one.t0` than the first valid one";
-    assert_eq!(of_collection(|body| body.trials[0].attempts[0].counted = true), refused, "an invalid one as well");
-    assert_eq!(of_collection(|body| body.trials[0].attempts[1].counted = false), refused, "none");
-    assert_eq!(of_collection(|body| body.trials[0].counted = false), refused, "the trial as if none");
+    assert_eq!(check_changed_collection(|body| body.trials[0].attempts[0].counted = true), refused, "an invalid one as well");
+    assert_eq!(check_changed_collection(|body| body.trials[0].attempts[1].counted = false), refused, "none");
+    assert_eq!(check_changed_collection(|body| body.trials[0].counted = false), refused, "the trial as if none");
     let better = |body: &mut ExecutionPart| body.attempts[0].validity = Validity::from_reasons(Vec::new());
-    assert_eq!(of_part(better), refused, "a later one, although the first is valid");
+    assert_eq!(check_changed_part(better), refused, "a later one, although the first is valid");
 }
 
 #[test]
 fn a_part_needs_its_block_s_environment() {
     let moved = |body: &mut ExecutionPart| body.block = Block { index: 0, incarnation: 1 };
-    insta::assert_snapshot!(of_part(moved), @"block_without_environment: block 0 has no environment of its own");
+    insta::assert_snapshot!(check_changed_part(moved), @"block_without_environment: block 0 has no environment of its own");
 }
 
 #[test]
@@ -481,7 +497,7 @@ fn blocks_and_incarnations_have_no_gaps() {
             .iter()
             .map(|block| Document::Environment(Manifest::new("r".parse().expect("a run"), Vec::new(), environment(block))))
             .collect();
-        let digest = |place: usize| Digest::of(&place.to_le_bytes());
+        let digest = |place: usize| Digest::compute(&place.to_le_bytes());
         let members: Vec<_> = documents
             .iter()
             .enumerate()
@@ -490,7 +506,7 @@ fn blocks_and_incarnations_have_no_gaps() {
                 reference: InputRef { kind: Kind::Environment, manifest: digest(place), bundle: digest(place) },
             })
             .collect();
-        said(check_blocks(&members))
+        describe_check(check_blocks(&members))
     };
     assert_eq!(refusal(&[(0, 0), (0, 1), (1, 0), (0, 2)]), "whole");
     insta::assert_snapshot!(refusal(&[(0, 0), (0, 2)]), @"block_missing: the chain has block 0.2, and no block 0.1 before it");
@@ -502,7 +518,7 @@ fn blocks_and_incarnations_have_no_gaps() {
 #[test]
 fn what_has_no_canonical_form_is_refused() {
     // No field of a plan can hold such a value at present.
-    insta::assert_snapshot!(said(Err(CanonicalError::NotFinite.into())), @"not_canonical: the plan has no digest");
+    insta::assert_snapshot!(describe_check(Err(CanonicalError::NotFinite.into())), @"not_canonical: the plan has no digest");
 }
 
 #[test]
@@ -514,7 +530,7 @@ fn an_attempt_counts_only_with_all_its_shards() {
             let of_attempt =
                 |tries: &[(Block, u32, bool)]| tries.iter().filter(|tried| (tried.0, tried.1) == (*block, *attempt)).count();
             let shard = Shard { index: of_attempt(&tries[..place]) as u32, count: of_attempt(tries) as u32 };
-            Try { block: *block, attempt: *attempt, shard, valid: *valid }
+            ShardAttempt { block: *block, attempt: *attempt, shard, valid: *valid }
         }))
     };
     assert_eq!(first(&[]), None);
@@ -526,7 +542,7 @@ fn an_attempt_counts_only_with_all_its_shards() {
 #[test]
 fn an_attempt_that_lost_a_shard_does_not_count() {
     let block = Block { index: 0, incarnation: 0 };
-    let of = |attempt, index| Try { block, attempt, shard: Shard { index, count: 3 }, valid: true };
+    let of = |attempt, index| ShardAttempt { block, attempt, shard: Shard { index, count: 3 }, valid: true };
     assert_eq!(counted_attempt([of(0, 0), of(0, 2), of(1, 1), of(1, 0), of(1, 2)]), Some((block, 1)));
     assert_eq!(counted_attempt([of(0, 0), of(0, 2)]), None);
     assert_eq!(counted_attempt([of(0, 0), of(0, 1), of(0, 1)]), None, "one shard twice is not two");
@@ -541,7 +557,7 @@ proptest! {
         let of = |tries: &[(u32, u32, bool)]| {
             counted_attempt(tries.iter().map(|(incarnation, attempt, valid)| {
                 let block = Block { index: 0, incarnation: *incarnation };
-                Try { block, attempt: *attempt, shard: Shard::ONLY, valid: *valid }
+                ShardAttempt { block, attempt: *attempt, shard: Shard::ONLY, valid: *valid }
             }))
         };
         prop_assert_eq!(of(&tries), of(&shuffled));

@@ -46,13 +46,13 @@ fn environment(index: u32, kind: &str) -> Environment {
 /// Every contradiction, one per line.
 fn found(attempts: &[Attempt], environments: &[Environment]) -> String {
     let block = Block { index: 0, incarnation: 0 };
-    let counted = attempts.iter().map(|attempt| Counted { block, shard: Shard::ONLY, attempt });
+    let counted = attempts.iter().map(|attempt| CountedAttempt { block, shard: Shard::ONLY, attempt });
     let environments: Vec<_> = environments.iter().collect();
-    contradicted(counted, &environments).iter().map(|reason| reason.detail.clone()).collect::<Vec<_>>().join("\n")
+    find_contradicted_controls(counted, &environments).iter().map(|reason| reason.detail.clone()).collect::<Vec<_>>().join("\n")
 }
 
 /// The contradictions of two attempts on an idle machine after a change of the last one.
-fn of(change: impl FnOnce(&mut Attempt)) -> String {
+fn contradictions_after(change: impl FnOnce(&mut Attempt)) -> String {
     let mut last = attempt(1, 10.0, 9.9);
     change(&mut last);
     found(&[attempt(0, 10.0, 9.9), last], &[environment(0, "host")])
@@ -64,18 +64,18 @@ fn after(attempt: &mut Attempt) -> &mut HostState {
 
 #[test]
 fn a_calm_machine_contradicts_nothing() {
-    assert_eq!(of(|_| ()), "");
+    assert_eq!(contradictions_after(|_| ()), "");
 }
 
 #[test]
 fn neighbours_contradict_a_dedicated_node_and_a_stable_background() {
-    insta::assert_snapshot!(of(|last| after(last).cpu_busy_us = Some(Count(119_000_000))), @r"
+    insta::assert_snapshot!(contradictions_after(|last| after(last).cpu_busy_us = Some(Count(119_000_000))), @r"
     `dedicated_nodes` is declared, but processes that are not the run's took 45.5 % of the machine's CPU time during trial `w.t.default.one.t1` (limit 5.0 %)
     `stable_background` is declared, but processes that are not the run's took 45.5 % of the machine's CPU time during trial `w.t.default.one.t1` (limit 10.0 %)
     ");
     // 5 % of 20 CPU seconds are accepted, slightly more is not.
-    assert_eq!(of(|last| after(last).own_cpu_us = Some(Count(10_000_000))), "");
-    insta::assert_snapshot!(of(|last| after(last).own_cpu_us = Some(Count(9_900_000))), @"`dedicated_nodes` is declared, but processes that are not the run's took 5.5 % of the machine's CPU time during trial `w.t.default.one.t1` (limit 5.0 %)");
+    assert_eq!(contradictions_after(|last| after(last).own_cpu_us = Some(Count(10_000_000))), "");
+    insta::assert_snapshot!(contradictions_after(|last| after(last).own_cpu_us = Some(Count(9_900_000))), @"`dedicated_nodes` is declared, but processes that are not the run's took 5.5 % of the machine's CPU time during trial `w.t.default.one.t1` (limit 5.0 %)");
 }
 
 #[test]
@@ -84,21 +84,21 @@ fn an_overloaded_machine_has_no_stable_background() {
     first.host_before.as_mut().expect("a state").load_1m = Some(21.0);
     insta::assert_snapshot!(found(&[first], &[environment(0, "host")]), @"`stable_background` is declared, but the load average was 21.0 on 2 CPUs before the first trial (limit 3.0)");
     let by_itself = |last: &mut Attempt| last.host_before.as_mut().expect("a state").load_1m = Some(21.0);
-    assert_eq!(of(by_itself), "", "later the load is that of the run itself");
+    assert_eq!(contradictions_after(by_itself), "", "later the load is that of the run itself");
 }
 
 #[test]
 fn a_background_that_moves_is_not_stable() {
-    let quiet = of(|last| after(last).own_cpu_us = Some(Count(9_950_000)));
+    let quiet = contradictions_after(|last| after(last).own_cpu_us = Some(Count(9_950_000)));
     assert!(!quiet.contains("stable_background"), "{quiet}");
-    insta::assert_snapshot!(of(|last| after(last).own_cpu_us = Some(Count(9_700_000 - 700_000))).lines().last().unwrap_or_default(), @"`stable_background` is declared, but the CPU time of other processes went from 0.5 % to 10.0 % between attempts (limit 5.0 % apart)");
+    insta::assert_snapshot!(contradictions_after(|last| after(last).own_cpu_us = Some(Count(9_700_000 - 700_000))).lines().last().unwrap_or_default(), @"`stable_background` is declared, but the CPU time of other processes went from 0.5 % to 10.0 % between attempts (limit 5.0 % apart)");
 }
 
 #[test]
 fn waiting_for_a_cpu_counts_only_beside_others() {
     let pressed = |last: &mut Attempt| after(last).cpu_pressure_us = Some(Count(6_000_000));
-    assert_eq!(of(pressed), "", "what is measured may wait for itself");
-    let both = of(|last| {
+    assert_eq!(contradictions_after(pressed), "", "what is measured may wait for itself");
+    let both = contradictions_after(|last| {
         pressed(last);
         after(last).own_cpu_us = Some(Count(10_500_000));
         after(last).cpu_busy_us = Some(Count(110_100_000));
@@ -108,7 +108,7 @@ fn waiting_for_a_cpu_counts_only_beside_others() {
 
 #[test]
 fn steal_contradicts_both() {
-    insta::assert_snapshot!(of(|last| after(last).cpu_steal_us = Some(Count(1_000_000))), @r"
+    insta::assert_snapshot!(contradictions_after(|last| after(last).cpu_steal_us = Some(Count(1_000_000))), @r"
     `dedicated_nodes` is declared, but the hypervisor gave 5.0 % of the machine's CPU time to other guests during trial `w.t.default.one.t1` (limit 1.0 %)
     `stable_background` is declared, but the hypervisor gave 5.0 % of the machine's CPU time to other guests during trial `w.t.default.one.t1` (limit 1.0 %)
     ");
@@ -116,7 +116,7 @@ fn steal_contradicts_both() {
 
 #[test]
 fn clocks_that_move_are_not_locked() {
-    insta::assert_snapshot!(of(|last| after(last).frequencies_khz = vec![Count(3_000_000)]), @"`locked_clocks` is declared, but the highest CPU frequency went from 2100 to 3000 MHz between readings (limit 5.0 %)");
+    insta::assert_snapshot!(contradictions_after(|last| after(last).frequencies_khz = vec![Count(3_000_000)]), @"`locked_clocks` is declared, but the highest CPU frequency went from 2100 to 3000 MHz between readings (limit 5.0 %)");
     let mut governed = environment(0, "host");
     governed.hosts[0].facts.governor = Fact::observed(vec!["schedutil".to_owned()], "a test");
     insta::assert_snapshot!(found(&[], &[governed]), @"`locked_clocks` is declared, but the CPU frequency governor was `schedutil` (limit `performance` or `userspace`)");

@@ -2,18 +2,18 @@ use super::*;
 
 const NAMESPACE: &str = "assay-targets";
 
-fn with<T>(queue: Option<&str>, then: impl FnOnce(&ObjectsOf<'_>) -> T) -> T {
+fn with_owner<T>(queue: Option<&str>, then: impl FnOnce(&ObjectsOwner<'_>) -> T) -> T {
     let run_id = "nightly-1".parse().expect("a run id");
-    then(&ObjectsOf { namespace: NAMESPACE, run_id: &run_id, target: "vllm", queue })
+    then(&ObjectsOwner { namespace: NAMESPACE, run_id: &run_id, target: "vllm", queue })
 }
 
 fn files(text: &str) -> Vec<(String, Vec<Value>)> {
-    vec![("targets/vllm.yaml".to_owned(), assay_spec::objects("targets/vllm.yaml", text.as_bytes()).expect("YAML"))]
+    vec![("targets/vllm.yaml".to_owned(), assay_spec::parse_objects("targets/vllm.yaml", text.as_bytes()).expect("YAML"))]
 }
 
 /// Returns the objects as YAML, or the failure.
 fn check(text: &str) -> String {
-    match with(None, |of| target_objects(of, &files(text))) {
+    match with_owner(None, |of| target_objects(of, &files(text))) {
         Ok(objects) => crate::to_yaml(&objects).expect("YAML"),
         Err(failure) => failure.to_string(),
     }
@@ -68,7 +68,7 @@ fn whatever_can_be_made_is_taken_down() {
 
 #[test]
 fn objects_carry_their_run_and_select_nothing_of_another() {
-    let objects = with(Some("gpu"), |of| target_objects(of, &files(WHOLE))).expect("objects");
+    let objects = with_owner(Some("gpu"), |of| target_objects(of, &files(WHOLE))).expect("objects");
     insta::assert_snapshot!(crate::to_yaml(&objects).expect("YAML"));
 }
 
@@ -207,7 +207,7 @@ fn there_are_limits() {
 #[test]
 fn an_object_of_somebody_else_is_left_alone() {
     let there = |labels: Value| json!({"kind": "Service", "metadata": {"name": "vllm", "labels": labels}});
-    let who = |labels: Value| with(None, |of| taken_by(of, &there(labels))).map(|failure| failure.message);
+    let who = |labels: Value| with_owner(None, |of| owner_conflict(of, &there(labels))).map(|failure| failure.message);
     assert_eq!(who(json!({RUN: "nightly-1", TARGET: "vllm"})), None);
     insta::assert_snapshot!(who(json!({RUN: "nightly-2", TARGET: "vllm"})).expect("taken"), @"the Service `vllm` of target `vllm` is in namespace `assay-targets` already, and another run uses it: `nightly-2`");
     insta::assert_snapshot!(who(json!({RUN: "nightly-1", TARGET: "other"})).expect("taken"), @"the Service `vllm` of target `vllm` is in namespace `assay-targets` already, and target `other` of this run uses it");
@@ -216,8 +216,8 @@ fn an_object_of_somebody_else_is_left_alone() {
 
 #[test]
 fn a_service_is_reached_from_every_namespace() {
-    let objects = with(None, |of| target_objects(of, &files(WHOLE))).expect("objects");
-    let address = |url: &str| match with(None, |of| service_address(of, url, &objects)) {
+    let objects = with_owner(None, |of| target_objects(of, &files(WHOLE))).expect("objects");
+    let address = |url: &str| match with_owner(None, |of| service_address(of, url, &objects)) {
         Ok(address) => address,
         Err(failure) => failure.message,
     };
@@ -242,7 +242,7 @@ fn member(status: &Value) -> Pod {
     serde_json::from_value(pod).expect("a pod")
 }
 
-fn told(rollout: &Rollout) -> String {
+fn describe_rollout(rollout: &Rollout) -> String {
     match rollout {
         Rollout::Up => "up".to_owned(),
         Rollout::Waiting(None) => "waiting".to_owned(),
@@ -253,7 +253,8 @@ fn told(rollout: &Rollout) -> String {
 #[test]
 fn objects_are_up_when_every_pod_of_the_last_change_is_ready() {
     let running = member(&json!({"phase": "Running"}));
-    let of = |status: Value, pods: &[Pod]| told(&rollout(&[deployment(&status), json!({"kind": "Service"})], pods, &[]));
+    let of =
+        |status: Value, pods: &[Pod]| describe_rollout(&rollout(&[deployment(&status), json!({"kind": "Service"})], pods, &[]));
     let ready = json!({"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2});
     let two = [running.clone(), running.clone()];
     assert_eq!(of(ready.clone(), &two), "up");
@@ -265,12 +266,12 @@ fn objects_are_up_when_every_pod_of_the_last_change_is_ready() {
     }
     assert_eq!(of(json!(null), &[]), "waiting");
     let pod = json!({"kind": "Pod", "status": {"phase": "Running"}});
-    assert_eq!(told(&rollout(&[pod], &two[..1], &[])), "up");
+    assert_eq!(describe_rollout(&rollout(&[pod], &two[..1], &[])), "up");
 }
 
 #[test]
 fn what_keeps_objects_from_being_up_is_named() {
-    let of = |status: Value, pods: &[Pod], events: &[Event]| told(&rollout(&[deployment(&status)], pods, events));
+    let of = |status: Value, pods: &[Pod], events: &[Event]| describe_rollout(&rollout(&[deployment(&status)], pods, events));
     let waiting = |reason: &str| {
         let state = json!({"waiting": {"reason": reason, "message": "m"}});
         let status = json!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state});

@@ -3,7 +3,8 @@
 //! its only block. One trial took three attempts.
 
 use assay_envelope::{
-    Predicate, Provenance, ResourceDescriptor, Signed, TestResult, VerificationResult, VerificationSummary, predicate_type, sign,
+    Predicate, Provenance, ResourceDescriptor, SignedManifest, TestResult, VerificationResult, VerificationSummary,
+    predicate_type, sign,
 };
 use assay_manifest::{
     Body, Checkpoint, Collection, Digest, Environment, ExecutionPart, InputRef, Instant, Kind, Manifest, Plan, Publication,
@@ -16,7 +17,7 @@ use crate::keys;
 /// A signed manifest and the name of its files.
 pub(crate) struct Example {
     pub(crate) name: &'static str,
-    pub(crate) signed: Signed,
+    pub(crate) signed: SignedManifest,
 }
 
 const RUN: &str = "nightly-20261120-0200";
@@ -38,7 +39,7 @@ pub(crate) fn examples() -> Vec<Example> {
     let checkpoint = seal(&[&plan, &first], checkpoint(plan_digest), 9);
     let end = seal(&[&plan, &first], run_end(), 12);
     let environment = seal(&[&plan], environment(plan_digest, 1), 603);
-    let part = seal(&[&plan, &environment], execution_part(plan_digest, checkpoint.as_input()), 650);
+    let part = seal(&[&plan, &environment], execution_part(plan_digest, checkpoint.input_ref()), 650);
     let recording = seal(&[&plan, &environment], recording(plan_digest), 651);
     let evidence = [&plan, &first, &environment, &part, &recording];
     let collection = seal(&evidence, collection(plan_digest, part.manifest_digest), 652);
@@ -46,7 +47,7 @@ pub(crate) fn examples() -> Vec<Example> {
     let summary = seal(&[&plan, &first, &environment, &collection], summary_body, 654);
     let chain = [&source, &plan, &first, &environment, &part, &recording, &collection, &summary];
     let publication = seal(&chain, publication(plan_digest, summary.manifest_digest), 655);
-    let verdict = judged(&summary, verdict(summary.as_input()));
+    let verdict = sign_verdict(&summary, verdict(summary.input_ref()));
     let named = [
         ("source", source),
         ("plan", plan),
@@ -75,7 +76,7 @@ fn at(milliseconds: u32) -> Instant {
 
 /// The digest of bytes that only these examples use.
 fn digest(text: &str) -> Digest {
-    Digest::of(text.as_bytes())
+    Digest::compute(text.as_bytes())
 }
 
 /// Forty hexadecimal digits, like a Git object id.
@@ -97,16 +98,16 @@ fn body_part<T: serde::de::DeserializeOwned>(value: Value) -> T {
 }
 
 /// Signs a body as its stage does, with fixed times: started `second` seconds into the run, finished half a second later.
-fn seal<B: Body>(inputs: &[&Signed], body: B, second: u32) -> Signed {
-    let inputs: Vec<InputRef> = inputs.iter().map(|signed| signed.as_input()).collect();
+fn seal<B: Body>(inputs: &[&SignedManifest], body: B, second: u32) -> SignedManifest {
+    let inputs: Vec<InputRef> = inputs.iter().map(|signed| signed.input_ref()).collect();
     let manifest = Manifest::new(run_id(), inputs, body);
     sign(&manifest, &keys::signer(B::KIND.signer()), predicate(B::KIND, second)).expect("signed")
 }
 
 /// Signs a verdict as the gate does.
-fn judged(summary: &Signed, verdict: Verdict) -> Signed {
-    let manifest = Manifest::new(run_id(), vec![summary.as_input()], verdict);
-    let result = TestResult::of(&manifest.body);
+fn sign_verdict(summary: &SignedManifest, verdict: Verdict) -> SignedManifest {
+    let manifest = Manifest::new(run_id(), vec![summary.input_ref()], verdict);
+    let result = TestResult::from_verdict(&manifest.body);
     sign(&manifest, &keys::signer(Kind::Verdict.signer()), result).expect("signed")
 }
 
@@ -119,7 +120,7 @@ fn predicate(kind: Kind, second: u32) -> Predicate {
             verifier_image: None,
             time_verified: finished,
             resource_uri: format!("assay:runs/{RUN}"),
-            policy: ("trust.yaml".into(), Digest::of(keys::trust_yaml().as_bytes())),
+            policy: ("trust.yaml".into(), Digest::compute(keys::trust_yaml().as_bytes())),
             input_attestations: vec![],
             result: VerificationResult::Passed,
             levels: vec!["ASSAY_LEVEL_1".into()],
@@ -133,7 +134,7 @@ fn predicate(kind: Kind, second: u32) -> Predicate {
         internal_parameters: json!({"shard": {"index": 0, "count": 1}}),
         resolved_dependencies: vec![
             ResourceDescriptor::git_commit(format!("git+{REPOSITORY}"), oid("commit")),
-            ResourceDescriptor::named("pipelines/nightly.yaml", digest("files/pipelines/nightly.yaml")),
+            ResourceDescriptor::from_name("pipelines/nightly.yaml", digest("files/pipelines/nightly.yaml")),
         ],
         builder_binary: digest(&format!("assay-{role}")),
         builder_version: "0.1.0".into(),
@@ -660,7 +661,7 @@ fn not_prepared() -> Value {
 }
 
 /// A trial of the indicator that was stopped at its time limit, then gave no result, then a good one.
-fn troubled(trial: usize) -> [Value; 3] {
+fn troubled_attempts(trial: usize) -> [Value; 3] {
     let mut stopped = invalidated(attempt(trial, 0, begin(20)), "timed_out", "time_limit", "stopped after 60 s");
     let outcome = stopped["indicator"].as_object_mut().expect("an indicator");
     outcome.remove("exit_code");
@@ -678,7 +679,7 @@ const TROUBLED: usize = 4;
 fn attempts() -> Vec<Value> {
     let of = |trial: usize| match trial {
         0 => vec![not_prepared(), attempt(0, 1, begin(0))],
-        TROUBLED => troubled(trial).to_vec(),
+        TROUBLED => troubled_attempts(trial).to_vec(),
         _ => vec![attempt(trial, 0, begin(trial))],
     };
     (0..trials().len()).flat_map(of).collect()
@@ -894,7 +895,7 @@ fn summary(plan: Digest, collection: Digest) -> Summary {
 
 fn publication(plan: Digest, summary: Digest) -> Publication {
     let cases: Vec<_> = cases().map(|(case, _)| case).collect();
-    let trust_policy = Digest::of(keys::trust_yaml().as_bytes());
+    let trust_policy = Digest::compute(keys::trust_yaml().as_bytes());
     body(json!({
         "plan_digest": plan,
         "summary": summary,

@@ -12,7 +12,7 @@ const TRUST_COMMENT: &str = "\
 
 /// The key that signs a role's examples. Its scalar is the SHA-256 of a public text, so it is no secret.
 fn secret(role: Role) -> SecretKey {
-    let scalar = Digest::of(format!("Assay example key, no secret: {role}").as_bytes());
+    let scalar = Digest::compute(format!("Assay example key, no secret: {role}").as_bytes());
     let key = p256::SecretKey::from_slice(scalar.as_bytes()).expect("a scalar of the field");
     SecretKey::from_pkcs8_der(key.to_pkcs8_der().expect("encoded").as_bytes()).expect("a key")
 }
@@ -23,7 +23,7 @@ pub(crate) fn signer(role: Role) -> Signer {
 
 pub(crate) fn trust_yaml() -> String {
     let signer = |role: Role| TrustedSigner::new(format!("example-{role}"), secret(role).public_key(), [role]);
-    let policy = TrustPolicy::of_signers("examples", Role::LOCAL.map(signer).to_vec());
+    let policy = TrustPolicy::from_signers("examples", Role::LOCAL.map(signer).to_vec());
     format!("{TRUST_COMMENT}{}", policy.to_yaml())
 }
 

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use assay_envelope::{Expect, PublicKey, Trust, TrustPolicy, TrustedSigner, Verified, VerifyError, verify};
+use assay_envelope::{ExpectedManifest, PublicKey, Trust, TrustPolicy, TrustedSigner, Verified, VerifyError, verify};
 use assay_manifest::{Document, InputRef, Kind, VERSION};
 
 use bodies::{Example, examples};
@@ -25,7 +25,7 @@ fn folder() -> PathBuf {
 }
 
 /// Every file that this build makes, by its path in the folder.
-fn made() -> BTreeMap<String, Vec<u8>> {
+fn make_files() -> BTreeMap<String, Vec<u8>> {
     let examples = examples();
     let mut files = BTreeMap::from([
         ("README.md".to_owned(), readme(&examples).into_bytes()),
@@ -55,7 +55,7 @@ fn readme(examples: &[Example]) -> String {
 #[test]
 fn the_examples_are_what_this_build_writes() {
     let update = std::env::var_os("ASSAY_UPDATE_EXAMPLES").is_some_and(|value| value == "1");
-    for (name, bytes) in made() {
+    for (name, bytes) in make_files() {
         let path = folder().join(&name);
         if update {
             fs::create_dir_all(path.parent().expect("a folder")).expect("created");
@@ -75,7 +75,7 @@ struct Pair {
 
 impl Pair {
     fn verify(&self, trust: &Trust) -> Result<Verified<Document>, VerifyError> {
-        verify(&self.manifest, &self.bundle, trust, &Expect { kind: self.kind(), ..Expect::default() })
+        verify(&self.manifest, &self.bundle, trust, &ExpectedManifest { kind: self.kind(), ..ExpectedManifest::default() })
     }
 
     /// The kind in the file's name, such as `environment` for `environment-first.json`.
@@ -125,7 +125,7 @@ fn trust() -> Trust {
         .signers
         .into_iter()
         .map(|signer| TrustedSigner::new(signer.name.as_str(), PublicKey::from_pem(&signer.key).expect("a key"), signer.signs));
-    Trust::Policy(TrustPolicy::of_signers(policy.name.to_string(), signers.collect()))
+    Trust::Policy(TrustPolicy::from_signers(policy.name.to_string(), signers.collect()))
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn every_version_ever_signed_loads_and_verifies() {
         for pair in pairs {
             let verified = pair.verify(&trust).unwrap_or_else(|error| panic!("{}/{}: {error}", version.display(), pair.name));
             assert!(verified.signer().established, "{}", pair.name);
-            known.insert(verified.as_input());
+            known.insert(verified.input_ref());
             wanted.extend(&verified.value().header().inputs);
         }
         // The examples are one chain: the inputs of each are beside it.

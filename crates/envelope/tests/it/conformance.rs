@@ -32,7 +32,7 @@ impl Owner {
             "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
             "verificationMaterial": {"publicKey": {"hint": self.public.hint()}},
             "messageSignature": {
-                "messageDigest": {"algorithm": "SHA2_256", "digest": STANDARD.encode(Digest::of(file).as_bytes())},
+                "messageDigest": {"algorithm": "SHA2_256", "digest": STANDARD.encode(Digest::compute(file).as_bytes())},
                 "signature": self.sign(file),
             },
         })
@@ -54,14 +54,14 @@ impl Owner {
 fn statement(file: &[u8]) -> Value {
     json!({
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": "other", "digest": {"sha512": "00"}}, {"name": "a.txt", "digest": {"sha256": Digest::of(file).hex()}}],
+        "subject": [{"name": "other", "digest": {"sha512": "00"}}, {"name": "a.txt", "digest": {"sha256": Digest::compute(file).hex()}}],
         "predicateType": "https://example.org/predicate/v1",
         "predicate": {"anything": [1, 2.5]},
     })
 }
 
 fn verdict(bundle: &Value, key: &PublicKey) -> String {
-    match check_bundle(bundle.to_string().as_bytes(), key, Digest::of(FILE)) {
+    match check_bundle(bundle.to_string().as_bytes(), key, Digest::compute(FILE)) {
         Ok(checked) => format!("{}, {} log entries", checked.predicate_type.as_deref().unwrap_or("message"), checked.log_entries),
         Err(error) => error.code().to_owned(),
     }
@@ -152,7 +152,7 @@ fn what_the_key_did_not_sign_about_the_file_is_refused() {
         assert_eq!(verdict(&bundle, &key.public), expected, "{what}");
     }
     let key = &owner.public;
-    let refusal = |bytes: &[u8]| check_bundle(bytes, key, Digest::of(FILE)).expect_err("a refusal").code();
+    let refusal = |bytes: &[u8]| check_bundle(bytes, key, Digest::compute(FILE)).expect_err("a refusal").code();
     assert_eq!(refusal(b"{"), "bundle_malformed");
     assert_eq!(refusal(&vec![b' '; assay_envelope::MAX_BUNDLE_BYTES + 1]), "bundle_too_large");
 }

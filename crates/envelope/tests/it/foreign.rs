@@ -6,18 +6,18 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use assay_envelope::{Expect, PublicKey, Signed, verify};
+use assay_envelope::{ExpectedManifest, PublicKey, SignedManifest, verify};
 use assay_manifest::Role;
 use serde_json::{Value, json};
 
 use crate::support::*;
 
-struct Foreign {
+struct ForeignVerifiers {
     folder: PathBuf,
 }
 
-impl Foreign {
-    fn asked_for() -> Option<Self> {
+impl ForeignVerifiers {
+    fn from_env() -> Option<Self> {
         std::env::var_os("ASSAY_TEST_FOREIGN").map(|folder| Self { folder: folder.into() })
     }
 
@@ -36,13 +36,13 @@ impl Foreign {
 }
 
 /// The files that a verifier receives.
-struct Offer {
+struct VerifierInput {
     manifest: Vec<u8>,
     bundle: Vec<u8>,
     key: PublicKey,
 }
 
-impl Offer {
+impl VerifierInput {
     fn write(&self, folder: &Path) -> [PathBuf; 3] {
         let file = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
@@ -55,12 +55,12 @@ impl Offer {
 }
 
 /// Checks that every verifier gives the same verdict.
-fn all_say(accepted: bool, what: &str, offer: &Offer) {
+fn check_all_verifiers(accepted: bool, what: &str, offer: &VerifierInput) {
     let signer = assay_envelope::TrustedSigner::new("signer", offer.key.clone(), Role::ALL.iter().copied());
-    let policy = assay_envelope::TrustPolicy::of_signers("team", vec![signer]);
-    let ours = verify(&offer.manifest, &offer.bundle, &assay_envelope::Trust::Policy(policy), &Expect::default());
+    let policy = assay_envelope::TrustPolicy::from_signers("team", vec![signer]);
+    let ours = verify(&offer.manifest, &offer.bundle, &assay_envelope::Trust::Policy(policy), &ExpectedManifest::default());
     assert_eq!(ours.is_ok(), accepted, "{what}: assay says {:?}", ours.err());
-    let Some(foreign) = Foreign::asked_for() else { return };
+    let Some(foreign) = ForeignVerifiers::from_env() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let files = offer.write(folder.path());
     for (name, mut command) in foreign.commands() {
@@ -72,47 +72,63 @@ fn all_say(accepted: bool, what: &str, offer: &Offer) {
     }
 }
 
-fn offer(signed: Signed, key: &Key) -> Offer {
-    Offer { manifest: signed.manifest, bundle: signed.bundle, key: key.public.clone() }
+fn verifier_input(signed: SignedManifest, key: &Key) -> VerifierInput {
+    VerifierInput { manifest: signed.manifest, bundle: signed.bundle, key: key.public.clone() }
 }
 
 #[test]
 fn all_accept_what_is_signed() {
     let key = Key::new();
-    all_say(true, "a collection", &offer(signed_collection(&key, "run-1"), &key));
-    all_say(true, "a publication", &offer(signed(&publication(), &key, summary()), &key));
+    check_all_verifiers(true, "a collection", &verifier_input(signed_collection(&key, "run-1"), &key));
+    check_all_verifiers(true, "a publication", &verifier_input(signed(&publication(), &key, summary()), &key));
     for outputs in [1_000, 1_001] {
         let manifest = recording((0..outputs).map(|i| format!("series/{i}")));
-        all_say(true, "many outputs", &offer(signed(&manifest, &key, provenance(Role::Collect, "run-1")), &key));
+        check_all_verifiers(
+            true,
+            "many outputs",
+            &verifier_input(signed(&manifest, &key, provenance(Role::Collect, "run-1")), &key),
+        );
     }
 }
 
 #[test]
 fn all_refuse_other_bytes() {
     let (key, other) = (Key::new(), Key::new());
-    let good = || offer(signed_collection(&key, "run-1"), &key);
-    all_say(false, "an edited manifest", &Offer { manifest: [good().manifest, b" ".to_vec()].concat(), ..good() });
-    all_say(false, "another key", &Offer { key: other.public.clone(), ..good() });
-    all_say(false, "the bundle of another run", &Offer { bundle: signed_collection(&key, "run-2").bundle, ..good() });
-    all_say(false, "another signer", &Offer { bundle: signed_collection(&other, "run-1").bundle, ..good() });
-    all_say(false, "no bundle", &Offer { bundle: b"{}".to_vec(), ..good() });
+    let good = || verifier_input(signed_collection(&key, "run-1"), &key);
+    check_all_verifiers(
+        false,
+        "an edited manifest",
+        &VerifierInput { manifest: [good().manifest, b" ".to_vec()].concat(), ..good() },
+    );
+    check_all_verifiers(false, "another key", &VerifierInput { key: other.public.clone(), ..good() });
+    check_all_verifiers(
+        false,
+        "the bundle of another run",
+        &VerifierInput { bundle: signed_collection(&key, "run-2").bundle, ..good() },
+    );
+    check_all_verifiers(false, "another signer", &VerifierInput { bundle: signed_collection(&other, "run-1").bundle, ..good() });
+    check_all_verifiers(false, "no bundle", &VerifierInput { bundle: b"{}".to_vec(), ..good() });
 }
 
 #[test]
 fn all_refuse_an_edited_bundle() {
     let key = Key::new();
-    let good = offer(signed_collection(&key, "run-1"), &key);
+    let good = verifier_input(signed_collection(&key, "run-1"), &key);
     let edit = |edit: fn(&mut Value)| {
         let mut bundle: Value = serde_json::from_slice(&good.bundle).expect("JSON");
         edit(&mut bundle);
-        Offer { bundle: bundle.to_string().into_bytes(), manifest: good.manifest.clone(), key: good.key.clone() }
+        VerifierInput { bundle: bundle.to_string().into_bytes(), manifest: good.manifest.clone(), key: good.key.clone() }
     };
-    all_say(false, "the payload", &edit(|b| b["dsseEnvelope"]["payload"] = json!("e30=")));
-    all_say(false, "the payload type", &edit(|b| b["dsseEnvelope"]["payloadType"] = json!("application/json")));
-    all_say(false, "the signature", &edit(|b| b["dsseEnvelope"]["signatures"][0]["sig"] = json!("MAYCAQECAQE=")));
-    all_say(false, "no signature", &edit(|b| b["dsseEnvelope"]["signatures"] = json!([])));
-    all_say(false, "the hint", &edit(|b| b["verificationMaterial"]["publicKey"]["hint"] = json!("A".repeat(43) + "=")));
-    all_say(
+    check_all_verifiers(false, "the payload", &edit(|b| b["dsseEnvelope"]["payload"] = json!("e30=")));
+    check_all_verifiers(false, "the payload type", &edit(|b| b["dsseEnvelope"]["payloadType"] = json!("application/json")));
+    check_all_verifiers(false, "the signature", &edit(|b| b["dsseEnvelope"]["signatures"][0]["sig"] = json!("MAYCAQECAQE=")));
+    check_all_verifiers(false, "no signature", &edit(|b| b["dsseEnvelope"]["signatures"] = json!([])));
+    check_all_verifiers(
+        false,
+        "the hint",
+        &edit(|b| b["verificationMaterial"]["publicKey"]["hint"] = json!("A".repeat(43) + "=")),
+    );
+    check_all_verifiers(
         false,
         "two signatures",
         &edit(|b| {

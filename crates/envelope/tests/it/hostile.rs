@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use assay_envelope::{Bundle, Expect, PublicKey, SecretKey, Signed, Statement, Trust, verify};
+use assay_envelope::{Bundle, ExpectedManifest, PublicKey, SecretKey, SignedManifest, Statement, Trust, verify};
 use assay_manifest::Role;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -10,8 +10,8 @@ use proptest::sample::Index;
 use crate::support::*;
 
 static KEY: LazyLock<Key> = LazyLock::new(Key::new);
-static SIGNED: LazyLock<Signed> = LazyLock::new(|| signed_collection(&KEY, "run-1"));
-static TRUST: LazyLock<Trust> = LazyLock::new(|| trusting("collector", &KEY, &[Role::Collect]));
+static SIGNED: LazyLock<SignedManifest> = LazyLock::new(|| signed_collection(&KEY, "run-1"));
+static TRUST: LazyLock<Trust> = LazyLock::new(|| policy_trusting("collector", &KEY, &[Role::Collect]));
 
 /// Good bytes with some of them overwritten, removed or doubled.
 fn damaged(good: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
@@ -40,13 +40,13 @@ proptest! {
         let text = String::from_utf8_lossy(&bytes);
         let _ = PublicKey::from_pem(&text);
         let _ = SecretKey::decrypt(&text, &bytes);
-        prop_assert!(verify(&bytes, &bytes, &TRUST, &Expect::default()).is_err());
+        prop_assert!(verify(&bytes, &bytes, &TRUST, &ExpectedManifest::default()).is_err());
         prop_assert!(!KEY.public.verifies(&bytes, &bytes));
     }
 
     #[test]
     fn a_damaged_bundle_verifies_only_if_it_says_the_same(bytes in damaged(SIGNED.bundle.clone())) {
-        let verdict = verify(&SIGNED.manifest, &bytes, &TRUST, &Expect::default());
+        let verdict = verify(&SIGNED.manifest, &bytes, &TRUST, &ExpectedManifest::default());
         if verdict.is_ok() {
             prop_assert_eq!(Bundle::parse(&bytes).expect("it verified"), Bundle::parse(&SIGNED.bundle).expect("it verified"));
         }
@@ -58,13 +58,13 @@ proptest! {
             prop_assert!(statement.subjects.len() <= assay_envelope::MAX_SUBJECTS);
         }
         let forged = KEY.forge(&bytes).to_string();
-        let _ = verify(&SIGNED.manifest, forged.as_bytes(), &TRUST, &Expect::default());
+        let _ = verify(&SIGNED.manifest, forged.as_bytes(), &TRUST, &ExpectedManifest::default());
     }
 
     #[test]
     fn a_damaged_manifest_never_verifies(bytes in damaged(SIGNED.manifest.clone())) {
         prop_assume!(bytes != SIGNED.manifest);
-        let refusal = verify(&bytes, &SIGNED.bundle, &TRUST, &Expect::default()).expect_err("other bytes");
+        let refusal = verify(&bytes, &SIGNED.bundle, &TRUST, &ExpectedManifest::default()).expect_err("other bytes");
         prop_assert_eq!(refusal.code(), "subject_digest_mismatch");
     }
 

@@ -6,7 +6,7 @@
 use assay_manifest::{Digest, Kind, Role, canonical_value};
 use serde_json::{Value, json};
 
-use assay_envelope::{Expect, Trust, TrustPolicy, TrustedSigner, verify};
+use assay_envelope::{ExpectedManifest, Trust, TrustPolicy, TrustedSigner, verify};
 
 use crate::support::*;
 
@@ -27,8 +27,8 @@ impl Case {
     }
 
     fn code(&self, manifest: &[u8], bundle: &[u8]) -> &'static str {
-        let trust = trusting("collector", &self.key, &[Role::Collect]);
-        match verify(manifest, bundle, &trust, &Expect::default()) {
+        let trust = policy_trusting("collector", &self.key, &[Role::Collect]);
+        match verify(manifest, bundle, &trust, &ExpectedManifest::default()) {
             Ok(_) => "verified",
             Err(refusal) => refusal.code(),
         }
@@ -228,7 +228,7 @@ fn a_statement_about_another_kind_is_refused() {
 #[test]
 fn predicates_of_other_kinds_are_refused() {
     let key = Key::new();
-    let everything = trusting("all", &key, Role::ALL);
+    let everything = policy_trusting("all", &key, Role::ALL);
     let published = signed(&publication(), &key, summary());
     let collected = signed_collection(&key, "run-1");
     let statement = |bundle: &[u8]| serde_json::from_slice::<Value>(&payload(bundle)).expect("JSON");
@@ -237,7 +237,8 @@ fn predicates_of_other_kinds_are_refused() {
     let mut lie = statement(&published.bundle);
     lie["subject"] = json!([{"name": "publication.json", "digest": {"sha256": collected.manifest_digest.hex()}}]);
     let forged = key.forge(&canonical_value(&lie).expect("canonical")).to_string();
-    let refusal = verify(&collected.manifest, forged.as_bytes(), &everything, &Expect::default()).expect_err("a refusal");
+    let refusal =
+        verify(&collected.manifest, forged.as_bytes(), &everything, &ExpectedManifest::default()).expect_err("a refusal");
     assert_eq!(refusal.code(), "wrong_predicate_type");
 
     // A gate's result is about a verdict, and states the time at which it was judged.
@@ -246,7 +247,8 @@ fn predicates_of_other_kinds_are_refused() {
     let mut refused = |configuration: Value| {
         lie["predicate"] = json!({"result": "PASSED", "configuration": configuration});
         let forged = key.forge(&canonical_value(&lie).expect("canonical")).to_string();
-        let refusal = verify(&collected.manifest, forged.as_bytes(), &everything, &Expect::default()).expect_err("a refusal");
+        let refusal =
+            verify(&collected.manifest, forged.as_bytes(), &everything, &ExpectedManifest::default()).expect_err("a refusal");
         refusal.code()
     };
     assert_eq!(refused(json!([])), "statement_malformed");
@@ -261,19 +263,20 @@ fn predicates_of_other_kinds_are_refused() {
 #[test]
 fn a_result_that_is_not_its_verdicts_is_refused() {
     let key = Key::new();
-    let trust = trusting("gate", &key, &[Role::Gate]);
+    let trust = policy_trusting("gate", &key, &[Role::Gate]);
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/examples/v1alpha1/verdict.json");
     let bytes = std::fs::read(path).expect("an example");
     let document = assay_manifest::Document::parse(&bytes).expect("a manifest");
     let assay_manifest::Document::Verdict(verdict) = &document else { panic!("a verdict") };
-    let honest = assay_envelope::sign(&document, &key.signer, assay_envelope::TestResult::of(&verdict.body)).expect("signed");
-    verify(&honest.manifest, &honest.bundle, &trust, &Expect::default()).expect("it verifies");
+    let honest =
+        assay_envelope::sign(&document, &key.signer, assay_envelope::TestResult::from_verdict(&verdict.body)).expect("signed");
+    verify(&honest.manifest, &honest.bundle, &trust, &ExpectedManifest::default()).expect("it verifies");
     let statement: Value = serde_json::from_slice(&payload(&honest.bundle)).expect("JSON");
     let refused = |pointer: &str, value: Value| {
         let mut lie = statement.clone();
         set(&mut lie, pointer, value);
         let forged = key.forge(&canonical_value(&lie).expect("canonical")).to_string();
-        verify(&honest.manifest, forged.as_bytes(), &trust, &Expect::default()).expect_err("a refusal").code()
+        verify(&honest.manifest, forged.as_bytes(), &trust, &ExpectedManifest::default()).expect_err("a refusal").code()
     };
     assert_eq!(refused("/predicate/result", json!("PASSED")), "other_result");
     assert_eq!(refused("/predicate/warnedTests", json!([])), "other_result");
@@ -287,7 +290,7 @@ fn a_result_that_is_not_its_verdicts_is_refused() {
 #[test]
 fn a_lying_verification_summary_is_refused() {
     let key = Key::new();
-    let trust = trusting("publisher", &key, &[Role::Publish]);
+    let trust = policy_trusting("publisher", &key, &[Role::Publish]);
     let published = signed(&publication(), &key, summary());
     let rows: &[(&str, Value, &str)] = &[
         ("/predicate/verifier/id", json!("https://example.com"), "statement_malformed"),
@@ -308,7 +311,8 @@ fn a_lying_verification_summary_is_refused() {
         let mut statement: Value = serde_json::from_slice(&payload(&published.bundle)).expect("JSON");
         set(&mut statement, pointer, new.clone());
         let forged = key.forge(&canonical_value(&statement).expect("canonical")).to_string();
-        let refusal = verify(&published.manifest, forged.as_bytes(), &trust, &Expect::default()).expect_err("a refusal");
+        let refusal =
+            verify(&published.manifest, forged.as_bytes(), &trust, &ExpectedManifest::default()).expect_err("a refusal");
         assert_eq!(refusal.code(), *expected, "{pointer} = {new}");
     }
 }
@@ -391,7 +395,7 @@ fn an_edited_and_signed_manifest_is_refused() {
     for (pointer, new, expected) in rows {
         let mut case = Case::new();
         set(&mut case.manifest, pointer, new.clone());
-        let hex = Digest::of(&case.manifest_bytes()).hex();
+        let hex = Digest::compute(&case.manifest_bytes()).hex();
         set(&mut case.statement, "/subject/0/digest/sha256", json!(hex));
         let found = case.code(&case.manifest_bytes(), case.bundle().to_string().as_bytes());
         assert_eq!(found, *expected, "{pointer} = {new}");
@@ -402,25 +406,25 @@ fn an_edited_and_signed_manifest_is_refused() {
 fn a_signed_manifest_in_another_spelling_is_refused() {
     let mut case = Case::new();
     let pretty = serde_json::to_vec_pretty(&case.manifest).expect("JSON");
-    set(&mut case.statement, "/subject/0/digest/sha256", json!(Digest::of(&pretty).hex()));
+    set(&mut case.statement, "/subject/0/digest/sha256", json!(Digest::compute(&pretty).hex()));
     assert_eq!(case.code(&pretty, case.bundle().to_string().as_bytes()), "manifest_not_canonical");
 }
 
 #[test]
 fn swapped_files_are_refused() {
     let (key, other) = (Key::new(), Key::new());
-    let trust = trusting("collector", &key, &[Role::Collect]);
+    let trust = policy_trusting("collector", &key, &[Role::Collect]);
     let (first, second) = (signed_collection(&key, "run-1"), signed_collection(&key, "run-2"));
     let recorded = signed(&recording(std::iter::empty()), &key, provenance(Role::Collect, "run-1"));
     let code = |manifest: &[u8], bundle: &[u8]| {
-        verify(manifest, bundle, &trust, &Expect::default()).map_or_else(|refusal| refusal.code(), |_| "verified")
+        verify(manifest, bundle, &trust, &ExpectedManifest::default()).map_or_else(|refusal| refusal.code(), |_| "verified")
     };
     assert_eq!(code(&first.manifest, &second.bundle), "subject_digest_mismatch", "the bundle of another run");
     assert_eq!(code(&first.manifest, &recorded.bundle), "subject_digest_mismatch", "the bundle of another kind");
     assert_eq!(code(&first.manifest, &signed_collection(&other, "run-1").bundle), "unknown_key", "an unlisted signer");
     assert_eq!(code(&first.bundle, &first.manifest), "bundle_malformed", "the two files swapped");
     let run = run("run-1");
-    let expect = Expect { run_id: Some(&run), ..Expect::default() };
+    let expect = ExpectedManifest { run_id: Some(&run), ..ExpectedManifest::default() };
     let older = verify(&second.manifest, &second.bundle, &trust, &expect).expect_err("another run");
     assert_eq!(older.code(), "wrong_run", "another run's manifest with its own bundle");
 }
@@ -440,7 +444,7 @@ fn a_key_outside_its_validity_is_refused() {
     let signed = signed_collection(&key, "run-1");
     let signer = TrustedSigner::new("old", key.public.clone(), [Role::Collect]);
     let ended = TrustedSigner { not_after: Some(at(19)), ..signer.clone() };
-    let trust = Trust::Policy(TrustPolicy::of_signers("team", vec![ended]));
+    let trust = Trust::Policy(TrustPolicy::from_signers("team", vec![ended]));
     let refusal = check(&signed, &trust).expect_err("too late");
     assert_eq!(refusal.code(), "key_outside_validity");
     insta::assert_snapshot!(refusal, @"the key of `old` is not valid at 1970-01-01T00:00:20.000000000Z, the time that the statement asserts");
@@ -450,7 +454,7 @@ fn a_key_outside_its_validity_is_refused() {
 fn refusals_say_what_is_wrong_and_what_to_do() {
     let key = Key::new();
     let signed = signed_collection(&key, "run-1");
-    let refusal = check(&signed, &trusting("planner", &key, &[Role::Plan, Role::Source])).expect_err("a refusal");
+    let refusal = check(&signed, &policy_trusting("planner", &key, &[Role::Plan, Role::Source])).expect_err("a refusal");
     insta::assert_snapshot!(format!("{refusal}\nhint: {}", refusal.hint().expect("a hint")), @r#"
         `planner` signs source, plan; it may not sign for collect
         hint: each role has its own key; see `signs` in the trust policy

@@ -9,7 +9,7 @@ use crate::support::*;
 
 fn trust(key: &Key, expectation: Expectation) -> Trust {
     let signer = TrustedSigner::new("runner", key.public.clone(), Role::ALL.iter().copied());
-    Trust::Policy(TrustPolicy { expectations: vec![expectation], ..TrustPolicy::of_signers("team", vec![signer]) })
+    Trust::Policy(TrustPolicy { expectations: vec![expectation], ..TrustPolicy::from_signers("team", vec![signer]) })
 }
 
 fn set<T: Ord>(items: impl IntoIterator<Item = T>) -> std::collections::BTreeSet<T> {

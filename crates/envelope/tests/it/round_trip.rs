@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use assay_envelope::{
-    Expect, MAX_OUTPUT_SUBJECTS, OUTPUTS_INDEX, Predicate, ResourceDescriptor, SignError, Statement, Trust, TrustPolicy,
-    outputs_index, predicate_type, sign, verify,
+    ExpectedManifest, MAX_OUTPUT_SUBJECTS, OUTPUTS_INDEX, Predicate, ResourceDescriptor, SignError, Statement, Trust,
+    TrustPolicy, outputs_index, predicate_type, sign, verify,
 };
 use assay_manifest::{Body, Collection, Digest, Kind, Plan, Role};
 
@@ -14,15 +14,15 @@ use crate::support::*;
 fn a_signed_manifest_verifies_and_says_who_signed() {
     let key = Key::new();
     let signed = signed_collection(&key, "run-1");
-    let verified = check(&signed, &trusting("collector", &key, &[Role::Collect])).expect("verified");
+    let verified = check(&signed, &policy_trusting("collector", &key, &[Role::Collect])).expect("verified");
 
     assert_eq!(verified.signer().name, "collector");
     assert_eq!(verified.signer().fingerprint, key.public.fingerprint());
     assert!(verified.signer().established);
     assert_eq!(verified.bytes(), signed.manifest);
-    assert_eq!(verified.manifest_digest(), Digest::of(&signed.manifest));
-    assert_eq!(verified.bundle_digest(), Digest::of(&signed.bundle));
-    assert_eq!(verified.as_input(), signed.as_input());
+    assert_eq!(verified.manifest_digest(), Digest::compute(&signed.manifest));
+    assert_eq!(verified.bundle_digest(), Digest::compute(&signed.bundle));
+    assert_eq!(verified.input_ref(), signed.input_ref());
     assert_eq!(verified.asserted_time(), Some(at(20)));
     assert_eq!(verified.downcast::<Collection>().expect("a collection").value(), &collection("run-1"));
 }
@@ -30,19 +30,19 @@ fn a_signed_manifest_verifies_and_says_who_signed() {
 #[test]
 fn another_type_is_not_taken_out() {
     let key = Key::new();
-    let verified = check(&signed_collection(&key, "run-1"), &trusting("c", &key, &[Role::Collect])).expect("verified");
+    let verified = check(&signed_collection(&key, "run-1"), &policy_trusting("c", &key, &[Role::Collect])).expect("verified");
     assert_eq!(verified.downcast::<Plan>().expect_err("not a plan").to_string(), "expected a plan, found a collection");
 }
 
 #[test]
 fn the_provenance_comes_back_with_the_inputs_added() {
     let key = Key::new();
-    let verified = check(&signed_collection(&key, "run-1"), &trusting("c", &key, &[Role::Collect])).expect("verified");
+    let verified = check(&signed_collection(&key, "run-1"), &policy_trusting("c", &key, &[Role::Collect])).expect("verified");
     let mut expected = provenance(Role::Collect, "run-1");
     for kind in [Kind::Plan, Kind::Environment] {
         let input = input(kind);
-        expected.resolved_dependencies.push(ResourceDescriptor::named(format!("{kind}.json"), input.manifest));
-        expected.resolved_dependencies.push(ResourceDescriptor::named(format!("{kind}.sigstore.json"), input.bundle));
+        expected.resolved_dependencies.push(ResourceDescriptor::from_name(format!("{kind}.json"), input.manifest));
+        expected.resolved_dependencies.push(ResourceDescriptor::from_name(format!("{kind}.sigstore.json"), input.bundle));
     }
     assert_eq!(verified.predicate(), &Predicate::Provenance(expected));
 }
@@ -51,7 +51,7 @@ fn the_provenance_comes_back_with_the_inputs_added() {
 fn a_publication_is_signed_with_a_verification_summary() {
     let key = Key::new();
     let signed = signed(&publication(), &key, summary());
-    let verified = check(&signed, &trusting("publisher", &key, &[Role::Publish])).expect("verified");
+    let verified = check(&signed, &policy_trusting("publisher", &key, &[Role::Publish])).expect("verified");
     let mut expected = summary();
     expected.input_attestations = vec![input(Kind::Plan), input(Kind::Summary)];
     assert_eq!(verified.predicate(), &Predicate::VerificationSummary(expected));
@@ -260,7 +260,7 @@ fn every_kind_has_its_predicate_type_and_build_type() {
 #[test]
 fn a_thousand_outputs_are_subjects_and_one_more_becomes_an_index() {
     let key = Key::new();
-    let trust = trusting("recorder", &key, &[Role::Collect]);
+    let trust = policy_trusting("recorder", &key, &[Role::Collect]);
     for (count, subjects) in [(0, 1), (MAX_OUTPUT_SUBJECTS, MAX_OUTPUT_SUBJECTS + 1), (MAX_OUTPUT_SUBJECTS + 1, 2)] {
         let manifest = recording((0..count).map(|i| format!("series/{i}")));
         let signed = signed(&manifest, &key, provenance(Role::Collect, "run-1"));
@@ -268,7 +268,7 @@ fn a_thousand_outputs_are_subjects_and_one_more_becomes_an_index() {
         let statement = Statement::parse(&payload(&signed.bundle)).expect("a statement");
         assert_eq!(statement.subjects.len(), subjects, "{count} outputs");
         let index = outputs_index(&manifest.body.artifacts()).expect("an index");
-        let expected = (count > MAX_OUTPUT_SUBJECTS).then(|| Digest::of(&index));
+        let expected = (count > MAX_OUTPUT_SUBJECTS).then(|| Digest::compute(&index));
         assert_eq!(statement.subjects.get(OUTPUTS_INDEX).copied(), expected);
     }
 }
@@ -284,7 +284,8 @@ fn the_index_does_not_depend_on_the_order_of_outputs() {
 #[test]
 fn what_would_not_verify_is_not_signed() {
     let key = Key::new();
-    let refusal = |result: Result<_, SignError>| result.map(|_: assay_envelope::Signed| ()).expect_err("a refusal").to_string();
+    let refusal =
+        |result: Result<_, SignError>| result.map(|_: assay_envelope::SignedManifest| ()).expect_err("a refusal").to_string();
     let collect = provenance(Role::Collect, "run-1");
     let document = collection("run-1");
     assert_eq!(
@@ -326,7 +327,7 @@ fn a_pinned_fingerprint_establishes_its_own_key_only() {
     let (key, other) = (Key::new(), Key::new());
     let pin = |key: &Key| {
         let candidates = [other.public.clone(), key.public.clone()];
-        Trust::Policy(TrustPolicy::pinned(key.public.fingerprint(), &candidates).expect("the key is there"))
+        Trust::Policy(TrustPolicy::from_fingerprint(key.public.fingerprint(), &candidates).expect("the key is there"))
     };
     let signed = signed_collection(&key, "run-1");
     assert!(check(&signed, &pin(&key)).expect("verified").signer().established);
@@ -336,22 +337,23 @@ fn a_pinned_fingerprint_establishes_its_own_key_only() {
 #[test]
 fn what_was_expected_is_compared() {
     let key = Key::new();
-    let trust = trusting("collector", &key, &[Role::Collect]);
+    let trust = policy_trusting("collector", &key, &[Role::Collect]);
     let signed = signed_collection(&key, "run-1");
-    let code = |expect: &Expect<'_>| {
+    let code = |expect: &ExpectedManifest<'_>| {
         verify(&signed.manifest, &signed.bundle, &trust, expect).map_or_else(|refusal| refusal.code(), |_| "ok")
     };
     let (run_1, run_2) = (run("run-1"), run("run-2"));
-    let exact = signed.as_input();
-    let good = Expect { run_id: Some(&run_1), kind: Some(Kind::Collection), stage: Some(Role::Collect), input: Some(&exact) };
+    let exact = signed.input_ref();
+    let good =
+        ExpectedManifest { run_id: Some(&run_1), kind: Some(Kind::Collection), stage: Some(Role::Collect), input: Some(&exact) };
     assert_eq!(code(&good), "ok");
-    assert_eq!(code(&Expect { run_id: Some(&run_2), ..good }), "wrong_run");
-    assert_eq!(code(&Expect { kind: Some(Kind::Plan), ..good }), "wrong_kind");
-    assert_eq!(code(&Expect { stage: Some(Role::Plan), ..good }), "wrong_stage");
+    assert_eq!(code(&ExpectedManifest { run_id: Some(&run_2), ..good }), "wrong_run");
+    assert_eq!(code(&ExpectedManifest { kind: Some(Kind::Plan), ..good }), "wrong_kind");
+    assert_eq!(code(&ExpectedManifest { stage: Some(Role::Plan), ..good }), "wrong_stage");
     let pinned = assay_manifest::InputRef { manifest: digest("older"), ..exact };
-    assert_eq!(code(&Expect { input: Some(&pinned), ..good }), "manifest_replaced");
+    assert_eq!(code(&ExpectedManifest { input: Some(&pinned), ..good }), "manifest_replaced");
     let pinned = assay_manifest::InputRef { bundle: digest("older"), ..exact };
-    assert_eq!(code(&Expect { input: Some(&pinned), ..good }), "bundle_replaced");
+    assert_eq!(code(&ExpectedManifest { input: Some(&pinned), ..good }), "bundle_replaced");
     let pinned = assay_manifest::InputRef { kind: Kind::Summary, ..exact };
-    assert_eq!(code(&Expect { input: Some(&pinned), kind: None, ..good }), "wrong_kind");
+    assert_eq!(code(&ExpectedManifest { input: Some(&pinned), kind: None, ..good }), "wrong_kind");
 }

@@ -1,8 +1,8 @@
 //! A small chain of signed manifests, and the forging tools of a dishonest signer.
 
 use assay_envelope::{
-    Expect, PAYLOAD_TYPE, Predicate, Provenance, PublicKey, ResourceDescriptor, SecretKey, Signable, Signed, Signer, Trust,
-    TrustPolicy, TrustedSigner, VerificationResult, VerificationSummary, Verified, VerifyError, pae, sign, verify,
+    ExpectedManifest, PAYLOAD_TYPE, Predicate, Provenance, PublicKey, ResourceDescriptor, SecretKey, Signable, SignedManifest,
+    Signer, Trust, TrustPolicy, TrustedSigner, VerificationResult, VerificationSummary, Verified, VerifyError, pae, sign, verify,
 };
 use assay_manifest::{
     Artifact, Block, Collection, Count, Digest, Document, Grade, InputRef, Instant, Intent, Kind, Manifest, Publication,
@@ -44,7 +44,7 @@ impl Key {
 }
 
 pub(crate) fn digest(text: &str) -> Digest {
-    Digest::of(text.as_bytes())
+    Digest::compute(text.as_bytes())
 }
 
 pub(crate) fn artifact(name: &str) -> Artifact {
@@ -138,21 +138,21 @@ pub(crate) fn summary() -> VerificationSummary {
     }
 }
 
-pub(crate) fn signed(document: &impl Signable, key: &Key, predicate: impl Into<Predicate>) -> Signed {
+pub(crate) fn signed(document: &impl Signable, key: &Key, predicate: impl Into<Predicate>) -> SignedManifest {
     sign(document, &key.signer, predicate).expect("signed")
 }
 
-pub(crate) fn signed_collection(key: &Key, run_id: &str) -> Signed {
+pub(crate) fn signed_collection(key: &Key, run_id: &str) -> SignedManifest {
     signed(&collection(run_id), key, provenance(Role::Collect, run_id))
 }
 
-pub(crate) fn trusting(name: &str, key: &Key, roles: &[Role]) -> Trust {
+pub(crate) fn policy_trusting(name: &str, key: &Key, roles: &[Role]) -> Trust {
     let signers = vec![TrustedSigner::new(name, key.public.clone(), roles.iter().copied())];
-    Trust::Policy(TrustPolicy::of_signers("team", signers))
+    Trust::Policy(TrustPolicy::from_signers("team", signers))
 }
 
-pub(crate) fn check(signed: &Signed, trust: &Trust) -> Result<Verified<Document>, VerifyError> {
-    verify(&signed.manifest, &signed.bundle, trust, &Expect::default())
+pub(crate) fn check(signed: &SignedManifest, trust: &Trust) -> Result<Verified<Document>, VerifyError> {
+    verify(&signed.manifest, &signed.bundle, trust, &ExpectedManifest::default())
 }
 
 pub(crate) fn payload(bundle: &[u8]) -> Vec<u8> {

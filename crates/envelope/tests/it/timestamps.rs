@@ -3,7 +3,9 @@
 //! The authorities are those of `tsa/make.sh`. Their tokens are made here, so that each part of one can be wrong by itself; one
 //! more was made by openssl.
 
-use assay_envelope::{Expect, Expectation, Signed, TimestampAuthority, Trust, TrustPolicy, TrustedSigner, VerifyError, verify};
+use assay_envelope::{
+    Expectation, ExpectedManifest, SignedManifest, TimestampAuthority, Trust, TrustPolicy, TrustedSigner, VerifyError, verify,
+};
 use assay_manifest::{Digest, Document, Instant, Role};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -68,7 +70,7 @@ fn algorithm(of: ObjectIdentifier) -> Vec<u8> {
 }
 
 fn sha256(bytes: &[u8]) -> Vec<u8> {
-    octets(Digest::of(bytes).as_bytes())
+    octets(Digest::compute(bytes).as_bytes())
 }
 
 /// The elements of a value.
@@ -127,17 +129,17 @@ fn json_of(bundle: &[u8]) -> Value {
     serde_json::from_slice(bundle).expect("JSON")
 }
 
-fn signature_of(signed: &Signed) -> Vec<u8> {
+fn signature_of(signed: &SignedManifest) -> Vec<u8> {
     let bundle = json_of(&signed.bundle);
     STANDARD.decode(bundle["dsseEnvelope"]["signatures"][0]["sig"].as_str().expect("a signature")).expect("base64")
 }
 
 /// The bundle with these timestamps.
-fn with(signed: &Signed, timestamps: &[Vec<u8>]) -> Signed {
+fn with(signed: &SignedManifest, timestamps: &[Vec<u8>]) -> SignedManifest {
     let mut bundle = json_of(&signed.bundle);
     let timestamps: Vec<_> = timestamps.iter().map(|der| json!({"signedTimestamp": STANDARD.encode(der)})).collect();
     bundle["verificationMaterial"]["timestampVerificationData"] = json!({"rfc3161Timestamps": timestamps});
-    Signed { bundle: bundle.to_string().into_bytes(), ..signed.clone() }
+    SignedManifest { bundle: bundle.to_string().into_bytes(), ..signed.clone() }
 }
 
 fn authority(pem: &str) -> TimestampAuthority {
@@ -146,7 +148,7 @@ fn authority(pem: &str) -> TimestampAuthority {
 
 struct Case {
     key: Key,
-    signed: Signed,
+    signed: SignedManifest,
     policy: TrustPolicy,
 }
 
@@ -155,7 +157,7 @@ impl Case {
         let key = Key::new();
         let signed = signed_collection(&key, "run-1");
         let signer = TrustedSigner::new("runner", key.public.clone(), [Role::Collect]);
-        let policy = TrustPolicy { authorities: vec![authority(OURS.2)], ..TrustPolicy::of_signers("team", vec![signer]) };
+        let policy = TrustPolicy { authorities: vec![authority(OURS.2)], ..TrustPolicy::from_signers("team", vec![signer]) };
         Self { key, signed, policy }
     }
 
@@ -165,7 +167,7 @@ impl Case {
 
     fn verify(&self, timestamps: &[Vec<u8>]) -> Result<assay_envelope::Verified<Document>, VerifyError> {
         let signed = with(&self.signed, timestamps);
-        verify(&signed.manifest, &signed.bundle, &Trust::Policy(self.policy.clone()), &Expect::default())
+        verify(&signed.manifest, &signed.bundle, &Trust::Policy(self.policy.clone()), &ExpectedManifest::default())
     }
 
     #[track_caller]
@@ -215,7 +217,8 @@ fn log_entries_are_read_and_not_checked() {
     let mut bundle = json_of(&case.signed.bundle);
     bundle["verificationMaterial"]["tlogEntries"] = json!([{"logIndex": "1"}]);
     let trust = Trust::Policy(case.policy.clone());
-    let verified = verify(&case.signed.manifest, bundle.to_string().as_bytes(), &trust, &Expect::default()).expect("read");
+    let verified =
+        verify(&case.signed.manifest, bundle.to_string().as_bytes(), &trust, &ExpectedManifest::default()).expect("read");
     assert_eq!(verified.unchecked(), ["log entry"]);
 }
 

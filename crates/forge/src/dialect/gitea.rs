@@ -4,12 +4,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use ureq::http::HeaderValue;
 
-use super::{Dialect, GitHub, Parsed, Place, Right, Thread, owned};
+use super::{Dialect, GitHub, Parsed, Permission, RepositoryPath, Thread, owner_and_name_path};
 use crate::author::{Account, Author};
 use crate::client::{Call, Forge};
-use crate::comment::Entry;
-use crate::issue::{Issue, LABEL, Opened};
-use crate::pull::{HeadRepository, Listed};
+use crate::comment::ForgePost;
+use crate::issue::{Issue, LABEL, OpenedIssue};
+use crate::pull::{HeadRepository, ListedPull};
 use crate::status::{Status, Statuses};
 use crate::{CommitSha, Conclusion, ForgeError, Repository, Token};
 
@@ -55,15 +55,15 @@ impl Dialect for Gitea {
     }
 
     fn repository(&self, repository: &Repository) -> Result<String, ForgeError> {
-        owned(repository)
+        owner_and_name_path(repository)
     }
 
-    fn permission(&self, right: Right) -> &'static str {
+    fn permission(&self, right: Permission) -> &'static str {
         match right {
-            Right::Account => "read:user",
-            Right::Comments | Right::Issues => "write:issue",
-            Right::Checks => "write:repository",
-            Right::Pulls => "read:repository",
+            Permission::Account => "read:user",
+            Permission::Comments | Permission::Issues => "write:issue",
+            Permission::Checks => "write:repository",
+            Permission::Pulls => "read:repository",
         }
     }
 
@@ -72,54 +72,54 @@ impl Dialect for Gitea {
     }
 
     fn author(&self, forge: &Forge) -> Result<Author, ForgeError> {
-        let about = forge.about("the account of the token".to_owned(), Right::Account);
-        let response = forge.get(&forge.api().at("/user"), &about)?;
-        Ok(Author::of(&forge.parsed::<Account>(&response, &about)?.login))
+        let about = forge.request_context("the account of the token".to_owned(), Permission::Account);
+        let response = forge.get(&forge.api().url_for("/user"), &about)?;
+        Ok(Author::from_login(&forge.parse_json::<Account>(&response, &about)?.login))
     }
 
     /// Returns the path of the comments, a list of one page.
-    fn comments(&self, place: &Place<'_>, thread: Thread) -> String {
+    fn comments(&self, place: &RepositoryPath<'_>, thread: Thread) -> String {
         self.new_comment(place, thread)
     }
 
-    fn parse_comments(&self, place: &Place<'_>, thread: Thread, page: &[u8]) -> Parsed<Vec<Entry>> {
+    fn parse_comments(&self, place: &RepositoryPath<'_>, thread: Thread, page: &[u8]) -> Parsed<Vec<ForgePost>> {
         GitHub.parse_comments(place, thread, page)
     }
 
-    fn new_comment(&self, place: &Place<'_>, thread: Thread) -> String {
+    fn new_comment(&self, place: &RepositoryPath<'_>, thread: Thread) -> String {
         GitHub.new_comment(place, thread)
     }
 
-    fn edit_comment(&self, place: &Place<'_>, thread: Thread, id: u64, body: &str) -> (Call, String) {
+    fn edit_comment(&self, place: &RepositoryPath<'_>, thread: Thread, id: u64, body: &str) -> (Call, String) {
         GitHub.edit_comment(place, thread, id, body)
     }
 
-    fn parse_written(&self, place: &Place<'_>, thread: Thread, response: &[u8]) -> Parsed<String> {
+    fn parse_written(&self, place: &RepositoryPath<'_>, thread: Thread, response: &[u8]) -> Parsed<String> {
         GitHub.parse_written(place, thread, response)
     }
 
-    fn issues(&self, place: &Place<'_>) -> String {
+    fn issues(&self, place: &RepositoryPath<'_>) -> String {
         format!("{}/issues?state=open&type=issues&labels={LABEL}&limit=50", place.path)
     }
 
-    fn parse_issues(&self, page: &[u8]) -> Parsed<Vec<Entry>> {
+    fn parse_issues(&self, page: &[u8]) -> Parsed<Vec<ForgePost>> {
         GitHub.parse_issues(page)
     }
 
-    fn new_issue(&self, forge: &Forge, place: &Place<'_>, issue: &Issue, body: &str) -> Result<Value, ForgeError> {
+    fn new_issue(&self, forge: &Forge, place: &RepositoryPath<'_>, issue: &Issue, body: &str) -> Result<Value, ForgeError> {
         Ok(json!({ "title": issue.title, "body": body, "labels": [label(forge, place)?] }))
     }
 
-    fn parse_opened(&self, response: &[u8]) -> Parsed<Opened> {
+    fn parse_opened(&self, response: &[u8]) -> Parsed<OpenedIssue> {
         GitHub.parse_opened(response)
     }
 
     /// Returns the path of the pull requests, in the order of their opening, which is the order without `sort`.
-    fn pulls(&self, place: &Place<'_>) -> String {
+    fn pulls(&self, place: &RepositoryPath<'_>) -> String {
         format!("{}/pulls?state=open&limit=50", place.path)
     }
 
-    fn parse_pulls(&self, page: &[u8]) -> Parsed<Vec<Listed>> {
+    fn parse_pulls(&self, page: &[u8]) -> Parsed<Vec<ListedPull>> {
         GitHub.parse_pulls(page)
     }
 
@@ -133,7 +133,7 @@ impl Dialect for Gitea {
 }
 
 impl Statuses for Gitea {
-    fn list(&self, place: &Place<'_>, commit: &CommitSha, _: &str) -> String {
+    fn list(&self, place: &RepositoryPath<'_>, commit: &CommitSha, _: &str) -> String {
         format!("{}/statuses/{commit}?sort=leastindex&limit=50", place.path)
     }
 
@@ -156,8 +156,8 @@ impl Statuses for Gitea {
 }
 
 /// Returns the number of the label, which is created if the repository has none of that name.
-fn label(forge: &Forge, place: &Place<'_>) -> Result<u64, ForgeError> {
-    let about = forge.about(format!("the list of labels of `{}`", place.repository), Right::Issues);
+fn label(forge: &Forge, place: &RepositoryPath<'_>) -> Result<u64, ForgeError> {
+    let about = forge.request_context(format!("the list of labels of `{}`", place.repository), Permission::Issues);
     let path = format!("{}/labels", place.path);
     let ours = |labels: Vec<Label>| labels.into_iter().find(|label| label.name == LABEL);
     let found = forge.search(&format!("{path}?limit=50"), &about, |page| serde_json::from_slice(page), ours)?;
@@ -166,5 +166,5 @@ fn label(forge: &Forge, place: &Place<'_>) -> Result<u64, ForgeError> {
     }
     let wanted = Call::Post(json!({ "name": LABEL, "color": LABEL_COLOR }));
     let made = forge.write(wanted, &path, &about)?;
-    Ok(forge.parsed::<Label>(&made, &about)?.id)
+    Ok(forge.parse_json::<Label>(&made, &about)?.id)
 }

@@ -5,12 +5,12 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use ureq::http::HeaderValue;
 
-use super::{Dialect, Parsed, Place, Right, Thread, owned};
+use super::{Dialect, Parsed, Permission, RepositoryPath, Thread, owner_and_name_path};
 use crate::author::{Account, App, Author};
 use crate::client::{Call, Forge};
-use crate::comment::Entry;
-use crate::issue::{Issue, LABEL, Opened};
-use crate::pull::{HeadRepository, Listed};
+use crate::comment::ForgePost;
+use crate::issue::{Issue, LABEL, OpenedIssue};
+use crate::pull::{HeadRepository, ListedPull};
 use crate::status::Statuses;
 use crate::{ForgeError, Repository, Token};
 
@@ -37,12 +37,12 @@ pub(super) struct Post {
 
 /// The page of a written comment or issue.
 #[derive(Debug, Deserialize)]
-struct Written {
+struct WrittenPost {
     html_url: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct New {
+struct NewIssue {
     html_url: String,
     #[serde(default)]
     labels: Vec<Label>,
@@ -57,13 +57,13 @@ struct Label {
 struct Pull {
     number: u64,
     state: String,
-    head: End,
-    base: End,
+    head: PullBranch,
+    base: PullBranch,
 }
 
 /// One of the two branches of a pull request.
 #[derive(Debug, Deserialize)]
-struct End {
+struct PullBranch {
     sha: String,
     #[serde(rename = "ref")]
     branch: String,
@@ -76,7 +76,7 @@ struct Repo {
     full_name: String,
 }
 
-impl From<Post> for Entry {
+impl From<Post> for ForgePost {
     fn from(post: Post) -> Self {
         let is_moved = !post.original_author.is_empty();
         Self {
@@ -91,7 +91,7 @@ impl From<Post> for Entry {
     }
 }
 
-impl From<Pull> for Listed {
+impl From<Pull> for ListedPull {
     fn from(pull: Pull) -> Self {
         Self {
             number: pull.number,
@@ -105,8 +105,8 @@ impl From<Pull> for Listed {
 }
 
 /// Parses the posts of a page.
-pub(super) fn parse_posts(page: &[u8]) -> Parsed<Vec<Entry>> {
-    Ok(serde_json::from_slice::<Vec<Post>>(page)?.into_iter().map(Entry::from).collect())
+pub(super) fn parse_posts(page: &[u8]) -> Parsed<Vec<ForgePost>> {
+    Ok(serde_json::from_slice::<Vec<Post>>(page)?.into_iter().map(ForgePost::from).collect())
 }
 
 impl Dialect for GitHub {
@@ -119,16 +119,16 @@ impl Dialect for GitHub {
     }
 
     fn repository(&self, repository: &Repository) -> Result<String, ForgeError> {
-        owned(repository)
+        owner_and_name_path(repository)
     }
 
-    fn permission(&self, right: Right) -> &'static str {
+    fn permission(&self, right: Permission) -> &'static str {
         match right {
-            Right::Account => "read:user",
-            Right::Comments => "pull-requests: write",
-            Right::Checks => "checks: write",
-            Right::Issues => "issues: write",
-            Right::Pulls => "pull-requests: read",
+            Permission::Account => "read:user",
+            Permission::Comments => "pull-requests: write",
+            Permission::Checks => "checks: write",
+            Permission::Issues => "issues: write",
+            Permission::Pulls => "pull-requests: read",
         }
     }
 
@@ -139,63 +139,63 @@ impl Dialect for GitHub {
     /// Returns the account of the token. A person's token may request it. The token of an app may not, and uses GraphQL; if that
     /// is refused as well, or missing, the token is taken for a workflow's.
     fn author(&self, forge: &Forge) -> Result<Author, ForgeError> {
-        let about = forge.about("the account of the token".to_owned(), Right::Account);
-        match forge.get(&forge.api().at("/user"), &about) {
-            Ok(response) => return Ok(Author::of(&forge.parsed::<Account>(&response, &about)?.login)),
+        let about = forge.request_context("the account of the token".to_owned(), Permission::Account);
+        match forge.get(&forge.api().url_for("/user"), &about) {
+            Ok(response) => return Ok(Author::from_login(&forge.parse_json::<Account>(&response, &about)?.login)),
             Err(error) if error.is_refusal() => {}
             Err(error) => return Err(error),
         }
-        let viewer = Call::Ask(json!({ "query": "{ viewer { login } }" }));
+        let viewer = Call::Query(json!({ "query": "{ viewer { login } }" }));
         match forge.call(viewer, forge.api().graphql(), &about) {
-            Ok(response) => Ok(viewer_of(response.body()).map_or_else(Author::of_a_workflow, |login| Author::of(&login))),
-            Err(error) if error.is_refusal() => Ok(Author::of_a_workflow()),
+            Ok(response) => Ok(viewer_of(response.body()).map_or_else(Author::for_workflow, |login| Author::from_login(&login))),
+            Err(error) if error.is_refusal() => Ok(Author::for_workflow()),
             Err(error) => Err(error),
         }
     }
 
-    fn comments(&self, place: &Place<'_>, thread: Thread) -> String {
+    fn comments(&self, place: &RepositoryPath<'_>, thread: Thread) -> String {
         format!("{}?per_page=100", self.new_comment(place, thread))
     }
 
-    fn parse_comments(&self, _: &Place<'_>, _: Thread, page: &[u8]) -> Parsed<Vec<Entry>> {
+    fn parse_comments(&self, _: &RepositoryPath<'_>, _: Thread, page: &[u8]) -> Parsed<Vec<ForgePost>> {
         parse_posts(page)
     }
 
-    fn new_comment(&self, place: &Place<'_>, thread: Thread) -> String {
+    fn new_comment(&self, place: &RepositoryPath<'_>, thread: Thread) -> String {
         format!("{}/issues/{}/comments", place.path, thread.number())
     }
 
-    fn edit_comment(&self, place: &Place<'_>, _: Thread, id: u64, body: &str) -> (Call, String) {
+    fn edit_comment(&self, place: &RepositoryPath<'_>, _: Thread, id: u64, body: &str) -> (Call, String) {
         (Call::Patch(json!({ "body": body })), format!("{}/issues/comments/{id}", place.path))
     }
 
-    fn parse_written(&self, _: &Place<'_>, _: Thread, response: &[u8]) -> Parsed<String> {
-        serde_json::from_slice(response).map(|written: Written| written.html_url)
+    fn parse_written(&self, _: &RepositoryPath<'_>, _: Thread, response: &[u8]) -> Parsed<String> {
+        serde_json::from_slice(response).map(|written: WrittenPost| written.html_url)
     }
 
-    fn issues(&self, place: &Place<'_>) -> String {
+    fn issues(&self, place: &RepositoryPath<'_>) -> String {
         format!("{}/issues?state=open&labels={LABEL}&per_page=100", place.path)
     }
 
-    fn parse_issues(&self, page: &[u8]) -> Parsed<Vec<Entry>> {
+    fn parse_issues(&self, page: &[u8]) -> Parsed<Vec<ForgePost>> {
         parse_posts(page)
     }
 
-    fn new_issue(&self, _: &Forge, _: &Place<'_>, issue: &Issue, body: &str) -> Result<Value, ForgeError> {
+    fn new_issue(&self, _: &Forge, _: &RepositoryPath<'_>, issue: &Issue, body: &str) -> Result<Value, ForgeError> {
         Ok(json!({ "title": issue.title, "body": body, "labels": [LABEL] }))
     }
 
-    fn parse_opened(&self, response: &[u8]) -> Parsed<Opened> {
-        let new: New = serde_json::from_slice(response)?;
-        Ok(Opened { url: new.html_url, is_labelled: new.labels.iter().any(|label| label.name == LABEL) })
+    fn parse_opened(&self, response: &[u8]) -> Parsed<OpenedIssue> {
+        let new: NewIssue = serde_json::from_slice(response)?;
+        Ok(OpenedIssue { url: new.html_url, is_labelled: new.labels.iter().any(|label| label.name == LABEL) })
     }
 
-    fn pulls(&self, place: &Place<'_>) -> String {
+    fn pulls(&self, place: &RepositoryPath<'_>) -> String {
         format!("{}/pulls?state=open&sort=created&direction=desc&per_page=100", place.path)
     }
 
-    fn parse_pulls(&self, page: &[u8]) -> Parsed<Vec<Listed>> {
-        Ok(serde_json::from_slice::<Vec<Pull>>(page)?.into_iter().map(Listed::from).collect())
+    fn parse_pulls(&self, page: &[u8]) -> Parsed<Vec<ListedPull>> {
+        Ok(serde_json::from_slice::<Vec<Pull>>(page)?.into_iter().map(ListedPull::from).collect())
     }
 
     fn head_repository(&self, _: &Forge, repository: &Repository) -> Result<HeadRepository, ForgeError> {

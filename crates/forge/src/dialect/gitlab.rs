@@ -4,12 +4,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use ureq::http::HeaderValue;
 
-use super::{Dialect, Parsed, Place, Right, Thread};
+use super::{Dialect, Parsed, Permission, RepositoryPath, Thread};
 use crate::author::{Account, Author};
 use crate::client::{Call, Forge};
-use crate::comment::Entry;
-use crate::issue::{Issue, LABEL, Opened};
-use crate::pull::{HeadRepository, Listed};
+use crate::comment::ForgePost;
+use crate::issue::{Issue, LABEL, OpenedIssue};
+use crate::pull::{HeadRepository, ListedPull};
 use crate::status::{Status, Statuses};
 use crate::{CommitSha, Conclusion, ForgeError, Repository, Token, text};
 
@@ -30,7 +30,7 @@ struct Note {
 }
 
 #[derive(Debug, Deserialize)]
-struct Written {
+struct WrittenNote {
     id: u64,
 }
 
@@ -44,7 +44,7 @@ struct ListedIssue {
 }
 
 #[derive(Debug, Deserialize)]
-struct New {
+struct NewIssue {
     web_url: String,
     #[serde(default)]
     labels: Vec<String>,
@@ -78,10 +78,10 @@ struct ListedStatus {
 }
 
 fn account(user: Option<User>) -> Option<Account> {
-    user.map(|user| Account::named(user.username))
+    user.map(|user| Account::from_login(user.username))
 }
 
-impl From<ListedIssue> for Entry {
+impl From<ListedIssue> for ForgePost {
     fn from(issue: ListedIssue) -> Self {
         Self {
             id: issue.id,
@@ -95,7 +95,7 @@ impl From<ListedIssue> for Entry {
     }
 }
 
-impl From<MergeRequest> for Listed {
+impl From<MergeRequest> for ListedPull {
     fn from(request: MergeRequest) -> Self {
         Self {
             number: request.iid,
@@ -122,7 +122,7 @@ impl From<ListedStatus> for Status {
 }
 
 /// Returns the path of a merge request or an issue.
-fn path(place: &Place<'_>, thread: Thread) -> String {
+fn path(place: &RepositoryPath<'_>, thread: Thread) -> String {
     match thread {
         Thread::Pull(number) => format!("{}/merge_requests/{number}", place.path),
         Thread::Issue(number) => format!("{}/issues/{number}", place.path),
@@ -130,7 +130,7 @@ fn path(place: &Place<'_>, thread: Thread) -> String {
 }
 
 /// Returns the page of a note, for people.
-fn page(place: &Place<'_>, thread: Thread, note: u64) -> String {
+fn page(place: &RepositoryPath<'_>, thread: Thread, note: u64) -> String {
     let kind = match thread {
         Thread::Pull(_) => "merge_requests",
         Thread::Issue(_) => "issues",
@@ -145,15 +145,15 @@ impl Dialect for GitLab {
 
     /// Returns the path of a repository. Groups may be nested, so the whole path is one part of the address.
     fn repository(&self, repository: &Repository) -> Result<String, ForgeError> {
-        Ok(format!("/projects/{}", text::encoded(&repository.to_string())))
+        Ok(format!("/projects/{}", text::encode_query(&repository.to_string())))
     }
 
-    fn permission(&self, right: Right) -> &'static str {
+    fn permission(&self, right: Permission) -> &'static str {
         match right {
-            Right::Account => "the scope `read_user` or `api`",
-            Right::Comments | Right::Issues => "the scope `api` and the role Reporter",
-            Right::Checks => "the scope `api` and the role Developer",
-            Right::Pulls => "the scope `read_api`",
+            Permission::Account => "the scope `read_user` or `api`",
+            Permission::Comments | Permission::Issues => "the scope `api` and the role Reporter",
+            Permission::Checks => "the scope `api` and the role Developer",
+            Permission::Pulls => "the scope `read_api`",
         }
     }
 
@@ -162,9 +162,9 @@ impl Dialect for GitLab {
     }
 
     fn author(&self, forge: &Forge) -> Result<Author, ForgeError> {
-        let about = forge.about("the account of the token".to_owned(), Right::Account);
-        let response = forge.get(&forge.api().at("/user"), &about)?;
-        Ok(Author::of(&forge.parsed::<User>(&response, &about)?.username))
+        let about = forge.request_context("the account of the token".to_owned(), Permission::Account);
+        let response = forge.get(&forge.api().url_for("/user"), &about)?;
+        Ok(Author::from_login(&forge.parse_json::<User>(&response, &about)?.username))
     }
 
     /// Escapes lines that begin with a slash, such as `/merge`: GitLab executes them with the rights of the author. A backslash
@@ -178,12 +178,12 @@ impl Dialect for GitLab {
         text.split('\n').map(inert).collect::<Vec<_>>().join("\n")
     }
 
-    fn comments(&self, place: &Place<'_>, thread: Thread) -> String {
+    fn comments(&self, place: &RepositoryPath<'_>, thread: Thread) -> String {
         format!("{}?order_by=created_at&sort=asc&per_page=100", self.new_comment(place, thread))
     }
 
-    fn parse_comments(&self, place: &Place<'_>, thread: Thread, bytes: &[u8]) -> Parsed<Vec<Entry>> {
-        let entry = |note: Note| Entry {
+    fn parse_comments(&self, place: &RepositoryPath<'_>, thread: Thread, bytes: &[u8]) -> Parsed<Vec<ForgePost>> {
+        let entry = |note: Note| ForgePost {
             id: note.id,
             number: 0,
             url: page(place, thread, note.id),
@@ -195,48 +195,48 @@ impl Dialect for GitLab {
         Ok(serde_json::from_slice::<Vec<Note>>(bytes)?.into_iter().map(entry).collect())
     }
 
-    fn new_comment(&self, place: &Place<'_>, thread: Thread) -> String {
+    fn new_comment(&self, place: &RepositoryPath<'_>, thread: Thread) -> String {
         format!("{}/notes", path(place, thread))
     }
 
-    fn edit_comment(&self, place: &Place<'_>, thread: Thread, id: u64, body: &str) -> (Call, String) {
+    fn edit_comment(&self, place: &RepositoryPath<'_>, thread: Thread, id: u64, body: &str) -> (Call, String) {
         (Call::Put(json!({ "body": body })), format!("{}/{id}", self.new_comment(place, thread)))
     }
 
-    fn parse_written(&self, place: &Place<'_>, thread: Thread, response: &[u8]) -> Parsed<String> {
-        serde_json::from_slice(response).map(|written: Written| page(place, thread, written.id))
+    fn parse_written(&self, place: &RepositoryPath<'_>, thread: Thread, response: &[u8]) -> Parsed<String> {
+        serde_json::from_slice(response).map(|written: WrittenNote| page(place, thread, written.id))
     }
 
-    fn issues(&self, place: &Place<'_>) -> String {
+    fn issues(&self, place: &RepositoryPath<'_>) -> String {
         format!("{}/issues?state=opened&labels={LABEL}&order_by=created_at&sort=desc&per_page=100", place.path)
     }
 
-    fn parse_issues(&self, page: &[u8]) -> Parsed<Vec<Entry>> {
-        Ok(serde_json::from_slice::<Vec<ListedIssue>>(page)?.into_iter().map(Entry::from).collect())
+    fn parse_issues(&self, page: &[u8]) -> Parsed<Vec<ForgePost>> {
+        Ok(serde_json::from_slice::<Vec<ListedIssue>>(page)?.into_iter().map(ForgePost::from).collect())
     }
 
-    fn new_issue(&self, _: &Forge, _: &Place<'_>, issue: &Issue, body: &str) -> Result<Value, ForgeError> {
+    fn new_issue(&self, _: &Forge, _: &RepositoryPath<'_>, issue: &Issue, body: &str) -> Result<Value, ForgeError> {
         Ok(json!({ "title": issue.title, "description": body, "labels": LABEL }))
     }
 
-    fn parse_opened(&self, response: &[u8]) -> Parsed<Opened> {
-        let new: New = serde_json::from_slice(response)?;
-        Ok(Opened { url: new.web_url, is_labelled: new.labels.iter().any(|label| label == LABEL) })
+    fn parse_opened(&self, response: &[u8]) -> Parsed<OpenedIssue> {
+        let new: NewIssue = serde_json::from_slice(response)?;
+        Ok(OpenedIssue { url: new.web_url, is_labelled: new.labels.iter().any(|label| label == LABEL) })
     }
 
-    fn pulls(&self, place: &Place<'_>) -> String {
+    fn pulls(&self, place: &RepositoryPath<'_>) -> String {
         format!("{}/merge_requests?state=opened&order_by=created_at&sort=desc&per_page=100", place.path)
     }
 
-    fn parse_pulls(&self, page: &[u8]) -> Parsed<Vec<Listed>> {
-        Ok(serde_json::from_slice::<Vec<MergeRequest>>(page)?.into_iter().map(Listed::from).collect())
+    fn parse_pulls(&self, page: &[u8]) -> Parsed<Vec<ListedPull>> {
+        Ok(serde_json::from_slice::<Vec<MergeRequest>>(page)?.into_iter().map(ListedPull::from).collect())
     }
 
     /// Returns the head repository. Merge requests name the project that they come from by its number.
     fn head_repository(&self, forge: &Forge, repository: &Repository) -> Result<HeadRepository, ForgeError> {
-        let about = forge.about(format!("the project `{repository}`"), Right::Pulls);
-        let response = forge.get(&forge.api().at(&self.repository(repository)?), &about)?;
-        Ok(HeadRepository::Numbered(forge.parsed::<Project>(&response, &about)?.id))
+        let about = forge.request_context(format!("the project `{repository}`"), Permission::Pulls);
+        let response = forge.get(&forge.api().url_for(&self.repository(repository)?), &about)?;
+        Ok(HeadRepository::Numbered(forge.parse_json::<Project>(&response, &about)?.id))
     }
 
     fn statuses(&self) -> Option<&dyn Statuses> {
@@ -245,8 +245,8 @@ impl Dialect for GitLab {
 }
 
 impl Statuses for GitLab {
-    fn list(&self, place: &Place<'_>, commit: &CommitSha, name: &str) -> String {
-        let name = text::encoded(name);
+    fn list(&self, place: &RepositoryPath<'_>, commit: &CommitSha, name: &str) -> String {
+        let name = text::encode_query(name);
         format!("{}/repository/commits/{commit}/statuses?name={name}&all=true&per_page=100", place.path)
     }
 

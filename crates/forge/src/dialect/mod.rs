@@ -10,9 +10,9 @@ use ureq::http::HeaderValue;
 
 use crate::author::Author;
 use crate::client::{Call, Forge};
-use crate::comment::Entry;
-use crate::issue::{Issue, Opened};
-use crate::pull::{HeadRepository, Listed};
+use crate::comment::ForgePost;
+use crate::issue::{Issue, OpenedIssue};
+use crate::pull::{HeadRepository, ListedPull};
 use crate::status::Statuses;
 use crate::{Api, ForgeError, Repository, Token};
 
@@ -24,7 +24,7 @@ pub(crate) use gitlab::GitLab;
 pub(crate) type Parsed<T> = serde_json::Result<T>;
 
 /// A repository of a forge, and its path in the API.
-pub(crate) struct Place<'a> {
+pub(crate) struct RepositoryPath<'a> {
     pub(crate) api: &'a Api,
     pub(crate) repository: &'a Repository,
     pub(crate) path: String,
@@ -47,7 +47,7 @@ impl Thread {
 
 /// A right that a token must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Right {
+pub(crate) enum Permission {
     /// To read the token's account.
     Account,
     /// To comment a pull request.
@@ -69,7 +69,7 @@ pub(crate) trait Dialect: Sync {
     fn repository(&self, repository: &Repository) -> Result<String, ForgeError>;
 
     /// Returns the forge's name of a permission.
-    fn permission(&self, right: Right) -> &'static str;
+    fn permission(&self, right: Permission) -> &'static str;
 
     /// Returns the advice if a token lacks a permission.
     fn hint(&self) -> &'static str;
@@ -83,37 +83,43 @@ pub(crate) trait Dialect: Sync {
     }
 
     /// Returns the path of the list of comments, from the oldest.
-    fn comments(&self, place: &Place<'_>, thread: Thread) -> String;
+    fn comments(&self, place: &RepositoryPath<'_>, thread: Thread) -> String;
 
     /// Parses the comments of a page of that list.
-    fn parse_comments(&self, place: &Place<'_>, thread: Thread, page: &[u8]) -> Parsed<Vec<Entry>>;
+    fn parse_comments(&self, place: &RepositoryPath<'_>, thread: Thread, page: &[u8]) -> Parsed<Vec<ForgePost>>;
 
     /// Returns the path for creating a comment.
-    fn new_comment(&self, place: &Place<'_>, thread: Thread) -> String;
+    fn new_comment(&self, place: &RepositoryPath<'_>, thread: Thread) -> String;
 
     /// Returns the request that changes a comment, and its path.
-    fn edit_comment(&self, place: &Place<'_>, thread: Thread, id: u64, body: &str) -> (Call, String);
+    fn edit_comment(&self, place: &RepositoryPath<'_>, thread: Thread, id: u64, body: &str) -> (Call, String);
 
     /// Parses the page of a written comment.
-    fn parse_written(&self, place: &Place<'_>, thread: Thread, response: &[u8]) -> Parsed<String>;
+    fn parse_written(&self, place: &RepositoryPath<'_>, thread: Thread, response: &[u8]) -> Parsed<String>;
 
     /// Returns the path of the list of open issues with the label.
-    fn issues(&self, place: &Place<'_>) -> String;
+    fn issues(&self, place: &RepositoryPath<'_>) -> String;
 
     /// Parses the issues of a page of that list.
-    fn parse_issues(&self, page: &[u8]) -> Parsed<Vec<Entry>>;
+    fn parse_issues(&self, page: &[u8]) -> Parsed<Vec<ForgePost>>;
 
     /// Returns the request body to open an issue with the label. Some forges name a label by a number, which is requested first.
-    fn new_issue(&self, forge: &Forge, place: &Place<'_>, issue: &Issue, body: &str) -> Result<serde_json::Value, ForgeError>;
+    fn new_issue(
+        &self,
+        forge: &Forge,
+        place: &RepositoryPath<'_>,
+        issue: &Issue,
+        body: &str,
+    ) -> Result<serde_json::Value, ForgeError>;
 
     /// Parses the issue that was opened.
-    fn parse_opened(&self, response: &[u8]) -> Parsed<Opened>;
+    fn parse_opened(&self, response: &[u8]) -> Parsed<OpenedIssue>;
 
     /// Returns the path of the list of open pull requests, in an order that cannot change.
-    fn pulls(&self, place: &Place<'_>) -> String;
+    fn pulls(&self, place: &RepositoryPath<'_>) -> String;
 
     /// Parses the pull requests of a page of that list.
-    fn parse_pulls(&self, page: &[u8]) -> Parsed<Vec<Listed>>;
+    fn parse_pulls(&self, page: &[u8]) -> Parsed<Vec<ListedPull>>;
 
     /// Returns a repository as that list names it.
     fn head_repository(&self, forge: &Forge, repository: &Repository) -> Result<HeadRepository, ForgeError>;
@@ -123,7 +129,7 @@ pub(crate) trait Dialect: Sync {
 }
 
 /// Returns the path of a repository that has one owner and a name.
-fn owned(repository: &Repository) -> Result<String, ForgeError> {
+fn owner_and_name_path(repository: &Repository) -> Result<String, ForgeError> {
     if repository.has_one_owner() {
         Ok(format!("/repos/{repository}"))
     } else {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assay_forge::{Api, Forge, ForgeError, Kind, MAX_REPEATS, MAX_WAIT, MAX_WAITS, Posted, Token};
+use assay_forge::{Api, Forge, ForgeError, Kind, MAX_REPEATS, MAX_WAIT, MAX_WAITS, PostOutcome, Token};
 use serde_json::json;
 
 use super::{PULL, STRANGER, StandIn, TOKEN, comment, forge, forge_and_pauses, tagged};
@@ -97,7 +97,7 @@ fn a_redirect_is_followed_nowhere() {
             assert!(matches!(error, ForgeError::Redirected { .. }), "{error:?}");
         }
     }
-    assert!(elsewhere.asked().is_empty(), "the token went elsewhere");
+    assert!(elsewhere.requests().is_empty(), "the token went elsewhere");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_next_page_elsewhere_is_not_asked_for() {
     let line = format!("link: <{}/repos/example/project/issues/7/comments?page=2>; rel=\"next\"", elsewhere.url());
     let error = refused_by(Fault::Status(200, vec![line], "[]".to_owned()));
     assert!(matches!(error, ForgeError::BadAnswer { .. }), "{error:?}");
-    assert!(elsewhere.asked().is_empty(), "the token went elsewhere");
+    assert!(elsewhere.requests().is_empty(), "the token went elsewhere");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_failure_that_passes_is_asked_about_again() {
         let stand_in = StandIn::start(Identity::Workflow);
         stand_in.fail(MAX_REPEATS as usize, "GET", "/comments", fault);
         let (forge, pauses) = forge_and_pauses(&stand_in);
-        assert!(matches!(forge.comment(&comment("one")), Ok(Posted::Created { .. })));
+        assert!(matches!(forge.comment(&comment("one")), Ok(PostOutcome::Created { .. })));
         assert_eq!(*pauses.lock().expect("no panic"), [500, 1000, 2000].map(Duration::from_millis));
     }
 }
@@ -126,7 +126,7 @@ fn a_failure_that_stays_is_told_after_a_bounded_number_of_questions() {
         let stand_in = StandIn::start(Identity::Workflow);
         stand_in.fail(usize::MAX, method, "/comments", fault);
         let error = guarded(forge(&stand_in).comment(&comment("one")).expect_err("it stays"));
-        (error, stand_in.asked().iter().filter(|asked| asked.path.contains("/comments") && asked.method == method).count())
+        (error, stand_in.requests().iter().filter(|asked| asked.path.contains("/comments") && asked.method == method).count())
     };
     let (error, questions) = asked("GET", Fault::status(500, "no"));
     assert!(
@@ -146,7 +146,7 @@ fn a_failure_that_stays_is_told_after_a_bounded_number_of_questions() {
 fn nobody_there_is_unreachable() {
     let gone = StandIn::start(Identity::Workflow).url();
     let forge =
-        Forge::new(Kind::GitHub, gone.parse().expect("an address"), Token::new(TOKEN).expect("a token")).pausing_by(|_| ());
+        Forge::new(Kind::GitHub, gone.parse().expect("an address"), Token::new(TOKEN).expect("a token")).with_pause(|_| ());
     let error = guarded(forge.comment(&comment("one")).expect_err("nobody is there"));
     assert!(matches!(error, ForgeError::Unreachable { .. }), "{error:?}");
     assert_eq!(error.to_string(), format!("`{gone}` gave no answer"));
@@ -159,7 +159,7 @@ fn a_limit_of_the_forge_is_waited_for() {
             let stand_in = StandIn::start(Identity::Workflow);
             stand_in.fail(MAX_WAITS as usize, method, "/comments", Fault::with_line(status, line));
             let (forge, pauses) = forge_and_pauses(&stand_in);
-            assert!(matches!(forge.comment(&comment("one")), Ok(Posted::Created { .. })));
+            assert!(matches!(forge.comment(&comment("one")), Ok(PostOutcome::Created { .. })));
             assert_eq!(*pauses.lock().expect("no panic"), [Duration::from_secs(waited); MAX_WAITS as usize]);
             assert_eq!(stand_in.comments(PULL).len(), 1);
         }
@@ -208,7 +208,7 @@ fn what_is_no_answer_of_the_api_is_a_named_error() {
     let stand_in = StandIn::start(Identity::Workflow);
     let ghost = json!([{ "id": 1, "html_url": "https://x", "body": tagged("one"), "user": null }]).to_string();
     stand_in.fail(1, "GET", "/comments", Fault::Status(200, Vec::new(), ghost));
-    assert!(matches!(forge(&stand_in).comment(&comment("one")), Ok(Posted::Created { .. })));
+    assert!(matches!(forge(&stand_in).comment(&comment("one")), Ok(PostOutcome::Created { .. })));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use assay_forge::{ForgeError, Issue, Posted};
+use assay_forge::{ForgeError, Issue, PostOutcome};
 use serde_json::json;
 
 use super::{REPOSITORY, STRANGER, StandIn, forge, tagged};
@@ -13,7 +13,7 @@ fn issue(text: &str) -> Issue {
     }
 }
 
-fn posted(stand_in: &StandIn, text: &str) -> Posted {
+fn post_issue(stand_in: &StandIn, text: &str) -> PostOutcome {
     forge(stand_in).issue(&issue(text)).expect("posted")
 }
 
@@ -25,13 +25,13 @@ fn texts(stand_in: &StandIn, number: u64) -> Vec<String> {
 fn an_issue_is_opened_and_each_change_is_a_comment_below_it() {
     let stand_in = StandIn::start(Identity::Workflow);
     let url = format!("{}/example/project/issues/100", stand_in.url());
-    assert_eq!(posted(&stand_in, "one"), Posted::Created { url: url.clone() });
-    assert_eq!(posted(&stand_in, "one"), Posted::Unchanged { url: url.clone() });
-    let Posted::Updated { url: below } = posted(&stand_in, "two") else { panic!("a comment") };
-    assert_eq!(posted(&stand_in, "two"), Posted::Unchanged { url: below.clone() });
+    assert_eq!(post_issue(&stand_in, "one"), PostOutcome::Created { url: url.clone() });
+    assert_eq!(post_issue(&stand_in, "one"), PostOutcome::Unchanged { url: url.clone() });
+    let PostOutcome::Updated { url: below } = post_issue(&stand_in, "two") else { panic!("a comment") };
+    assert_eq!(post_issue(&stand_in, "two"), PostOutcome::Unchanged { url: below.clone() });
     assert!(below.starts_with(&url));
     // The first text is news again.
-    assert!(matches!(posted(&stand_in, "one"), Posted::Updated { .. }));
+    assert!(matches!(post_issue(&stand_in, "one"), PostOutcome::Updated { .. }));
     assert_eq!(texts(&stand_in, 100), [tagged("two"), tagged("one")]);
     let issues = stand_in.issues();
     assert_eq!(
@@ -43,9 +43,9 @@ fn an_issue_is_opened_and_each_change_is_a_comment_below_it() {
 #[test]
 fn a_closed_issue_is_over_and_the_next_change_opens_another() {
     let stand_in = StandIn::start(Identity::Workflow);
-    posted(&stand_in, "one");
+    post_issue(&stand_in, "one");
     stand_in.close(100);
-    assert!(matches!(posted(&stand_in, "one"), Posted::Created { .. }));
+    assert!(matches!(post_issue(&stand_in, "one"), PostOutcome::Created { .. }));
     assert_eq!(stand_in.issues().len(), 2);
 }
 
@@ -53,9 +53,9 @@ fn a_closed_issue_is_over_and_the_next_change_opens_another() {
 fn somebody_else_s_issue_and_comments_with_our_tag_are_not_ours() {
     let stand_in = StandIn::start(Identity::Workflow);
     let theirs = stand_in.issue_by(STRANGER, "click here", &tagged("one"));
-    assert!(matches!(posted(&stand_in, "one"), Posted::Created { .. }));
+    assert!(matches!(post_issue(&stand_in, "one"), PostOutcome::Created { .. }));
     stand_in.comment_by(STRANGER, 101, &tagged("two"));
-    assert!(matches!(posted(&stand_in, "two"), Posted::Updated { .. }), "who says it for us has not said it");
+    assert!(matches!(post_issue(&stand_in, "two"), PostOutcome::Updated { .. }), "who says it for us has not said it");
     assert_eq!(texts(&stand_in, theirs), Vec::<String>::new());
     assert_eq!(texts(&stand_in, 101), [tagged("two"), tagged("two")]);
 }
@@ -64,7 +64,7 @@ fn somebody_else_s_issue_and_comments_with_our_tag_are_not_ours() {
 fn a_pull_request_that_we_made_is_no_issue() {
     let stand_in = StandIn::start(Identity::Workflow);
     stand_in.pull_by(Identity::Workflow, &tagged("one"));
-    assert!(matches!(posted(&stand_in, "one"), Posted::Created { .. }));
+    assert!(matches!(post_issue(&stand_in, "one"), PostOutcome::Created { .. }));
 }
 
 #[test]
@@ -73,10 +73,10 @@ fn what_we_said_last_may_be_on_a_later_page() {
     stand_in.paginate(1);
     stand_in.issue_by(STRANGER, "another", "issue");
     for text in ["one", "two", "three"] {
-        posted(&stand_in, text);
+        post_issue(&stand_in, text);
     }
     stand_in.comment_by(STRANGER, 101, "talk");
-    assert!(matches!(posted(&stand_in, "three"), Posted::Unchanged { .. }));
+    assert!(matches!(post_issue(&stand_in, "three"), PostOutcome::Unchanged { .. }));
     assert_eq!(texts(&stand_in, 101), [tagged("two"), tagged("three"), "talk".to_owned()]);
 }
 
@@ -84,9 +84,9 @@ fn what_we_said_last_may_be_on_a_later_page() {
 fn a_lost_answer_doubles_neither_issue_nor_comment() {
     let stand_in = StandIn::start(Identity::Workflow);
     stand_in.fail(1, "POST", "/issues", Fault::Lost);
-    assert!(matches!(posted(&stand_in, "one"), Posted::Created { .. }));
+    assert!(matches!(post_issue(&stand_in, "one"), PostOutcome::Created { .. }));
     stand_in.fail(1, "POST", "/comments", Fault::Lost);
-    assert!(matches!(posted(&stand_in, "two"), Posted::Updated { .. }));
+    assert!(matches!(post_issue(&stand_in, "two"), PostOutcome::Updated { .. }));
     assert_eq!((stand_in.issues().len(), texts(&stand_in, 100)), (1, vec![tagged("two")]));
 }
 
@@ -103,5 +103,5 @@ fn a_title_beyond_the_limit_is_refused() {
     let stand_in = StandIn::start(Identity::Workflow);
     let error = forge(&stand_in).issue(&Issue { title: "x".repeat(256), ..issue("one") }).expect_err("too long");
     insta::assert_snapshot!(error, @"the title of the issue has 256 characters, and the forge takes 255");
-    assert!(stand_in.asked().is_empty());
+    assert!(stand_in.requests().is_empty());
 }

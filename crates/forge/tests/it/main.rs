@@ -11,7 +11,7 @@ mod stand_in;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use assay_forge::{Comment, Forge, IfAbsent, Kind, Token};
+use assay_forge::{AbsentAction, Comment, Forge, Kind, Token};
 use stand_in::{Flavor, Identity, REPOSITORY, StandIn};
 
 const TOKEN: &str = "hunter22-is-secret";
@@ -40,7 +40,7 @@ fn forge_and_pauses(stand_in: &StandIn) -> (Forge, Pauses) {
         Flavor::Gitea => Kind::Gitea,
     };
     let forge = Forge::new(kind, stand_in.url().parse().expect("an address"), Token::new(TOKEN).expect("a token"));
-    (forge.pausing_by(move |time| kept.lock().expect("no panic").push(time)), pauses)
+    (forge.with_pause(move |time| kept.lock().expect("no panic").push(time)), pauses)
 }
 
 fn comment(text: &str) -> Comment {
@@ -49,7 +49,7 @@ fn comment(text: &str) -> Comment {
         pull: PULL,
         tag: "nightly".parse().expect("a tag"),
         text: text.to_owned(),
-        if_absent: IfAbsent::Create,
+        if_absent: AbsentAction::Create,
     }
 }
 

@@ -1,7 +1,8 @@
 //! GitLab and Gitea: the same posts, with their own APIs and the same guarantees.
 
 use assay_forge::{
-    Annotation, Check, Comment, Conclusion, ForgeError, HeadBranch, Issue, Level, MAX_PAGES, MAX_REPEATS, Posted, Sought,
+    Annotation, Check, Comment, Conclusion, ForgeError, HeadBranch, Issue, Level, MAX_PAGES, MAX_REPEATS, PostOutcome,
+    PullCriteria,
 };
 use serde_json::json;
 
@@ -44,11 +45,11 @@ fn issue(text: &str) -> Issue {
     }
 }
 
-fn said(stand_in: &StandIn, text: &str) -> Posted {
+fn post_comment(stand_in: &StandIn, text: &str) -> PostOutcome {
     forge(stand_in).comment(&comment(text)).expect("posted")
 }
 
-fn checked(stand_in: &StandIn, check: &Check) -> Posted {
+fn post_check(stand_in: &StandIn, check: &Check) -> PostOutcome {
     forge(stand_in).check(check).expect("posted")
 }
 
@@ -61,9 +62,9 @@ fn a_comment_is_written_then_edited_in_place() {
     for flavor in OTHERS {
         let stand_in = start(flavor);
         stand_in.comment_by(STRANGER, PULL, &tagged("click here"));
-        let Posted::Created { url } = said(&stand_in, "one") else { panic!("{flavor:?}") };
-        assert_eq!(said(&stand_in, "two"), Posted::Updated { url: url.clone() });
-        assert_eq!(said(&stand_in, "two"), Posted::Unchanged { url });
+        let PostOutcome::Created { url } = post_comment(&stand_in, "one") else { panic!("{flavor:?}") };
+        assert_eq!(post_comment(&stand_in, "two"), PostOutcome::Updated { url: url.clone() });
+        assert_eq!(post_comment(&stand_in, "two"), PostOutcome::Unchanged { url });
         assert_eq!(texts(&stand_in, PULL), [tagged("click here"), tagged("two")], "{flavor:?}: somebody else's is left alone");
     }
 }
@@ -71,24 +72,24 @@ fn a_comment_is_written_then_edited_in_place() {
 #[test]
 fn what_is_sent_is_what_each_forge_asks_for() {
     let gitlab = start(Flavor::GitLab);
-    let url = said(&gitlab, "one").url().expect("a page").to_owned();
+    let url = post_comment(&gitlab, "one").url().expect("a page").to_owned();
     assert_eq!(url, format!("{}/example/project/-/merge_requests/7#note_1", gitlab.web()));
-    said(&gitlab, "two");
+    post_comment(&gitlab, "two");
     let project = "/api/v4/projects/example%2Fproject";
     assert_eq!(
         gitlab.writes(),
         [format!("POST {project}/merge_requests/7/notes"), format!("PUT {project}/merge_requests/7/notes/1")]
     );
     let gitea = start(Flavor::Gitea);
-    let url = said(&gitea, "one").url().expect("a page").to_owned();
+    let url = post_comment(&gitea, "one").url().expect("a page").to_owned();
     assert_eq!(url, format!("{}/example/project/issues/7#issuecomment-1", gitea.web()));
-    said(&gitea, "two");
+    post_comment(&gitea, "two");
     let repository = "/api/v1/repos/example/project";
     assert_eq!(gitea.writes(), [format!("POST {repository}/issues/7/comments"), format!("PATCH {repository}/issues/comments/1")]);
     for (stand_in, header, value) in
         [(&gitlab, "private-token", TOKEN.to_owned()), (&gitea, "authorization", format!("token {TOKEN}"))]
     {
-        for asked in stand_in.asked() {
+        for asked in stand_in.requests() {
             assert_eq!(asked.header(header), Some(value.as_str()));
             let holding = asked.headers.iter().filter(|(_, value)| value.contains(TOKEN)).count();
             assert_eq!((holding, asked.path.contains(TOKEN)), (1, false), "the token is in one place");
@@ -101,8 +102,8 @@ fn what_is_sent_is_what_each_forge_asks_for() {
 #[test]
 fn no_line_of_a_note_is_a_command() {
     let stand_in = start(Flavor::GitLab);
-    said(&stand_in, "one\n/merge");
-    assert!(matches!(said(&stand_in, "one\n/merge"), Posted::Unchanged { .. }));
+    post_comment(&stand_in, "one\n/merge");
+    assert!(matches!(post_comment(&stand_in, "one\n/merge"), PostOutcome::Unchanged { .. }));
     assert_eq!(texts(&stand_in, PULL), [tagged("one\n\\/merge")]);
 }
 
@@ -111,7 +112,7 @@ fn no_line_of_a_note_is_a_command() {
 fn a_comment_that_came_with_the_repository_is_not_ours() {
     let stand_in = start(Flavor::Gitea);
     stand_in.moved_comment(US, PULL, &tagged("click here"));
-    assert!(matches!(said(&stand_in, "one"), Posted::Created { .. }));
+    assert!(matches!(post_comment(&stand_in, "one"), PostOutcome::Created { .. }));
     assert_eq!(texts(&stand_in, PULL), [tagged("click here"), tagged("one")]);
 }
 
@@ -122,8 +123,8 @@ fn our_note_is_found_on_a_later_page() {
     for text in ["talk", "more talk"] {
         stand_in.comment_by(STRANGER, PULL, text);
     }
-    said(&stand_in, "one");
-    assert!(matches!(said(&stand_in, "two"), Posted::Updated { .. }));
+    post_comment(&stand_in, "one");
+    assert!(matches!(post_comment(&stand_in, "two"), PostOutcome::Updated { .. }));
     for _ in 0..MAX_PAGES {
         stand_in.comment_by(STRANGER, PULL, "talk");
     }
@@ -138,15 +139,15 @@ fn a_check_is_a_status_of_one_line() {
         let stand_in = start(flavor);
         let details_url = Some("https://ci.example/jobs/1".to_owned());
         let failed = Check { details_url: details_url.clone(), ..check(Conclusion::Failure) };
-        assert_eq!(checked(&stand_in, &failed), Posted::Created { url: "https://ci.example/jobs/1".to_owned() });
-        assert!(matches!(checked(&stand_in, &failed), Posted::Unchanged { .. }));
+        assert_eq!(post_check(&stand_in, &failed), PostOutcome::Created { url: "https://ci.example/jobs/1".to_owned() });
+        assert!(matches!(post_check(&stand_in, &failed), PostOutcome::Unchanged { .. }));
         let [status] = stand_in.statuses().try_into().expect("one status");
         assert_eq!(status["status"], state);
         assert_eq!(status[name], "assay gate: latency");
         assert_eq!(status["description"], "Regressed: 1 of 2 metrics [pull:17]");
         assert_eq!(status["target_url"], "https://ci.example/jobs/1");
         let passed = Check { details_url, ..check(Conclusion::Success) };
-        assert!(matches!(checked(&stand_in, &passed), Posted::Updated { .. }));
+        assert!(matches!(post_check(&stand_in, &passed), PostOutcome::Updated { .. }));
         assert_eq!(stand_in.statuses().len(), 2, "{flavor:?}: another takes its place");
         assert!(stand_in.writes().iter().all(|write| write.ends_with(&format!("/statuses/{SHA}"))), "{:?}", stand_in.writes());
     }
@@ -167,7 +168,7 @@ fn each_conclusion_has_its_state() {
     let states = |flavor| {
         let stand_in = start(flavor);
         for conclusion in conclusions {
-            checked(&stand_in, &check(conclusion));
+            post_check(&stand_in, &check(conclusion));
         }
         stand_in.statuses().iter().map(|status| status["status"].as_str().expect("a state").to_owned()).collect::<Vec<_>>()
     };
@@ -181,12 +182,12 @@ fn each_conclusion_has_its_state() {
 fn a_status_about_another_pull_request_is_left_as_it_is() {
     for flavor in OTHERS {
         let stand_in = start(flavor);
-        checked(&stand_in, &check(Conclusion::Failure));
+        post_check(&stand_in, &check(Conclusion::Failure));
         let other = Check { external_id: "pull:18".to_owned(), ..check(Conclusion::Success) };
         let refused = forge(&stand_in).check(&other).expect_err("the first stands");
         assert!(matches!(&refused, ForgeError::CheckOfAnother { of, .. } if of == "pull:17"), "{refused}");
         assert_eq!(stand_in.statuses().len(), 1);
-        checked(&stand_in, &Check { commit: "f".repeat(40).parse().expect("a commit"), ..other });
+        post_check(&stand_in, &Check { commit: "f".repeat(40).parse().expect("a commit"), ..other });
         assert_eq!(stand_in.statuses().len(), 2, "another commit has its own");
     }
 }
@@ -197,14 +198,14 @@ fn a_status_that_somebody_else_put_over_ours_is_answered() {
     for flavor in OTHERS {
         let stand_in = start(flavor);
         stand_in.paginate(1);
-        checked(&stand_in, &check(Conclusion::Failure));
+        post_check(&stand_in, &check(Conclusion::Failure));
         let theirs = json!({
             "state": "success", "name": "assay gate: latency", "context": "assay gate: latency",
             "description": "Passed [pull:17]",
         });
         stand_in.status_by(STRANGER, SHA, &theirs);
-        assert!(matches!(checked(&stand_in, &check(Conclusion::Failure)), Posted::Updated { .. }));
-        assert!(matches!(checked(&stand_in, &check(Conclusion::Failure)), Posted::Unchanged { .. }));
+        assert!(matches!(post_check(&stand_in, &check(Conclusion::Failure)), PostOutcome::Updated { .. }));
+        assert!(matches!(post_check(&stand_in, &check(Conclusion::Failure)), PostOutcome::Unchanged { .. }));
         assert_eq!(stand_in.statuses().len(), 3, "{flavor:?}");
     }
 }
@@ -227,7 +228,7 @@ fn what_a_status_cannot_hold_is_refused_before_anything_is_asked() {
         let noted = Check { annotations: vec![note], ..check(Conclusion::Success) };
         let error = forge(&stand_in).check(&noted).expect_err("no place for notes");
         assert!(matches!(error, ForgeError::TooManyAnnotations { found: 1, most: 0 }), "{error:?}");
-        assert!(stand_in.asked().is_empty());
+        assert!(stand_in.requests().is_empty());
     }
 }
 
@@ -237,14 +238,14 @@ fn an_issue_is_opened_and_each_change_is_a_comment_below_it() {
         let stand_in = start(flavor);
         stand_in.issue_by(STRANGER, "click here", &tagged("one"));
         let posted = |text: &str| forge(&stand_in).issue(&issue(text)).expect("posted");
-        let Posted::Created { url } = posted("one") else { panic!("{flavor:?}") };
+        let PostOutcome::Created { url } = posted("one") else { panic!("{flavor:?}") };
         assert!(url.ends_with("/example/project/issues/101"), "{url}");
-        assert_eq!(posted("one"), Posted::Unchanged { url });
-        assert!(matches!(posted("two"), Posted::Updated { .. }));
-        assert!(matches!(posted("two"), Posted::Unchanged { .. }));
+        assert_eq!(posted("one"), PostOutcome::Unchanged { url });
+        assert!(matches!(posted("two"), PostOutcome::Updated { .. }));
+        assert!(matches!(posted("two"), PostOutcome::Unchanged { .. }));
         assert_eq!(texts(&stand_in, 101), [tagged("two")], "{flavor:?}");
         stand_in.close(101);
-        assert!(matches!(posted("two"), Posted::Created { .. }));
+        assert!(matches!(posted("two"), PostOutcome::Created { .. }));
         assert_eq!(stand_in.issues().len(), 3);
     }
 }
@@ -267,13 +268,13 @@ fn a_lost_answer_doubles_nothing() {
         for part in ["notes", "comments", "/statuses/", "/labels", "/issues"] {
             stand_in.fail(1, "POST", part, Fault::Lost);
         }
-        assert!(matches!(said(&stand_in, "one"), Posted::Created { .. }));
-        assert!(matches!(checked(&stand_in, &check(Conclusion::Failure)), Posted::Created { .. }));
-        assert!(matches!(forge(&stand_in).issue(&issue("one")).expect("posted"), Posted::Created { .. }));
+        assert!(matches!(post_comment(&stand_in, "one"), PostOutcome::Created { .. }));
+        assert!(matches!(post_check(&stand_in, &check(Conclusion::Failure)), PostOutcome::Created { .. }));
+        assert!(matches!(forge(&stand_in).issue(&issue("one")).expect("posted"), PostOutcome::Created { .. }));
         assert_eq!((texts(&stand_in, PULL).len(), stand_in.statuses().len(), stand_in.issues().len()), (1, 1, 1), "{flavor:?}");
         let method = if flavor == Flavor::GitLab { "PUT" } else { "PATCH" };
         stand_in.fail(1, method, "/", Fault::Half);
-        assert!(matches!(said(&stand_in, "two"), Posted::Updated { .. }));
+        assert!(matches!(post_comment(&stand_in, "two"), PostOutcome::Updated { .. }));
         assert_eq!(texts(&stand_in, PULL), [tagged("two")]);
     }
 }
@@ -290,8 +291,8 @@ fn the_pull_request_of_a_commit_is_found_by_its_branches() {
                 repository: repository.parse().expect("a repository"),
                 branch: branch.to_owned(),
             });
-            let sought = Sought { commit: SHA.parse().expect("a commit"), head, base: base.map(str::to_owned) };
-            forge(&stand_in).pull_of(&REPOSITORY.parse().expect("a repository"), &sought)
+            let sought = PullCriteria { commit: SHA.parse().expect("a commit"), head, base: base.map(str::to_owned) };
+            forge(&stand_in).find_pull(&REPOSITORY.parse().expect("a repository"), &sought)
         };
         assert!(matches!(sought(None, None), Err(ForgeError::SeveralPulls { count: 2, .. })), "{flavor:?}");
         assert_eq!(sought(Some(("Somebody/Project", "change")), None).expect("found"), ours);
@@ -349,7 +350,7 @@ fn a_failure_that_passes_is_asked_about_again() {
     for flavor in OTHERS {
         let stand_in = start(flavor);
         stand_in.fail(MAX_REPEATS as usize, "GET", "/user", Fault::status(502, "no"));
-        assert!(matches!(said(&stand_in, "one"), Posted::Created { .. }), "{flavor:?}");
+        assert!(matches!(post_comment(&stand_in, "one"), PostOutcome::Created { .. }), "{flavor:?}");
     }
 }
 
@@ -385,9 +386,9 @@ fn only_gitlab_has_groups_within_groups() {
         let stand_in = StandIn::start_as(flavor, US);
         let error = forge(&stand_in).comment(&nested).expect_err("no such repository");
         assert!(matches!(error, ForgeError::Repository(_)) && error.is_usage(), "{error:?}");
-        assert!(stand_in.asked().is_empty());
+        assert!(stand_in.requests().is_empty());
     }
     let stand_in = start(Flavor::GitLab);
     assert!(matches!(forge(&stand_in).comment(&nested), Err(ForgeError::NotFound { .. })));
-    assert!(stand_in.asked().iter().any(|asked| asked.path.starts_with("/api/v4/projects/group%2Ftools%2Fproject/")));
+    assert!(stand_in.requests().iter().any(|asked| asked.path.starts_with("/api/v4/projects/group%2Ftools%2Fproject/")));
 }

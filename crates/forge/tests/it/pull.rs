@@ -1,4 +1,4 @@
-use assay_forge::{ForgeError, HeadBranch, Sought};
+use assay_forge::{ForgeError, HeadBranch, PullCriteria};
 
 use super::{AUTHOR, REPOSITORY, STRANGER, StandIn, forge};
 use crate::stand_in::Identity;
@@ -8,16 +8,16 @@ fn commit(digit: &str) -> String {
 }
 
 fn pull_of(stand_in: &StandIn, digit: &str) -> Result<u64, ForgeError> {
-    sought(stand_in, digit, None, None)
+    find_pull_by(stand_in, digit, None, None)
 }
 
-fn sought(stand_in: &StandIn, digit: &str, head: Option<(&str, &str)>, base: Option<&str>) -> Result<u64, ForgeError> {
+fn find_pull_by(stand_in: &StandIn, digit: &str, head: Option<(&str, &str)>, base: Option<&str>) -> Result<u64, ForgeError> {
     let head = head.map(|(repository, branch)| HeadBranch {
         repository: repository.parse().expect("a repository"),
         branch: branch.to_owned(),
     });
-    let sought = Sought { commit: commit(digit).parse().expect("a commit"), head, base: base.map(str::to_owned) };
-    forge(stand_in).pull_of(&REPOSITORY.parse().expect("a repository"), &sought)
+    let sought = PullCriteria { commit: commit(digit).parse().expect("a commit"), head, base: base.map(str::to_owned) };
+    forge(stand_in).find_pull(&REPOSITORY.parse().expect("a repository"), &sought)
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn pull_requests_of_one_commit_are_told_by_their_branches() {
     let copy = stand_in.pull_at(STRANGER, &commit("b"));
     let ours = stand_in.pull_at(AUTHOR, &commit("b"));
     assert!(matches!(pull_of(&stand_in, "b"), Err(ForgeError::SeveralPulls { count: 2, .. })));
-    let of = |repository: &str, branch: &str, base: Option<&str>| sought(&stand_in, "b", Some((repository, branch)), base);
+    let of = |repository: &str, branch: &str, base: Option<&str>| find_pull_by(&stand_in, "b", Some((repository, branch)), base);
     assert_eq!(of("Somebody/Project", "change", None).expect("the forge's names have no case"), ours);
     assert_eq!(of("stranger/project", "change", Some("main")).expect("found"), copy);
     for (repository, branch, base) in

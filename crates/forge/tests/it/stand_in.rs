@@ -79,7 +79,7 @@ impl Identity {
 
 /// A received request.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) method: String,
     /// The path with its query.
     pub(crate) path: String,
@@ -87,7 +87,7 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
 }
 
-impl Asked {
+impl RecordedRequest {
     /// Returns the value of a header, by its name in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -126,7 +126,7 @@ impl Fault {
     }
 }
 
-struct Planned {
+struct PlannedFault {
     method: &'static str,
     part: &'static str,
     fault: Fault,
@@ -153,8 +153,8 @@ struct State {
     statuses: Vec<(String, Value)>,
     /// Names of labels, each with the number that is its place.
     labels: Vec<String>,
-    asked: Vec<Asked>,
-    planned: Vec<Planned>,
+    asked: Vec<RecordedRequest>,
+    planned: Vec<PlannedFault>,
 }
 
 /// A forge that runs until it is dropped.
@@ -224,7 +224,7 @@ impl StandIn {
 
     /// Fails the next `times` requests with this method whose path contains `part`.
     pub(crate) fn fail(&self, times: usize, method: &'static str, part: &'static str, fault: Fault) {
-        self.state().planned.push(Planned { method, part, fault, times });
+        self.state().planned.push(PlannedFault { method, part, fault, times });
     }
 
     /// Adds a comment by an account.
@@ -320,13 +320,13 @@ impl StandIn {
     }
 
     /// Returns every request so far.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
         self.state().asked.clone()
     }
 
     /// Returns the method and the path of every request so far that requested a change.
     pub(crate) fn writes(&self) -> Vec<String> {
-        self.asked().iter().filter(|asked| asked.is_write()).map(|asked| format!("{} {}", asked.method, asked.path)).collect()
+        self.requests().iter().filter(|asked| asked.is_write()).map(|asked| format!("{} {}", asked.method, asked.path)).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -401,7 +401,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Asked> {
+fn read(stream: &TcpStream) -> Option<RecordedRequest> {
     let mut reader = BufReader::new(stream);
     let mut line = || {
         let mut line = String::new();
@@ -418,7 +418,7 @@ fn read(stream: &TcpStream) -> Option<Asked> {
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).ok()?;
     let body = serde_json::from_slice(&body).unwrap_or_default();
-    Some(Asked { method, path, headers, body })
+    Some(RecordedRequest { method, path, headers, body })
 }
 
 impl State {
@@ -442,14 +442,14 @@ impl State {
         }
     }
 
-    fn next_fault(&mut self, asked: &Asked) -> Option<Fault> {
-        let meant = |plan: &&mut Planned| plan.times > 0 && plan.method == asked.method && asked.path.contains(plan.part);
+    fn next_fault(&mut self, asked: &RecordedRequest) -> Option<Fault> {
+        let meant = |plan: &&mut PlannedFault| plan.times > 0 && plan.method == asked.method && asked.path.contains(plan.part);
         let plan = self.planned.iter_mut().find(meant)?;
         plan.times -= 1;
         Some(plan.fault.clone())
     }
 
-    fn reply(&mut self, asked: &Asked) -> Reply {
+    fn reply(&mut self, asked: &RecordedRequest) -> Reply {
         if !self.is_accepted(asked) {
             return Reply::refused(401, "Bad credentials");
         }
@@ -461,14 +461,14 @@ impl State {
     }
 
     /// Returns true if a request carries the token, in the one header that the forge accepts.
-    fn is_accepted(&self, asked: &Asked) -> bool {
+    fn is_accepted(&self, asked: &RecordedRequest) -> bool {
         self.token.as_ref().is_none_or(|token| {
             let (name, value) = self.flavor.authorization(token);
             asked.header(name) == Some(&value)
         })
     }
 
-    fn reply_as_github(&mut self, asked: &Asked) -> Reply {
+    fn reply_as_github(&mut self, asked: &RecordedRequest) -> Reply {
         let path = asked.path.split('?').next().unwrap_or_default();
         let below = path.strip_prefix(&format!("/repos/{REPOSITORY}/")).unwrap_or_default();
         let parts: Vec<&str> = below.split('/').collect();
@@ -506,7 +506,7 @@ impl State {
 
     /// Returns one page of a list, with the address of the next in its head; `under` is the field that holds it, if it is not
     /// bare.
-    fn page(&self, asked: &Asked, all: &[Value], under: Option<&str>) -> Reply {
+    fn page(&self, asked: &RecordedRequest, all: &[Value], under: Option<&str>) -> Reply {
         let number = query(asked, "page").and_then(|page| page.parse().ok()).unwrap_or(1_usize);
         let most = query(asked, "per_page").or_else(|| query(asked, "limit")).and_then(|most| most.parse().ok());
         let per_page = self.per_page.min(most.unwrap_or(20));
@@ -554,7 +554,7 @@ impl State {
         Reply::ok(comment.clone())
     }
 
-    fn open_issues(&self, asked: &Asked) -> Vec<Value> {
+    fn open_issues(&self, asked: &RecordedRequest) -> Vec<Value> {
         let label = query(asked, "labels").unwrap_or_default();
         let has_label =
             |issue: &Value| issue["labels"].as_array().is_some_and(|labels| labels.iter().any(|one| one["name"] == label));
@@ -602,7 +602,7 @@ impl State {
     }
 
     /// Returns the checks of a commit under a name, the newest first.
-    fn checks_of(&self, asked: &Asked, sha: &str) -> Vec<Value> {
+    fn checks_of(&self, asked: &RecordedRequest, sha: &str) -> Vec<Value> {
         let name = query(asked, "check_name").unwrap_or_default().replace("%20", " ").replace("%2F", "/").replace("%3A", ":");
         self.checks.iter().rev().filter(|check| check["head_sha"] == sha && check["name"] == name.as_str()).cloned().collect()
     }
@@ -658,7 +658,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn query<'a>(asked: &'a Asked, name: &str) -> Option<&'a str> {
+fn query<'a>(asked: &'a RecordedRequest, name: &str) -> Option<&'a str> {
     let (_, query) = asked.path.split_once('?')?;
     query.split('&').filter_map(|pair| pair.split_once('=')).find(|(known, _)| *known == name).map(|(_, value)| value)
 }

@@ -58,21 +58,21 @@ fn comparison(variable: &str) -> Comparison {
 }
 
 /// Returns the confounding that the hardware of the sides in these blocks causes.
-fn open(blocks: &[Environment]) -> Option<String> {
-    confounded(&blocks.iter().collect::<Vec<_>>(), &comparison("runtime_version"))
+fn confounding(blocks: &[Environment]) -> Option<String> {
+    find_confounding(&blocks.iter().collect::<Vec<_>>(), &comparison("runtime_version"))
 }
 
 #[test]
 fn a_side_on_another_machine_is_confounded() {
     let [a, b] = [host("a", 0), host("b", 0)];
-    assert_eq!(open(&[block(0, &[("before", &a), ("after", &a)])]), None, "one machine");
+    assert_eq!(confounding(&[block(0, &[("before", &a), ("after", &a)])]), None, "one machine");
     insta::assert_snapshot!(
-        open(&[block(0, &[("before", &a), ("after", &b)])]).expect("confounded"),
+        confounding(&[block(0, &[("before", &a), ("after", &b)])]).expect("confounded"),
         @"the baseline ran on a and the candidate on b"
     );
     let partly =
         [block(0, &[("before", &a)]), block(1, &[("after", &a)]), block(2, &[("before", &a)]), block(3, &[("after", &b)])];
-    insta::assert_snapshot!(open(&partly).expect("confounded"), @"the baseline ran on a and the candidate on a, b");
+    insta::assert_snapshot!(confounding(&partly).expect("confounded"), @"the baseline ran on a and the candidate on a, b");
 }
 
 #[test]
@@ -80,16 +80,16 @@ fn machines_that_are_compared_are_not_shared() {
     let [a, b] = [host("a", 0), host("b", 0)];
     let blocks = [block(0, &[("before", &a), ("after", &b)])];
     let blocks: Vec<&Environment> = blocks.iter().collect();
-    assert_eq!(confounded(&blocks, &comparison("hardware_generation")), None);
-    assert!(confounded(&[], &comparison("hardware_generation")).is_some(), "which ones they are has to be known");
+    assert_eq!(find_confounding(&blocks, &comparison("hardware_generation")), None);
+    assert!(find_confounding(&[], &comparison("hardware_generation")).is_some(), "which ones they are has to be known");
 }
 
 #[test]
 fn sides_that_swap_their_machines_between_blocks_share_them() {
     let [a, b] = [host("a", 0), host("b", 0)];
     let swapped = [block(0, &[("before", &a), ("after", &b)]), block(1, &[("before", &b), ("after", &a)])];
-    assert_eq!(open(&swapped), None);
-    assert!(open(&swapped[..1]).is_some(), "one block alone does not");
+    assert_eq!(confounding(&swapped), None);
+    assert!(confounding(&swapped[..1]).is_some(), "one block alone does not");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_machine_that_started_anew_is_another() {
     let mut after = host("later", 0);
     after.name.clone_from(&before.name);
     insta::assert_snapshot!(
-        open(&[block(0, &[("before", &before)]), block(1, &[("after", &after)])]).expect("confounded"),
+        confounding(&[block(0, &[("before", &before)]), block(1, &[("after", &after)])]).expect("confounded"),
         @"the baseline ran on a and the candidate on later"
     );
 }
@@ -107,13 +107,13 @@ fn a_machine_that_started_anew_is_another() {
 fn sides_that_are_up_together_share_a_device_only_where_there_is_one() {
     let together = |gpus: usize| {
         let host = host("a", gpus);
-        open(&[block(0, &[("before", &host), ("after", &host)])])
+        confounding(&[block(0, &[("before", &host), ("after", &host)])])
     };
     assert_eq!([together(0), together(1)], [None, None]);
     insta::assert_snapshot!(together(2).expect("confounded"), @"both sides were up on `a`, which has 2 GPUs: each may have had its own");
     let host = host("a", 2);
     assert_eq!(
-        open(&[block(0, &[("before", &host)]), block(1, &[("after", &host)])]),
+        confounding(&[block(0, &[("before", &host)]), block(1, &[("after", &host)])]),
         None,
         "one side at a time has all of them"
     );
@@ -124,7 +124,7 @@ fn variants_of_one_target_are_on_its_device() {
     let mut comparison = comparison("other");
     comparison.candidate = assay_manifest::Side { variant: "huge-pages".parse().expect("a name"), ..comparison.baseline.clone() };
     let host = host("a", 8);
-    assert_eq!(confounded(&[&block(0, &[("before", &host)])], &comparison), None);
+    assert_eq!(find_confounding(&[&block(0, &[("before", &host)])], &comparison), None);
 }
 
 #[test]
@@ -133,11 +133,11 @@ fn hardware_that_nobody_knows_is_not_the_same() {
     let known = host("a", 0);
     let not_known = Some("the hardware of a side is not known".to_owned());
     for [before, after] in [[&unknown, &known], [&known, &unknown], [&unknown, &unknown]] {
-        assert_eq!(open(&[block(0, &[("before", before), ("after", after)])]), not_known);
+        assert_eq!(confounding(&[block(0, &[("before", before), ("after", after)])]), not_known);
     }
-    assert_eq!(open(&[block(0, &[("before", &known)])]), not_known, "the candidate was never up");
+    assert_eq!(confounding(&[block(0, &[("before", &known)])]), not_known, "the candidate was never up");
     let later = block(1, &[("before", &unknown), ("after", &known)]);
-    assert_eq!(open(&[block(0, &[("before", &known), ("after", &known)]), later]), not_known, "known in one block only");
+    assert_eq!(confounding(&[block(0, &[("before", &known), ("after", &known)]), later]), not_known, "known in one block only");
 }
 
 /// Returns the named differences, with both values, after `change` has changed the candidate's machine or the candidate itself.
@@ -162,9 +162,9 @@ fn other<T>(value: T) -> Fact<T> {
 }
 
 /// A compared fact: its group, its name with both values, and the change that makes it differ.
-type Locked = (&'static str, &'static str, fn(&mut Environment));
+type LockedFact = (&'static str, &'static str, fn(&mut Environment));
 
-const LOCKED: [Locked; 10] = [
+const LOCKED_FACTS: [LockedFact; 10] = [
     ("hardware", "host.cpu_model: Xeon | Epyc", |after| facts_of(after).cpu_model = other("Epyc".to_owned())),
     ("hardware", "host.usable_cpus: 16 | 8", |after| facts_of(after).usable_cpus = other(8)),
     ("hardware", "host.memory_bytes: 1073741824 | 1", |after| facts_of(after).memory_bytes = other(Count(1))),
@@ -187,7 +187,7 @@ const LOCKED: [Locked; 10] = [
 #[test]
 fn every_locked_fact_that_differs_is_told_with_both_values() {
     assert_eq!(differing("scheduler_path", |_| {}), Vec::<String>::new());
-    for (_, told, change) in LOCKED {
+    for (_, told, change) in LOCKED_FACTS {
         assert_eq!(differing("scheduler_path", change), [told]);
     }
 }
@@ -201,9 +201,9 @@ fn a_fact_of_which_one_side_knows_nothing_differs() {
 #[test]
 fn only_the_variable_under_test_may_differ() {
     let allowed = |variable: &str| {
-        let unnoticed = LOCKED.iter().filter(|(_, _, change)| differing(variable, change).is_empty());
+        let unnoticed = LOCKED_FACTS.iter().filter(|(_, _, change)| differing(variable, change).is_empty());
         let groups: BTreeSet<&str> = unnoticed.map(|(group, ..)| *group).collect();
-        let all_of_them = LOCKED.iter().filter(|(group, ..)| groups.contains(group));
+        let all_of_them = LOCKED_FACTS.iter().filter(|(group, ..)| groups.contains(group));
         assert!(all_of_them.into_iter().all(|(_, _, change)| differing(variable, change).is_empty()), "a group goes together");
         if groups.is_empty() { "nothing".to_owned() } else { groups.into_iter().collect::<Vec<_>>().join(" and ") }
     };
@@ -269,7 +269,7 @@ fn plan(trials: &[(&str, &str, u32)]) -> Plan {
     let planned = trials.iter().map(|(workload, side, index)| {
         let case_id = format!("{workload}.{side}.default").parse().expect("a case");
         let point_id = "c8".parse().expect("a point");
-        PlannedTrial { trial_id: TrialId::of(&case_id, &point_id, *index), case_id, point_id, index: *index, block: 0 }
+        PlannedTrial { trial_id: TrialId::from_parts(&case_id, &point_id, *index), case_id, point_id, index: *index, block: 0 }
     });
     plan.trials = planned.collect();
     plan
@@ -287,7 +287,7 @@ fn both_sides_of_a_pair_are_offered_the_same_load() {
     ]);
     let told = |loads: [Option<&str>; 6]| {
         let offered =
-            plan.trials.iter().zip(loads).filter_map(|(trial, load)| Some((&trial.trial_id, Digest::of(load?.as_bytes()))));
+            plan.trials.iter().zip(loads).filter_map(|(trial, load)| Some((&trial.trial_id, Digest::compute(load?.as_bytes()))));
         let differing = differences(&plan, &[], &offered.collect(), &comparison("runtime_version"));
         differing.into_iter().map(|difference| difference.what).collect::<Vec<_>>()
     };
@@ -308,8 +308,8 @@ fn two_runs_are_told_apart_by_what_their_targets_were() {
     now.facts.kernel = Fact::observed("6.18".to_owned(), "a test");
     let (before, after) = (block(0, &[("before", &then), ("after", &then)]), block(0, &[("before", &now)]));
     let target: Name = "before".parse().expect("a name");
-    assert_eq!(between_runs(&[&before], &[&before], &target), []);
-    let told = between_runs(&[&before], &[&after], &target);
+    assert_eq!(differences_between_runs(&[&before], &[&before], &target), []);
+    let told = differences_between_runs(&[&before], &[&after], &target);
     assert_eq!(
         told.iter().map(|it| [&*it.what, &*it.baseline, &*it.candidate]).collect::<Vec<_>>(),
         [["host.kernel", "6.12", "6.18"]]

@@ -4,10 +4,10 @@ use assay_manifest::{
     Body, Count, Digest, Document, Environment, Executable, ExecutableRole, ExecutionPart, InputRef, Kind, Plan, PlannedTrial,
     RunId, RunStatus, Source, Summary, TrialId, TrialValue, canonical_json,
 };
-use assay_simulator::{Config, Due, Engine, Latency, Load, PerRequest, Profile, Seed, SlowRequests, simulate};
+use assay_simulator::{Config, Engine, Latency, Load, PerRequest, Profile, Seed, SimulatedRequest, SlowRequests, simulate};
 
 use super::*;
-use crate::rule::Learned;
+use crate::rule::LearnedNoise;
 
 const BASELINE: &str = "memory-bandwidth.node-a.default";
 const CANDIDATE: &str = "memory-bandwidth.node-a.huge-pages";
@@ -26,7 +26,7 @@ struct Fixture {
 fn example<B: Body>(name: &str) -> B {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/examples/v1alpha1").join(name);
     let document = Document::parse(&std::fs::read(path).expect("an example")).expect("a manifest");
-    B::of(&document).expect("of that kind").body.clone()
+    B::from_document(&document).expect("of that kind").body.clone()
 }
 
 impl Fixture {
@@ -44,7 +44,7 @@ impl Fixture {
             let like = metric.trials.first().expect("a trial").clone();
             metric.trials.clear();
             for (index, pair) in (0_u32..).zip(pairs) {
-                let trial_id = TrialId::of(&point.case_id, &point.point_id, index);
+                let trial_id = TrialId::from_parts(&point.case_id, &point.point_id, index);
                 plan.trials.push(PlannedTrial {
                     trial_id: trial_id.clone(),
                     case_id: point.case_id.clone(),
@@ -63,12 +63,12 @@ impl Fixture {
         }
         let run_id: RunId = "pull-17".parse().expect("a name");
         let workloads = plan.workloads.iter().map(|workload| workload.workload_spec_digest);
-        plan.order.seed = assay_schedule::drawn_seed(&run_id, workloads).to_string();
+        plan.order.seed = assay_schedule::draw_seed(&run_id, workloads).to_string();
         Self { run_id, source: example("source.json"), plan, environment, part, summary, tree: "a".repeat(40) }
     }
 
     fn run(&self) -> Run<'_> {
-        let digest = Digest::of(b"summary");
+        let digest = Digest::compute(b"summary");
         Run {
             run_id: &self.run_id,
             source: &self.source,
@@ -89,7 +89,7 @@ fn executable(path: &str, build: Option<&str>) -> Executable {
     Executable {
         role: ExecutableRole::Program,
         path: path.to_owned(),
-        digest: build.map(|build| Digest::of(build.as_bytes())),
+        digest: build.map(|build| Digest::compute(build.as_bytes())),
         unpinned: None,
     }
 }
@@ -103,7 +103,7 @@ fn a_side_whose_executable_has_no_digest_decides_nothing() {
             outcome.executables = vec![executable("sut/after/run.sh", build)];
         }
         assert!(fixture.part.attempts.iter().any(|attempt| attempt.case_id.as_str() == CANDIDATE && attempt.validity.valid));
-        let checks = crate::executed::checks(&fixture.run(), fixture.plan.comparison.as_ref().expect("a comparison"));
+        let checks = crate::executables::checks(&fixture.run(), fixture.plan.comparison.as_ref().expect("a comparison"));
         checks
             .into_iter()
             .map(|check| format!("{} {} {}: {}", check.name, check.passed, check.blocks, check.detail))
@@ -119,16 +119,16 @@ fn a_side_whose_executable_has_no_digest_decides_nothing() {
     );
 }
 
-fn at(text: &str) -> Instant {
+fn instant(text: &str) -> Instant {
     text.parse().expect("an instant")
 }
 
-fn question<'a>(gate: &'a Name, runs: Vec<Run<'a>>) -> Question<'a> {
-    Question {
+fn question<'a>(gate: &'a Name, runs: Vec<Run<'a>>) -> GateInput<'a> {
+    GateInput {
         gate,
         policy: GatePolicy {
             path: "pipelines/pull-request.yaml".to_owned(),
-            digest: Digest::of(b"policy"),
+            digest: Digest::compute(b"policy"),
             commit: None,
             q: 0.05,
             looks: vec![1.0],
@@ -143,7 +143,7 @@ fn question<'a>(gate: &'a Name, runs: Vec<Run<'a>>) -> Question<'a> {
         runs,
         sequence: Sequence { subject: subject(), look: 1, earlier: Vec::new() },
         acknowledgements: Vec::new(),
-        judged_on: at("2026-11-20T00:00:00.000000000Z"),
+        judged_on: instant("2026-11-20T00:00:00.000000000Z"),
         learned: None,
         policy_changes: Vec::new(),
         definition_changes: Vec::new(),
@@ -161,7 +161,7 @@ fn rounds(ratio: f64) -> Vec<[f64; 2]> {
     (0..12).map(|i| [200_000.0 * ripple(i), 200_000.0 * ratio * ripple(i + 3)]).collect()
 }
 
-fn verdict_of(pairs: &[[f64; 2]], ask: impl FnOnce(&mut Question<'_>)) -> Verdict {
+fn verdict_of(pairs: &[[f64; 2]], ask: impl FnOnce(&mut GateInput<'_>)) -> Verdict {
     let fixture = Fixture::new(pairs);
     let gate: Name = "gate".parse().expect("a name");
     let mut question = question(&gate, vec![fixture.run()]);
@@ -169,10 +169,10 @@ fn verdict_of(pairs: &[[f64; 2]], ask: impl FnOnce(&mut Question<'_>)) -> Verdic
     judge(&question).expect("a verdict")
 }
 
-fn accepts(share: f64, expires: &str) -> Acknowledgement {
+fn acknowledgement(share: f64, expires: &str) -> Acknowledgement {
     Acknowledgement {
         path: "pipelines/acks/slower.yaml".to_owned(),
-        digest: Digest::of(b"ack"),
+        digest: Digest::compute(b"ack"),
         case: CANDIDATE.parse().expect("a case"),
         point: None,
         metric: "triad_mb_per_s".to_owned(),
@@ -181,11 +181,11 @@ fn accepts(share: f64, expires: &str) -> Acknowledgement {
         applies: true,
         reason: "the allocator was replaced".to_owned(),
         approver: "owner".to_owned(),
-        expires: at(expires),
+        expires: instant(expires),
     }
 }
 
-fn why(metric: &MetricVerdict) -> &str {
+fn reason_code(metric: &MetricVerdict) -> &str {
     metric.reason.as_ref().map_or("", |reason| reason.code.as_str())
 }
 
@@ -214,7 +214,7 @@ fn noise_that_hides_twice_the_budget_is_inconclusive_and_says_how_many_pairs_it_
         rounds(1.0).iter().enumerate().map(|(i, [a, b])| [*a, b * if i % 2 == 0 { 1.15 } else { 0.87 }]).collect();
     let verdict = verdict_of(&noisy, |question| question.policy.block_on_inconclusive = true);
     assert_eq!((verdict.outcome, verdict.blocks), (Outcome::Inconclusive, true));
-    assert_eq!(why(&verdict.metrics[0]), "underpowered");
+    assert_eq!(reason_code(&verdict.metrics[0]), "underpowered");
     // A bound at 97.5 %, a floor of 110 / n spreads over the root of n and a power of 0.8 take n = (1.96 + 0.84 + 110 / n)^2
     // (0.15 / 0.095)^2 pairs: about 56.
     let enough = verdict.metrics[0].more_pairs.map(|more| 12 + more);
@@ -238,7 +238,7 @@ fn more_pairs_are_those_of_the_next_look() {
 fn what_no_number_of_pairs_tells_is_said() {
     let hopeless = verdict_of(&noisy(1.5), |_| {});
     let metric = &hopeless.metrics[0];
-    assert_eq!((why(metric), metric.more_pairs), ("underpowered", None));
+    assert_eq!((reason_code(metric), metric.more_pairs), ("underpowered", None));
     let detail = metric.reason.as_ref().map_or("", |reason| reason.detail.as_str());
     assert!(detail.ends_with("; 200 pairs would not tell either"), "{detail}");
 }
@@ -250,26 +250,29 @@ fn no_pairs_tell_what_made_a_difference() {
     let gate: Name = "gate".parse().expect("a name");
     let verdict = judge(&question(&gate, vec![fixture.run()])).expect("a verdict");
     let metric = &verdict.metrics[0];
-    assert_eq!((metric.outcome, why(metric), metric.more_pairs), (Outcome::Inconclusive, "confounded_with_placement", None));
+    assert_eq!(
+        (metric.outcome, reason_code(metric), metric.more_pairs),
+        (Outcome::Inconclusive, "confounded_with_placement", None)
+    );
 }
 
 #[test]
 fn an_accepted_regression_passes_but_neither_a_larger_nor_an_expired_one() {
     let later = "2027-01-01T00:00:00.000000000Z";
-    let accepted = verdict_of(&rounds(0.9), |question| question.acknowledgements = vec![accepts(0.15, later)]);
-    assert_eq!((accepted.outcome, why(&accepted.metrics[0])), (Outcome::Unchanged, "acknowledged"));
+    let accepted = verdict_of(&rounds(0.9), |question| question.acknowledgements = vec![acknowledgement(0.15, later)]);
+    assert_eq!((accepted.outcome, reason_code(&accepted.metrics[0])), (Outcome::Unchanged, "acknowledged"));
     assert_eq!(accepted.metrics[0].outcome, Outcome::Regressed, "the metric itself is still told");
-    let larger = verdict_of(&rounds(0.9), |question| question.acknowledgements = vec![accepts(0.06, later)]);
-    assert_eq!((larger.outcome, why(&larger.metrics[0])), (Outcome::Regressed, "beyond_acknowledgement"));
+    let larger = verdict_of(&rounds(0.9), |question| question.acknowledgements = vec![acknowledgement(0.06, later)]);
+    assert_eq!((larger.outcome, reason_code(&larger.metrics[0])), (Outcome::Regressed, "beyond_acknowledgement"));
     let past = "2026-11-01T00:00:00.000000000Z";
-    let expired = verdict_of(&rounds(0.9), |question| question.acknowledgements = vec![accepts(0.15, past)]);
-    assert_eq!((expired.outcome, why(&expired.metrics[0])), (Outcome::Regressed, "acknowledgement_expired"));
+    let expired = verdict_of(&rounds(0.9), |question| question.acknowledgements = vec![acknowledgement(0.15, past)]);
+    assert_eq!((expired.outcome, reason_code(&expired.metrics[0])), (Outcome::Regressed, "acknowledgement_expired"));
 }
 
 #[test]
 fn an_acceptance_of_something_else_accepts_nothing() {
     let other = |change: fn(&mut Acknowledgement)| {
-        let mut accepted = accepts(0.15, "2027-01-01T00:00:00.000000000Z");
+        let mut accepted = acknowledgement(0.15, "2027-01-01T00:00:00.000000000Z");
         change(&mut accepted);
         verdict_of(&rounds(0.9), |question| question.acknowledgements = vec![accepted]).outcome
     };
@@ -282,13 +285,14 @@ fn an_acceptance_of_something_else_accepts_nothing() {
 #[test]
 fn one_acceptance_among_several_suffices() {
     let later = "2027-01-01T00:00:00.000000000Z";
-    let verdict =
-        verdict_of(&rounds(0.9), |question| question.acknowledgements = vec![accepts(0.06, later), accepts(0.2, later)]);
-    assert_eq!((verdict.outcome, why(&verdict.metrics[0])), (Outcome::Unchanged, "acknowledged"));
+    let verdict = verdict_of(&rounds(0.9), |question| {
+        question.acknowledgements = vec![acknowledgement(0.06, later), acknowledgement(0.2, later)]
+    });
+    assert_eq!((verdict.outcome, reason_code(&verdict.metrics[0])), (Outcome::Unchanged, "acknowledged"));
 }
 
 /// Returns both sides' points as serving points, with this many failed requests in a hundred and the given SLO results.
-fn served(failed: u64, slo_met: [Option<bool>; 2], tokens: [f64; 2]) -> Fixture {
+fn serving_fixture(failed: u64, slo_met: [Option<bool>; 2], tokens: [f64; 2]) -> Fixture {
     let mut fixture = Fixture::new(&rounds(1.0));
     let like: Summary = example("summary.json");
     let serving = like.points.iter().find_map(|point| point.serving.clone()).expect("a point of serving");
@@ -346,14 +350,14 @@ fn what_one_run_can_show_blocks_by_itself() {
     };
     let fine = (Outcome::Unchanged, false, String::new());
     let broken = |code: &str| (Outcome::Regressed, true, code.to_owned());
-    let failing = served(3, [Some(true), Some(false)], [128.0, 64.0]);
+    let failing = serving_fixture(3, [Some(true), Some(false)], [128.0, 64.0]);
     assert_eq!(outcome(&failing, |_| {}), fine, "what the policy does not ask for is not checked");
     assert_eq!(outcome(&failing, |policy| policy.slo = true), broken("slo"));
     assert_eq!(outcome(&failing, |policy| policy.max_error_rate = Some(0.01)), broken("error_rate"));
     assert_eq!(outcome(&failing, |policy| policy.max_error_rate = Some(0.03)), fine);
     assert_eq!(outcome(&failing, |policy| policy.max_output_drift = Some(0.1)), broken("output_drift"));
     assert_eq!(outcome(&failing, |policy| policy.max_output_drift = Some(0.5)), fine);
-    let sound = served(0, [Some(true); 2], [128.0, 128.0]);
+    let sound = serving_fixture(0, [Some(true); 2], [128.0, 128.0]);
     let all =
         |policy: &mut GatePolicy| (policy.slo, policy.max_error_rate, policy.max_output_drift) = (true, Some(0.0), Some(0.01));
     assert_eq!(outcome(&sound, all), fine);
@@ -363,11 +367,11 @@ fn what_one_run_can_show_blocks_by_itself() {
 fn a_missed_slo_blocks_only_where_the_baseline_kept_it() {
     let gate: Name = "gate".parse().expect("a name");
     let ask = |slo_met: [Option<bool>; 2], accepts: Option<(f64, &str)>| {
-        let fixture = served(0, slo_met, [128.0; 2]);
+        let fixture = serving_fixture(0, slo_met, [128.0; 2]);
         let mut question = question(&gate, vec![fixture.run()]);
         question.policy.slo = true;
         question.acknowledgements = accepts
-            .map(|(share, until)| Acknowledgement { metric: "good_fraction".to_owned(), ..self::accepts(share, until) })
+            .map(|(share, until)| Acknowledgement { metric: "good_fraction".to_owned(), ..self::acknowledgement(share, until) })
             .into_iter()
             .collect();
         let verdict = judge(&question).expect("a verdict");
@@ -410,7 +414,7 @@ fn an_order_that_was_declared_decides_nothing() {
     assert_eq!(declared.outcome, Outcome::Inconclusive, "neither a regression");
     assert!(declared.metrics.iter().all(|metric| metric.outcome == Outcome::Inconclusive));
     // An order that was drawn for another run is no better.
-    fixture.plan.order.seed = assay_schedule::drawn_seed(&"other".parse().expect("a name"), []).to_string();
+    fixture.plan.order.seed = assay_schedule::draw_seed(&"other".parse().expect("a name"), []).to_string();
     assert!(!order(&judged(&fixture)).passed);
 }
 
@@ -436,7 +440,7 @@ fn a_candidate_that_crashes_more_often_does_not_pass_by_being_repeated() {
 
 #[test]
 fn passing_by_other_definitions_is_no_pass_and_a_regression_stays_one() {
-    let changed = |question: &mut Question<'_>| {
+    let changed = |question: &mut GateInput<'_>| {
         question.definition_changes =
             vec![Difference { what: "comparison".to_owned(), baseline: "a".to_owned(), candidate: "b".to_owned() }];
     };
@@ -462,7 +466,7 @@ fn a_second_run_of_one_tree_adds_its_pairs_under_what_is_left_of_q() {
     let gate: Name = "gate".parse().expect("a name");
     let mut question = question(&gate, vec![fixture.run(), fixture.run()]);
     question.policy.looks = vec![0.5, 0.5];
-    question.sequence = Sequence { subject: subject(), look: 2, earlier: vec![Digest::of(b"the first")] };
+    question.sequence = Sequence { subject: subject(), look: 2, earlier: vec![Digest::compute(b"the first")] };
     let verdict = judge(&question).expect("a verdict");
     assert_eq!(verdict.metrics[0].pairs.len(), 24);
     assert_eq!(verdict.metrics[0].pairs.last().map(|pair| pair.run), Some(1));
@@ -474,7 +478,7 @@ fn a_second_run_of_one_tree_adds_its_pairs_under_what_is_left_of_q() {
 fn what_cannot_be_judged_is_refused_by_name() {
     let fixture = Fixture::new(&rounds(1.0));
     let gate: Name = "gate".parse().expect("a name");
-    let refused = |question: &Question<'_>| judge(question).expect_err("refused").to_string();
+    let refused = |question: &GateInput<'_>| judge(question).expect_err("refused").to_string();
     insta::assert_snapshot!(refused(&question(&gate, Vec::new())), @"there is no run to judge");
     let mut unknown = question(&gate, vec![fixture.run()]);
     unknown.policy.metrics = vec!["triad".to_owned()];
@@ -499,7 +503,7 @@ fn sides_on_hardware_that_is_not_known_are_confounded() {
     fixture.environment.hosts.clear();
     let gate: Name = "gate".parse().expect("a name");
     let verdict = judge(&question(&gate, vec![fixture.run()])).expect("a verdict");
-    assert_eq!((verdict.outcome, why(&verdict.metrics[0])), (Outcome::Inconclusive, "confounded_with_placement"));
+    assert_eq!((verdict.outcome, reason_code(&verdict.metrics[0])), (Outcome::Inconclusive, "confounded_with_placement"));
     let mut unchanged = Fixture::new(&rounds(1.0));
     unchanged.environment.hosts.clear();
     let verdict = judge(&question(&gate, vec![unchanged.run()])).expect("a verdict");
@@ -512,7 +516,7 @@ fn sides_that_differ_otherwise_tell_nothing_and_each_difference_is_listed() {
         let mut fixture = Fixture::new(&rounds(ratio));
         for trial in &fixture.plan.trials {
             let own = if trial.index < differing { trial.case_id.to_string() } else { "both".to_owned() };
-            fixture.part.schedule_digests.insert(trial.trial_id.clone(), Digest::of(own.as_bytes()));
+            fixture.part.schedule_digests.insert(trial.trial_id.clone(), Digest::compute(own.as_bytes()));
         }
         let gate: Name = "gate".parse().expect("a name");
         judge(&question(&gate, vec![fixture.run()])).expect("a verdict")
@@ -521,7 +525,7 @@ fn sides_that_differ_otherwise_tell_nothing_and_each_difference_is_listed() {
     assert_eq!(outcomes(0), [Outcome::Regressed, Outcome::Unchanged, Outcome::Improved]);
     assert_eq!(outcomes(2), [Outcome::Inconclusive; 3], "a difference may hide a change as well as make one");
     let verdict = judged(1.0, 3);
-    assert_eq!((why(&verdict.metrics[0]), verdict.differences.len(), verdict.blocks), ("environment", 3, false));
+    assert_eq!((reason_code(&verdict.metrics[0]), verdict.differences.len(), verdict.blocks), ("environment", 3, false));
     insta::assert_snapshot!(
         verdict.metrics[0].reason.as_ref().expect("a reason").detail,
         @"the sides differ in `schedule of memory-bandwidth.node-a.default.t8.t0` and 2 more, which is not the variable under test"
@@ -533,18 +537,18 @@ fn hardware_comes_before_facts_where_both_could_explain_a_change() {
     let mut fixture = Fixture::new(&rounds(0.9));
     fixture.environment.hosts.clear();
     let digests =
-        fixture.plan.trials.iter().map(|trial| (trial.trial_id.clone(), Digest::of(trial.trial_id.as_str().as_bytes())));
+        fixture.plan.trials.iter().map(|trial| (trial.trial_id.clone(), Digest::compute(trial.trial_id.as_str().as_bytes())));
     fixture.part.schedule_digests = digests.collect();
     let gate: Name = "gate".parse().expect("a name");
     let verdict = judge(&question(&gate, vec![fixture.run()])).expect("a verdict");
-    assert_eq!((why(&verdict.metrics[0]), verdict.differences.len()), ("confounded_with_placement", 12));
+    assert_eq!((reason_code(&verdict.metrics[0]), verdict.differences.len()), ("confounded_with_placement", 12));
 }
 
 /// The floor applies to throughputs as well as to latencies, and a bound that does not clear it has shown nothing.
 #[test]
 fn what_does_not_clear_the_floor_only_seems_worse() {
     let rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Pair };
-    let learned = Learned {
+    let learned = LearnedNoise {
         noise: assay_stats::Noise::normal(0.005, 100.0),
         launches: Some(crate::rule::Launches { sd: 0.03, n: 20, largest: 0.01 }),
         autocorrelation: None,
@@ -553,7 +557,7 @@ fn what_does_not_clear_the_floor_only_seems_worse() {
     let ripple = |i: u32| 100.0 + 0.1 * f64::from(i % 7);
     let pairs = (0..12).map(|i| [ripple(i * 5), ripple(i * 3) / 1.06]).collect();
     let places = (0..12).map(|round| [0, round]).collect();
-    let series = Series { better: Better::Higher, pairs, places, learned: Some(learned) };
+    let series = Series { better: BetterDirection::Higher, pairs, places, learned: Some(learned) };
     let judged = crate::rule::judge(&[series], &rules).remove(0);
     insta::assert_snapshot!(
         reason(judged.why.expect("why"), &judged, &rules, false).detail,
@@ -568,7 +572,7 @@ fn the_same_question_has_the_same_bytes() {
     // A method that decides differently needs another name: it then refuses verdicts of the old one and does not accuse their
     // signers.
     assert_eq!(
-        (CONTRACT, Digest::of(&one).hex().as_str()),
+        (CONTRACT, Digest::compute(&one).hex().as_str()),
         ("assay-gate/7", "0e758581e3d17814a0558a3746f6673f0d5aa64caf6ebc1cf7837ed03624ecf4")
     );
 }
@@ -577,15 +581,16 @@ fn the_same_question_has_the_same_bytes() {
 /// about three percent. It is a function of the seed.
 fn throughput(seed: &str, slower: f64) -> f64 {
     let seed = Seed::new([0; 32]).mixed_with(seed);
-    let latency = Latency { slow: SlowRequests { factor: slower, share: 1.0 }, ..Config::of(Profile::H100x8b).latency };
-    let due = |number| Due { request_id: number, prompt_tokens: 100, output_tokens: 1, ..Due::default() };
+    let latency = Latency { slow: SlowRequests { factor: slower, share: 1.0 }, ..Config::from_profile(Profile::H100x8b).latency };
+    let due =
+        |number| SimulatedRequest { request_id: number, prompt_tokens: 100, output_tokens: 1, ..SimulatedRequest::default() };
     let load = Load::Closed { clients: 4, requests: (0..40).map(due) };
     let ends = simulate(Engine::new(PerRequest::new(latency, &seed)), seed, load).filter_map(|record| record.end_ns);
     40e9 / ends.max().expect("an end") as f64
 }
 
 /// Runs the gate two hundred times, each over 30 pairs of its own, the candidate slower by this factor.
-fn two_hundred(slower: f64, budget: f64) -> [usize; 4] {
+fn judge_two_hundred(slower: f64, budget: f64) -> [usize; 4] {
     let mut found = [0; 4];
     for gate in 0..200 {
         let pair =
@@ -600,16 +605,16 @@ fn two_hundred(slower: f64, budget: f64) -> [usize; 4] {
 /// This test checks the path from manifests to outcome; the calibration measures the rate of false alarms.
 #[test]
 fn two_hundred_gates_of_equal_endpoints_give_the_alarms_of_their_seeds() {
-    let [improved, unchanged, inconclusive, regressed] = two_hundred(1.0, 0.05);
+    let [improved, unchanged, inconclusive, regressed] = judge_two_hundred(1.0, 0.05);
     assert_eq!([improved, unchanged, inconclusive, regressed], [0, 199, 1, 0]);
     // With next to no budget, the test and the floor of a metric without earlier runs decide.
-    let [improved, _, _, regressed] = two_hundred(1.0, 1e-6);
+    let [improved, _, _, regressed] = judge_two_hundred(1.0, 1e-6);
     assert_eq!([improved, regressed], [0, 0]);
 }
 
 #[test]
 fn two_hundred_gates_of_an_endpoint_that_is_a_tenth_slower_find_it() {
-    let [improved, unchanged, _, regressed] = two_hundred(1.1, 0.05);
+    let [improved, unchanged, _, regressed] = judge_two_hundred(1.1, 0.05);
     // The pairs of some gates happen to be autocorrelated: at 30 pairs without a history this costs 3 % of the detections.
     assert_eq!((improved, unchanged, regressed), (0, 0, 194));
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Barrier;
 
-use assay_git::{BranchError, Destination, Pushed, Remote, RemoteError, StagedFolder};
+use assay_git::{BranchError, Destination, PushOutcome, Remote, RemoteError, StagedFolder};
 use assay_manifest::Instant;
 use assay_process::{Cancel, Spawner};
 
@@ -16,31 +16,31 @@ const MARK: &str = "chain/last.json";
 type Files<'a> = &'a [(&'a str, &'a str)];
 
 /// A bare remote, and a checkout that has it as `origin`.
-struct Setting {
+struct RemoteFixture {
     bare: Scratch,
     checkout: Scratch,
 }
 
-fn setting() -> Setting {
+fn setting() -> RemoteFixture {
     let (bare, checkout) = (empty(&["--bare"]), empty(&[]));
     checkout.git(&["remote", "add", "origin", &format!("file://{}", bare.path().display())]);
     checkout.git(&["config", "user.name", "B. Enchmark"]);
     checkout.git(&["config", "user.email", "b@example.org"]);
-    Setting { bare, checkout }
+    RemoteFixture { bare, checkout }
 }
 
-impl Setting {
-    fn push(&self, run: &str, files: Files<'_>) -> Result<Pushed, BranchError> {
+impl RemoteFixture {
+    fn push(&self, run: &str, files: Files<'_>) -> Result<PushOutcome, BranchError> {
         self.push_unless(run, files, &Cancel::new().expect("an eventfd"))
     }
 
-    fn push_unless(&self, run: &str, files: Files<'_>, cancel: &Cancel) -> Result<Pushed, BranchError> {
+    fn push_unless(&self, run: &str, files: Files<'_>, cancel: &Cancel) -> Result<PushOutcome, BranchError> {
         let into = tempfile::tempdir().expect("a folder");
         let mut staged = StagedFolder::new(into.path())?;
         for (path, text) in files {
             staged.add(path, text.as_bytes())?;
         }
-        let remote = Remote::named(self.checkout.path(), "origin")?;
+        let remote = Remote::from_checkout(self.checkout.path(), "origin")?;
         let path = format!("release/{run}");
         let to = Destination { remote: &remote, branch: BRANCH, path: &path, mark: MARK, checkout: Some(self.checkout.path()) };
         let at = "2026-11-20T12:00:00.900000000Z".parse::<Instant>().expect("an instant");
@@ -133,7 +133,7 @@ fn nothing_is_added_inside_of_a_folder_that_is_whole() {
     let first = setting.push("one", &[(MARK, "{}")]).expect("it is pushed");
     for inner in ["one/two", "one/chain/two", "one/chain/last.json"] {
         let error = setting.push(inner, &[("a", "1")]).expect_err("refused");
-        assert!(matches!(&error, BranchError::Inside { path, .. } if path == "release/one"), "{error:?}");
+        assert!(matches!(&error, BranchError::InsideCompleteFolder { path, .. } if path == "release/one"), "{error:?}");
     }
     // A folder of the mark's name is no mark.
     setting.push("two", &[("chain", "a file")]).expect("it is pushed");
@@ -155,7 +155,7 @@ fn a_file_in_the_place_of_a_folder_is_named() {
 }
 
 /// Pushes from several processes at the same moment, each a folder of its own.
-fn push_at_once(setting: &Setting, pushers: usize) -> Vec<Pushed> {
+fn push_at_once(setting: &RemoteFixture, pushers: usize) -> Vec<PushOutcome> {
     let barrier = Barrier::new(pushers);
     std::thread::scope(|scope| {
         let push = |index: usize| {
@@ -193,7 +193,7 @@ fn files_of_earlier_runs_are_not_fetched() {
     let into = tempfile::tempdir().expect("a folder");
     let mut staged = StagedFolder::new(into.path()).expect("a scratch repository");
     staged.add("a", b"1").expect("added");
-    let remote = Remote::named(setting.checkout.path(), "origin").expect("a remote");
+    let remote = Remote::from_checkout(setting.checkout.path(), "origin").expect("a remote");
     let to = Destination { remote: &remote, branch: BRANCH, path: "release/two", mark: MARK, checkout: None };
     let (spawner, cancel) = (Spawner::start().expect("a thread"), Cancel::new().expect("an eventfd"));
     staged.push(&to, "Two", Instant::from_unix_ns(0), &spawner, &cancel).expect("it is pushed");

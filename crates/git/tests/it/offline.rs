@@ -92,7 +92,7 @@ fn another_commit_does_not_do() {
 #[test]
 fn a_malformed_object_is_named_though_its_id_is_right() {
     let object = |kind, name: &str, bytes: &[u8]| {
-        let oid = Oid::of(name, bytes).expect("an id");
+        let oid = Oid::for_content(name, bytes).expect("an id");
         RawObject { oid, kind, bytes: bytes.to_vec() }
     };
     let commit = object(GitObjectKind::Commit, "commit", b"nonsense");

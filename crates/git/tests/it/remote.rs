@@ -1,6 +1,6 @@
 //! Fetching from a bare remote through `file://`.
 
-use assay_git::{Fetched, OfflineFile, RemoteError, check_offline, fetch_remote};
+use assay_git::{FetchedCommit, OfflineFile, RemoteError, check_offline, fetch_remote};
 use assay_process::{Cancel, Spawner};
 use tempfile::TempDir;
 
@@ -15,11 +15,11 @@ fn remote(scratch: &Scratch) -> (Scratch, String) {
     (bare, url)
 }
 
-fn fetch(url: &str, rev: &str) -> (TempDir, Result<Fetched, RemoteError>) {
+fn fetch(url: &str, rev: &str) -> (TempDir, Result<FetchedCommit, RemoteError>) {
     fetch_unless(url, rev, &Cancel::new().expect("an eventfd"))
 }
 
-fn fetch_unless(url: &str, rev: &str, cancel: &Cancel) -> (TempDir, Result<Fetched, RemoteError>) {
+fn fetch_unless(url: &str, rev: &str, cancel: &Cancel) -> (TempDir, Result<FetchedCommit, RemoteError>) {
     let into = tempfile::tempdir().expect("a folder");
     let fetched = fetch_remote(url, rev, into.path(), &Spawner::start().expect("a thread"), cancel);
     (into, fetched)
@@ -49,7 +49,7 @@ fn what_was_fetched_is_checked_offline() {
     let scratch = scratch();
     let (_bare, url) = remote(&scratch);
     let (_into, fetched) = fetch(&url, "main");
-    let Fetched { repository, commit, .. } = fetched.expect("it is fetched");
+    let FetchedCommit { repository, commit, .. } = fetched.expect("it is fetched");
     let path = "workloads/memory/run.sh";
     let file = repository.read_at(&commit, path).expect("it reads").expect("it is there");
     let objects = repository.commit_objects(&commit, &[path]).expect("objects");

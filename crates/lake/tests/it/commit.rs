@@ -7,9 +7,11 @@ use assay_lake::{Action, CHECKPOINT_INTERVAL, Error, Lake, Step, commit_run};
 use assay_manifest::{Count, CuratedFile, Digest};
 use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, TABLES, WORKLOAD_DIM};
 
-use crate::support::{Place, check_logs_are_dense, expected_rows, found_rows, go_on, put, row, run_files, run_id, scratch};
+use crate::support::{
+    TestStore, check_logs_are_dense, continue_commit, expected_rows, found_rows, put, row, run_files, run_id, scratch,
+};
 
-fn steps_of(place: &Place, index: u64) -> Vec<Step> {
+fn steps_of(place: &TestStore, index: u64) -> Vec<Step> {
     let mut steps = Vec::new();
     let files = run_files(&place.store, index);
     let mut watch = |step| {
@@ -22,7 +24,7 @@ fn steps_of(place: &Place, index: u64) -> Vec<Step> {
 
 #[test]
 fn a_run_is_committed_dimensions_first_and_itself_last() {
-    let place = Place::new();
+    let place = TestStore::new();
     let committed: Vec<_> =
         steps_of(&place, 1).into_iter().filter(|step| step.action == Action::Committed).map(|step| step.table).collect();
     assert_eq!(
@@ -48,7 +50,7 @@ fn a_run_is_committed_dimensions_first_and_itself_last() {
 
 #[test]
 fn every_table_is_there_from_the_first_run() {
-    let place = Place::new();
+    let place = TestStore::new();
     assert_eq!(place.lake.latest().expect("versions").len(), 0);
     let snapshot = place.commit(1);
     assert_eq!(snapshot.keys().map(String::as_str).collect::<BTreeSet<_>>(), TABLES.iter().map(|table| table.name).collect());
@@ -58,7 +60,7 @@ fn every_table_is_there_from_the_first_run() {
 
 #[test]
 fn a_dimension_s_file_is_added_once_whichever_run_brings_it() {
-    let place = Place::new();
+    let place = TestStore::new();
     place.commit(1);
     let second = steps_of(&place, 2);
     let found = |table| second.iter().find(|step| step.table == table).map(|step| step.action);
@@ -69,7 +71,7 @@ fn a_dimension_s_file_is_added_once_whichever_run_brings_it() {
 
 #[test]
 fn a_run_that_is_there_is_not_added_again() {
-    let place = Place::new();
+    let place = TestStore::new();
     let first = place.commit(1);
     assert!(steps_of(&place, 1).iter().all(|step| step.action == Action::AlreadyCommitted));
     assert_eq!(place.commit(1), first, "no new versions");
@@ -78,10 +80,10 @@ fn a_run_that_is_there_is_not_added_again() {
 
 #[test]
 fn a_commit_that_stopped_after_any_step_is_finished_by_the_next() {
-    let whole = steps_of(&Place::new(), 1).len();
+    let whole = steps_of(&TestStore::new(), 1).len();
     assert_eq!(whole, 22, "eleven tables, a copy and a commit each");
     for stop in 1..=whole {
-        let place = Place::new();
+        let place = TestStore::new();
         let files = run_files(&place.store, 1);
         let mut left = stop;
         let mut watch = |_| {
@@ -102,7 +104,7 @@ fn a_commit_that_stopped_after_any_step_is_finished_by_the_next() {
 
 #[test]
 fn rows_of_a_run_that_is_not_whole_are_in_no_view() {
-    let place = Place::new();
+    let place = TestStore::new();
     place.commit(1);
     let files = run_files(&place.store, 2);
     let mut watch = |step: Step| {
@@ -120,13 +122,13 @@ fn rows_of_a_run_that_is_not_whole_are_in_no_view() {
 
 #[test]
 fn one_run_id_has_one_set_of_files() {
-    let place = Place::new();
+    let place = TestStore::new();
     place.commit(1);
     let mut files = run_files(&place.store, 1);
     let other = put(&place.store, &OUTCOME_FACT, [row(&OUTCOME_FACT, 1, 99)]);
     files.retain(|file| file.table != OUTCOME_FACT.name);
     files.push(other);
-    let error = commit_run(&place.lake, &run_id(1), &files, &place.scratch, &mut go_on).expect_err("refused");
+    let error = commit_run(&place.lake, &run_id(1), &files, &place.scratch, &mut continue_commit).expect_err("refused");
     insta::assert_snapshot!(error, @"the warehouse holds other files of run `run-1` in table `outcome_fact` than those of this Summary");
     assert!(error.fails_verification());
     assert_eq!(found_rows(&place), expected_rows(1));
@@ -134,11 +136,11 @@ fn one_run_id_has_one_set_of_files() {
 
 #[test]
 fn a_run_may_bring_several_files_of_a_table() {
-    let place = Place::new();
+    let place = TestStore::new();
     let mut files = run_files(&place.store, 1);
     files.push(put(&place.store, &OUTCOME_FACT, [row(&OUTCOME_FACT, 1, 99)]));
     files.push(put(&place.store, &WORKLOAD_DIM, [row(&WORKLOAD_DIM, 0, 1)]));
-    commit_run(&place.lake, &run_id(1), &files, &place.scratch, &mut go_on).expect("committed");
+    commit_run(&place.lake, &run_id(1), &files, &place.scratch, &mut continue_commit).expect("committed");
     assert_eq!(place.number("SELECT count(*) FROM outcome_fact"), "41");
     assert_eq!(place.lake.latest().expect("versions").get("outcome_fact"), Some(&Count(1)), "one commit for both");
     assert_eq!(place.number("SELECT count(*) FROM workload_dim"), "3", "two files that share a row");
@@ -147,23 +149,23 @@ fn a_run_may_bring_several_files_of_a_table() {
 
 #[test]
 fn what_is_no_curated_file_is_refused_before_it_is_added() {
-    let place = Place::new();
+    let place = TestStore::new();
     let files = run_files(&place.store, 1);
     let refusal = |change: &dyn Fn(&mut CuratedFile)| {
         let mut files = files.clone();
         let file = files.iter_mut().find(|file| file.table == OUTCOME_FACT.name).expect("a file");
         change(file);
-        let error = commit_run(&place.lake, &run_id(1), &files, &place.scratch, &mut go_on).expect_err("refused");
-        error.to_string().replace(&Digest::of(b"rows").to_string(), "<digest>")
+        let error = commit_run(&place.lake, &run_id(1), &files, &place.scratch, &mut continue_commit).expect_err("refused");
+        error.to_string().replace(&Digest::compute(b"rows").to_string(), "<digest>")
     };
     assert!(refusal(&|file| file.rows = Count(41)).ends_with("it has 40 rows and not 41"));
     assert!(refusal(&|file| file.artifact.size = Count(7)).contains("bytes and not 7"));
     assert!(refusal(&|file| file.table = "serving_outcome_fact".to_owned()).contains("is not what the table has there"));
     assert_eq!(refusal(&|file| file.table = "outcomes".to_owned()), "there is no table `outcomes` in the warehouse");
-    insta::assert_snapshot!(refusal(&|file| file.artifact.digest = Digest::of(b"rows")), @"the store has no blob <digest>");
+    insta::assert_snapshot!(refusal(&|file| file.artifact.digest = Digest::compute(b"rows")), @"the store has no blob <digest>");
     place.store.put(b"rows").expect("put");
     let no_parquet = refusal(&|file| {
-        file.artifact.digest = Digest::of(b"rows");
+        file.artifact.digest = Digest::compute(b"rows");
         file.artifact.size = Count(4);
     });
     assert!(
@@ -175,16 +177,16 @@ fn what_is_no_curated_file_is_refused_before_it_is_added() {
 
 #[test]
 fn a_run_without_its_own_rows_is_refused() {
-    let place = Place::new();
+    let place = TestStore::new();
     let files: Vec<_> = run_files(&place.store, 1).into_iter().filter(|file| file.table != BENCHMARK_RUN_FACT.name).collect();
-    let error = commit_run(&place.lake, &run_id(1), &files, &place.scratch, &mut go_on).expect_err("refused");
+    let error = commit_run(&place.lake, &run_id(1), &files, &place.scratch, &mut continue_commit).expect_err("refused");
     insta::assert_snapshot!(error, @"run `run-1` has no curated file of `benchmark_run_fact`, which makes a run visible");
 }
 
 #[test]
 fn a_table_with_another_schema_is_refused_by_name() {
     let other = |change: &dyn Fn(String) -> String| {
-        let place = Place::new();
+        let place = TestStore::new();
         place.lake.create_tables().expect("tables");
         let first = place.table(&OUTCOME_FACT).join("_delta_log/00000000000000000000.json");
         let text = std::fs::read_to_string(&first).expect("a commit");
@@ -192,7 +194,7 @@ fn a_table_with_another_schema_is_refused_by_name() {
         assert_ne!(text, changed);
         std::fs::write(&first, changed).expect("written");
         let files = run_files(&place.store, 1);
-        let error = commit_run(&place.lake, &run_id(1), &files, &place.scratch, &mut go_on).expect_err("refused");
+        let error = commit_run(&place.lake, &run_id(1), &files, &place.scratch, &mut continue_commit).expect_err("refused");
         assert!(matches!(error, Error::OtherSchema { .. }), "{error}");
         error.to_string()
     };
@@ -204,7 +206,7 @@ fn a_table_with_another_schema_is_refused_by_name() {
 
 #[test]
 fn a_table_from_before_a_nullable_column_was_added_is_no_other_table() {
-    let place = Place::new();
+    let place = TestStore::new();
     place.lake.create_tables().expect("tables");
     let first = place.table(&OUTCOME_FACT).join("_delta_log/00000000000000000000.json");
     let column = OUTCOME_FACT.columns().find(|column| column.nullable && !column.key).expect("one").name;
@@ -226,16 +228,16 @@ fn a_table_from_before_a_nullable_column_was_added_is_no_other_table() {
 
 #[test]
 fn a_table_s_first_commit_is_the_same_bytes_everywhere() {
-    let first = |place: &Place| {
+    let first = |place: &TestStore| {
         place.lake.create_tables().expect("tables");
         TABLES.map(|table| std::fs::read(place.table(table).join("_delta_log/00000000000000000000.json")).expect("a commit"))
     };
-    assert_eq!(first(&Place::new()), first(&Place::new()));
+    assert_eq!(first(&TestStore::new()), first(&TestStore::new()));
 }
 
 #[test]
 fn checkpoints_hold_all_that_came_before() {
-    let place = Place::new();
+    let place = TestStore::new();
     let runs = CHECKPOINT_INTERVAL + 2;
     for index in 1..=runs {
         place.commit(index);
@@ -250,14 +252,14 @@ fn checkpoints_hold_all_that_came_before() {
     }
     let again = Lake::open(&place.store).expect("a lake");
     let files = run_files(&place.store, 1);
-    let snapshot = commit_run(&again, &run_id(1), &files, &scratch(), &mut go_on).expect("committed");
+    let snapshot = commit_run(&again, &run_id(1), &files, &scratch(), &mut continue_commit).expect("committed");
     assert_eq!(snapshot.get("outcome_fact"), Some(&Count(runs)), "the first run is known to be there");
     assert_eq!(found_rows(&place), expected_rows(runs));
 }
 
 #[test]
 fn an_old_version_stays_what_it_was() {
-    let place = Place::new();
+    let place = TestStore::new();
     let first = place.commit(1);
     place.commit(2);
     let version = first.get("outcome_fact").expect("a version").0;
@@ -270,13 +272,13 @@ fn an_old_version_stays_what_it_was() {
 #[test]
 fn a_log_that_is_no_log_is_an_error() {
     for garbage in [&b"not json"[..], b"", b"{}", b"{\"add\":{\"path\":7}}\n", b"\xff\xfe", b"[]\n"] {
-        let place = Place::new();
+        let place = TestStore::new();
         place.commit(1);
         let log = place.table(&OUTCOME_FACT).join("_delta_log");
         std::fs::write(log.join("00000000000000000002.json"), garbage).expect("written");
         let files = run_files(&place.store, 2);
         // For every content of the log, nothing panics, and the existing files stay.
-        let _ = commit_run(&place.lake, &run_id(2), &files, &place.scratch, &mut go_on);
+        let _ = commit_run(&place.lake, &run_id(2), &files, &place.scratch, &mut continue_commit);
         assert!(place.lake.files(&OUTCOME_FACT, 1).is_ok_and(|files| files.len() == 1));
         std::fs::write(log.join("_last_checkpoint"), garbage).expect("written");
         let _ = place.lake.latest();

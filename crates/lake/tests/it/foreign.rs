@@ -10,7 +10,7 @@ use assay_lake::CHECKPOINT_INTERVAL;
 use assay_warehouse::{Row, TABLES, Table, Type, Value};
 use serde_json::{Value as Json, json};
 
-use crate::support::{OWN, Place, SHARED, row};
+use crate::support::{OWN, SHARED, TestStore, row};
 
 /// More runs than a checkpoint holds, so that readers read one and the commits after it.
 const RUNS: u64 = CHECKPOINT_INTERVAL + 3;
@@ -43,7 +43,7 @@ fn sum(kind: Type, values: &[&Value]) -> Json {
     }
 }
 
-fn expected(place: &Place) -> Json {
+fn expected(place: &TestStore) -> Json {
     let versions = place.lake.latest().expect("versions");
     let tables = TABLES.iter().map(|table| {
         let rows = rows(table);
@@ -66,7 +66,7 @@ fn expected(place: &Place) -> Json {
 
 #[test]
 fn foreign_readers_see_what_was_written() {
-    let place = Place::new();
+    let place = TestStore::new();
     for run in 1..=RUNS {
         place.commit(run);
     }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use assay_lake::{Lake, commit_run};
 
-use crate::support::{Place, check_logs_are_dense, expected_rows, found_rows, go_on, open, run_files, run_id, scratch};
+use crate::support::{
+    TestStore, check_logs_are_dense, continue_commit, expected_rows, found_rows, open, run_files, run_id, scratch,
+};
 
 const FOLDER: &str = "ASSAY_LAKE_TEST_FOLDER";
 const RUNS: &str = "ASSAY_LAKE_TEST_RUNS";
@@ -21,7 +23,7 @@ fn child() {
     let scratch = scratch();
     for run in runs.split(',').map(|run| run.parse::<u64>().expect("a number")) {
         let files = run_files(&store, run);
-        commit_run(&lake, &run_id(run), &files, &scratch, &mut go_on).expect("committed");
+        commit_run(&lake, &run_id(run), &files, &scratch, &mut continue_commit).expect("committed");
         std::fs::write(folder.join(format!("done-{run}")), b"").expect("said");
     }
 }
@@ -40,7 +42,7 @@ fn start(folder: &Path, runs: &[u64]) -> Child {
 
 #[test]
 fn sixteen_processes_write_each_row_exactly_once() {
-    let place = Place::new();
+    let place = TestStore::new();
     // Each brings a run of its own, one that a neighbour brings as well, and the dimensions that all share.
     let children: Vec<_> = (0..16).map(|index| start(place.root(), &[index + 1, (index + 1) % 16 + 1])).collect();
     for child in children {
@@ -56,7 +58,7 @@ fn sixteen_processes_write_each_row_exactly_once() {
 
 #[test]
 fn sixteen_threads_write_each_row_exactly_once() {
-    let place = Place::new();
+    let place = TestStore::new();
     std::thread::scope(|scope| {
         for index in 1..=16 {
             let place = &place;
@@ -70,7 +72,7 @@ fn sixteen_threads_write_each_row_exactly_once() {
 #[test]
 fn many_that_make_the_same_tables_at_once_all_find_them() {
     for _ in 0..20 {
-        let place = Place::new();
+        let place = TestStore::new();
         let gate = Barrier::new(8);
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -86,7 +88,7 @@ fn many_that_make_the_same_tables_at_once_all_find_them() {
 
 #[test]
 fn a_writer_killed_anywhere_is_finished_by_the_next() {
-    let place = Place::new();
+    let place = TestStore::new();
     let mut delay = Duration::from_millis(5);
     let (mut killed, mut run) = (0, 1);
     // Delays grow from no step done to all steps done, so that kills fall everywhere in between, independent of the machine's

@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-use assay_lake::{Error, Limited, Limits, MAX_SQL_TOKENS, Query, QueryError, Reading, ResultTable, VIEWS};
+use assay_lake::{Error, LimitedResource, Limits, MAX_SQL_TOKENS, Query, QueryError, Reading, ResultTable, VIEWS};
 use assay_warehouse::{OUTCOME_FACT, TABLES};
 
-use crate::support::{Place, put, row, run_files};
+use crate::support::{TestStore, put, row, run_files};
 
-fn ask_with(place: &Place, sql: &str, limits: Limits) -> Result<ResultTable, Error> {
+fn ask_with(place: &TestStore, sql: &str, limits: Limits) -> Result<ResultTable, Error> {
     let query = Query::parse(sql)?;
     let files = run_files(&place.store, 1);
-    Reading::of_files(&place.store, &files, &query, &place.scratch)?.ask(&query, limits)
+    Reading::from_files(&place.store, &files, &query, &place.scratch)?.run_query(&query, limits)
 }
 
-fn ask(place: &Place, sql: &str) -> Result<ResultTable, Error> {
+fn ask(place: &TestStore, sql: &str) -> Result<ResultTable, Error> {
     ask_with(place, sql, Limits::default())
 }
 
 fn csv(sql: &str) -> String {
-    ask(&Place::new(), sql).expect("an answer").csv()
+    ask(&TestStore::new(), sql).expect("an answer").csv()
 }
 
 fn refusal(sql: &str) -> String {
-    ask(&Place::new(), sql).expect_err("refused").to_string()
+    ask(&TestStore::new(), sql).expect_err("refused").to_string()
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn views_join_what_belongs_together() {
     case-1.local.default,workload 1 ü,cpu_model 0 ü,cluster 0 ü,status 1 ü
     ");
     for view in VIEWS {
-        let place = Place::new();
+        let place = TestStore::new();
         assert!(ask(&place, &format!("SELECT * FROM {}", view.name)).is_ok(), "{}", view.name);
         let mut tables: Vec<_> = Query::parse(view.sql).expect("a query").tables().map(|table| table.name).collect();
         let mut named = view.tables.to_vec();
@@ -75,14 +75,14 @@ fn the_tables_describe_themselves() {
 
 #[test]
 fn a_plan_can_be_seen_and_names_no_place() {
-    let plan = ask(&Place::new(), "EXPLAIN SELECT count(*) FROM outcome_fact WHERE value > 1").expect("a plan").text();
+    let plan = ask(&TestStore::new(), "EXPLAIN SELECT count(*) FROM outcome_fact WHERE value > 1").expect("a plan").text();
     assert!(plan.contains("TableScan: outcome_fact"), "{plan}");
     assert!(!plan.contains("scratch"), "{plan}");
 }
 
 #[test]
 fn what_hides_in_a_query_is_refused_too() {
-    let place = Place::new();
+    let place = TestStore::new();
     for sql in [
         "SELECT * INTO other FROM outcome_fact",
         "WITH x AS (INSERT INTO outcome_fact SELECT * FROM outcome_fact RETURNING *) SELECT * FROM x",
@@ -121,7 +121,7 @@ fn errors_name_what_is_wrong() {
 
 #[test]
 fn a_query_has_limits() {
-    let place = Place::new();
+    let place = TestStore::new();
     let few = Limits { rows: 39, ..Limits::default() };
     let error = ask_with(&place, "SELECT * FROM outcome_fact", few).expect_err("one too many");
     insta::assert_snapshot!(error, @"the query goes over its limit of 39 rows");
@@ -141,7 +141,7 @@ fn a_query_has_limits() {
 
 #[test]
 fn a_column_says_which_column_of_a_table_it_is() {
-    let place = Place::new();
+    let place = TestStore::new();
     let of = |sql: &str| {
         let columns = ask(&place, sql).expect(sql).columns;
         columns
@@ -173,7 +173,7 @@ fn a_column_says_which_column_of_a_table_it_is() {
 /// Allocations outside of the engine's own accounting are bounded by the process that the query runs in.
 #[test]
 fn a_query_that_makes_a_huge_text_is_ended() {
-    let place = Place::new();
+    let place = TestStore::new();
     let doubled = (0..40).fold("SELECT 'x' AS s".to_owned(), |inner, _| format!("SELECT s||s AS s FROM ({inner}) LIMIT 1"));
     for sql in [
         "SELECT length(repeat('x', 2147483647)) + length(repeat('y', 2147483646))",
@@ -183,7 +183,9 @@ fn a_query_that_makes_a_huge_text_is_ended() {
         let is_named = matches!(
             &error,
             Error::Query(
-                QueryError::OverLimit { what: Limited::Memory, .. } | QueryError::Failed { .. } | QueryError::Wrong { .. }
+                QueryError::OverLimit { what: LimitedResource::Memory, .. }
+                    | QueryError::Failed { .. }
+                    | QueryError::Wrong { .. }
             )
         );
         assert!(is_named, "{sql}: {error:?}");
@@ -192,10 +194,10 @@ fn a_query_that_makes_a_huge_text_is_ended() {
 
 #[test]
 fn the_deepest_query_is_an_answer_or_an_error() {
-    let place = Place::new();
+    let place = TestStore::new();
     // The engine is not optimised for tests, and the machine may be busy.
     let patient = Limits { time: Duration::from_mins(10), ..Limits::default() };
-    let ask = |place: &Place, sql: &str| ask_with(place, sql, patient);
+    let ask = |place: &TestStore, sql: &str| ask_with(place, sql, patient);
     let chain = |operator: &str| format!("SELECT {}", vec!["1"; MAX_SQL_TOKENS / 2 - 2].join(operator));
     assert_eq!(ask(&place, &chain("+")).expect("a sum").rows.len(), 1);
     let columns = format!("SELECT count(*) FROM outcome_fact WHERE {}", vec!["attempt=1"; MAX_SQL_TOKENS / 4 - 4].join(" OR "));
@@ -208,18 +210,18 @@ fn the_deepest_query_is_an_answer_or_an_error() {
 
 #[test]
 fn a_table_that_was_not_opened_is_named() {
-    let place = Place::new();
+    let place = TestStore::new();
     let narrow = Query::parse("SELECT 1 FROM workload_dim").expect("a query");
-    let reading = Reading::of_files(&place.store, &run_files(&place.store, 1), &narrow, &place.scratch).expect("a reading");
+    let reading = Reading::from_files(&place.store, &run_files(&place.store, 1), &narrow, &place.scratch).expect("a reading");
     let wide = Query::parse("SELECT count(*) FROM outcome_fact").expect("a query");
-    let error = reading.ask(&wide, Limits::default()).expect_err("not opened");
+    let error = reading.run_query(&wide, Limits::default()).expect_err("not opened");
     insta::assert_snapshot!(error, @"the query reads table `outcome_fact`, which was not opened for it");
 }
 
 /// Sums of doubles depend on the order in which they are added up, so equal bytes show that there is one order.
 #[test]
 fn a_result_is_the_same_bytes_each_time() {
-    let place = Place::new();
+    let place = TestStore::new();
     let sql = "SELECT metric, statistic, sum(value), avg(value), stddev(value), median(value), count(DISTINCT point_id), \
                corr(value, attempt) FROM outcomes GROUP BY metric, statistic";
     let rows = |run: u64| (0..9_000).map(move |seed| row(&OUTCOME_FACT, run, seed));
@@ -230,8 +232,8 @@ fn a_result_is_the_same_bytes_each_time() {
     files.extend((1..=3).map(|run| put(&place.store, &OUTCOME_FACT, rows(run))));
     for turn in 0..4 {
         files.rotate_left(turn);
-        let reading = Reading::of_files(&place.store, &files, &query, &place.scratch).expect("a reading");
-        let table = reading.ask(&query, Limits::default()).expect("an answer");
+        let reading = Reading::from_files(&place.store, &files, &query, &place.scratch).expect("a reading");
+        let table = reading.run_query(&query, Limits::default()).expect("an answer");
         results.push((table.csv(), table.json_lines(), table.text(), table.parquet().expect("written")));
     }
     assert_eq!(results[0].0.lines().count(), 9_001);

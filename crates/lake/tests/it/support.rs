@@ -26,14 +26,14 @@ pub(crate) const OWN: [(&Table, u64); 7] = [
 ];
 
 /// A store in a folder of its own.
-pub(crate) struct Place {
+pub(crate) struct TestStore {
     folder: tempfile::TempDir,
     pub(crate) store: Store,
     pub(crate) scratch: Scratch,
     pub(crate) lake: Lake,
 }
 
-impl Place {
+impl TestStore {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let store = open(folder.path());
@@ -54,7 +54,7 @@ impl Place {
     /// Commits a run without stopping.
     pub(crate) fn commit(&self, index: u64) -> Snapshot {
         let files = run_files(&self.store, index);
-        commit_run(&self.lake, &run_id(index), &files, &self.scratch, &mut go_on).expect("committed")
+        commit_run(&self.lake, &run_id(index), &files, &self.scratch, &mut continue_commit).expect("committed")
     }
 
     /// Returns the subjects that verified Summaries of these runs would name.
@@ -70,8 +70,9 @@ impl Place {
     pub(crate) fn ask(&self, sql: &str) -> ResultTable {
         let query = Query::parse(sql).expect("a query");
         let snapshot = self.lake.latest().expect("versions");
-        let reading = Reading::unverified_too(&self.lake, &snapshot, &Subjects::new(), &query, &self.scratch).expect("a reading");
-        reading.ask(&query, Limits::default()).expect("an answer")
+        let reading =
+            Reading::open_unverified(&self.lake, &snapshot, &Subjects::new(), &query, &self.scratch).expect("a reading");
+        reading.run_query(&query, Limits::default()).expect("an answer")
     }
 
     /// Returns the only number of a query's result.
@@ -88,7 +89,7 @@ pub(crate) fn scratch() -> Scratch {
     Scratch::new(1 << 30).expect("scratch")
 }
 
-pub(crate) fn go_on(_: Step) -> ControlFlow<()> {
+pub(crate) fn continue_commit(_: Step) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
@@ -128,9 +129,9 @@ pub(crate) fn row(table: &'static Table, run: u64, seed: u64) -> Row {
             ("run_id", _) => Value::from(run_id(run).as_str()),
             ("benchmark_case_id", _) => Value::from(format!("case-{}.local.default", seed % 2)),
             // Seeds 0 and 1 of a run's own rows refer to the two workloads.
-            ("workload_spec_digest", _) => Value::from(Digest::of(&(seed % 2).to_le_bytes())),
-            ("workload_key", _) => Value::from(Digest::of(&(seed % 2).to_le_bytes()).hex()),
-            ("artifact_manifest_digest", _) => Value::from(Digest::of(&run.to_le_bytes())),
+            ("workload_spec_digest", _) => Value::from(Digest::compute(&(seed % 2).to_le_bytes())),
+            ("workload_key", _) => Value::from(Digest::compute(&(seed % 2).to_le_bytes()).hex()),
+            ("artifact_manifest_digest", _) => Value::from(Digest::compute(&run.to_le_bytes())),
             ("hardware_topology_key", _) => key_of(&HARDWARE_TOPOLOGY_DIM),
             ("software_version_key", _) => key_of(&SOFTWARE_VERSION_DIM),
             ("cluster_region_key", _) => key_of(&CLUSTER_REGION_DIM),
@@ -150,7 +151,7 @@ pub(crate) fn row(table: &'static Table, run: u64, seed: u64) -> Row {
         };
         row.set(column.name, value).expect("of the right type");
     }
-    row.sealed().expect("complete")
+    row.seal().expect("complete")
 }
 
 fn key_of(table: &'static Table) -> Value {
@@ -168,7 +169,7 @@ pub(crate) fn expected_rows(runs: u64) -> Vec<(&'static str, u64)> {
 }
 
 /// Returns the number of rows of every table, and checks that no two of them are the same.
-pub(crate) fn found_rows(place: &Place) -> Vec<(&'static str, u64)> {
+pub(crate) fn found_rows(place: &TestStore) -> Vec<(&'static str, u64)> {
     TABLES
         .iter()
         .map(|table| {
@@ -181,7 +182,7 @@ pub(crate) fn found_rows(place: &Place) -> Vec<(&'static str, u64)> {
 }
 
 /// Checks that every table's log has every version, from 0 on without a gap.
-pub(crate) fn check_logs_are_dense(place: &Place) {
+pub(crate) fn check_logs_are_dense(place: &TestStore) {
     for (name, version) in place.lake.latest().expect("versions") {
         let log = place.root().join("warehouse").join(&name).join("_delta_log");
         let mut commits: Vec<_> = std::fs::read_dir(log)

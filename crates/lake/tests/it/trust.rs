@@ -6,7 +6,7 @@ use assay_lake::{Error, Limits, Query, Reading, Snapshot, Subjects};
 use assay_manifest::{Count, Digest};
 use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT};
 
-use crate::support::{Place, put, row, run_files, run_id};
+use crate::support::{TestStore, put, row, run_files, run_id};
 
 const SUM: &str = "SELECT run_id, round(sum(value), 6) AS total FROM outcomes GROUP BY run_id ORDER BY run_id";
 
@@ -14,26 +14,26 @@ fn query() -> Query {
     Query::parse(SUM).expect("a query")
 }
 
-fn trusted(place: &Place, snapshot: &Snapshot, subjects: &Subjects) -> Result<Reading, Error> {
-    Reading::trusted(&place.lake, snapshot, subjects, &query(), &place.scratch)
+fn trusted(place: &TestStore, snapshot: &Snapshot, subjects: &Subjects) -> Result<Reading, Error> {
+    Reading::open_trusted(&place.lake, snapshot, subjects, &query(), &place.scratch)
 }
 
 /// Two runs, the newest versions, and the subjects of their Summaries.
-fn two_runs() -> (Place, Snapshot, Subjects) {
-    let place = Place::new();
+fn two_runs() -> (TestStore, Snapshot, Subjects) {
+    let place = TestStore::new();
     place.commit(1);
     let snapshot = place.commit(2);
     let subjects = place.subjects(1..=2);
     (place, snapshot, subjects)
 }
 
-fn outcome_file(place: &Place, run: u64) -> Digest {
+fn outcome_file(place: &TestStore, run: u64) -> Digest {
     let files = run_files(&place.store, run);
     files.iter().find(|file| file.table == OUTCOME_FACT.name).expect("a file").artifact.digest
 }
 
 /// Returns the text of an error without the digests in it.
-fn named(error: &Error, place: &Place) -> String {
+fn error_text(error: &Error, place: &TestStore) -> String {
     assert!(error.fails_verification(), "{error}");
     (1..=2).fold(error.to_string(), |text, run| text.replace(&outcome_file(place, run).to_string(), &format!("<run {run}>")))
 }
@@ -44,17 +44,17 @@ fn a_pinned_version_of_verified_files_is_read() {
     let reading = trusted(&place, &snapshot, &subjects).expect("trusted");
     assert!(reading.unverified().is_empty());
     assert_eq!(reading.files().filter(|(table, _)| *table == "outcome_fact").count(), 2);
-    let table = reading.ask(&query(), Limits::default()).expect("an answer");
+    let table = reading.run_query(&query(), Limits::default()).expect("an answer");
     assert_eq!(table.csv(), "run_id,total\nrun-1,3260.8\nrun-2,6460.8\n");
 }
 
 #[test]
 fn a_pinned_version_does_not_see_what_came_later() {
-    let place = Place::new();
+    let place = TestStore::new();
     let first = place.commit(1);
     place.commit(2);
     let reading = trusted(&place, &first, &place.subjects([1])).expect("trusted");
-    assert_eq!(reading.ask(&query(), Limits::default()).expect("an answer").csv(), "run_id,total\nrun-1,3260.8\n");
+    assert_eq!(reading.run_query(&query(), Limits::default()).expect("an answer").csv(), "run_id,total\nrun-1,3260.8\n");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_swapped_file_is_found_before_it_is_parsed() {
     let path = |run| files.join(format!("{}.parquet", outcome_file(&place, run).hex()));
     fs::copy(path(1), path(2)).expect("swapped");
     let error = trusted(&place, &snapshot, &subjects).expect_err("refused");
-    insta::assert_snapshot!(named(&error, &place), @"file <run 2> of the warehouse's table `outcome_fact` was changed: its bytes are <run 1>");
+    insta::assert_snapshot!(error_text(&error, &place), @"file <run 2> of the warehouse's table `outcome_fact` was changed: its bytes are <run 1>");
     fs::write(path(2), b"PAR1 not really PAR1").expect("swapped");
     assert!(matches!(trusted(&place, &snapshot, &subjects), Err(Error::Changed { .. })));
 }
@@ -112,11 +112,11 @@ fn a_removed_file_is_named() {
     let (place, snapshot, subjects) = two_runs();
     fs::remove_file(place.table(&OUTCOME_FACT).join(format!("{}.parquet", outcome_file(&place, 1).hex()))).expect("removed");
     let error = trusted(&place, &snapshot, &subjects).expect_err("refused");
-    insta::assert_snapshot!(named(&error, &place), @"file <run 1> of the warehouse's table `outcome_fact` is missing");
+    insta::assert_snapshot!(error_text(&error, &place), @"file <run 1> of the warehouse's table `outcome_fact` is missing");
 }
 
 /// Writes a commit into a table's log as another program would.
-fn foreign_commit(place: &Place, action: &str) -> u64 {
+fn foreign_commit(place: &TestStore, action: &str) -> u64 {
     let version = place.lake.latest().expect("versions").get("outcome_fact").expect("a version").0 + 1;
     let log = place.table(&OUTCOME_FACT).join("_delta_log");
     fs::write(log.join(format!("{version:020}.json")), format!("{action}\n")).expect("written");
@@ -144,11 +144,11 @@ fn an_added_file_is_named_and_read_only_when_that_is_asked_for() {
         error.to_string(),
         format!("file `{name}` of the warehouse's table `outcome_fact` at version 3 is no subject of a verified Summary")
     );
-    let reading = Reading::unverified_too(&place.lake, &snapshot, &subjects, &query(), &place.scratch).expect("read");
+    let reading = Reading::open_unverified(&place.lake, &snapshot, &subjects, &query(), &place.scratch).expect("read");
     let [unverified] = reading.unverified() else { panic!("one file: {:?}", reading.unverified()) };
     assert_eq!((unverified.reason.as_str(), unverified.read), (error.to_string().as_str(), true));
     let count = Query::parse("SELECT count(*) FROM outcome_fact").expect("a query");
-    assert_eq!(reading.ask(&count, Limits::default()).expect("an answer").csv(), "count(*)\n90\n");
+    assert_eq!(reading.run_query(&count, Limits::default()).expect("an answer").csv(), "count(*)\n90\n");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_path_that_leads_out_of_the_table_is_never_opened() {
         let version = foreign_commit(&place, &add_action(path, 1));
         snapshot.insert("outcome_fact".to_owned(), Count(version));
         assert!(trusted(&place, &snapshot, &subjects).is_err_and(|error| error.fails_verification()), "{path}");
-        let reading = Reading::unverified_too(&place.lake, &snapshot, &subjects, &query(), &place.scratch).expect("read");
+        let reading = Reading::open_unverified(&place.lake, &snapshot, &subjects, &query(), &place.scratch).expect("read");
         assert!(reading.unverified().iter().all(|file| !file.read), "{path}");
     }
 }
@@ -182,14 +182,14 @@ fn a_file_that_the_log_forgot_is_named() {
     let version = foreign_commit(&place, &remove);
     snapshot.insert("outcome_fact".to_owned(), Count(version));
     let error = trusted(&place, &snapshot, &subjects).expect_err("refused");
-    insta::assert_snapshot!(named(&error, &place), @"run `run-1` is in the warehouse without its file <run 1> of table `outcome_fact`");
+    insta::assert_snapshot!(error_text(&error, &place), @"run `run-1` is in the warehouse without its file <run 1> of table `outcome_fact`");
 }
 
 /// A log that lost its last commits still is a log: only the Publications show that there was more.
 #[test]
 fn a_table_that_was_rolled_back_is_found() {
     let (place, snapshot, mut subjects) = two_runs();
-    subjects.published(&run_id(2), &snapshot);
+    subjects.add_published(&run_id(2), &snapshot);
     assert!(trusted(&place, &snapshot, &subjects).is_ok());
     let earlier = Snapshot::from([("outcome_fact".to_owned(), Count(1)), ("benchmark_run_fact".to_owned(), Count(1))]);
     assert!(trusted(&place, &earlier, &subjects.clone().as_of(&earlier)).is_ok(), "the second run was published later than that");
@@ -198,7 +198,7 @@ fn a_table_that_was_rolled_back_is_found() {
     assert!(error.fails_verification());
     let error = trusted(&place, &Snapshot::new(), &subjects).expect_err("no tables");
     insta::assert_snapshot!(error, @"run `run-2` was published with version 2 of the warehouse's table `benchmark_run_fact`, and there is no such table");
-    let reading = Reading::unverified_too(&place.lake, &Snapshot::new(), &subjects, &query(), &place.scratch).expect("read");
+    let reading = Reading::open_unverified(&place.lake, &Snapshot::new(), &subjects, &query(), &place.scratch).expect("read");
     assert!(
         reading.unverified().len() == 2 && reading.unverified().iter().all(|absent| !absent.read),
         "{:?}",
@@ -211,7 +211,7 @@ fn a_table_that_was_rolled_back_is_found() {
     let error = trusted(&place, &snapshot, &subjects).expect_err("refused");
     insta::assert_snapshot!(error, @"run `run-2` was published with version 2 of the warehouse's table `benchmark_run_fact`, and version 2 does not hold it");
     assert!(error.fails_verification());
-    let reading = Reading::unverified_too(&place.lake, &snapshot, &subjects, &query(), &place.scratch).expect("read");
+    let reading = Reading::open_unverified(&place.lake, &snapshot, &subjects, &query(), &place.scratch).expect("read");
     let [hidden] = reading.unverified() else { panic!("one run: {:?}", reading.unverified()) };
     assert_eq!((hidden.reason.as_str(), hidden.read), (error.to_string().as_str(), false));
 }
@@ -237,7 +237,7 @@ fn a_file_with_deleted_rows_is_named() {
         let error = trusted(&place, &snapshot, &subjects).expect_err("refused");
         let said = format!("of the warehouse's table `outcome_fact` at version {version} is not as it was added: ");
         assert!(error.fails_verification() && error.to_string().contains(&said), "{error}");
-        let reading = Reading::unverified_too(&place.lake, &snapshot, &subjects, &query(), &place.scratch).expect("read");
+        let reading = Reading::open_unverified(&place.lake, &snapshot, &subjects, &query(), &place.scratch).expect("read");
         let found = reading.unverified().iter().find(|unverified| unverified.reason.contains(path)).expect("named");
         assert!(!found.read && found.reason.ends_with("rows of it are marked as deleted"), "{found:?}");
     }
@@ -255,22 +255,22 @@ fn a_version_that_is_not_there_is_named() {
 
 #[test]
 fn an_empty_warehouse_has_nothing_unverified() {
-    let place = Place::new();
+    let place = TestStore::new();
     let reading =
-        Reading::unverified_too(&place.lake, &Snapshot::new(), &Subjects::new(), &query(), &place.scratch).expect("read");
-    assert_eq!(reading.ask(&query(), Limits::default()).expect("an answer").csv(), "run_id,total\n");
+        Reading::open_unverified(&place.lake, &Snapshot::new(), &Subjects::new(), &query(), &place.scratch).expect("read");
+    assert_eq!(reading.run_query(&query(), Limits::default()).expect("an answer").csv(), "run_id,total\n");
 }
 
 #[test]
 fn a_run_s_own_files_are_asked_before_it_is_committed() {
-    let place = Place::new();
+    let place = TestStore::new();
     let files = run_files(&place.store, 7);
-    let reading = Reading::of_files(&place.store, &files, &query(), &place.scratch).expect("read");
-    assert_eq!(reading.ask(&query(), Limits::default()).expect("an answer").csv(), "run_id,total\nrun-7,22460.8\n");
+    let reading = Reading::from_files(&place.store, &files, &query(), &place.scratch).expect("read");
+    assert_eq!(reading.run_query(&query(), Limits::default()).expect("an answer").csv(), "run_id,total\nrun-7,22460.8\n");
     assert!(place.lake.latest().expect("versions").is_empty(), "nothing was written");
     let digest = files.iter().find(|file| file.table == BENCHMARK_RUN_FACT.name).expect("a file").artifact.digest;
     let hex = digest.hex();
     fs::write(place.root().join("blobs/sha256").join(&hex[..2]).join(&hex), b"other").expect("changed");
-    let error = Reading::of_files(&place.store, &files, &query(), &place.scratch).expect_err("refused");
+    let error = Reading::from_files(&place.store, &files, &query(), &place.scratch).expect_err("refused");
     assert!(error.fails_verification(), "{error}");
 }

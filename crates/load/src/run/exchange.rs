@@ -8,9 +8,9 @@ use assay_record::{Outcome, Phase};
 use super::Engine;
 use super::offer::PAUSE_NS;
 use crate::Arrivals;
-use crate::answer::Ending;
-use crate::connection::{State, token};
-use crate::transport::{Got, Transport};
+use crate::connection::{ConnectionState, token};
+use crate::response::ResponseEnd;
+use crate::transport::{ReadResult, Transport};
 
 impl Engine<'_> {
     /// Opens a connection for the slot's request: at the address that connected last, then at the others.
@@ -44,13 +44,13 @@ impl Engine<'_> {
         self.poller.add(&transport.socket, token(slot, place.generation), interest)?;
         place.transport = Some(transport);
         place.watches_write = !stands;
-        place.state = State::Connecting;
+        place.state = ConnectionState::Connecting;
         Ok(stands)
     }
 
     /// Handles the result of a TCP connect.
-    pub(super) fn connected(&mut self, slot: u32) {
-        match self.slots[slot as usize].transport.as_ref().map_or(Ok(()), Transport::connected) {
+    pub(super) fn handle_connect(&mut self, slot: u32) {
+        match self.slots[slot as usize].transport.as_ref().map_or(Ok(()), Transport::connect_result) {
             Ok(()) => self.shake_hands(slot),
             Err(error) => self.connect_elsewhere(slot, error),
         }
@@ -69,7 +69,7 @@ impl Engine<'_> {
         let reason =
             error.map_or_else(|| "the endpoint has no address".to_owned(), |error| format!("failed to connect: {error}"));
         let at_ns = self.now();
-        self.finish(slot, Ending { outcome: Outcome::ConnectError, reason: Some(reason), at_ns, reusable: false });
+        self.finish(slot, ResponseEnd { outcome: Outcome::ConnectError, reason: Some(reason), at_ns, reusable: false });
     }
 
     /// Continues the TLS handshake, if there is one; then writes the request.
@@ -83,12 +83,12 @@ impl Engine<'_> {
                     Some(if self.tls.is_some() { now_ns() - self.trial.start_at_ns } else { now });
                 self.address = (self.address + exchange.tries.saturating_sub(1)) % self.trial.endpoint.addresses().len().max(1);
                 exchange.tries = 0;
-                place.state = State::Busy;
+                place.state = ConnectionState::Busy;
                 self.write(slot);
             }
             Ok(false) => {
                 let wants_write = transport.wants_write();
-                place.state = State::Shaking;
+                place.state = ConnectionState::Handshaking;
                 self.watch_write(slot, wants_write);
             }
             Err(error) => self.connect_elsewhere(slot, error),
@@ -139,7 +139,7 @@ impl Engine<'_> {
         let interest = if write { Interest::ReadWrite } else { Interest::Read };
         if let Err(error) = self.poller.modify(&transport.socket, token(slot, place.generation), interest) {
             let at_ns = self.now();
-            self.closed(slot, Some(error), at_ns);
+            self.handle_close(slot, Some(error), at_ns);
         }
     }
 
@@ -156,17 +156,17 @@ impl Engine<'_> {
         let Some(transport) = &mut place.transport else { return self.now() };
         let (mut got, stamp) = transport.read(buffer);
         let at_ns = stamp - self.trial.start_at_ns;
-        let delay_ns = self.delays.read(at_ns);
+        let delay_ns = self.delays.record_read(at_ns);
         loop {
             let place = &mut self.slots[slot as usize];
             let (Some(transport), Some(exchange)) = (&mut place.transport, &mut place.exchange) else { return at_ns };
             match got {
-                Ok(Got::Nothing) => return at_ns,
-                Ok(Got::Bytes { count, more }) => {
+                Ok(ReadResult::Nothing) => return at_ns,
+                Ok(ReadResult::Bytes { count, more }) => {
                     self.client.reads += 1;
                     self.client.full_reads += u64::from(count == buffer.len());
                     let ending = place.reader.take(&buffer[..count], at_ns, &mut exchange.row);
-                    exchange.delays.read(&exchange.row.record, at_ns, delay_ns);
+                    exchange.delays.record_read(&exchange.row.record, at_ns, delay_ns);
                     if let Some(mut ending) = ending {
                         ending.reusable &= !more;
                         self.finish(slot, ending);
@@ -175,14 +175,14 @@ impl Engine<'_> {
                     if !more {
                         return at_ns;
                     }
-                    got = transport.rest(buffer);
+                    got = transport.read_rest(buffer);
                 }
-                Ok(Got::Closed) => {
-                    self.closed(slot, None, at_ns);
+                Ok(ReadResult::Closed) => {
+                    self.handle_close(slot, None, at_ns);
                     return at_ns;
                 }
                 Err(error) => {
-                    self.closed(slot, Some(error), at_ns);
+                    self.handle_close(slot, Some(error), at_ns);
                     return at_ns;
                 }
             }
@@ -190,7 +190,7 @@ impl Engine<'_> {
     }
 
     /// Ends a request whose connection is gone: the endpoint may have read it.
-    fn closed(&mut self, slot: u32, why: Option<io::Error>, at_ns: i64) {
+    fn handle_close(&mut self, slot: u32, why: Option<io::Error>, at_ns: i64) {
         let place = &mut self.slots[slot as usize];
         let Some(exchange) = &mut place.exchange else { return };
         let ending = place.reader.close(why.as_ref(), at_ns, &mut exchange.row);
@@ -212,7 +212,7 @@ impl Engine<'_> {
     }
 
     /// Ends a request: its row is output, its connection is kept or closed, its user is free.
-    fn finish(&mut self, slot: u32, ending: Ending) {
+    fn finish(&mut self, slot: u32, ending: ResponseEnd) {
         let place = &mut self.slots[slot as usize];
         let Some(exchange) = place.exchange.take() else { return };
         let mut row = exchange.row;
@@ -220,11 +220,11 @@ impl Engine<'_> {
         row.record.error = ending.reason;
         row.record.end_ns = Some(ending.at_ns);
         if ending.outcome == Outcome::Ok && row.record.phase == Phase::Measured {
-            self.delays.ended(&row.record, exchange.delays);
+            self.delays.record_request(&row.record, exchange.delays);
         }
         self.client.events += place.reader.events();
         if ending.reusable && exchange.is_written {
-            place.state = State::Idle;
+            place.state = ConnectionState::Idle;
             self.idle.push((slot, place.generation));
         } else {
             place.disconnect();
@@ -233,7 +233,7 @@ impl Engine<'_> {
         self.order.remove(slot);
         self.in_flight -= 1;
         self.free_user(ending.outcome, ending.at_ns);
-        self.account(row, ending.at_ns);
+        self.record_end(row, ending.at_ns);
     }
 
     fn free_user(&mut self, outcome: Outcome, at_ns: i64) {

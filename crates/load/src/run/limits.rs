@@ -27,16 +27,18 @@ pub(super) fn ensure_files(connections: u64) -> Result<(), Error> {
 }
 
 /// Makes this thread's timers as exact as possible until the guard is dropped: otherwise the kernel may be 50 us late.
-pub(super) fn precise_timers() -> Precise {
-    Precise { before: rustix::thread::current_timer_slack().ok().and_then(NonZeroU64::new).filter(|_| set(NonZeroU64::MIN)) }
+pub(super) fn set_precise_timers() -> PreciseTimers {
+    PreciseTimers {
+        before: rustix::thread::current_timer_slack().ok().and_then(NonZeroU64::new).filter(|_| set(NonZeroU64::MIN)),
+    }
 }
 
 /// A guard: timers are exact while it exists.
-pub(super) struct Precise {
+pub(super) struct PreciseTimers {
     before: Option<NonZeroU64>,
 }
 
-impl Drop for Precise {
+impl Drop for PreciseTimers {
     fn drop(&mut self) {
         if let Some(before) = self.before {
             set(before);
@@ -68,7 +70,7 @@ mod tests {
     #[test]
     fn timers_are_set_back() {
         let before = rustix::thread::current_timer_slack().expect("a slack");
-        let precise = precise_timers();
+        let precise = set_precise_timers();
         assert_eq!(rustix::thread::current_timer_slack().expect("a slack"), 1);
         drop(precise);
         assert_eq!(rustix::thread::current_timer_slack().expect("a slack"), before);

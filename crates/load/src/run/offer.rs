@@ -6,12 +6,12 @@ use assay_record::{Outcome, Phase};
 
 use super::{Engine, NEVER};
 use crate::Arrivals;
-use crate::answer::{Reader, shortened};
-use crate::connection::{Exchange, Slot, State};
+use crate::connection::{ConnectionState, Exchange, Slot};
 use crate::delay::RequestDelays;
-use crate::feed::{Lane, Next, Prepared};
+use crate::feeder::{Lane, NextRequest, PreparedRequest};
 use crate::output::Row;
 use crate::progress::add;
+use crate::response::{Reader, shorten};
 use crate::transport::Transport;
 
 /// The maximum requests that are begun before sockets are polled again.
@@ -39,11 +39,11 @@ impl Engine<'_> {
         for _ in 0..STARTS {
             let ends_ns = if self.phase == Phase::Warmup { self.trial.warmup_ns } else { self.measured_end_ns() };
             match self.lane().next() {
-                Next::Starved => {
+                NextRequest::Starved => {
                     self.next_due_ns = now + STARVED_NS;
                     return;
                 }
-                Next::Ready(intended) if intended.unwrap_or(now) < ends_ns => {
+                NextRequest::Ready(intended) if intended.unwrap_or(now) < ends_ns => {
                     if let Some(intended) = intended.filter(|intended| *intended > now) {
                         self.next_due_ns = intended;
                         return;
@@ -54,8 +54,8 @@ impl Engine<'_> {
                     }
                     now = self.now();
                 }
-                Next::Ready(_) | Next::Exhausted if self.phase == Phase::Warmup => self.enter_measured(),
-                Next::Ready(_) | Next::Exhausted => {
+                NextRequest::Ready(_) | NextRequest::Exhausted if self.phase == Phase::Warmup => self.enter_measured(),
+                NextRequest::Ready(_) | NextRequest::Exhausted => {
                     self.offered_to_ns = Some(if ends_ns == NEVER { now } else { ends_ns });
                     return;
                 }
@@ -83,19 +83,19 @@ impl Engine<'_> {
                 return;
             }
             match self.lane().next() {
-                Next::Starved => {
+                NextRequest::Starved => {
                     self.next_due_ns = now + STARVED_NS;
                     return;
                 }
-                Next::Exhausted if self.phase == Phase::Warmup => {
+                NextRequest::Exhausted if self.phase == Phase::Warmup => {
                     self.next_due_ns = self.trial.warmup_ns;
                     return;
                 }
-                Next::Exhausted => {
+                NextRequest::Exhausted => {
                     self.offered_to_ns = Some(now);
                     return;
                 }
-                Next::Ready(_) => {
+                NextRequest::Ready(_) => {
                     self.free_users -= 1;
                     self.take_and_begin(now);
                     if self.offered_to_ns.is_some() {
@@ -125,7 +125,7 @@ impl Engine<'_> {
         self.worked = true;
         if phase == Phase::Measured {
             self.count_due(prepared.intended_ns);
-            if self.is_through() {
+            if self.is_all_due() {
                 self.offered_to_ns = Some(now);
             }
         }
@@ -141,9 +141,9 @@ impl Engine<'_> {
     }
 
     /// Begins a request: on a kept-alive connection, on a new one, or not at all.
-    fn begin(&mut self, prepared: Prepared, phase: Phase, now: i64) {
+    fn begin(&mut self, prepared: PreparedRequest, phase: Phase, now: i64) {
         let lists = self.trial.chunk_lists.lists(prepared.global_index);
-        let (row, wire) = self.row_of(prepared, phase, now);
+        let (row, wire) = self.new_row(prepared, phase, now);
         if self.in_flight == self.trial.max_in_flight() {
             self.drop_row(row, "as many requests were under way as may be at once", now);
             return;
@@ -161,14 +161,14 @@ impl Engine<'_> {
             Some(Exchange { row, wire, written: 0, is_written: false, reused, delays: RequestDelays::default(), tries: 0 });
         self.order.push(slot);
         if reused {
-            self.slots[slot as usize].state = State::Busy;
+            self.slots[slot as usize].state = ConnectionState::Busy;
             self.write(slot);
         } else {
             self.open(slot);
         }
     }
 
-    fn row_of(&mut self, prepared: Prepared, phase: Phase, now: i64) -> (Box<Row>, Vec<u8>) {
+    fn new_row(&mut self, prepared: PreparedRequest, phase: Phase, now: i64) -> (Box<Row>, Vec<u8>) {
         let mut row = self.output.row();
         let record = &mut row.record;
         record.phase = phase;
@@ -185,9 +185,9 @@ impl Engine<'_> {
 
     fn drop_row(&mut self, mut row: Box<Row>, reason: &str, now: i64) {
         row.record.outcome = Outcome::Dropped;
-        row.record.error = Some(shortened(reason, 200));
+        row.record.error = Some(shorten(reason, 200));
         row.record.end_ns = Some(now);
-        self.account(row, now);
+        self.record_end(row, now);
     }
 
     /// Records the requests that were due before `until_ns` and will not be sent. If `wait` is set it waits for the feeder, so
@@ -200,16 +200,16 @@ impl Engine<'_> {
             let ends_ns = if self.phase == Phase::Warmup { until_ns.min(self.trial.warmup_ns) } else { until_ns };
             let next = if wait { self.lane().wait() } else { self.lane().next() };
             match next {
-                Next::Ready(intended) if intended.unwrap_or(now) < ends_ns => {
+                NextRequest::Ready(intended) if intended.unwrap_or(now) < ends_ns => {
                     let phase = self.phase;
                     let Some((prepared, _)) = self.lane().take() else { return };
                     if phase == Phase::Measured {
                         self.count_due(prepared.intended_ns);
                     }
-                    let (row, _) = self.row_of(prepared, phase, now);
+                    let (row, _) = self.new_row(prepared, phase, now);
                     self.drop_row(row, "the trial ended before it could be sent", now);
                 }
-                Next::Ready(_) | Next::Exhausted if self.phase == Phase::Warmup => self.enter_measured(),
+                NextRequest::Ready(_) | NextRequest::Exhausted if self.phase == Phase::Warmup => self.enter_measured(),
                 _ => return,
             }
         }
@@ -221,7 +221,7 @@ impl Engine<'_> {
         let mut found_closed = false;
         while let Some((slot, generation)) = self.idle.pop() {
             let place = &self.slots[slot as usize];
-            if place.generation != generation || place.state != State::Idle {
+            if place.generation != generation || place.state != ConnectionState::Idle {
                 continue;
             }
             if place.transport.as_ref().is_some_and(Transport::is_silent) {

@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::net::TcpListener;
 
-use assay_load::{Api, Measured, Trial};
+use assay_load::{Api, MeasuredLimits, Trial};
 use assay_record::{Outcome, Record};
 
-use crate::server::{Server, Then, good_stream, stream_of};
-use crate::support::{LONG, MS, NOBODY, numbered, run_trial, trial};
+use crate::server::{AfterResponse, Server, event_stream, good_stream};
+use crate::support::{CLOSED_URL, LONG, MS, numbered, run_trial, trial};
 
 /// Returns the only record of a request to a server that sends these bytes and closes.
-fn answered_with(bytes: &[u8]) -> Record {
+fn record_response(bytes: &[u8]) -> Record {
     record_of(true, bytes)
 }
 
@@ -18,7 +18,7 @@ fn record_of(streaming: bool, bytes: &[u8]) -> Record {
     let bytes = bytes.to_vec();
     let server = Server::start(move |_, stream| {
         let _ = stream.write_all(&bytes);
-        Then::Close
+        AfterResponse::Close
     });
     let trial = Trial { streaming, ..trial(&server.url()) };
     let (_, kept) = run_trial(&trial, &mut numbered(1));
@@ -27,7 +27,7 @@ fn record_of(streaming: bool, bytes: &[u8]) -> Record {
 }
 
 /// Formats outcome and reason.
-fn told(record: &Record) -> String {
+fn describe(record: &Record) -> String {
     format!("{}: {}", record.outcome, record.error.as_deref().unwrap_or("-"))
 }
 
@@ -40,14 +40,14 @@ const TOKEN: &str = r#"data: {"choices":[{"delta":{"content":"a"}}]}"#;
 #[test]
 fn refusals_keep_their_status_and_message() {
     let body = r#"{"error":{"message":"slow down","type":"rate_limit"}}"#;
-    let record = answered_with(format!("HTTP/1.1 429 Too Many\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes());
-    assert_eq!((told(&record).as_str(), record.http_status), ("http_error: slow down", Some(429)));
-    let record = answered_with(b"HTTP/1.1 500 Oops\r\n\r\nInternal\nServer Error");
-    assert_eq!((told(&record).as_str(), record.http_status), ("http_error: Internal Server Error", Some(500)));
-    let record = answered_with(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
+    let record = record_response(format!("HTTP/1.1 429 Too Many\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes());
+    assert_eq!((describe(&record).as_str(), record.http_status), ("http_error: slow down", Some(429)));
+    let record = record_response(b"HTTP/1.1 500 Oops\r\n\r\nInternal\nServer Error");
+    assert_eq!((describe(&record).as_str(), record.http_status), ("http_error: Internal Server Error", Some(500)));
+    let record = record_response(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
     assert_eq!(record.http_status, Some(404));
     assert_eq!(record.outcome, Outcome::HttpError);
-    let record = answered_with(format!("HTTP/1.1 503 No\r\n\r\n{}", "x".repeat(3 << 20)).as_bytes());
+    let record = record_response(format!("HTTP/1.1 503 No\r\n\r\n{}", "x".repeat(3 << 20)).as_bytes());
     assert_eq!(record.outcome, Outcome::HttpError);
     assert_eq!(record.error.map(|error| error.len()), Some(200));
 }
@@ -94,17 +94,17 @@ fn what_is_no_answer_is_malformed() {
         ),
     ];
     for (bytes, expected) in cases {
-        assert_eq!(told(&answered_with(bytes)), *expected);
+        assert_eq!(describe(&record_response(bytes)), *expected);
     }
     let json = |body: &str| {
         format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
     };
     assert_eq!(
-        told(&record_of(false, &json("not json"))),
+        describe(&record_of(false, &json("not json"))),
         "malformed: the answer is not what it should be: an object is missing: `not json`"
     );
-    assert_eq!(told(&record_of(false, &json(""))), "malformed: the answer is not what it should be: it ends too early");
-    assert_eq!(told(&record_of(false, &streamed(""))), "malformed: the answer's content type is not application/json");
+    assert_eq!(describe(&record_of(false, &json(""))), "malformed: the answer is not what it should be: it ends too early");
+    assert_eq!(describe(&record_of(false, &streamed(""))), "malformed: the answer's content type is not application/json");
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn errors_in_a_stream_end_it() {
         "event: error\ndata: {\"message\":\"out of memory\"}",
         "event: error\ndata: out of memory",
     ] {
-        let record = answered_with(&streamed(&format!("{TOKEN}\n\n{event}\n\ndata: [DONE]\n\n")));
-        assert_eq!((told(&record).as_str(), record.token_events), ("stream_error: out of memory", 1), "{event}");
+        let record = record_response(&streamed(&format!("{TOKEN}\n\n{event}\n\ndata: [DONE]\n\n")));
+        assert_eq!((describe(&record).as_str(), record.token_events), ("stream_error: out of memory", 1), "{event}");
         assert_eq!(record.http_status, Some(200));
     }
 }
@@ -136,13 +136,13 @@ fn an_error_with_a_status_of_success_keeps_the_endpoint_s_words() {
         for streaming in [true, false] {
             let record = record_of(streaming, &json(body));
             assert_eq!(
-                (told(&record).as_str(), record.http_status),
+                (describe(&record).as_str(), record.http_status),
                 ("stream_error: out of memory", Some(200)),
                 "{streaming} {body}"
             );
         }
-        let event = answered_with(&streamed(&format!("data: {body}\n\ndata: [DONE]\n\n")));
-        assert_eq!(told(&event), "stream_error: out of memory", "{body}");
+        let event = record_response(&streamed(&format!("data: {body}\n\ndata: [DONE]\n\n")));
+        assert_eq!(describe(&event), "stream_error: out of memory", "{body}");
     }
     let long = record_of(true, &json(&format!(r#"{{"error":{{"message":"out\u001b[31m of\n{}"}}}}"#, "memory ".repeat(1_000))));
     let words = long.error.expect("words");
@@ -162,38 +162,38 @@ fn a_request_that_the_endpoint_aborts_did_not_end_well() {
             "stream_error: the endpoint ended the response with finish_reason `abort`: out of memory",
         ),
     ] {
-        let record = answered_with(&streamed(&ended(reason)));
-        assert_eq!((told(&record).as_str(), record.token_events), (expected, 1));
+        let record = record_response(&streamed(&ended(reason)));
+        assert_eq!((describe(&record).as_str(), record.token_events), (expected, 1));
         let whole = format!(r#"{{"choices":[{{"message":{{"content":"a"}},"finish_reason":{reason}}}]}}"#);
         let whole = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{whole}", whole.len());
-        assert_eq!(told(&record_of(false, whole.as_bytes())), expected);
+        assert_eq!(describe(&record_of(false, whole.as_bytes())), expected);
     }
     for reason in [r#""stop""#, r#""length""#, r#""tool_calls""#, r#""content_filter""#, r#"{"type":"length","length":5}"#] {
-        assert_eq!(answered_with(&streamed(&ended(reason))).outcome, Outcome::Ok, "{reason}");
+        assert_eq!(record_response(&streamed(&ended(reason))).outcome, Outcome::Ok, "{reason}");
     }
 }
 
 #[test]
 fn a_stream_is_whole_only_if_it_says_so() {
-    let done = answered_with(&streamed(&format!("{TOKEN}\n\ndata: [DONE]\n\n")));
+    let done = record_response(&streamed(&format!("{TOKEN}\n\ndata: [DONE]\n\n")));
     assert_eq!(done.outcome, Outcome::Ok);
     let finished =
-        answered_with(&streamed("data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n"));
+        record_response(&streamed("data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n"));
     assert_eq!((finished.outcome, finished.finish_reason.as_deref()), (Outcome::Ok, Some("stop")));
-    let neither = answered_with(&streamed(&format!("{TOKEN}\n\n")));
-    assert_eq!(told(&neither), "truncated: the stream ended without `[DONE]` and without a finish reason");
-    let cut = answered_with(&good_stream()[..150]);
-    assert_eq!(told(&cut), "truncated: the connection was closed before the answer was complete");
-    let head = answered_with(b"HTTP/1.1 200 OK\r\ncont");
-    assert_eq!(told(&head), "truncated: the connection was closed in the head of the answer");
+    let neither = record_response(&streamed(&format!("{TOKEN}\n\n")));
+    assert_eq!(describe(&neither), "truncated: the stream ended without `[DONE]` and without a finish reason");
+    let cut = record_response(&good_stream()[..150]);
+    assert_eq!(describe(&cut), "truncated: the connection was closed before the answer was complete");
+    let head = record_response(b"HTTP/1.1 200 OK\r\ncont");
+    assert_eq!(describe(&head), "truncated: the connection was closed in the head of the answer");
     let short =
         record_of(false, b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{\"choices\":[]}");
-    assert_eq!(told(&short), "truncated: the connection was closed before the answer was complete");
+    assert_eq!(describe(&short), "truncated: the connection was closed before the answer was complete");
 }
 
 #[test]
 fn a_whole_answer_without_text_is_empty() {
-    let record = answered_with(&stream_of(&[
+    let record = record_response(&event_stream(&[
         r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#,
         r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
         "[DONE]",
@@ -204,17 +204,17 @@ fn a_whole_answer_without_text_is_empty() {
 
 #[test]
 fn a_server_that_closes_without_a_word_has_closed_the_connection() {
-    let record = answered_with(b"");
-    assert_eq!(told(&record), "connection_closed: the connection was closed before an answer began");
+    let record = record_response(b"");
+    assert_eq!(describe(&record), "connection_closed: the connection was closed before an answer began");
     assert!(record.sent_ns.is_some() && record.first_byte_ns.is_none());
 }
 
 #[test]
 fn a_port_that_nobody_listens_on_is_a_connect_error() {
-    let (finished, kept) = run_trial(&trial(NOBODY), &mut numbered(3));
-    assert_eq!(finished.counts.of(assay_record::Phase::Measured, Outcome::ConnectError), 3);
+    let (finished, kept) = run_trial(&trial(CLOSED_URL), &mut numbered(3));
+    assert_eq!(finished.counts.count(assay_record::Phase::Measured, Outcome::ConnectError), 3);
     for record in &kept.records {
-        assert!(told(record).starts_with("connect_error: failed to connect: "), "{record:?}");
+        assert!(describe(record).starts_with("connect_error: failed to connect: "), "{record:?}");
         assert!(record.connect_start_ns.is_some() && record.connect_end_ns.is_none() && record.sent_ns.is_none());
     }
 }
@@ -226,7 +226,7 @@ fn a_drip_is_an_answer() {
             let _ = stream.write_all(&[byte]);
             let _ = stream.flush();
         }
-        Then::KeepAlive
+        AfterResponse::KeepAlive
     });
     let (_, kept) = run_trial(&trial(&server.url()), &mut numbered(2));
     assert!(kept.records.iter().all(|record| record.outcome == Outcome::Ok && record.token_events == 2));
@@ -243,13 +243,13 @@ fn a_server_that_hangs_runs_into_the_time_limit() {
             let _ = stream.write_all(&part);
             let _ = stream.flush();
             gate.pass();
-            Then::Close
+            AfterResponse::Close
         });
         let trial = Trial { timeout_ns: 100 * MS, ..trial(&server.url()) };
         let (_, kept) = run_trial(&trial, &mut numbered(1));
         let record = &kept.records[0];
         assert_eq!(record.outcome, Outcome::Timeout);
-        assert!(told(record).ends_with("answer before its time limit"), "{record:?}");
+        assert!(describe(record).ends_with("answer before its time limit"), "{record:?}");
         assert!(record.end_ns.expect("an end") - record.dequeued_ns.expect("a beginning") >= 100 * MS);
         hung.open();
     }
@@ -264,13 +264,16 @@ fn what_is_under_way_at_the_end_may_drain_and_is_cancelled_then() {
             gate.pass();
         }
         let _ = stream.write_all(&good_stream());
-        Then::KeepAlive
+        AfterResponse::KeepAlive
     });
-    let trial =
-        Trial { measured: Measured { duration_ns: Some(50 * MS), requests: None }, drain_ns: 20 * MS, ..trial(&server.url()) };
+    let trial = Trial {
+        measured: MeasuredLimits { duration_ns: Some(50 * MS), requests: None },
+        drain_ns: 20 * MS,
+        ..trial(&server.url())
+    };
     let (finished, kept) = run_trial(&trial, &mut numbered(1_000_000));
     assert_eq!(kept.records.len(), 2);
-    assert_eq!(told(&kept.records[1]), "cancelled_at_end: no answer before the trial's end");
+    assert_eq!(describe(&kept.records[1]), "cancelled_at_end: no answer before the trial's end");
     assert_eq!((finished.measured_to_ns, finished.cancelled), (50 * MS, false));
     assert!(finished.ended_ns >= 70 * MS);
     hung.open();
@@ -278,11 +281,15 @@ fn what_is_under_way_at_the_end_may_drain_and_is_cancelled_then() {
 
 #[test]
 fn a_large_request_that_is_refused_before_it_was_read_is_a_refusal() {
-    struct Large(bool);
-    impl assay_load::Requests for Large {
-        fn next(&mut self, _: assay_record::Phase) -> Result<Option<assay_load::Planned>, assay_load::Cause> {
+    struct LargeRequest(bool);
+    impl assay_load::Requests for LargeRequest {
+        fn next(&mut self, _: assay_record::Phase) -> Result<Option<assay_load::PlannedRequest>, assay_load::Cause> {
             let first = !std::mem::replace(&mut self.0, true);
-            Ok(first.then(|| assay_load::Planned { body: vec![b' '; 32 << 20], request_id: 1, ..assay_load::Planned::default() }))
+            Ok(first.then(|| assay_load::PlannedRequest {
+                body: vec![b' '; 32 << 20],
+                request_id: 1,
+                ..assay_load::PlannedRequest::default()
+            }))
         }
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -296,7 +303,7 @@ fn a_large_request_that_is_refused_before_it_was_read_is_a_refusal() {
         rest.len()
     });
     let trial = Trial { api: Api::Completions, timeout_ns: LONG, ..trial(&url) };
-    let (_, kept) = run_trial(&trial, &mut Large(false));
-    assert_eq!((told(&kept.records[0]).as_str(), kept.records[0].http_status), ("http_error: large", Some(413)));
+    let (_, kept) = run_trial(&trial, &mut LargeRequest(false));
+    assert_eq!((describe(&kept.records[0]).as_str(), kept.records[0].http_status), ("http_error: large", Some(413)));
     refusing.join().expect("no panic");
 }

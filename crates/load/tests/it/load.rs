@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use assay_load::{Capture, Cause, ChunkLists, Error, Measured, Planned, Progress, Requests, Sink, Trial, run};
+use assay_load::{Capture, Cause, ChunkLists, Error, MeasuredLimits, PlannedRequest, Progress, Requests, Sink, Trial, run};
 use assay_record::{Outcome, Phase, Record};
 
-use crate::server::{Gate, Server, Then, good, good_stream, header};
-use crate::support::{LONG, MS, NOBODY, closed, every, indices, numbered, open, run_into, run_trial, trial};
+use crate::server::{AfterResponse, Gate, Server, good, good_stream, header};
+use crate::support::{CLOSED_URL, LONG, MS, closed, every, indices, numbered, open, run_into, run_trial, trial};
 
 #[test]
 fn a_request_says_who_it_is_and_its_record_what_became_of_it() {
@@ -65,7 +65,7 @@ fn a_server_that_closes_after_each_answer_gets_a_connection_for_each_request() {
     let server = Server::start(|_, stream| {
         let announced = String::from_utf8(good_stream()).expect("UTF-8").replacen("\r\n", "\r\nconnection: close\r\n", 1);
         let _ = stream.write_all(announced.as_bytes());
-        Then::Close
+        AfterResponse::Close
     });
     let (finished, kept) = run_trial(&trial(&server.url()), &mut numbered(10));
     assert_eq!((indices(&kept, Outcome::Ok).len(), finished.client.resends), (10, 0));
@@ -75,7 +75,8 @@ fn a_server_that_closes_after_each_answer_gets_a_connection_for_each_request() {
 #[test]
 fn a_request_that_the_server_may_have_read_is_not_sent_again() {
     // A worker that crashes on every tenth request, which it has read.
-    let server = Server::start(|request, stream| if request.number % 10 == 9 { Then::Close } else { good(request, stream) });
+    let server =
+        Server::start(|request, stream| if request.number % 10 == 9 { AfterResponse::Close } else { good(request, stream) });
     let (finished, kept) = run_trial(&closed(&server.url(), 2), &mut numbered(100));
     assert_eq!(indices(&kept, Outcome::Ok).len(), 90);
     let closed: Vec<_> = kept.records.iter().filter(|record| record.outcome == Outcome::ConnectionClosed).collect();
@@ -91,7 +92,7 @@ fn a_connection_that_was_closed_before_a_request_is_left_and_the_request_counted
     // Every response is the last of its connection, without saying so: the server closes at once.
     let server = Server::start(|_, stream| {
         let _ = stream.write_all(&good_stream());
-        Then::Close
+        AfterResponse::Close
     });
     // Pauses between the requests, so that the close arrives before the next request.
     let (finished, kept) = run_trial(&open(&server.url(), 4), &mut every(20 * MS, 20));
@@ -124,7 +125,7 @@ fn users_are_all_there_and_never_more_than_there_are() {
 #[test]
 fn a_count_ends_the_measured_phase() {
     let server = Server::start(good);
-    let trial = Trial { measured: Measured { duration_ns: Some(LONG), requests: Some(7) }, ..closed(&server.url(), 3) };
+    let trial = Trial { measured: MeasuredLimits { duration_ns: Some(LONG), requests: Some(7) }, ..closed(&server.url(), 3) };
     let (finished, kept) = run_trial(&trial, &mut numbered(1000));
     assert_eq!(indices(&kept, Outcome::Ok), (0..7).collect::<Vec<_>>());
     assert!(finished.measured_to_ns < LONG);
@@ -133,9 +134,9 @@ fn a_count_ends_the_measured_phase() {
 #[test]
 fn by_count_the_window_ends_with_the_last_answer() {
     let server = Server::start(good);
-    let seven = Measured { duration_ns: Some(LONG), requests: Some(7) };
+    let seven = MeasuredLimits { duration_ns: Some(LONG), requests: Some(7) };
     let last_end =
-        |kept: &crate::support::Kept| kept.records.iter().map(|record| record.end_ns.expect("every request ends")).max();
+        |kept: &crate::support::RecordingSink| kept.records.iter().map(|record| record.end_ns.expect("every request ends")).max();
     let (finished, kept) = run_trial(&Trial { measured: seven, ..closed(&server.url(), 7) }, &mut numbered(1000));
     assert_eq!((kept.records.len(), Some(finished.measured_to_ns)), (7, last_end(&kept)), "as many requests as users");
     let (finished, kept) = run_trial(&Trial { measured: seven, ..open(&server.url(), 64) }, &mut every(5 * MS, 1000));
@@ -210,13 +211,13 @@ fn a_stall_shows_at_its_full_weight() {
 }
 
 /// Opens its gate when it has seen this many dropped requests.
-struct OpensAt {
+struct GateOpener {
     drops: usize,
     gate: Gate,
     records: Vec<Record>,
 }
 
-impl Sink for OpensAt {
+impl Sink for GateOpener {
     fn record(&mut self, record: &Record, _: Option<&[u8]>) -> Result<(), Cause> {
         self.records.push(record.clone());
         if self.records.iter().filter(|record| record.outcome == Outcome::Dropped).count() == self.drops {
@@ -234,10 +235,10 @@ fn what_finds_no_free_place_is_dropped_and_counted() {
         held.pass();
         good(request, stream)
     });
-    let mut sink = OpensAt { drops: 3, gate, records: Vec::new() };
+    let mut sink = GateOpener { drops: 3, gate, records: Vec::new() };
     let finished = run_into(&open(&server.url(), 2), &mut every(MS, 5), &mut sink).expect("a trial");
-    assert_eq!(finished.counts.of(Phase::Measured, Outcome::Ok), 2);
-    assert_eq!(finished.counts.of(Phase::Measured, Outcome::Dropped), 3);
+    assert_eq!(finished.counts.count(Phase::Measured, Outcome::Ok), 2);
+    assert_eq!(finished.counts.count(Phase::Measured, Outcome::Dropped), 3);
     assert_eq!((finished.client.most_in_flight, server.connections.load(Ordering::SeqCst)), (2, 2));
     for record in sink.records.iter().filter(|record| record.outcome == Outcome::Dropped) {
         assert!(record.intended_ns.is_some() && record.sent_ns.is_none() && record.error.is_some(), "{record:?}");
@@ -247,7 +248,7 @@ fn what_finds_no_free_place_is_dropped_and_counted() {
 #[test]
 fn a_trial_without_a_success_ends_with_all_its_rows() {
     // Room for all at once: a slow machine may find many due together.
-    let (finished, kept) = run_trial(&open(NOBODY, 128), &mut every(MS / 4, 100));
+    let (finished, kept) = run_trial(&open(CLOSED_URL, 128), &mut every(MS / 4, 100));
     assert_eq!(indices(&kept, Outcome::ConnectError), (0..100).collect::<Vec<_>>());
     assert_eq!(finished.counts.due(Phase::Measured), 100);
 }
@@ -255,7 +256,7 @@ fn a_trial_without_a_success_ends_with_all_its_rows() {
 #[test]
 fn only_what_is_due_before_the_end_is_sent() {
     let server = Server::start(good);
-    let trial = Trial { measured: Measured { duration_ns: Some(20 * MS), requests: None }, ..open(&server.url(), 64) };
+    let trial = Trial { measured: MeasuredLimits { duration_ns: Some(20 * MS), requests: None }, ..open(&server.url(), 64) };
     let (finished, kept) = run_trial(&trial, &mut every(MS, 1000));
     assert_eq!(kept.records.len(), 20);
     assert_eq!(finished.measured_to_ns, 20 * MS);
@@ -265,17 +266,24 @@ fn only_what_is_due_before_the_end_is_sent() {
 #[test]
 fn requests_that_are_prepared_too_late_for_the_trial_are_dropped() {
     /// Returns its requests only when the trial, including its drain, is over.
-    struct Slow(Gate, u64);
-    impl Requests for Slow {
-        fn next(&mut self, _: Phase) -> Result<Option<Planned>, Cause> {
+    struct LateRequests(Gate, u64);
+    impl Requests for LateRequests {
+        fn next(&mut self, _: Phase) -> Result<Option<PlannedRequest>, Cause> {
             self.0.pass();
             self.1 += 1;
-            Ok((self.1 <= 5).then(|| Planned { global_index: self.1 - 1, intended_offset_ns: Some(0), ..Planned::default() }))
+            Ok((self.1 <= 5).then(|| PlannedRequest {
+                global_index: self.1 - 1,
+                intended_offset_ns: Some(0),
+                ..PlannedRequest::default()
+            }))
         }
     }
     let server = Server::start(good);
-    let trial =
-        Trial { measured: Measured { duration_ns: Some(10 * MS), requests: None }, drain_ns: 10 * MS, ..open(&server.url(), 4) };
+    let trial = Trial {
+        measured: MeasuredLimits { duration_ns: Some(10 * MS), requests: None },
+        drain_ns: 10 * MS,
+        ..open(&server.url(), 4)
+    };
     let gate = Gate::default();
     let opener = gate.clone();
     let start = trial.start_at_ns;
@@ -285,7 +293,7 @@ fn requests_that_are_prepared_too_late_for_the_trial_are_dropped() {
         }
         opener.open();
     });
-    let (finished, kept) = run_trial(&trial, &mut Slow(gate, 0));
+    let (finished, kept) = run_trial(&trial, &mut LateRequests(gate, 0));
     opening.join().expect("no panic");
     assert_eq!(indices(&kept, Outcome::Dropped), [0, 1, 2, 3, 4]);
     assert_eq!(finished.counts.due(Phase::Measured), 5);
@@ -293,8 +301,8 @@ fn requests_that_are_prepared_too_late_for_the_trial_are_dropped() {
 
 #[test]
 fn a_cancelled_trial_ends_with_its_rows() {
-    struct Cancels<'a>(&'a AtomicBool, Vec<Outcome>);
-    impl Sink for Cancels<'_> {
+    struct CancellingSink<'a>(&'a AtomicBool, Vec<Outcome>);
+    impl Sink for CancellingSink<'_> {
         fn record(&mut self, record: &Record, _: Option<&[u8]>) -> Result<(), Cause> {
             self.0.store(true, Ordering::SeqCst);
             self.1.push(record.outcome);
@@ -310,7 +318,7 @@ fn a_cancelled_trial_ends_with_its_rows() {
         good(request, stream)
     });
     let cancel = AtomicBool::new(false);
-    let mut sink = Cancels(&cancel, Vec::new());
+    let mut sink = CancellingSink(&cancel, Vec::new());
     let finished = run(&trial(&server.url()), &mut numbered(1000), &mut sink, &cancel, &Progress::new()).expect("a trial");
     assert!(finished.cancelled);
     assert_eq!(sink.1, [Outcome::Ok, Outcome::CancelledAtEnd]);
@@ -319,22 +327,22 @@ fn a_cancelled_trial_ends_with_its_rows() {
 
 #[test]
 fn failures_of_the_caller_end_the_trial_and_are_told() {
-    struct Refuses;
-    impl Sink for Refuses {
+    struct RefusingSink;
+    impl Sink for RefusingSink {
         fn record(&mut self, _: &Record, _: Option<&[u8]>) -> Result<(), Cause> {
             Err("the disk is full".into())
         }
     }
-    struct Fails;
-    impl Requests for Fails {
-        fn next(&mut self, _: Phase) -> Result<Option<Planned>, Cause> {
+    struct FailingRequests;
+    impl Requests for FailingRequests {
+        fn next(&mut self, _: Phase) -> Result<Option<PlannedRequest>, Cause> {
             Err("no prompts".into())
         }
     }
     let server = Server::start(good);
-    let refused = run_into(&trial(&server.url()), &mut numbered(u64::MAX), &mut Refuses);
+    let refused = run_into(&trial(&server.url()), &mut numbered(u64::MAX), &mut RefusingSink);
     assert!(matches!(&refused, Err(Error::Sink(cause)) if cause.to_string() == "the disk is full"), "{refused:?}");
-    let failed = run_into(&trial(&server.url()), &mut Fails, &mut crate::support::Kept::default());
+    let failed = run_into(&trial(&server.url()), &mut FailingRequests, &mut crate::support::RecordingSink::default());
     assert!(matches!(&failed, Err(Error::Requests(cause)) if cause.to_string() == "no prompts"), "{failed:?}");
 }
 
@@ -342,12 +350,12 @@ fn failures_of_the_caller_end_the_trial_and_are_told() {
 fn trials_that_make_no_sense_are_refused() {
     let url = "http://127.0.0.1:1";
     let refused = |trial: Trial| {
-        matches!(run_into(&trial, &mut numbered(1), &mut crate::support::Kept::default()), Err(Error::Trial { .. }))
+        matches!(run_into(&trial, &mut numbered(1), &mut crate::support::RecordingSink::default()), Err(Error::Trial { .. }))
     };
     assert!(refused(closed(url, 0)));
     assert!(refused(Trial { timeout_ns: 0, ..trial(url) }));
     assert!(refused(Trial { drain_ns: -1, ..trial(url) }));
-    let files = run_into(&open(url, u32::MAX), &mut numbered(1), &mut crate::support::Kept::default());
+    let files = run_into(&open(url, u32::MAX), &mut numbered(1), &mut crate::support::RecordingSink::default());
     assert!(matches!(files, Err(Error::TooFewFiles { needed, .. }) if needed > u64::from(u32::MAX)), "{files:?}");
 }
 
@@ -368,8 +376,14 @@ fn lists_may_be_sampled_and_nothing_is_kept_that_was_not_asked_for() {
 fn progress_adds_up() {
     let server = Server::start(good);
     let progress = Progress::new();
-    run(&trial(&server.url()), &mut numbered(5), &mut crate::support::Kept::default(), &AtomicBool::new(false), &progress)
-        .expect("a trial");
+    run(
+        &trial(&server.url()),
+        &mut numbered(5),
+        &mut crate::support::RecordingSink::default(),
+        &AtomicBool::new(false),
+        &progress,
+    )
+    .expect("a trial");
     let reading = progress.read();
     assert_eq!((reading.sent, reading.ok, reading.failed, reading.in_flight, reading.token_events), (5, 5, 0, 0, 10));
 }

@@ -16,14 +16,14 @@ pub(crate) struct Request {
 
 /// The server's action after its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum AfterResponse {
     KeepAlive,
     Close,
 }
 
 /// Responds to one request. Its writes are sent at once.
-pub(crate) trait Script: Fn(&Request, &mut dyn Write) -> Then + Send + Sync + 'static {}
-impl<F: Fn(&Request, &mut dyn Write) -> Then + Send + Sync + 'static> Script for F {}
+pub(crate) trait Script: Fn(&Request, &mut dyn Write) -> AfterResponse + Send + Sync + 'static {}
+impl<F: Fn(&Request, &mut dyn Write) -> AfterResponse + Send + Sync + 'static> Script for F {}
 
 /// A server that listens until it is dropped.
 pub(crate) struct Server {
@@ -89,7 +89,7 @@ fn serve(mut stream: impl Read + Write, numbers: &AtomicUsize, script: &impl Scr
         let number = numbers.fetch_add(1, Ordering::SeqCst);
         let then = script(&Request { number, head, body }, &mut stream);
         let _ = stream.flush();
-        if then == Then::Close {
+        if then == AfterResponse::Close {
             return;
         }
     }
@@ -142,7 +142,7 @@ impl Gate {
 }
 
 /// Returns a stream with these events, with chunked framing.
-pub(crate) fn stream_of(events: &[&str]) -> Vec<u8> {
+pub(crate) fn event_stream(events: &[&str]) -> Vec<u8> {
     let mut wire = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
     for event in events {
         wire.extend_from_slice(format!("{:x}\r\ndata: {event}\n\n\r\n", event.len() + 8).as_bytes());
@@ -153,7 +153,7 @@ pub(crate) fn stream_of(events: &[&str]) -> Vec<u8> {
 
 /// Returns a valid stream of two token events.
 pub(crate) fn good_stream() -> Vec<u8> {
-    stream_of(&[
+    event_stream(&[
         r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#,
         r#"{"choices":[{"delta":{"content":"a"}}]}"#,
         r#"{"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}"#,
@@ -162,7 +162,7 @@ pub(crate) fn good_stream() -> Vec<u8> {
 }
 
 /// Sends a valid stream and keeps the connection.
-pub(crate) fn good(_: &Request, stream: &mut dyn Write) -> Then {
+pub(crate) fn good(_: &Request, stream: &mut dyn Write) -> AfterResponse {
     let _ = stream.write_all(&good_stream());
-    Then::KeepAlive
+    AfterResponse::KeepAlive
 }

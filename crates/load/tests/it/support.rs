@@ -3,19 +3,20 @@
 use std::sync::atomic::AtomicBool;
 
 use assay_load::{
-    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, Error, Finished, Measured, Planned, Progress, Requests, Sink, Trial, run,
+    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, Error, MeasuredLimits, PlannedRequest, Progress, Requests, Sink, Trial,
+    TrialSummary, run,
 };
 use assay_record::{Outcome, Phase, Record};
 
 /// An address without a listener: a port that was free a moment ago may be another test's by now, but no test gets one of the
 /// first thousand.
-pub(crate) const NOBODY: &str = "http://127.0.0.1:1";
+pub(crate) const CLOSED_URL: &str = "http://127.0.0.1:1";
 pub(crate) const MS: i64 = 1_000_000;
 /// A limit longer than any test, which is not reached.
 pub(crate) const LONG: i64 = 60_000 * MS;
 
 /// This many requests of each phase, one every `gap_ns` if there is a schedule.
-pub(crate) struct Numbered {
+pub(crate) struct NumberedRequests {
     pub(crate) warmup: u64,
     pub(crate) measured: u64,
     pub(crate) gap_ns: Option<i64>,
@@ -23,16 +24,16 @@ pub(crate) struct Numbered {
     next: [u64; 2],
 }
 
-pub(crate) fn numbered(measured: u64) -> Numbered {
-    Numbered { warmup: 0, measured, gap_ns: None, from_ns: 0, next: [0; 2] }
+pub(crate) fn numbered(measured: u64) -> NumberedRequests {
+    NumberedRequests { warmup: 0, measured, gap_ns: None, from_ns: 0, next: [0; 2] }
 }
 
-pub(crate) fn every(gap_ns: i64, measured: u64) -> Numbered {
-    Numbered { gap_ns: Some(gap_ns), ..numbered(measured) }
+pub(crate) fn every(gap_ns: i64, measured: u64) -> NumberedRequests {
+    NumberedRequests { gap_ns: Some(gap_ns), ..numbered(measured) }
 }
 
-impl Requests for Numbered {
-    fn next(&mut self, phase: Phase) -> Result<Option<Planned>, Cause> {
+impl Requests for NumberedRequests {
+    fn next(&mut self, phase: Phase) -> Result<Option<PlannedRequest>, Cause> {
         let last = if phase == Phase::Warmup { self.warmup } else { self.measured };
         let index = &mut self.next[phase as usize];
         if *index == last {
@@ -40,7 +41,7 @@ impl Requests for Numbered {
         }
         let global_index = *index;
         *index += 1;
-        Ok(Some(Planned {
+        Ok(Some(PlannedRequest {
             global_index,
             intended_offset_ns: self.gap_ns.map(|gap| self.from_ns + gap * global_index.cast_signed()),
             body: format!("{{\"index\":{global_index}}}").into_bytes(),
@@ -55,12 +56,12 @@ impl Requests for Numbered {
 
 /// Keeps every record and its text.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct RecordingSink {
     pub(crate) records: Vec<Record>,
     pub(crate) answers: Vec<Option<String>>,
 }
 
-impl Sink for Kept {
+impl Sink for RecordingSink {
     fn record(&mut self, record: &Record, answer: Option<&[u8]>) -> Result<(), Cause> {
         self.records.push(record.clone());
         self.answers.push(answer.map(|answer| String::from_utf8(answer.to_vec()).expect("UTF-8")));
@@ -77,7 +78,7 @@ pub(crate) fn trial(url: &str) -> Trial {
         arrivals: Arrivals::Closed { users: 1 },
         start_at_ns: assay_reactor::now_ns(),
         warmup_ns: 0,
-        measured: Measured::default(),
+        measured: MeasuredLimits::default(),
         timeout_ns: LONG,
         drain_ns: LONG,
         chunk_lists: ChunkLists::All,
@@ -95,13 +96,13 @@ pub(crate) fn open(url: &str, max_in_flight: u32) -> Trial {
 }
 
 /// Runs a trial and checks the invariants of every trial: one record each, counted once.
-pub(crate) fn run_trial(trial: &Trial, requests: &mut dyn Requests) -> (Finished, Kept) {
-    let mut kept = Kept::default();
+pub(crate) fn run_trial(trial: &Trial, requests: &mut dyn Requests) -> (TrialSummary, RecordingSink) {
+    let mut kept = RecordingSink::default();
     let finished = run_into(trial, requests, &mut kept).expect("a trial that runs");
     for phase in Phase::ALL {
         for outcome in Outcome::ALL {
             let records = kept.records.iter().filter(|record| record.phase == *phase && record.outcome == *outcome);
-            assert_eq!(finished.counts.of(*phase, *outcome), records.count() as u64, "{phase} {outcome}");
+            assert_eq!(finished.counts.count(*phase, *outcome), records.count() as u64, "{phase} {outcome}");
         }
     }
     for record in &kept.records {
@@ -111,12 +112,12 @@ pub(crate) fn run_trial(trial: &Trial, requests: &mut dyn Requests) -> (Finished
     (finished, kept)
 }
 
-pub(crate) fn run_into(trial: &Trial, requests: &mut dyn Requests, sink: &mut dyn Sink) -> Result<Finished, Error> {
+pub(crate) fn run_into(trial: &Trial, requests: &mut dyn Requests, sink: &mut dyn Sink) -> Result<TrialSummary, Error> {
     run(trial, requests, sink, &AtomicBool::new(false), &Progress::new())
 }
 
 /// Returns the indices of the records with an outcome, in order.
-pub(crate) fn indices(kept: &Kept, outcome: Outcome) -> Vec<u64> {
+pub(crate) fn indices(kept: &RecordingSink, outcome: Outcome) -> Vec<u64> {
     let mut indices: Vec<u64> =
         kept.records.iter().filter(|record| record.outcome == outcome).map(|record| record.global_index).collect();
     indices.sort_unstable();

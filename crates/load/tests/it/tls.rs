@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::server::{Server, good};
-use crate::support::{Kept, closed, indices, numbered, run_trial, trial};
+use crate::support::{RecordingSink, closed, indices, numbered, run_trial, trial};
 
 const AUTHORITY: &[u8] = include_bytes!("tls/authority.pem");
 const CERTIFICATE: &[u8] = include_bytes!("tls/server.pem");
@@ -49,7 +49,7 @@ fn requests_go_over_tls_to_a_server_that_is_trusted() {
 #[test]
 fn a_server_that_is_not_trusted_is_a_connect_error() {
     let server = server();
-    let (_, kept): (_, Kept) = run_trial(&trial(&url(&server)), &mut numbered(2));
+    let (_, kept): (_, RecordingSink) = run_trial(&trial(&url(&server)), &mut numbered(2));
     assert_eq!(indices(&kept, Outcome::ConnectError), [0, 1]);
     let reason = kept.records[0].error.as_deref().unwrap_or_default();
     assert!(reason.contains("certificate"), "{reason}");

@@ -30,7 +30,7 @@ words!(
 
 words!(
     /// The direction of a metric that is better.
-    Better, "direction",
+    BetterDirection, "direction",
     /// Larger is better, such as a throughput.
     Higher = "higher",
     /// Smaller is better, such as a latency.

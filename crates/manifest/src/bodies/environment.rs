@@ -337,7 +337,7 @@ pub struct ProvisionedTarget {
 impl ProvisionedTarget {
     /// Describes the parts of the target that have no digest; empty if all its executables are known. The executables of an
     /// indicator are not included.
-    pub fn unpinned(&self) -> Vec<String> {
+    pub fn describe_unpinned(&self) -> Vec<String> {
         let without = |executable: &Executable| {
             let why = executable.unpinned.as_deref().unwrap_or("it was not read");
             executable
@@ -386,7 +386,7 @@ words!(
 /// The most load of one unit that a point of the plan asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AskedLoad {
+pub struct RequestedLoad {
     /// The case of the point.
     pub case_id: CaseId,
     /// The point.
@@ -433,7 +433,7 @@ pub struct ShardCount {
     /// possible.
     pub formula: String,
     /// The largest asked load, for each unit.
-    pub asked: Vec<AskedLoad>,
+    pub asked: Vec<RequestedLoad>,
     /// The ceiling of one shard; absent if the asked load is so small that it does not matter.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ceiling: Option<Fact<Ceiling>>,

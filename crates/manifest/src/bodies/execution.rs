@@ -197,14 +197,14 @@ impl Attempt {
     pub const MEASURED: &str = "measured";
 
     /// Returns the times of its command, if it ran one.
-    pub fn measured(&self) -> Option<&Artifact> {
+    pub fn command_times(&self) -> Option<&Artifact> {
         self.named(Self::MEASURED)
     }
 
     /// Returns the raw output that an indicator's values were read from: the output of its script, or the measurements of its
     /// command.
     pub fn result(&self) -> Option<&Artifact> {
-        self.measured().or_else(|| self.named("stdout"))
+        self.command_times().or_else(|| self.named("stdout"))
     }
 
     fn named(&self, name: &str) -> Option<&Artifact> {
@@ -235,7 +235,7 @@ impl Attempt {
 /// The result of a workload's preparation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Prepared {
+pub struct PreparationResult {
     /// The workload.
     pub workload: Name,
     /// True if all of it succeeded.
@@ -264,7 +264,7 @@ pub struct Checkpoint {
     pub input_digest: Digest,
     /// The preparation, if the step is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub prepared: Option<Prepared>,
+    pub prepared: Option<PreparationResult>,
     /// The attempt, if the step is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub attempt: Option<Attempt>,
@@ -288,7 +288,7 @@ pub struct ExecutionPart {
     /// For serving: the digest over the whole schedule of each trial, by trial.
     pub schedule_digests: BTreeMap<TrialId, Digest>,
     /// The results of the preparations.
-    pub prepared: Vec<Prepared>,
+    pub prepared: Vec<PreparationResult>,
     /// The attempts, in the order in which they ran.
     pub attempts: Vec<Attempt>,
     /// The checkpoints of an earlier process of this stage that attempts were taken from.

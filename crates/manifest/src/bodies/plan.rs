@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
 use crate::{
-    Artifact, Better, CaseId, Claim, ControlFact, Count, Digest, Image, Intent, Isolation, Name, OriginKind, Placement, PointId,
-    Pricing, ServingWork, TrialId, WorkloadType,
+    Artifact, BetterDirection, CaseId, Claim, ControlFact, Count, Digest, Image, Intent, Isolation, Name, OriginKind, Placement,
+    PointId, Pricing, ServingWork, TrialId, WorkloadType,
 };
 
 words!(
@@ -151,7 +151,7 @@ pub struct PinnedFile {
 /// A command that runs once before the first trial of a workload, outside of timing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Prepare {
+pub struct PrepareCommand {
     /// Program and arguments.
     pub command: Vec<String>,
     /// The files that it makes; their digests are recorded.
@@ -169,7 +169,7 @@ pub struct Metric {
     /// The unit of its values.
     pub unit: String,
     /// The direction that is better.
-    pub better: Better,
+    pub better: BetterDirection,
     /// True if gates judge it.
     pub primary: bool,
 }
@@ -209,24 +209,24 @@ pub struct MeasuredCommand {
 impl MeasuredCommand {
     /// Returns the names in `${NAME}` of its words, in order. A name without `}` ends with its word.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.run.iter().flat_map(|word| parts(word)).filter_map(|part| match part {
-            Part::Name(name) => Some(name),
-            Part::Text(_) => None,
+        self.run.iter().flat_map(|word| split_word(word)).filter_map(|part| match part {
+            WordPart::Name(name) => Some(name),
+            WordPart::Text(_) => None,
         })
     }
 
     /// Returns its words with the values of parameters filled in. A name without a value stays as it is written.
     pub fn words(&self, parameters: &BTreeMap<String, String>) -> Vec<String> {
         let with_value = |part| match part {
-            Part::Text(text) => text.to_owned(),
-            Part::Name(name) => parameters.get(name).cloned().unwrap_or_else(|| format!("${{{name}}}")),
+            WordPart::Text(text) => text.to_owned(),
+            WordPart::Name(name) => parameters.get(name).cloned().unwrap_or_else(|| format!("${{{name}}}")),
         };
-        self.run.iter().map(|word| parts(word).into_iter().map(with_value).collect()).collect()
+        self.run.iter().map(|word| split_word(word).into_iter().map(with_value).collect()).collect()
     }
 }
 
 /// A part of a command-line word.
-enum Part<'a> {
+enum WordPart<'a> {
     /// Literal text.
     Text(&'a str),
     /// The name in `${NAME}`.
@@ -234,20 +234,20 @@ enum Part<'a> {
 }
 
 /// Splits a word into its parts. `$${` stands for a literal `${`.
-fn parts(word: &str) -> Vec<Part<'_>> {
+fn split_word(word: &str) -> Vec<WordPart<'_>> {
     let mut parts = Vec::new();
     let mut rest = word;
     while let Some((before, behind)) = rest.split_once("${") {
         if let Some(before) = before.strip_suffix('$') {
-            parts.extend([Part::Text(before), Part::Text("${")]);
+            parts.extend([WordPart::Text(before), WordPart::Text("${")]);
             rest = behind;
             continue;
         }
         let (name, behind) = behind.split_once('}').unwrap_or((behind, ""));
-        parts.extend([Part::Text(before), Part::Name(name)]);
+        parts.extend([WordPart::Text(before), WordPart::Name(name)]);
         rest = behind;
     }
-    parts.push(Part::Text(rest));
+    parts.push(WordPart::Text(rest));
     parts
 }
 
@@ -267,7 +267,7 @@ pub struct IndicatorWork {
     pub parameters: BTreeMap<String, String>,
     /// The command that runs before the first trial.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub prepare: Option<Prepare>,
+    pub prepare: Option<PrepareCommand>,
     /// The time limit after which a trial is stopped.
     pub time_limit_ns: Count,
 }
@@ -465,7 +465,7 @@ pub struct PlannedTrial {
 /// A mutable input that could not be pinned; it rules out publication grade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Unpinned {
+pub struct UnpinnedInput {
     /// The input, such as an image reference.
     pub what: String,
     /// The reason.
@@ -515,7 +515,7 @@ pub struct Plan {
     /// The trials, in the order in which they run.
     pub trials: Vec<PlannedTrial>,
     /// The inputs that could not be pinned.
-    pub unpinned: Vec<Unpinned>,
+    pub unpinned: Vec<UnpinnedInput>,
     /// Query files of publish, pinned.
     pub queries: Vec<PinnedFile>,
 }
@@ -540,7 +540,7 @@ body!(Plan, |plan| {
 
 impl Plan {
     /// Returns the number of blocks: one more than the highest block of a trial.
-    pub fn blocks(&self) -> u32 {
+    pub fn block_count(&self) -> u32 {
         self.trials.iter().map(|trial| trial.block + 1).max().unwrap_or(0)
     }
 

@@ -9,7 +9,7 @@ use crate::document::words;
 use crate::{Artifact, CaseId, Count, Digest, PinnedFile, PointId, TrialId};
 
 /// Returns the serving metrics that gates judge if the workload declares none; goodput only if there are SLOs.
-pub fn primary_by_default(has_slos: bool) -> impl Iterator<Item = &'static str> {
+pub fn default_primary_metrics(has_slos: bool) -> impl Iterator<Item = &'static str> {
     let always = ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "output_tokens_per_s"];
     always.into_iter().chain(has_slos.then_some("goodput_requests_per_s"))
 }

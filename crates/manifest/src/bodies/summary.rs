@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
-use crate::{Artifact, Better, CaseId, Count, Digest, PointId, Reason, ServingPoint, TrialId, WorkloadType};
+use crate::{Artifact, BetterDirection, CaseId, Count, Digest, PointId, Reason, ServingPoint, TrialId, WorkloadType};
 
 words!(
     /// The agreement of a point's trials with each other.
@@ -72,7 +72,7 @@ pub struct MetricSummary {
     pub unit: String,
     /// The direction that is better; absent if it is not declared.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub better: Option<Better>,
+    pub better: Option<BetterDirection>,
     /// True if gates judge it.
     pub primary: bool,
     /// The number of trials.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
 use crate::{
-    Artifact, Better, CaseId, Comparison, Digest, EndState, InputRef, Instant, Isolation, Name, Placement, PointId, Reason, Role,
-    RunId,
+    Artifact, BetterDirection, CaseId, Comparison, Digest, EndState, InputRef, Instant, Isolation, Name, Placement, PointId,
+    Reason, Role, RunId,
 };
 
 words!(
@@ -259,7 +259,7 @@ pub struct MetricVerdict {
     /// Its unit.
     pub unit: String,
     /// The direction that is better.
-    pub better: Better,
+    pub better: BetterDirection,
     /// True if it belongs to the family that decides; other metrics are only reported.
     pub primary: bool,
     /// The outcome.
@@ -349,7 +349,7 @@ body!(Verdict, |verdict| verdict.files.iter().collect());
 
 impl Verdict {
     /// Returns the outcome, or `accepted` if only acknowledged changes are worse.
-    pub fn in_a_word(&self) -> &'static str {
+    pub fn outcome_label(&self) -> &'static str {
         let lets_pass = |metric: &MetricVerdict| metric.primary && metric.acknowledged.is_some();
         if self.outcome == Outcome::Unchanged && self.metrics.iter().any(lets_pass) { "accepted" } else { self.outcome.as_str() }
     }
@@ -365,7 +365,7 @@ impl Verdict {
         let mut cases: Vec<(CaseId, Outcome)> = Vec::new();
         for metric in self.metrics.iter().filter(|metric| metric.primary) {
             let candidate = &self.comparison.candidate;
-            let case = CaseId::of(&metric.workload, &candidate.target, &candidate.variant);
+            let case = CaseId::from_names(&metric.workload, &candidate.target, &candidate.variant);
             let outcome = if metric.acknowledged.is_some() { Outcome::Unchanged } else { metric.outcome };
             match cases.iter_mut().find(|(known, _)| *known == case) {
                 Some((_, worst)) => *worst = (*worst).max(outcome),

@@ -5,25 +5,25 @@ use super::*;
 use crate::Headers;
 use crate::testing::{Reply, Server};
 
-fn ask(replies: Vec<(&'static str, Reply)>) -> (Identity, Vec<String>) {
-    let server = Server::of(replies);
-    let identity = Identity::ask(&Client::new(Headers::default()), &server.url());
+fn query_server(replies: Vec<(&'static str, Reply)>) -> (Identity, Vec<String>) {
+    let server = Server::with_replies(replies);
+    let identity = Identity::query(&Client::new(Headers::default()), &server.url());
     (identity, server.paths())
 }
 
 fn version(replies: Vec<(&'static str, Reply)>) -> String {
-    let fact = ask(replies).0.version;
+    let fact = query_server(replies).0.version;
     format!("{:?} {}", fact.value, fact.how)
 }
 
 fn listed(reply: Reply) -> Result<Vec<String>, String> {
-    ask(vec![("/v1/models", reply)]).0.models
+    query_server(vec![("/v1/models", reply)]).0.models
 }
 
 #[test]
 fn vllm_says_its_version_and_its_models() {
     let models = Reply::ok(r#"{"object":"list","data":[{"id":"qwen","root":"/models"},{"id":"llama"},{"id":"qwen"}]}"#);
-    let (identity, paths) = ask(vec![("/v1/models", models), ("/version", Reply::ok(r#"{"version":"0.11.0"}"#))]);
+    let (identity, paths) = query_server(vec![("/v1/models", models), ("/version", Reply::ok(r#"{"version":"0.11.0"}"#))]);
     assert_eq!(identity.version, Fact::observed("0.11.0".to_owned(), "GET /version"));
     assert_eq!(identity.models, Ok(vec!["llama".to_owned(), "qwen".to_owned()]), "sorted, each once");
     assert_eq!(paths, ["/v1/models", "/version"], "no question more than it takes");
@@ -33,7 +33,7 @@ fn vllm_says_its_version_and_its_models() {
 fn other_servers_say_it_elsewhere() {
     insta::assert_snapshot!(version(vec![("/get_server_info", Reply::ok(r#"{"model_path":"m","version":"0.5.2"}"#))]), @r#"Some("0.5.2") GET /get_server_info"#);
     insta::assert_snapshot!(version(vec![("/info", Reply::ok(r#"{"model_id":"m","version":"3.3.6"}"#))]), @r#"Some("3.3.6") GET /info"#);
-    let models = |server: &str| Reply::with("200 OK", &[&format!("server: {server}")], r#"{"data":[]}"#);
+    let models = |server: &str| Reply::with_body("200 OK", &[&format!("server: {server}")], r#"{"data":[]}"#);
     insta::assert_snapshot!(version(vec![("/v1/models", models("llama.cpp/b4000"))]), @"None GET /version: 404 Not Found; GET /get_server_info: 404 Not Found; GET /info: 404 Not Found; the `Server` header names no version");
     insta::assert_snapshot!(version(vec![("/v1/models", models("TensorRT/1.2"))]), @r#"Some("TensorRT/1.2") `Server` header of GET /v1/models"#);
     insta::assert_snapshot!(version(vec![]), @"None GET /version: 404 Not Found; GET /get_server_info: 404 Not Found; GET /info: 404 Not Found; no `Server` header");
@@ -42,7 +42,7 @@ fn other_servers_say_it_elsewhere() {
 #[test]
 fn the_server_is_known_by_the_owner_of_its_models_or_by_where_it_has_a_version() {
     let server = |replies| {
-        let fact = ask(replies).0.server;
+        let fact = query_server(replies).0.server;
         format!("{} {}", fact.value.as_deref().unwrap_or("-"), fact.how)
     };
     let models = |list: &'static str| ("/v1/models", Reply::ok(list));
@@ -86,8 +86,8 @@ fn what_is_no_list_of_models_is_none() {
 
 #[test]
 fn who_is_not_there_is_not_asked_again() {
-    let url = Server::of(vec![]).url();
-    let identity = Identity::ask(&Client::new(Headers::default()), &url);
+    let url = Server::with_replies(vec![]).url();
+    let identity = Identity::query(&Client::new(Headers::default()), &url);
     assert_eq!(identity.version.source, FactSource::Unknown);
     insta::assert_snapshot!(identity.version.how, @"GET /v1/models: Connection refused (os error 111)");
     insta::assert_snapshot!(identity.models.expect_err("no list"), @"GET /v1/models: Connection refused (os error 111)");
@@ -132,7 +132,7 @@ fn another_version_or_another_list_is_another_endpoint() {
 proptest! {
     #[test]
     fn whatever_is_answered_is_understood_or_explained(bytes in prop::collection::vec(any::<u8>(), 0..200), status in 100_u16..1000) {
-        let answer = Answer { status, server: None, body: bytes };
+        let answer = EndpointResponse { status, server: None, body: bytes };
         let _ = (models(&answer), text_at(&answer, "version"));
     }
 
@@ -140,7 +140,7 @@ proptest! {
     fn a_list_holds_printable_names_only(ids in prop::collection::vec(".{0,10}", 0..10)) {
         let data: Vec<_> = ids.iter().map(|id| serde_json::json!({"id": id})).collect();
         let body = serde_json::to_vec(&serde_json::json!({"data": data})).expect("JSON");
-        if let Ok(models) = models(&Answer { status: 200, server: None, body }) {
+        if let Ok(models) = models(&EndpointResponse { status: 200, server: None, body }) {
             prop_assert!(models.is_sorted() && models.iter().all(|model| is_name(model)));
         }
     }

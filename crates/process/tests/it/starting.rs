@@ -3,13 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use assay_process::{Command, Error, FdThree, Input, Output, Status, pipe_holding};
+use assay_process::{Command, Error, FdThree, Input, Output, Status, pipe_with_bytes};
 
-use crate::support::{alone, contents, never, open_descriptors, run, sh, spawner};
+use crate::support::{contents, never_cancelled, open_descriptors, run, run_alone, sh, spawner};
 
 #[test]
 fn the_exit_code_is_reported() {
-    alone("starting::the_exit_code_is_reported", || {
+    run_alone("starting::the_exit_code_is_reported", || {
         let (output, ended) = run(sh("echo out; exit 3"));
         assert_eq!(output, "out\n");
         assert_eq!(ended.status, Status::Exited(3));
@@ -20,14 +20,14 @@ fn the_exit_code_is_reported() {
 
 #[test]
 fn the_signal_is_reported() {
-    alone("starting::the_signal_is_reported", || {
+    run_alone("starting::the_signal_is_reported", || {
         assert_eq!(run(sh("kill -SEGV $$")).1.status, Status::Signaled(11));
     });
 }
 
 #[test]
 fn the_environment_is_exactly_what_was_given() {
-    alone("starting::the_environment_is_exactly_what_was_given", || {
+    run_alone("starting::the_environment_is_exactly_what_was_given", || {
         let command = Command { stdout: Output::Pipe, ..Command::new("/usr/bin/env").env("A", "1").env("B", "two words") };
         assert_eq!(run(command).0, "A=1\nB=two words\n");
     });
@@ -35,7 +35,7 @@ fn the_environment_is_exactly_what_was_given() {
 
 #[test]
 fn a_program_is_looked_up_in_the_given_path() {
-    alone("starting::a_program_is_looked_up_in_the_given_path", || {
+    run_alone("starting::a_program_is_looked_up_in_the_given_path", || {
         let found = Command::new("true").env("PATH", "/usr/bin:/bin");
         assert_eq!(run(found).1.status, Status::Exited(0));
         let absent = spawner().spawn(Command::new("true").env("PATH", "/nowhere"));
@@ -45,7 +45,7 @@ fn a_program_is_looked_up_in_the_given_path() {
 
 #[test]
 fn a_child_leads_its_own_group_in_its_folder() {
-    alone("starting::a_child_leads_its_own_group_in_its_folder", || {
+    run_alone("starting::a_child_leads_its_own_group_in_its_folder", || {
         let script = "cut -d' ' -f5 /proc/self/stat; echo $$; pwd";
         let (output, _) = run(Command { cwd: Some(PathBuf::from("/proc")), ..sh(script) });
         let lines: Vec<_> = output.lines().collect();
@@ -56,7 +56,7 @@ fn a_child_leads_its_own_group_in_its_folder() {
 
 #[test]
 fn input_comes_from_bytes_a_file_or_nowhere() {
-    alone("starting::input_comes_from_bytes_a_file_or_nowhere", || {
+    run_alone("starting::input_comes_from_bytes_a_file_or_nowhere", || {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("in");
         std::fs::write(&file, "from a file").expect("written");
@@ -70,7 +70,7 @@ fn input_comes_from_bytes_a_file_or_nowhere() {
 
 #[test]
 fn much_output_goes_into_a_file_that_is_emptied_first() {
-    alone("starting::much_output_goes_into_a_file_that_is_emptied_first", || {
+    run_alone("starting::much_output_goes_into_a_file_that_is_emptied_first", || {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("out");
         std::fs::write(&file, "old").expect("written");
@@ -82,7 +82,7 @@ fn much_output_goes_into_a_file_that_is_emptied_first() {
 
 #[test]
 fn both_outputs_may_share_a_file() {
-    alone("starting::both_outputs_may_share_a_file", || {
+    run_alone("starting::both_outputs_may_share_a_file", || {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("both");
         let output = || Output::File(file.clone());
@@ -93,7 +93,7 @@ fn both_outputs_may_share_a_file() {
 
 #[test]
 fn a_child_inherits_nothing_but_what_it_is_passed() {
-    alone("starting::a_child_inherits_nothing_but_what_it_is_passed", || {
+    run_alone("starting::a_child_inherits_nothing_but_what_it_is_passed", || {
         // A descriptor without close-on-exec, as careless libraries leave it.
         let null = std::fs::File::open("/dev/null").expect("it opens");
         let stray = rustix::io::dup(&null).expect("a descriptor");
@@ -105,12 +105,12 @@ fn a_child_inherits_nothing_but_what_it_is_passed() {
 
 #[test]
 fn descriptor_three_carries_a_key() {
-    alone("starting::descriptor_three_carries_a_key", || {
-        let passed = || FdThree::Passed(pipe_holding(b"a key").expect("it fits"));
+    run_alone("starting::descriptor_three_carries_a_key", || {
+        let passed = || FdThree::Passed(pipe_with_bytes(b"a key").expect("it fits"));
         let read = |fd_three| run(Command { fd_three, ..sh("cat <&3") }).0;
         assert_eq!(read(passed()), "a key");
         // The passed descriptor may have any number in this process, including 3.
-        let held: Vec<OwnedFd> = (0..4).map(|_| pipe_holding(b"another").expect("it fits")).collect();
+        let held: Vec<OwnedFd> = (0..4).map(|_| pipe_with_bytes(b"another").expect("it fits")).collect();
         for fd in held {
             assert_eq!(read(FdThree::Passed(fd)), "another");
         }
@@ -119,8 +119,8 @@ fn descriptor_three_carries_a_key() {
 
 #[test]
 fn a_failed_exec_is_reported_with_descriptor_three_passed() {
-    alone("starting::a_failed_exec_is_reported_with_descriptor_three_passed", || {
-        let fd_three = FdThree::Passed(pipe_holding(b"a key").expect("it fits"));
+    run_alone("starting::a_failed_exec_is_reported_with_descriptor_three_passed", || {
+        let fd_three = FdThree::Passed(pipe_with_bytes(b"a key").expect("it fits"));
         let refused = spawner().spawn(Command { fd_three, ..Command::new("/nowhere/program") }).expect_err("it is absent");
         assert_eq!(refused.to_string(), "failed to start `/nowhere/program`");
         let source = std::error::Error::source(&refused).expect("a cause").to_string();
@@ -130,7 +130,7 @@ fn a_failed_exec_is_reported_with_descriptor_three_passed() {
 
 #[test]
 fn what_cannot_be_opened_is_named() {
-    alone("starting::what_cannot_be_opened_is_named", || {
+    run_alone("starting::what_cannot_be_opened_is_named", || {
         let refuse = |command| spawner().spawn(command).expect_err("refused").to_string();
         let absent = || PathBuf::from("/nowhere/file");
         assert_eq!(
@@ -147,13 +147,13 @@ fn what_cannot_be_opened_is_named() {
 
 #[test]
 fn nothing_leaks_a_descriptor() {
-    alone("starting::nothing_leaks_a_descriptor", || {
+    run_alone("starting::nothing_leaks_a_descriptor", || {
         let before = open_descriptors();
         for _ in 0..20 {
-            let fd_three = FdThree::Passed(pipe_holding(b"a key").expect("it fits"));
+            let fd_three = FdThree::Passed(pipe_with_bytes(b"a key").expect("it fits"));
             run(Command { fd_three, stdin: Input::Bytes(vec![1]), stderr: Output::Pipe, ..sh("echo out") });
             let _ = spawner().spawn(Command::new("/nowhere/program")).expect_err("it is absent");
-            never().cancel("done");
+            never_cancelled().cancel("done");
         }
         assert_eq!(open_descriptors(), before);
     });
@@ -161,15 +161,15 @@ fn nothing_leaks_a_descriptor() {
 
 #[test]
 fn a_child_outlives_the_thread_that_asked_for_it() {
-    alone("starting::a_child_outlives_the_thread_that_asked_for_it", || {
+    run_alone("starting::a_child_outlives_the_thread_that_asked_for_it", || {
         let folder = tempfile::tempdir().expect("a folder");
         let fifo = folder.path().join("fifo");
         let script = format!("mkfifo {0}; echo ready; read line < {0}; echo $line", fifo.display());
         // The spawner's own handle is gone as well; the child keeps its thread.
-        let worker = std::thread::spawn(move || crate::support::ready(sh(&script)));
+        let worker = std::thread::spawn(move || crate::support::start_until_ready(sh(&script)));
         let (child, output) = worker.join().expect("the worker ends");
         std::fs::write(&fifo, "still here\n").expect("the child reads");
-        assert_eq!(crate::support::rest(output), "still here\n");
-        assert_eq!(child.wait(None, &never()).expect("it ends").status, Status::Exited(0));
+        assert_eq!(crate::support::read_rest(output), "still here\n");
+        assert_eq!(child.wait(None, &never_cancelled()).expect("it ends").status, Status::Exited(0));
     });
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use assay_process::{Child, Command, FdThree, Orphans, Output, Signal, Status, pipe_holding, supervise};
+use assay_process::{Child, Command, FdThree, Orphans, Output, Signal, Status, pipe_with_bytes, supervise};
 
-use crate::support::{alone, never, others, ready, rest, sh, spawner, this_test};
+use crate::support::{count_others, never_cancelled, read_rest, run_alone, sh, spawner, start_until_ready, this_test};
 
 /// The variable that passes the supervised script to a role.
 const SCRIPT: &str = "ASSAY_TEST_SCRIPT";
@@ -32,7 +32,7 @@ fn wrapper_role() {
 fn runner_role() {
     let (Ok(script), Err(_)) = (std::env::var(SCRIPT), std::env::var(PARENT)) else { return };
     let wrapper = Command { stdout: Output::Inherit, ..wrapper(&script, std::process::id()) };
-    let _ = spawner().spawn(wrapper).expect("it starts").wait(None, &never());
+    let _ = spawner().spawn(wrapper).expect("it starts").wait(None, &never_cancelled());
 }
 
 fn wrapper(script: &str, parent: u32) -> Command {
@@ -52,15 +52,15 @@ fn signal(child: &Child, signal: Signal) {
 
 /// Returns the status of a wrapper that gets a signal once its program is ready.
 fn status_after(sent: Signal, script: &str) -> Status {
-    let (child, output) = ready(supervised(script));
+    let (child, output) = start_until_ready(supervised(script));
     signal(&child, sent);
-    rest(output);
-    child.wait(None, &never()).expect("it ends").status
+    read_rest(output);
+    child.wait(None, &never_cancelled()).expect("it ends").status
 }
 
 #[test]
 fn the_wrapper_exits_as_its_program_did() {
-    alone("supervising::the_wrapper_exits_as_its_program_did", || {
+    run_alone("supervising::the_wrapper_exits_as_its_program_did", || {
         let status = |script: &str| crate::support::run(supervised(script)).1.status;
         assert_eq!(status("exit 0"), Status::Exited(0));
         assert_eq!(status("exit 30"), Status::Exited(30));
@@ -70,7 +70,7 @@ fn the_wrapper_exits_as_its_program_did() {
 
 #[test]
 fn signals_are_passed_on() {
-    alone("supervising::signals_are_passed_on", || {
+    run_alone("supervising::signals_are_passed_on", || {
         let script = "trap 'exit 8' INT; trap 'exit 9' TERM; echo ready; sleep 1000 & wait";
         assert_eq!(status_after(Signal::INT, script), Status::Exited(8));
         assert_eq!(status_after(Signal::TERM, script), Status::Exited(9));
@@ -79,7 +79,7 @@ fn signals_are_passed_on() {
 
 #[test]
 fn a_program_that_ignores_signals_is_killed() {
-    alone("supervising::a_program_that_ignores_signals_is_killed", || {
+    run_alone("supervising::a_program_that_ignores_signals_is_killed", || {
         let script = "trap '' TERM INT; echo ready; while :; do sleep 1000; done";
         assert_eq!(status_after(Signal::TERM, script), Status::Exited(137));
     });
@@ -87,18 +87,19 @@ fn a_program_that_ignores_signals_is_killed() {
 
 #[test]
 fn daemons_end_with_the_wrapper() {
-    alone("supervising::daemons_end_with_the_wrapper", || {
-        let (child, output) = ready(supervised("setsid sh -c 'setsid sleep 1000 & exec sleep 1000' & echo ready; exit 5"));
-        rest(output);
-        assert_eq!(child.wait(None, &never()).expect("it ends").status, Status::Exited(5));
-        assert_eq!(others(), 0);
+    run_alone("supervising::daemons_end_with_the_wrapper", || {
+        let (child, output) =
+            start_until_ready(supervised("setsid sh -c 'setsid sleep 1000 & exec sleep 1000' & echo ready; exit 5"));
+        read_rest(output);
+        assert_eq!(child.wait(None, &never_cancelled()).expect("it ends").status, Status::Exited(5));
+        assert_eq!(count_others(), 0);
     });
 }
 
 #[test]
 fn descriptor_three_passes_through() {
-    alone("supervising::descriptor_three_passes_through", || {
-        let fd_three = FdThree::Passed(pipe_holding(b"a key\n").expect("it fits"));
+    run_alone("supervising::descriptor_three_passes_through", || {
+        let fd_three = FdThree::Passed(pipe_with_bytes(b"a key\n").expect("it fits"));
         let (output, _) = crate::support::run(Command { fd_three, ..supervised("echo; cat <&3; ls /proc/$$/fd") });
         assert!(output.ends_with("\na key\n0\n1\n2\n3\n"), "{output}");
     });
@@ -106,31 +107,31 @@ fn descriptor_three_passes_through() {
 
 #[test]
 fn nothing_is_left_when_the_runner_is_killed() {
-    alone("supervising::nothing_is_left_when_the_runner_is_killed", || {
+    run_alone("supervising::nothing_is_left_when_the_runner_is_killed", || {
         let script = "trap '' TERM; setsid sh -c 'echo ready; exec sleep 1000' & while :; do sleep 1000; done";
         let runner = Command { stdout: Output::Pipe, ..this_test("supervising::runner_role").env(SCRIPT, script) };
-        let (child, output) = ready(runner);
+        let (child, output) = start_until_ready(runner);
         signal(&child, Signal::KILL);
         // The pipe ends when runner, wrapper, program and daemon are all gone. Only the runner is killed here.
-        rest(output);
-        assert_eq!(child.wait(None, &never()).expect("it ends").status, Status::Signaled(9));
-        assert_eq!(others(), 0);
+        read_rest(output);
+        assert_eq!(child.wait(None, &never_cancelled()).expect("it ends").status, Status::Signaled(9));
+        assert_eq!(count_others(), 0);
     });
 }
 
 #[test]
 fn a_program_ends_with_a_killed_wrapper() {
-    alone("supervising::a_program_ends_with_a_killed_wrapper", || {
-        let (child, output) = ready(supervised("trap '' TERM; echo ready; exec sleep 1000"));
+    run_alone("supervising::a_program_ends_with_a_killed_wrapper", || {
+        let (child, output) = start_until_ready(supervised("trap '' TERM; echo ready; exec sleep 1000"));
         signal(&child, Signal::KILL);
-        rest(output);
-        assert_eq!(child.wait(None, &never()).expect("it ends").status, Status::Signaled(9));
+        read_rest(output);
+        assert_eq!(child.wait(None, &never_cancelled()).expect("it ends").status, Status::Signaled(9));
     });
 }
 
 #[test]
 fn a_wrapper_whose_parent_is_another_refuses() {
-    alone("supervising::a_wrapper_whose_parent_is_another_refuses", || {
+    run_alone("supervising::a_wrapper_whose_parent_is_another_refuses", || {
         let (output, ended) = crate::support::run(wrapper("echo started", 1));
         assert_eq!(ended.status, Status::Exited(99));
         assert!(output.contains("refused: the parent process 1 is gone"), "{output}");
@@ -140,19 +141,19 @@ fn a_wrapper_whose_parent_is_another_refuses() {
 
 #[test]
 fn what_a_killed_wrapper_leaves_behind_is_ended_beside_another_wrapper() {
-    alone("supervising::what_a_killed_wrapper_leaves_behind_is_ended_beside_another_wrapper", || {
-        let reaper = |script| Command { orphans: Orphans::StayBelow, ..supervised(script) };
-        let (other, _output) = ready(reaper("echo ready; exec sleep 1000"));
+    run_alone("supervising::what_a_killed_wrapper_leaves_behind_is_ended_beside_another_wrapper", || {
+        let reaper = |script| Command { orphans: Orphans::AdoptedByChild, ..supervised(script) };
+        let (other, _output) = start_until_ready(reaper("echo ready; exec sleep 1000"));
         // A process has no readable environment while it is being replaced by `exec`.
-        while others() != 2 {
+        while count_others() != 2 {
             std::thread::yield_now();
         }
         let (child, _output) =
-            ready(reaper("sleep 1000 & setsid sh -c 'setsid sh -c \"echo ready; exec sleep 1000\" & wait' & wait"));
+            start_until_ready(reaper("sleep 1000 & setsid sh -c 'setsid sh -c \"echo ready; exec sleep 1000\" & wait' & wait"));
         signal(&child, Signal::KILL);
-        assert_eq!(child.wait(None, &never()).expect("it ends").status, Status::Signaled(9));
-        assert_eq!(others(), 2, "the other wrapper, its program, and nothing else");
+        assert_eq!(child.wait(None, &never_cancelled()).expect("it ends").status, Status::Signaled(9));
+        assert_eq!(count_others(), 2, "the other wrapper, its program, and nothing else");
         other.stop().expect("it ends");
-        assert_eq!(others(), 0);
+        assert_eq!(count_others(), 0);
     });
 }

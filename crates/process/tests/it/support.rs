@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::time::Duration;
 
-use assay_process::{Cancel, Child, Command, Ended, Output, Spawner, become_reaper};
+use assay_process::{Cancel, Child, ChildExit, Command, Output, Spawner, become_reaper};
 
 /// The variable that names the test that this process runs alone.
 const ALONE: &str = "ASSAY_TEST_ALONE";
@@ -15,15 +15,15 @@ const MARK: &str = "ASSAY_TEST_MARK";
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// Runs `body` in a process that runs nothing else and is a reaper, and then checks that no process is left.
-pub(crate) fn alone(test: &str, body: impl FnOnce()) {
-    alone_without_reaper(test, || {
+pub(crate) fn run_alone(test: &str, body: impl FnOnce()) {
+    run_alone_without_reaper(test, || {
         become_reaper().expect("a reaper");
         body();
     });
 }
 
 /// Runs `body` in a process that is no reaper, in which a killed orphan may still be ending: for bodies that await its end.
-pub(crate) fn alone_without_reaper(test: &str, body: impl FnOnce()) {
+pub(crate) fn run_alone_without_reaper(test: &str, body: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some_and(|name| name == test) {
         return body();
     }
@@ -32,11 +32,11 @@ pub(crate) fn alone_without_reaper(test: &str, body: impl FnOnce()) {
     let mark = format!("{test}-{}", std::process::id());
     let command = this_test(test).env(ALONE, test).env(MARK, &mark);
     let command = Command { stdout: Output::File(log.clone()), stderr: Output::File(log.clone()), ..command };
-    let ended = spawner().spawn(command).expect("this program starts").wait(Some(LIMIT), &never()).expect("it ends");
+    let ended = spawner().spawn(command).expect("this program starts").wait(Some(LIMIT), &never_cancelled()).expect("it ends");
     let log = fs::read_to_string(log).expect("a log");
     assert!(ended.status.is_success(), "{ended:?}\n{log}");
     assert!(log.contains("1 passed"), "the test did not run:\n{log}");
-    assert_eq!(marked(&mark), 0, "processes are left");
+    assert_eq!(count_marked(&mark), 0, "processes are left");
 }
 
 /// Returns the command that runs this test program with one test.
@@ -49,7 +49,7 @@ pub(crate) fn spawner() -> Spawner {
     Spawner::start().expect("a thread")
 }
 
-pub(crate) fn never() -> Cancel {
+pub(crate) fn never_cancelled() -> Cancel {
     Cancel::new().expect("an eventfd")
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn sh(script: &str) -> Command {
 }
 
 /// Starts a child and waits until it prints `ready`; returns the child, and the rest of its output.
-pub(crate) fn ready(command: Command) -> (Child, BufReader<File>) {
+pub(crate) fn start_until_ready(command: Command) -> (Child, BufReader<File>) {
     let mut child = spawner().spawn(command).expect("it starts");
     let mut output = BufReader::new(child.take_stdout().expect("a pipe"));
     let mut line = String::new();
@@ -74,25 +74,25 @@ pub(crate) fn ready(command: Command) -> (Child, BufReader<File>) {
 }
 
 /// Reads to the end: until no process holds the other end of the pipe.
-pub(crate) fn rest(mut output: impl std::io::Read) -> String {
+pub(crate) fn read_rest(mut output: impl std::io::Read) -> String {
     let mut text = String::new();
     output.read_to_string(&mut text).expect("a pipe reads");
     text
 }
 
 /// Runs a script to its end; returns its output and its exit.
-pub(crate) fn run(command: Command) -> (String, Ended) {
+pub(crate) fn run(command: Command) -> (String, ChildExit) {
     let mut child = spawner().spawn(command).expect("it starts");
-    let output = child.take_stdout().map(rest).unwrap_or_default();
-    (output, child.wait(None, &never()).expect("it ends"))
+    let output = child.take_stdout().map(read_rest).unwrap_or_default();
+    (output, child.wait(None, &never_cancelled()).expect("it ends"))
 }
 
 /// Returns the number of running processes with this test's mark, without this one.
-pub(crate) fn others() -> usize {
-    marked(&std::env::var(MARK).expect("the test runs alone")) - 1
+pub(crate) fn count_others() -> usize {
+    count_marked(&std::env::var(MARK).expect("the test runs alone")) - 1
 }
 
-fn marked(mark: &str) -> usize {
+fn count_marked(mark: &str) -> usize {
     let mark = format!("{MARK}={mark}");
     // By number only: `self` and `thread-self` would count this process again.
     let by_number = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().parse::<u32>().is_ok();

@@ -4,8 +4,8 @@ use assay_manifest::Outcome;
 use serde_json::{Value, json};
 
 use super::Report;
-use super::pieces::within;
 use super::row::Row;
+use super::sections::join_within;
 use crate::text::counted;
 
 /// GitHub's limit of a summary and of a text, in characters. A text of at most as many bytes is always within it.
@@ -15,7 +15,7 @@ impl Report {
     /// Returns the body of a check run, for `POST /repos/{owner}/{repo}/check-runs`; the caller adds `head_sha`. A regression is a
     /// `failure`, an inconclusive verdict is `action_required` if it blocks and otherwise `neutral`, and all else is a `success`.
     pub fn check_run(&self) -> Value {
-        let fitting = |sections: &[_]| within(sections, MAX_OUTPUT).unwrap_or_else(|| self.headline());
+        let fitting = |sections: &[_]| join_within(sections, MAX_OUTPUT).unwrap_or_else(|| self.headline());
         let details = self.detail_sections();
         let has_details = details.iter().any(|section| !section.rows.is_empty());
         json!({
@@ -41,7 +41,7 @@ impl Report {
 
     /// Returns `Regressed, and it blocks: 1 of 12 metrics`, without names, because some places show a title unescaped.
     fn title(&self) -> String {
-        let is_such = |row: &&Row| row.found.outcome == self.outcome && row.found.acknowledged.is_none();
+        let is_such = |row: &&Row| row.verdict.outcome == self.outcome && row.verdict.acknowledged.is_none();
         let metrics = counted(self.primary.len() as u64, "metric");
         match (
             self.primary.iter().filter(is_such).count(),

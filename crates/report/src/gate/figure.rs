@@ -2,7 +2,7 @@
 //!
 //! Positions are percentages, so that a picture follows the page's width while its marks and letters keep their size.
 
-use assay_manifest::{Better, Change, TrialPair};
+use assay_manifest::{BetterDirection, Change, TrialPair};
 
 use super::lineage::trace_command;
 use super::row::{ABSENT, Row};
@@ -38,7 +38,7 @@ pub(crate) fn origins_id(place: usize) -> String {
 }
 
 /// Writes a number as a link to its origins, those of the metric at `place`, which the page has to contain.
-pub(crate) fn linked(page: &mut Writer, place: usize, text: &str) {
+pub(crate) fn link_to_origins(page: &mut Writer, place: usize, text: &str) {
     page.leaf("a", &[("class", "number"), ("href", &format!("#{}", origins_id(place)))], text);
 }
 
@@ -46,12 +46,12 @@ pub(crate) fn linked(page: &mut Writer, place: usize, text: &str) {
 pub(crate) fn figure(page: &mut Writer, place: usize, row: &Row, budget: f64, store: Option<&str>) {
     page.element("figure", &[("class", "judged-metric")], |page| {
         page.element("figcaption", &[], |page| {
-            page.leaf("h3", &[], &format!("{}, {}: {}", row.metric, row.place(), row.standing.as_str()));
+            page.leaf("h3", &[], &format!("{}, {}: {}", row.metric, row.place(), row.outcome.as_str()));
             page.element("p", &[], |page| {
                 if row.origins.is_empty() {
                     page.text(&row.change_text());
                 } else {
-                    linked(page, place, &row.change_text());
+                    link_to_origins(page, place, &row.change_text());
                 }
                 page.text(&format!(", {}", row.magnitude_text()));
             });
@@ -63,32 +63,32 @@ pub(crate) fn figure(page: &mut Writer, place: usize, row: &Row, budget: f64, st
             page.element("div", &[], |page| sides(page, row));
             page.element("div", &[], |page| effect(page, row, budget));
         });
-        data(page, row);
+        write_data(page, row);
         origins(page, place, row, store);
     });
     page.newline();
 }
 
 /// Returns at most [`MAX_PAIRS`] pairs, evenly chosen.
-fn drawn(row: &Row) -> Vec<&TrialPair> {
-    let pairs = &row.found.pairs;
+fn drawn_pairs(row: &Row) -> Vec<&TrialPair> {
+    let pairs = &row.verdict.pairs;
     let shown = pairs.len().min(MAX_PAIRS);
     (0..shown).filter_map(|index| pairs.get(index * pairs.len() / shown.max(1))).collect()
 }
 
 /// Draws the trials of both sides on one axis: squares above for the baseline, discs below for the candidate.
 fn sides(page: &mut Writer, row: &Row) {
-    let pairs = drawn(row);
+    let pairs = drawn_pairs(row);
     let values = pairs.iter().flat_map(|pair| [pair.baseline, pair.candidate]);
-    let medians = row.found.change.iter().flat_map(|change| [change.baseline_median, change.candidate_median]);
+    let medians = row.verdict.change.iter().flat_map(|change| [change.baseline_median, change.candidate_median]);
     let Some(axis) = Axis::holding(values.chain(medians).map(|value| row.unit.convert(value))) else {
         page.leaf("p", &[("class", "quiet")], "No pair has a value on both sides, so there is nothing to draw.");
         return;
     };
-    let at = |value: f64| pc(axis.at(row.unit.convert(value)));
+    let at = |value: f64| pc(axis.position(row.unit.convert(value)));
     page.leaf("p", &[("class", "axis-title")], &sides_title(row, &axis, pairs.len()));
     page.element("svg", &[("role", "img"), ("height", &px(SIDES)), ("width", "100%")], |page| {
-        page.leaf("title", &[], &sides_in_words(row));
+        page.leaf("title", &[], &describe_sides(row));
         grid(page, &axis, SIDES);
         if pairs.len() <= MAX_JOINED {
             for pair in &pairs {
@@ -101,7 +101,7 @@ fn sides(page: &mut Writer, row: &Row) {
             square(page, &at(pair.baseline));
             disc(page, &at(pair.candidate));
         }
-        if let Some(change) = &row.found.change {
+        if let Some(change) = &row.verdict.change {
             median(page, "of-baseline", &at(change.baseline_median), BASELINE);
             median(page, "of-candidate", &at(change.candidate_median), CANDIDATE);
         }
@@ -115,21 +115,21 @@ fn sides(page: &mut Writer, row: &Row) {
 }
 
 fn sides_title(row: &Row, axis: &Axis, drawn: usize) -> String {
-    let all = row.found.pairs.len();
+    let all = row.verdict.pairs.len();
     let joined = if drawn <= MAX_JOINED { "; a line joins the trials of a pair" } else { "" };
     let thinned = if all > drawn { format!("; {drawn} of {} evenly chosen", counted(all as u64, "pair")) } else { String::new() };
     format!("Trials in {}, {}, {}{joined}{thinned}", row.unit.unit, row.better(), axis.describe())
 }
 
-fn sides_in_words(row: &Row) -> String {
+fn describe_sides(row: &Row) -> String {
     format!(
         "{}, {}: the baseline's median is {}, the candidate's {}, {}, {} missing",
         row.metric,
         row.place(),
         row.with_unit(&row.baseline),
         row.with_unit(&row.candidate),
-        counted(row.found.pairs.len() as u64, "pair"),
-        row.found.missing
+        counted(row.verdict.pairs.len() as u64, "pair"),
+        row.verdict.missing
     )
 }
 
@@ -159,10 +159,10 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(row: &Row, change: &Change, budget: f64) -> Option<Self> {
+    fn new(row: &Row, change: &Change, budget: f64) -> Option<Self> {
         // The band is symmetric on logarithms, as in the gate's rule.
         let both = |share: f64| [in_percent(1.0 / (1.0 + share)), in_percent(1.0 + share)];
-        let floor = row.found.floor.as_ref().map(|floor| floor.share).filter(|share| *share > 0.0).map(both);
+        let floor = row.verdict.floor.as_ref().map(|floor| floor.share).filter(|share| *share > 0.0).map(both);
         let budget = both(budget);
         let ends = [Some(change.ratio), change.low, change.high].into_iter().flatten().map(in_percent);
         let axis = Axis::holding(ends.chain(budget).chain(floor.into_iter().flatten()).chain([0.0]))?;
@@ -170,12 +170,12 @@ impl Scale {
     }
 
     fn at(&self, value: f64) -> String {
-        pc(self.axis.at(value))
+        pc(self.axis.position(value))
     }
 
     /// Writes a label centred on zero change, above or below the mark; beside it if the picture's edge is near.
     fn label(&self, page: &mut Writer, y: &str, text: &str) {
-        let anchor = match self.axis.at(0.0) {
+        let anchor = match self.axis.position(0.0) {
             ..20.0 => "start",
             80.0.. => "end",
             _ => "middle",
@@ -190,20 +190,20 @@ fn in_percent(ratio: f64) -> f64 {
 
 /// Draws the change with its interval, against the band of the budget and the lines of the floor.
 fn effect(page: &mut Writer, row: &Row, budget: f64) {
-    let Some((change, scale)) = row.found.change.as_ref().and_then(|change| Some((change, Scale::of(row, change, budget)?)))
+    let Some((change, scale)) = row.verdict.change.as_ref().and_then(|change| Some((change, Scale::new(row, change, budget)?)))
     else {
         page.leaf("p", &[("class", "quiet")], "There is no ratio to hold against the budget.");
         return;
     };
-    let worse = if row.found.better == Better::Lower { "right" } else { "left" };
+    let worse = if row.verdict.better == BetterDirection::Lower { "right" } else { "left" };
     page.leaf("p", &[("class", "axis-title")], &format!("Change in %, candidate over baseline; worse is to the {worse}"));
     page.element("svg", &[("role", "img"), ("height", &px(EFFECT)), ("width", "100%")], |page| {
-        page.leaf("title", &[], &effect_in_words(row, budget));
+        page.leaf("title", &[], &describe_effect(row, budget));
         band(page, &scale);
         grid(page, &scale.axis, EFFECT);
-        upright(page, "no-change", &scale.at(0.0));
+        vertical_line(page, "no-change", &scale.at(0.0));
         for end in scale.floor.into_iter().flatten() {
-            upright(page, "floor", &scale.at(end));
+            vertical_line(page, "floor", &scale.at(end));
         }
         interval(page, &scale, change);
         scale.label(page, "13", &format!("budget {}", level(budget)));
@@ -214,9 +214,9 @@ fn effect(page: &mut Writer, row: &Row, budget: f64) {
     page.element("div", &[("aria-hidden", "true")], |page| labels(page, &scale.axis));
 }
 
-fn effect_in_words(row: &Row, budget: f64) -> String {
+fn describe_effect(row: &Row, budget: f64) -> String {
     let floor =
-        row.found.floor.as_ref().map_or_else(|| "no floor".to_owned(), |floor| format!("a floor of {}", percent(floor.share)));
+        row.verdict.floor.as_ref().map_or_else(|| "no floor".to_owned(), |floor| format!("a floor of {}", percent(floor.share)));
     format!(
         "{}, {}: changed by {}, against a budget of {} and {floor}",
         row.metric,
@@ -227,12 +227,12 @@ fn effect_in_words(row: &Row, budget: f64) -> String {
 }
 
 fn band(page: &mut Writer, scale: &Scale) {
-    let [low, high] = scale.budget.map(|end| scale.axis.at(end));
+    let [low, high] = scale.budget.map(|end| scale.axis.position(end));
     let (x, width) = (pc(low), pc(high - low));
     page.shape("rect", &[("class", "budget"), ("x", &x), ("width", &width), ("y", "18"), ("height", &px(EFFECT - 36.0))]);
 }
 
-fn upright(page: &mut Writer, class: &str, x: &str) {
+fn vertical_line(page: &mut Writer, class: &str, x: &str) {
     page.shape("line", &[("class", class), ("x1", x), ("x2", x), ("y1", "18"), ("y2", &px(EFFECT - 18.0))]);
 }
 
@@ -253,8 +253,8 @@ fn interval(page: &mut Writer, scale: &Scale, change: &Change) {
 }
 
 /// Writes the pictures' data as a table: the alternative for readers who cannot or do not want to see the pictures.
-fn data(page: &mut Writer, row: &Row) {
-    let pairs = drawn(row);
+fn write_data(page: &mut Writer, row: &Row) {
+    let pairs = drawn_pairs(row);
     if pairs.is_empty() {
         return;
     }
@@ -281,7 +281,7 @@ fn data(page: &mut Writer, row: &Row) {
                         page.element("tr", &[], |page| {
                             cells(page, "td", &[&run, &round, &baseline, &candidate, &ratio]);
                             if has_rows {
-                                rows_of(page, row, pair);
+                                pair_rows(page, row, pair);
                             }
                         });
                     }
@@ -292,7 +292,7 @@ fn data(page: &mut Writer, row: &Row) {
 }
 
 /// Writes the addresses of the rows that hold the values of a pair.
-fn rows_of(page: &mut Writer, row: &Row, pair: &TrialPair) {
+fn pair_rows(page: &mut Writer, row: &Row, pair: &TrialPair) {
     let origin = row.origins.iter().find(|origin| origin.run == pair.run);
     for side in [origin.map(|origin| &origin.baseline), origin.map(|origin| &origin.candidate)] {
         page.element("td", &[("class", "n")], |page| match side.and_then(|side| side.trials.get(&pair.index)) {
@@ -310,11 +310,11 @@ fn origins(page: &mut Writer, place: usize, row: &Row, store: Option<&str>) {
     page.element("details", &[], |page| {
         page.leaf("summary", &[], "Where it comes from");
         // Within the `details` element, so that a link to it unfolds them.
-        page.element("div", &[("id", &origins_id(place))], |page| origin_of_each_run(page, row, store));
+        page.element("div", &[("id", &origins_id(place))], |page| write_run_origins(page, row, store));
     });
 }
 
-fn origin_of_each_run(page: &mut Writer, row: &Row, store: Option<&str>) {
+fn write_run_origins(page: &mut Writer, row: &Row, store: Option<&str>) {
     for origin in &row.origins {
         let medians = origin.sides().map(|(name, side)| (name, side, side.median.as_ref()));
         page.element("dl", &[("class", "pairs")], |page| {
@@ -333,11 +333,11 @@ fn origin_of_each_run(page: &mut Writer, row: &Row, store: Option<&str>) {
             command_line(page, &trace_command(address, store));
         }
     }
-    page.element("p", &[("class", "quiet note")], |page| page.prose(how_to_walk(row)));
+    page.element("p", &[("class", "quiet note")], |page| page.prose(trace_note(row)));
 }
 
 /// Returns the instruction for tracing the other numbers, or the reason why none can be traced.
-fn how_to_walk(row: &Row) -> &'static str {
+fn trace_note(row: &Row) -> &'static str {
     if row.origins.iter().any(|origin| origin.candidate.median.is_some()) {
         "The medians are the runs' own, over all counted trials. The trials' values, which were judged, walk back by their rows in the table of \
          data: the address of one is `<run>/outcome_fact/<row>/value`."

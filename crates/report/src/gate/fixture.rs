@@ -4,21 +4,22 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Acknowledgement, Better, CaseId, Change, Check, Comparison, Count, Digest, FloorSource, GatePolicy, InputRef, Instant,
-    Isolation, JudgedRun, Kind, MetricSummary, MetricVerdict, Name, NoiseFloor, Outcome, PairUnit, Placement, PointSummary,
-    Reason, Role, RunId, RunStatus, Sequence, Side, Stability, Summary, TrialId, TrialPair, TrialValue, Verdict, WorkloadType,
+    Acknowledgement, BetterDirection, CaseId, Change, Check, Comparison, Count, Digest, FloorSource, GatePolicy, InputRef,
+    Instant, Isolation, JudgedRun, Kind, MetricSummary, MetricVerdict, Name, NoiseFloor, Outcome, PairUnit, Placement,
+    PointSummary, Reason, Role, RunId, RunStatus, Sequence, Side, Stability, Summary, TrialId, TrialPair, TrialValue, Verdict,
+    WorkloadType,
 };
 
-use crate::SignedBy;
-use crate::gate::{Earlier, Inputs, Report};
+use crate::ChainSignature;
+use crate::gate::{EarlierVerdict, Inputs, Report};
 
 /// Owns everything that [`Inputs`] borrows.
 pub(crate) struct Model {
     pub(crate) verdict: Verdict,
-    pub(crate) signature: Option<SignedBy>,
+    pub(crate) signature: Option<ChainSignature>,
     pub(crate) trust_policy: Option<(String, Digest)>,
     pub(crate) unestablished: Vec<RunId>,
-    pub(crate) earlier: Vec<Earlier>,
+    pub(crate) earlier: Vec<EarlierVerdict>,
     pub(crate) summaries: BTreeMap<Digest, Summary>,
 }
 
@@ -26,7 +27,7 @@ impl Model {
     pub(crate) fn report(&self) -> Report {
         Report::build(&Inputs {
             verdict: &self.verdict,
-            verdict_digest: Some(Digest::of(b"verdict")),
+            verdict_digest: Some(Digest::compute(b"verdict")),
             signed_by: self.signature.as_ref(),
             trust_policy: self.trust_policy.clone(),
             unestablished: &self.unestablished,
@@ -42,7 +43,7 @@ impl Model {
     }
 
     /// Keeps only the metrics with one of the `kept` outcomes, and sets the verdict's outcome.
-    pub(crate) fn come_to(&mut self, outcome: Outcome, kept: &[Outcome]) {
+    pub(crate) fn set_outcome(&mut self, outcome: Outcome, kept: &[Outcome]) {
         self.verdict.metrics.retain(|metric| kept.contains(&metric.outcome));
         self.verdict.outcome = outcome;
         self.verdict.blocks = outcome == Outcome::Regressed;
@@ -53,7 +54,7 @@ pub(crate) fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
 
-pub(crate) fn at(text: &str) -> Instant {
+pub(crate) fn instant(text: &str) -> Instant {
     text.parse().expect("an instant")
 }
 
@@ -69,11 +70,11 @@ fn pairs(baseline: f64, ratio: f64, noise: f64) -> Vec<TrialPair> {
     (0..14).map(pair).collect()
 }
 
-pub(crate) struct Kept<'a> {
+pub(crate) struct MetricFixture<'a> {
     pub(crate) point: &'a str,
     pub(crate) metric: &'a str,
     pub(crate) unit: &'a str,
-    pub(crate) better: Better,
+    pub(crate) better: BetterDirection,
     pub(crate) baseline: f64,
     pub(crate) ratio: f64,
     pub(crate) noise: f64,
@@ -81,7 +82,7 @@ pub(crate) struct Kept<'a> {
 }
 
 /// Returns a metric of the workload `chat`.
-pub(crate) fn metric(kept: &Kept<'_>) -> MetricVerdict {
+pub(crate) fn metric(kept: &MetricFixture<'_>) -> MetricVerdict {
     let is_far = matches!(kept.outcome, Outcome::Regressed | Outcome::Improved);
     let p = if is_far { 0.000_122_07 } else { 0.407_9 };
     let (worse, better) = if kept.outcome == Outcome::Improved { (1.0, p) } else { (p, 1.0 - p) };
@@ -119,13 +120,22 @@ pub(crate) fn metric(kept: &Kept<'_>) -> MetricVerdict {
 
 fn metrics() -> Vec<MetricVerdict> {
     let lower = |point, metric, baseline, ratio, noise, outcome| {
-        self::metric(&Kept { point, metric, unit: "ms", better: Better::Lower, baseline, ratio, noise, outcome })
+        self::metric(&MetricFixture {
+            point,
+            metric,
+            unit: "ms",
+            better: BetterDirection::Lower,
+            baseline,
+            ratio,
+            noise,
+            outcome,
+        })
     };
-    let throughput = Kept {
+    let throughput = MetricFixture {
         point: "c64",
         metric: "output_tokens_per_s",
         unit: "tok/s",
-        better: Better::Higher,
+        better: BetterDirection::Higher,
         baseline: 2_410.0,
         ratio: 1.124,
         noise: 0.006,
@@ -156,8 +166,8 @@ fn metrics() -> Vec<MetricVerdict> {
 fn acknowledgement(metric: &str, point: Option<&str>, accepts: f64, file: &str, expires: &str) -> Acknowledgement {
     Acknowledgement {
         path: format!("pipelines/acks/{file}.yaml"),
-        digest: Digest::of(file.as_bytes()),
-        case: CaseId::of(&name("chat"), &name("vllm"), &name("patched")),
+        digest: Digest::compute(file.as_bytes()),
+        case: CaseId::from_names(&name("chat"), &name("vllm"), &name("patched")),
         point: point.map(|point| point.parse().expect("a point")),
         metric: metric.to_owned(),
         accepts,
@@ -165,19 +175,19 @@ fn acknowledgement(metric: &str, point: Option<&str>, accepts: f64, file: &str, 
         applies: true,
         reason: "answers are longer by design".to_owned(),
         approver: "perf-owners".to_owned(),
-        expires: at(expires),
+        expires: instant(expires),
     }
 }
 
-fn earlier(number: u32, outcome: Outcome) -> Earlier {
-    Earlier {
+fn earlier(number: u32, outcome: Outcome) -> EarlierVerdict {
+    EarlierVerdict {
         number,
-        digest: Digest::of(&number.to_le_bytes()),
+        digest: Digest::compute(&number.to_le_bytes()),
         gate: name("pull-request"),
         outcome: outcome.as_str(),
         look: number,
         commit: Some(format!("{number:040x}")),
-        judged_on: at("2026-11-19T09:30:00.000000000Z"),
+        judged_on: instant("2026-11-19T09:30:00.000000000Z"),
     }
 }
 
@@ -186,7 +196,7 @@ fn summary(verdict: &Verdict) -> Summary {
     let Comparison { baseline, candidate, .. } = &verdict.comparison;
     let of_side = |side: &Side, of: fn(&TrialPair) -> f64| {
         ["c8", "c64"].map(|point| {
-            let case_id = CaseId::of(&name("chat"), &side.target, &side.variant);
+            let case_id = CaseId::from_names(&name("chat"), &side.target, &side.variant);
             let found = verdict.metrics.iter().filter(|metric| metric.point_id.as_str() == point);
             let metrics = found.map(|metric| metric_summary(&case_id, metric, of)).collect();
             point_summary(case_id, point, metrics)
@@ -194,9 +204,9 @@ fn summary(verdict: &Verdict) -> Summary {
     };
     let points = [of_side(baseline, |pair| pair.baseline), of_side(candidate, |pair| pair.candidate)].concat();
     Summary {
-        plan_digest: Digest::of(b"plan"),
-        artifact_manifest_digest: Digest::of(b"collection"),
-        reduce_binary: Digest::of(b"reduce"),
+        plan_digest: Digest::compute(b"plan"),
+        artifact_manifest_digest: Digest::compute(b"collection"),
+        reduce_binary: Digest::compute(b"reduce"),
         status: RunStatus::Partial,
         issues: Vec::new(),
         points,
@@ -210,7 +220,7 @@ fn point_summary(case_id: CaseId, point: &str, metrics: Vec<MetricSummary>) -> P
         case_id,
         point_id: point.parse().expect("a point"),
         workload_type: WorkloadType::Serving,
-        workload_spec_digest: Digest::of(b"spec"),
+        workload_spec_digest: Digest::compute(b"spec"),
         value: BTreeMap::new(),
         trials_planned: 14,
         trials_counted: 14,
@@ -222,9 +232,9 @@ fn point_summary(case_id: CaseId, point: &str, metrics: Vec<MetricSummary>) -> P
 }
 
 fn metric_summary(case: &CaseId, found: &MetricVerdict, of: fn(&TrialPair) -> f64) -> MetricSummary {
-    let row = |what: &str| Digest::of(format!("{case} {} {} {what}", found.point_id, found.metric).as_bytes());
+    let row = |what: &str| Digest::compute(format!("{case} {} {} {what}", found.point_id, found.metric).as_bytes());
     let trial = |pair: &TrialPair| TrialValue {
-        trial_id: TrialId::of(case, &found.point_id, pair.index),
+        trial_id: TrialId::from_parts(case, &found.point_id, pair.index),
         attempt: 0,
         value: of(pair),
         n: Count(160),
@@ -258,12 +268,12 @@ fn metric_summary(case: &CaseId, found: &MetricVerdict, of: fn(&TrialPair) -> f6
 
 /// Returns the complete verdict, with all other inputs of its report.
 pub(crate) fn model() -> Model {
-    let digest = Digest::of(b"summary");
+    let digest = Digest::compute(b"summary");
     let later = "2027-01-01T00:00:00.000000000Z";
     let run = JudgedRun {
         run_id: "pull-17-b".parse().expect("a run"),
         summary: InputRef { kind: Kind::Summary, manifest: digest, bundle: digest },
-        plan_digest: Digest::of(b"plan"),
+        plan_digest: Digest::compute(b"plan"),
         commit: Some("4f1c2d9e8b7a6f5e4d3c2b1a09f8e7d6c5b4a392".to_owned()),
         tree: "8d2b6c1f0e9a7b5c3d4e2f1a0b9c8d7e6f5a4b3c".to_owned(),
         signers: vec!["ci".to_owned()],
@@ -280,7 +290,7 @@ pub(crate) fn model() -> Model {
         reasons: vec![Reason::new("regressed", regressed)],
         policy: GatePolicy {
             path: "pipelines/pull-request.yaml".to_owned(),
-            digest: Digest::of(b"policy"),
+            digest: Digest::compute(b"policy"),
             commit: Some("0a1b2c3d4e5f60718293a4b5c6d7e8f901234567".to_owned()),
             q: 0.05,
             looks: vec![0.3, 0.3, 0.4],
@@ -302,9 +312,9 @@ pub(crate) fn model() -> Model {
         isolation: Isolation::Flush,
         unit: PairUnit::Pair,
         runs: vec![run],
-        learned: Some(Digest::of(b"learned")),
-        sequence: Sequence { subject: name("pr-17"), look: 2, earlier: vec![Digest::of(b"the first")] },
-        judged_on: at("2026-11-20T12:00:00.000000000Z"),
+        learned: Some(Digest::compute(b"learned")),
+        sequence: Sequence { subject: name("pr-17"), look: 2, earlier: vec![Digest::compute(b"the first")] },
+        judged_on: instant("2026-11-20T12:00:00.000000000Z"),
         acknowledgements: vec![
             acknowledgement("e2e_ms_p99", Some("c8"), 0.10, "longer-answers", later),
             acknowledgement("tpot_ms_p50", None, 0.08, "slower-decoding", later),
@@ -324,19 +334,19 @@ pub(crate) fn model() -> Model {
         metrics: metrics(),
         files: Vec::new(),
     };
-    let signature = SignedBy {
+    let signature = ChainSignature {
         stage: Role::Gate,
         name: "verdict".to_owned(),
         signer: "ci".to_owned(),
         key_fingerprint: "SHA256:7Qm2".to_owned(),
-        manifest: Digest::of(b"verdict"),
-        bundle: Digest::of(b"bundle"),
+        manifest: Digest::compute(b"verdict"),
+        bundle: Digest::compute(b"bundle"),
     };
     let summaries = BTreeMap::from([(digest, summary(&verdict))]);
     Model {
         verdict,
         signature: Some(signature),
-        trust_policy: Some(("trust/main.yaml".to_owned(), Digest::of(b"trust"))),
+        trust_policy: Some(("trust/main.yaml".to_owned(), Digest::compute(b"trust"))),
         unestablished: Vec::new(),
         earlier: vec![earlier(1, Outcome::Inconclusive)],
         summaries,

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::Report;
 use super::figure::figure;
-use super::row::{Row, Standing};
-use super::table::{self, Placed, picture_id};
+use super::row::{MetricOutcome, Row};
+use super::table::{self, PlacedRow, picture_id};
 use crate::html::writer::Writer;
 use crate::html::{command_line, head, section, strip_item, theme};
 use crate::text::counted;
@@ -31,12 +31,12 @@ impl Report {
     fn main(&self, page: &mut Writer) {
         // Written first, so that the tables know how much room is left.
         let mut below = Writer::default();
-        self.below(&mut below);
+        self.after_tables(&mut below);
         self.header(page);
         section(page, "state", "State", |page| {
             page.element("dl", &[("class", "strip-items")], |page| self.strip.iter().for_each(|item| strip_item(page, item)));
         });
-        let placed: Vec<Placed<'_>> = self.primary.iter().chain(&self.others).enumerate().collect();
+        let placed: Vec<PlacedRow<'_>> = self.primary.iter().chain(&self.others).enumerate().collect();
         let (primary, others) = placed.split_at(self.primary.len());
         let mut drawn = BTreeSet::new();
         section(page, "changed", "What changed", |page| self.pictures(page, &placed, &mut drawn));
@@ -71,9 +71,9 @@ impl Report {
     }
 
     /// Writes the pictures of the changed metrics, and folded those of the others; adds the metrics that were drawn to `drawn`.
-    fn pictures(&self, page: &mut Writer, rows: &[Placed<'_>], drawn: &mut BTreeSet<usize>) {
-        let is_changed = |row: &Row| row.found.primary && row.standing != Standing::Unchanged;
-        let (changed, rest): (Vec<Placed<'_>>, Vec<Placed<'_>>) = rows.iter().partition(|(_, row)| is_changed(row));
+    fn pictures(&self, page: &mut Writer, rows: &[PlacedRow<'_>], drawn: &mut BTreeSet<usize>) {
+        let is_changed = |row: &Row| row.verdict.primary && row.outcome != MetricOutcome::Unchanged;
+        let (changed, rest): (Vec<PlacedRow<'_>>, Vec<PlacedRow<'_>>) = rows.iter().partition(|(_, row)| is_changed(row));
         let end = page.len() + MAX_FIGURES;
         if changed.is_empty() {
             page.leaf("p", &[("class", "quiet")], "No primary metric changed, and none was left untold.");
@@ -88,7 +88,7 @@ impl Report {
                 page.leaf(
                     "summary",
                     &[],
-                    &format!("{}, {}: {}, {}", row.metric, row.place(), row.standing.as_str(), row.change_text()),
+                    &format!("{}, {}: {}, {}", row.metric, row.place(), row.outcome.as_str(), row.change_text()),
                 );
                 self.write_picture(page, *place, row);
             });
@@ -112,12 +112,12 @@ impl Report {
     }
 
     /// Writes everything that follows the tables of metrics.
-    fn below(&self, page: &mut Writer) {
+    fn after_tables(&self, page: &mut Writer) {
         if !self.accepted.is_empty() {
-            section(page, "acknowledgements", "Acknowledgements", |page| table::accepted(page, &self.accepted));
+            section(page, "acknowledgements", "Acknowledgements", |page| table::acknowledgements(page, &self.accepted));
         }
         if !self.earlier.is_empty() {
-            section(page, "earlier", "Earlier verdicts of this pull request", |page| table::earlier(page, self));
+            section(page, "earlier", "Earlier verdicts of this pull request", |page| table::earlier_verdicts(page, self));
         }
         section(page, "check", "How to check", |page| self.check(page));
         section(page, "fine-print", "Fine print", |page| {
@@ -143,11 +143,11 @@ impl Report {
         for command in &self.commands {
             command_line(page, command);
         }
-        self.pinned(page);
+        self.pinned_runs(page);
     }
 
     /// Writes the judged runs, each with the digests by which the verdict pins it, folded.
-    fn pinned(&self, page: &mut Writer) {
+    fn pinned_runs(&self, page: &mut Writer) {
         page.element("details", &[], |page| {
             let all = counted((self.runs.len() + self.runs_left_out) as u64, "run");
             let latest = if self.runs_left_out > 0 { format!(", the latest {}", self.runs.len()) } else { String::new() };

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::Report;
-use super::row::{Row, Standing};
+use super::row::{MetricOutcome, Row};
 use crate::html::writer::Writer;
 
 /// The result of a test case.
-enum Result {
+enum CaseResult {
     Passed,
     /// Neither passed nor failed; holds the message with the reason.
     Skipped(String),
@@ -19,7 +19,7 @@ enum Result {
 struct Case {
     class: String,
     name: String,
-    result: Result,
+    result: CaseResult,
     properties: Vec<(&'static str, String)>,
 }
 
@@ -77,47 +77,47 @@ impl Report {
         }
     }
 
-    fn result(&self, row: &Row) -> Result {
+    fn result(&self, row: &Row) -> CaseResult {
         let why = [row.change_text(), row.magnitude_text().to_owned(), row.reason.clone()];
         let why: Vec<String> = why.into_iter().filter(|text| !text.is_empty()).collect();
-        let message = format!("{}: {}", row.standing.as_str(), why.join("; "));
-        match row.standing {
-            _ if !row.found.primary => Result::Skipped(format!("reported only, {message}")),
-            Standing::Regressed => Result::Failed("regression", message),
-            Standing::Inconclusive if self.blocks_on_inconclusive => Result::Failed("inconclusive", message),
-            Standing::Inconclusive => Result::Skipped(message),
-            Standing::Acknowledged | Standing::Improved | Standing::Unchanged => Result::Passed,
+        let message = format!("{}: {}", row.outcome.as_str(), why.join("; "));
+        match row.outcome {
+            _ if !row.verdict.primary => CaseResult::Skipped(format!("reported only, {message}")),
+            MetricOutcome::Regressed => CaseResult::Failed("regression", message),
+            MetricOutcome::Inconclusive if self.blocks_on_inconclusive => CaseResult::Failed("inconclusive", message),
+            MetricOutcome::Inconclusive => CaseResult::Skipped(message),
+            MetricOutcome::Acknowledged | MetricOutcome::Improved | MetricOutcome::Unchanged => CaseResult::Passed,
         }
     }
 
     /// Returns the numbers with all digits: a machine rounds them itself.
     fn numbers(&self, row: &Row) -> Vec<(&'static str, String)> {
-        let mut numbers = vec![("outcome", row.standing.as_str().to_owned()), ("primary", row.found.primary.to_string())];
-        if let Some(change) = &row.found.change {
+        let mut numbers = vec![("outcome", row.outcome.as_str().to_owned()), ("primary", row.verdict.primary.to_string())];
+        if let Some(change) = &row.verdict.change {
             numbers.push(("ratio", change.ratio.to_string()));
             numbers.extend(change.low.map(|low| ("ci_low", low.to_string())));
             numbers.extend(change.high.map(|high| ("ci_high", high.to_string())));
             numbers.push(("p", change.p_worse.to_string()));
-            numbers.push(("p_adjusted", row.found.p_worse_adjusted.to_string()));
+            numbers.push(("p_adjusted", row.verdict.p_worse_adjusted.to_string()));
             numbers.extend(change.p_unpaired.map(|p| ("p_unpaired", p.to_string())));
         }
         numbers.push(("q", self.q.to_string()));
-        numbers.push(("n", row.found.pairs.len().to_string()));
-        numbers.extend(row.found.more_pairs.map(|more| ("more_pairs", more.to_string())));
-        numbers.extend((row.standing == Standing::Acknowledged).then(|| ("acknowledged", row.reason.clone())));
+        numbers.push(("n", row.verdict.pairs.len().to_string()));
+        numbers.extend(row.verdict.more_pairs.map(|more| ("more_pairs", more.to_string())));
+        numbers.extend((row.outcome == MetricOutcome::Acknowledged).then(|| ("acknowledged", row.reason.clone())));
         numbers
     }
 
     /// Returns a case for each check, and one stating that something was judged: a file without test cases reads as success.
     fn gate_cases(&self) -> Vec<Case> {
         let inconclusive = |message: String| {
-            if self.blocks_on_inconclusive { Result::Failed("inconclusive", message) } else { Result::Skipped(message) }
+            if self.blocks_on_inconclusive { CaseResult::Failed("inconclusive", message) } else { CaseResult::Skipped(message) }
         };
         let mut cases: Vec<Case> = Vec::new();
         for check in &self.checks {
             let result = match (check.passed || check.is_accepted, check.blocks) {
-                (true, _) => Result::Passed,
-                (false, true) => Result::Failed("check", check.detail.clone()),
+                (true, _) => CaseResult::Passed,
+                (false, true) => CaseResult::Failed("check", check.detail.clone()),
                 (false, false) => inconclusive(check.detail.clone()),
             };
             cases.push(Case {
@@ -127,7 +127,7 @@ impl Report {
                 properties: check.is_accepted.then(|| ("acknowledged", check.detail.clone())).into_iter().collect(),
             });
         }
-        let judged = if self.primary.is_empty() { inconclusive(self.sentence.clone()) } else { Result::Passed };
+        let judged = if self.primary.is_empty() { inconclusive(self.sentence.clone()) } else { CaseResult::Passed };
         let name = "something was judged".to_owned();
         cases.push(Case { class: "gate".to_owned(), name, result: judged, properties: Vec::new() });
         cases
@@ -136,8 +136,8 @@ impl Report {
 
 /// Returns the number of tests, failures and skipped cases.
 fn counts(cases: &[&Case]) -> [String; 3] {
-    let failed = cases.iter().filter(|case| matches!(case.result, Result::Failed(..))).count();
-    let skipped = cases.iter().filter(|case| matches!(case.result, Result::Skipped(_))).count();
+    let failed = cases.iter().filter(|case| matches!(case.result, CaseResult::Failed(..))).count();
+    let skipped = cases.iter().filter(|case| matches!(case.result, CaseResult::Skipped(_))).count();
     [cases.len(), failed, skipped].map(|count| count.to_string())
 }
 
@@ -150,9 +150,9 @@ fn write(xml: &mut Writer, case: &Case) {
     xml.element("testcase", &[("classname", &case.class), ("name", &case.name)], |xml| {
         properties(xml, &case.properties);
         match &case.result {
-            Result::Passed => {}
-            Result::Skipped(message) => xml.shape("skipped", &[("message", message)]),
-            Result::Failed(kind, message) => xml.leaf("failure", &[("type", kind), ("message", message)], message),
+            CaseResult::Passed => {}
+            CaseResult::Skipped(message) => xml.shape("skipped", &[("message", message)]),
+            CaseResult::Failed(kind, message) => xml.leaf("failure", &[("type", kind), ("message", message)], message),
         }
     });
 }

@@ -44,16 +44,16 @@ pub(crate) struct RunLineage {
 
 impl Origin {
     /// Returns the sources of a metric's values, one for each run that it has pairs of.
-    pub(crate) fn all(inputs: &Inputs<'_>, found: &MetricVerdict) -> Vec<Self> {
+    pub(crate) fn for_metric(inputs: &Inputs<'_>, found: &MetricVerdict) -> Vec<Self> {
         let has_pairs = |run: u32| found.pairs.iter().any(|pair| pair.run == run);
         let runs = (0..).zip(&inputs.verdict.runs).filter(|(run, _)| has_pairs(*run));
-        runs.map(|(run, judged)| Self::of(inputs, found, run, judged)).collect()
+        runs.map(|(run, judged)| Self::new(inputs, found, run, judged)).collect()
     }
 
-    fn of(inputs: &Inputs<'_>, found: &MetricVerdict, run: u32, judged: &JudgedRun) -> Self {
+    fn new(inputs: &Inputs<'_>, found: &MetricVerdict, run: u32, judged: &JudgedRun) -> Self {
         let summary = inputs.summaries.get(&judged.summary.manifest);
         let rounds: Vec<u32> = found.pairs.iter().filter(|pair| pair.run == run).map(|pair| pair.index).collect();
-        let side = |side: &Side| SideOrigin::of(found, &rounds, judged, summary, side);
+        let side = |side: &Side| SideOrigin::new(found, &rounds, judged, summary, side);
         Self {
             run,
             run_id: judged.run_id.to_string(),
@@ -70,12 +70,12 @@ impl Origin {
 }
 
 impl SideOrigin {
-    fn of(found: &MetricVerdict, rounds: &[u32], judged: &JudgedRun, summary: Option<&Summary>, side: &Side) -> Self {
-        let case = CaseId::of(&found.workload, &side.target, &side.variant);
-        let metric = summary.and_then(|summary| metric_of(summary, &case, found));
-        let address = |row: &Digest| Address::of(&judged.run_id, row);
+    fn new(found: &MetricVerdict, rounds: &[u32], judged: &JudgedRun, summary: Option<&Summary>, side: &Side) -> Self {
+        let case = CaseId::from_names(&found.workload, &side.target, &side.variant);
+        let metric = summary.and_then(|summary| find_metric(summary, &case, found));
+        let address = |row: &Digest| Address::for_value(&judged.run_id, row);
         let trial = |index: u32| {
-            let id = TrialId::of(&case, &found.point_id, index);
+            let id = TrialId::from_parts(&case, &found.point_id, index);
             let trial = metric?.trials.iter().find(|trial| trial.trial_id == id)?;
             Some((index, address(&trial.row_id)))
         };
@@ -87,13 +87,13 @@ impl SideOrigin {
     }
 }
 
-fn metric_of<'a>(summary: &'a Summary, case: &CaseId, found: &MetricVerdict) -> Option<&'a MetricSummary> {
+fn find_metric<'a>(summary: &'a Summary, case: &CaseId, found: &MetricVerdict) -> Option<&'a MetricSummary> {
     let point = summary.points.iter().find(|point| point.case_id == *case && point.point_id == found.point_id)?;
     point.metrics.iter().find(|metric| metric.metric == found.metric)
 }
 
 impl RunLineage {
-    pub(crate) fn of(judged: &JudgedRun) -> Self {
+    pub(crate) fn new(judged: &JudgedRun) -> Self {
         Self {
             run_id: judged.run_id.to_string(),
             commit: judged.commit.as_deref().map_or_else(|| "none".to_owned(), clean),

@@ -3,8 +3,8 @@
 
 use super::Report;
 use super::lineage::{Origin, RunLineage, SideOrigin};
-use super::pieces::{Section, within};
-use super::row::{Row, Standing};
+use super::row::{MetricOutcome, Row};
+use super::sections::{Section, join_within};
 use super::strip::EXPIRED;
 use crate::markdown::{block, code, escape, prose};
 use crate::number::significant;
@@ -18,12 +18,12 @@ impl Report {
     /// values are left out first, then unchanged metrics, and earlier verdicts last. Omissions are counted.
     pub fn markdown(&self, limit: usize) -> String {
         let sections: Vec<Section> = self.summary_sections().into_iter().chain(self.detail_sections()).collect();
-        within(&sections, limit).unwrap_or_else(|| self.headline().chars().take(limit).collect())
+        join_within(&sections, limit).unwrap_or_else(|| self.headline().chars().take(limit).collect())
     }
 
     /// Returns the main sections: the verdict, what changed, how far to trust it, and the evidence.
     pub(crate) fn summary_sections(&self) -> Vec<Section> {
-        let changed = self.primary.iter().filter(|row| row.standing != Standing::Unchanged);
+        let changed = self.primary.iter().filter(|row| row.outcome != MetricOutcome::Unchanged);
         vec![
             section(
                 0,
@@ -46,7 +46,7 @@ impl Report {
 
     /// Returns the folded sections, for readers who want the details.
     pub(crate) fn detail_sections(&self) -> Vec<Section> {
-        let unchanged: Vec<_> = self.primary.iter().filter(|row| row.standing == Standing::Unchanged).map(line).collect();
+        let unchanged: Vec<_> = self.primary.iter().filter(|row| row.outcome == MetricOutcome::Unchanged).map(line).collect();
         let others: Vec<_> = self.others.iter().map(line).collect();
         let (accepted, earlier) = (self.accepted_lines(), self.earlier_lines());
         vec![
@@ -93,15 +93,15 @@ impl Report {
     }
 
     fn accepted_lines(&self) -> Vec<String> {
-        let line = |one: &super::acceptance::Accepted| {
+        let line = |one: &super::acknowledgements::AcknowledgementLine| {
             format!(
                 "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
-                one.did.as_str(),
+                one.kind.as_str(),
                 code(&one.metric),
                 escape(&one.place),
                 one.accepts,
                 prose(&one.effect),
-                escape(&one.of),
+                escape(&one.subject),
                 escape(&one.reason),
                 escape(&one.approver),
                 one.expires,
@@ -167,8 +167,8 @@ fn folded(rank: u8, noun: &'static str, title: &str, header: &str, rows: Vec<Str
 
 /// Formats a metric as a line of a table. Its outcome is a word; deciding metrics that need attention are strong.
 fn line(row: &Row) -> String {
-    let word = row.standing.as_str();
-    let verdict = if row.found.primary && row.standing.is_caution() { format!("**{word}**") } else { word.to_owned() };
+    let word = row.outcome.as_str();
+    let verdict = if row.verdict.primary && row.outcome.is_caution() { format!("**{word}**") } else { word.to_owned() };
     format!(
         "| {verdict} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
         code(&row.metric),

@@ -1,20 +1,20 @@
 //! A judged metric as every rendering shows it: numbers rounded once, texts cleaned for display.
 
-use assay_manifest::{Better, Change, FloorSource, MetricVerdict, Outcome, Verdict};
+use assay_manifest::{BetterDirection, Change, FloorSource, MetricVerdict, Outcome, Verdict};
 
 use super::Inputs;
 use super::lineage::Origin;
 use super::magnitude::Magnitude;
 use crate::number::{Format, percent, probability, significant};
 use crate::text::{clean, counted};
-use crate::unit::Shown;
+use crate::unit::DisplayUnit;
 
 /// The text for an absent number.
 pub(crate) const ABSENT: &str = "—";
 
 /// The outcome of a metric after acknowledgements, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Standing {
+pub(crate) enum MetricOutcome {
     Regressed,
     Inconclusive,
     /// It regressed within the accepted size: it passes.
@@ -23,10 +23,10 @@ pub(crate) enum Standing {
     Unchanged,
 }
 
-impl Standing {
+impl MetricOutcome {
     pub(crate) const ALL: [Self; 5] = [Self::Regressed, Self::Inconclusive, Self::Acknowledged, Self::Improved, Self::Unchanged];
 
-    fn of(found: &MetricVerdict) -> Self {
+    fn from_verdict(found: &MetricVerdict) -> Self {
         match found.outcome {
             Outcome::Regressed if found.acknowledged.is_some() => Self::Acknowledged,
             Outcome::Regressed => Self::Regressed,
@@ -59,8 +59,8 @@ pub(crate) struct Row {
     pub(crate) point: String,
     pub(crate) metric: String,
     /// The unit of the shown values.
-    pub(crate) unit: Shown,
-    pub(crate) standing: Standing,
+    pub(crate) unit: DisplayUnit,
+    pub(crate) outcome: MetricOutcome,
     pub(crate) magnitude: Option<Magnitude>,
     /// The medians, without their unit.
     pub(crate) baseline: String,
@@ -77,7 +77,7 @@ pub(crate) struct Row {
     /// The sources of its values, by run.
     pub(crate) origins: Vec<Origin>,
     /// The metric as it was judged: its numbers are for pictures and machines, its texts are not cleaned.
-    pub(crate) found: MetricVerdict,
+    pub(crate) verdict: MetricVerdict,
 }
 
 /// The Hodges-Lehmann ratio with its interval, to as many digits as the interval supports.
@@ -99,17 +99,17 @@ pub(crate) struct Estimate {
 
 /// Returns the metrics of a verdict, worst first; metrics with the same outcome keep the plan's order.
 pub(crate) fn worst_first(inputs: &Inputs<'_>) -> Vec<Row> {
-    let mut rows: Vec<Row> = inputs.verdict.metrics.iter().map(|found| Row::of(inputs, found)).collect();
-    rows.sort_by_key(|row| row.standing);
+    let mut rows: Vec<Row> = inputs.verdict.metrics.iter().map(|found| Row::new(inputs, found)).collect();
+    rows.sort_by_key(|row| row.outcome);
     rows
 }
 
 impl Row {
-    fn of(inputs: &Inputs<'_>, found: &MetricVerdict) -> Self {
+    fn new(inputs: &Inputs<'_>, found: &MetricVerdict) -> Self {
         let budget = inputs.verdict.policy.budget;
         let change = found.change.as_ref();
         let smallest = change.map_or(0.0, |change| change.baseline_median.abs().min(change.candidate_median.abs()));
-        let unit = Shown::of(&clean(&found.unit), smallest);
+        let unit = DisplayUnit::choose(&clean(&found.unit), smallest);
         let median = |of: fn(&Change) -> f64| {
             change.map_or_else(|| ABSENT.to_owned(), |change| significant(unit.convert(of(change)), None))
         };
@@ -117,19 +117,19 @@ impl Row {
             workload: found.workload.to_string(),
             point: found.point_id.to_string(),
             metric: clean(&found.metric),
-            standing: Standing::of(found),
-            magnitude: change.map(|change| Magnitude::of(change.ratio, budget)),
+            outcome: MetricOutcome::from_verdict(found),
+            magnitude: change.map(|change| Magnitude::from_ratio(change.ratio, budget)),
             baseline: median(|change| change.baseline_median),
             candidate: median(|change| change.candidate_median),
-            change: change.map(Estimate::of),
+            change: change.map(Estimate::new),
             p: change.map_or_else(|| ABSENT.to_owned(), |_| probability(found.p_worse_adjusted.min(found.p_better_adjusted))),
             unpaired: change.and_then(|change| change.p_unpaired).map_or_else(|| ABSENT.to_owned(), probability),
             floor: found.floor.as_ref().map_or_else(|| ABSENT.to_owned(), |floor| percent(floor.share)),
             detectable: found.detectable.map_or_else(|| ABSENT.to_owned(), percent),
             reason: reason(inputs.verdict, found),
-            origins: Origin::all(inputs, found),
+            origins: Origin::for_metric(inputs, found),
             unit,
-            found: found.clone(),
+            verdict: found.clone(),
         }
     }
 
@@ -150,8 +150,8 @@ impl Row {
 
     /// Returns the number of judged pairs, of those planned: `14`, or `12 of 14`.
     pub(crate) fn pairs(&self) -> String {
-        let judged = self.found.pairs.len();
-        match self.found.missing {
+        let judged = self.verdict.pairs.len();
+        match self.verdict.missing {
             0 => judged.to_string(),
             missing => format!("{judged} of {}", judged + missing as usize),
         }
@@ -163,12 +163,12 @@ impl Row {
 
     /// Returns the change with its interval: `+12.1 % [+9.1, +15.2]`.
     pub(crate) fn change_text(&self) -> String {
-        self.change.as_ref().map_or_else(|| "not comparable".to_owned(), Estimate::in_full)
+        self.change.as_ref().map_or_else(|| "not comparable".to_owned(), Estimate::full_text)
     }
 
     /// Returns the source of its noise floor, in one word.
     pub(crate) fn floor_source(&self) -> &'static str {
-        match self.found.floor.as_ref().map(|floor| floor.source) {
+        match self.verdict.floor.as_ref().map(|floor| floor.source) {
             Some(FloorSource::Rerandomised) => "re-randomised",
             Some(FloorSource::History) => "history",
             Some(FloorSource::Autocorrelation) => "autocorrelation",
@@ -178,15 +178,15 @@ impl Row {
     }
 
     pub(crate) fn better(&self) -> &'static str {
-        match self.found.better {
-            Better::Lower => "lower is better",
-            Better::Higher => "higher is better",
+        match self.verdict.better {
+            BetterDirection::Lower => "lower is better",
+            BetterDirection::Higher => "higher is better",
         }
     }
 }
 
 impl Estimate {
-    fn of(change: &Change) -> Self {
+    fn new(change: &Change) -> Self {
         let in_percent = |ratio: f64| (ratio - 1.0) * 100.0;
         let whole = in_percent(change.ratio);
         // Without an interval nothing supports a third digit.
@@ -214,7 +214,7 @@ impl Estimate {
     }
 
     /// `+12.1 % [+9.1, +15.2]`.
-    pub(crate) fn in_full(&self) -> String {
+    pub(crate) fn full_text(&self) -> String {
         let joint = if self.interval.starts_with('[') { " " } else { ", " };
         format!("{}{joint}{}", self.change, self.interval)
     }
@@ -224,7 +224,10 @@ impl Estimate {
 fn reason(verdict: &Verdict, found: &MetricVerdict) -> String {
     let why = found.reason.as_ref().map(|reason| clean(&reason.detail)).filter(|text| !text.is_empty());
     let is_inconclusive = found.outcome == Outcome::Inconclusive;
-    let why = why.map(|why| if Standing::of(found) == Standing::Acknowledged { format!("passes: {why}") } else { why });
+    let why =
+        why.map(
+            |why| if MetricOutcome::from_verdict(found) == MetricOutcome::Acknowledged { format!("passes: {why}") } else { why },
+        );
     let has_look_left = (verdict.sequence.look as usize) < verdict.policy.looks.len();
     let how = if has_look_left { "" } else { ": no look is left, so raise `trials.count`" };
     let takes = found.more_pairs.filter(|_| is_inconclusive);

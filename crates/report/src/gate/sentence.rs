@@ -2,7 +2,7 @@
 
 use assay_manifest::{Outcome, Reason, Verdict};
 
-use super::row::{Row, Standing};
+use super::row::{MetricOutcome, Row};
 use crate::number::{level, percent};
 use crate::text::{clean, counted};
 
@@ -14,19 +14,19 @@ pub(crate) fn sentence(verdict: &Verdict, primary: &[Row]) -> String {
         Outcome::Improved => improved(primary),
         Outcome::Unchanged => unchanged(verdict, primary),
     };
-    let accepted = standing(primary, Standing::Acknowledged).count();
+    let accepted = rows_with_outcome(primary, MetricOutcome::Acknowledged).count();
     let accepted = (accepted > 0).then(|| format!("{} passed as acknowledged", counted(accepted as u64, "regression")));
     // If nothing changed, the acknowledgements that were used come first.
     let told = if verdict.outcome == Outcome::Unchanged { [accepted, Some(decided)] } else { [Some(decided), accepted] };
-    let parts = told.into_iter().chain([pairs(primary), found(primary)]);
-    let head = head(verdict.outcome, verdict.blocks, primary);
+    let parts = told.into_iter().chain([pairs(primary), detectable(primary)]);
+    let head = outcome_text(verdict.outcome, verdict.blocks, primary);
     format!("{head}: {}.", parts.flatten().collect::<Vec<_>>().join("; "))
 }
 
 /// Returns the outcome and whether it blocks: `Regressed, and it blocks`. A change that passes because people accepted it is not
 /// called unchanged.
-pub(crate) fn head(outcome: Outcome, blocks: bool, primary: &[Row]) -> String {
-    let is_accepted = standing(primary, Standing::Acknowledged).next().is_some();
+pub(crate) fn outcome_text(outcome: Outcome, blocks: bool, primary: &[Row]) -> String {
+    let is_accepted = rows_with_outcome(primary, MetricOutcome::Acknowledged).next().is_some();
     let word = match outcome {
         Outcome::Unchanged if is_accepted => "Accepted",
         Outcome::Regressed => "Regressed",
@@ -41,12 +41,12 @@ pub(crate) fn head(outcome: Outcome, blocks: bool, primary: &[Row]) -> String {
     }
 }
 
-fn standing(rows: &[Row], standing: Standing) -> impl Iterator<Item = &Row> {
-    rows.iter().filter(move |row| row.standing == standing)
+fn rows_with_outcome(rows: &[Row], standing: MetricOutcome) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(move |row| row.outcome == standing)
 }
 
 fn regressed(verdict: &Verdict, primary: &[Row]) -> String {
-    let mut rows = standing(primary, Standing::Regressed);
+    let mut rows = rows_with_outcome(primary, MetricOutcome::Regressed);
     let Some(worst) = rows.next() else { return first_reason(verdict) };
     let others = rows.count();
     let others =
@@ -62,7 +62,7 @@ fn inconclusive(verdict: &Verdict, primary: &[Row]) -> String {
     if let Some(reason) = verdict.reasons.iter().find(is_of_check) {
         return clean(&reason.detail);
     }
-    let mut rows = standing(primary, Standing::Inconclusive);
+    let mut rows = rows_with_outcome(primary, MetricOutcome::Inconclusive);
     let Some(first) = rows.next() else { return first_reason(verdict) };
     let others = rows.count();
     let others = if others > 0 { format!(", nor {}", counted(others as u64, "other metric")) } else { String::new() };
@@ -74,7 +74,7 @@ fn in_brackets(why: &str) -> String {
 }
 
 fn improved(primary: &[Row]) -> String {
-    let mut rows = standing(primary, Standing::Improved);
+    let mut rows = rows_with_outcome(primary, MetricOutcome::Improved);
     let Some(first) = rows.next() else { return "no metric got worse".to_owned() };
     let others = rows.count();
     let others = if others > 0 { format!(", {} improved too", counted(others as u64, "other metric")) } else { String::new() };
@@ -82,7 +82,7 @@ fn improved(primary: &[Row]) -> String {
 }
 
 fn unchanged(verdict: &Verdict, primary: &[Row]) -> String {
-    let others = primary.len() - standing(primary, Standing::Acknowledged).count();
+    let others = primary.len() - rows_with_outcome(primary, MetricOutcome::Acknowledged).count();
     if others == 0 {
         return "nothing else was judged".to_owned();
     }
@@ -97,16 +97,16 @@ fn first_reason(verdict: &Verdict) -> String {
 
 /// Returns `14 pairs`, or `12 to 14 pairs`.
 fn pairs(primary: &[Row]) -> Option<String> {
-    let counts = || primary.iter().map(|row| row.found.pairs.len() as u64);
+    let counts = || primary.iter().map(|row| row.verdict.pairs.len() as u64);
     let (fewest, most) = (counts().min()?, counts().max()?);
     Some(if fewest == most { counted(most, "pair") } else { format!("{fewest} to {}", counted(most, "pair")) })
 }
 
 /// Returns the largest detectable change of all metrics: smaller changes may have passed.
-fn found(primary: &[Row]) -> Option<String> {
-    let any = |row: &&Row| row.found.detectable.is_some();
+fn detectable(primary: &[Row]) -> Option<String> {
+    let any = |row: &&Row| row.verdict.detectable.is_some();
     let blind = primary.len() - primary.iter().filter(any).count();
-    let largest = primary.iter().filter_map(|row| row.found.detectable).reduce(f64::max);
+    let largest = primary.iter().filter_map(|row| row.verdict.detectable).reduce(f64::max);
     match (largest, blind) {
         (None, 0) => None,
         (None, _) => Some("no change for the worse would have been found, of any size".to_owned()),

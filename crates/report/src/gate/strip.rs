@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use assay_manifest::{Check, Comparison, Difference, EarlierEnd, EndState, JudgedRun, PairUnit, Placement, Side};
 
-use super::acceptance::{Accepted, Did};
+use super::acknowledgements::{AcknowledgementLine, EffectKind};
 use super::row::Row;
 use super::{Inputs, fine_print, short_commit};
 use crate::number::level;
@@ -21,7 +21,7 @@ const MAX_ENDS: usize = 3;
 const CONFOUNDED: &str = "confounded_with_placement";
 
 /// Returns all items, in the order in which a reader needs them.
-pub(crate) fn items(inputs: &Inputs<'_>, primary: &[Row], accepted: &[Accepted]) -> Vec<StripItem> {
+pub(crate) fn items(inputs: &Inputs<'_>, primary: &[Row], accepted: &[AcknowledgementLine]) -> Vec<StripItem> {
     let always =
         [compared(inputs), signed(inputs), pairs(inputs, primary), look(inputs), differences(inputs), confounding(inputs)];
     let expired = expired(accepted).into_iter();
@@ -33,8 +33,8 @@ pub(crate) fn items(inputs: &Inputs<'_>, primary: &[Row], accepted: &[Accepted])
 }
 
 /// Lists expired acknowledgements, one a line: people who rely on one learn it here, before the next regression.
-fn expired(accepted: &[Accepted]) -> Option<StripItem> {
-    let expired = accepted.iter().filter(|one| one.did == Did::Expired);
+fn expired(accepted: &[AcknowledgementLine]) -> Option<StripItem> {
+    let expired = accepted.iter().filter(|one| one.kind == EffectKind::Expired);
     let mut lines = expired.map(|one| format!("acknowledgement `{}` expired on {}: remove or renew it", one.path, one.expires));
     let first = lines.next()?;
     Some(StripItem::new(EXPIRED, true, first, lines.collect()))
@@ -63,8 +63,8 @@ fn signed(inputs: &Inputs<'_>) -> StripItem {
 
 /// States the unit of inference and the number of units.
 fn pairs(inputs: &Inputs<'_>, primary: &[Row]) -> StripItem {
-    let counts: BTreeSet<usize> = primary.iter().map(|row| row.found.pairs.len()).collect();
-    let missing: u64 = primary.iter().map(|row| u64::from(row.found.missing)).sum();
+    let counts: BTreeSet<usize> = primary.iter().map(|row| row.verdict.pairs.len()).collect();
+    let missing: u64 = primary.iter().map(|row| u64::from(row.verdict.missing)).sum();
     let count = match (counts.first(), counts.last()) {
         (Some(fewest), Some(most)) if fewest < most => format!("{fewest} to {most} of each metric"),
         (_, Some(most)) => format!("{most} of each metric"),
@@ -171,15 +171,16 @@ fn runs(inputs: &Inputs<'_>) -> StripItem {
 
 /// Returns the end of each attempt under a run's name that did not complete, one a line; beyond [`MAX_ENDS`] they are counted.
 fn earlier_ends(run: &JudgedRun) -> Vec<String> {
-    let ended =
-        |end: &EarlierEnd| format!("{}: an earlier attempt {} in {} (`{}`)", run.run_id, was(end.state), end.stage, end.code);
+    let ended = |end: &EarlierEnd| {
+        format!("{}: an earlier attempt {} in {} (`{}`)", run.run_id, end_state_text(end.state), end.stage, end.code)
+    };
     let mut lines: Vec<String> = run.earlier_ends.iter().take(MAX_ENDS).map(|end| clean(&ended(end))).collect();
     let more = run.earlier_ends.len().saturating_sub(MAX_ENDS) as u64;
     lines.extend((more > 0).then(|| format!("{}: {}", run.run_id, counted(more, "more earlier attempt"))));
     lines
 }
 
-fn was(state: EndState) -> &'static str {
+fn end_state_text(state: EndState) -> &'static str {
     match state {
         EndState::Cancelled => "was cancelled",
         EndState::Failed => "failed",

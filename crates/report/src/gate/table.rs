@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::acceptance::{Accepted, Did, MAX_ACCEPTED};
-use super::figure::linked;
+use super::acknowledgements::{AcknowledgementLine, EffectKind, MAX_ACCEPTED};
+use super::figure::link_to_origins;
 use super::row::{ABSENT, Row};
 use super::{EarlierLine, Report};
 use crate::html::MAX_PAGE;
@@ -30,7 +30,7 @@ const COLUMNS: [(&str, bool); 15] = [
 ];
 
 /// A row with its place among all metrics of the report, which gives its picture's id.
-pub(crate) type Placed<'a> = (usize, &'a Row);
+pub(crate) type PlacedRow<'a> = (usize, &'a Row);
 
 /// Returns the id, within the page, of a metric's picture.
 pub(crate) fn picture_id(place: usize) -> String {
@@ -38,7 +38,7 @@ pub(crate) fn picture_id(place: usize) -> String {
 }
 
 /// Writes a table of metrics within the page's size limit; rows whose pictures are in `drawn` link to them.
-pub(crate) fn metrics(page: &mut Writer, rows: &[Placed<'_>], drawn: &BTreeSet<usize>, reserved: usize) {
+pub(crate) fn metrics(page: &mut Writer, rows: &[PlacedRow<'_>], drawn: &BTreeSet<usize>, reserved: usize) {
     let mut shown = 0;
     table(page, &COLUMNS, |page| {
         for (place, row) in rows {
@@ -59,8 +59,8 @@ pub(crate) fn metrics(page: &mut Writer, rows: &[Placed<'_>], drawn: &BTreeSet<u
 }
 
 fn metric(page: &mut Writer, place: usize, row: &Row, drawn: &BTreeSet<usize>) {
-    let class = if row.standing.is_caution() { "caution" } else { "" };
-    page.element("th", &[("scope", "row"), ("class", class)], |page| page.leaf("strong", &[], row.standing.as_str()));
+    let class = if row.outcome.is_caution() { "caution" } else { "" };
+    page.element("th", &[("scope", "row"), ("class", class)], |page| page.leaf("strong", &[], row.outcome.as_str()));
     page.element("td", &[], |page| {
         if drawn.contains(&place) {
             page.leaf("a", &[("href", &format!("#{}", picture_id(place)))], &row.metric);
@@ -72,10 +72,10 @@ fn metric(page: &mut Writer, place: usize, row: &Row, drawn: &BTreeSet<usize>) {
     // The lineage is beside the picture.
     let from = Some(place).filter(|place| drawn.contains(place) && !row.origins.is_empty());
     for median in [&row.baseline, &row.candidate] {
-        traced(page, from, &row.with_unit(median), "");
+        linked_number(page, from, &row.with_unit(median), "");
     }
     if let Some(change) = &row.change {
-        traced(page, from, &change.change, &change.interval);
+        linked_number(page, from, &change.change, &change.interval);
         number(page, &change.ratio, &change.ratio_interval);
         number(page, &change.ratio_of_medians, "");
     } else {
@@ -93,14 +93,14 @@ fn metric(page: &mut Writer, place: usize, row: &Row, drawn: &BTreeSet<usize>) {
 }
 
 fn number(page: &mut Writer, value: &str, beneath: &str) {
-    traced(page, None, value, beneath);
+    linked_number(page, None, value, beneath);
 }
 
 /// Writes a number that links to its origins, if the page has them.
-fn traced(page: &mut Writer, from: Option<usize>, value: &str, beneath: &str) {
+fn linked_number(page: &mut Writer, from: Option<usize>, value: &str, beneath: &str) {
     page.element("td", &[("class", "n")], |page| {
         match from {
-            Some(place) => linked(page, place, value),
+            Some(place) => link_to_origins(page, place, value),
             None => page.text(value),
         }
         if !beneath.is_empty() {
@@ -110,19 +110,19 @@ fn traced(page: &mut Writer, from: Option<usize>, value: &str, beneath: &str) {
 }
 
 /// Writes the acknowledgements, and the effect of each.
-pub(crate) fn accepted(page: &mut Writer, accepted: &[Accepted]) {
+pub(crate) fn acknowledgements(page: &mut Writer, accepted: &[AcknowledgementLine]) {
     let columns =
         ["", "metric", "at", "accepts", "what it did", "of", "why", "approved by", "until", "file"].map(|title| (title, false));
     table(page, &columns, |page| {
         for one in accepted.iter().take(MAX_ACCEPTED) {
             page.element("tr", &[], |page| {
-                let class = if matches!(one.did, Did::Beyond | Did::Expired) { "caution" } else { "" };
-                page.element("th", &[("scope", "row"), ("class", class)], |page| page.leaf("strong", &[], one.did.as_str()));
+                let class = if matches!(one.kind, EffectKind::TooLarge | EffectKind::Expired) { "caution" } else { "" };
+                page.element("th", &[("scope", "row"), ("class", class)], |page| page.leaf("strong", &[], one.kind.as_str()));
                 for text in [&one.metric, &one.place, &one.accepts] {
                     page.leaf("td", &[], text);
                 }
                 page.element("td", &[], |page| page.prose(&one.effect));
-                for text in [&one.of, &one.reason, &one.approver, &one.expires, &one.path] {
+                for text in [&one.subject, &one.reason, &one.approver, &one.expires, &one.path] {
                     page.leaf("td", &[], text);
                 }
             });
@@ -138,7 +138,7 @@ pub(crate) fn accepted(page: &mut Writer, accepted: &[Accepted]) {
 const MAX_EARLIER: usize = 1_000;
 
 /// Writes the earlier verdicts of the pull request.
-pub(crate) fn earlier(page: &mut Writer, report: &Report) {
+pub(crate) fn earlier_verdicts(page: &mut Writer, report: &Report) {
     let left_out = report.earlier.len().saturating_sub(MAX_EARLIER);
     if left_out > 0 {
         let text = format!("{} before these; the store has all of them.", counted(left_out as u64, "verdict"));

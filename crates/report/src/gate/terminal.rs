@@ -1,9 +1,9 @@
 //! A verdict in a terminal: sentence, strip, table, the details that do not fit the table, commands.
 
 use super::Report;
-use super::acceptance::{Accepted, Did};
-use super::row::{ABSENT, Row, Standing};
-use crate::terminal::table::{ALWAYS, Cell, Table, TableColumn};
+use super::acknowledgements::{AcknowledgementLine, EffectKind};
+use super::row::{ABSENT, MetricOutcome, Row};
+use crate::terminal::table::{Cell, NEVER_DROPPED, Table, TableColumn};
 use crate::terminal::{Paint, Screen};
 use crate::text::{align_points, counted};
 
@@ -30,8 +30,8 @@ impl Report {
         screen.strip(&self.strip);
         screen.metrics("Primary metrics", &self.primary, MAX_UNCHANGED);
         screen.metrics("Other metrics, reported only", &self.others, MAX_OTHERS);
-        screen.accepted(&self.accepted);
-        screen.earlier(self);
+        screen.acknowledgements(&self.accepted);
+        screen.earlier_verdicts(self);
         screen.commands(&self.commands);
         screen.line("");
         for item in self.fine_print.iter().filter(|item| item.of_this_run) {
@@ -54,7 +54,8 @@ impl Screen {
             return;
         }
         self.title(title);
-        let shown: Vec<&Row> = Standing::ALL.into_iter().flat_map(|standing| first_of(rows, standing, unchanged)).collect();
+        let shown: Vec<&Row> =
+            MetricOutcome::ALL.into_iter().flat_map(|standing| first_rows(rows, standing, unchanged)).collect();
         self.table(INDENT, &Table::fitting(table_columns(&shown), self.width.saturating_sub(INDENT.len())));
         if rows.len() > shown.len() {
             let more = format!("and {}, in the page", counted((rows.len() - shown.len()) as u64, "more metric"));
@@ -65,25 +66,27 @@ impl Screen {
         }
     }
 
-    fn accepted(&mut self, accepted: &[Accepted]) {
+    fn acknowledgements(&mut self, accepted: &[AcknowledgementLine]) {
         if accepted.is_empty() {
             return;
         }
         self.title("Acknowledgements");
         for one in accepted.iter().take(MAX_LINES) {
-            let paint = if matches!(one.did, Did::Beyond | Did::Expired) { Paint::Caution } else { Paint::Plain };
+            let paint =
+                if matches!(one.kind, EffectKind::TooLarge | EffectKind::Expired) { Paint::Caution } else { Paint::Plain };
             self.paragraph(
                 INDENT,
-                &format!("`{}` accepts {} of `{}`; {}: {}", one.path, one.accepts, one.metric, one.did.as_str(), one.effect),
+                &format!("`{}` accepts {} of `{}`; {}: {}", one.path, one.accepts, one.metric, one.kind.as_str(), one.effect),
                 paint,
             );
-            let why = format!("{}; {}; {} (approved by {}, until {})", one.place, one.of, one.reason, one.approver, one.expires);
+            let why =
+                format!("{}; {}; {} (approved by {}, until {})", one.place, one.subject, one.reason, one.approver, one.expires);
             self.paragraph("    ", &why, Paint::Faint);
         }
-        self.more(accepted.len(), "acknowledgement");
+        self.omission_note(accepted.len(), "acknowledgement");
     }
 
-    fn earlier(&mut self, report: &Report) {
+    fn earlier_verdicts(&mut self, report: &Report) {
         if report.earlier.is_empty() {
             return;
         }
@@ -101,7 +104,7 @@ impl Screen {
         }
     }
 
-    fn more(&mut self, all: usize, noun: &str) {
+    fn omission_note(&mut self, all: usize, noun: &str) {
         if let Some(more) = all.checked_sub(MAX_LINES).filter(|more| *more > 0) {
             self.paragraph(INDENT, &format!("and {}, in the page", counted(more as u64, &format!("more {noun}"))), Paint::Faint);
         }
@@ -119,9 +122,9 @@ impl Screen {
 }
 
 /// Returns the first rows with that outcome.
-fn first_of(rows: &[Row], standing: Standing, unchanged: usize) -> impl Iterator<Item = &Row> {
-    let most = if standing == Standing::Unchanged { unchanged } else { MAX_CHANGED };
-    rows.iter().filter(move |row| row.standing == standing).take(most)
+fn first_rows(rows: &[Row], standing: MetricOutcome, unchanged: usize) -> impl Iterator<Item = &Row> {
+    let most = if standing == MetricOutcome::Unchanged { unchanged } else { MAX_CHANGED };
+    rows.iter().filter(move |row| row.outcome == standing).take(most)
 }
 
 /// Returns the columns. In a narrow terminal they are dropped in this order: the change of the medians, the floor, the adjusted p, the
@@ -135,13 +138,13 @@ fn table_columns(rows: &[&Row]) -> Vec<TableColumn> {
     let p: Vec<String> = rows.iter().map(|row| row.p.clone()).collect();
     let p = align_points(&p, ' ', ' ').into_iter().map(Cell::plain).collect();
     vec![
-        column(["metric", "workload at point"], ALWAYS, false, &|row| two(row.metric.clone(), row.place())),
-        column(["verdict", "size"], ALWAYS, false, &|row| Cell {
-            value: row.standing.as_str().to_owned(),
+        column(["metric", "workload at point"], NEVER_DROPPED, false, &|row| two(row.metric.clone(), row.place())),
+        column(["verdict", "size"], NEVER_DROPPED, false, &|row| Cell {
+            value: row.outcome.as_str().to_owned(),
             beneath: row.magnitude_text().to_owned(),
-            paint: if row.standing.is_caution() { Paint::Caution } else { Paint::Strong },
+            paint: if row.outcome.is_caution() { Paint::Caution } else { Paint::Strong },
         }),
-        column(["change", "interval"], ALWAYS, false, &change),
+        column(["change", "interval"], NEVER_DROPPED, false, &change),
         column(["of the", "medians"], 1, true, &|row| {
             Cell::plain(row.change.as_ref().map_or(ABSENT, |change| &change.change_of_medians))
         }),

@@ -3,9 +3,9 @@
 use assay_manifest::{Acknowledgement, Difference, MetricVerdict, Outcome, Reason};
 use proptest::prelude::*;
 
-use super::Earlier;
+use super::EarlierVerdict;
 use super::fixture::{self, Model};
-use super::row::Standing;
+use super::row::MetricOutcome;
 use crate::html::tests::{check_balance, ids};
 use crate::text::columns;
 
@@ -243,16 +243,16 @@ fn worst_comes_first_and_the_plans_order_is_kept_within() {
     let second = MetricVerdict { metric: "ttfo_ms_p99".to_owned(), ..model.metric("ttft_ms_p99").clone() };
     model.verdict.metrics.push(second);
     let report = model.report();
-    let rows: Vec<_> = report.primary.iter().map(|row| (row.standing, row.metric.as_str())).collect();
+    let rows: Vec<_> = report.primary.iter().map(|row| (row.outcome, row.metric.as_str())).collect();
     assert_eq!(
         rows,
         [
-            (Standing::Regressed, "ttft_ms_p99"),
-            (Standing::Inconclusive, "itl_ms_p99"),
-            (Standing::Acknowledged, "e2e_ms_p99"),
-            (Standing::Improved, "output_tokens_per_s"),
-            (Standing::Unchanged, "ttft_ms_p99"),
-            (Standing::Unchanged, "ttfo_ms_p99"),
+            (MetricOutcome::Regressed, "ttft_ms_p99"),
+            (MetricOutcome::Inconclusive, "itl_ms_p99"),
+            (MetricOutcome::Acknowledged, "e2e_ms_p99"),
+            (MetricOutcome::Improved, "output_tokens_per_s"),
+            (MetricOutcome::Unchanged, "ttft_ms_p99"),
+            (MetricOutcome::Unchanged, "ttfo_ms_p99"),
         ]
     );
     assert_eq!(report.others.len(), 1);
@@ -263,7 +263,7 @@ fn each_outcome_has_its_sentence() {
     use Outcome::{Improved, Inconclusive, Regressed, Unchanged};
     let sentence = |outcome, kept: &[Outcome]| {
         let mut model = fixture::model();
-        model.come_to(outcome, kept);
+        model.set_outcome(outcome, kept);
         model.report().sentence().to_owned()
     };
     insta::assert_snapshot!(sentence(Unchanged, &[Unchanged]), @"Unchanged: no change beyond the budget of 5 % was found in 1 primary metric; 14 pairs; the smallest change for the worse that every metric would have shown is 6.6 %.");
@@ -275,7 +275,7 @@ fn each_outcome_has_its_sentence() {
 #[test]
 fn a_verdict_on_nothing_says_so_everywhere() {
     let mut model = fixture::model();
-    model.come_to(Outcome::Inconclusive, &[]);
+    model.set_outcome(Outcome::Inconclusive, &[]);
     model.verdict.reasons = vec![Reason::new("nothing_judged", "no compared point reports a primary metric")];
     let report = model.report();
     insta::assert_snapshot!(report.sentence(), @"Inconclusive, which does not block: no compared point reports a primary metric.");
@@ -287,7 +287,7 @@ fn a_verdict_on_nothing_says_so_everywhere() {
 #[test]
 fn a_failed_check_is_the_reason_where_no_metric_is() {
     let mut model = fixture::model();
-    model.come_to(Outcome::Inconclusive, &[Outcome::Unchanged]);
+    model.set_outcome(Outcome::Inconclusive, &[Outcome::Unchanged]);
     model.verdict.checks[0].passed = false;
     model.verdict.reasons = vec![Reason::new("validity", "run pull-17-b: some planned trials have no valid attempt")];
     let report = model.report();
@@ -299,7 +299,7 @@ fn a_failed_check_is_the_reason_where_no_metric_is() {
 #[test]
 fn a_check_that_blocks_by_itself_fails() {
     let mut model = fixture::model();
-    model.come_to(Outcome::Regressed, &[Outcome::Unchanged]);
+    model.set_outcome(Outcome::Regressed, &[Outcome::Unchanged]);
     let check = &mut model.verdict.checks[0];
     (check.passed, check.blocks, check.detail) = (false, true, "2.1 % of requests failed; 1 % may".to_owned());
     model.verdict.reasons = vec![Reason::new("error_rate", "chat at c64: 2.1 % of requests failed; 1 % may")];
@@ -314,7 +314,7 @@ fn a_check_that_blocks_by_itself_fails() {
 #[test]
 fn an_inconclusive_verdict_names_the_pairs_that_it_takes_everywhere() {
     let mut model = fixture::model();
-    model.come_to(Outcome::Inconclusive, &[Outcome::Inconclusive]);
+    model.set_outcome(Outcome::Inconclusive, &[Outcome::Inconclusive]);
     let report = model.report();
     for text in [report.terminal(100, false), report.markdown(LIMIT), report.junit(), report.html()] {
         assert!(text.contains("18 more pairs"), "{text}");
@@ -332,7 +332,7 @@ fn an_inconclusive_verdict_names_the_pairs_that_it_takes_everywhere() {
 fn an_acknowledged_regression_passes_and_is_told() {
     let mut model = fixture::model();
     model.verdict.metrics.retain(|metric| metric.acknowledged.is_some());
-    model.come_to(Outcome::Unchanged, &[Outcome::Regressed]);
+    model.set_outcome(Outcome::Unchanged, &[Outcome::Regressed]);
     let report = model.report();
     insta::assert_snapshot!(report.sentence(), @"Accepted: 1 regression passed as acknowledged; nothing else was judged; 14 pairs; the smallest change for the worse that every metric would have shown is 6.0 %.");
     assert_eq!(report.check_run()["conclusion"], "success");
@@ -354,7 +354,7 @@ fn an_acknowledgement_that_did_not_suffice_says_why() {
     let elsewhere = Acknowledgement { applies: false, ..like(&model) };
     model.verdict.acknowledgements.extend([expired, elsewhere]);
     let report = model.report();
-    let effects: Vec<_> = report.accepted.iter().map(|one| format!("{}: {}", one.did.as_str(), one.effect)).collect();
+    let effects: Vec<_> = report.accepted.iter().map(|one| format!("{}: {}", one.kind.as_str(), one.effect)).collect();
     insta::assert_snapshot!(effects.join("\n"), @r"
     beyond: `e2e_ms_p99` of chat at c8 (8.9 %)
     expired: nothing regressed that it was about
@@ -528,7 +528,7 @@ fn many_pairs_are_thinned_and_not_joined() {
     let mut model = fixture::model();
     let pairs = &mut model.metric("itl_ms_p99").pairs;
     *pairs = pairs.iter().copied().cycle().take(1_000).collect();
-    model.come_to(Outcome::Inconclusive, &[Outcome::Inconclusive]);
+    model.set_outcome(Outcome::Inconclusive, &[Outcome::Inconclusive]);
     let html = model.report().html();
     assert_eq!(html.matches("class=\"trial-of-candidate\"").count(), 120);
     assert_eq!(html.matches("class=\"path\"").count(), 0);
@@ -557,11 +557,11 @@ fn a_thousand_metrics_keep_every_size() {
 }
 
 /// Returns a verdict of a thousand metrics after `verdicts` earlier ones on the same pull request.
-fn after(verdicts: u32) -> Model {
+fn verdict_after(verdicts: u32) -> Model {
     let mut model = fixture::many(1_000);
     let like = model.earlier[0].clone();
     model.earlier = (1..=verdicts)
-        .map(|number| Earlier { number, look: 1 + number % 3, commit: Some(format!("{number:040x}")), ..like.clone() })
+        .map(|number| EarlierVerdict { number, look: 1 + number % 3, commit: Some(format!("{number:040x}")), ..like.clone() })
         .collect();
     model
 }
@@ -569,7 +569,7 @@ fn after(verdicts: u32) -> Model {
 #[test]
 fn a_comment_lists_every_earlier_verdict_whatever_else_gives_way() {
     let listed = |comment: &str| comment.lines().filter(|line| line.contains("| inconclusive | pull-request |")).count();
-    let report = after(300).report();
+    let report = verdict_after(300).report();
     let comment = report.markdown(LIMIT);
     assert!(listed(&comment) == 300 && comment.matches("| **regressed** |").count() == 10, "{comment}");
     assert!(comment.contains("| 17 | inconclusive | pull-request | 3 | `000000000000` | `67abdd721024` |"), "{comment}");
@@ -582,7 +582,7 @@ fn a_comment_lists_every_earlier_verdict_whatever_else_gives_way() {
 
 #[test]
 fn of_more_verdicts_than_fit_the_newest_are_listed_and_the_rest_counted() {
-    let report = after(2_000).report();
+    let report = verdict_after(2_000).report();
     let comment = report.markdown(LIMIT);
     assert!(comment.len() <= LIMIT && comment.starts_with("**Regressed, and it blocks**"), "{}", comment.len());
     let numbers: Vec<u32> = comment.lines().filter_map(|line| line.split(' ').nth(1)?.parse().ok()).collect();
@@ -660,7 +660,7 @@ fn a_limit_too_small_for_the_sentence_still_says_the_outcome() {
 }
 
 /// Returns a verdict in which every free text is `text`.
-fn infected(text: &str) -> Model {
+fn with_hostile_text(text: &str) -> Model {
     let mut model = fixture::model();
     let own = || text.to_owned();
     let verdict = &mut model.verdict;
@@ -748,7 +748,7 @@ fn check_xml(xml: &str) {
 
 /// Asserts that `text` stays text in every rendering: no markup, no link, no mention.
 fn check_hostile(text: &str) {
-    let report = infected(text).report();
+    let report = with_hostile_text(text).report();
     let (html, xml, comment) = (report.html(), report.junit(), report.markdown(LIMIT));
     check_balance(&html).expect("well formed");
     check_xml(&xml);

@@ -4,9 +4,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Change, Run, Series, median, words};
+use super::{Change, Run, Series, median, phrases};
 use crate::html::axis::Axis;
-use crate::html::plot::{Frame, Vertical, pc, px, short, stretched};
+use crate::html::plot::{Frame, VerticalAxis, path_coordinate, pc, px, stretched};
 use crate::html::writer::Writer;
 use crate::number::significant;
 use crate::text::{counted, fit};
@@ -21,7 +21,7 @@ const MAX_ENVIRONMENTS: usize = 60;
 const MAX_CHANGES: usize = 40;
 
 /// Maximum number of changes in the picture's description; the table has all of them.
-const MAX_TOLD: usize = 6;
+const MAX_DESCRIBED: usize = 6;
 
 /// The height of the picture, in CSS pixels.
 const HEIGHT: f64 = 220.0;
@@ -55,12 +55,12 @@ pub(crate) fn chart(page: &mut Writer, series: &Series) {
         return;
     };
     let chart = Chart { series, changes: series.all_changes(), y };
-    page.leaf("p", &[("class", "axis-title")], &format!("{}; {}", words::unit(series), chart.y.describe()));
+    page.leaf("p", &[("class", "axis-title")], &format!("{}; {}", phrases::unit(series), chart.y.describe()));
     page.element("div", &[("class", "plot run-plot")], |page| {
         page.element("svg", &[("role", "img"), ("height", &px(HEIGHT)), ("width", "100%")], |page| chart.write(page));
     });
     key(page, &chart);
-    let notes = chart.thinned();
+    let notes = chart.thinning_notes();
     if !notes.is_empty() {
         page.leaf("p", &[("class", "note quiet")], &notes.join(" "));
     }
@@ -68,10 +68,10 @@ pub(crate) fn chart(page: &mut Writer, series: &Series) {
 
 impl Chart<'_> {
     fn write(&self, page: &mut Writer) {
-        page.leaf("title", &[], &format!("{}: {}", self.series.name(), words::sentence(self.series)).replace('`', ""));
+        page.leaf("title", &[], &format!("{}: {}", self.series.name(), phrases::sentence(self.series)).replace('`', ""));
         page.leaf("desc", &[], &self.description());
         let Some(x) = Axis::spanning([0.0, self.series.runs.len() as f64]) else { return };
-        let frame = Frame { height: HEIGHT, x: &x, y: Vertical::Values(&self.y) };
+        let frame = Frame { height: HEIGHT, x: &x, y: VerticalAxis::Values(&self.y) };
         frame.rows(page);
         self.ticks(page);
         for change in self.marked_changes() {
@@ -113,7 +113,7 @@ impl Chart<'_> {
             let (x, y) = (pc(self.place(index)), px(frame.y(run.value)));
             page.element("circle", &[("class", "run"), ("cx", &x), ("cy", &y), ("r", "3.25")], |page| {
                 let value = significant(run.value, None);
-                page.leaf("title", &[], &format!("{}: {value} {}", words::named(run), self.series.unit));
+                page.leaf("title", &[], &format!("{}: {value} {}", phrases::run_label(run), self.series.unit));
             });
         }
     }
@@ -130,7 +130,13 @@ impl Chart<'_> {
             let first = place * self.width_of_mark();
             let middle = f64::midpoint(self.edge(first), self.edge(first + runs.len()));
             // The nested drawing's horizontal unit is a thousandth of the width.
-            let _ = write!(bars, "M{} {}V{}", short(middle * 10.0), short(frame.y(high)), short(frame.y(low)));
+            let _ = write!(
+                bars,
+                "M{} {}V{}",
+                path_coordinate(middle * 10.0),
+                path_coordinate(frame.y(high)),
+                path_coordinate(frame.y(low))
+            );
             dots.extend(median(values).map(|value| (pc(middle), px(frame.y(value)))));
         }
         stretched(page, HEIGHT, |page| page.shape("path", &[("class", "runs"), ("d", &bars)]));
@@ -144,13 +150,13 @@ impl Chart<'_> {
         let last = self.series.runs.len().saturating_sub(1);
         let quarters = |part: usize| last * part / 4;
         let all: Vec<usize> = (0..=4).map(quarters).collect();
-        let naming = Naming::of(&self.series.runs, &all);
-        let (mut narrow, mut wide) = (Free::new(NARROW), Free::new(WIDE));
+        let naming = Naming::choose(&self.series.runs, &all);
+        let (mut narrow, mut wide) = (FreeSpace::new(NARROW), FreeSpace::new(WIDE));
         for (index, is_wide) in [0, 4, 2, 1, 3].into_iter().map(|part| (quarters(part), !part.is_multiple_of(2))) {
             let Some(run) = self.series.runs.get(index) else { continue };
             let (label, x) = (naming.name(index, run), self.place(index));
             let anchor = anchor(x, &label);
-            if !wide.takes(x, &label, anchor) || !(is_wide || narrow.takes(x, &label, anchor)) {
+            if !wide.reserve(x, &label, anchor) || !(is_wide || narrow.reserve(x, &label, anchor)) {
                 continue;
             }
             let class = if is_wide { "wide-only" } else { "" };
@@ -165,12 +171,12 @@ impl Chart<'_> {
 
     /// Writes the number of each change, the same as in the table, and its size: the latest first, as many as fit.
     fn change_labels(&self, page: &mut Writer) {
-        let mut rows = LABEL_ROWS.map(|y| (y, Free::new(NARROW)));
+        let mut rows = LABEL_ROWS.map(|y| (y, FreeSpace::new(NARROW)));
         for (number, change) in self.changes.iter().enumerate().rev().take(MAX_CHANGES) {
-            let by = words::by(change).unwrap_or_else(|| significant(change.after, None));
+            let by = phrases::change_text(change).unwrap_or_else(|| significant(change.after, None));
             let (label, x) = (format!("{}: {by}", number + 1), self.edge(change.index));
             let anchor = anchor(x, &label);
-            if let Some(y) = rows.iter_mut().find_map(|(y, free)| free.takes(x, &label, anchor).then_some(*y)) {
+            if let Some(y) = rows.iter_mut().find_map(|(y, free)| free.reserve(x, &label, anchor).then_some(*y)) {
                 page.leaf("text", &[("class", "moved"), ("x", &pc(x)), ("y", &px(y)), ("text-anchor", anchor)], &label);
             }
         }
@@ -191,7 +197,7 @@ impl Chart<'_> {
     }
 
     /// Returns notes on marks that stand for several runs, and on changes that are not marked.
-    fn thinned(&self) -> Vec<String> {
+    fn thinning_notes(&self) -> Vec<String> {
         let (runs, width) = (counted(self.series.runs.len() as u64, "run"), self.width_of_mark());
         let bars = (width > 1).then(|| {
             format!("Of {runs}, each mark stands for {width} adjacent ones: a bar from the lowest to the highest, a dot at their median.")
@@ -207,11 +213,14 @@ impl Chart<'_> {
     /// Returns a description of the picture, for readers who do not see it.
     fn description(&self) -> String {
         let (first, last) = (self.series.runs.first(), self.series.runs.last());
-        let ends = first.zip(last).map(|(first, last)| format!(", from {} to {}", words::named(first), words::named(last)));
+        let ends =
+            first.zip(last).map(|(first, last)| format!(", from {} to {}", phrases::run_label(first), phrases::run_label(last)));
         let mut told = vec![format!("{}{}", counted(self.series.runs.len() as u64, "run"), ends.unwrap_or_default())];
-        let later = self.changes.iter().enumerate().rev().take(MAX_TOLD);
-        told.extend(later.map(|(number, change)| format!("change {}: {}", number + 1, words::told(self.series, change))));
-        if let Some(more) = self.changes.len().checked_sub(MAX_TOLD).filter(|more| *more > 0) {
+        let later = self.changes.iter().enumerate().rev().take(MAX_DESCRIBED);
+        told.extend(
+            later.map(|(number, change)| format!("change {}: {}", number + 1, phrases::describe_change(self.series, change))),
+        );
+        if let Some(more) = self.changes.len().checked_sub(MAX_DESCRIBED).filter(|more| *more > 0) {
             told.push(format!("and {}, in the table", counted(more as u64, "earlier change")));
         }
         let environments = self.environments().len() as u64;
@@ -224,8 +233,8 @@ impl Chart<'_> {
 fn environment(page: &mut Writer, x: &str, run: &Run) {
     page.element("svg", &[("x", x), ("y", &px(HEIGHT)), ("width", "1"), ("height", "1")], |page| {
         page.element("path", &[("class", "environment"), ("d", "M0-6L6 0L0 6L-6 0Z")], |page| {
-            let what = words::changed(run).unwrap_or_default();
-            page.leaf("title", &[], &format!("the {what} changed with {}", words::named(run)));
+            let what = phrases::environment_difference(run).unwrap_or_default();
+            page.leaf("title", &[], &format!("the {what} changed with {}", phrases::run_label(run)));
         });
     });
 }
@@ -268,13 +277,13 @@ enum Naming {
 }
 
 impl Naming {
-    fn of(runs: &[Run], shown: &[usize]) -> Self {
+    fn choose(runs: &[Run], shown: &[usize]) -> Self {
         let shown: Vec<&Run> = {
             let mut places = shown.to_vec();
             places.dedup();
             places.into_iter().filter_map(|index| runs.get(index)).collect()
         };
-        let mut days: Vec<_> = shown.iter().filter_map(|run| words::date(run)).collect();
+        let mut days: Vec<_> = shown.iter().filter_map(|run| phrases::date(run)).collect();
         days.dedup();
         if days.len() == shown.len() {
             Self::Days
@@ -287,7 +296,7 @@ impl Naming {
 
     fn name(&self, index: usize, run: &Run) -> String {
         match self {
-            Self::Days => words::date(run).unwrap_or_default(),
+            Self::Days => phrases::date(run).unwrap_or_default(),
             Self::Names => fit(&run.id, MAX_TICK),
             Self::Places => format!("run {}", index + 1),
         }
@@ -295,18 +304,18 @@ impl Naming {
 }
 
 /// The free space in a line of labels, at one width of the picture.
-struct Free {
+struct FreeSpace {
     width: f64,
     taken: Vec<(f64, f64)>,
 }
 
-impl Free {
+impl FreeSpace {
     fn new(width: f64) -> Self {
         Self { width, taken: Vec::new() }
     }
 
     /// Reserves the space of a label. Returns true if it was free.
-    fn takes(&mut self, x_percent: f64, label: &str, anchor: &str) -> bool {
+    fn reserve(&mut self, x_percent: f64, label: &str, anchor: &str) -> bool {
         let (x, length) = (x_percent / 100.0 * self.width, label.chars().count() as f64 * LETTER);
         let start = match anchor {
             "start" => x,
@@ -338,10 +347,10 @@ mod tests {
 
     #[test]
     fn labels_take_no_place_twice() {
-        let mut free = Free::new(NARROW);
-        assert!(free.takes(0.0, "2026-11-20", "start"));
-        assert!(!free.takes(20.0, "2026-11-20", "middle"), "it would reach into the first");
-        assert!(free.takes(100.0, "2026-11-20", "end"));
+        let mut free = FreeSpace::new(NARROW);
+        assert!(free.reserve(0.0, "2026-11-20", "start"));
+        assert!(!free.reserve(20.0, "2026-11-20", "middle"), "it would reach into the first");
+        assert!(free.reserve(100.0, "2026-11-20", "end"));
         assert_eq!([anchor(0.0, "day"), anchor(50.0, "day"), anchor(100.0, "day")], ["start", "middle", "end"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Change, Run, Series, Untold, words};
+use super::{AmbiguousStretch, Change, Run, Series, phrases};
 
 impl Series {
     /// Returns the history with its changes. Changes and their intervals are shares; `news` is the change of the newest runs.
@@ -19,12 +19,12 @@ impl Series {
             "runs": self.runs.iter().map(run).collect::<Vec<_>>(),
             "changes": changes.as_ref().ok(),
             "not_searched": changes.as_ref().err(),
-            "untold": self.untold.iter().map(|untold| self.untold(untold)).collect::<Vec<_>>(),
-            "news": self.news.as_ref().map(|change| self.change(change)),
+            "untold": self.ambiguous.iter().map(|untold| self.ambiguous_value(untold)).collect::<Vec<_>>(),
+            "news": self.newest_change.as_ref().map(|change| self.change(change)),
         })
     }
 
-    fn untold(&self, untold: &Untold) -> Value {
+    fn ambiguous_value(&self, untold: &AmbiguousStretch) -> Value {
         let name = |place: usize| self.runs.get(place).map(|run| &run.id);
         json!({
             "from": name(untold.from),
@@ -44,7 +44,7 @@ impl Series {
             "change": change.change,
             "low": change.interval.map(|(low, _)| low),
             "high": change.interval.map(|(_, high)| high),
-            "environment": words::environment(self, change),
+            "environment": phrases::environment_note(self, change),
         })
     }
 }

@@ -1,9 +1,9 @@
 //! Made-up histories for tests: one whose newest runs show a change, one that moved twice and once with other hardware, one that did
 //! not move, and one that is too short to be searched.
 
-use assay_manifest::{Address, Better, Digest, Instant};
+use assay_manifest::{Address, BetterDirection, Digest, Instant};
 
-use crate::history::{Change, Inputs, Report, Run, Series, Untold};
+use crate::history::{AmbiguousStretch, Change, Inputs, Report, Run, Series};
 
 /// A day in nanoseconds.
 const DAY: i64 = 86_400_000_000_000;
@@ -20,11 +20,11 @@ pub(crate) fn series(metric: &str, unit: &str, values: &[f64]) -> Series {
     let first: Instant = FIRST.parse().expect("an instant");
     let run = |(place, value): (u32, &f64)| {
         let id = format!("nightly-{}", place + 1);
-        let address = Address::of(&id.parse().expect("a run"), &Digest::of(format!("{metric} {id}").as_bytes()));
+        let address = Address::for_value(&id.parse().expect("a run"), &Digest::compute(format!("{metric} {id}").as_bytes()));
         Run {
             value: *value,
             started: Some(Instant::from_unix_ns(first.unix_ns() + i64::from(place) * DAY)),
-            commit: Some(Digest::of(id.as_bytes()).hex().chars().take(40).collect()),
+            commit: Some(Digest::compute(id.as_bytes()).hex().chars().take(40).collect()),
             hardware_changed: false,
             software_changed: false,
             pipeline_changed: false,
@@ -38,11 +38,11 @@ pub(crate) fn series(metric: &str, unit: &str, values: &[f64]) -> Series {
         point: "c64".to_owned(),
         metric: metric.to_owned(),
         unit: unit.to_owned(),
-        better: Some(Better::Lower),
+        better: Some(BetterDirection::Lower),
         runs: (0..).zip(values).map(run).collect(),
         changes: Ok(Vec::new()),
-        untold: Vec::new(),
-        news: None,
+        ambiguous: Vec::new(),
+        newest_change: None,
         other_work: 0,
     }
 }
@@ -60,17 +60,21 @@ pub(crate) fn change(index: usize, before: f64, after: f64) -> Change {
 }
 
 /// Returns a history whose newest runs show a change.
-pub(crate) fn news() -> Series {
+pub(crate) fn newly_changed() -> Series {
     let found = change(40, 412.0, 446.0);
-    Series { changes: Ok(vec![found]), news: Some(found), ..series("ttft_ms_p99", "ms", &stepped(45, 412.0, &[(40, 446.0)])) }
+    Series {
+        changes: Ok(vec![found]),
+        newest_change: Some(found),
+        ..series("ttft_ms_p99", "ms", &stepped(45, 412.0, &[(40, 446.0)]))
+    }
 }
 
 /// Returns a history that moved twice, the first time with other hardware, and has slow waves since.
-pub(crate) fn twice() -> Series {
+pub(crate) fn moved_twice() -> Series {
     let values = stepped(60, 1_840.0, &[(18, 1_610.0), (39, 1_655.0)]);
     let found = vec![change(18, 1_840.0, 1_610.0), change(39, 1_610.0, 1_655.0)];
-    let untold = vec![Untold { from: 39, to: 60, autocorrelation: 0.83 }];
-    let mut series = Series { changes: Ok(found), untold, other_work: 3, ..series("e2e_ms_p99", "ms", &values) };
+    let untold = vec![AmbiguousStretch { from: 39, to: 60, autocorrelation: 0.83 }];
+    let mut series = Series { changes: Ok(found), ambiguous: untold, other_work: 3, ..series("e2e_ms_p99", "ms", &values) };
     for (place, run) in series.runs.iter_mut().enumerate() {
         (run.hardware_changed, run.software_changed) = (place == 18, place == 18 || place == 30);
     }
@@ -80,7 +84,7 @@ pub(crate) fn twice() -> Series {
 /// Returns a history that did not move.
 pub(crate) fn steady() -> Series {
     let mut series = series("output_tokens_per_s", "tok/s", &stepped(45, 2_410.0, &[]));
-    series.better = Some(Better::Higher);
+    series.better = Some(BetterDirection::Higher);
     series
 }
 
@@ -92,7 +96,7 @@ pub(crate) fn short() -> Series {
 
 /// Returns all of them, in the order of the store.
 pub(crate) fn all() -> Vec<Series> {
-    vec![twice(), short(), steady(), news()]
+    vec![moved_twice(), short(), steady(), newly_changed()]
 }
 
 /// Returns a history of `count` runs with some outliers.

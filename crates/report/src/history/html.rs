@@ -1,7 +1,7 @@
 //! Histories as one HTML page: no scripts, no requests, readable from a phone to a wall display and on paper.
 
 use super::chart::chart;
-use super::{Report, Series, table, words};
+use super::{Report, Series, phrases, table};
 use crate::html::writer::Writer;
 use crate::html::{MAX_PAGE, command_line, head, section, strip_item, theme};
 use crate::lineage::{shell_word, store_option};
@@ -16,10 +16,10 @@ const STYLE: &str = concat!(include_str!("../html/style.css"), include_str!("sty
 const MAX_SENTENCES: usize = 12;
 
 /// Maximum size of what follows the histories, in bytes: the histories leave room for it.
-const BELOW: usize = 20_000;
+const FOOTER_BYTES: usize = 20_000;
 
 /// A history with its place among all histories of the report, which gives its section's id.
-type Placed<'a> = (usize, &'a Series);
+type PlacedSeries<'a> = (usize, &'a Series);
 
 impl Report {
     /// Returns the histories as a self-contained HTML page below two megabytes: first those that changed with their newest runs, then
@@ -27,7 +27,7 @@ impl Report {
     pub fn html(&self) -> String {
         let mut page = Writer::doctype();
         page.element("html", &[("lang", "en")], |page| {
-            page.element("head", &[], |page| head(page, &format!("History: {}", self.in_short()), STYLE));
+            page.element("head", &[], |page| head(page, &format!("History: {}", self.summary_text()), STYLE));
             page.element("body", &[], |page| page.element("main", &[], |page| self.main(page)));
         });
         page.newline();
@@ -46,22 +46,22 @@ impl Report {
     }
 
     /// Returns the number of histories whose level moved: `2 of 5 metrics moved`.
-    fn in_short(&self) -> String {
+    fn summary_text(&self) -> String {
         let moved = self.series.iter().filter(|series| !series.all_changes().is_empty()).count();
         format!("{moved} of {} moved", counted(self.series.len() as u64, "metric"))
     }
 
-    fn most_interesting_first(&self) -> Vec<Placed<'_>> {
-        let mut all: Vec<Placed<'_>> = self.series.iter().enumerate().collect();
-        all.sort_by_key(|(_, series)| interest(series));
+    fn most_interesting_first(&self) -> Vec<PlacedSeries<'_>> {
+        let mut all: Vec<PlacedSeries<'_>> = self.series.iter().enumerate().collect();
+        all.sort_by_key(|(_, series)| sort_key(series));
         all
     }
 
-    fn header(&self, page: &mut Writer, all: &[Placed<'_>]) {
+    fn header(&self, page: &mut Writer, all: &[PlacedSeries<'_>]) {
         page.element("header", &[], |page| {
             theme(page);
             page.leaf("p", &[("class", "eyebrow")], "History");
-            page.leaf("h1", &[], &self.in_short());
+            page.leaf("h1", &[], &self.summary_text());
             let moved = all.iter().filter(|(_, series)| !series.all_changes().is_empty());
             page.element("ul", &[("class", "sentences")], |page| {
                 moved.clone().take(MAX_SENTENCES).for_each(|placed| first_line(page, *placed));
@@ -77,11 +77,11 @@ impl Report {
 
     fn strip(&self) -> Vec<StripItem> {
         let count = |of: &dyn Fn(&Series) -> bool| self.series.iter().filter(|series| of(series)).count() as u64;
-        let news = count(&|series| series.news.is_some());
+        let news = count(&|series| series.newest_change.is_some());
         let environment = self
             .series
             .iter()
-            .map(|series| series.all_changes().iter().filter(|at| words::environment(series, at).is_some()).count());
+            .map(|series| series.all_changes().iter().filter(|at| phrases::environment_note(series, at).is_some()).count());
         let environment = environment.sum::<usize>() as u64;
         let unsearched = count(&|series| series.changes.is_err());
         let other_work: u64 = self.series.iter().map(|series| series.other_work).sum();
@@ -124,7 +124,7 @@ impl Report {
         ]
     }
 
-    fn check(&self, page: &mut Writer, all: &[Placed<'_>]) {
+    fn check(&self, page: &mut Writer, all: &[PlacedSeries<'_>]) {
         page.leaf(
             "p",
             &[],
@@ -191,7 +191,7 @@ enum Detail {
 }
 
 impl Detail {
-    fn less(self) -> Self {
+    fn reduced(self) -> Self {
         match self {
             Self::Full => Self::Picture,
             Self::Picture | Self::Sentence => Self::Sentence,
@@ -201,8 +201,8 @@ impl Detail {
 
 /// Writes one section for each history, in full while there is room, then without the runs, then only the sentence, for which room is
 /// reserved.
-fn sections(page: &mut Writer, all: &[Placed<'_>]) {
-    let end = MAX_PAGE - BELOW;
+fn sections(page: &mut Writer, all: &[PlacedSeries<'_>]) {
+    let end = MAX_PAGE - FOOTER_BYTES;
     let sentences: Vec<Writer> = all.iter().map(|placed| piece(*placed, Detail::Sentence)).collect();
     let mut reserved: usize = sentences.iter().map(Writer::len).sum();
     let (mut detail, mut shortened, mut left_out) = (Detail::Full, 0_u64, 0_u64);
@@ -217,7 +217,7 @@ fn sections(page: &mut Writer, all: &[Placed<'_>]) {
                 break;
             }
             // Later histories are less interesting: they get no more detail than this.
-            detail = detail.less();
+            detail = detail.reduced();
         }
         if detail == Detail::Sentence && page.len() + sentence.len() <= end {
             page.append(sentence);
@@ -238,18 +238,18 @@ fn sections(page: &mut Writer, all: &[Placed<'_>]) {
     }
 }
 
-fn piece(placed: Placed<'_>, detail: Detail) -> Writer {
+fn piece(placed: PlacedSeries<'_>, detail: Detail) -> Writer {
     let mut piece = Writer::default();
-    section_of(&mut piece, placed, detail);
+    write_section(&mut piece, placed, detail);
     piece
 }
 
 /// Writes a history: its result, its picture, its changes, and its runs.
-fn section_of(page: &mut Writer, (place, series): Placed<'_>, detail: Detail) {
+fn write_section(page: &mut Writer, (place, series): PlacedSeries<'_>, detail: Detail) {
     page.newline();
     page.element("section", &[("id", &format!("s-{place}")), ("class", "history")], |page| {
         page.element("h2", &[], |page| {
-            page.prose(&words::sentence(series));
+            page.prose(&phrases::sentence(series));
             page.element("span", &[("class", "quiet")], |page| page.prose(&series.name()));
         });
         if detail == Detail::Sentence {
@@ -257,10 +257,10 @@ fn section_of(page: &mut Writer, (place, series): Placed<'_>, detail: Detail) {
         }
         page.element("figure", &[], |page| chart(page, series));
         table::changes(page, series);
-        for text in words::untold(series) {
-            page.element("p", &[("class", "note")], |page| page.prose(&format!("{}.", in_upper_case(&text))));
+        for text in phrases::ambiguous_lines(series) {
+            page.element("p", &[("class", "note")], |page| page.prose(&format!("{}.", capitalized(&text))));
         }
-        if let Some(text) = words::left_out(series) {
+        if let Some(text) = phrases::omission_note(series) {
             page.leaf("p", &[("class", "note quiet")], &format!("{text}."));
         }
         if detail == Detail::Full {
@@ -270,8 +270,8 @@ fn section_of(page: &mut Writer, (place, series): Placed<'_>, detail: Detail) {
 }
 
 /// Returns the sort key of a history: the most interesting first.
-fn interest(series: &Series) -> u8 {
-    match (&series.news, &series.changes) {
+fn sort_key(series: &Series) -> u8 {
+    match (&series.newest_change, &series.changes) {
         (Some(_), _) => 0,
         (None, Ok(changes)) if !changes.is_empty() => 1,
         (None, Err(_)) => 2,
@@ -280,23 +280,23 @@ fn interest(series: &Series) -> u8 {
 }
 
 /// Writes the sentence of a history whose level moved, with a link to its section.
-fn first_line(page: &mut Writer, (place, series): Placed<'_>) {
+fn first_line(page: &mut Writer, (place, series): PlacedSeries<'_>) {
     page.element("li", &[], |page| {
         let name = series.name().replace('`', "");
         page.leaf("a", &[("class", "number followed-metric"), ("href", &format!("#s-{place}"))], &name);
         page.text(": ");
-        page.prose(&in_lower_case(&words::sentence(series)));
+        page.prose(&uncapitalized(&phrases::sentence(series)));
         page.text(".");
     });
 }
 
 /// Returns the sentence with a capital first letter, for use by itself.
-fn in_upper_case(sentence: &str) -> String {
+fn capitalized(sentence: &str) -> String {
     with_first_letter(sentence, |letter| letter.to_uppercase().collect())
 }
 
 /// Returns the sentence with a small first letter, for use after a colon.
-fn in_lower_case(sentence: &str) -> String {
+fn uncapitalized(sentence: &str) -> String {
     with_first_letter(sentence, |letter| letter.to_lowercase().collect())
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, Series, words};
+use super::{Report, Series, phrases};
 use crate::markdown::{code, escape, prose};
 
 /// Maximum size of an issue, in bytes: forges accept 65,536 characters, and the caller may add some.
@@ -41,10 +41,10 @@ impl Report {
 
     /// Returns a line for a series whose newest runs show a change, with the command that traces the first of them to its evidence.
     fn issue_line(&self, series: &Series) -> Option<String> {
-        let change = series.news.as_ref()?;
+        let change = series.newest_change.as_ref()?;
         let address = series.runs.get(change.index).and_then(|run| run.address.as_ref());
         let trace = address.map(|address| format!("; {}", code(&self.trace_command(address))));
-        let (name, told) = (prose(&series.name()), escape(&words::told(series, change)));
+        let (name, told) = (prose(&series.name()), escape(&phrases::describe_change(series, change)));
         Some(format!("- {name}: {told}{}\n", trace.unwrap_or_default()))
     }
 }

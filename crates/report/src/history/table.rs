@@ -1,6 +1,6 @@
 //! The tables of a history's page.
 
-use super::{Run, Series, words};
+use super::{Run, Series, phrases};
 use crate::gate::short_commit;
 use crate::html::writer::Writer;
 use crate::number::{probability, significant};
@@ -34,10 +34,10 @@ pub(crate) fn changes(page: &mut Writer, series: &Series) {
                 page.leaf("th", &[("scope", "row")], &(number + 1).to_string());
                 run_cells(page, run);
                 page.element("td", &[("class", "n")], |page| {
-                    page.text(&words::by(change).unwrap_or_else(|| ABSENT.to_owned()));
-                    page.leaf("small", &[], &words::interval(change));
+                    page.text(&phrases::change_text(change).unwrap_or_else(|| ABSENT.to_owned()));
+                    page.leaf("small", &[], &phrases::interval(change));
                 });
-                let judged = words::judgement(series.better, change);
+                let judged = phrases::judgement(series.better, change);
                 page.leaf("td", &[("class", if judged == Some("worse") { "caution" } else { "" })], judged.unwrap_or(ABSENT));
                 for value in
                     [change.before, change.after].map(|value| significant(value, None)).into_iter().chain([probability(change.p)])
@@ -92,7 +92,7 @@ pub(crate) fn runs(page: &mut Writer, series: &Series) {
 /// Writes a run and its day.
 fn run_cells(page: &mut Writer, run: &Run) {
     page.leaf("td", &[], &run.id);
-    page.leaf("td", &[], &words::date(run).unwrap_or_else(|| ABSENT.to_owned()));
+    page.leaf("td", &[], &phrases::date(run).unwrap_or_else(|| ABSENT.to_owned()));
 }
 
 fn commit(page: &mut Writer, run: &Run) {
@@ -103,7 +103,11 @@ fn commit(page: &mut Writer, run: &Run) {
 }
 
 fn environment(page: &mut Writer, run: &Run) {
-    page.leaf("td", &[], &words::changed(run).map_or_else(|| ABSENT.to_owned(), |what| format!("the {what} changed")));
+    page.leaf(
+        "td",
+        &[],
+        &phrases::environment_difference(run).map_or_else(|| ABSENT.to_owned(), |what| format!("the {what} changed")),
+    );
 }
 
 fn table(page: &mut Writer, heads: &[(&str, bool)], rows: impl FnOnce(&mut Writer)) {

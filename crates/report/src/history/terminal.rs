@@ -1,6 +1,6 @@
 //! Histories in a terminal: each a chart of points, and under it its changes.
 
-use super::{Report, Series, words};
+use super::{Report, Series, phrases};
 use crate::number::significant;
 use crate::text::counted;
 
@@ -11,32 +11,32 @@ const ROWS: usize = 8;
 const LABELS: usize = 12;
 
 /// Maximum number of series with a chart; the rest are only counted.
-const SHOWN: usize = 20;
+const MAX_SERIES: usize = 20;
 
 impl Report {
     /// Returns the histories for a terminal of `width` columns, the first ones if there are many.
     pub fn terminal(&self, width: usize) -> String {
-        let mut lines: Vec<String> = self.series.iter().take(SHOWN).flat_map(|series| of(series, width)).collect();
-        if let Some(more) = self.series.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        let mut lines: Vec<String> = self.series.iter().take(MAX_SERIES).flat_map(|series| series_lines(series, width)).collect();
+        if let Some(more) = self.series.len().checked_sub(MAX_SERIES).filter(|more| *more > 0) {
             lines.push(format!("and {more} more series: name one with METRIC, --case, --point; `--html FILE` has all"));
         }
         lines.join("\n").trim_end().to_owned()
     }
 }
 
-fn of(series: &Series, width: usize) -> Vec<String> {
+fn series_lines(series: &Series, width: usize) -> Vec<String> {
     let mut lines =
-        vec![format!("{} {} {} by {}, {}", series.case, series.point, series.metric, series.pipeline, words::unit(series))];
+        vec![format!("{} {} {} by {}, {}", series.case, series.point, series.metric, series.pipeline, phrases::unit(series))];
     let values: Vec<f64> = series.runs.iter().map(|run| run.value).collect();
     let marked: Vec<usize> = series.all_changes().iter().map(|change| change.index).collect();
     lines.extend(chart(&values, &marked, width));
     if let (Some(first), Some(last)) = (series.runs.first(), series.runs.last()) {
         let runs = counted(series.runs.len() as u64, "run");
-        lines.push(format!("  {runs}: {} to {}", words::named(first), words::named(last)));
+        lines.push(format!("  {runs}: {} to {}", phrases::run_label(first), phrases::run_label(last)));
     }
-    lines.extend(words::left_out(series).map(|text| format!("  {text}")));
-    lines.extend(series.all_changes().iter().map(|change| format!("  ^ {}", words::told(series, change))));
-    lines.extend(words::untold(series).into_iter().map(|text| format!("  ~ {}", text.replace('`', ""))));
+    lines.extend(phrases::omission_note(series).map(|text| format!("  {text}")));
+    lines.extend(series.all_changes().iter().map(|change| format!("  ^ {}", phrases::describe_change(series, change))));
+    lines.extend(phrases::ambiguous_lines(series).into_iter().map(|text| format!("  ~ {}", text.replace('`', ""))));
     match &series.changes {
         Ok(_) if marked.is_empty() => lines.push("  no change of level was found".to_owned()),
         Ok(_) => {}

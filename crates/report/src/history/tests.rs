@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::fixture::{self, report};
-use super::{Change, Level, Run, Series, words};
+use super::{Change, Level, Run, Series, phrases};
 use crate::gate::tests::outside_code;
 use crate::html::tests::{check_balance, ids};
 
@@ -15,13 +15,13 @@ fn a_terminal_shows_each_history_and_what_changed() {
 #[test]
 fn an_issue_tells_what_the_newest_runs_show() {
     insta::assert_snapshot!(report(&fixture::all()).issue().expect("news"));
-    assert_eq!(report(&[fixture::steady(), fixture::twice()]).issue(), None, "what is old was news once");
-    assert_eq!((report(&fixture::all()).news(), report(&[fixture::steady()]).news()), (1, 0));
+    assert_eq!(report(&[fixture::steady(), fixture::moved_twice()]).issue(), None, "what is old was news once");
+    assert_eq!((report(&fixture::all()).count_newly_changed(), report(&[fixture::steady()]).count_newly_changed()), (1, 0));
 }
 
 #[test]
 fn a_document_has_every_number() {
-    let mut document = fixture::news().document();
+    let mut document = fixture::newly_changed().document();
     document["runs"].as_array_mut().expect("runs").truncate(1);
     insta::assert_snapshot!(format!("{document:#}"));
     assert_eq!(fixture::short().document()["not_searched"], fixture::short().changes.expect_err("not searched"));
@@ -32,9 +32,15 @@ fn each_history_begins_with_its_answer() {
     let series = |change: Change| Series { changes: Ok(vec![change]), ..fixture::steady() };
     let from_zero = Change { change: None, interval: None, before: 0.0, ..fixture::change(9, 1.0, 5.0) };
     let without_interval = Change { interval: None, ..fixture::change(9, 100.0, 87.7) };
-    let all =
-        [fixture::news(), fixture::twice(), fixture::steady(), fixture::short(), series(from_zero), series(without_interval)];
-    insta::assert_snapshot!(all.map(|series| words::sentence(&series)).join("\n"));
+    let all = [
+        fixture::newly_changed(),
+        fixture::moved_twice(),
+        fixture::steady(),
+        fixture::short(),
+        series(from_zero),
+        series(without_interval),
+    ];
+    insta::assert_snapshot!(all.map(|series| phrases::sentence(&series)).join("\n"));
 }
 
 #[test]
@@ -42,7 +48,7 @@ fn what_changed_a_few_runs_off_may_have_made_the_change() {
     let told = |place: usize, change: fn(&mut Run)| {
         let mut series = Series { changes: Ok(vec![fixture::change(20, 100.0, 110.0)]), ..fixture::steady() };
         change(&mut series.runs[place]);
-        words::environment(&series, &fixture::change(20, 100.0, 110.0))
+        phrases::environment_note(&series, &fixture::change(20, 100.0, 110.0))
     };
     let hardware = |run: &mut Run| run.hardware_changed = true;
     assert_eq!(told(20, hardware).as_deref(), Some("environment: the hardware changed with that run"));
@@ -55,7 +61,7 @@ fn what_changed_a_few_runs_off_may_have_made_the_change() {
 
 #[test]
 fn a_level_is_the_median_between_changes() {
-    let series = fixture::twice();
+    let series = fixture::moved_twice();
     let levels = series.levels();
     let places: Vec<(usize, usize)> = levels.iter().map(|Level { from, to, .. }| (*from, *to)).collect();
     assert_eq!(places, [(0, 18), (18, 39), (39, 60)]);
@@ -66,9 +72,9 @@ fn a_level_is_the_median_between_changes() {
 #[test]
 fn what_only_the_newest_runs_show_is_a_change_too() {
     let mut series = fixture::steady();
-    series.news = Some(fixture::change(42, 2_410.0, 2_200.0));
+    series.newest_change = Some(fixture::change(42, 2_410.0, 2_200.0));
     assert_eq!(series.all_changes().len(), 1);
-    assert_eq!(fixture::news().all_changes().len(), 1, "both searches found it");
+    assert_eq!(fixture::newly_changed().all_changes().len(), 1, "both searches found it");
     let html = report(&[series]).html();
     assert!(html.contains("among the newest of 45 runs") && html.contains("1: -8.7 %"), "{html}");
 }
@@ -95,7 +101,7 @@ fn the_page_is_well_formed_asks_for_nothing_and_runs_nothing() {
 
 #[test]
 fn a_picture_shows_runs_levels_changes_and_where_the_environment_changed() {
-    let html = report(&[fixture::twice()]).html();
+    let html = report(&[fixture::moved_twice()]).html();
     let picture = html.split_once("<svg role=\"img\"").and_then(|(_, rest)| rest.split_once("</figure>")).expect("a picture").0;
     let (picture, _) = picture.split_once("<ul class=\"key\">").expect("a key");
     let count = |class: &str| picture.matches(&format!("class=\"{class}\"")).count();
@@ -108,7 +114,7 @@ fn a_picture_shows_runs_levels_changes_and_where_the_environment_changed() {
 
 #[test]
 fn the_tables_have_what_the_picture_shows() {
-    let html = report(&[fixture::twice()]).html();
+    let html = report(&[fixture::moved_twice()]).html();
     let tables: Vec<&str> = html.split("<tbody>").skip(1).filter_map(|rest| rest.split("</tbody>").next()).collect();
     assert_eq!(tables.iter().map(|table| table.matches("<tr>").count()).collect::<Vec<_>>(), [2, 60]);
     assert!(tables[0].contains("the hardware and the software changed") && tables[1].contains("the software changed"));
@@ -134,7 +140,7 @@ fn ten_thousand_runs_are_thinned_and_the_page_says_so() {
 #[test]
 fn a_thousand_histories_keep_the_page_small_and_none_is_dropped_silently() {
     let mut all: Vec<Series> = (0..1_000).map(|_| fixture::steady()).collect();
-    all.push(fixture::news());
+    all.push(fixture::newly_changed());
     let html = report(&all).html();
     assert!(html.len() < 2_000_000, "{}", html.len());
     check_balance(&html).expect("well formed");
@@ -144,7 +150,7 @@ fn a_thousand_histories_keep_the_page_small_and_none_is_dropped_silently() {
     assert!(
         report(&all).terminal(100).ends_with("and 981 more series: name one with METRIC, --case, --point; `--html FILE` has all")
     );
-    let wordy: Vec<Series> = (0..3_000).map(|_| Series { metric: "'".repeat(10_000), ..fixture::news() }).collect();
+    let wordy: Vec<Series> = (0..3_000).map(|_| Series { metric: "'".repeat(10_000), ..fixture::newly_changed() }).collect();
     let html = report(&wordy).html();
     assert!(html.len() < 2_000_000 && html.contains(" left out."), "{}", html.len());
     assert!(report(&wordy).issue().is_some_and(|issue| issue.len() < 61_000 && issue.contains("\nAnd ")));
@@ -173,7 +179,7 @@ fn a_history_of_nothing_and_of_one_run_are_pages_too() {
 }
 
 /// Returns histories in which every free text is `text`.
-fn infected(text: &str) -> Vec<Series> {
+fn with_hostile_text(text: &str) -> Vec<Series> {
     let mut all = fixture::all();
     for series in &mut all {
         for own in [&mut series.pipeline, &mut series.case, &mut series.point, &mut series.metric, &mut series.unit] {
@@ -188,7 +194,7 @@ fn infected(text: &str) -> Vec<Series> {
 }
 
 fn check_hostile(text: &str) {
-    let report = report(&infected(text));
+    let report = report(&with_hostile_text(text));
     let html = report.html();
     check_balance(&html).expect("well formed");
     assert!(!html.contains("<script") && !html.contains("<img"));

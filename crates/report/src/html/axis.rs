@@ -60,7 +60,7 @@ impl Axis {
     }
 
     /// Returns the position of `value`, in percent of the axis; clamped to its ends.
-    pub(crate) fn at(&self, value: f64) -> f64 {
+    pub(crate) fn position(&self, value: f64) -> f64 {
         let value = if self.log { value.max(f64::MIN_POSITIVE).ln() } else { value };
         ((value - self.low) / (self.high - self.low) * 100.0).clamp(0.0, 100.0)
     }
@@ -186,7 +186,7 @@ mod tests {
         fn every_value_lies_on_the_axis(values in prop::collection::vec(-1e300..1e300f64, 1..20)) {
             let axis = axis(&values);
             for value in values {
-                let at = axis.at(value);
+                let at = axis.position(value);
                 prop_assert!((0.0..=100.0).contains(&at), "{value} at {at}");
             }
             prop_assert!(axis.ticks().len() <= 24);
@@ -195,7 +195,7 @@ mod tests {
         #[test]
         fn order_is_kept(low in 0.001..1e6f64, more in 0.001..1e6f64) {
             let axis = axis(&[low, low + more]);
-            prop_assert!(axis.at(low) < axis.at(low + more));
+            prop_assert!(axis.position(low) < axis.position(low + more));
         }
     }
 }

@@ -8,7 +8,7 @@ use super::axis::{Axis, tick_labels};
 use super::plot::{pc, px};
 use super::writer::Writer;
 use crate::Report;
-use crate::model::{CaseSection, Measured, PointSection, Row, Trial};
+use crate::model::{CaseSection, MetricStatistics, PointSection, Row, Trial};
 use crate::number::percent;
 use crate::serving::metric_name;
 use crate::terminal::deviations;
@@ -39,7 +39,7 @@ const MIN_SWING: f64 = 0.05;
 struct Strip<'a> {
     label: String,
     point: &'a PointSection,
-    measured: &'a Measured,
+    measured: &'a MetricStatistics,
 }
 
 /// The points that share an axis: a metric of a workload, over all its cases and points.
@@ -173,7 +173,7 @@ impl Figure<'_> {
 }
 
 /// Returns all values of a point that its strip has to show.
-fn extent(measured: &Measured) -> impl Iterator<Item = f64> {
+fn extent(measured: &MetricStatistics) -> impl Iterator<Item = f64> {
     let ends = measured.interval.as_ref().ok().map(|ends| [ends.low, ends.high]);
     measured.trials.iter().map(|trial| trial.value).chain(ends.into_iter().flatten()).chain([measured.median])
 }
@@ -194,10 +194,10 @@ fn write_strip(page: &mut Writer, strip: &Strip<'_>, axis: &Axis, unit: &str) {
             if let Ok(ends) = &measured.interval {
                 interval_bar(page, axis, ends.low, ends.high);
             }
-            let at = pc(axis.at(measured.median));
+            let at = pc(axis.position(measured.median));
             page.shape("line", &[("class", "median"), ("x1", &at), ("x2", &at), ("y1", "3"), ("y2", "25")]);
             for trial in dots(&measured.trials) {
-                dot(page, trial, &pc(axis.at(trial.value)), STRIP / 2.0, unit);
+                dot(page, trial, &pc(axis.position(trial.value)), STRIP / 2.0, unit);
             }
         });
         page.element("span", &[("class", "value")], |page| {
@@ -210,7 +210,7 @@ fn write_strip(page: &mut Writer, strip: &Strip<'_>, axis: &Axis, unit: &str) {
 }
 
 /// Writes a number as a link to its lineage.
-pub(crate) fn number_link(page: &mut Writer, measured: &Measured) {
+pub(crate) fn number_link(page: &mut Writer, measured: &MetricStatistics) {
     page.links_to(measured.address.row());
     let target = format!("#r-{}", measured.address.row());
     page.leaf("a", &[("class", "number"), ("href", &target)], &measured.median_text);
@@ -232,14 +232,14 @@ fn describe(strip: &Strip<'_>, unit: &str) -> String {
 /// Draws vertical lines at the ticks of an axis.
 pub(crate) fn grid(page: &mut Writer, axis: &Axis, height: f64) {
     for tick in axis.ticks() {
-        let at = pc(axis.at(tick));
+        let at = pc(axis.position(tick));
         page.shape("line", &[("class", "grid"), ("x1", &at), ("x2", &at), ("y1", "0"), ("y2", &px(height))]);
     }
 }
 
 /// Draws the bar of an interval; by its stroke it is at least two pixels wide, so that an interval without width is visible.
 fn interval_bar(page: &mut Writer, axis: &Axis, low: f64, high: f64) {
-    let (from, to) = (axis.at(low), axis.at(high));
+    let (from, to) = (axis.position(low), axis.position(high));
     let (x, width) = (pc(from), pc(to - from));
     page.shape("rect", &[("class", "interval"), ("x", &x), ("width", &width), ("y", "9"), ("height", "10")]);
 }
@@ -266,7 +266,7 @@ pub(crate) fn labels(page: &mut Writer, axis: &Axis) {
     page.element("svg", &[("height", "18"), ("width", "100%")], |page| {
         let ticks = axis.ticks();
         for (tick, label) in ticks.iter().zip(tick_labels(&ticks)) {
-            page.leaf("text", &[("x", &pc(axis.at(*tick))), ("y", "13")], &label);
+            page.leaf("text", &[("x", &pc(axis.position(*tick))), ("y", "13")], &label);
         }
     });
 }

@@ -36,7 +36,7 @@ pub(crate) const MAX_PAGE: usize = 1_900_000;
 const MAX_WORKLOADS: usize = 300_000;
 
 /// The size of the short panel of a linked number, in bytes.
-const LINKED: usize = 1_000;
+const LINKED_PANEL_BYTES: usize = 1_000;
 
 const SPEC_LEFT_OUT: &str = "The text of the spec is not part of this page; its digest is.";
 
@@ -77,7 +77,7 @@ impl Report {
             if serving::has_timelines(self) {
                 section(page, "requests", "Requests in time", |page| serving::timeline_figures(page, self));
             }
-            let room = MAX_PAGE.saturating_sub(page.len() + below.len() + page.links().len() * LINKED);
+            let room = MAX_PAGE.saturating_sub(page.len() + below.len() + page.links().len() * LINKED_PANEL_BYTES);
             section(page, "results", "Results", |page| table::tables(page, &mut panels, self, room));
             page.append(below);
         });
@@ -118,7 +118,7 @@ impl Report {
     fn evidence(&self, page: &mut Writer) {
         page.element("p", &[], |page| {
             page.text("Every number above walks back by digest and signature to the bytes that it came from. ");
-            page.prose(self.place_note());
+            page.prose(self.location_note());
         });
         page.leaf("h3", &[("id", "check")], "Check it");
         let trace = self.example_address().map(|address| self.trace_command(address));
@@ -126,7 +126,7 @@ impl Report {
             command_line(page, &command);
         }
         page.leaf("h3", &[("id", "source")], "Source");
-        pairs(page, self.lineage.source.iter().map(|(label, text)| (*label, text.as_str(), Face::Code)));
+        pairs(page, self.lineage.source.iter().map(|(label, text)| (*label, text.as_str(), Typeface::Code)));
         write_workloads(page, &self.lineage);
         page.leaf("h3", &[("id", "files")], "Curated files");
         artifacts(page, &self.lineage.files);
@@ -222,18 +222,18 @@ pub(crate) fn command_line(page: &mut Writer, command: &str) {
 
 /// The typography of a value: words, or characters to compare one by one.
 #[derive(Clone, Copy)]
-enum Face {
+enum Typeface {
     Text,
     Code,
 }
 
-fn pairs<'a>(page: &mut Writer, pairs: impl IntoIterator<Item = (&'a str, &'a str, Face)>) {
+fn pairs<'a>(page: &mut Writer, pairs: impl IntoIterator<Item = (&'a str, &'a str, Typeface)>) {
     page.element("dl", &[("class", "pairs")], |page| {
         for (label, text, face) in pairs {
             page.leaf("dt", &[], label);
             match face {
-                Face::Text => page.element("dd", &[], |page| page.prose(text)),
-                Face::Code => page.element("dd", &[], |page| page.leaf("code", &[], text)),
+                Typeface::Text => page.element("dd", &[], |page| page.prose(text)),
+                Typeface::Code => page.element("dd", &[], |page| page.leaf("code", &[], text)),
             }
         }
     });
@@ -244,8 +244,8 @@ fn write_workloads(page: &mut Writer, lineage: &Lineage) {
     let start = page.len();
     for workload in &lineage.workloads {
         page.leaf("h3", &[("id", &format!("w-{}", workload.name))], &format!("Workload {}", workload.name));
-        let limit = workload.time_limit.as_deref().map(|limit| ("time limit", limit, Face::Text));
-        let digests = [("spec", workload.spec_digest.as_str(), Face::Code), ("seed", &workload.seed, Face::Code)];
+        let limit = workload.time_limit.as_deref().map(|limit| ("time limit", limit, Typeface::Text));
+        let digests = [("spec", workload.spec_digest.as_str(), Typeface::Code), ("seed", &workload.seed, Typeface::Code)];
         pairs(page, digests.into_iter().chain(limit));
         let mut piece = Writer::default();
         write_spec(&mut piece, workload);
@@ -273,7 +273,7 @@ fn write_warehouse(page: &mut Writer, lineage: &Lineage) {
     if !lineage.snapshot.is_empty() {
         page.leaf("h3", &[("id", "warehouse")], "Warehouse");
         page.leaf("p", &[], "The curated files are in these versions of the tables:");
-        pairs(page, lineage.snapshot.iter().map(|(table, version)| (table.as_str(), version.as_str(), Face::Text)));
+        pairs(page, lineage.snapshot.iter().map(|(table, version)| (table.as_str(), version.as_str(), Typeface::Text)));
     }
     if lineage.queries.is_empty() {
         return;
@@ -282,7 +282,7 @@ fn write_warehouse(page: &mut Writer, lineage: &Lineage) {
     for query in &lineage.queries {
         page.element("details", &[], |page| {
             page.leaf("summary", &[], &format!("{}: {} in {}", query.path, counted(query.rows, "row"), query.result));
-            pairs(page, [("digest", query.digest.as_str(), Face::Code)]);
+            pairs(page, [("digest", query.digest.as_str(), Typeface::Code)]);
             if let Some(text) = &query.text {
                 page.element("pre", &[("tabindex", "0")], |page| page.leaf("code", &[], text));
             }
@@ -319,7 +319,9 @@ fn artifact(page: &mut Writer, row: &ArtifactRow) {
 fn signatures(page: &mut Writer, lineage: &Lineage) {
     page.leaf("h3", &[("id", "signatures")], "Signatures");
     match &lineage.trust_policy {
-        Some((name, digest)) => pairs(page, [("trust policy", name.as_str(), Face::Text), ("its digest", digest, Face::Code)]),
+        Some((name, digest)) => {
+            pairs(page, [("trust policy", name.as_str(), Typeface::Text), ("its digest", digest, Typeface::Code)])
+        }
         None => page.leaf(
             "p",
             &[],
@@ -335,7 +337,7 @@ fn signatures(page: &mut Writer, lineage: &Lineage) {
                 page.text(&format!("{role} signed by {}", signature.signer));
             });
             let digests = [("key", &signature.key), ("manifest", &signature.manifest), ("bundle", &signature.bundle)];
-            pairs(page, digests.map(|(label, digest)| (label, digest.as_str(), Face::Code)));
+            pairs(page, digests.map(|(label, digest)| (label, digest.as_str(), Typeface::Code)));
             command_line(page, &signature.command);
         });
     }
@@ -542,7 +544,7 @@ pub(crate) mod tests {
     }
 
     /// Returns a serving fixture in which every free text is `text`.
-    fn infected_serving(text: &str) -> crate::Report {
+    fn serving_with_hostile_text(text: &str) -> crate::Report {
         let mut model = fixture::serving::small();
         let own = || text.to_owned();
         for work in model.plan.workloads.iter_mut().filter_map(|workload| workload.serving.as_mut()) {
@@ -581,13 +583,13 @@ pub(crate) mod tests {
             check.what = own();
             check.agrees = false;
         }
-        model.verified = Some(crate::Verified { level: own(), by: own() });
+        model.verified = Some(crate::Verification { level: own(), verifier: own() });
         model.report()
     }
 
     #[test]
     fn hostile_texts_of_serving_reach_no_rendering_as_markup() {
-        let report = infected_serving("</text></svg><script>alert(1)</script>\"' onload=x \u{1b}]0;owned\u{7}");
+        let report = serving_with_hostile_text("</text></svg><script>alert(1)</script>\"' onload=x \u{1b}]0;owned\u{7}");
         let html = report.html();
         check_balance(&html).expect("well formed");
         assert!(!html.contains("<script"));
@@ -632,7 +634,7 @@ pub(crate) mod tests {
     }
 
     /// Returns a fixture in which every free text is `text`.
-    fn infected(text: &str) -> crate::Report {
+    fn with_hostile_text(text: &str) -> crate::Report {
         let mut model = fixture::model();
         let text = || text.to_owned();
         model.plan.pipeline.path = text();
@@ -640,7 +642,7 @@ pub(crate) mod tests {
         model.plan.source.commit = Some(text());
         model.plan.order.seed = text();
         model.plan.claim = Some(assay_manifest::Claim { methodology: text(), representative: true, statement: text() });
-        model.plan.unpinned.push(assay_manifest::Unpinned { what: text(), reason: text() });
+        model.plan.unpinned.push(assay_manifest::UnpinnedInput { what: text(), reason: text() });
         for workload in &mut model.plan.workloads {
             workload.seed = text();
             for metric in &mut workload.metrics {
@@ -707,7 +709,7 @@ pub(crate) mod tests {
 
     #[test]
     fn hostile_texts_reach_no_rendering_as_markup() {
-        let report = infected("</code><script>alert(1)</script>\"' onload=x \u{1b}]0;owned\u{7}");
+        let report = with_hostile_text("</code><script>alert(1)</script>\"' onload=x \u{1b}]0;owned\u{7}");
         let html = report.html();
         check_balance(&html).expect("well formed");
         assert!(!html.contains("<script"));
@@ -722,7 +724,7 @@ pub(crate) mod tests {
 
         #[test]
         fn no_text_opens_a_tag(text in "[<>&\"'`a-z/= \\-!\\[\\]\u{0}-\u{1f}\u{202e}]{0,24}") {
-            let report = infected(&text);
+            let report = with_hostile_text(&text);
             let html = report.html();
             prop_assert!(check_balance(&html).is_ok(), "{:?}", check_balance(&html));
             // The tags are the fixture's own: as many as with a text that is harmless and has no code marks.
@@ -730,7 +732,7 @@ pub(crate) mod tests {
                 let count = |html: &str| html.matches('<').count();
                 // Its lines stay, because some places write each as an element of its own.
                 let harmless: String = text.chars().map(|letter| if letter.is_ascii_graphic() { 'x' } else { letter }).collect();
-                prop_assert!(count(&html).abs_diff(count(&infected(&harmless).html())) <= 8, "{text:?}");
+                prop_assert!(count(&html).abs_diff(count(&with_hostile_text(&harmless).html())) <= 8, "{text:?}");
             }
             prop_assert!(!report.terminal(80, false).contains(ESCAPE));
             prop_assert!(!report.markdown().contains("<script"));

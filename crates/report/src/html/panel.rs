@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::serving_table::numbers;
 use super::writer::Writer;
-use super::{Face, command_line, pairs};
+use super::{Typeface, command_line, pairs};
 use crate::Report;
 use crate::lineage::Lineage;
-use crate::model::{CaseSection, Measured, PointSection, Row};
+use crate::model::{CaseSection, MetricStatistics, PointSection, Row};
 use crate::serving::{Column, metric_name};
 use crate::text::counted;
 
@@ -35,7 +35,7 @@ impl Panels {
         case: &CaseSection,
         point: &PointSection,
         row: &Row,
-        measured: &Measured,
+        measured: &MetricStatistics,
         full: bool,
     ) {
         if self.written.insert(measured.address.row().to_owned()) {
@@ -86,7 +86,7 @@ fn write(
     case: &CaseSection,
     point: &PointSection,
     row: &Row,
-    measured: &Measured,
+    measured: &MetricStatistics,
     full: bool,
 ) {
     let id = format!("r-{}", measured.address.row());
@@ -109,12 +109,12 @@ fn write(
     });
 }
 
-fn number(page: &mut Writer, measured: &Measured, full: bool) {
+fn number(page: &mut Writer, measured: &MetricStatistics, full: bool) {
     let address = measured.address.to_string();
     let mut lines = vec![
-        ("address", address.as_str(), Face::Code),
-        ("stored as", &measured.stored, Face::Text),
-        ("row", &measured.row_id, Face::Code),
+        ("address", address.as_str(), Typeface::Code),
+        ("stored as", &measured.stored, Typeface::Text),
+        ("row", &measured.row_id, Typeface::Code),
     ];
     let interval = match &measured.interval {
         Ok(ends) => format!("{}, {}, {}", ends.text, ends.level, ends.method),
@@ -123,18 +123,18 @@ fn number(page: &mut Writer, measured: &Measured, full: bool) {
     let others: Vec<_> = measured.others.iter().map(|(statistic, address)| (statistic.as_str(), address.to_string())).collect();
     if full {
         lines.extend([
-            ("interval", interval.as_str(), Face::Text),
-            ("mean", &measured.mean_text, Face::Text),
-            ("range", &measured.range_text, Face::Text),
-            ("stability", &measured.stability_reason, Face::Text),
+            ("interval", interval.as_str(), Typeface::Text),
+            ("mean", &measured.mean_text, Typeface::Text),
+            ("range", &measured.range_text, Typeface::Text),
+            ("stability", &measured.stability_reason, Typeface::Text),
         ]);
-        lines.extend(others.iter().map(|(statistic, address)| (*statistic, address.as_str(), Face::Code)));
+        lines.extend(others.iter().map(|(statistic, address)| (*statistic, address.as_str(), Typeface::Code)));
     }
     pairs(page, lines);
 }
 
 /// Writes the steps from the row to the commit, each with its digest.
-fn steps(page: &mut Writer, lineage: &Lineage, case: &CaseSection, measured: &Measured) {
+fn steps(page: &mut Writer, lineage: &Lineage, case: &CaseSection, measured: &MetricStatistics) {
     page.element("ol", &[("class", "steps")], |page| {
         step(page, "Row", "in a curated file with the digest", &lineage.outcome_files);
         if let Some((table, version)) = lineage.snapshot.iter().find(|(table, _)| *table == crate::Address::TABLE) {
@@ -164,7 +164,7 @@ fn steps(page: &mut Writer, lineage: &Lineage, case: &CaseSection, measured: &Me
     }
     page.element("details", &[], |page| {
         page.leaf("summary", &[], "Trials");
-        pairs(page, measured.trials.iter().map(|trial| (trial.name.as_str(), trial.text.as_str(), Face::Text)));
+        pairs(page, measured.trials.iter().map(|trial| (trial.name.as_str(), trial.text.as_str(), Typeface::Text)));
     });
     links(page, case);
 }

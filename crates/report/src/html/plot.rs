@@ -25,11 +25,11 @@ const LETTER: (f64, f64) = (6.8, 13.0);
 pub(crate) struct Frame<'a> {
     pub(crate) height: f64,
     pub(crate) x: &'a Axis,
-    pub(crate) y: Vertical<'a>,
+    pub(crate) y: VerticalAxis<'a>,
 }
 
 /// The vertical axis.
-pub(crate) enum Vertical<'a> {
+pub(crate) enum VerticalAxis<'a> {
     /// Values, the largest on top.
     Values(&'a Axis),
     /// The share of requests that took longer, logarithmic, the smallest share on top; holds the number of decades.
@@ -40,8 +40,8 @@ impl Frame<'_> {
     /// Returns the height of a value, from the top, in pixels.
     pub(crate) fn y(&self, value: f64) -> f64 {
         match &self.y {
-            Vertical::Values(axis) => self.height * (1.0 - axis.at(value) / 100.0),
-            Vertical::Tail(decades) => self.height * (1.0 - (-value.log10() / decades).clamp(0.0, 1.0)),
+            VerticalAxis::Values(axis) => self.height * (1.0 - axis.position(value) / 100.0),
+            VerticalAxis::Tail(decades) => self.height * (1.0 - (-value.log10() / decades).clamp(0.0, 1.0)),
         }
     }
 
@@ -50,7 +50,7 @@ impl Frame<'_> {
         self.rows(page);
         let (ticks, bottom) = (self.x.ticks(), px(self.height));
         for (tick, label) in ticks.iter().zip(tick_labels(&ticks)) {
-            let x = pc(self.x.at(*tick));
+            let x = pc(self.x.position(*tick));
             page.shape("line", &[("class", "grid"), ("x1", &x), ("x2", &x), ("y1", "0"), ("y2", &bottom)]);
             page.leaf("text", &[("x", &x), ("y", &px(self.height + 15.0))], &label);
         }
@@ -67,8 +67,8 @@ impl Frame<'_> {
 
     fn y_ticks(&self) -> Vec<(f64, String)> {
         match &self.y {
-            Vertical::Values(axis) => axis.ticks().iter().copied().zip(tick_labels(&axis.ticks())).collect(),
-            Vertical::Tail(decades) => {
+            VerticalAxis::Values(axis) => axis.ticks().iter().copied().zip(tick_labels(&axis.ticks())).collect(),
+            VerticalAxis::Tail(decades) => {
                 let named = [(1.0, "p0"), (0.5, "p50"), (0.1, "p90"), (0.01, "p99"), (0.001, "p99.9"), (1e-4, "p99.99")];
                 named
                     .into_iter()
@@ -84,7 +84,7 @@ impl Frame<'_> {
         let mut path = String::new();
         for (x, y) in points {
             path.push(if path.is_empty() { 'M' } else { 'L' });
-            let _ = write!(path, "{} {}", short(self.x.at(*x) / 100.0 * PATH_WIDTH), short(self.y(*y)));
+            let _ = write!(path, "{} {}", path_coordinate(self.x.position(*x) / 100.0 * PATH_WIDTH), path_coordinate(self.y(*y)));
         }
         stretched(page, self.height, |page| {
             page.shape("path", &[("class", &format!("line {}", line_class(line))), ("d", &path)]);
@@ -180,7 +180,7 @@ pub(crate) fn px(pixels: f64) -> String {
 }
 
 /// Formats a coordinate of a path, rounded to tenths of a pixel.
-pub(crate) fn short(value: f64) -> String {
+pub(crate) fn path_coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn a_tail_axis_gives_each_decade_the_same_room() {
         let x = Axis::holding([1.0, 10.0]).expect("an axis");
-        let frame = Frame { height: 90.0, x: &x, y: Vertical::Tail(3.0) };
-        let heights = [1.0, 0.1, 0.01, 0.001].map(|share| short(frame.y(share)));
+        let frame = Frame { height: 90.0, x: &x, y: VerticalAxis::Tail(3.0) };
+        let heights = [1.0, 0.1, 0.01, 0.001].map(|share| path_coordinate(frame.y(share)));
         assert_eq!(heights, ["90", "60", "30", "0"]);
     }
 

@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 use assay_manifest::TimelineRequest;
 
 use super::axis::{Axis, tick_labels};
-use super::plot::{Frame, Labels, MAX_LINES, Vertical, failed_text, key, line_class, pc, px, short, stretched};
+use super::plot::{Frame, Labels, MAX_LINES, VerticalAxis, failed_text, key, line_class, path_coordinate, pc, px, stretched};
 use super::writer::Writer;
 use super::{FIGURE_SPACE, PUNCTUATION_SPACE};
 use crate::Report;
-use crate::model::{CaseSection, Measured, PointSection};
+use crate::model::{CaseSection, MetricStatistics, PointSection};
 use crate::number::significant;
-use crate::serving::{Curve, Load, SloLine, Timeline, evenly, is_solid, metric_name, milliseconds, throughput};
+use crate::serving::{Curve, Load, SloLine, Timeline, evenly_spaced, is_solid, metric_name, milliseconds, throughput};
 use crate::text::{align_points, counted};
 
 /// Maximum number of loads on a line of the throughput picture.
@@ -28,7 +28,7 @@ const MAX_TIMELINES: usize = 6;
 const MAX_BYTES: usize = 220_000;
 
 /// An SLO this many times above all values would flatten them: it is named instead of drawn.
-const FAR: f64 = 10.0;
+const MAX_SLO_RATIO: f64 = 10.0;
 
 /// Heights of the pictures, in CSS pixels.
 const CURVE_HEIGHT: f64 = 230.0;
@@ -75,19 +75,19 @@ impl Workload<'_> {
         self.cases.first().and_then(|case| case.serving.as_ref()).map_or(&[], |work| &work.slos)
     }
 
-    fn more(&self) -> Option<String> {
+    fn omission_note(&self) -> Option<String> {
         (self.left_out > 0).then(|| format!("{} in the table only.", counted(self.left_out as u64, "more case")))
     }
 }
 
 /// Writes pieces within a byte budget, and counts those that do not fit.
-struct Pieces<'a> {
+struct PieceWriter<'a> {
     page: &'a mut Writer,
     end: usize,
     left_out: u64,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> PieceWriter<'a> {
     fn new(page: &'a mut Writer) -> Self {
         let end = page.len() + MAX_BYTES;
         Self { page, end, left_out: 0 }
@@ -116,7 +116,7 @@ impl<'a> Pieces<'a> {
 
 /// Writes, for each workload, latency over throughput: a line for each case and a mark for each load.
 pub(super) fn throughput_figures(page: &mut Writer, report: &Report) {
-    let mut pieces = Pieces::new(page);
+    let mut pieces = PieceWriter::new(page);
     for workload in workloads(report) {
         pieces.add(|page| throughput_figure(page, &workload));
     }
@@ -126,8 +126,8 @@ pub(super) fn throughput_figures(page: &mut Writer, report: &Report) {
 /// The mark of a load in the picture.
 struct Dot<'a> {
     point: &'a PointSection,
-    x: &'a Measured,
-    y: &'a Measured,
+    x: &'a MetricStatistics,
+    y: &'a MetricStatistics,
 }
 
 fn dots<'a>(case: &'a CaseSection, metric: &str) -> Vec<Dot<'a>> {
@@ -154,7 +154,7 @@ fn throughput_figure(page: &mut Writer, workload: &Workload<'_>) {
         if metrics.is_empty() {
             page.leaf("p", &[("class", "quiet")], "No load has a counted trial, so there is nothing to draw.");
         }
-        not_drawn(page, workload);
+        write_missing_loads(page, workload);
         throughput_data(page, workload, &metrics);
     });
     page.newline();
@@ -166,7 +166,7 @@ fn throughput_caption(workload: &Workload<'_>) -> String {
         Some("Each mark is a load, labelled with it; bars are the intervals of both medians across trials. Hollow: the trials do not agree, or some do not count.".to_owned()),
         (!workload.slos().is_empty()).then(|| "The dashed line is the SLO.".to_owned()),
         thinned.then(|| format!("Of more than {MAX_DOTS} loads of a case, {MAX_DOTS} evenly chosen ones are drawn.")),
-        workload.more(),
+        workload.omission_note(),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
@@ -177,14 +177,14 @@ fn throughput_plot(page: &mut Writer, workload: &Workload<'_>, metric: &str) {
         .iter()
         .map(|case| {
             let all = dots(case, metric);
-            let kept: Vec<_> = evenly(&all, MAX_DOTS).map(|dot| Dot { point: dot.point, x: dot.x, y: dot.y }).collect();
+            let kept: Vec<_> = evenly_spaced(&all, MAX_DOTS).map(|dot| Dot { point: dot.point, x: dot.x, y: dot.y }).collect();
             kept
         })
         .collect();
     let slo = workload.slos().iter().find(|slo| metric.starts_with(slo.metric) && metric.ends_with("p99"));
     let all = || lines.iter().flatten();
     let largest = all().map(|dot| dot.y.median).fold(0.0, f64::max);
-    let drawn_slo = slo.filter(|slo| slo.limit_ms <= largest * FAR);
+    let drawn_slo = slo.filter(|slo| slo.limit_ms <= largest * MAX_SLO_RATIO);
     let x = Axis::from_zero(all().flat_map(|dot| extent(dot.x)));
     let y = Axis::holding(all().flat_map(|dot| extent(dot.y)).chain(drawn_slo.map(|slo| slo.limit_ms)));
     let (Some(x), Some(y)) = (x, y) else { return };
@@ -198,7 +198,7 @@ fn throughput_plot(page: &mut Writer, workload: &Workload<'_>, metric: &str) {
         page.leaf("p", &[("class", "axis-title")], &format!("{name}, ms ({}){beyond}", y.describe()));
         page.element("svg", &[("role", "img"), ("width", "100%"), ("height", &px(CURVE_HEIGHT))], |page| {
             page.leaf("title", &[], &throughput_title(workload, &lines, &name, unit));
-            let frame = Frame { height: CURVE_HEIGHT, x: &x, y: Vertical::Values(&y) };
+            let frame = Frame { height: CURVE_HEIGHT, x: &x, y: VerticalAxis::Values(&y) };
             frame.write(page);
             if let Some(slo) = drawn_slo {
                 slo_across(page, &frame, slo);
@@ -212,7 +212,7 @@ fn throughput_plot(page: &mut Writer, workload: &Workload<'_>, metric: &str) {
     });
 }
 
-fn extent(measured: &Measured) -> impl Iterator<Item = f64> {
+fn extent(measured: &MetricStatistics) -> impl Iterator<Item = f64> {
     let ends = measured.interval.as_ref().ok().map(|ends| [ends.low, ends.high]);
     ends.into_iter().flatten().chain([measured.median])
 }
@@ -240,7 +240,7 @@ fn write_line(page: &mut Writer, frame: &Frame<'_>, line: usize, dots: &[Dot<'_>
     page.element("g", &[("class", line_class(line))], |page| {
         for pair in dots.windows(2) {
             let [from, to] = pair else { continue };
-            let at = |dot: &Dot<'_>| (pc(frame.x.at(dot.x.median)), px(frame.y(dot.y.median)));
+            let at = |dot: &Dot<'_>| (pc(frame.x.position(dot.x.median)), px(frame.y(dot.y.median)));
             let ((x1, y1), (x2, y2)) = (at(from), at(to));
             page.shape("line", &[("class", "line"), ("x1", &x1), ("x2", &x2), ("y1", &y1), ("y2", &y2)]);
         }
@@ -251,9 +251,9 @@ fn write_line(page: &mut Writer, frame: &Frame<'_>, line: usize, dots: &[Dot<'_>
 }
 
 fn write_dot(page: &mut Writer, frame: &Frame<'_>, dot: &Dot<'_>) {
-    let (x, y) = (pc(frame.x.at(dot.x.median)), px(frame.y(dot.y.median)));
+    let (x, y) = (pc(frame.x.position(dot.x.median)), px(frame.y(dot.y.median)));
     if let Ok(ends) = &dot.x.interval {
-        let (x1, x2) = (pc(frame.x.at(ends.low)), pc(frame.x.at(ends.high)));
+        let (x1, x2) = (pc(frame.x.position(ends.low)), pc(frame.x.position(ends.high)));
         page.shape("line", &[("class", "bar"), ("x1", &x1), ("x2", &x2), ("y1", &y), ("y2", &y)]);
     }
     if let Ok(ends) = &dot.y.interval {
@@ -270,7 +270,7 @@ fn write_dot(page: &mut Writer, frame: &Frame<'_>, dot: &Dot<'_>) {
 /// Writes the load beside each mark; the last one of a line also has the line's name.
 fn write_labels(page: &mut Writer, frame: &Frame<'_>, workload: &Workload<'_>, lines: &[Vec<Dot<'_>>], slo: Option<&SloLine>) {
     let mut labels = Labels::default();
-    let place = |dot: &Dot<'_>| (frame.x.at(dot.x.median), frame.y(dot.y.median));
+    let place = |dot: &Dot<'_>| (frame.x.position(dot.x.median), frame.y(dot.y.median));
     if let Some(slo) = slo {
         labels.keep_clear(12.0, frame.y(slo.limit_ms) - 9.0, 9.0);
         labels.keep_clear(30.0, frame.y(slo.limit_ms) - 9.0, 9.0);
@@ -296,7 +296,7 @@ fn write_labels(page: &mut Writer, frame: &Frame<'_>, workload: &Workload<'_>, l
 }
 
 /// Lists the loads that are not in the picture, with the reasons.
-fn not_drawn(page: &mut Writer, workload: &Workload<'_>) {
+fn write_missing_loads(page: &mut Writer, workload: &Workload<'_>) {
     let points = workload.cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
     let missing: Vec<String> = points
         .filter(|(_, point)| throughput(point).is_none())
@@ -324,7 +324,7 @@ fn throughput_data(page: &mut Writer, workload: &Workload<'_>, metrics: &[&str])
     for metric in metrics {
         titles.extend([(format!("{}, ms", metric_name(metric)), "n"), ("interval".to_owned(), "")]);
     }
-    let rows = workload.cases.iter().flat_map(|case| evenly(&case.points, MAX_DOTS).map(move |point| (case, point)));
+    let rows = workload.cases.iter().flat_map(|case| evenly_spaced(&case.points, MAX_DOTS).map(move |point| (case, point)));
     let rows = rows.filter_map(|(case, point)| {
         let (_, rate) = throughput(point)?;
         let mut cells = vec![case.side.clone(), point.label.clone()];
@@ -392,7 +392,7 @@ struct Panel<'a> {
 
 /// Writes, for each workload and latency, the distribution to its tail: a small picture for each load.
 pub(super) fn distribution_figures(page: &mut Writer, report: &Report) {
-    let mut pieces = Pieces::new(page);
+    let mut pieces = PieceWriter::new(page);
     let mut any = false;
     for workload in workloads(report) {
         for (metric, title, slo) in DISTRIBUTIONS {
@@ -438,13 +438,13 @@ fn panels<'a>(workload: &Workload<'a>, metric: &str) -> Vec<Panel<'a>> {
 }
 
 fn distribution_figure(page: &mut Writer, workload: &Workload<'_>, title: &str, slo: Option<&SloLine>, panels: &[Panel<'_>]) {
-    let shown: Vec<&Panel<'_>> = evenly(panels, MAX_PANELS).collect();
+    let shown: Vec<&Panel<'_>> = evenly_spaced(panels, MAX_PANELS).collect();
     let curves = || shown.iter().flat_map(|panel| panel.curves.iter().map(|(_, curve)| *curve));
     let values = || curves().flat_map(|curve| curve.quantiles.iter().map(|(_, value)| *value));
     let largest = values().fold(0.0, f64::max);
-    let slo = slo.filter(|slo| slo.limit_ms <= largest * FAR);
+    let slo = slo.filter(|slo| slo.limit_ms <= largest * MAX_SLO_RATIO);
     let Some(axis) = Axis::logarithmic(values().chain(slo.map(|slo| slo.limit_ms))) else { return };
-    let decades = curves().map(deepest).fold(2.0, f64::max).min(5.0);
+    let decades = curves().map(tail_decades).fold(2.0, f64::max).min(5.0);
     page.element("figure", &[], |page| {
         page.element("figcaption", &[], |page| {
             page.leaf("h3", &[], &format!("{}: {title}", workload.name));
@@ -466,10 +466,10 @@ fn distribution_figure(page: &mut Writer, workload: &Workload<'_>, title: &str, 
 }
 
 /// Returns the decades of the tail that a curve resolves.
-fn deepest(curve: &Curve) -> f64 {
+fn tail_decades(curve: &Curve) -> f64 {
     let (last, samples) =
         (curve.quantiles.last().map_or(0.0, |(probability, _)| *probability), (curve.n + curve.failed).max(1) as f64);
-    -curve.exceeding(last).max(1.0 / samples).log10()
+    -curve.share_above(last).max(1.0 / samples).log10()
 }
 
 fn distribution_caption(workload: &Workload<'_>, slo: Option<&SloLine>, shown: usize, all: usize, failures: bool) -> String {
@@ -478,7 +478,7 @@ fn distribution_caption(workload: &Workload<'_>, slo: Option<&SloLine>, shown: u
         failures.then(|| "Failed requests lie beyond every value: a curve ends at their share.".to_owned()),
         slo.map(|slo| format!("The dashed line is the SLO, {}.", slo.text)),
         (all > shown).then(|| format!("{shown} of {all} loads, evenly chosen.")),
-        workload.more(),
+        workload.omission_note(),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
@@ -495,17 +495,17 @@ fn write_distribution(
         page.leaf("p", &[("class", "axis-title")], panel.label);
         page.element("svg", &[("role", "img"), ("width", "100%"), ("height", &px(PANEL_HEIGHT))], |page| {
             page.leaf("title", &[], &distribution_title(workload, panel));
-            let frame = Frame { height: PANEL_HEIGHT, x: axis, y: Vertical::Tail(decades) };
+            let frame = Frame { height: PANEL_HEIGHT, x: axis, y: VerticalAxis::Tail(decades) };
             frame.write(page);
             if let Some(slo) = slo {
-                let x = pc(axis.at(slo.limit_ms));
+                let x = pc(axis.position(slo.limit_ms));
                 page.shape("line", &[("class", "slo"), ("x1", &x), ("x2", &x), ("y1", "0"), ("y2", &px(PANEL_HEIGHT))]);
             }
             for (line, curve) in &panel.curves {
                 write_curve(page, &frame, *line, curve);
             }
         });
-        let missing: Vec<&str> = missing(workload, panel).collect();
+        let missing: Vec<&str> = cases_without_curve(workload, panel).collect();
         if !missing.is_empty() {
             page.leaf("p", &[("class", "note quiet")], &format!("{}: no counted trial", missing.join(", ")));
         }
@@ -513,7 +513,7 @@ fn write_distribution(
 }
 
 /// Returns the cases that have this load and no curve for it.
-fn missing<'a>(workload: &'a Workload<'_>, panel: &'a Panel<'_>) -> impl Iterator<Item = &'a str> {
+fn cases_without_curve<'a>(workload: &'a Workload<'_>, panel: &'a Panel<'_>) -> impl Iterator<Item = &'a str> {
     let has_load = |case: &CaseSection| case.points.iter().any(|point| point.label == panel.label);
     let drawn = |line: usize| panel.curves.iter().any(|(known, _)| *known == line);
     let cases = workload.cases.iter().enumerate();
@@ -523,10 +523,10 @@ fn missing<'a>(workload: &'a Workload<'_>, panel: &'a Panel<'_>) -> impl Iterato
 fn write_curve(page: &mut Writer, frame: &Frame<'_>, line: usize, curve: &Curve) {
     let least = 1.0 / (curve.n + curve.failed).max(1) as f64;
     let points: Vec<(f64, f64)> =
-        curve.quantiles.iter().map(|(probability, value)| (*value, curve.exceeding(*probability).max(least))).collect();
+        curve.quantiles.iter().map(|(probability, value)| (*value, curve.share_above(*probability).max(least))).collect();
     frame.curve(page, line, &points);
     if let Some((last, _)) = points.last().filter(|_| curve.counts_failures()) {
-        let (x, y) = (pc(frame.x.at(*last)), frame.y(curve.failed_share()));
+        let (x, y) = (pc(frame.x.position(*last)), frame.y(curve.failed_share()));
         let class = format!("ceiling {}", line_class(line));
         page.shape("line", &[("class", &class), ("x1", &x), ("x2", "100%"), ("y1", &px(y)), ("y2", &px(y))]);
         let text = failed_text(curve.failed_share());
@@ -578,7 +578,7 @@ fn distribution_data(page: &mut Writer, workload: &Workload<'_>, panels: &[&Pane
 
 /// Writes, for each case, the requests of its first counted trial of some loads: a row for each request.
 pub(super) fn timeline_figures(page: &mut Writer, report: &Report) {
-    let mut pieces = Pieces::new(page);
+    let mut pieces = PieceWriter::new(page);
     for case in report.cases.iter().filter(|case| case.serving.is_some()) {
         let drawable = case.points.iter().filter_map(|point| Some((point, point.serving.as_ref()?.timeline.as_ref()?)));
         let drawable: Vec<(&PointSection, &Timeline)> = drawable.collect();
@@ -596,7 +596,7 @@ pub(super) fn has_timelines(report: &Report) -> bool {
 }
 
 fn timeline_figure(page: &mut Writer, case: &CaseSection, drawable: &[(&PointSection, &Timeline)]) {
-    let shown: Vec<_> = evenly(drawable, MAX_TIMELINES).collect();
+    let shown: Vec<_> = evenly_spaced(drawable, MAX_TIMELINES).collect();
     page.element("figure", &[], |page| {
         page.element("figcaption", &[], |page| {
             page.leaf("h3", &[], &format!("{} on {}", case.workload, case.side));
@@ -653,7 +653,7 @@ fn write_timeline(page: &mut Writer, point: &PointSection, timeline: &Timeline) 
 fn timeline_axis(page: &mut Writer, axis: &Axis, height: f64) {
     let ticks = axis.ticks();
     for (tick, label) in ticks.iter().zip(tick_labels(&ticks)) {
-        let x = pc(axis.at(*tick));
+        let x = pc(axis.position(*tick));
         page.shape("line", &[("class", "grid"), ("x1", &x), ("x2", &x), ("y1", "0"), ("y2", &px(height))]);
         page.leaf("text", &[("x", &x), ("y", &px(height + 14.0))], &format!("{label} s"));
     }
@@ -665,17 +665,17 @@ fn row_y(row: usize) -> f64 {
 
 /// Draws all lines of a timeline as three paths: waiting, receiving the response, and the dots between them.
 fn timeline_lines(page: &mut Writer, requests: &[TimelineRequest], axis: &Axis, height: f64) {
-    let x = |ms: f64| axis.at(ms / 1e3) * 10.0;
+    let x = |ms: f64| axis.position(ms / 1e3) * 10.0;
     let (mut waiting, mut answering, mut firsts, mut starts) = (String::new(), String::new(), String::new(), String::new());
     for (row, request) in requests.iter().enumerate() {
         let y = row_y(row);
         let (start, end) = (x(request.start_ms), x(last_instant(request)));
         let first = request.first_ms.map(x);
-        let _ = write!(waiting, "M{} {}H{}", short(start), short(y), short(first.unwrap_or(end)));
-        let _ = write!(starts, "M{} {}v3", short(start), short(y - 1.5));
+        let _ = write!(waiting, "M{} {}H{}", path_coordinate(start), path_coordinate(y), path_coordinate(first.unwrap_or(end)));
+        let _ = write!(starts, "M{} {}v3", path_coordinate(start), path_coordinate(y - 1.5));
         if let Some(first) = first {
-            let _ = write!(answering, "M{} {}H{}", short(first), short(y), short(end));
-            let _ = write!(firsts, "M{} {}h0", short(first), short(y));
+            let _ = write!(answering, "M{} {}H{}", path_coordinate(first), path_coordinate(y), path_coordinate(end));
+            let _ = write!(firsts, "M{} {}h0", path_coordinate(first), path_coordinate(y));
         }
     }
     stretched(page, height, |page| {
@@ -688,7 +688,7 @@ fn timeline_lines(page: &mut Writer, requests: &[TimelineRequest], axis: &Axis, 
 /// Marks requests that failed, by shape.
 fn timeline_marks(page: &mut Writer, requests: &[TimelineRequest], axis: &Axis) {
     for (row, request) in requests.iter().enumerate().filter(|(_, request)| request.outcome != "ok") {
-        let (x, y) = (pc(axis.at(last_instant(request) / 1e3)), px(row_y(row)));
+        let (x, y) = (pc(axis.position(last_instant(request) / 1e3)), px(row_y(row)));
         if request.sent_ms.is_none() {
             page.shape("circle", &[("class", "never-sent"), ("cx", &x), ("cy", &y), ("r", "3")]);
             continue;

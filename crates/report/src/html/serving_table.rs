@@ -29,7 +29,7 @@ pub(super) struct Detail {
 }
 
 impl Detail {
-    pub(super) fn of(report: &Report) -> Self {
+    pub(super) fn for_report(report: &Report) -> Self {
         let cases = || report.cases.iter().filter(|case| case.serving.is_some());
         let in_tables: usize = cases().map(|case| case.points.len() * serving::columns(case).len()).sum();
         let all: usize = cases().flat_map(|case| &case.points).map(|point| point.rows.len()).sum();
@@ -87,7 +87,7 @@ fn rows(
     report: &Report,
     detail: Detail,
 ) {
-    let aligned: Vec<Vec<String>> = columns.iter().map(|column| aligned(case, column)).collect();
+    let aligned: Vec<Vec<String>> = columns.iter().map(|column| aligned_numbers(case, column)).collect();
     for (index, point) in case.points.iter().enumerate() {
         if budget.is_spent(page) {
             budget.left_out += 1;
@@ -128,7 +128,7 @@ fn write_panels(
 }
 
 /// Returns the numbers of a column, aligned at their decimal points.
-fn aligned(case: &CaseSection, column: &Column) -> Vec<String> {
+fn aligned_numbers(case: &CaseSection, column: &Column) -> Vec<String> {
     let text = |point: &PointSection| point.measured(column.metric).map_or_else(String::new, |found| found.median_text.clone());
     align_points(&case.points.iter().map(text).collect::<Vec<_>>(), FIGURE_SPACE, PUNCTUATION_SPACE)
 }
@@ -198,7 +198,7 @@ fn remarks(page: &mut Writer, case: &CaseSection) {
     }
     page.element("ul", &[("class", "remarks")], |page| {
         for remark in remarks.iter().take(MAX_REMARKS) {
-            page.element("li", &[], |page| page.prose(&remark.in_full()));
+            page.element("li", &[], |page| page.prose(&remark.full_text()));
         }
         if remarks.len() > MAX_REMARKS {
             page.leaf("li", &[], &more_remarks(remarks.len() - MAX_REMARKS));

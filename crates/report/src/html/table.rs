@@ -8,7 +8,7 @@ use super::serving_table::{Detail, serving_table};
 use super::writer::Writer;
 use super::{FIGURE_SPACE, PUNCTUATION_SPACE};
 use crate::Report;
-use crate::model::{CaseSection, Group, Measured, PointSection, Row};
+use crate::model::{CaseSection, MetricGroup, MetricStatistics, PointSection, Row};
 use crate::serving::columns;
 use crate::terminal::remarks;
 use crate::text::counted;
@@ -29,7 +29,7 @@ pub(crate) fn tables(page: &mut Writer, panels: &mut Panels, report: &Report, ro
         None => case.points.iter().map(|point| point.rows.len()).sum(),
     };
     let full = report.cases.iter().map(|case| in_tables(&case)).sum::<usize>() <= MAX_FULL_PANELS;
-    let detail = Detail::of(report);
+    let detail = Detail::for_report(report);
     let mut budget = Budget { end: page.len() + room, panels, full, left_out: 0 };
     for (place, case) in report.cases.iter().enumerate() {
         match case.serving {
@@ -84,7 +84,13 @@ fn table(page: &mut Writer, budget: &mut Budget<'_>, case: &CaseSection, report:
     write_remarks(page, budget, case);
 }
 
-pub(super) fn group_rows(page: &mut Writer, budget: &mut Budget<'_>, case: &CaseSection, group: &Group<'_>, report: &Report) {
+pub(super) fn group_rows(
+    page: &mut Writer,
+    budget: &mut Budget<'_>,
+    case: &CaseSection,
+    group: &MetricGroup<'_>,
+    report: &Report,
+) {
     page.element("tr", &[("class", "group")], |page| {
         page.element("th", &[("scope", "rowgroup"), ("colspan", COLUMNS)], |page| page.text(&group.title()));
     });
@@ -132,7 +138,7 @@ fn write_row(page: &mut Writer, point: &PointSection, row: &Row, median: &str) {
 }
 
 /// Writes a row's values. The padding that aligns the median is outside its link, so that it is not underlined.
-fn measured_cells(page: &mut Writer, point: &PointSection, measured: &Measured, median: &str) {
+fn measured_cells(page: &mut Writer, point: &PointSection, measured: &MetricStatistics, median: &str) {
     page.element("td", &[("class", "n")], |page| {
         number_link(page, measured);
         page.text(median.get(measured.median_text.len()..).unwrap_or_default());
@@ -177,7 +183,7 @@ fn write_remarks(page: &mut Writer, budget: &Budget<'_>, case: &CaseSection) {
         let mut shown = 0;
         for remark in remarks.iter().take(MAX_REMARKS) {
             if !budget.is_spent(page) {
-                page.element("li", &[], |page| page.prose(&remark.in_full()));
+                page.element("li", &[], |page| page.prose(&remark.full_text()));
                 shown += 1;
             }
         }

@@ -2,7 +2,7 @@
 
 use assay_manifest::{Plan, RunId, Summary};
 
-use super::table::{ALWAYS, Cell, PICTURE, Table, TableColumn};
+use super::table::{Cell, NEVER_DROPPED, PICTURE_RANK, Table, TableColumn};
 use super::{MAX_GLYPHS, MIN_SWING, Paint, Screen, deviations};
 use crate::model::{self, CaseSection, PointSection};
 use crate::number::{grouped, percent};
@@ -47,7 +47,7 @@ impl Screen {
         self.serving_table(case);
         self.curve(case);
         self.paragraph(INDENT, LEGEND, Paint::Faint);
-        self.brief_remarks(&remark::briefly(&serving::remarks(case), case.points.len(), "load"));
+        self.brief_remarks(&remark::summarize(&serving::remarks(case), case.points.len(), "load"));
     }
 
     fn serving_table(&mut self, case: &CaseSection) {
@@ -103,10 +103,10 @@ fn all_columns(case: &CaseSection) -> Vec<TableColumn> {
         None => Cell::plain("—"),
     };
     let mut all = vec![
-        TableColumn::new(["", "load"], ALWAYS, false, loads().map(label).collect()),
+        TableColumn::new(["", "load"], NEVER_DROPPED, false, loads().map(label).collect()),
         TableColumn::new(["", "trials"], 6, true, loads().map(trials).collect()),
-        TableColumn::new(["requests", "ok"], ALWAYS, true, loads().map(ok).collect()),
-        TableColumn::new(["", "failed"], ALWAYS, true, loads().map(failed).collect()),
+        TableColumn::new(["requests", "ok"], NEVER_DROPPED, true, loads().map(ok).collect()),
+        TableColumn::new(["", "failed"], NEVER_DROPPED, true, loads().map(failed).collect()),
     ];
     let shown = serving::columns(case).into_iter().filter(|column| column.rank > 0);
     all.extend(shown.map(|column| metric_column(case, column)));
@@ -154,11 +154,11 @@ fn spread_column(case: &CaseSection) -> Option<TableColumn> {
         serving::HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()))?;
     let found = || case.points.iter().map(|point| point.measured(metric));
     let swing = found().flatten().flat_map(deviations).fold(MIN_SWING, |widest, deviation| widest.max(deviation.abs()));
-    let cell = |found: Option<&model::Measured>| {
+    let cell = |found: Option<&model::MetricStatistics>| {
         Cell::plain(found.map(|found| trials_glyphs(&deviations(found), swing, MAX_GLYPHS)).unwrap_or_default())
     };
     let head = format!("trials ±{}", percent(swing));
-    Some(TableColumn::new([&serving::metric_name(metric), &head], PICTURE, false, found().map(cell).collect()))
+    Some(TableColumn::new([&serving::metric_name(metric), &head], PICTURE_RANK, false, found().map(cell).collect()))
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use crate::text::{columns, fit};
 const MIN_LABEL: usize = 10;
 
 /// The rank of columns that are never dropped.
-pub(crate) const ALWAYS: u8 = u8::MAX;
+pub(crate) const NEVER_DROPPED: u8 = u8::MAX;
 
 /// The rank of a picture of the trials, which is dropped first.
-pub(crate) const PICTURE: u8 = 1;
+pub(crate) const PICTURE_RANK: u8 = 1;
 
 /// A value, and the text beneath it.
 pub(crate) struct Cell {
@@ -64,16 +64,16 @@ impl Table {
     /// Returns all columns if they fit; otherwise without the picture of the trials, then with less space between, then without the
     /// columns of the lowest ranks, lowest first; at last with a shorter first column.
     pub(crate) fn fitting(columns: Vec<TableColumn>, room: usize) -> Self {
-        let heads: Vec<String> = columns.iter().filter(|column| column.rank > PICTURE).map(TableColumn::title).collect();
+        let heads: Vec<String> = columns.iter().filter(|column| column.rank > PICTURE_RANK).map(TableColumn::title).collect();
         let mut table = Self { columns, gap: "  ", left_out: Vec::new() };
         if table.width() > room {
-            table.columns.retain(|column| column.rank > PICTURE);
+            table.columns.retain(|column| column.rank > PICTURE_RANK);
         }
         if table.width() > room {
             table.gap = " ";
         }
         while table.width() > room {
-            let ranked = table.columns.iter().enumerate().filter(|(_, column)| column.rank < ALWAYS);
+            let ranked = table.columns.iter().enumerate().filter(|(_, column)| column.rank < NEVER_DROPPED);
             let Some((least, _)) = ranked.min_by_key(|(_, column)| column.rank) else { break };
             table.columns.remove(least);
         }

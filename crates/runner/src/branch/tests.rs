@@ -24,17 +24,17 @@ fn source(repository: Option<&str>) -> Source {
         dirty: false,
         objects: Vec::new(),
         pipeline: "pipelines/p.yaml".to_owned(),
-        files_digest: Digest::of(b""),
+        files_digest: Digest::compute(b""),
         files: Vec::new(),
     }
 }
 
-fn publish(branch: Option<&str>, remote: Option<&str>) -> Publish {
-    Publish { branch: branch.map(str::to_owned), remote: remote.map(str::to_owned), ..Publish::default() }
+fn publish(branch: Option<&str>, remote: Option<&str>) -> PublishSettings {
+    PublishSettings { branch: branch.map(str::to_owned), remote: remote.map(str::to_owned), ..PublishSettings::default() }
 }
 
-fn asked(remote: &str) -> BranchAsked {
-    BranchAsked { remote: Some(remote.to_owned()), ..BranchAsked::default() }
+fn asked(remote: &str) -> BranchOptions {
+    BranchOptions { remote: Some(remote.to_owned()), ..BranchOptions::default() }
 }
 
 fn url(found: Result<Option<Branch>, Failure>) -> String {
@@ -52,18 +52,18 @@ fn no_branch_is_no_destination() {
 #[test]
 fn a_remote_is_that_of_the_checkout_or_an_address() {
     let here = checkout(ORIGIN);
-    let find = |asked: &BranchAsked, remote| {
+    let find = |asked: &BranchOptions, remote| {
         url(Branch::find(asked, &publish(Some("numbers"), remote), &source(Some(ORIGIN)), Some(here.path())))
     };
-    assert_eq!(find(&BranchAsked::default(), None), ORIGIN);
-    assert_eq!(find(&BranchAsked::default(), Some("origin")), ORIGIN);
-    assert_eq!(find(&BranchAsked::default(), Some("git@example.org:b.git")), "git@example.org:b.git");
+    assert_eq!(find(&BranchOptions::default(), None), ORIGIN);
+    assert_eq!(find(&BranchOptions::default(), Some("origin")), ORIGIN);
+    assert_eq!(find(&BranchOptions::default(), Some("git@example.org:b.git")), "git@example.org:b.git");
     assert_eq!(find(&asked("file:///srv/c.git"), Some("git@example.org:b.git")), "file:///srv/c.git");
 }
 
 #[test]
 fn without_a_checkout_origin_is_where_the_source_comes_from() {
-    let find = |remote| Branch::find(&BranchAsked::default(), &publish(Some("numbers"), remote), &source(Some(ORIGIN)), None);
+    let find = |remote| Branch::find(&BranchOptions::default(), &publish(Some("numbers"), remote), &source(Some(ORIGIN)), None);
     assert_eq!(url(find(None)), ORIGIN);
     insta::assert_snapshot!(find(Some("team")).expect_err("nobody knows it"), @r"
     error[no_such_remote]: there is no checkout here that would know the remote `team`
@@ -75,9 +75,10 @@ fn without_a_checkout_origin_is_where_the_source_comes_from() {
 #[test]
 fn the_origin_of_another_checkout_is_not_meant() {
     let elsewhere = checkout("https://example.org/other.git");
-    let find =
-        |asked: &BranchAsked| Branch::find(asked, &publish(Some("numbers"), None), &source(Some(ORIGIN)), Some(elsewhere.path()));
-    insta::assert_snapshot!(find(&BranchAsked::default()).expect_err("refused"), @r"
+    let find = |asked: &BranchOptions| {
+        Branch::find(asked, &publish(Some("numbers"), None), &source(Some(ORIGIN)), Some(elsewhere.path()))
+    };
+    insta::assert_snapshot!(find(&BranchOptions::default()).expect_err("refused"), @r"
     error[other_repository]: the run is of `https://example.org/a.git`, and `origin` of this checkout is `https://example.org/other.git`
 
     hint: name the remote that is meant with `--remote`
@@ -116,18 +117,18 @@ fn every_remote_of_a_definition_is_one_for_git() {
              host}}]\n  publish: {{branch: numbers, remote: '{remote}'}}\n"
         );
         let pipeline = Pipeline::parse("p.yaml", text.as_bytes()).unwrap_or_else(|problems| panic!("{remote}: {problems:?}"));
-        let found = Branch::find(&BranchAsked::default(), &pipeline.spec.publish, &source(None), None);
+        let found = Branch::find(&BranchOptions::default(), &pipeline.spec.publish, &source(None), None);
         assert_eq!(url(found), remote);
     }
 }
 
 #[test]
 fn a_commit_says_what_it_publishes() {
-    let artifact = || Artifact { name: String::new(), digest: Digest::of(b""), size: Count(0), media_type: String::new() };
+    let artifact = || Artifact { name: String::new(), digest: Digest::compute(b""), size: Count(0), media_type: String::new() };
     let publication = Publication {
-        plan_digest: Digest::of(b""),
-        summary: Digest::of(b""),
-        trust_policy: Digest::of(b""),
+        plan_digest: Digest::compute(b""),
+        summary: Digest::compute(b""),
+        trust_policy: Digest::compute(b""),
         published_at: "2026-11-20T12:00:00.000000000Z".parse().expect("an instant"),
         grade: Grade { asked: Intent::Publication, given: Intent::Realism, shortfalls: Vec::new(), declared: Vec::new() },
         runs: Vec::new(),
@@ -139,8 +140,8 @@ fn a_commit_says_what_it_publishes() {
     };
     let (run_id, pipeline) = ("nightly-1".parse().expect("a run id"), Name::new("nightly").expect("a name"));
     let files = BTreeMap::new();
-    let digest = Digest::of(b"");
-    let record = Record { run_id: &run_id, pipeline: &pipeline, digest, publication: &publication, files: &files };
+    let digest = Digest::compute(b"");
+    let record = PublishedRun { run_id: &run_id, pipeline: &pipeline, digest, publication: &publication, files: &files };
     insta::assert_snapshot!(message(&record), @r"
     Publish the run nightly-1 of the pipeline nightly
 

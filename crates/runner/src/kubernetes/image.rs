@@ -8,7 +8,7 @@ use assay_stage::Failure;
 
 /// Returns the image of each block that does not run in the installed one. `of_stage` is the pipeline's image for execute as a
 /// whole.
-pub(super) fn images_of_blocks(plan: &Plan, of_stage: Option<&str>) -> Result<BTreeMap<u32, String>, Failure> {
+pub(super) fn block_images(plan: &Plan, of_stage: Option<&str>) -> Result<BTreeMap<u32, String>, Failure> {
     let of_stage = of_stage.map(named_by_digest);
     let workloads: HashMap<&CaseId, &FrozenWorkload> =
         plan.cases.iter().filter_map(|case| Some((&case.case_id, plan.workload(&case.workload)?))).collect();
@@ -20,7 +20,7 @@ pub(super) fn images_of_blocks(plan: &Plan, of_stage: Option<&str>) -> Result<BT
     }
     let mut images = BTreeMap::new();
     for (block, workloads) in &blocks {
-        if let Some(image) = image_of(workloads.values(), of_stage.as_deref())? {
+        if let Some(image) = workload_image(workloads.values(), of_stage.as_deref())? {
             images.insert(*block, image);
         }
     }
@@ -29,7 +29,7 @@ pub(super) fn images_of_blocks(plan: &Plan, of_stage: Option<&str>) -> Result<BT
 
 /// Returns the image of a block's workloads. A workload's results are filed under the image that it names, so no other may have
 /// run.
-fn image_of<'a>(
+fn workload_image<'a>(
     workloads: impl IntoIterator<Item = &'a &'a FrozenWorkload>,
     of_stage: Option<&str>,
 ) -> Result<Option<String>, Failure> {
@@ -75,7 +75,7 @@ mod tests {
 
     /// A plan of workloads `a`, `b` and so on, each with its image and in its block.
     fn plan(workloads: &[(Option<&str>, u32)]) -> Plan {
-        let zero = Digest::of(b"");
+        let zero = Digest::compute(b"");
         let names: Vec<char> = ('a'..='z').take(workloads.len()).collect();
         let frozen = |(name, (image, _)): (&char, &(Option<&str>, u32))| -> Value {
             let mut workload = json!({
@@ -102,16 +102,16 @@ mod tests {
     }
 
     fn images(workloads: &[(Option<&str>, u32)], of_stage: Option<&str>) -> BTreeMap<u32, String> {
-        images_of_blocks(&plan(workloads), of_stage).expect("one image a block")
+        block_images(&plan(workloads), of_stage).expect("one image a block")
     }
 
     fn refused(workloads: &[(Option<&str>, u32)], of_stage: Option<&str>) -> String {
-        images_of_blocks(&plan(workloads), of_stage).expect_err("two images").to_string()
+        block_images(&plan(workloads), of_stage).expect_err("two images").to_string()
     }
 
     #[test]
     fn a_block_runs_in_the_image_of_its_workloads_or_else_of_its_stage() {
-        let by_digest = |name: &str| format!("example.org/{name}@{}", Digest::of(b""));
+        let by_digest = |name: &str| format!("example.org/{name}@{}", Digest::compute(b""));
         assert_eq!(images(&[(None, 0), (None, 0)], None), BTreeMap::new());
         assert_eq!(images(&[(None, 0), (None, 1)], Some("s")), BTreeMap::from([(0, "s".to_owned()), (1, "s".to_owned())]));
         assert_eq!(images(&[(Some(OWN), 0), (Some(OWN), 0)], None), BTreeMap::from([(0, by_digest("own"))]));

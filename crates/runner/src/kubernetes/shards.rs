@@ -13,7 +13,7 @@ pub(super) struct Shards(BTreeMap<u32, String>);
 impl Shards {
     /// Returns the shards whose pod has gone, or has failed, since the last call: the attempt that it was measuring is over for
     /// the others too. Each loss is returned once; the replacement pod is another pod.
-    pub(super) fn lost(&mut self, pods: &[&Pod]) -> Vec<u32> {
+    pub(super) fn take_lost(&mut self, pods: &[&Pod]) -> Vec<u32> {
         let is_there = |uid: &str| {
             pods.iter().any(|pod| pod.metadata.uid.as_deref() == Some(uid) && (is_live(pod) || phase(pod) == "Succeeded"))
         };
@@ -22,7 +22,7 @@ impl Shards {
             self.0.remove(index);
         }
         for pod in pods.iter().filter(|pod| has_begun(pod) && is_live(pod)) {
-            if let (Some(index), Some(uid)) = (index_of(pod), pod.metadata.uid.clone()) {
+            if let (Some(index), Some(uid)) = (shard_index(pod), pod.metadata.uid.clone()) {
                 self.0.entry(index).or_insert(uid);
             }
         }
@@ -31,7 +31,7 @@ impl Shards {
 }
 
 /// Returns the shard index of a pod.
-pub(super) fn index_of(pod: &Pod) -> Option<u32> {
+pub(super) fn shard_index(pod: &Pod) -> Option<u32> {
     pod.metadata.labels.as_ref()?.get(assay_stage::pod::INDEX_LABEL)?.parse().ok()
 }
 
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_shard_is_lost_once_with_the_pod_that_it_had() {
         let mut shards = Shards::default();
-        let mut look = |pods: &[Pod]| shards.lost(&pods.iter().collect::<Vec<_>>());
+        let mut look = |pods: &[Pod]| shards.take_lost(&pods.iter().collect::<Vec<_>>());
         assert_eq!(look(&[pod(0, "a", "Running"), pod(1, "b", "Pending")]), [0_u32; 0], "what has not begun cannot be lost");
         assert_eq!(look(&[pod(0, "a", "Running"), pod(1, "b", "Running")]), [0_u32; 0]);
         assert_eq!(look(&[pod(0, "a", "Running"), pod(1, "b", "Failed"), pod(1, "c", "Running")]), [1]);

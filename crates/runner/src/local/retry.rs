@@ -11,13 +11,13 @@ use crate::StageCall;
 type Outcome = Result<InputRef, Failure>;
 
 /// Makes all calls at once, and returns their results in order.
-pub(super) fn at_once(
+pub(super) fn run_concurrently(
     calls: &[StageCall],
     observe: &mut dyn FnMut(&StageCall, &Event),
     run: impl Fn(&StageCall, &mut dyn FnMut(&Event)) -> Outcome + Sync,
 ) -> Vec<Outcome> {
     if let [call] = calls {
-        return vec![with_retries(&run, call, &mut |event| observe(call, event))];
+        return vec![run_with_retries(&run, call, &mut |event| observe(call, event))];
     }
     let (sender, events) = sync_channel::<(usize, Event)>(WAITING_EVENTS);
     std::thread::scope(|scope| {
@@ -27,7 +27,7 @@ pub(super) fn at_once(
             .map(|(index, call)| {
                 let (sender, run) = (sender.clone(), &run);
                 // The receiver may have gone with its thread; the stage goes on all the same.
-                scope.spawn(move || with_retries(run, call, &mut |event| drop(sender.send((index, event.clone())))))
+                scope.spawn(move || run_with_retries(run, call, &mut |event| drop(sender.send((index, event.clone())))))
             })
             .collect();
         drop(sender);
@@ -42,7 +42,7 @@ pub(super) fn at_once(
 }
 
 /// Runs a call, and retries it after a failure that a retry may fix.
-fn with_retries(
+fn run_with_retries(
     run: &impl Fn(&StageCall, &mut dyn FnMut(&Event)) -> Outcome,
     call: &StageCall,
     observe: &mut dyn FnMut(&Event),
@@ -83,15 +83,15 @@ mod tests {
     }
 
     fn result() -> InputRef {
-        let digest = Digest::of(b"");
+        let digest = Digest::compute(b"");
         InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }
     }
 
     /// Returns the outcome and the number of retries, of two, if the first tries fail with these failures.
-    fn tried(failures: &[Failure]) -> (Result<(), String>, usize) {
+    fn run_failing(failures: &[Failure]) -> (Result<(), String>, usize) {
         let (retries, failures) = (RefCell::new(0), RefCell::new(failures.iter().rev().cloned().collect::<Vec<_>>()));
         let run = |_: &StageCall, _: &mut dyn FnMut(&Event)| failures.borrow_mut().pop().map_or_else(|| Ok(result()), Err);
-        let outcome = with_retries(&run, &call(Shard::ONLY), &mut |_| *retries.borrow_mut() += 1);
+        let outcome = run_with_retries(&run, &call(Shard::ONLY), &mut |_| *retries.borrow_mut() += 1);
         (outcome.map(|_| ()).map_err(|failure| failure.code), retries.into_inner())
     }
 
@@ -99,19 +99,19 @@ mod tests {
     fn what_a_retry_may_mend_is_tried_again_and_nothing_else() {
         let passing = Failure::environment("busy", "m");
         let lasting = Failure::environment("model_not_served", "m").lasting();
-        assert_eq!(tried(&[]), (Ok(()), 0));
-        assert_eq!(tried(&[passing.clone(), passing.clone()]), (Ok(()), 2));
-        assert_eq!(tried(&[passing.clone(), passing.clone(), passing.clone()]), (Err("busy".to_owned()), 2));
-        assert_eq!(tried(std::slice::from_ref(&lasting)), (Err("model_not_served".to_owned()), 0));
-        assert_eq!(tried(&[passing, lasting]), (Err("model_not_served".to_owned()), 1));
-        assert_eq!(tried(&[Failure::definition("bad", "m")]), (Err("bad".to_owned()), 0));
+        assert_eq!(run_failing(&[]), (Ok(()), 0));
+        assert_eq!(run_failing(&[passing.clone(), passing.clone()]), (Ok(()), 2));
+        assert_eq!(run_failing(&[passing.clone(), passing.clone(), passing.clone()]), (Err("busy".to_owned()), 2));
+        assert_eq!(run_failing(std::slice::from_ref(&lasting)), (Err("model_not_served".to_owned()), 0));
+        assert_eq!(run_failing(&[passing, lasting]), (Err("model_not_served".to_owned()), 1));
+        assert_eq!(run_failing(&[Failure::definition("bad", "m")]), (Err("bad".to_owned()), 0));
     }
 
     #[test]
     fn each_shard_has_its_own_result_and_events() {
         let calls: Vec<_> = (0..3).map(|index| call(Shard { index, count: 3 })).collect();
         let mut heard = Vec::new();
-        let results = at_once(&calls, &mut |call, _| heard.push(call.shard.index), |call, observe| {
+        let results = run_concurrently(&calls, &mut |call, _| heard.push(call.shard.index), |call, observe| {
             observe(&Event::Recording);
             if call.shard.index == 1 { Err(Failure::definition("bad", "m")) } else { Ok(result()) }
         });

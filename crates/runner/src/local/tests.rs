@@ -8,7 +8,7 @@ use super::*;
 use crate::StagePolicy;
 
 fn call(stage: StageName) -> StageCall {
-    let digest = |text: &str| Digest::of(text.as_bytes());
+    let digest = |text: &str| Digest::compute(text.as_bytes());
     StageCall {
         stage,
         run_id: "nightly".parse::<RunId>().expect("a run id"),
@@ -21,11 +21,11 @@ fn call(stage: StageName) -> StageCall {
 }
 
 fn line(stage: StageName, scratch: Option<&Path>) -> String {
-    let words = stage_arguments(&call(stage), "/store", Digest::of(b"t"), scratch);
+    let words = stage_arguments(&call(stage), "/store", Digest::compute(b"t"), scratch);
     let text = words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
     [("m", "<manifest>"), ("b", "<bundle>"), ("t", "<trust>")]
         .iter()
-        .fold(text, |text, (of, name)| text.replace(&Digest::of(of.as_bytes()).to_string(), name))
+        .fold(text, |text, (of, name)| text.replace(&Digest::compute(of.as_bytes()).to_string(), name))
 }
 
 #[test]
@@ -72,24 +72,24 @@ proptest! {
     }
 }
 
-fn ended(status: Status) -> Ended {
+fn ended(status: Status) -> ChildExit {
     let usage = assay_process::Usage::default();
-    Ended { status, timed_out: false, cancelled: false, leftovers: 0, usage, wall_ns: 0 }
+    ChildExit { status, timed_out: false, cancelled: false, leftovers: 0, usage, wall_ns: 0 }
 }
 
-fn silent(ended: &Ended, cancelled: Option<&str>) -> String {
+fn silent(ended: &ChildExit, cancelled: Option<&str>) -> String {
     let cancel = Cancel::new().expect("an eventfd");
     if let Some(reason) = cancelled {
         cancel.cancel(reason);
     }
-    let failure = without_a_word(ended, &cancel, None);
+    let failure = unreported_failure(ended, &cancel, None);
     format!("{} {failure}", failure.exit.code())
 }
 
 #[test]
 fn a_stage_that_says_nothing_is_judged_by_how_it_ended() {
     let exited = |code| ended(Status::Exited(code));
-    let late = Ended { timed_out: true, cancelled: true, ..exited(143) };
+    let late = ChildExit { timed_out: true, cancelled: true, ..exited(143) };
     insta::assert_snapshot!(silent(&late, None), @"30 error[stage_timeout]: the stage ran into its time limit and was stopped");
     insta::assert_snapshot!(silent(&exited(143), Some("SIGINT")), @"50 error[cancelled]: SIGINT");
     insta::assert_snapshot!(silent(&exited(137), None), @"30 error[stage_killed]: the stage was ended by signal 9");
@@ -103,7 +103,7 @@ fn a_stage_that_says_nothing_is_judged_by_how_it_ended() {
 fn the_end_of_its_log_is_the_hint() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let cancel = Cancel::new().expect("an eventfd");
-    let hint = || without_a_word(&ended(Status::Exited(1)), &cancel, Some(log.path())).hint.expect("a hint");
+    let hint = || unreported_failure(&ended(Status::Exited(1)), &cancel, Some(log.path())).hint.expect("a hint");
     assert_eq!(hint(), format!("its log, `{}`, is empty", log.path().display()));
     std::fs::write(log.path(), "thread 'main' panicked\n").expect("written");
     assert_eq!(hint(), format!("the end of its log, `{}`:\nthread 'main' panicked", log.path().display()));

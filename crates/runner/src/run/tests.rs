@@ -54,12 +54,12 @@ fn a_store_and_a_home_are_found_for_every_run() {
     let root = folder.path().canonicalize().expect("a path");
     std::fs::create_dir(root.join(".git")).expect("a repository");
     let home = root.join(".assay");
-    assert_eq!(places(None, Some(&root)), Ok((home.display().to_string(), home.clone())));
+    assert_eq!(find_store_and_home(None, Some(&root)), Ok((home.display().to_string(), home.clone())));
     assert_eq!(std::fs::read_to_string(home.join(".gitignore")).expect("it hides itself"), "*\n");
     for uri in ["/elsewhere", "s3://bucket/prefix", "file:///elsewhere"] {
-        assert_eq!(places(Some(uri), Some(&root)), Ok((uri.to_owned(), home.clone())), "{uri}");
+        assert_eq!(find_store_and_home(Some(uri), Some(&root)), Ok((uri.to_owned(), home.clone())), "{uri}");
     }
-    let (relative, _) = places(Some("there"), Some(&root)).expect("a folder");
+    let (relative, _) = find_store_and_home(Some("there"), Some(&root)).expect("a folder");
     assert_eq!(Path::new(&relative), std::path::absolute("there").expect("a path"));
 }
 
@@ -70,7 +70,7 @@ fn a_run_is_resumed_from_the_source_that_it_began_with() {
     let source = |pipeline: &str| -> Source {
         let body = json!({
             "kind": "adhoc", "dirty": true, "objects": [], "pipeline": pipeline, "files": [],
-            "files_digest": Digest::of(b""),
+            "files_digest": Digest::compute(b""),
         });
         serde_json::from_value(body).expect("a source")
     };
@@ -78,8 +78,8 @@ fn a_run_is_resumed_from_the_source_that_it_began_with() {
 
     let manifest = assay_manifest::Manifest::new(run_id.clone(), Vec::new(), source("a.yaml"));
     let manifest = store.put(&manifest.to_bytes().expect("bytes")).expect("put");
-    let pointer = Accepted { manifest, bundle: Digest::of(b"bundle") }.to_bytes().expect("bytes");
-    store.create(&Layout::of(&run_id).source(), &pointer).expect("created");
+    let pointer = AcceptedResult { manifest, bundle: Digest::compute(b"bundle") }.to_bytes().expect("bytes");
+    store.create(&Layout::for_run(&run_id).source(), &pointer).expect("created");
     assert_eq!(check_same_source(&store, &run_id, &source("a.yaml")), Ok(()));
     let other = check_same_source(&store, &run_id, &source("b.yaml")).expect_err("another pipeline");
     insta::assert_snapshot!(other, @r"

@@ -63,24 +63,24 @@ impl Tree {
         String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
     }
 
-    fn read(&self, commit: Option<&str>) -> Result<ReadSource, Failure> {
+    fn read(&self, commit: Option<&str>) -> Result<LoadedSource, Failure> {
         let pipeline = self.0.path().join("pipelines/p.yaml").display().to_string();
         read_at(&SourceSpec { pipeline, repo: None, commit: commit.map(str::to_owned), ..SourceSpec::default() })
     }
 }
 
-fn read_at(spec: &SourceSpec) -> Result<ReadSource, Failure> {
+fn read_at(spec: &SourceSpec) -> Result<LoadedSource, Failure> {
     let scratch = tempfile::tempdir().expect("a folder");
     let spawner = Spawner::start().expect("a thread");
     let cancel = Cancel::new().expect("an eventfd");
     read_source(spec, scratch.path(), &spawner, &cancel)
 }
 
-fn stored(read: &ReadSource) -> Source {
+fn stored(read: &LoadedSource) -> Source {
     read.store(&Store::open("memory:").expect("a store")).expect("stored")
 }
 
-fn refusal(read: Result<ReadSource, Failure>) -> Failure {
+fn refusal(read: Result<LoadedSource, Failure>) -> Failure {
     read.err().expect("refused")
 }
 

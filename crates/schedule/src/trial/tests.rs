@@ -28,7 +28,7 @@ fn work() -> ServingWork {
         streaming: true,
         capture: CaptureMode::None,
         slos: Vec::new(),
-        tokenizer: Tokenizer { name: "common-words".to_owned(), digest: Digest::of(b"words"), file: None },
+        tokenizer: Tokenizer { name: "common-words".to_owned(), digest: Digest::compute(b"words"), file: None },
     }
 }
 
@@ -36,8 +36,8 @@ fn closed(work: ServingWork) -> ServingWork {
     ServingWork { arrival: ArrivalLaw::Closed, ..work }
 }
 
-const RATE: Offered = Offered::Rate { per_s: 40.0 };
-const USERS: Offered = Offered::Concurrency { users: 8 };
+const RATE: OfferedLoad = OfferedLoad::Rate { per_s: 40.0 };
+const USERS: OfferedLoad = OfferedLoad::Concurrency { users: 8 };
 
 fn point() -> PointId {
     PointId::new("rate-40").expect("an id")
@@ -46,21 +46,21 @@ fn point() -> PointId {
 /// Returns the schedule of trial `trial` of that work under a seed and a nonce.
 fn schedule_of(
     work: &ServingWork,
-    offered: Offered,
+    offered: OfferedLoad,
     seed: &Seed,
     trial: u32,
     nonce: Nonce,
 ) -> Result<TrialSchedule, ScheduleError> {
-    let (workload, point) = (Digest::of(b"workload"), point());
+    let (workload, point) = (Digest::compute(b"workload"), point());
     let key = TrialKey { point: PointKey { seed, workload: &workload, point: &point }, trial, nonce };
     TrialSchedule::new(work, offered, &key)
 }
 
-fn schedule(work: &ServingWork, offered: Offered) -> TrialSchedule {
+fn schedule(work: &ServingWork, offered: OfferedLoad) -> TrialSchedule {
     schedule_of(work, offered, &SEED, 3, NONCE).expect("a schedule")
 }
 
-fn refused(work: &ServingWork, offered: Offered) -> ScheduleError {
+fn refused(work: &ServingWork, offered: OfferedLoad) -> ScheduleError {
     schedule_of(work, offered, &SEED, 0, NONCE).expect_err("no schedule")
 }
 
@@ -79,7 +79,7 @@ fn the_format_is_stable() {
     let lognormal = LengthLaw::Lognormal { mean: 300.0, stddev: 150.0 };
     let uniform = LengthLaw::Uniform { min: 10, max: 19 };
     let constant = ServingWork { arrival: ArrivalLaw::Constant, input: lognormal, output: Some(uniform), ..work() };
-    assert_eq!(schedule(&constant, Offered::Rate { per_s: 33.3 }).digest().hex(), GOLDEN_CONSTANT_DIGEST);
+    assert_eq!(schedule(&constant, OfferedLoad::Rate { per_s: 33.3 }).digest().hex(), GOLDEN_CONSTANT_DIGEST);
 
     let truncated = LengthLaw::TruncatedNormal { mean: 480.0, stddev: 240.0, floor: 1 };
     let open = closed(ServingWork { input: truncated, output: None, requests: None, ..work() });
@@ -120,7 +120,7 @@ const GOLDEN_DOCUMENT_SEEDS: [u64; 3] = [10_451_216_379_200_822_465, 13_757_245_
 
 #[test]
 fn the_recipe_of_a_load_is_stable() {
-    let (workload, point) = (Digest::of(b"workload"), point());
+    let (workload, point) = (Digest::compute(b"workload"), point());
     let key = PointKey { seed: &SEED, workload: &workload, point: &point };
     let recipe = |work: &ServingWork, offered| load_recipe_digest(work, offered, &key).expect("a digest").hex();
     let open = closed(ServingWork { output: None, requests: None, ..work() });
@@ -129,7 +129,7 @@ fn the_recipe_of_a_load_is_stable() {
 
 #[test]
 fn what_does_not_shape_the_load_is_not_in_its_recipe() {
-    let (workload, point) = (Digest::of(b"workload"), point());
+    let (workload, point) = (Digest::compute(b"workload"), point());
     let key = PointKey { seed: &SEED, workload: &workload, point: &point };
     let recipe = |work: &ServingWork| load_recipe_digest(work, RATE, &key).expect("a digest");
     let same = ServingWork { streaming: false, timeout_ns: Count(1), capture: CaptureMode::Full, ..work() };
@@ -143,7 +143,7 @@ fn what_does_not_shape_the_load_is_not_in_its_recipe() {
         ServingWork { duration_ns: None, ..work() },
         ServingWork { warmup_ns: Count(0), ..work() },
         ServingWork { cache: CacheMode::Warm, ..work() },
-        ServingWork { tokenizer: Tokenizer { digest: Digest::of(b"other"), ..work().tokenizer }, ..work() },
+        ServingWork { tokenizer: Tokenizer { digest: Digest::compute(b"other"), ..work().tokenizer }, ..work() },
     ];
     let recipes: BTreeSet<Digest> = others.iter().map(recipe).chain([recipe(&work())]).collect();
     assert_eq!(recipes.len(), others.len() + 1);
@@ -151,9 +151,9 @@ fn what_does_not_shape_the_load_is_not_in_its_recipe() {
 
 #[test]
 fn the_nonce_of_an_attempt_is_stable() {
-    let case = assay_manifest::CaseId::of(&name("chat"), &name("vllm"), &name("default"));
-    let trial = TrialId::of(&case, &point(), 3);
-    let nonce = |attempt| Nonce::of_attempt(&RunId::new("run-1").expect("an id"), &trial, attempt);
+    let case = assay_manifest::CaseId::from_names(&name("chat"), &name("vllm"), &name("default"));
+    let trial = TrialId::from_parts(&case, &point(), 3);
+    let nonce = |attempt| Nonce::for_attempt(&RunId::new("run-1").expect("an id"), &trial, attempt);
     assert_eq!(format!("{trial} {}", nonce(0)), GOLDEN_NONCE);
     assert_ne!(nonce(0), nonce(1));
 }
@@ -208,7 +208,7 @@ fn the_first_end_ends_a_trial() {
 fn a_closed_loop_has_no_intended_times_and_may_go_on() {
     let schedule = schedule(&closed(ServingWork { requests: None, ..work() }), USERS);
     assert_eq!([Phase::WarmUp, Phase::Measure].map(|phase| schedule.has_open_length(phase)), [true, true]);
-    assert_eq!((schedule.users(), schedule.ends_ns(Phase::Measure)), (Some(8), Some(25 * SECOND)));
+    assert_eq!((schedule.users(), schedule.phase_end_ns(Phase::Measure)), (Some(8), Some(25 * SECOND)));
     let late = schedule.request(Phase::Measure, 1_000_000).expect("a request");
     assert_eq!((late.global_index, late.offset_ns), (1_000_000, None));
 }
@@ -268,10 +268,10 @@ fn request_ids_do_not_repeat() {
 
 #[test]
 fn what_makes_no_schedule_is_refused() {
-    let rate = |per_s| Offered::Rate { per_s };
+    let rate = |per_s| OfferedLoad::Rate { per_s };
     assert_eq!(refused(&work(), USERS), ScheduleError::Mismatch { law: "those of an open loop", offered: "concurrency" });
     assert_eq!(refused(&closed(work()), RATE), ScheduleError::Mismatch { law: "those of a closed loop", offered: "rate" });
-    assert_eq!(refused(&closed(work()), Offered::Concurrency { users: 0 }), ScheduleError::NoUsers);
+    assert_eq!(refused(&closed(work()), OfferedLoad::Concurrency { users: 0 }), ScheduleError::NoUsers);
     for bad in [0.0, -1.0, 1e-5, 1e8, f64::INFINITY] {
         assert_eq!(refused(&work(), rate(bad)), ScheduleError::Rate(bad));
     }
@@ -300,10 +300,10 @@ fn a_point_says_what_it_offers() {
         value: BTreeMap::from([(kind.as_str().to_owned(), value.to_owned())]),
         load_recipe_digest: None,
     };
-    assert_eq!(Offered::of_point(&point(PointKind::Rate, "12.5")), Ok(Offered::Rate { per_s: 12.5 }));
-    assert_eq!(Offered::of_point(&point(PointKind::Concurrency, "8")), Ok(USERS));
+    assert_eq!(OfferedLoad::from_point(&point(PointKind::Rate, "12.5")), Ok(OfferedLoad::Rate { per_s: 12.5 }));
+    assert_eq!(OfferedLoad::from_point(&point(PointKind::Concurrency, "8")), Ok(USERS));
     for bad in [point(PointKind::Concurrency, "8.5"), point(PointKind::Rate, "fast"), point(PointKind::Scale, "2")] {
-        assert!(Offered::of_point(&bad).is_err(), "{bad:?}");
+        assert!(OfferedLoad::from_point(&bad).is_err(), "{bad:?}");
     }
 }
 
@@ -317,7 +317,7 @@ fn users_are_dealt_like_cards() {
     assert_eq!(Stripe::new(0, 0), Err(ScheduleError::Shard { shard: 0, shards: 0 }));
 }
 
-fn works() -> impl Strategy<Value = (ServingWork, Offered)> {
+fn works() -> impl Strategy<Value = (ServingWork, OfferedLoad)> {
     let laws = prop_oneof![
         Just(ArrivalLaw::Closed),
         Just(ArrivalLaw::Constant),
@@ -341,7 +341,7 @@ proptest! {
             let end = whole.len() as u64;
             let mut together: Vec<ScheduledRequest> = (0..shards)
                 .map(|shard| Stripe::new(shard, shards).expect("a shard"))
-                .flat_map(|stripe| schedule.for_shard(phase, stripe).take_while(|request| request.global_index < end).collect::<Vec<_>>())
+                .flat_map(|stripe| schedule.shard_requests(phase, stripe).take_while(|request| request.global_index < end).collect::<Vec<_>>())
                 .collect();
             together.sort_by_key(|request| request.global_index);
             prop_assert_eq!(together, whole);
@@ -366,15 +366,15 @@ proptest! {
 #[test]
 fn a_stripe_knows_its_own_indices() {
     let stripe = Stripe::new(2, 5).expect("a stripe");
-    assert_eq!([2, 7, 12].map(|index| stripe.place(index)), [Some(0), Some(1), Some(2)]);
-    assert_eq!([0, 1, 3, 8, u64::MAX].map(|index| stripe.place(index)), [None; 5]);
+    assert_eq!([2, 7, 12].map(|index| stripe.position(index)), [Some(0), Some(1), Some(2)]);
+    assert_eq!([0, 1, 3, 8, u64::MAX].map(|index| stripe.position(index)), [None; 5]);
 }
 
 #[test]
 fn a_shard_without_a_user_has_no_part() {
     let part = |work: &ServingWork, offered, index, count| schedule(work, offered).stripe(Shard { index, count });
     let closed = closed(work());
-    let two = Offered::Concurrency { users: 2 };
+    let two = OfferedLoad::Concurrency { users: 2 };
     assert_eq!(part(&closed, two, 1, 3), Ok(Stripe::new(1, 2).ok()));
     assert_eq!(part(&closed, two, 2, 3), Ok(None));
     assert_eq!(part(&work(), RATE, 2, 3), Ok(Stripe::new(2, 3).ok()));

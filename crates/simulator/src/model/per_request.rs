@@ -117,7 +117,7 @@ impl Latency {
         }
     }
 
-    fn blocks_of(&self, tokens: u32) -> u64 {
+    fn block_count(&self, tokens: u32) -> u64 {
         u64::from(tokens.div_ceil(self.block_tokens.max(1)))
     }
 }
@@ -144,7 +144,7 @@ pub struct PerRequest {
     kv_blocks_used: u64,
     due: BinaryHeap<Reverse<(i64, u64, usize)>>,
     /// Events that have occurred and were not collected yet.
-    happened: VecDeque<Event>,
+    pending_events: VecDeque<Event>,
     cache: PrefixCache,
     episodes: Episodes,
 }
@@ -183,7 +183,7 @@ impl PerRequest {
             waiting: 0,
             kv_blocks_used: 0,
             due: BinaryHeap::new(),
-            happened: VecDeque::new(),
+            pending_events: VecDeque::new(),
             cache,
             episodes,
         }
@@ -210,8 +210,8 @@ impl PerRequest {
             let (request, tokens) = (slot.arrival.request, slot.next);
             let held = slot.arrival.prompt_tokens.saturating_add(slot.sent);
             slot.sent += tokens;
-            self.kv_blocks_used += self.latency.blocks_of(held.saturating_add(tokens)) - self.latency.blocks_of(held);
-            self.happen(request, EventKind::Chunk { tokens, channel });
+            self.kv_blocks_used += self.latency.block_count(held.saturating_add(tokens)) - self.latency.block_count(held);
+            self.push_event(request, EventKind::Chunk { tokens, channel });
         }
         let slot = &self.slots[index];
         if slot.sent < slot.arrival.output_tokens {
@@ -224,13 +224,13 @@ impl PerRequest {
     fn plan_chunk(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         let (key, from) = (slot.arrival.key, slot.sent);
-        slot.next = chunk_of(&self.latency, slot);
+        slot.next = next_chunk_tokens(&self.latency, slot);
         let after_ns = self.latency.later_tokens_ns(key, from, slot.next, self.running);
         self.plan(index, after_ns);
     }
 
     fn plan(&mut self, index: usize, after_ns: i64) {
-        let slower = self.latency.slow.factor_of(self.slots[index].arrival.key) * self.episodes.factor_at(self.now_ns);
+        let slower = self.latency.slow.factor_for(self.slots[index].arrival.key) * self.episodes.factor_at(self.now_ns);
         let after_ns = (after_ns as f64 * slower).round() as i64;
         self.planned += 1;
         self.due.push(Reverse((self.now_ns.saturating_add(after_ns), self.planned, index)));
@@ -238,7 +238,7 @@ impl PerRequest {
 
     fn finish(&mut self, index: usize) {
         let request = self.slots[index].arrival.request;
-        self.happen(request, EventKind::Finished);
+        self.push_event(request, EventKind::Finished);
         self.by_request.remove(&request);
         self.stop_running(index);
         self.free.push(index);
@@ -248,7 +248,7 @@ impl PerRequest {
     fn stop_running(&mut self, index: usize) {
         let slot = &self.slots[index];
         self.running -= 1;
-        self.kv_blocks_used -= self.latency.blocks_of(slot.arrival.prompt_tokens.saturating_add(slot.sent));
+        self.kv_blocks_used -= self.latency.block_count(slot.arrival.prompt_tokens.saturating_add(slot.sent));
     }
 
     fn admit_waiting(&mut self) {
@@ -268,14 +268,14 @@ impl PerRequest {
         self.running += 1;
         let slot = &mut self.slots[index];
         slot.state = State::Running;
-        slot.next = chunk_of(&self.latency, slot);
+        slot.next = next_chunk_tokens(&self.latency, slot);
         let (request, key, prompt_tokens) = (slot.arrival.request, slot.arrival.key, slot.arrival.prompt_tokens);
-        self.kv_blocks_used += self.latency.blocks_of(prompt_tokens);
+        self.kv_blocks_used += self.latency.block_count(prompt_tokens);
         let found = self.cache.admit(&slot.arrival.prefix_blocks) as u32;
         // The last token is always computed: its output is the first token of the response.
         let whole_blocks = prompt_tokens.saturating_sub(1) / self.latency.block_tokens.max(1);
         let cached_tokens = found.min(whole_blocks) * self.latency.block_tokens;
-        self.happen(request, EventKind::Admitted { cached_tokens });
+        self.push_event(request, EventKind::Admitted { cached_tokens });
         let after_ns = self.latency.first_token_ns(key, prompt_tokens - cached_tokens, self.running);
         self.plan(index, after_ns);
     }
@@ -294,8 +294,8 @@ impl PerRequest {
         }
     }
 
-    fn happen(&mut self, request: u64, kind: EventKind) {
-        self.happened.push_back(Event { at_ns: self.now_ns, request, kind });
+    fn push_event(&mut self, request: u64, kind: EventKind) {
+        self.pending_events.push_back(Event { at_ns: self.now_ns, request, kind });
     }
 
     fn place(&mut self, arrival: Arrival) -> usize {
@@ -310,7 +310,7 @@ impl PerRequest {
 }
 
 /// Returns the tokens of a request's next chunk: no more than remain, and of one channel only.
-fn chunk_of(latency: &Latency, slot: &Slot) -> u32 {
+fn next_chunk_tokens(latency: &Latency, slot: &Slot) -> u32 {
     let end = if slot.sent < slot.arrival.reasoning_tokens {
         slot.arrival.reasoning_tokens.min(slot.arrival.output_tokens)
     } else {
@@ -349,12 +349,12 @@ impl Model for PerRequest {
 
     fn next_ns(&self) -> Option<i64> {
         let due = self.due.peek().map(|Reverse((at_ns, ..))| *at_ns);
-        self.happened.front().map(|event| event.at_ns).or(due)
+        self.pending_events.front().map(|event| event.at_ns).or(due)
     }
 
     fn advance(&mut self, to_ns: i64, events: &mut Vec<Event>) {
         self.work_until(to_ns);
-        events.extend(self.happened.drain(..));
+        events.extend(self.pending_events.drain(..));
     }
 
     fn occupancy(&self) -> Occupancy {

@@ -19,7 +19,7 @@ impl SlowRequests {
         Self { factor: 1.0, share: 1.0 }
     }
 
-    pub(super) fn factor_of(self, key: RequestKey) -> f64 {
+    pub(super) fn factor_for(self, key: RequestKey) -> f64 {
         if key.unit(Concern::Slow, 0) < self.share { self.factor } else { 1.0 }
     }
 }
@@ -55,7 +55,7 @@ pub(super) struct Episodes {
 
 impl Episodes {
     pub(super) fn new(of: CoTenant, seed: &Seed) -> Self {
-        Self { of, key: RequestKey::of_seed(seed), started_ns: 0 }
+        Self { of, key: RequestKey::from_seed(seed), started_ns: 0 }
     }
 
     pub(super) fn start(&mut self, at_ns: i64) {

@@ -34,13 +34,13 @@ pub(super) struct Connection {
     /// The request in progress.
     pub(super) request: Option<u64>,
     /// True if the complete response has been passed to `send`.
-    pub(super) said_all: bool,
+    pub(super) is_complete: bool,
     /// True if another request may follow.
     pub(super) keep_alive: bool,
     /// Bytes discarded since it was refused; none while it is served.
     drained: Option<usize>,
     /// The instant of the last read or write.
-    pub(super) stirred_ns: i64,
+    pub(super) last_activity_ns: i64,
 }
 
 struct Piece {
@@ -58,9 +58,9 @@ struct Drip {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input {
     /// Bytes that may complete a request.
-    Some,
+    Data,
     /// The client has left, or sends more than it may.
-    Gone,
+    Closed,
 }
 
 impl Connection {
@@ -74,10 +74,10 @@ impl Connection {
             drip: None,
             interest: Interest::Read,
             request: None,
-            said_all: false,
+            is_complete: false,
             keep_alive: true,
             drained: None,
-            stirred_ns: now,
+            last_activity_ns: now,
         }
     }
 
@@ -89,11 +89,11 @@ impl Connection {
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Input {
         for _ in 0..READS_AT_A_TIME {
             match self.socket.read(buffer) {
-                Ok(0) => return Input::Gone,
+                Ok(0) => return Input::Closed,
                 Ok(count) => {
-                    self.stirred_ns = now_ns();
+                    self.last_activity_ns = now_ns();
                     if !self.take(&buffer[..count]) {
-                        return Input::Gone;
+                        return Input::Closed;
                     }
                     if count < buffer.len() {
                         break;
@@ -101,10 +101,10 @@ impl Connection {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Input::Gone,
+                Err(_) => return Input::Closed,
             }
         }
-        Input::Some
+        Input::Data
     }
 
     /// Buffers the bytes and returns true if there is room for them.
@@ -188,7 +188,7 @@ impl Connection {
             stamps.extend(piece.chunk.take().map(|chunk| (chunk, at_ns)));
             piece.written += written;
             self.backlog_bytes -= written;
-            self.stirred_ns = at_ns;
+            self.last_activity_ns = at_ns;
             if piece.written == piece.bytes.len() {
                 self.backlog.pop_front();
             }
@@ -202,8 +202,8 @@ impl Connection {
     }
 
     /// Returns true if no request is in progress.
-    pub(super) fn is_free(&self) -> bool {
-        self.request.is_none() && !self.said_all
+    pub(super) fn is_idle(&self) -> bool {
+        self.request.is_none() && !self.is_complete
     }
 
     /// Returns true if all bytes have been passed to the kernel.
@@ -212,14 +212,14 @@ impl Connection {
     }
 
     /// Returns the interest to watch for: room to write only if bytes wait for nothing but that.
-    pub(super) fn wanted(&self) -> Interest {
+    pub(super) fn wanted_interest(&self) -> Interest {
         if self.backlog.is_empty() || self.drip.is_some() { Interest::Read } else { Interest::ReadWrite }
     }
 
     /// Ends the response; the connection is idle again.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn end_response(&mut self) {
         self.request = None;
-        self.said_all = false;
+        self.is_complete = false;
         self.drip = None;
     }
 

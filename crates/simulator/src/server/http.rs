@@ -39,7 +39,7 @@ pub(crate) struct BadRequest {
     pub(crate) message: String,
 }
 
-fn bad(status: u16, message: &str) -> BadRequest {
+fn bad_request(status: u16, message: &str) -> BadRequest {
     BadRequest { status, message: message.to_owned() }
 }
 
@@ -50,13 +50,13 @@ pub(crate) fn read_head(input: &[u8], max_bytes: usize) -> Result<Option<(Head, 
     let length = match request.parse(&input[..input.len().min(max_bytes)]) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) if input.len() >= max_bytes => {
-            return Err(bad(431, &format!("the head of the request has more than {max_bytes} bytes")));
+            return Err(bad_request(431, &format!("the head of the request has more than {max_bytes} bytes")));
         }
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(bad(431, &format!("the request has more than {MAX_FIELDS} header fields")));
+            return Err(bad_request(431, &format!("the request has more than {MAX_FIELDS} header fields")));
         }
-        Err(error) => return Err(bad(400, &format!("not HTTP/1.1: {error}"))),
+        Err(error) => return Err(bad_request(400, &format!("not HTTP/1.1: {error}"))),
     };
     Ok(Some((head(&request)?, length)))
 }
@@ -77,7 +77,7 @@ fn head(request: &httparse::Request<'_, '_>) -> Result<Head, BadRequest> {
     let mut lengths = request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case("content-length"));
     let length = lengths.next().map(|field| content_length(field.value)).transpose()?;
     if lengths.next().is_some() {
-        return Err(bad(400, "more than one `content-length`"));
+        return Err(bad_request(400, "more than one `content-length`"));
     }
     head.length = Length::Known(length.unwrap_or(0));
     for field in &*request.headers {
@@ -92,7 +92,10 @@ fn read_field(head: &mut Head, field: &httparse::Header<'_>, has_length: bool) -
     if is("transfer-encoding") {
         // Two ways to determine the end of a body allow request smuggling.
         if has_length || !text.eq_ignore_ascii_case("chunked") {
-            return Err(bad(501, "a body comes with `content-length` or as `transfer-encoding: chunked`, and with nothing else"));
+            return Err(bad_request(
+                501,
+                "a body comes with `content-length` or as `transfer-encoding: chunked`, and with nothing else",
+            ));
         }
         head.length = Length::Chunked;
     } else if is("connection") {
@@ -112,7 +115,7 @@ fn read_field(head: &mut Head, field: &httparse::Header<'_>, has_length: bool) -
 fn content_length(value: &[u8]) -> Result<usize, BadRequest> {
     let digits =
         std::str::from_utf8(value).ok().filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()));
-    digits.and_then(|text| text.parse().ok()).ok_or_else(|| bad(400, "`content-length` is not a number of bytes"))
+    digits.and_then(|text| text.parse().ok()).ok_or_else(|| bad_request(400, "`content-length` is not a number of bytes"))
 }
 
 /// Collects the body of one request.
@@ -121,13 +124,13 @@ pub(crate) struct Body {
     max_bytes: usize,
     bytes: Vec<u8>,
     /// Remaining bytes of the current chunk, under chunked encoding.
-    left: usize,
-    place: Place,
+    remaining: usize,
+    state: ChunkState,
 }
 
 /// The position in a chunked body.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ChunkState {
     Size,
     Data,
     /// After a chunk's data, before its line break.
@@ -141,7 +144,7 @@ impl Body {
         if matches!(length, Length::Known(length) if length > max_bytes) {
             return Err(too_large(max_bytes));
         }
-        Ok(Self { length, max_bytes, bytes: Vec::new(), left: 0, place: Place::Size })
+        Ok(Self { length, max_bytes, bytes: Vec::new(), remaining: 0, state: ChunkState::Size })
     }
 
     /// Removes the bytes of the body from the beginning of `input`; returns the body once it is complete.
@@ -167,35 +170,35 @@ impl Body {
     fn step_through(&mut self, input: &[u8], used: &mut usize) -> Result<bool, BadRequest> {
         loop {
             let rest = &input[*used..];
-            match self.place {
-                Place::Size => {
+            match self.state {
+                ChunkState::Size => {
                     let Some(line) = line(rest)? else { return Ok(false) };
                     *used += line.len() + 2;
-                    self.left = chunk_size(line)?;
-                    self.place = if self.left == 0 { Place::Trailer } else { Place::Data };
-                    if self.left > self.max_bytes - self.bytes.len() {
+                    self.remaining = chunk_size(line)?;
+                    self.state = if self.remaining == 0 { ChunkState::Trailer } else { ChunkState::Data };
+                    if self.remaining > self.max_bytes - self.bytes.len() {
                         return Err(too_large(self.max_bytes));
                     }
                 }
-                Place::Data => {
-                    let count = rest.len().min(self.left);
+                ChunkState::Data => {
+                    let count = rest.len().min(self.remaining);
                     self.bytes.extend_from_slice(&rest[..count]);
                     *used += count;
-                    self.left -= count;
-                    if self.left > 0 {
+                    self.remaining -= count;
+                    if self.remaining > 0 {
                         return Ok(false);
                     }
-                    self.place = Place::Break;
+                    self.state = ChunkState::Break;
                 }
-                Place::Break => {
+                ChunkState::Break => {
                     let Some(line) = line(rest)? else { return Ok(false) };
                     if !line.is_empty() {
-                        return Err(bad(400, "a chunk of the body is longer than it says"));
+                        return Err(bad_request(400, "a chunk of the body is longer than it says"));
                     }
                     *used += 2;
-                    self.place = Place::Size;
+                    self.state = ChunkState::Size;
                 }
-                Place::Trailer => {
+                ChunkState::Trailer => {
                     let Some(line) = line(rest)? else { return Ok(false) };
                     *used += line.len() + 2;
                     if line.is_empty() {
@@ -208,7 +211,7 @@ impl Body {
 }
 
 fn too_large(max_bytes: usize) -> BadRequest {
-    bad(413, &format!("the body of the request has more than {max_bytes} bytes"))
+    bad_request(413, &format!("the body of the request has more than {max_bytes} bytes"))
 }
 
 /// Returns the line at the beginning of `input`, without its end.
@@ -216,7 +219,7 @@ fn line(input: &[u8]) -> Result<Option<&[u8]>, BadRequest> {
     let searched = &input[..input.len().min(MAX_SIZE_LINE)];
     match searched.windows(2).position(|pair| pair == b"\r\n") {
         Some(end) => Ok(Some(&searched[..end])),
-        None if searched.len() == MAX_SIZE_LINE => Err(bad(400, "a line of the chunked body is too long")),
+        None if searched.len() == MAX_SIZE_LINE => Err(bad_request(400, "a line of the chunked body is too long")),
         None => Ok(None),
     }
 }
@@ -224,7 +227,7 @@ fn line(input: &[u8]) -> Result<Option<&[u8]>, BadRequest> {
 fn chunk_size(line: &[u8]) -> Result<usize, BadRequest> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    text.and_then(|text| usize::from_str_radix(text, 16).ok()).ok_or_else(|| bad(400, "a chunk of the body has no size"))
+    text.and_then(|text| usize::from_str_radix(text, 16).ok()).ok_or_else(|| bad_request(400, "a chunk of the body has no size"))
 }
 
 #[cfg(test)]
@@ -279,7 +282,7 @@ mod tests {
         assert_eq!(refused(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(101))), 431);
     }
 
-    fn body_of(length: Length, max_bytes: usize, parts: &[&[u8]]) -> Result<(Option<Vec<u8>>, Vec<u8>), BadRequest> {
+    fn parse_body(length: Length, max_bytes: usize, parts: &[&[u8]]) -> Result<(Option<Vec<u8>>, Vec<u8>), BadRequest> {
         let mut body = Body::new(length, max_bytes)?;
         let mut input = Vec::new();
         for part in parts {
@@ -293,19 +296,19 @@ mod tests {
 
     #[test]
     fn a_body_ends_where_it_says_and_leaves_what_follows() {
-        let (body, rest) = body_of(Length::Known(5), 10, &[b"he", b"llo", b"GET"]).expect("a body");
+        let (body, rest) = parse_body(Length::Known(5), 10, &[b"he", b"llo", b"GET"]).expect("a body");
         assert_eq!((body.as_deref(), rest.as_slice()), (Some(&b"hello"[..]), &b""[..]));
         let chunked: &[u8] = b"3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\nTrailer: x\r\n\r\nGET";
-        let (body, rest) = body_of(Length::Chunked, 10, &[chunked]).expect("a body");
+        let (body, rest) = parse_body(Length::Chunked, 10, &[chunked]).expect("a body");
         assert_eq!((body.as_deref(), rest.as_slice()), (Some(&b"hello"[..]), &b"GET"[..]));
         let bytes: Vec<&[u8]> = chunked.chunks(1).collect();
-        let (body, _) = body_of(Length::Chunked, 10, &bytes).expect("a body");
+        let (body, _) = parse_body(Length::Chunked, 10, &bytes).expect("a body");
         assert_eq!(body.as_deref(), Some(&b"hello"[..]));
     }
 
     #[test]
     fn a_body_beyond_the_limit_or_its_own_word_is_refused() {
-        let status = |length, parts: &[&[u8]]| body_of(length, 10, parts).expect_err("refused").status;
+        let status = |length, parts: &[&[u8]]| parse_body(length, 10, parts).expect_err("refused").status;
         assert_eq!(status(Length::Known(11), &[]), 413);
         assert_eq!(status(Length::Chunked, &[b"6\r\n123456\r\n5\r\n"]), 413);
         assert_eq!(status(Length::Chunked, &[b"ffffffffffffffff\r\n"]), 413);
@@ -342,7 +345,7 @@ mod tests {
             }
             wire.extend_from_slice(b"0\r\n\r\n");
             let pieces: Vec<&[u8]> = wire.chunks(cut).collect();
-            let (body, _) = body_of(Length::Chunked, 1_000, &pieces).expect("a body");
+            let (body, _) = parse_body(Length::Chunked, 1_000, &pieces).expect("a body");
             prop_assert_eq!(body, Some(parts.concat()));
         }
     }

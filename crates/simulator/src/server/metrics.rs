@@ -60,7 +60,7 @@ pub(crate) struct Metrics {
 }
 
 /// The gauges, which are read when the metrics are requested.
-pub(crate) struct Standing {
+pub(crate) struct Gauges {
     pub(crate) occupancy: Occupancy,
     pub(crate) connections: usize,
     pub(crate) truth_dropped: u64,
@@ -95,7 +95,7 @@ impl Metrics {
     }
 
     /// Renders all metrics in the text format of Prometheus.
-    pub(crate) fn render(&self, model: &str, standing: &Standing) -> String {
+    pub(crate) fn render(&self, model: &str, standing: &Gauges) -> String {
         let labels = format!("engine=\"0\",model_name=\"{}\"", label_value(model));
         let mut page = Page { text: String::with_capacity(16 << 10), labels };
         // Writing to a string cannot fail.
@@ -103,7 +103,7 @@ impl Metrics {
         page.text
     }
 
-    fn write(&self, page: &mut Page, standing: &Standing) -> fmt::Result {
+    fn write(&self, page: &mut Page, standing: &Gauges) -> fmt::Result {
         let occupancy = standing.occupancy;
         page.gauge("vllm:num_requests_running", "Requests that run", f64::from(occupancy.running))?;
         page.gauge("vllm:num_requests_waiting", "Requests that wait for their turn", f64::from(occupancy.waiting))?;

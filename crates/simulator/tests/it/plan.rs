@@ -2,18 +2,24 @@
 
 use assay_record::Record;
 use assay_simulator::{
-    Arrival, Channel, CoTenant, Config, Due, Engine, Event, EventKind, Latency, Load, Model as _, PerRequest, Profile,
-    RequestKey, Seed, SlowRequests, Stall, simulate,
+    Arrival, Channel, CoTenant, Config, Engine, Event, EventKind, Latency, Load, Model as _, PerRequest, Profile, RequestKey,
+    Seed, SimulatedRequest, SlowRequests, Stall, simulate,
 };
 use proptest::prelude::*;
 
 const MS: i64 = 1_000_000;
 
-fn due(request: u64, offset_ns: i64, output_tokens: u32) -> Due {
-    Due { offset_ns, request_id: u128::from(request) + 1, prompt_tokens: 8, output_tokens, ..Due::default() }
+fn due(request: u64, offset_ns: i64, output_tokens: u32) -> SimulatedRequest {
+    SimulatedRequest {
+        offset_ns,
+        request_id: u128::from(request) + 1,
+        prompt_tokens: 8,
+        output_tokens,
+        ..SimulatedRequest::default()
+    }
 }
 
-fn open(latency: &Latency, seed: &str, load: Vec<Due>) -> Vec<Record> {
+fn open(latency: &Latency, seed: &str, load: Vec<SimulatedRequest>) -> Vec<Record> {
     let seed: Seed = seed.parse().expect("a seed");
     simulate(Engine::new(PerRequest::new(latency.clone(), &seed)), seed, Load::Open(load)).collect()
 }
@@ -58,7 +64,7 @@ fn load_stretches_times_by_how_many_run_beside() {
 #[test]
 fn chunks_bring_their_tokens_when_the_last_of_them_is_due_and_keep_channels_apart() {
     let latency = Latency { ttft_ns: 100, itl_ns: 10, first_chunk_tokens: 2, tokens_per_chunk: 4, ..Latency::none() };
-    let records = open(&latency, "1", vec![Due { reasoning_tokens: 5, ..due(0, 0, 12) }]);
+    let records = open(&latency, "1", vec![SimulatedRequest { reasoning_tokens: 5, ..due(0, 0, 12) }]);
     let chunks: Vec<_> = records[0].chunks.iter().map(|chunk| (chunk.at_ns, chunk.tokens)).collect();
     assert_eq!(chunks, [(100, Some(2)), (130, Some(3)), (170, Some(4)), (200, Some(3))]);
     assert_eq!((records[0].first_content_ns, records[0].first_event_tokens), (Some(170), Some(2)));
@@ -67,7 +73,7 @@ fn chunks_bring_their_tokens_when_the_last_of_them_is_due_and_keep_channels_apar
 #[test]
 fn a_cached_prefix_costs_no_prefill() {
     let latency = Latency { prefill_per_token_ns: 10, ..Latency::none() };
-    let prompt = |request, offset_ns, blocks: &[u64]| Due {
+    let prompt = |request, offset_ns, blocks: &[u64]| SimulatedRequest {
         prompt_tokens: 40,
         prefix_blocks: blocks.to_vec(),
         ..due(request, offset_ns, 1)
@@ -76,14 +82,14 @@ fn a_cached_prefix_costs_no_prefill() {
     let seen: Vec<_> = records.iter().map(|record| (record.cached_tokens, record.ttft_ns())).collect();
     assert_eq!(seen, [(Some(0), Some(400)), (Some(32), Some(80)), (Some(16), Some(240))]);
     // The last token is never cached: it has to be computed for the first one of the response.
-    let whole = |request, offset_ns| Due { prompt_tokens: 32, ..prompt(request, offset_ns, &[7, 8]) };
+    let whole = |request, offset_ns| SimulatedRequest { prompt_tokens: 32, ..prompt(request, offset_ns, &[7, 8]) };
     assert_eq!(open(&latency, "1", vec![whole(0, 0), whole(1, 1_000)])[1].cached_tokens, Some(16));
 }
 
 #[test]
 fn the_same_seed_gives_the_same_plan_and_another_another() {
-    let latency = Config::of(Profile::H100x8b).latency;
-    let load: Vec<Due> = (0..200).map(|request| due(request, ms(3 * request), 20)).collect();
+    let latency = Config::from_profile(Profile::H100x8b).latency;
+    let load: Vec<SimulatedRequest> = (0..200).map(|request| due(request, ms(3 * request), 20)).collect();
     let first = open(&latency, "1", load.clone());
     assert_eq!(first, open(&latency, "1", load.clone()));
     assert_ne!(first, open(&latency, "2", load));
@@ -91,7 +97,7 @@ fn the_same_seed_gives_the_same_plan_and_another_another() {
 
 #[test]
 fn without_load_a_request_draws_the_same_wherever_it_comes() {
-    let latency = Latency { load_factor: 1.0, ..Config::of(Profile::H100x8b).latency };
+    let latency = Latency { load_factor: 1.0, ..Config::from_profile(Profile::H100x8b).latency };
     let spans = |order: &[u64]| {
         let load = (0..).zip(order).map(|(place, request)| due(*request, ms(place), 10)).collect();
         let mut records = open(&latency, "1", load);
@@ -104,8 +110,8 @@ fn without_load_a_request_draws_the_same_wherever_it_comes() {
 
 #[test]
 fn a_profile_has_the_moments_that_it_states() {
-    let latency = Latency { load_factor: 1.0, ..Config::of(Profile::H100x8b).latency };
-    let load: Vec<Due> = (0..40_000).map(|request| due(request, 0, 2)).collect();
+    let latency = Latency { load_factor: 1.0, ..Config::from_profile(Profile::H100x8b).latency };
+    let load: Vec<SimulatedRequest> = (0..40_000).map(|request| due(request, 0, 2)).collect();
     let latency = Latency { max_num_seqs: 1_000_000, ..latency };
     let records = open(&latency, "1", load);
     let moments = |values: Vec<f64>| {
@@ -135,9 +141,9 @@ fn a_stall_shows_in_open_loop_and_hides_in_closed_loop() {
         |records: Vec<Record>| records.iter().filter(|record| record.ttft_ns().is_some_and(|ttft_ns| ttft_ns > 10 * MS)).count();
     // One a millisecond: those that arrive in the first 490 ms of the stall wait for more than 10 ms, and so does the one before
     // it.
-    let arrivals: Vec<Due> = (0..3_000).map(|request| due(request, ms(request), 1)).collect();
+    let arrivals: Vec<SimulatedRequest> = (0..3_000).map(|request| due(request, ms(request), 1)).collect();
     assert_eq!(slow(simulate(stalled(), Seed::default(), Load::Open(arrivals)).collect()), 492);
-    let requests: Vec<Due> = (0..3_000).map(|request| due(request, 0, 1)).collect();
+    let requests: Vec<SimulatedRequest> = (0..3_000).map(|request| due(request, 0, 1)).collect();
     let closed = Load::Closed { clients: 1, requests };
     assert_eq!(slow(simulate(stalled(), Seed::default(), closed).collect()), 1);
 }
@@ -145,7 +151,7 @@ fn a_stall_shows_in_open_loop_and_hides_in_closed_loop() {
 #[test]
 fn clients_of_a_closed_loop_send_when_they_are_answered() {
     let latency = Latency { ttft_ns: 10, itl_ns: 1, ..Latency::none() };
-    let requests: Vec<Due> = (0..7).map(|request| due(request, 0, 3)).collect();
+    let requests: Vec<SimulatedRequest> = (0..7).map(|request| due(request, 0, 3)).collect();
     let engine = Engine::new(PerRequest::new(latency, &Seed::default()));
     let records: Vec<Record> = simulate(engine, Seed::default(), Load::Closed { clients: 3, requests }).collect();
     let sent: Vec<_> = records.iter().map(|record| (record.intended_ns, record.sent_ns, record.end_ns)).collect();
@@ -195,7 +201,7 @@ fn beside_a_cotenant(share: f64, seed: &str, start_ns: i64) -> Vec<[i64; 2]> {
     let mut engine = Engine::new(PerRequest::new(Latency { ttft_ns: 10, cotenant, ..Latency::none() }, &seed));
     engine.start(start_ns);
     let arrivals = (0..400).flat_map(|episode| [0, 900].map(|offset_ns| start_ns + 1_000 * episode + offset_ns));
-    let load: Vec<Due> = (0..).zip(arrivals).map(|(request, offset_ns)| due(request, offset_ns, 1)).collect();
+    let load: Vec<SimulatedRequest> = (0..).zip(arrivals).map(|(request, offset_ns)| due(request, offset_ns, 1)).collect();
     let ttft: Vec<i64> = simulate(engine, seed, Load::Open(load)).map(|record| record.ttft_ns().expect("a token")).collect();
     ttft.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect()
 }
@@ -214,7 +220,7 @@ fn a_cotenant_slows_whole_episodes_which_the_seed_draws() {
 }
 
 fn arrival(request: u64, output_tokens: u32, reasoning_tokens: u32) -> Arrival {
-    let key = RequestKey::of_id(&Seed::default(), &request.to_string());
+    let key = RequestKey::from_id(&Seed::default(), &request.to_string());
     Arrival { request, key, prompt_tokens: 20, output_tokens, reasoning_tokens, prefix_blocks: vec![request % 3] }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_simulator::{Due, Ending, Engine, Load, PerRequest, RequestTruth, Truth, simulate};
+use assay_simulator::{Ending, Engine, Load, PerRequest, RequestTruth, SimulatedRequest, Truth, simulate};
 
 use crate::client::{Client, Reply, config, requests, serve};
 
@@ -92,7 +92,7 @@ fn a_simulation_of_the_same_arrivals_has_the_same_plan() {
     let replies = offer(server.address());
     let mut truth = requests(server.address());
     truth.sort_by_key(|request| request.arrived_ns);
-    let due = |request: &RequestTruth| Due {
+    let due = |request: &RequestTruth| SimulatedRequest {
         offset_ns: request.arrived_ns,
         request_id: u128::from_str_radix(&request.request_id, 16).expect("an id"),
         prompt_tokens: 3,
@@ -102,7 +102,7 @@ fn a_simulation_of_the_same_arrivals_has_the_same_plan() {
     };
     let config = config(BUSY);
     let engine = Engine::new(PerRequest::new(config.latency, &config.seed));
-    let load: Vec<Due> = truth.iter().map(due).collect();
+    let load: Vec<SimulatedRequest> = truth.iter().map(due).collect();
     let records: Vec<_> = simulate(engine, config.seed, Load::Open(load)).collect();
     assert_eq!(records.len(), 40);
     for record in records {

@@ -4,37 +4,37 @@
 //! containers.
 
 use super::{MAX_LIST, MAX_MAP, PATH_TYPE};
-use crate::field::{Choice, Rule, Table, Type, Unique, choice, default, optional, required};
+use crate::field::{Choice, Rule, Table, Type, Uniqueness, choice, default, optional, required};
 use crate::format::{DATA_KEY, KUBERNETES_LABEL, LABEL_VALUE, MOUNT_PATH, OBJECT, QUANTITY, VARIABLE, VOLUME};
 
 /// Users and groups that a pod may run as: all but root.
 static UNPRIVILEGED: Type = Type::Integer { min: 1, max: i32::MAX as i64 };
 static OBJECT_NAME: Type = Type::Text(&OBJECT);
 static LABEL_KEY: Type = Type::Text(&KUBERNETES_LABEL);
-static LABEL_VALUES: Type = Type::List { item: &Type::Text(&LABEL_VALUE), min: 1, max: MAX_LIST, unique: Unique::Item };
+static LABEL_VALUES: Type = Type::List { item: &Type::Text(&LABEL_VALUE), min: 1, max: MAX_LIST, unique: Uniqueness::Item };
 const OPTIONAL: &str = "Whether the pod starts without it.";
 
 pub(crate) static POD: Table = Table {
     name: "pod",
     doc: "What a stage asks of its pods in a cluster. Spelled as in Kubernetes, and added to what the pods have anyway. On one machine \
           it means nothing.",
-    by: None,
+    selector: None,
     fields: &[
         default(
             "env",
-            &Type::List { item: &Type::Object(&ENV_VARIABLE), min: 0, max: MAX_MAP, unique: Unique::Field("name") },
+            &Type::List { item: &Type::Object(&ENV_VARIABLE), min: 0, max: MAX_MAP, unique: Uniqueness::Field("name") },
             "[]",
             "Variables of the stage's program. What is measured sees none of them.",
         ),
         default(
             "envFrom",
-            &Type::List { item: &Type::Object(&ENV_SOURCE), min: 0, max: MAX_MAP, unique: Unique::No },
+            &Type::List { item: &Type::Object(&ENV_SOURCE), min: 0, max: MAX_MAP, unique: Uniqueness::No },
             "[]",
             "Secrets and ConfigMaps of the stages' namespace whose members become variables. What Assay sets itself stays as it is.",
         ),
         default(
             "tolerations",
-            &Type::List { item: &Type::Object(&TOLERATION), min: 0, max: MAX_MAP, unique: Unique::Item },
+            &Type::List { item: &Type::Object(&TOLERATION), min: 0, max: MAX_MAP, unique: Uniqueness::Item },
             "[]",
             "Taints of nodes that it may run on all the same.",
         ),
@@ -45,13 +45,13 @@ pub(crate) static POD: Table = Table {
         ),
         default(
             "volumes",
-            &Type::List { item: &Type::Object(&POD_VOLUME), min: 0, max: MAX_MAP, unique: Unique::Field("name") },
+            &Type::List { item: &Type::Object(&POD_VOLUME), min: 0, max: MAX_MAP, unique: Uniqueness::Field("name") },
             "[]",
             "Volumes besides those that Assay mounts.",
         ),
         default(
             "volumeMounts",
-            &Type::List { item: &Type::Object(&MOUNT), min: 0, max: MAX_MAP, unique: Unique::Field("mountPath") },
+            &Type::List { item: &Type::Object(&MOUNT), min: 0, max: MAX_MAP, unique: Uniqueness::Field("mountPath") },
             "[]",
             "Where the container has them.",
         ),
@@ -70,7 +70,7 @@ pub(crate) static POD: Table = Table {
 static ENV_VARIABLE: Table = Table {
     name: "variable",
     doc: "A variable. A secret is a reference, never a value.",
-    by: None,
+    selector: None,
     fields: &[
         required("name", &Type::Text(&VARIABLE), "Its name. Names that Assay sets itself are refused."),
         optional("value", &Type::Scalar, "Its value, as it stands: `$(NAME)` is not expanded."),
@@ -81,7 +81,7 @@ static ENV_VARIABLE: Table = Table {
 static VALUE_SOURCE: Table = Table {
     name: "source of a value",
     doc: "Where a variable's value is found, in the stages' namespace.",
-    by: None,
+    selector: None,
     fields: &[
         optional("secretKeyRef", &Type::Object(&MEMBER_REFERENCE), "A member of a Secret."),
         optional("configMapKeyRef", &Type::Object(&MEMBER_REFERENCE), "A member of a ConfigMap."),
@@ -91,7 +91,7 @@ static VALUE_SOURCE: Table = Table {
 static MEMBER_REFERENCE: Table = Table {
     name: "member",
     doc: "A member of a Secret or ConfigMap. Assay's own, named `assay` or `assay-*`, are refused.",
-    by: None,
+    selector: None,
     fields: &[
         required("name", &OBJECT_NAME, "The Secret or ConfigMap."),
         required("key", &Type::Text(&DATA_KEY), "Its member."),
@@ -102,7 +102,7 @@ static MEMBER_REFERENCE: Table = Table {
 static ENV_SOURCE: Table = Table {
     name: "source of variables",
     doc: "A Secret or ConfigMap whose members become variables.",
-    by: None,
+    selector: None,
     fields: &[
         optional("prefix", &Type::Text(&VARIABLE), "What their names begin with."),
         optional("secretRef", &Type::Object(&REFERENCE), "A Secret."),
@@ -113,7 +113,7 @@ static ENV_SOURCE: Table = Table {
 static REFERENCE: Table = Table {
     name: "object",
     doc: "A Secret or ConfigMap of the stages' namespace. Assay's own, named `assay` or `assay-*`, are refused.",
-    by: None,
+    selector: None,
     fields: &[
         required("name", &OBJECT_NAME, "Its name."),
         optional("optional", &Type::Bool, "Whether the pod starts without it, and without its variables."),
@@ -131,7 +131,7 @@ static EFFECTS: [Choice; 3] = [
 static TOLERATION: Table = Table {
     name: "toleration",
     doc: "A taint that it may run beside.",
-    by: None,
+    selector: None,
     fields: &[
         optional("key", &LABEL_KEY, "The taint's key; without one, `operator: Exists` stands for all."),
         optional("operator", &Type::Choice(&OPERATORS_OF_TAINTS), "How the taint is matched; `Equal` if left out."),
@@ -149,7 +149,7 @@ static TOLERATION: Table = Table {
 static AFFINITY: Table = Table {
     name: "affinity",
     doc: "Where a pod has to run, or would rather.",
-    by: None,
+    selector: None,
     fields: &[
         optional("nodeAffinity", &Type::Object(&NODE_AFFINITY), "On which nodes."),
         optional("podAffinity", &Type::Object(&POD_AFFINITY), "Near which pods."),
@@ -162,12 +162,12 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 static NODE_AFFINITY: Table = Table {
     name: "node affinity",
     doc: "On which nodes a pod has to run, or would rather.",
-    by: None,
+    selector: None,
     fields: &[
         optional(REQUIRED, &Type::Object(&NODE_SELECTOR), "What a node must be like."),
         optional(
             PREFERRED,
-            &Type::List { item: &Type::Object(&PREFERRED_NODE), min: 1, max: MAX_LIST, unique: Unique::No },
+            &Type::List { item: &Type::Object(&PREFERRED_NODE), min: 1, max: MAX_LIST, unique: Uniqueness::No },
             "What nodes are better, each by its weight.",
         ),
     ],
@@ -176,10 +176,10 @@ static NODE_AFFINITY: Table = Table {
 static NODE_SELECTOR: Table = Table {
     name: "node selector",
     doc: "Nodes that meet at least one of its terms.",
-    by: None,
+    selector: None,
     fields: &[required(
         "nodeSelectorTerms",
-        &Type::List { item: &Type::Object(&NODE_TERM), min: 1, max: MAX_LIST, unique: Unique::No },
+        &Type::List { item: &Type::Object(&NODE_TERM), min: 1, max: MAX_LIST, unique: Uniqueness::No },
         "The terms, one of which must hold.",
     )],
     rules: &[],
@@ -187,10 +187,10 @@ static NODE_SELECTOR: Table = Table {
 static NODE_TERM: Table = Table {
     name: "node term",
     doc: "Nodes that meet all of its expressions.",
-    by: None,
+    selector: None,
     fields: &[required(
         "matchExpressions",
-        &Type::List { item: &Type::Object(&NODE_EXPRESSION), min: 1, max: MAX_LIST, unique: Unique::No },
+        &Type::List { item: &Type::Object(&NODE_EXPRESSION), min: 1, max: MAX_LIST, unique: Uniqueness::No },
         "The expressions, all of which must hold.",
     )],
     rules: &[],
@@ -213,7 +213,7 @@ static NODE_OPERATORS: [Choice; 6] = [
 static NODE_EXPRESSION: Table = Table {
     name: "node expression",
     doc: "What a label of a node must be.",
-    by: Some("operator"),
+    selector: Some("operator"),
     fields: &[
         required("key", &LABEL_KEY, "The label."),
         required("operator", &Type::Choice(&NODE_OPERATORS), "What must hold of it."),
@@ -225,23 +225,23 @@ static WEIGHT: Type = Type::Integer { min: 1, max: 100 };
 static PREFERRED_NODE: Table = Table {
     name: "preferred nodes",
     doc: "Nodes that are better than others.",
-    by: None,
+    selector: None,
     fields: &[required("weight", &WEIGHT, "How much better."), required("preference", &Type::Object(&NODE_TERM), "Which nodes.")],
     rules: &[],
 };
 static POD_AFFINITY: Table = Table {
     name: "pod affinity",
     doc: "Near which pods, or away from which, a pod has to run or would rather.",
-    by: None,
+    selector: None,
     fields: &[
         optional(
             REQUIRED,
-            &Type::List { item: &Type::Object(&POD_TERM), min: 1, max: MAX_LIST, unique: Unique::No },
+            &Type::List { item: &Type::Object(&POD_TERM), min: 1, max: MAX_LIST, unique: Uniqueness::No },
             "What must hold, all of it.",
         ),
         optional(
             PREFERRED,
-            &Type::List { item: &Type::Object(&PREFERRED_PODS), min: 1, max: MAX_LIST, unique: Unique::No },
+            &Type::List { item: &Type::Object(&PREFERRED_PODS), min: 1, max: MAX_LIST, unique: Uniqueness::No },
             "What is better, each by its weight.",
         ),
     ],
@@ -250,13 +250,13 @@ static POD_AFFINITY: Table = Table {
 static POD_TERM: Table = Table {
     name: "pod term",
     doc: "Pods that have these labels, and what is near.",
-    by: None,
+    selector: None,
     fields: &[
         required("topologyKey", &LABEL_KEY, "Nodes with the same value of this label are near each other."),
         optional("labelSelector", &Type::Object(&LABEL_SELECTOR), "The pods; none if left out."),
         default(
             "namespaces",
-            &Type::List { item: &OBJECT_NAME, min: 0, max: MAX_LIST, unique: Unique::Item },
+            &Type::List { item: &OBJECT_NAME, min: 0, max: MAX_LIST, unique: Uniqueness::Item },
             "[]",
             "The namespaces that they are in; the stages' own if left out.",
         ),
@@ -267,7 +267,7 @@ static POD_TERM: Table = Table {
 static PREFERRED_PODS: Table = Table {
     name: "preferred pods",
     doc: "Pods that it is better to be near, or away from.",
-    by: None,
+    selector: None,
     fields: &[
         required("weight", &WEIGHT, "How much better."),
         required("podAffinityTerm", &Type::Object(&POD_TERM), "Which pods."),
@@ -277,7 +277,7 @@ static PREFERRED_PODS: Table = Table {
 static LABEL_SELECTOR: Table = Table {
     name: "label selector",
     doc: "Labels that all must be there; without any, everything is meant.",
-    by: None,
+    selector: None,
     fields: &[
         default(
             "matchLabels",
@@ -287,7 +287,7 @@ static LABEL_SELECTOR: Table = Table {
         ),
         default(
             "matchExpressions",
-            &Type::List { item: &Type::Object(&LABEL_EXPRESSION), min: 0, max: MAX_LIST, unique: Unique::No },
+            &Type::List { item: &Type::Object(&LABEL_EXPRESSION), min: 0, max: MAX_LIST, unique: Uniqueness::No },
             "[]",
             "What else must hold of labels.",
         ),
@@ -297,7 +297,7 @@ static LABEL_SELECTOR: Table = Table {
 static LABEL_EXPRESSION: Table = Table {
     name: "label expression",
     doc: "What a label must be.",
-    by: Some("operator"),
+    selector: Some("operator"),
     fields: &[
         required("key", &LABEL_KEY, "The label."),
         required("operator", &Type::Choice(&OPERATORS), "What must hold of it."),
@@ -309,7 +309,7 @@ static LABEL_EXPRESSION: Table = Table {
 static POD_VOLUME: Table = Table {
     name: "volume",
     doc: "A volume. There are no others than these: a path of the node, for one, is refused.",
-    by: None,
+    selector: None,
     fields: &[
         required("name", &Type::Text(&VOLUME), "Its name. Those of Assay's volumes are refused."),
         optional("configMap", &Type::Object(&CONFIG_MAP_VOLUME), "Members of a ConfigMap as files."),
@@ -319,12 +319,12 @@ static POD_VOLUME: Table = Table {
     ],
     rules: &[Rule::ExactlyOne(&["configMap", "secret", "emptyDir", "persistentVolumeClaim"])],
 };
-static ITEMS: Type = Type::List { item: &Type::Object(&ITEM), min: 1, max: MAX_LIST, unique: Unique::Field("path") };
+static ITEMS: Type = Type::List { item: &Type::Object(&ITEM), min: 1, max: MAX_LIST, unique: Uniqueness::Field("path") };
 const ITEMS_DOC: &str = "The members that become files; all of them if left out.";
 static CONFIG_MAP_VOLUME: Table = Table {
     name: "ConfigMap as files",
     doc: "Members of a ConfigMap as files. Assay's own, named `assay` or `assay-*`, are refused.",
-    by: None,
+    selector: None,
     fields: &[
         required("name", &OBJECT_NAME, "The ConfigMap."),
         optional("items", &ITEMS, ITEMS_DOC),
@@ -335,7 +335,7 @@ static CONFIG_MAP_VOLUME: Table = Table {
 static SECRET_VOLUME: Table = Table {
     name: "Secret as files",
     doc: "Members of a Secret as files. Assay's own, named `assay` or `assay-*`, are refused.",
-    by: None,
+    selector: None,
     fields: &[
         required("secretName", &OBJECT_NAME, "The Secret."),
         optional("items", &ITEMS, ITEMS_DOC),
@@ -346,7 +346,7 @@ static SECRET_VOLUME: Table = Table {
 static ITEM: Table = Table {
     name: "file",
     doc: "A member as a file.",
-    by: None,
+    selector: None,
     fields: &[
         required("key", &Type::Text(&DATA_KEY), "The member."),
         required("path", &PATH_TYPE, "The file's path in the volume."),
@@ -357,7 +357,7 @@ static MEDIA: [Choice; 1] = [choice("Memory", "Memory, which counts against the 
 static EMPTY_DIR: Table = Table {
     name: "empty folder",
     doc: "A folder that is empty when the pod starts, and ends with it.",
-    by: None,
+    selector: None,
     fields: &[
         default("sizeLimit", &Type::Text(&QUANTITY), "\"1Gi\"", "How much it may hold before the pod is taken away."),
         optional("medium", &Type::Choice(&MEDIA), "What it lies on; the node's disk if left out."),
@@ -367,7 +367,7 @@ static EMPTY_DIR: Table = Table {
 static CLAIM_VOLUME: Table = Table {
     name: "claim",
     doc: "A PersistentVolumeClaim of the stages' namespace.",
-    by: None,
+    selector: None,
     fields: &[
         required("claimName", &OBJECT_NAME, "Its name."),
         default("readOnly", &Type::Bool, "false", "Whether nothing may be written to it."),
@@ -377,7 +377,7 @@ static CLAIM_VOLUME: Table = Table {
 static MOUNT: Table = Table {
     name: "mount",
     doc: "Where the container has a volume.",
-    by: None,
+    selector: None,
     fields: &[
         required("name", &Type::Text(&VOLUME), "The volume's name."),
         required(
@@ -394,14 +394,14 @@ static MOUNT: Table = Table {
 static SECURITY: Table = Table {
     name: "security context",
     doc: "Whom a pod's processes run as: anybody but root. All else that Pod Security `restricted` asks for stays as it is.",
-    by: None,
+    selector: None,
     fields: &[
         optional("runAsUser", &UNPRIVILEGED, "The user; 65532 if left out."),
         optional("runAsGroup", &UNPRIVILEGED, "The group; 65532 if left out."),
         optional("fsGroup", &UNPRIVILEGED, "The group that owns its volumes; 65532 if left out."),
         default(
             "supplementalGroups",
-            &Type::List { item: &UNPRIVILEGED, min: 0, max: MAX_MAP, unique: Unique::Item },
+            &Type::List { item: &UNPRIVILEGED, min: 0, max: MAX_MAP, unique: Uniqueness::Item },
             "[]",
             "Further groups.",
         ),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use insta::assert_snapshot;
 
-use super::{COMPARING, INDICATOR, PIPELINE, SERVING, with};
+use super::{COMPARING, INDICATOR, PIPELINE, SERVING, replace_part};
 use crate::{Closure, ClosureError, MAX_FILE_BYTES, closure, render, validate};
 
 /// Returns a repository in memory.
@@ -15,7 +15,7 @@ fn repository(files: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
 
 fn whole() -> BTreeMap<String, Vec<u8>> {
     repository(&[
-        ("pipelines/nightly.yaml", &with(PIPELINE, "  targets:", "  publish: {queries: [queries/q.sql]}\n  targets:")),
+        ("pipelines/nightly.yaml", &replace_part(PIPELINE, "  targets:", "  publish: {queries: [queries/q.sql]}\n  targets:")),
         ("workloads/stream/workload.yaml", INDICATOR),
         ("workloads/stream/run.sh", "#!/bin/sh"),
         ("workloads/stream/stream.c", "int main;"),
@@ -26,7 +26,7 @@ fn whole() -> BTreeMap<String, Vec<u8>> {
 }
 
 fn close(path: &str, files: &BTreeMap<String, Vec<u8>>) -> Result<Closure, ClosureError<String>> {
-    closure(path, &mut |path| Ok(files.get(path).cloned()))
+    read_closure(path, &mut |path| Ok(files.get(path).cloned()))
 }
 
 fn refusal(path: &str, files: &BTreeMap<String, Vec<u8>>) -> String {
@@ -52,7 +52,7 @@ fn the_closure_is_what_is_named_and_no_more() {
             "queries/q.sql"
         ]
     );
-    let frozen = closed.workloads[0].freeze(&closed.pins_of(&closed.workloads[0])).expect("frozen");
+    let frozen = closed.workloads[0].freeze(&closed.workload_pins(&closed.workloads[0])).expect("frozen");
     assert!(frozen.unpinned.is_empty());
     assert_eq!(closed.files[2].size, 9);
 }
@@ -60,10 +60,10 @@ fn the_closure_is_what_is_named_and_no_more() {
 #[test]
 fn each_path_is_asked_for_once() {
     let mut files = whole();
-    let twice = with(INDICATOR, "files: [stream.c]", "files: [stream.c, README.md, workload.yaml]");
+    let twice = replace_part(INDICATOR, "files: [stream.c]", "files: [stream.c, README.md, workload.yaml]");
     files.insert("workloads/stream/workload.yaml".to_owned(), twice.into_bytes());
     let asked = RefCell::new(Vec::new());
-    let closed = closure("pipelines/nightly.yaml", &mut |path| {
+    let closed = read_closure("pipelines/nightly.yaml", &mut |path| {
         asked.borrow_mut().push(path.to_owned());
         Ok::<_, String>(files.get(path).cloned())
     });
@@ -78,9 +78,9 @@ fn each_path_is_asked_for_once() {
 fn objects_of_targets_belong_to_the_closure_and_have_to_read() {
     let targets =
         "  targets:\n    - {name: vllm, kind: objects, objects: [targets/a.yaml, targets/b.yaml], url: 'http://vllm:8000'}";
-    let pipeline = with(PIPELINE, "[stream]", "[chat]");
+    let pipeline = replace_part(PIPELINE, "[stream]", "[chat]");
     let mut files = repository(&[
-        ("pipelines/nightly.yaml", &with(&pipeline, "  targets:\n    - {name: here, kind: host}", targets)),
+        ("pipelines/nightly.yaml", &replace_part(&pipeline, "  targets:\n    - {name: here, kind: host}", targets)),
         ("workloads/chat/workload.yaml", SERVING),
         ("targets/a.yaml", "kind: Service\n---\nkind: Deployment\n"),
         ("targets/b.yaml", "kind: ConfigMap\n"),
@@ -165,10 +165,10 @@ fn a_missing_pipeline_is_named() {
 #[test]
 fn problems_of_all_files_come_together() {
     let mut files = whole();
-    let pipeline = with(PIPELINE, "[stream]", "[stream, chat]");
+    let pipeline = replace_part(PIPELINE, "[stream]", "[stream, chat]");
     files.insert("pipelines/nightly.yaml".to_owned(), pipeline.into_bytes());
-    files.insert("workloads/stream/workload.yaml".to_owned(), with(INDICATOR, "type: indicator", "type: x").into_bytes());
-    files.insert("workloads/chat/workload.yaml".to_owned(), with(SERVING, "mode: open", "mode: x").into_bytes());
+    files.insert("workloads/stream/workload.yaml".to_owned(), replace_part(INDICATOR, "type: indicator", "type: x").into_bytes());
+    files.insert("workloads/chat/workload.yaml".to_owned(), replace_part(SERVING, "mode: open", "mode: x").into_bytes());
     let shown = refusal("pipelines/nightly.yaml", &files);
     assert!(
         shown.contains("workloads/stream/workload.yaml:7:9") && shown.contains("workloads/chat/workload.yaml:13:11"),
@@ -179,7 +179,7 @@ fn problems_of_all_files_come_together() {
 #[test]
 fn a_failure_to_read_is_passed_on() {
     let mut read = |_: &str| Err::<Option<Vec<u8>>, _>(std::io::Error::other("the disk is gone"));
-    let error = closure("pipelines/nightly.yaml", &mut read).expect_err("no closure");
+    let error = read_closure("pipelines/nightly.yaml", &mut read).expect_err("no closure");
     assert_eq!(error.to_string(), "failed to read `pipelines/nightly.yaml`");
     assert_eq!(std::error::Error::source(&error).map(ToString::to_string), Some("the disk is gone".to_owned()));
 }
@@ -207,7 +207,7 @@ fn valid_files_have_no_problems() {
 
 #[test]
 fn a_pipeline_and_its_workloads_are_validated_together() {
-    let endpoint = with(PIPELINE, "kind: host", "kind: endpoint, url: http://localhost");
+    let endpoint = replace_part(PIPELINE, "kind: host", "kind: endpoint, url: http://localhost");
     assert_eq!(validated(&[("p.yaml", &endpoint)]), "");
     assert_snapshot!(validated(&[("p.yaml", &endpoint), ("workloads/stream/workload.yaml", INDICATOR)]), @r"
     error: no target can run the indicator workload `stream`
@@ -283,8 +283,8 @@ fn the_folder_is_checked_in_validation_too() {
 
 #[test]
 fn a_problem_that_two_pipelines_find_is_shown_once() {
-    let remote = with(INDICATOR, "{path: run.sh}", "{url: https://evil.example/run.sh}");
-    let strict = with(PIPELINE, "  targets:", "  fetch: {allow: [good.example]}\n  targets:");
+    let remote = replace_part(INDICATOR, "{path: run.sh}", "{url: https://evil.example/run.sh}");
+    let strict = replace_part(PIPELINE, "  targets:", "  fetch: {allow: [good.example]}\n  targets:");
     let shown = validated(&[("p.yaml", &strict), ("p.yaml", &strict), ("w.yaml", &remote)]);
     assert_eq!(shown.matches("error: ").count(), 1, "{shown}");
 }

@@ -6,7 +6,7 @@ use assay_manifest::{Case, PointKind};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
-use super::{COMPARING, INDICATOR, PIPELINE, SERVING, pipeline, with, workload};
+use super::{COMPARING, INDICATOR, PIPELINE, SERVING, pipeline, replace_part, workload};
 use crate::{MAX_POINTS, expand, render};
 
 fn cases(pipeline_text: &str, workloads: &[&str]) -> Vec<Case> {
@@ -45,7 +45,7 @@ fn parameters_multiply() {
 
 #[test]
 fn a_workload_without_axes_has_one_point() {
-    let text = with(INDICATOR, "    ARRAY_MIB: [64, 256]\n    THREADS: [1, 2, 4]\n", "");
+    let text = replace_part(INDICATOR, "    ARRAY_MIB: [64, 256]\n    THREADS: [1, 2, 4]\n", "");
     assert_snapshot!(show(&cases(PIPELINE, &[&text])), @r"
     stream.here.default
       parameters default {}
@@ -72,7 +72,7 @@ fn each_rate_or_concurrency_is_a_point() {
       rate rate-2-5 {"rate": "2.5"}
       rate rate-10 {"rate": "10"}
     "#);
-    let closed = with(
+    let closed = replace_part(
         SERVING,
         "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n",
         "    mode: closed\n    concurrency: [1, 64]\n",
@@ -86,16 +86,16 @@ fn each_rate_or_concurrency_is_a_point() {
 
 #[test]
 fn workloads_meet_the_targets_that_can_run_them() {
-    let text = with(PIPELINE, "[stream]", "[stream, chat]");
-    let text = with(&text, "kind: host}\n", "kind: host}\n    - {name: sim, kind: simulator}\n");
+    let text = replace_part(PIPELINE, "[stream]", "[stream, chat]");
+    let text = replace_part(&text, "kind: host}\n", "kind: host}\n    - {name: sim, kind: simulator}\n");
     let ids: Vec<_> = cases(&text, &[SERVING, INDICATOR]).into_iter().map(|case| case.case_id.to_string()).collect();
     assert_eq!(ids, ["stream.here.default", "chat.sim.default"]);
 }
 
 #[test]
 fn blurred_long_and_odd_values_end_in_a_digest() {
-    let text = with(INDICATOR, "ARRAY_MIB: [64, 256]", "KIND: [fp8, FP8, a-b, a_b, -1, 0.5, '', a b, ü]");
-    let text = with(&text, "THREADS: [1, 2, 4]", &format!("LONG: [{}]", "x".repeat(50)));
+    let text = replace_part(INDICATOR, "ARRAY_MIB: [64, 256]", "KIND: [fp8, FP8, a-b, a_b, -1, 0.5, '', a b, ü]");
+    let text = replace_part(&text, "THREADS: [1, 2, 4]", &format!("LONG: [{}]", "x".repeat(50)));
     let ids = show(&cases(PIPELINE, &[&text]));
     assert_snapshot!(ids, @r#"
     stream.here.default
@@ -113,7 +113,7 @@ fn blurred_long_and_odd_values_end_in_a_digest() {
 
 #[test]
 fn an_unknown_workload_is_named() {
-    assert_snapshot!(refusal(&with(PIPELINE, "[stream]", "[stream, strem]"), &[INDICATOR]), @r"
+    assert_snapshot!(refusal(&replace_part(PIPELINE, "[stream]", "[stream, strem]"), &[INDICATOR]), @r"
     error: there is no workload `strem`
      --> pipeline.yaml:5:23
       |
@@ -121,7 +121,7 @@ fn an_unknown_workload_is_named() {
       |                       ^^^^^
     hint: did you mean `stream`?
     ");
-    assert_snapshot!(refusal(&with(PIPELINE, "[stream]", "[nothing-like-it]"), &[INDICATOR]), @r"
+    assert_snapshot!(refusal(&replace_part(PIPELINE, "[stream]", "[nothing-like-it]"), &[INDICATOR]), @r"
     error: there is no workload `nothing-like-it`
      --> pipeline.yaml:5:15
       |
@@ -133,7 +133,7 @@ fn an_unknown_workload_is_named() {
 
 #[test]
 fn nothing_is_left_without_a_partner() {
-    assert_snapshot!(refusal(&with(PIPELINE, "[stream]", "[chat]"), &[SERVING]), @r"
+    assert_snapshot!(refusal(&replace_part(PIPELINE, "[stream]", "[chat]"), &[SERVING]), @r"
     error: no target can run the serving workload `chat`
      --> pipeline.yaml:5:15
       |
@@ -148,7 +148,7 @@ fn nothing_is_left_without_a_partner() {
       |       ^^^^^^^^^^^^^^^^^^^^^^^
     hint: remove the target, or name a workload for it
     ");
-    assert_snapshot!(refusal(&with(PIPELINE, "kind: host}\n", "kind: host}\n    - {name: sim, kind: simulator}\n"), &[INDICATOR]), @r"
+    assert_snapshot!(refusal(&replace_part(PIPELINE, "kind: host}\n", "kind: host}\n    - {name: sim, kind: simulator}\n"), &[INDICATOR]), @r"
     error: no workload of this pipeline runs on the target `sim` of `kind: simulator`
      --> pipeline.yaml:8:7
       |
@@ -160,8 +160,8 @@ fn nothing_is_left_without_a_partner() {
 
 #[test]
 fn the_sides_of_a_comparison_have_work_in_common() {
-    let text = with(PIPELINE, "[stream]", "[stream, chat]");
-    let text = with(
+    let text = replace_part(PIPELINE, "[stream]", "[stream, chat]");
+    let text = replace_part(
         &text,
         "kind: host}\n",
         "kind: host}\n    - {name: sim, kind: simulator}\n  comparison: {baseline: {target: here}, candidate: {target: sim}, variable_under_test: model}\n",
@@ -178,7 +178,7 @@ fn the_sides_of_a_comparison_have_work_in_common() {
 
 #[test]
 fn gates_judge_declared_metrics() {
-    let text = with(
+    let text = replace_part(
         PIPELINE,
         "  targets:",
         "  comparison: {baseline: {target: here}, candidate: {target: here, variant: fast}, variable_under_test: model}\n  variants: [{name: default}, {name: fast}]\n  placement: alternate\n  gates: [{name: g, metrics: [copy.rat, copy.rate]}]\n  targets:",
@@ -191,8 +191,8 @@ fn gates_judge_declared_metrics() {
       |                               ^^^^^^^^
     hint: did you mean `copy.rate`?
     ");
-    let serving = with(&with(PIPELINE, "kind: host}\n", "kind: simulator}\n"), "[stream]", "[chat]");
-    let serving = with(
+    let serving = replace_part(&replace_part(PIPELINE, "kind: host}\n", "kind: simulator}\n"), "[stream]", "[chat]");
+    let serving = replace_part(
         &serving,
         "  targets:",
         "  comparison: {baseline: {target: here}, candidate: {target: here, variant: fast}, variable_under_test: model}\n  variants: [{name: default}, {name: fast}]\n  placement: alternate\n  gates: [{name: g, metrics: [ttft_ms_p99, ttft_ms_p55]}]\n  targets:",
@@ -209,9 +209,9 @@ fn gates_judge_declared_metrics() {
 
 #[test]
 fn scripts_are_fetched_from_allowed_hosts() {
-    let remote = with(INDICATOR, "{path: run.sh}", "{url: https://evil.example/run.sh}");
+    let remote = replace_part(INDICATOR, "{path: run.sh}", "{url: https://evil.example/run.sh}");
     assert_eq!(refusal(PIPELINE, &[&remote]), "no problem");
-    assert_snapshot!(refusal(&with(PIPELINE, "  targets:", "  fetch: {allow: [good.example]}\n  targets:"), &[&remote]), @r"
+    assert_snapshot!(refusal(&replace_part(PIPELINE, "  targets:", "  fetch: {allow: [good.example]}\n  targets:"), &[&remote]), @r"
     error: the script's host `evil.example` is not among those that the pipeline `nightly` allows
      --> workload.yaml:8:17
       |
@@ -219,7 +219,10 @@ fn scripts_are_fetched_from_allowed_hosts() {
       |                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^
     hint: add it to `spec.fetch.allow` in pipeline.yaml
     ");
-    assert_eq!(refusal(&with(PIPELINE, "  targets:", "  fetch: {allow: [evil.example]}\n  targets:"), &[&remote]), "no problem");
+    assert_eq!(
+        refusal(&replace_part(PIPELINE, "  targets:", "  fetch: {allow: [evil.example]}\n  targets:"), &[&remote]),
+        "no problem"
+    );
 }
 
 fn axis(name: &str, length: usize) -> String {
@@ -228,8 +231,13 @@ fn axis(name: &str, length: usize) -> String {
 
 #[test]
 fn points_have_a_limit() {
-    let sweep =
-        |a, b| with(&with(INDICATOR, "ARRAY_MIB: [64, 256]", &axis("ARRAY_MIB", a)), "THREADS: [1, 2, 4]", &axis("THREADS", b));
+    let sweep = |a, b| {
+        replace_part(
+            &replace_part(INDICATOR, "ARRAY_MIB: [64, 256]", &axis("ARRAY_MIB", a)),
+            "THREADS: [1, 2, 4]",
+            &axis("THREADS", b),
+        )
+    };
     assert_eq!(cases(PIPELINE, &[&sweep(MAX_POINTS / 10, 10)])[0].points.len(), MAX_POINTS);
     assert_snapshot!(refusal(PIPELINE, &[&sweep(MAX_POINTS / 10, 11)]), @r"
     error: the parameters of `stream` make 1100 points; at most 1000 are allowed
@@ -243,15 +251,18 @@ fn points_have_a_limit() {
 
 fn many(workloads: usize, targets: usize, variants: usize) -> (String, Vec<String>) {
     let list = |count: usize, item: &dyn Fn(usize) -> String| (0..count).map(item).collect::<Vec<_>>().join(", ");
-    let text = with(PIPELINE, "[stream]", &format!("[{}]", list(workloads, &|i| format!("w{i}"))));
-    let text = with(
+    let text = replace_part(PIPELINE, "[stream]", &format!("[{}]", list(workloads, &|i| format!("w{i}"))));
+    let text = replace_part(
         &text,
         "\n    - {name: here, kind: host}",
         &format!(" [{}]", list(targets, &|i| format!("{{name: t{i}, kind: host}}"))),
     );
-    let text =
-        with(&text, "  targets:", &format!("  variants: [{}]\n  targets:", list(variants, &|i| format!("{{name: v{i}}}"))));
-    (text, (0..workloads).map(|i| with(INDICATOR, "name: stream", &format!("name: w{i}"))).collect())
+    let text = replace_part(
+        &text,
+        "  targets:",
+        &format!("  variants: [{}]\n  targets:", list(variants, &|i| format!("{{name: v{i}}}"))),
+    );
+    (text, (0..workloads).map(|i| replace_part(INDICATOR, "name: stream", &format!("name: w{i}"))).collect())
 }
 
 #[test]
@@ -295,7 +306,7 @@ proptest! {
         let quoted = |values: &BTreeSet<String>| values.iter().map(|value| format!("'{value}'")).collect::<Vec<_>>().join(", ");
         let parameters: String = axes.iter().enumerate().map(|(i, values)| format!("    A{i}: [{}]\n", quoted(values))).collect::<Vec<_>>().concat();
         let files: Vec<String> =
-            files.iter().map(|file| with(file, "    ARRAY_MIB: [64, 256]\n    THREADS: [1, 2, 4]\n", &parameters)).collect();
+            files.iter().map(|file| replace_part(file, "    ARRAY_MIB: [64, 256]\n    THREADS: [1, 2, 4]\n", &parameters)).collect();
         let cases = cases(&text, &files.iter().map(String::as_str).collect::<Vec<_>>());
         prop_assert_eq!(cases.len(), workloads * targets * variants);
         let points = axes.iter().map(BTreeSet::len).product::<usize>();

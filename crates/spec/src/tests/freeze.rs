@@ -4,17 +4,17 @@ use assay_manifest::Digest;
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
-use super::{INDICATOR, SERVING, with, workload};
-use crate::{Frozen, Pins, Workload, derived_seed, render};
+use super::{INDICATOR, SERVING, replace_part, workload};
+use crate::{FrozenSpec, Pins, Workload, derive_seed, render};
 
 fn pins() -> Pins {
     let contents =
-        ["run.sh", "stream.c", "https://example.org/run.sh"].map(|name| (name.to_owned(), Digest::of(name.as_bytes())));
-    let images = [("python:3.12".to_owned(), Digest::of(b"image"))];
+        ["run.sh", "stream.c", "https://example.org/run.sh"].map(|name| (name.to_owned(), Digest::compute(name.as_bytes())));
+    let images = [("python:3.12".to_owned(), Digest::compute(b"image"))];
     Pins { contents: contents.into(), images: images.into() }
 }
 
-fn freeze(text: &str) -> Frozen {
+fn freeze(text: &str) -> FrozenSpec {
     workload(text).freeze(&pins()).expect("frozen")
 }
 
@@ -38,15 +38,15 @@ fn golden_digests() {
 #[test]
 fn form_changes_nothing() {
     let same = [
-        with(INDICATOR, "name: stream", "name: other"),
-        with(INDICATOR, "  owner: performance\n", "  description: Words.\n  labels: {a: b}\n"),
-        with(INDICATOR, "spec:\n", "# a comment\nspec:\n"),
-        with(INDICATOR, "  script: {path: run.sh}\n", "  script:\n    path: './run.sh'\n"),
-        with(INDICATOR, "time_limit: 2m", "time_limit: 120s"),
-        with(INDICATOR, "REPS: 20", "REPS: '20'"),
-        with(INDICATOR, "better: higher}", "better: higher, primary: true}"),
-        with(INDICATOR, "outputs: [stream]\n", "outputs: [stream]\n    time_limit: 10m\n"),
-        with(
+        replace_part(INDICATOR, "name: stream", "name: other"),
+        replace_part(INDICATOR, "  owner: performance\n", "  description: Words.\n  labels: {a: b}\n"),
+        replace_part(INDICATOR, "spec:\n", "# a comment\nspec:\n"),
+        replace_part(INDICATOR, "  script: {path: run.sh}\n", "  script:\n    path: './run.sh'\n"),
+        replace_part(INDICATOR, "time_limit: 2m", "time_limit: 120s"),
+        replace_part(INDICATOR, "REPS: 20", "REPS: '20'"),
+        replace_part(INDICATOR, "better: higher}", "better: higher, primary: true}"),
+        replace_part(INDICATOR, "outputs: [stream]\n", "outputs: [stream]\n    time_limit: 10m\n"),
+        replace_part(
             INDICATOR,
             "    ARRAY_MIB: [64, 256]\n    THREADS: [1, 2, 4]\n",
             "    THREADS: [1, 2, 4]\n    ARRAY_MIB: [64, 256]\n",
@@ -57,14 +57,14 @@ fn form_changes_nothing() {
         assert_eq!(digest(text), digest(INDICATOR), "{text}");
     }
     let same = [
-        with(
+        replace_part(
             SERVING,
             "  slos:",
             "  cache: cold_salt\n  streaming: true\n  capture: digest\n  time_limit: 30m\n  files: []\n  metrics: []\n  slos:",
         ),
-        with(SERVING, "rate: [1, 2.5, 10]", "rate: [1.0, 2.50, 1e1]"),
-        with(SERVING, "ttft: 2s", "ttft: 2000ms"),
-        with(SERVING, "duration: 60s", "duration: 1m\n    timeout: 300s"),
+        replace_part(SERVING, "rate: [1, 2.5, 10]", "rate: [1.0, 2.50, 1e1]"),
+        replace_part(SERVING, "ttft: 2s", "ttft: 2000ms"),
+        replace_part(SERVING, "duration: 60s", "duration: 1m\n    timeout: 300s"),
     ];
     for text in &same {
         assert_eq!(digest(text), digest(SERVING), "{text}");
@@ -74,34 +74,34 @@ fn form_changes_nothing() {
 #[test]
 fn meaning_changes_the_digest() {
     let others = [
-        with(INDICATOR, "time_limit: 2m", "time_limit: 121s"),
-        with(INDICATOR, "REPS: 20", "REPS: 21"),
-        with(INDICATOR, "REPS: 20", "REPS: 20.0"),
-        with(INDICATOR, "REPS: 20", "REPS: [20]"),
-        with(INDICATOR, "[64, 256]", "[256, 64]"),
-        with(INDICATOR, "primary: false", "primary: true"),
-        with(INDICATOR, "better: higher", "better: lower"),
-        with(INDICATOR, "unit: GB/s", "unit: MB/s"),
-        with(INDICATOR, "-O3", "-O2"),
-        with(INDICATOR, "files: [stream.c]", "files: []"),
-        with(INDICATOR, "time_limit: 2m", "time_limit: 2m\n  image: python:3.12"),
-        with(INDICATOR, "time_limit: 2m", "time_limit: 2m\n  framework: c"),
-        with(INDICATOR, "{path: run.sh}", "{url: https://example.org/run.sh}"),
-        with(INDICATOR, "type: indicator", "type: training\n  framework: c\n  model: m\n  precision: p"),
-        with(INDICATOR, "time_limit: 2m", &format!("time_limit: 2m\n  seed: {}", "0a".repeat(32))),
+        replace_part(INDICATOR, "time_limit: 2m", "time_limit: 121s"),
+        replace_part(INDICATOR, "REPS: 20", "REPS: 21"),
+        replace_part(INDICATOR, "REPS: 20", "REPS: 20.0"),
+        replace_part(INDICATOR, "REPS: 20", "REPS: [20]"),
+        replace_part(INDICATOR, "[64, 256]", "[256, 64]"),
+        replace_part(INDICATOR, "primary: false", "primary: true"),
+        replace_part(INDICATOR, "better: higher", "better: lower"),
+        replace_part(INDICATOR, "unit: GB/s", "unit: MB/s"),
+        replace_part(INDICATOR, "-O3", "-O2"),
+        replace_part(INDICATOR, "files: [stream.c]", "files: []"),
+        replace_part(INDICATOR, "time_limit: 2m", "time_limit: 2m\n  image: python:3.12"),
+        replace_part(INDICATOR, "time_limit: 2m", "time_limit: 2m\n  framework: c"),
+        replace_part(INDICATOR, "{path: run.sh}", "{url: https://example.org/run.sh}"),
+        replace_part(INDICATOR, "type: indicator", "type: training\n  framework: c\n  model: m\n  precision: p"),
+        replace_part(INDICATOR, "time_limit: 2m", &format!("time_limit: 2m\n  seed: {}", "0a".repeat(32))),
     ];
     let mut seen = std::collections::BTreeSet::from([digest(INDICATOR)]);
     for text in &others {
         assert!(seen.insert(digest(text)), "{text}");
     }
     let others = [
-        with(SERVING, "10]", "11]"),
-        with(SERVING, "gamma\n    smoothness: 0.5", "constant"),
-        with(SERVING, "model: llama-3.1-8b", "model: llama-3.1-70b"),
-        with(SERVING, "  slos:", "  cache: warm\n  slos:"),
-        with(SERVING, "tpot: 200ms", "tpot: 201ms"),
-        with(SERVING, "N(480,240)", "N(480,241)"),
-        with(SERVING, "warmup: 10s", "warmup: 0s"),
+        replace_part(SERVING, "10]", "11]"),
+        replace_part(SERVING, "gamma\n    smoothness: 0.5", "constant"),
+        replace_part(SERVING, "model: llama-3.1-8b", "model: llama-3.1-70b"),
+        replace_part(SERVING, "  slos:", "  cache: warm\n  slos:"),
+        replace_part(SERVING, "tpot: 200ms", "tpot: 201ms"),
+        replace_part(SERVING, "N(480,240)", "N(480,241)"),
+        replace_part(SERVING, "warmup: 10s", "warmup: 0s"),
     ];
     for text in &others {
         assert!(seen.insert(digest(text)), "{text}");
@@ -112,31 +112,34 @@ fn meaning_changes_the_digest() {
 fn contents_change_the_digest() {
     for name in ["run.sh", "stream.c"] {
         let mut other = pins();
-        other.contents.insert(name.to_owned(), Digest::of(b"changed"));
+        other.contents.insert(name.to_owned(), Digest::compute(b"changed"));
         assert_ne!(workload(INDICATOR).freeze(&other).expect("frozen").digest, freeze(INDICATOR).digest, "{name}");
     }
 }
 
 #[test]
 fn the_order_of_files_means_nothing() {
-    let files = |list: &str| digest(&with(INDICATOR, "files: [stream.c]", &format!("files: {list}")));
+    let files = |list: &str| digest(&replace_part(INDICATOR, "files: [stream.c]", &format!("files: {list}")));
     assert_eq!(files("[stream.c, a.h]"), files("[a.h, stream.c]"));
 }
 
 #[test]
 fn what_is_not_pinned_is_said() {
-    let text = with(INDICATOR, "time_limit: 2m", "time_limit: 2m\n  image: python:3.12");
+    let text = replace_part(INDICATOR, "time_limit: 2m", "time_limit: 2m\n  image: python:3.12");
     assert_eq!(workload(&text).freeze(&Pins::default()).expect("frozen").unpinned, ["run.sh", "stream.c", "python:3.12"]);
     assert!(freeze(&text).unpinned.is_empty());
-    let pinned = with(&text, "python:3.12", &format!("python@{}", Digest::of(b"image")));
+    let pinned = replace_part(&text, "python:3.12", &format!("python@{}", Digest::compute(b"image")));
     assert!(freeze(&pinned).unpinned.is_empty());
 }
 
 #[test]
 fn a_declared_digest_is_held_to() {
     let declare = |bytes: &[u8]| {
-        let text =
-            with(INDICATOR, "{path: run.sh}", &format!("{{url: https://example.org/run.sh, sha256: {}}}", Digest::of(bytes)));
+        let text = replace_part(
+            INDICATOR,
+            "{path: run.sh}",
+            &format!("{{url: https://example.org/run.sh, sha256: {}}}", Digest::compute(bytes)),
+        );
         workload(&text).freeze(&pins())
     };
     assert!(declare(b"https://example.org/run.sh").is_ok());
@@ -146,7 +149,7 @@ fn a_declared_digest_is_held_to() {
 #[test]
 fn a_declared_digest_fixes_the_spec_before_the_fetch() {
     let url = "https://example.org/run.sh";
-    let text = with(INDICATOR, "{path: run.sh}", &format!("{{url: {url}, sha256: {}}}", Digest::of(url.as_bytes())));
+    let text = replace_part(INDICATOR, "{path: run.sh}", &format!("{{url: {url}, sha256: {}}}", Digest::compute(url.as_bytes())));
     let mut unfetched = pins();
     unfetched.contents.remove(url);
     let before = workload(&text).freeze(&unfetched).expect("frozen");
@@ -156,14 +159,14 @@ fn a_declared_digest_fixes_the_spec_before_the_fetch() {
 #[test]
 fn seeds_are_declared_or_derived() {
     let frozen = freeze(INDICATOR);
-    assert_eq!(frozen.seed, derived_seed(&frozen.digest));
+    assert_eq!(frozen.seed, derive_seed(&frozen.digest));
     assert_ne!(frozen.seed, frozen.digest.hex());
     let seed = "0a".repeat(32);
-    assert_eq!(freeze(&with(INDICATOR, "time_limit: 2m", &format!("seed: {seed}"))).seed, seed);
+    assert_eq!(freeze(&replace_part(INDICATOR, "time_limit: 2m", &format!("seed: {seed}"))).seed, seed);
 }
 
 /// Writes a workload from the values of its fields, in some order of keys and with or without its defaults.
-fn written(order: &[usize], defaults: bool, (reps, limit, primary): (u32, u32, bool)) -> String {
+fn write_workload(order: &[usize], defaults: bool, (reps, limit, primary): (u32, u32, bool)) -> String {
     let mut fields = vec![
         "type: indicator".to_owned(),
         "script: {path: run.sh}".to_owned(),
@@ -187,8 +190,8 @@ proptest! {
         a in (1u32..3, 1u32..3, any::<bool>()), b in (1u32..3, 1u32..3, any::<bool>()),
     ) {
         let parse = |text: String| Workload::parse("w.yaml", text.as_bytes()).map_err(|problems| TestCaseError::fail(render(&problems)));
-        let left = parse(written(&order, defaults, a))?.freeze(&pins()).expect("frozen").digest;
-        let right = parse(written(&[0; 6], false, b))?.freeze(&pins()).expect("frozen").digest;
+        let left = parse(write_workload(&order, defaults, a))?.freeze(&pins()).expect("frozen").digest;
+        let right = parse(write_workload(&[0; 6], false, b))?.freeze(&pins()).expect("frozen").digest;
         prop_assert_eq!(left == right, a == b);
     }
 }

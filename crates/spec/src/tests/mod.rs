@@ -149,7 +149,7 @@ spec:
 ";
 
 /// Replaces one part of a text; the part must be there.
-pub(crate) fn with(text: &str, part: &str, replacement: &str) -> String {
+pub(crate) fn replace_part(text: &str, part: &str, replacement: &str) -> String {
     assert!(text.contains(part), "{part:?} is in the text");
     text.replacen(part, replacement, 1)
 }

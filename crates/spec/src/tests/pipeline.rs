@@ -5,15 +5,15 @@ use std::time::Duration;
 use assay_manifest::{Control, Intent, Placement, Role, TargetKind};
 use insta::assert_snapshot;
 
-use super::{COMPARING, PIPELINE, pipeline, problems, with};
-use crate::{ControlAsk, SIMULATOR_PROFILES, SecretRef, Shards, Trials};
+use super::{COMPARING, PIPELINE, pipeline, problems, replace_part};
+use crate::{ControlRequirement, SIMULATOR_PROFILES, SecretRef, Shards, Trials};
 
 fn minimal(part: &str, replacement: &str) -> String {
-    problems(&with(PIPELINE, part, replacement))
+    problems(&replace_part(PIPELINE, part, replacement))
 }
 
 fn comparing(part: &str, replacement: &str) -> String {
-    problems(&with(COMPARING, part, replacement))
+    problems(&replace_part(COMPARING, part, replacement))
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_minimal_pipeline_has_its_defaults() {
     let minutes: Vec<_> = spec.stages.iter().map(|stage| stage.timeout.as_secs() / 60).collect();
     assert_eq!(minutes, [10, 30, 1440, 30, 30, 10]);
     assert!(spec.stages.iter().all(|stage| stage.retries == 1));
-    assert!(spec.controls.iter().all(|(_, ask)| *ask == ControlAsk::Absent) && spec.controls.len() == Control::ALL.len());
+    assert!(spec.controls.iter().all(|(_, ask)| *ask == ControlRequirement::Absent) && spec.controls.len() == Control::ALL.len());
     assert_eq!((spec.shards, spec.time_limit), (Shards::Auto, Duration::from_hours(24)));
     assert!(spec.comparison.is_none() && spec.claim.is_none() && spec.schedule.is_none() && spec.gates.is_empty());
 }
@@ -68,9 +68,9 @@ fn a_comparing_pipeline_is_read() {
     assert_eq!(spec.variants[1].env[0].value.as_deref(), Some("new"));
     let comparison = spec.comparison.expect("a comparison");
     assert_eq!((comparison.baseline.variant.as_str(), comparison.candidate.variant.as_str()), ("default", "fast"));
-    assert_eq!(spec.controls[0], (Control::DedicatedNodes, ControlAsk::Declared("The node is reserved.".to_owned())));
-    assert_eq!(spec.controls[1], (Control::FixedTopology, ControlAsk::Absent));
-    assert_eq!(spec.controls[2], (Control::LockedClocks, ControlAsk::Required));
+    assert_eq!(spec.controls[0], (Control::DedicatedNodes, ControlRequirement::Declared("The node is reserved.".to_owned())));
+    assert_eq!(spec.controls[1], (Control::FixedTopology, ControlRequirement::Absent));
+    assert_eq!(spec.controls[2], (Control::LockedClocks, ControlRequirement::Required));
     assert_eq!(spec.gates[0].budget_pct.to_string(), "2.5");
     assert_eq!((spec.stages[2].retries, spec.stages[2].cpu.as_deref()), (0, Some("500m")));
     assert_eq!(spec.stages[2].node_selector["kubernetes.io/arch"], "amd64");
@@ -83,7 +83,7 @@ fn a_comparing_pipeline_is_read() {
 #[test]
 fn builds_have_folders_and_turns() {
     let of = |target: &str, trials: &str| {
-        let text = with(PIPELINE, "kind: host}", &format!("kind: host{target}}}"));
+        let text = replace_part(PIPELINE, "kind: host}", &format!("kind: host{target}}}"));
         format!("{text}  trials: {{{trials}}}\n")
     };
     let spec = pipeline(&of(", folder: sut/before", "count: 9, rebuilds: 3")).spec;
@@ -337,9 +337,10 @@ fn placement_fits_the_comparison() {
       |              ^^^^^^^^^
     hint: write `comparison`, or remove `placement`
     ");
-    let two_variants = with(COMPARING, "candidate: {target: new, variant: fast}", "candidate: {target: old, variant: fast}");
+    let two_variants =
+        replace_part(COMPARING, "candidate: {target: new, variant: fast}", "candidate: {target: old, variant: fast}");
     assert_eq!(problems(&two_variants), "no problem");
-    assert_snapshot!(problems(&with(&two_variants, "placement: alternate", "placement: coexist")), @r"
+    assert_snapshot!(problems(&replace_part(&two_variants, "placement: alternate", "placement: coexist")), @r"
     error: two variants of one target cannot be up together
       --> a.yaml:31:3
        |
@@ -364,7 +365,7 @@ fn only_what_assay_starts_can_be_restarted() {
 #[test]
 fn targets_of_a_cluster_are_read() {
     let target = |fields: &str| {
-        let text = with(PIPELINE, "    - {name: here, kind: host}", &format!("    - {{name: t, {fields}}}"));
+        let text = replace_part(PIPELINE, "    - {name: here, kind: host}", &format!("    - {{name: t, {fields}}}"));
         crate::Pipeline::parse("a.yaml", text.as_bytes()).map(|pipeline| pipeline.spec.targets[0].clone())
     };
     let objects = target("kind: objects, objects: [a/../b.yaml], url: 'http://t:80'").map(|_| ()).expect_err("a detour");
@@ -717,7 +718,7 @@ fn the_rest_is_well_formed() {
 
 #[test]
 fn shards_are_counted_unless_their_number_is_named() {
-    let shards = |text: &str| pipeline(&with(COMPARING, "shards: 2", text)).spec.shards;
+    let shards = |text: &str| pipeline(&replace_part(COMPARING, "shards: 2", text)).spec.shards;
     assert_eq!(shards("shards: 2"), Shards::Count(2));
     assert_eq!(shards("shards: auto"), Shards::Auto);
     assert_eq!(shards("isolation: none"), Shards::Auto, "it is the default");
@@ -726,12 +727,13 @@ fn shards_are_counted_unless_their_number_is_named() {
 #[test]
 fn a_branch_may_be_of_another_remote() {
     let spec =
-        pipeline(&with(COMPARING, "branch: numbers,", "branch: numbers, remote: 'git@example.org:team/numbers.git',")).spec;
+        pipeline(&replace_part(COMPARING, "branch: numbers,", "branch: numbers, remote: 'git@example.org:team/numbers.git',"))
+            .spec;
     assert_eq!(spec.publish.remote.as_deref(), Some("git@example.org:team/numbers.git"));
     assert_eq!((spec.publish.branch.as_deref(), spec.publish.folder.as_deref()), (Some("numbers"), Some("release")));
     assert_eq!(pipeline(COMPARING).spec.publish.remote, None);
     let by_ssh = "branch: numbers, remote: 'ssh://git@example.org/team/numbers.git',";
-    assert!(pipeline(&with(COMPARING, "branch: numbers,", by_ssh)).spec.publish.remote.is_some());
+    assert!(pipeline(&replace_part(COMPARING, "branch: numbers,", by_ssh)).spec.publish.remote.is_some());
     assert_snapshot!(comparing("branch: numbers,", "branch: numbers, remote: 'https://token@example.org/a',"), @r"
     error: `spec.publish.remote` carries a user or password
       --> a.yaml:60:70

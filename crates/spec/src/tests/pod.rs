@@ -7,7 +7,7 @@ use super::{PIPELINE, pipeline, problems};
 use crate::PodOverride;
 
 /// Examples of pod settings.
-pub(super) const ASKED: &str = "\
+pub(super) const POD_SETTINGS: &str = "\
     env: [{name: NCCL_DEBUG, value: 1}, {name: HF_TOKEN, valueFrom: {secretKeyRef: {name: hugging-face, key: token}}}], \
     envFrom: [{prefix: TEAM_, configMapRef: {name: team-settings}}], \
     tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}], \
@@ -19,7 +19,7 @@ pub(super) const ASKED: &str = "\
     securityContext: {runAsUser: 1000, fsGroup: 2000}";
 
 /// Returns a pipeline whose stage of that name has these pod settings.
-pub(super) fn asking(stage: &str, pod: &str) -> String {
+pub(super) fn pipeline_with_pod(stage: &str, pod: &str) -> String {
     let stages = ["plan", "provision", "execute", "collect", "reduce", "publish"].map(|name| {
         let pod = if name == stage { format!(", pod: {{{pod}}}") } else { String::new() };
         format!("    - {{name: {name}{pod}}}\n")
@@ -28,12 +28,12 @@ pub(super) fn asking(stage: &str, pod: &str) -> String {
 }
 
 fn refused(pod: &str) -> String {
-    problems(&asking("execute", pod))
+    problems(&pipeline_with_pod("execute", pod))
 }
 
 #[test]
 fn what_a_stage_asks_of_its_pods_is_as_kubernetes_takes_it() {
-    let stages = pipeline(&asking("execute", ASKED)).spec.stages;
+    let stages = pipeline(&pipeline_with_pod("execute", POD_SETTINGS)).spec.stages;
     assert_eq!(stages[0].pod, PodOverride::default());
     let pod = &stages[2].pod;
     assert_eq!(pod.env()[0], json!({"name": "NCCL_DEBUG", "value": "1"}));
@@ -87,7 +87,7 @@ fn an_account_of_another_stage_is_refused() {
        |                                                 ^^^^^^^^^^^^^
     hint: `assay-execute` is; leave it out, or name an account that does not begin with `assay-`
     ");
-    assert_snapshot!(problems(&asking("collect", "serviceAccountName: bucket-writer")), @r"
+    assert_snapshot!(problems(&pipeline_with_pod("collect", "serviceAccountName: bucket-writer")), @r"
     error: `spec.stages[3].pod.serviceAccountName` is `bucket-writer`, and `collect` asks the API server as `assay-collect`
       --> a.yaml:12:49
        |

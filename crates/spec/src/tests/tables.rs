@@ -5,13 +5,13 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::{Value as Json, json};
 
-use super::pod::{ASKED, asking};
-use super::{COMPARING, INDICATOR, PIPELINE, SERVING, TRUST, problems, with};
+use super::pod::{POD_SETTINGS, pipeline_with_pod};
+use super::{COMPARING, INDICATOR, PIPELINE, SERVING, TRUST, problems, replace_part};
 use crate::check::default_value;
 use crate::field::{Need, Type};
 use crate::problem::{Problems, Source};
 use crate::tables::all_tables;
-use crate::yaml::{Looks, Node, Value, parse};
+use crate::yaml::{Node, ScalarType, Value, parse};
 use crate::{Definition, DefinitionKind, reference, schema};
 
 #[test]
@@ -143,10 +143,10 @@ fn node_json(node: &Node) -> Json {
         Value::List(items) => items.iter().map(node_json).collect(),
         Value::Map(members) => members.iter().map(|(key, value)| (key.text.clone(), node_json(value))).collect(),
         Value::Refused => Json::Null,
-        Value::Scalar(scalar) => match scalar.looks() {
-            Looks::Null => Json::Null,
-            Looks::Bool | Looks::Number => serde_json::from_str(&scalar.text).expect("JSON's form"),
-            Looks::Text => Json::from(scalar.text.as_str()),
+        Value::Scalar(scalar) => match scalar.scalar_type() {
+            ScalarType::Null => Json::Null,
+            ScalarType::Bool | ScalarType::Number => serde_json::from_str(&scalar.text).expect("JSON's form"),
+            ScalarType::Text => Json::from(scalar.text.as_str()),
         },
     }
 }
@@ -159,49 +159,49 @@ fn the_schema_accepts_what_the_reader_accepts() {
     let examples = [
         (Workload, INDICATOR.to_owned()),
         (Workload, SERVING.to_owned()),
-        (Workload, with(SERVING, load, &format!(" {closed}\n"))),
-        (Workload, with(SERVING, "N(480,240)/(300,150)", "{input: {fixed: 5}, output: {normal: {mean: 1, stddev: 0}}}")),
+        (Workload, replace_part(SERVING, load, &format!(" {closed}\n"))),
+        (Workload, replace_part(SERVING, "N(480,240)/(300,150)", "{input: {fixed: 5}, output: {normal: {mean: 1, stddev: 0}}}")),
         (Pipeline, PIPELINE.to_owned()),
         (Pipeline, COMPARING.to_owned()),
-        (Pipeline, asking("execute", ASKED)),
+        (Pipeline, pipeline_with_pod("execute", POD_SETTINGS)),
         (TrustPolicy, TRUST.to_owned()),
     ];
     for (kind, text) in examples {
         assert!(Definition::parse("a.yaml", text.as_bytes()).is_ok(), "{}", problems(&text));
-        assert!(accepts(&schema(kind), &as_json(&text)), "{text}");
+        assert!(accepts(&json_schema(kind), &as_json(&text)), "{text}");
     }
 }
 
 #[test]
 fn the_schema_refuses_shapes_that_the_reader_refuses() {
     let refused = [
-        (DefinitionKind::Workload, with(INDICATOR, "time_limit: 2m", "time_limt: 2m")),
-        (DefinitionKind::Workload, with(INDICATOR, "time_limit: 2m", "lengths: D(1,2)")),
-        (DefinitionKind::Workload, with(INDICATOR, "  script: {path: run.sh}\n", "")),
-        (DefinitionKind::Workload, with(INDICATOR, "{path: run.sh}", "{path: run.sh, url: https://a.b/c}")),
-        (DefinitionKind::Workload, with(INDICATOR, "primary: false", "primary: no")),
-        (DefinitionKind::Workload, with(INDICATOR, "[64, 256]", "{a: b}")),
-        (DefinitionKind::Workload, with(SERVING, "  model: llama-3.1-8b\n", "")),
-        (DefinitionKind::Workload, with(SERVING, "mode: open", "mode: closed")),
-        (DefinitionKind::Workload, with(SERVING, "rate: [1, 2.5, 10]", "rate: [0]")),
-        (DefinitionKind::Workload, with(SERVING, "    duration: 60s\n", "")),
-        (DefinitionKind::Pipeline, with(PIPELINE, "kind: host", "kind: host, url: http://a")),
-        (DefinitionKind::Pipeline, with(COMPARING, "Authorization: {from_file: /run/secrets/key}", "Authorization: abc")),
-        (DefinitionKind::Pipeline, with(COMPARING, "shards: 2", "shards: 2.5")),
-        (DefinitionKind::Pipeline, asking("execute", "volumes: [{name: a, hostPath: {path: /}}]")),
-        (DefinitionKind::Pipeline, asking("execute", "securityContext: {runAsUser: 0}")),
-        (DefinitionKind::TrustPolicy, with(TRUST, "[source, plan]", "[nobody]")),
-        (DefinitionKind::TrustPolicy, with(TRUST, "kind: TrustPolicy", "kind: Pipeline")),
+        (DefinitionKind::Workload, replace_part(INDICATOR, "time_limit: 2m", "time_limt: 2m")),
+        (DefinitionKind::Workload, replace_part(INDICATOR, "time_limit: 2m", "lengths: D(1,2)")),
+        (DefinitionKind::Workload, replace_part(INDICATOR, "  script: {path: run.sh}\n", "")),
+        (DefinitionKind::Workload, replace_part(INDICATOR, "{path: run.sh}", "{path: run.sh, url: https://a.b/c}")),
+        (DefinitionKind::Workload, replace_part(INDICATOR, "primary: false", "primary: no")),
+        (DefinitionKind::Workload, replace_part(INDICATOR, "[64, 256]", "{a: b}")),
+        (DefinitionKind::Workload, replace_part(SERVING, "  model: llama-3.1-8b\n", "")),
+        (DefinitionKind::Workload, replace_part(SERVING, "mode: open", "mode: closed")),
+        (DefinitionKind::Workload, replace_part(SERVING, "rate: [1, 2.5, 10]", "rate: [0]")),
+        (DefinitionKind::Workload, replace_part(SERVING, "    duration: 60s\n", "")),
+        (DefinitionKind::Pipeline, replace_part(PIPELINE, "kind: host", "kind: host, url: http://a")),
+        (DefinitionKind::Pipeline, replace_part(COMPARING, "Authorization: {from_file: /run/secrets/key}", "Authorization: abc")),
+        (DefinitionKind::Pipeline, replace_part(COMPARING, "shards: 2", "shards: 2.5")),
+        (DefinitionKind::Pipeline, pipeline_with_pod("execute", "volumes: [{name: a, hostPath: {path: /}}]")),
+        (DefinitionKind::Pipeline, pipeline_with_pod("execute", "securityContext: {runAsUser: 0}")),
+        (DefinitionKind::TrustPolicy, replace_part(TRUST, "[source, plan]", "[nobody]")),
+        (DefinitionKind::TrustPolicy, replace_part(TRUST, "kind: TrustPolicy", "kind: Pipeline")),
     ];
     for (kind, text) in refused {
         assert!(Definition::parse("a.yaml", text.as_bytes()).is_err(), "the reader: {text}");
-        assert!(!accepts(&schema(kind), &as_json(&text)), "the schema: {text}");
+        assert!(!accepts(&json_schema(kind), &as_json(&text)), "the schema: {text}");
     }
 }
 
 #[test]
 fn the_schema_of_a_trust_policy() {
-    assert_snapshot!(serde_json::to_string_pretty(&schema(DefinitionKind::TrustPolicy)).expect("JSON"), @r#"
+    assert_snapshot!(serde_json::to_string_pretty(&json_schema(DefinitionKind::TrustPolicy)).expect("JSON"), @r#"
     {
       "$id": "https://assay.dev/v1alpha1/TrustPolicy.schema.json",
       "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -614,7 +614,7 @@ fn the_schema_of_a_trust_policy() {
 
 #[test]
 fn the_reference_of_a_trust_policy() {
-    assert_snapshot!(reference(DefinitionKind::TrustPolicy), @r"
+    assert_snapshot!(reference_page(DefinitionKind::TrustPolicy), @r"
     # TrustPolicy
 
     Written from the field tables in `crates/spec`; do not edit.
@@ -725,8 +725,8 @@ fn the_reference_of_a_trust_policy() {
 
 #[test]
 fn every_field_is_on_its_page_and_in_its_schema() {
-    let pages: String = DefinitionKind::ALL.map(reference).concat();
-    let schemas: String = DefinitionKind::ALL.map(|kind| schema(kind).to_string()).concat();
+    let pages: String = DefinitionKind::ALL.map(reference_page).concat();
+    let schemas: String = DefinitionKind::ALL.map(|kind| json_schema(kind).to_string()).concat();
     for field in all_tables().iter().flat_map(|table| table.fields) {
         assert!(pages.contains(&format!("| `{}` | ", field.name)) || field.name.starts_with("from_"), "{}", field.name);
         assert!(schemas.contains(&format!("\"{}\":", field.name)), "{}", field.name);

@@ -3,11 +3,11 @@
 use assay_manifest::Role;
 use insta::assert_snapshot;
 
-use super::{TRUST, problems, with};
+use super::{TRUST, problems, replace_part};
 use crate::TrustPolicy;
 
 fn trust(part: &str, replacement: &str) -> String {
-    problems(&with(TRUST, part, replacement))
+    problems(&replace_part(TRUST, part, replacement))
 }
 
 #[test]

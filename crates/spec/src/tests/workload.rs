@@ -5,15 +5,17 @@ use std::time::Duration;
 use assay_manifest::{CacheMode, CaptureMode, InstructionCounter, MeasuredCommand, SloMetric};
 use insta::assert_snapshot;
 
-use super::{COMPARING, INDICATOR, PIPELINE, SERVING, problems, with, workload};
-use crate::{Arrival, Arrivals, Distribution, Lengths, Load, Parameter, Program, Scenario, Script, Slo, Work, Workload, render};
+use super::{COMPARING, INDICATOR, PIPELINE, SERVING, problems, replace_part, workload};
+use crate::{
+    ArrivalMode, ArrivalProcess, Distribution, Lengths, Load, Parameter, Program, Scenario, Script, Slo, Work, Workload, render,
+};
 
 fn indicator(part: &str, replacement: &str) -> String {
-    problems(&with(INDICATOR, part, replacement))
+    problems(&replace_part(INDICATOR, part, replacement))
 }
 
 fn serving(part: &str, replacement: &str) -> String {
-    problems(&with(SERVING, part, replacement))
+    problems(&replace_part(SERVING, part, replacement))
 }
 
 #[test]
@@ -56,22 +58,22 @@ fn a_command_is_read_with_what_it_reports() {
     let run = ["./words", "9"].map(str::to_owned).to_vec();
     assert_eq!(command, MeasuredCommand { run, times: 1, instructions: None });
     assert_eq!(metrics, [metric("cpu_time_ms", true), metric("wall_time_ms", false)]);
-    let (command, metrics) = read(&with(COMMAND, "'9']", "'9'], times: 5, instructions: cachegrind"));
+    let (command, metrics) = read(&replace_part(COMMAND, "'9']", "'9'], times: 5, instructions: cachegrind"));
     assert_eq!((command.times, command.instructions), (5, Some(InstructionCounter::Cachegrind)));
     assert_eq!(metrics.last(), Some(&metric("instructions", false)));
     let wall = "{run: [./words, '9']}\n  metrics: [{path: wall_time_ms, unit: ms, better: lower}]";
-    let (_, metrics) = read(&with(COMMAND, "{run: [./words, '9']}", wall));
+    let (_, metrics) = read(&replace_part(COMMAND, "{run: [./words, '9']}", wall));
     assert_eq!(metrics, [metric("wall_time_ms", true)]);
 }
 
 #[test]
 fn a_command_and_its_counter_are_part_of_the_digest() {
     let digest = |text: &str| workload(text).freeze(&crate::Pins::default()).expect("frozen").digest;
-    let other = |part: &str, replacement: &str| digest(&with(COMMAND, part, replacement)) != digest(COMMAND);
+    let other = |part: &str, replacement: &str| digest(&replace_part(COMMAND, part, replacement)) != digest(COMMAND);
     assert!(other("'9'", "'10'") && other("'9']", "'9'], times: 2") && other("'9']", "'9'], instructions: perf"));
     assert_ne!(
-        digest(&with(COMMAND, "'9']", "'9'], instructions: perf")),
-        digest(&with(COMMAND, "'9']", "'9'], instructions: cachegrind")),
+        digest(&replace_part(COMMAND, "'9']", "'9'], instructions: perf")),
+        digest(&replace_part(COMMAND, "'9']", "'9'], instructions: cachegrind")),
         "what one counter counts is not what the other does"
     );
     assert!(!other("'9']", "'9'], times: 1"), "a default that is written out");
@@ -79,7 +81,7 @@ fn a_command_and_its_counter_are_part_of_the_digest() {
 
 #[test]
 fn an_indicator_has_a_script_or_a_command() {
-    let command = |part: &str, replacement: &str| problems(&with(COMMAND, part, replacement));
+    let command = |part: &str, replacement: &str| problems(&replace_part(COMMAND, part, replacement));
     assert_snapshot!(command("  command: {run: [./words, '9']}\n", "  time_limit: 1m\n"), @r"
     error: `spec` needs one of `script`, `command`
      --> a.yaml:4:1
@@ -128,7 +130,7 @@ fn an_indicator_has_a_script_or_a_command() {
       |             ^^^
     hint: add it to `spec.parameters`, or write `$${` for what is no parameter
     ");
-    let with_size = with(COMMAND, "'9']}", "'--size=${SIZE}']}\n  parameters: {SIZE: [1, 2]}");
+    let with_size = replace_part(COMMAND, "'9']}", "'--size=${SIZE}']}\n  parameters: {SIZE: [1, 2]}");
     assert_eq!(workload(&with_size).spec.metrics.len(), 2);
     assert_snapshot!(command("'9']", "'9'], times: 0"), @r"
     error: `spec.command.times` must be from 1 to 10000, not 0
@@ -161,7 +163,7 @@ fn a_serving_workload_is_read_with_its_defaults() {
     assert_eq!(
         serving.load,
         Load {
-            arrivals: Arrivals::Open { rate: vec![1.0, 2.5, 10.0], process: Arrival::Gamma { smoothness: 0.5 } },
+            arrivals: ArrivalMode::Open { rate: vec![1.0, 2.5, 10.0], process: ArrivalProcess::Gamma { smoothness: 0.5 } },
             duration: Some(Duration::from_mins(1)),
             requests: None,
             warmup: Duration::from_secs(10),
@@ -179,7 +181,7 @@ fn a_serving_workload_is_read_with_its_defaults() {
 
 #[test]
 fn explicit_lengths_are_read() {
-    let text = with(
+    let text = replace_part(
         SERVING,
         "N(480,240)/(300,150)",
         "{input: {uniform: {min: 1, max: 9}}, output: {lognormal: {mean: 50, stddev: 20.5}}}",
@@ -192,8 +194,11 @@ fn explicit_lengths_are_read() {
 
 #[test]
 fn parameters_are_kept_as_they_are_written() {
-    let workload =
-        workload(&with(INDICATOR, "REPS: 20", "REPS: 1.50\n    FLAG: yes\n    BIG: 0x1F\n    TEXT: '007'\n    EMPTY: ''"));
+    let workload = workload(&replace_part(
+        INDICATOR,
+        "REPS: 20",
+        "REPS: 1.50\n    FLAG: yes\n    BIG: 0x1F\n    TEXT: '007'\n    EMPTY: ''",
+    ));
     let parameters = &workload.spec.work.executable().expect("an executable").parameters;
     let constant = |name: &str| match &parameters[name] {
         Parameter::Constant(text) => text.clone(),
@@ -330,9 +335,9 @@ fn unknown_fields_far_from_any_are_refused_with_all_known_ones() {
 
 #[test]
 fn all_problems_come_in_one_go_in_the_order_of_the_file() {
-    let text = with(INDICATOR, "name: stream", "name: Stream");
-    let text = with(&text, "time_limit: 2m", "time_limit: soon\n  seed: 12");
-    let text = with(&text, "better: higher", "better: bigger");
+    let text = replace_part(INDICATOR, "name: stream", "name: Stream");
+    let text = replace_part(&text, "time_limit: 2m", "time_limit: soon\n  seed: 12");
+    let text = replace_part(&text, "better: higher", "better: bigger");
     assert_snapshot!(problems(&text), @r"
     error: `metadata.name` is not a name: `Stream`
      --> a.yaml:4:9
@@ -995,18 +1000,18 @@ fn the_whole_examples_hold() {
 fn a_wrong_part_makes_no_second_problem() {
     let count = |text: &str| problems(text).matches("error: ").count();
     let wrongs = [
-        with(SERVING, "smoothness: 0.5", "smoothness: much"),
-        with(SERVING, "arrival: gamma", "arrival: bursts"),
-        with(SERVING, "  slos:", "  time_limit: soon\n  slos:"),
-        with(SERVING, "  slos:", "  streaming: no\n  slos:"),
-        with(COMPARING, "- {name: default}", "- {name: Default}"),
-        with(COMPARING, "- name: old", "- name: Old"),
-        with(COMPARING, "{target: old}", "{target: [old]}"),
-        with(COMPARING, "variable_under_test: runtime_version", "variable_under_test: x"),
-        with(COMPARING, "- {name: plan}", "- plan"),
-        with(COMPARING, "placement: alternate", "placement: beside"),
-        with(COMPARING, "intent: publication_grade", "intent: fun"),
-        with(COMPARING, "count: 7", "count: many"),
+        replace_part(SERVING, "smoothness: 0.5", "smoothness: much"),
+        replace_part(SERVING, "arrival: gamma", "arrival: bursts"),
+        replace_part(SERVING, "  slos:", "  time_limit: soon\n  slos:"),
+        replace_part(SERVING, "  slos:", "  streaming: no\n  slos:"),
+        replace_part(COMPARING, "- {name: default}", "- {name: Default}"),
+        replace_part(COMPARING, "- name: old", "- name: Old"),
+        replace_part(COMPARING, "{target: old}", "{target: [old]}"),
+        replace_part(COMPARING, "variable_under_test: runtime_version", "variable_under_test: x"),
+        replace_part(COMPARING, "- {name: plan}", "- plan"),
+        replace_part(COMPARING, "placement: alternate", "placement: beside"),
+        replace_part(COMPARING, "intent: publication_grade", "intent: fun"),
+        replace_part(COMPARING, "count: 7", "count: many"),
     ];
     for text in &wrongs {
         assert_eq!(count(text), 1, "{}", problems(text));

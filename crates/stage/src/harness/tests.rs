@@ -11,7 +11,7 @@ fn run_id(text: &str) -> RunId {
 }
 
 fn reference(kind: Kind, text: &str) -> InputRef {
-    InputRef { kind, manifest: Digest::of(text.as_bytes()), bundle: Digest::of(b"bundle") }
+    InputRef { kind, manifest: Digest::compute(text.as_bytes()), bundle: Digest::compute(b"bundle") }
 }
 
 fn header(run: &str, kind: Kind, inputs: Vec<InputRef>) -> Header {
@@ -26,7 +26,7 @@ fn provenance(parameters: Value) -> Predicate {
         external_parameters: json!({"run_id": "nightly", "stage": "execute", "parameters": parameters}),
         internal_parameters: json!({}),
         resolved_dependencies: Vec::new(),
-        builder_binary: Digest::of(b""),
+        builder_binary: Digest::compute(b""),
         builder_version: "0".to_owned(),
         invocation_id: "1".to_owned(),
         started_on: now,
@@ -40,8 +40,8 @@ fn a_result_is_of_this_very_call() {
     let parameters = json!({"block": 0, "close": false});
     let run = run_id("nightly");
     // The order of the inputs does not matter.
-    let call = Call::new(&run, Kind::ExecutionPart, vec![environment, plan, plan], &parameters);
-    let gave = |header: &Header, parameters: Value| call.gave(header, &provenance(parameters));
+    let call = ExpectedResult::new(&run, Kind::ExecutionPart, vec![environment, plan, plan], &parameters);
+    let gave = |header: &Header, parameters: Value| call.matches_call(header, &provenance(parameters));
     let own = header("nightly", Kind::ExecutionPart, vec![plan, environment]);
     assert!(gave(&own, parameters.clone()));
     assert!(!gave(&own, json!({"block": 0, "close": true})), "the same inputs with other parameters");
@@ -56,19 +56,19 @@ fn a_result_is_of_this_very_call() {
 fn a_publication_is_known_by_its_inputs() {
     let run = run_id("nightly");
     let parameters = json!({});
-    let call = Call::new(&run, Kind::Publication, vec![], &parameters);
+    let call = ExpectedResult::new(&run, Kind::Publication, vec![], &parameters);
     let verified = Predicate::VerificationSummary(VerificationSummary {
-        verifier_binary: Digest::of(b""),
+        verifier_binary: Digest::compute(b""),
         verifier_image: None,
         time_verified: Instant::from_unix_ns(0),
         resource_uri: "assay:runs/nightly".to_owned(),
-        policy: ("p".to_owned(), Digest::of(b"")),
+        policy: ("p".to_owned(), Digest::compute(b"")),
         input_attestations: Vec::new(),
         result: VerificationResult::Passed,
         levels: Vec::new(),
     });
-    assert!(call.gave(&header("nightly", Kind::Publication, vec![]), &verified));
-    assert!(!call.gave(&header("nightly", Kind::Publication, vec![reference(Kind::Plan, "plan")]), &verified));
+    assert!(call.matches_call(&header("nightly", Kind::Publication, vec![]), &verified));
+    assert!(!call.matches_call(&header("nightly", Kind::Publication, vec![reference(Kind::Plan, "plan")]), &verified));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_key_signs_only_what_the_policy_lets_it() {
     let key = SecretKey::generate().expect("a key").public_key();
     let other = SecretKey::generate().expect("a key").public_key();
     let signers = vec![TrustedSigner::new("runner", key.clone(), [Role::Plan])];
-    let policy = TrustPolicy::of_signers("team", signers);
+    let policy = TrustPolicy::from_signers("team", signers);
     let now = Instant::from_unix_ns(5);
     assert_eq!(check_may_sign(&policy, &key, Role::Plan, now), Ok(()));
     let refused = |key, role| check_may_sign(&policy, key, role, now).expect_err("refused");
@@ -87,14 +87,14 @@ fn a_key_signs_only_what_the_policy_lets_it() {
     let ended =
         TrustedSigner { not_after: Some(Instant::from_unix_ns(4)), ..TrustedSigner::new("old", key.clone(), [Role::Plan]) };
     let failure =
-        check_may_sign(&TrustPolicy::of_signers("team", vec![ended]), &key, Role::Plan, now).expect_err("a closed window");
+        check_may_sign(&TrustPolicy::from_signers("team", vec![ended]), &key, Role::Plan, now).expect_err("a closed window");
     assert_eq!(failure.code, "key_outside_validity");
 }
 
 #[test]
 fn the_recorder_s_first_word_is_not_its_argument() {
     let words = |stage, line: &str| {
-        let words = arguments_of(stage, line.split(' ').map(OsString::from));
+        let words = stage_arguments(stage, line.split(' ').map(OsString::from));
         words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(words(StageName::Record, "assay-collect record --run r"), "assay-collect --run r");
@@ -103,7 +103,7 @@ fn the_recorder_s_first_word_is_not_its_argument() {
 }
 
 /// A stage that is never run: only its parameters matter.
-struct Still;
+struct IdleStage;
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -112,7 +112,7 @@ struct Parameters {
     close: bool,
 }
 
-impl Stage for Still {
+impl Stage for IdleStage {
     type Parameters = Parameters;
     type Output = assay_manifest::Plan;
     const NAME: StageName = StageName::Plan;
@@ -124,7 +124,7 @@ impl Stage for Still {
 
 #[test]
 fn parameters_say_the_same_however_they_are_spelled() {
-    let json = |text: &str| read_parameters::<Still>(text).map(|(_, json)| json.to_string());
+    let json = |text: &str| read_parameters::<IdleStage>(text).map(|(_, json)| json.to_string());
     let whole = r#"{"block":0,"close":false}"#.to_owned();
     for text in ["{}", r#"{"block":0}"#, r#" { "close" : false } "#, r#"{"close":false,"block":0}"#] {
         assert_eq!(json(text), Ok(whole.clone()), "{text}");
@@ -138,13 +138,13 @@ fn parameters_say_the_same_however_they_are_spelled() {
 proptest! {
     #[test]
     fn whatever_is_given_as_parameters_is_read_or_refused(text in "\\PC{0,80}") {
-        let _ = read_parameters::<Still>(&text);
+        let _ = read_parameters::<IdleStage>(&text);
     }
 
     #[test]
     fn parameters_read_what_they_write(block in any::<u32>(), close in any::<bool>()) {
-        let (_, json) = read_parameters::<Still>(&json!({"close": close, "block": block}).to_string()).expect("parameters");
-        let (again, same) = read_parameters::<Still>(&json.to_string()).expect("parameters");
+        let (_, json) = read_parameters::<IdleStage>(&json!({"close": close, "block": block}).to_string()).expect("parameters");
+        let (again, same) = read_parameters::<IdleStage>(&json.to_string()).expect("parameters");
         prop_assert_eq!((again, same), (Parameters { block, close }, json));
     }
 }

@@ -18,7 +18,7 @@ mod series;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use assay_stats::change_point::{Budget, DEFAULT_LEVEL, Rule, Scale, Searched, change_points, reports, search};
+use assay_stats::change_point::{Budget, DEFAULT_LEVEL, Rule, Scale, SearchResult, change_points, replay_reports, search};
 use assay_stats::steady::{self, steady};
 use assay_stats::{Samples, normal};
 use series::{Generator, Noise};
@@ -62,16 +62,16 @@ fn all(series: u64) {
 }
 
 /// A series with at most one true change.
-struct Known {
+struct KnownSeries {
     values: Vec<f64>,
     at: usize,
     seed: [u8; 32],
 }
 
-fn stepped(series: u64, noise: Noise, step: f64) -> Vec<Known> {
+fn stepped(series: u64, noise: Noise, step: f64) -> Vec<KnownSeries> {
     let one = |number| {
         let (values, at) = Generator::new(number).stepped(noise, LENGTH, step);
-        Known { values, at, seed: seed(number) }
+        KnownSeries { values, at, seed: seed(number) }
     };
     (0..series).map(one).collect()
 }
@@ -85,12 +85,12 @@ fn seed(number: u64) -> [u8; 32] {
 }
 
 /// Returns the indices that Assay's rule raises.
-fn ours(values: &[f64], rule: Rule, seed: [u8; 32]) -> Vec<usize> {
+fn assay_indices(values: &[f64], rule: Rule, seed: [u8; 32]) -> Vec<usize> {
     change_points(values, rule, seed).unwrap_or_default().iter().map(|point| point.index).collect()
 }
 
-fn otavas(values: &[f64], max_p: f64) -> Vec<usize> {
-    otava::change_points(values, otava::Rule::at(max_p)).iter().map(|point| point.index).collect()
+fn otava_indices(values: &[f64], max_p: f64) -> Vec<usize> {
+    otava::change_points(values, otava::Rule::with_max_p(max_p)).iter().map(|point| point.index).collect()
 }
 
 fn at_level(level: f64) -> Rule {
@@ -130,7 +130,7 @@ impl std::fmt::Display for Share {
     }
 }
 
-fn met(bar: bool) -> &'static str {
+fn format_bar(bar: bool) -> &'static str {
     if bar { "met" } else { "**missed**" }
 }
 
@@ -141,9 +141,9 @@ fn unchanged(series: u64) {
     );
     for noise in Noise::ALL {
         let all = stepped(series, noise, 0.0);
-        let assay = Share::count(&all, |one| !ours(&one.values, Rule::new(Scale::Raw), one.seed).is_empty());
-        let [usual, strict] = [OTAVA, 1e-4].map(|p| Share::count(&all, |one| !otavas(&one.values, p).is_empty()));
-        println!("| {} | {assay} | {usual} | {strict} | {} |", noise.name(), met(assay.bounds()[1] <= 0.1));
+        let assay = Share::count(&all, |one| !assay_indices(&one.values, Rule::new(Scale::Raw), one.seed).is_empty());
+        let [usual, strict] = [OTAVA, 1e-4].map(|p| Share::count(&all, |one| !otava_indices(&one.values, p).is_empty()));
+        println!("| {} | {assay} | {usual} | {strict} | {} |", noise.name(), format_bar(assay.bounds()[1] <= 0.1));
     }
     println!();
 }
@@ -154,8 +154,9 @@ fn lengths(series: u64) {
     for noise in Noise::ALL {
         let cell = |n: usize| {
             let numbers: Vec<u64> = (0..series).collect();
-            let raises =
-                |&number: &u64| !ours(&Generator::new(number).series(noise, n), Rule::new(Scale::Raw), seed(number)).is_empty();
+            let raises = |&number: &u64| {
+                !assay_indices(&Generator::new(number).series(noise, n), Rule::new(Scale::Raw), seed(number)).is_empty()
+            };
             Share::count(&numbers, raises).to_string()
         };
         println!("| {} | {} |", noise.name(), [12, 20, 50, 200, 500].map(cell).join(" | "));
@@ -177,9 +178,9 @@ fn memory(series: u64) {
     for phi in MEMORIES {
         let cell = |n: usize| {
             let search = |number| search(&Generator::new(number).autoregressive(n, phi), Rule::new(Scale::Raw), seed(number));
-            let all: Vec<Searched> = (0..series).filter_map(|number| search(number).ok()).collect();
+            let all: Vec<SearchResult> = (0..series).filter_map(|number| search(number).ok()).collect();
             let raised = Share::count(&all, |searched| !searched.points.is_empty());
-            let refused = Share::count(&all, |searched| searched.points.is_empty() && !searched.untold.is_empty());
+            let refused = Share::count(&all, |searched| searched.points.is_empty() && !searched.ambiguous.is_empty());
             format!("{:.1} ({:.1}); {:.1}", raised.value() * 100.0, raised.bounds()[1] * 100.0, refused.value() * 100.0)
         };
         println!("| {phi} | {} |", LENGTHS.map(cell).join(" | "));
@@ -188,13 +189,13 @@ fn memory(series: u64) {
 }
 
 /// The points that one rule raised, and the true index.
-struct Raised {
+struct RaisedPoints {
     points: Vec<usize>,
     at: usize,
 }
 
-impl Raised {
-    fn located(&self) -> bool {
+impl RaisedPoints {
+    fn is_located(&self) -> bool {
         self.points.iter().any(|point| point.abs_diff(self.at) <= NEAR)
     }
 
@@ -203,20 +204,20 @@ impl Raised {
     }
 }
 
-fn raise(all: &[Known], rule: impl Fn(&Known) -> Vec<usize>) -> Vec<Raised> {
-    all.iter().map(|one| Raised { points: rule(one), at: one.at }).collect()
+fn raise_points(all: &[KnownSeries], rule: impl Fn(&KnownSeries) -> Vec<usize>) -> Vec<RaisedPoints> {
+    all.iter().map(|one| RaisedPoints { points: rule(one), at: one.at }).collect()
 }
 
-fn raised_by_assay(all: &[Known], rule: Rule) -> Vec<Raised> {
-    raise(all, |one| ours(&one.values, rule, one.seed))
+fn raised_by_assay(all: &[KnownSeries], rule: Rule) -> Vec<RaisedPoints> {
+    raise_points(all, |one| assay_indices(&one.values, rule, one.seed))
 }
 
-fn raised_by_otava(all: &[Known], max_p: f64) -> Vec<Raised> {
-    raise(all, |one| otavas(&one.values, max_p))
+fn raised_by_otava(all: &[KnownSeries], max_p: f64) -> Vec<RaisedPoints> {
+    raise_points(all, |one| otava_indices(&one.values, max_p))
 }
 
-fn median_error(raised: &[Raised]) -> usize {
-    let mut errors: Vec<usize> = raised.iter().filter_map(Raised::nearest).collect();
+fn median_error(raised: &[RaisedPoints]) -> usize {
+    let mut errors: Vec<usize> = raised.iter().filter_map(RaisedPoints::nearest).collect();
     errors.sort_unstable();
     errors.get(errors.len() / 2).copied().unwrap_or(0)
 }
@@ -232,19 +233,19 @@ fn steps(series: u64) {
         let all = stepped(series, Noise::Ar6, step);
         let (assay, otava) = (raised_by_assay(&all, Rule::new(Scale::Raw)), raised_by_otava(&all, OTAVA));
         let [ours, theirs] = [&assay, &otava].map(|raised| {
-            let recall = Share::count(raised, Raised::located);
+            let recall = Share::count(raised, RaisedPoints::is_located);
             let any = Share::count(raised, |one| !one.points.is_empty()).value() * 100.0;
             let points = raised.iter().map(|one| one.points.len()).sum::<usize>() as f64 / raised.len() as f64;
             (format!("{any:.1} | {recall} | {} | {points:.1}", median_error(raised)), recall.value())
         });
-        let bar = if step < 2.0 { "(curve below)" } else { met(ours.1 >= theirs.1 - 0.02) };
+        let bar = if step < 2.0 { "(curve below)" } else { format_bar(ours.1 >= theirs.1 - 0.02) };
         println!("| {step} | {} | {} | {bar} |", ours.0, theirs.0);
     }
     println!();
 }
 
 /// A false-alarm rate with the recall at that rate.
-type Place = (f64, f64);
+type CurvePoint = (f64, f64);
 
 fn curve(series: u64) {
     println!(
@@ -254,14 +255,14 @@ fn curve(series: u64) {
         "| step, SD | Otava's p | false alarms | Otava's recall | Assay's recall | difference (99 % bounds) | bar: on or above |\n| --- | --- | --- | --- | --- | --- | --- |"
     );
     let none = stepped(series, Noise::Ar6, 0.0);
-    let any = |raised: Vec<Raised>| Share::count(&raised, |one| !one.points.is_empty()).value();
+    let any = |raised: Vec<RaisedPoints>| Share::count(&raised, |one| !one.points.is_empty()).value();
     let our_alarms = OUR_CURVE.map(|level| any(raised_by_assay(&none, at_level(level))));
     let their_alarms = OTAVA_CURVE.map(|p| any(raised_by_otava(&none, p)));
     for step in [0.5, 1.0, 1.5] {
         let all = stepped(series, Noise::Ar6, step);
-        let recall = |raised: Vec<Raised>| Share::count(&raised, Raised::located).value();
+        let recall = |raised: Vec<RaisedPoints>| Share::count(&raised, RaisedPoints::is_located).value();
         let our_recall = OUR_CURVE.map(|level| recall(raised_by_assay(&all, at_level(level))));
-        let ours: Vec<Place> = our_alarms.into_iter().zip(our_recall).collect();
+        let ours: Vec<CurvePoint> = our_alarms.into_iter().zip(our_recall).collect();
         for (max_p, alarms) in OTAVA_CURVE.into_iter().zip(their_alarms) {
             let theirs = recall(raised_by_otava(&all, max_p));
             println!("{}", curve_row(step, max_p, (alarms, theirs), interpolate(&ours, alarms), series));
@@ -270,7 +271,7 @@ fn curve(series: u64) {
     println!();
 }
 
-fn curve_row(step: f64, max_p: f64, (alarms, theirs): Place, ours: f64, series: u64) -> String {
+fn curve_row(step: f64, max_p: f64, (alarms, theirs): CurvePoint, ours: f64, series: u64) -> String {
     // Taken as independent: the series are the same, which makes the true bounds narrower.
     let variance = (ours * (1.0 - ours) + theirs * (1.0 - theirs)) / series as f64;
     let (difference, reach) = (ours - theirs, normal::quantile(0.995) * variance.sqrt());
@@ -289,7 +290,7 @@ fn curve_row(step: f64, max_p: f64, (alarms, theirs): Place, ours: f64, series: 
 
 /// Interpolates the recall at a rate of false alarms, on straight lines between the points of a curve that begins at (0, 0) and
 /// ends at (1, 1).
-fn interpolate(curve: &[Place], alarms: f64) -> f64 {
+fn interpolate(curve: &[CurvePoint], alarms: f64) -> f64 {
     let from = std::iter::once((0.0, 0.0)).chain(curve.iter().copied());
     let to = curve.iter().copied().chain(std::iter::once((1.0, 1.0)));
     let between = from.zip(to).find(|(left, right)| (left.0..=right.0).contains(&alarms));
@@ -303,7 +304,7 @@ const NIGHTS: usize = 100;
 
 /// Returns the nights, counted from 0, on which an issue is opened.
 fn issues(values: &[f64], seed: [u8; 32]) -> Vec<(usize, usize)> {
-    let told = reports(values, WATCHED_FROM, Scale::Raw, Budget::default(), seed).unwrap_or_default();
+    let told = replay_reports(values, WATCHED_FROM, Scale::Raw, Budget::default(), seed).unwrap_or_default();
     told.iter().map(|report| (report.after - WATCHED_FROM - 1, report.change.index)).collect()
 }
 
@@ -327,7 +328,7 @@ fn appends(series: u64) {
             noise.name(),
             of_appends.value() * 100.0,
             bound * 100.0,
-            met(bound <= 0.01)
+            format_bar(bound <= 0.01)
         );
     }
     println!();
@@ -394,7 +395,7 @@ fn seconds() {
         let length = POINTS / (changes + 1);
         values.iter_mut().enumerate().filter(|(place, _)| place / length % 2 == 1).for_each(|(_, value)| *value += 10.0);
         let begun = Instant::now();
-        let found = ours(&values, Rule::new(Scale::Raw), seed(0)).len();
+        let found = assay_indices(&values, Rule::new(Scale::Raw), seed(0)).len();
         println!("| {changes} | {found} | {:.2} |", begun.elapsed().as_secs_f64());
     }
 }

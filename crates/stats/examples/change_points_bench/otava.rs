@@ -19,7 +19,7 @@ pub(crate) struct Rule {
 
 impl Rule {
     /// Returns Otava's defaults with another p-value: windows of 50, any magnitude.
-    pub(crate) fn at(max_p: f64) -> Self {
+    pub(crate) fn with_max_p(max_p: f64) -> Self {
         Self { window: 50, max_p, min_magnitude: 0.0 }
     }
 }
@@ -64,7 +64,7 @@ fn weak_points(series: &[f64], rule: Rule) -> Vec<Point> {
 
 /// Splits one window at its best candidate for as long as that is significant.
 fn divide(window: &[f64], max_p: f64) -> Vec<usize> {
-    let sums = Sums::of(window);
+    let sums = Sums::new(window);
     let mut found: Vec<usize> = Vec::new();
     loop {
         let segments = segments(&found, window.len());
@@ -103,7 +103,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(window: &[f64]) -> Self {
+    fn new(window: &[f64]) -> Self {
         let side = window.len() + 1;
         let mut cells = vec![0.0; side * side];
         for (row, a) in window.iter().enumerate() {

@@ -9,7 +9,7 @@ use super::MIN_SIDE;
 /// The highest divergence over all splits with [`MIN_SIDE`] values on either side; negative infinity if there is no such split.
 pub(super) fn highest_divergence(values: &[f64]) -> f64 {
     let n = values.len();
-    let Distances { to_earlier, to_later } = Distances::of(values);
+    let Distances { to_earlier, to_later } = Distances::new(values);
     let (mut left, mut right, mut between) = (0.0, to_later.iter().sum::<f64>(), 0.0);
     let mut highest = f64::NEG_INFINITY;
     // Each split moves one value from the right to the left.
@@ -39,7 +39,7 @@ struct Distances {
 const LANES: usize = 8;
 
 impl Distances {
-    fn of(values: &[f64]) -> Self {
+    fn new(values: &[f64]) -> Self {
         let mut to_later = vec![0.0; values.len()];
         let to_earlier = |(place, &value): (usize, &f64)| {
             let (before, sums) = (values.get(..place), to_later.get_mut(..place));

@@ -38,24 +38,24 @@ impl Noise {
     /// Estimates the noise of a segment. The autocorrelation is estimated with steps taken out, because a change is not
     /// autocorrelation. The innovations are those of the series as it is, so that without autocorrelation the test stays an exact
     /// permutation test.
-    pub(super) fn of(values: &[f64]) -> Self {
+    pub(super) fn estimate(values: &[f64]) -> Self {
         let stepless = without_steps(values);
-        let memory = stepless.memory();
+        let memory = stepless.autocorrelation();
         let centre = mean(values);
         let centred: Vec<f64> = values.iter().map(|x| x - centre).collect();
-        let block = block_length(&whitened(&stepless.residuals, memory));
-        Self { memory, block, innovations: whitened(&centred, memory) }
+        let block = block_length(&whiten(&stepless.residuals, memory));
+        Self { memory, block, innovations: whiten(&centred, memory) }
     }
 }
 
 /// The autocorrelation at lag 1 of an autoregressive series with a few steps, between 0 and [`MAX_MEMORY`]. A negative one, which
 /// makes false alarms rarer, counts as none.
-pub(super) fn memory(values: &[f64]) -> f64 {
-    without_steps(values).memory()
+pub(super) fn autocorrelation(values: &[f64]) -> f64 {
+    without_steps(values).autocorrelation()
 }
 
 /// Removes the [bias](BIAS) from an estimate from residuals around two levels, and limits it to 0 to [`MAX_MEMORY`].
-pub(super) fn corrected(estimate: f64, n: usize) -> f64 {
+pub(super) fn correct_bias(estimate: f64, n: usize) -> f64 {
     around_levels(estimate, n, 2)
 }
 
@@ -67,13 +67,13 @@ fn around_levels(estimate: f64, n: usize, levels: usize) -> f64 {
 }
 
 /// The residuals of a series around its levels.
-struct Stepless {
+struct StepResiduals {
     residuals: Vec<f64>,
     levels: usize,
 }
 
-impl Stepless {
-    fn memory(&self) -> f64 {
+impl StepResiduals {
+    fn autocorrelation(&self) -> f64 {
         around_levels(lag_one(&self.residuals), self.residuals.len(), self.levels)
     }
 }
@@ -87,14 +87,14 @@ const CLEAR: f64 = 25.0;
 ///
 /// If only one step were taken out of a series that went up and down again, the residuals would look autocorrelated and hide both
 /// changes.
-fn without_steps(values: &[f64]) -> Stepless {
+fn without_steps(values: &[f64]) -> StepResiduals {
     let sd = robust::difference_sd(values, 1);
     let penalty = CLEAR * sd * sd / 2.0 * libm::log(values.len() as f64);
     let clear = if sd > 0.0 { pelt::partition(values, penalty) } else { Vec::new() };
     let starts = if clear.len() > 2 { clear } else { vec![0, largest_step(values)] };
     let ends = starts.iter().skip(1).copied().chain(std::iter::once(values.len()));
     let level = |(&start, end): (&usize, usize)| around_mean(values.get(start..end).unwrap_or_default());
-    Stepless { residuals: starts.iter().zip(ends).flat_map(level).collect(), levels: starts.len() }
+    StepResiduals { residuals: starts.iter().zip(ends).flat_map(level).collect(), levels: starts.len() }
 }
 
 fn around_mean(level: &[f64]) -> Vec<f64> {
@@ -124,14 +124,14 @@ pub(super) fn lag_one(values: &[f64]) -> f64 {
 }
 
 /// The innovations; the first is scaled as if the series had run for ever.
-pub(super) fn whitened(values: &[f64], memory: f64) -> Vec<f64> {
-    let first = values.first().map(|x| x * stationary(memory));
+pub(super) fn whiten(values: &[f64], memory: f64) -> Vec<f64> {
+    let first = values.first().map(|x| x * innovation_sd(memory));
     let rest = values.iter().zip(values.iter().skip(1)).map(|(previous, x)| x - memory * previous);
     first.into_iter().chain(rest).collect()
 }
 
 /// An innovation's standard deviation over the series'.
-pub(super) fn stationary(memory: f64) -> f64 {
+pub(super) fn innovation_sd(memory: f64) -> f64 {
     (1.0 - memory * memory).sqrt()
 }
 
@@ -191,7 +191,7 @@ impl<'a> Surrogates<'a> {
             let start = number as usize * block;
             for place in start..(start + block).min(n) {
                 let innovation = innovations.get((place + turn) % n).copied().unwrap_or_default();
-                let value = previous.map_or(innovation / stationary(memory), |previous| memory * previous + innovation);
+                let value = previous.map_or(innovation / innovation_sd(memory), |previous| memory * previous + innovation);
                 self.series.push(value);
                 previous = Some(value);
             }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn whitening_and_colouring_undo_each_other() {
         let values = [1.0, 0.5, -0.25, 2.0, 1.0, -1.0];
-        let noise = Noise { memory: 0.6, block: 1, innovations: whitened(&values, 0.6) };
+        let noise = Noise { memory: 0.6, block: 1, innovations: whiten(&values, 0.6) };
         let mut surrogates = Surrogates::new(&noise, [1; 32], 0);
         surrogates.colour(0);
         assert!(surrogates.series.iter().zip(values).all(|(a, b)| (a - b).abs() < 1e-12));
@@ -242,11 +242,11 @@ mod tests {
     fn a_step_is_not_memory() {
         let values: Vec<f64> =
             (0..60_u32).map(|i| f64::from((i * i * 31 + i * 17) % 97 % 5) + if i < 30 { 0.0 } else { 100.0 }).collect();
-        assert!(memory(&values) < 0.2);
+        assert!(autocorrelation(&values) < 0.2);
         let up_and_down: Vec<f64> = values.iter().chain(&values[..30]).copied().collect();
-        assert!(memory(&up_and_down) < 0.2);
+        assert!(autocorrelation(&up_and_down) < 0.2);
         let ramp: Vec<f64> = (0..60_u32).map(f64::from).collect();
-        assert!(memory(&ramp) > 0.8);
+        assert!(autocorrelation(&ramp) > 0.8);
     }
 
     #[test]

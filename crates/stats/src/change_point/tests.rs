@@ -86,7 +86,7 @@ fn the_bytes_are_what_they_were() {
 fn a_nightly_reports_a_change_once() {
     let history = levels(&[(60, 100.0), (20, 130.0)]);
     let ask =
-        |nights: usize, known| newly_changed(&history[..nights], known, Scale::Raw, Budget::default(), SEED).expect("asked");
+        |nights: usize, known| find_new_change(&history[..nights], known, Scale::Raw, Budget::default(), SEED).expect("asked");
     assert_eq!(ask(60, None), None);
     assert_eq!(ask(61, None), None);
     let point = ask(70, None).expect("a change");
@@ -98,14 +98,14 @@ fn a_nightly_reports_a_change_once() {
 #[test]
 fn only_recent_values_are_asked_about() {
     let history = levels(&[(50, 100.0), (100, 130.0)]);
-    let ask = |known| newly_changed(&history, known, Scale::Raw, Budget::default(), SEED).expect("asked");
+    let ask = |known| find_new_change(&history, known, Scale::Raw, Budget::default(), SEED).expect("asked");
     assert_eq!(ask(None), None);
     assert_eq!(ask(Some(148)), None);
     assert_eq!(ask(Some(150)), None);
 }
 
 /// A series without a change and with this lag-1 correlation.
-fn remembering(number: u64, n: usize, correlation: f64) -> Vec<f64> {
+fn autocorrelated(number: u64, n: usize, correlation: f64) -> Vec<f64> {
     use rand_core::{RngCore, SeedableRng};
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(number);
     let mut normal = || normal::quantile((f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0);
@@ -120,9 +120,9 @@ fn remembering(number: u64, n: usize, correlation: f64) -> Vec<f64> {
 #[test]
 fn slow_waves_are_refused_and_seldom_taken_for_changes() {
     let searched: Vec<_> =
-        (0..60).map(|number| change_points(&remembering(number, 100, 0.9), Rule::new(Scale::Raw), SEED)).collect();
+        (0..60).map(|number| change_points(&autocorrelated(number, 100, 0.9), Rule::new(Scale::Raw), SEED)).collect();
     let raised = searched.iter().filter(|found| found.as_ref().is_ok_and(|points| !points.is_empty())).count();
-    let refused = searched.iter().filter(|found| matches!(found, Err(ChangePointError::Remembers { .. }))).count();
+    let refused = searched.iter().filter(|found| matches!(found, Err(ChangePointError::Autocorrelated { .. }))).count();
     // Without the test for waves, 16 of 60 are expected to raise a point.
     assert!(raised <= 8 && refused >= 6, "{raised} raised, {refused} refused");
     let refused = searched.into_iter().find_map(Result::err).expect("one that is refused").to_string();
@@ -132,12 +132,12 @@ fn slow_waves_are_refused_and_seldom_taken_for_changes() {
 #[test]
 fn what_cannot_be_told_in_one_part_hides_no_change_in_another() {
     let wave: Vec<f64> = (0..100_u32).map(|place| 20.0 * libm::sin(f64::from(place) / 16.0) + wobble(place as usize)).collect();
-    assert!(matches!(change_points(&wave, Rule::new(Scale::Raw), SEED), Err(ChangePointError::Remembers { .. })));
+    assert!(matches!(change_points(&wave, Rule::new(Scale::Raw), SEED), Err(ChangePointError::Autocorrelated { .. })));
     let history: Vec<f64> = levels(&[(60, 0.0), (90, 200.0)]).into_iter().chain(wave.iter().map(|value| value + 200.0)).collect();
     let found = search(&history, Rule::new(Scale::Raw), SEED).expect("searched");
     assert_eq!(found.points.first().map(|point| point.index), Some(60), "{found:?}");
     assert!(
-        found.untold.iter().all(|untold| untold.part.end > 100 && untold.memory > 0.8) && !found.untold.is_empty(),
+        found.ambiguous.iter().all(|untold| untold.part.end > 100 && untold.memory > 0.8) && !found.ambiguous.is_empty(),
         "{found:?}"
     );
 }
@@ -151,7 +151,7 @@ fn refuses_what_it_cannot_search() {
     let (raw, log) = (Rule::new(Scale::Raw), Rule::new(Scale::Log));
     for n in 0..4 {
         assert_eq!(change_points(&vec![1.0; n], raw, SEED), Err(ChangePointError::TooShort { n }));
-        assert!(newly_changed(&vec![1.0; n], None, Scale::Raw, Budget::default(), SEED).is_err());
+        assert!(find_new_change(&vec![1.0; n], None, Scale::Raw, Budget::default(), SEED).is_err());
     }
     insta::assert_snapshot!(refusal(&[1.0; 5], raw), @"a change point needs a history of 6 values, and this one has 5");
     insta::assert_snapshot!(refusal(&vec![1.0; 20_001], raw), @"a history of 20001 values is too long to be searched; pass the last 20000");
@@ -159,7 +159,7 @@ fn refuses_what_it_cannot_search() {
     insta::assert_snapshot!(refusal(&[1.0, 1.0, 0.0, 1.0, 1.0, 1.0], log), @"value 2 is 0, which has no logarithm; compare this metric on the raw scale");
     insta::assert_snapshot!(refusal(&[1.0; 10], Rule { level: 1.0, ..raw }), @"the level 1 is not between 0 and 1");
     insta::assert_snapshot!(refusal(&[1.0; 10], Rule { level: 1e-6, ..raw }), @"a test at level 1e-6 needs more than 100000 permutations; raise the level or shorten the history");
-    let known = newly_changed(&[1.0; 10], Some(11), Scale::Raw, Budget::default(), SEED).expect_err("refused").to_string();
+    let known = find_new_change(&[1.0; 10], Some(11), Scale::Raw, Budget::default(), SEED).expect_err("refused").to_string();
     insta::assert_snapshot!(known, @"the last known change point is at 11, but the history has 10 values");
 }
 

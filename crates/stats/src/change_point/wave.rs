@@ -14,7 +14,7 @@ const MANY_WAVES: f64 = 0.85;
 
 /// Corrects the likeliest autocorrelation, which is too small by `(1 + 3 memory) / n`, because the level is estimated too
 /// (Kendall, "Note on bias in the estimation of autocorrelation", Biometrika 41, 1954).
-fn without_bias(memory: f64, n: usize) -> f64 {
+fn correct_bias(memory: f64, n: usize) -> f64 {
     (memory + (1.0 + 3.0 * memory) / n as f64).min(1.0)
 }
 
@@ -31,13 +31,13 @@ const MEMORIES_BESIDE_A_STEP: std::ops::RangeInclusive<u8> = 0..=95;
 /// The likeliest lag-1 autocorrelation of the series without a step; `None` if a step explains the series clearly better. The
 /// series is one of `family` windows: the more there are, the better the best step of them explains its own by chance, by `2 ln`
 /// of their number.
-pub(super) fn instead_of_step(values: &[f64], family: usize) -> Option<f64> {
-    let (waves, memory) = likeliest(MEMORIES, |memory| Whitened::of(values, memory).squares());
-    let (step, _) = likeliest(MEMORIES_BESIDE_A_STEP, |memory| Whitened::of(values, memory).squares_beside_best_step());
+pub(super) fn explain_without_step(values: &[f64], family: usize) -> Option<f64> {
+    let (waves, memory) = likeliest(MEMORIES, |memory| WhitenedSeries::new(values, memory).squares());
+    let (step, _) = likeliest(MEMORIES_BESIDE_A_STEP, |memory| WhitenedSeries::new(values, memory).squares_beside_best_step());
     // With a step, a series of zeros and ones has no noise at all.
     let clearer = CLEARER + 2.0 * libm::log(family as f64);
     let is_clear = step == f64::NEG_INFINITY || waves - step >= clearer;
-    let memory = without_bias(memory, values.len());
+    let memory = correct_bias(memory, values.len());
     (memory > MANY_WAVES && !is_clear).then_some(memory)
 }
 
@@ -54,14 +54,14 @@ fn likeliest(memories: impl Iterator<Item = u8>, squares: impl Fn(f64) -> (usize
 
 /// A series and its level, each less the autocorrelated part of the value before: the residuals are independent if the
 /// autocorrelation is right.
-struct Whitened {
+struct WhitenedSeries {
     memory: f64,
     values: Vec<f64>,
     level: Vec<f64>,
 }
 
-impl Whitened {
-    fn of(values: &[f64], memory: f64) -> Self {
+impl WhitenedSeries {
+    fn new(values: &[f64], memory: f64) -> Self {
         let first = (1.0 - memory * memory).sqrt();
         let rest = values.iter().zip(values.iter().skip(1)).map(|(before, value)| value - memory * before);
         let level = (0..values.len()).map(|place| if place == 0 { first } else { 1.0 - memory });
@@ -119,10 +119,11 @@ mod tests {
     #[test]
     fn the_best_step_is_what_trying_them_all_finds() {
         let values: Vec<f64> = (0..20).map(|place| wobble(place) + if place < 9 { 0.0 } else { 6.0 }).collect();
-        let whitened = Whitened::of(&values, 0.4);
+        let whitened = WhitenedSeries::new(&values, 0.4);
         let left = |at: usize| {
             // A step of one, whitened like the values; least squares on both, by hand.
-            let step = Whitened::of(&(0..20).map(|place| f64::from(u8::from(place >= at))).collect::<Vec<_>>(), 0.4).values;
+            let step =
+                WhitenedSeries::new(&(0..20).map(|place| f64::from(u8::from(place >= at))).collect::<Vec<_>>(), 0.4).values;
             let dot = |one: &[f64], other: &[f64]| one.iter().zip(other).map(|(one, other)| one * other).sum::<f64>();
             let (y, o) = (&whitened.values, &whitened.level);
             let along = dot(&step, y) - dot(&step, o) * dot(o, y) / dot(o, o);
@@ -136,12 +137,12 @@ mod tests {
     #[test]
     fn a_clear_step_is_none_and_a_slow_wave_may_be_one() {
         let step: Vec<f64> = (0..60).map(|place| wobble(place) + if place < 30 { 0.0 } else { 40.0 }).collect();
-        assert_eq!(instead_of_step(&step, 1), None);
+        assert_eq!(explain_without_step(&step, 1), None);
         let wave: Vec<f64> = (0..60).map(|place| 20.0 * libm::sin(f64::from(place) / 10.0) + wobble(place)).collect();
-        assert!(instead_of_step(&wave, 1).is_some_and(|memory| memory > MANY_WAVES));
+        assert!(explain_without_step(&wave, 1).is_some_and(|memory| memory > MANY_WAVES));
         let flat: Vec<f64> = (0..60).map(wobble).collect();
-        assert_eq!(instead_of_step(&flat, 1), None, "what hardly remembers is no wave");
+        assert_eq!(explain_without_step(&flat, 1), None, "what hardly remembers is no wave");
         let exact: Vec<f64> = (0..20_u8).map(|place| f64::from(u8::from(place >= 8))).collect();
-        assert_eq!(instead_of_step(&exact, 1), None);
+        assert_eq!(explain_without_step(&exact, 1), None);
     }
 }

@@ -5,8 +5,8 @@ use serde_json::json;
 use super::*;
 
 fn summary() -> Summary {
-    let digest = Digest::of(b"");
-    let row = |statistic: &str| Digest::of(statistic.as_bytes());
+    let digest = Digest::compute(b"");
+    let row = |statistic: &str| Digest::compute(statistic.as_bytes());
     let all = ["median", "mean", "min", "max", "sd", "cv", "ci_low", "ci_high"];
     let rows: serde_json::Map<_, _> = all.iter().map(|name| ((*name).to_owned(), json!(row(name)))).collect();
     let metric = json!({
@@ -18,7 +18,7 @@ fn summary() -> Summary {
         "case_id": "w.t.default", "point_id": "one", "workload_type": "indicator", "workload_spec_digest": digest,
         "value": {}, "trials_planned": 5, "trials_counted": 5, "attempts": 5, "excluded": [], "metrics": [metric],
     });
-    let artifact = |name: &str| json!({"name": name, "digest": Digest::of(name.as_bytes()), "size": "1", "media_type": "application/vnd.apache.parquet"});
+    let artifact = |name: &str| json!({"name": name, "digest": Digest::compute(name.as_bytes()), "size": "1", "media_type": "application/vnd.apache.parquet"});
     let file = |table: &str| json!({"table": table, "rows": "1", "artifact": artifact(table)});
     let summary = json!({
         "plan_digest": digest, "artifact_manifest_digest": digest, "reduce_binary": digest, "status": "succeeded",
@@ -30,14 +30,14 @@ fn summary() -> Summary {
     summary
 }
 
-fn of(summary: &Summary) -> Result<Vec<Number>, Failure> {
+fn compute_numbers(summary: &Summary) -> Result<Vec<Number>, Failure> {
     let run_id = "nightly".parse().expect("a run id");
-    numbers_of_summary(&run_id, summary)
+    summary_numbers(&run_id, summary)
 }
 
 #[test]
 fn every_statistic_becomes_a_number_with_its_lineage() {
-    let numbers = of(&summary()).expect("numbers");
+    let numbers = compute_numbers(&summary()).expect("numbers");
     let lines: Vec<_> = numbers
         .iter()
         .map(|number| {
@@ -55,9 +55,9 @@ fn every_statistic_becomes_a_number_with_its_lineage() {
     w.t.default one rate ci_low 2.5 GB/s n=5
     w.t.default one rate ci_high 4.5 GB/s n=5
     ");
-    assert!(numbers.iter().all(|number| number.file == Digest::of(b"outcome_fact")), "the file that holds the row");
+    assert!(numbers.iter().all(|number| number.file == Digest::compute(b"outcome_fact")), "the file that holds the row");
     let first = &numbers[0];
-    assert_eq!(first.address, format!("nightly/outcome_fact/{}/value", Digest::of(b"median").short()));
+    assert_eq!(first.address, format!("nightly/outcome_fact/{}/value", Digest::compute(b"median").short()));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn what_could_not_be_computed_is_no_number() {
     let mut summary = summary();
     let metric = &mut summary.points[0].metrics[0];
     (metric.sd, metric.cv, metric.interval) = (None, None, None);
-    let statistics: Vec<_> = of(&summary).expect("numbers").into_iter().map(|number| number.statistic).collect();
+    let statistics: Vec<_> = compute_numbers(&summary).expect("numbers").into_iter().map(|number| number.statistic).collect();
     assert_eq!(statistics, ["median", "mean", "min", "max"]);
 }
 
@@ -73,10 +73,10 @@ fn what_could_not_be_computed_is_no_number() {
 fn a_number_without_a_row_is_refused_and_not_left_out() {
     let mut without_row = summary();
     without_row.points[0].metrics[0].rows.remove("mean");
-    insta::assert_snapshot!(of(&without_row).expect_err("no row"), @"error[number_without_row]: the summary names no row for `rate` of w.t.default at `one`");
+    insta::assert_snapshot!(compute_numbers(&without_row).expect_err("no row"), @"error[number_without_row]: the summary names no row for `rate` of w.t.default at `one`");
     let mut without_file = summary();
     without_file.files.pop();
-    insta::assert_snapshot!(of(&without_file).expect_err("no file"), @"error[number_without_row]: the summary names no file for `rate` of w.t.default at `one`");
+    insta::assert_snapshot!(compute_numbers(&without_file).expect_err("no file"), @"error[number_without_row]: the summary names no file for `rate` of w.t.default at `one`");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_run_without_metrics_has_no_numbers() {
     let mut summary = summary();
     summary.points[0].metrics.clear();
     summary.files.clear();
-    assert_eq!(of(&summary), Ok(Vec::new()));
+    assert_eq!(compute_numbers(&summary), Ok(Vec::new()));
 }
 
 fn key() -> PublicKey {
@@ -92,7 +92,7 @@ fn key() -> PublicKey {
 }
 
 fn names(signers: Vec<TrustedSigner>, used: &[Role]) -> Vec<String> {
-    let policy = TrustPolicy::of_signers("team", signers);
+    let policy = TrustPolicy::from_signers("team", signers);
     key_files(&policy, &used.iter().copied().collect()).into_keys().collect()
 }
 

@@ -6,15 +6,15 @@ use super::*;
 
 /// A result of reduce that a test changes before it is compared with the unchanged one.
 #[derive(Clone)]
-struct Made {
+struct ReduceOutput {
     summary: Summary,
     tables: Tables,
     views: Json,
 }
 
-impl Made {
+impl ReduceOutput {
     fn new(binary: &str) -> Self {
-        let digest = Digest::of(b"");
+        let digest = Digest::compute(b"");
         let metric = |name: &str| {
             json!({
                 "metric": name, "unit": "GB/s", "better": "higher", "primary": true, "n": "2", "median": 3.0, "mean": 3.0,
@@ -30,9 +30,9 @@ impl Made {
             "value": {"threads": "4"}, "trials_planned": 2, "trials_counted": 2, "attempts": 2, "excluded": [],
             "metrics": [metric("rate"), metric("size")],
         });
-        let artifact = json!({"name": "rows", "digest": Digest::of(binary.as_bytes()), "size": "1", "media_type": "p"});
+        let artifact = json!({"name": "rows", "digest": Digest::compute(binary.as_bytes()), "size": "1", "media_type": "p"});
         let summary = json!({
-            "plan_digest": digest, "artifact_manifest_digest": digest, "reduce_binary": Digest::of(binary.as_bytes()),
+            "plan_digest": digest, "artifact_manifest_digest": digest, "reduce_binary": Digest::compute(binary.as_bytes()),
             "status": "succeeded", "issues": [{"code": "drift", "detail": "`boot_id` differs"}], "points": [point],
             "files": [{"table": "outcome_fact", "rows": "2", "artifact": artifact}],
         });
@@ -50,7 +50,7 @@ impl Made {
 }
 
 fn row(metric: &str, value: f64) -> Row {
-    let digest = Digest::of(b"");
+    let digest = Digest::compute(b"");
     let build = || {
         Row::new(&OUTCOME_FACT)
             .with("run_id", "nightly")?
@@ -70,18 +70,18 @@ fn row(metric: &str, value: f64) -> Row {
             .with("n", 2_i64)?
             .with("valid", true)?
             .with("primary", true)?
-            .sealed()
+            .seal()
     };
     build().expect("a whole row")
 }
 
 /// Returns the outcome of comparing another program's signed result after a change, as text.
-fn said(change: impl FnOnce(&mut Made)) -> String {
-    let (mut signed, again) = (Made::new("then"), Made::new("now"));
+fn compare_changed(change: impl FnOnce(&mut ReduceOutput)) -> String {
+    let (mut signed, again) = (ReduceOutput::new("then"), ReduceOutput::new("now"));
     change(&mut signed);
     match compare_results(&signed.result(), &again.result()) {
-        Ok(Recomputed::Reached) => "reached".to_owned(),
-        Ok(Recomputed::Partial { only_signed, only_recomputed }) => {
+        Ok(RecomputeOutcome::Reached) => "reached".to_owned(),
+        Ok(RecomputeOutcome::Partial { only_signed, only_recomputed }) => {
             format!("partial: signed {only_signed:?}, recomputed {only_recomputed:?}")
         }
         Err(failure) => format!("{}: {}", failure.code, failure.message),
@@ -90,16 +90,19 @@ fn said(change: impl FnOnce(&mut Made)) -> String {
 
 #[test]
 fn another_program_gives_the_same_but_for_the_last_digits() {
-    assert_eq!(said(|_| {}), "reached");
+    assert_eq!(compare_changed(|_| {}), "reached");
     let last_digit = 3.000_000_000_000_000_4;
-    assert_eq!(said(|made| made.summary.points[0].metrics[0].median = last_digit), "reached");
-    assert_eq!(said(|made| made.tables.get_mut("outcome_fact").expect("rows")[0] = row("rate", last_digit)), "reached");
+    assert_eq!(compare_changed(|made| made.summary.points[0].metrics[0].median = last_digit), "reached");
+    assert_eq!(
+        compare_changed(|made| made.tables.get_mut("outcome_fact").expect("rows")[0] = row("rate", last_digit)),
+        "reached"
+    );
 }
 
 #[test]
 fn every_field_of_the_summary_is_compared() {
-    let differs = |change: fn(&mut Made)| {
-        let said = said(change);
+    let differs = |change: fn(&mut ReduceOutput)| {
+        let said = compare_changed(change);
         said.strip_prefix("recompute_differs: reduce gives something else now: ").unwrap_or_else(|| panic!("{said}")).to_owned()
     };
     insta::assert_snapshot!(differs(|made| made.summary.points[0].metrics[0].median = 3.000_001), @"the summary.points[w.t.default one].metrics[rate].median differs");
@@ -118,7 +121,7 @@ fn every_field_of_the_summary_is_compared() {
 #[test]
 fn every_row_is_compared() {
     let code = |change: fn(&mut Vec<Row>)| {
-        let said = said(|made| change(made.tables.get_mut("outcome_fact").expect("rows")));
+        let said = compare_changed(|made| change(made.tables.get_mut("outcome_fact").expect("rows")));
         said.split(": ").next().unwrap_or_default().to_owned()
     };
     assert_eq!(code(|rows| rows[0] = row("rate", 30.0)), "recompute_differs");
@@ -129,33 +132,33 @@ fn every_row_is_compared() {
 #[test]
 fn what_only_one_program_knows_is_listed() {
     assert_eq!(
-        said(|made| made.summary.points[0].metrics.truncate(1)),
+        compare_changed(|made| made.summary.points[0].metrics.truncate(1)),
         r#"partial: signed [], recomputed ["the summary.points[].metrics[size]"]"#
     );
     assert_eq!(
-        said(|made| made.tables.get_mut("outcome_fact").expect("rows").truncate(1)),
+        compare_changed(|made| made.tables.get_mut("outcome_fact").expect("rows").truncate(1)),
         r#"partial: signed [], recomputed ["rows of `outcome_fact` for `size`, `median`"]"#
     );
     assert_eq!(
-        said(|made| made.tables.get_mut("outcome_fact").expect("rows").push(row("area", 1.0))),
+        compare_changed(|made| made.tables.get_mut("outcome_fact").expect("rows").push(row("area", 1.0))),
         r#"partial: signed ["rows of `outcome_fact` for `area`, `median`"], recomputed []"#
     );
-    let said_of_column = said(|made| {
+    let said_of_column = compare_changed(|made| {
         for row in made.tables.get_mut("outcome_fact").expect("rows") {
             row.set("better", "higher").expect("a column");
         }
     });
     assert_eq!(said_of_column, r#"partial: signed ["the column `outcome_fact.better`"], recomputed []"#);
-    assert_eq!(said(|made| made.tables.clear()), r#"partial: signed [], recomputed ["the table `outcome_fact`"]"#);
-    let without = said(|made| made.summary.points[0].metrics.iter_mut().for_each(|metric| metric.sd = None));
+    assert_eq!(compare_changed(|made| made.tables.clear()), r#"partial: signed [], recomputed ["the table `outcome_fact`"]"#);
+    let without = compare_changed(|made| made.summary.points[0].metrics.iter_mut().for_each(|metric| metric.sd = None));
     assert_eq!(without, r#"partial: signed [], recomputed ["the summary.points[].metrics[].sd"]"#);
 }
 
 #[test]
 fn the_same_program_gives_the_same_bytes() {
-    let (signed, again) = (Made::new("now"), Made::new("now"));
-    assert_eq!(compare_results(&signed.result(), &again.result()), Ok(Recomputed::Reached));
-    let differs = |change: fn(&mut Made)| {
+    let (signed, again) = (ReduceOutput::new("now"), ReduceOutput::new("now"));
+    assert_eq!(compare_results(&signed.result(), &again.result()), Ok(RecomputeOutcome::Reached));
+    let differs = |change: fn(&mut ReduceOutput)| {
         let mut signed = signed.clone();
         change(&mut signed);
         compare_results(&signed.result(), &again.result()).expect_err("it differs").message
@@ -165,7 +168,7 @@ fn the_same_program_gives_the_same_bytes() {
         "reduce gives another summary now"
     );
     assert_eq!(
-        differs(|made| made.summary.files[0].artifact.digest = Digest::of(b"other")),
+        differs(|made| made.summary.files[0].artifact.digest = Digest::compute(b"other")),
         "reduce gives another file for `outcome_fact` now"
     );
     assert_eq!(differs(|made| made.summary.files.clear()), "reduce gives another file for `outcome_fact` now");

@@ -11,14 +11,14 @@ use parquet::file::reader::{ChunkReader, Length};
 
 /// Bytes in memory or in a file.
 #[derive(Clone, Debug)]
-pub(super) enum Positioned {
+pub(super) enum PositionedFile {
     /// In memory.
     Bytes(Bytes),
     /// In a file, with its length.
     File(Arc<File>, u64),
 }
 
-impl Length for Positioned {
+impl Length for PositionedFile {
     fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -27,11 +27,11 @@ impl Length for Positioned {
     }
 }
 
-impl ChunkReader for Positioned {
-    type T = BufReader<At>;
+impl ChunkReader for PositionedFile {
+    type T = BufReader<PositionedReader>;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
-        Ok(BufReader::new(At { source: self.clone(), at: start }))
+        Ok(BufReader::new(PositionedReader { source: self.clone(), position: start }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
@@ -50,23 +50,23 @@ impl ChunkReader for Positioned {
 
 /// A reader with its own position.
 #[derive(Debug)]
-pub(super) struct At {
-    source: Positioned,
-    at: u64,
+pub(super) struct PositionedReader {
+    source: PositionedFile,
+    position: u64,
 }
 
-impl Read for At {
+impl Read for PositionedReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = match &self.source {
-            Positioned::Bytes(bytes) => {
-                let rest = bytes.get(usize::try_from(self.at).unwrap_or(usize::MAX)..).unwrap_or_default();
+            PositionedFile::Bytes(bytes) => {
+                let rest = bytes.get(usize::try_from(self.position).unwrap_or(usize::MAX)..).unwrap_or_default();
                 let length = rest.len().min(into.len());
                 into.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
                 length
             }
-            Positioned::File(file, _) => file.read_at(into, self.at)?,
+            PositionedFile::File(file, _) => file.read_at(into, self.position)?,
         };
-        self.at += read as u64;
+        self.position += read as u64;
         Ok(read)
     }
 }

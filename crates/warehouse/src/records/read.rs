@@ -18,7 +18,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
 use super::column::{RecordColumn, RecordKind};
-use super::positioned::Positioned;
+use super::positioned::PositionedFile;
 use super::{MAX_CHUNKS, MAX_ERROR_BYTES, MAX_FINISH_REASON_BYTES, ROW_GROUP_CHUNKS, ROW_GROUP_ROWS, RecordError, Result};
 use crate::Source;
 use crate::pages::{PageError, PageSizes, check_pages};
@@ -38,7 +38,7 @@ const MAX_GROUPS: u64 = 1 << 17;
 /// A checked file of records. Several threads may read it at once.
 #[derive(Clone, Debug)]
 pub struct RecordFile {
-    source: Positioned,
+    source: PositionedFile,
     metadata: ArrowReaderMetadata,
     rows: u64,
     sizes: PageSizes,
@@ -48,13 +48,13 @@ impl RecordFile {
     /// Opens a file and reads its footer. Fails if it is no file of records or declares that it holds more than allowed.
     pub fn open(source: impl Into<Source>) -> Result<Self> {
         let source = match source.into() {
-            Source::Bytes(bytes) => Positioned::Bytes(bytes),
+            Source::Bytes(bytes) => PositionedFile::Bytes(bytes),
             Source::File(file) => positioned(file)?,
         };
-        guarded(|| Self::check(source))
+        catch_panic(|| Self::check(source))
     }
 
-    fn check(source: Positioned) -> Result<Self> {
+    fn check(source: PositionedFile) -> Result<Self> {
         // The schema is taken from Parquet's own: one that a writer may embed would be one more thing to check.
         let plain = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = ArrowReaderMetadata::load(&source, plain).map_err(malformed)?;
@@ -81,7 +81,7 @@ impl RecordFile {
     }
 
     /// Returns the number of records in the row groups. Groups that are not there have none.
-    pub fn rows_of(&self, groups: Range<usize>) -> u64 {
+    pub fn rows_in(&self, groups: Range<usize>) -> u64 {
         let all = self.metadata.metadata().row_groups();
         all.get(groups).unwrap_or_default().iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).sum()
     }
@@ -112,8 +112,8 @@ impl RecordFile {
         let first = groups.first().and_then(|first| self.metadata.metadata().row_groups().get(..*first)).unwrap_or_default();
         let before = first.iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).sum();
         let rows = if columns.iter().any(|column| column.kind() == RecordKind::Ints) { self.list_rows() } else { BATCH_ROWS };
-        let rows = self.sizes.batch_rows_of(columns.iter().map(|column| *column as usize), rows);
-        let reader = guarded(|| self.reader(&columns, groups, rows))?;
+        let rows = self.sizes.batch_rows_for(columns.iter().map(|column| *column as usize), rows);
+        let reader = catch_panic(|| self.reader(&columns, groups, rows))?;
         Ok(Batches { reader: Some(reader), columns: columns.into(), before })
     }
 
@@ -135,9 +135,9 @@ impl RecordFile {
     }
 }
 
-fn positioned(file: File) -> Result<Positioned> {
+fn positioned(file: File) -> Result<PositionedFile> {
     let length = file.metadata().map_err(|error| RecordError::Malformed(error.into()))?.len();
-    Ok(Positioned::File(Arc::new(file), length))
+    Ok(PositionedFile::File(Arc::new(file), length))
 }
 
 fn malformed(error: parquet::errors::ParquetError) -> RecordError {
@@ -146,7 +146,7 @@ fn malformed(error: parquet::errors::ParquetError) -> RecordError {
 
 /// Turns a panic into an error: the library promises errors for malformed files but has places that panic, and a hostile file
 /// must not end the process.
-fn guarded<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
+fn catch_panic<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| Err(RecordError::Malformed(panic_text(&*panic).into())))
 }
 
@@ -209,7 +209,7 @@ impl Iterator for Batches {
 
     fn next(&mut self) -> Option<Self::Item> {
         let reader = self.reader.as_mut()?;
-        let read = guarded(|| reader.next().transpose().map_err(|error| RecordError::Malformed(error.into())));
+        let read = catch_panic(|| reader.next().transpose().map_err(|error| RecordError::Malformed(error.into())));
         match read {
             Ok(Some(arrays)) => {
                 let batch = Batch { columns: self.columns.clone(), arrays, before: self.before };
@@ -287,7 +287,7 @@ impl Batch {
     }
 
     /// Returns the place of its first row in the file, from 0.
-    pub fn before(&self) -> u64 {
+    pub fn first_row(&self) -> u64 {
         self.before
     }
 
@@ -371,7 +371,7 @@ impl Iterator for Records {
             if let Some(record) = self.current.next() {
                 return Some(Ok(record));
             }
-            let records = self.batches.next()?.and_then(|batch| guarded(|| records(&batch)));
+            let records = self.batches.next()?.and_then(|batch| catch_panic(|| records(&batch)));
             match records {
                 Ok(records) => self.current = records.into_iter(),
                 Err(error) => {

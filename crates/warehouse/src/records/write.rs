@@ -17,7 +17,7 @@ use parquet::schema::types::ColumnPath;
 use super::column::{RecordColumn, RecordKind};
 use super::{MAX_CHUNKS, MAX_ERROR_BYTES, MAX_FINISH_REASON_BYTES, ROW_GROUP_CHUNKS, ROW_GROUP_ROWS, RecordError, Result};
 use crate::WrittenFile;
-use crate::write::{CREATED_BY, Hashing};
+use crate::write::{CREATED_BY, HashingWriter};
 
 /// The number of rows that are encoded at a time.
 const BATCH_ROWS: usize = 4 * 1024;
@@ -29,7 +29,7 @@ const ZSTD_LEVEL: i32 = 1;
 
 /// Writes the records of one shard of one attempt, in the order given, holding one row group of them in memory.
 pub struct RecordWriter<W: Write + Send> {
-    writer: ArrowWriter<Hashing<W>>,
+    writer: ArrowWriter<HashingWriter<W>>,
     schema: SchemaRef,
     attempt: u32,
     shard: u32,
@@ -44,7 +44,7 @@ impl<W: Write + Send> RecordWriter<W> {
         let schema: SchemaRef =
             Arc::new(Schema::new(RecordColumn::ALL.iter().map(|column| column.read_field()).collect::<Vec<_>>()));
         let options = ArrowWriterOptions::new().with_properties(properties()?).with_skip_arrow_metadata(true);
-        let writer = ArrowWriter::try_new_with_options(Hashing::new(out), schema.clone(), options).map_err(failed)?;
+        let writer = ArrowWriter::try_new_with_options(HashingWriter::new(out), schema.clone(), options).map_err(failed)?;
         Ok(Self { writer, schema, attempt, shard, rows: Rows::new(), written: 0, chunks_in_group: 0 })
     }
 
@@ -176,8 +176,8 @@ impl Rows {
         let [request_id, finish_reason, error, prompt, answer] = &mut self.texts;
         let mut digits = [0; 32];
         request_id.append_value(hex(&record.request_id.to_be_bytes(), &mut digits));
-        finish_reason.append_option(record.finish_reason.as_deref().map(|text| cut(text, MAX_FINISH_REASON_BYTES)));
-        error.append_option(record.error.as_deref().map(|text| cut(text, MAX_ERROR_BYTES)));
+        finish_reason.append_option(record.finish_reason.as_deref().map(|text| truncate(text, MAX_FINISH_REASON_BYTES)));
+        error.append_option(record.error.as_deref().map(|text| truncate(text, MAX_ERROR_BYTES)));
         let mut digits = [0; 64];
         prompt.append_option(record.prompt_sha256.map(|digest| hex(&digest, &mut digits).to_owned()));
         answer.append_option(record.answer_sha256.map(|digest| hex(&digest, &mut digits).to_owned()));
@@ -274,7 +274,7 @@ fn dictionary<W: std::fmt::Display>(places: &mut Vec<i32>, all: &[W]) -> ArrayRe
 }
 
 /// Returns the text up to the last character that ends within `limit` bytes.
-fn cut(text: &str, limit: usize) -> &str {
+fn truncate(text: &str, limit: usize) -> &str {
     (0..=limit.min(text.len())).rev().find_map(|end| text.get(..end)).unwrap_or_default()
 }
 

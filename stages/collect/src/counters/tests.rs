@@ -66,7 +66,7 @@ fn scrapes(of: &[(i64, Option<f64>)]) -> Vec<Scrape> {
 
 /// Returns outer growth, inner growth and resets around 1000..2000.
 fn around(of: &[(i64, Option<f64>)]) -> Option<(u64, u64, u32)> {
-    let growth = growth(&scrapes(of), What::Requests, &window(1000, 2000))?;
+    let growth = growth(&scrapes(of), CountedQuantity::Requests, &window(1000, 2000))?;
     Some((growth.outer, growth.inner, growth.resets))
 }
 
@@ -117,7 +117,7 @@ proptest! {
     ) {
         let (mut ns, mut value) = (0, 0.0);
         let all: Vec<_> = steps.iter().map(|(step, more)| { ns += step; value += f64::from(*more); (ns, Some(value)) }).collect();
-        if let Some(found) = growth(&scrapes(&all), What::Requests, &window(start, start + length)) {
+        if let Some(found) = growth(&scrapes(&all), CountedQuantity::Requests, &window(start, start + length)) {
             prop_assert!(found.inner <= found.outer);
             prop_assert!(found.reach.0 <= at(start) && at(start + length) <= found.reach.1);
             prop_assert_eq!(found.resets, 0);

@@ -13,7 +13,7 @@ fn at(second: i64) -> Instant {
 }
 
 fn plan() -> Plan {
-    let digest = Digest::of(b"");
+    let digest = Digest::compute(b"");
     let artifact = json!({"name": "w", "digest": digest, "size": "0", "media_type": "application/json"});
     let work = json!({
         "api": "chat", "model": "m", "arrival": {"law": "closed"}, "input": {"law": "fixed", "tokens": 10},
@@ -38,7 +38,7 @@ fn plan() -> Plan {
 
 /// An attempt with this number of completed requests and of requests that were still open, each response with ten tokens.
 fn attempt(trial: u32, from: i64, to: i64, ok: u64, open: u64) -> Attempt {
-    let digest = Digest::of(b"");
+    let digest = Digest::compute(b"");
     let serving = json!({
         "schedule_digest": digest, "start": at(from), "measured_from_ns": "0", "measured_to_ns": "0",
         "outcomes": {"ok": ok.to_string(), "cancelled_at_end": open.to_string()}, "warmup_outcomes": {}, "input_tokens": "0",
@@ -70,7 +70,7 @@ const BLOCK: Block = Block { index: 0, incarnation: 0 };
 
 fn part(shard: u32, attempts: Vec<Attempt>) -> ExecutionPart {
     ExecutionPart {
-        plan_digest: Digest::of(b""),
+        plan_digest: Digest::compute(b""),
         block: BLOCK,
         shard: assay_manifest::Shard { index: shard, count: 2 },
         schedule_digests: BTreeMap::new(),
@@ -99,7 +99,7 @@ fn checked(parts: &[ExecutionPart], requests: &[(i64, u64)]) -> Vec<String> {
     let endpoints = Endpoints { scrapes, activity: activity(&plan, &parts) };
     let shards: Vec<_> =
         parts.iter().flat_map(|part| &part.attempts).filter(|found| found.trial_id.as_str().ends_with("t0")).collect();
-    let (_, work) = serving_of(&plan, shards[0]).expect("serving");
+    let (_, work) = serving_target(&plan, shards[0]).expect("serving");
     let checks = endpoints.cross_checks(BLOCK, &name, work, &shards);
     checks.iter().map(|check| format!("{} {} {} {}", check.what, check.client, check.endpoint, check.agrees)).collect()
 }
@@ -145,7 +145,7 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn read(samples: u64, file: &[u8]) -> Result<Vec<Scrape>, String> {
-    let artifact = json!({"name": "e.zst", "digest": Digest::of(b""), "size": "0", "media_type": "application/jsonl+zstd"});
+    let artifact = json!({"name": "e.zst", "digest": Digest::compute(b""), "size": "0", "media_type": "application/jsonl+zstd"});
     let artifact = serde_json::from_value(artifact).expect("an artifact");
     let series = Series { source: "endpoint/t".to_owned(), samples: Count(samples), artifact };
     let mut scrapes = Vec::new();

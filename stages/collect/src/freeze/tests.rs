@@ -11,7 +11,7 @@ fn trial() -> PlannedTrial {
 }
 
 fn artifact(name: &str) -> Artifact {
-    let digest = Digest::of(name.as_bytes());
+    let digest = Digest::compute(name.as_bytes());
     Artifact { name: name.to_owned(), digest, size: Count(3), media_type: "text/plain".to_owned() }
 }
 
@@ -37,7 +37,7 @@ fn attempt(number: u32, valid: bool) -> Attempt {
 
 fn part(incarnation: u32, attempts: Vec<Attempt>) -> ExecutionPart {
     ExecutionPart {
-        plan_digest: Digest::of(b""),
+        plan_digest: Digest::compute(b""),
         block: Block { index: 0, incarnation },
         shard: Shard::ONLY,
         schedule_digests: BTreeMap::new(),
@@ -49,14 +49,18 @@ fn part(incarnation: u32, attempts: Vec<Attempt>) -> ExecutionPart {
 
 /// Returns the trial as collected from parts.
 fn collected(parts: &[ExecutionPart]) -> Result<CollectedTrial, Failure> {
-    let mut found = Found::new();
+    let mut found = AttemptsByTrial::new();
     let (trial, plan) = (trial(), plan());
     for (index, body) in parts.iter().enumerate() {
-        let part = Digest::of(&[index as u8]);
-        found.entry(&trial.trial_id).or_default().extend(body.attempts.iter().map(|attempt| Executed { part, body, attempt }));
+        let part = Digest::compute(&[index as u8]);
+        found.entry(&trial.trial_id).or_default().extend(body.attempts.iter().map(|attempt| ShardAttempt {
+            part,
+            body,
+            attempt,
+        }));
     }
     let evidence = Evidence { plan: &plan, coverage: Coverage::none(), endpoints: Endpoints::default() };
-    let collected = evidence.collected(&trial, &mut found);
+    let collected = evidence.collect_trial(&trial, &mut found);
     assert!(found.is_empty(), "what was taken is accounted for");
     collected
 }
@@ -111,7 +115,7 @@ fn a_lost_shard_makes_its_attempt_count_for_nothing() {
 #[test]
 fn shards_of_an_attempt_follow_one_schedule() {
     let following = |index: u32, schedule: &str| {
-        let digests = BTreeMap::from([(trial().trial_id, Digest::of(schedule.as_bytes()))]);
+        let digests = BTreeMap::from([(trial().trial_id, Digest::compute(schedule.as_bytes()))]);
         ExecutionPart { schedule_digests: digests, ..shard(index, vec![attempt(0, true)]) }
     };
     assert!(collected(&[following(0, "a"), following(1, "a")]).is_ok());
@@ -119,7 +123,7 @@ fn shards_of_an_attempt_follow_one_schedule() {
     assert_eq!(failure.code, "schedule_differs");
     let message = ["a", "b"]
         .iter()
-        .fold(failure.message, |text, name| text.replace(&Digest::of(name.as_bytes()).to_string(), &format!("<{name}>")));
+        .fold(failure.message, |text, name| text.replace(&Digest::compute(name.as_bytes()).to_string(), &format!("<{name}>")));
     insta::assert_snapshot!(message, @"in attempt 0 of trial `w.t.default.one.t0`, shard 0 followed schedule <a> and shard 1 followed <b>");
     let later = ExecutionPart { attempts: vec![attempt(1, true)], ..following(1, "b") };
     assert!(collected(&[following(0, "a"), later]).is_ok(), "they made no attempt together");
@@ -141,7 +145,7 @@ fn the_parts_of_a_block_are_those_of_one_execution() {
 fn what_ran_has_as_many_shards_as_were_counted() {
     let environment = |shards: Option<u32>| -> Environment {
         let mut environment = json!({
-            "plan_digest": Digest::of(b""), "block": {"index": 0, "incarnation": 0}, "observed_at": "1970-01-01T00:00:00.000000000Z",
+            "plan_digest": Digest::compute(b""), "block": {"index": 0, "incarnation": 0}, "observed_at": "1970-01-01T00:00:00.000000000Z",
             "hosts": [], "software": [], "targets": [], "controls": [], "placement": {}, "readings": [],
         });
         if let Some(shards) = shards {
@@ -151,9 +155,9 @@ fn what_ran_has_as_many_shards_as_were_counted() {
     };
     let (two, uncounted) = (environment(Some(2)), environment(None));
     let parts = [shard(0, vec![]), shard(1, vec![])];
-    assert_eq!(check_counted(&[&two, &uncounted], &parts), Ok(()));
-    assert_eq!(check_counted(&[&uncounted], &[part(0, vec![])]), Ok(()), "its pipeline names a number");
-    let refused = check_counted(&[&two], &[part(1, vec![])]).expect_err("refused").to_string();
+    assert_eq!(check_shard_count(&[&two, &uncounted], &parts), Ok(()));
+    assert_eq!(check_shard_count(&[&uncounted], &[part(0, vec![])]), Ok(()), "its pipeline names a number");
+    let refused = check_shard_count(&[&two], &[part(1, vec![])]).expect_err("refused").to_string();
     insta::assert_snapshot!(refused, @"error[shard_count_differs]: block 0.1 has a part of 1 shards where the Environment counted 2");
 }
 
@@ -165,7 +169,8 @@ fn every_block_has_been_executed() {
         let run_id = "nightly".parse().expect("a run id");
         Manifest::new(run_id, vec![], part)
     });
-    let reference = InputRef { kind: assay_manifest::Kind::ExecutionPart, manifest: Digest::of(b""), bundle: Digest::of(b"") };
+    let reference =
+        InputRef { kind: assay_manifest::Kind::ExecutionPart, manifest: Digest::compute(b""), bundle: Digest::compute(b"") };
     let parts: Vec<_> = parts.iter().map(|part| (reference, part)).collect();
     let of_blocks = |blocks: u32| {
         let trials = (0..blocks).map(|block| PlannedTrial { block, ..trial() }).collect();
@@ -176,7 +181,7 @@ fn every_block_has_been_executed() {
 }
 
 fn plan() -> Plan {
-    let digest = Digest::of(b"");
+    let digest = Digest::compute(b"");
     let plan = json!({
         "pipeline": {"name": "p", "path": "p.yaml", "digest": digest},
         "source": {"kind": "adhoc", "dirty": true, "files_digest": digest},
@@ -191,7 +196,8 @@ fn plan() -> Plan {
 fn evidence_is_everything_raw_once_and_in_order() {
     let run_id: assay_manifest::RunId = "nightly".parse().expect("a run id");
     let part = Manifest::new(run_id, vec![], part(0, vec![attempt(1, true), attempt(0, true), attempt(1, true)]));
-    let reference = InputRef { kind: assay_manifest::Kind::ExecutionPart, manifest: Digest::of(b""), bundle: Digest::of(b"") };
+    let reference =
+        InputRef { kind: assay_manifest::Kind::ExecutionPart, manifest: Digest::compute(b""), bundle: Digest::compute(b"") };
     let all = evidence(&[(reference, &part)], &[], &[]);
     let names: Vec<_> = all.iter().map(|artifact| artifact.name.as_str()).collect();
     assert_eq!(names, ["trials/0/stdout", "trials/1/stdout"]);

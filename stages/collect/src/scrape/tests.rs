@@ -5,7 +5,7 @@ use assay_probe::testing::{Reply, Server};
 use tempfile::TempDir;
 
 use super::*;
-use crate::series::{each_line, reading};
+use crate::series::{each_line, parse_reading};
 
 /// Long enough for any response of a test, so that nothing depends on speed.
 const LONG: Limits = Limits { time: Duration::from_mins(10), bytes: 1000 };
@@ -15,21 +15,21 @@ fn scraper(url: &str, folder: &TempDir, limits: Limits) -> Scraper {
     let target: Name = "vllm".parse().expect("a name");
     let path = folder.path().join("endpoint.jsonl.zst");
     let client = Client::new(Headers::default());
-    let scraper = Scraper::new(client, &target, at(url, PATH), path, Clock.start()).expect("a scraper");
+    let scraper = Scraper::new(client, &target, endpoint_url(url, PATH), path, Clock.start()).expect("a scraper");
     Scraper { limits, ..scraper }
 }
 
 /// Returns the lines of a recording, in short: status, then the body or the reason.
 fn lines(scrapes: &Scrapes) -> Vec<String> {
     let artifact = serde_json::json!({
-        "name": "e", "digest": assay_manifest::Digest::of(b""), "size": "0", "media_type": "application/jsonl+zstd",
+        "name": "e", "digest": assay_manifest::Digest::compute(b""), "size": "0", "media_type": "application/jsonl+zstd",
     });
     let artifact = serde_json::from_value(artifact).expect("an artifact");
     let series = Series { source: "endpoint/vllm".to_owned(), samples: Count(scrapes.samples), artifact };
     let file = zstd::Decoder::new(File::open(&scrapes.path).expect("there")).expect("packed");
     let mut found = Vec::new();
     each_line(&series, BufReader::new(file), 1 << 20, |number, line| {
-        let ScrapeLine { status, body, error, .. } = reading(&series, number, line)?;
+        let ScrapeLine { status, body, error, .. } = parse_reading(&series, number, line)?;
         let status = status.map_or_else(|| "-".to_owned(), |status| status.to_string());
         found.push(format!("{status} {}{}", body.unwrap_or_default().trim_end(), error.unwrap_or_default()));
         Ok(())
@@ -48,7 +48,7 @@ fn recorded(replies: Vec<Reply>, limits: Limits) -> (Vec<Step>, Scrapes, TempDir
     let count = replies.len();
     let server = Server::start(move |request| replies.get(request.number).cloned().expect("no more questions than answers"));
     let mut scraper = scraper(&server.url(), &folder, limits);
-    let steps = (0..count).map(|_| scraper.ask().expect("written")).collect();
+    let steps = (0..count).map(|_| scraper.scrape().expect("written")).collect();
     assert!(server.paths().iter().all(|path| path == "/metrics"));
     (steps, scraper.finish().expect("written"), folder)
 }
@@ -86,7 +86,7 @@ fn bad_answers_are_reasons() {
         Reply::ok(b"a \xff"),
         Reply::ok("x".repeat(1001)),
         Reply::endless(),
-        Reply::with("302 Found", &["location: /other"], ""),
+        Reply::with_body("302 Found", &["location: /other"], ""),
         Reply::raw("SSH-2.0\r\n\r\n"),
         Reply::status("401 Unauthorized"),
     ];
@@ -111,9 +111,9 @@ fn one_that_has_gone_is_asked_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start(|_| Reply::ok("a 1"));
     let mut scraper = scraper(&server.url(), &folder, LONG);
-    scraper.ask().expect("written");
+    scraper.scrape().expect("written");
     drop(server);
-    assert_eq!(scraper.ask(), Ok(Step::Next));
+    assert_eq!(scraper.scrape(), Ok(Step::Next));
     let scrapes = scraper.finish().expect("written");
     assert_eq!(lines(&scrapes), ["200 a 1", "- Connection refused (os error 111)"]);
     assert_eq!(scrapes.gaps.len(), 1, "to the end");
@@ -129,19 +129,19 @@ fn it_asks_once_more_when_it_is_stopped() {
     drop(stop);
     let scrapes = run(scraper(&server.url(), &folder, LONG), &stopped, &say).expect("written");
     assert_eq!(lines(&scrapes), ["200 a 0", "200 a 1"]);
-    assert!(matches!(said.try_iter().collect::<Vec<_>>().as_slice(), [Said::First]));
+    assert!(matches!(said.try_iter().collect::<Vec<_>>().as_slice(), [ScraperMessage::First]));
 }
 
 #[test]
 fn one_without_counters_waits_to_be_stopped_and_is_asked_no_more() {
     let folder = tempfile::tempdir().expect("a folder");
-    let server = Server::of(vec![]);
+    let server = Server::with_replies(vec![]);
     let (stop, stopped) = channel();
     let (say, said) = channel();
     let scraper = scraper(&server.url(), &folder, LONG);
     let thread = std::thread::spawn(move || run(scraper, &stopped, &say));
-    assert!(matches!(said.recv(), Ok(Said::Note(_))), "the note comes before the first answer is reported");
-    assert!(matches!(said.recv(), Ok(Said::First)));
+    assert!(matches!(said.recv(), Ok(ScraperMessage::Note(_))), "the note comes before the first answer is reported");
+    assert!(matches!(said.recv(), Ok(ScraperMessage::First)));
     drop(stop);
     assert_eq!(thread.join().expect("no panic").expect("written").samples, 1);
     assert_eq!(server.paths(), ["/metrics"]);
@@ -149,16 +149,16 @@ fn one_without_counters_waits_to_be_stopped_and_is_asked_no_more() {
 
 const SECOND: u64 = 1_000_000_000;
 
-fn point(seconds: u64) -> Point {
+fn point(seconds: u64) -> ClockReading {
     let ns = seconds * SECOND;
-    Point { at: Instant::from_unix_ns(i64::try_from(ns).expect("it fits")), ns }
+    ClockReading { at: Instant::from_unix_ns(i64::try_from(ns).expect("it fits")), ns }
 }
 
 /// Returns the gaps that these responses leave until second 100: the second of each, and whether it was successful.
 fn gaps(answers: &[(u64, bool)]) -> Vec<(u64, u64, String)> {
     let mut gaps = Gaps::new("endpoint/a".to_owned(), point(0));
     for (second, good) in answers {
-        if *good { gaps.good(point(*second)) } else { gaps.failed("why") }
+        if *good { gaps.record_success(point(*second)) } else { gaps.record_failure("why") }
     }
     let seconds = |instant: Instant| u64::try_from(instant.unix_ns()).expect("not before 1970") / SECOND;
     let list = gaps.finish(point(100));
@@ -183,7 +183,7 @@ fn gaps_without_end_are_listed_up_to_a_limit() {
     let answers: Vec<_> = (0..2 * MAX_GAPS as u64 + 20).map(|second| (second, second % 2 == 0)).collect();
     let mut gaps = Gaps::new("endpoint/a".to_owned(), point(0));
     for (second, good) in answers {
-        if good { gaps.good(point(second)) } else { gaps.failed("why") }
+        if good { gaps.record_success(point(second)) } else { gaps.record_failure("why") }
     }
     let list = gaps.finish(point(9999));
     assert_eq!(list.len(), MAX_GAPS);

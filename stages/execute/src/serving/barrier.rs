@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assay_manifest::{ClockOffset, Count, HostFacts, Instant, PlannedTrial, Shard, TrialId, canonical_json};
-use assay_stage::{Broken, Clock, Context, Failure, Stopwatch};
+use assay_stage::{BrokenMark, Clock, Context, Failure, Stopwatch};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -19,10 +19,10 @@ const MARGIN: Duration = Duration::from_millis(200);
 const OWN_MARGIN: Duration = Duration::from_millis(5);
 
 /// The interval at which a shard polls for the others in a folder.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The same in a bucket, where each poll is a request of every shard: often enough to see the instant well before it.
-const LOOK_FAR: Duration = Duration::from_millis(50);
+const REMOTE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The name of a shard's mark that holds the validity of its attempt.
 const DONE: &str = "done";
@@ -42,20 +42,20 @@ const MAX_MARK_BYTES: u64 = 4096;
 /// The mark of a shard that is ready.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Ready {
+struct ReadyMark {
     /// Two shards on one boot share their clocks.
     boot_id: Option<String>,
     /// True if the kernel reports that its clock is synchronised.
     synchronised: Option<bool>,
     /// The clock service of shard 0; meaningless in the others.
     #[serde(default)]
-    exchange: Exchange,
+    exchange: ClockService,
 }
 
 /// The availability of shard 0's clock service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Exchange {
+enum ClockService {
     /// Not needed: all shards are on one boot.
     #[default]
     NotNeeded,
@@ -68,26 +68,26 @@ enum Exchange {
 /// The mark of a shard that has finished measuring the offset of shard 0's clock.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {}
+struct ClockMeasuredMark {}
 
 /// The mark with the instant at which all begin.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Named {
+struct StartMark {
     at: Instant,
 }
 
 /// The mark with the result of the first shard's work for all.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Did<T> {
+struct FirstResultMark<T> {
     did: T,
 }
 
 /// The mark of a shard that has sent its part of the load.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Offered {
+struct LoadSentMark {
     /// True if one of its measured requests got a response.
     answered: bool,
 }
@@ -95,7 +95,7 @@ struct Offered {
 /// The mark of a shard that has finished an attempt.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Done {
+struct DoneMark {
     valid: bool,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Barrier {
 }
 
 impl Barrier {
-    pub(crate) fn of(ctx: &Context, trial: &PlannedTrial, attempt: u32) -> Self {
+    pub(crate) fn new(ctx: &Context, trial: &PlannedTrial, attempt: u32) -> Self {
         let folder = ctx.layout().attempt_marks(ctx.input_digest(), &trial.trial_id, attempt);
         Self { folder, trial: trial.trial_id.clone(), attempt, shard: ctx.shard() }
     }
@@ -130,19 +130,19 @@ impl Barrier {
     }
 
     /// Does work in the first shard that is done once for all, and returns its result in every shard.
-    pub(crate) fn first_does<T: Serialize + DeserializeOwned>(
+    pub(crate) fn run_in_first_shard<T: Serialize + DeserializeOwned>(
         &self,
         ctx: &Context,
         what: impl FnOnce() -> T,
     ) -> Result<T, Failure> {
         if self.shard.index == 0 {
-            let did = Did { did: what() };
+            let did = FirstResultMark { did: what() };
             if self.shard.count > 1 {
                 put(ctx, &self.mark(0, "did"), &did)?;
             }
             return Ok(did.did);
         }
-        Ok(self.of_shard::<Did<T>>(ctx, 0, "did", &ctx.clock().start())?.did)
+        Ok(self.wait_for_shard::<FirstResultMark<T>>(ctx, 0, "did", &ctx.clock().start())?.did)
     }
 
     /// Waits until all shards are ready and know their clocks, and returns the instant at which they begin.
@@ -151,34 +151,34 @@ impl Barrier {
             return Ok(start_at(after(ctx.clock().now(), OWN_MARGIN), ctx.clock().now(), same_host()));
         }
         let boot_id = here.boot_id.value.clone();
-        let own = Ready { boot_id, synchronised: here.clock_synchronised.value, exchange: Exchange::NotNeeded };
+        let own = ReadyMark { boot_id, synchronised: here.clock_synchronised.value, exchange: ClockService::NotNeeded };
         let clock = if self.shard.index == 0 { self.lead(ctx, own)? } else { self.follow(ctx, &own)? };
         // The instant is by shard 0's clock, as far as a shard knows that.
-        let now = || by_first(ctx.clock().now(), &clock);
-        let named = Named { at: after(now(), MARGIN) };
+        let now = || to_first_clock(ctx.clock().now(), &clock);
+        let named = StartMark { at: after(now(), MARGIN) };
         let path = format!("{}/start", self.folder);
         put(ctx, &path, &named)?;
-        let named: Named = get(ctx, &path)?.ok_or_else(|| Failure::environment("pointer", format!("`{path}` has gone")))?;
+        let named: StartMark = get(ctx, &path)?.ok_or_else(|| Failure::environment("pointer", format!("`{path}` has gone")))?;
         Ok(start_at(named.at, now(), clock))
     }
 
     /// Leads, as shard 0: marks itself ready once the others are, and serves its clock if one is on another boot.
-    fn lead(&self, ctx: &Context, mut own: Ready) -> Result<ClockOffset, Failure> {
+    fn lead(&self, ctx: &Context, mut own: ReadyMark) -> Result<ClockOffset, Failure> {
         let watch = ctx.clock().start();
-        let others: Vec<Ready> = self.of_others(ctx, "ready", &watch)?;
+        let others: Vec<ReadyMark> = self.wait_for_others(ctx, "ready", &watch)?;
         let is_elsewhere = others.iter().any(|other| !are_on_one_boot(&own, other));
         let listener = is_elsewhere.then(Listener::open);
         own.exchange = match &listener {
-            None => Exchange::NotNeeded,
-            Some(Ok(listener)) => Exchange::At(listener.address),
-            Some(Err(why)) => Exchange::Unable(why.clone()),
+            None => ClockService::NotNeeded,
+            Some(Ok(listener)) => ClockService::At(listener.address),
+            Some(Err(why)) => ClockService::Unable(why.clone()),
         };
         put(ctx, &self.mark(0, "ready"), &own)?;
         if let Some(Ok(listener)) = listener {
             let is_over = AtomicBool::new(false);
             std::thread::scope(|scope| {
-                scope.spawn(|| listener.answer(wall_ns, self.shard.count, &is_over));
-                let asked = self.of_others::<Asked>(ctx, "asked", &watch);
+                scope.spawn(|| listener.serve(wall_ns, self.shard.count, &is_over));
+                let asked = self.wait_for_others::<ClockMeasuredMark>(ctx, "asked", &watch);
                 is_over.store(true, Ordering::Release);
                 asked
             })?;
@@ -187,42 +187,42 @@ impl Barrier {
     }
 
     /// Follows, as another shard: measures the offset of shard 0's clock if that is served, and waits until all have.
-    fn follow(&self, ctx: &Context, own: &Ready) -> Result<ClockOffset, Failure> {
+    fn follow(&self, ctx: &Context, own: &ReadyMark) -> Result<ClockOffset, Failure> {
         let watch = ctx.clock().start();
         put(ctx, &self.mark(self.shard.index, "ready"), own)?;
         // Shard 0 comes last: if a shard is missing, the error names that one.
-        self.of_others::<Ready>(ctx, "ready", &watch)?;
-        let first: Ready = self.of_shard(ctx, 0, "ready", &watch)?;
+        self.wait_for_others::<ReadyMark>(ctx, "ready", &watch)?;
+        let first: ReadyMark = self.wait_for_shard(ctx, 0, "ready", &watch)?;
         let exchanged = match &first.exchange {
             _ if are_on_one_boot(own, &first) => None,
-            Exchange::NotNeeded => Some(Err("shard 0 does not answer questions about its clock".to_owned())),
-            Exchange::At(address) => Some(exchange::ask(*address, wall_ns)),
-            Exchange::Unable(why) => Some(Err(why.clone())),
+            ClockService::NotNeeded => Some(Err("shard 0 does not answer questions about its clock".to_owned())),
+            ClockService::At(address) => Some(exchange::measure_offset(*address, wall_ns)),
+            ClockService::Unable(why) => Some(Err(why.clone())),
         };
-        if let Exchange::At(_) = first.exchange {
-            put(ctx, &self.mark(self.shard.index, "asked"), &Asked {})?;
-            self.of_others::<Asked>(ctx, "asked", &watch)?;
+        if let ClockService::At(_) = first.exchange {
+            put(ctx, &self.mark(self.shard.index, "asked"), &ClockMeasuredMark {})?;
+            self.wait_for_others::<ClockMeasuredMark>(ctx, "asked", &watch)?;
         }
-        Ok(clock(own, &first, exchanged))
+        Ok(clock_offset(own, &first, exchanged))
     }
 
     /// Marks the attempt as cut short in this shard, so that the others neither wait for it nor measure an attempt that cannot
     /// count. A process that replaces a lost shard joins at the next attempt.
-    pub(crate) fn break_off(&self, ctx: &Context) -> Result<(), Failure> {
+    pub(crate) fn abort(&self, ctx: &Context) -> Result<(), Failure> {
         if self.shard.count <= 1 {
             return Ok(());
         }
-        Broken { shard: self.shard.index }.mark(ctx.store(), &ctx.layout(), ctx.input_digest(), &self.trial, self.attempt)
+        BrokenMark { shard: self.shard.index }.write(ctx.store(), &ctx.layout(), ctx.input_digest(), &self.trial, self.attempt)
     }
 
     /// Fails with [`SHARD_LOST`] if a shard has aborted the attempt.
-    pub(crate) fn check_whole(&self, ctx: &Context) -> Result<(), Failure> {
+    pub(crate) fn check_not_aborted(&self, ctx: &Context) -> Result<(), Failure> {
         if self.shard.count <= 1 {
             return Ok(());
         }
-        match get::<Broken>(ctx, &ctx.layout().attempt_broken(ctx.input_digest(), &self.trial, self.attempt))? {
+        match get::<BrokenMark>(ctx, &ctx.layout().attempt_broken(ctx.input_digest(), &self.trial, self.attempt))? {
             None => Ok(()),
-            Some(Broken { shard }) => {
+            Some(BrokenMark { shard }) => {
                 let message = format!("shard {shard} of {} went away in the middle of the attempt", self.shard.count);
                 Err(Failure::environment(SHARD_LOST, message))
             }
@@ -230,11 +230,11 @@ impl Barrier {
     }
 
     /// Tells the other shards if a measured request of this shard got a response.
-    pub(crate) fn offered(&self, ctx: &Context, answered: bool) -> Result<(), Failure> {
+    pub(crate) fn report_responses(&self, ctx: &Context, answered: bool) -> Result<(), Failure> {
         if self.shard.count <= 1 {
             return Ok(());
         }
-        put(ctx, &self.mark(self.shard.index, OFFERED), &Offered { answered })
+        put(ctx, &self.mark(self.shard.index, OFFERED), &LoadSentMark { answered })
     }
 
     /// Returns true if a measured request of another shard got a response, once each has recorded it.
@@ -242,32 +242,38 @@ impl Barrier {
         if self.shard.count <= 1 {
             return Ok(false);
         }
-        Ok(self.all::<Offered>(ctx, OFFERED)?.iter().any(|shard| shard.answered))
+        Ok(self.wait_for_all::<LoadSentMark>(ctx, OFFERED)?.iter().any(|shard| shard.answered))
     }
 
     /// Records the validity of this shard's attempt, and returns true if it is valid in every shard.
-    pub(crate) fn agree(&self, ctx: &Context, valid: bool) -> Result<bool, Failure> {
+    pub(crate) fn agree_on_validity(&self, ctx: &Context, valid: bool) -> Result<bool, Failure> {
         if self.shard.count <= 1 {
             return Ok(valid);
         }
-        put(ctx, &self.mark(self.shard.index, DONE), &Done { valid })?;
-        Ok(self.all::<Done>(ctx, DONE)?.iter().all(|done| done.valid))
+        put(ctx, &self.mark(self.shard.index, DONE), &DoneMark { valid })?;
+        Ok(self.wait_for_all::<DoneMark>(ctx, DONE)?.iter().all(|done| done.valid))
     }
 
     /// Returns the marks of all shards but the first, once they exist.
-    fn of_others<T: DeserializeOwned>(&self, ctx: &Context, what: &str, watch: &Stopwatch) -> Result<Vec<T>, Failure> {
-        (1..self.shard.count).map(|shard| self.of_shard(ctx, shard, what, watch)).collect()
+    fn wait_for_others<T: DeserializeOwned>(&self, ctx: &Context, what: &str, watch: &Stopwatch) -> Result<Vec<T>, Failure> {
+        (1..self.shard.count).map(|shard| self.wait_for_shard(ctx, shard, what, watch)).collect()
     }
 
     /// Returns every shard's mark, once all exist.
-    fn all<T: DeserializeOwned>(&self, ctx: &Context, what: &str) -> Result<Vec<T>, Failure> {
+    fn wait_for_all<T: DeserializeOwned>(&self, ctx: &Context, what: &str) -> Result<Vec<T>, Failure> {
         let watch = ctx.clock().start();
-        (0..self.shard.count).map(|shard| self.of_shard(ctx, shard, what, &watch)).collect()
+        (0..self.shard.count).map(|shard| self.wait_for_shard(ctx, shard, what, &watch)).collect()
     }
 
     /// Returns one shard's mark, once it exists, but no later than [`DEADLINE`] after the start of the watch.
-    fn of_shard<T: DeserializeOwned>(&self, ctx: &Context, shard: u32, what: &str, watch: &Stopwatch) -> Result<T, Failure> {
-        let look = if ctx.store().local_root().is_some() { LOOK } else { LOOK_FAR };
+    fn wait_for_shard<T: DeserializeOwned>(
+        &self,
+        ctx: &Context,
+        shard: u32,
+        what: &str,
+        watch: &Stopwatch,
+    ) -> Result<T, Failure> {
+        let look = if ctx.store().local_root().is_some() { POLL_INTERVAL } else { REMOTE_POLL_INTERVAL };
         loop {
             ctx.check_cancelled()?;
             if let Some(mark) = get(ctx, &self.mark(shard, what))? {
@@ -275,7 +281,7 @@ impl Barrier {
             }
             // The validity is recorded for every attempt, also for one that was aborted.
             if what != DONE {
-                self.check_whole(ctx)?;
+                self.check_not_aborted(ctx)?;
             }
             if watch.elapsed_ns() > DEADLINE.as_nanos() as u64 {
                 return Err(Failure::environment(
@@ -290,13 +296,13 @@ impl Barrier {
 }
 
 /// Returns true if both have the same boot id, and so one clock. Two unknown boots are not the same.
-fn are_on_one_boot(one: &Ready, other: &Ready) -> bool {
+fn are_on_one_boot(one: &ReadyMark, other: &ReadyMark) -> bool {
     one.boot_id.is_some() && one.boot_id == other.boot_id
 }
 
 /// Returns the clock of a shard relative to shard 0: the same on one boot, else the result of an exchange. Without one, two
 /// synchronised kernels are close to each other, by an unmeasured amount.
-fn clock(own: &Ready, first: &Ready, exchanged: Option<Result<Offset, String>>) -> ClockOffset {
+fn clock_offset(own: &ReadyMark, first: &ReadyMark, exchanged: Option<Result<Offset, String>>) -> ClockOffset {
     let no_exchange = match exchanged {
         None => return same_host(),
         Some(Ok(Offset { ns, bound_ns })) => {
@@ -317,7 +323,7 @@ fn clock(own: &Ready, first: &Ready, exchanged: Option<Result<Offset, String>>) 
 }
 
 /// Converts an instant of this shard's clock to shard 0's, as far as the offset is known.
-fn by_first(now: Instant, clock: &ClockOffset) -> Instant {
+fn to_first_clock(now: Instant, clock: &ClockOffset) -> Instant {
     let offset_ns: i64 = clock.offset_ns.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
     Instant::from_unix_ns(now.unix_ns().saturating_sub(offset_ns))
 }
@@ -356,8 +362,8 @@ fn get<T: DeserializeOwned>(ctx: &Context, path: &str) -> Result<Option<T>, Fail
 mod tests {
     use super::*;
 
-    fn ready(boot: Option<&str>, synchronised: Option<bool>) -> Ready {
-        Ready { boot_id: boot.map(str::to_owned), synchronised, exchange: Exchange::NotNeeded }
+    fn ready(boot: Option<&str>, synchronised: Option<bool>) -> ReadyMark {
+        ReadyMark { boot_id: boot.map(str::to_owned), synchronised, exchange: ClockService::NotNeeded }
     }
 
     #[test]
@@ -366,34 +372,35 @@ mod tests {
         assert!(are_on_one_boot(&a, &ready(Some("a"), Some(true))));
         assert!(!are_on_one_boot(&a, &b) && !are_on_one_boot(&a, &nobody));
         assert!(!are_on_one_boot(&nobody, &nobody), "two unknown boots are not one");
-        assert_eq!(clock(&a, &a, None), same_host());
+        assert_eq!(clock_offset(&a, &a, None), same_host());
     }
 
     #[test]
     fn what_was_exchanged_stands_and_else_what_the_kernels_say() {
         let (synchronised, other) = (ready(Some("a"), Some(true)), ready(Some("b"), Some(true)));
-        let found = clock(&synchronised, &other, Some(Ok(Offset { ns: -250, bound_ns: 40 })));
+        let found = clock_offset(&synchronised, &other, Some(Ok(Offset { ns: -250, bound_ns: 40 })));
         assert_eq!((found.source.as_str(), found.offset_ns.as_deref()), ("exchange", Some("250")), "this clock minus shard 0's");
         assert_eq!((found.uncertainty_ns, found.no_exchange.as_deref()), (Some(Count(40)), None));
-        assert_eq!(by_first(Instant::from_unix_ns(1000), &found), Instant::from_unix_ns(750), "shard 0's clock is behind");
+        assert_eq!(to_first_clock(Instant::from_unix_ns(1000), &found), Instant::from_unix_ns(750), "shard 0's clock is behind");
 
         let refused = || Some(Err("refused".to_owned()));
-        let near = clock(&synchronised, &other, refused());
+        let near = clock_offset(&synchronised, &other, refused());
         assert_eq!(
             (near.source.as_str(), near.offset_ns.as_deref(), near.no_exchange.as_deref()),
             ("kernel", None, Some("refused"))
         );
-        assert_eq!(by_first(Instant::from_unix_ns(1000), &near), Instant::from_unix_ns(1000));
-        assert_eq!(clock(&synchronised, &ready(Some("b"), Some(false)), refused()).source, "unknown");
-        assert_eq!(clock(&ready(None, None), &ready(None, None), refused()).source, "unknown");
+        assert_eq!(to_first_clock(Instant::from_unix_ns(1000), &near), Instant::from_unix_ns(1000));
+        assert_eq!(clock_offset(&synchronised, &ready(Some("b"), Some(false)), refused()).source, "unknown");
+        assert_eq!(clock_offset(&ready(None, None), &ready(None, None), refused()).source, "unknown");
     }
 
     #[test]
     fn a_mark_says_where_a_clock_is_asked() {
-        let mark = Ready { exchange: Exchange::At("10.0.0.1:4242".parse().expect("an address")), ..ready(Some("a"), None) };
+        let mark =
+            ReadyMark { exchange: ClockService::At("10.0.0.1:4242".parse().expect("an address")), ..ready(Some("a"), None) };
         let text = String::from_utf8(canonical_json(&mark).expect("a mark")).expect("text");
         assert_eq!(text, r#"{"boot_id":"a","exchange":{"at":"10.0.0.1:4242"},"synchronised":null}"#);
-        assert_eq!(serde_json::from_str::<Ready>(&text).expect("read back").exchange, mark.exchange);
+        assert_eq!(serde_json::from_str::<ReadyMark>(&text).expect("read back").exchange, mark.exchange);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use assay_manifest::{ServingApi, ServingWork};
 use serde_json::{Map, Value, json};
 
 /// Builds the body that requests a response of this many tokens to these prompts; one prompt, except for embeddings.
-pub(crate) fn body(work: &ServingWork, prompts: &[String], output_tokens: Option<u32>) -> Vec<u8> {
+pub(crate) fn request_body(work: &ServingWork, prompts: &[String], output_tokens: Option<u32>) -> Vec<u8> {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(work.model));
     match (work.api, prompts) {
@@ -33,13 +33,13 @@ pub(crate) fn body(work: &ServingWork, prompts: &[String], output_tokens: Option
         body.insert("stream_options".to_owned(), options);
     }
     for (name, text) in &work.body {
-        body.insert(name.clone(), scalar(text));
+        body.insert(name.clone(), parse_scalar(text));
     }
     Value::Object(body).to_string().into_bytes()
 }
 
 /// Parses a number or a boolean, or else returns the text.
-fn scalar(text: &str) -> Value {
+fn parse_scalar(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
         _ => Value::String(text.to_owned()),
@@ -51,14 +51,14 @@ mod tests {
     use super::*;
     use crate::serving::requests::tests::work;
 
-    fn of(work: &ServingWork, tokens: Option<u32>) -> Value {
-        serde_json::from_slice(&body(work, &["a \"b\"".to_owned()], tokens)).expect("JSON")
+    fn build_body(work: &ServingWork, tokens: Option<u32>) -> Value {
+        serde_json::from_slice(&request_body(work, &["a \"b\"".to_owned()], tokens)).expect("JSON")
     }
 
     #[test]
     fn a_chat_asks_for_exactly_so_many_tokens() {
         assert_eq!(
-            of(&work(), Some(7)),
+            build_body(&work(), Some(7)),
             json!({
                 "model": "m", "messages": [{"role": "user", "content": "a \"b\""}], "max_tokens": 7, "min_tokens": 7,
                 "ignore_eos": true, "temperature": 0, "stream": true, "stream_options": {"include_usage": true},
@@ -67,23 +67,23 @@ mod tests {
         let plain = ServingWork { exact_output: false, streaming: false, ..work() };
         let expected =
             json!({"model": "m", "messages": [{"role": "user", "content": "a \"b\""}], "max_tokens": 7, "temperature": 0});
-        assert_eq!(of(&plain, Some(7)), expected);
+        assert_eq!(build_body(&plain, Some(7)), expected);
     }
 
     #[test]
     fn the_other_interfaces_have_members_of_their_own() {
         let completions = ServingWork { api: ServingApi::Completions, continuous_usage: true, ..work() };
-        let body = of(&completions, Some(2));
+        let body = build_body(&completions, Some(2));
         assert_eq!((&body["prompt"], &body["stream_options"]["continuous_usage_stats"]), (&json!("a \"b\""), &json!(true)));
         let embeddings = ServingWork { api: ServingApi::Embeddings, ..work() };
-        assert_eq!(of(&embeddings, None), json!({"model": "m", "input": ["a \"b\""]}));
+        assert_eq!(build_body(&embeddings, None), json!({"model": "m", "input": ["a \"b\""]}));
     }
 
     #[test]
     fn what_the_workload_adds_stands() {
         let added = [("temperature", "0.5"), ("user", "x"), ("logprobs", "true"), ("odd", "[1]")];
         let added = added.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-        let body = of(&ServingWork { body: added, ..work() }, Some(1));
+        let body = build_body(&ServingWork { body: added, ..work() }, Some(1));
         let found = [&body["temperature"], &body["user"], &body["logprobs"], &body["odd"]];
         assert_eq!(found, [&json!(0.5), &json!("x"), &json!(true), &json!("[1]")]);
     }

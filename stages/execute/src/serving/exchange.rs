@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 const PINGS: usize = 16;
 
 /// The timeout of connecting, and then of the whole exchange.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The interval at which the listener checks for connections, and for its end.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The connections that are accepted for each shard: includes retries after a fault, and strangers.
 const CONNECTIONS_PER_SHARD: u32 = 8;
@@ -51,7 +51,7 @@ pub(crate) struct Offset {
 
 impl Ping {
     /// Returns the round trip time without the time at the peer; none if the instants contradict each other.
-    fn way_ns(&self) -> Option<u64> {
+    fn round_trip_ns(&self) -> Option<u64> {
         let there_and_back = i128::from(self.t3) - i128::from(self.t0);
         let answering = i128::from(self.t2) - i128::from(self.t1);
         u64::try_from(there_and_back - answering).ok().filter(|_| answering >= 0)
@@ -60,17 +60,17 @@ impl Ping {
     fn offset(&self) -> Option<Offset> {
         let sum = (i128::from(self.t1) - i128::from(self.t0)) + (i128::from(self.t2) - i128::from(self.t3));
         // Rounded down, by half a nanosecond at most, which the bound's rounding up covers.
-        Some(Offset { ns: i64::try_from(sum.div_euclid(2)).ok()?, bound_ns: self.way_ns()?.div_ceil(2) })
+        Some(Offset { ns: i64::try_from(sum.div_euclid(2)).ok()?, bound_ns: self.round_trip_ns()?.div_ceil(2) })
     }
 }
 
 /// Estimates the offset from several pings: the one with the shortest round trip is the most precise.
 pub(crate) fn estimate(pings: &[Ping]) -> Option<Offset> {
-    pings.iter().min_by_key(|ping| ping.way_ns().unwrap_or(u64::MAX))?.offset()
+    pings.iter().min_by_key(|ping| ping.round_trip_ns().unwrap_or(u64::MAX))?.offset()
 }
 
 /// A clock, in nanoseconds since the epoch.
-pub(crate) type Now = fn() -> i64;
+pub(crate) type ClockFn = fn() -> i64;
 
 /// Serves this host's clock to other shards' hosts.
 pub(crate) struct Listener {
@@ -98,7 +98,7 @@ impl Listener {
 
     /// Answers pings by the clock `now` until `is_over`, each connection in its own thread; at most the connections that `shards`
     /// need.
-    pub(crate) fn answer(&self, now: Now, shards: u32, is_over: &AtomicBool) {
+    pub(crate) fn serve(&self, now: ClockFn, shards: u32, is_over: &AtomicBool) {
         let mut left = shards.saturating_mul(CONNECTIONS_PER_SHARD);
         while left > 0 && !is_over.load(Ordering::Acquire) {
             match self.socket.accept() {
@@ -106,9 +106,9 @@ impl Listener {
                     left -= 1;
                     // The thread is not joined: it ends at its timeout, and its error is ignored, because the peer may speak
                     // another protocol.
-                    std::thread::spawn(move || drop(answer(&stream, now)));
+                    std::thread::spawn(move || drop(serve_connection(&stream, now)));
                 }
-                Err(_) => std::thread::sleep(LOOK),
+                Err(_) => std::thread::sleep(POLL_INTERVAL),
             }
         }
     }
@@ -123,11 +123,11 @@ fn primary_address() -> io::Result<IpAddr> {
 }
 
 /// Answers the pings of one connection.
-fn answer(mut stream: &TcpStream, now: Now) -> io::Result<()> {
+fn serve_connection(mut stream: &TcpStream, now: ClockFn) -> io::Result<()> {
     let deadline = prepare(stream)?;
     let mut question = [0; 16];
     for _ in 0..PINGS {
-        read_by(stream, &mut question, deadline)?;
+        read_before(stream, &mut question, deadline)?;
         let received = now();
         let [magic, number] = halves(question);
         if magic != MAGIC {
@@ -144,22 +144,22 @@ fn answer(mut stream: &TcpStream, now: Now) -> io::Result<()> {
 }
 
 /// Pings the listener at `address` by the clock `now`.
-pub(crate) fn ask(address: SocketAddr, now: Now) -> Result<Offset, String> {
+pub(crate) fn measure_offset(address: SocketAddr, now: ClockFn) -> Result<Offset, String> {
     let pings = questions(address, now).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no answer from {address} within {PATIENCE:?}"),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no answer from {address} within {TIMEOUT:?}"),
         ErrorKind::InvalidData => format!("{address} answers something else"),
         _ => format!("{address}: {error}"),
     })?;
     estimate(&pings).ok_or_else(|| format!("the instants that {address} gave contradict each other"))
 }
 
-fn questions(address: SocketAddr, now: Now) -> io::Result<Vec<Ping>> {
-    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+fn questions(address: SocketAddr, now: ClockFn) -> io::Result<Vec<Ping>> {
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     let deadline = prepare(&stream)?;
     (0..PINGS as u64).map(|number| question(&stream, number, now, deadline)).collect()
 }
 
-fn question(mut stream: &TcpStream, number: u64, now: Now, deadline: Instant) -> io::Result<Ping> {
+fn question(mut stream: &TcpStream, number: u64, now: ClockFn, deadline: Instant) -> io::Result<Ping> {
     let mut question = [0; 16];
     question[..8].copy_from_slice(&MAGIC);
     question[8..].copy_from_slice(&number.to_be_bytes());
@@ -167,7 +167,7 @@ fn question(mut stream: &TcpStream, number: u64, now: Now, deadline: Instant) ->
     let (t0, began) = (now(), Instant::now());
     stream.write_all(&question)?;
     let mut answer = [0; 32];
-    read_by(stream, &mut answer, deadline)?;
+    read_before(stream, &mut answer, deadline)?;
     let t3 = t0.saturating_add(i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX));
     let (said, instants) = answer.split_at(16);
     if said != question {
@@ -181,12 +181,12 @@ fn question(mut stream: &TcpStream, number: u64, now: Now, deadline: Instant) ->
 fn prepare(stream: &TcpStream) -> io::Result<Instant> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    Ok(Instant::now() + PATIENCE)
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    Ok(Instant::now() + TIMEOUT)
 }
 
 /// Fills the buffer before the deadline: a peer that sends a byte now and then does not extend it.
-fn read_by(mut stream: &TcpStream, into: &mut [u8], deadline: Instant) -> io::Result<()> {
+fn read_before(mut stream: &TcpStream, into: &mut [u8], deadline: Instant) -> io::Result<()> {
     let mut filled = 0;
     while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -298,11 +298,11 @@ mod tests {
         let listener = Listener::at("127.0.0.1".parse().expect("an address")).expect("a listener");
         let (address, is_over) = (listener.address, AtomicBool::new(false));
         let found = std::thread::scope(|scope| {
-            scope.spawn(|| listener.answer(an_hour_ahead, 2, &is_over));
+            scope.spawn(|| listener.serve(an_hour_ahead, 2, &is_over));
             let mut stranger = TcpStream::connect(address).expect("a connection");
             stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("written");
             assert_eq!(stranger.read(&mut [0; 64]).unwrap_or(0), 0, "it is not spoken to");
-            let found = [ask(address, wall_ns), ask(address, an_hour_ahead)];
+            let found = [measure_offset(address, wall_ns), measure_offset(address, an_hour_ahead)];
             is_over.store(true, Ordering::Release);
             found
         });
@@ -320,9 +320,9 @@ mod tests {
             let _ = stream.write_all(&[b'x'; 32]);
             let _ = stream.read(&mut [0; 16]);
         });
-        assert_eq!(ask(address, wall_ns), Err(format!("{address} answers something else")));
+        assert_eq!(measure_offset(address, wall_ns), Err(format!("{address} answers something else")));
         answering.join().expect("no panic");
-        let gone = ask(address, wall_ns).expect_err("nobody listens");
+        let gone = measure_offset(address, wall_ns).expect_err("nobody listens");
         assert!(gone.contains("refused"), "{gone}");
     }
 }

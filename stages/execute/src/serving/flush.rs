@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use assay_probe::{Answer, Client, Limits, at};
+use assay_probe::{Client, EndpointResponse, Limits, endpoint_url};
 use assay_process::Cancel;
 use assay_stage::{Clock, Failure};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ const PATHS: [&str; 2] = ["/reset_prefix_cache", "/flush_cache"];
 const LIMITS: Limits = Limits { time: Duration::from_secs(10), bytes: 64 << 10 };
 
 /// The retry time for an endpoint that has the path and failed: its requests in flight may end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RETRY_TIME: Duration = Duration::from_secs(10);
 
 /// The pause between two rounds of requests.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The reason why a cache was not emptied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum NotFlushed {
+pub(crate) enum FlushError {
     /// The endpoint does not support it, or not for this client.
     Never(String),
     /// It supports it, and it failed this time.
@@ -34,28 +34,28 @@ pub(crate) enum NotFlushed {
 }
 
 /// Retries until the endpoint has emptied its cache, and returns the path that did it.
-pub(crate) fn flush(client: &Client, address: &str, clock: Clock, cancel: &Cancel) -> Result<&'static str, NotFlushed> {
+pub(crate) fn flush(client: &Client, address: &str, clock: Clock, cancel: &Cancel) -> Result<&'static str, FlushError> {
     let watch = clock.start();
     loop {
-        let why = match ask(client, address) {
-            Err(NotFlushed::Failed(why)) => why,
+        let why = match try_paths(client, address) {
+            Err(FlushError::Failed(why)) => why,
             settled => return settled,
         };
-        let is_over = watch.elapsed_ns() >= PATIENCE.as_nanos() as u64;
+        let is_over = watch.elapsed_ns() >= RETRY_TIME.as_nanos() as u64;
         if is_over || cancel.wait_timeout(PAUSE) {
-            return Err(NotFlushed::Failed(why));
+            return Err(FlushError::Failed(why));
         }
     }
 }
 
 /// Sends one request to each path.
-fn ask(client: &Client, address: &str) -> Result<&'static str, NotFlushed> {
+fn try_paths(client: &Client, address: &str) -> Result<&'static str, FlushError> {
     let (mut said, mut is_there) = (Vec::new(), false);
     for path in PATHS {
-        match client.post(&at(address, path), LIMITS) {
-            Ok(answer) if has_done_it(&answer) => return Ok(path),
+        match client.post(&endpoint_url(address, path), LIMITS) {
+            Ok(answer) if reports_success(&answer) => return Ok(path),
             Ok(answer) => {
-                is_there |= !is_absence(answer.status);
+                is_there |= !is_unsupported(answer.status);
                 said.push(format!(
                     "`POST {path}` answered `{}`{}",
                     answer.status_text(),
@@ -69,23 +69,23 @@ fn ask(client: &Client, address: &str) -> Result<&'static str, NotFlushed> {
         }
     }
     let said = said.join("; ");
-    Err(if is_there { NotFlushed::Failed(said) } else { NotFlushed::Never(said) })
+    Err(if is_there { FlushError::Failed(said) } else { FlushError::Never(said) })
 }
 
 /// Returns true if the response has a success status and does not deny it, as newer vLLM does with `{"success": false}`.
-fn has_done_it(answer: &Answer) -> bool {
+fn reports_success(answer: &EndpointResponse) -> bool {
     let said: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
     let refused = said.is_some_and(|said| said.get("success") == Some(&serde_json::Value::Bool(false)));
     answer.is_success() && !refused
 }
 
 /// Returns true if a status means that no retry can succeed.
-fn is_absence(status: u16) -> bool {
+fn is_unsupported(status: u16) -> bool {
     matches!(status, 401 | 403 | 404 | 405 | 501)
 }
 
 /// Returns the failure of a run whose trials are to begin with an empty cache, on an endpoint that cannot empty it.
-pub(crate) fn cannot_flush(target: &str, said: &str) -> Failure {
+pub(crate) fn flush_failure(target: &str, said: &str) -> Failure {
     Failure::environment("cannot_flush", format!("the prefix cache of target `{target}` cannot be emptied: {said}"))
         .hint(
             "vLLM takes the order where it was started with `VLLM_SERVER_DEV_MODE=1`, SGLang always (with its admin key); for any other \
@@ -101,33 +101,33 @@ mod tests {
 
     use super::*;
 
-    fn flushed(server: &Server) -> Result<&'static str, NotFlushed> {
+    fn flushed(server: &Server) -> Result<&'static str, FlushError> {
         let client = Client::new(Headers::default());
         flush(&client, &format!("{}/v1", server.url()), Clock, &Cancel::new().expect("an eventfd"))
     }
 
-    fn once(server: &Server) -> Result<&'static str, NotFlushed> {
-        ask(&Client::new(Headers::default()), &server.url())
+    fn once(server: &Server) -> Result<&'static str, FlushError> {
+        try_paths(&Client::new(Headers::default()), &server.url())
     }
 
     #[test]
     fn each_server_is_asked_in_its_own_words() {
-        let vllm = Server::of(vec![("/reset_prefix_cache", Reply::ok(""))]);
+        let vllm = Server::with_replies(vec![("/reset_prefix_cache", Reply::ok(""))]);
         assert_eq!(flushed(&vllm), Ok("/reset_prefix_cache"), "beside the version, not below it");
-        let sglang = Server::of(vec![("/flush_cache", Reply::ok("Cache flushed.\n"))]);
+        let sglang = Server::with_replies(vec![("/flush_cache", Reply::ok("Cache flushed.\n"))]);
         assert_eq!(flushed(&sglang), Ok("/flush_cache"));
         assert_eq!(sglang.paths(), ["/reset_prefix_cache", "/flush_cache"]);
     }
 
     #[test]
     fn an_endpoint_without_the_order_is_found_out_at_once() {
-        let neither = Server::of(Vec::new());
+        let neither = Server::with_replies(Vec::new());
         let said = "`POST /reset_prefix_cache` answered `404 Not Found`; `POST /flush_cache` answered `404 Not Found`";
-        assert_eq!(flushed(&neither), Err(NotFlushed::Never(said.to_owned())));
+        assert_eq!(flushed(&neither), Err(FlushError::Never(said.to_owned())));
         assert_eq!(neither.paths().len(), 2, "each path once");
         let closed = Server::start(|_| Reply::status("403 Forbidden"));
-        assert!(matches!(once(&closed), Err(NotFlushed::Never(_))));
-        insta::assert_snapshot!(cannot_flush("vllm", said), @r"
+        assert!(matches!(once(&closed), Err(FlushError::Never(_))));
+        insta::assert_snapshot!(flush_failure("vllm", said), @r"
         error[cannot_flush]: the prefix cache of target `vllm` cannot be emptied: `POST /reset_prefix_cache` answered `404 Not Found`; `POST /flush_cache` answered `404 Not Found`
 
         hint: vLLM takes the order where it was started with `VLLM_SERVER_DEV_MODE=1`, SGLang always (with its admin key); for any other endpoint write `cache: cold_salt` in the workload and `isolation: none`, which need no order
@@ -147,18 +147,18 @@ mod tests {
 
     #[test]
     fn a_success_that_says_it_failed_is_none() {
-        let vllm = |body: &'static str| Server::of(vec![("/reset_prefix_cache", Reply::ok(body))]);
+        let vllm = |body: &'static str| Server::with_replies(vec![("/reset_prefix_cache", Reply::ok(body))]);
         assert_eq!(once(&vllm(r#"{"success": true}"#)), Ok("/reset_prefix_cache"));
         let failed = once(&vllm(r#"{"success": false}"#)).expect_err("blocks in use");
         assert_eq!(
             failed,
-            NotFlushed::Failed(
+            FlushError::Failed(
                 "`POST /reset_prefix_cache` answered `200 OK`, and that it failed; `POST /flush_cache` answered `404 Not Found`"
                     .to_owned()
             )
         );
         let broken = Server::start(|_| Reply::raw(""));
-        assert!(matches!(once(&broken), Err(NotFlushed::Failed(_))), "a broken connection says nothing of what there is");
+        assert!(matches!(once(&broken), Err(FlushError::Failed(_))), "a broken connection says nothing of what there is");
     }
 
     #[test]

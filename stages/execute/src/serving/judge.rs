@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use assay_load::{Delays, Finished, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
+use assay_load::{Delays, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE, TrialSummary};
 use assay_manifest::{AttemptStatus, ClientHealth, Reason};
 use assay_record::{Outcome, Phase};
 
-use crate::judge::throttled;
+use crate::judge::judge_throttling;
 
 /// The result of an attempt.
-pub(crate) struct Left<'a> {
-    pub(crate) finished: &'a Finished,
+pub(crate) struct JudgeInput<'a> {
+    pub(crate) finished: &'a TrialSummary,
     pub(crate) timed_out: bool,
     pub(crate) limit: Duration,
     pub(crate) client: &'a ClientHealth,
@@ -23,10 +23,10 @@ pub(crate) struct Left<'a> {
 }
 
 /// Returns the status of the attempt, and all reasons against counting it.
-pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
+pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
     let status = match left {
-        Left { timed_out: true, .. } => AttemptStatus::TimedOut,
-        Left { finished: Finished { cancelled: true, .. }, .. } => AttemptStatus::Cancelled,
+        JudgeInput { timed_out: true, .. } => AttemptStatus::TimedOut,
+        JudgeInput { finished: TrialSummary { cancelled: true, .. }, .. } => AttemptStatus::Cancelled,
         _ => AttemptStatus::Completed,
     };
     let mut reasons = Vec::new();
@@ -46,21 +46,22 @@ pub(crate) fn judge(left: &Left<'_>) -> (AttemptStatus, Vec<Reason>) {
     reasons.extend(late(left.client));
     reasons.extend(stalled(left.client, &left.finished.client.delays));
     reasons.extend(not_offered(left.client));
-    reasons.extend(throttled(left.client.cgroup_throttled_us.map(|us| us.0), left.window_ns));
+    reasons.extend(judge_throttling(left.client.cgroup_throttled_us.map(|us| us.0), left.window_ns));
     (status, reasons)
 }
 
-fn nothing_measured(left: &Left<'_>) -> Option<Reason> {
+fn nothing_measured(left: &JudgeInput<'_>) -> Option<Reason> {
     if left.others_measure {
         return None;
     }
     let counts = &left.finished.counts;
-    match (counts.due(Phase::Measured), counts.of(Phase::Measured, Outcome::Ok)) {
-        (0, _) => Some(Reason::new("no_requests", none_due(left))),
+    match (counts.due(Phase::Measured), counts.count(Phase::Measured, Outcome::Ok)) {
+        (0, _) => Some(Reason::new("no_requests", explain_none_due(left))),
         (due, 0) => {
             let most = left.commonest_error.map(|error| format!("; most often `{error}`")).unwrap_or_default();
             let requests = if due == 1 { "request" } else { "requests" };
-            let detail = format!("none of {due} {requests} was answered: {}{most}", ends(left.finished, Phase::Measured));
+            let detail =
+                format!("none of {due} {requests} was answered: {}{most}", format_outcomes(left.finished, Phase::Measured));
             Some(Reason::new("all_failed", detail))
         }
         _ => None,
@@ -69,19 +70,19 @@ fn nothing_measured(left: &Left<'_>) -> Option<Reason> {
 
 /// Explains why no measured request was due: users of a closed loop that wait for responses since the warm-up cannot send
 /// another.
-fn none_due(left: &Left<'_>) -> String {
+fn explain_none_due(left: &JudgeInput<'_>) -> String {
     let is_closed = left.client.asked_rate_per_s.is_none();
     if is_closed && left.finished.counts.due(Phase::Warmup) > 0 {
-        let ended = ends(left.finished, Phase::Warmup);
+        let ended = format_outcomes(left.finished, Phase::Warmup);
         return format!("no request was begun in the measured phase: those of the warm-up lasted through it ({ended})");
     }
     "no request was due in the measured phase".to_owned()
 }
 
 /// Formats the outcomes of a phase's requests, most frequent first.
-fn ends(finished: &Finished, phase: Phase) -> String {
+fn format_outcomes(finished: &TrialSummary, phase: Phase) -> String {
     let mut counts: Vec<(u64, Outcome)> =
-        Outcome::ALL.iter().map(|outcome| (finished.counts.of(phase, *outcome), *outcome)).collect();
+        Outcome::ALL.iter().map(|outcome| (finished.counts.count(phase, *outcome), *outcome)).collect();
     counts.retain(|(count, _)| *count > 0);
     counts.sort_by(|a, b| b.cmp(a));
     counts.iter().map(|(count, outcome)| format!("{count} {outcome}")).collect::<Vec<_>>().join(", ")
@@ -99,7 +100,7 @@ fn stalled(client: &ClientHealth, delays: &Delays) -> Option<Reason> {
     let stall = client.loop_stall_max_ns.0;
     let longest = (stall > MAX_STALL.as_nanos() as u64)
         .then(|| format!("the client did not look at its sockets for {} ms", stall / 1_000_000));
-    longest.or_else(|| delays.excess()).map(|detail| Reason::new("client_stalled", detail))
+    longest.or_else(|| delays.explain_excess()).map(|detail| Reason::new("client_stalled", detail))
 }
 
 fn not_offered(client: &ClientHealth) -> Option<Reason> {
@@ -121,8 +122,8 @@ mod tests {
 
     use super::*;
 
-    fn verdict(finished: &Finished, client: &ClientHealth, change: impl FnOnce(&mut Left<'_>)) -> String {
-        let mut left = Left {
+    fn verdict(finished: &TrialSummary, client: &ClientHealth, change: impl FnOnce(&mut JudgeInput<'_>)) -> String {
+        let mut left = JudgeInput {
             finished,
             timed_out: false,
             limit: Duration::from_mins(1),
@@ -138,20 +139,20 @@ mod tests {
         format!("{status}{}", lines.collect::<String>())
     }
 
-    fn of_client(client: &ClientHealth) -> String {
-        verdict(&Finished::default(), client, |left| left.others_measure = true)
+    fn judge_client(client: &ClientHealth) -> String {
+        verdict(&TrialSummary::default(), client, |left| left.others_measure = true)
     }
 
     #[test]
     fn a_trial_without_requests_does_not_count_unless_the_shard_had_none() {
-        let (finished, client) = (Finished::default(), ClientHealth::default());
+        let (finished, client) = (TrialSummary::default(), ClientHealth::default());
         insta::assert_snapshot!(verdict(&finished, &client, |_| ()), @r"
         completed
         no_requests: no request was due in the measured phase
         ");
-        assert_eq!(of_client(&client), "completed");
+        assert_eq!(judge_client(&client), "completed");
         let counts = [(Phase::Warmup, Outcome::Timeout); 2].into_iter().collect();
-        let hanging = Finished { counts, ..Finished::default() };
+        let hanging = TrialSummary { counts, ..TrialSummary::default() };
         insta::assert_snapshot!(verdict(&hanging, &client, |_| ()), @r"
         completed
         no_requests: no request was begun in the measured phase: those of the warm-up lasted through it (2 timeout)
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn who_was_stopped_is_not_blamed_for_what_it_did_not_measure() {
         let client = ClientHealth::default();
-        let cancelled = Finished { cancelled: true, ..Finished::default() };
+        let cancelled = TrialSummary { cancelled: true, ..TrialSummary::default() };
         insta::assert_snapshot!(verdict(&cancelled, &client, |_| ()), @r"
         cancelled
         cancelled: the run was stopped in the middle of the attempt
@@ -180,35 +181,35 @@ mod tests {
     #[test]
     fn a_client_that_measured_itself_does_not_count() {
         let late = |ns| ClientHealth { lateness_p99_ns: Some(Count(ns)), ..ClientHealth::default() };
-        assert_eq!(of_client(&late(25_000_000)), "completed", "the limit itself is allowed");
-        insta::assert_snapshot!(of_client(&late(26_000_000)), @r"
+        assert_eq!(judge_client(&late(25_000_000)), "completed", "the limit itself is allowed");
+        insta::assert_snapshot!(judge_client(&late(26_000_000)), @r"
         completed
         client_late: 1 % of the requests were sent more than 26 ms later than intended
         ");
         let stalled = |ns| ClientHealth { loop_stall_max_ns: Count(ns), ..ClientHealth::default() };
-        assert_eq!(of_client(&stalled(1_000_000_000)), "completed");
-        insta::assert_snapshot!(of_client(&stalled(1_500_000_000)), @r"
+        assert_eq!(judge_client(&stalled(1_000_000_000)), "completed");
+        insta::assert_snapshot!(judge_client(&stalled(1_500_000_000)), @r"
         completed
         client_stalled: the client did not look at its sockets for 1500 ms
         ");
-        let late = assay_load::Client {
+        let late = assay_load::ClientStats {
             delays: Delays { judged_ns: 6_000_000_000, late_ns: 2_700_000_000, ..Delays::default() },
-            ..assay_load::Client::default()
+            ..assay_load::ClientStats::default()
         };
-        let finished = Finished { client: late, ..Finished::default() };
+        let finished = TrialSummary { client: late, ..TrialSummary::default() };
         insta::assert_snapshot!(verdict(&finished, &stalled(900_000_000), |left| left.others_measure = true), @r"
         completed
         client_stalled: the client was late to its sockets for 45 % of the trial, 2700 ms in all
         ");
         let rate = |sent| ClientHealth { asked_rate_per_s: Some(100.0), sent_rate_per_s: sent, ..ClientHealth::default() };
-        assert_eq!(of_client(&rate(95.0)), "completed");
-        insta::assert_snapshot!(of_client(&rate(94.9)), @r"
+        assert_eq!(judge_client(&rate(95.0)), "completed");
+        insta::assert_snapshot!(judge_client(&rate(94.9)), @r"
         completed
         rate_not_offered: only 94.9 of 100.0 requests a second could be sent
         ");
         let throttled = |us| ClientHealth { cgroup_throttled_us: Some(Count(us)), ..ClientHealth::default() };
-        assert_eq!(of_client(&throttled(50_000)), "completed");
-        insta::assert_snapshot!(of_client(&throttled(60_000)), @r"
+        assert_eq!(judge_client(&throttled(50_000)), "completed");
+        insta::assert_snapshot!(judge_client(&throttled(60_000)), @r"
         completed
         cpu_throttled: the control group was throttled for 6 % of the attempt
         ");

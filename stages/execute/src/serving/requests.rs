@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use assay_load::{Cause, Planned};
+use assay_load::{Cause, PlannedRequest};
 use assay_manifest::{CacheMode, CaptureMode, ServingWork};
 use assay_record::Phase;
 use assay_schedule::{Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
 use assay_tokens::Tokenizer;
 
-use super::body::body;
+use super::body::request_body;
 
 /// A generator of the requests of one shard, in order, ahead of time.
 pub(crate) struct Prompts<'a> {
@@ -22,7 +22,7 @@ pub(crate) struct Prompts<'a> {
 
 impl<'a> Prompts<'a> {
     pub(crate) fn new(schedule: &TrialSchedule, stripe: Stripe, tokenizer: Arc<Tokenizer>, work: &'a ServingWork) -> Self {
-        let of = |phase| schedule.for_shard(phase, stripe);
+        let of = |phase| schedule.shard_requests(phase, stripe);
         Self {
             warmup: of(assay_schedule::Phase::WarmUp),
             measured: of(assay_schedule::Phase::Measure),
@@ -34,32 +34,32 @@ impl<'a> Prompts<'a> {
     }
 
     /// Returns no more requests: the shard has no user.
-    pub(crate) fn silence(&mut self) {
+    pub(crate) fn disable(&mut self) {
         self.is_silent = true;
     }
 
-    fn planned(&self, request: &ScheduledRequest, output_tokens: Option<u32>) -> Result<Planned, Cause> {
+    fn planned(&self, request: &ScheduledRequest, output_tokens: Option<u32>) -> Result<PlannedRequest, Cause> {
         let documents = self.work.documents();
         let prompt = |number| self.tokenizer.prompt(request.document_seed(number), self.salt, request.input_tokens);
         let prompts = (0..documents).map(prompt).collect::<Result<Vec<_>, _>>()?;
         let input_tokens = prompts.iter().fold(0_u32, |sum, prompt| sum.saturating_add(prompt.tokens));
         let prompts: Vec<String> = prompts.into_iter().map(|prompt| prompt.text).collect();
-        Ok(Planned {
+        Ok(PlannedRequest {
             global_index: request.global_index,
             intended_offset_ns: request.offset_ns,
-            body: body(self.work, &prompts, output_tokens),
+            body: request_body(self.work, &prompts, output_tokens),
             input_tokens_asked: Some(request.input_tokens.saturating_mul(documents)),
             input_tokens,
             output_tokens_asked: output_tokens,
             request_id: request.request_id,
             prompt_sha256: (self.work.capture != CaptureMode::None)
-                .then(|| *assay_manifest::Digest::of(prompts.join("\n").as_bytes()).as_bytes()),
+                .then(|| *assay_manifest::Digest::compute(prompts.join("\n").as_bytes()).as_bytes()),
         })
     }
 }
 
 impl assay_load::Requests for Prompts<'_> {
-    fn next(&mut self, phase: Phase) -> Result<Option<Planned>, Cause> {
+    fn next(&mut self, phase: Phase) -> Result<Option<PlannedRequest>, Cause> {
         if self.is_silent {
             return Ok(None);
         }
@@ -81,7 +81,7 @@ impl<'a> WarmPrompts<'a> {
 }
 
 impl assay_load::Requests for WarmPrompts<'_> {
-    fn next(&mut self, phase: Phase) -> Result<Option<Planned>, Cause> {
+    fn next(&mut self, phase: Phase) -> Result<Option<PlannedRequest>, Cause> {
         if phase == Phase::Warmup {
             return Ok(None);
         }
@@ -97,7 +97,7 @@ impl assay_load::Requests for WarmPrompts<'_> {
 #[cfg(test)]
 pub(crate) mod tests {
     use assay_manifest::Digest;
-    use assay_schedule::{Nonce, Offered, PointKey, Seed, TrialKey};
+    use assay_schedule::{Nonce, OfferedLoad, PointKey, Seed, TrialKey};
 
     use super::*;
 
@@ -108,23 +108,23 @@ pub(crate) mod tests {
             "output": {"law": "fixed", "tokens": 3}, "exact_output": true, "batch": 1, "body": {}, "requests": "5",
             "warmup_ns": "0", "timeout_ns": "1000000000", "time_limit_ns": "1000000000", "cache": "cold_salt",
             "streaming": true, "continuous_usage": false, "capture": "digest", "slos": [],
-            "tokenizer": {"name": "common-words", "digest": Digest::of(b"")},
+            "tokenizer": {"name": "common-words", "digest": Digest::compute(b"")},
         });
         serde_json::from_value(json).expect("a workload")
     }
 
     fn schedule(work: &ServingWork, nonce: u128) -> TrialSchedule {
-        let (seed, workload, point) = (Seed::new([1; 32]), Digest::of(b"w"), "rate-10".parse().expect("a point"));
+        let (seed, workload, point) = (Seed::new([1; 32]), Digest::compute(b"w"), "rate-10".parse().expect("a point"));
         let key =
             TrialKey { point: PointKey { seed: &seed, workload: &workload, point: &point }, trial: 0, nonce: Nonce::new(nonce) };
-        TrialSchedule::new(work, Offered::Rate { per_s: 10.0 }, &key).expect("a schedule")
+        TrialSchedule::new(work, OfferedLoad::Rate { per_s: 10.0 }, &key).expect("a schedule")
     }
 
-    fn all(mut requests: impl assay_load::Requests) -> Vec<Planned> {
+    fn all(mut requests: impl assay_load::Requests) -> Vec<PlannedRequest> {
         std::iter::from_fn(|| requests.next(Phase::Measured).expect("prepared")).collect()
     }
 
-    fn prompts(work: &ServingWork, nonce: u128, shard: u32, shards: u32) -> Vec<Planned> {
+    fn prompts(work: &ServingWork, nonce: u128, shard: u32, shards: u32) -> Vec<PlannedRequest> {
         let stripe = Stripe::new(shard, shards).expect("a stripe");
         all(Prompts::new(&schedule(work, nonce), stripe, Arc::new(Tokenizer::built_in()), work))
     }

@@ -25,7 +25,7 @@ pub(crate) struct Tokens {
 
 /// The summary of a shard's records and responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct RecordSummary {
     pub(crate) tokens: Tokens,
     /// Errors of failed requests in the measured phase, and their counts.
     errors: BTreeMap<String, u64>,
@@ -33,7 +33,7 @@ pub(crate) struct Told {
     pub(crate) held_secret: bool,
 }
 
-impl Told {
+impl RecordSummary {
     /// Returns the most frequent error of failed requests: `401: no such key`.
     pub(crate) fn commonest_error(&self) -> Option<&str> {
         // Among equally frequent ones, the first in the alphabet, so that the same load gives the same words.
@@ -55,18 +55,18 @@ pub(crate) struct RecordSink<W: Write + Send> {
     writer: RecordWriter<W>,
     answers: Option<BufWriter<File>>,
     secrets: Secrets,
-    told: Told,
+    told: RecordSummary,
 }
 
 impl<W: Write + Send> RecordSink<W> {
     /// Writes to `writer`, and the texts of responses to a file if there is one; `secrets` are masked in both.
     pub(crate) fn new(writer: RecordWriter<W>, answers: Option<&Path>, secrets: Secrets) -> std::io::Result<Self> {
         let answers = answers.map(File::create).transpose()?.map(BufWriter::new);
-        Ok(Self { writer, answers, secrets, told: Told::default() })
+        Ok(Self { writer, answers, secrets, told: RecordSummary::default() })
     }
 
     /// Completes the files.
-    pub(crate) fn finish(self) -> Result<(Told, WrittenFile), Cause> {
+    pub(crate) fn finish(self) -> Result<(RecordSummary, WrittenFile), Cause> {
         if let Some(mut answers) = self.answers {
             answers.flush()?;
         }
@@ -82,7 +82,7 @@ impl<W: Write + Send> Sink for RecordSink<W> {
         }
         tokens.output += u64::from(record.output_tokens.unwrap_or(0));
         let masked_answer = answer.and_then(|answer| self.secrets.mask(answer));
-        let masked_record = masked(record, masked_answer.is_some(), &self.secrets);
+        let masked_record = mask_record(record, masked_answer.is_some(), &self.secrets);
         self.told.held_secret |= masked_answer.is_some() || masked_record.is_some();
         if let (Some(out), Some(answer)) = (&mut self.answers, masked_answer.as_deref().or(answer)) {
             let line = serde_json::json!({
@@ -99,8 +99,8 @@ impl<W: Write + Send> Sink for RecordSink<W> {
 
 /// Returns the record without the secrets in the endpoint's texts; none if it has none. The digest of a response that held one is
 /// removed as well: it would be of a text that is not kept.
-fn masked(record: &Record, answer_held_one: bool, secrets: &Secrets) -> Option<Record> {
-    let mask = |text: &Option<String>| text.as_deref().and_then(|text| secrets.mask_cut(text));
+fn mask_record(record: &Record, answer_held_one: bool, secrets: &Secrets) -> Option<Record> {
+    let mask = |text: &Option<String>| text.as_deref().and_then(|text| secrets.mask_truncated(text));
     let (error, reason) = (mask(&record.error), mask(&record.finish_reason));
     if error.is_none() && reason.is_none() && !answer_held_one {
         return None;
@@ -113,9 +113,9 @@ fn masked(record: &Record, answer_held_one: bool, secrets: &Secrets) -> Option<R
 }
 
 /// Discards all records.
-pub(crate) struct Nothing;
+pub(crate) struct NullSink;
 
-impl Sink for Nothing {
+impl Sink for NullSink {
     fn record(&mut self, _: &Record, _: Option<&[u8]>) -> Result<(), Cause> {
         Ok(())
     }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_commonest_error_is_told() {
-        let mut told = Told::default();
+        let mut told = RecordSummary::default();
         assert_eq!(told.commonest_error(), None);
         let said = |error: &str, status| Record { http_status: status, phase: Phase::Measured, ..said(error, "") };
         for (error, status, times) in [("busy", Some(429), 2), ("refused", None, 2), ("lost", None, 1)] {

@@ -16,12 +16,12 @@ fn fetcher() -> Fetcher {
     Fetcher::new(Vec::new())
 }
 
-fn manifest_said_to_be(digest: Digest) -> Reply {
-    Reply::with("200 OK", &[&format!("docker-content-digest: {digest}")], MANIFEST)
+fn manifest_with_digest(digest: Digest) -> Reply {
+    Reply::with_body("200 OK", &[&format!("docker-content-digest: {digest}")], MANIFEST)
 }
 
 fn challenged(challenge: &str) -> Reply {
-    Reply::with("401 Unauthorized", &[&format!("www-authenticate: {challenge}")], "")
+    Reply::with_body("401 Unauthorized", &[&format!("www-authenticate: {challenge}")], "")
 }
 
 /// Returns the requested port, from the request's head.
@@ -46,7 +46,7 @@ fn what_a_reference_leaves_out_is_filled_in() {
 
 #[test]
 fn a_digest_needs_no_registry() {
-    let digest = Digest::of(b"image");
+    let digest = Digest::compute(b"image");
     assert_eq!(parse(&format!("ghcr.io/a/b@{digest}")).digest(), Some(digest));
     assert_eq!(parse(&format!("ghcr.io/a/b:tag@{digest}")).digest(), Some(digest), "the digest decides");
 }
@@ -102,12 +102,12 @@ proptest! {
 fn a_tag_becomes_the_digest_of_what_the_registry_has() {
     let server = Server::start(|request| match (request.path.as_str(), request.header("accept")) {
         ("/v2/a/b/manifests/v1", Some(accept)) if accept.contains("image.index.v1+json") => {
-            manifest_said_to_be(Digest::of(MANIFEST.as_bytes()))
+            manifest_with_digest(Digest::compute(MANIFEST.as_bytes()))
         }
         ("/v2/silent/manifests/latest", _) => Reply::ok(MANIFEST),
         _ => Reply::status("404 Not Found"),
     });
-    let digest = Digest::of(MANIFEST.as_bytes());
+    let digest = Digest::compute(MANIFEST.as_bytes());
     assert_eq!(resolved(&server, "a/b:v1"), Ok(digest));
     assert_eq!(resolved(&server, "silent"), Ok(digest), "a registry need not say the digest");
     let missing = resolved(&server, "a/b:v2").expect_err("not there");
@@ -116,9 +116,9 @@ fn a_tag_becomes_the_digest_of_what_the_registry_has() {
 
 #[test]
 fn a_registry_that_says_another_digest_is_not_believed() {
-    let said = Digest::of(b"another");
-    let server = Server::start(move |_| manifest_said_to_be(said));
-    let found = Digest::of(MANIFEST.as_bytes());
+    let said = Digest::compute(b"another");
+    let server = Server::start(move |_| manifest_with_digest(said));
+    let found = Digest::compute(MANIFEST.as_bytes());
     let refused = resolved(&server, "a").expect_err("a lie");
     assert_eq!(refused, format!("the registry gave an image whose digest is {found}, but said {said}"));
 }
@@ -137,7 +137,7 @@ fn a_public_registry_s_token_is_fetched_without_a_login() {
             _ => Reply::status("403 Forbidden"),
         }
     });
-    assert_eq!(resolved(&server, "a/b"), Ok(Digest::of(MANIFEST.as_bytes())));
+    assert_eq!(resolved(&server, "a/b"), Ok(Digest::compute(MANIFEST.as_bytes())));
 }
 
 #[test]
@@ -227,13 +227,13 @@ impl RealRegistry {
             .header("content-type", "application/vnd.oci.image.manifest.v1+json")
             .send(manifest.as_bytes());
         assert_eq!(answer.expect("pushed").status(), StatusCode::CREATED);
-        Digest::of(manifest.as_bytes())
+        Digest::compute(manifest.as_bytes())
     }
 
     fn push_blob(&self, repository: &str, bytes: &[u8]) -> (Digest, usize) {
         let begun = ureq::post(self.url(&format!("/v2/{repository}/blobs/uploads/"))).send_empty().expect("an upload begins");
         let location = begun.headers().get("location").expect("a location").to_str().expect("text").to_owned();
-        let digest = Digest::of(bytes);
+        let digest = Digest::compute(bytes);
         let done = ureq::put(format!("{location}&digest={digest}")).content_type("application/octet-stream").send(bytes);
         assert_eq!(done.expect("the upload ends").status(), StatusCode::CREATED);
         (digest, bytes.len())

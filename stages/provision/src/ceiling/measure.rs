@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assay_load::{
-    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, Finished, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE, Measured,
-    Planned, Progress, Requests, Sink, Trial,
+    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE, MeasuredLimits,
+    PlannedRequest, Progress, Requests, Sink, Trial, TrialSummary,
 };
 use assay_process::{Cancel, Child, Command, Output, Spawner};
 use assay_record::{Outcome, Phase, Record};
@@ -78,18 +78,18 @@ pub(crate) enum MeasureError {
 /// Measures how much load a shard on this machine can make under the limits of this process. Takes three to five seconds.
 pub(crate) fn measure(simulator: &Path, cancel: &Cancel) -> Result<Figures, MeasureError> {
     let simulator = Simulator::start(simulator)?;
-    let streams = climb(STREAMS.0, STREAMS.1.min(files()), "streams", |level| level_of_streams(&simulator, level, cancel))?;
+    let streams = climb(STREAMS.0, STREAMS.1.min(max_connections()), "streams", |level| try_streams(&simulator, level, cancel))?;
     let requests_per_s =
-        climb(REQUESTS_PER_S.0, REQUESTS_PER_S.1, "requests/s", |level| level_of_requests(&simulator, level, cancel))?;
+        climb(REQUESTS_PER_S.0, REQUESTS_PER_S.1, "requests/s", |level| try_requests(&simulator, level, cancel))?;
     Ok(Figures { streams, requests_per_s, events_per_s: streams * EVENTS_PER_S })
 }
 
 /// The reason why a level did not hold; `None` if it held.
-type Verdict = Result<Option<String>, MeasureError>;
+type LevelOutcome = Result<Option<String>, MeasureError>;
 
 /// Returns the highest level that held: levels rise until one fails, then one between is tried. A level fails only if it fails
 /// twice, because other users of the machine may disturb it once.
-fn climb(first: u32, most: u32, what: &'static str, mut at: impl FnMut(u32) -> Verdict) -> Result<u32, MeasureError> {
+fn climb(first: u32, most: u32, what: &'static str, mut at: impl FnMut(u32) -> LevelOutcome) -> Result<u32, MeasureError> {
     let mut fails = |level| match at(level)? {
         None => Ok(None),
         Some(_) => at(level),
@@ -111,33 +111,33 @@ fn climb(first: u32, most: u32, what: &'static str, mut at: impl FnMut(u32) -> V
 }
 
 /// Opens this many streams, evenly, and counts the events that arrive while all of them are open.
-fn level_of_streams(simulator: &Simulator, streams: u32, cancel: &Cancel) -> Verdict {
+fn try_streams(simulator: &Simulator, streams: u32, cancel: &Cancel) -> LevelOutcome {
     let open_ns = OPEN_NS.max(i64::from(streams) * OPEN_EACH_NS);
     let tokens = (open_ns + HOLD_NS + DRAIN_NS) / BETWEEN_NS + i64::from(EVENTS_PER_S);
-    let mut requests = Even { count: streams, sent: 0, gap_ns: open_ns as f64 / f64::from(streams), body: body(tokens) };
+    let mut requests = EvenRequests { count: streams, sent: 0, gap_ns: open_ns as f64 / f64::from(streams), body: body(tokens) };
     let mut sink = EventsWithin { from_ns: open_ns, to_ns: open_ns + HOLD_NS, events: 0 };
     let trial = simulator.trial(streams, open_ns, HOLD_NS + DRAIN_NS);
     let finished = run(&trial, &mut requests, &mut sink, cancel)?;
     let due = i64::from(streams) * HOLD_NS / BETWEEN_NS;
     let came = format!("{} of {due} events came in their time", sink.events);
-    Ok(flaw(&finished).or_else(|| ((sink.events as f64) < MIN_SHARE * due as f64).then_some(came)))
+    Ok(certificate_flaw(&finished).or_else(|| ((sink.events as f64) < MIN_SHARE * due as f64).then_some(came)))
 }
 
 /// Sends this many requests per second, each with a response of one event.
-fn level_of_requests(simulator: &Simulator, per_s: u32, cancel: &Cancel) -> Verdict {
+fn try_requests(simulator: &Simulator, per_s: u32, cancel: &Cancel) -> LevelOutcome {
     let gap_ns = 1e9 / f64::from(per_s);
     let count = (SEND_NS as f64 / gap_ns) as u32;
-    let mut requests = Even { count, sent: 0, gap_ns, body: body(1) };
+    let mut requests = EvenRequests { count, sent: 0, gap_ns, body: body(1) };
     let mut sink = EventsWithin { from_ns: 0, to_ns: i64::MAX, events: 0 };
-    let trial = simulator.trial(MAX_IN_FLIGHT.min(files()), SEND_NS, DRAIN_NS);
+    let trial = simulator.trial(MAX_IN_FLIGHT.min(max_connections()), SEND_NS, DRAIN_NS);
     let finished = run(&trial, &mut requests, &mut sink, cancel)?;
-    let answered = finished.counts.of(Phase::Measured, Outcome::Ok);
+    let answered = finished.counts.count(Phase::Measured, Outcome::Ok);
     let told = format!("{answered} of {count} requests were answered in their time");
-    Ok(flaw(&finished).or_else(|| ((answered as f64) < MIN_SHARE * f64::from(count)).then_some(told)))
+    Ok(certificate_flaw(&finished).or_else(|| ((answered as f64) < MIN_SHARE * f64::from(count)).then_some(told)))
 }
 
 /// Returns why the client's own certificate does not hold, by the limits of an attempt.
-fn flaw(finished: &Finished) -> Option<String> {
+fn certificate_flaw(finished: &TrialSummary) -> Option<String> {
     let client = &finished.client;
     let late = client.lateness.map(|lateness| lateness.ns_p99).filter(|ns| *ns > nanoseconds(MAX_LATENESS_P99));
     let sent_share = client.sent_per_s.zip(client.asked_per_s).map(|(sent, asked)| sent / asked);
@@ -147,7 +147,9 @@ fn flaw(finished: &Finished) -> Option<String> {
         Some(format!("the client did not look at its sockets for {} ms", client.longest_stall_ns / 1_000_000))
     } else {
         let not_sent = sent_share.filter(|share| *share < MIN_SENT_SHARE);
-        not_sent.map(|share| format!("{:.0} % of the requests were sent", share * 100.0)).or_else(|| client.delays.excess())
+        not_sent
+            .map(|share| format!("{:.0} % of the requests were sent", share * 100.0))
+            .or_else(|| client.delays.explain_excess())
     }
 }
 
@@ -157,13 +159,18 @@ fn nanoseconds(duration: Duration) -> i64 {
 
 /// Returns the number of connections that the limit of open files allows; the load generator raises the soft limit to the hard
 /// one.
-fn files() -> u32 {
+fn max_connections() -> u32 {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
     u32::try_from(most.saturating_sub(SPARE_FILES)).unwrap_or(u32::MAX).max(1)
 }
 
 /// Runs the load generator once; it ends early if the measurement is cancelled.
-fn run(trial: &Trial, requests: &mut Even, sink: &mut EventsWithin, cancel: &Cancel) -> Result<Finished, MeasureError> {
+fn run(
+    trial: &Trial,
+    requests: &mut EvenRequests,
+    sink: &mut EventsWithin,
+    cancel: &Cancel,
+) -> Result<TrialSummary, MeasureError> {
     let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
     let finished = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -210,7 +217,7 @@ impl Simulator {
             arrivals: Arrivals::Open { max_in_flight },
             start_at_ns: assay_reactor::now_ns(),
             warmup_ns: 0,
-            measured: Measured { duration_ns: Some(send_ns), requests: None },
+            measured: MeasuredLimits { duration_ns: Some(send_ns), requests: None },
             timeout_ns: send_ns + drain_ns,
             drain_ns,
             chunk_lists: ChunkLists::All,
@@ -234,26 +241,26 @@ fn body(tokens: i64) -> Vec<u8> {
 }
 
 /// Equal requests at equal intervals.
-struct Even {
+struct EvenRequests {
     count: u32,
     sent: u32,
     gap_ns: f64,
     body: Vec<u8>,
 }
 
-impl Requests for Even {
-    fn next(&mut self, phase: Phase) -> Result<Option<Planned>, Cause> {
+impl Requests for EvenRequests {
+    fn next(&mut self, phase: Phase) -> Result<Option<PlannedRequest>, Cause> {
         if phase == Phase::Warmup || self.sent == self.count {
             return Ok(None);
         }
         let index = self.sent;
         self.sent += 1;
-        Ok(Some(Planned {
+        Ok(Some(PlannedRequest {
             global_index: u64::from(index),
             intended_offset_ns: Some((f64::from(index) * self.gap_ns) as i64),
             body: self.body.clone(),
             request_id: u128::from(index),
-            ..Planned::default()
+            ..PlannedRequest::default()
         }))
     }
 }
@@ -278,7 +285,7 @@ mod tests {
     use assay_simulator::{Config, Profile, Server};
 
     /// Returns the level that is found for a machine that carries this much, and the levels that were tried.
-    fn climbed(carries: u32) -> (Option<u32>, Vec<u32>) {
+    fn climb_until(carries: u32) -> (Option<u32>, Vec<u32>) {
         let mut tried = Vec::new();
         let at = |level| {
             tried.push(level);
@@ -289,11 +296,11 @@ mod tests {
 
     #[test]
     fn the_highest_level_that_holds_is_found_and_never_one_that_does_not() {
-        assert_eq!(climbed(900), (Some(512), vec![64, 256, 1024, 1024, 512]));
-        assert_eq!(climbed(500), (Some(256), vec![64, 256, 1024, 1024, 512, 512]));
-        assert_eq!(climbed(20_000), (Some(15_000), vec![64, 256, 1024, 4096, 15_000]));
-        assert_eq!(climbed(12_000), (Some(8_192), vec![64, 256, 1024, 4096, 15_000, 15_000, 8_192]));
-        assert_eq!(climbed(10).0, None);
+        assert_eq!(climb_until(900), (Some(512), vec![64, 256, 1024, 1024, 512]));
+        assert_eq!(climb_until(500), (Some(256), vec![64, 256, 1024, 1024, 512, 512]));
+        assert_eq!(climb_until(20_000), (Some(15_000), vec![64, 256, 1024, 4096, 15_000]));
+        assert_eq!(climb_until(12_000), (Some(8_192), vec![64, 256, 1024, 4096, 15_000, 15_000, 8_192]));
+        assert_eq!(climb_until(10).0, None);
     }
 
     #[test]
@@ -312,33 +319,35 @@ mod tests {
     #[test]
     fn a_level_counts_what_came_while_all_streams_were_open() {
         let latency = assay_simulator::Latency { itl_ns: BETWEEN_NS, ..assay_simulator::Latency::none() };
-        let server =
-            Server::bind(Config { latency, ..Config::of(Profile::Instant) }).expect("a server").spawn().expect("it serves");
+        let server = Server::bind(Config { latency, ..Config::from_profile(Profile::Instant) })
+            .expect("a server")
+            .spawn()
+            .expect("it serves");
         let endpoint = Endpoint::parse(&format!("http://{}", server.address())).and_then(Endpoint::resolve).expect("an endpoint");
         let spawner = Spawner::start().expect("a spawner");
         let stands_in = spawner.spawn(Command::new("/bin/sleep").args(["60"])).expect("a child");
         let simulator = Simulator { endpoint, _child: stands_in };
         let mut sink = EventsWithin { from_ns: 0, to_ns: i64::MAX, events: 0 };
-        let mut requests = Even { count: 4, sent: 0, gap_ns: 1e6, body: body(3) };
+        let mut requests = EvenRequests { count: 4, sent: 0, gap_ns: 1e6, body: body(3) };
         let trial = Trial { timeout_ns: 60_000_000_000, ..simulator.trial(4, SEND_NS, 60_000_000_000) };
         let cancel = Cancel::new().expect("a cancel");
         let finished = run(&trial, &mut requests, &mut sink, &cancel).expect("it ran");
-        assert_eq!((finished.counts.of(Phase::Measured, Outcome::Ok), sink.events), (4, 12));
+        assert_eq!((finished.counts.count(Phase::Measured, Outcome::Ok), sink.events), (4, 12));
         cancel.cancel("a test");
-        let stopped = level_of_streams(&simulator, 2, &cancel).expect_err("it was stopped");
+        let stopped = try_streams(&simulator, 2, &cancel).expect_err("it was stopped");
         assert_eq!(stopped.to_string(), "the measurement was stopped");
         server.stop().expect("stopped");
     }
 
     #[test]
     fn a_certificate_has_the_limits_of_an_attempt_s() {
-        let of = |client| flaw(&Finished { client, ..Finished::default() });
+        let of = |client| certificate_flaw(&TrialSummary { client, ..TrialSummary::default() });
         let late = |ns_p99| Some(assay_load::Lateness { n: 1, ns_p50: 0, ns_p99, ns_max: ns_p99 });
-        assert_eq!(of(assay_load::Client { lateness: late(25_000_000), ..Default::default() }), None);
+        assert_eq!(of(assay_load::ClientStats { lateness: late(25_000_000), ..Default::default() }), None);
         let flawed = [
-            assay_load::Client { lateness: late(26_000_000), ..Default::default() },
-            assay_load::Client { longest_stall_ns: 1_500_000_000, ..Default::default() },
-            assay_load::Client { asked_per_s: Some(100.0), sent_per_s: Some(90.0), ..Default::default() },
+            assay_load::ClientStats { lateness: late(26_000_000), ..Default::default() },
+            assay_load::ClientStats { longest_stall_ns: 1_500_000_000, ..Default::default() },
+            assay_load::ClientStats { asked_per_s: Some(100.0), sent_per_s: Some(90.0), ..Default::default() },
         ];
         insta::assert_snapshot!(flawed.map(|client| of(client).expect("a flaw")).join("\n"), @r"
         1 % of the requests were sent more than 26 ms late

@@ -2,22 +2,22 @@
 //!
 //! The log comes from a node that others share, so it is read as strictly as any untrusted input.
 
-use assay_cluster::{CeilingPod, LoadPod, Place, Pod, ceiling_pod};
+use assay_cluster::{CeilingPod, LoadPod, ObjectPath, Pod, ceiling_pod};
 use assay_manifest::{Ceiling, Digest, Fact};
 use assay_stage::{Context, Failure, Layout};
 
-use super::{Said, cached, keep};
+use super::{ProbeOutput, read_cached, store_measurement};
 use crate::hardware::{LIMIT, one_line};
-use crate::pods::Pods;
+use crate::pods::PodProvisioner;
 
 /// The most known measurements that are passed to a probe: each is an argument of its pod. On a machine of another one it
 /// measures again.
 const MAX_KNOWN: usize = 256;
 
-impl Pods<'_> {
+impl PodProvisioner<'_> {
     /// Returns the ceiling of a shard on the node that the cluster chooses for it. It fails only if the stage is stopped.
-    pub(crate) fn ceiling(&self, ctx: &Context, load: &LoadPod, avoid: &[String]) -> Result<Fact<Ceiling>, Failure> {
-        let known = known(ctx);
+    pub(crate) fn probe_ceiling(&self, ctx: &Context, load: &LoadPod, avoid: &[String]) -> Result<Fact<Ceiling>, Failure> {
+        let known = list_known(ctx);
         let pod = CeilingPod {
             namespace: &self.here.targets_namespace,
             run_id: &self.run_id,
@@ -26,29 +26,29 @@ impl Pods<'_> {
             avoid,
             known: &known,
         };
-        let answer = self.ask_about(ctx, &pod);
+        let answer = self.run_probe(ctx, &pod);
         ctx.check_cancelled()?;
-        let fact = answer.and_then(|(node, said)| ceiling_of(ctx, &node, &understand(&said)?));
+        let fact = answer.and_then(|(node, said)| resolve_ceiling(ctx, &node, &parse_output(&said)?));
         Ok(fact.unwrap_or_else(|why| Fact::unknown(format!("the probe of a load node said nothing: {why}"))))
     }
 
     /// Runs the probe; returns the node that the pod ran on, and its output.
-    fn ask_about(&self, ctx: &Context, pod: &CeilingPod<'_>) -> Result<(String, String), String> {
+    fn run_probe(&self, ctx: &Context, pod: &CeilingPod<'_>) -> Result<(String, String), String> {
         let told = |failure: Failure| failure.message;
         let name = pod.name();
-        self.put_up(ctx, &name, &ceiling_pod(pod)).map_err(told)?;
-        let place = Place::named("Pod", pod.namespace, &name);
+        self.create_pod(ctx, &name, &ceiling_pod(pod)).map_err(told)?;
+        let place = ObjectPath::named("Pod", pod.namespace, &name);
         // The pod may wait for a node as long as a shard would.
-        let said = self.hear(ctx, &name, (self.here.start_limit, self.here.start_limit + LIMIT));
+        let said = self.await_output(ctx, &name, (self.here.start_limit, self.here.start_limit + LIMIT));
         let there = self.cluster.get::<Pod>(&place).map_err(told);
-        self.take_down(&name);
+        self.delete_pod(&name);
         let node = there?.and_then(|pod| pod.spec?.node_name);
         Ok((node.ok_or("its pod does not say which node it ran on")?, said?))
     }
 }
 
 /// Returns the fingerprints of earlier measurements.
-fn known(ctx: &Context) -> Vec<Digest> {
+fn list_known(ctx: &Context) -> Vec<Digest> {
     let paths = ctx.store().list(Layout::CEILINGS).unwrap_or_else(|error| {
         tracing::warn!(%error, "what was measured before cannot be listed");
         Vec::new()
@@ -57,24 +57,24 @@ fn known(ctx: &Context) -> Vec<Digest> {
     paths.iter().filter_map(digest).take(MAX_KNOWN).collect()
 }
 
-fn understand(said: &str) -> Result<Said, String> {
-    let said: Said = serde_json::from_str(one_line(said)?).map_err(|error| format!("it said no ceiling: {error}"))?;
+fn parse_output(said: &str) -> Result<ProbeOutput, String> {
+    let said: ProbeOutput = serde_json::from_str(one_line(said)?).map_err(|error| format!("it said no ceiling: {error}"))?;
     match &said.measured {
         Some(measured) if !measured.is_usable() => Err("it said a ceiling of nothing".to_owned()),
         _ => Ok(said),
     }
 }
 
-fn ceiling_of(ctx: &Context, node: &str, said: &Said) -> Result<Fact<Ceiling>, String> {
+fn resolve_ceiling(ctx: &Context, node: &str, said: &ProbeOutput) -> Result<Fact<Ceiling>, String> {
     let fingerprint = said.fingerprint;
     match (&said.measured, &said.failure) {
         (Some(measured), _) => {
-            keep(ctx, &fingerprint, measured);
+            store_measurement(ctx, &fingerprint, measured);
             Ok(measured.as_fact(fingerprint, false, node))
         }
         (None, Some(why)) => Err(why.chars().take(500).collect()),
         (None, None) => {
-            let known = cached(ctx, &fingerprint).ok_or("it named a measurement that nobody has made")?;
+            let known = read_cached(ctx, &fingerprint).ok_or("it named a measurement that nobody has made")?;
             Ok(known.as_fact(fingerprint, true, node))
         }
     }
@@ -87,24 +87,24 @@ mod tests {
 
     #[test]
     fn a_probe_that_says_anything_else_is_not_believed() {
-        let digest = Digest::of(b"");
-        assert!(understand(&format!("{{\"fingerprint\":\"{digest}\"}}\n")).is_ok());
+        let digest = Digest::compute(b"");
+        assert!(parse_output(&format!("{{\"fingerprint\":\"{digest}\"}}\n")).is_ok());
         let measured = |streams: u32| {
             format!(
                 r#"{{"fingerprint":"{digest}","measured":{{"streams":{streams},"requests_per_s":1,"events_per_s":1,"measured_at":"1970-01-01T00:00:00.000000000Z","program":"{digest}"}}}}"#
             )
         };
-        assert!(understand(&measured(1)).is_ok());
-        assert_eq!(understand(&measured(0)), Err("it said a ceiling of nothing".to_owned()));
-        assert_eq!(understand("{}\n{}"), Err("it said more than one line".to_owned()));
-        assert!(understand("").expect_err("nothing").starts_with("it said no ceiling"));
-        assert!(understand(&measured(1).replace("program", "author")).expect_err("another member").contains("unknown field"));
+        assert!(parse_output(&measured(1)).is_ok());
+        assert_eq!(parse_output(&measured(0)), Err("it said a ceiling of nothing".to_owned()));
+        assert_eq!(parse_output("{}\n{}"), Err("it said more than one line".to_owned()));
+        assert!(parse_output("").expect_err("nothing").starts_with("it said no ceiling"));
+        assert!(parse_output(&measured(1).replace("program", "author")).expect_err("another member").contains("unknown field"));
     }
 
     proptest! {
         #[test]
         fn whatever_a_probe_says_is_understood_or_refused(text in "\\PC{0,80}") {
-            let _ = understand(&text);
+            let _ = parse_output(&text);
         }
     }
 }

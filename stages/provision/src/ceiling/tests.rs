@@ -6,7 +6,7 @@ fn measurement() -> Measurement {
         requests_per_s: 4_000,
         events_per_s: 45_000,
         measured_at: Instant::from_unix_ns(0),
-        program: Digest::of(b"program"),
+        program: Digest::compute(b"program"),
         cpu_millis: Some(Count(2_000)),
     }
 }
@@ -29,7 +29,7 @@ fn a_fingerprint_is_of_machine_program_and_limit_and_of_no_boot() {
         cgroup_cpu_millis: Fact::observed(Count(2_000), "a test"),
         ..HostFacts::unknown("a test")
     };
-    let of = |facts: &HostFacts, program: &[u8]| fingerprint(facts, &Digest::of(program)).expect("a fingerprint");
+    let of = |facts: &HostFacts, program: &[u8]| fingerprint(facts, &Digest::compute(program)).expect("a fingerprint");
     let one = of(&facts(), b"program");
     let rebooted = HostFacts { boot_id: Fact::observed("another".to_owned(), "a test"), ..facts() };
     assert_eq!(of(&rebooted, b"program"), one);
@@ -42,7 +42,7 @@ fn a_fingerprint_is_of_machine_program_and_limit_and_of_no_boot() {
 #[test]
 fn the_environment_says_whether_a_measurement_is_of_this_run() {
     let told = |cached| {
-        let fact = measurement().as_fact(Digest::of(b"f"), cached, "node-1");
+        let fact = measurement().as_fact(Digest::compute(b"f"), cached, "node-1");
         let ceiling = fact.value.expect("a ceiling");
         format!("{} {} {} {}", ceiling.node, ceiling.streams, ceiling.cached, fact.how)
     };

@@ -43,7 +43,7 @@ fn a_model_that_is_not_served_is_named_with_those_that_are() {
 
 #[test]
 fn a_target_is_asked_for_the_models_of_its_own_cases() {
-    let digest = Digest::of(b"");
+    let digest = Digest::compute(b"");
     let artifact = json!({"name": "w", "digest": digest, "size": "0", "media_type": "application/json"});
     let workload = |name: &str, model: Option<&str>| {
         let serving = model.map(|model| json!({
@@ -75,7 +75,7 @@ fn a_target_is_asked_for_the_models_of_its_own_cases() {
         "order": {"seed": "00", "digest": digest}, "trials": [], "unpinned": [], "queries": [],
     });
     let plan: Plan = serde_json::from_value(plan).expect("a plan");
-    let of = |name| asked_of(&plan, &target(name)).into_iter().collect::<Vec<_>>();
+    let of = |name| requested_models(&plan, &target(name)).into_iter().collect::<Vec<_>>();
     assert_eq!(of("a"), ["llama"]);
     assert_eq!(of("b"), ["bge", "llama"]);
     assert_eq!(of("c"), Vec::<&str>::new());

@@ -9,13 +9,13 @@ fn pod(name: &str) -> Pod {
     serde_json::from_value(pod).expect("a pod")
 }
 
-fn seen(pods: &[&str], objects: Vec<Value>) -> Seen {
-    Seen { target: "vllm".to_owned(), is_ours: true, pods: pods.iter().map(|name| pod(name)).collect(), objects }
+fn seen(pods: &[&str], objects: Vec<Value>) -> TargetState {
+    TargetState { target: "vllm".to_owned(), is_ours: true, pods: pods.iter().map(|name| pod(name)).collect(), objects }
 }
 
 #[test]
 fn every_pod_of_a_target_is_identified() {
-    let of = |pods: &[&str]| identities_of(&seen(pods, Vec::new()));
+    let of = |pods: &[&str]| pod_identities(&seen(pods, Vec::new()));
     let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     assert_eq!(of(&["a"]), [pair("pod/vllm", "a/uid-a")]);
     assert_eq!(of(&["a", "b"]), [pair("pod/vllm/0", "a/uid-a"), pair("pod/vllm/1", "b/uid-b")]);
@@ -24,10 +24,10 @@ fn every_pod_of_a_target_is_identified() {
 
 #[test]
 fn what_is_kept_of_a_target_has_names_of_its_own_and_no_values_of_variables() {
-    let names = |seen: &Seen| readings_of(seen).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let names = |seen: &TargetState| target_readings(seen).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     assert_eq!(names(&seen(&["a"], Vec::new())), ["readings/pod-vllm.json"]);
     let objects = vec![json!({"kind": "Deployment", "metadata": {"name": "vllm"}})];
     assert_eq!(names(&seen(&["a"], objects)), ["readings/pods/vllm/a.json", "readings/objects/vllm/deployment-vllm.json"]);
-    let kept = &readings_of(&seen(&["a"], Vec::new()))[0].1;
+    let kept = &target_readings(&seen(&["a"], Vec::new()))[0].1;
     assert_eq!((&kept["spec"]["containers"][0]["env"], kept["metadata"].get("managedFields")), (&json!([{"name": "A"}]), None));
 }

@@ -21,7 +21,7 @@ fn wait_for(url: &str, path: Option<&str>, timeout: Duration) -> Result<Probe, F
 }
 
 /// Returns an address on which no server listens any more.
-fn nobody() -> String {
+fn closed_address() -> String {
     format!("http://{}", TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address"))
 }
 
@@ -80,7 +80,7 @@ fn an_answer_that_does_not_end_is_good_enough() {
 
 #[test]
 fn a_target_that_never_is_ready_is_named_with_what_it_said_last() {
-    let url = nobody();
+    let url = closed_address();
     let failure = wait_for(&url, None, Duration::ZERO).expect_err("nobody listens");
     assert_eq!((failure.exit, failure.code.as_str()), (Exit::Environment, "target_not_ready"));
     let address = url.trim_start_matches("http://");
@@ -102,11 +102,11 @@ fn a_target_that_never_is_ready_is_named_with_what_it_said_last() {
 #[test]
 fn a_target_that_has_ended_is_not_taken_for_whoever_answers_in_its_place() {
     let folder = tempfile::tempdir().expect("a folder");
-    let end = End::at("vllm", &folder.path().join("end"));
+    let end = TargetEnd::from_file("vllm", &folder.path().join("end"));
     std::fs::write(folder.path().join("end"), "signal 9 (SIGKILL)").expect("written");
     let (cancel, client) = (Cancel::new().expect("an eventfd"), Client::new(Headers::default()));
     let server = Server::start(|_| Reply::ok(""));
-    for url in [server.url(), nobody()] {
+    for url in [server.url(), closed_address()] {
         let failure = wait(Clock, &cancel, &client, &target(LONG), &url, Some("/health"), Some(&end)).expect_err("it ended");
         assert_eq!(failure.message, "target `vllm` ended before it was ready: signal 9 (SIGKILL)");
     }
@@ -117,7 +117,7 @@ fn whoever_stops_the_run_stops_the_waiting() {
     let cancel = Cancel::new().expect("an eventfd");
     cancel.cancel("SIGINT");
     let client = Client::new(Headers::default());
-    let failure = wait(Clock, &cancel, &client, &target(LONG), &nobody(), None, None).expect_err("stopped");
+    let failure = wait(Clock, &cancel, &client, &target(LONG), &closed_address(), None, None).expect_err("stopped");
     assert_eq!((failure.exit, failure.message.as_str()), (Exit::Cancelled, "SIGINT"));
 }
 
@@ -131,7 +131,7 @@ fn what_cannot_be_asked_is_a_mistake_of_the_definition() {
 
 #[test]
 fn an_address_is_read_as_everybody_reads_it() {
-    let place = |url| place_of(url).map(|Place { host, port, is_tls }| format!("{host} {port} {is_tls}"));
+    let place = |url| parse_address(url).map(|HostPort { host, port, is_tls }| format!("{host} {port} {is_tls}"));
     assert_eq!(place("http://a").as_deref(), Some("a 80 false"));
     assert_eq!(place("https://a/b:c").as_deref(), Some("a 443 true"));
     assert_eq!(place("http://a:8000?x=1").as_deref(), Some("a 8000 false"));
@@ -145,7 +145,7 @@ fn an_address_is_read_as_everybody_reads_it() {
 proptest! {
     #[test]
     fn whatever_an_address_is_it_is_read_or_refused(url in "(https?://)?\\PC{0,40}") {
-        if let Some(Place { host, .. }) = place_of(&url) {
+        if let Some(HostPort { host, .. }) = parse_address(&url) {
             prop_assert!(!host.is_empty() && !host.contains([' ', '/']), "{}", host);
         }
     }

@@ -9,7 +9,7 @@ fn work(change: &Value) -> ServingWork {
         "api": "chat", "model": "m", "arrival": {"law": "constant"}, "input": {"law": "fixed", "tokens": 9},
         "output": {"law": "uniform", "min": 100, "max": 200}, "exact_output": true, "batch": 1, "body": {}, "requests": "5",
         "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "shared", "streaming": true,
-        "continuous_usage": false, "capture": "digest", "slos": [], "tokenizer": {"name": "w", "digest": Digest::of(b"")},
+        "continuous_usage": false, "capture": "digest", "slos": [], "tokenizer": {"name": "w", "digest": Digest::compute(b"")},
     });
     work.as_object_mut().expect("an object").extend(change.as_object().cloned().unwrap_or_default());
     serde_json::from_value(work).expect("a workload")
@@ -19,7 +19,7 @@ fn asked_at(kind: &str, value: &str, change: &Value) -> String {
     let point = json!({"point_id": "p", "kind": kind, "value": {kind: value}});
     let case = json!({"case_id": "w.t.default", "workload": "w", "target": "t", "variant": "default", "points": []});
     let case: Case = serde_json::from_value(case).expect("a case");
-    told(&of_point(&case, &serde_json::from_value(point).expect("a point"), &work(change)))
+    describe_load(&point_load(&case, &serde_json::from_value(point).expect("a point"), &work(change)))
 }
 
 #[test]
@@ -42,9 +42,9 @@ fn the_mean_of_a_law_is_that_of_its_tokens() {
     assert_eq!(laws.map(|law| mean_tokens(&law).to_string()), ["7", "300", "8", "15"]);
 }
 
-fn load(unit: LoadUnit, amount: f64) -> AskedLoad {
+fn load(unit: LoadUnit, amount: f64) -> RequestedLoad {
     let (case_id, point_id) = ("w.t.default".parse().expect("a case"), "p".parse().expect("a point"));
-    AskedLoad { case_id, point_id, unit, amount }
+    RequestedLoad { case_id, point_id, unit, amount }
 }
 
 fn ceiling(streams: u32, requests_per_s: u32, events_per_s: u32) -> Ceiling {
@@ -54,14 +54,14 @@ fn ceiling(streams: u32, requests_per_s: u32, events_per_s: u32) -> Ceiling {
         events_per_s,
         cached: false,
         measured_at: Instant::from_unix_ns(0),
-        fingerprint: Digest::of(b"f"),
-        program: Digest::of(b"p"),
+        fingerprint: Digest::compute(b"f"),
+        program: Digest::compute(b"p"),
         cpu_millis: None,
         node: "local".to_owned(),
     }
 }
 
-fn counted(asked: &[AskedLoad], ceiling: Option<Fact<Ceiling>>) -> (u32, String) {
+fn counted(asked: &[RequestedLoad], ceiling: Option<Fact<Ceiling>>) -> (u32, String) {
     let count = count(asked.to_vec(), ceiling).expect("a count");
     (count.shards, count.formula)
 }

@@ -61,8 +61,8 @@ fn port_from(file: &Path) -> Result<u16, Failure> {
 }
 
 /// Returns the end of a simulator that has not ended.
-fn still_running() -> End {
-    End::at("sim", Path::new("/nonexistent/end-of-sim"))
+fn still_running() -> TargetEnd {
+    TargetEnd::from_file("sim", Path::new("/nonexistent/end-of-sim"))
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn whoever_stops_the_run_stops_the_waiting() {
 #[test]
 fn a_simulator_that_ends_is_waited_for_no_longer() {
     let folder = tempfile::tempdir().expect("a folder");
-    let end = End::at("sim", &folder.path().join("end"));
+    let end = TargetEnd::from_file("sim", &folder.path().join("end"));
     std::fs::write(folder.path().join("end"), "exit code 2").expect("written");
     let (cancel, port) = (Cancel::new().expect("an eventfd"), folder.path().join("port"));
     let limit = Duration::from_mins(10);

@@ -3,25 +3,25 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{Printed, Run, invalid, printed, run};
+use crate::fixture::{PrintedAttempt, Run, invalid, printed, run};
 
 fn summary(run: &Run) -> Result<PointSummary, Failure> {
     let case = &run.plan.cases[0];
-    summarise(&run.plan.workloads[0], case, &case.points[0], &run.trials(), Digest::of(b"collection"))
+    summarise(&run.plan.workloads[0], case, &case.points[0], &run.trials(), Digest::compute(b"collection"))
 }
 
-fn summarised(trials: &[&[Printed]]) -> PointSummary {
+fn summarised(trials: &[&[PrintedAttempt]]) -> PointSummary {
     summary(&run(trials)).expect("a summary")
 }
 
 /// Returns the summary of one counted attempt in each trial.
-fn of_results(results: &[Value]) -> PointSummary {
+fn summarise_results(results: &[Value]) -> PointSummary {
     let trials: Vec<_> = results.iter().map(|result| vec![printed(result.clone())]).collect();
     summarised(&trials.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
 fn rates(values: &[f64]) -> MetricSummary {
-    let point = of_results(&values.iter().map(|value| json!({"rate": value})).collect::<Vec<_>>());
+    let point = summarise_results(&values.iter().map(|value| json!({"rate": value})).collect::<Vec<_>>());
     point.metrics.into_iter().next().expect("the metric")
 }
 
@@ -43,7 +43,7 @@ fn known_trials_give_known_statistics() {
 
 #[test]
 fn a_trial_counts_once_by_the_median_of_its_samples() {
-    let point = of_results(&[json!({"rate": [1.0, 2.0, 9.0]}), json!({"rate": [4.0, 6.0]})]);
+    let point = summarise_results(&[json!({"rate": [1.0, 2.0, 9.0]}), json!({"rate": [4.0, 6.0]})]);
     let metric = &point.metrics[0];
     let trials: Vec<_> = metric.trials.iter().map(|trial| (trial.value, trial.n.0)).collect();
     assert_eq!(trials, [(2.0, 3), (5.0, 2)]);
@@ -71,7 +71,7 @@ fn outliers_are_flagged_and_kept() {
 
 #[test]
 fn declared_metrics_come_first_and_the_rest_is_kept_without_a_unit() {
-    let point = of_results(&[json!({"zeta": 1, "note": "x", "size": 2, "rate": 3, "alpha": {"b": 4}})]);
+    let point = summarise_results(&[json!({"zeta": 1, "note": "x", "size": 2, "rate": 3, "alpha": {"b": 4}})]);
     assert_eq!(names(&point), ["rate", "size", "alpha.b", "zeta"]);
     let undeclared = &point.metrics[3];
     assert_eq!((undeclared.unit.as_str(), undeclared.better, undeclared.primary), ("unknown", None, false));
@@ -79,7 +79,7 @@ fn declared_metrics_come_first_and_the_rest_is_kept_without_a_unit() {
 
 #[test]
 fn a_metric_is_over_the_trials_that_have_it() {
-    let point = of_results(&[json!({"rate": 1, "extra": 5}), json!({"rate": 2}), json!({"rate": 3, "extra": 7})]);
+    let point = summarise_results(&[json!({"rate": 1, "extra": 5}), json!({"rate": 2}), json!({"rate": 3, "extra": 7})]);
     let extra = &point.metrics[1];
     assert_eq!((extra.n.0, extra.median), (2, 6.0));
     assert_eq!(extra.trials[1].trial_id.as_str(), "w.t.default.one.t2");
@@ -101,7 +101,7 @@ fn only_the_attempt_that_counts_is_summarised() {
 
 #[test]
 fn results_without_numbers_give_no_metric() {
-    assert_eq!(names(&of_results(&[json!({}), json!({"note": "x", "flag": true, "none": null})])), Vec::<&str>::new());
+    assert_eq!(names(&summarise_results(&[json!({}), json!({"note": "x", "flag": true, "none": null})])), Vec::<&str>::new());
     let nothing = summarised(&[&[], &[]]);
     assert_eq!((nothing.trials_planned, nothing.trials_counted, nothing.attempts), (2, 0, 0));
     assert_eq!(nothing.metrics, []);
@@ -115,7 +115,7 @@ fn a_number_beyond_all_measure_is_refused_where_it_was_asked_for() {
     error[samples]: `rate` of trial `w.t.default.one.t0` cannot be summarised
       because: sample 0 is 1e200, beyond the largest magnitude of 1e150
     ");
-    let kept_raw = of_results(&[json!({"rate": 1, "extra": 1e200})]);
+    let kept_raw = summarise_results(&[json!({"rate": 1, "extra": 1e200})]);
     assert_eq!(names(&kept_raw), ["rate"], "nobody asked for the other");
 }
 
@@ -123,7 +123,7 @@ fn a_number_beyond_all_measure_is_refused_where_it_was_asked_for() {
 fn the_seed_is_the_evidence_s_and_no_run_s() {
     let run = run(&[&[printed(json!({"rate": 1}))]]);
     let (case, point) = (&run.plan.cases[0], &run.plan.cases[0].points[0]);
-    let of = |collection: &[u8], metric| seed(Digest::of(collection), case, point, metric);
+    let of = |collection: &[u8], metric| seed(Digest::compute(collection), case, point, metric);
     assert_eq!(of(b"c", "rate"), of(b"c", "rate"));
     assert_ne!(of(b"c", "rate"), of(b"d", "rate"));
     assert_ne!(of(b"c", "rate"), of(b"c", "size"));

@@ -70,13 +70,14 @@ fn dimensions(plan: &Plan, environments: &[&Environment]) -> Dimensions {
     let run = run(&[&[printed(json!({"rate": 1}))]]);
     let signers = vec![(Kind::Plan, digest("key"))];
     let environment_manifests = vec![digest("environment")];
-    Dimensions::of(&RowContext { plan, signers, environments, environment_manifests, ..run.context() }).expect("dimensions")
+    Dimensions::from_context(&RowContext { plan, signers, environments, environment_manifests, ..run.context() })
+        .expect("dimensions")
 }
 
 /// The software, hardware and place of the fixture's case.
 fn keys(plan: &Plan, environments: &[&Environment]) -> [String; 3] {
     let dimensions = dimensions(plan, environments);
-    let keys = dimensions.of_case(plan, &plan.cases[0].case_id).expect("keys");
+    let keys = dimensions.target_keys(plan, &plan.cases[0].case_id).expect("keys");
     [keys.software.clone(), keys.hardware.clone(), keys.cluster.clone()]
 }
 
@@ -153,7 +154,7 @@ fn the_gpus_of_pods_are_those_that_they_may_use() {
 #[test]
 fn the_server_s_command_says_how_many_devices_a_replica_has() {
     let of = |command: &[&str]| {
-        option_of(&command.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), &TENSOR_PARALLEL_OPTIONS)
+        find_option(&command.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), &TENSOR_PARALLEL_OPTIONS)
     };
     assert_eq!(of(&["vllm", "serve", "m", "--tensor-parallel-size", "8"]), Some(8));
     assert_eq!(of(&["sh", "-c", "exec vllm serve m -tp 2"]), Some(2));
@@ -170,7 +171,7 @@ fn targets_of_one_run_have_rows_of_their_own() {
     plan["cases"].as_array_mut().expect("a list").push(case);
     let plan: Plan = serde_json::from_value(plan).expect("a plan");
     let found = dimensions(&plan, &[]);
-    let hardware = [0, 1].map(|case| found.of_case(&plan, &plan.cases[case].case_id).expect("keys").hardware.clone());
+    let hardware = [0, 1].map(|case| found.target_keys(&plan, &plan.cases[case].case_id).expect("keys").hardware.clone());
     assert_ne!(hardware[0], hardware[1]);
     let files = found.into_files();
     let rows = |table: &'static Table| files.iter().find(|(of, _)| *of == table).map(|(_, rows)| rows).expect("a file");

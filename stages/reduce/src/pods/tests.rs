@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::evidence::Found;
+use crate::evidence::ShardAttempt;
 use crate::fixture::{Run, attempt, collected, place, plan};
 
 const IMAGE: &str = "registry.example.org/assay@sha256:0123456789012345678901234567890123456789012345678901234567890123";
@@ -69,13 +69,13 @@ fn shown(row: &Row) -> String {
 }
 
 /// Returns the rows of these objects in a run with these attempts.
-fn rows_with(found: Vec<Found>, jobs: &Json, pods: &Json) -> Vec<Row> {
+fn rows_with(found: Vec<ShardAttempt>, jobs: &Json, pods: &Json) -> Vec<Row> {
     let plan = plan(1);
-    let run = Run::found(plan.clone(), vec![(plan.trials[0].clone(), found)]);
+    let run = Run::with_attempts(plan.clone(), vec![(plan.trials[0].clone(), found)]);
     let (context, dimensions) = (run.context(), run.dimensions());
-    let facts = Facts::read(jobs.to_string().as_bytes(), pods.to_string().as_bytes());
+    let facts = ClusterFacts::read(jobs.to_string().as_bytes(), pods.to_string().as_bytes());
     assert_eq!(facts.left_out, Vec::<String>::new());
-    let recorded = recorded(&context);
+    let recorded = recorded_pods(&context);
     facts.pods.iter().map(|pod| row(&context, &dimensions, pod, recorded.get(pod.uid.as_str())).expect("a row")).collect()
 }
 
@@ -126,7 +126,7 @@ fn every_column_has_a_writer() {
         host_after: Some(state(2)),
         ..attempt(&plan.trials[0], 0, true)
     };
-    let found = vec![Found { collected: collected(0, true), attempt: tried }];
+    let found = vec![ShardAttempt { collected: collected(0, true), attempt: tried }];
     let rows = rows_with(found, &json!([job(Some(41))]), &json!([pod("a", "0", &ended())]));
     crate::fixture::assert_filled(&CLUSTER_POD_FACT, &rows, &[]);
 }
@@ -191,7 +191,7 @@ fn what_a_pod_recorded_stands_beside_what_was_said_of_it() {
         let planned = plan(1).trials.remove(0);
         let (host_before, host_after) = (throttled.map(|(before, _)| state(before)), throttled.map(|(_, after)| state(after)));
         let attempt = Attempt { place: Some(place("load-1", name)), host_before, host_after, ..attempt(&planned, number, true) };
-        Found { collected: collected(number, true), attempt }
+        ShardAttempt { collected: collected(number, true), attempt }
     };
     let all = vec![found(0, "a", Some((0, 5))), found(1, "a", Some((5, 7))), found(2, "b", Some((0, 1))), found(3, "b", None)];
     let pods = json!([pod("a", "0", &ended()), pod("b", "1", &ended()), pod("c", "2", &ended())]);
@@ -229,7 +229,7 @@ fn odd_objects_are_no_failure() {
 
 #[test]
 fn a_list_that_is_none_or_too_long_is_told() {
-    let left = |pods: &[u8]| Facts::read(b"[]", pods).left_out;
+    let left = |pods: &[u8]| ClusterFacts::read(b"[]", pods).left_out;
     insta::assert_snapshot!(left(b"{}").join("\n"), @"`cluster/pods.json` is no list of objects: invalid type: map, expected a list of objects at line 1 column 0");
     insta::assert_snapshot!(left(br#"[{"metadata": {"uid": "a"}}, "#).join("\n"), @"`cluster/pods.json` is no list of objects: EOF while parsing a value at line 1 column 29");
     insta::assert_snapshot!(left("[".repeat(1_000).as_bytes()).join("\n"), @"`cluster/pods.json` is no list of objects: recursion limit exceeded at line 1 column 128");
@@ -250,6 +250,6 @@ fn instants_are_as_kubernetes_writes_them() {
 proptest! {
     #[test]
     fn whatever_was_kept_is_read_or_told(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Facts::read(&bytes, &bytes);
+        let _ = ClusterFacts::read(&bytes, &bytes);
     }
 }

@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::*;
 use crate::aggregate::summarise;
-use crate::fixture::{Printed, Run, attempt, invalid, place, printed, run};
+use crate::fixture::{PrintedAttempt, Run, attempt, invalid, place, printed, run};
 
 fn rows(run: &Run) -> (PointSummary, Vec<Row>) {
     let (case, trials) = (&run.plan.cases[0], run.trials());
     let mut point =
-        summarise(&run.plan.workloads[0], case, &case.points[0], &trials, Digest::of(b"collection")).expect("a summary");
+        summarise(&run.plan.workloads[0], case, &case.points[0], &trials, Digest::compute(b"collection")).expect("a summary");
     let rows = outcome_rows(&run.context(), &run.dimensions(), &trials, &mut point).expect("rows");
     (point, rows)
 }
@@ -37,7 +37,7 @@ const OUTCOME: [&str; 10] = ["point_id", "trial_id", "attempt", "metric", "stati
 fn a_run_becomes_rows() {
     let again = [invalid(json!({"rate": 99})), printed(json!({"rate": [1, 2, 6], "extra": 5}))];
     let rates = [2.0, 3.0, 4.0, 5.0].map(|rate| vec![printed(json!({"rate": rate}))]);
-    let trials: Vec<&[Printed]> = std::iter::once(again.as_slice()).chain(rates.iter().map(Vec::as_slice)).collect();
+    let trials: Vec<&[PrintedAttempt]> = std::iter::once(again.as_slice()).chain(rates.iter().map(Vec::as_slice)).collect();
     let (_, rows) = rows(&run(&trials));
     let lines: Vec<_> = rows.iter().map(|row| line(row, &OUTCOME)).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
@@ -73,7 +73,7 @@ fn a_row_says_where_its_attempt_was_measured() {
     let of = |nodes: &[&str]| {
         let run = run(&[&attempts]);
         let (planned, found) = &run.context().attempts.0[0];
-        let shard = |node: &&str| Found {
+        let shard = |node: &&str| ShardAttempt {
             collected: found[0].collected.clone(),
             attempt: Attempt { place: Some(place(node, node)), ..attempt(planned, 0, true) },
         };
@@ -226,7 +226,7 @@ proptest! {
 
     #[test]
     fn no_two_rows_of_a_run_have_one_id(trials in some_run()) {
-        let trials: Vec<Vec<Printed>> = trials
+        let trials: Vec<Vec<PrintedAttempt>> = trials
             .into_iter()
             .map(|attempts| {
                 let mut open = true;
@@ -235,7 +235,7 @@ proptest! {
                     let counts = open && valid;
                     open = open && !valid;
                     let result: serde_json::Map<_, _> = metrics.into_iter().map(|(name, samples)| (name, json!(samples))).collect();
-                    Printed { result: result.into(), counts }
+                    PrintedAttempt { result: result.into(), counts }
                 });
                 attempts.collect()
             })

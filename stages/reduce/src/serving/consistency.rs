@@ -11,7 +11,7 @@ use assay_schedule::{Phase as PlannedPhase, Requests, ScheduleError, ScheduledRe
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
 
 use super::trial::in_parallel;
-use super::{Planned, Try, is_open_loop};
+use super::{AttemptShards, PlannedMeasurement, is_open_loop};
 use crate::serving::TrialFiles;
 
 /// The reason why records cannot be those of their attempt.
@@ -63,7 +63,7 @@ pub(crate) enum Contradiction {
     },
     /// More requests of a closed loop are in flight than it has users.
     #[error("at {at_ns} ns more than {users} requests of shard {shard} are under way, which has {users} users")]
-    Crowded {
+    TooManyInFlight {
         /// The shard.
         shard: u32,
         /// Its users.
@@ -89,7 +89,7 @@ pub(crate) enum Contradiction {
 pub(super) fn check(
     schedule: &TrialSchedule,
     work: &ServingWork,
-    attempt: &Try<'_>,
+    attempt: &AttemptShards<'_>,
     files: &TrialFiles,
     threads: usize,
 ) -> Result<(), Contradiction> {
@@ -115,7 +115,7 @@ pub(super) struct Rules {
     documents: u32,
     streaming: bool,
     /// Set under closed loop, in which the clock decides to which phase a request belongs.
-    closed: Option<Planned>,
+    closed: Option<PlannedMeasurement>,
     /// The duration of the attempt in nanoseconds, from before the start to after the last end.
     attempt_ns: i64,
 }
@@ -146,7 +146,13 @@ const COLUMNS: &[Column] = &[
 ];
 
 impl Rules {
-    pub(super) fn new(schedule: &TrialSchedule, work: &ServingWork, shard: Shard, planned: Planned, attempt_ns: i64) -> Self {
+    pub(super) fn new(
+        schedule: &TrialSchedule,
+        work: &ServingWork,
+        shard: Shard,
+        planned: PlannedMeasurement,
+        attempt_ns: i64,
+    ) -> Self {
         Self {
             shard,
             documents: work.documents(),
@@ -157,14 +163,14 @@ impl Rules {
     }
 
     /// Checks every record against the rules, and returns their sums.
-    pub(super) fn check(&self, schedule: &TrialSchedule, file: &RecordFile) -> Result<Sums, Contradiction> {
+    pub(super) fn check(&self, schedule: &TrialSchedule, file: &RecordFile) -> Result<RecordSums, Contradiction> {
         let stripe = schedule.stripe(self.shard)?;
-        let mut warmup = Awaited::new(schedule, PlannedPhase::WarmUp, stripe, file.rows());
-        let mut measured = Awaited::new(schedule, PlannedPhase::Measure, stripe, file.rows());
-        let (mut sums, mut users) = (Sums::default(), Users::default());
+        let mut warmup = AwaitedRequests::new(schedule, PlannedPhase::WarmUp, stripe, file.rows());
+        let mut measured = AwaitedRequests::new(schedule, PlannedPhase::Measure, stripe, file.rows());
+        let (mut sums, mut users) = (RecordSums::default(), RequestTimes::default());
         for batch in file.batches(COLUMNS, 0..file.row_groups())? {
             let batch = batch?;
-            let columns = Columns::of(&batch)?;
+            let columns = Columns::new(&batch)?;
             for (row, phase) in columns.phases.iter().enumerate() {
                 let request = columns.request(row);
                 let awaited = if *phase == Phase::Warmup { &mut warmup } else { &mut measured };
@@ -172,7 +178,7 @@ impl Rules {
                 fits.map_err(|what| Contradiction::Request {
                     index: request.index,
                     phase: *phase,
-                    row: batch.before() + row as u64,
+                    row: batch.first_row() + row as u64,
                     shard: self.shard.index,
                     what,
                 })?;
@@ -240,7 +246,7 @@ fn ensure(holds: bool, what: &'static str) -> Result<(), &'static str> {
 
 /// The requests of one phase of a shard whose records have not been read yet. Records come in the order in which requests ended,
 /// so that only a few are awaited at a time.
-struct Awaited {
+struct AwaitedRequests {
     stripe: Option<Stripe>,
     next: Requests,
     /// The place of the first awaited request.
@@ -250,16 +256,16 @@ struct Awaited {
     end: u64,
 }
 
-impl Awaited {
+impl AwaitedRequests {
     fn new(schedule: &TrialSchedule, phase: PlannedPhase, stripe: Option<Stripe>, rows: u64) -> Self {
-        let next = schedule.for_shard(phase, stripe.unwrap_or(Stripe::WHOLE));
+        let next = schedule.shard_requests(phase, stripe.unwrap_or(Stripe::WHOLE));
         Self { stripe, next, first: 0, due: VecDeque::new(), end: rows }
     }
 
     /// Returns the scheduled request of this index, and no longer awaits it.
     fn take(&mut self, index: i64) -> Result<ScheduledRequest, &'static str> {
         const OTHER: &str = "is none of its schedule";
-        let place = u64::try_from(index).ok().and_then(|index| self.stripe?.place(index)).ok_or(OTHER)?;
+        let place = u64::try_from(index).ok().and_then(|index| self.stripe?.position(index)).ok_or(OTHER)?;
         ensure(place < self.end, "stands where requests before it are missing")?;
         let ahead = place.checked_sub(self.first).ok_or("is there twice")?;
         let ahead = usize::try_from(ahead).map_err(|_| OTHER)?;
@@ -287,12 +293,12 @@ impl Awaited {
 
 /// The times at which requests of a closed loop began and ended.
 #[derive(Default)]
-struct Users {
+struct RequestTimes {
     begun: Vec<i64>,
     ended: Vec<i64>,
 }
 
-impl Users {
+impl RequestTimes {
     fn add(&mut self, request: &Request) {
         self.begun.extend(request.dequeued);
         self.ended.extend(request.end);
@@ -306,7 +312,7 @@ impl Users {
         self.ended.sort_unstable();
         let later = self.begun.iter().skip(usize::try_from(users).unwrap_or(usize::MAX));
         match later.zip(&self.ended).find(|(begun, ended)| begun < ended) {
-            Some((at_ns, _)) => Err(Contradiction::Crowded { shard: shard.index, users, at_ns: *at_ns }),
+            Some((at_ns, _)) => Err(Contradiction::TooManyInFlight { shard: shard.index, users, at_ns: *at_ns }),
             None => Ok(()),
         }
     }
@@ -314,14 +320,14 @@ impl Users {
 
 /// The sums of a shard's records that execute signs.
 #[derive(Default)]
-pub(super) struct Sums {
+pub(super) struct RecordSums {
     warmup: BTreeMap<Outcome, u64>,
     input_tokens: u64,
     output_tokens: u64,
     token_events: u64,
 }
 
-impl Sums {
+impl RecordSums {
     fn add(&mut self, request: &Request, phase: Phase) {
         let count = |tokens: i64| u64::try_from(tokens).unwrap_or(0);
         if phase == Phase::Warmup {
@@ -409,7 +415,7 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn of(batch: &'a Batch) -> Result<Self, RecordError> {
+    fn new(batch: &'a Batch) -> Result<Self, RecordError> {
         Ok(Self {
             phases: batch.words(Column::Phase)?,
             outcomes: batch.words(Column::Outcome)?,

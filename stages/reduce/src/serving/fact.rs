@@ -5,11 +5,11 @@ use assay_stage::Failure;
 use assay_warehouse::{Row, SERVING_OUTCOME_FACT, Value};
 
 use super::cost::Price;
-use super::{Try, slo_ns};
+use super::{AttemptShards, slo_ns};
 use crate::aggregate::unset_row;
 use crate::dimensions::{Dimensions, tensor_parallel};
 use crate::row_failure;
-use crate::rows::{Outcome, RowContext, fact, id_of, outcome, point_rows};
+use crate::rows::{Outcome, RowContext, fact, outcome, point_rows, row_digest};
 
 /// The statistic of a row that holds a trial's value: the metric's name says which statistic it is.
 const VALUE: &str = "value";
@@ -18,7 +18,7 @@ const VALUE: &str = "value";
 pub(super) fn outcome_rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
-    counted: &[&Try<'_>],
+    counted: &[&AttemptShards<'_>],
     point: &mut PointSummary,
 ) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
@@ -38,13 +38,13 @@ pub(super) fn outcome_rows(
 fn trial_rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
-    counted: &[&Try<'_>],
+    counted: &[&AttemptShards<'_>],
     point: &PointSummary,
     metric: &mut MetricSummary,
     rows: &mut Vec<Row>,
 ) -> Result<(), Failure> {
     for trial in &mut metric.trials {
-        let is_it = |tried: &&&Try<'_>| tried.attempt().is_some_and(|attempt| attempt.trial_id == trial.trial_id);
+        let is_it = |tried: &&&AttemptShards<'_>| tried.attempt().is_some_and(|attempt| attempt.trial_id == trial.trial_id);
         let row = outcome(
             context,
             dimensions,
@@ -61,7 +61,7 @@ fn trial_rows(
                 valid: true,
             },
         )?;
-        trial.row_id = id_of(&row)?;
+        trial.row_id = row_digest(&row)?;
         rows.push(row);
     }
     Ok(())
@@ -102,14 +102,14 @@ pub(super) fn serving_row(
         let row = load(row, point, summary, serving)?.with("tensor_parallel", tensor_parallel(context, &summary.case_id))?;
         let row = latencies(row, &medians)?;
         let row = rates(row, &medians, work, serving, price)?;
-        spread(row, &medians)?.sealed()
+        spread(row, &medians)?.seal()
     };
     build().map_err(|error| row_failure(&error))
 }
 
-type Built = assay_warehouse::Result<Row>;
+type BuiltRow = assay_warehouse::Result<Row>;
 
-fn load(row: Row, point: &Point, summary: &PointSummary, serving: &ServingPoint) -> Built {
+fn load(row: Row, point: &Point, summary: &PointSummary, serving: &ServingPoint) -> BuiltRow {
     let count = |words: &[&str]| {
         serving.outcomes.iter().filter(|(word, _)| words.contains(&word.as_str())).map(|(_, n)| n.0).sum::<u64>()
     };
@@ -124,24 +124,24 @@ fn load(row: Row, point: &Point, summary: &PointSummary, serving: &ServingPoint)
         .with("concurrency", concurrency)?
         .with("request_rate_per_s", rate)?
         .with("trials_counted", summary.trials_counted)?
-        .with("requests", Value::whole(serving.requests.0))?
-        .with("completed", Value::whole(ok))?
-        .with("failed", Value::whole(failed))?
-        .with("dropped", Value::whole(dropped))?
+        .with("requests", Value::from_count(serving.requests.0))?
+        .with("completed", Value::from_count(ok))?
+        .with("failed", Value::from_count(failed))?
+        .with("dropped", Value::from_count(dropped))?
         .with("error_rate", error_rate)?
-        .with("duration_ns", Value::whole(serving.duration_ns.0))
+        .with("duration_ns", Value::from_count(serving.duration_ns.0))
 }
 
 /// Sets the latency columns: every one has the name of a metric, in another unit.
-fn latencies(mut row: Row, medians: &Medians<'_>) -> Built {
-    for known in super::catalog::known().filter(|known| known.unit == "ms") {
+fn latencies(mut row: Row, medians: &Medians<'_>) -> BuiltRow {
+    for known in super::catalog::known_metrics().filter(|known| known.unit == "ms") {
         let column = known.name.replacen("_ms", "_ns", 1);
         row.set(&column, medians.ns(known.name))?;
     }
     Ok(row)
 }
 
-fn rates(mut row: Row, medians: &Medians<'_>, work: &ServingWork, serving: &ServingPoint, price: Option<&Price>) -> Built {
+fn rates(mut row: Row, medians: &Medians<'_>, work: &ServingWork, serving: &ServingPoint, price: Option<&Price>) -> BuiltRow {
     for name in [
         "offered_rate_per_s",
         "isl_tokens_asked_mean",
@@ -177,7 +177,7 @@ fn rates(mut row: Row, medians: &Medians<'_>, work: &ServingWork, serving: &Serv
 }
 
 /// Sets the variation of headline figures across trials.
-fn spread(mut row: Row, medians: &Medians<'_>) -> Built {
+fn spread(mut row: Row, medians: &Medians<'_>) -> BuiltRow {
     let headlines =
         ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "output_tokens_per_s"];
     for name in headlines {

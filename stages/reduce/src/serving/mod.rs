@@ -18,22 +18,22 @@ use assay_manifest::{
     PointView, Reason, ServingApi, ServingPoint, ServingWork, Shard, SloMetric, TrialId, TrialValue,
 };
 use assay_record::{MeasuredPhase, SHARE_BITS};
-use assay_schedule::{Offered, TrialSchedule};
+use assay_schedule::{OfferedLoad, TrialSchedule};
 use assay_stage::Failure;
 use assay_warehouse::Row;
 use assay_warehouse::records::RecordFile;
 
-use crate::aggregate::{Reported, across, seed, tried, unset_row};
+use crate::aggregate::{ReportedMetric, seed, summarise_counts, summarise_trials, unset_row};
 use crate::dimensions::Dimensions;
-use crate::evidence::Found;
+use crate::evidence::ShardAttempt;
 use crate::rows::RowContext;
-use crate::words::counted;
-use catalog::{CURRENCY, Known};
+use crate::words::quantity;
+use catalog::{CURRENCY, KnownMetric};
 use consistency::Contradiction;
 use cost::Price;
-use samples::{Distribution, Measured};
+use samples::{Distribution, MeasuredValue};
 pub(crate) use trial::TrialFiles;
-use trial::{Planned, Rules, Seen, Tally, Work};
+use trial::{PlannedMeasurement, Rules, ScannedTrial, Tally, WorkTotals};
 
 /// The maximum number of threads that read records: with more, each would have less room and would read more often.
 const MAX_THREADS: usize = 4;
@@ -51,14 +51,14 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn of_machine() -> Self {
+    pub(crate) fn for_machine() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         Self { threads, room: ROOM }
     }
 }
 
 /// The results of one serving point.
-pub(crate) struct Reduced {
+pub(crate) struct ReducedServingPoint {
     pub(crate) summary: PointSummary,
     /// Rows of `outcome_fact`.
     pub(crate) outcomes: Vec<Row>,
@@ -68,11 +68,11 @@ pub(crate) struct Reduced {
 }
 
 /// An attempt with all of its shards.
-struct Try<'a> {
-    shards: Vec<&'a Found>,
+struct AttemptShards<'a> {
+    shards: Vec<&'a ShardAttempt>,
 }
 
-impl<'a> Try<'a> {
+impl<'a> AttemptShards<'a> {
     fn counts(&self) -> bool {
         self.shards.iter().all(|found| found.collected.counted)
     }
@@ -83,7 +83,7 @@ impl<'a> Try<'a> {
 }
 
 /// The access to the records of a run.
-pub(crate) struct RecordsOf<'a> {
+pub(crate) struct RecordSource<'a> {
     /// Opens the records behind an artifact.
     pub(crate) open: &'a dyn Fn(&Artifact) -> Result<RecordFile, Failure>,
     /// True if they are checked against schedule and attempt before they are used.
@@ -95,14 +95,15 @@ pub(crate) fn reduce(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     (workload, case, point): (&FrozenWorkload, &Case, &Point),
-    records: &RecordsOf<'_>,
-) -> Result<Reduced, Failure> {
+    records: &RecordSource<'_>,
+) -> Result<ReducedServingPoint, Failure> {
     let missing =
         || Failure::verification("plan", format!("the workload `{}` does not say what is asked of the endpoint", workload.name));
     let work = workload.serving.as_ref().ok_or_else(missing)?;
-    let tries = tries(context, case, point);
-    let counted: Vec<&Try<'_>> = tries.iter().filter_map(|tries| tries.iter().find(|attempt| attempt.counts())).collect();
-    let planned = planned(work, point);
+    let tries = planned_attempts(context, case, point);
+    let counted: Vec<&AttemptShards<'_>> =
+        tries.iter().filter_map(|tries| tries.iter().find(|attempt| attempt.counts())).collect();
+    let planned = planned_measurement(work, point);
     let files = counted.iter().map(|attempt| trial_files(attempt, planned, records.open)).collect::<Result<Vec<_>, _>>()?;
     if records.checked {
         counted
@@ -110,13 +111,14 @@ pub(crate) fn reduce(
             .zip(&files)
             .try_for_each(|(attempt, files)| check_records(context, workload, work, point, attempt, files))?;
     }
-    let measured = measure(&files, work, Limits::of_machine())?;
+    let measured = measure(&files, work, Limits::for_machine())?;
     let price = cost::price(context.plan, context.environments, case);
     let excluded = tries.iter().flatten().filter(|attempt| !attempt.counts()).filter_map(exclusion);
-    let mut summary = PointSummary { excluded: excluded.collect(), ..tried(workload, case, point, &tries, files.len()) };
+    let mut summary =
+        PointSummary { excluded: excluded.collect(), ..summarise_counts(workload, case, point, &tries, files.len()) };
     let mut serving = serving_point(work, &measured, price.as_ref().err());
-    serving.uncounted = uncounted(tries.iter().flatten());
-    let reported = reported(workload, work, &mut serving.absent);
+    serving.uncounted = uncounted_outcomes(tries.iter().flatten());
+    let reported = metrics_to_report(workload, work, &mut serving.absent);
     let values = trial_values(&measured, work, &price);
     let seed = |metric: &str| seed(context.collection_manifest, case, point, metric);
     summary.metrics = metrics(&reported, &measured.trials, &values, price.as_ref().ok(), seed, &mut serving.absent)?;
@@ -129,18 +131,18 @@ pub(crate) fn reduce(
         curves: measured.curves,
         timeline: measured.timeline,
     };
-    Ok(Reduced { summary, outcomes, fact, view })
+    Ok(ReducedServingPoint { summary, outcomes, fact, view })
 }
 
 /// Returns the attempts of each planned trial of a point, in order, each with its shards.
-fn tries<'a>(context: &RowContext<'a>, case: &Case, point: &Point) -> Vec<Vec<Try<'a>>> {
+fn planned_attempts<'a>(context: &RowContext<'a>, case: &Case, point: &Point) -> Vec<Vec<AttemptShards<'a>>> {
     let of_point =
         context.attempts.0.iter().filter(|(trial, _)| trial.case_id == case.case_id && trial.point_id == point.point_id);
-    let by_attempt = |found: &'a [Found]| {
-        let mut tries: BTreeMap<(Block, u32), Try<'a>> = BTreeMap::new();
+    let by_attempt = |found: &'a [ShardAttempt]| {
+        let mut tries: BTreeMap<(Block, u32), AttemptShards<'a>> = BTreeMap::new();
         for shard in found {
             let key = (shard.collected.block, shard.collected.attempt);
-            tries.entry(key).or_insert(Try { shards: Vec::new() }).shards.push(shard);
+            tries.entry(key).or_insert(AttemptShards { shards: Vec::new() }).shards.push(shard);
         }
         for attempt in tries.values_mut() {
             attempt.shards.sort_by_key(|found| found.collected.shard.index);
@@ -151,7 +153,7 @@ fn tries<'a>(context: &RowContext<'a>, case: &Case, point: &Point) -> Vec<Vec<Tr
 }
 
 /// Returns the outcomes of the requests of attempts that do not count, as execute states them.
-fn uncounted<'a>(tries: impl Iterator<Item = &'a Try<'a>>) -> BTreeMap<String, Count> {
+fn uncounted_outcomes<'a>(tries: impl Iterator<Item = &'a AttemptShards<'a>>) -> BTreeMap<String, Count> {
     let mut total: BTreeMap<String, Count> = BTreeMap::new();
     let shards = tries.filter(|attempt| !attempt.counts()).flat_map(|attempt| &attempt.shards);
     for (word, count) in shards.filter_map(|found| found.attempt.serving.as_ref()).flat_map(|serving| &serving.outcomes) {
@@ -162,7 +164,7 @@ fn uncounted<'a>(tries: impl Iterator<Item = &'a Try<'a>>) -> BTreeMap<String, C
 }
 
 /// Returns the reason why an attempt does not count: the exclusions of any of its shards.
-fn exclusion(attempt: &Try<'_>) -> Option<Exclusion> {
+fn exclusion(attempt: &AttemptShards<'_>) -> Option<Exclusion> {
     let first = attempt.attempt()?;
     let mut reasons: Vec<Reason> = Vec::new();
     for reason in attempt.shards.iter().flat_map(|found| &found.attempt.validity.reasons) {
@@ -174,18 +176,18 @@ fn exclusion(attempt: &Try<'_>) -> Option<Exclusion> {
 }
 
 /// Returns the measurement that each trial of a point was planned to make.
-fn planned(work: &ServingWork, point: &Point) -> Planned {
-    let users = match Offered::of_point(point) {
-        Ok(Offered::Concurrency { users }) if !is_open_loop(work) => Some(users),
+fn planned_measurement(work: &ServingWork, point: &Point) -> PlannedMeasurement {
+    let users = match OfferedLoad::from_point(point) {
+        Ok(OfferedLoad::Concurrency { users }) if !is_open_loop(work) => Some(users),
         _ => None,
     };
     let phase = MeasuredPhase { from_ns: signed(work.warmup_ns), duration_ns: work.duration_ns.map(signed) };
-    Planned { phase, requests: work.requests.map(|Count(requests)| requests), users }
+    PlannedMeasurement { phase, requests: work.requests.map(|Count(requests)| requests), users }
 }
 
 fn trial_files(
-    attempt: &Try<'_>,
-    planned: Planned,
+    attempt: &AttemptShards<'_>,
+    planned: PlannedMeasurement,
     open: &dyn Fn(&Artifact) -> Result<RecordFile, Failure>,
 ) -> Result<TrialFiles, Failure> {
     let empty = || Failure::unexpected("records", "an attempt has no shard");
@@ -195,8 +197,8 @@ fn trial_files(
         attempt: first.attempt,
         shards: Vec::new(),
         planned,
-        said_window: None,
-        said: None,
+        stated_window: None,
+        stated_outcomes: None,
         all_lists: true,
     };
     let mut said: BTreeMap<String, u64> = BTreeMap::new();
@@ -217,8 +219,8 @@ fn trial_files(
             *said.entry(word.clone()).or_default() += count.0;
         }
     }
-    files.said_window = Some(start..end);
-    files.said = Some(said);
+    files.stated_window = Some(start..end);
+    files.stated_outcomes = Some(said);
     Ok(files)
 }
 
@@ -229,16 +231,16 @@ fn check_records(
     workload: &FrozenWorkload,
     work: &ServingWork,
     point: &Point,
-    attempt: &Try<'_>,
+    attempt: &AttemptShards<'_>,
     files: &TrialFiles,
 ) -> Result<(), Failure> {
     let planned = context.plan.trials.iter().find(|trial| trial.trial_id == files.trial_id);
     let unplanned = || Failure::verification("plan", format!("the plan has no trial `{}`", files.trial_id));
     let planned = planned.ok_or_else(unplanned)?;
-    let schedule = TrialSchedule::of_attempt(workload, point, planned, context.run_id, files.attempt);
+    let schedule = TrialSchedule::for_attempt(workload, point, planned, context.run_id, files.attempt);
     let checked = schedule
         .map_err(Contradiction::from)
-        .and_then(|schedule| consistency::check(&schedule, work, attempt, files, Limits::of_machine().threads));
+        .and_then(|schedule| consistency::check(&schedule, work, attempt, files, Limits::for_machine().threads));
     checked.map_err(|error| {
         let what =
             format!("the records of attempt {} of trial `{}` cannot be those of that attempt", files.attempt, files.trial_id);
@@ -252,7 +254,7 @@ fn signed(count: Count) -> i64 {
 
 /// The statistics of every trial, and the data for charts.
 pub(crate) struct Measurements<'a> {
-    trials: Vec<Seen<'a>>,
+    trials: Vec<ScannedTrial<'a>>,
     distributions: Vec<Distribution>,
     curves: Vec<assay_manifest::Curve>,
     timeline: Option<assay_manifest::Timeline>,
@@ -285,16 +287,16 @@ fn rules(work: &ServingWork) -> Rules {
 }
 
 /// Counts and sums, and determines which records count.
-fn first_pass<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: Limits) -> Result<Vec<Seen<'a>>, Failure> {
+fn first_pass<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: Limits) -> Result<Vec<ScannedTrial<'a>>, Failure> {
     let rules = rules(work);
     let see = |(place, files): (usize, &'a TrialFiles)| {
-        trial::see(files, &rules, place == 0, limits.threads).map_err(|error| refused(files, &error))
+        trial::scan_trial(files, &rules, place == 0, limits.threads).map_err(|error| refused(files, &error))
     };
     files.iter().enumerate().map(see).collect()
 }
 
 /// Computes the distributions.
-fn quantile_pass(trials: &[Seen<'_>], work: &ServingWork, limits: Limits) -> Result<Vec<Distribution>, Failure> {
+fn quantile_pass(trials: &[ScannedTrial<'_>], work: &ServingWork, limits: Limits) -> Result<Vec<Distribution>, Failure> {
     let unreadable = |error| Failure::verification("records", "the records of a point cannot be read").because(&error);
     samples::distributions(trials, &rules(work), limits).map_err(unreadable)
 }
@@ -306,13 +308,21 @@ pub struct TrialRecords(Vec<TrialFiles>);
 pub type Statistics = BTreeMap<&'static str, Result<(f64, u64), String>>;
 
 /// The first pass over a trial's records.
-pub struct FirstPass<'a>(Vec<Seen<'a>>);
+pub struct FirstPass<'a>(Vec<ScannedTrial<'a>>);
 
 impl TrialRecords {
     /// Takes the records of all shards of attempt 0 of a trial of some point, in the shards' order.
     pub fn new(trial_id: TrialId, shards: Vec<RecordFile>, work: &ServingWork, point: &Point) -> Self {
-        let (shards, planned) = ((0..).zip(shards).collect(), planned(work, point));
-        Self(vec![TrialFiles { trial_id, attempt: 0, shards, planned, said_window: None, said: None, all_lists: true }])
+        let (shards, planned) = ((0..).zip(shards).collect(), planned_measurement(work, point));
+        Self(vec![TrialFiles {
+            trial_id,
+            attempt: 0,
+            shards,
+            planned,
+            stated_window: None,
+            stated_outcomes: None,
+            all_lists: true,
+        }])
     }
 
     /// Checks the records against the schedule that they follow, and against themselves.
@@ -332,14 +342,14 @@ impl TrialRecords {
 
     /// Counts and sums, and determines which records count.
     pub fn first_pass(&self, work: &ServingWork) -> Result<FirstPass<'_>, Failure> {
-        first_pass(&self.0, work, Limits::of_machine()).map(FirstPass)
+        first_pass(&self.0, work, Limits::for_machine()).map(FirstPass)
     }
 }
 
 impl FirstPass<'_> {
     /// Returns every distribution's statistics by metric, with the number of samples, or the reason why there is none.
     pub fn quantiles(&self, work: &ServingWork) -> Result<Statistics, Failure> {
-        let distributions = quantile_pass(&self.0, work, Limits::of_machine())?;
+        let distributions = quantile_pass(&self.0, work, Limits::for_machine())?;
         Ok(distributions.into_iter().flat_map(|distribution| distribution.trials.into_iter().flatten()).collect())
     }
 
@@ -384,7 +394,7 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
 }
 
 /// Returns the length of the measured phase, or `None` if it has none.
-fn window_ns(seen: &Seen<'_>) -> Option<u64> {
+fn window_ns(seen: &ScannedTrial<'_>) -> Option<u64> {
     length_ns(&seen.window)
 }
 
@@ -404,38 +414,43 @@ fn slo_met(work: &ServingWork, measured: &Measurements<'_>) -> Option<bool> {
 }
 
 /// A metric to be reported, and its declaration.
-struct Wanted {
-    known: Known,
+struct RequestedMetric {
+    known: KnownMetric,
     declared: Option<Metric>,
     primary: bool,
 }
 
 /// Returns the declared metrics first, in their order, then the others. A declared metric that is not known is absent with that
 /// reason.
-fn reported(workload: &FrozenWorkload, work: &ServingWork, absent: &mut BTreeMap<String, String>) -> Vec<Wanted> {
+fn metrics_to_report(
+    workload: &FrozenWorkload,
+    work: &ServingWork,
+    absent: &mut BTreeMap<String, String>,
+) -> Vec<RequestedMetric> {
     let mut wanted = Vec::new();
     for metric in &workload.metrics {
-        match catalog::known().find(|known| known.name == metric.path) {
-            Some(known) => wanted.push(Wanted { known, declared: Some(metric.clone()), primary: metric.primary }),
+        match catalog::known_metrics().find(|known| known.name == metric.path) {
+            Some(known) => wanted.push(RequestedMetric { known, declared: Some(metric.clone()), primary: metric.primary }),
             None => {
                 absent.insert(metric.path.clone(), "it is not a metric of serving".to_owned());
             }
         }
     }
-    let by_default = |known: &Known| {
-        workload.metrics.is_empty() && assay_manifest::primary_by_default(!work.slos.is_empty()).any(|name| name == known.name)
+    let by_default = |known: &KnownMetric| {
+        workload.metrics.is_empty()
+            && assay_manifest::default_primary_metrics(!work.slos.is_empty()).any(|name| name == known.name)
     };
-    let others = catalog::known().filter(|known| workload.metrics.iter().all(|metric| metric.path != known.name));
-    wanted.extend(others.map(|known| Wanted { primary: by_default(&known), known, declared: None }));
+    let others = catalog::known_metrics().filter(|known| workload.metrics.iter().all(|metric| metric.path != known.name));
+    wanted.extend(others.map(|known| RequestedMetric { primary: by_default(&known), known, declared: None }));
     wanted
 }
 
 /// The values of one trial, by metric.
-type Values = Statistics;
+type TrialValues = Statistics;
 
-fn trial_values(measured: &Measurements<'_>, work: &ServingWork, price: &Result<Price, String>) -> Vec<Values> {
-    let of_trial = |(place, seen): (usize, &Seen<'_>)| {
-        let mut values: Values = counted_values(seen, work, price);
+fn trial_values(measured: &Measurements<'_>, work: &ServingWork, price: &Result<Price, String>) -> Vec<TrialValues> {
+    let of_trial = |(place, seen): (usize, &ScannedTrial<'_>)| {
+        let mut values: TrialValues = counted_values(seen, work, price);
         for distribution in &measured.distributions {
             values.extend(distribution.trials.get(place).into_iter().flatten().cloned());
         }
@@ -445,27 +460,27 @@ fn trial_values(measured: &Measurements<'_>, work: &ServingWork, price: &Result<
 }
 
 /// Returns every value that is a count over a count, or over the length of the measured phase.
-fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, String>) -> Values {
+fn counted_values(seen: &ScannedTrial<'_>, work: &ServingWork, price: &Result<Price, String>) -> TrialValues {
     let tally = &seen.tally;
     let (requests, ok) = (tally.requests(), tally.ok());
     let seconds = window_ns(seen).map(|ns| ns as f64 / 1e9);
     let no_window = || "the measured phase has no length".to_owned();
     let per_second = |shares: u128, n: u64| seconds.map(|seconds| (whole_requests(shares) / seconds, n)).ok_or_else(no_window);
     let no_output = (work.api == ServingApi::Embeddings).then(|| "embeddings have no output tokens".to_owned());
-    let output = |of: &Work, tokens: u128| match &no_output {
+    let output = |of: &WorkTotals, tokens: u128| match &no_output {
         Some(why) => Err(why.clone()),
         None => total(of, tokens).and_then(|tokens| per_second(tokens, of.answers)),
     };
     let no_slos = || "the workload has no SLOs".to_owned();
-    let good = |value: Measured| if work.slos.is_empty() { Err(no_slos()) } else { value };
+    let good = |value: MeasuredValue| if work.slos.is_empty() { Err(no_slos()) } else { value };
     let share = |part: u64, of: u64, why: &str| if of > 0 { Ok((part as f64 / of as f64, of)) } else { Err(why.to_owned()) };
     let mean = |sum: trial::Sum, why: &str| sum.mean().map(|mean| (mean, sum.n)).ok_or_else(|| why.to_owned());
     let none_due = "no request was due in the measured phase";
-    let none_ok = || samples::none_ended_well(requests);
+    let none_ok = || samples::no_request_ended_well(requests);
     let done = &tally.done;
     let output_rate = output(done, done.output_tokens);
     let request_rate = per_second(done.requests, done.answers);
-    let cost = |rate: &Measured, what: &str, times: f64| {
+    let cost = |rate: &MeasuredValue, what: &str, times: f64| {
         let price = price.as_ref().map_err(Clone::clone)?;
         match rate {
             Ok((rate, n)) if *rate > 0.0 => Ok((price.per_second() / rate * times, *n)),
@@ -499,13 +514,13 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
         ("goodput_tokens_per_s", good(output(&tally.good_done, tally.good_done.output_tokens))),
         ("good_fraction", good(share(tally.good, requests, none_due))),
         ("error_rate", share(requests - ok, requests, none_due)),
-        ("isl_tokens_asked_mean", mean(tally.isl_asked, &samples::none_has(ok, "a length that was asked for"))),
+        ("isl_tokens_asked_mean", mean(tally.isl_asked, &samples::no_response_has(ok, "a length that was asked for"))),
         ("isl_tokens_mean", mean(tally.isl, &none_ok())),
         ("isl_tokens_endpoint_mean", mean(tally.isl_endpoint, untold)),
         ("isl_endpoint_difference", input_difference(tally, untold)),
         (
             "osl_tokens_mean",
-            mean(tally.osl, &no_output.clone().unwrap_or_else(|| samples::none_has(ok, "a count of its tokens"))),
+            mean(tally.osl, &no_output.clone().unwrap_or_else(|| samples::no_response_has(ok, "a count of its tokens"))),
         ),
         ("osl_mismatch_rate", share(tally.mismatched, tally.asked, unmatched)),
         ("offered_rate_per_s", offered_rate(tally)),
@@ -514,7 +529,7 @@ fn counted_values(seen: &Seen<'_>, work: &ServingWork, price: &Result<Price, Str
 }
 
 /// Returns the tokens of responses, if all were counted.
-fn total(of: &Work, tokens: u128) -> Result<u128, String> {
+fn total(of: &WorkTotals, tokens: u128) -> Result<u128, String> {
     if of.uncounted == 0 { Ok(tokens) } else { Err(uncounted_tokens(of.uncounted, of.answers)) }
 }
 
@@ -524,18 +539,18 @@ fn whole_requests(shares: u128) -> f64 {
 }
 
 fn uncounted_tokens(uncounted: u64, answers: u64) -> String {
-    format!("nobody counted the tokens of {uncounted} of {}", counted(answers, "answer"))
+    format!("nobody counted the tokens of {uncounted} of {}", quantity(answers, "answer"))
 }
 
 /// Returns shares of requests, or of their tokens, per second while all users were busy.
-fn steady_rate(seen: &Seen<'_>, shares: u128) -> Measured {
+fn steady_rate(seen: &ScannedTrial<'_>, shares: u128) -> MeasuredValue {
     let steady = seen.steady.as_ref().map_err(Clone::clone)?;
     let seconds = length_ns(steady).map(|ns| ns as f64 / 1e9).ok_or("it has no length")?;
     Ok((whole_requests(shares) / seconds, seen.tally.steady.answers))
 }
 
 /// Returns the part of the window in which all users were busy: the rest is ramp and drain.
-fn steady_fraction(seen: &Seen<'_>) -> Measured {
+fn steady_fraction(seen: &ScannedTrial<'_>) -> MeasuredValue {
     let steady = seen.steady.as_ref().map_err(Clone::clone)?;
     match (length_ns(steady), window_ns(seen)) {
         (Some(steady), Some(window)) => Ok((steady as f64 / window as f64, seen.tally.requests())),
@@ -544,7 +559,7 @@ fn steady_fraction(seen: &Seen<'_>) -> Measured {
 }
 
 /// Returns how many more tokens the endpoint counted in the prompts than the workload's tokenizer, as a share of the latter's.
-fn input_difference(tally: &Tally, untold: &str) -> Measured {
+fn input_difference(tally: &Tally, untold: &str) -> MeasuredValue {
     let (ours, theirs) = (tally.isl_compared, tally.isl_endpoint);
     match ours.sum {
         _ if ours.n == 0 => Err(untold.to_owned()),
@@ -555,7 +570,7 @@ fn input_difference(tally: &Tally, untold: &str) -> Measured {
 
 /// Returns the number of gaps between the first and the last time of sending, over the time between them. The wait after the last
 /// request has no part in it, however the trial ends.
-fn offered_rate(tally: &Tally) -> Measured {
+fn offered_rate(tally: &Tally) -> MeasuredValue {
     let span = tally.sent_last_ns.zip(tally.sent_first_ns).and_then(|(last, first)| last.checked_sub(first)).filter(|ns| *ns > 0);
     match (span, tally.sent.checked_sub(1).filter(|gaps| *gaps > 0)) {
         (Some(ns), Some(gaps)) => Ok((gaps as f64 / (ns as f64 / 1e9), tally.sent)),
@@ -565,9 +580,9 @@ fn offered_rate(tally: &Tally) -> Measured {
 
 /// Returns the metrics that every counted trial has; the others are absent with the reason of the first trial that lacks them.
 fn metrics(
-    wanted: &[Wanted],
-    trials: &[Seen<'_>],
-    values: &[Values],
+    wanted: &[RequestedMetric],
+    trials: &[ScannedTrial<'_>],
+    values: &[TrialValues],
     price: Option<&Price>,
     seed: impl Fn(&str) -> [u8; 32],
     absent: &mut BTreeMap<String, String>,
@@ -575,14 +590,14 @@ fn metrics(
     let mut summaries = Vec::new();
     for wanted in wanted {
         let name = wanted.known.name;
-        let of_trial = |(seen, values): (&Seen<'_>, &Values)| trial_value(name, seen, values);
+        let of_trial = |(seen, values): (&ScannedTrial<'_>, &TrialValues)| trial_value(name, seen, values);
         let found: Result<Vec<TrialValue>, String> = trials.iter().zip(values).map(of_trial).collect();
         let found = match found {
             Ok(found) if found.is_empty() => Err("no trial counts".to_owned()),
             found => found,
         };
         match found {
-            Ok(found) => summaries.push(across(&declared(wanted, price), found, seed(name))?),
+            Ok(found) => summaries.push(summarise_trials(&to_reported(wanted, price), found, seed(name))?),
             Err(why) => {
                 absent.insert(name.to_owned(), why);
             }
@@ -591,7 +606,7 @@ fn metrics(
     Ok(summaries)
 }
 
-fn trial_value(name: &str, seen: &Seen<'_>, values: &Values) -> Result<TrialValue, String> {
+fn trial_value(name: &str, seen: &ScannedTrial<'_>, values: &TrialValues) -> Result<TrialValue, String> {
     let trial = seen.trial;
     let value = values.get(name).cloned().unwrap_or_else(|| Err("it was not computed".to_owned()));
     let (value, n) = value.map_err(|why| format!("trial `{}`: {why}", trial.trial_id))?;
@@ -605,13 +620,13 @@ fn trial_value(name: &str, seen: &Seen<'_>, values: &Values) -> Result<TrialValu
     })
 }
 
-fn declared(wanted: &Wanted, price: Option<&Price>) -> Reported {
+fn to_reported(wanted: &RequestedMetric, price: Option<&Price>) -> ReportedMetric {
     let unit = match wanted.known.unit {
         CURRENCY => price.map_or_else(|| CURRENCY.to_owned(), |price| price.currency.clone()),
         unit => unit.to_owned(),
     };
     let better = wanted.declared.as_ref().map(|metric| metric.better).or(wanted.known.better);
-    Reported { path: wanted.known.name.to_owned(), unit, better, primary: wanted.primary }
+    ReportedMetric { path: wanted.known.name.to_owned(), unit, better, primary: wanted.primary }
 }
 
 /// Returns the SLO on a metric, in nanoseconds.

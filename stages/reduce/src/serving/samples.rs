@@ -4,15 +4,15 @@
 //! the records are read again ([`Selection`]). Sums are of whole numbers, so that no order of shards or threads changes a digit.
 
 use assay_record::{Jitter, gaps, tpot_ns};
-use assay_stats::selection::{key_of, of_key};
-use assay_stats::{Answer, Selection, Want};
+use assay_stats::selection::{decode_key, encode_key};
+use assay_stats::{SelectedQuantile, Selection, WantedQuantile};
 use assay_warehouse::records::{MAX_CHUNKS, RecordColumn as Column, RecordError};
 
 use super::Limits;
-use super::catalog::{self, Named, Part};
-use super::trial::{Rules, Seen, Sum, Unit, start_column};
+use super::catalog::{self, NamedStatistic, Statistic};
+use super::trial::{Rules, ScannedTrial, Sum, Unit, start_column};
 use super::views::probabilities;
-use crate::words::counted;
+use crate::words::quantity;
 
 /// A latency that each request has at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Latency {
     /// All of them, the slow ones first so that threads end together.
     const ALL: [Self; 7] = [Self::Tpot, Self::Ttft, Self::E2e, Self::Ttfo, Self::TtftSent, Self::E2eSent, Self::Lateness];
 
-    fn names(self) -> &'static [Named] {
+    fn names(self) -> &'static [NamedStatistic] {
         match self {
             Self::Ttft => catalog::TTFT,
             Self::TtftSent => catalog::TTFT_SENT,
@@ -73,35 +73,35 @@ impl Latency {
 }
 
 /// A statistic of one trial with the number of its samples, or the reason why there is none.
-pub(super) type Measured = Result<(f64, u64), String>;
+pub(super) type MeasuredValue = Result<(f64, u64), String>;
 
 /// The statistics of one distribution.
 #[derive(Debug)]
 pub(super) struct Distribution {
     /// For each trial, its statistics in the order of their names.
-    pub(super) trials: Vec<Vec<(&'static str, Measured)>>,
+    pub(super) trials: Vec<Vec<(&'static str, MeasuredValue)>>,
     /// The curve's name, number of samples and results for the probabilities, pooled over trials.
-    pub(super) pooled: Option<Pooled>,
+    pub(super) pooled: Option<PooledDistribution>,
 }
 
 /// A distribution over all trials.
 #[derive(Debug)]
-pub(super) struct Pooled {
+pub(super) struct PooledDistribution {
     pub(super) metric: &'static str,
     pub(super) n: u64,
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<SelectedQuantile>,
     quotient: bool,
 }
 
-impl Pooled {
+impl PooledDistribution {
     /// Returns a result in milliseconds.
-    pub(super) fn ms(&self, answer: Answer) -> Option<f64> {
+    pub(super) fn ms(&self, answer: SelectedQuantile) -> Option<f64> {
         ns_of(answer, self.quotient).map(|ns| ns / 1e6)
     }
 }
 
-fn ns_of(answer: Answer, quotient: bool) -> Option<f64> {
-    if quotient { answer.value_of(of_key) } else { answer.value() }
+fn ns_of(answer: SelectedQuantile, quotient: bool) -> Option<f64> {
+    if quotient { answer.decoded_value(decode_key) } else { answer.value() }
 }
 
 /// The number of binary places below the nanosecond in sums of quotients. A sum of fixed-point numbers does not depend on its
@@ -116,7 +116,7 @@ fn fixed_point(value: f64) -> i128 {
 
 /// The state of one quantity, from records to statistics, over some trials.
 struct Channel {
-    names: &'static [Named],
+    names: &'static [NamedStatistic],
     curve: Option<&'static str>,
     /// True if samples are quotients, given by the keys of doubles.
     quotient: bool,
@@ -129,12 +129,19 @@ struct Channel {
 }
 
 impl Channel {
-    fn new(names: &'static [Named], curve: Option<&'static str>, quotient: bool, trials: &[Seen<'_>], room: usize) -> Self {
+    fn new(
+        names: &'static [NamedStatistic],
+        curve: Option<&'static str>,
+        quotient: bool,
+        trials: &[ScannedTrial<'_>],
+        room: usize,
+    ) -> Self {
         let separate = trials.len() > 1;
         let room = if separate && curve.is_some() { room / 2 } else { room };
-        let grid = || probabilities().into_iter().map(Want::Quantile);
-        let selection = |seen: &Seen<'_>| {
-            let mut wants: Vec<Want> = names.iter().filter_map(|(_, part)| want(*part, seen.tally.requests())).collect();
+        let grid = || probabilities().into_iter().map(WantedQuantile::Quantile);
+        let selection = |seen: &ScannedTrial<'_>| {
+            let mut wants: Vec<WantedQuantile> =
+                names.iter().filter_map(|(_, part)| want(*part, seen.tally.requests())).collect();
             if curve.is_some() && !separate {
                 wants.extend(grid());
             }
@@ -159,8 +166,8 @@ impl Channel {
 
     /// Announces the maximum number of samples.
     fn expect(&mut self, samples: usize, of_all: usize) {
-        self.trial.and_then(|trial| self.selections.get_mut(trial)).into_iter().for_each(|selection| selection.expect(samples));
-        self.pooled.iter_mut().for_each(|pooled| pooled.expect(of_all));
+        self.trial.and_then(|trial| self.selections.get_mut(trial)).into_iter().for_each(|selection| selection.reserve(samples));
+        self.pooled.iter_mut().for_each(|pooled| pooled.reserve(of_all));
     }
 
     #[inline]
@@ -170,7 +177,7 @@ impl Channel {
 
     #[inline]
     fn add_quotient(&mut self, ns: f64, times: u64) {
-        self.add_key(key_of(ns), times, || fixed_point(ns));
+        self.add_key(encode_key(ns), times, || fixed_point(ns));
     }
 
     #[inline]
@@ -204,58 +211,62 @@ impl Channel {
         self.pooled.as_ref().is_none_or(Selection::is_settled)
     }
 
-    fn finish(self, trials: &[Seen<'_>], why_none: impl Fn(&Seen<'_>) -> String) -> Distribution {
+    fn finish(self, trials: &[ScannedTrial<'_>], why_none: impl Fn(&ScannedTrial<'_>) -> String) -> Distribution {
         let scale = if self.quotient { f64::from(1_u32 << FRACTION_BITS) } else { 1.0 };
         let mut of_trials = Vec::new();
         for ((seen, selection), sum) in trials.iter().zip(&self.selections).zip(&self.sums) {
-            let mut answers = selection.answers().into_iter();
+            let mut answers = selection.quantiles().into_iter();
             let n = selection.n();
             let measured = self.names.iter().map(|(name, part)| {
                 let ns = match part {
-                    Part::Mean => sum.mean().map(|mean| mean / scale).ok_or_else(|| why_none(seen)),
-                    Part::Quantile(_) => {
-                        ns_of(answers.next().unwrap_or(Answer::Absent), self.quotient).ok_or_else(|| why_none(seen))
+                    Statistic::Mean => sum.mean().map(|mean| mean / scale).ok_or_else(|| why_none(seen)),
+                    Statistic::Quantile(_) => {
+                        ns_of(answers.next().unwrap_or(SelectedQuantile::Absent), self.quotient).ok_or_else(|| why_none(seen))
                     }
-                    Part::WithFailures(q) => match answers.next() {
-                        Some(Answer::Beyond) => Err(beyond(*q, seen.tally.requests(), n)),
-                        answer => ns_of(answer.unwrap_or(Answer::Absent), self.quotient).ok_or_else(|| why_none(seen)),
+                    Statistic::WithFailures(q) => match answers.next() {
+                        Some(SelectedQuantile::Beyond) => Err(beyond(*q, seen.tally.requests(), n)),
+                        answer => ns_of(answer.unwrap_or(SelectedQuantile::Absent), self.quotient).ok_or_else(|| why_none(seen)),
                     },
                 };
-                let n = if matches!(part, Part::WithFailures(_)) { seen.tally.requests() } else { n };
+                let n = if matches!(part, Statistic::WithFailures(_)) { seen.tally.requests() } else { n };
                 (*name, ns.map(|ns| (ns / 1e6, n)))
             });
             of_trials.push(measured.collect());
         }
-        let wanted = self.names.iter().filter(|(_, part)| *part != Part::Mean).count();
+        let wanted = self.names.iter().filter(|(_, part)| *part != Statistic::Mean).count();
         let pooled = self.curve.and_then(|metric| {
             let (selection, skip) = match (&self.pooled, self.selections.first()) {
                 (Some(pooled), _) => (pooled, 0),
                 (None, first) => (first?, wanted),
             };
-            let answers = selection.answers().into_iter().skip(skip).collect();
-            Some(Pooled { metric, n: selection.n(), answers, quotient: self.quotient })
+            let answers = selection.quantiles().into_iter().skip(skip).collect();
+            Some(PooledDistribution { metric, n: selection.n(), answers, quotient: self.quotient })
         });
         Distribution { trials: of_trials, pooled }
     }
 }
 
-fn want(part: Part, requests: u64) -> Option<Want> {
+fn want(part: Statistic, requests: u64) -> Option<WantedQuantile> {
     match part {
-        Part::Mean => None,
-        Part::Quantile(q) => Some(Want::Quantile(q)),
-        Part::WithFailures(q) => Some(Want::QuantileOf { q, of: requests }),
+        Statistic::Mean => None,
+        Statistic::Quantile(q) => Some(WantedQuantile::Quantile(q)),
+        Statistic::WithFailures(q) => Some(WantedQuantile::QuantileWithMissing { q, of: requests }),
     }
 }
 
 fn beyond(q: f64, requests: u64, n: u64) -> String {
-    format!("the {} % quantile rests on requests that have no value; {n} of {} have one", q * 100.0, counted(requests, "request"))
+    format!(
+        "the {} % quantile rests on requests that have no value; {n} of {} have one",
+        q * 100.0,
+        quantity(requests, "request")
+    )
 }
 
 /// Feeds channels until each is complete: each trial by itself, then the pooled samples. `scan` gives every sample of a trial.
 fn settle(
-    trials: &[Seen<'_>],
+    trials: &[ScannedTrial<'_>],
     channels: &mut [Channel],
-    mut scan: impl FnMut(&Seen<'_>, &mut [Channel], bool) -> Result<(), RecordError>,
+    mut scan: impl FnMut(&ScannedTrial<'_>, &mut [Channel], bool) -> Result<(), RecordError>,
 ) -> Result<(), RecordError> {
     for (place, seen) in trials.iter().enumerate() {
         let mut first = true;
@@ -297,7 +308,11 @@ enum Job {
 }
 
 /// Computes the distributions of all metrics over some trials, several threads at a time.
-pub(super) fn distributions(trials: &[Seen<'_>], rules: &Rules, limits: Limits) -> Result<Vec<Distribution>, RecordError> {
+pub(super) fn distributions(
+    trials: &[ScannedTrial<'_>],
+    rules: &Rules,
+    limits: Limits,
+) -> Result<Vec<Distribution>, RecordError> {
     let jobs: Vec<Job> = std::iter::once(Job::Chunks).chain(Latency::ALL.map(Job::Latency)).collect();
     let room = limits.room / limits.threads.clamp(1, jobs.len());
     let found = super::trial::in_parallel(limits.threads, &jobs, |job| match job {
@@ -307,7 +322,7 @@ pub(super) fn distributions(trials: &[Seen<'_>], rules: &Rules, limits: Limits) 
     Ok(found.into_iter().flatten().collect())
 }
 
-fn latency(latency: Latency, trials: &[Seen<'_>], rules: &Rules, room: usize) -> Result<Distribution, RecordError> {
+fn latency(latency: Latency, trials: &[ScannedTrial<'_>], rules: &Rules, room: usize) -> Result<Distribution, RecordError> {
     if latency.needs_open_loop() && !rules.open_loop {
         let why = || Err("under closed loop no request has an intended time".to_owned());
         let names = || latency.names().iter().map(|(name, _)| (*name, why())).collect();
@@ -323,35 +338,35 @@ fn latency(latency: Latency, trials: &[Seen<'_>], rules: &Rules, room: usize) ->
         seen.units.iter().try_for_each(|unit| scan(latency, rules, unit, channel))
     })?;
     let [channel] = channels;
-    Ok(channel.finish(trials, |seen| why_none(latency, seen)))
+    Ok(channel.finish(trials, |seen| absence_reason(latency, seen)))
 }
 
-fn samples_at_most(latency: Latency, seen: &Seen<'_>) -> usize {
+fn samples_at_most(latency: Latency, seen: &ScannedTrial<'_>) -> usize {
     let marks = |unit: &Unit<'_>| if latency == Latency::Lateness { unit.measured.count() } else { unit.ok.count() };
     seen.units.iter().map(marks).sum()
 }
 
 /// Returns the reason that nothing can be measured because no request ended well.
-pub(super) fn none_ended_well(requests: u64) -> String {
-    format!("none of {} ended well", counted(requests, "request"))
+pub(super) fn no_request_ended_well(requests: u64) -> String {
+    format!("none of {} ended well", quantity(requests, "request"))
 }
 
 /// Returns the reason that no response has the measured quantity.
-pub(super) fn none_has(answers: u64, what: &str) -> String {
-    format!("none of {} has {what}", counted(answers, "answer"))
+pub(super) fn no_response_has(answers: u64, what: &str) -> String {
+    format!("none of {} has {what}", quantity(answers, "answer"))
 }
 
-fn why_none(latency: Latency, seen: &Seen<'_>) -> String {
+fn absence_reason(latency: Latency, seen: &ScannedTrial<'_>) -> String {
     let ok = seen.tally.ok();
     let what = match latency {
         _ if seen.tally.requests() == 0 => return "no request was due in the measured phase".to_owned(),
         Latency::Lateness => return "no request was sent".to_owned(),
-        _ if ok == 0 => return none_ended_well(seen.tally.requests()),
+        _ if ok == 0 => return no_request_ended_well(seen.tally.requests()),
         Latency::Ttft | Latency::TtftSent | Latency::E2e | Latency::E2eSent => "a token event",
         Latency::Ttfo => "a content event",
         Latency::Tpot => "two token events and a count of its tokens beyond the first event's",
     };
-    none_has(ok, what)
+    no_response_has(ok, what)
 }
 
 fn scan(latency: Latency, rules: &Rules, unit: &Unit<'_>, channel: &mut Channel) -> Result<(), RecordError> {
@@ -384,7 +399,7 @@ fn scan(latency: Latency, rules: &Rules, unit: &Unit<'_>, channel: &mut Channel)
 
 /// The results of the lists of token events besides gaps.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lists {
+struct ChunkListStatistics {
     jitter: Sum,
     /// The number of responses with several token events and without their list.
     missing: u64,
@@ -399,7 +414,7 @@ struct Lists {
 /// text.
 const MAX_PACKED_SHARE: f64 = 0.05;
 
-impl Lists {
+impl ChunkListStatistics {
     /// Returns true if the gaps between events are not those between tokens.
     fn are_packed(&self) -> bool {
         self.unplaced.saturating_sub(self.unplaced_events) as f64 > MAX_PACKED_SHARE * self.unplaced as f64
@@ -407,21 +422,21 @@ impl Lists {
 }
 
 /// Computes ICL, ITL and jitter.
-fn chunks(trials: &[Seen<'_>], room: usize) -> Result<Vec<Distribution>, RecordError> {
+fn chunks(trials: &[ScannedTrial<'_>], room: usize) -> Result<Vec<Distribution>, RecordError> {
     let mut channels = [
         Channel::new(catalog::ICL, Some("icl"), false, trials, room / 2),
         Channel::new(catalog::ITL, None, true, trials, room / 2),
     ];
-    let mut lists = vec![Lists::default(); trials.len()];
+    let mut lists = vec![ChunkListStatistics::default(); trials.len()];
     settle(trials, &mut channels, |seen, channels, first| {
         let place = trials.iter().position(|other| std::ptr::eq(other, seen));
-        let mut ignored = Lists::default();
+        let mut ignored = ChunkListStatistics::default();
         let lists = place.filter(|_| first).and_then(|place| lists.get_mut(place)).unwrap_or(&mut ignored);
         seen.units.iter().try_for_each(|unit| scan_chunks(unit, channels, lists))
     })?;
-    let why = |seen: &Seen<'_>| match seen.tally.ok() {
-        0 => why_none(Latency::Ttft, seen),
-        ok => none_has(ok, "a list of two token events"),
+    let why = |seen: &ScannedTrial<'_>| match seen.tally.ok() {
+        0 => absence_reason(Latency::Ttft, seen),
+        ok => no_response_has(ok, "a list of two token events"),
     };
     let mut distributions: Vec<Distribution> = channels.into_iter().map(|channel| channel.finish(trials, why)).collect();
     absent_where_packed(distributions.last_mut(), &lists);
@@ -433,7 +448,7 @@ fn chunks(trials: &[Seen<'_>], room: usize) -> Result<Vec<Distribution>, RecordE
                 let why = format!(
                     "the list of token events is missing in {} of {}, although all were kept",
                     lists.missing,
-                    counted(seen.tally.ok(), "answer")
+                    quantity(seen.tally.ok(), "answer")
                 );
                 for (_, measured) in measured {
                     *measured = Err(why.clone());
@@ -446,7 +461,7 @@ fn chunks(trials: &[Seen<'_>], room: usize) -> Result<Vec<Distribution>, RecordE
 
 /// Marks ITL as absent if events hold several tokens: a gap before several tokens is no inter-token latency, and without their
 /// number it cannot be made one.
-fn absent_where_packed(itl: Option<&mut Distribution>, lists: &[Lists]) {
+fn absent_where_packed(itl: Option<&mut Distribution>, lists: &[ChunkListStatistics]) {
     let Some(itl) = itl else { return };
     for (lists, measured) in lists.iter().zip(&mut itl.trials).filter(|(lists, _)| lists.are_packed()) {
         let (tokens, events) = (lists.unplaced, lists.unplaced_events);
@@ -458,11 +473,11 @@ fn absent_where_packed(itl: Option<&mut Distribution>, lists: &[Lists]) {
     }
 }
 
-fn jitter(trials: &[Seen<'_>], lists: &[Lists]) -> Distribution {
-    let of_trial = |(seen, lists): (&Seen<'_>, &Lists)| {
+fn jitter(trials: &[ScannedTrial<'_>], lists: &[ChunkListStatistics]) -> Distribution {
+    let of_trial = |(seen, lists): (&ScannedTrial<'_>, &ChunkListStatistics)| {
         let none = || match seen.tally.ok() {
-            0 => why_none(Latency::Ttft, seen),
-            ok => none_has(ok, "a list of three token events"),
+            0 => absence_reason(Latency::Ttft, seen),
+            ok => no_response_has(ok, "a list of three token events"),
         };
         let mean = lists.jitter.mean().map(|mean| (mean / f64::from(1_u32 << FRACTION_BITS) / 1e6, lists.jitter.n));
         vec![("jitter_ms", mean.ok_or_else(none))]
@@ -477,7 +492,7 @@ fn is_list_of(at: &[i64], first: Option<i64>, last: Option<i64>, events: Option<
     (is_cut || is_whole) && at.first().copied() == first && at.is_sorted()
 }
 
-fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut Lists) -> Result<(), RecordError> {
+fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut ChunkListStatistics) -> Result<(), RecordError> {
     let [icl, itl] = channels else { return Ok(()) };
     if !unit.file.has_gaps(unit.groups.clone()) {
         return unit.each(&[Column::TokenEvents], |batch, before| {
@@ -508,7 +523,7 @@ fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut Lists) -> 
             let tokens = chunks.tokens(row);
             let wrong = |column: Column, problem| RecordError::Value {
                 column: column.name(),
-                index: batch.before() + row as u64,
+                index: batch.first_row() + row as u64,
                 problem,
             };
             if !at.is_empty() && !is_list_of(at, first.get(row), last.get(row), events.get(row)) {

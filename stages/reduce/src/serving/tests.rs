@@ -21,7 +21,7 @@ const MS: i64 = 1_000_000;
 
 /// The records of one attempt, and its end.
 #[derive(Clone)]
-struct Attempted {
+struct AttemptRecords {
     records: Vec<Record>,
     window_ms: (u64, u64),
     counts: bool,
@@ -29,8 +29,8 @@ struct Attempted {
     lists: &'static str,
 }
 
-fn attempted(records: Vec<Record>) -> Attempted {
-    Attempted { records, window_ms: (0, 10_000), counts: true, shards: 1, lists: "all" }
+fn attempted(records: Vec<Record>) -> AttemptRecords {
+    AttemptRecords { records, window_ms: (0, 10_000), counts: true, shards: 1, lists: "all" }
 }
 
 /// A measured request that ended well: the times are intended, sent, first token and last token in milliseconds.
@@ -123,14 +123,14 @@ fn file(records: &[Record], number: u32, shard: u32) -> Vec<u8> {
     bytes
 }
 
-struct Given {
+struct ServingRun {
     run: Run,
     files: BTreeMap<Digest, Vec<u8>>,
 }
 
 /// A run of one serving point: its workload with changes (`users` makes it a point of this concurrency), its metrics, its trials'
 /// attempts.
-fn given(changes: &Json, metrics: &Json, trials: &[Vec<Attempted>]) -> Given {
+fn serving_run(changes: &Json, metrics: &Json, trials: &[Vec<AttemptRecords>]) -> ServingRun {
     let mut plan = serde_json::to_value(plan(trials.len())).expect("json");
     let workload = &mut plan["workloads"][0];
     workload["workload_type"] = json!("serving");
@@ -158,20 +158,20 @@ fn given(changes: &Json, metrics: &Json, trials: &[Vec<Attempted>]) -> Given {
                     .cloned()
                     .collect();
                 let bytes = file(&records, number, index);
-                let serving = outcome(attempted, &records, Digest::of(&bytes));
-                files.insert(Digest::of(&bytes), bytes);
+                let serving = outcome(attempted, &records, Digest::compute(&bytes));
+                files.insert(Digest::compute(&bytes), bytes);
                 let mut collected = collected(number, attempted.counts);
                 collected.shard = shard;
                 let attempt = Attempt { serving: Some(serving), ..attempt(planned, number, attempted.counts) };
-                of_trial.push(Found { collected, attempt });
+                of_trial.push(ShardAttempt { collected, attempt });
             }
         }
         found.push((planned.clone(), of_trial));
     }
-    Given { run: Run::found(plan, found), files }
+    ServingRun { run: Run::with_attempts(plan, found), files }
 }
 
-fn outcome(attempted: &Attempted, records: &[Record], digest_of: Digest) -> assay_manifest::ServingOutcome {
+fn outcome(attempted: &AttemptRecords, records: &[Record], digest_of: Digest) -> assay_manifest::ServingOutcome {
     let mut outcomes: BTreeMap<String, Count> = BTreeMap::new();
     for record in records.iter().filter(|record| record.phase == Phase::Measured) {
         outcomes.entry(record.outcome.to_string()).or_default().0 += 1;
@@ -201,8 +201,8 @@ fn environment(gpus: Option<&str>) -> Environment {
     .expect("an environment")
 }
 
-impl Given {
-    fn reduce_in(&self, environment: &Environment) -> Result<Reduced, Failure> {
+impl ServingRun {
+    fn reduce_in(&self, environment: &Environment) -> Result<ReducedServingPoint, Failure> {
         let environments = [environment];
         let context = RowContext { environments: &environments, ..self.run.context() };
         let case = &self.run.plan.cases[0];
@@ -214,33 +214,33 @@ impl Given {
             &context,
             &self.run.dimensions(),
             (&self.run.plan.workloads[0], case, &case.points[0]),
-            &RecordsOf { open: &open, checked: false },
+            &RecordSource { open: &open, checked: false },
         )
     }
 
-    fn reduce(&self) -> Reduced {
+    fn reduce(&self) -> ReducedServingPoint {
         self.reduce_in(&environment(Some("2"))).expect("reduced")
     }
 }
 
 /// One trial of these records.
-fn reduced(changes: &Json, records: Vec<Record>) -> Reduced {
-    given(changes, &json!([]), &[vec![attempted(records)]]).reduce()
+fn reduced(changes: &Json, records: Vec<Record>) -> ReducedServingPoint {
+    serving_run(changes, &json!([]), &[vec![attempted(records)]]).reduce()
 }
 
-fn serving(reduced: &Reduced) -> &ServingPoint {
+fn serving(reduced: &ReducedServingPoint) -> &ServingPoint {
     reduced.summary.serving.as_ref().expect("serving")
 }
 
 /// Returns a metric's value in the only trial, or the reason why there is none.
-fn value(reduced: &Reduced, name: &str) -> Result<f64, String> {
+fn value(reduced: &ReducedServingPoint, name: &str) -> Result<f64, String> {
     match reduced.summary.metrics.iter().find(|metric| metric.metric == name) {
         Some(metric) => Ok(metric.trials[0].value),
         None => Err(serving(reduced).absent.get(name).unwrap_or_else(|| panic!("`{name}` is neither there nor absent")).clone()),
     }
 }
 
-fn assert_values(reduced: &Reduced, expected: &[(&str, f64)]) {
+fn assert_values(reduced: &ReducedServingPoint, expected: &[(&str, f64)]) {
     for (name, expected) in expected {
         let found = value(reduced, name).unwrap_or_else(|why| panic!("{name}: {why}"));
         assert!((found - expected).abs() <= expected.abs() * 1e-12 + 1e-12, "{name}: {found}, not {expected}");
@@ -326,9 +326,9 @@ fn every_metric_of_four_requests_is_as_by_hand() {
         let why = value(&point, name).expect_err("the fourth of four");
         assert!(why.ends_with("% quantile rests on requests that have no value; 3 of 4 requests have one"), "{why}");
     }
-    let judged = catalog::known().filter(|known| known.better.is_some()).map(|known| known.name);
+    let judged = catalog::known_metrics().filter(|known| known.better.is_some()).map(|known| known.name);
     assert_eq!(judged.collect::<Vec<_>>(), assay_manifest::SERVING_METRICS_JUDGED, "gates may name what is reported");
-    let all: Vec<_> = catalog::known().map(|known| known.name).collect();
+    let all: Vec<_> = catalog::known_metrics().map(|known| known.name).collect();
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
     assert_eq!(serving(&point).absent.len(), 7, "four tails and the steady state, which open loop has not");
 }
@@ -446,9 +446,9 @@ fn throughput_is_of_what_completes_in_the_window() {
         request(1, [1_000, 1_000, 1_100, 2_991], 5),
         failed(2, [1_000, 1_000, 1_500], Outcome::Truncated),
     ];
-    let trial = Attempted { window_ms: (1_000, 3_000), ..attempted(records) };
+    let trial = AttemptRecords { window_ms: (1_000, 3_000), ..attempted(records) };
     let two_seconds = json!({"warmup_ns": "1000000000", "duration_ns": "2000000000"});
-    let point = given(&two_seconds, &json!([]), &[vec![trial]]).reduce();
+    let point = serving_run(&two_seconds, &json!([]), &[vec![trial]]).reduce();
     assert_values(&point, &[("request_throughput_per_s", 1.0), ("output_tokens_per_s", 6.0), ("total_tokens_per_s", 16.0)]);
     assert_values(&point, &[("error_rate", 1.0 / 3.0), ("ttft_ms_mean", 100.0), ("osl_tokens_mean", 5.0)]);
     assert_eq!(serving(&point).requests.0, 3, "warm-up is in nothing else");
@@ -460,7 +460,7 @@ fn timed(index: u64, phase: Phase, [sent, end]: [i64; 2]) -> Record {
 }
 
 /// A trial with a window, computed by hand.
-struct ByHand {
+struct WindowCase {
     what: &'static str,
     changes: Json,
     warmup: Vec<[i64; 2]>,
@@ -473,7 +473,7 @@ struct ByHand {
     steady: Option<(f64, f64)>,
 }
 
-fn ends_by_hand() -> Vec<ByHand> {
+fn ends_by_hand() -> Vec<WindowCase> {
     let closed = |users: u64, requests: u64| json!({"arrival": {"law": "closed"}, "users": users, "requests": requests.to_string(), "duration_ns": null});
     let open = |requests: u64, duration_ms: Option<u64>| {
         let duration = duration_ms.map(|ms| (ms * 1_000_000).to_string());
@@ -483,7 +483,7 @@ fn ends_by_hand() -> Vec<ByHand> {
     let waves = |counts: &[usize]| {
         (0..).zip(counts).flat_map(|(wave, count)| vec![[wave * 1_000, wave * 1_000 + 1_000]; *count]).collect::<Vec<_>>()
     };
-    let case = |what, changes, measured, shards, window_ms, per_s, steady| ByHand {
+    let case = |what, changes, measured, shards, window_ms, per_s, steady| WindowCase {
         what,
         changes,
         warmup: vec![],
@@ -533,7 +533,7 @@ fn ends_by_hand() -> Vec<ByHand> {
             Some((2.0, 1.0)),
         ),
         // In 1.3 s, 2 of 12 and 3 of 13 parts of the warm-up and two responses; in the steady 1.2 s, one of them is nine tenths.
-        ByHand {
+        WindowCase {
             what: "a warm-up that hands over",
             changes: json!({"arrival": {"law": "closed"}, "users": 2, "requests": "2", "duration_ns": null, "warmup_ns": "1000000000"}),
             warmup: vec![[0, 1_200], [0, 1_300]],
@@ -556,8 +556,8 @@ fn a_window_ends_where_the_load_ended() {
                 (0..).zip(times).map(|(index, times)| timed(index, phase, *times)).collect::<Vec<_>>()
             };
             let records = [of(Phase::Warmup, &case.warmup), of(Phase::Measured, &case.measured)].concat();
-            let trial = Attempted { window_ms: case.window_ms, shards: *shards, ..attempted(records) };
-            let point = given(&changes, &json!([]), &[vec![trial]]).reduce();
+            let trial = AttemptRecords { window_ms: case.window_ms, shards: *shards, ..attempted(records) };
+            let point = serving_run(&changes, &json!([]), &[vec![trial]]).reduce();
             let near = |name: &str, expected: f64| {
                 let found = value(&point, name).unwrap_or_else(|why| panic!("{}, {name}: {why}", case.what));
                 assert!(
@@ -592,8 +592,8 @@ fn a_window_ends_where_the_load_ended() {
 #[test]
 fn a_window_that_execute_says_otherwise_is_refused() {
     let closed = json!({"arrival": {"law": "closed"}, "users": 1, "requests": "1", "duration_ns": null});
-    let trial = Attempted { window_ms: (0, 100), ..attempted(vec![timed(0, Phase::Measured, [0, 1_000])]) };
-    let run = given(&closed, &json!([]), &[vec![trial]]);
+    let trial = AttemptRecords { window_ms: (0, 100), ..attempted(vec![timed(0, Phase::Measured, [0, 1_000])]) };
+    let run = serving_run(&closed, &json!([]), &[vec![trial]]);
     insta::assert_snapshot!(run.reduce_in(&environment(None)).err().expect("refused"), @r"
     error[records]: the records of attempt 0 of trial `w.t.default.one.t0` cannot be reduced
       because: execute says that measuring lasted from 0 to 100000000 ns, but by plan and records it did from 0 to 1000000000 ns
@@ -690,8 +690,8 @@ fn when_every_request_fails_rates_are_zero_and_the_rest_is_absent() {
 
 #[test]
 fn without_a_counted_attempt_there_is_still_a_point() {
-    let bad = Attempted { counts: false, ..attempted(four()) };
-    let point = given(&json!({}), &json!([]), &[vec![bad.clone(), bad], vec![]]).reduce();
+    let bad = AttemptRecords { counts: false, ..attempted(four()) };
+    let point = serving_run(&json!({}), &json!([]), &[vec![bad.clone(), bad], vec![]]).reduce();
     let summary = &point.summary;
     assert_eq!((summary.trials_planned, summary.trials_counted, summary.attempts, summary.excluded.len()), (2, 0, 2, 2));
     assert_eq!((summary.metrics.len(), point.outcomes.len(), point.view.timeline.is_none()), (0, 0, true));
@@ -701,7 +701,7 @@ fn without_a_counted_attempt_there_is_still_a_point() {
 
 #[test]
 fn costs_need_a_price_and_a_number_of_gpus() {
-    let run = given(&json!({}), &json!([]), &[vec![attempted(four())]]);
+    let run = serving_run(&json!({}), &json!([]), &[vec![attempted(four())]]);
     let why = |gpus| {
         let point = run.reduce_in(&environment(gpus)).expect("reduced");
         assert!(value(&point, "cost_per_request").is_err());
@@ -709,7 +709,7 @@ fn costs_need_a_price_and_a_number_of_gpus() {
     };
     insta::assert_snapshot!(why(None), @"the GPUs of `far` are unknown (nobody looked); declare `gpu_count` in the target's `hardware`");
     insta::assert_snapshot!(why(Some("0")), @"the price is that of a GPU, and the target has none");
-    let mut free = given(&json!({}), &json!([]), &[vec![attempted(four())]]);
+    let mut free = serving_run(&json!({}), &json!([]), &[vec![attempted(four())]]);
     free.run.plan.pricing = None;
     insta::assert_snapshot!(serving(&free.reduce()).cost_absent.clone().expect("a reason"), @"the pipeline states no price");
     let priced = run.reduce();
@@ -720,7 +720,7 @@ fn costs_need_a_price_and_a_number_of_gpus() {
 #[test]
 fn a_metric_that_one_trial_lacks_is_absent_from_the_point() {
     let without = four().into_iter().map(|record| Record { first_content_ns: None, ..record }).collect();
-    let point = given(&json!({}), &json!([]), &[vec![attempted(four())], vec![attempted(without)]]).reduce();
+    let point = serving_run(&json!({}), &json!([]), &[vec![attempted(four())], vec![attempted(without)]]).reduce();
     assert_eq!(
         value(&point, "ttfo_ms_p50").expect_err("absent"),
         "trial `w.t.default.one.t1`: none of 3 answers has a content event"
@@ -733,7 +733,7 @@ fn a_metric_that_one_trial_lacks_is_absent_from_the_point() {
 fn declared_metrics_come_first_and_decide_what_gates_judge() {
     let metric = |path: &str, primary: bool| json!({"path": path, "unit": "ms", "better": "lower", "primary": primary});
     let metrics = json!([metric("e2e_ms_p50", true), metric("ttft_ms_p99", false), metric("frobs", true)]);
-    let point = given(&json!({}), &metrics, &[vec![attempted(four())]]).reduce();
+    let point = serving_run(&json!({}), &metrics, &[vec![attempted(four())]]).reduce();
     let first: Vec<_> = point.summary.metrics.iter().take(3).map(|metric| (metric.metric.as_str(), metric.primary)).collect();
     assert_eq!(first, [("e2e_ms_p50", true), ("ttft_ms_p99", false), ("ttft_ms_mean", false)]);
     assert_eq!(point.summary.metrics.iter().filter(|metric| metric.primary).count(), 1);
@@ -749,7 +749,7 @@ fn declared_metrics_come_first_and_decide_what_gates_judge() {
 
 #[test]
 fn the_summary_names_the_row_of_each_of_its_numbers() {
-    let point = given(&json!({}), &json!([]), &[vec![attempted(four())], vec![attempted(four())]]).reduce();
+    let point = serving_run(&json!({}), &json!([]), &[vec![attempted(four())], vec![attempted(four())]]).reduce();
     let value = |id: &Digest| {
         let row = point.outcomes.iter().find(|row| row.text(ROW_ID) == Some(&id.hex())).expect("the row is there");
         row.get("value").cloned()
@@ -774,7 +774,7 @@ fn the_fact_holds_the_medians_in_nanoseconds() {
         };
         vec![attempted(four().into_iter().map(moved).collect())]
     };
-    let point = given(&two_slos(), &json!([]), &[later(0), later(10), later(20), later(30), later(40)]).reduce();
+    let point = serving_run(&two_slos(), &json!([]), &[later(0), later(10), later(20), later(30), later(40)]).reduce();
     let int = |name: &str| point.fact.get(name).cloned();
     assert_eq!((int("ttft_ns_p50"), int("e2e_ns_p50")), (Some(Value::Int(230 * MS)), Some(Value::Int(610 * MS))));
     assert_eq!((int("ttft_ns_p95_with_failures"), int("queue_delay_ns_mean")), (Some(Value::Null), Some(Value::Null)));
@@ -802,7 +802,7 @@ fn a_list_that_is_not_of_its_request_is_refused() {
     for (what, lie) in cases {
         let mut records = four();
         lie(&mut records[0]);
-        let found = given(&json!({}), &json!([]), &[vec![attempted(records)]]).reduce_in(&environment(None));
+        let found = serving_run(&json!({}), &json!([]), &[vec![attempted(records)]]).reduce_in(&environment(None));
         let causes = found.err().map(|failure| failure.causes.concat()).unwrap_or_default();
         let column = if what == "brings more at first" { "chunk_tokens" } else { "chunk_at_ns" };
         assert!(causes.contains(&format!("`{column}` of record 0 is not valid")), "{what}: {causes}");
@@ -830,8 +830,9 @@ fn every_column_has_a_writer() {
     let answered = reduced(&slos, vec![request(0, [0, 0, 100, 300], 5)]);
     let closed = json!({"arrival": {"law": "closed"}, "users": 1, "requests": "2", "duration_ns": null});
     let records = (0..).zip([[0, 1_000], [1_000, 2_000]]).map(|(index, times)| timed(index, Phase::Measured, times)).collect();
-    let closed = given(&closed, &json!([]), &[vec![Attempted { window_ms: (0, 2_000), ..attempted(records) }]]).reduce();
-    let rows = [given(&slos, &json!([]), &few).reduce().fact, answered.fact, closed.fact];
+    let closed =
+        serving_run(&closed, &json!([]), &[vec![AttemptRecords { window_ms: (0, 2_000), ..attempted(records) }]]).reduce();
+    let rows = [serving_run(&slos, &json!([]), &few).reduce().fact, answered.fact, closed.fact];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();
     crate::fixture::assert_filled(&assay_warehouse::SERVING_OUTCOME_FACT, &rows, &but);
@@ -842,7 +843,7 @@ fn curves_are_pooled_over_trials() {
     let trial = |from: u64| {
         vec![attempted((from..from + 51).map(|index| request(index - from, [0, 0, 1 + index.cast_signed(), 500], 5)).collect())]
     };
-    let point = given(&json!({}), &json!([]), &[trial(0), trial(50)]).reduce();
+    let point = serving_run(&json!({}), &json!([]), &[trial(0), trial(50)]).reduce();
     let curve = &point.view.curves[0];
     // 1 to 51 ms and 51 to 101 ms: 102 samples, 51 twice.
     assert_eq!((curve.metric.as_str(), curve.n.0, curve.failed.0), ("ttft", 102, 0));
@@ -850,7 +851,7 @@ fn curves_are_pooled_over_trials() {
     assert_eq!((at(0.0), at(0.5), at(1.0)), (1.0, 51.0, 101.0));
     assert!((at(0.25) - 26.25).abs() < 1e-9, "{}", at(0.25));
     assert_eq!(curve.quantiles.len(), 101, "100 samples have no thousandth");
-    let single = given(&json!({}), &json!([]), &[trial(0)]).reduce();
+    let single = serving_run(&json!({}), &json!([]), &[trial(0)]).reduce();
     assert_eq!(single.view.curves[0].quantiles.iter().find(|[q, _]| *q == 0.5).expect("there")[1], 26.0);
 }
 
@@ -876,7 +877,7 @@ fn a_timeline_keeps_failures_up_to_half_of_its_room() {
 
 #[test]
 fn records_that_are_not_the_attempt_s_are_refused() {
-    let mut swapped = given(&json!({}), &json!([]), &[vec![attempted(four())]]);
+    let mut swapped = serving_run(&json!({}), &json!([]), &[vec![attempted(four())]]);
     let of_another = file(&four(), 1, 0);
     swapped.files.values_mut().for_each(|bytes| bytes.clone_from(&of_another));
     insta::assert_snapshot!(swapped.reduce_in(&environment(None)).err().expect("refused"), @r"
@@ -894,8 +895,8 @@ fn records_that_are_not_the_attempt_s_are_refused() {
 #[test]
 fn an_attempt_counts_with_all_of_its_shards() {
     let run = |shards| {
-        let bad = Attempted { counts: false, shards, ..attempted(four()) };
-        given(&json!({}), &json!([]), &[vec![bad, Attempted { shards, ..attempted(four()) }]]).reduce()
+        let bad = AttemptRecords { counts: false, shards, ..attempted(four()) };
+        serving_run(&json!({}), &json!([]), &[vec![bad, AttemptRecords { shards, ..attempted(four()) }]]).reduce()
     };
     let (one, three) = (run(1), run(3));
     assert_eq!((three.summary.attempts, three.summary.excluded.len(), three.summary.trials_counted), (2, 1, 1));
@@ -950,7 +951,7 @@ proptest! {
 
     #[test]
     fn shards_threads_and_room_change_nothing(trials in prop::collection::vec(any_records(), 1..3), shards in 2_u32..5, room in 0_usize..300) {
-        let run = |shards| given(&two_slos(), &json!([]), &trials.iter().map(|records| vec![Attempted { shards, ..attempted(records.clone()) }]).collect::<Vec<_>>());
+        let run = |shards| serving_run(&two_slos(), &json!([]), &trials.iter().map(|records| vec![AttemptRecords { shards, ..attempted(records.clone()) }]).collect::<Vec<_>>());
         let (one, many) = (run(1), run(shards));
         let (a, b, again) = (one.reduce(), many.reduce(), one.reduce());
         prop_assert_eq!(&a.summary, &b.summary);
@@ -958,8 +959,8 @@ proptest! {
         prop_assert_eq!((&a.summary, &a.fact, &a.view, &a.outcomes), (&again.summary, &again.fact, &again.view, &again.outcomes));
 
         let case = &one.run.plan.cases[0];
-        let tries = tries(&one.run.context(), case, &case.points[0]);
-        let planned = planned(one.run.plan.workloads[0].serving.as_ref().expect("work"), &case.points[0]);
+        let tries = planned_attempts(&one.run.context(), case, &case.points[0]);
+        let planned = planned_measurement(one.run.plan.workloads[0].serving.as_ref().expect("work"), &case.points[0]);
         let open = |artifact: &Artifact| Ok(RecordFile::open(one.files[&artifact.digest].clone()).expect("opened"));
         let files: Vec<_> = tries.iter().map(|tries| trial_files(&tries[0], planned, &open).expect("files")).collect();
         let work = one.run.plan.workloads[0].serving.as_ref().expect("work");
@@ -973,8 +974,8 @@ proptest! {
 
 #[test]
 fn an_attempt_s_validity_is_told_once() {
-    let bad = Attempted { counts: false, shards: 2, ..attempted(four()) };
-    let point = given(&json!({}), &json!([]), &[vec![bad]]).reduce();
+    let bad = AttemptRecords { counts: false, shards: 2, ..attempted(four()) };
+    let point = serving_run(&json!({}), &json!([]), &[vec![bad]]).reduce();
     let reasons = &point.summary.excluded[0].reasons;
     let requests: u64 = serving(&point).uncounted.values().map(|count| count.0).sum();
     assert_eq!((serving(&point).requests, requests), (Count(0), 4), "its requests are told, over both shards, and in no number");

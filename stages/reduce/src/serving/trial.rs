@@ -7,14 +7,14 @@ use std::sync::{Mutex, PoisonError};
 
 use assay_manifest::{SloMetric, TrialId};
 use assay_record::{
-    AllBusy, Ended, MeasuredPhase, Outcome, Phase, SHARE_BITS, TokenSource, ToleratedTokens, is_length_mismatch, share_within,
+    BusySpan, MeasuredPhase, Outcome, Phase, PhaseEnd, SHARE_BITS, TokenSource, TpotDivisor, is_length_mismatch, share_within,
     since_ns, tpot_ns,
 };
 use assay_schedule::Stripe;
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
 
 use super::views::Sample;
-use crate::words::counted;
+use crate::words::quantity;
 
 /// The number of row groups that one thread takes at a time.
 const UNIT_GROUPS: usize = 8;
@@ -28,18 +28,18 @@ pub(crate) struct TrialFiles {
     /// The files, by shard.
     pub(crate) shards: Vec<(u32, RecordFile)>,
     /// The planned measurement.
-    pub(crate) planned: Planned,
+    pub(crate) planned: PlannedMeasurement,
     /// The window as execute states it; `None` if it is not stated.
-    pub(crate) said_window: Option<Range<i64>>,
+    pub(crate) stated_window: Option<Range<i64>>,
     /// The outcomes of the measured phase's requests as execute states them; `None` if they are not stated.
-    pub(crate) said: Option<BTreeMap<String, u64>>,
+    pub(crate) stated_outcomes: Option<BTreeMap<String, u64>>,
     /// True if every request's chunk list was kept.
     pub(crate) all_lists: bool,
 }
 
 /// The planned measurement of a trial.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedMeasurement {
     /// The start of the measured phase, and its duration if the clock ends it.
     pub(crate) phase: MeasuredPhase,
     /// The number of requests that end it.
@@ -63,9 +63,9 @@ pub(super) struct Unit<'a> {
     pub(super) file: &'a RecordFile,
     pub(super) groups: Range<usize>,
     /// The requests of the measured phase.
-    pub(super) measured: Marks,
+    pub(super) measured: RowMarks,
     /// Those of them that ended well.
-    pub(super) ok: Marks,
+    pub(super) ok: RowMarks,
 }
 
 impl Unit<'_> {
@@ -87,9 +87,9 @@ impl Unit<'_> {
 
 /// A mark for each row of a unit.
 #[derive(Default)]
-pub(super) struct Marks(Vec<u64>);
+pub(super) struct RowMarks(Vec<u64>);
 
-impl Marks {
+impl RowMarks {
     fn with_rows(rows: u64) -> Self {
         Self(vec![0; (rows as usize).div_ceil(64)])
     }
@@ -140,7 +140,7 @@ impl Sum {
 /// Responses, and the part of their work that was done in a span of time: in shares of a request, 2^-32 each, as [`share_within`]
 /// counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Work {
+pub(super) struct WorkTotals {
     /// The number of responses of which some part counts.
     pub(super) answers: u64,
     /// Their shares.
@@ -156,7 +156,7 @@ pub(super) struct Work {
 /// The share of a request that counts as a whole.
 const WHOLE: u64 = 1 << SHARE_BITS;
 
-impl Work {
+impl WorkTotals {
     fn add(&mut self, share: u64, input: Option<i64>, output: Option<i64>) {
         if share == 0 {
             return;
@@ -202,11 +202,11 @@ pub(super) struct Tally {
     /// Token events of those that ended well.
     pub(super) token_events: u64,
     /// The work that completed within the window.
-    pub(super) done: Work,
+    pub(super) done: WorkTotals,
     /// The part of it that met every SLO.
-    pub(super) good_done: Work,
+    pub(super) good_done: WorkTotals,
     /// The work that was done while all users were busy.
-    pub(super) steady: Work,
+    pub(super) steady: WorkTotals,
     /// Requests of the measured phase that met every SLO.
     pub(super) good: u64,
     /// Requests of the measured phase that met each SLO.
@@ -227,12 +227,12 @@ impl Tally {
 
     /// Returns the number of requests by outcome: every outcome that occurred.
     pub(super) fn outcomes(&self) -> BTreeMap<String, u64> {
-        occurring(Outcome::ALL, &self.outcomes)
+        nonzero_counts(Outcome::ALL, &self.outcomes)
     }
 
     /// Returns the number of requests that ended well, by the source of their token counts.
     pub(super) fn sources(&self) -> BTreeMap<String, u64> {
-        occurring(TokenSource::ALL, &self.sources)
+        nonzero_counts(TokenSource::ALL, &self.sources)
     }
 
     /// Returns the number of requests that ended well.
@@ -272,7 +272,7 @@ fn bump(counts: &mut [u64], place: usize) {
     }
 }
 
-fn occurring(words: &[impl ToString], counts: &[u64]) -> BTreeMap<String, u64> {
+fn nonzero_counts(words: &[impl ToString], counts: &[u64]) -> BTreeMap<String, u64> {
     words.iter().zip(counts).filter(|(_, count)| **count > 0).map(|(word, count)| (word.to_string(), *count)).collect()
 }
 
@@ -313,7 +313,7 @@ pub(crate) enum TrialError {
 }
 
 /// A trial after the first pass over its records.
-pub(super) struct Seen<'a> {
+pub(super) struct ScannedTrial<'a> {
     pub(super) trial: &'a TrialFiles,
     /// The time that every rate, goodput and cost is over.
     pub(super) window: Range<i64>,
@@ -324,7 +324,12 @@ pub(super) struct Seen<'a> {
 }
 
 /// Reads all records of a trial once, several threads at a time. `timeline` tells whether some are kept to be shown.
-pub(super) fn see<'a>(trial: &'a TrialFiles, rules: &Rules, timeline: bool, threads: usize) -> Result<Seen<'a>, TrialError> {
+pub(super) fn scan_trial<'a>(
+    trial: &'a TrialFiles,
+    rules: &Rules,
+    timeline: bool,
+    threads: usize,
+) -> Result<ScannedTrial<'a>, TrialError> {
     let ranges: Vec<(u32, &RecordFile, Range<usize>)> = trial
         .shards
         .iter()
@@ -338,14 +343,14 @@ pub(super) fn see<'a>(trial: &'a TrialFiles, rules: &Rules, timeline: bool, thre
     let pass =
         Pass { trial, rules, timeline, window: window.clone(), ends_with_an_answer, steady: steady.clone().unwrap_or(never) };
     let found = in_parallel(threads, &ranges, |(shard, file, groups)| pass.unit(*shard, file, groups.clone()))?;
-    let mut seen = Seen { trial, window, steady, units: Vec::new(), tally: Tally::default() };
+    let mut seen = ScannedTrial { trial, window, steady, units: Vec::new(), tally: Tally::default() };
     seen.tally.within = vec![0; rules.slos.len()];
     for (unit, tally) in found {
         seen.units.push(unit);
         seen.tally.merge(tally);
     }
     check_outcomes(trial, &seen.tally)?;
-    match &trial.said_window {
+    match &trial.stated_window {
         Some(said) if *said != seen.window => Err(TrialError::OtherWindow { said: said.clone(), found: seen.window }),
         _ => Ok(seen),
     }
@@ -353,15 +358,15 @@ pub(super) fn see<'a>(trial: &'a TrialFiles, rules: &Rules, timeline: bool, thre
 
 /// The data of a trial's records that decide its window and the time in which all users were busy.
 #[derive(Default)]
-struct Ends {
+struct EndTimes {
     measured: u64,
     last_end_ns: Option<i64>,
-    busy: Option<AllBusy>,
+    busy: Option<BusySpan>,
 }
 
-impl Ends {
+impl EndTimes {
     fn read(file: &RecordFile, groups: Range<usize>, users: Option<usize>) -> Result<Self, RecordError> {
-        let mut ends = Self { busy: users.map(AllBusy::new), ..Self::default() };
+        let mut ends = Self { busy: users.map(BusySpan::new), ..Self::default() };
         for batch in file.batches(&[Column::Phase, Column::Sent, Column::LastToken, Column::End], groups)? {
             let batch = batch?;
             let (sent, last, end) = (batch.ints(Column::Sent)?, batch.ints(Column::LastToken)?, batch.ints(Column::End)?);
@@ -400,18 +405,18 @@ struct Spans {
 
 /// Finds the spans of a trial.
 fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], threads: usize) -> Result<Spans, TrialError> {
-    let Planned { phase, requests, users } = trial.planned;
+    let PlannedMeasurement { phase, requests, users } = trial.planned;
     if requests.is_none() && users.is_none() {
         let steady = Err("under open loop there are no users".to_owned());
-        return Ok(Spans { window: phase.window(Ended::ByClock), ends_with_an_answer: false, steady });
+        return Ok(Spans { window: phase.window(PhaseEnd::ByClock), ends_with_an_answer: false, steady });
     }
     let shards = u32::try_from(trial.shards.len()).unwrap_or(u32::MAX);
     let own_users = |shard: u32| {
         let share = Stripe::new(shard, shards).map_or(0, |stripe| stripe.share(users.unwrap_or(0)));
         usize::try_from(share).ok().filter(|share| *share > 0)
     };
-    let found = in_parallel(threads, ranges, |(shard, file, groups)| Ends::read(file, groups.clone(), own_users(*shard)))?;
-    let mut of_shards: BTreeMap<u32, Ends> = BTreeMap::new();
+    let found = in_parallel(threads, ranges, |(shard, file, groups)| EndTimes::read(file, groups.clone(), own_users(*shard)))?;
+    let mut of_shards: BTreeMap<u32, EndTimes> = BTreeMap::new();
     for ((shard, ..), ends) in ranges.iter().zip(found) {
         of_shards.entry(*shard).or_default().merge(ends);
     }
@@ -419,14 +424,14 @@ fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], thread
     let last_end_ns = of_shards.values().filter_map(|ends| ends.last_end_ns).max();
     let by_count = requests.is_some_and(|requests| measured >= requests);
     let window =
-        phase.window(if by_count || phase.duration_ns.is_none() { Ended::ByCount { last_end_ns } } else { Ended::ByClock });
+        phase.window(if by_count || phase.duration_ns.is_none() { PhaseEnd::ByCount { last_end_ns } } else { PhaseEnd::ByClock });
     let steady = match users {
         None => Err("under open loop there are no users".to_owned()),
         Some(users) => {
             let with_users = trial.shards.iter().filter(|(shard, _)| own_users(*shard).is_some()).count();
             let spans: Vec<_> = of_shards.into_values().filter_map(|ends| ends.busy?.span()).collect();
             let all = spans.iter().fold(window.clone(), |all, span| all.start.max(span.start)..all.end.min(span.end));
-            let never = || format!("there was no time in which all of {} had a request under way", counted(users, "user"));
+            let never = || format!("there was no time in which all of {} had a request under way", quantity(users, "user"));
             (spans.len() == with_users && all.start < all.end).then_some(all).ok_or_else(never)
         }
     };
@@ -435,7 +440,7 @@ fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], thread
 
 fn check_outcomes(trial: &TrialFiles, tally: &Tally) -> Result<(), TrialError> {
     let found = tally.outcomes();
-    let Some(said) = &trial.said else { return Ok(()) };
+    let Some(said) = &trial.stated_outcomes else { return Ok(()) };
     let said: BTreeMap<String, u64> =
         said.iter().filter(|(_, count)| **count > 0).map(|(word, count)| (word.clone(), *count)).collect();
     if said == found { Ok(()) } else { Err(TrialError::OtherOutcomes { said: format!("{said:?}"), found: format!("{found:?}") }) }
@@ -527,13 +532,13 @@ pub(super) struct Request {
 }
 
 impl Request {
-    fn tpot(&self) -> Option<(f64, ToleratedTokens)> {
+    fn tpot(&self) -> Option<(f64, TpotDivisor)> {
         let small = |tokens: Option<i64>| tokens.and_then(|tokens| u32::try_from(tokens).ok());
         tpot_ns(self.first_token, self.last_token, small(self.output_tokens), small(self.first_event_tokens))
     }
 
     /// Returns true if the request is within a limit, the limit itself included. A missing value is not.
-    fn keeps(&self, metric: SloMetric, at_most_ns: u64) -> bool {
+    fn is_within(&self, metric: SloMetric, at_most_ns: u64) -> bool {
         let at = |instant: Option<i64>| {
             since_ns(self.start, instant).is_some_and(|ns| u64::try_from(ns).is_ok_and(|ns| ns <= at_most_ns))
         };
@@ -549,8 +554,8 @@ impl Request {
 
 impl<'a> Pass<'a, '_> {
     fn unit(&self, shard: u32, file: &'a RecordFile, groups: Range<usize>) -> Result<(Unit<'a>, Tally), TrialError> {
-        let rows = file.rows_of(groups.clone());
-        let mut unit = Unit { file, groups, measured: Marks::with_rows(rows), ok: Marks::with_rows(rows) };
+        let rows = file.rows_in(groups.clone());
+        let mut unit = Unit { file, groups, measured: RowMarks::with_rows(rows), ok: RowMarks::with_rows(rows) };
         let mut tally = Tally { within: vec![0; self.rules.slos.len()], ..Tally::default() };
         let mut before = 0;
         for batch in file.batches(COLUMNS, unit.groups.clone())? {
@@ -563,7 +568,7 @@ impl<'a> Pass<'a, '_> {
     }
 
     fn batch(&self, batch: &Batch, before: usize, unit: &mut Unit<'_>, tally: &mut Tally) -> Result<(), RecordError> {
-        let columns = Columns::of(batch, self.rules.open_loop)?;
+        let columns = Columns::new(batch, self.rules.open_loop)?;
         let phases: Vec<Phase> = batch.words(Column::Phase)?;
         for (row, phase) in phases.into_iter().enumerate() {
             let Some(request) = columns.request(row) else { continue };
@@ -572,14 +577,14 @@ impl<'a> Pass<'a, '_> {
                 if request.outcome.is_ok() {
                     unit.ok.set(before + row);
                 }
-                self.measured(&request, tally);
+                self.add_measured(&request, tally);
             }
-            self.either_phase(&request, tally);
+            self.add_to_window(&request, tally);
         }
         Ok(())
     }
 
-    fn measured(&self, request: &Request, tally: &mut Tally) {
+    fn add_measured(&self, request: &Request, tally: &mut Tally) {
         bump(&mut tally.outcomes, request.outcome as usize);
         if let Some(sent) = request.sent {
             tally.sent += 1;
@@ -588,7 +593,7 @@ impl<'a> Pass<'a, '_> {
         }
         let mut good = !self.rules.slos.is_empty();
         for ((metric, at_most_ns), within) in self.rules.slos.iter().zip(&mut tally.within) {
-            let keeps = request.keeps(*metric, *at_most_ns);
+            let keeps = request.is_within(*metric, *at_most_ns);
             *within += u64::from(keeps);
             good &= keeps;
         }
@@ -597,7 +602,7 @@ impl<'a> Pass<'a, '_> {
             tally.sample.add(request);
         }
         if request.outcome.is_ok() {
-            ended_well(request, tally);
+            add_successful(request, tally);
         }
     }
 
@@ -605,7 +610,7 @@ impl<'a> Pass<'a, '_> {
     /// requests in flight at its start count, and those in flight at its end do not. If the last response ends it, no request is
     /// in flight then, so only the part of each request within the window counts: otherwise, the rest of the warm-up would be
     /// added.
-    fn either_phase(&self, request: &Request, tally: &mut Tally) {
+    fn add_to_window(&self, request: &Request, tally: &mut Tally) {
         let Some(end) = request.end.or(request.last_token).filter(|_| request.outcome.is_ok()) else { return };
         let sent = request.sent.unwrap_or(end);
         let output = if self.rules.has_output { request.output_tokens } else { Some(0) };
@@ -619,13 +624,15 @@ impl<'a> Pass<'a, '_> {
             0
         };
         tally.done.add(share, input, output);
-        if !self.rules.slos.is_empty() && self.rules.slos.iter().all(|(metric, at_most_ns)| request.keeps(*metric, *at_most_ns)) {
+        if !self.rules.slos.is_empty()
+            && self.rules.slos.iter().all(|(metric, at_most_ns)| request.is_within(*metric, *at_most_ns))
+        {
             tally.good_done.add(share, input, output);
         }
     }
 }
 
-fn ended_well(request: &Request, tally: &mut Tally) {
+fn add_successful(request: &Request, tally: &mut Tally) {
     bump(&mut tally.sources, request.source as usize);
     request.input_tokens_asked.into_iter().for_each(|tokens| tally.isl_asked.add(tokens));
     request.input_tokens.into_iter().for_each(|tokens| tally.isl.add(tokens));
@@ -640,7 +647,7 @@ fn ended_well(request: &Request, tally: &mut Tally) {
         tally.asked += 1;
         tally.mismatched += u64::from(is_length_mismatch(asked, got));
     }
-    let assumed = request.tpot().is_some_and(|(_, how)| how == ToleratedTokens::FirstEventAssumedOne);
+    let assumed = request.tpot().is_some_and(|(_, how)| how == TpotDivisor::FirstEventAssumedOne);
     tally.tpot_assumed += u64::from(assumed);
 }
 
@@ -651,7 +658,7 @@ fn check_origin(batch: &Batch, shard: u32, attempt: u32) -> Result<(), TrialErro
     match other {
         None => Ok(()),
         Some(place) => Err(TrialError::OtherAttempt {
-            row: batch.before() + place as u64,
+            row: batch.first_row() + place as u64,
             shard,
             found_attempt: attempts.get(place).copied().unwrap_or(-1),
             found_shard: shards.get(place).copied().unwrap_or(-1),
@@ -682,7 +689,7 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn of(batch: &'a Batch, open_loop: bool) -> Result<Self, RecordError> {
+    fn new(batch: &'a Batch, open_loop: bool) -> Result<Self, RecordError> {
         Ok(Self {
             index: batch.ints(Column::GlobalIndex)?,
             outcomes: batch.words(Column::Outcome)?,

@@ -1,30 +1,31 @@
 //! The data of charts: curves of distributions, and some requests of one trial.
 
 use assay_manifest::{Count, Curve, Timeline, TimelineRequest};
-use assay_stats::Answer;
+use assay_stats::SelectedQuantile;
 
-use super::trial::{Request, Seen};
+use super::trial::{Request, ScannedTrial};
 
 /// The maximum number of requests of a timeline.
-const SHOWN: usize = 400;
+const MAX_TIMELINE_REQUESTS: usize = 400;
 /// The number of decades of the tail that a curve reaches into, if there are enough samples.
 const DECADES: u32 = 9;
 
 /// A probability as `part` of `whole` beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Beyond {
+struct TailProbability {
     part: u64,
     whole: u64,
 }
 
 /// Returns the probabilities of a curve: every hundredth, then nine in each further decade of the tail, then 1.
-fn places() -> impl Iterator<Item = Beyond> {
-    let hundredths = (1..=100).rev().map(|part| Beyond { part, whole: 100 });
-    let tail = (3..2 + DECADES).flat_map(|decade| (1..=9).rev().map(move |part| Beyond { part, whole: 10_u64.pow(decade) }));
-    hundredths.chain(tail).chain([Beyond { part: 0, whole: 1 }])
+fn curve_probabilities() -> impl Iterator<Item = TailProbability> {
+    let hundredths = (1..=100).rev().map(|part| TailProbability { part, whole: 100 });
+    let tail =
+        (3..2 + DECADES).flat_map(|decade| (1..=9).rev().map(move |part| TailProbability { part, whole: 10_u64.pow(decade) }));
+    hundredths.chain(tail).chain([TailProbability { part: 0, whole: 1 }])
 }
 
-impl Beyond {
+impl TailProbability {
     fn probability(self) -> f64 {
         (self.whole - self.part) as f64 / self.whole as f64
     }
@@ -37,7 +38,7 @@ impl Beyond {
 
 /// Returns the probabilities that a curve may need.
 pub(super) fn probabilities() -> Vec<f64> {
-    places().map(Beyond::probability).collect()
+    curve_probabilities().map(TailProbability::probability).collect()
 }
 
 /// Returns a curve from the results for [`probabilities`]; `to_ms` converts to milliseconds. `None` without samples.
@@ -45,10 +46,10 @@ pub(super) fn curve(
     metric: &str,
     n: u64,
     failed: u64,
-    answers: &[Answer],
-    to_ms: impl Fn(Answer) -> Option<f64>,
+    answers: &[SelectedQuantile],
+    to_ms: impl Fn(SelectedQuantile) -> Option<f64>,
 ) -> Option<Curve> {
-    let supported = places().zip(answers).filter(|(place, _)| place.is_supported(n));
+    let supported = curve_probabilities().zip(answers).filter(|(place, _)| place.is_supported(n));
     let quantiles: Vec<_> = supported.filter_map(|(place, answer)| Some([place.probability(), to_ms(*answer)?])).collect();
     (n > 0).then(|| Curve { metric: metric.to_owned(), n: Count(n), failed: Count(failed), quantiles })
 }
@@ -57,12 +58,12 @@ pub(super) fn curve(
 /// choice, needs no order among them and no second pass, and is the same for every division into shards.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Sample {
-    failed: Lowest,
-    others: Lowest,
+    failed: LowestRequests,
+    others: LowestRequests,
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Lowest {
+struct LowestRequests {
     seen: u64,
     kept: Vec<(u64, TimelineRequest)>,
 }
@@ -76,15 +77,17 @@ fn mix(index: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-impl Lowest {
+impl LowestRequests {
     fn add(&mut self, index: u64, request: impl FnOnce() -> TimelineRequest) {
         self.seen += 1;
         let mixed = mix(index);
-        if self.kept.len() >= SHOWN && self.kept.get(SHOWN - 1).is_some_and(|(last, _)| mixed > *last) {
+        if self.kept.len() >= MAX_TIMELINE_REQUESTS
+            && self.kept.get(MAX_TIMELINE_REQUESTS - 1).is_some_and(|(last, _)| mixed > *last)
+        {
             return;
         }
         self.kept.push((mixed, request()));
-        if self.kept.len() >= 4 * SHOWN {
+        if self.kept.len() >= 4 * MAX_TIMELINE_REQUESTS {
             self.prune();
         }
     }
@@ -92,7 +95,7 @@ impl Lowest {
     /// Sorts the lowest to the front, and drops those beyond the limit.
     fn prune(&mut self) {
         self.kept.sort_by_key(|(mixed, _)| *mixed);
-        self.kept.truncate(SHOWN);
+        self.kept.truncate(MAX_TIMELINE_REQUESTS);
     }
 
     fn merge(&mut self, other: Self) {
@@ -106,7 +109,7 @@ impl Sample {
     pub(super) fn add(&mut self, request: &Request) {
         let index = request.index.cast_unsigned();
         let list = if request.outcome.is_ok() { &mut self.others } else { &mut self.failed };
-        list.add(index, || shown(request));
+        list.add(index, || to_timeline_request(request));
     }
 
     pub(super) fn merge(&mut self, other: Self) {
@@ -119,7 +122,7 @@ fn ms(ns: i64) -> f64 {
     ns as f64 / 1e6
 }
 
-fn shown(request: &Request) -> TimelineRequest {
+fn to_timeline_request(request: &Request) -> TimelineRequest {
     let start = request.start.or(request.dequeued).or(request.end).unwrap_or(0);
     let end = if request.outcome.is_ok() { request.last_token } else { request.end };
     TimelineRequest {
@@ -134,14 +137,15 @@ fn shown(request: &Request) -> TimelineRequest {
 
 /// Returns the requests of a trial that are shown: every failed one up to half of the limit, more if there are few others, then
 /// others.
-pub(super) fn timeline(seen: &mut Seen<'_>) -> Timeline {
+pub(super) fn timeline(seen: &mut ScannedTrial<'_>) -> Timeline {
     let requests = seen.tally.requests();
     let Sample { mut failed, mut others } = std::mem::take(&mut seen.tally.sample);
     failed.prune();
     others.prune();
-    let of_failed = failed.kept.len().min((SHOWN / 2).max(SHOWN.saturating_sub(others.kept.len())));
-    let of_others = others.kept.len().min(SHOWN - of_failed);
-    let thinning = if failed.seen + others.seen <= SHOWN as u64 {
+    let of_failed =
+        failed.kept.len().min((MAX_TIMELINE_REQUESTS / 2).max(MAX_TIMELINE_REQUESTS.saturating_sub(others.kept.len())));
+    let of_others = others.kept.len().min(MAX_TIMELINE_REQUESTS - of_failed);
+    let thinning = if failed.seen + others.seen <= MAX_TIMELINE_REQUESTS as u64 {
         "all".to_owned()
     } else {
         format!(
@@ -168,8 +172,13 @@ mod tests {
             (all[0], all[50], all[99], all[100], all[108], all.last().copied()),
             (0.0, 0.5, 0.99, 0.991, 0.999, Some(1.0))
         );
-        let of =
-            |n| places().filter(|place| place.is_supported(n)).map(Beyond::probability).filter(|p| *p > 0.99).collect::<Vec<_>>();
+        let of = |n| {
+            curve_probabilities()
+                .filter(|place| place.is_supported(n))
+                .map(TailProbability::probability)
+                .filter(|p| *p > 0.99)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(of(100), [1.0]);
         // 0.998 leaves 2 of 1,000 beyond, 0.999 leaves 1, 0.9991 leaves none.
         assert_eq!(of(1_000), [0.991, 0.992, 0.993, 0.994, 0.995, 0.996, 0.997, 0.998, 0.999, 1.0]);
@@ -186,7 +195,7 @@ mod tests {
             outcome: "ok".to_owned(),
         };
         let of = |indices: &mut dyn Iterator<Item = u64>| {
-            let mut lowest = Lowest::default();
+            let mut lowest = LowestRequests::default();
             indices.for_each(|index| lowest.add(index, || request(index)));
             lowest
         };
@@ -195,6 +204,6 @@ mod tests {
         backward.prune();
         let mut parts = of(&mut (0..7_000));
         parts.merge(of(&mut (7_000..10_000)));
-        assert_eq!((forward.kept.len(), forward == backward, forward == parts), (SHOWN, true, true));
+        assert_eq!((forward.kept.len(), forward == backward, forward == parts), (MAX_TIMELINE_REQUESTS, true, true));
     }
 }

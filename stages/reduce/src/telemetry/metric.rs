@@ -8,7 +8,7 @@ use super::recording::Source;
 
 /// The interpretation of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     /// A state at the moment of the reading.
     Gauge,
     /// A count since some beginning, of which only the increase is meaningful.
@@ -17,7 +17,7 @@ pub(super) enum Kind {
 
 /// The identity of a metric: its name, and its labels to distinguish several of one name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(super) struct MetricKey {
     pub(super) name: String,
     /// `{name="value",...}`, sorted; empty without labels.
     pub(super) labels: String,
@@ -25,16 +25,16 @@ pub(super) struct Key {
 
 /// One sample of one metric.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Observed {
-    pub(super) key: Key,
-    pub(super) kind: Kind,
+pub(super) struct MetricSample {
+    pub(super) key: MetricKey,
+    pub(super) kind: MetricKind,
     pub(super) value: f64,
 }
 
 /// The metrics that the recorder reads of a host: a name, its kind, and the unit of its rows. A counter's rows hold its increase
 /// per second.
-pub(super) const HOST: [(&str, Kind, &str); 48] = {
-    use Kind::{Counter, Gauge};
+pub(super) const HOST: [(&str, MetricKind, &str); 48] = {
+    use MetricKind::{Counter, Gauge};
     [
         ("cpu_user_us", Counter, "us/s"),
         ("cpu_nice_us", Counter, "us/s"),
@@ -114,7 +114,7 @@ const UNITS: [(&str, &str); 18] = [
 ];
 
 /// Returns the unit of a metric's rows.
-pub(super) fn unit(source: &Source, name: &str, kind: Kind) -> String {
+pub(super) fn unit(source: &Source, name: &str, kind: MetricKind) -> String {
     if *source == Source::Host {
         return HOST.iter().find(|(known, ..)| *known == name).map_or(UNKNOWN, |(.., unit)| unit).to_owned();
     }
@@ -123,10 +123,10 @@ pub(super) fn unit(source: &Source, name: &str, kind: Kind) -> String {
         UNITS.iter().find(|(suffix, _)| *suffix == word).map(|(_, unit)| *unit)
     };
     match kind {
-        Kind::Gauge => of_word(name).unwrap_or(UNKNOWN).to_owned(),
+        MetricKind::Gauge => of_word(name).unwrap_or(UNKNOWN).to_owned(),
         // A histogram's `_count` counts observations, whatever their unit.
-        Kind::Counter if name.ends_with("_count") => "1/s".to_owned(),
-        Kind::Counter => {
+        MetricKind::Counter if name.ends_with("_count") => "1/s".to_owned(),
+        MetricKind::Counter => {
             let (stem, is_total) = name.strip_suffix("_total").map_or((name, false), |stem| (stem, true));
             let found = of_word(stem.strip_suffix("_sum").unwrap_or(stem));
             found.map_or_else(|| if is_total { "1/s" } else { UNKNOWN }.to_owned(), |unit| format!("{unit}/s"))
@@ -135,21 +135,21 @@ pub(super) fn unit(source: &Source, name: &str, kind: Kind) -> String {
 }
 
 /// Returns the metrics in a reading of the host. The recorder reads nothing else.
-pub(super) fn of_host(values: &BTreeMap<String, f64>) -> Vec<Observed> {
-    let observed = |(name, kind, _): &(&str, Kind, &str)| {
-        let key = Key { name: (*name).to_owned(), labels: String::new() };
-        Some(Observed { key, kind: *kind, value: *values.get(*name)? })
+pub(super) fn parse_host(values: &BTreeMap<String, f64>) -> Vec<MetricSample> {
+    let observed = |(name, kind, _): &(&str, MetricKind, &str)| {
+        let key = MetricKey { name: (*name).to_owned(), labels: String::new() };
+        Some(MetricSample { key, kind: *kind, value: *values.get(*name)? })
     };
     HOST.iter().filter_map(observed).collect()
 }
 
 /// Parses the metrics in an endpoint's response, in its order. Leaves out buckets of histograms, and lines that cannot be read.
-pub(super) fn of_endpoint(body: &str) -> Vec<Observed> {
+pub(super) fn parse_endpoint(body: &str) -> Vec<MetricSample> {
     let types = types(body);
     let observed = |sample: Sample<'_>| {
         let kind = kind(&sample, &types)?;
-        let key = Key { labels: labels(&sample.labels), name: sample.name.into_owned() };
-        Some(Observed { key, kind, value: sample.value })
+        let key = MetricKey { labels: labels(&sample.labels), name: sample.name.into_owned() };
+        Some(MetricSample { key, kind, value: sample.value })
     };
     assay_probe::samples(body).flatten().filter_map(observed).collect()
 }
@@ -162,11 +162,11 @@ fn types(body: &str) -> BTreeMap<&str, &str> {
 }
 
 /// Returns the kind of a metric by its type, otherwise by its name's suffix; `None` if it is left out.
-fn kind(sample: &Sample<'_>, types: &BTreeMap<&str, &str>) -> Option<Kind> {
+fn kind(sample: &Sample<'_>, types: &BTreeMap<&str, &str>) -> Option<MetricKind> {
     let name = sample.name.as_ref();
     match types.get(name) {
-        Some(&"counter") => return Some(Kind::Counter),
-        Some(&("gauge" | "info" | "stateset")) => return Some(Kind::Gauge),
+        Some(&"counter") => return Some(MetricKind::Counter),
+        Some(&("gauge" | "info" | "stateset")) => return Some(MetricKind::Gauge),
         _ => {}
     }
     // Without the label, it is another metric with the same suffix.
@@ -174,7 +174,7 @@ fn kind(sample: &Sample<'_>, types: &BTreeMap<&str, &str>) -> Option<Kind> {
         return None;
     }
     let counts = ["_total", "_sum", "_count"].iter().any(|suffix| name.ends_with(suffix));
-    Some(if counts { Kind::Counter } else { Kind::Gauge })
+    Some(if counts { MetricKind::Counter } else { MetricKind::Gauge })
 }
 
 /// Returns labels as they appear in the name of a metric: sorted, and escaped as in the text that they came from.

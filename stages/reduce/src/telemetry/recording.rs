@@ -8,7 +8,7 @@ use assay_manifest::{Artifact, Block, Instant, Name};
 use assay_stage::Failure;
 use serde::Deserialize;
 
-use super::metric::{Observed, of_endpoint, of_host};
+use super::metric::{MetricSample, parse_endpoint, parse_host};
 
 /// The maximum number of recordings of one source in one block that are read: each is open while the block is read.
 pub(super) const MAX_RECORDINGS: usize = 64;
@@ -40,24 +40,24 @@ impl fmt::Display for Source {
 
 /// A source in a block.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct BlockSource {
     pub(super) block: Block,
     pub(super) source: Source,
 }
 
 /// One file of readings; a recorder that was restarted writes another one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Recorded<'a> {
+pub(super) struct RecordingFile<'a> {
     sequence: u32,
     artifact: &'a Artifact,
 }
 
 /// Returns the recordings of each place, in the order in which they were made, independent of the list's order.
-pub(super) fn of(evidence: &[Artifact]) -> BTreeMap<Place, Vec<Recorded<'_>>> {
-    let mut all: BTreeMap<Place, Vec<Recorded<'_>>> = BTreeMap::new();
+pub(super) fn by_place(evidence: &[Artifact]) -> BTreeMap<BlockSource, Vec<RecordingFile<'_>>> {
+    let mut all: BTreeMap<BlockSource, Vec<RecordingFile<'_>>> = BTreeMap::new();
     for artifact in evidence {
-        if let Some((place, sequence)) = named(&artifact.name) {
-            all.entry(place).or_default().push(Recorded { sequence, artifact });
+        if let Some((place, sequence)) = parse_name(&artifact.name) {
+            all.entry(place).or_default().push(RecordingFile { sequence, artifact });
         }
     }
     for recorded in all.values_mut() {
@@ -68,7 +68,7 @@ pub(super) fn of(evidence: &[Artifact]) -> BTreeMap<Place, Vec<Recorded<'_>>> {
 }
 
 /// Parses the place and the sequence of a recording from its name: `recordings/<block>-<incarnation>-<sequence>/<file>`.
-fn named(name: &str) -> Option<(Place, u32)> {
+fn parse_name(name: &str) -> Option<(BlockSource, u32)> {
     let (folder, file) = name.strip_prefix("recordings/")?.split_once('/')?;
     let mut numbers = folder.split('-').map(|number| number.parse().ok());
     let (index, incarnation, sequence) = (numbers.next()??, numbers.next()??, numbers.next()??);
@@ -76,7 +76,7 @@ fn named(name: &str) -> Option<(Place, u32)> {
         "host.jsonl" => Source::Host,
         file => Source::Endpoint(Name::new(file.strip_prefix("endpoint-")?.strip_suffix(".jsonl.zst")?).ok()?),
     };
-    numbers.next().is_none().then_some((Place { block: Block { index, incarnation }, source }, sequence))
+    numbers.next().is_none().then_some((BlockSource { block: Block { index, incarnation }, source }, sequence))
 }
 
 /// One reading, not yet parsed.
@@ -85,38 +85,38 @@ pub(super) struct Reading {
     pub(super) asked: Instant,
     /// The time of the response.
     pub(super) answered: Instant,
-    said: Said,
+    said: ReadingBody,
 }
 
-enum Said {
+enum ReadingBody {
     Host(BTreeMap<String, f64>),
     Endpoint(String),
 }
 
 impl Reading {
     /// Parses the metrics of the reading.
-    pub(super) fn observed(&self) -> Vec<Observed> {
+    pub(super) fn observed(&self) -> Vec<MetricSample> {
         match &self.said {
-            Said::Host(values) => of_host(values),
-            Said::Endpoint(body) => of_endpoint(body),
+            ReadingBody::Host(values) => parse_host(values),
+            ReadingBody::Endpoint(body) => parse_endpoint(body),
         }
     }
 }
 
 /// Opens an artifact and returns its bytes.
-pub(super) type Open<'a> = dyn Fn(&Artifact) -> Result<Box<dyn Read>, Failure> + 'a;
+pub(super) type OpenArtifact<'a> = dyn Fn(&Artifact) -> Result<Box<dyn Read>, Failure> + 'a;
 
 /// The readings of all recordings of one place, in the order of time.
-pub(super) struct Merged {
+pub(super) struct MergedReadings {
     recordings: Vec<(Lines, Option<Reading>)>,
     /// The number of recordings beyond the limit.
     pub(super) left_out: u64,
 }
 
-impl Merged {
-    pub(super) fn open(source: &Source, recorded: &[Recorded<'_>], open: &Open<'_>) -> Result<Self, Failure> {
-        let begun = |recorded: &Recorded<'_>| {
-            let mut lines = Lines::of(source, recorded.artifact, open(recorded.artifact)?)?;
+impl MergedReadings {
+    pub(super) fn open(source: &Source, recorded: &[RecordingFile<'_>], open: &OpenArtifact<'_>) -> Result<Self, Failure> {
+        let begun = |recorded: &RecordingFile<'_>| {
+            let mut lines = Lines::new(source, recorded.artifact, open(recorded.artifact)?)?;
             let first = lines.next()?;
             Ok((lines, first))
         };
@@ -158,7 +158,7 @@ struct EndpointLine {
 }
 
 impl Lines {
-    fn of(source: &Source, artifact: &Artifact, file: Box<dyn Read>) -> Result<Self, Failure> {
+    fn new(source: &Source, artifact: &Artifact, file: Box<dyn Read>) -> Result<Self, Failure> {
         let is_host = *source == Source::Host;
         let unpacked =
             |error| Failure::environment("zstd", format!("cannot unpack the recording `{}`", artifact.name)).because(&error);
@@ -174,14 +174,14 @@ impl Lines {
     fn next(&mut self) -> Result<Option<Reading>, Failure> {
         while let Some(line) = self.line()? {
             if self.is_host {
-                let HostLine { at, values } = self.parsed(&line)?;
-                return Ok(Some(Reading { asked: at, answered: at, said: Said::Host(values) }));
+                let HostLine { at, values } = self.parse(&line)?;
+                return Ok(Some(Reading { asked: at, answered: at, said: ReadingBody::Host(values) }));
             }
-            let EndpointLine { at, took_ns, body } = self.parsed(&line)?;
+            let EndpointLine { at, took_ns, body } = self.parse(&line)?;
             if let Some(body) = body {
                 let answered = at.unix_ns().saturating_add(i64::try_from(took_ns).unwrap_or(i64::MAX));
                 let answered = Instant::from_unix_ns(answered);
-                return Ok(Some(Reading { asked: at, answered, said: Said::Endpoint(body) }));
+                return Ok(Some(Reading { asked: at, answered, said: ReadingBody::Endpoint(body) }));
             }
         }
         Ok(None)
@@ -200,7 +200,7 @@ impl Lines {
         Ok((read > 0).then_some(line))
     }
 
-    fn parsed<'a, T: Deserialize<'a>>(&self, line: &'a [u8]) -> Result<T, Failure> {
+    fn parse<'a, T: Deserialize<'a>>(&self, line: &'a [u8]) -> Result<T, Failure> {
         serde_json::from_slice(line).map_err(|error| self.damaged("is no reading".to_owned()).because(&error))
     }
 

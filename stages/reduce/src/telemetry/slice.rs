@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use assay_manifest::{Instant, Reason};
 use assay_stats::{MAX_MAGNITUDE, Samples};
 
-use super::Watched;
-use super::metric::{Key, Kind, Observed, unit};
+use super::AttemptWindow;
+use super::metric::{MetricKey, MetricKind, MetricSample, unit};
 use super::recording::{MAX_RECORDINGS, Source};
 
 /// The maximum number of metrics of one source in one window. A host has about fifty, a serving program a few hundred.
@@ -20,8 +20,8 @@ pub(super) const MAX_VALUES: usize = 1 << 24;
 
 /// The values in a window of each metric of one source.
 pub(super) struct Slice<'a> {
-    pub(super) watched: Watched<'a>,
-    metrics: BTreeMap<Key, Series>,
+    pub(super) watched: AttemptWindow<'a>,
+    metrics: BTreeMap<MetricKey, Series>,
     values: usize,
     max_values: usize,
     /// The time from which no more values are taken.
@@ -33,7 +33,7 @@ pub(super) struct Slice<'a> {
 
 /// One metric, reading by reading.
 struct Series {
-    kind: Kind,
+    kind: MetricKind,
     /// The number of samples in the window.
     n: u64,
     last: Option<(Instant, f64)>,
@@ -46,7 +46,7 @@ struct Series {
 /// The statistics of one metric over a window.
 pub(super) struct Statistics {
     pub(super) metric: String,
-    pub(super) kind: Kind,
+    pub(super) kind: MetricKind,
     pub(super) unit: String,
     pub(super) n: u64,
     /// `None` if a counter was read once: one sample has no increase.
@@ -54,17 +54,17 @@ pub(super) struct Statistics {
 }
 
 impl<'a> Slice<'a> {
-    pub(super) fn new(watched: Watched<'a>) -> Self {
+    pub(super) fn new(watched: AttemptWindow<'a>) -> Self {
         Self::with_room(watched, MAX_VALUES)
     }
 
-    pub(super) fn with_room(watched: Watched<'a>, max_values: usize) -> Self {
+    pub(super) fn with_room(watched: AttemptWindow<'a>, max_values: usize) -> Self {
         let metrics = BTreeMap::new();
         Self { watched, metrics, values: 0, max_values, full_from: None, metrics_left_out: 0, readings_left_out: 0 }
     }
 
     /// Adds the values of one reading. Readings come in the order of time.
-    pub(super) fn add(&mut self, at: Instant, observed: &[Observed]) {
+    pub(super) fn add(&mut self, at: Instant, observed: &[MetricSample]) {
         if self.full_from.is_some() || self.values + observed.len() > self.max_values {
             self.full_from.get_or_insert(at);
             self.readings_left_out += 1;
@@ -72,7 +72,7 @@ impl<'a> Slice<'a> {
         }
         self.values += observed.len();
         let mut beyond = 0;
-        for Observed { key, kind, value } in observed {
+        for MetricSample { key, kind, value } in observed {
             let is_beyond = self.metrics.len() >= MAX_METRICS || key.name.len() + key.labels.len() > MAX_NAME_BYTES;
             match self.metrics.entry(key.clone()) {
                 Entry::Occupied(mut series) => series.get_mut().add(at, *value),
@@ -129,15 +129,15 @@ impl<'a> Slice<'a> {
 }
 
 impl Series {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: MetricKind) -> Self {
         Self { kind, n: 0, last: None, values: Vec::new(), increase: 0.0 }
     }
 
     fn add(&mut self, at: Instant, value: f64) {
         let is_sample = match self.kind {
-            Kind::Gauge => value.abs() <= MAX_MAGNITUDE,
+            MetricKind::Gauge => value.abs() <= MAX_MAGNITUDE,
             // A value that is no count is ignored.
-            Kind::Counter => (0.0..=MAX_MAGNITUDE).contains(&value),
+            MetricKind::Counter => (0.0..=MAX_MAGNITUDE).contains(&value),
         };
         // A reading has each value once.
         if !is_sample || self.last.is_some_and(|(before, _)| before >= at) {
@@ -145,12 +145,12 @@ impl Series {
         }
         self.n += 1;
         match (self.kind, self.last.replace((at, value))) {
-            (Kind::Gauge, _) => self.values.push(value),
-            (Kind::Counter, Some(before)) => {
+            (MetricKind::Gauge, _) => self.values.push(value),
+            (MetricKind::Counter, Some(before)) => {
                 self.increase += increase(before.1, value);
                 self.values.push(increase_per_second(before, (at, value)));
             }
-            (Kind::Counter, None) => {}
+            (MetricKind::Counter, None) => {}
         }
     }
 }
@@ -169,7 +169,7 @@ fn increase(before: f64, value: f64) -> f64 {
 
 /// The parts of the recordings that are in no row.
 #[derive(Default)]
-pub(super) struct LeftOut {
+pub(super) struct OmittedReadings {
     /// Recordings beyond the limit, of one source in one block.
     pub(super) recordings: u64,
     /// Readings that are older than their predecessor.
@@ -178,7 +178,7 @@ pub(super) struct LeftOut {
     readings: u64,
 }
 
-impl LeftOut {
+impl OmittedReadings {
     pub(super) fn add(&mut self, slice: &Slice<'_>) {
         self.metrics += slice.metrics_left_out;
         self.readings += slice.readings_left_out;

@@ -27,40 +27,40 @@ fn gap(source: &str, start: f64, end: f64) -> Gap {
 }
 
 /// A run whose trials had these attempts, with its recordings.
-struct Given {
+struct RecordedRun {
     run: Run,
     recordings: Vec<(Artifact, Vec<u8>)>,
 }
 
 /// An attempt of one shard.
-struct Tried {
+struct TriedShard {
     window: Window,
     gaps: Vec<Gap>,
     shard: Shard,
 }
 
-fn tried(start: f64, end: f64) -> Vec<Tried> {
-    vec![Tried { window: window(start, end), gaps: Vec::new(), shard: Shard::ONLY }]
+fn tried(start: f64, end: f64) -> Vec<TriedShard> {
+    vec![TriedShard { window: window(start, end), gaps: Vec::new(), shard: Shard::ONLY }]
 }
 
 /// A run with one trial for each list of attempts; an attempt is its shards.
-fn given(plan: Plan, trials: Vec<Vec<Vec<Tried>>>) -> Given {
+fn recorded_run(plan: Plan, trials: Vec<Vec<Vec<TriedShard>>>) -> RecordedRun {
     let mut found = Vec::new();
     for (planned, attempts) in plan.trials.iter().zip(trials) {
         let mut of_trial = Vec::new();
         for (number, shards) in (0..).zip(attempts) {
-            for Tried { window, gaps, shard } in shards {
+            for TriedShard { window, gaps, shard } in shards {
                 let collected = assay_manifest::CollectedAttempt { gaps, shard, ..collected(number, true) };
-                of_trial.push(Found { collected, attempt: Attempt { window, ..attempt(planned, number, true) } });
+                of_trial.push(ShardAttempt { collected, attempt: Attempt { window, ..attempt(planned, number, true) } });
             }
         }
         found.push((planned.clone(), of_trial));
     }
-    Given { run: Run::found(plan, found), recordings: Vec::new() }
+    RecordedRun { run: Run::with_attempts(plan, found), recordings: Vec::new() }
 }
 
-fn of_indicator(trials: Vec<Vec<Vec<Tried>>>) -> Given {
-    given(plan(trials.len()), trials)
+fn indicator_run(trials: Vec<Vec<Vec<TriedShard>>>) -> RecordedRun {
+    recorded_run(plan(trials.len()), trials)
 }
 
 /// A plan of this many trials on the endpoint `t`.
@@ -97,11 +97,11 @@ fn packed(text: &str) -> Vec<u8> {
     zstd::encode_all(text.as_bytes(), 0).expect("packed")
 }
 
-impl Given {
+impl RecordedRun {
     fn recorded(mut self, name: &str, bytes: Vec<u8>) -> Self {
         let name = format!("recordings/{name}");
         let (size, media_type) = (Count(bytes.len() as u64), "application/jsonl".to_owned());
-        self.recordings.push((Artifact { name, digest: Digest::of(&bytes), size, media_type }, bytes));
+        self.recordings.push((Artifact { name, digest: Digest::compute(&bytes), size, media_type }, bytes));
         self
     }
 
@@ -120,7 +120,7 @@ impl Given {
         let points = [summary.expect("a summary")];
         let context = RowContext { environments, ..self.run.context() };
         let dimensions = self.run.dimensions();
-        let mut slices = Slices::of(&context, evidence, &open);
+        let mut slices = Slices::new(&context, evidence, &open);
         let mut all = Vec::new();
         while let Some(slice) = slices.next()? {
             all.extend(rows(&context, &dimensions, &points, &slice)?);
@@ -155,7 +155,7 @@ fn a_window_holds_the_readings_at_its_ends_and_between() {
     let readings = [0.9, 1.0, 2.0, 4.0, 4.1].into_iter().zip([(99, 0), (10, 100), (20, 160), (60, 200), (99, 900)]);
     let readings: Vec<_> =
         readings.map(|(at, (load, switches))| (at, json!({"load_1m": load, "context_switches": switches}))).collect();
-    let given = of_indicator(vec![vec![tried(1.0, 4.0)]]).recorded("0-0-0/host.jsonl", host(&readings));
+    let given = indicator_run(vec![vec![tried(1.0, 4.0)]]).recorded("0-0-0/host.jsonl", host(&readings));
     // Increases of 60 in one second and of 40 in two.
     insta::assert_snapshot!(given.shown(), @"
     t0 0 host unknown host context_switches counter 1/s 3 20.000 40.000 60.000 58.000 gap 0
@@ -166,14 +166,14 @@ fn a_window_holds_the_readings_at_its_ends_and_between() {
 #[test]
 fn a_counter_that_fell_has_grown_from_zero() {
     let readings = [(1.0, 100), (2.0, 130), (3.0, 40), (4.0, 45)].map(|(at, forks)| (at, json!({"forks": forks})));
-    let given = of_indicator(vec![vec![tried(0.0, 10.0)]]).recorded("0-0-0/host.jsonl", host(&readings));
+    let given = indicator_run(vec![vec![tried(0.0, 10.0)]]).recorded("0-0-0/host.jsonl", host(&readings));
     insta::assert_snapshot!(given.shown(), @"t0 0 host unknown host forks counter 1/s 4 5.000 25.000 40.000 39.000 gap 0");
 }
 
 #[test]
 fn a_counter_that_was_read_once_has_no_increase() {
-    let given =
-        of_indicator(vec![vec![tried(0.0, 1.5)]]).recorded("0-0-0/host.jsonl", host(&[(1.0, json!({"forks": 5, "load_1m": 2}))]));
+    let given = indicator_run(vec![vec![tried(0.0, 1.5)]])
+        .recorded("0-0-0/host.jsonl", host(&[(1.0, json!({"forks": 5, "load_1m": 2}))]));
     insta::assert_snapshot!(given.shown(), @"
     t0 0 host unknown host forks counter 1/s 1 - - - - gap 0
     t0 0 host unknown host load_1m gauge tasks 1 2.000 2.000 2.000 2.000 gap 0
@@ -186,7 +186,7 @@ fn every_attempt_has_its_slice_and_one_without_readings_has_none() {
     // Both attempts of the first trial, nothing between two readings, and two that overlap.
     let trials =
         vec![vec![tried(0.5, 2.5), tried(3.0, 4.9)], vec![tried(5.1, 5.9)], vec![tried(6.0, 9.0)], vec![tried(8.0, 20.0)]];
-    let given = of_indicator(trials).recorded("0-0-0/host.jsonl", host(&readings));
+    let given = indicator_run(trials).recorded("0-0-0/host.jsonl", host(&readings));
     insta::assert_snapshot!(given.shown(), @"
     t0 0 host unknown host load_1m gauge tasks 2 1.000 1.500 2.000 1.950 gap 0
     t0 1 host unknown host load_1m gauge tasks 2 3.000 3.500 4.000 3.950 gap 0
@@ -200,7 +200,7 @@ fn every_attempt_has_its_slice_and_one_without_readings_has_none() {
 
 #[test]
 fn gaps_of_all_shards_count_once() {
-    let shard = |index, start, end, gaps: &[(&str, f64, f64)]| Tried {
+    let shard = |index, start, end, gaps: &[(&str, f64, f64)]| TriedShard {
         window: window(start, end),
         gaps: gaps.iter().map(|(source, start, end)| gap(source, *start, *end)).collect(),
         shard: Shard { index, count: 2 },
@@ -209,7 +209,7 @@ fn gaps_of_all_shards_count_once() {
         shard(0, 1.0, 9.0, &[("host", 2.0, 4.0), ("host", 7.0, 7.5), ("endpoint/t", 2.0, 3.0)]),
         shard(1, 1.5, 10.0, &[("host", 3.0, 5.0), ("host", 2.5, 2.75), ("endpoint/t", 9.5, 10.0)]),
     ];
-    let given = given(serving(1), vec![vec![shards]])
+    let given = recorded_run(serving(1), vec![vec![shards]])
         .recorded("0-0-0/host.jsonl", host(&[(1.0, json!({"load_1m": 1})), (10.0, json!({"load_1m": 3}))]))
         .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&[(1.0, 0.1, "up 1")]));
     insta::assert_snapshot!(given.shown(), @"
@@ -242,7 +242,7 @@ cache_usage NaN
 fn an_endpoint_says_more_than_a_host() {
     let later = ANSWER.replace("} 10", "} 30").replace("} 8", "} 9").replace("} 4", "} 5").replace(" 100", " 350");
     let answers = [(1.0, 0.2, ANSWER), (3.0, 0.2, later.as_str()), (4.9, 0.2, ANSWER), (4.8, 0.1, ANSWER)];
-    let given = given(serving(1), vec![vec![tried(1.0, 5.0)]])
+    let given = recorded_run(serving(1), vec![vec![tried(1.0, 5.0)]])
         .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&answers))
         .recorded("0-0-0/endpoint-u.jsonl.zst", endpoint(&answers));
     // The third was not there at the window's end, and the fourth is older than it. Another target's responses belong to no
@@ -263,7 +263,7 @@ fn an_endpoint_says_more_than_a_host() {
 #[test]
 fn what_an_endpoint_did_not_answer_is_passed_over() {
     let failed = r#"{"at":"1970-01-01T00:00:01.000000000Z","took_ns":5,"error":"refused"}"#;
-    let given = given(serving(1), vec![vec![tried(0.0, 5.0)]])
+    let given = recorded_run(serving(1), vec![vec![tried(0.0, 5.0)]])
         .recorded("0-0-0/endpoint-t.jsonl.zst", packed(&format!("{failed}\n{failed}\n")));
     assert_eq!(given.shown(), "");
 }
@@ -271,7 +271,7 @@ fn what_an_endpoint_did_not_answer_is_passed_over() {
 #[test]
 fn a_recorder_that_was_started_again_goes_on() {
     let readings = |list: &[(f64, u32)]| host(&list.iter().map(|(at, forks)| (*at, json!({"forks": forks}))).collect::<Vec<_>>());
-    let given = of_indicator(vec![vec![tried(0.0, 10.0)]])
+    let given = indicator_run(vec![vec![tried(0.0, 10.0)]])
         .recorded("0-0-10/host.jsonl", readings(&[(5.0, 90), (6.0, 95)]))
         .recorded("0-0-2/host.jsonl", readings(&[(1.0, 10), (3.0, 50)]))
         .recorded("1-0-0/host.jsonl", readings(&[(2.0, 7)]));
@@ -283,7 +283,7 @@ fn a_recorder_that_was_started_again_goes_on() {
 fn what_is_beyond_the_limits_is_left_out_and_told() {
     let metrics: Vec<_> = (0..MAX_METRICS + 5).map(|index| format!("m{index:04} 1")).collect();
     let body = format!("{}{{x=\"y\"}} 1\n{}", "n".repeat(MAX_NAME_BYTES), metrics.join("\n"));
-    let given = given(serving(1), vec![vec![tried(0.0, 5.0)]])
+    let given = recorded_run(serving(1), vec![vec![tried(0.0, 5.0)]])
         .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&[(1.0, 0.1, &body), (2.0, 0.1, &body)]));
     let (rows, left_out) = given.rows().expect("rows");
     assert_eq!(rows.len(), MAX_METRICS);
@@ -295,10 +295,10 @@ fn what_is_beyond_the_limits_is_left_out_and_told() {
 fn the_time_in_the_server_s_queue_is_of_the_requests_that_left_it() {
     let of = |counts: bool, bodies: [&str; 2]| {
         let trial = &plan(1).trials[0];
-        let watched = Watched { trial, attempt: 0, counts, start: at(0.0), end: at(10.0), gaps: Vec::new() };
+        let watched = AttemptWindow { trial, attempt: 0, counts, start: at(0.0), end: at(10.0), gaps: Vec::new() };
         let mut slice = Slice::new(watched);
         for (seconds, body) in (1..).zip(bodies) {
-            slice.add(at(f64::from(seconds)), &metric::of_endpoint(body));
+            slice.add(at(f64::from(seconds)), &metric::parse_endpoint(body));
         }
         let mut delays = QueueDelays::default();
         delays.add(&slice);
@@ -333,7 +333,7 @@ fn the_time_in_the_server_s_queue_is_of_the_requests_that_left_it() {
 #[test]
 fn every_column_has_a_writer() {
     let body = "# TYPE up gauge\nup 1\n";
-    let given = given(serving(1), vec![vec![tried(0.0, 5.0)]])
+    let given = recorded_run(serving(1), vec![vec![tried(0.0, 5.0)]])
         .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&[(1.0, 0.1, body), (2.0, 0.1, body)]));
     let (rows, _) = given.rows().expect("rows");
     crate::fixture::assert_filled(&TELEMETRY_SLICE_FACT, &rows, &["job_uid", "pod_uid", "node_name"]);
@@ -342,22 +342,22 @@ fn every_column_has_a_writer() {
 #[test]
 fn a_full_slice_says_from_when_on_it_has_no_samples() {
     let trial = &plan(1).trials[0];
-    let watched = Watched { trial, attempt: 0, counts: true, start: at(0.0), end: at(10.0), gaps: Vec::new() };
+    let watched = AttemptWindow { trial, attempt: 0, counts: true, start: at(0.0), end: at(10.0), gaps: Vec::new() };
     let mut slice = Slice::with_room(watched, 5);
-    let observed = metric::of_endpoint("a 1\nb 2\n");
+    let observed = metric::parse_endpoint("a 1\nb 2\n");
     for seconds in 1..=4 {
         slice.add(at(f64::from(seconds)), &observed);
     }
     let counts: Vec<_> = slice.statistics(&Source::Host).map(|found| found.n).collect();
     assert_eq!((counts, slice.gap_ns()), (vec![2, 2], 7 * S as u64), "two readings of two fit; from the third on nothing");
-    let mut left_out = LeftOut::default();
+    let mut left_out = OmittedReadings::default();
     left_out.add(&slice);
     insta::assert_snapshot!(left_out.reason().expect("an issue").detail, @"no rows have 2 readings beyond 16777216 values of one source in one attempt");
 }
 
 #[test]
 fn recordings_beyond_the_limit_are_told() {
-    let first = of_indicator(vec![vec![tried(0.0, 500.0)]]);
+    let first = indicator_run(vec![vec![tried(0.0, 500.0)]]);
     let given = (0_u32..recording::MAX_RECORDINGS as u32 + 2).fold(first, |given, sequence| {
         given.recorded(&format!("0-0-{sequence}/host.jsonl"), host(&[(f64::from(sequence), json!({"load_1m": sequence}))]))
     });
@@ -376,7 +376,7 @@ fn a_host_is_the_one_that_the_load_came_from() {
         "controls": [], "placement": {}, "readings": [],
     }))
     .expect("an environment");
-    let given = of_indicator(vec![vec![tried(0.0, 5.0)]]).recorded("0-0-0/host.jsonl", host(&[(1.0, json!({"load_1m": 1}))]));
+    let given = indicator_run(vec![vec![tried(0.0, 5.0)]]).recorded("0-0-0/host.jsonl", host(&[(1.0, json!({"load_1m": 1}))]));
     let evidence = [given.recordings[0].0.clone()];
     let (rows, _) = given.rows_of(&evidence, &[&environment]).expect("rows");
     assert_eq!(rows[0].text("scope_id"), Some("local"));
@@ -399,7 +399,7 @@ fn recorder(sequence: u32, node: Option<&str>, start: f64, end: f64) -> Recordin
 #[test]
 fn a_host_of_a_cluster_is_the_recorder_s_node() {
     let told = |recorders: Vec<Recording>| {
-        let mut given = of_indicator(vec![vec![tried(0.0, 5.0)], vec![tried(6.0, 9.0)]])
+        let mut given = indicator_run(vec![vec![tried(0.0, 5.0)], vec![tried(6.0, 9.0)]])
             .recorded("0-0-0/host.jsonl", host(&[(1.0, json!({"load_1m": 1})), (7.0, json!({"load_1m": 1}))]));
         given.run.recordings = recorders;
         let (rows, _) = given.rows().expect("rows");
@@ -417,7 +417,7 @@ fn a_host_of_a_cluster_is_the_recorder_s_node() {
 #[test]
 fn a_damaged_recording_is_refused() {
     let refusal = |bytes: &[u8]| {
-        let given = of_indicator(vec![vec![tried(0.0, 5.0)]]).recorded("0-0-0/host.jsonl", bytes.to_vec());
+        let given = indicator_run(vec![vec![tried(0.0, 5.0)]]).recorded("0-0-0/host.jsonl", bytes.to_vec());
         given.rows().expect_err("refused").message
     };
     insta::assert_snapshot!(refusal(b"{}\n"), @"line 1 of `recordings/0-0-0/host.jsonl` is no reading");
@@ -428,7 +428,7 @@ fn a_damaged_recording_is_refused() {
 fn only_recordings_are_taken_for_recordings() {
     let named = |name: &str| {
         let artifact = Artifact { name: name.to_owned(), digest: digest("x"), size: Count(0), media_type: "x".to_owned() };
-        recording::of(&[artifact])
+        recording::by_place(&[artifact])
             .into_keys()
             .next()
             .map(|place| format!("{} {} {}", place.block.index, place.block.incarnation, place.source))
@@ -455,15 +455,15 @@ fn units_are_the_last_words_of_names() {
     let source = Source::Endpoint("t".parse().expect("a name"));
     let of = |name: &str, kind| metric::unit(&source, name, kind);
     for (name, kind, expected) in [
-        ("vllm:time_seconds", Kind::Gauge, "s"),
-        ("process_resident_memory_bytes", Kind::Gauge, "bytes"),
-        ("vllm:gpu_cache_usage_perc", Kind::Gauge, "unknown"),
-        ("process_cpu_seconds_total", Kind::Counter, "s/s"),
-        ("vllm:prompt_tokens_total", Kind::Counter, "tokens/s"),
-        ("vllm:request_success_total", Kind::Counter, "1/s"),
-        ("vllm:request_prompt_tokens_sum", Kind::Counter, "tokens/s"),
-        ("vllm:request_prompt_tokens_count", Kind::Counter, "1/s"),
-        ("tgi_request_success", Kind::Counter, "unknown"),
+        ("vllm:time_seconds", MetricKind::Gauge, "s"),
+        ("process_resident_memory_bytes", MetricKind::Gauge, "bytes"),
+        ("vllm:gpu_cache_usage_perc", MetricKind::Gauge, "unknown"),
+        ("process_cpu_seconds_total", MetricKind::Counter, "s/s"),
+        ("vllm:prompt_tokens_total", MetricKind::Counter, "tokens/s"),
+        ("vllm:request_success_total", MetricKind::Counter, "1/s"),
+        ("vllm:request_prompt_tokens_sum", MetricKind::Counter, "tokens/s"),
+        ("vllm:request_prompt_tokens_count", MetricKind::Counter, "1/s"),
+        ("tgi_request_success", MetricKind::Counter, "unknown"),
     ] {
         assert_eq!(of(name, kind), expected, "{name}");
     }
@@ -487,7 +487,7 @@ proptest! {
     ) {
         let tenths = |tenths: u32| f64::from(tenths) / 10.0;
         let trials = windows.iter().map(|(start, length)| vec![tried(tenths(*start), tenths(start + length))]).collect();
-        let mut run = given(serving(windows.len()), trials);
+        let mut run = recorded_run(serving(windows.len()), trials);
         for (sequence, readings) in recorded.iter().enumerate() {
             let of_host: Vec<_> = readings.iter().map(|(at, count)| (tenths(*at), json!({"forks": count, "load_1m": count}))).collect();
             let bodies: Vec<_> = readings.iter().map(|(at, count)| (tenths(*at), format!("a_total {count}\nb {count}\n"))).collect();
@@ -504,7 +504,7 @@ proptest! {
 
     #[test]
     fn whatever_an_endpoint_says_is_taken_or_left(body in "([a-z_]{1,8}|\\{|\\}|=|\"|,|1|-|e|NaN|[+]Inf| |\n|# TYPE ){0,60}") {
-        let run = given(serving(1), vec![vec![tried(0.0, 5.0)]])
+        let run = recorded_run(serving(1), vec![vec![tried(0.0, 5.0)]])
             .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&[(1.0, 0.1, &body), (2.0, 0.1, &body)]));
         let (rows, left_out) = run.rows().expect("rows");
         prop_assert!(left_out.is_none());

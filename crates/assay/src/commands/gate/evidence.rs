@@ -12,10 +12,10 @@ use assay_stage::{Exit, Failure};
 use assay_verify::Chain;
 
 use crate::commands::gate::rules::{MAX_RULES_BYTES, RuleFile};
-use crate::commands::opened::{Opened, Where};
+use crate::commands::verified_run::{StoreOptions, VerifiedRun};
 
 /// A run that is judged.
-pub(crate) struct Evidence(Opened);
+pub(crate) struct Evidence(VerifiedRun);
 
 /// The documents of a run's chain that a judgement needs.
 struct Documents<'a> {
@@ -26,7 +26,7 @@ struct Documents<'a> {
 
 impl Evidence {
     /// Opens a run and verifies its chain. A run of unknown signers is refused unless `unestablished` is set.
-    pub(crate) fn open(place: &Where, run: &str, unestablished: bool) -> Result<Self, Failure> {
+    pub(crate) fn open(place: &StoreOptions, run: &str, unestablished: bool) -> Result<Self, Failure> {
         let name: RunId = run.parse().map_err(|error| no_run(run).because(&error))?;
         let opened = match place.open(run) {
             Err(failure) if failure.code == "unknown_key" && unestablished => place.open_unestablished(&name)?,
@@ -53,7 +53,7 @@ impl Evidence {
     }
 
     /// Returns the run.
-    pub(crate) fn opened(&self) -> &Opened {
+    pub(crate) fn verified_run(&self) -> &VerifiedRun {
         &self.0
     }
 
@@ -80,13 +80,13 @@ impl Evidence {
     /// Returns the pipeline of the run's own Source.
     pub(crate) fn own_pipeline(&self) -> Result<RuleFile, Failure> {
         let source = self.documents()?.source;
-        self.own_file(&source.pipeline)?.ok_or_else(|| lost(&source.pipeline))
+        self.own_file(&source.pipeline)?.ok_or_else(|| missing_file(&source.pipeline))
     }
 
     /// Returns a file of the run's own Source; `None` if it has none of that path.
     pub(crate) fn own_file(&self, path: &str) -> Result<Option<RuleFile>, Failure> {
         let Some(file) = self.documents()?.source.file(path) else { return Ok(None) };
-        let bytes = self.0.blobs.get(&file.artifact.digest, MAX_RULES_BYTES)?.ok_or_else(|| lost(path))?;
+        let bytes = self.0.blobs.get(&file.artifact.digest, MAX_RULES_BYTES)?.ok_or_else(|| missing_file(path))?;
         Ok(Some(RuleFile { path: path.to_owned(), bytes }))
     }
 
@@ -150,7 +150,7 @@ impl Evidence {
 /// Returns the ends that were signed before the Summary: later ones say nothing about the measurement.
 fn earlier_ends(chain: &Chain) -> Vec<EarlierEnd> {
     let signed_at = |reference: InputRef| {
-        chain.documents.iter().find(|verified| verified.as_input() == reference).and_then(Verified::asserted_time)
+        chain.documents.iter().find(|verified| verified.input_ref() == reference).and_then(Verified::asserted_time)
     };
     let summary = chain.all::<Summary>().next().and_then(|(reference, _)| signed_at(reference));
     let mut ends: Vec<&RunEnd> = chain
@@ -163,7 +163,7 @@ fn earlier_ends(chain: &Chain) -> Vec<EarlierEnd> {
     ends.into_iter().map(earlier).collect()
 }
 
-fn lost(path: &str) -> Failure {
+fn missing_file(path: &str) -> Failure {
     Failure::verification("artifact_absent", format!("the run's `{path}` is not there"))
 }
 

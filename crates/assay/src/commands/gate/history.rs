@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use assay_gate::history::{FEWEST_RUNS, FalseAlarms, Past, Prediction, Seen, Spread, against_history, paired};
-use assay_gate::{History, Taught};
+use assay_gate::history::{
+    FEWEST_RUNS, FalseAlarms, MetricComparison, MetricHistory, MetricSpread, Prediction, compare_with_history, size_paired_design,
+};
+use assay_gate::{History, MetricKey};
 use assay_manifest::{MetricSummary, PairUnit, PointSummary, Summary};
 use assay_report::{counted, percent, significant};
 use assay_spec as spec;
@@ -11,18 +13,18 @@ use assay_stage::{Exit, Failure};
 use serde_json::json;
 
 use crate::commands::gate::evidence::Evidence;
-use crate::commands::opened::Where;
-use crate::commands::series::{Asked, Of, Series, series};
+use crate::commands::series::{RunValue, Series, SeriesFilter, read_series};
+use crate::commands::verified_run::StoreOptions;
 use crate::output;
 
 /// The most pairs that a recommended design may have.
 const MOST_PAIRS: usize = 60;
 
 /// A metric of the run, with its values in the runs before it.
-struct Followed<'a> {
+struct MetricHistory<'a> {
     point: &'a PointSummary,
     metric: &'a MetricSummary,
-    past: Past,
+    past: MetricHistory,
     /// The number of those runs with other surroundings than this one; `None` if this one is not in the tables.
     elsewhere: Option<usize>,
 }
@@ -32,21 +34,21 @@ pub(super) fn judge(
     evidence: &Evidence,
     gate: Option<&spec::Gate>,
     learned: Option<&History>,
-    place: &Where,
+    place: &StoreOptions,
     as_json: bool,
 ) -> Result<Exit, Failure> {
     let (q, budget) = gate.map_or((0.05, 0.05), |gate| (gate.q, gate.budget_pct / 100.0));
     let run = evidence.as_run()?;
-    let history = series(place, &Asked::default())?;
+    let history = read_series(place, &SeriesFilter::default())?;
     let named = gate.map_or(&[][..], |gate| gate.metrics.as_slice());
     let pipeline = run.plan.pipeline.name.as_str();
     let history: Vec<Series> = history.into_iter().filter(|series| series.pipeline == pipeline).collect();
-    let followed = followed(run.summary.1, &history, run.run_id.as_str(), named);
+    let followed = collect_histories(run.summary.1, &history, run.run_id.as_str(), named);
     if followed.is_empty() {
         return Err(Failure::usage("nothing_judged", "the run reports no primary metric with a direction that is better"));
     }
-    let family: Vec<Past> = followed.iter().map(|followed| followed.past.clone()).collect();
-    let against = against_history(&family, q, budget);
+    let family: Vec<MetricHistory> = followed.iter().map(|followed| followed.past.clone()).collect();
+    let against = compare_with_history(&family, q, budget);
     let seen = against.metrics;
     let is_worse = seen.iter().any(|seen| seen.is_worse);
     if as_json {
@@ -58,13 +60,13 @@ pub(super) fn judge(
     }
     let is_any_predicted = seen.iter().any(|seen| matches!(seen.prediction, Prediction::Interval { .. }));
     if !is_any_predicted {
-        output::talk("Nothing was told: history predicts none of the metrics.");
+        output::diagnostic("Nothing was told: history predicts none of the metrics.");
     }
     // A run without any prediction has not passed.
     Ok(if is_worse || !is_any_predicted { Exit::Inconclusive } else { Exit::Done })
 }
 
-fn followed<'a>(summary: &'a Summary, history: &[Series], run: &str, named: &[String]) -> Vec<Followed<'a>> {
+fn collect_histories<'a>(summary: &'a Summary, history: &[Series], run: &str, named: &[String]) -> Vec<MetricHistory<'a>> {
     let mut all = Vec::new();
     for point in &summary.points {
         let is_asked = |metric: &&MetricSummary| if named.is_empty() { metric.primary } else { named.contains(&metric.metric) };
@@ -74,26 +76,26 @@ fn followed<'a>(summary: &'a Summary, history: &[Series], run: &str, named: &[St
                 series.case == point.case_id.as_str() && series.point == point.point_id.as_str() && series.metric == metric.metric
             };
             let series = history.iter().find(same);
-            let before = series.map(|series| before(series, run, point)).unwrap_or_default();
+            let before = series.map(|series| earlier_runs(series, run, point)).unwrap_or_default();
             let own = series.and_then(|series| series.runs.iter().find(|of| of.run == run));
-            let surroundings = |of: &Of| (of.hardware.clone(), of.software.clone(), of.definition.clone());
+            let surroundings = |of: &RunValue| (of.hardware.clone(), of.software.clone(), of.definition.clone());
             let elsewhere = own.map(|own| before.iter().filter(|of| surroundings(of) != surroundings(own)).count());
             let earlier: BTreeMap<String, f64> = before.iter().map(|of| (of.run.clone(), of.value)).collect();
-            all.push(Followed { point, metric, past: Past { better, value: metric.median, earlier }, elsewhere });
+            all.push(MetricHistory { point, metric, past: MetricHistory { better, value: metric.median, earlier }, elsewhere });
         }
     }
     all
 }
 
 /// Returns the runs before `run` that did the same work; if `run` is not in the tables, all such runs.
-fn before<'a>(series: &'a Series, run: &str, point: &PointSummary) -> Vec<&'a Of> {
+fn earlier_runs<'a>(series: &'a Series, run: &str, point: &PointSummary) -> Vec<&'a RunValue> {
     let work = point.workload_spec_digest.to_string();
     let own = series.runs.iter().find(|of| of.run == run).map_or(i64::MAX, |of| of.started);
     series.runs.iter().filter(|of| of.workload == work && of.run != run && of.started < own).collect()
 }
 
-impl Followed<'_> {
-    fn json(&self, seen: &Seen, of_family: Option<FalseAlarms>) -> serde_json::Value {
+impl MetricHistory<'_> {
+    fn json(&self, seen: &MetricComparison, of_family: Option<FalseAlarms>) -> serde_json::Value {
         let of_family = of_family.map(|FalseAlarms { share, draws, runs }| {
             json!({"share": share, "draws": draws, "runs": runs, "method": FalseAlarms::METHOD})
         });
@@ -124,18 +126,18 @@ impl Followed<'_> {
     }
 
     /// Returns the spread that determines the number of pairs for it.
-    fn spread(&self) -> Option<Spread> {
-        let taught = Taught {
+    fn spread(&self) -> Option<MetricSpread> {
+        let taught = MetricKey {
             workload: self.point.case_id.names().first()?.parse().ok()?,
             work: self.point.workload_spec_digest,
             point: self.point.point_id.clone(),
             metric: self.metric.metric.clone(),
             unit: PairUnit::Launch,
         };
-        Some(Spread { taught, cv: self.metric.cv, trials: self.metric.n.0 })
+        Some(MetricSpread { key: taught, cv: self.metric.cv, trials: self.metric.n.0 })
     }
 
-    fn line(&self, seen: &Seen) -> String {
+    fn line(&self, seen: &MetricComparison) -> String {
         let predicted = match &seen.prediction {
             Prediction::Interval { low, high, spread, false_alarms, .. } => format!(
                 "predicted [{}, {}] from {} that spread by {}; {false_alarms} of them would have been called worse",
@@ -157,17 +159,17 @@ impl Followed<'_> {
     }
 }
 
-fn show(followed: &[Followed<'_>], seen: &[Seen], false_alarms: Option<FalseAlarms>, is_worse: bool) {
+fn show(followed: &[MetricHistory<'_>], seen: &[MetricComparison], false_alarms: Option<FalseAlarms>, is_worse: bool) {
     let worst_first = |wanted: bool| followed.iter().zip(seen).filter(move |(_, seen)| seen.is_worse == wanted);
     for (followed, seen) in worst_first(true).chain(worst_first(false)) {
         output::line(followed.line(seen));
     }
-    output::talk(format!(
+    output::diagnostic(format!(
         "\nStudent's prediction interval on logarithms of per-run medians, one-sided, adjusted for {}.",
         counted(seen.len() as u64, "metric")
     ));
     if let Some(FalseAlarms { share, draws, runs }) = false_alarms {
-        output::talk(format!(
+        output::diagnostic(format!(
             "False alarms: of {draws} redrawings of {}, in which nothing changed, {} call some metric worse ({}).",
             counted(runs as u64, "earlier run"),
             percent(share),
@@ -176,30 +178,30 @@ fn show(followed: &[Followed<'_>], seen: &[Seen], false_alarms: Option<FalseAlar
     }
     let elsewhere = followed.iter().filter_map(|followed| followed.elsewhere).max().unwrap_or(0);
     if elsewhere > 0 {
-        output::talk(format!(
+        output::diagnostic(format!(
             "{} before it had other hardware, other software or another pipeline file: a difference may be theirs (environment).",
             counted(elsewhere as u64, "run")
         ));
     }
     if is_worse {
-        output::talk(
+        output::diagnostic(
             "Worse than earlier runs explain. That is no regression yet: the machine may have changed since. History never blocks.",
         );
     }
 }
 
 /// Recommends a paired run that would decide, sized by the learned noise, and otherwise by the spread of this run's own trials.
-fn recommend(followed: &[Followed<'_>], learned: Option<&History>, q: f64, budget: f64) {
-    let family: Vec<Spread> = followed.iter().filter_map(Followed::spread).collect();
-    let paired = paired(&family, learned, q, budget, MOST_PAIRS);
+fn recommend(followed: &[MetricHistory<'_>], learned: Option<&History>, q: f64, budget: f64) {
+    let family: Vec<MetricSpread> = followed.iter().filter_map(MetricHistory::spread).collect();
+    let paired = size_paired_design(&family, learned, q, budget, MOST_PAIRS);
     let how = match paired.size {
         Ok(size) => format!("about {} would find {}", counted(size.pairs as u64, "pair"), percent(2.0 * budget)),
         Err(why) => why.to_string(),
     };
-    let by = match paired.taught {
+    let by = match paired.from_history {
         0 => "the spread of this run's trials".to_owned(),
         all if all == family.len() => "what earlier runs taught".to_owned(),
         some => format!("what earlier runs taught of {} and the spread of this run's trials", counted(some as u64, "metric")),
     };
-    output::talk(format!("To decide, measure both in one run: `comparison` with `placement: alternate`. By {by}, {how}."));
+    output::diagnostic(format!("To decide, measure both in one run: `comparison` with `placement: alternate`. By {by}, {how}."));
 }

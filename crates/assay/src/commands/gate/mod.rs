@@ -11,7 +11,7 @@ mod top_up;
 use std::path::PathBuf;
 
 use assay_envelope::{TestResult, Trust};
-use assay_gate::{Question, judge};
+use assay_gate::{GateInput, judge};
 use assay_manifest::{Acknowledgement, Digest, InputRef, Manifest, Name, Outcome, Role, RunId, Sequence, Verdict};
 use assay_runner::{Config, KeyRing, LocalKeys, gate_signers};
 use assay_spec as spec;
@@ -19,10 +19,10 @@ use assay_stage::{Clock, Exit, Failure, seal_with};
 use assay_store::Store;
 
 use crate::commands::gate::evidence::Evidence;
-use crate::commands::gate::rules::{About, Branch, Rules, changes, definition_changes, gates};
-use crate::commands::gate::sequence::{Known, append, verdicts_about, with_own};
-use crate::commands::opened::Where;
+use crate::commands::gate::rules::{Branch, JudgedSubject, Rules, changes, definition_changes, gates};
+use crate::commands::gate::sequence::{VerifiedVerdict, append, read_verdicts, trust_own_gate};
 use crate::commands::run::make_missing_keys;
+use crate::commands::verified_run::StoreOptions;
 use crate::output;
 
 /// The keyword that selects a comparison with earlier runs, in place of a branch.
@@ -73,30 +73,30 @@ pub(crate) struct Gate {
     #[arg(long, value_name = "VERDICT", conflicts_with_all = ["run", "baseline", "policy", "name", "pull", "pipeline", "head", "top_up", "to", "unestablished"])]
     replay: Option<String>,
     #[command(flatten)]
-    place: Where,
+    place: StoreOptions,
     /// Print the verdicts as one JSON document
     #[arg(long)]
     json: bool,
 }
 
 /// The source of the rules.
-enum From {
+enum RuleSource {
     Branch(Box<Branch>),
     File(PathBuf),
 }
 
 /// The question of one gate, without the earlier verdicts.
-struct Asked<'a> {
+struct GateQuestion<'a> {
     gate: spec::Gate,
     rules: &'a Rules,
     candidate: &'a Evidence,
     subject: &'a Name,
-    place: &'a Where,
+    place: &'a StoreOptions,
     unestablished: bool,
 }
 
 /// The runs that are judged, and the number of the look.
-struct Draw {
+struct LookRuns {
     /// The runs of the verdict before.
     runs: Vec<RunId>,
     look: u32,
@@ -105,9 +105,9 @@ struct Draw {
 }
 
 /// A gate's verdict, with all verdicts about the same subject, oldest first.
-struct Decided {
-    verdict: Known,
-    all: Vec<Known>,
+struct GateDecision {
+    verdict: VerifiedVerdict,
+    all: Vec<VerifiedVerdict>,
     /// Name and digest of the trust policy that the evidence was verified under.
     trust_policy: Option<(String, Digest)>,
 }
@@ -115,7 +115,7 @@ struct Decided {
 impl Gate {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         // If the reader closes the output, nothing is decided: only a stored verdict ends with success.
-        output::leave_with(Exit::Environment);
+        output::set_closed_pipe_exit(Exit::Environment);
         if let Some(verdict) = &self.replay {
             return replay::replay(verdict, &self.place);
         }
@@ -123,11 +123,11 @@ impl Gate {
         if self.baseline.as_deref() == Some(HISTORY) {
             return self.against_history(run);
         }
-        let from = self.from()?;
-        let place = self.place_trusting(&from)?;
+        let from = self.rule_source()?;
+        let place = self.find_place(&from)?;
         let mut candidate = Evidence::open(&place, run, self.unestablished)?;
         self.check_run(&candidate)?;
-        if let (Some(head), From::Branch(branch)) = (&self.head, &from) {
+        if let (Some(head), RuleSource::Branch(branch)) = (&self.head, &from) {
             candidate.merged_with(head).into_iter().try_for_each(|with| branch.check_merged(head, with))?;
         }
         let rules = rules_for(&from, &candidate)?;
@@ -137,13 +137,13 @@ impl Gate {
         let gates = self.gates(&rules)?;
         let asked = |gate: &spec::Gate, candidate: &Evidence| {
             let (rules, subject, place, unestablished) = (&rules, &subject, &place, self.unestablished);
-            Asked { gate: gate.clone(), rules, candidate, subject, place, unestablished }.decide(&store, &keys)
+            GateQuestion { gate: gate.clone(), rules, candidate, subject, place, unestablished }.decide(&store, &keys)
         };
         let mut decided = gates.iter().map(|gate| asked(gate, &candidate)).collect::<Result<Vec<_>, _>>()?;
         // Each round uses a look of every undecided gate, so there are no more rounds than looks.
-        while self.top_up && decided.iter().any(Decided::may_be_topped_up) {
-            if let Some(why) = top_up::would_be_spent(&decided) {
-                output::talk(why);
+        while self.top_up && decided.iter().any(GateDecision::may_be_topped_up) {
+            if let Some(why) = top_up::explain_futile_looks(&decided) {
+                output::diagnostic(why);
                 break;
             }
             candidate = Evidence::open(&place, &top_up::run_again(&candidate, &decided, &place, &store)?, self.unestablished)?;
@@ -151,7 +151,7 @@ impl Gate {
                 *decided = asked(gate, &candidate)?;
             }
         }
-        let exit = decided.iter().map(|decided| exit_of(decided.verdict.verdict().outcome)).fold(Exit::Done, worse);
+        let exit = decided.iter().map(|decided| exit_for(decided.verdict.verdict().outcome)).fold(Exit::Done, worse_exit);
         show::show(&decided, self.to.as_deref(), self.json, &place, exit)?;
         Ok(exit)
     }
@@ -160,11 +160,11 @@ impl Gate {
     fn against_history(&self, run: &str) -> Result<Exit, Failure> {
         self.refuse_what_history_ignores()?;
         let candidate = Evidence::open(&self.place, run, self.unestablished)?;
-        let mut rules = Rules::of_run(candidate.own_pipeline()?);
+        let mut rules = Rules::from_run(candidate.own_pipeline()?);
         rules.noise = candidate.own_file(&rules.noise_path()?)?;
         let gates = if self.name.is_some() { self.gates(&rules)? } else { rules.gates()? };
         if let [first, _, ..] = gates.as_slice() {
-            output::talk(format!("by gate `{}`, the first of {}: `--gate` names another", first.name, gates.len()));
+            output::diagnostic(format!("by gate `{}`, the first of {}: `--gate` names another", first.name, gates.len()));
         }
         history::judge(&candidate, gates.first(), rules.history()?.as_ref(), &self.place, self.json)
     }
@@ -208,11 +208,11 @@ impl Gate {
         }
     }
 
-    fn from(&self) -> Result<From, Failure> {
+    fn rule_source(&self) -> Result<RuleSource, Failure> {
         match (&self.policy, &self.baseline) {
-            (Some(path), _) => Ok(From::File(path.clone())),
-            (None, Some(rev)) => Ok(From::Branch(Box::new(Branch::at(rev)?))),
-            (None, None) => Branch::at("origin/HEAD").map(|branch| From::Branch(Box::new(branch))).map_err(|failure| {
+            (Some(path), _) => Ok(RuleSource::File(path.clone())),
+            (None, Some(rev)) => Ok(RuleSource::Branch(Box::new(Branch::open(rev)?))),
+            (None, None) => Branch::open("origin/HEAD").map(|branch| RuleSource::Branch(Box::new(branch))).map_err(|failure| {
                 let message = "nothing says by whose rules to judge: this checkout knows no default branch of `origin`";
                 Failure { message: message.to_owned(), code: "no_baseline".to_owned(), ..failure }
                     .hint("name the branch that it is to be merged into: `--baseline main`")
@@ -221,9 +221,9 @@ impl Gate {
     }
 
     /// Returns the place to look for runs. By default, it uses the trust policy of the target branch.
-    fn place_trusting(&self, from: &From) -> Result<Where, Failure> {
+    fn find_place(&self, from: &RuleSource) -> Result<StoreOptions, Failure> {
         let mut place = self.place.clone();
-        let From::Branch(branch) = from else { return Ok(place) };
+        let RuleSource::Branch(branch) = from else { return Ok(place) };
         if let Some(policy) = branch.trust()?.filter(|_| place.trust.is_empty()) {
             let digest = Store::open_existing(&place.store_uri()?)?.put(&policy.bytes)?;
             place.trust = vec![digest.to_string()];
@@ -263,7 +263,7 @@ impl Gate {
 /// Returns the gate's key, which is made at first use.
 fn gate_key() -> Result<KeyRing, Failure> {
     let (config, password) = (Config::find()?, std::env::var_os("COSIGN_PASSWORD").unwrap_or_default());
-    let keys = LocalKeys::of(&config);
+    let keys = LocalKeys::new(&config);
     // A machine that only judges may have no other key.
     if keys.missing().contains(&Role::Gate) {
         make_missing_keys(&config, password.as_encoded_bytes())?;
@@ -271,7 +271,7 @@ fn gate_key() -> Result<KeyRing, Failure> {
     keys.unlock(&[Role::Gate], password.as_encoded_bytes())
 }
 
-impl Decided {
+impl GateDecision {
     /// Returns true if more pairs may decide, and the policy has a look left for them.
     fn may_be_topped_up(&self) -> bool {
         let verdict = self.verdict.verdict();
@@ -279,58 +279,58 @@ impl Decided {
     }
 }
 
-fn rules_for(from: &From, candidate: &Evidence) -> Result<Rules, Failure> {
+fn rules_for(from: &RuleSource, candidate: &Evidence) -> Result<Rules, Failure> {
     let own = candidate.own_pipeline()?;
     match from {
-        From::Branch(branch) => {
-            output::talk(format!("rules of {}", branch.in_words()));
+        RuleSource::Branch(branch) => {
+            output::diagnostic(format!("rules of {}", branch.describe()));
             branch.rules(&own.path)
         }
-        From::File(path) => Rules::of_file(path),
+        RuleSource::File(path) => Rules::from_file(path),
     }
 }
 
-impl Asked<'_> {
+impl GateQuestion<'_> {
     /// Judges, signs and stores the verdict; or finds the existing one.
-    fn decide(&self, store: &Store, keys: &KeyRing) -> Result<Decided, Failure> {
-        let trust = with_own(&self.candidate.opened().trust, &gate_signers(&Config::find()?)?);
+    fn decide(&self, store: &Store, keys: &KeyRing) -> Result<GateDecision, Failure> {
+        let trust = trust_own_gate(&self.candidate.verified_run().trust, &gate_signers(&Config::find()?)?);
         for _ in 0..MAX_TRIES {
-            let mut all = verdicts_about(store, self.subject, &trust)?;
-            let earlier = self.of_this_sequence(&all)?;
+            let mut all = read_verdicts(store, self.subject, &trust)?;
+            let earlier = self.filter_sequence(&all)?;
             let acknowledgements = self.acknowledgements()?;
             // A file that others have learned since is no evidence either.
             let learned = self.rules.learned();
-            let draw = self.draw(&earlier);
+            let draw = self.plan_look(&earlier);
             if let Some(standing) = earlier.last().filter(|last| {
-                !draw.is_new && accepts_the_same(last.verdict(), &acknowledgements) && last.verdict().learned == learned
+                !draw.is_new && has_same_acknowledgements(last.verdict(), &acknowledgements) && last.verdict().learned == learned
             }) {
-                output::talk(format!("verdict {} about `{}` stands", standing.number, self.subject));
-                return Ok(self.decided(standing.clone(), all));
+                output::diagnostic(format!("verdict {} about `{}` stands", standing.number, self.subject));
+                return Ok(self.make_decision(standing.clone(), all));
             }
             let number = all.last().map_or(1, |last| last.number + 1);
             let reference = self.judge(&earlier, &draw, acknowledgements, store, keys)?;
             if append(store, self.subject, number, reference)? {
-                all = verdicts_about(store, self.subject, &trust)?;
+                all = read_verdicts(store, self.subject, &trust)?;
                 let verdict = all.iter().find(|known| known.reference == reference).cloned();
                 let verdict = verdict.ok_or_else(|| Failure::unexpected("verdict", "the verdict is not where it was put"))?;
-                return Ok(self.decided(verdict, all));
+                return Ok(self.make_decision(verdict, all));
             }
         }
         Err(Failure::environment("busy", format!("others judged `{}` at the same time, {MAX_TRIES} times", self.subject)))
     }
 
-    fn decided(&self, verdict: Known, all: Vec<Known>) -> Decided {
-        let trust_policy = match &self.candidate.opened().trust {
+    fn make_decision(&self, verdict: VerifiedVerdict, all: Vec<VerifiedVerdict>) -> GateDecision {
+        let trust_policy = match &self.candidate.verified_run().trust {
             Trust::Policy(policy) => policy.digest.map(|digest| (policy.name.clone(), digest)),
             Trust::None { .. } => None,
         };
-        Decided { verdict, all, trust_policy }
+        GateDecision { verdict, all, trust_policy }
     }
 
     /// Returns the verdicts about this tree by this gate and these rules.
-    fn of_this_sequence(&self, all: &[Known]) -> Result<Vec<Known>, Failure> {
+    fn filter_sequence(&self, all: &[VerifiedVerdict]) -> Result<Vec<VerifiedVerdict>, Failure> {
         let (tree, policy) = (self.candidate.tree()?, self.rules.policy(&self.gate));
-        let same = |known: &&Known| {
+        let same = |known: &&VerifiedVerdict| {
             let verdict = known.verdict();
             // The same rules in another file are the same rules.
             verdict.gate == self.gate.name
@@ -341,35 +341,38 @@ impl Asked<'_> {
     }
 
     /// Returns the runs that are judged, and the number of the look.
-    fn draw(&self, earlier: &[Known]) -> Draw {
+    fn plan_look(&self, earlier: &[VerifiedVerdict]) -> LookRuns {
         let (run, looks) = (self.candidate.run_id(), self.gate.looks.len());
-        let Some(last) = earlier.last().map(Known::verdict) else {
-            return Draw { runs: Vec::new(), look: 1, is_new: true };
+        let Some(last) = earlier.last().map(VerifiedVerdict::verdict) else {
+            return LookRuns { runs: Vec::new(), look: 1, is_new: true };
         };
         let runs: Vec<RunId> = last.runs.iter().map(|judged| judged.run_id.clone()).collect();
         let look = last.sequence.look;
         if runs.contains(run) {
-            output::talk(format!("run `{run}` was judged before"));
-            return Draw { runs, look, is_new: false };
+            output::diagnostic(format!("run `{run}` was judged before"));
+            return LookRuns { runs, look, is_new: false };
         }
         if look as usize >= looks {
             let allowed = assay_report::counted(looks as u64, "look");
             let had = if looks == 1 { "it" } else { "them" };
-            output::talk(format!("`{}` allows {allowed} at this tree, and had {had}: run `{run}` is not judged", self.gate.name));
-            return Draw { runs, look, is_new: false };
+            output::diagnostic(format!(
+                "`{}` allows {allowed} at this tree, and had {had}: run `{run}` is not judged",
+                self.gate.name
+            ));
+            return LookRuns { runs, look, is_new: false };
         }
-        Draw { runs, look: look + 1, is_new: true }
+        LookRuns { runs, look: look + 1, is_new: true }
     }
 
     fn acknowledgements(&self) -> Result<Vec<Acknowledgement>, Failure> {
-        let about = About { subject: self.subject, commit: self.candidate.commit() };
-        self.rules.acknowledgements(&|_, accepted| about.is_of(accepted))
+        let about = JudgedSubject { subject: self.subject, commit: self.candidate.commit() };
+        self.rules.acknowledgements(&|_, accepted| about.is_accepted_by(accepted))
     }
 
     fn judge(
         &self,
-        earlier: &[Known],
-        draw: &Draw,
+        earlier: &[VerifiedVerdict],
+        draw: &LookRuns,
         acknowledgements: Vec<Acknowledgement>,
         store: &Store,
         keys: &KeyRing,
@@ -393,7 +396,7 @@ impl Asked<'_> {
         } else if let Some(place) = draw.runs.iter().position(|run| run == self.candidate.run_id()) {
             runs.insert(place, self.candidate.as_run()?);
         }
-        let question = Question {
+        let question = GateInput {
             gate: &self.gate.name,
             policy: self.rules.policy(&self.gate),
             sequence: Sequence {
@@ -409,11 +412,11 @@ impl Asked<'_> {
             files: self.rules.files().map(rules::RuleFile::artifact).collect(),
             runs,
         };
-        let manifest = manifest_of(&question, earlier.iter().map(|known| known.reference).collect())?;
+        let manifest = make_manifest(&question, earlier.iter().map(|known| known.reference).collect())?;
         for file in self.rules.files() {
             store.put(&file.bytes)?;
         }
-        let result = TestResult::of(&manifest.body);
+        let result = TestResult::from_verdict(&manifest.body);
         Ok(seal_with(&keys.signer(Role::Gate)?, store, manifest, result)?.reference)
     }
 }
@@ -434,14 +437,14 @@ fn changes_of_definitions(rules: &Rules, candidate: &Evidence) -> Result<Vec<ass
 
 /// Returns true if a verdict was made with these acknowledgements, and none of them expires earlier than it did then: an
 /// acknowledgement is no evidence, so the same evidence is judged again with it.
-fn accepts_the_same(verdict: &Verdict, now: &[Acknowledgement]) -> bool {
+fn has_same_acknowledgements(verdict: &Verdict, now: &[Acknowledgement]) -> bool {
     let today = Clock.now();
     let expired_since = |accepted: &Acknowledgement| verdict.judged_on < accepted.expires && accepted.expires <= today;
     verdict.acknowledgements == now && !now.iter().any(expired_since)
 }
 
 /// Makes the verdict's manifest, from the Summaries of its runs and the verdicts before it.
-fn manifest_of(question: &Question<'_>, earlier: Vec<InputRef>) -> Result<Manifest<Verdict>, Failure> {
+fn make_manifest(question: &GateInput<'_>, earlier: Vec<InputRef>) -> Result<Manifest<Verdict>, Failure> {
     let verdict = judge(question).map_err(|refusal| {
         Failure::usage("not_judged", refusal.to_string()).hint("see `comparison` and `gates` of the pipeline")
     })?;
@@ -452,7 +455,7 @@ fn manifest_of(question: &Question<'_>, earlier: Vec<InputRef>) -> Result<Manife
 }
 
 /// Returns the exit code of an outcome, whether or not the policy blocks on it.
-fn exit_of(outcome: Outcome) -> Exit {
+fn exit_for(outcome: Outcome) -> Exit {
     match outcome {
         Outcome::Improved | Outcome::Unchanged => Exit::Done,
         Outcome::Inconclusive => Exit::Inconclusive,
@@ -460,7 +463,7 @@ fn exit_of(outcome: Outcome) -> Exit {
     }
 }
 
-fn worse(one: Exit, other: Exit) -> Exit {
+fn worse_exit(one: Exit, other: Exit) -> Exit {
     let rank = |exit: Exit| match exit {
         Exit::Regression => 2,
         Exit::Inconclusive => 1,

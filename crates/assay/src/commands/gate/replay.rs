@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use assay_envelope::{MAX_BUNDLE_BYTES, Trust};
-use assay_gate::{CONTRACT, Question};
+use assay_gate::{CONTRACT, GateInput};
 use assay_manifest::{Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Verdict};
 use assay_runner::{Config, gate_signers};
 use assay_stage::{Exit, Failure};
@@ -13,10 +13,10 @@ use assay_verify::{Blobs as _, StoreBlobs};
 
 use crate::commands::gate::evidence::Evidence;
 use crate::commands::gate::rules::{RuleFile, Rules, TRUST};
-use crate::commands::gate::sequence::{Known, verdict_named, verdict_of, with_own};
-use crate::commands::gate::{changes_of_definitions, manifest_of, policy_changes};
-use crate::commands::opened::Where;
-use crate::files::read_plain;
+use crate::commands::gate::sequence::{VerifiedVerdict, find_verdict, trust_own_gate, verify_verdict};
+use crate::commands::gate::{changes_of_definitions, make_manifest, policy_changes};
+use crate::commands::verified_run::StoreOptions;
+use crate::files::read_regular_file;
 use crate::output;
 use crate::trust::establish;
 
@@ -24,7 +24,7 @@ use crate::trust::establish;
 const MAX_DEFINITION_BYTES: u64 = assay_spec::MAX_FILE_BYTES as u64;
 
 /// Decides again and compares every byte.
-pub(crate) fn replay(name: &str, place: &Where) -> Result<Exit, Failure> {
+pub(crate) fn replay(name: &str, place: &StoreOptions) -> Result<Exit, Failure> {
     let blobs = StoreBlobs(Store::open_existing(&place.store_uri()?)?);
     let trust = trust(place, &blobs)?;
     let known = find(name, &blobs.0, &trust)?;
@@ -52,7 +52,7 @@ pub(crate) fn replay(name: &str, place: &Where) -> Result<Exit, Failure> {
     if before != now {
         return Err(Failure::verification(
             "replay_differs",
-            format!("deciding again gives {} instead of {}", Digest::of(&now), Digest::of(&before)),
+            format!("deciding again gives {} instead of {}", Digest::compute(&now), Digest::compute(&before)),
         )
         .hint("whoever signed this verdict did not decide by what it names"));
     }
@@ -64,21 +64,21 @@ pub(crate) fn replay(name: &str, place: &Where) -> Result<Exit, Failure> {
         count(verdict.runs.len(), "run")
     ));
     output::line(format!("  ok  {} of rules", count(verdict.files.len(), "file")));
-    output::line(format!("  ok  decided again, with the same bytes: {}", verdict.in_a_word()));
+    output::line(format!("  ok  decided again, with the same bytes: {}", verdict.outcome_label()));
     Ok(Exit::Done)
 }
 
 /// Checks that the earlier verdicts exist, and that this one follows them.
 fn check_sequence(verdict: &Verdict, store: &Store, trust: &Trust) -> Result<(), Failure> {
-    let before = verdict.sequence.earlier.iter().map(|digest| Ok((*digest, verdict_named(store, *digest, trust)?)));
+    let before = verdict.sequence.earlier.iter().map(|digest| Ok((*digest, find_verdict(store, *digest, trust)?)));
     let before = before.collect::<Result<Vec<_>, Failure>>()?;
     let before: Vec<_> = before.iter().map(|(digest, known)| (*digest, known.verdict())).collect();
-    follows(verdict, &before)
+    check_follows(verdict, &before)
 }
 
 /// Returns an error unless a verdict has the same subject as those before it, is the look after the last of them or decides that
 /// one again, and rests on all the evidence of that one: evidence that was drawn once is never replaced.
-fn follows(verdict: &Verdict, before: &[(Digest, &Verdict)]) -> Result<(), Failure> {
+fn check_follows(verdict: &Verdict, before: &[(Digest, &Verdict)]) -> Result<(), Failure> {
     let about = |verdict: &Verdict| {
         let tree = verdict.runs.last().map(|run| run.tree.clone());
         (verdict.sequence.subject.clone(), verdict.gate.clone(), verdict.policy.digest, tree)
@@ -106,11 +106,11 @@ fn follows(verdict: &Verdict, before: &[(Digest, &Verdict)]) -> Result<(), Failu
 
 fn decide_again(
     verdict: &Verdict,
-    known: &Known,
+    known: &VerifiedVerdict,
     evidence: &[Evidence],
     blobs: &StoreBlobs,
 ) -> Result<assay_manifest::Manifest<Verdict>, Failure> {
-    let rules = rules_of(verdict, blobs)?;
+    let rules = read_rules(verdict, blobs)?;
     let gate = rules.gates()?.into_iter().find(|gate| gate.name == verdict.gate);
     let gate = gate.ok_or_else(|| Failure::verification("no_gate", "the rules that the verdict names have no such gate"))?;
     let mut runs = evidence.iter().map(Evidence::as_run).collect::<Result<Vec<_>, _>>()?;
@@ -121,7 +121,7 @@ fn decide_again(
     }
     let candidate = evidence.last().ok_or_else(|| Failure::verification("verdict", "the verdict names no run"))?;
     let applied = |path: &str| verdict.acknowledgements.iter().any(|known| known.path == path && known.applies);
-    let question = Question {
+    let question = GateInput {
         gate: &verdict.gate,
         policy: rules.policy(&gate),
         runs,
@@ -141,11 +141,11 @@ fn decide_again(
     if named != listed {
         return Err(Failure::verification("other_sequence", "the verdict was made from others than those that it lists"));
     }
-    manifest_of(&question, earlier)
+    make_manifest(&question, earlier)
 }
 
 /// Returns the files that the verdict names, from the store.
-fn rules_of(verdict: &Verdict, blobs: &StoreBlobs) -> Result<Rules, Failure> {
+fn read_rules(verdict: &Verdict, blobs: &StoreBlobs) -> Result<Rules, Failure> {
     let file = |path: &str| -> Result<Option<RuleFile>, Failure> {
         let name = format!("rules/{path}");
         let Some(artifact) = verdict.files.iter().find(|artifact| artifact.name == name) else { return Ok(None) };
@@ -176,26 +176,26 @@ fn rules_of(verdict: &Verdict, blobs: &StoreBlobs) -> Result<Rules, Failure> {
 }
 
 /// Returns the trust: the named or configured policy, and this machine's own gate if it has one.
-fn trust(place: &Where, blobs: &StoreBlobs) -> Result<Trust, Failure> {
+fn trust(place: &StoreOptions, blobs: &StoreBlobs) -> Result<Trust, Failure> {
     let config = Config::find()?;
     let trust = establish(&place.trust, &config, blobs, &[])?.trust;
     Ok(match gate_signers(&config) {
-        Ok(own) => with_own(&trust, &own),
+        Ok(own) => trust_own_gate(&trust, &own),
         Err(_) => trust,
     })
 }
 
 /// Finds a verdict by its digest, or by its file, with the bundle beside it.
-fn find(name: &str, store: &Store, trust: &Trust) -> Result<Known, Failure> {
+fn find(name: &str, store: &Store, trust: &Trust) -> Result<VerifiedVerdict, Failure> {
     if let Ok(digest) = name.parse::<Digest>().or_else(|_| format!("sha256:{name}").parse()) {
-        return verdict_named(store, digest, trust);
+        return find_verdict(store, digest, trust);
     }
     // The folder of a gate that `--to` wrote holds it under this name.
     let named = Path::new(name);
     let path = if named.is_dir() { named.join("verdict.json") } else { named.to_owned() };
     let manifest = read(&path, MAX_MANIFEST_BYTES)?;
     let bundle = read(&path.with_extension("sigstore.json"), MAX_BUNDLE_BYTES as u64)?;
-    verdict_of(&manifest, &bundle, 0, trust)
+    verify_verdict(&manifest, &bundle, 0, trust)
 }
 
 fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
@@ -204,7 +204,7 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
             .because(error)
             .hint("name a verdict by its digest, or by its file with the bundle beside it")
     };
-    let bytes = read_plain(path, limit).map_err(|error| unreadable(&error))?;
+    let bytes = read_regular_file(path, limit).map_err(|error| unreadable(&error))?;
     if bytes.len() as u64 > limit {
         return Err(Failure::usage("no_such_verdict", format!("`{}` is too large for a verdict", path.display())));
     }
@@ -225,11 +225,11 @@ mod tests {
     fn verdict(look: u32, summaries: &[&str]) -> Verdict {
         let bytes = include_bytes!("../../../../../manifests/examples/v1alpha1/verdict.json");
         let document = Document::parse(bytes).expect("a manifest");
-        let mut verdict = Verdict::of(&document).expect("a verdict").body.clone();
+        let mut verdict = Verdict::from_document(&document).expect("a verdict").body.clone();
         let like = verdict.runs.first().expect("a run").clone();
         let run = |(place, text): (usize, &&str)| assay_manifest::JudgedRun {
             run_id: format!("run-{place}").parse().expect("a name"),
-            summary: InputRef { manifest: Digest::of(text.as_bytes()), ..like.summary },
+            summary: InputRef { manifest: Digest::compute(text.as_bytes()), ..like.summary },
             ..like.clone()
         };
         verdict.runs = summaries.iter().enumerate().map(run).collect();
@@ -238,8 +238,8 @@ mod tests {
     }
 
     fn code(verdict: &Verdict, before: &[&Verdict]) -> String {
-        let before: Vec<_> = before.iter().map(|before| (Digest::of(b"earlier"), *before)).collect();
-        follows(verdict, &before).map_or_else(|failure| failure.code, |()| "follows".to_owned())
+        let before: Vec<_> = before.iter().map(|before| (Digest::compute(b"earlier"), *before)).collect();
+        check_follows(verdict, &before).map_or_else(|failure| failure.code, |()| "follows".to_owned())
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
         };
         assert_eq!(other(|verdict| verdict.gate = "other".parse().expect("a name")), "other_sequence");
         assert_eq!(other(|verdict| verdict.sequence.subject = "pr-9999".parse().expect("a name")), "other_sequence");
-        assert_eq!(other(|verdict| verdict.policy.digest = Digest::of(b"other rules")), "other_sequence");
+        assert_eq!(other(|verdict| verdict.policy.digest = Digest::compute(b"other rules")), "other_sequence");
         assert_eq!(other(|verdict| verdict.runs.iter_mut().for_each(|run| run.tree = "0".repeat(40))), "other_sequence");
     }
 }

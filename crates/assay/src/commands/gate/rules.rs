@@ -9,7 +9,7 @@ use assay_manifest::{Acknowledgement, Artifact, Count, Difference, Digest, GateP
 use assay_spec as spec;
 use assay_stage::{Exit, Failure};
 
-use crate::files::read_plain;
+use crate::files::read_regular_file;
 
 /// The path of a repository's trust policy, from its root.
 pub(crate) const TRUST: &str = "pipelines/trust.yaml";
@@ -33,7 +33,7 @@ impl RuleFile {
     pub(crate) fn artifact(&self) -> Artifact {
         Artifact {
             name: format!("rules/{}", self.path),
-            digest: Digest::of(&self.bytes),
+            digest: Digest::compute(&self.bytes),
             size: Count(self.bytes.len() as u64),
             media_type: "application/yaml".to_owned(),
         }
@@ -67,14 +67,14 @@ pub(crate) struct Branch {
 
 impl Branch {
     /// Opens the commit that `rev` names.
-    pub(crate) fn at(rev: &str) -> Result<Self, Failure> {
+    pub(crate) fn open(rev: &str) -> Result<Self, Failure> {
         let repository = Repository::discover(Path::new(".")).map_err(git)?;
         let commit = repository.resolve(rev).map_err(git)?;
         Ok(Self { rev: rev.to_owned(), repository, commit })
     }
 
     /// Describes the branch by its name and its commit.
-    pub(crate) fn in_words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!("`{}` ({})", self.rev, crate::output::short(&self.commit.id.to_string()))
     }
 
@@ -90,21 +90,21 @@ impl Branch {
         let refused = |why: &str| {
             Failure::verification(
                 "other_base",
-                format!("what was measured is a merge of {head} with {with}, {why} {}", self.in_words()),
+                format!("what was measured is a merge of {head} with {with}, {why} {}", self.describe()),
             )
         };
-        if !self.repository.has_come_to(with, tip) {
+        if !self.repository.is_ancestor_or_same(with, tip) {
             return Err(
                 refused("which is no commit of").hint("a checkout without history knows none but the newest: fetch it whole")
             );
         }
         let head = head.parse().map_err(|error| refused("and it is not clear what that has of").because(&error))?;
-        match self.repository.common(head, tip) {
+        match self.repository.merge_base(head, tip) {
             None => {
                 Err(refused("and this repository lacks one that it could be compared by with")
                     .hint("fetch the head that is judged"))
             }
-            Some(common) if self.repository.has_come_to(common, with) => Ok(()),
+            Some(common) if self.repository.is_ancestor_or_same(common, with) => Ok(()),
             Some(_) => Err(refused("which lacks what the head has already of")),
         }
     }
@@ -141,7 +141,7 @@ impl Branch {
     /// Returns all files that the pipeline names and that decide what is measured.
     fn definitions(&self, pipeline: &str) -> Result<Vec<RuleFile>, Failure> {
         let mut read = BTreeMap::new();
-        let closure = spec::closure::<assay_git::Error>(pipeline, &mut |path| {
+        let closure = spec::read_closure::<assay_git::Error>(pipeline, &mut |path| {
             let Some(file) = self.repository.read_at(&self.commit, path)? else { return Ok(None) };
             read.insert(path.to_owned(), file.bytes.clone());
             Ok(Some(file.bytes))
@@ -165,7 +165,7 @@ impl Branch {
 
 /// The subject of a judgement, for matching acknowledgements.
 #[derive(Clone, Debug)]
-pub(crate) struct About<'a> {
+pub(crate) struct JudgedSubject<'a> {
     /// The subject of the verdicts.
     pub(crate) subject: &'a Name,
     /// The commit that was measured.
@@ -174,7 +174,7 @@ pub(crate) struct About<'a> {
 
 impl Rules {
     /// Reads the rules of a plain file: acknowledgements lie in `acks` beside it, and the learned noise in `noise`.
-    pub(crate) fn of_file(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn from_file(path: &Path) -> Result<Self, Failure> {
         let pipeline = RuleFile { path: plain_name(path), bytes: read_file(path)? };
         let folder = path.parent().unwrap_or(Path::new("")).join("acks");
         let mut acknowledgements = Vec::new();
@@ -188,7 +188,7 @@ impl Rules {
     }
 
     /// Returns the rules of the run's own Source: a change to what is measured could change them too.
-    pub(crate) fn of_run(pipeline: RuleFile) -> Self {
+    pub(crate) fn from_run(pipeline: RuleFile) -> Self {
         Self { pipeline, acknowledgements: Vec::new(), trust: None, noise: None, definitions: Vec::new(), commit: None }
     }
 
@@ -204,15 +204,16 @@ impl Rules {
 
     /// Returns the digest of the learned noise, as a verdict names it.
     pub(crate) fn learned(&self) -> Option<Digest> {
-        self.noise.as_ref().map(|file| Digest::of(&file.bytes))
+        self.noise.as_ref().map(|file| Digest::compute(&file.bytes))
     }
 
     /// Returns the learned noise as the judgement uses it.
     pub(crate) fn history(&self) -> Result<Option<History>, Failure> {
         let Some(file) = &self.noise else { return Ok(None) };
         let name = parsed(&self.pipeline)?.name;
-        let noise = spec::Noise::parse_of(&name, &file.path, &file.bytes).map_err(|problems| Failure::invalid(&problems))?;
-        Ok(Some(noise.history(Digest::of(&file.bytes))))
+        let noise =
+            spec::Noise::parse_for_pipeline(&name, &file.path, &file.bytes).map_err(|problems| Failure::invalid(&problems))?;
+        Ok(Some(noise.history(Digest::compute(&file.bytes))))
     }
 
     /// Returns the gates of the pipeline.
@@ -224,7 +225,7 @@ impl Rules {
     pub(crate) fn policy(&self, gate: &spec::Gate) -> GatePolicy {
         GatePolicy {
             path: self.pipeline.path.clone(),
-            digest: Digest::of(&self.pipeline.bytes),
+            digest: Digest::compute(&self.pipeline.bytes),
             commit: self.commit.clone(),
             q: gate.q,
             looks: gate.looks.clone(),
@@ -241,20 +242,20 @@ impl Rules {
     /// Returns the acknowledgements in the form of a verdict; `applies` of each is true if it is about the judged run.
     pub(crate) fn acknowledgements(
         &self,
-        applies: &dyn Fn(&str, &spec::Accepted) -> bool,
+        applies: &dyn Fn(&str, &spec::AcceptedChange) -> bool,
     ) -> Result<Vec<Acknowledgement>, Failure> {
         let read = |file: &RuleFile| {
             let accepted =
                 spec::Acknowledgement::parse(&file.path, &file.bytes).map_err(|problems| Failure::invalid(&problems))?;
             Ok(Acknowledgement {
                 path: file.path.clone(),
-                digest: Digest::of(&file.bytes),
-                applies: applies(&file.path, &accepted.of),
+                digest: Digest::compute(&file.bytes),
+                applies: applies(&file.path, &accepted.accepted_change),
                 case: accepted.case,
                 point: accepted.point,
                 metric: accepted.metric,
                 accepts: accepted.accepts_pct / 100.0,
-                of: in_words(&accepted.of),
+                of: describe_accepted(&accepted.accepted_change),
                 reason: accepted.reason,
                 approver: accepted.approver,
                 expires: accepted.expires,
@@ -307,7 +308,7 @@ pub(crate) fn definition_changes(
         return Ok(changes);
     }
     let there: BTreeMap<&str, Digest> =
-        rules.definitions.iter().map(|file| (file.path.as_str(), Digest::of(&file.bytes))).collect();
+        rules.definitions.iter().map(|file| (file.path.as_str(), Digest::compute(&file.bytes))).collect();
     let own_paths = own_files.keys().map(String::as_str).filter(|path| *path != own.path && is_measured(path));
     let paths: BTreeSet<&str> = there.keys().copied().chain(own_paths).collect();
     for path in paths {
@@ -322,14 +323,14 @@ pub(crate) fn definition_changes(
 /// Returns the differences of two pipelines except their gates, their schedules and their publication.
 fn pipeline_changes(judged_by: spec::PipelineSpec, own: spec::PipelineSpec) -> Vec<Difference> {
     let bare = |mut spec: spec::PipelineSpec| {
-        (spec.gates, spec.schedule, spec.publish) = (Vec::new(), None, spec::Publish::default());
+        (spec.gates, spec.schedule, spec.publish) = (Vec::new(), None, spec::PublishSettings::default());
         spec
     };
     let (judged_by, own) = (bare(judged_by), bare(own));
     if judged_by == own {
         return Vec::new();
     }
-    let mut changes = differing(measured(&judged_by), measured(&own));
+    let mut changes = differing(measured_fields(&judged_by), measured_fields(&own));
     // A target or a variant may be long, or contain a reference to a secret: only the fact that it differs is shown.
     let parts = [("targets", judged_by.targets != own.targets), ("variants", judged_by.variants != own.variants)];
     let named = parts.into_iter().filter_map(|(what, differs)| differs.then_some(what));
@@ -345,7 +346,7 @@ fn differs(what: &str) -> Difference {
 }
 
 /// Returns the fields of a pipeline that are shown as they are.
-fn measured(spec: &spec::PipelineSpec) -> [(&'static str, String); 6] {
+fn measured_fields(spec: &spec::PipelineSpec) -> [(&'static str, String); 6] {
     let side = |side: &assay_manifest::Side| format!("{}.{}", side.target, side.variant);
     let comparison = spec.comparison.as_ref().map_or_else(
         || "none".to_owned(),
@@ -397,37 +398,37 @@ fn differing<const N: usize>(one: [(&'static str, String); N], other: [(&'static
     both.map(|((what, baseline), (_, candidate))| Difference { what: what.to_owned(), baseline, candidate }).collect()
 }
 
-impl About<'_> {
+impl JudgedSubject<'_> {
     /// Returns true if an acknowledgement of this is about the judged run. The commits of a range are looked up in the repository
     /// around the working folder.
-    pub(crate) fn is_of(&self, accepted: &spec::Accepted) -> bool {
+    pub(crate) fn is_accepted_by(&self, accepted: &spec::AcceptedChange) -> bool {
         match accepted {
-            spec::Accepted::PullRequest(number) => self.subject.as_str() == format!("pr-{number}"),
-            spec::Accepted::Range { base, merge } => self.lies_in(base, merge).unwrap_or(false),
+            spec::AcceptedChange::PullRequest(number) => self.subject.as_str() == format!("pr-{number}"),
+            spec::AcceptedChange::Range { base, merge } => self.is_in_range(base, merge).unwrap_or(false),
         }
     }
 
-    fn lies_in(&self, base: &str, merge: &str) -> Option<bool> {
+    fn is_in_range(&self, base: &str, merge: &str) -> Option<bool> {
         let [commit, base, merge] = [self.commit?, base, merge].map(|text| text.parse::<Oid>().ok());
         let (commit, base, merge) = (commit?, base?, merge?);
         let repository = Repository::discover(Path::new(".")).ok()?;
-        Some(commit != base && repository.has_come_to(base, commit) && repository.has_come_to(commit, merge))
+        Some(commit != base && repository.is_ancestor_or_same(base, commit) && repository.is_ancestor_or_same(commit, merge))
     }
 }
 
-fn in_words(accepted: &spec::Accepted) -> String {
+fn describe_accepted(accepted: &spec::AcceptedChange) -> String {
     match accepted {
-        spec::Accepted::PullRequest(number) => format!("pull request {number}"),
-        spec::Accepted::Range { base, merge } => format!("commits {base}..{merge}"),
+        spec::AcceptedChange::PullRequest(number) => format!("pull request {number}"),
+        spec::AcceptedChange::Range { base, merge } => format!("commits {base}..{merge}"),
     }
 }
 
 fn git(error: assay_git::Error) -> Failure {
     if matches!(error, assay_git::Error::NoRepository { .. }) {
-        return Failure::of(Exit::Usage, "git", &error)
+        return Failure::from_error(Exit::Usage, "git", &error)
             .hint("rules are read from a branch: call it in a checkout, or name a file with `--policy`");
     }
-    let failure = Failure::of(Exit::Usage, "git", &error);
+    let failure = Failure::from_error(Exit::Usage, "git", &error);
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,
@@ -477,7 +478,7 @@ fn yaml_files(folder: &Path) -> Result<Vec<std::path::PathBuf>, Failure> {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    let bytes = read_plain(path, MAX_RULES_BYTES).map_err(|error| unreadable(path, &error))?;
+    let bytes = read_regular_file(path, MAX_RULES_BYTES).map_err(|error| unreadable(path, &error))?;
     check_size(&path.display().to_string(), bytes.len() as u64)?;
     Ok(bytes)
 }

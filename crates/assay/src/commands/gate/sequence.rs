@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use assay_envelope::{Expect, MAX_BUNDLE_BYTES, PublicKey, Trust, TrustedSigner, verify};
+use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, PublicKey, Trust, TrustedSigner, verify};
 use assay_manifest::{Body as _, Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Name, Outcome, Role, Verdict};
-use assay_stage::{Accepted, Failure, Layout};
-use assay_store::{Created, Store};
+use assay_stage::{AcceptedResult, Failure, Layout};
+use assay_store::{CreateOutcome, Store};
 
 /// A verdict that was found and verified.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct VerifiedVerdict {
     /// Its number in the order of its subject, from 1.
     pub(crate) number: u32,
     pub(crate) reference: InputRef,
@@ -20,7 +20,7 @@ pub(crate) struct Known {
     pub(crate) fingerprint: Digest,
 }
 
-impl Known {
+impl VerifiedVerdict {
     pub(crate) fn verdict(&self) -> &Verdict {
         &self.manifest.body
     }
@@ -29,7 +29,7 @@ impl Known {
 /// Adds this machine's own gate, with its present and former keys, to the trust for verdicts. If the policy itself names one of
 /// these keys, the policy's window applies. Keys that lie beside a run vouch for no verdict: otherwise the machine that measures
 /// could plant one that counts.
-pub(crate) fn with_own(trust: &Trust, own: &[TrustedSigner]) -> Trust {
+pub(crate) fn trust_own_gate(trust: &Trust, own: &[TrustedSigner]) -> Trust {
     match trust.clone() {
         Trust::Policy(mut policy) => {
             let is_named =
@@ -43,24 +43,24 @@ pub(crate) fn with_own(trust: &Trust, own: &[TrustedSigner]) -> Trust {
 }
 
 /// Returns the verdicts about a subject, oldest first.
-pub(crate) fn verdicts_about(store: &Store, subject: &Name, trust: &Trust) -> Result<Vec<Known>, Failure> {
+pub(crate) fn read_verdicts(store: &Store, subject: &Name, trust: &Trust) -> Result<Vec<VerifiedVerdict>, Failure> {
     let paths = store.list(&Layout::verdicts(subject))?;
     let known = (1_u32..).zip(paths).map(|(number, path)| {
         if path != Layout::verdict(subject, number) {
             return Err(Failure::verification("verdict_missing", format!("verdict {number} about `{subject}` is not there"))
                 .hint("a sequence of verdicts only grows: one was removed, and what it spent is not known any more"));
         }
-        let accepted = Accepted::read(store, &path)?.ok_or_else(|| absent(&path))?;
+        let accepted = AcceptedResult::read(store, &path)?.ok_or_else(|| absent(&path))?;
         load(store, accepted.as_input(Kind::Verdict), number, trust)
     });
-    let known: Vec<Known> = known.collect::<Result<_, _>>()?;
-    in_their_places(&known, subject)?;
+    let known: Vec<VerifiedVerdict> = known.collect::<Result<_, _>>()?;
+    check_order(&known, subject)?;
     Ok(known)
 }
 
 /// Checks that each verdict is about the subject, occurs once, and comes after those that it rests on: the target of a pointer is
 /// not signed, so moving a verdict would restore looks that were used.
-fn in_their_places(known: &[Known], subject: &Name) -> Result<(), Failure> {
+fn check_order(known: &[VerifiedVerdict], subject: &Name) -> Result<(), Failure> {
     let mut before = BTreeSet::new();
     for one in known {
         let sequence = &one.verdict().sequence;
@@ -88,7 +88,7 @@ pub(crate) struct RegressedRuns {
 pub(crate) fn regressed_runs(store: &Store, trust: &Trust) -> Result<RegressedRuns, Failure> {
     let mut regressed = RegressedRuns::default();
     for path in store.list(Layout::VERDICTS)? {
-        let Some(accepted) = Accepted::read(store, &path)? else { continue };
+        let Some(accepted) = AcceptedResult::read(store, &path)? else { continue };
         let Ok(known) = load(store, accepted.as_input(Kind::Verdict), 0, trust) else {
             regressed.unread += 1;
             continue;
@@ -102,9 +102,11 @@ pub(crate) fn regressed_runs(store: &Store, trust: &Trust) -> Result<RegressedRu
 }
 
 /// Returns a verdict by the digest of its manifest, wherever in the store it is.
-pub(crate) fn verdict_named(store: &Store, manifest: Digest, trust: &Trust) -> Result<Known, Failure> {
+pub(crate) fn find_verdict(store: &Store, manifest: Digest, trust: &Trust) -> Result<VerifiedVerdict, Failure> {
     for path in store.list(Layout::VERDICTS)? {
-        let Some(accepted) = Accepted::read(store, &path)?.filter(|accepted| accepted.manifest == manifest) else { continue };
+        let Some(accepted) = AcceptedResult::read(store, &path)?.filter(|accepted| accepted.manifest == manifest) else {
+            continue;
+        };
         let number = path.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or_default();
         return load(store, accepted.as_input(Kind::Verdict), number, trust);
     }
@@ -112,16 +114,16 @@ pub(crate) fn verdict_named(store: &Store, manifest: Digest, trust: &Trust) -> R
 }
 
 /// Verifies a verdict from bytes of any source.
-pub(crate) fn verdict_of(manifest: &[u8], bundle: &[u8], number: u32, trust: &Trust) -> Result<Known, Failure> {
-    let expect = Expect { kind: Some(Kind::Verdict), stage: Some(Role::Gate), ..Expect::default() };
+pub(crate) fn verify_verdict(manifest: &[u8], bundle: &[u8], number: u32, trust: &Trust) -> Result<VerifiedVerdict, Failure> {
+    let expect = ExpectedManifest { kind: Some(Kind::Verdict), stage: Some(Role::Gate), ..ExpectedManifest::default() };
     let verified = verify(manifest, bundle, trust, &expect).map_err(|error| {
         let failure = Failure::from(error);
         Failure { message: format!("the verdict does not verify: {}", failure.message), ..failure }
     })?;
-    let found = Verdict::of(verified.value()).ok_or_else(|| Failure::unexpected("verdict", "a verdict is none"))?;
-    Ok(Known {
+    let found = Verdict::from_document(verified.value()).ok_or_else(|| Failure::unexpected("verdict", "a verdict is none"))?;
+    Ok(VerifiedVerdict {
         number,
-        reference: verified.as_input(),
+        reference: verified.input_ref(),
         manifest: found.clone(),
         signer: verified.signer().name.clone(),
         fingerprint: verified.signer().fingerprint,
@@ -131,14 +133,14 @@ pub(crate) fn verdict_of(manifest: &[u8], bundle: &[u8], number: u32, trust: &Tr
 /// Appends a verdict to its subject's sequence. Returns false if another gate appended first: then it has to be judged again,
 /// after that one.
 pub(crate) fn append(store: &Store, subject: &Name, number: u32, reference: InputRef) -> Result<bool, Failure> {
-    let accepted = Accepted { manifest: reference.manifest, bundle: reference.bundle };
-    Ok(matches!(store.create(&Layout::verdict(subject, number), &accepted.to_bytes()?)?, Created::Yes))
+    let accepted = AcceptedResult { manifest: reference.manifest, bundle: reference.bundle };
+    Ok(matches!(store.create(&Layout::verdict(subject, number), &accepted.to_bytes()?)?, CreateOutcome::New))
 }
 
-fn load(store: &Store, reference: InputRef, number: u32, trust: &Trust) -> Result<Known, Failure> {
+fn load(store: &Store, reference: InputRef, number: u32, trust: &Trust) -> Result<VerifiedVerdict, Failure> {
     let manifest = store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
     let bundle = store.get(&reference.bundle, MAX_BUNDLE_BYTES as u64)?;
-    verdict_of(&manifest, &bundle, number, trust)
+    verify_verdict(&manifest, &bundle, number, trust)
 }
 
 fn absent(path: &str) -> Failure {

@@ -4,27 +4,33 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use assay_manifest::{Body as _, Digest, Document, MAX_MANIFEST_BYTES, Role, RunId, Summary, Verdict};
-use assay_report::SignedBy;
-use assay_report::gate::{Earlier, Inputs, Report};
+use assay_report::ChainSignature;
+use assay_report::gate::{EarlierVerdict, Inputs, Report};
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
 use assay_verify::{Blobs as _, StoreBlobs};
 use serde_json::json;
 
-use crate::commands::gate::Decided;
-use crate::commands::gate::sequence::Known;
-use crate::commands::opened::{Where, named_store};
+use crate::commands::gate::GateDecision;
+use crate::commands::gate::sequence::VerifiedVerdict;
+use crate::commands::verified_run::{StoreOptions, named_store};
 use crate::output;
 
 /// The longest comment of all gates together, in bytes: the forge's limit, less the text that the posting program adds.
 const MAX_COMMENT_BYTES: usize = 65_000;
 
 /// Shows the decision, and writes it into a folder if one is named.
-pub(super) fn show(decided: &[Decided], to: Option<&Path>, as_json: bool, place: &Where, exit: Exit) -> Result<(), Failure> {
+pub(super) fn show(
+    decided: &[GateDecision],
+    to: Option<&Path>,
+    as_json: bool,
+    place: &StoreOptions,
+    exit: Exit,
+) -> Result<(), Failure> {
     let uri = place.store_uri()?;
     let blobs = StoreBlobs(Store::open_existing(&uri)?);
     let many = decided.len().max(1);
-    let of = |decided: &Decided| Ok(report(decided, &uri, &summaries(decided.verdict.verdict(), &blobs)?));
+    let of = |decided: &GateDecision| Ok(report(decided, &uri, &summaries(decided.verdict.verdict(), &blobs)?));
     let reports = decided.iter().map(of).collect::<Result<Vec<_>, Failure>>()?;
     // Files come first: the reader of the output may close it at any line.
     let mut written = Vec::new();
@@ -33,7 +39,7 @@ pub(super) fn show(decided: &[Decided], to: Option<&Path>, as_json: bool, place:
         write(&folder, &decided.verdict, report, &blobs.0, MAX_COMMENT_BYTES / many)?;
         written.push(format!("wrote the verdict and its reports to {}", folder.display()));
     }
-    output::leave_with(exit);
+    output::set_closed_pipe_exit(exit);
     if as_json {
         output::json(&decided.iter().map(document).collect::<Vec<_>>())?;
     } else {
@@ -41,12 +47,12 @@ pub(super) fn show(decided: &[Decided], to: Option<&Path>, as_json: bool, place:
             output::report(report.terminal(output::width(), output::has_color()));
         }
     }
-    written.iter().for_each(output::talk);
+    written.iter().for_each(output::diagnostic);
     Ok(())
 }
 
-fn document(decided: &Decided) -> serde_json::Value {
-    let Known { number, reference, manifest, signer, .. } = &decided.verdict;
+fn document(decided: &GateDecision) -> serde_json::Value {
+    let VerifiedVerdict { number, reference, manifest, signer, .. } = &decided.verdict;
     json!({"number": number, "reference": reference, "signer": signer, "verdict": manifest.body})
 }
 
@@ -57,18 +63,18 @@ fn summaries(verdict: &Verdict, blobs: &StoreBlobs) -> Result<BTreeMap<Digest, S
     for judged in &verdict.runs {
         let digest = judged.summary.manifest;
         let Some(bytes) = blobs.get(&digest, MAX_MANIFEST_BYTES)? else { continue };
-        let document = Document::parse(&bytes).map_err(|error| Failure::of(Exit::Verification, "malformed", &error))?;
-        found.extend(Summary::of(&document).map(|manifest| (digest, manifest.body.clone())));
+        let document = Document::parse(&bytes).map_err(|error| Failure::from_error(Exit::Verification, "malformed", &error))?;
+        found.extend(Summary::from_document(&document).map(|manifest| (digest, manifest.body.clone())));
     }
     Ok(found)
 }
 
-fn report(decided: &Decided, store: &str, summaries: &BTreeMap<Digest, Summary>) -> Report {
+fn report(decided: &GateDecision, store: &str, summaries: &BTreeMap<Digest, Summary>) -> Report {
     let known = &decided.verdict;
     let verdict = known.verdict();
-    let earlier: Vec<Earlier> = decided.all.iter().filter(|other| other.number < known.number).map(earlier).collect();
+    let earlier: Vec<EarlierVerdict> = decided.all.iter().filter(|other| other.number < known.number).map(earlier).collect();
     let unestablished: Vec<RunId> = verdict.runs.iter().filter(|run| !run.established).map(|run| run.run_id.clone()).collect();
-    let signed = SignedBy {
+    let signed = ChainSignature {
         stage: Role::Gate,
         name: "verdict".to_owned(),
         signer: known.signer.clone(),
@@ -88,20 +94,20 @@ fn report(decided: &Decided, store: &str, summaries: &BTreeMap<Digest, Summary>)
     })
 }
 
-fn earlier(known: &Known) -> Earlier {
+fn earlier(known: &VerifiedVerdict) -> EarlierVerdict {
     let verdict = known.verdict();
-    Earlier {
+    EarlierVerdict {
         number: known.number,
         digest: known.reference.manifest,
         gate: verdict.gate.clone(),
-        outcome: verdict.in_a_word(),
+        outcome: verdict.outcome_label(),
         look: verdict.sequence.look,
         commit: verdict.commit().map(ToOwned::to_owned),
         judged_on: verdict.judged_on,
     }
 }
 
-fn write(folder: &Path, known: &Known, report: &Report, store: &Store, comment: usize) -> Result<(), Failure> {
+fn write(folder: &Path, known: &VerifiedVerdict, report: &Report, store: &Store, comment: usize) -> Result<(), Failure> {
     let unwritable = |error: &std::io::Error| {
         Failure::environment("output", format!("cannot write to `{}`", folder.display())).because(error).lasting()
     };

@@ -4,26 +4,26 @@ use std::process::Stdio;
 
 use assay_manifest::{Outcome, RunId, Source, Verdict};
 use assay_report::counted;
-use assay_stage::{Accepted, Exit, Failure, Layout};
+use assay_stage::{AcceptedResult, Exit, Failure, Layout};
 use assay_store::Store;
 
-use crate::commands::gate::Decided;
+use crate::commands::gate::GateDecision;
 use crate::commands::gate::evidence::Evidence;
-use crate::commands::opened::Where;
+use crate::commands::verified_run::StoreOptions;
 use crate::output;
 
 /// The most names that are tried.
 const MAX_NAMES: u32 = 1_000;
 
 /// Returns the message if the remaining looks would be used for nothing; `None` if a verdict may change.
-pub(super) fn would_be_spent(decided: &[Decided]) -> Option<String> {
+pub(super) fn explain_futile_looks(decided: &[GateDecision]) -> Option<String> {
     let asked = decided.iter().filter(|decided| decided.may_be_topped_up());
-    let whys: Option<Vec<String>> = asked.map(|decided| cannot_tell(decided.verdict.verdict())).collect();
+    let whys: Option<Vec<String>> = asked.map(|decided| explain_undecidable(decided.verdict.verdict())).collect();
     whys?.first().map(|why| format!("not run once more: {why}"))
 }
 
 /// Returns the reason why the remaining looks cannot decide; `None` if they may.
-fn cannot_tell(verdict: &Verdict) -> Option<String> {
+fn explain_undecidable(verdict: &Verdict) -> Option<String> {
     let left = verdict.policy.looks.len().saturating_sub(verdict.sequence.look as usize) as u32;
     let undecided = || verdict.metrics.iter().filter(|metric| metric.primary && metric.outcome == Outcome::Inconclusive);
     // A check that failed, or a missing trial, may succeed the next time.
@@ -44,8 +44,13 @@ fn cannot_tell(verdict: &Verdict) -> Option<String> {
 }
 
 /// Runs the candidate's pipeline at its commit again, and returns the new run's name.
-pub(super) fn run_again(candidate: &Evidence, decided: &[Decided], place: &Where, store: &Store) -> Result<String, Failure> {
-    let source = candidate.opened().chain.one::<Source>().map(|source| &source.body);
+pub(super) fn run_again(
+    candidate: &Evidence,
+    decided: &[GateDecision],
+    place: &StoreOptions,
+    store: &Store,
+) -> Result<String, Failure> {
+    let source = candidate.verified_run().chain.one::<Source>().map(|source| &source.body);
     let no_commit = || {
         Failure::usage(
             "no_commit",
@@ -57,7 +62,7 @@ pub(super) fn run_again(candidate: &Evidence, decided: &[Decided], place: &Where
     let commit = source.commit.as_deref().filter(|_| !source.dirty).ok_or_else(no_commit)?;
     let look = decided.iter().map(|decided| decided.verdict.verdict().sequence.look).max().unwrap_or(1) + 1;
     let run = free_name(candidate.run_id(), look, store)?;
-    output::talk(format!(
+    output::diagnostic(format!(
         "inconclusive, and a look is left: running `{}` at {} once more, as `{run}`",
         source.pipeline,
         output::short(commit)
@@ -80,7 +85,7 @@ pub(super) fn run_again(candidate: &Evidence, decided: &[Decided], place: &Where
 fn free_name(first: &RunId, look: u32, store: &Store) -> Result<RunId, Failure> {
     for number in look..look + MAX_NAMES {
         let name = name_of_look(first, number)?;
-        if store.read(&Layout::of(&name).source(), Accepted::MAX_BYTES)?.is_none() {
+        if store.read(&Layout::for_run(&name).source(), AcceptedResult::MAX_BYTES)?.is_none() {
             return Ok(name);
         }
     }
@@ -105,7 +110,7 @@ mod tests {
     fn verdict(more_pairs: Option<u32>, look: u32) -> Verdict {
         let bytes = include_bytes!("../../../../../manifests/examples/v1alpha1/verdict.json");
         let document = assay_manifest::Document::parse(bytes).expect("a manifest");
-        let mut verdict = <Verdict as assay_manifest::Body>::of(&document).expect("a verdict").body.clone();
+        let mut verdict = <Verdict as assay_manifest::Body>::from_document(&document).expect("a verdict").body.clone();
         verdict.policy.looks = vec![0.4, 0.3, 0.3];
         verdict.sequence.look = look;
         verdict.checks.clear();
@@ -120,16 +125,19 @@ mod tests {
 
     #[test]
     fn a_look_is_not_spent_where_it_cannot_tell() {
-        assert_eq!(cannot_tell(&verdict(Some(16), 1)), None, "two looks of eight pairs");
-        assert!(cannot_tell(&verdict(Some(17), 1)).is_some_and(|why| why.contains("the looks that are left have 16 together")));
+        assert_eq!(explain_undecidable(&verdict(Some(16), 1)), None, "two looks of eight pairs");
         assert!(
-            cannot_tell(&verdict(Some(9), 2))
+            explain_undecidable(&verdict(Some(17), 1))
+                .is_some_and(|why| why.contains("the looks that are left have 16 together"))
+        );
+        assert!(
+            explain_undecidable(&verdict(Some(9), 2))
                 .is_some_and(|why| why.starts_with("9 more pairs would tell, and the looks that are left have 8"))
         );
-        assert!(cannot_tell(&verdict(None, 1)).is_some());
+        assert!(explain_undecidable(&verdict(None, 1)).is_some());
         let mut missing = verdict(None, 1);
         missing.metrics.iter_mut().for_each(|metric| metric.missing = 3);
-        assert_eq!(cannot_tell(&missing), None, "the next run may be whole");
+        assert_eq!(explain_undecidable(&missing), None, "the next run may be whole");
     }
 
     #[test]

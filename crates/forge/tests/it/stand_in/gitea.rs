@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Asked, Identity, REPOSITORY, Reply, State, id, query, text};
+use super::{Identity, REPOSITORY, RecordedRequest, Reply, State, id, query, text};
 
 /// The states of a status that the API accepts.
 const STATES: [&str; 5] = ["pending", "success", "error", "failure", "warning"];
 
-pub(super) fn reply(state: &mut State, asked: &Asked) -> Reply {
+pub(super) fn reply(state: &mut State, asked: &RecordedRequest) -> Reply {
     let path = asked.path.split('?').next().unwrap_or_default();
     let below = path.strip_prefix(&format!("/api/v1/repos/{REPOSITORY}/")).unwrap_or_default();
     let parts: Vec<&str> = below.split('/').collect();
@@ -45,7 +45,7 @@ pub(super) fn reply(state: &mut State, asked: &Asked) -> Reply {
 }
 
 /// Returns open issues with a label. A label that does not exist is no condition.
-fn open_issues(state: &State, asked: &Asked) -> Vec<Value> {
+fn open_issues(state: &State, asked: &RecordedRequest) -> Vec<Value> {
     let label = query(asked, "labels").filter(|label| state.labels.iter().any(|known| known == label));
     let has_label = |issue: &Value| {
         issue["labels"].as_array().is_some_and(|labels| labels.iter().any(|one| label.is_none_or(|label| one["name"] == label)))

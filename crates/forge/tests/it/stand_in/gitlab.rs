@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Asked, Identity, REPOSITORY, Reply, State, id, query, text};
+use super::{Identity, REPOSITORY, RecordedRequest, Reply, State, id, query, text};
 
 /// The states of a status that the API accepts.
 const STATES: [&str; 6] = ["pending", "running", "success", "failed", "canceled", "skipped"];
@@ -10,7 +10,7 @@ const STATES: [&str; 6] = ["pending", "running", "success", "failed", "canceled"
 /// The longest line of a status, in characters.
 const MAX_DESCRIPTION: usize = 255;
 
-pub(super) fn reply(state: &mut State, asked: &Asked) -> Reply {
+pub(super) fn reply(state: &mut State, asked: &RecordedRequest) -> Reply {
     let path = asked.path.split('?').next().unwrap_or_default();
     let Some(path) = path.strip_prefix("/api/v4/") else { return Reply::refused(404, "404 Not Found") };
     let project = format!("projects/{}", REPOSITORY.replace('/', "%2F"));
@@ -67,7 +67,7 @@ fn project_id(path: &str) -> u64 {
     path.to_ascii_lowercase().bytes().map(u64::from).sum()
 }
 
-fn other_project(asked: &Asked, path: &str) -> Reply {
+fn other_project(asked: &RecordedRequest, path: &str) -> Reply {
     match path.strip_prefix("projects/").map(|path| path.replace("%2F", "/")) {
         Some(project) if asked.method == "GET" && project.split('/').count() == 2 => {
             Reply::ok(json!({ "id": project_id(&project) }))
@@ -77,14 +77,14 @@ fn other_project(asked: &Asked, path: &str) -> Reply {
 }
 
 /// Sorts from the newest, unless the request says otherwise.
-fn ordered(asked: &Asked, mut all: Vec<Value>) -> Vec<Value> {
+fn ordered(asked: &RecordedRequest, mut all: Vec<Value>) -> Vec<Value> {
     if query(asked, "sort") != Some("asc") {
         all.reverse();
     }
     all
 }
 
-fn opened(asked: &Asked, all: Vec<Value>) -> Vec<Value> {
+fn opened(asked: &RecordedRequest, all: Vec<Value>) -> Vec<Value> {
     let wanted = query(asked, "state").unwrap_or_default();
     ordered(asked, all.into_iter().filter(|one| wanted.is_empty() || one["state"] == wanted).collect())
 }

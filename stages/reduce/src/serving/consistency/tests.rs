@@ -4,9 +4,9 @@ use assay_warehouse::records::RecordWriter;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::evidence::Found;
+use crate::evidence::ShardAttempt;
 use crate::fixture::{attempt, collected, digest, plan};
-use crate::serving::{planned, trial_files};
+use crate::serving::{planned_measurement, trial_files};
 
 const MS: i64 = 1_000_000;
 /// The duration of the attempt.
@@ -39,7 +39,7 @@ fn load(changes: &Value, users: Option<u64>, shards: u32) -> Load {
     let plan: assay_manifest::Plan = serde_json::from_value(plan).expect("a plan");
     let (workload, point, trial) = (&plan.workloads[0], plan.cases[0].points[0].clone(), plan.trials[0].clone());
     let run = "nightly".parse().expect("a run id");
-    let schedule = TrialSchedule::of_attempt(workload, &point, &trial, &run, 0).expect("a schedule");
+    let schedule = TrialSchedule::for_attempt(workload, &point, &trial, &run, 0).expect("a schedule");
     let work = workload.serving.clone().expect("serving");
     let stripe = |index| schedule.stripe(Shard { index, count: shards }).expect("a shard");
     let own_users = |index| Stripe::new(index, shards).expect("a shard").share(users.unwrap_or(0));
@@ -54,9 +54,9 @@ fn requests(schedule: &TrialSchedule, stripe: Stripe, users: u64) -> Vec<Record>
     let mut records = Vec::new();
     let mut free = vec![0; usize::try_from(users).expect("few")];
     for (phase, planned) in [(Phase::Warmup, PlannedPhase::WarmUp), (Phase::Measured, PlannedPhase::Measure)] {
-        let begins = if phase == Phase::Warmup { 0 } else { i64::try_from(schedule.measured_from_ns()).expect("short") };
-        let ends = schedule.ends_ns(planned).map_or(i64::MAX, |end| i64::try_from(end).expect("short"));
-        for due in schedule.for_shard(planned, stripe) {
+        let begins = if phase == Phase::Warmup { 0 } else { i64::try_from(schedule.measure_start_ns()).expect("short") };
+        let ends = schedule.phase_end_ns(planned).map_or(i64::MAX, |end| i64::try_from(end).expect("short"));
+        for due in schedule.shard_requests(planned, stripe) {
             let user = free.iter_mut().min();
             let at = due.offset_ns.or(user.as_ref().map(|free| begins.max(**free))).expect("due or a user");
             if at + 10 >= ends {
@@ -128,11 +128,11 @@ fn outcome(load: &Load, records: &[Record]) -> ServingOutcome {
 
 impl Load {
     fn check(&self) -> Result<(), String> {
-        self.check_said(|_| {})
+        self.check_changed(|_| {})
     }
 
     /// Checks a changed statement of execute.
-    fn check_said(&self, change: impl Fn(&mut ServingOutcome)) -> Result<(), String> {
+    fn check_changed(&self, change: impl Fn(&mut ServingOutcome)) -> Result<(), String> {
         let count = u32::try_from(self.shards.len()).expect("few");
         let found = (0..count).zip(&self.shards).map(|(index, records)| {
             let mut serving = outcome(self, records);
@@ -141,16 +141,16 @@ impl Load {
             let window = Window { start, end: Instant::from_unix_ns(ATTEMPT_MS * MS), duration_ns: length };
             let mut collected = collected(0, true);
             (collected.shard, collected.block) = (Shard { index, count }, Block { index: 0, incarnation: 0 });
-            Found { collected, attempt: Attempt { serving: Some(serving), window, ..attempt(&self.trial, 0, true) } }
+            ShardAttempt { collected, attempt: Attempt { serving: Some(serving), window, ..attempt(&self.trial, 0, true) } }
         });
-        let found: Vec<Found> = found.collect();
-        let attempt = Try { shards: found.iter().collect() };
+        let found: Vec<ShardAttempt> = found.collect();
+        let attempt = AttemptShards { shards: found.iter().collect() };
         let next = std::cell::Cell::new(0);
         let open = |_: &assay_manifest::Artifact| {
             let shard = next.replace(next.get() + 1);
             Ok(RecordFile::open(file(&self.shards[shard], u32::try_from(shard).expect("few"))).expect("a file"))
         };
-        let files = trial_files(&attempt, planned(&self.work, &self.point), &open).expect("files");
+        let files = trial_files(&attempt, planned_measurement(&self.work, &self.point), &open).expect("files");
         check(&self.schedule, &self.work, &attempt, &files, 2).map_err(|error| error.to_string())
     }
 }
@@ -212,7 +212,7 @@ fn requests_that_failed_need_no_response() {
 }
 
 /// A change to the records of the first shard, and a part of the resulting error.
-type Lie = (&'static str, fn(&mut Vec<Record>), &'static str);
+type RecordChange = (&'static str, fn(&mut Vec<Record>), &'static str);
 
 #[test]
 fn records_that_contradict_schedule_attempt_or_themselves_are_refused() {
@@ -222,7 +222,7 @@ fn records_that_contradict_schedule_attempt_or_themselves_are_refused() {
             *time = time.map(&change);
         }
     }
-    let of_both: [Lie; 21] = [
+    let of_both: [RecordChange; 21] = [
         ("an hour later", |all| all.iter_mut().for_each(|one| times(one, |at| at + 3_600_000 * MS)), "outside of"),
         ("an hour earlier", |all| all.iter_mut().for_each(|one| times(one, |at| at - 3_600_000 * MS)), "was begun"),
         ("ended before it was sent", |all| all[9].end_ns = all[9].dequeued_ns, "do not follow one another"),
@@ -252,7 +252,7 @@ fn records_that_contradict_schedule_attempt_or_themselves_are_refused() {
             assert!(found.contains(said), "{what}, {loop_}: {found}");
         }
     }
-    let of_open: [Lie; 4] = [
+    let of_open: [RecordChange; 4] = [
         ("due later", |all| all[9].intended_ns = all[9].intended_ns.map(|at| at + 1), "another time than by its schedule"),
         ("begun before it was due", |all| all[9].dequeued_ns = all[9].intended_ns.map(|at| at - 1), "before it was due"),
         ("the last left out", |all| drop(all.pop()), "has no record"),
@@ -269,7 +269,7 @@ fn records_that_contradict_schedule_attempt_or_themselves_are_refused() {
 #[test]
 fn a_closed_loop_counts_what_was_begun_in_its_phase() {
     let by_clock = || load(&json!({"duration_ns": "2000000000", "warmup_ns": "500000000"}), Some(2), 1);
-    let cases: [Lie; 3] = [
+    let cases: [RecordChange; 3] = [
         ("more at a time than users", |all| all[9].dequeued_ns = all[5].dequeued_ns, "under way"),
         (
             "begun in the warm-up",
@@ -298,20 +298,20 @@ fn a_shard_has_its_own_requests() {
 }
 
 /// A change to the statement of execute, and a part of the resulting error.
-type Said = (fn(&mut ServingOutcome), &'static str);
+type OutcomeChange = (fn(&mut ServingOutcome), &'static str);
 
 #[test]
 fn what_execute_signs_are_the_sums_of_its_records() {
     let load = open_loop();
-    let cases: [Said; 5] = [
+    let cases: [OutcomeChange; 5] = [
         (|said| said.input_tokens.0 += 1, "input tokens"),
         (|said| said.output_tokens.0 += 1, "output tokens"),
         (|said| said.client.events.0 += 1, "token events"),
         (|said| said.warmup_outcomes.clear(), "requests in its warm-up"),
-        (|said| said.schedule_digest = Digest::of(b"another"), "followed schedule"),
+        (|said| said.schedule_digest = Digest::compute(b"another"), "followed schedule"),
     ];
     for (change, said) in cases {
-        let found = load.check_said(change).expect_err(said);
+        let found = load.check_changed(change).expect_err(said);
         assert!(found.contains(said), "{said}: {found}");
     }
 }

@@ -1,0 +1,249 @@
+//! A verified run: from a store by its name, or from a published folder.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use assay_envelope::{Trust, Verified};
+use assay_manifest::{Collection, Document, Environment, MAX_MANIFEST_BYTES, Plan, Publication, RunId, Summary, Views};
+use assay_report::{ChainSignature, Inputs, Report, shell_word};
+use assay_runner::{Config, default_store};
+use assay_stage::{Exit, Failure};
+use assay_store::Store;
+use assay_verify::{Blobs, Chain, FolderBlobs, Head, StoreBlobs, check_pointers, head_of_folder, head_of_run, walk};
+
+use crate::files::read_regular_file;
+use crate::trust::{establish, keys_beside_run, keys_in_folder, trust_no_signer};
+
+/// The path of the Publication in a published folder.
+const PUBLICATION: &str = "chain/publication.json";
+
+/// The largest frozen workload and the largest query, in bytes.
+const MAX_SPEC_BYTES: u64 = 16 << 20;
+
+/// Where a run is looked for, and whom to believe.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct StoreOptions {
+    /// The artifact store; `.assay` of the repository if left out
+    #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
+    pub(crate) store: Option<String>,
+    /// Whom to believe: a TrustPolicy file, or a fingerprint; the configured root if left out
+    #[arg(long, value_name = "POLICY|FINGERPRINT")]
+    pub(crate) trust: Vec<String>,
+}
+
+/// A run whose chain has been verified.
+pub(crate) struct VerifiedRun {
+    pub(crate) chain: Chain,
+    pub(crate) head: Head,
+    pub(crate) blobs: Box<dyn Blobs>,
+    /// Files of a published folder that do not belong to the run.
+    pub(crate) strangers: Vec<String>,
+    pub(crate) trust: Trust,
+    pub(crate) trusted_by: String,
+    pub(crate) store: Option<String>,
+    /// The published folder, as it was named.
+    pub(crate) folder: Option<String>,
+}
+
+impl StoreOptions {
+    /// Returns the store's URI.
+    pub(crate) fn store_uri(&self) -> Result<String, Failure> {
+        self.store.clone().map_or_else(default_store, Ok)
+    }
+
+    /// Opens a run of the store. If the configured root does not know its signers, the run is opened with its signers not
+    /// established.
+    pub(crate) fn open_or_unestablished(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
+        match self.open(run_id.as_str()) {
+            Err(failure) if failure.code == "unknown_key" && self.trust.is_empty() => self.open_unestablished(run_id),
+            opened => opened,
+        }
+    }
+
+    /// Opens a run of unknown signers: it is internally consistent, and no more is known.
+    pub(crate) fn open_unestablished(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
+        let uri = self.store_uri()?;
+        let store = Store::open_existing(&uri)?;
+        let head = head_of_run(&store, run_id)?;
+        let blobs = StoreBlobs(store);
+        let trust = trust_no_signer(&keys_beside_run(&blobs, &head)?);
+        let chain = walk(&blobs, &head, &trust)?;
+        check_pointers(&blobs.0, &chain)?;
+        let trusted_by = "nobody: it is not known who signed".to_owned();
+        let (blobs, strangers) = (Box::new(blobs), Vec::new());
+        Ok(VerifiedRun { chain, head, blobs, strangers, trust, trusted_by, store: Some(uri), folder: None })
+    }
+
+    /// Finds a run by its name, or by the folder that it was published to, and verifies its chain.
+    pub(crate) fn open(&self, name: &str) -> Result<VerifiedRun, Failure> {
+        // A folder has to be named with a slash, so that a folder that happens to have a run's name is never taken for that run.
+        let is_path = name.contains('/') || name == "." || name == "..";
+        if is_path && Path::new(name).is_dir() {
+            return self.open_folder(name);
+        }
+        let run_id: RunId = name.parse().map_err(|error| {
+            Failure::usage("no_such_run", format!("`{name}` is neither a folder nor the name of a run"))
+                .because(&error)
+                .hint("a published folder is named with a `/`, such as `./folder`")
+        })?;
+        self.open_in_store(&run_id).map_err(|failure| match published_run(Path::new(name)) {
+            Some(_) if failure.exit == Exit::Usage => {
+                failure.hint(format!("the folder `./{name}` holds a published run: name it with a `/`, `assay verify ./{name}`"))
+            }
+            _ => failure,
+        })
+    }
+
+    /// Finds a run by its name, in the working folder if that is the run's published folder: the recipient of a folder works
+    /// inside it.
+    pub(crate) fn open_here_or_in_store(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
+        // The variable names a store for all commands, so it does not rule out the folder that this command runs in.
+        let names_store = self.store.is_some() && self.store != std::env::var("ASSAY_STORE").ok();
+        if !names_store && published_run(Path::new(".")).as_ref() == Some(run_id) {
+            return self.open_folder(".");
+        }
+        self.open(run_id.as_str())
+    }
+
+    /// Finds the run that a published folder holds, and verifies its chain.
+    pub(crate) fn open_folder(&self, name: &str) -> Result<VerifiedRun, Failure> {
+        let path = Path::new(name);
+        // Checked before any hashing: a folder further up may hold a whole disk.
+        let is_plain = |found: std::fs::Metadata| found.is_file();
+        if !path.join(PUBLICATION).symlink_metadata().is_ok_and(is_plain) {
+            let message = format!("`{name}` is not the folder of a published run: it holds no manifest at `{PUBLICATION}`");
+            return Err(Failure::verification("not_a_publication", message).hint("name the folder of one published run"));
+        }
+        let config = Config::find()?;
+        let blobs = FolderBlobs::open(path)?;
+        let established = establish(&self.trust, &config, &blobs, &keys_in_folder(&blobs)?)?;
+        let head = head_of_folder(&blobs)?;
+        let chain = walk(&blobs, &head, &established.trust)?;
+        let strangers = blobs.check_files(&chain.published_files())?;
+        Ok(VerifiedRun {
+            chain,
+            head,
+            blobs: Box::new(blobs),
+            strangers,
+            trust: established.trust,
+            trusted_by: established.source,
+            store: None,
+            folder: Some(name.to_owned()),
+        })
+    }
+
+    fn open_in_store(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
+        let config = Config::find()?;
+        let uri = self.store_uri()?;
+        let store = Store::open_existing(&uri)?;
+        let head = head_of_run(&store, run_id)?;
+        let blobs = StoreBlobs(store);
+        let established = establish(&self.trust, &config, &blobs, &keys_beside_run(&blobs, &head)?)?;
+        let chain = walk(&blobs, &head, &established.trust)?;
+        check_pointers(&blobs.0, &chain)?;
+        let (trust, trusted_by) = (established.trust, established.source);
+        let (blobs, strangers) = (Box::new(blobs), Vec::new());
+        Ok(VerifiedRun { chain, head, blobs, strangers, trust, trusted_by, store: Some(uri), folder: None })
+    }
+}
+
+/// Returns the run whose Publication lies in a folder, unverified; `None` if the folder holds no such manifest.
+fn published_run(folder: &Path) -> Option<RunId> {
+    let bytes = read_regular_file(&folder.join(PUBLICATION), MAX_MANIFEST_BYTES).ok()?;
+    match Document::parse(&bytes).ok()? {
+        Document::Publication(publication) => Some(publication.header.run_id),
+        _ => None,
+    }
+}
+
+/// Returns the store's name if commands need it; `None` if it is the default store.
+pub(crate) fn named_store(uri: &str) -> Option<&str> {
+    Some(uri).filter(|uri| default_store().ok().as_deref() != Some(*uri))
+}
+
+/// Returns the option by which a command line names a store; empty if it is the default store.
+pub(crate) fn store_option(uri: &str) -> String {
+    named_store(uri).map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default()
+}
+
+impl VerifiedRun {
+    /// Returns the report of a published run, which names `command` as its verifier; `None` if the run is not published.
+    pub(crate) fn report(&self, command: &str) -> Result<Option<Report>, Failure> {
+        let chain = &self.chain;
+        let (Some(plan), Some(collection), Some(summary), Some(publication)) =
+            (chain.one::<Plan>(), chain.one::<Collection>(), chain.one::<Summary>(), chain.one::<Publication>())
+        else {
+            return Ok(None);
+        };
+        let mut environments: Vec<_> = chain.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
+        environments.sort_by_key(|environment| environment.block);
+        let policy = match &self.trust {
+            // The reader's own policy, which may differ from the published one.
+            Trust::Policy(policy) => policy.digest.map(|digest| (policy.name.clone(), digest)),
+            Trust::None { .. } => None,
+        };
+        let views = self.views(&summary.body)?;
+        let report = Report::build(&Inputs {
+            run_id: &chain.run_id,
+            plan: &plan.body,
+            environments: &environments,
+            collection: &collection.body,
+            summary: &summary.body,
+            views: views.as_ref(),
+            verified: Some(assay_report::Verification { level: "1 (chain)".to_owned(), verifier: command.to_owned() }),
+            grade: &publication.body.grade,
+            runs: &publication.body.runs,
+            signers: &chain.documents.iter().map(describe_signature).collect::<Vec<_>>(),
+            trust_policy: policy,
+            workload_specs: self.workload_specs(&plan.body)?,
+            queries: &publication.body.queries,
+            query_texts: self.query_texts(&plan.body)?,
+            warehouse_snapshot: &publication.body.warehouse_snapshot,
+        });
+        Ok(Some(match (&self.store, &self.folder) {
+            (Some(uri), _) => report.in_store(named_store(uri)),
+            (None, Some(folder)) => report.in_folder(folder),
+            (None, None) => report,
+        }))
+    }
+
+    /// Returns the data of the serving charts; `None` if it is not available.
+    fn views(&self, summary: &Summary) -> Result<Option<Views>, Failure> {
+        let Some(artifact) = &summary.views else { return Ok(None) };
+        let Some(bytes) = self.blobs.get(&artifact.digest, Views::MAX_BYTES)? else { return Ok(None) };
+        let views = Views::parse(&bytes)
+            .map_err(|error| Failure::verification("views", "the summary's views are damaged").because(&error))?;
+        Ok(Some(views))
+    }
+
+    fn query_texts(&self, plan: &Plan) -> Result<BTreeMap<String, String>, Failure> {
+        let mut texts = BTreeMap::new();
+        for query in &plan.queries {
+            let Some(bytes) = self.blobs.get(&query.artifact.digest, MAX_SPEC_BYTES)? else { continue };
+            texts.insert(query.path.clone(), String::from_utf8_lossy(&bytes).into_owned());
+        }
+        Ok(texts)
+    }
+
+    fn workload_specs(&self, plan: &Plan) -> Result<BTreeMap<assay_manifest::Name, String>, Failure> {
+        let mut specs = BTreeMap::new();
+        for workload in &plan.workloads {
+            let Some(bytes) = self.blobs.get(&workload.spec.digest, MAX_SPEC_BYTES)? else { continue };
+            let readable =
+                serde_json::from_slice::<serde_json::Value>(&bytes).and_then(|json| serde_json::to_string_pretty(&json));
+            specs.insert(workload.name.clone(), readable.unwrap_or_default());
+        }
+        Ok(specs)
+    }
+}
+
+fn describe_signature(verified: &Verified<Document>) -> ChainSignature {
+    ChainSignature {
+        stage: verified.value().kind().signer(),
+        name: assay_stage::chain_name(verified.value()),
+        signer: verified.signer().name.clone(),
+        key_fingerprint: verified.signer().fingerprint.to_string(),
+        manifest: verified.manifest_digest(),
+        bundle: verified.bundle_digest(),
+    }
+}

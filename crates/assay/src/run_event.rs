@@ -1,0 +1,147 @@
+//! The events that a driver reports about its run, one JSON document per line, so that a remote client sees the same as a local
+//! one.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use assay_manifest::{InputRef, RunId, Shard};
+use assay_runner::{Observer, StageCall, StagePolicy};
+use assay_stage::{Event, Failure, StageName};
+use serde::{Deserialize, Serialize};
+
+use crate::output;
+
+/// The interval at which the load of one shard is reported to a remote client.
+const LOAD_EVERY: Duration = Duration::from_secs(1);
+
+/// An event that a driver reports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "told", rename_all = "snake_case")]
+pub(crate) enum RunEvent {
+    /// A stage begins.
+    StageStarted(StageCallRef),
+    /// A stage reports an event.
+    Said {
+        /// The call of the stage.
+        of: StageCallRef,
+        /// The event.
+        event: Event,
+    },
+    /// A stage has its result.
+    StageFinished {
+        /// The call of the stage.
+        of: StageCallRef,
+        /// The result.
+        result: InputRef,
+    },
+    /// A stage has failed.
+    StageFailed {
+        /// The call of the stage.
+        of: StageCallRef,
+        /// The failure.
+        failure: Failure,
+    },
+    /// The run has ended, and its driver with it.
+    Ended {
+        /// The failure, if the run ended early.
+        failure: Option<Failure>,
+    },
+}
+
+/// The call of a stage that an event is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StageCallRef {
+    stage: StageName,
+    label: String,
+    shard: Shard,
+}
+
+impl StageCallRef {
+    fn from_call(call: &StageCall) -> Self {
+        Self { stage: call.stage, label: call.label.clone(), shard: call.shard }
+    }
+
+    /// Returns the call, with the fields that an event carries.
+    fn stage_call(&self, run_id: &RunId) -> StageCall {
+        StageCall {
+            stage: self.stage,
+            run_id: run_id.clone(),
+            inputs: Vec::new(),
+            parameters: serde_json::Value::Null,
+            shard: self.shard,
+            policy: StagePolicy { timeout: None, retries: 0 },
+            label: self.label.clone(),
+        }
+    }
+}
+
+/// An observer that writes all events to stdout.
+#[derive(Default)]
+pub(crate) struct RunEventWriter {
+    loads: BTreeMap<u32, Instant>,
+}
+
+/// Writes an event to stdout.
+pub(crate) fn write_event(told: &RunEvent) {
+    if let Err(failure) = output::json_line(told) {
+        tracing::warn!(%failure, "something cannot be told");
+    }
+}
+
+impl Observer for RunEventWriter {
+    fn stage_started(&mut self, call: &StageCall) {
+        write_event(&RunEvent::StageStarted(StageCallRef::from_call(call)));
+    }
+
+    fn event(&mut self, call: &StageCall, event: &Event) {
+        if matches!(event, Event::Load { .. }) {
+            let last = self.loads.get(&call.shard.index);
+            if last.is_some_and(|last| last.elapsed() < LOAD_EVERY) {
+                return;
+            }
+            self.loads.insert(call.shard.index, Instant::now());
+        }
+        write_event(&RunEvent::Said { of: StageCallRef::from_call(call), event: event.clone() });
+    }
+
+    fn stage_finished(&mut self, call: &StageCall, result: Result<InputRef, &Failure>) {
+        let of = StageCallRef::from_call(call);
+        write_event(&match result {
+            Ok(result) => RunEvent::StageFinished { of, result },
+            Err(failure) => RunEvent::StageFailed { of, failure: failure.clone() },
+        });
+    }
+}
+
+/// Passes the event of a driver's line to the observer; a line that is no event is not shown. Returns the outcome of the run if
+/// it is the last event.
+pub(crate) fn dispatch_event(line: &str, run_id: &RunId, observer: &mut dyn Observer) -> Option<Result<(), Failure>> {
+    match serde_json::from_str(line) {
+        Ok(RunEvent::StageStarted(of)) => observer.stage_started(&of.stage_call(run_id)),
+        Ok(RunEvent::Said { of, event }) => observer.event(&of.stage_call(run_id), &event),
+        Ok(RunEvent::StageFinished { of, result }) => observer.stage_finished(&of.stage_call(run_id), Ok(result)),
+        Ok(RunEvent::StageFailed { of, failure }) => observer.stage_finished(&of.stage_call(run_id), Err(&failure)),
+        Ok(RunEvent::Ended { failure }) => return Some(failure.map_or(Ok(()), Err)),
+        Err(error) => tracing::debug!(%error, line, "the driver said something else"),
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_heard() {
+        let of = StageCallRef { stage: StageName::Execute, label: "0-0-1".to_owned(), shard: Shard { index: 1, count: 3 } };
+        let all = [
+            RunEvent::StageStarted(of.clone()),
+            RunEvent::Said { of: of.clone(), event: Event::Recording },
+            RunEvent::StageFailed { of, failure: Failure::environment("drift", "another boot") },
+        ];
+        for told in all {
+            let line = serde_json::to_string(&told).expect("JSON");
+            assert_eq!(serde_json::from_str::<RunEvent>(&line).expect("it reads"), told);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Complete responses in the formats of real servers, cut at every byte.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Arrivals, ChunkLists, Endpoint, MeasuredLimits};
+
+/// The only stamp of these tests.
+const AT: i64 = 5_000;
+
+fn trial(api: Api, streaming: bool) -> Trial {
+    Trial {
+        endpoint: Endpoint::parse("http://127.0.0.1:1").expect("an endpoint"),
+        api,
+        streaming,
+        arrivals: Arrivals::Closed { users: 1 },
+        start_at_ns: 0,
+        warmup_ns: 0,
+        measured: MeasuredLimits::default(),
+        timeout_ns: 1,
+        drain_ns: 0,
+        chunk_lists: ChunkLists::All,
+        capture: Capture::Full,
+        user_agent: "test".to_owned(),
+    }
+}
+
+/// Follows a response that comes in these pieces; if it does not end by itself, the connection closes.
+fn follow_pieces<'a>(trial: &Trial, pieces: impl IntoIterator<Item = &'a [u8]>) -> (ResponseEnd, Row) {
+    let mut reader = Reader::new(trial);
+    reader.reset(true);
+    let mut row = Row::default();
+    for piece in pieces {
+        if let Some(ending) = reader.take(piece, AT, &mut row) {
+            return (ending, row);
+        }
+    }
+    (reader.close(None, AT, &mut row), row)
+}
+
+/// Returns the response to a streamed request, in chunks of one event, as most servers frame it.
+fn streamed(events: &[&str]) -> Vec<u8> {
+    let mut wire =
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+    for event in events {
+        wire.extend_from_slice(format!("{:x}\r\ndata: {event}\n\n\r\n", event.len() + 8).as_bytes());
+    }
+    wire.extend_from_slice(b"0\r\n\r\n");
+    wire
+}
+
+fn document(body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// Formats outcome, token events, tokens with their source, finish reason and text.
+fn describe(ending: &ResponseEnd, row: &Row) -> String {
+    let record = &row.record;
+    format!(
+        "{} events={} tokens={:?}/{} cached={:?} reasoning={:?} first={:?} finish={} text={}",
+        ending.outcome,
+        record.token_events,
+        record.output_tokens,
+        record.output_source,
+        record.cached_tokens,
+        record.reasoning_tokens,
+        record.first_event_tokens,
+        record.finish_reason.as_deref().unwrap_or("-"),
+        String::from_utf8_lossy(&row.text),
+    )
+}
+
+const VLLM: &[&str] = &[
+    r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null}"#,
+    r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"Hello"},"logprobs":null,"finish_reason":null,"token_ids":null}]}"#,
+    r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":", \"you\""},"logprobs":null,"finish_reason":null,"token_ids":null}]}"#,
+    r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":"length","stop_reason":null}]}"#,
+    r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":12,"total_tokens":17,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":8}}}"#,
+    "[DONE]",
+];
+const VLLM_CONTINUOUS: &[&str] = &[
+    r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}],"usage":{"prompt_tokens":12,"total_tokens":12,"completion_tokens":0}}"#,
+    r#"{"choices":[{"index":0,"delta":{"reasoning":"a b"}}],"usage":{"prompt_tokens":12,"total_tokens":14,"completion_tokens":2}}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":""}}],"usage":{"prompt_tokens":12,"total_tokens":15,"completion_tokens":3}}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":"\u00e9"}}],"usage":{"prompt_tokens":12,"total_tokens":16,"completion_tokens":4}}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":""},"finish_reason":"stop"}],"usage":{"prompt_tokens":12,"total_tokens":17,"completion_tokens":5}}"#,
+    r#"{"choices":[],"usage":{"prompt_tokens":12,"total_tokens":17,"completion_tokens":5}}"#,
+    "[DONE]",
+];
+const SGLANG: &[&str] = &[
+    r#"{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}"#,
+    r#"{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":null,"content":null,"reasoning_content":"think","tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}"#,
+    r#"{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":null,"content":"done","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}"#,
+    r#"{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":null,"content":null,"reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":"stop","matched_stop":151645}],"usage":null}"#,
+    r#"{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":9,"total_tokens":20,"completion_tokens":11,"prompt_tokens_details":null,"reasoning_tokens":6}}"#,
+    "[DONE]",
+];
+const TGI: &[&str] = &[
+    r#"{"object":"chat.completion.chunk","id":"","created":1,"model":"m","system_fingerprint":"3.0","choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"logprobs":null,"finish_reason":null}],"usage":null}"#,
+    r#"{"object":"chat.completion.chunk","id":"","created":1,"model":"m","system_fingerprint":"3.0","choices":[{"index":0,"delta":{"role":"assistant","content":"b"},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":4,"completion_tokens":2,"total_tokens":6}}"#,
+    "[DONE]",
+];
+const OPENAI_TOOLS: &[&str] = &[
+    r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","service_tier":"default","system_fingerprint":"fp","choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"get","arguments":""}}],"refusal":null},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"abc"}"#,
+    r#"{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"x\":1}"}}]},"logprobs":null,"finish_reason":null}],"usage":null}"#,
+    r#"{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}],"usage":null}"#,
+    r#"{"id":"c","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":7,"total_tokens":10,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#,
+    "[DONE]",
+];
+const LLAMA_CPP: &[&str] = &[
+    r#"{"choices":[{"finish_reason":null,"index":0,"delta":{"role":"assistant","content":null}}],"created":1,"id":"c","model":"m","system_fingerprint":"b1","object":"chat.completion.chunk"}"#,
+    r#"{"choices":[{"finish_reason":null,"index":0,"delta":{"content":"Hi"}}],"created":1,"id":"c","model":"m","object":"chat.completion.chunk"}"#,
+    r#"{"choices":[{"finish_reason":"stop","index":0,"delta":{}}],"created":1,"id":"c","model":"m","object":"chat.completion.chunk","usage":{"completion_tokens":2,"prompt_tokens":5,"total_tokens":7},"timings":{"prompt_n":5,"prompt_ms":1.25e1,"predicted_n":2}}"#,
+    "[DONE]",
+];
+const OLLAMA: &[&str] = &[
+    r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","system_fingerprint":"fp_ollama","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning":"Okay"},"finish_reason":null}]}"#,
+    r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","system_fingerprint":"fp_ollama","choices":[{"index":0,"delta":{"role":"assistant","content":"Hi"},"finish_reason":null}]}"#,
+    r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","system_fingerprint":"fp_ollama","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}"#,
+    "[DONE]",
+];
+const COMPLETIONS: &[&str] = &[
+    r#"{"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":" one","logprobs":null,"finish_reason":null,"stop_reason":null}],"usage":null}"#,
+    r#"{"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":"\ntwo","logprobs":null,"finish_reason":"length","stop_reason":null}],"usage":null}"#,
+    "[DONE]",
+];
+
+/// The format of each server, and the expected record.
+const SHAPES: &[(&[&str], &str)] = &[
+    (VLLM, "ok events=2 tokens=Some(5)/usage cached=Some(8) reasoning=None first=None finish=length text=Hello, \"you\""),
+    (
+        VLLM_CONTINUOUS,
+        "ok events=2 tokens=Some(5)/continuous_usage cached=None reasoning=None first=Some(2) finish=stop text=a b\u{e9}",
+    ),
+    (SGLANG, "ok events=2 tokens=Some(11)/usage cached=None reasoning=Some(6) first=None finish=stop text=thinkdone"),
+    (TGI, "ok events=2 tokens=Some(2)/usage cached=None reasoning=None first=None finish=length text=ab"),
+    (
+        OPENAI_TOOLS,
+        "ok events=2 tokens=Some(7)/usage cached=Some(0) reasoning=Some(0) first=None finish=tool_calls text=get{\"x\":1}",
+    ),
+    (LLAMA_CPP, "ok events=1 tokens=Some(2)/usage cached=None reasoning=None first=None finish=stop text=Hi"),
+    (OLLAMA, "ok events=2 tokens=Some(2)/chunks cached=None reasoning=None first=None finish=stop text=OkayHi"),
+    (COMPLETIONS, "ok events=2 tokens=Some(2)/chunks cached=None reasoning=None first=None finish=length text= one\ntwo"),
+];
+
+#[test]
+fn the_shapes_of_servers_are_understood() {
+    let trial = trial(Api::Chat, true);
+    for (events, expected) in SHAPES {
+        let (ending, row) = follow_pieces(&trial, [streamed(events).as_slice()]);
+        assert_eq!(describe(&ending, &row), *expected);
+        assert!(ending.reusable);
+    }
+}
+
+#[test]
+fn where_an_answer_is_cut_makes_no_difference() {
+    let trial = trial(Api::Chat, true);
+    for (events, _) in SHAPES {
+        let wire = streamed(events);
+        let whole = follow_pieces(&trial, [wire.as_slice()]);
+        let same = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+            let (ending, row) = follow_pieces(&trial, pieces);
+            assert_eq!((&ending, &row.record, &row.text), (&whole.0, &whole.1.record, &whole.1.text));
+        };
+        for cut in 0..wire.len() {
+            same(&mut [&wire[..cut], &wire[cut..]].into_iter());
+        }
+        same(&mut wire.chunks(1));
+        // A server that drips a response after an informational head, with other line endings.
+        let early = [b"HTTP/1.1 100 Continue\r\n\r\n".as_slice(), &wire].concat();
+        let (ending, row) = follow_pieces(&trial, early.chunks(1));
+        assert_eq!((ending.outcome, &row.text), (Outcome::Ok, &whole.1.text));
+    }
+}
+
+#[test]
+fn events_of_one_read_have_one_stamp() {
+    let trial = trial(Api::Chat, true);
+    let mut reader = Reader::new(&trial);
+    reader.reset(true);
+    let mut row = Row::default();
+    let wire = streamed(VLLM_CONTINUOUS);
+    // The second token event (its text is an escaped letter) begins the second read; the earlier bytes came with the first.
+    let cut = wire.windows(6).position(|window| window == b"\\u00e9").expect("the letter");
+    assert_eq!(reader.take(&wire[..cut], 100, &mut row), None);
+    let ending = reader.take(&wire[cut..], 250, &mut row).expect("an end");
+    let record = &row.record;
+    assert_eq!(
+        (record.first_byte_ns, record.first_token_ns, record.first_content_ns, record.last_token_ns),
+        (Some(100), Some(100), Some(250), Some(250))
+    );
+    assert_eq!(ending.at_ns, 250);
+    assert_eq!(record.chunks, [Chunk { at_ns: 100, bytes: 3, tokens: Some(2) }, Chunk { at_ns: 250, bytes: 2, tokens: Some(2) }]);
+
+    let (_, row) = follow_pieces(&trial, [wire.as_slice()]);
+    assert!(row.record.chunks.iter().all(|chunk| chunk.at_ns == AT));
+}
+
+#[test]
+fn tokens_of_an_event_are_known_only_where_the_events_before_said_theirs() {
+    let trial = trial(Api::Chat, true);
+    let wire = streamed(&[
+        r#"{"choices":[{"delta":{"content":"a"}}]}"#,
+        r#"{"choices":[{"delta":{"content":"b"}}],"usage":{"completion_tokens":5}}"#,
+        r#"{"choices":[{"delta":{"content":"c"}}],"usage":{"completion_tokens":8}}"#,
+        r#"{"choices":[{"delta":{"content":"d"}}],"usage":{"completion_tokens":7}}"#,
+        "[DONE]",
+    ]);
+    let (_, row) = follow_pieces(&trial, [wire.as_slice()]);
+    let tokens: Vec<_> = row.record.chunks.iter().map(|chunk| chunk.tokens).collect();
+    assert_eq!(tokens, [None, None, Some(3), None]);
+    assert_eq!((row.record.output_tokens, row.record.output_source), (Some(7), TokenSource::Usage));
+}
+
+#[test]
+fn answers_that_are_not_streamed_have_no_first_token() {
+    let body = r#"{"choices":[{"message":{"role":"assistant","content":"ab"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#;
+    let trial = trial(Api::Chat, false);
+    let wire = document(body);
+    for cut in 0..wire.len() {
+        let (ending, row) = follow_pieces(&trial, [&wire[..cut], &wire[cut..]]);
+        assert_eq!(
+            describe(&ending, &row),
+            "ok events=0 tokens=Some(2)/usage cached=None reasoning=None first=None finish=stop text=ab"
+        );
+        assert_eq!((row.record.first_token_ns, row.record.last_token_ns, ending.at_ns), (None, Some(AT), AT));
+    }
+}
+
+#[test]
+fn embeddings_are_counted_and_nothing_else() {
+    let trial = trial(Api::Embeddings, false);
+    let (ending, row) =
+        follow_pieces(&trial, [document(r#"{"data":[{"embedding":[0.5]}],"usage":{"prompt_tokens":3}}"#).as_slice()]);
+    assert_eq!((ending.outcome, row.record.input_tokens_endpoint, row.record.last_token_ns), (Outcome::Ok, Some(3), Some(AT)));
+    let (ending, _) = follow_pieces(&trial, [document(r#"{"data":[]}"#).as_slice()]);
+    assert_eq!(ending.outcome, Outcome::Empty);
+}
+
+#[test]
+fn an_answer_that_said_done_is_whole_however_it_closes() {
+    let trial = trial(Api::Chat, true);
+    let wire = streamed(VLLM);
+    let without_last_chunk = &wire[..wire.len() - 5];
+    let (ending, _) = follow_pieces(&trial, [without_last_chunk]);
+    assert_eq!((ending.outcome, ending.reusable), (Outcome::Ok, false));
+
+    let mut reader = Reader::new(&trial);
+    reader.reset(true);
+    let mut row = Row::default();
+    assert_eq!(reader.take(without_last_chunk, 10, &mut row), None);
+    let ending = reader.give_up(Outcome::Timeout, "x", 99, &mut row);
+    assert_eq!((ending.outcome, ending.at_ns), (Outcome::Ok, 10));
+}
+
+#[test]
+fn what_comes_behind_an_answer_ends_its_connection() {
+    let wire = [streamed(VLLM).as_slice(), b"x"].concat();
+    let (ending, _) = follow_pieces(&trial(Api::Chat, true), [wire.as_slice()]);
+    assert_eq!((ending.outcome, ending.reusable), (Outcome::Ok, false));
+}
+
+#[test]
+fn a_digest_is_of_the_text() {
+    let mut trial = trial(Api::Chat, true);
+    trial.capture = Capture::Digest;
+    let (_, row) = follow_pieces(&trial, [streamed(VLLM_CONTINUOUS).as_slice()]);
+    let expected: [u8; 32] = Sha256::digest("a b\u{e9}").into();
+    assert_eq!(row.record.answer_sha256, Some(expected));
+    assert!(row.text.is_empty());
+}
+
+#[test]
+fn reasons_are_short_and_on_one_line() {
+    assert_eq!(shorten(" a\r\nb\u{1b}[31m ", 200), "a  b [31m");
+    assert_eq!(shorten(&"\u{e9}".repeat(150), 200), "\u{e9}".repeat(100));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic_or_keep_more_than_its_limits(
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        prefix in 0_usize..4,
+        pieces in 1_usize..50,
+    ) {
+        let heads: [&[u8]; 4] = [
+            b"",
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: ",
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\ndata:\r\n",
+            b"HTTP/1.1 500 No\r\n\r\n",
+        ];
+        let wire = [heads[prefix], &bytes].concat();
+        for streaming in [true, false] {
+            let (ending, row) = follow_pieces(&trial(Api::Chat, streaming), wire.chunks(pieces));
+            prop_assert!(ending.reason.as_ref().is_none_or(|reason| reason.len() <= MAX_REASON_BYTES));
+            prop_assert!(row.text.len() <= wire.len() * 3);
+        }
+    }
+
+    #[test]
+    fn a_broken_byte_is_survived_and_reads_the_same_however_it_is_cut(shape in 0..SHAPES.len(), at in any::<proptest::sample::Index>(), byte in any::<u8>(), pieces in 1_usize..200) {
+        let trial = trial(Api::Chat, true);
+        let mut wire = streamed(SHAPES[shape].0);
+        let at = at.index(wire.len());
+        wire[at] = byte;
+        let (whole, whole_row) = follow_pieces(&trial, [wire.as_slice()]);
+        let (cut, cut_row) = follow_pieces(&trial, wire.chunks(pieces));
+        prop_assert_eq!(whole.outcome, cut.outcome);
+        if whole.outcome == Outcome::Ok {
+            prop_assert_eq!(whole_row.text, cut_row.text);
+            prop_assert_eq!(whole_row.record.chunks, cut_row.record.chunks);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The pins that a signed Plan records, and the check that a Plan follows from its Source and these pins.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_manifest::{Artifact, Digest, Image, Name, PinnedFile, Plan, RunId, UnpinnedInput};
+use assay_stage::{Exit, Failure};
+
+use crate::{DerivedPlan, Pins, SourceFiles, derive_plan};
+
+/// The values of mutable references that a signed Plan records. The Source does not hold them.
+#[derive(Clone, Debug)]
+pub struct RecordedPins<'a> {
+    images: BTreeMap<&'a str, Option<Digest>>,
+    scripts: BTreeMap<(&'a Name, &'a str), &'a Artifact>,
+    reasons: BTreeMap<&'a str, &'a str>,
+    tokenizer: Option<(&'a str, Digest)>,
+    asked: BTreeSet<String>,
+    unpinned: Vec<UnpinnedInput>,
+}
+
+impl<'a> RecordedPins<'a> {
+    /// Takes the pins of a Plan.
+    pub fn from_plan(plan: &'a Plan) -> Self {
+        let images = plan.workloads.iter().filter_map(|workload| workload.image.as_ref());
+        let images = images.chain(plan.targets.iter().filter_map(|target| target.image.as_ref()));
+        let scripts = plan.workloads.iter().filter_map(|workload| {
+            let script = workload.indicator.as_ref()?.script.as_ref()?;
+            Some(((&workload.name, script.origin.as_str()), &script.artifact))
+        });
+        let tokenizers = plan.workloads.iter().filter_map(|workload| Some(&workload.serving.as_ref()?.tokenizer));
+        let mut built_in = tokenizers.filter(|tokenizer| tokenizer.file.is_none());
+        Self {
+            tokenizer: built_in.next().map(|tokenizer| (tokenizer.name.as_str(), tokenizer.digest)),
+            images: images.map(|image| (image.reference.as_str(), image.digest)).collect(),
+            scripts: scripts.collect(),
+            reasons: plan.unpinned.iter().map(|unpinned| (unpinned.what.as_str(), unpinned.reason.as_str())).collect(),
+            asked: BTreeSet::new(),
+            unpinned: Vec::new(),
+        }
+    }
+
+    /// Records an unpinned input; only the plan stage states its reason.
+    fn record_unpinned(&mut self, what: &str) {
+        let reason = self.reasons.get(what).copied().unwrap_or_default().to_owned();
+        self.unpinned.push(UnpinnedInput { what: what.to_owned(), reason });
+    }
+}
+
+impl Pins for RecordedPins<'_> {
+    fn script(&mut self, workload: &Name, url: &str) -> Result<Option<PinnedFile>, Failure> {
+        let Some(recorded) = self.scripts.get(&(workload, url)) else {
+            self.record_unpinned(url);
+            return Ok(None);
+        };
+        let artifact = Artifact {
+            name: format!("workloads/{workload}/files/script"),
+            media_type: "application/octet-stream".to_owned(),
+            ..(*recorded).clone()
+        };
+        Ok(Some(PinnedFile { path: "script".to_owned(), origin: url.to_owned(), executable: true, artifact }))
+    }
+
+    fn image(&mut self, reference: &str) -> Result<Image, Failure> {
+        // A reference with a digest pins itself.
+        let own = reference.rsplit_once('@').and_then(|(_, digest)| digest.parse().ok());
+        let digest = own.or(self.images.get(reference).copied().flatten());
+        // Each reference is resolved once.
+        if self.asked.insert(reference.to_owned()) && digest.is_none() {
+            self.record_unpinned(reference);
+        }
+        Ok(Image { reference: reference.to_owned(), digest })
+    }
+
+    /// Only the plan stage states the built-in tokenizer, one for all workloads.
+    fn built_in_tokenizer(&mut self) -> (String, Digest) {
+        self.tokenizer.map_or_else(|| (String::new(), Digest::compute(b"")), |(name, digest)| (name.to_owned(), digest))
+    }
+
+    /// Accepts every file: execute has read it since.
+    fn check_tokenizer(&mut self, _: &str, _: &[u8]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn leave_unpinned(&mut self, image: &str, reason: String) {
+        if !self.unpinned.iter().any(|unpinned| unpinned.what == image) {
+            self.unpinned.push(UnpinnedInput { what: image.to_owned(), reason });
+        }
+    }
+
+    fn take_unpinned(&mut self) -> Vec<UnpinnedInput> {
+        std::mem::take(&mut self.unpinned)
+    }
+}
+
+/// Checks that a Plan follows from its Source's files, with the pins that it records and in the order of its run.
+pub fn check_plan(files: &SourceFiles<'_>, run_id: &RunId, plan: &Plan) -> Result<(), Failure> {
+    // The files are signed and proved to be the commit's: an error of planning from them is an error of verification.
+    let as_verification = |failure: Failure| Failure { exit: Exit::Verification, ..failure };
+    let closure = files.closure().map_err(as_verification)?;
+    let DerivedPlan { plan: expected, .. } =
+        derive_plan(files, &closure, run_id, &mut RecordedPins::from_plan(plan)).map_err(as_verification)?;
+    if *plan == expected {
+        return Ok(());
+    }
+    let member = differing_member(plan, &expected).unwrap_or_else(|| "body".to_owned());
+    let message = format!("the plan does not follow from the source: its `{member}` is not what the source's files give");
+    Err(Failure::verification("plan_source_differs", message).hint("an `assay` of another version may plan otherwise"))
+}
+
+/// Returns the first member in which two Plans differ.
+fn differing_member(plan: &Plan, expected: &Plan) -> Option<String> {
+    let (plan, expected) = (serde_json::to_value(plan).ok()?, serde_json::to_value(expected).ok()?);
+    let (plan, expected) = (plan.as_object()?, expected.as_object()?);
+    let mut names = plan.keys().chain(expected.keys());
+    names.find(|name| plan.get(*name) != expected.get(*name)).cloned()
+}

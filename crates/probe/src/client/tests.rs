@@ -1,0 +1,204 @@
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use assay_manifest::EnvVar;
+use proptest::prelude::*;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::*;
+use crate::testing::{Reply, Server};
+
+const LONG: Limits = Limits { time: Duration::from_mins(10), bytes: 1000 };
+const SHORT: Limits = Limits { time: Duration::from_millis(50), bytes: u64::MAX };
+
+fn client() -> Client {
+    Client::new(Headers::default())
+}
+
+fn get_reply(reply: Reply, limits: Limits) -> Result<EndpointResponse, String> {
+    let server = Server::start(move |_| reply.clone());
+    client().get(&server.url(), limits).map_err(|error| error.to_string())
+}
+
+#[test]
+fn what_is_answered_is_given_whole_whatever_its_status() {
+    let answer = get_reply(Reply::with_body("200 OK", &["server: vllm/1.0"], "body"), LONG).expect("an answer");
+    assert_eq!(answer, EndpointResponse { status: 200, server: Some("vllm/1.0".to_owned()), body: b"body".to_vec() });
+    assert!(answer.is_success());
+    let answer = get_reply(Reply::with_body("404 Not Found", &[], b"\xff\x00"), LONG).expect("an answer as well");
+    assert_eq!((answer.is_success(), answer.status_text()), (false, "404 Not Found".to_owned()));
+    assert_eq!(answer.body, b"\xff\x00", "bytes that are no text");
+}
+
+#[test]
+fn a_redirect_is_an_answer_and_takes_no_secret_anywhere() {
+    let elsewhere = Server::start(|_| Reply::ok("here"));
+    let to = format!("location: {}", elsewhere.url());
+    let answer = get_reply(Reply::with_body("307 Temporary Redirect", &[&to], ""), LONG).expect("an answer");
+    assert_eq!(answer.status, 307);
+    assert_eq!(elsewhere.paths(), Vec::<String>::new());
+}
+
+#[test]
+fn the_headers_of_the_target_are_sent() {
+    let server = Server::start(|_| Reply::ok(""));
+    let header = |name: &str, value: &str| EnvVar {
+        name: name.to_owned(),
+        value: Some(value.to_owned()),
+        from_env: None,
+        from_file: None,
+    };
+    let headers = Headers::read(&[header("authorization", "Bearer t"), header("x-org", "a")]).expect("readable");
+    Client::new(headers).get(&endpoint_url(&server.url(), "/v1/models"), LONG).expect("an answer");
+    let request = server.requests().pop().expect("one question");
+    assert_eq!(request.path, "/v1/models");
+    assert_eq!((request.header("authorization"), request.header("x-org")), (Some("Bearer t"), Some("a")));
+    assert_eq!(request.header("connection"), Some("close"), "no connection waits for the next question");
+}
+
+#[test]
+fn a_secret_that_comes_back_is_masked() {
+    let server = Server::start(|request| {
+        let echo = request.header("authorization").unwrap_or_default().to_owned();
+        Reply::with_body("200 OK", &[&format!("server: vllm/{echo}")], format!("{{\"sent\": \"{echo}\"}}"))
+    });
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "Bearer hunter22").expect("written");
+    let from_file = file.path().to_str().map(str::to_owned);
+    let header = EnvVar { name: "authorization".to_owned(), value: None, from_env: None, from_file };
+    let headers = Headers::read(&[header]).expect("readable");
+    let answer = Client::new(headers).get(&server.url(), LONG).expect("an answer");
+    assert_eq!(answer.server.as_deref(), Some("vllm/Bearer [secret]"));
+    assert_eq!(String::from_utf8_lossy(&answer.body), r#"{"sent": "Bearer [secret]"}"#);
+}
+
+#[test]
+fn an_answer_of_exactly_the_limit_is_one_and_a_larger_one_is_not() {
+    assert_eq!(get_reply(Reply::ok("x".repeat(1000)), LONG).map(|answer| answer.body.len()), Ok(1000));
+    insta::assert_snapshot!(get_reply(Reply::ok("x".repeat(1001)), LONG).expect_err("too large"), @"the answer is larger than the limit of 1000 bytes");
+    insta::assert_snapshot!(get_reply(Reply::endless(), LONG).expect_err("endless"), @"the answer is larger than the limit of 1000 bytes");
+    assert!(get_reply(Reply::endless_head(), LONG).is_err(), "a head has a limit as well");
+}
+
+#[test]
+fn whoever_hangs_or_drips_is_given_up() {
+    for reply in [Reply::hang(), Reply::drip()] {
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(get_reply(reply, SHORT).expect_err("too slow"), @"no answer within 50ms");
+        }
+    }
+}
+
+#[test]
+fn a_status_is_there_before_the_body_is() {
+    for reply in [Reply::endless(), Reply::drip(), Reply::ok("x")] {
+        let server = Server::start(move |_| reply.clone());
+        assert_eq!(client().get_status(&server.url(), LONG.time).expect("a status"), 200);
+    }
+    let server = Server::start(|_| Reply::hang());
+    assert!(matches!(client().get_status(&server.url(), SHORT.time), Err(RequestError::Timeout(_))));
+}
+
+#[test]
+fn what_is_no_http_is_no_answer() {
+    for reply in
+        ["", "\n", "SSH-2.0-OpenSSH\r\n", "HTTP/1.1 nonsense\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"]
+    {
+        assert!(get_reply(Reply::raw(reply), LONG).is_err(), "{reply:?}");
+    }
+}
+
+#[test]
+fn nobody_there_is_silence_and_a_bad_answer_is_not() {
+    // Port 1 is never assigned by the system: a port that was released may be another test's already.
+    let error = client().get("http://127.0.0.1:1/", LONG).expect_err("nobody");
+    assert!(error.is_unreachable());
+    insta::assert_snapshot!(error, @"Connection refused (os error 111)");
+    let server = Server::start(|_| Reply::raw("SSH-2.0-OpenSSH\r\n\r\n"));
+    assert!(!client().get(&server.url(), LONG).expect_err("no HTTP").is_unreachable());
+}
+
+#[test]
+fn every_address_of_a_name_is_tried() {
+    // On most machines `localhost` is ::1 first, on which this server does not listen.
+    let server = Server::start(|_| Reply::ok("here"));
+    let url = server.url().replace("127.0.0.1", "localhost");
+    assert_eq!(client().get(&url, LONG).expect("reached").body, b"here");
+}
+
+/// Starts a server over TLS for one connection; returns its address and its self-signed certificate.
+fn tls_server() -> (String, CertificateDer<'static>, std::thread::JoinHandle<()>) {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let pair = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
+    let certificate = pair.cert.der().clone();
+    let key = PrivateKeyDer::try_from(pair.signing_key.serialize_der()).expect("a key");
+    let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate.clone()], key);
+    let config = Arc::new(config.expect("a pair"));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("https://{}", listener.local_addr().expect("an address"));
+    let thread = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("a connection");
+        let connection = rustls::ServerConnection::new(config).expect("a session");
+        let mut tls = rustls::StreamOwned::new(connection, stream);
+        // A client that does not trust the certificate aborts the handshake.
+        if tls.read(&mut [0; 1024]).is_ok() {
+            tls.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhidden").expect("sent");
+        }
+    });
+    (url, certificate, thread)
+}
+
+#[test]
+fn an_endpoint_over_tls_is_asked_like_another_and_a_stranger_is_not() {
+    let (url, certificate, server) = tls_server();
+    let certificate = ureq::tls::Certificate::from_der(&certificate).to_owned();
+    let trusting = Client::with_roots(Headers::default(), RootCerts::new_with_certs(&[certificate]));
+    assert_eq!(trusting.get(&url, LONG).expect("trusted").body, b"hidden");
+    server.join().expect("no panic");
+
+    let (url, _, server) = tls_server();
+    let error = client().get(&url, LONG).expect_err("nobody vouches for it");
+    assert!(error.to_string().contains("certificate"), "{error}");
+    server.join().expect("no panic");
+}
+
+#[test]
+fn a_path_goes_below_the_address() {
+    assert_eq!(endpoint_url("http://a:1", "/v1/models"), "http://a:1/v1/models");
+    assert_eq!(endpoint_url("http://a:1/", "/health"), "http://a:1/health");
+    assert_eq!(endpoint_url("https://a/llama/?key=1", "/metrics"), "https://a/llama/metrics?key=1");
+}
+
+#[test]
+fn a_version_at_the_end_of_an_address_is_not_doubled() {
+    assert_eq!(endpoint_url("http://a:1/v1", "/v1/models"), "http://a:1/v1/models");
+    assert_eq!(
+        endpoint_url("http://a:1/v1/", "/metrics"),
+        "http://a:1/metrics",
+        "what is no interface stands beside the version"
+    );
+    assert_eq!(endpoint_url("https://a/openai/v1?key=1", "/v1/models"), "https://a/openai/v1/models?key=1");
+}
+
+#[test]
+fn only_an_address_is_asked() {
+    for bad in ["", "a", "/health", "ftp://a/", "http://", "http://u:p@a/", "http://a b/", "file:///etc/passwd"] {
+        assert!(matches!(client().get(bad, LONG), Err(RequestError::Address(_))), "{bad}");
+    }
+    assert!(client().get(&format!("http://{}", "a".repeat(100_000)), SHORT).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_is_sent_is_an_answer_or_a_reason(bytes in prop::collection::vec(any::<u8>(), 0..300), head in any::<bool>()) {
+        let bytes = if head { [b"HTTP/1.1 200 OK\r\n".as_slice(), &bytes].concat() } else { bytes };
+        let _ = get_reply(Reply::raw(bytes), LONG);
+    }
+
+    #[test]
+    fn whatever_an_address_is_it_is_read_or_refused(url in "(https?://)?\\PC{0,60}", path in "/[!-~]{0,20}") {
+        let _ = check_url(&endpoint_url(&url, &path));
+    }
+}
