@@ -400,7 +400,7 @@ fn a_pull_request_of_gitea_is_judged_and_told_so() {
         ("ASSAY_FORGE_TOKEN", ""),
     ]);
     posting.step("Post the verdict").success();
-    assert!(forge.asked().is_empty(), "without a token nothing is posted");
+    assert!(forge.requests().is_empty(), "without a token nothing is posted");
     let posting = posting.with(&[("ASSAY_FORGE_TOKEN", TOKEN)]);
     posting.step("Post the verdict").exits(1);
     copy_folder(&machine.temp.join("verdict"), &posting.temp.join("result/verdict"));

@@ -9,5 +9,5 @@ mod names;
 mod source;
 
 pub use contract::{Arity, InputKinds, StageName};
-pub use links::{BrokenLink, Member, ShardAttempt, check_complete, check_links, check_publishable, counted_attempt};
+pub use links::{BrokenLink, Member, ShardOutcome, check_complete, check_links, check_publishable, counted_attempt};
 pub use names::{chain_name, published_files, published_prefix};

@@ -388,7 +388,7 @@ fn check_accounted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trials: &[Coll
 
 fn check_counted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trial: &CollectedTrial) -> Result<(), BrokenLink> {
     let is_valid = |part, attempt| executed.get(&(part, &trial.trial_id, attempt)).is_some_and(|found| found.validity.valid);
-    let tries = trial.attempts.iter().map(|found| ShardAttempt {
+    let tries = trial.attempts.iter().map(|found| ShardOutcome {
         block: found.block,
         attempt: found.attempt,
         shard: found.shard,
@@ -404,7 +404,7 @@ fn check_counted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trial: &Collecte
 
 /// One shard's part of an attempt at a trial, as [`counted_attempt`] takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShardAttempt {
+pub struct ShardOutcome {
     /// The block and incarnation that it ran in.
     pub block: Block,
     /// The number of the attempt, from 0.
@@ -419,12 +419,12 @@ pub struct ShardAttempt {
 /// lost shard invalidates its attempt, because the rest is not the load that was asked for.
 ///
 /// `tries` are those of all shards, in any order.
-pub fn counted_attempt(tries: impl IntoIterator<Item = ShardAttempt>) -> Option<(Block, u32)> {
-    let mut attempts: BTreeMap<(Block, u32), Vec<ShardAttempt>> = BTreeMap::new();
+pub fn counted_attempt(tries: impl IntoIterator<Item = ShardOutcome>) -> Option<(Block, u32)> {
+    let mut attempts: BTreeMap<(Block, u32), Vec<ShardOutcome>> = BTreeMap::new();
     for tried in tries {
         attempts.entry((tried.block, tried.attempt)).or_default().push(tried);
     }
-    let counts = |shards: &[ShardAttempt]| {
+    let counts = |shards: &[ShardOutcome]| {
         let present: BTreeSet<u32> = shards.iter().map(|tried| tried.shard.index).collect();
         shards.iter().all(|tried| tried.valid && (0..tried.shard.count).all(|index| present.contains(&index)))
     };

@@ -18,7 +18,7 @@ pub enum VerifyError {
     #[error("the bundle is not acceptable")]
     Bundle(#[source] BundleError),
     /// No trusted key has the fingerprint in the bundle's hint.
-    #[error("the bundle is signed with the key {fingerprint}, which {} does not have", whom(policy.as_deref()))]
+    #[error("the bundle is signed with the key {fingerprint}, which {} does not have", describe_key_source(policy.as_deref()))]
     UnknownKey {
         /// The fingerprint that the bundle claims.
         fingerprint: Digest,
@@ -82,7 +82,7 @@ pub enum VerifyError {
     #[error("the statement has a subject `{0}`, which the manifest does not give out")]
     SubjectExtra(String),
     /// A subject's digest is not that of the manifest.
-    #[error("the subject `{name}` is {stated}, but the {side} is {found}", side = side(*is_manifest))]
+    #[error("the subject `{name}` is {stated}, but the {side} is {found}", side = describe_subject(*is_manifest))]
     SubjectDigestMismatch {
         /// The subject.
         name: String,
@@ -94,7 +94,7 @@ pub enum VerifyError {
         is_manifest: bool,
     },
     /// The statement is about another commit than the manifest.
-    #[error("the statement is about another commit than the one that was judged, {}", commit(expected.as_deref()))]
+    #[error("the statement is about another commit than the one that was judged, {}", describe_commit(expected.as_deref()))]
     OtherCommit {
         /// The commit that the manifest names.
         expected: Option<String>,

@@ -812,8 +812,8 @@ impl<'a> Family<'a> {
         };
         let pairs: Vec<MetricPairs> = self.tested.iter().zip(&worse).map(pairs).collect();
         let stretches = detect_stretches(&pairs, &self.breaks);
-        let alarms = worse.into_iter().zip(&detect_stretches).map(|(worse, is_stretch)| worse && !is_stretch).collect();
-        Alarms { alarms, refused: is_unlearned || detect_stretches.contains(&true) }
+        let alarms = worse.into_iter().zip(&stretches).map(|(worse, is_stretch)| worse && !is_stretch).collect();
+        Alarms { alarms, refused: is_unlearned || stretches.contains(&true) }
     }
 }
 

@@ -126,7 +126,7 @@ pub fn judge(question: &GateInput<'_>) -> Result<Verdict, Refusal> {
     let declared = checks.iter().find(|check| check.name == ORDER && !check.passed);
     let mut metrics: Vec<MetricVerdict> = verdicts.into_values().collect();
     for metric in &mut metrics {
-        weaken(metric, find_confounding.as_deref(), &differences);
+        weaken(metric, confounded.as_deref(), &differences);
         if let Some(declared) = declared {
             (metric.outcome, metric.more_pairs) = (Outcome::Inconclusive, None);
             metric.reason = Some(Reason::new("order_declared", &declared.detail));
@@ -348,10 +348,10 @@ fn more_pairs(effect: f64, judged: &JudgedMetric, rules: &Rules, curves: &mut Cu
 /// not have been attributed.
 fn weaken(metric: &mut MetricVerdict, confounded: Option<&str>, differences: &[Difference]) {
     // No number of pairs reveals the cause of a difference.
-    if find_confounding.is_some() || !differences.is_empty() {
+    if confounded.is_some() || !differences.is_empty() {
         metric.more_pairs = None;
     }
-    if let Some(why) = find_confounding.filter(|_| metric.outcome != Outcome::Unchanged) {
+    if let Some(why) = confounded.filter(|_| metric.outcome != Outcome::Unchanged) {
         metric.outcome = Outcome::Inconclusive;
         metric.reason = Some(Reason::new("confounded_with_placement", why));
     } else if let Some(difference) = differences.first() {

@@ -126,7 +126,7 @@ pub enum QueryError {
         why: String,
     },
     /// The query needs more than its limit.
-    #[error("the query goes over its limit of {}", what.of(*limit))]
+    #[error("the query goes over its limit of {}", what.describe(*limit))]
     OverLimit {
         /// The limited resource.
         what: LimitedResource,

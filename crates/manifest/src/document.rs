@@ -372,7 +372,7 @@ macro_rules! body {
                 $artifacts
             }
 
-            fn of(document: &crate::Document) -> Option<&crate::Manifest<Self>> {
+            fn from_document(document: &crate::Document) -> Option<&crate::Manifest<Self>> {
                 match document {
                     crate::Document::$type(manifest) => Some(manifest),
                     _ => None,

@@ -12,7 +12,7 @@ use assay_manifest::{
     Variant,
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
-use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, closure, expand};
+use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, expand, read_closure};
 use assay_stage::{Exit, Failure};
 
 pub use recorded_pins::{RecordedPins, check_plan};

@@ -11,7 +11,7 @@ use assay_manifest::{
     Shard, TrialId,
 };
 use assay_spec::Shards;
-use assay_stage::{AcceptedResult, Event, Exit, Failure, Layout, ShardAttempt, StageName, counted_attempt, load_trust};
+use assay_stage::{AcceptedResult, Event, Exit, Failure, Layout, ShardOutcome, StageName, counted_attempt, load_trust};
 use assay_store::{CreateOutcome, Store};
 use serde_json::{Value, json};
 
@@ -231,12 +231,12 @@ impl Driver<'_> {
 
     /// Returns the trials that have an attempt which is valid in every shard.
     fn valid_trials(&self, parts: &[InputRef]) -> Result<Vec<TrialId>, Failure> {
-        let mut tries: BTreeMap<TrialId, Vec<ShardAttempt>> = BTreeMap::new();
+        let mut tries: BTreeMap<TrialId, Vec<ShardOutcome>> = BTreeMap::new();
         for part in parts {
             let part: Manifest<ExecutionPart> = load(self.store, *part)?;
             let ExecutionPart { block, shard, attempts, .. } = part.body;
             for attempt in attempts {
-                let tried = ShardAttempt { block, attempt: attempt.attempt, shard, valid: attempt.validity.valid };
+                let tried = ShardOutcome { block, attempt: attempt.attempt, shard, valid: attempt.validity.valid };
                 tries.entry(attempt.trial_id).or_default().push(tried);
             }
         }

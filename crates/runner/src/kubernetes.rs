@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use assay_cluster::{
     Cluster, Event as ClusterEvent, Job, JobState, LoadPod, LogLine, ObjectPath, Pod, RUN, Resources, RunRoot, RunWatch, Site,
-    StageJob, TARGET_KINDS, Trouble, has_begun, job_name, phase, stage_job, standing,
+    StageJob, TARGET_KINDS, Trouble, has_begun, job_name, job_state, phase, stage_job,
 };
 use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Plan, Role, RunId};
 use assay_process::Cancel;

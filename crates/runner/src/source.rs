@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use assay_git::{Commit, FileContent, RawObject, Repository, fetch_remote};
 use assay_manifest::{Artifact, Count, GitObject, Intent, OriginKind, Source, SourceFile};
 use assay_process::{Cancel, Spawner};
-use assay_spec::{Closure, ClosureError, closure, expand};
+use assay_spec::{Closure, ClosureError, expand, read_closure as read_definitions};
 use assay_stage::{Exit, Failure};
 use assay_store::Store;
 
@@ -145,7 +145,7 @@ where
     E: std::error::Error + 'static,
 {
     let files = RefCell::new(Files::new());
-    let found = read_closure::<E>(pipeline, &mut |path| {
+    let found = read_definitions::<E>(pipeline, &mut |path| {
         let file = read(path)?;
         Ok(file.map(|file| {
             let bytes = file.bytes.clone();

@@ -209,7 +209,7 @@ impl Read for assay_manifest::Instant {
 macro_rules! read_from_text {
     ($($type:ty),+ $(,)?) => {
         $(impl Read for $type {
-            fn read(value: &Checked) -> Option<Self> {
+            fn read(value: &CheckedValue) -> Option<Self> {
                 value.text()?.parse().ok()
             }
         })+

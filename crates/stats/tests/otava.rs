@@ -13,7 +13,7 @@ fn indices(series: &[f64], rule: Rule) -> Vec<usize> {
 }
 
 fn only_point(series: &[f64]) -> Point {
-    change_points(series, Rule::at(1e-3))[0]
+    change_points(series, Rule::with_max_p(1e-3))[0]
 }
 
 #[test]
@@ -24,20 +24,20 @@ fn p_values_are_otavas() {
 
 #[test]
 fn indices_are_otavas() {
-    assert_eq!(indices(&S1, Rule::at(1e-3)), [6]);
-    assert_eq!(indices(&S2, Rule::at(1e-3)), [4]);
+    assert_eq!(indices(&S1, Rule::with_max_p(1e-3)), [6]);
+    assert_eq!(indices(&S2, Rule::with_max_p(1e-3)), [4]);
     let appended: Vec<f64> = S2.iter().copied().chain([1.97, 33.33, 46.46]).collect();
     // Given one point at a time, Otava keeps an earlier 4; given the whole series, it returns this.
-    assert_eq!(indices(&appended, Rule::at(1e-3)), [12]);
+    assert_eq!(indices(&appended, Rule::with_max_p(1e-3)), [12]);
     let s3 =
         [1.02, 0.95, 0.99, 1.00, 1.12, 1.00, 1.01, 0.98, 1.01, 0.96, 0.50, 0.51, 0.48, 0.48, 0.55, 0.50, 0.49, 0.51, 0.50, 0.49];
-    assert_eq!(indices(&s3, Rule { window: 10, ..Rule::at(1e-4) }), [10]);
-    let zeros = indices(&[0.0, 0.0, 0.0, 1.0, 1.12, 0.9, 0.5, 0.51, 0.48, 0.48, 0.55], Rule::at(1e-3));
+    assert_eq!(indices(&s3, Rule { window: 10, ..Rule::with_max_p(1e-4) }), [10]);
+    let zeros = indices(&[0.0, 0.0, 0.0, 1.0, 1.12, 0.9, 0.5, 0.51, 0.48, 0.48, 0.55], Rule::with_max_p(1e-3));
     assert_eq!((zeros.len(), zeros[0]), (2, 3));
 }
 
 #[test]
 fn a_least_magnitude_drops_the_smaller_change() {
-    let of = |series: &[f64]| indices(series, Rule { min_magnitude: 0.2, ..Rule::at(1e-3) });
+    let of = |series: &[f64]| indices(series, Rule { min_magnitude: 0.2, ..Rule::with_max_p(1e-3) });
     assert_eq!((of(&S1), of(&S2)), (vec![6], vec![]));
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_claim::drift;
+use assay_claim::find_drift;
 use assay_envelope::Verified;
 use assay_manifest::{
     Attempt, AttemptStatus, Block, Body as _, Collection, Digest, Document, Environment, ExecutionPart, FrozenWorkload, InputRef,

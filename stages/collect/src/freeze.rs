@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_claim::drift;
+use assay_claim::find_drift;
 use assay_manifest::{
     Artifact, Attempt, Block, Body as _, CollectedAttempt, CollectedTrial, Collection, Count, CrossCheck, Digest, Drift,
     Environment, ExecutionPart, InputRef, Manifest, Plan, PlannedTrial, Recording, TrialId, canonical_json,
@@ -170,7 +170,7 @@ fn freeze(
     Ok(Collection {
         plan_digest,
         trials,
-        find_drift,
+        drift,
         evidence: ctx.put("evidence.json", "application/json", &list)?,
         evidence_count: Count(evidence.len() as u64),
         evidence_bytes: Count(evidence.iter().fold(0, |sum, artifact| sum.saturating_add(artifact.size.0))),

@@ -226,7 +226,7 @@ fn to_line(at: Instant, took_ns: u64, answer: Result<EndpointResponse, RequestEr
         Ok(body) => (Some(body), None),
         Err(why) => (None, Some(why)),
     };
-    ScrapeLine { endpoint_url, took_ns, status, body, error }
+    ScrapeLine { at, took_ns, status, body, error }
 }
 
 /// Returns true if a status means that the endpoint has no counters, now or later.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{Attempt, Block, Digest, Environment, ExecutionPart, Shard, TrialId};
-use assay_stage::{Failure, ShardAttempt};
+use assay_stage::{Failure, ShardOutcome};
 
 /// One shard's part of an attempt at a trial.
 #[derive(Clone, Copy)]
@@ -92,9 +92,9 @@ pub(crate) fn check_schedules(trial: &TrialId, attempts: &[ShardAttempt<'_>]) ->
 }
 
 /// Returns the outcome of each shard, as the rule for counted attempts takes it.
-pub(crate) fn shard_outcomes(attempts: &[ShardAttempt<'_>]) -> impl Iterator<Item = ShardAttempt> {
+pub(crate) fn shard_outcomes(attempts: &[ShardAttempt<'_>]) -> impl Iterator<Item = ShardOutcome> {
     attempts.iter().map(|executed| {
         let (block, attempt) = executed.key();
-        ShardAttempt { block, attempt, shard: executed.body.shard, valid: executed.attempt.validity.valid }
+        ShardOutcome { block, attempt, shard: executed.body.shard, valid: executed.attempt.validity.valid }
     })
 }

@@ -24,7 +24,7 @@ impl PodProvisioner<'_> {
         let (object, served) = loop {
             let object = self.service(target, named)?;
             let why = match read_service(&object) {
-                Ok(served) => break (object, read_service),
+                Ok(served) => break (object, served),
                 Err(why) => why,
             };
             if watch.elapsed_ns() >= target.ready_timeout_ns.0 {
@@ -48,7 +48,7 @@ impl PodProvisioner<'_> {
         let address = format!("{}{}", served.address, named.path.as_deref().unwrap_or_default());
         let seen = TargetState { target: target.name.to_string(), is_ours: false, pods, objects: vec![object] };
         let mut found = self.record_target(&named.namespace, selector, address, seen);
-        found.settings = read_service.settings;
+        found.settings = served.settings;
         Ok(found)
     }
 

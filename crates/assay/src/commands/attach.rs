@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use assay_cluster::{CANCEL, Cluster, JobState, ObjectPath, Pod, RUN, STAGE, has_begun, root_name, standing};
+use assay_cluster::{CANCEL, Cluster, JobState, ObjectPath, Pod, RUN, STAGE, has_begun, job_state, root_name};
 use assay_manifest::RunId;
 use assay_process::{Cancel, Signal};
 use assay_runner::Observer;

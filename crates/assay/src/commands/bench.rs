@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use assay_manifest::RunId;
 use assay_runner::SourceSpec;
-use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, closure, expand};
+use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, expand, read_closure};
 use assay_stage::{Exit, Failure};
 use serde_json::{Map, Value, json};
 

@@ -150,10 +150,10 @@ pub(crate) fn remove(
 }
 
 /// A root and its annotations.
-pub(crate) type RunRoot = (RunRoot, BTreeMap<String, String>);
+pub(crate) type AnnotatedRoot = (RunRoot, BTreeMap<String, String>);
 
 /// Returns the root of a run, with its annotations; `None` if the cluster has no such run.
-pub(crate) fn find_root(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<Option<RunRoot>, Failure> {
+pub(crate) fn find_root(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<Option<AnnotatedRoot>, Failure> {
     let name = root_name(run_id);
     let map: Option<ConfigMap> = cluster.get(&ObjectPath::named("ConfigMap", namespace, &name))?;
     // A root that is being deleted must not be depended on.
@@ -165,7 +165,7 @@ pub(crate) fn find_root(cluster: &Cluster, namespace: &str, run_id: &RunId) -> R
 }
 
 /// Returns the root of a run; fails if there is none.
-pub(crate) fn require_root(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<RunRoot, Failure> {
+pub(crate) fn require_root(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<AnnotatedRoot, Failure> {
     find_root(cluster, namespace, run_id)?.ok_or_else(|| {
         Failure::usage("no_such_run", format!("the namespace `{namespace}` has no run `{run_id}`")).hint(format!(
             "`assay status --namespace {namespace}` lists those that it has; a finished run is in its store ({RUN})"

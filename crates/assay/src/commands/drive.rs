@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use assay_cluster::{
-    CANCEL, Cluster, FAILURE_FILE, KEY_FOLDER, Lease, ObjectPath, PodEnvironment, RUN, RunRoot, SCRATCH, Site, root,
+    CANCEL, Cluster, FAILURE_FILE, KEY_FOLDER, Lease, ObjectPath, PodEnvironment, RUN, RunRoot, SCRATCH, Site, run_root,
 };
 use assay_manifest::{Instant, Role, RunId};
 use assay_process::{Cancel, Signal};

@@ -72,7 +72,7 @@ struct Post {
     #[arg(long, value_name = "FILE", requires = "commit")]
     check: Option<PathBuf>,
     /// The page that the check links to, such as that of the job that judged
-    #[arg(long, value_name = "URL", requires = "check", value_parser = page)]
+    #[arg(long, value_name = "URL", requires = "check", value_parser = parse_page_url)]
     details_url: Option<String>,
     /// The Markdown file of an issue
     #[arg(long, value_name = "FILE", requires = "title")]

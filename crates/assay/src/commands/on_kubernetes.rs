@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::time::{Duration, Instant};
 
 use assay_cluster::{
-    Cluster, DriverJob, Job, Namespace, ObjectPath, PortForward, Secret, Site, driver_job, driver_name, has_ended, root,
-    root_name,
+    Cluster, DriverJob, Job, Namespace, ObjectPath, PortForward, Secret, Site, driver_job, driver_name, has_ended, root_name,
+    run_root,
 };
 use assay_manifest::{InputRef, RunId};
 use assay_process::{Cancel, Signal};

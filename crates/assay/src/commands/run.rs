@@ -46,7 +46,7 @@ pub(crate) struct Run {
     #[arg(long)]
     json: bool,
     /// Where its stages run
-    #[arg(long, value_enum, default_value_t = On::Local)]
+    #[arg(long, value_enum, default_value_t = RunnerKind::Local)]
     on: RunnerKind,
     #[command(flatten)]
     in_cluster: OnKubernetes,

@@ -1,6 +1,6 @@
 //! `assay status`: lists the runs of a cluster and their states.
 
-use assay_cluster::{ConfigMap, Job, JobState, MANAGED_BY, Pod, RUN, STAGE, phase, standing};
+use assay_cluster::{ConfigMap, Job, JobState, MANAGED_BY, Pod, RUN, STAGE, job_state, phase};
 use assay_manifest::RunId;
 use assay_stage::{Exit, Failure};
 use serde_json::json;

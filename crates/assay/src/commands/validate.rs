@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use assay_report::counted;
-use assay_spec::{ClosureError, Definition, Problem, closure, validate};
+use assay_spec::{ClosureError, Definition, Problem, read_closure, validate};
 use assay_stage::{Exit, Failure};
 
 use crate::output;

@@ -530,7 +530,7 @@ fn an_attempt_counts_only_with_all_its_shards() {
             let of_attempt =
                 |tries: &[(Block, u32, bool)]| tries.iter().filter(|tried| (tried.0, tried.1) == (*block, *attempt)).count();
             let shard = Shard { index: of_attempt(&tries[..place]) as u32, count: of_attempt(tries) as u32 };
-            ShardAttempt { block: *block, attempt: *attempt, shard, valid: *valid }
+            ShardOutcome { block: *block, attempt: *attempt, shard, valid: *valid }
         }))
     };
     assert_eq!(first(&[]), None);
@@ -542,7 +542,7 @@ fn an_attempt_counts_only_with_all_its_shards() {
 #[test]
 fn an_attempt_that_lost_a_shard_does_not_count() {
     let block = Block { index: 0, incarnation: 0 };
-    let of = |attempt, index| ShardAttempt { block, attempt, shard: Shard { index, count: 3 }, valid: true };
+    let of = |attempt, index| ShardOutcome { block, attempt, shard: Shard { index, count: 3 }, valid: true };
     assert_eq!(counted_attempt([of(0, 0), of(0, 2), of(1, 1), of(1, 0), of(1, 2)]), Some((block, 1)));
     assert_eq!(counted_attempt([of(0, 0), of(0, 2)]), None);
     assert_eq!(counted_attempt([of(0, 0), of(0, 1), of(0, 1)]), None, "one shard twice is not two");
@@ -557,7 +557,7 @@ proptest! {
         let of = |tries: &[(u32, u32, bool)]| {
             counted_attempt(tries.iter().map(|(incarnation, attempt, valid)| {
                 let block = Block { index: 0, incarnation: *incarnation };
-                ShardAttempt { block, attempt: *attempt, shard: Shard::ONLY, valid: *valid }
+                ShardOutcome { block, attempt: *attempt, shard: Shard::ONLY, valid: *valid }
             }))
         };
         prop_assert_eq!(of(&tries), of(&shuffled));

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Acknowledgement, BetterDirection, CaseId, Change, Check, Comparison, Count, Digest, FloorSource, GatePolicy, InputRef,
-    Instant, Isolation, JudgedRun, Kind, MetricSummary, MetricVerdict, Name, NoiseFloor, Outcome, PairUnit, Placement,
-    PointSummary, Reason, Role, RunId, RunStatus, Sequence, Side, Stability, Summary, TrialId, TrialPair, TrialValue, Verdict,
-    WorkloadType,
+    Acknowledgement, BetterDirection, CaseId, Change, Check, Comparison, Count, Digest, EarlierEnd, EndState, FloorSource,
+    GatePolicy, InputRef, Instant, Isolation, JudgedRun, Kind, MetricSummary, MetricVerdict, Name, NoiseFloor, Outcome, PairUnit,
+    Placement, PointSummary, Reason, Role, RunId, RunStatus, Sequence, Side, Stability, Summary, TrialId, TrialPair, TrialValue,
+    Verdict, WorkloadType,
 };
 
 use crate::ChainSignature;

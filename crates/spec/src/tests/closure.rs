@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use insta::assert_snapshot;
 
 use super::{COMPARING, INDICATOR, PIPELINE, SERVING, replace_part};
-use crate::{Closure, ClosureError, MAX_FILE_BYTES, closure, render, validate};
+use crate::{Closure, ClosureError, MAX_FILE_BYTES, read_closure, render, validate};
 
 /// Returns a repository in memory.
 fn repository(files: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {

@@ -12,7 +12,7 @@ use crate::field::{Need, Type};
 use crate::problem::{Problems, Source};
 use crate::tables::all_tables;
 use crate::yaml::{Node, ScalarType, Value, parse};
-use crate::{Definition, DefinitionKind, reference, schema};
+use crate::{Definition, DefinitionKind, json_schema, reference_page};
 
 #[test]
 fn every_default_is_one_that_its_table_accepts() {

@@ -21,7 +21,7 @@ use crate::output;
 const MOST_PAIRS: usize = 60;
 
 /// A metric of the run, with its values in the runs before it.
-struct MetricHistory<'a> {
+struct FollowedMetric<'a> {
     point: &'a PointSummary,
     metric: &'a MetricSummary,
     past: MetricHistory,
@@ -66,7 +66,7 @@ pub(super) fn judge(
     Ok(if is_worse || !is_any_predicted { Exit::Inconclusive } else { Exit::Done })
 }
 
-fn collect_histories<'a>(summary: &'a Summary, history: &[Series], run: &str, named: &[String]) -> Vec<MetricHistory<'a>> {
+fn collect_histories<'a>(summary: &'a Summary, history: &[Series], run: &str, named: &[String]) -> Vec<FollowedMetric<'a>> {
     let mut all = Vec::new();
     for point in &summary.points {
         let is_asked = |metric: &&MetricSummary| if named.is_empty() { metric.primary } else { named.contains(&metric.metric) };
@@ -81,7 +81,7 @@ fn collect_histories<'a>(summary: &'a Summary, history: &[Series], run: &str, na
             let surroundings = |of: &RunValue| (of.hardware.clone(), of.software.clone(), of.definition.clone());
             let elsewhere = own.map(|own| before.iter().filter(|of| surroundings(of) != surroundings(own)).count());
             let earlier: BTreeMap<String, f64> = before.iter().map(|of| (of.run.clone(), of.value)).collect();
-            all.push(MetricHistory { point, metric, past: MetricHistory { better, value: metric.median, earlier }, elsewhere });
+            all.push(FollowedMetric { point, metric, past: MetricHistory { better, value: metric.median, earlier }, elsewhere });
         }
     }
     all
@@ -94,7 +94,7 @@ fn earlier_runs<'a>(series: &'a Series, run: &str, point: &PointSummary) -> Vec<
     series.runs.iter().filter(|of| of.workload == work && of.run != run && of.started < own).collect()
 }
 
-impl MetricHistory<'_> {
+impl FollowedMetric<'_> {
     fn json(&self, seen: &MetricComparison, of_family: Option<FalseAlarms>) -> serde_json::Value {
         let of_family = of_family.map(|FalseAlarms { share, draws, runs }| {
             json!({"share": share, "draws": draws, "runs": runs, "method": FalseAlarms::METHOD})
@@ -159,7 +159,7 @@ impl MetricHistory<'_> {
     }
 }
 
-fn show(followed: &[MetricHistory<'_>], seen: &[MetricComparison], false_alarms: Option<FalseAlarms>, is_worse: bool) {
+fn show(followed: &[FollowedMetric<'_>], seen: &[MetricComparison], false_alarms: Option<FalseAlarms>, is_worse: bool) {
     let worst_first = |wanted: bool| followed.iter().zip(seen).filter(move |(_, seen)| seen.is_worse == wanted);
     for (followed, seen) in worst_first(true).chain(worst_first(false)) {
         output::line(followed.line(seen));
@@ -191,8 +191,8 @@ fn show(followed: &[MetricHistory<'_>], seen: &[MetricComparison], false_alarms:
 }
 
 /// Recommends a paired run that would decide, sized by the learned noise, and otherwise by the spread of this run's own trials.
-fn recommend(followed: &[MetricHistory<'_>], learned: Option<&History>, q: f64, budget: f64) {
-    let family: Vec<MetricSpread> = followed.iter().filter_map(MetricHistory::spread).collect();
+fn recommend(followed: &[FollowedMetric<'_>], learned: Option<&History>, q: f64, budget: f64) {
+    let family: Vec<MetricSpread> = followed.iter().filter_map(FollowedMetric::spread).collect();
     let paired = size_paired_design(&family, learned, q, budget, MOST_PAIRS);
     let how = match paired.size {
         Ok(size) => format!("about {} would find {}", counted(size.pairs as u64, "pair"), percent(2.0 * budget)),
