@@ -573,7 +573,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/7", "0e758581e3d17814a0558a3746f6673f0d5aa64caf6ebc1cf7837ed03624ecf4")
+        ("assay-gate/8", "12785aa94cdeff6dcd2abd553bdf08c1a26dcffc3778f09bdc4a8b76f9645247")
     );
 }
 

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Acknowledgement, BetterDirection, CaseId, Change, Check, Comparison, Count, Digest, EarlierEnd, EndState, FloorSource,
-    GatePolicy, InputRef, Instant, Isolation, JudgedRun, Kind, MetricSummary, MetricVerdict, Name, NoiseFloor, Outcome, PairUnit,
-    Placement, PointSummary, Reason, Role, RunId, RunStatus, Sequence, Side, Stability, Summary, TrialId, TrialPair, TrialValue,
-    Verdict, WorkloadType,
+    Acknowledgement, BetterDirection, CaseId, Change, Check, Comparison, Count, Digest, FloorSource, GatePolicy, InputRef,
+    Instant, Isolation, JudgedRun, Kind, MetricSummary, MetricVerdict, Name, NoiseFloor, Outcome, PairUnit, Placement,
+    PointSummary, Reason, Role, RunId, RunStatus, Sequence, Side, Stability, Summary, TrialId, TrialPair, TrialValue, Verdict,
+    WorkloadType,
 };
 
 use crate::ChainSignature;
@@ -278,7 +278,7 @@ pub(crate) fn model() -> Model {
         tree: "8d2b6c1f0e9a7b5c3d4e2f1a0b9c8d7e6f5a4b3c".to_owned(),
         signers: vec!["ci".to_owned()],
         established: true,
-        earlier_ends: vec![EarlierEnd { state: EndState::Cancelled, stage: Role::Execute, code: "cancelled".to_owned() }],
+        earlier_ends: Vec::new(),
     };
     let side = |variant| Side { target: name("vllm"), variant: name(variant) };
     let regressed = "`ttft_ms_p99` of chat at c64 changed by +12.1 %, beyond the budget of 5.0 %";
