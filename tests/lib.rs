@@ -1,1 +1,1 @@
-//! End-to-end tests over the real binaries live in `it/`; this library is empty so that there is one package for them.
+//! An empty library, so that the end-to-end tests over the real binaries in `it/` have one package.

@@ -1,6 +1,6 @@
 //! The attack matrix: each field of each manifest, each column of each table and each statement falsified with the key of its own role,
-//! with honest stages after it; and each file that whoever can write to a store or a folder can change. Who refuses each is written in
-//! `docs/attack-matrix.md`, which these tests compare with what they find, and whose summary stands in `docs/provenance.md`.
+//! followed by honest stages; and each file changed that a writer of a store or a folder can change. `docs/attack-matrix.md` states which
+//! check refuses each attack; these tests compare it with the results. Its summary is in `docs/provenance.md`.
 //!
 //!     ASSAY_UPDATE_MATRIX=1 cargo test --workspace --all-features --test it -- attack_matrix
 
@@ -19,33 +19,33 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::by_hand::Bench;
-use crate::falsify::{How, falsified, fields};
+use crate::falsify::{Falsification, falsify_field, fields};
 use crate::forgery::{Forgery, replace_artifact, replace_rows};
 use crate::pipeline::{list, text};
 use crate::records;
-use crate::serving::{ENOUGH, SIMULATOR};
-use crate::support::{Fixture, PIPELINE, Ran, blob, copy_folder, files_under, steady, write_file};
-use crate::tamper::{canonical, flipped};
+use crate::serving::{RETRY_BUDGET, SIMULATOR};
+use crate::support::{CommandResult, Fixture, PIPELINE, blob, copy_folder, files_under, steady_script, write_file};
+use crate::tamper::{canonical, flip_bit};
 
-/// What a file begins with that is packed with Zstandard.
+/// The first bytes of a file that is compressed with Zstandard.
 const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// What is done to this table is not on the page: whether these short runs are long enough for a row of it depends on how busy the machine is.
-const LEFT_OUT: &str = "telemetry_slice_fact";
+/// Attacks on this table are not on the page: whether these short runs are long enough for one of its rows depends on the load of the machine.
+const EXCLUDED_TABLE: &str = "telemetry_slice_fact";
 
 const PAGE: &str = "docs/attack-matrix.md";
 const SUMMARY: &str = "docs/provenance.md";
 const UPDATE: &str = "ASSAY_UPDATE_MATRIX=1 cargo test --workspace --all-features --test it -- attack_matrix --test-threads 2";
 
-/// Two finished runs of one commit, `one` and `two`: an indicator, and a load on the simulator.
-fn attacked() -> &'static Fixture {
+/// Returns two finished runs of one commit, `one` and `two`: an indicator, and a load on the simulator.
+fn attacked_fixture() -> &'static Fixture {
     static ATTACKED: OnceLock<Fixture> = OnceLock::new();
     ATTACKED.get_or_init(|| {
         let fixture = Fixture::shared();
-        fixture.indicator("first", &steady("first"), "");
+        fixture.indicator("first", &steady_script("first"), "");
         crate::serving::workload(&fixture, "chat", "mode: closed, concurrency: [2], requests: 20", "D(20,10)", "");
         let targets = [SIMULATOR, "{name: here, kind: host}"];
-        fixture.write(PIPELINE, &crate::serving::pipeline(&["first", "chat"], &targets, 2, ENOUGH, ""));
+        fixture.write(PIPELINE, &crate::serving::pipeline(&["first", "chat"], &targets, 2, RETRY_BUDGET, ""));
         fixture.git(&["remote", "add", "origin", "https://git.example.org/team/benchmarks.git"]);
         fixture.commit("an indicator and a load");
         for run_id in ["one", "two"] {
@@ -55,58 +55,58 @@ fn attacked() -> &'static Fixture {
     })
 }
 
-/// Who refuses a falsification.
+/// The check that refuses a falsification.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Caught {
-    /// An honest stage, so that nothing is published.
+enum Detection {
+    /// An honest stage refuses it, so no Publication is made.
     Stage(&'static str, String),
-    /// `assay verify`, at this level.
+    /// `assay verify` refuses it at this level.
     Level(u8, String),
-    /// `assay verify`, before it looks at any level.
-    Unread(String),
-    /// Nobody refuses it, but fewer levels are reached.
-    Lower(String),
-    /// Nobody.
-    Not,
+    /// `assay verify` refuses it before it checks any level.
+    BeforeLevels(String),
+    /// It is not refused, but fewer levels are reached.
+    FewerLevels(String),
+    /// It is not refused.
+    Undetected,
 }
 
-impl fmt::Display for Caught {
+impl fmt::Display for Detection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stage(stage, error) => write!(f, "{stage}: `{error}`"),
             Self::Level(level, error) => write!(f, "level {level}: `{error}`"),
-            Self::Unread(error) => write!(f, "verify: `{error}`"),
-            Self::Lower(reached) => f.write_str(reached),
-            Self::Not => f.write_str("not caught"),
+            Self::BeforeLevels(error) => write!(f, "verify: `{error}`"),
+            Self::FewerLevels(reached) => f.write_str(reached),
+            Self::Undetected => f.write_str("not caught"),
         }
     }
 }
 
-impl Caught {
-    fn of(forgery: &Forgery) -> Self {
+impl Detection {
+    fn from_forgery(forgery: &Forgery) -> Self {
         match forgery.refused_by() {
             Some((stage, error)) => Self::Stage(stage, error),
-            None => Self::by_verify(&forgery.verify(&["--recompute", "--json"]), 4),
+            None => Self::from_verify(&forgery.verify(&["--recompute", "--json"]), 4),
         }
     }
 
-    /// From what `assay verify --json` says of what reaches `highest` if nothing is wrong.
-    fn by_verify(ran: &Ran, highest: u8) -> Self {
+    /// Reads the output of `assay verify --json` for evidence that reaches level `highest` if it is unchanged.
+    fn from_verify(ran: &CommandResult, highest: u8) -> Self {
         let found: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
         let level = |value: &Value| value.as_u64().and_then(|level| u8::try_from(level).ok());
         match (ran.error(), level(&found["failed"]["level"]), level(&found["level"])) {
             (Some(error), Some(level), _) => Self::Level(level, error),
-            (Some(error), None, _) => Self::Unread(error),
-            (None, _, Some(level)) if level == highest => Self::Not,
-            (None, _, Some(_)) if found["recomputed"]["outcome"] == "partial" => Self::Lower("level 4 partial".to_owned()),
-            (None, _, Some(level)) => Self::Lower(format!("only level {level} reached")),
+            (Some(error), None, _) => Self::BeforeLevels(error),
+            (None, _, Some(level)) if level == highest => Self::Undetected,
+            (None, _, Some(_)) if found["recomputed"]["outcome"] == "partial" => Self::FewerLevels("level 4 partial".to_owned()),
+            (None, _, Some(level)) => Self::FewerLevels(format!("only level {level} reached")),
             (None, _, None) => panic!("neither an error nor a level:\n{}{}", ran.stdout, ran.stderr),
         }
     }
 }
 
-/// Who refuses a falsification that is near to the truth, and who one that is far off, if that is somebody else.
-fn near_and_far(near: &Caught, far: Option<Caught>) -> String {
+/// Describes which check refuses a falsification close to the true value and, if another one does, which check refuses a distant one.
+fn describe_detections(near: &Detection, far: Option<Detection>) -> String {
     let other = far.filter(|far| far != near).map(|far| format!("; if far off, {far}"));
     format!("{near}{}", other.unwrap_or_default())
 }
@@ -123,18 +123,22 @@ impl Attack {
     }
 }
 
-/// Everything that the key of a role can say in the manifest of a stage, and in the statement about it.
+/// Falsifies everything that a role's key can sign in the manifest of a stage, and in the statement about it.
 fn manifest_attacks(stage: &'static str) -> Vec<Attack> {
-    let manifest = Bench::with_runs_of(attacked()).of("one", stage).load(&attacked().store());
-    let caught = |forged: Value| Caught::of(&forge(stage, |_, manifest| *manifest = forged, |_| {}));
+    let manifest = Bench::with_runs_of(attacked_fixture()).accepted_pointer("one", stage).load(&attacked_fixture().store());
+    let caught = |forged: Value| Detection::from_forgery(&forge(stage, |_, manifest| *manifest = forged, |_| {}));
     let mut attacks = Vec::new();
     for field in fields(&manifest) {
-        if let Some(near) = falsified(&manifest, &field, How::Changed) {
+        if let Some(near) = falsify_field(&manifest, &field, Falsification::Changed) {
             let near = caught(near);
-            let far = if near == Caught::Not { falsified(&manifest, &field, How::Far).map(caught) } else { None };
-            attacks.push(Attack::new(format!("`{}`", field.class), &near_and_far(&near, far)));
+            let far = if near == Detection::Undetected {
+                falsify_field(&manifest, &field, Falsification::Far).map(caught)
+            } else {
+                None
+            };
+            attacks.push(Attack::new(format!("`{}`", field.class), &describe_detections(&near, far)));
         }
-        if let Some(without) = falsified(&manifest, &field, How::LeftOut) {
+        if let Some(without) = falsify_field(&manifest, &field, Falsification::Omitted) {
             attacks.push(Attack::new(format!("`{}` left out", field.class), &caught(without)));
         }
     }
@@ -143,11 +147,11 @@ fn manifest_attacks(stage: &'static str) -> Vec<Attack> {
 }
 
 fn forge(stage: &str, edit: impl FnOnce(&Bench, &mut Value), state: impl FnOnce(&mut Predicate)) -> Forgery {
-    Forgery::of_bench(Bench::with_runs_of(attacked()), stage, edit, state)
+    Forgery::forge_in(Bench::with_runs_of(attacked_fixture()), stage, edit, state)
 }
 
-/// One thing that a statement says otherwise.
-type Statement = (&'static str, fn(&mut Predicate));
+/// One change of a statement.
+type StatementChange = (&'static str, fn(&mut Predicate));
 
 fn statement_attacks(stage: &str) -> Vec<Attack> {
     fn provenance(predicate: &mut Predicate) -> &mut assay_envelope::Provenance {
@@ -158,7 +162,7 @@ fn statement_attacks(stage: &str) -> Vec<Attack> {
         let Predicate::VerificationSummary(summary) = predicate else { panic!("publish states a verification") };
         summary
     }
-    let provenances: [Statement; 8] = [
+    let provenances: [StatementChange; 8] = [
         ("external parameters", |predicate| provenance(predicate).external_parameters["more"] = json!("another")),
         ("internal parameters", |predicate| provenance(predicate).internal_parameters["more"] = json!("another")),
         ("a dependency more", |predicate| {
@@ -174,7 +178,7 @@ fn statement_attacks(stage: &str) -> Vec<Attack> {
             (provenance(predicate).started_on, provenance(predicate).finished_on) = (early, early);
         }),
     ];
-    let summaries: [Statement; 7] = [
+    let summaries: [StatementChange; 7] = [
         ("the verifier's binary", |predicate| summary(predicate).verifier_binary = Digest::compute(b"another")),
         ("the time", |predicate| {
             summary(predicate).time_verified = "2020-01-01T00:00:00.000000000Z".parse().expect("an instant");
@@ -190,14 +194,15 @@ fn statement_attacks(stage: &str) -> Vec<Attack> {
         ("the levels", |predicate| summary(predicate).levels = vec!["ASSAY_LEVEL_4".to_owned()]),
     ];
     let statements = if stage == "publish" { summaries.to_vec() } else { provenances.to_vec() };
-    let attack =
-        |(what, state): Statement| Attack::new(format!("statement: {what}"), &Caught::of(&forge(stage, |_, _| {}, state)));
+    let attack = |(what, state): StatementChange| {
+        Attack::new(format!("statement: {what}"), &Detection::from_forgery(&forge(stage, |_, _| {}, state)))
+    };
     statements.into_iter().map(attack).collect()
 }
 
-/// The artifacts of a stage with other content, under digests and sizes that fit.
+/// Replaces the content of a stage's artifacts, with matching digests and sizes.
 fn artifact_attacks(stage: &'static str) -> Vec<Attack> {
-    let manifest = attacked().pointer("one", stage).load(&attacked().store());
+    let manifest = attacked_fixture().pointer("one", stage).load(&attacked_fixture().store());
     let mut attacks = Vec::new();
     let mut seen = BTreeSet::new();
     for name in artifact_names(&manifest["body"]) {
@@ -208,7 +213,7 @@ fn artifact_attacks(stage: &'static str) -> Vec<Attack> {
         }
         let forgery =
             forge(stage, |bench, manifest| replace_artifact(bench, manifest, &name, |bytes| other_content(&bytes)), |_| {});
-        attacks.push(Attack::new(format!("content of `{class}`"), &Caught::of(&forgery)));
+        attacks.push(Attack::new(format!("content of `{class}`"), &Detection::from_forgery(&forgery)));
     }
     attacks
 }
@@ -224,21 +229,21 @@ fn artifact_names(value: &Value) -> Vec<String> {
     }
 }
 
-/// A path without what differs between runs and between the things of one kind.
+/// Removes the parts of a path that differ between runs and between items of one kind.
 fn class_of(path: &str) -> String {
     static VARYING: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"[0-9a-f]{8}[0-9a-f-]*|\d+|\b(one|two)\b").expect("a regular expression"));
     VARYING.replace_all(path, "*").into_owned()
 }
 
-/// Content that says something else, in the same form.
+/// Returns different content in the same format.
 fn other_content(bytes: &[u8]) -> Vec<u8> {
     if let Ok(mut document) = serde_json::from_slice::<Value>(bytes) {
         change_a_number(&mut document);
         return canonical(&document);
     }
     if let Ok(records) = RecordFile::open(bytes.to_vec()) {
-        return faster(&records);
+        return halve_first_token_times(&records);
     }
     if bytes.starts_with(&ZSTANDARD) {
         let unpacked = zstd::decode_all(bytes).expect("a whole file");
@@ -251,11 +256,11 @@ fn other_content(bytes: &[u8]) -> Vec<u8> {
             format!("{}{digit}{}", &text[..place], &text[place + 1..]).into_bytes()
         }
         Ok(text) => format!("{text}1\n").into_bytes(),
-        Err(_) => flipped(bytes),
+        Err(_) => flip_bit(bytes),
     }
 }
 
-/// Raises the last number of a document, or changes its last text where it has none.
+/// Raises the last number of a document, or changes its last text if it has no number.
 fn change_a_number(document: &mut Value) {
     fn leaves<'a>(value: &'a mut Value, found: &mut Vec<&'a mut Value>) {
         match value {
@@ -279,8 +284,8 @@ fn change_a_number(document: &mut Value) {
     };
 }
 
-/// The same requests, in which every first token came in half the time.
-fn faster(records: &RecordFile) -> Vec<u8> {
+/// Returns the same requests with every time to the first token halved.
+fn halve_first_token_times(records: &RecordFile) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = RecordWriter::new(&mut bytes, 0, 0).expect("a writer");
     for record in records.records().expect("records") {
@@ -297,11 +302,11 @@ fn faster(records: &RecordFile) -> Vec<u8> {
     bytes
 }
 
-/// The columns of a table's curated file, each with another value in one row, and rows left out and added.
+/// Falsifies a table's curated file: each column with another value in one row, and rows left out and added.
 fn table_attacks(table: &'static Table, honest: &[Row]) -> Vec<Attack> {
     let caught = |edit: &dyn Fn(&mut Vec<Row>)| {
         let forgery = forge("reduce", |bench, manifest| replace_rows(bench, manifest, table, |rows| edit(rows)), |_| {});
-        Caught::of(&forgery)
+        Detection::from_forgery(&forgery)
     };
     let mut attacks = Vec::new();
     for column in table.columns().filter(|column| column.name != "row_id") {
@@ -343,13 +348,13 @@ fn other_cell(column: &Column, honest: &Cell) -> Cell {
     }
 }
 
-/// What every file of a folder can be replaced by: other bytes, nothing, and the file of its class in another folder. `class_of` names the
-/// class of a file; one without a class is left alone.
+/// Replaces every file of a folder by other bytes, by nothing, and by the file of its class in another folder. `class_of` names the class of a
+/// file; a file without a class is left alone.
 fn file_attacks(
     [folder, others]: [&Path; 2],
     class_of: &dyn Fn(&str) -> Option<String>,
     highest: u8,
-    verify: &dyn Fn() -> Ran,
+    verify: &dyn Fn() -> CommandResult,
 ) -> Vec<Attack> {
     let name_of = |folder: &Path, path: &Path| path.strip_prefix(folder).expect("below it").display().to_string();
     let others: BTreeMap<String, PathBuf> =
@@ -359,14 +364,14 @@ fn file_attacks(
     for path in files_under(folder) {
         let Some(class) = class_of(&name_of(folder, &path)).filter(|class| seen.insert(class.clone())) else { continue };
         let mut attack =
-            |how: &str| attacks.push(Attack::new(format!("`{class}`, {how}"), &Caught::by_verify(&verify(), highest)));
+            |how: &str| attacks.push(Attack::new(format!("`{class}`, {how}"), &Detection::from_verify(&verify(), highest)));
         let whole = fs::read(&path).expect("a file");
         if class.contains("_delta_log") {
-            // Much of an entry says nothing about rows: a bit there may be of no account.
+            // Much of an entry does not describe rows, so a flipped bit there may have no effect.
             write_file(&path, &whole[..whole.len() / 2]);
             attack("cut short");
         } else {
-            write_file(&path, &flipped(&whole));
+            write_file(&path, &flip_bit(&whole));
             attack("a flipped bit");
         }
         fs::remove_file(&path).expect("it can be removed");
@@ -377,7 +382,7 @@ fn file_attacks(
         }
         write_file(&path, &whole);
     }
-    assert_eq!(Caught::by_verify(&verify(), highest), Caught::Not, "put right again, nothing is wrong");
+    assert_eq!(Detection::from_verify(&verify(), highest), Detection::Undetected, "put right again, nothing is wrong");
     attacks
 }
 
@@ -408,7 +413,7 @@ fn page_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
 }
 
-/// The text between the marks of a section, and what stands before and after it.
+/// Splits a page into the text before a section's marks, between them, and after them.
 fn split<'a>(page: &'a str, name: &str) -> (&'a str, &'a str, &'a str) {
     let [begin, end] = ["begin", "end"].map(|side| format!("<!-- {side} {name}: made by tests/it/attack_matrix.rs -->\n"));
     let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("no `{}`", begin.trim()));
@@ -426,12 +431,12 @@ fn is_update() -> bool {
     std::env::var_os("ASSAY_UPDATE_MATRIX").is_some_and(|value| value == "1")
 }
 
-/// Compares a section with what was found; writes it instead where that is asked for.
+/// Compares a section with the results, or writes the section if an update is requested.
 fn check_section(name: &str, attacks: &[Attack]) {
     static WRITING: Mutex<()> = Mutex::new(());
     let section = SECTIONS.iter().find(|section| section.name == name).expect("a section");
     let mut made = format!("\n## {}\n\n| falsified | caught by |\n| --- | --- |\n", section.title);
-    for Attack { what, caught } in attacks.iter().filter(|attack| !attack.what.contains(LEFT_OUT)) {
+    for Attack { what, caught } in attacks.iter().filter(|attack| !attack.what.contains(EXCLUDED_TABLE)) {
         writeln!(made, "| {what} | {caught} |").expect("text");
     }
     made.push('\n');
@@ -444,14 +449,14 @@ fn check_section(name: &str, attacks: &[Attack]) {
     let page = fs::read_to_string(page_path(PAGE)).expect("the page");
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
     let [written, made] = [lines(split(&page, name).1), lines(&made)];
-    // A machine that tells less of itself has fewer fields that nobody can check.
-    let lost = written.difference(&made).filter(|line| !line.contains(&Caught::Not.to_string()));
+    // A machine that reports less about itself has fewer fields that no check can verify.
+    let lost = written.difference(&made).filter(|line| !line.contains(&Detection::Undetected.to_string()));
     let difference: Vec<_> =
         lost.map(|line| format!("- {line}")).chain(made.difference(&written).map(|line| format!("+ {line}"))).collect();
     assert!(difference.is_empty(), "`{PAGE}` says otherwise (-) than was found (+):\n{}\n\n{UPDATE}", difference.join("\n"));
 }
 
-/// The page's rows of a section: what was falsified, and who caught it.
+/// Returns a section's rows of the page: the falsified item, and the check that refused it.
 fn rows_of(page: &str, name: &str) -> Vec<(String, String)> {
     let row = |line: &str| {
         let cells: Vec<_> = line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect();
@@ -466,7 +471,7 @@ fn rows_of(page: &str, name: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The table of `docs/provenance.md`, from the page.
+/// Returns the table of `docs/provenance.md`, computed from the page.
 fn summary() -> String {
     let page = fs::read_to_string(page_path(PAGE)).expect("the page");
     let mut table = "\n| whose | tried | before publication | level 1 | level 2 | level 3 | level 4 | not caught |\n".to_owned();
@@ -486,14 +491,15 @@ fn summary() -> String {
             .expect("text");
         if missed > 0 {
             let missed = rows.iter().filter(|(_, caught)| is_missed(caught)).map(|(what, _)| what.as_str());
-            writeln!(left, "- **{title}**: {}.", shortened(&rows, missed).join(", ")).expect("text");
+            writeln!(left, "- **{title}**: {}.", shorten_names(&rows, missed).join(", ")).expect("text");
         }
     }
     format!("{table}\nNot caught:\n\n{left}\n")
 }
 
-/// Names of fields, where all that is below a name stands as `name.*`, and one name stands once with all that was done to it.
-fn shortened<'a>(rows: &[(String, String)], missed: impl Iterator<Item = &'a str>) -> Vec<String> {
+/// Shortens a list of fields: if all fields below a name are in it, they become `name.*`; each name is listed once, with all its
+/// falsifications.
+fn shorten_names<'a>(rows: &[(String, String)], missed: impl Iterator<Item = &'a str>) -> Vec<String> {
     let missed: Vec<&str> = missed.collect();
     let is_below = |what: &str, prefix: &str| {
         let rest = what.strip_prefix('`').and_then(|name| name.strip_prefix(prefix));
@@ -520,7 +526,7 @@ fn shortened<'a>(rows: &[(String, String)], missed: impl Iterator<Item = &'a str
     names
 }
 
-/// The fields and artifacts of a stage's manifest.
+/// Checks the fields and artifacts of a stage's manifest.
 fn check_stage(stage: &'static str) {
     let attacks: Vec<_> = manifest_attacks(stage).into_iter().chain(artifact_attacks(stage)).collect();
     check_section(stage, &attacks);
@@ -548,13 +554,15 @@ fn attack_matrix_of_execute() {
 
 #[test]
 fn attack_matrix_of_request_records() {
-    let caught = |lie: &records::Lie| Caught::of(&forge("execute", |bench, manifest| records::lie(manifest, bench, lie), |_| {}));
+    let caught = |lie: &records::RecordsFalsification| {
+        Detection::from_forgery(&forge("execute", |bench, manifest| records::falsify_records(manifest, bench, lie), |_| {}))
+    };
     let mut attacks = Vec::new();
     for column in RecordColumn::ALL {
-        let [near, far] = [false, true].map(|far| caught(&records::of_column(*column, far)));
-        attacks.push(Attack::new(format!("`{}`", column.name()), &near_and_far(&near, Some(far))));
+        let [near, far] = [false, true].map(|far| caught(&records::column_falsification(*column, far)));
+        attacks.push(Attack::new(format!("`{}`", column.name()), &describe_detections(&near, Some(far))));
     }
-    attacks.extend(records::of_all().iter().map(|(what, lie)| Attack::new(*what, &caught(lie))));
+    attacks.extend(records::attempt_falsifications().iter().map(|(what, lie)| Attack::new(*what, &caught(lie))));
     check_section("records", &attacks);
 }
 
@@ -580,8 +588,8 @@ fn attack_matrix_of_publish() {
 
 #[test]
 fn attack_matrix_of_rows() {
-    let store = attacked().store();
-    let summary = attacked().manifest("one", "reduce");
+    let store = attacked_fixture().store();
+    let summary = attacked_fixture().manifest("one", "reduce");
     let mut attacks = Vec::new();
     for table in TABLES {
         let files = list(&summary["body"]["files"]);
@@ -597,7 +605,7 @@ fn attack_matrix_of_rows() {
 
 #[test]
 fn attack_matrix_of_a_store() {
-    let bench = Bench::with_runs_of(attacked());
+    let bench = Bench::with_runs_of(attacked_fixture());
     let runs = bench.store().join("runs");
     let verify = || bench.verify(&["--json"]);
     let below = |folder: &'static str| move |name: &str| Some(format!("{folder}/{}", class_of(name)));
@@ -609,10 +617,10 @@ fn attack_matrix_of_a_store() {
 
 #[test]
 fn attack_matrix_of_a_warehouse() {
-    let bench = Bench::with_runs_of(attacked());
+    let bench = Bench::with_runs_of(attacked_fixture());
     let warehouse = bench.store().join("warehouse");
     let own = own_files(&bench);
-    // The run's own files. The entries of a table's log: 0 makes it, 1 adds the run's file; later ones are of the other run.
+    // The run's own files. The entries of a table's log: 0 creates it, 1 adds the run's file; later ones are of the other run.
     let class_of = |name: &str| {
         if let Some((table, entry)) = name.split_once("/_delta_log/") {
             let number = entry.trim_start_matches('0').trim_end_matches(".json");
@@ -627,15 +635,15 @@ fn attack_matrix_of_a_warehouse() {
     check_section("warehouse", &attacks);
 }
 
-/// The digests of the run's curated files.
+/// Returns the digests of the run's curated files.
 fn own_files(bench: &Bench) -> BTreeSet<String> {
-    let summary = bench.of("one", "reduce").load(&bench.store());
+    let summary = bench.accepted_pointer("one", "reduce").load(&bench.store());
     list(&summary["body"]["files"]).iter().map(|file| text(&file["artifact"]["digest"]).to_owned()).collect()
 }
 
 #[test]
 fn attack_matrix_of_a_folder() {
-    let fixture = attacked();
+    let fixture = attacked_fixture();
     let folder = TempDir::new_in(fixture.scratch()).expect("a folder for the copy");
     copy_folder(&fixture.published("one"), folder.path());
     let name = folder.path().display().to_string();

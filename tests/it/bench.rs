@@ -1,4 +1,4 @@
-//! `assay bench` over the real binaries: one line puts load on an endpoint, and what comes of it is a run like any other.
+//! `assay bench` over the real binaries: one command puts load on an endpoint, and its result is a run like any other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,19 +8,19 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
-use crate::server::{Server, Then, answer, good_stream};
-use crate::support::{Fixture, Pointer, Ran, files_under};
+use crate::server::{AfterResponse, Server, complete_stream, json_response};
+use crate::support::{CommandResult, Fixture, Pointer, files_under};
 
-/// The run of [`benched`].
+/// The run of [`bench_fixture`].
 pub(crate) const RUN: &str = "benched";
 
 /// Trials that take a fraction of a second.
 const SHORT: [&str; 4] = ["--requests", "10", "--warmup", "0s"];
 
-/// Two closed and two open loads on the simulator, shown as JSON. What a busy machine does to its own client may cost the open
-/// loads some of their trials, never the closed ones.
-pub(crate) fn benched() -> &'static (Fixture, Ran) {
-    static BENCHED: OnceLock<(Fixture, Ran)> = OnceLock::new();
+/// Runs two closed and two open loads on the simulator, with a JSON report. A busy machine slows its own client, which may cost
+/// the open loads some of their trials, but never the closed ones.
+pub(crate) fn bench_fixture() -> &'static (Fixture, CommandResult) {
+    static BENCHED: OnceLock<(Fixture, CommandResult)> = OnceLock::new();
     BENCHED.get_or_init(|| {
         let fixture = Fixture::shared();
         let load = ["bench", "--simulator", "fast", "--concurrency", "1,4", "--rate", "50,100", "--scenario", "D(100,100)"];
@@ -29,8 +29,8 @@ pub(crate) fn benched() -> &'static (Fixture, Ran) {
     })
 }
 
-/// A bench of two closed loads against a scripted server, to its end.
-pub(crate) fn bench_of(fixture: &Fixture, server: &Server, run_id: &str) -> Ran {
+/// Runs a bench of two closed loads against a scripted server to its end.
+pub(crate) fn run_bench(fixture: &Fixture, server: &Server, run_id: &str) -> CommandResult {
     let url = server.url();
     let load = ["bench", "--url", &url, "--model", MODEL, "--concurrency", "1,2", "--trials", "2", "--run-id", run_id];
     fixture.assay(&[&load[..], &SHORT].concat())
@@ -39,17 +39,17 @@ pub(crate) fn bench_of(fixture: &Fixture, server: &Server, run_id: &str) -> Ran 
 /// The model of every scripted server here.
 pub(crate) const MODEL: &str = "served";
 
-/// Answers every third inference request with an error, and the others well.
+/// Starts a server that answers every third inference request with an error, and the others correctly.
 pub(crate) fn failing_server() -> Server {
     Server::start(MODEL, |request| match request.number % 3 {
-        2 => (answer("503 Service Unavailable", "{}"), Then::KeepAlive),
-        _ => (good_stream(), Then::KeepAlive),
+        2 => (json_response("503 Service Unavailable", "{}"), AfterResponse::KeepAlive),
+        _ => (complete_stream(), AfterResponse::KeepAlive),
     })
 }
 
-/// Is healthy, names its model, and takes no inference request.
+/// Starts a server that is healthy and names its model, but accepts no inference request.
 pub(crate) fn refusing_server() -> Server {
-    Server::start(MODEL, |_| (answer("500 Internal Server Error", "{}"), Then::KeepAlive))
+    Server::start(MODEL, |_| (json_response("500 Internal Server Error", "{}"), AfterResponse::KeepAlive))
 }
 
 fn file(path: &Path) -> Value {
@@ -57,17 +57,17 @@ fn file(path: &Path) -> Value {
     serde_json::from_slice(&bytes).expect("JSON")
 }
 
-/// A document with every number as it is: a canonical document writes 0 where another writes 0.0.
-fn plain(value: &Value) -> Value {
+/// Returns a document with all numbers as floats: a canonical document writes 0 for 0.0.
+fn numbers_as_floats(value: &Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64()),
-        Value::Array(items) => items.iter().map(plain).collect(),
-        Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), plain(value))).collect(),
+        Value::Array(items) => items.iter().map(numbers_as_floats).collect(),
+        Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), numbers_as_floats(value))).collect(),
         other => other.clone(),
     }
 }
 
-/// The points of a summary's body by case and point, as one word.
+/// Returns the points of a summary's body, by case and point joined in one word.
 fn points(summary: &Value) -> BTreeMap<String, Value> {
     let name = |point: &Value| format!("{} {}", text(&point["case_id"]), text(&point["point_id"]));
     list(&summary["points"]).iter().map(|point| (name(point), point.clone())).collect()
@@ -75,16 +75,19 @@ fn points(summary: &Value) -> BTreeMap<String, Value> {
 
 #[test]
 fn the_json_says_what_was_published() {
-    let (fixture, ran) = benched();
+    let (fixture, ran) = bench_fixture();
     let shown = ran.json();
     let folder = fixture.published(RUN);
     let published = file(&folder.join("numbers.json"));
     let (numbers, files) = (list(&shown["numbers"]), list(&published["numbers"]));
     assert!(numbers.len() == files.len() && numbers.len() > 100, "{} and {} numbers", numbers.len(), files.len());
     for (number, file) in numbers.iter().zip(files) {
-        assert_eq!(plain(number), plain(file));
+        assert_eq!(numbers_as_floats(number), numbers_as_floats(file));
     }
-    assert!(plain(&shown["summary"]) == plain(&fixture.manifest(RUN, "reduce")["body"]), "the summary is another");
+    assert!(
+        numbers_as_floats(&shown["summary"]) == numbers_as_floats(&fixture.manifest(RUN, "reduce")["body"]),
+        "the summary is another"
+    );
     assert_eq!(shown["grade"], json!({"asked": "exploratory", "given": "exploratory", "shortfalls": []}));
     let said = ["run_id", "pipeline", "status", "folder"].map(|name| text(&shown[name]).to_owned());
     let path = folder.canonicalize().expect("the folder is there").display().to_string();
@@ -95,7 +98,7 @@ fn the_json_says_what_was_published() {
         (of("point_id"), of("metric"), of("statistic")) == ("concurrency-4".into(), "e2e_ms_p50".into(), "median".into())
     };
     let number = numbers.iter().find(is_it).expect("it is published");
-    // 100 tokens: the first after 5 ms, each later one 1 ms after the one before.
+    // 100 tokens: the first after 5 ms, each later one 1 ms after the previous one.
     assert!(number["value"].as_f64().is_some_and(|milliseconds| milliseconds >= 104.0), "{number:#}");
     let walked = fixture.assay(&["trace", text(&number["address"]), "--recompute", "--json"]).success().json();
     assert_eq!(walked["value"], number["value"]);
@@ -104,7 +107,7 @@ fn the_json_says_what_was_published() {
 
 #[test]
 fn each_concurrency_and_each_rate_is_a_point() {
-    let (fixture, ran) = benched();
+    let (fixture, ran) = bench_fixture();
     let points = points(&ran.json()["summary"]);
     let expected = [
         ("bench.simulator.default concurrency-1", json!({"concurrency": "1"}), "sent"),
@@ -130,7 +133,7 @@ fn each_concurrency_and_each_rate_is_a_point() {
 
 #[test]
 fn a_scenario_gives_the_lengths() {
-    let points = points(&benched().1.json()["summary"]);
+    let points = points(&bench_fixture().1.json()["summary"]);
     for closed in ["concurrency-1", "concurrency-4"] {
         let metrics = list(&points[&format!("bench.simulator.default {closed}")]["metrics"]);
         for name in ["isl_tokens_mean", "osl_tokens_mean"] {
@@ -157,7 +160,7 @@ fn outside_of_any_repository_the_store_is_the_users() {
     assert!(files_under(&elsewhere).is_empty(), "nothing is left where it was started");
     assert!(!fixture.store().exists(), "nor in a repository that it was not started in");
 
-    // The commands that it prints work where it was started.
+    // The printed commands work in the folder where the bench was started.
     for word in ["verify ", "prove "] {
         let line = ran.stdout.lines().find(|line| line.starts_with(word)).expect("the command is printed");
         let command: Vec<_> = line.split_whitespace().skip(2).collect();
@@ -253,7 +256,7 @@ fn an_address_or_a_profile_that_cannot_be_is_refused_by_its_option() {
 fn an_endpoint_that_refuses_everything_has_a_summary_and_no_number() {
     let server = refusing_server();
     let fixture = Fixture::bare();
-    let ran = bench_of(&fixture, &server, "refused").refuses(30, "no_valid_trial");
+    let ran = run_bench(&fixture, &server, "refused").refuses(30, "no_valid_trial");
     let why = "none of 4 trials counts\n  because: all_failed, none of 10 requests was answered: 10 http_error";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
     assert!(ran.stdout.contains("absent, no trial counts"), "{}", ran.stdout);
@@ -275,12 +278,12 @@ fn an_endpoint_that_refuses_everything_has_a_summary_and_no_number() {
 fn what_an_endpoint_fails_is_beside_its_numbers() {
     let server = failing_server();
     let fixture = Fixture::bare();
-    bench_of(&fixture, &server, "failing").success();
+    run_bench(&fixture, &server, "failing").success();
     for (name, point) in points(&fixture.manifest("failing", "reduce")["body"]) {
         let outcomes = &point["serving"]["outcomes"];
         let of = |outcome: &str| text(&outcomes[outcome]).parse::<u32>().expect("a count");
         assert_eq!(of("ok") + of("http_error"), 20, "two trials of ten: {name}");
-        // Which third of the server's requests a trial meets depends on the trials before it.
+        // The trials before a trial decide which of its requests are a third one of the server's.
         assert!((6..=8).contains(&of("http_error")), "{name}: {outcomes}");
     }
 }

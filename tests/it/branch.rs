@@ -1,4 +1,4 @@
-//! The published branch: what lands on it, who may push at once, over which transports, and what is never pushed.
+//! The published branch: its content, concurrent pushes, the transports, and what is never pushed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,10 +12,11 @@ use tempfile::TempDir;
 use crate::git_https::GitServer;
 use crate::pipeline::text;
 use crate::support::{
-    Fixture, PIPELINE, Ran, binary, copy_folder, files_under, measured, pipeline, steady, wait_until, write_file,
+    CommandResult, Fixture, PIPELINE, binary, copy_folder, files_under, measured_fixture, pipeline, steady_script, wait_until,
+    write_file,
 };
 
-/// How many push at once.
+/// The number of concurrent pushes.
 const PUSHERS: usize = 8;
 
 /// A folder with a bare repository, `numbers.git`.
@@ -40,13 +41,13 @@ impl Remote {
         format!("file://{}", self.path().display())
     }
 
-    /// Runs Git in the repository and gives what it printed, without the last line's end.
+    /// Runs Git in the repository and returns its stdout without the last line's end.
     #[track_caller]
     fn git(&self, arguments: &[&str]) -> String {
         fs::create_dir_all(self.path()).expect("a folder");
         let mut git = Command::new("git");
         git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
-        let ran = Ran::of(git.args(arguments).current_dir(self.path()).output().expect("git runs"));
+        let ran = CommandResult::from_output(git.args(arguments).current_dir(self.path()).output().expect("git runs"));
         ran.success().stdout.trim_end().to_owned()
     }
 
@@ -54,8 +55,8 @@ impl Remote {
         write_script(&self.path().join("hooks").join(name), body);
     }
 
-    /// The files of a branch and their blobs.
-    fn listed(&self, branch: &str) -> String {
+    /// Lists the files of a branch and their blobs.
+    fn list_files(&self, branch: &str) -> String {
         self.git(&["ls-tree", "-r", branch])
     }
 }
@@ -65,29 +66,29 @@ fn write_script(path: &Path, body: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a script can be made executable");
 }
 
-/// A repository whose pipeline publishes to the branch `numbers` of its `origin`.
-fn publishing(remote: &Remote) -> Fixture {
+/// Creates a repository whose pipeline publishes to the branch `numbers` of its `origin`.
+fn publishing_fixture(remote: &Remote) -> Fixture {
     let publish = "  publish: {branch: numbers, folder: release}\n";
-    let fixture = Fixture::with_pipeline(&steady("only"), &pipeline("exploratory", &["only"], 3, publish));
+    let fixture = Fixture::with_pipeline(&steady_script("only"), &pipeline("exploratory", &["only"], 3, publish));
     fixture.git(&["remote", "add", "origin", &remote.url()]);
     fixture
 }
 
-/// `assay push` of the shared run `one` to the branch `numbers` of an address.
+/// Returns a command: `assay push` of the shared run `one` to the branch `numbers` of an address.
 fn push_one(address: &str, more: &[&str]) -> Command {
-    let mut push = measured().command(&binary("assay"));
+    let mut push = measured_fixture().command(&binary("assay"));
     push.args(["push", "one", "--branch", "numbers", "--remote", address]).args(more);
     push
 }
 
-fn ran(command: &mut Command) -> Ran {
-    Ran::of(command.output().expect("the binary runs"))
+fn run_command(command: &mut Command) -> CommandResult {
+    CommandResult::from_output(command.output().expect("the binary runs"))
 }
 
 #[test]
 fn a_finished_run_is_committed_and_its_folder_verifies_from_a_clone() {
     let remote = Remote::new();
-    let fixture = publishing(&remote);
+    let fixture = publishing_fixture(&remote);
     let run = fixture.run("one").success();
     assert!(run.stdout.contains("pushed    release/one on the branch numbers of file://"), "{}", run.stdout);
 
@@ -116,7 +117,7 @@ fn a_finished_run_is_committed_and_its_folder_verifies_from_a_clone() {
     let verified = fixture.verify(clone.join("release/one").to_str().expect("text")).success();
     assert!(verified.stdout.contains("level 2 (rows and queries) of 4 reached"), "{}", verified.stdout);
 
-    // Again: nothing to do, by the same command and by hand, from the store and from the clone.
+    // Pushing again does nothing: by the same command and by hand, from the store and from the clone.
     let head = remote.git(&["rev-parse", "numbers"]);
     assert!(fixture.run("one").success().stdout.contains(", which held it already"));
     let again = fixture.assay(&["push", clone.join("release/one").to_str().expect("text"), "--json"]).success().json();
@@ -128,8 +129,8 @@ fn a_finished_run_is_committed_and_its_folder_verifies_from_a_clone() {
 fn each_commit_follows_the_one_before() {
     let remote = Remote::new();
     for run in ["one", "two"] {
-        let mut push = measured().command(&binary("assay"));
-        ran(push.args(["push", run, "--remote", &remote.url(), "--branch", "numbers", "--folder", "."])).success();
+        let mut push = measured_fixture().command(&binary("assay"));
+        run_command(push.args(["push", run, "--remote", &remote.url(), "--branch", "numbers", "--folder", "."])).success();
     }
     assert_eq!(
         remote.git(&["log", "--reverse", "--format=%(trailers:key=Assay-Run,valueonly,separator=)", "numbers"]),
@@ -137,7 +138,10 @@ fn each_commit_follows_the_one_before() {
     );
     assert_eq!(remote.git(&["rev-list", "--count", "--merges", "numbers"]), "0");
     let first = remote.git(&["ls-tree", "-r", "numbers~1"]);
-    assert!(first.lines().all(|line| remote.listed("numbers").lines().any(|kept| kept == line)), "the first run's files stay");
+    assert!(
+        first.lines().all(|line| remote.list_files("numbers").lines().any(|kept| kept == line)),
+        "the first run's files stay"
+    );
 }
 
 #[test]
@@ -150,7 +154,7 @@ fn everyone_who_pushes_at_once_lands() {
         })
         .collect();
     for pusher in pushers {
-        Ran::of(pusher.wait_with_output().expect("it can be waited for")).success();
+        CommandResult::from_output(pusher.wait_with_output().expect("it can be waited for")).success();
     }
     assert_eq!(remote.git(&["rev-list", "--count", "numbers"]), PUSHERS.to_string());
     assert_eq!(remote.git(&["rev-list", "--count", "--merges", "numbers"]), "0", "a line of commits");
@@ -165,7 +169,7 @@ fn everyone_who_pushes_at_once_lands() {
 fn a_remote_that_refuses_leaves_a_finished_run_to_be_pushed_again() {
     let remote = Remote::new();
     remote.hook("pre-receive", "echo 'You are not allowed to push code to protected branches on this project.' >&2; exit 1");
-    let fixture = publishing(&remote);
+    let fixture = publishing_fixture(&remote);
     let refused = fixture.run("one").refuses(30, "branch_protected");
     assert!(refused.stderr.contains("You are not allowed to push code"), "{}", refused.stderr);
     let hint = "the run is finished; to push it again: assay push one";
@@ -184,7 +188,7 @@ fn a_remote_that_refuses_leaves_a_finished_run_to_be_pushed_again() {
 #[test]
 fn a_remote_that_nobody_knows_shows_before_anything_is_measured() {
     let remote = Remote::new();
-    let fixture = publishing(&remote);
+    let fixture = publishing_fixture(&remote);
     fixture.git(&["remote", "remove", "origin"]);
     fixture.run("one").refuses(2, "no_such_remote");
     assert!(!fixture.store().join("runs/one").exists());
@@ -195,8 +199,8 @@ fn a_remote_that_nobody_knows_shows_before_anything_is_measured() {
 #[test]
 fn what_is_no_commit_s_is_pushed_by_hand_only() {
     let remote = Remote::new();
-    let fixture = publishing(&remote);
-    fixture.indicator("only", &format!("{}# changed\n", steady("only")), "");
+    let fixture = publishing_fixture(&remote);
+    fixture.indicator("only", &format!("{}# changed\n", steady_script("only")), "");
     let run = fixture.run("one").success();
     assert!(run.stderr.contains("not committed to the branch `numbers`, because what ran is no commit's"), "{}", run.stderr);
     assert_eq!(remote.git(&["for-each-ref"]), "");
@@ -208,11 +212,11 @@ fn what_is_no_commit_s_is_pushed_by_hand_only() {
 fn what_was_changed_after_it_was_signed_is_not_pushed() {
     let remote = Remote::new();
     let folder = remote.folder().join("one");
-    copy_folder(&measured().published("one"), &folder);
+    copy_folder(&measured_fixture().published("one"), &folder);
     let push = |folder: &Path| {
-        let mut push = measured().command(&binary("assay"));
+        let mut push = measured_fixture().command(&binary("assay"));
         let folder = folder.to_str().expect("text");
-        ran(push.args(["push", folder, "--remote", &remote.url(), "--branch", "numbers"]))
+        run_command(push.args(["push", folder, "--remote", &remote.url(), "--branch", "numbers"]))
     };
     let original = fs::read(folder.join("report.md")).expect("a report");
     write_file(&folder.join("report.md"), b"# A better result\n");
@@ -220,22 +224,22 @@ fn what_was_changed_after_it_was_signed_is_not_pushed() {
     fs::remove_file(folder.join("report.md")).expect("removed");
     push(&folder).refuses(20, "artifact_absent");
     assert_eq!(remote.git(&["for-each-ref"]), "");
-    // What is not of the run stays where it is.
+    // Files that are not of the run stay in place.
     write_file(&folder.join("report.md"), &original);
     write_file(&folder.join("notes.md"), b"mine");
     let pushed = push(&folder).success();
     assert!(pushed.stderr.contains("`notes.md` lies in the folder and is not of the run"), "{}", pushed.stderr);
-    assert!(!remote.listed("numbers").contains("notes.md"));
+    assert!(!remote.list_files("numbers").contains("notes.md"));
 }
 
 #[test]
 fn who_signed_must_be_established() {
     let remote = Remote::new();
-    let folder = measured().published("one");
+    let folder = measured_fixture().published("one");
     let push = |more: &[&str]| {
-        let mut push = measured().command(&binary("assay"));
+        let mut push = measured_fixture().command(&binary("assay"));
         push.args(["push", folder.to_str().expect("text"), "--remote", &remote.url(), "--branch", "numbers"]).args(more);
-        ran(push.env("ASSAY_CONFIG", remote.folder().join("nobody")))
+        run_command(push.env("ASSAY_CONFIG", remote.folder().join("nobody")))
     };
     push(&[]).refuses(21, "signer_not_established");
     assert_eq!(remote.git(&["for-each-ref"]), "");
@@ -245,9 +249,9 @@ fn who_signed_must_be_established() {
 #[test]
 fn a_folder_that_was_published_under_the_run_s_name_stays() {
     let remote = Remote::new();
-    ran(&mut push_one(&remote.url(), &[])).success();
+    run_command(&mut push_one(&remote.url(), &[])).success();
     // The same name, from another machine.
-    let fixture = publishing(&remote);
+    let fixture = publishing_fixture(&remote);
     fixture.assay(&["run", PIPELINE, "--run-id", "one", "--no-push"]).success();
     let before = remote.git(&["rev-parse", "numbers"]);
     fixture.assay(&["push", "one", "--folder", "."]).refuses(20, "other_folder");
@@ -257,17 +261,17 @@ fn a_folder_that_was_published_under_the_run_s_name_stays() {
 
 #[test]
 fn a_branch_must_be_named_by_somebody() {
-    ran(measured().command(&binary("assay")).args(["push", "one"])).refuses(2, "no_branch");
-    ran(&mut push_one("/srv/a.git", &[])).refuses(2, "remote_address");
-    ran(&mut push_one("https://token@localhost/a.git", &[])).refuses(2, "secret_in_address");
-    ran(&mut push_one("file:///nowhere/a.git", &[])).refuses(30, "no_repository");
-    ran(&mut push_one("file:///nowhere/a.git", &["--folder", "../a"])).refuses(2, "branch_path");
+    run_command(measured_fixture().command(&binary("assay")).args(["push", "one"])).refuses(2, "no_branch");
+    run_command(&mut push_one("/srv/a.git", &[])).refuses(2, "remote_address");
+    run_command(&mut push_one("https://token@localhost/a.git", &[])).refuses(2, "secret_in_address");
+    run_command(&mut push_one("file:///nowhere/a.git", &[])).refuses(30, "no_repository");
+    run_command(&mut push_one("file:///nowhere/a.git", &["--folder", "../a"])).refuses(2, "branch_path");
 }
 
 #[test]
 fn a_push_that_is_interrupted_says_so_and_leaves_nothing_running() {
     let remote = Remote::new();
-    let fixture = publishing(&remote);
+    let fixture = publishing_fixture(&remote);
     fixture.assay(&["run", PIPELINE, "--run-id", "one", "--no-push"]).success();
     let entered = fixture.root().join("entered");
     remote.hook("pre-receive", &format!("mkfifo {0}; read line < {0}", entered.display()));
@@ -279,17 +283,17 @@ fn a_push_that_is_interrupted_says_so_and_leaves_nothing_running() {
     assert_eq!(remote.git(&["for-each-ref"]), "");
 }
 
-/// Over an ssh address, with a program in ssh's place that runs what the other side would run.
+/// Pushes to an ssh address; a program in place of ssh runs the remote command locally.
 #[test]
 fn an_ssh_address_is_pushed_to_by_the_user_s_own_program() {
     let remote = Remote::new();
     let ssh = remote.folder().join("ssh");
     let asked = remote.folder().join("asked");
-    // Git asks which dialect of ssh it is (`-G`); the last argument is the command for the other side.
+    // Git asks which dialect of ssh this is (`-G`); the last argument is the command for the remote side.
     let body = "[ \"$1\" = -G ] && exit 1\nfor last; do :; done\necho \"$last\" >> ASKED\nexec sh -c \"$last\"";
     write_script(&ssh, &body.replace("ASKED", asked.to_str().expect("text")));
     let address = format!("tester@example.org:{}", remote.path().display());
-    ran(push_one(&address, &[]).env("GIT_SSH_COMMAND", &ssh)).success();
+    run_command(push_one(&address, &[]).env("GIT_SSH_COMMAND", &ssh)).success();
     let path = remote.path();
     let both = ["git-upload-pack", "git-receive-pack"].map(|command| format!("{command} '{}'", path.display()));
     let asked = fs::read_to_string(asked).expect("the program ran");
@@ -297,8 +301,8 @@ fn an_ssh_address_is_pushed_to_by_the_user_s_own_program() {
     assert_eq!(remote.git(&["ls-tree", "--name-only", "numbers"]), "one");
 }
 
-/// A real ssh client and a real server, which `ASSAY_TEST_SSHD` names: asked for and absent, the test fails. The server speaks on
-/// its standard streams, so it needs no port.
+/// Tests a real ssh client against a real server, which `ASSAY_TEST_SSHD` names: if it is requested but absent, the test fails.
+/// The server uses its standard streams, so it needs no port.
 #[test]
 fn a_real_ssh_server_takes_a_commit() {
     let Some(sshd) = std::env::var_os("ASSAY_TEST_SSHD").map(PathBuf::from) else {
@@ -312,14 +316,14 @@ fn a_real_ssh_server_takes_a_commit() {
         format!("ssh://{}@localhost{}", ssh.user, remote.path().display()),
         format!("{}@localhost:{}", ssh.user, remote.path().display()),
     ] {
-        let pushed = ran(push_one(&address, &[]).env("GIT_SSH_COMMAND", ssh.command("client"))).success();
+        let pushed = run_command(push_one(&address, &[]).env("GIT_SSH_COMMAND", ssh.command("client"))).success();
         assert!(pushed.stdout.contains(&address), "{}", pushed.stdout);
     }
     assert_eq!(remote.git(&["rev-list", "--count", "numbers"]), "1");
     let address = format!("{}@localhost:{}", ssh.user, remote.path().display());
-    ran(push_one(&address, &[]).env("GIT_SSH_COMMAND", ssh.command("stranger"))).refuses(30, "authentication");
+    run_command(push_one(&address, &[]).env("GIT_SSH_COMMAND", ssh.command("stranger"))).refuses(30, "authentication");
     fs::write(remote.folder().join("known_hosts"), "").expect("written");
-    ran(push_one(&address, &[]).env("GIT_SSH_COMMAND", ssh.command("client"))).refuses(30, "unknown_host");
+    run_command(push_one(&address, &[]).env("GIT_SSH_COMMAND", ssh.command("client"))).refuses(30, "unknown_host");
 }
 
 /// Keys and configuration of an ssh server that one key may log in to.
@@ -334,7 +338,7 @@ impl Ssh {
         for key in ["host", "client", "stranger"] {
             let mut keygen = Command::new("ssh-keygen");
             keygen.args(["-q", "-t", "ed25519", "-N", "", "-C", key, "-f"]).arg(folder.join(key));
-            ran(&mut keygen).success();
+            run_command(&mut keygen).success();
         }
         let at = |name: &str| folder.join(name).display().to_string();
         let public = |name: &str| fs::read_to_string(at(&format!("{name}.pub"))).expect("a public key");
@@ -347,11 +351,11 @@ impl Ssh {
             at("authorized")
         );
         fs::write(at("sshd_config"), config).expect("written");
-        let user = ran(Command::new("id").arg("--user").arg("--name")).success().stdout.trim().to_owned();
+        let user = run_command(Command::new("id").arg("--user").arg("--name")).success().stdout.trim().to_owned();
         Self { folder: folder.to_owned(), user, proxy: format!("{} -i -f {}", sshd.display(), at("sshd_config")) }
     }
 
-    /// An ssh that logs in with this key.
+    /// Returns an ssh command that logs in with this key.
     fn command(&self, key: &str) -> String {
         let at = |name: &str| self.folder.join(name).display().to_string();
         format!(
@@ -368,18 +372,18 @@ impl Ssh {
 fn an_https_remote_takes_a_commit_from_whoever_knows_the_password() {
     let remote = Remote::new();
     let server = GitServer::start(remote.folder(), "tester:hunter%2");
-    let trusting = |command: &mut Command| ran(command.env("GIT_SSL_CAINFO", &server.certificate));
+    let trusting = |command: &mut Command| run_command(command.env("GIT_SSL_CAINFO", &server.certificate));
     let address = format!("https://{}/numbers.git", server.host());
 
     let nobody = trusting(&mut push_one(&address, &[])).refuses(30, "authentication");
     assert!(nobody.stderr.contains("git is asked no question here"), "{}", nobody.stderr);
-    // Nobody vouches for the certificate.
-    ran(&mut push_one(&address, &[])).refuses(30, "unreachable");
+    // No trusted authority signed the certificate.
+    run_command(&mut push_one(&address, &[])).refuses(30, "unreachable");
 
-    // A credential helper of the user's, as the hint says.
+    // A credential helper of the user, as the hint says.
     let config = remote.folder().join("gitconfig");
     let helper = "!f() { echo username=tester; echo password=hunter%2; }; f";
-    measured().git(&["config", "--file", config.to_str().expect("text"), "credential.helper", helper]);
+    measured_fixture().git(&["config", "--file", config.to_str().expect("text"), "credential.helper", helper]);
     trusting(push_one(&address, &[]).env("GIT_CONFIG_GLOBAL", &config)).success();
     assert_eq!(remote.git(&["ls-tree", "--name-only", "numbers"]), "one");
 }
@@ -388,7 +392,7 @@ fn an_https_remote_takes_a_commit_from_whoever_knows_the_password() {
 fn a_password_in_the_address_of_a_checkout_s_remote_is_used_and_never_shown() {
     let remote = Remote::new();
     let server = GitServer::start(remote.folder(), "tester:hunter%2");
-    let mut fixture = publishing(&remote);
+    let mut fixture = publishing_fixture(&remote);
     fixture.set("GIT_SSL_CAINFO", &server.certificate);
     let origin = |login: &str| format!("https://{login}@{}/numbers.git", server.host());
     fixture.git(&["remote", "set-url", "origin", &origin("tester:hunter%252")]);

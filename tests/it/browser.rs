@@ -1,21 +1,21 @@
-//! A browser opens the reports: what a reader needs of them holds at two widths, light and dark, and without a mouse.
+//! A browser opens the reports: the requirements of readers hold at two widths, light and dark, and without a mouse.
 //!
-//! It is installed by `tests/browser/install.sh FOLDER`; `ASSAY_TEST_BROWSER=FOLDER` asks for it. Asked for and absent, the tests
-//! fail; not asked for, they say so and look at nothing.
+//! `tests/browser/install.sh FOLDER` installs it; `ASSAY_TEST_BROWSER=FOLDER` requests it. If it is requested but absent, the
+//! tests fail; if it is not requested, they say so and check nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::bench::{RUN, bench_of, benched, failing_server, refusing_server};
-use crate::support::{Fixture, Ran, binary};
+use crate::bench::{RUN, bench_fixture, failing_server, refusing_server, run_bench};
+use crate::support::{CommandResult, Fixture, binary};
 
-/// The script that opens a page in a browser and looks at it.
+/// The script that opens a page in a browser and checks it.
 struct Browser(PathBuf);
 
 impl Browser {
-    /// None where no browser was asked for.
+    /// Returns `None` if no browser was requested.
     #[expect(clippy::print_stdout, reason = "a test that looks at less says so")]
-    fn asked() -> Option<Self> {
+    fn from_env() -> Option<Self> {
         let Some(folder) = std::env::var_os("ASSAY_TEST_BROWSER").map(PathBuf::from) else {
             println!("ASSAY_TEST_BROWSER is not set: no browser has opened the page");
             return None;
@@ -25,46 +25,46 @@ impl Browser {
         Some(Self(script))
     }
 
-    /// Opens a page and insists that nothing is found.
+    /// Opens a page and asserts that the script finds no problem.
     #[track_caller]
-    fn opens(&self, options: &[&str], page: &Path) {
+    fn check_page(&self, options: &[&str], page: &Path) {
         let mut node = Command::new("node");
-        let ran = Ran::of(node.arg(&self.0).args(options).arg(page).output().expect("node starts"));
+        let ran = CommandResult::from_output(node.arg(&self.0).args(options).arg(page).output().expect("node starts"));
         assert_eq!(ran.code, 0, "{}:\n{}{}", page.display(), ran.stdout, ran.stderr);
     }
 }
 
 #[test]
 fn a_report_of_several_loads_opens() {
-    let Some(browser) = Browser::asked() else { return };
-    browser.opens(&[], &benched().0.published(RUN).join("report.html"));
+    let Some(browser) = Browser::from_env() else { return };
+    browser.check_page(&[], &bench_fixture().0.published(RUN).join("report.html"));
 }
 
 #[test]
 fn a_report_with_failures_opens() {
-    let Some(browser) = Browser::asked() else { return };
+    let Some(browser) = Browser::from_env() else { return };
     let fixture = Fixture::bare();
-    bench_of(&fixture, &failing_server(), "failing").success();
-    browser.opens(&[], &fixture.published("failing").join("report.html"));
+    run_bench(&fixture, &failing_server(), "failing").success();
+    browser.check_page(&[], &fixture.published("failing").join("report.html"));
 }
 
 #[test]
 fn a_report_of_nothing_that_counts_opens() {
-    let Some(browser) = Browser::asked() else { return };
+    let Some(browser) = Browser::from_env() else { return };
     let fixture = Fixture::bare();
-    bench_of(&fixture, &refusing_server(), "refused").exits(30);
-    browser.opens(&["--empty"], &fixture.published("refused").join("report.html"));
+    run_bench(&fixture, &refusing_server(), "refused").exits(30);
+    browser.check_page(&["--empty"], &fixture.published("refused").join("report.html"));
 }
 
-/// The pages that the report's own tests look at: examples of the report crate, which `cargo test` builds with all examples.
+/// Opens the pages that the report's own tests check: examples of the report crate, which `cargo test` builds with all examples.
 #[test]
 fn the_pages_with_everything_open() {
-    let Some(browser) = Browser::asked() else { return };
+    let Some(browser) = Browser::from_env() else { return };
     let fixture = Fixture::bare();
     for example in ["page", "history", "verdict"] {
         let made = fixture.command(&binary(&format!("examples/{example}"))).output().expect("the example runs");
         let path = fixture.root().join(format!("{example}.html"));
-        std::fs::write(&path, Ran::of(made).success().stdout).expect("the page can be written");
-        browser.opens(&[], &path);
+        std::fs::write(&path, CommandResult::from_output(made).success().stdout).expect("the page can be written");
+        browser.check_page(&[], &path);
     }
 }

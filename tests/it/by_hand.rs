@@ -1,4 +1,4 @@
-//! The chain without `assay`: every stage started from its own binary, with inputs by digest and a key file.
+//! The chain without `assay`: every stage is started from its own binary, with inputs by digest and a key file.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -8,36 +8,36 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::pipeline::text;
-use crate::support::{Fixture, Pointer, Ran, binary, blob, copy_folder, files_under, measured};
+use crate::support::{CommandResult, Fixture, Pointer, binary, blob, copy_folder, files_under, measured_fixture};
 
-/// A store that holds the Source of a run and nothing that was made from it.
+/// A store that holds the Source of a run and no result that was made from it.
 pub(crate) struct Bench {
     fixture: &'static Fixture,
     folder: TempDir,
 }
 
-/// A manifest and its bundle, as a stage takes and gives them.
+/// A manifest and its bundle, as a stage takes and returns them.
 pub(crate) type Input = String;
 
 impl Bench {
-    /// The Source of the run `one`, in a store of its own.
+    /// Creates a store with the Source of the run `one`.
     pub(crate) fn new() -> (Self, Input) {
         let bench = Self::with_runs();
         for stage in ["plan", "provision", "execute", "record", "collect", "reduce", "publish"] {
             let _ = std::fs::remove_dir_all(bench.store().join("runs/one").join(stage));
         }
-        // What the run is published with here is not what it was published with there.
+        // Publication here must not find the warehouse of the copied runs.
         std::fs::remove_dir_all(bench.store().join("warehouse")).expect("it was copied");
-        let source = bench.of("one", "source").input();
+        let source = bench.accepted_pointer("one", "source").input();
         (bench, source)
     }
 
-    /// All of the runs `one` and `two`, in a store of their own.
+    /// Creates a store with the complete runs `one` and `two`.
     pub(crate) fn with_runs() -> Self {
-        Self::with_runs_of(measured())
+        Self::with_runs_of(measured_fixture())
     }
 
-    /// All of the runs `one` and `two` of a fixture, in a store of their own.
+    /// Creates a store with the complete runs `one` and `two` of a fixture.
     pub(crate) fn with_runs_of(fixture: &'static Fixture) -> Self {
         let bench = Self { fixture, folder: tempfile::tempdir_in(fixture.scratch()).expect("a folder for the store") };
         for folder in ["blobs", "runs", "cases", "warehouse"] {
@@ -50,15 +50,15 @@ impl Bench {
         self.folder.path().join("store")
     }
 
-    /// The only accepted result of a stage.
+    /// Returns the only accepted result of a stage.
     #[track_caller]
-    pub(crate) fn of(&self, run_id: &str, stage: &str) -> Pointer {
+    pub(crate) fn accepted_pointer(&self, run_id: &str, stage: &str) -> Pointer {
         let pointers = Pointer::list(&self.store(), run_id, stage);
         assert_eq!(pointers.len(), 1, "{stage} of {run_id}: {pointers:?}");
         pointers.into_iter().next().expect("one pointer")
     }
 
-    /// The arguments of a stage of a run, with the key of this role.
+    /// Returns the arguments of a stage of a run, with the key of this role.
     pub(crate) fn arguments(&self, run_id: &str, role: &str, inputs: &[&Input], more: &[&str]) -> Vec<String> {
         let mut arguments = vec!["--store".to_owned(), self.store().display().to_string(), "--run".to_owned(), run_id.to_owned()];
         arguments.extend(["--trust".to_owned(), self.fixture.trust().display().to_string()]);
@@ -69,37 +69,37 @@ impl Bench {
     }
 
     /// Runs a stage of the run `one` with its own key.
-    pub(crate) fn stage(&self, stage: &str, inputs: &[&Input]) -> Ran {
+    pub(crate) fn stage(&self, stage: &str, inputs: &[&Input]) -> CommandResult {
         self.stage_with(stage, stage, inputs, &[])
     }
 
     /// Runs a stage of the run `one` with the key of a role.
-    pub(crate) fn stage_with(&self, stage: &str, role: &str, inputs: &[&Input], more: &[&str]) -> Ran {
+    pub(crate) fn stage_with(&self, stage: &str, role: &str, inputs: &[&Input], more: &[&str]) -> CommandResult {
         let arguments = self.arguments("one", role, inputs, more);
         self.fixture.program(&format!("assay-{stage}"), &arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    pub(crate) fn verify(&self, more: &[&str]) -> Ran {
+    pub(crate) fn verify(&self, more: &[&str]) -> CommandResult {
         let store = self.store().display().to_string();
         let mut arguments = vec!["verify", "one", "--store", &store];
         arguments.extend(more);
         self.fixture.assay(&arguments)
     }
 
-    /// Asks the warehouse of the store.
-    pub(crate) fn query(&self, sql: &str) -> Ran {
+    /// Queries the warehouse of the store.
+    pub(crate) fn query(&self, sql: &str) -> CommandResult {
         self.fixture.assay(&["query", sql, "--store", &self.store().display().to_string(), "--format", "csv"])
     }
 
-    fn shown(&self, ran: &Ran) -> String {
+    fn format_result(&self, ran: &CommandResult) -> String {
         let folder = self.folder.path().display().to_string();
         let talk = ran.stderr.replace(&folder, "[BENCH]");
-        let ran = Ran { stdout: String::new(), stderr: without_log_prefix(&talk), ..ran.clone() };
-        self.fixture.shown(&ran)
+        let ran = CommandResult { stdout: String::new(), stderr: without_log_prefix(&talk), ..ran.clone() };
+        self.fixture.format_result(&ran)
     }
 }
 
-/// A stage's log lines without their time.
+/// Removes the time from a stage's log lines.
 fn without_log_prefix(text: &str) -> String {
     let line = |line: &str| match line.split_once("ERROR ") {
         Some((_, message)) => format!("ERROR {message}"),
@@ -108,9 +108,9 @@ fn without_log_prefix(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What a stage had accepted.
+/// Returns the result that a stage accepted.
 #[track_caller]
-pub(crate) fn accepted(ran: Ran) -> Input {
+pub(crate) fn accepted_input(ran: CommandResult) -> Input {
     let ran = ran.success();
     let events = ran.events();
     let event = events.iter().find(|event| event["event"] == "accepted").expect("an accepted result");
@@ -120,13 +120,13 @@ pub(crate) fn accepted(ran: Ran) -> Input {
 #[test]
 fn the_whole_chain_runs_by_hand() {
     let (bench, source) = Bench::new();
-    let plan = accepted(bench.stage("plan", &[&source]));
-    let environment = accepted(bench.stage("provision", &[&plan]));
-    let (part, recording) = recorded(&bench, &[&plan, &environment]);
-    let collection = accepted(bench.stage("collect", &[&plan, &environment, &part, &recording]));
-    let summary = accepted(bench.stage("reduce", &[&plan, &collection, &environment]));
+    let plan = accepted_input(bench.stage("plan", &[&source]));
+    let environment = accepted_input(bench.stage("provision", &[&plan]));
+    let (part, recording) = execute_with_recorder(&bench, &[&plan, &environment]);
+    let collection = accepted_input(bench.stage("collect", &[&plan, &environment, &part, &recording]));
+    let summary = accepted_input(bench.stage("reduce", &[&plan, &collection, &environment]));
     let chain = [&source, &plan, &environment, &part, &recording, &collection, &summary];
-    let publication = accepted(bench.stage("publish", &chain));
+    let publication = accepted_input(bench.stage("publish", &chain));
 
     let verified = bench.verify(&["--recompute"]).success();
     assert!(verified.stdout.contains("level 4 "), "{}", verified.stdout);
@@ -135,12 +135,12 @@ fn the_whole_chain_runs_by_hand() {
     turned.reverse();
     let again = bench.stage("publish", &turned).success();
     assert_eq!(again.events().last().expect("an event")["earlier"], true);
-    assert_eq!(accepted(again), publication);
+    assert_eq!(accepted_input(again), publication);
     assert_eq!(Pointer::list(&bench.store(), "one", "publish").len(), 1);
 }
 
-/// Execute, with a recorder beside it: the execution part and the recording.
-fn recorded(bench: &Bench, inputs: &[&Input]) -> (Input, Input) {
+/// Runs execute with a recorder beside it; returns the execution part and the recording.
+fn execute_with_recorder(bench: &Bench, inputs: &[&Input]) -> (Input, Input) {
     let mut command = bench.fixture.command(&binary("assay-collect"));
     command.arg("record").args(bench.arguments("one", "collect", inputs, &["--parameters", r#"{"sequence": 0}"#]));
     let mut recorder = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the recorder starts");
@@ -148,32 +148,32 @@ fn recorded(bench: &Bench, inputs: &[&Input]) -> (Input, Input) {
     let first = events.next().expect("the recorder says that it has begun").expect("UTF-8");
     assert!(first.contains("started"), "{first}");
 
-    let part = accepted(bench.stage("execute", inputs));
+    let part = accepted_input(bench.stage("execute", inputs));
     let pid = Pid::from_raw(i32::try_from(recorder.id()).expect("an id")).expect("an id");
     kill_process(pid, Signal::TERM).expect("the recorder is told that it is done");
     let stdout = events.map(|line| line.expect("UTF-8")).collect::<Vec<_>>().join("\n");
     let output = recorder.wait_with_output().expect("the recorder ends");
-    let ran = Ran { stdout, ..Ran::of(output) };
-    (part, accepted(ran))
+    let ran = CommandResult { stdout, ..CommandResult::from_output(output) };
+    (part, accepted_input(ran))
 }
 
 #[test]
 fn a_chain_without_a_recording_is_a_chain() {
     let (bench, source) = Bench::new();
-    let plan = accepted(bench.stage("plan", &[&source]));
-    let environment = accepted(bench.stage("provision", &[&plan]));
-    let part = accepted(bench.stage("execute", &[&plan, &environment]));
-    let collection = accepted(bench.stage("collect", &[&plan, &environment, &part]));
-    let summary = accepted(bench.stage("reduce", &[&plan, &collection, &environment]));
-    accepted(bench.stage("publish", &[&source, &plan, &environment, &part, &collection, &summary]));
+    let plan = accepted_input(bench.stage("plan", &[&source]));
+    let environment = accepted_input(bench.stage("provision", &[&plan]));
+    let part = accepted_input(bench.stage("execute", &[&plan, &environment]));
+    let collection = accepted_input(bench.stage("collect", &[&plan, &environment, &part]));
+    let summary = accepted_input(bench.stage("reduce", &[&plan, &collection, &environment]));
+    accepted_input(bench.stage("publish", &[&source, &plan, &environment, &part, &collection, &summary]));
     bench.verify(&[]).success();
 }
 
 #[test]
 fn a_stage_says_which_inputs_it_takes() {
     let (bench, source) = Bench::new();
-    let [plan, environment] = ["plan", "provision"].map(|stage| measured().pointer("one", stage).input());
-    insta::assert_snapshot!(bench.shown(&bench.stage("plan", &[])), @"
+    let [plan, environment] = ["plan", "provision"].map(|stage| measured_fixture().pointer("one", stage).input());
+    insta::assert_snapshot!(bench.format_result(&bench.stage("plan", &[])), @"
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
@@ -181,7 +181,7 @@ fn a_stage_says_which_inputs_it_takes() {
 
     hint: name it with `--input MANIFEST,BUNDLE`, the digests of the source and of its bundle
     ");
-    insta::assert_snapshot!(bench.shown(&bench.stage("plan", &[&plan])), @"
+    insta::assert_snapshot!(bench.format_result(&bench.stage("plan", &[&plan])), @"
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
@@ -189,13 +189,13 @@ fn a_stage_says_which_inputs_it_takes() {
 
     hint: name it with `--input MANIFEST,BUNDLE`, the digests of the source and of its bundle
     ");
-    insta::assert_snapshot!(bench.shown(&bench.stage("plan", &[&source, &plan])), @"
+    insta::assert_snapshot!(bench.format_result(&bench.stage("plan", &[&source, &plan])), @"
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
     ERROR assay_stage::harness: error[input_not_taken]: plan does not take a plan
     ");
-    insta::assert_snapshot!(bench.shown(&bench.stage("execute", &[&plan])), @"
+    insta::assert_snapshot!(bench.format_result(&bench.stage("execute", &[&plan])), @"
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
@@ -203,7 +203,7 @@ fn a_stage_says_which_inputs_it_takes() {
 
     hint: name it with `--input MANIFEST,BUNDLE`, the digests of the environment and of its bundle
     ");
-    insta::assert_snapshot!(bench.shown(&bench.stage("collect", &[&plan, &environment])), @"
+    insta::assert_snapshot!(bench.format_result(&bench.stage("collect", &[&plan, &environment])), @"
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
@@ -212,7 +212,7 @@ fn a_stage_says_which_inputs_it_takes() {
     hint: name it with `--input MANIFEST,BUNDLE`, the digests of the execution_part and of its bundle
     ");
     let (manifest, bundle) = plan.split_once(',').expect("two digests");
-    insta::assert_snapshot!(bench.shown(&bench.stage("provision", &[&format!("{bundle},{manifest}")])), @"
+    insta::assert_snapshot!(bench.format_result(&bench.stage("provision", &[&format!("{bundle},{manifest}")])), @"
     exit code 20
     ----- stdout: nothing -----
     ----- stderr -----
@@ -220,7 +220,7 @@ fn a_stage_says_which_inputs_it_takes() {
       because: the bundle does not parse
       because: missing field `mediaType` at line 1 column 4101
     ");
-    insta::assert_snapshot!(bench.shown(&bench.stage("provision", &[&"sha256:12".to_owned()])), @"
+    insta::assert_snapshot!(bench.format_result(&bench.stage("provision", &[&"sha256:12".to_owned()])), @"
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
@@ -229,7 +229,7 @@ fn a_stage_says_which_inputs_it_takes() {
     For more information, try '--help'.
     ");
     let absent = format!("sha256:{0},sha256:{0}", "0".repeat(64));
-    insta::assert_snapshot!(bench.shown(&bench.stage("provision", &[&absent])), @"
+    insta::assert_snapshot!(bench.format_result(&bench.stage("provision", &[&absent])), @"
     exit code 20
     ----- stdout: nothing -----
     ----- stderr -----
@@ -242,7 +242,7 @@ fn a_stage_says_which_inputs_it_takes() {
 fn a_stage_signs_with_its_own_key_only() {
     let (bench, source) = Bench::new();
     let source = [&source];
-    insta::assert_snapshot!(bench.shown(&bench.stage_with("plan", "execute", &source, &[])), @"
+    insta::assert_snapshot!(bench.format_result(&bench.stage_with("plan", "execute", &source, &[])), @"
     exit code 20
     ----- stdout: nothing -----
     ----- stderr -----
@@ -255,7 +255,7 @@ fn a_stage_signs_with_its_own_key_only() {
     let place = arguments.iter().position(|argument| argument == "--key").expect("a key") + 1;
     arguments[place] = key;
     let ran = bench.fixture.program("assay-plan", &arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    insta::assert_snapshot!(bench.shown(&ran), @"
+    insta::assert_snapshot!(bench.format_result(&ran), @"
     exit code 20
     ----- stdout: nothing -----
     ----- stderr -----
@@ -263,7 +263,7 @@ fn a_stage_signs_with_its_own_key_only() {
     ");
     arguments.drain(place - 1..=place);
     let ran = bench.fixture.program("assay-plan", &arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    insta::assert_snapshot!(bench.shown(&ran), @"
+    insta::assert_snapshot!(bench.format_result(&ran), @"
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
@@ -279,15 +279,15 @@ fn a_stage_signs_with_its_own_key_only() {
 #[test]
 fn a_stage_takes_manifests_of_its_own_run_only() {
     let bench = Bench::with_runs();
-    let other = bench.of("two", "source").input();
-    insta::assert_snapshot!(bench.shown(&bench.stage("plan", &[&other])), @"
+    let other = bench.accepted_pointer("two", "source").input();
+    insta::assert_snapshot!(bench.format_result(&bench.stage("plan", &[&other])), @"
     exit code 20
     ----- stdout: nothing -----
     ----- stderr -----
     ERROR assay_stage::harness: error[other_run]: the source belongs to run `two`, not to `one`
     ");
-    let (plan, environment) = (bench.of("one", "plan").input(), bench.of("two", "provision").input());
-    insta::assert_snapshot!(bench.shown(&bench.stage("execute", &[&plan, &environment])), @"
+    let (plan, environment) = (bench.accepted_pointer("one", "plan").input(), bench.accepted_pointer("two", "provision").input());
+    insta::assert_snapshot!(bench.format_result(&bench.stage("execute", &[&plan, &environment])), @"
     exit code 20
     ----- stdout: nothing -----
     ----- stderr -----
@@ -299,7 +299,7 @@ fn a_stage_takes_manifests_of_its_own_run_only() {
 fn parameters_and_shards_are_read_strictly() {
     let (bench, source) = Bench::new();
     let source = [&source];
-    let with = |more: &[&str]| bench.shown(&bench.stage_with("plan", "plan", &source, more));
+    let with = |more: &[&str]| bench.format_result(&bench.stage_with("plan", "plan", &source, more));
     insta::assert_snapshot!(with(&["--parameters", "{"]), @"
     exit code 2
     ----- stdout: nothing -----
@@ -326,7 +326,7 @@ fn parameters_and_shards_are_read_strictly() {
 
 #[test]
 fn a_stage_asks_no_store_that_is_not_there() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     let trust = fixture.trust().display().to_string();
     let key = fixture.key("plan").display().to_string();
     let ran = fixture.program("assay-plan", &["--store", "/nowhere/at/all", "--run", "one", "--trust", &trust, "--key", &key]);
@@ -335,7 +335,7 @@ fn a_stage_asks_no_store_that_is_not_there() {
 
 #[test]
 fn every_stage_refuses_inputs_that_were_tampered_with() {
-    // The inputs of each stage, by the stage that gave them.
+    // The inputs of each stage, by the stage that made them.
     let takes: [(&str, &[&str]); 6] = [
         ("plan", &["source"]),
         ("provision", &["plan"]),
@@ -353,15 +353,17 @@ fn every_stage_refuses_inputs_that_were_tampered_with() {
 
 fn check_tampered_input(stage: &str, inputs: &[&str], tampered: &str) {
     let bench = Bench::with_runs();
-    // Without its accepted result, the stage has to work.
+    // Without its accepted result, the stage has to do the work.
     std::fs::remove_dir_all(bench.store().join("runs/one").join(stage)).expect("the stage has a result");
     let named = |changed: Option<&Pointer>| -> Vec<Input> {
         inputs
             .iter()
-            .map(|input| changed.filter(|_| input == &tampered).cloned().unwrap_or_else(|| bench.of("one", input)).input())
+            .map(|input| {
+                changed.filter(|_| input == &tampered).cloned().unwrap_or_else(|| bench.accepted_pointer("one", input)).input()
+            })
             .collect()
     };
-    let (own, other) = (bench.of("one", tampered), bench.of("two", tampered));
+    let (own, other) = (bench.accepted_pointer("one", tampered), bench.accepted_pointer("two", tampered));
     let what = |how: &str| format!("{stage} with {how} of {tampered}");
     let check = |how: &str, changed: &Pointer, error: &str| {
         let inputs = named(Some(changed));
@@ -374,13 +376,13 @@ fn check_tampered_input(stage: &str, inputs: &[&str], tampered: &str) {
     for digest in [&own.manifest, &own.bundle] {
         let path = blob(&bench.store(), digest);
         let whole = std::fs::read(&path).expect("the blob is there");
-        crate::support::write_file(&path, &crate::tamper::flipped(&whole));
+        crate::support::write_file(&path, &crate::tamper::flip_bit(&whole));
         check("a flipped byte", &own, "artifact_corrupt");
         std::fs::remove_file(&path).expect("the blob can be removed");
         check("a lost blob", &own, "artifact_absent");
         crate::support::write_file(&path, &whole);
     }
-    // Untouched, the same call is good: what was refused was refused for the change alone.
+    // With unchanged inputs the same call succeeds: only the change was the reason for the refusal.
     if stage != "execute" {
         bench.stage(stage, &named(None).iter().collect::<Vec<_>>()).success();
     }
@@ -390,10 +392,10 @@ fn check_tampered_input(stage: &str, inputs: &[&str], tampered: &str) {
 fn reduce_refuses_raw_evidence_that_was_tampered_with() {
     let bench = Bench::with_runs();
     std::fs::remove_dir_all(bench.store().join("runs/one/reduce")).expect("the stage has a result");
-    let part: Value = bench.of("one", "execute").load(&bench.store());
+    let part: Value = bench.accepted_pointer("one", "execute").load(&bench.store());
     let raw = blob(&bench.store(), text(&part["body"]["attempts"][0]["evidence"][0]["digest"]));
     let whole = std::fs::read(&raw).expect("raw output");
     crate::support::write_file(&raw, String::from_utf8_lossy(&whole).replace("100.25", "900.25").as_bytes());
-    let inputs = ["plan", "collect", "provision"].map(|stage| bench.of("one", stage).input());
+    let inputs = ["plan", "collect", "provision"].map(|stage| bench.accepted_pointer("one", stage).input());
     bench.stage("reduce", &inputs.each_ref()).refuses(20, "artifact_corrupt");
 }

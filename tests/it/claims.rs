@@ -1,5 +1,5 @@
-//! Claims over the real binaries: declarations that the telemetry contradicts, load that shares its machine with the target, and what was
-//! really executed.
+//! Claims over the real binaries: declarations that the telemetry contradicts, load that shares its machine with the target, and the
+//! digests of the executed programs.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use assay_manifest::{CpuList, Digest};
 use serde_json::Value;
 
-use crate::pipeline::{CLAIM, DECLARED, list, text};
-use crate::server::{Server, Then, good_stream};
-use crate::serving::{ENOUGH, MODEL, chat, endpoint, workload};
-use crate::support::{Fixture, PIPELINE, binary, pipeline, result, script, steady, write_file};
+use crate::pipeline::{CLAIM, DECLARED_CONTROLS, list, text};
+use crate::server::{AfterResponse, Server, complete_stream};
+use crate::serving::{MODEL, RETRY_BUDGET, chat, endpoint, workload};
+use crate::support::{Fixture, PIPELINE, binary, indicator_output, pipeline, script, steady_script, write_file};
 
 /// Threads that use every CPU of the machine until they are dropped.
 struct Neighbours {
@@ -47,7 +47,7 @@ impl Drop for Neighbours {
     }
 }
 
-/// The details of a run's issues with that code.
+/// Returns the details of a run's issues with this code.
 fn issues(fixture: &Fixture, run: &str, code: &str) -> Vec<String> {
     let summary = fixture.manifest(run, "reduce");
     let issues = list(&summary["body"]["issues"]).iter().filter(|issue| issue["code"] == code);
@@ -61,8 +61,8 @@ fn report(fixture: &Fixture, run: &str) -> String {
 #[test]
 fn a_declaration_that_the_telemetry_contradicts_is_refused() {
     let neighbours = Neighbours::on_every_cpu();
-    let claimed = pipeline("publication", &["only"], 5, &format!("{CLAIM}{DECLARED}"));
-    let slow = script(&format!("sleep 1\necho '{}'", result("only", "[100.25, 101.5, 99.75]")));
+    let claimed = pipeline("publication", &["only"], 5, &format!("{CLAIM}{DECLARED_CONTROLS}"));
+    let slow = script(&format!("sleep 1\necho '{}'", indicator_output("only", "[100.25, 101.5, 99.75]")));
     let fixture = Fixture::with_pipeline(&slow, &claimed);
     let ran = fixture.run("one").success();
     drop(neighbours);
@@ -84,7 +84,7 @@ fn a_declaration_that_the_telemetry_contradicts_is_refused() {
 fn load_on_the_target_s_machine_is_named_unless_the_recorded_cpus_are_apart() {
     let cpus = std::thread::available_parallelism().expect("CPUs").get();
     if cpus < 2 {
-        // With one CPU nothing can be held apart.
+        // With one CPU, target and client cannot be separated.
         return;
     }
     let allowed: CpuList = fs::read_to_string("/proc/self/status")
@@ -105,7 +105,7 @@ spec:
   workloads: [chat]
   targets:
     - {{name: simulator, kind: simulator, config: {{profile: fast}}{target}}}
-  trials: {{count: 3, retry_budget: {ENOUGH}}}
+  trials: {{count: 3, retry_budget: {RETRY_BUDGET}}}
 {load}"
         )
     };
@@ -129,7 +129,7 @@ spec:
     for attempt in list(&attempts) {
         assert_eq!(text(&attempt["allowed_cpus"]), of_load.to_string(), "the load is pinned");
     }
-    // Two CPUs of one core are not apart, and only the machine knows whether these are.
+    // Two CPUs of one core are not separate, and only the machine knows whether these two are.
     let cores: CpuList = text(&target["core_cpus"]).parse().expect("a list");
     let share_a_core = cores.numbers().any(|cpu| cpu == of_load);
     assert_eq!(issues(&fixture, "apart", "colocated").is_empty(), !share_a_core);
@@ -143,8 +143,8 @@ fn make_program(path: &Path, bytes: &[u8]) {
 #[test]
 fn what_a_process_executes_is_recorded_by_its_digest() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-    let fixture = chat(5, &["{name: none, kind: host}"], ENOUGH);
-    // A build of one side alone: the same program with one byte more.
+    let fixture = chat(5, &["{name: none, kind: host}"], RETRY_BUDGET);
+    // A build for one side only: the same program with one more byte.
     let mut bytes = fs::read(binary("assay-simulator")).expect("a program");
     bytes.push(b'\n');
     let build = fixture.root().join("sut/after/server");
@@ -169,11 +169,11 @@ fn what_a_process_executes_is_recorded_by_its_digest() {
 #[test]
 fn nothing_mutable_is_said_to_be_left_only_where_that_is_true() {
     const SENTENCE: &str = "Nothing mutable was left";
-    let fixture = Fixture::with_script(&steady("only"));
+    let fixture = Fixture::with_script(&steady_script("only"));
     fixture.run("one").success();
     assert!(report(&fixture, "one").contains(SENTENCE));
 
-    let server = Server::start(MODEL, |_| (good_stream(), Then::KeepAlive));
+    let server = Server::start(MODEL, |_| (complete_stream(), AfterResponse::KeepAlive));
     let fixture = chat(5, &[&endpoint("unknown", &server, "")], 0);
     fixture.run("one").success();
     let report = report(&fixture, "one");
@@ -181,7 +181,7 @@ fn nothing_mutable_is_said_to_be_left_only_where_that_is_true() {
     assert!(report.contains("the program behind the target `unknown` (it gives no version)"), "{report}");
 }
 
-/// A comparison of two variants, whose program a variable names; `more` is of the target.
+/// Creates a comparison of two variants, whose program a variable names; `more` is further lines of the target.
 fn comparison(fixture: &Fixture, more: &str) -> String {
     let program = |side: &str| fixture.root().join(format!("sut/{side}/tool")).display().to_string();
     format!(
@@ -209,7 +209,7 @@ spec:
     )
 }
 
-/// The checks of the verdict about a run, by name.
+/// Returns the checks of the verdict about a run, by name.
 fn checks(fixture: &Fixture, run: &str) -> Vec<Value> {
     let ran = fixture.assay(&["gate", run, "--baseline", "main", "--json"]);
     let verdict = ran.json()[0]["verdict"].clone();
@@ -222,7 +222,7 @@ fn a_gate_lists_what_the_sides_executed_and_decides_nothing_without_digests() {
     fixture.indicator("only", &script("exec \"$TOOL\""), "");
     for (side, speed) in [("before", "[100, 101]"), ("after", "[100, 102]")] {
         let tool = fixture.root().join(format!("sut/{side}/tool"));
-        make_program(&tool, script(&format!("echo '{}'", result("only", speed))).as_bytes());
+        make_program(&tool, script(&format!("echo '{}'", indicator_output("only", speed))).as_bytes());
     }
     fixture.write(PIPELINE, &comparison(&fixture, ""));
     fixture.commit("two builds");
@@ -251,7 +251,7 @@ fn an_attempt_during_which_its_program_was_replaced_does_not_count() {
     let body = format!(
         "#!{0}\nset -eu\ncp '{0}' '{0}.new'\necho >> '{0}.new'\nmv '{0}.new' '{0}'\necho '{1}'\n",
         shell.display(),
-        result("only", "[1, 2]")
+        indicator_output("only", "[1, 2]")
     );
     fixture.indicator("only", &body, "");
     fixture.write(PIPELINE, &pipeline("exploratory", &["only"], 1, ""));

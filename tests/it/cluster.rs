@@ -1,8 +1,8 @@
-//! Runs in a real Kubernetes: the stages as Jobs, what a cluster does to them, and what may never leave its place.
+//! Runs in a real Kubernetes cluster: the stages as Jobs, faults of the cluster, and isolation of keys and images.
 //!
-//! `ASSAY_TEST_KUBERNETES=node` asks for it: `ASSAY_TEST_KUBECONFIG` then names a cluster whose nodes have the image that
-//! `ASSAY_TEST_IMAGE` names by digest, and `ASSAY_TEST_KUBECTL` the program that asks it. `ci/test` sets all of them. With
-//! `ASSAY_TEST_KUBERNETES=api` it has an API server and no node, so that no pod runs.
+//! `ASSAY_TEST_KUBERNETES=node` requests it: `ASSAY_TEST_KUBECONFIG` then names a cluster whose nodes have the image that
+//! `ASSAY_TEST_IMAGE` names by digest, and `ASSAY_TEST_KUBECTL` names kubectl. `ci/test` sets all of them. With
+//! `ASSAY_TEST_KUBERNETES=api` the cluster has an API server and no node, so that no pod runs.
 
 #![expect(clippy::print_stdout, reason = "a test that looks at less says so")]
 
@@ -19,39 +19,40 @@ use serde_json::{Value, json};
 
 use crate::docs::{Reader, blocks};
 use crate::pipeline::{list, text};
-use crate::support::{Fixture, PIPELINE, Ran, Running, write_file};
+use crate::support::{CommandResult, Fixture, PIPELINE, Running, write_file};
 
-/// Held by every test that needs the API server and the store to stay up; the one that takes them away waits for all others.
-static UP: RwLock<()> = RwLock::new(());
+/// A lock that every test holds that needs the API server and the store to stay up; the test that stops them waits for all others.
+static OUTAGE_LOCK: RwLock<()> = RwLock::new(());
 
 /// The longest that a test waits for the cluster: pods start in seconds, but there are few CPUs.
-const PATIENCE: Duration = Duration::from_mins(10);
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const WAIT_LIMIT: Duration = Duration::from_mins(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A busy machine may keep the client from its sockets: such an attempt is repeated.
-const ENOUGH: u32 = 50;
+/// A retry budget: a busy machine may delay the client's reads from its sockets, which makes an attempt invalid.
+const RETRY_BUDGET: u32 = 50;
 
 /// The cluster that tests run in.
-struct Lab {
+struct TestCluster {
     kubectl: PathBuf,
     kubeconfig: PathBuf,
     image: String,
-    /// Whether pods run.
+    /// True if the cluster has nodes, so that pods run.
     has_node: bool,
 }
 
-/// A cluster in which pods run; none where no such one is asked for.
-fn lab() -> Option<&'static Lab> {
-    let found = api().filter(|lab| lab.has_node);
+/// Returns the cluster if pods run in it, or `None` if no such cluster is requested.
+fn cluster_with_nodes() -> Option<&'static TestCluster> {
+    let found = any_cluster().filter(|lab| lab.has_node);
     if found.is_none() {
         println!("ASSAY_TEST_KUBERNETES is not `node`: nothing ran in a cluster");
     }
     found
 }
 
-/// A cluster that is asked, whether pods run in it or not. None where no cluster is asked for; asked for and absent, the test fails.
-fn api() -> Option<&'static Lab> {
-    static LAB: OnceLock<Option<Lab>> = OnceLock::new();
+/// Returns the cluster, whether pods run in it or not, or `None` if no cluster is requested. If it is requested but absent, the test
+/// fails.
+fn any_cluster() -> Option<&'static TestCluster> {
+    static LAB: OnceLock<Option<TestCluster>> = OnceLock::new();
     let found = LAB.get_or_init(|| {
         let level = std::env::var("ASSAY_TEST_KUBERNETES").unwrap_or_default();
         if matches!(level.as_str(), "" | "off") {
@@ -59,7 +60,7 @@ fn api() -> Option<&'static Lab> {
         }
         assert!(matches!(level.as_str(), "node" | "api"), "ASSAY_TEST_KUBERNETES is node, api or off");
         let value = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
-        let lab = Lab {
+        let lab = TestCluster {
             kubectl: value("ASSAY_TEST_KUBECTL").into(),
             kubeconfig: value("ASSAY_TEST_KUBECONFIG").into(),
             image: value("ASSAY_TEST_IMAGE"),
@@ -74,31 +75,32 @@ fn api() -> Option<&'static Lab> {
     found.as_ref()
 }
 
-impl Lab {
+impl TestCluster {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.kubectl);
         command.arg("--kubeconfig").arg(&self.kubeconfig).env("KUBECACHEDIR", std::env::temp_dir().join("assay-it-kubectl"));
         command
     }
 
-    /// Runs kubectl. A test that restarts the API server may run beside this one: what it did not answer is asked again.
-    fn kubectl(&self, arguments: &[&str]) -> Ran {
+    /// Runs kubectl. A test that restarts the API server may run at the same time, so a command is retried if the API server is away.
+    fn kubectl(&self, arguments: &[&str]) -> CommandResult {
         wait_until("the API server answers", || {
-            let ran = Ran::of(self.command().args(arguments).stdin(Stdio::null()).output().expect("kubectl runs"));
+            let ran =
+                CommandResult::from_output(self.command().args(arguments).stdin(Stdio::null()).output().expect("kubectl runs"));
             let away =
                 ["refused - did you", "connection refused", "connection reset", "EOF", "ServiceUnavailable", "TLS handshake"];
             (ran.code == 0 || !away.iter().any(|word| ran.stderr.contains(word))).then_some(ran)
         })
     }
 
-    /// Gives kubectl a document.
-    fn kubectl_with(&self, arguments: &[&str], document: &str) -> Ran {
+    /// Runs kubectl with a document on stdin.
+    fn kubectl_with(&self, arguments: &[&str], document: &str) -> CommandResult {
         use std::io::Write as _;
         let mut command = self.command();
         let mut child =
             command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl");
         child.stdin.take().expect("a pipe").write_all(document.as_bytes()).expect("written");
-        Ran::of(child.wait_with_output().expect("it ends"))
+        CommandResult::from_output(child.wait_with_output().expect("it ends"))
     }
 
     fn get(&self, namespace: &str, what: &[&str]) -> Value {
@@ -107,12 +109,12 @@ impl Lab {
         self.kubectl(&arguments).success().json()
     }
 
-    /// Pods of a run in a namespace.
+    /// Returns the pods of a run in a namespace.
     fn pods(&self, namespace: &str, run: &str) -> Vec<Value> {
         self.all(namespace, &["pods", "--selector", &format!("assay.dev/run={run}")])
     }
 
-    /// An image on the nodes that holds nothing of Assay's: the one that keeps a pod's namespaces, where the nodes say that they have it.
+    /// Returns an image without Assay's programs that is on the nodes: the pause image, if the nodes list it.
     fn other_image(&self) -> Option<String> {
         let nodes = self.all("default", &["nodes"]);
         let images = nodes.iter().flat_map(|node| list(&node["status"]["images"]));
@@ -120,7 +122,7 @@ impl Lab {
         names.find(|name| name.contains("/pause@sha256:")).map(str::to_owned)
     }
 
-    /// Has the cluster know a kind of somebody else's, with whatever fields. One that it knows already stays as it is.
+    /// Defines a custom resource of another project, with any fields. An existing definition stays unchanged.
     fn define(&self, group: &str, kind: &str) {
         let singular = kind.to_lowercase();
         let name = format!("{singular}s.{group}");
@@ -141,55 +143,55 @@ impl Lab {
         self.kubectl(&["wait", "--for", "condition=established", &crd, "--timeout", "60s"]).success();
     }
 
-    /// All objects that kubectl finds.
+    /// Returns all objects that kubectl finds.
     fn all(&self, namespace: &str, what: &[&str]) -> Vec<Value> {
         list(&self.get(namespace, what)["items"]).clone()
     }
 }
 
-/// Waits until the cluster is as it should be.
+/// Polls the cluster until it is in the expected state.
 #[track_caller]
 fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_LIMIT;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain: {what}");
-        std::thread::sleep(LOOK_EVERY);
+        assert!(Instant::now() < deadline, "waited {WAIT_LIMIT:?} in vain: {what}");
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// An installation of Assay.
-struct Installed {
-    lab: &'static Lab,
+struct Installation {
+    lab: &'static TestCluster,
     namespace: String,
     /// The trust policy that `assay bootstrap` printed.
     trust: String,
     secret: String,
 }
 
-/// Keeps API server and store up for as long as it is held. A [`Person`] holds it already, and holds it once: whoever waits to take them
-/// away is let in before a second reader.
-fn stays_up() -> RwLockReadGuard<'static, ()> {
-    UP.read().unwrap_or_else(PoisonError::into_inner)
+/// Keeps the API server and the store up while the guard is held. A [`ClusterUser`] holds one already, and no test may take a second one: the
+/// test that waits to stop them takes the lock before a second reader.
+fn prevent_outage() -> RwLockReadGuard<'static, ()> {
+    OUTAGE_LOCK.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The installation that most tests share.
-fn installed() -> Option<&'static Installed> {
-    lab()?;
-    installed_in_part()
+/// Returns the installation that most tests share.
+fn shared_installation() -> Option<&'static Installation> {
+    cluster_with_nodes()?;
+    shared_installation_on_any_cluster()
 }
 
-/// The same, though no pod may run there.
-fn installed_in_part() -> Option<&'static Installed> {
-    static INSTALLED: OnceLock<Installed> = OnceLock::new();
-    let lab = api()?;
-    Some(INSTALLED.get_or_init(|| Installed::new(lab, &format!("it-{}", std::process::id()))))
+/// Like [`shared_installation`], but pods need not run.
+fn shared_installation_on_any_cluster() -> Option<&'static Installation> {
+    static INSTALLED: OnceLock<Installation> = OnceLock::new();
+    let lab = any_cluster()?;
+    Some(INSTALLED.get_or_init(|| Installation::new(lab, &format!("it-{}", std::process::id()))))
 }
 
-impl Installed {
-    fn new(lab: &'static Lab, namespace: &str) -> Self {
+impl Installation {
+    fn new(lab: &'static TestCluster, namespace: &str) -> Self {
         let mut fixture = Fixture::bare();
         fixture.set("KUBECONFIG", &lab.kubeconfig);
         let bootstrap = ["bootstrap", "--namespace", namespace, "--image", &lab.image, "--store-size", "1Gi"];
@@ -208,20 +210,20 @@ impl Installed {
         Self { lab, namespace: namespace.to_owned(), trust, secret }
     }
 
-    /// A person with a kubeconfig, credentials for the store, and the cluster's trust policy beside their own root. While there is one,
-    /// store and API server stay up.
-    fn person(&self) -> Person<'_> {
-        Person { _up: Some(stays_up()), ..self.person_of_an_outage() }
+    /// Creates a user with a kubeconfig, credentials for the store, and the cluster's trust policy beside the user's own root. While the
+    /// value exists, store and API server stay up.
+    fn user(&self) -> ClusterUser<'_> {
+        ClusterUser { _up: Some(prevent_outage()), ..self.user_during_outage() }
     }
 
-    /// The same for one who has the cluster alone.
-    fn person_of_an_outage(&self) -> Person<'_> {
+    /// Like [`Installation::user`], without keeping store and API server up.
+    fn user_during_outage(&self) -> ClusterUser<'_> {
         let mut fixture = Fixture::bare();
         fixture.set("KUBECONFIG", &self.lab.kubeconfig);
         fixture.set("AWS_ACCESS_KEY_ID", "source");
         fixture.set("AWS_SECRET_ACCESS_KEY", &self.secret);
         write_file(&fixture.root().join("trust.yaml"), self.trust.as_bytes());
-        Person { fixture, at: self, _up: None }
+        ClusterUser { fixture, installation: self, _up: None }
     }
 
     fn targets(&self) -> String {
@@ -229,15 +231,15 @@ impl Installed {
     }
 }
 
-/// Somebody who starts runs.
-struct Person<'a> {
+/// A user who starts runs.
+struct ClusterUser<'a> {
     fixture: Fixture,
-    at: &'a Installed,
+    installation: &'a Installation,
     _up: Option<RwLockReadGuard<'static, ()>>,
 }
 
-impl Person<'_> {
-    /// Commits a pipeline of `shards` over a chat of so many requests, with these overrides of stages.
+impl ClusterUser<'_> {
+    /// Commits a pipeline of `shards` over a chat workload with this load, and these overrides of stages.
     fn pipeline(&self, load: &str, shards: impl std::fmt::Display, overrides: &[(&str, &str)]) {
         self.fixture.write(
             "workloads/chat/workload.yaml",
@@ -274,7 +276,7 @@ spec:
   workloads: [chat]
   targets:
     - {{name: simulator, kind: simulator, config: {{profile: fast}}}}
-  trials: {{count: 1, retry_budget: {ENOUGH}}}
+  trials: {{count: 1, retry_budget: {RETRY_BUDGET}}}
   shards: {shards}
   stages:
 {}",
@@ -284,15 +286,15 @@ spec:
         self.fixture.commit("a pipeline");
     }
 
-    /// Has the workload name an image of its own.
-    fn in_image(&self, image: &str) {
+    /// Sets the image of the workload.
+    fn set_workload_image(&self, image: &str) {
         let path = "workloads/chat/workload.yaml";
         let workload = std::fs::read_to_string(self.fixture.repo().join(path)).expect("a workload");
         self.fixture.write(path, &format!("{workload}  image: \"{image}\"\n"));
         self.fixture.commit("an image of its own");
     }
 
-    /// The same for this target instead of a simulator.
+    /// Like [`ClusterUser::pipeline`], for this target instead of a simulator.
     fn pipeline_on(&self, target: &str, load: &str) {
         self.pipeline(load, 1, &[]);
         let pipeline = std::fs::read_to_string(self.fixture.repo().join(PIPELINE)).expect("a pipeline");
@@ -303,12 +305,13 @@ spec:
     }
 
     fn arguments<'b>(&'b self, run: &'b str, more: &[&'b str]) -> Vec<&'b str> {
-        let mut arguments = vec!["run", PIPELINE, "--on", "kubernetes", "--namespace", &self.at.namespace, "--run-id", run];
+        let mut arguments =
+            vec!["run", PIPELINE, "--on", "kubernetes", "--namespace", &self.installation.namespace, "--run-id", run];
         arguments.extend(more);
         arguments
     }
 
-    fn run(&self, run: &str, more: &[&str]) -> Ran {
+    fn run(&self, run: &str, more: &[&str]) -> CommandResult {
         self.fixture.assay(&self.arguments(run, more))
     }
 
@@ -320,30 +323,30 @@ spec:
         self.fixture.root().join("trust.yaml").display().to_string()
     }
 
-    /// Asks something about a run of the cluster.
-    fn ask(&self, words: &[&str]) -> Ran {
+    /// Runs an `assay` command about runs of the cluster.
+    fn run_in_namespace(&self, words: &[&str]) -> CommandResult {
         let mut arguments = words.to_vec();
-        arguments.extend(["--namespace", &self.at.namespace]);
+        arguments.extend(["--namespace", &self.installation.namespace]);
         self.fixture.assay(&arguments)
     }
 
-    /// Nothing of a run is left in the cluster.
+    /// Asserts that no object of a run is left in the cluster.
     #[track_caller]
-    fn nothing_left(&self, run: &str) {
-        for namespace in [self.at.namespace.clone(), self.at.targets()] {
+    fn assert_nothing_left(&self, run: &str) {
+        for namespace in [self.installation.namespace.clone(), self.installation.targets()] {
             wait_until("everything of the run has gone", || {
                 let selector = format!("assay.dev/run={run}");
                 let kinds = "pods,jobs,configmaps,leases,services,deployments,statefulsets";
                 let all = [kinds, "--selector", &selector];
-                self.at.lab.all(&namespace, &all).is_empty().then_some(())
+                self.installation.lab.all(&namespace, &all).is_empty().then_some(())
             });
         }
     }
 
     /// Waits for a pod of a run's stage that is in this phase.
-    fn pod_of(&self, run: &str, stage: &str, phase: &str) -> Value {
+    fn wait_for_pod(&self, run: &str, stage: &str, phase: &str) -> Value {
         wait_until(&format!("a pod of {stage} is {phase}"), || {
-            let pods = self.at.lab.pods(&self.at.namespace, run);
+            let pods = self.installation.lab.pods(&self.installation.namespace, run);
             pods.into_iter().find(|pod| pod["metadata"]["labels"]["assay.dev/stage"] == stage && pod["status"]["phase"] == phase)
         })
     }
@@ -353,18 +356,19 @@ fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().expect("a name")
 }
 
-/// A probe that is placed and limited as a shard measures what one can make, or says why it could not; the next run takes that over.
+/// A probe with the placement and limits of a shard measures the ceiling of one shard, or says why it could not; the next run reuses the
+/// result.
 #[test]
 fn shards_are_counted_by_what_a_pod_like_theirs_can_make() {
-    let Some(at) = installed() else { return };
-    let person = at.person();
-    // Part of a CPU is no whole one, so that even this little is measured.
+    let Some(at) = shared_installation() else { return };
+    let person = at.user();
+    // A fraction of a CPU is not a whole one, so that even this small load is measured.
     person.pipeline("mode: closed, concurrency: [3], requests: 60", "auto", &[]);
     let shards = |run: &str| {
         let ran = person.run(run, &["--keep"]).exits(21);
         let shards = person.fixture.manifest(run, "provision")["body"]["shards"].clone();
         assert!(ran.stderr.contains(text(&shards["formula"])), "progress says it: {}", ran.stderr);
-        assert!(person.at.lab.pods(&at.targets(), run).is_empty(), "the probe has gone");
+        assert!(person.installation.lab.pods(&at.targets(), run).is_empty(), "the probe has gone");
         shards
     };
     let (first, second) = (shards("counted"), shards("counted-again"));
@@ -377,22 +381,22 @@ fn shards_are_counted_by_what_a_pod_like_theirs_can_make() {
             assert_eq!((of(&second, "cached"), of(&second, "streams")), (json!(true), json!(streams)));
             assert_eq!(of(&second, "measured_at"), of(&first, "measured_at"));
         }
-        // A busy machine may carry nothing in time, rightly.
+        // A busy machine may rightly find that it carries no load in time.
         None => assert!(text(&first["ceiling"]["how"]).contains("not even"), "{first}"),
     }
 }
 
 #[test]
 fn three_shards_run_as_jobs_and_their_chain_verifies_from_outside() {
-    let Some(at) = installed() else { return };
-    let person = at.person();
+    let Some(at) = shared_installation() else { return };
+    let person = at.user();
     person.pipeline("mode: closed, concurrency: [3], requests: 60", 3, &[]);
     let ran = person.run("shards", &["--keep"]).exits(21);
     assert!(ran.stdout.contains("chat.simulator.default"), "{}", ran.stdout);
     assert!(ran.stderr.contains("who signed is not established"), "{}", ran.stderr);
     assert!(ran.stderr.contains("execute 0-0-2"), "progress is shown: {}", ran.stderr);
 
-    // Its copy stands by itself, and verifies for whoever trusts the cluster's keys.
+    // The fetched copy is complete, and verifies for a reader who trusts the cluster's keys.
     let trust = person.trust();
     person.fixture.assay(&["verify", "shards", "--trust", &trust]).success();
     person.fixture.verify("shards").refuses(20, "unknown_key");
@@ -400,22 +404,22 @@ fn three_shards_run_as_jobs_and_their_chain_verifies_from_outside() {
     let parts: Vec<_> = parts.iter().map(|part| part.load(&person.fixture.store())).collect();
     assert_eq!(parts.len(), 3);
 
-    // The same commit on this machine has the same plan, but for the order of its trials, and the same load.
+    // The same commit on this machine has the same plan, except for the order of its trials, and the same load.
     let pipeline_on_this_machine = person.fixture.run("here").success();
     assert!(pipeline_on_this_machine.stderr.contains("execute 0-0-2"));
-    let plan = |run: &str| crate::pipeline::but_for_its_order(person.fixture.manifest(run, "plan")["body"].clone());
+    let plan = |run: &str| crate::pipeline::without_order(person.fixture.manifest(run, "plan")["body"].clone());
     assert_eq!(plan("shards"), plan("here"));
     let schedules = |part: &Value| part["body"]["schedule_digests"].clone();
     let here = person.fixture.pointers("here", "execute")[0].load(&person.fixture.store());
     assert!(parts.iter().all(|part| schedules(part) == schedules(&here)), "one schedule for all");
 
-    // What ran where is in the Environment: the node, and the image that it really ran.
+    // The Environment holds the node, and the image that ran.
     let environment = &person.fixture.manifest("shards", "provision")["body"];
     assert_eq!(environment["placement"]["cluster"], "kubernetes");
     let image = text(&environment["targets"][0]["image"]["reference"]);
     assert!(at.lab.image.ends_with(image.rsplit('@').next().expect("a digest")), "{image}");
 
-    // And what the cluster says of it is evidence: every pod with its UID and its node, and what was seen of each.
+    // The cluster's description is evidence: every pod with its UID and its node, and the readings of each.
     let evidence = text(&person.fixture.manifest("shards", "collect")["body"]["evidence"]["digest"]).to_owned();
     let read = |digest: &str| -> Value {
         let bytes = std::fs::read(crate::support::blob(&person.fixture.store(), digest)).expect("a blob");
@@ -437,7 +441,7 @@ fn three_shards_run_as_jobs_and_their_chain_verifies_from_outside() {
     assert_eq!(of("cluster/nodes.json")[0]["metadata"]["name"], pods[0]["spec"]["nodeName"]);
     assert!(of("cluster/jobs.json").len() > 3);
 
-    // Every attempt says which pod and node made it, and the tables do: what SQL finds is what the cluster has said.
+    // Every attempt names its pod and node, and so do the tables: SQL returns what the cluster reported.
     let of_load: BTreeMap<&str, &Value> = pods.iter().filter(is_load).map(|pod| (text(&pod["metadata"]["uid"]), pod)).collect();
     let store = person.store();
     let ask = |sql: &str| -> Vec<Value> {
@@ -471,7 +475,7 @@ fn three_shards_run_as_jobs_and_their_chain_verifies_from_outside() {
     assert!(hosts.iter().all(|host| host["scope_id"] == host["node_name"]), "the recorder's node: {hosts:?}");
     let path = ask("SELECT DISTINCT scheduler_path FROM runs WHERE run_id = 'shards'");
     assert_eq!(path, [json!({"scheduler_path": "kubernetes"})]);
-    // A cluster of one node has its load beside the target, and says so.
+    // A cluster of one node has its load beside the target, which the Summary reports.
     let issues = person.fixture.manifest("shards", "reduce")["body"]["issues"].clone();
     let beside = list(&issues).iter().any(|issue| issue["code"] == "colocated");
     assert_eq!(
@@ -481,7 +485,7 @@ fn three_shards_run_as_jobs_and_their_chain_verifies_from_outside() {
     );
     person.fixture.assay(&["verify", "shards", "--trust", &trust, "--recompute"]).success();
 
-    // One Job for each call, none of them twice; deleting the root takes everything with it.
+    // One Job for each call, none of them twice; deleting the root deletes all objects of the run.
     let jobs = at.lab.all(&at.namespace, &["jobs", "--selector", "assay.dev/run=shards"]);
     let mut stages: Vec<_> = jobs.iter().map(|job| text(&job["metadata"]["labels"]["assay.dev/stage"])).collect();
     stages.sort_unstable();
@@ -489,65 +493,65 @@ fn three_shards_run_as_jobs_and_their_chain_verifies_from_outside() {
     assert!(at.lab.pods(&at.targets(), "shards").is_empty(), "the target is released");
     let again = person.run("shards", &["--trust", &trust]).success();
     assert!(again.stdout.contains("assay verify shards"), "a finished run shows its result: {}", again.stdout);
-    person.nothing_left("shards");
+    person.assert_nothing_left("shards");
 }
 
 #[test]
 fn one_shard_has_a_whole_cpu_of_its_own() {
-    let Some(at) = installed() else { return };
-    let person = at.person();
+    let Some(at) = shared_installation() else { return };
+    let person = at.user();
     person.pipeline("mode: closed, concurrency: [2], requests: 200", 1, &[("execute", "retries: 1")]);
     let run = person.spawn("guaranteed", &["--trust", &person.trust()]);
-    let pod = person.pod_of("guaranteed", "execute", "Running");
+    let pod = person.wait_for_pod("guaranteed", "execute", "Running");
     assert_eq!(pod["status"]["qosClass"], "Guaranteed");
     let spec = &pod["spec"];
     assert_eq!(spec["automountServiceAccountToken"], json!(false));
     assert_eq!(spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"], json!(true));
     run.finish().success();
-    person.nothing_left("guaranteed");
+    person.assert_nothing_left("guaranteed");
 }
 
 #[test]
 fn a_run_is_left_to_itself_watched_and_cancelled() {
-    let Some(at) = installed() else { return };
-    let person = at.person();
+    let Some(at) = shared_installation() else { return };
+    let person = at.user();
     person.pipeline("mode: closed, concurrency: [1], duration: 120s", 1, &[]);
     let started = person.run("detached", &["--detach"]).success();
     assert!(started.stdout.contains("assay attach detached --namespace"), "{}", started.stdout);
-    person.pod_of("detached", "execute", "Running");
-    let status = person.ask(&["status", "detached"]).success().stdout;
+    person.wait_for_pod("detached", "execute", "Running");
+    let status = person.run_in_namespace(&["status", "detached"]).success().stdout;
     assert!(status.contains("execute") && status.contains("running") && status.contains(PIPELINE), "{status}");
-    let all = person.ask(&["status", "--json"]).success().json();
+    let all = person.run_in_namespace(&["status", "--json"]).success().json();
     assert!(list(&all["jobs"]).iter().any(|job| job["run"] == "detached" && job["state"] == "running"), "{all}");
     wait_until("the trial's start is in the log", || {
-        let logs = person.ask(&["logs", "detached", "execute"]).success().stdout;
+        let logs = person.run_in_namespace(&["logs", "detached", "execute"]).success().stdout;
         logs.contains("trial_started").then_some(())
     });
 
     let attached = person.fixture.spawn(&["attach", "detached", "--namespace", &at.namespace]);
-    person.ask(&["cancel", "detached", "--reason", "no longer of interest"]).success();
+    person.run_in_namespace(&["cancel", "detached", "--reason", "no longer of interest"]).success();
     let watched = attached.finish().exits(50);
     assert!(watched.stderr.contains("no longer of interest"), "{}", watched.stderr);
-    // It ended before its time, and that is signed.
+    // It ended early, and the end is signed.
     assert!(at.lab.pods(&at.targets(), "detached").is_empty(), "the target is released");
     let resumed = person.run("detached", &["--detach"]).success();
     assert!(resumed.stdout.contains("assay attach detached"), "a cancelled run may be taken up again");
-    person.pod_of("detached", "execute", "Running");
+    person.wait_for_pod("detached", "execute", "Running");
     at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", "assay-detached"]).success();
-    person.nothing_left("detached");
-    // Whoever reads the store finds both ends, signed.
+    person.assert_nothing_left("detached");
+    // A reader of the store finds both ends, signed.
     let store = person.store();
     let verified = person.fixture.assay(&["verify", "detached", "--store", &store.uri, "--trust", &person.trust()]);
     let ends: Vec<_> = verified.stdout.lines().filter(|line| line.contains("run_end")).collect();
     assert_eq!(ends.len(), 2, "cancelled by a mark, and by taking its root away: {verified:?}");
 }
 
-/// A port of this machine that leads to a cluster's store, as kubectl makes it.
+/// A port of this machine that kubectl forwards to a cluster's store.
 struct StorePort {
     uri: String,
     forwarder: std::process::Child,
-    /// It ends when nobody hears it any more.
-    _said: std::io::BufReader<std::process::ChildStdout>,
+    /// Held open, because kubectl ends when its stdout is closed.
+    _stdout: std::io::BufReader<std::process::ChildStdout>,
 }
 
 impl Drop for StorePort {
@@ -557,25 +561,25 @@ impl Drop for StorePort {
     }
 }
 
-impl Person<'_> {
+impl ClusterUser<'_> {
     fn store(&self) -> StorePort {
         use std::io::BufRead as _;
-        let namespace = format!("{}-store", self.at.namespace);
-        let mut command = self.at.lab.command();
+        let namespace = format!("{}-store", self.installation.namespace);
+        let mut command = self.installation.lab.command();
         command.args(["--namespace", &namespace, "port-forward", "service/assay-store", ":8420"]);
         let mut forwarder = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("kubectl starts");
         let mut said = std::io::BufReader::new(forwarder.stdout.take().expect("a pipe"));
         let mut line = String::new();
         said.read_line(&mut line).expect("a line");
         let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).expect("a port").to_owned();
-        StorePort { uri: format!("s3://assay?endpoint=http://127.0.0.1:{port}"), forwarder, _said: said }
+        StorePort { uri: format!("s3://assay?endpoint=http://127.0.0.1:{port}"), forwarder, _stdout: said }
     }
 }
 
-/// What a cluster does to a stage, each with the override of `plan` that brings it about.
+/// Faults of a cluster are named; each case has the override of `plan` that causes it.
 #[test]
 fn what_a_cluster_does_to_a_stage_is_named() {
-    let Some(at) = installed() else { return };
+    let Some(at) = shared_installation() else { return };
     let absent = format!("retries: 0, image: \"assay.test/absent@sha256:{}\"", "0".repeat(64));
     let cases = [
         // Unlocking its key alone takes 64 MiB.
@@ -587,27 +591,27 @@ fn what_a_cluster_does_to_a_stage_is_named() {
             "unschedulable",
             "0/1 nodes are available",
         ),
-        // Other tests may keep the node full for a while, which is another reason to wait.
+        // Other tests may keep the node full for a while, so this pod may wait longer.
         ("image", &absent, "60", "image_pull", "assay.test/absent@sha256:0000"),
         ("late", "retries: 0, timeout: 1s", "300", "stage_timeout", "ran into its time limit"),
     ];
     for (run, plan, limit, code, said) in cases {
-        let person = at.person();
+        let person = at.user();
         person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("plan", plan)]);
         let ran = person.run(run, &["--start-limit", limit]).refuses(30, code);
         assert!(ran.stderr.contains(said), "{run}: {}", ran.stderr);
-        let status = person.ask(&["status", run]).success().stdout;
+        let status = person.run_in_namespace(&["status", run]).success().stdout;
         assert!(status.contains("failed") && status.contains(code), "{run}: {status}");
         at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", &format!("assay-{run}")]).success();
-        person.nothing_left(run);
+        person.assert_nothing_left(run);
     }
 }
 
-/// The page's first run, in namespaces of the test's own.
+/// Follows the first run of the page, in namespaces of this test.
 #[test]
 fn the_first_run_of_the_page_is_followed_to_its_end() {
-    let Some(lab) = lab() else { return };
-    let up = stays_up();
+    let Some(lab) = cluster_with_nodes() else { return };
+    let up = prevent_outage();
     let own = format!("it-page-{}", std::process::id());
     let page = include_str!("../../docs/kubernetes.md");
     let here = |page: String, words: &str| page.replace(&format!("\n{words} "), &format!("\n{words} --namespace {own} "));
@@ -615,7 +619,7 @@ fn the_first_run_of_the_page_is_followed_to_its_end() {
     let page = page.replace("--on kubernetes --run-id", &format!("--on kubernetes --namespace {own} --run-id"));
     let page = page.replace("--namespace assay-store rollout", &format!("--namespace {own}-store rollout"));
     let blocks: Vec<_> =
-        blocks(&page).into_iter().filter(|block| block.what == "run" || block.what.starts_with("file=")).collect();
+        blocks(&page).into_iter().filter(|block| block.purpose == "run" || block.purpose.starts_with("file=")).collect();
     assert!(blocks.len() >= 7, "the page has its steps");
     let mut fixture = Fixture::bare();
     fixture.set("KUBECONFIG", &lab.kubeconfig);
@@ -637,17 +641,17 @@ fn the_first_run_of_the_page_is_followed_to_its_end() {
     drop(up);
 }
 
-/// A namespace that is not there is made for a run where that is asked for, and goes with it; what was there before stays.
+/// With `--bootstrap`, a missing namespace is created for a run and removed with it; an existing one stays.
 #[test]
 fn a_namespace_that_was_made_for_a_run_goes_with_it() {
-    let Some(at) = installed() else { return };
-    let mut person = at.person();
-    // Whoever installs may read what the store knows a person by.
+    let Some(at) = shared_installation() else { return };
+    let mut person = at.user();
+    // A user who may install may also read the credentials for the store.
     person.fixture.unset("AWS_ACCESS_KEY_ID");
     person.fixture.unset("AWS_SECRET_ACCESS_KEY");
     person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[]);
-    // Nobody else asks the tables of this store: they will hold rows of a signer that its policy does not know.
-    let keeper = Installed::new(at.lab, &format!("{}-keeper", at.namespace));
+    // No other test queries the tables of this store: they will hold rows of a signer that its policy does not know.
+    let keeper = Installation::new(at.lab, &format!("{}-keeper", at.namespace));
     let own = format!("{}-brief", at.namespace);
     let (targets, store) = (format!("{own}-targets"), format!("{}-store", keeper.namespace));
     let run = |id: &str, more: &[&str]| {
@@ -662,7 +666,7 @@ fn a_namespace_that_was_made_for_a_run_goes_with_it() {
         !at.lab.kubectl(&words).success().stdout.is_empty()
     };
 
-    // Its results may not go with it.
+    // Its results must not be removed with it.
     run("brief", &[]).refuses(2, "temporary_store");
     assert!(!is_there(&["namespace", &own]), "nothing is made for a run that is refused");
 
@@ -681,7 +685,7 @@ fn a_namespace_that_was_made_for_a_run_goes_with_it() {
     });
     assert!(is_there(&["namespace", &targets]), "what was there before stays");
 
-    // Nobody need wait for it: its driver removes it as its last act, once the run has failed as well.
+    // The client need not wait for the removal: the driver removes the namespace as its last act, also if the run has failed.
     at.lab.kubectl(&["delete", "namespace", &targets]).success();
     person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("plan", "retries: 0, timeout: 1s")]);
     let left = run("briefly", &["--store-namespace", &store, "--detach"]).success();
@@ -690,7 +694,7 @@ fn a_namespace_that_was_made_for_a_run_goes_with_it() {
         (!is_there(&["namespace", &own]) && !is_there(&["namespace", &targets])).then_some(())
     });
 
-    // A store of its own goes as well, once the run is here.
+    // A temporary store is removed as well, once the run is fetched.
     person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[]);
     let to = person.fixture.root().join("fetched").display().to_string();
     run("whole", &["--fetch-to", &to, "--store-size", "1Gi"]).exits(21);
@@ -701,16 +705,16 @@ fn a_namespace_that_was_made_for_a_run_goes_with_it() {
     person.fixture.assay(&["verify", "whole", "--store", &to]).refuses(20, "unknown_key");
 }
 
-/// Load waits until its queue admits it. A queue that does not has the targets released; what admits it is kept as evidence. The test is
-/// the queue, as an older Kueue would be it: where there is a real one, that has its own tests.
+/// Load waits until its queue admits it. If the queue does not admit it, the targets are released; the admission is kept as evidence. The
+/// test acts as the queue, in the way of an older Kueue: a real Kueue has its own tests.
 #[test]
 fn load_waits_in_its_queue_and_gives_up() {
-    let Some(at) = installed() else { return };
+    let Some(at) = shared_installation() else { return };
     if has_kueue() {
         println!("ASSAY_TEST_KUEUE is set: nothing stood in for Kueue");
         return;
     }
-    let person = at.person();
+    let person = at.user();
     at.lab.define("kueue.x-k8s.io", "Workload");
     person.pipeline("mode: closed, concurrency: [1], requests: 20", 1, &[]);
     person.run("queued", &["--queue", "busy", "--start-limit", "5"]).refuses(30, "queue");
@@ -738,25 +742,25 @@ fn load_waits_in_its_queue_and_gives_up() {
     let evidence = text(&person.fixture.manifest("queued", "collect")["body"]["evidence"]["digest"]).to_owned();
     let bytes = std::fs::read(crate::support::blob(&person.fixture.store(), &evidence)).expect("a blob");
     assert!(String::from_utf8_lossy(&bytes).contains("cluster/workloads.json"), "what the queue said is kept");
-    person.nothing_left("queued");
+    person.assert_nothing_left("queued");
 }
 
-/// Whether the cluster has a real Kueue.
+/// Returns true if the cluster has a real Kueue.
 fn has_kueue() -> bool {
     std::env::var_os("ASSAY_TEST_KUEUE").is_some()
 }
 
-/// An installation in a cluster with a real Kueue.
-fn queued() -> Option<&'static Installed> {
-    let at = installed().filter(|_| has_kueue());
+/// Returns the installation, if the cluster has a real Kueue.
+fn kueue_installation() -> Option<&'static Installation> {
+    let at = shared_installation().filter(|_| has_kueue());
     if at.is_none() {
         println!("ASSAY_TEST_KUEUE is not set: nothing waited in a queue of Kueue's");
     }
     at
 }
 
-impl Installed {
-    /// A queue of Kueue's for targets and load, with room for so much.
+impl Installation {
+    /// Creates a Kueue queue for targets and load, with a quota of `cpu`.
     fn queue(&self, name: &str, cpu: &str) -> Queue<'_> {
         let of_cluster = format!("{}-{name}", self.namespace);
         let version = "kueue.x-k8s.io/v1beta2";
@@ -776,28 +780,28 @@ impl Installed {
         ];
         let objects = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         self.lab.kubectl_with(&["apply", "--server-side", "--filename", "-"], &objects.to_string()).success();
-        Queue { at: self, of_cluster }
+        Queue { installation: self, of_cluster }
     }
 }
 
-/// A queue, whose part that no namespace holds goes with it.
+/// A queue; its cluster-wide objects are deleted when it is dropped.
 struct Queue<'a> {
-    at: &'a Installed,
+    installation: &'a Installation,
     of_cluster: String,
 }
 
 impl Drop for Queue<'_> {
     fn drop(&mut self) {
         let kinds = ["clusterqueue", "resourceflavor"].map(|kind| format!("{kind}/{}", self.of_cluster));
-        let mut command = self.at.lab.command();
+        let mut command = self.installation.lab.command();
         command.args(["delete", "--ignore-not-found", "--wait=false"]).args(kinds).stdin(Stdio::null());
-        // It may be a failed test that ends here.
+        // This may run at the end of a failed test.
         drop(command.output());
     }
 }
 
-/// One document of a run's evidence.
-fn kept(person: &Person<'_>, run: &str, name: &str) -> Value {
+/// Reads one document of a run's evidence.
+fn read_evidence(person: &ClusterUser<'_>, run: &str, name: &str) -> Value {
     let read = |digest: &Value| -> Value {
         let bytes = std::fs::read(crate::support::blob(&person.fixture.store(), text(digest))).expect("a blob");
         serde_json::from_slice(&bytes).expect("JSON")
@@ -807,10 +811,10 @@ fn kept(person: &Person<'_>, run: &str, name: &str) -> Value {
     read(&found.unwrap_or_else(|| panic!("no {name}: {evidence}"))["digest"])
 }
 
-/// What Kueue said of a run's load that is true, by the words of its conditions.
-fn said_of_load(person: &Person<'_>, run: &str) -> Vec<String> {
-    let workloads = kept(person, run, "cluster/workloads.json");
-    let jobs = kept(person, run, "cluster/jobs.json");
+/// Returns the types of the true conditions of Kueue's Workload for a run's load.
+fn workload_conditions(person: &ClusterUser<'_>, run: &str) -> Vec<String> {
+    let workloads = read_evidence(person, run, "cluster/workloads.json");
+    let jobs = read_evidence(person, run, "cluster/jobs.json");
     let job = list(&jobs).iter().find(|job| job["metadata"]["labels"]["assay.dev/stage"] == "execute").expect("execute's Job");
     let is_its = |workload: &&Value| workload["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"];
     let workload = list(&workloads).iter().find(is_its).expect("its Workload");
@@ -819,48 +823,49 @@ fn said_of_load(person: &Person<'_>, run: &str) -> Vec<String> {
     conditions.map(|condition| text(&condition["type"]).to_owned()).collect()
 }
 
-/// What a queue has room for is admitted, targets first; what it has none for is given up with Kueue's reason, and goes on in another.
+/// Kueue admits what fits into the quota of a queue, targets first; other load is given up with Kueue's reason, and continues in another
+/// queue.
 #[test]
 fn kueue_admits_what_a_queue_has_room_for() {
-    let Some(at) = queued() else { return };
-    let person = at.person();
+    let Some(at) = kueue_installation() else { return };
+    let person = at.user();
     let _queues = [at.queue("roomy", "1"), at.queue("tight", "50m")];
     person.pipeline("mode: closed, concurrency: [1], requests: 20", 1, &[]);
     let trust = person.trust();
     person.run("roomy", &["--queue", "roomy", "--trust", &trust]).success();
-    let said = said_of_load(&person, "roomy");
+    let said = workload_conditions(&person, "roomy");
     assert!(["QuotaReserved", "Admitted"].iter().all(|word| said.iter().any(|said| said == word)), "{said:?}");
-    let target = kept(&person, "roomy", "readings/pod-simulator.json");
+    let target = read_evidence(&person, "roomy", "readings/pod-simulator.json");
     assert_eq!(target["metadata"]["labels"]["kueue.x-k8s.io/managed"], "true", "the target was Kueue's to admit: {target}");
     let store = person.store();
     let sql = "SELECT DISTINCT queue, queueing_ns IS NULL AS unknown FROM pods WHERE run_id = 'roomy' AND stage = 'execute'";
     let asked = ["query", sql, "--store", &store.uri, "--trust", &trust, "--format", "json"];
     assert_eq!(person.fixture.assay(&asked).success().json(), json!({"queue": "roomy", "unknown": false}));
-    person.nothing_left("roomy");
+    person.assert_nothing_left("roomy");
 
-    // The target asks for nothing, so it is admitted, and load is not.
+    // The target requests no resources, so it is admitted, and load is not.
     let tight = person.run("tight", &["--queue", "tight", "--start-limit", "10"]).refuses(30, "queue");
     assert!(tight.stderr.contains("execute: it waits in its queue to be admitted: "), "{}", tight.stderr);
     assert!(tight.stderr.contains("insufficient quota for cpu"), "{}", tight.stderr);
     assert!(at.lab.pods(&at.targets(), "tight").is_empty(), "the target is released");
     person.run("tight", &["--queue", "roomy", "--trust", &trust]).success();
-    person.nothing_left("tight");
+    person.assert_nothing_left("tight");
 
     let nowhere = person.run("queueless", &["--queue", "nowhere", "--start-limit", "10"]).refuses(30, "queue");
     assert!(nowhere.stderr.contains("LocalQueue nowhere doesn't exist"), "{}", nowhere.stderr);
     assert!(at.lab.pods(&at.targets(), "queueless").is_empty(), "what was never admitted has gone");
 }
 
-/// A queue may take back what it has given: load is stopped, waits again, and its trial is measured anew.
+/// A queue may evict admitted load: load is stopped, waits again, and its trial is measured anew.
 #[test]
 fn load_that_kueue_evicts_is_measured_anew() {
-    let Some(at) = queued() else { return };
-    let person = at.person();
+    let Some(at) = kueue_installation() else { return };
+    let person = at.user();
     let _queue = at.queue("fickle", "1");
     person.pipeline("mode: closed, concurrency: [1], requests: 1500", 1, &[]);
     let trust = person.trust();
     let run = person.spawn("evicted", &["--queue", "fickle", "--trust", &trust]);
-    let first = person.pod_of("evicted", "execute", "Running");
+    let first = person.wait_for_pod("evicted", "execute", "Running");
     let selector = format!("kueue.x-k8s.io/job-uid={}", text(&first["metadata"]["ownerReferences"][0]["uid"]));
     let workload = wait_until("its Workload", || at.lab.all(&at.namespace, &["workloads", "--selector", &selector]).pop());
     let set = |active: bool| {
@@ -871,27 +876,27 @@ fn load_that_kueue_evicts_is_measured_anew() {
     set(false);
     let is_load = |pod: &Value| pod["metadata"]["labels"]["assay.dev/stage"] == "execute";
     wait_until("load has been stopped", || (!at.lab.pods(&at.namespace, "evicted").iter().any(is_load)).then_some(()));
-    let status = person.ask(&["status", "evicted"]).success().stdout;
+    let status = person.run_in_namespace(&["status", "evicted"]).success().stdout;
     assert!(status.contains("it waits in its queue to be admitted"), "{status}");
     set(true);
     run.finish().success();
-    let pods = kept(&person, "evicted", "cluster/pods.json");
+    let pods = read_evidence(&person, "evicted", "cluster/pods.json");
     let load: Vec<_> = list(&pods).iter().filter(|pod| is_load(pod)).collect();
     assert_eq!(load.len(), 1, "one pod is left: {pods}");
     assert_ne!(load[0]["metadata"]["uid"], first["metadata"]["uid"]);
-    assert!(said_of_load(&person, "evicted").iter().any(|said| said == "Requeued"));
+    assert!(workload_conditions(&person, "evicted").iter().any(|said| said == "Requeued"));
     let store = person.store();
     let sql = "SELECT DISTINCT pod_uid FROM attempts WHERE run_id = 'evicted' AND counted";
     let asked = ["query", sql, "--store", &store.uri, "--trust", &trust, "--format", "json"];
     assert_eq!(person.fixture.assay(&asked).success().json(), json!({"pod_uid": load[0]["metadata"]["uid"]}));
-    person.nothing_left("evicted");
+    person.assert_nothing_left("evicted");
 }
 
-/// Whoever tidies up removes what they do not know: so no two installations bring their targets up in one namespace.
+/// An installation removes objects that it does not know, so no two installations bring their targets up in one namespace.
 #[test]
 fn two_installations_do_not_share_a_namespace_for_targets() {
-    let Some(at) = installed_in_part() else { return };
-    let _up = stays_up();
+    let Some(at) = shared_installation_on_any_cluster() else { return };
+    let _up = prevent_outage();
     let other = format!("{}-other", at.namespace);
     let mut fixture = Fixture::bare();
     fixture.set("KUBECONFIG", &at.lab.kubeconfig);
@@ -901,11 +906,11 @@ fn two_installations_do_not_share_a_namespace_for_targets() {
     assert_eq!(at.lab.kubectl(&["get", "namespace", &other, "--ignore-not-found"]).success().stdout, "", "nothing was made");
 }
 
-/// What a namespace's quota forbids is named, in a namespace that somebody else has made and keeps.
+/// An exceeded quota is named, in a namespace that its owner has created and keeps.
 #[test]
 fn a_quota_that_is_used_up_is_named() {
-    let Some(at) = installed() else { return };
-    let person = at.person();
+    let Some(at) = shared_installation() else { return };
+    let person = at.user();
     person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[]);
     let (own, store) = (format!("{}-full", at.namespace), format!("{}-store", at.namespace));
     at.lab.kubectl(&["create", "namespace", &own]).success();
@@ -925,7 +930,7 @@ fn a_quota_that_is_used_up_is_named() {
     assert_eq!(right.stdout, "", "the right to remove the targets' namespace has gone with it");
 }
 
-/// What execute's pods are to have besides, in a pipeline.
+/// Overrides of execute's pods in a pipeline.
 const POD: &str = "env: [{name: GREETING, value: \"$(ASSAY_STORE)\"}], \
     tolerations: [{key: assay.dev/taint, operator: Exists, effect: NoSchedule}], \
     affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [\
@@ -933,21 +938,21 @@ const POD: &str = "env: [{name: GREETING, value: \"$(ASSAY_STORE)\"}], \
     volumes: [{name: data, emptyDir: {}}], volumeMounts: [{name: data, mountPath: /data}], \
     securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 2000}";
 
-/// Execute runs in an image that holds nothing of Assay's, because its workload names it. Its programs are put into it, and its pods
-/// have what the pipeline asks for.
+/// Execute runs in an image without Assay's programs, because its workload names it. The programs are copied into its pods, which have
+/// the overrides of the pipeline.
 #[test]
 fn a_workload_runs_in_an_image_of_its_own() {
-    let Some(at) = installed() else { return };
+    let Some(at) = shared_installation() else { return };
     let Some(image) = at.lab.other_image() else {
         println!("the nodes name no other image: no workload ran in one of its own");
         return;
     };
-    let person = at.person();
+    let person = at.user();
     let asked = format!("resources: {{cpu: 100m, memory: 256Mi}}, pod: {{{POD}}}");
     person.pipeline("mode: closed, concurrency: [1], requests: 20", 1, &[("execute", &asked)]);
-    person.in_image(&image);
+    person.set_workload_image(&image);
     person.run("own-image", &["--trust", &person.trust(), "--keep"]).success();
-    let pod = person.pod_of("own-image", "execute", "Succeeded");
+    let pod = person.wait_for_pod("own-image", "execute", "Succeeded");
     let spec = &pod["spec"];
     let (before, container) = (&spec["initContainers"][0], &spec["containers"][0]);
     assert_eq!((text(&container["image"]), text(&before["image"])), (image.as_str(), at.lab.image.as_str()));
@@ -961,18 +966,18 @@ fn a_workload_runs_in_an_image_of_its_own() {
     assert!(affinity["preferredDuringSchedulingIgnoredDuringExecution"].is_array(), "and away from the target: {affinity}");
     person.fixture.assay(&["verify", "own-image", "--trust", &person.trust()]).success();
 
-    // Where it runs is no part of what is measured: on this machine the plan is the same, but for the order of its trials.
+    // The place of the run is not part of the measured work: on this machine the plan is the same, except for the order of its trials.
     person.fixture.run("own-here").success();
-    let plan = |run: &str| crate::pipeline::but_for_its_order(person.fixture.manifest(run, "plan")["body"].clone());
+    let plan = |run: &str| crate::pipeline::without_order(person.fixture.manifest(run, "plan")["body"].clone());
     assert_eq!(plan("own-image"), plan("own-here"));
     at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", "assay-own-image"]).success();
-    person.nothing_left("own-image");
+    person.assert_nothing_left("own-image");
 }
 
-/// One block has one image, and execute's key goes to none that nobody has reviewed: both are said before a target is brought up.
+/// One block has one image, and execute's key is not mounted into an unreviewed one: both are refused before a target is brought up.
 #[test]
 fn an_image_that_cannot_be_is_refused_before_anything_is_brought_up() {
-    let Some(at) = installed() else { return };
+    let Some(at) = shared_installation() else { return };
     let absent = format!("assay.test/absent@sha256:{}", "0".repeat(64));
     let of_stage = format!("image: \"{absent}\"");
     let unreviewed = format!("assay.test/foreign@sha256:{}", "1".repeat(64));
@@ -980,24 +985,24 @@ fn an_image_that_cannot_be_is_refused_before_anything_is_brought_up() {
         ("two-images", of_stage.as_str(), &unreviewed, "workload_image"),
         ("unreviewed", "retries: 1", &unreviewed, "stage_image"),
     ] {
-        let person = at.person();
+        let person = at.user();
         person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("execute", of_stage)]);
-        person.in_image(of_workload);
+        person.set_workload_image(of_workload);
         person.run(run, &[]).refuses(10, code);
         let jobs = at.lab.all(&at.namespace, &["jobs", "--selector", &format!("assay.dev/run={run}")]);
         let mut stages: Vec<_> = jobs.iter().map(|job| text(&job["metadata"]["labels"]["assay.dev/stage"])).collect();
         stages.sort_unstable();
         assert_eq!(stages, ["driver", "plan"], "{run}");
         at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", &format!("assay-{run}")]).success();
-        person.nothing_left(run);
+        person.assert_nothing_left(run);
     }
 }
 
-/// A run that failed before its first trial has released its target. Whoever takes it up measures another one, and says so.
+/// A run that failed before its first trial has released its target. Resuming it measures another one, with a new incarnation.
 #[test]
 fn a_target_that_was_released_is_brought_up_anew() {
-    let Some(at) = installed() else { return };
-    let person = at.person();
+    let Some(at) = shared_installation() else { return };
+    let person = at.user();
     let label = format!("assay.dev/{}", at.namespace);
     let load =
         format!("retries: 0, resources: {{cpu: 100m, memory: 256Mi}}, placement: {{node_selector: {{{label}: \"true\"}}}}");
@@ -1015,18 +1020,18 @@ fn a_target_that_was_released_is_brought_up_anew() {
     incarnations.sort_unstable();
     assert_eq!(incarnations, [0, 1]);
     person.fixture.assay(&["verify", "again", "--trust", &person.trust()]).success();
-    person.nothing_left("again");
+    person.assert_nothing_left("again");
 }
 
-/// A pod that is taken away in a trial is replaced by its Job; the attempt that it was in is no measurement.
+/// A pod that is deleted during a trial is replaced by its Job; its attempt does not count.
 #[test]
 fn a_pod_that_is_lost_ends_its_attempt_and_not_the_run() {
-    let Some(at) = installed() else { return };
-    let person = at.person();
+    let Some(at) = shared_installation() else { return };
+    let person = at.user();
     person.pipeline("mode: closed, concurrency: [2], duration: 30s", 2, &[]);
     let run = person.spawn("lost", &["--trust", &person.trust(), "--keep"]);
     wait_until("the trial has begun", || {
-        let said = person.ask(&["logs", "lost", "execute"]);
+        let said = person.run_in_namespace(&["logs", "lost", "execute"]);
         (said.code == 0 && said.stdout.matches("\"event\":\"load\"").count() > 4).then_some(())
     });
     let pods = at.lab.pods(&at.namespace, "lost");
@@ -1034,7 +1039,7 @@ fn a_pod_that_is_lost_ends_its_attempt_and_not_the_run() {
     let pod = pods.iter().find(of_index).expect("the second shard");
     at.lab.kubectl(&["--namespace", &at.namespace, "delete", "pod", name_of(pod), "--grace-period=0", "--force"]).success();
     run.finish().success();
-    let driver = person.ask(&["logs", "lost", "driver"]);
+    let driver = person.run_in_namespace(&["logs", "lost", "driver"]);
     assert!(driver.stdout.contains("broken off: its pod has gone"), "the driver has seen it first: {}", driver.stdout);
     for part in person.fixture.pointers("lost", "execute") {
         let part = part.load(&person.fixture.store());
@@ -1044,14 +1049,14 @@ fn a_pod_that_is_lost_ends_its_attempt_and_not_the_run() {
     }
     person.fixture.assay(&["verify", "lost", "--trust", &person.trust()]).success();
     at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", "assay-lost"]).success();
-    person.nothing_left("lost");
+    person.assert_nothing_left("lost");
 }
 
-/// A driver that dies is replaced, and the next one takes the run up from what the cluster and the store have: no stage runs twice.
+/// A driver that dies is replaced, and the next one resumes the run from the cluster and the store: no stage runs twice.
 #[test]
 fn a_driver_that_dies_is_replaced_and_no_stage_runs_twice() {
-    let Some(at) = installed() else { return };
-    let person = at.person();
+    let Some(at) = shared_installation() else { return };
+    let person = at.user();
     person.pipeline("mode: closed, concurrency: [1], duration: 5s", 1, &[]);
     let run = person.spawn("orphan", &["--trust", &person.trust(), "--keep"]);
     for stage in ["plan", "execute", "reduce"] {
@@ -1059,7 +1064,7 @@ fn a_driver_that_dies_is_replaced_and_no_stage_runs_twice() {
             let pods = at.lab.pods(&at.namespace, "orphan");
             pods.iter().any(|pod| pod["metadata"]["labels"]["assay.dev/stage"] == stage).then_some(())
         });
-        let driver = person.pod_of("orphan", "driver", "Running");
+        let driver = person.wait_for_pod("orphan", "driver", "Running");
         at.lab
             .kubectl(&["--namespace", &at.namespace, "delete", "pod", name_of(&driver), "--grace-period=0", "--force"])
             .success();
@@ -1069,32 +1074,32 @@ fn a_driver_that_dies_is_replaced_and_no_stage_runs_twice() {
     let mut stages: Vec<_> = jobs.iter().map(|job| text(&job["metadata"]["labels"]["assay.dev/stage"])).collect();
     stages.sort_unstable();
     assert_eq!(stages, ["collect", "driver", "execute", "plan", "provision", "publish", "reduce"]);
-    // Each Job had one pod, which ended well.
+    // Each Job had one pod, which succeeded.
     for job in jobs.iter().filter(|job| job["metadata"]["labels"]["assay.dev/stage"] != "driver") {
         assert_eq!((&job["status"]["succeeded"], &job["status"]["failed"]), (&json!(1), &Value::Null), "{}", name_of(job));
     }
     let part = person.fixture.manifest("orphan", "execute");
     assert_eq!(list(&part["body"]["attempts"]).len(), 1, "the trial went on without a driver");
     at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", "assay-orphan"]).success();
-    person.nothing_left("orphan");
+    person.assert_nothing_left("orphan");
 }
 
 /// The store goes away and the API server is killed while a trial runs; both come back.
 #[test]
 fn a_run_outlasts_its_store_and_its_api_server() {
-    let Some(at) = installed() else { return };
-    let _alone = UP.write().unwrap_or_else(PoisonError::into_inner);
-    let person = at.person_of_an_outage();
+    let Some(at) = shared_installation() else { return };
+    let _alone = OUTAGE_LOCK.write().unwrap_or_else(PoisonError::into_inner);
+    let person = at.user_during_outage();
     person.pipeline("mode: closed, concurrency: [1], duration: 12s", 1, &[]);
     let run = person.spawn("outage", &["--trust", &person.trust()]);
-    person.pod_of("outage", "execute", "Running");
+    person.wait_for_pod("outage", "execute", "Running");
     let store = format!("{}-store", at.namespace);
     let scale =
         |count: &str| at.lab.kubectl(&["--namespace", &store, "scale", "deployment/assay-store", "--replicas", count]).success();
     scale("0");
     wait_until("the store is away", || at.lab.all(&store, &["pods"]).is_empty().then_some(()));
     if let Some(restart) = std::env::var_os("ASSAY_TEST_KUBERNETES_RESTART") {
-        Ran::of(Command::new("sh").arg("-c").arg(restart).output().expect("a shell")).success();
+        CommandResult::from_output(Command::new("sh").arg("-c").arg(restart).output().expect("a shell")).success();
     } else {
         println!("ASSAY_TEST_KUBERNETES_RESTART is not set: the API server stayed up");
     }
@@ -1102,14 +1107,14 @@ fn a_run_outlasts_its_store_and_its_api_server() {
     at.lab.kubectl(&["--namespace", &store, "rollout", "status", "deployment/assay-store", "--timeout", "180s"]).success();
     let ran = run.finish().success();
     assert!(ran.stdout.contains("assay verify outage"), "{ran:?}");
-    person.nothing_left("outage");
+    person.assert_nothing_left("outage");
 }
 
-/// Whoever may do what, as the API server sees it.
+/// The rights of each account, as the API server sees them.
 #[test]
 fn no_stage_may_do_more_than_its_own() {
-    let Some(at) = installed_in_part() else { return };
-    let _up = stays_up();
+    let Some(at) = shared_installation_on_any_cluster() else { return };
+    let _up = prevent_outage();
     let (own, targets) = (at.namespace.clone(), at.targets());
     let may = |account: &str, namespace: &str, verb: &str, what: &str| {
         let who = format!("--as=system:serviceaccount:{own}:assay-{account}");
@@ -1130,11 +1135,11 @@ fn no_stage_may_do_more_than_its_own() {
     }
 }
 
-/// Ways to publish's key, none of which leads there.
+/// Attempts to reach publish's key, none of which succeeds.
 #[test]
 fn the_key_of_publish_is_out_of_reach() {
-    let Some(at) = installed_in_part() else { return };
-    let person = at.person();
+    let Some(at) = shared_installation_on_any_cluster() else { return };
+    let person = at.user();
     let (own, targets) = (at.namespace.clone(), at.targets());
     let as_provision = format!("--as=system:serviceaccount:{own}:assay-provision");
 
@@ -1142,7 +1147,7 @@ fn the_key_of_publish_is_out_of_reach() {
     let read = at.lab.kubectl(&["--namespace", &own, "get", "secret", "assay-key-publish", &as_provision]).exits(1);
     assert!(read.stderr.contains("forbidden"), "{}", read.stderr);
 
-    // By a pod that provision makes: beside the key it may make none, and where it may there is no key.
+    // By a pod that provision creates: it may not create one in the namespace of the key, and where it may create one there is no key.
     let thief = |namespace: &str, command: &str| {
         format!(
             "apiVersion: v1
@@ -1171,7 +1176,7 @@ spec:
         return;
     }
     at.lab.kubectl_with(&create, &thief(&targets, "/assay/assay, keys")).success();
-    // A busy node may say something else of the volume before it has looked for the Secret.
+    // On a busy node the volume may have other events before the kubelet looks for the Secret.
     wait_until("the key is missed", || {
         let events = at.lab.all(&targets, &["events", "--field-selector", "involvedObject.name=thief,reason=FailedMount"]);
         events.iter().find(|event| text(&event["message"]).contains("secret \"assay-key-publish\" not found")).map(drop)
@@ -1189,12 +1194,12 @@ spec:
     assert_ne!(refused.code, 0, "{refused:?}");
     assert!(!refused.stdout.contains("BEGIN"), "{refused:?}");
 
-    // By an image of the pipeline's own, which would be given the key.
+    // By an image that the pipeline names, which would be given the key.
     let foreign = format!("retries: 0, image: \"assay.test/foreign@sha256:{}\"", "1".repeat(64));
     person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("plan", &foreign)]);
     person.run("foreign", &[]).refuses(10, "stage_image");
 
-    // By an override: what a stage may ask of its pods names nothing of Assay's.
+    // By an override: the overrides of a stage's pods may not name Assay's objects.
     for asked in [
         "serviceAccountName: assay-publish",
         "env: [{name: KEY, valueFrom: {secretKeyRef: {name: assay-key-publish, key: cosign.key}}}]",
@@ -1208,11 +1213,11 @@ spec:
     }
 }
 
-/// What is rendered for people and agents is what the API server takes, every field of it.
+/// The API server accepts every object that `assay render` prints, with every field.
 #[test]
 fn the_api_server_takes_every_rendered_object() {
-    let Some(at) = installed_in_part() else { return };
-    let person = at.person();
+    let Some(at) = shared_installation_on_any_cluster() else { return };
+    let person = at.user();
     person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[]);
     let pipeline = std::fs::read_to_string(person.fixture.repo().join(PIPELINE)).expect("a pipeline");
     person.fixture.write(PIPELINE, &(pipeline + "  schedule: {cron: \"0 2 * * *\"}\n"));
@@ -1242,12 +1247,12 @@ fn the_api_server_takes_every_rendered_object() {
     assert!(taken.contains(&right), "{taken}");
 }
 
-/// The Jobs of every stage with everything that a pipeline may ask of it, as the API server takes them; and their pods, which keep to
-/// Pod Security `restricted`.
+/// The API server accepts the Job of every stage with all overrides that a pipeline may have, and its pods, which meet Pod Security
+/// `restricted`.
 #[test]
 fn the_api_server_takes_every_job_with_all_that_a_stage_may_ask_for() {
-    let Some(at) = installed_in_part() else { return };
-    let _up = stays_up();
+    let Some(at) = shared_installation_on_any_cluster() else { return };
+    let _up = prevent_outage();
     let objects: Vec<Value> = StageName::ALL.iter().flat_map(|stage| job_and_pod(at, *stage)).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     let create = ["create", "--dry-run=server", "--validate=strict", "--filename", "-"];
@@ -1255,8 +1260,8 @@ fn the_api_server_takes_every_job_with_all_that_a_stage_may_ask_for() {
     assert_eq!(taken.lines().count(), 2 * StageName::ALL.len(), "{taken}");
 }
 
-/// The Job of a stage in an image of its own, with all overrides, and a pod of it.
-fn job_and_pod(at: &Installed, stage: StageName) -> [Value; 2] {
+/// Returns the Job of a stage in a custom image, with all overrides, and a pod of it.
+fn job_and_pod(at: &Installation, stage: StageName) -> [Value; 2] {
     let account = if [Role::Provision, Role::Collect].contains(&stage.role()) { "" } else { ", serviceAccountName: default" };
     let pod = format!(
         "{POD}, envFrom: [{{prefix: TEAM_, secretRef: {{name: team, optional: true}}}}, {{configMapRef: {{name: team}}}}], \
@@ -1305,7 +1310,7 @@ fn job_and_pod(at: &Installed, stage: StageName) -> [Value; 2] {
         start_limit: Duration::from_mins(5),
         load: None,
     });
-    // A pod is admitted only where its priority and its account are there.
+    // A pod is admitted only if its priority class and its service account exist.
     let mut spec = job["spec"]["template"]["spec"].clone();
     let members = spec.as_object_mut().expect("members");
     members.remove("priorityClassName");
@@ -1316,21 +1321,21 @@ fn job_and_pod(at: &Installed, stage: StageName) -> [Value; 2] {
 /// A schedule's Job finds the branch's commit by itself, and signs its Source with the cluster's own key.
 #[test]
 fn a_schedule_runs_what_its_branch_holds() {
-    let Some(at) = installed() else { return };
+    let Some(at) = shared_installation() else { return };
     let Ok(host) = std::env::var("ASSAY_TEST_KUBERNETES_HOST") else {
         println!("ASSAY_TEST_KUBERNETES_HOST is not set: no pod reaches this machine's Git");
         return;
     };
-    let person = at.person();
+    let person = at.user();
     person.pipeline("mode: closed, concurrency: [1], requests: 20", 1, &[]);
     let pipeline = std::fs::read_to_string(person.fixture.repo().join(PIPELINE)).expect("a pipeline");
     person.fixture.write(PIPELINE, &(pipeline + "  schedule: {cron: \"0 2 29 2 *\"}\n"));
     let commit = person.fixture.commit("nightly");
     let remotes = person.fixture.root().join("remotes");
     person.fixture.git(&["clone", "--quiet", "--bare", ".", &remotes.join("bench.git").display().to_string()]);
-    let server = crate::git_https::GitServer::reachable(&host, &remotes, "robot:hunter2");
+    let server = crate::git_https::GitServer::start_on(&host, &remotes, "robot:hunter2");
     let repo = format!("https://{}/bench.git", server.address());
-    // How the remote is reached is a Secret's matter: the authority that vouches for it, and the password.
+    // A Secret says how to reach the remote: its certificate authority, and the password.
     let config = person.fixture.root().join("git-config");
     std::fs::write(&config, "[credential]\n\thelper = \"!f() { echo username=robot; echo password=hunter2; }; f\"\n")
         .expect("written");
@@ -1360,7 +1365,7 @@ fn a_schedule_runs_what_its_branch_holds() {
         assert!(!is("Failed"), "{}", at.lab.kubectl(&["--namespace", &at.namespace, "logs", "job/fixture-29000000"]).stdout);
         is("Complete").then_some(())
     });
-    let status = person.ask(&["status", "fixture-29000000"]).success().stdout;
+    let status = person.run_in_namespace(&["status", "fixture-29000000"]).success().stdout;
     assert!(status.contains("driver") && status.contains("done") && !status.contains("hunter2"), "{status}");
     let store = person.store();
     person.fixture.assay(&["fetch", "fixture-29000000", "--store", &store.uri, "--trust", &person.trust()]).success();
@@ -1370,7 +1375,7 @@ fn a_schedule_runs_what_its_branch_holds() {
     at.lab.kubectl(&["--namespace", &at.namespace, "delete", "cronjob", "fixture"]).success();
 }
 
-/// A pod's spec that keeps to Pod Security `restricted`, with this command of Assay's image.
+/// Returns a pod's spec that meets Pod Security `restricted`, with this command of Assay's image.
 fn restricted(image: &str, command: &[&str]) -> Value {
     json!({
         "automountServiceAccountToken": false,
@@ -1390,8 +1395,8 @@ fn restricted(image: &str, command: &[&str]) -> Value {
 const SIMULATOR: [&str; 7] =
     ["/assay/assay-simulator", "--listen", "0.0.0.0:8000", "--profile", "instant", "--model", "simulated-8b"];
 
-/// The names of a run's evidence.
-fn evidence_of(person: &Person<'_>, run: &str) -> Vec<String> {
+/// Returns the names of a run's evidence.
+fn evidence_of(person: &ClusterUser<'_>, run: &str) -> Vec<String> {
     let digest = text(&person.fixture.manifest(run, "collect")["body"]["evidence"]["digest"]).to_owned();
     let bytes = std::fs::read(crate::support::blob(&person.fixture.store(), &digest)).expect("a blob");
     let evidence: Value = serde_json::from_slice(&bytes).expect("JSON");
@@ -1401,8 +1406,8 @@ fn evidence_of(person: &Person<'_>, run: &str) -> Vec<String> {
 /// Two simulators behind a Service, as a repository describes them: brought up, measured, described pod by pod, and taken down.
 #[test]
 fn objects_of_the_repository_are_brought_up_and_released() {
-    let Some(at) = installed() else { return };
-    let person = at.person();
+    let Some(at) = shared_installation() else { return };
+    let person = at.user();
     let labels = json!({"app": "simulators"});
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "simulators"},
@@ -1439,9 +1444,9 @@ fn objects_of_the_repository_are_brought_up_and_released() {
         assert!(evidence.iter().any(|known| known == name), "{evidence:?}");
     }
     person.fixture.assay(&["verify", "objects", "--trust", &person.trust()]).success();
-    person.nothing_left("objects");
+    person.assert_nothing_left("objects");
 
-    // Names stay as they are written, so what another run has is left to it. It lacks the label by which drivers tidy up.
+    // Names stay as they are written, so the object of another run is left to it. It lacks the label by which drivers remove objects.
     let mut foreign = service;
     foreign["metadata"]["labels"] = json!({"assay.dev/run": "another"});
     let targets = at.targets();
@@ -1449,17 +1454,18 @@ fn objects_of_the_repository_are_brought_up_and_released() {
     let refused = person.run("taken", &[]).refuses(30, "target_taken");
     assert!(refused.stderr.contains("another run uses it: `another`"), "{}", refused.stderr);
     at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", "assay-taken"]).success();
-    person.nothing_left("taken");
+    person.assert_nothing_left("taken");
     at.lab.kubectl(&["--namespace", &targets, "delete", "service", "simulators"]).success();
 }
 
-/// An InferenceService that its owner has brought up, as KServe would say it: found, described, measured, and left alone.
+/// An InferenceService that its owner has brought up, with the status that KServe would set: found, described, measured, and left
+/// unchanged.
 #[test]
 fn an_inference_service_is_found_and_left_alone() {
-    let Some(at) = installed() else { return };
-    let person = at.person();
+    let Some(at) = shared_installation() else { return };
+    let person = at.user();
     let serving = format!("{}-serving", at.namespace);
-    // A namespace that has just been made takes no pod until it has a service account.
+    // A new namespace accepts no pod until it has a service account.
     let apply = |object: &Value| {
         wait_until("the object is taken", || {
             let ran = at.lab.kubectl_with(&["apply", "--server-side", "--filename", "-"], &object.to_string());
@@ -1512,17 +1518,17 @@ fn an_inference_service_is_found_and_left_alone() {
     assert_eq!(environment["placement"].get("pod/llama"), None, "its owner may replace it");
     let evidence = evidence_of(&person, "served");
     assert!(evidence.iter().any(|name| name == "readings/objects/llama/inferenceservice-llama.json"), "{evidence:?}");
-    person.nothing_left("served");
+    person.assert_nothing_left("served");
     let still = at.lab.get(&serving, &["pod", "llama-predictor"]);
     assert_eq!(still["status"]["phase"], "Running", "it is not the run's to take down");
     at.lab.kubectl(&["delete", "namespace", &serving, "--wait=false"]).success();
 }
 
-/// What a probe's pod runs, where it would run: without a key, a token or a right.
+/// Runs the program of a probe's pod in the place of one: without a key, a token or a right.
 #[test]
 fn a_probe_says_the_facts_of_its_node() {
-    let Some(at) = installed() else { return };
-    let _up = stays_up();
+    let Some(at) = shared_installation() else { return };
+    let _up = prevent_outage();
     let (targets, nodes) = (at.targets(), at.lab.all("default", &["nodes"]));
     let mut spec = restricted(&at.lab.image, &["/assay/assay-provision", "facts"]);
     spec["restartPolicy"] = json!("Never");

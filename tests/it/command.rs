@@ -1,4 +1,4 @@
-//! Gates of one's own program: its time, taken by Assay, of builds that lie in a folder of each side.
+//! Gates over the user's own program: Assay measures the time of builds that are in one folder per side.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use crate::by_hand::Bench;
 use crate::forgery::{Forgery, replace_artifact};
 use crate::pipeline::{list, text};
-use crate::support::{Fixture, PIPELINE, Ran};
+use crate::support::{CommandResult, Fixture, PIPELINE};
 
-/// A program that asks its own time of the one who takes it: so much CPU time is used whatever the machine's speed. It says how often it ran.
+/// A program that measures its own CPU time and uses a fixed amount of it, independent of the machine's speed. It prints a line each time
+/// that it runs.
 const PROGRAM: &str = "#!/usr/bin/python3
 import os, sys
 wanted = float(sys.argv[1]) * FACTOR
@@ -22,8 +23,8 @@ while True:
 print('ran', open('input.txt').read().strip())
 ";
 
-/// A command over a file of the workload, on two sides.
-fn two_sides(fixture: &Fixture, command: &str, trials: &str) {
+/// Writes a command over a file of the workload, on two sides.
+fn write_comparison(fixture: &Fixture, command: &str, trials: &str) {
     fixture.write(
         "workloads/words/workload.yaml",
         &format!(
@@ -57,25 +58,25 @@ spec:
     fixture.write(".gitignore", "sut/\n");
 }
 
-/// Puts a program where a side's build lies.
-fn build(fixture: &Fixture, path: &str, text: &str) {
+/// Writes a program to the path of a side's build.
+fn write_build(fixture: &Fixture, path: &str, text: &str) {
     fixture.write(path, text);
     let path = fixture.repo().join(path);
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
 }
 
-/// Two sides of which the candidate uses so many times the CPU time.
-fn sides(fixture: &Fixture, factor: f64) {
-    build(fixture, "sut/before/words", &PROGRAM.replace("FACTOR", "1"));
-    build(fixture, "sut/after/words", &PROGRAM.replace("FACTOR", &factor.to_string()));
+/// Writes two sides; the candidate uses `factor` times the CPU time of the baseline.
+fn write_builds(fixture: &Fixture, factor: f64) {
+    write_build(fixture, "sut/before/words", &PROGRAM.replace("FACTOR", "1"));
+    write_build(fixture, "sut/after/words", &PROGRAM.replace("FACTOR", &factor.to_string()));
 }
 
 fn attempts(fixture: &Fixture, run: &str) -> Vec<Value> {
     list(&fixture.manifest(run, "execute")["body"]["attempts"]).clone()
 }
 
-/// What was measured of an attempt, read from its evidence.
-fn measured(fixture: &Fixture, attempt: &Value) -> Value {
+/// Reads the measurements of an attempt from its evidence.
+fn read_measurement(fixture: &Fixture, attempt: &Value) -> Value {
     evidence(fixture, attempt, "measured").map(|bytes| serde_json::from_slice(&bytes).expect("JSON")).expect("it is kept")
 }
 
@@ -87,13 +88,13 @@ fn evidence(fixture: &Fixture, attempt: &Value, name: &str) -> Option<Vec<u8>> {
 #[test]
 fn a_program_that_uses_more_cpu_time_is_regressed() {
     let fixture = Fixture::new();
-    two_sides(&fixture, "run: [./words, '0.05']", "count: 12");
-    // So far apart that no neighbour on the machine hides it.
-    sides(&fixture, 8.0);
+    write_comparison(&fixture, "run: [./words, '0.05']", "count: 12");
+    // A difference so large that no other process of the machine hides it.
+    write_builds(&fixture, 8.0);
     fixture.commit("a gate of a program");
     fixture.run("slower").success();
     for attempt in attempts(&fixture, "slower") {
-        let document = measured(&fixture, &attempt);
+        let document = read_measurement(&fixture, &attempt);
         let result = &document["@result"];
         let [cpu, wall] = ["cpu_time_ms", "wall_time_ms"].map(|metric| result[metric][0].as_f64().expect("a number"));
         let used =
@@ -104,7 +105,7 @@ fn a_program_that_uses_more_cpu_time_is_regressed() {
         assert_eq!(evidence(&fixture, &attempt, "stdout").expect("kept"), b"ran of the workload\n");
         assert!(attempt["indicator"].get("script_sha256").is_none(), "there is no script");
     }
-    // The gate names what differs, by its bytes.
+    // The gate names the differing programs by their bytes.
     let gate = fixture.assay(&["gate", "slower", "--baseline", "main", "--to", "verdicts"]).exits(40);
     assert!(gate.stdout.starts_with("Regressed, and it blocks: `cpu_time_ms` of words at default"), "{}", gate.stdout);
     let verdict = fs::read_to_string(fixture.repo().join("verdicts/speed/verdict.json")).expect("a verdict");
@@ -121,9 +122,9 @@ fn a_program_that_uses_more_cpu_time_is_regressed() {
 #[test]
 fn each_build_has_its_turn_on_both_sides() {
     let fixture = Fixture::new();
-    two_sides(&fixture, "run: [bin/words], times: 3", "count: 4, rebuilds: 2");
+    write_comparison(&fixture, "run: [bin/words], times: 3", "count: 4, rebuilds: 2");
     for (side, number) in [("before", 1), ("before", 2), ("after", 1), ("after", 2)] {
-        build(&fixture, &format!("sut/{side}/{number}/bin/words"), &format!("#!/bin/sh\necho {side} {number}\n"));
+        write_build(&fixture, &format!("sut/{side}/{number}/bin/words"), &format!("#!/bin/sh\necho {side} {number}\n"));
     }
     fixture.commit("two builds of each side");
     fixture.run("builds").success();
@@ -133,43 +134,43 @@ fn each_build_has_its_turn_on_both_sides() {
         let side = if text(&attempt["case_id"]).contains("after") { "after" } else { "before" };
         let said = evidence(&fixture, &attempt, "stdout").expect("kept");
         assert_eq!(String::from_utf8_lossy(&said), format!("{side} {}\n", index % 2 + 1), "{trial}");
-        assert_eq!(list(&measured(&fixture, &attempt)["@result"]["wall_time_ms"]).len(), 3, "three times in each trial");
+        assert_eq!(list(&read_measurement(&fixture, &attempt)["@result"]["wall_time_ms"]).len(), 3, "three times in each trial");
     }
 }
 
 #[test]
 fn a_program_that_is_absent_or_fails_is_named() {
     let fixture = Fixture::new();
-    two_sides(&fixture, "run: [./words, '0.01']", "count: 2");
+    write_comparison(&fixture, "run: [./words, '0.01']", "count: 2");
     fixture.commit("nothing is built");
-    // One side is there: nothing is measured of it, since the other one is not.
+    // Only one side exists: it is not measured, because the other one is missing.
     let mark = fixture.root().join("measured");
-    build(&fixture, "sut/before/words", &format!("#!/bin/sh\ntouch {}\n", mark.display()));
+    write_build(&fixture, "sut/before/words", &format!("#!/bin/sh\ntouch {}\n", mark.display()));
     let absent = fixture.run("absent").refuses(30, "program_absent");
     assert!(absent.stderr.contains("is not an executable file at `sut/after/words`"), "{}", absent.stderr);
     assert!(absent.stderr.contains("build it before the run") && !mark.exists(), "{}", absent.stderr);
 
-    build(&fixture, "sut/before/words", "#!/bin/sh\nexit 0\n");
-    build(&fixture, "sut/after/words", "#!/bin/sh\necho broken >&2\nexit 3\n");
-    // The candidate counts in no trial: the rest is published, and the run says which.
+    write_build(&fixture, "sut/before/words", "#!/bin/sh\nexit 0\n");
+    write_build(&fixture, "sut/after/words", "#!/bin/sh\necho broken >&2\nexit 3\n");
+    // No trial of the candidate counts: the rest is published, and the run says which trials are missing.
     let failed = fixture.run("failed");
     let failing: Vec<Value> = attempts(&fixture, "failed").into_iter().filter(|attempt| attempt["status"] == "failed").collect();
     assert_eq!(failing.len(), 2, "{failed:?}");
     for attempt in failing {
         let reasons = list(&attempt["validity"]["reasons"]);
         assert_eq!((reasons.len(), &reasons[0]["detail"]), (1, &json!("the program ended with exit code 3: broken")));
-        assert_eq!(measured(&fixture, &attempt)["@result"]["cpu_time_ms"], json!([]), "no time of what failed");
+        assert_eq!(read_measurement(&fixture, &attempt)["@result"]["cpu_time_ms"], json!([]), "no time of what failed");
     }
 }
 
 #[test]
 fn instructions_are_counted_where_there_is_a_counter() {
     let fixture = Fixture::new();
-    let count = |counter: &str, run: &str| -> Ran {
-        two_sides(&fixture, &format!("run: [./words], instructions: {counter}"), "count: 2");
+    let count = |counter: &str, run: &str| -> CommandResult {
+        write_comparison(&fixture, &format!("run: [./words], instructions: {counter}"), "count: 2");
         for (side, loops) in [("before", 1000), ("after", 2000)] {
             let program = format!("#!/bin/sh\ni=0\nwhile [ $i -lt {loops} ]; do i=$((i + 1)); done\n");
-            build(&fixture, &format!("sut/{side}/words"), &program);
+            write_build(&fixture, &format!("sut/{side}/words"), &program);
         }
         fixture.commit(counter);
         fixture.run(run)
@@ -180,7 +181,7 @@ fn instructions_are_counted_where_there_is_a_counter() {
         let of = |side: &str| {
             let attempts = attempts(&fixture, "counted");
             let attempt = attempts.iter().find(|attempt| text(&attempt["case_id"]).contains(side)).expect("an attempt");
-            measured(&fixture, attempt)["@result"]["instructions"].as_f64().expect("a count")
+            read_measurement(&fixture, attempt)["@result"]["instructions"].as_f64().expect("a count")
         };
         let (before, after) = (of("before"), of("after"));
         assert!(before > 100_000.0 && after > 1.2 * before, "{before} {after}");
@@ -191,10 +192,10 @@ fn instructions_are_counted_where_there_is_a_counter() {
         count("perf", "by-perf").refuses(30, "counter_absent");
         return;
     }
-    // With a counter of the processor there is a number; where it has none, no attempt counts, and says why first.
+    // With a hardware counter there is a number; without one no attempt counts, and the first attempt says why.
     let ran = count("perf", "by-perf");
     for attempt in attempts(&fixture, "by-perf") {
-        let counted = measured(&fixture, &attempt)["@result"]["instructions"].as_f64();
+        let counted = read_measurement(&fixture, &attempt)["@result"]["instructions"].as_f64();
         assert_eq!(attempt["validity"]["valid"].as_bool(), Some(counted.is_some()), "{ran:?}");
         if counted.is_none() {
             assert_eq!(attempt["validity"]["reasons"][0]["code"], "instructions_not_counted");
@@ -202,18 +203,18 @@ fn instructions_are_counted_where_there_is_a_counter() {
     }
 }
 
-/// What one invocation leaves does not help the next one; a program that leaves its work to others has no time; and a resident set that is
-/// smaller than that of whoever measures is not known.
+/// The files that one invocation leaves do not help the next one; a program that leaves its work to other processes has no time; and a
+/// resident set smaller than that of the measuring process is unknown.
 #[test]
 fn work_that_was_not_measured_is_no_number() {
     let fixture = Fixture::new();
-    two_sides(&fixture, "run: [./words], times: 3", "count: 1");
-    build(&fixture, "sut/before/words", "#!/bin/sh\n[ ! -e left ] || exit 9\ntouch left\n");
-    build(&fixture, "sut/after/words", "#!/bin/sh\nsleep 60 &\n");
+    write_comparison(&fixture, "run: [./words], times: 3", "count: 1");
+    write_build(&fixture, "sut/before/words", "#!/bin/sh\n[ ! -e left ] || exit 9\ntouch left\n");
+    write_build(&fixture, "sut/after/words", "#!/bin/sh\nsleep 60 &\n");
     fixture.commit("shortcuts");
     let _ = fixture.run("shortcuts");
     for attempt in attempts(&fixture, "shortcuts") {
-        let result = &measured(&fixture, &attempt)["@result"];
+        let result = &read_measurement(&fixture, &attempt)["@result"];
         assert!(result.get("max_rss_kib").is_none(), "a shell is smaller: {result}");
         if text(&attempt["case_id"]).contains("before") {
             assert_eq!(attempt["validity"]["valid"], true, "{attempt}");
@@ -223,20 +224,20 @@ fn work_that_was_not_measured_is_no_number() {
     }
 }
 
-/// A gate says what was executed: the same on both sides, or not the same from trial to trial.
+/// The gate reports the executed programs: the same on both sides, or differing from trial to trial.
 #[test]
 fn what_was_executed_is_judged_too() {
     let fixture = Fixture::new();
-    two_sides(&fixture, "run: [./words]", "count: 6");
-    build(&fixture, "sut/before/words", "#!/bin/sh\n");
-    build(&fixture, "sut/after/words", "#!/bin/sh\n");
+    write_comparison(&fixture, "run: [./words]", "count: 6");
+    write_build(&fixture, "sut/before/words", "#!/bin/sh\n");
+    write_build(&fixture, "sut/after/words", "#!/bin/sh\n");
     fixture.commit("nothing differs");
     fixture.run("alike").success();
     let alike = fixture.assay(&["gate", "alike", "--baseline", "main"]);
     let said: String = alike.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("! Executed both sides executed the same file ("), "{}", alike.stdout);
 
-    // The baseline's third invocation puts another program into the candidate's place, between the attempts of that one.
+    // The baseline's third invocation replaces the candidate's program, between two of the candidate's attempts.
     let [count, after] =
         [fixture.root().join("count"), fixture.repo().join("sut/after/words")].map(|path| path.display().to_string());
     let replacing = format!(
@@ -248,7 +249,7 @@ chmod +x {after}.new
 mv {after}.new {after}
 "
     );
-    build(&fixture, "sut/before/words", &replacing);
+    write_build(&fixture, "sut/before/words", &replacing);
     fixture.write("changed", "another tree");
     fixture.commit("another tree");
     fixture.run("replaced").success();
@@ -257,23 +258,24 @@ mv {after}.new {after}
     assert!(said.contains("`sut/after/words` was 2 different files in turn"), "{}", replaced.stdout);
 }
 
-/// A run `one` of a command.
-fn honest() -> &'static Fixture {
+/// Returns a run `one` of a command.
+fn honest_fixture() -> &'static Fixture {
     static HONEST: OnceLock<Fixture> = OnceLock::new();
     HONEST.get_or_init(|| {
         let fixture = Fixture::shared();
-        two_sides(&fixture, "run: [./words, '0.01']", "count: 2");
-        sides(&fixture, 1.0);
+        write_comparison(&fixture, "run: [./words, '0.01']", "count: 2");
+        write_builds(&fixture, 1.0);
         fixture.commit("a command");
         fixture.run("one").success();
         fixture
     })
 }
 
-/// Whoever has the key of execute says it twice, in two places that have to agree: what each invocation took, and what the attempt used.
+/// The holder of execute's key states the times twice, in two places that have to agree: the time of each invocation, and the use of the
+/// attempt.
 #[test]
 fn times_that_the_attempt_does_not_know_are_refused() {
-    let attempt = attempts(honest(), "one").remove(0);
+    let attempt = attempts(honest_fixture(), "one").remove(0);
     let mut names = list(&attempt["evidence"]).iter().map(|artifact| text(&artifact["name"]));
     let name = names.find(|name| name.ends_with("/measured")).expect("it is kept");
     let falsified = |edit: &dyn Fn(&mut Value)| {
@@ -283,11 +285,11 @@ fn times_that_the_attempt_does_not_know_are_refused() {
             document.to_string().into_bytes()
         };
         let replace = |bench: &Bench, manifest: &mut Value| replace_artifact(bench, manifest, name, edit);
-        Forgery::of_bench(Bench::with_runs_of(honest()), "execute", replace, |_| {}).caught(4)
+        Forgery::forge_in(Bench::with_runs_of(honest_fixture()), "execute", replace, |_| {}).describe_detection(4)
     };
     assert_eq!(falsified(&|result| result["cpu_time_ms"][0] = json!(1.5)), "reduce: measured_differs");
     assert_eq!(falsified(&|result| result["max_rss_kib"] = json!([1])), "reduce: measured_differs");
-    // As if it had been printed by the program: nothing would hold it against what was used.
+    // If the program had printed it, no check would compare it with the measured use.
     let printed = |_: &Bench, manifest: &mut Value| {
         for attempt in manifest["body"]["attempts"].as_array_mut().expect("attempts") {
             let evidence = attempt["evidence"].as_array_mut().expect("evidence");
@@ -297,6 +299,6 @@ fn times_that_the_attempt_does_not_know_are_refused() {
             }
         }
     };
-    let caught = Forgery::of_bench(Bench::with_runs_of(honest()), "execute", printed, |_| {}).caught(4);
+    let caught = Forgery::forge_in(Bench::with_runs_of(honest_fixture()), "execute", printed, |_| {}).describe_detection(4);
     assert!(caught.ends_with("attempt_differs"), "{caught}");
 }

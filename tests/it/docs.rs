@@ -1,4 +1,4 @@
-//! The pages are followed word by word: every command in them runs, every file in them is written as it stands.
+//! Tests that follow the pages word by word: every command in them runs, every file in them is written as printed.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -9,11 +9,11 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use crate::pipeline::{list, text};
-use crate::support::{Fixture, Ran, binary, files_under};
+use crate::support::{CommandResult, Fixture, binary, files_under};
 
-/// A fenced block that says what is to be done with it: `sh run`, `sh beside`, `sql ask` or `yaml file=PATH`.
+/// A fenced block that names its use: `sh run`, `sh beside`, `sql ask` or `yaml file=PATH`.
 pub(crate) struct Block {
-    pub(crate) what: String,
+    pub(crate) purpose: String,
     body: String,
 }
 
@@ -23,34 +23,34 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
     while let Some(line) = lines.next() {
         let Some((_, what)) = line.strip_prefix("```").and_then(|info| info.split_once(' ')) else { continue };
         let body: Vec<_> = lines.by_ref().take_while(|line| *line != "```").collect();
-        blocks.push(Block { what: what.to_owned(), body: body.join("\n") + "\n" });
+        blocks.push(Block { purpose: what.to_owned(), body: body.join("\n") + "\n" });
     }
     blocks
 }
 
-/// Somebody who does what a page says, in a folder of their own.
+/// A reader who follows a page, in a separate folder.
 pub(crate) struct Reader<'a> {
     fixture: &'a Fixture,
     pub(crate) folder: PathBuf,
     /// A folder of programs that the page expects to be installed.
     pub(crate) tools: Option<PathBuf>,
-    /// What runs in a terminal of its own: it ends when the reader has done with the page.
-    beside: Vec<Child>,
+    /// Processes that run in a separate terminal and are ended after the page.
+    background: Vec<Child>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(fixture: &'a Fixture) -> Self {
         let folder = fixture.root().join("reader");
         std::fs::create_dir(&folder).expect("a folder for the reader");
-        Self { fixture, folder, tools: None, beside: Vec::new() }
+        Self { fixture, folder, tools: None, background: Vec::new() }
     }
 
     pub(crate) fn follow(&mut self, block: &Block) {
-        match block.what.as_str() {
+        match block.purpose.as_str() {
             "run" => self.run(&block.body),
             "beside" => {
                 let child = self.shell(&format!("exec {}", block.body)).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-                self.beside.push(child.expect("sh runs"));
+                self.background.push(child.expect("sh runs"));
             }
             "ask" => {}
             what => self.write(what.strip_prefix("file=").expect("a block says what is to be done with it"), &block.body),
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         assert!(ran.status.success(), "{commands}\nended with {}:\n{said}", ran.status);
     }
 
-    /// A shell that ends at the first failure, with this workspace's binaries on its path.
+    /// Returns a shell that exits at the first failure, with this workspace's binaries on its path.
     fn shell(&self, commands: &str) -> Command {
         let binaries = binary("assay").parent().expect("binaries lie in a folder").to_owned();
         let folders = std::iter::once(binaries).chain(self.tools.clone());
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        for child in &mut self.beside {
+        for child in &mut self.background {
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -104,7 +104,7 @@ fn adding_a_workload_is_followed_to_its_end() {
     assert!(reader.folder.join("my-benchmarks/.assay/published/claimed/report.html").is_file());
 }
 
-/// Only the port is another than the page's, which somebody may be using.
+/// The port differs from the page's, because another process may be using that one.
 #[test]
 fn benchmarking_an_endpoint_is_followed_to_its_end() {
     const ADDRESS: &str = "127.0.0.1:8000";
@@ -121,13 +121,13 @@ fn benchmarking_an_endpoint_is_followed_to_its_end() {
     for run in ["first-look", "first"] {
         assert!(published.join(run).join("report.html").is_file(), "{run}");
     }
-    let question = blocks.iter().find(|block| block.what == "ask").expect("the page asks the raw records");
+    let question = blocks.iter().find(|block| block.purpose == "ask").expect("the page asks the raw records");
     raw_records_answer(&reader.folder.join("my-serving"), &published.join("first"), &question.body);
     drop(reader);
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
-/// The page's commands say themselves with which exit code a gate ends.
+/// The page's commands state with which exit code a gate ends.
 #[test]
 fn gating_is_followed_to_its_end() {
     let fixture = Fixture::new();
@@ -142,7 +142,7 @@ fn gating_is_followed_to_its_end() {
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
-/// The script for any CI stops the change that is slower, and leaves what a CI shows.
+/// The script for any CI stops the slower change, and leaves the files that a CI shows.
 #[test]
 fn judging_anywhere_is_followed_to_its_end() {
     let fixture = Fixture::new();
@@ -158,7 +158,7 @@ fn judging_anywhere_is_followed_to_its_end() {
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
-/// Only the port is another than the page's here too.
+/// The port differs from the page's here too.
 #[test]
 fn stores_are_served_and_fetched_as_the_page_says() {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").to_string();
@@ -174,7 +174,7 @@ fn stores_are_served_and_fetched_as_the_page_says() {
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
-/// The query over the raw records gives the trial's number up to the last bit, where DuckDB is installed (see `foreign.rs`).
+/// The query over the raw records returns the trial's number up to the last bit, if DuckDB is installed (see `foreign.rs`).
 #[expect(clippy::print_stdout, reason = "a test that looks at less says so")]
 fn raw_records_answer(repository: &Path, published: &Path, sql: &str) {
     const ASK: &str = "import duckdb, json, sys; print(json.dumps(duckdb.execute(sys.argv[1]).fetchall()))";
@@ -192,8 +192,10 @@ fn raw_records_answer(repository: &Path, published: &Path, sql: &str) {
         .find(|trial| text(&trial["trial_id"]).rsplit('.').next() == Some("t0"))
         .expect("it counts");
     let mut python = Command::new(folder.join("venv/bin/python"));
-    let answer = Ran::of(python.args(["-c", ASK, sql]).current_dir(repository).output().expect("python runs")).success().json();
-    // The query names every attempt of the trial, and a busy machine may have spoilt one.
+    let answer = CommandResult::from_output(python.args(["-c", ASK, sql]).current_dir(repository).output().expect("python runs"))
+        .success()
+        .json();
+    // The query names every attempt of the trial, and a busy machine may have invalidated one.
     if trial["attempt"] == 0 {
         let [row] = &list(&answer)[..] else { panic!("one row, as every request was answered: {answer}") };
         assert_eq!(row[2].to_string(), text(&trial["n"]), "{answer}");
@@ -203,7 +205,7 @@ fn raw_records_answer(repository: &Path, published: &Path, sql: &str) {
     }
 }
 
-/// The README's path after the build: the quickstart pipeline of this repository, then the two commands that its run prints.
+/// Follows the README after the build: the quickstart pipeline of this repository, then the two commands that its run prints.
 #[test]
 fn the_readme_s_path_ends_in_a_proved_number() {
     assert!(include_str!("../../README.md").contains("`assay run pipelines/quickstart.yaml`"));
@@ -225,13 +227,13 @@ fn the_readme_s_path_ends_in_a_proved_number() {
     }
 }
 
-/// Every page that a reader may open: this repository's first one, and all below `docs`.
+/// Lists every page for readers: this repository's README, and all pages below `docs`.
 fn pages(root: &Path) -> Vec<PathBuf> {
     let docs = files_under(&root.join("docs")).into_iter().filter(|path| path.extension().is_some_and(|kind| kind == "md"));
     docs.chain([root.join("README.md")]).collect()
 }
 
-/// The lines of a page that are not in a fenced block.
+/// Returns the lines of a page that are not in a fenced block.
 fn prose(page: &str) -> impl Iterator<Item = &str> {
     let mut is_fenced = false;
     page.lines().filter(move |line| {
@@ -241,7 +243,7 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where the headings of a page can be linked to: in lower case, words joined by hyphens, without other punctuation.
+/// Returns the link anchors of a page's headings: in lower case, words joined by hyphens, without other punctuation.
 fn anchors(page: &str) -> BTreeSet<String> {
     let headings = prose(page).filter_map(|line| line.strip_prefix('#')).map(|line| line.trim_start_matches('#').trim());
     let anchor = |heading: &str| {

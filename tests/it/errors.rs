@@ -1,9 +1,9 @@
-//! What people are told when something is wrong: whole results of commands, word for word.
+//! The messages that users get for errors: whole results of commands, word for word.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::support::{Fixture, PIPELINE, binary, measured, pipeline, steady};
+use crate::support::{Fixture, PIPELINE, binary, measured_fixture, pipeline, steady_script};
 
 macro_rules! says {
     ($fixture:expr, $arguments:expr, @$expected:literal) => {
@@ -71,7 +71,7 @@ spec:
   retries: 3
 ",
     );
-    fixture.indicator("first", &steady("first"), "  timelimit: 5m\n");
+    fixture.indicator("first", &steady_script("first"), "  timelimit: 5m\n");
     says!(fixture, &["run", PIPELINE], @"
     exit code 10
     ----- stdout: nothing -----
@@ -174,7 +174,7 @@ spec:
 fn a_pipeline_over_what_is_not_there() {
     let fixture = Fixture::bare();
     fixture.write(PIPELINE, &pipeline("exploratory", &["first", "second"], 3, ""));
-    fixture.indicator("first", &steady("first"), "  files: [data.txt]\n");
+    fixture.indicator("first", &steady_script("first"), "  files: [data.txt]\n");
     says!(fixture, &["run", PIPELINE], @"
     exit code 10
     ----- stdout: nothing -----
@@ -240,7 +240,7 @@ fn a_target_that_no_workload_runs_on() {
     let fixture = Fixture::bare();
     let target = "{name: server, kind: process, url: \"http://127.0.0.1:1\", command: [sh, -c, \"sleep 1000\"]}";
     fixture.write(PIPELINE, &pipeline("exploratory", &["first"], 3, "").replace("{name: local, kind: host}", target));
-    fixture.indicator("first", &steady("first"), "");
+    fixture.indicator("first", &steady_script("first"), "");
     says!(fixture, &["validate"], @r#"
     exit code 10
     ----- stdout -----
@@ -265,7 +265,7 @@ fn a_target_that_no_workload_runs_on() {
 
 #[test]
 fn valid_definitions_and_their_plan() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     says!(fixture, &["validate"], @"
     exit code 0
     ----- stdout: nothing -----
@@ -289,7 +289,7 @@ fn valid_definitions_and_their_plan() {
 
 #[test]
 fn a_run_that_is_not_there() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     for arguments in [&["verify", "three"][..], &["show", "three"], &["trace", "three/outcome_fact/1234/value"]] {
         fixture.assay(arguments).refuses(2, "no_such_run");
     }
@@ -345,7 +345,7 @@ fn a_run_that_is_not_there() {
 
 #[test]
 fn a_run_id_that_is_none() {
-    says!(measured(), &["run", PIPELINE, "--run-id", "Not A Name"], @"
+    says!(measured_fixture(), &["run", PIPELINE, "--run-id", "Not A Name"], @"
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
@@ -357,7 +357,7 @@ fn a_run_id_that_is_none() {
 
 #[test]
 fn an_address_that_is_none() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     says!(fixture, &["trace", "one"], @"
     exit code 2
     ----- stdout: nothing -----
@@ -393,13 +393,13 @@ fn an_address_that_is_none() {
 
 #[test]
 fn a_row_id_that_is_none() {
-    measured().assay(&["trace", "one/outcome_fact/median/value"]).exits(2);
+    measured_fixture().assay(&["trace", "one/outcome_fact/median/value"]).exits(2);
 }
 
 #[test]
 fn a_row_that_could_be_several() {
-    let fixture = measured();
-    // One of sixteen digits begins several of some forty rows.
+    let fixture = measured_fixture();
+    // Among some forty rows, each of the sixteen digits begins several ids.
     let digit = "0123456789abcdef"
         .chars()
         .map(|digit| format!("one/outcome_fact/{digit}/value"))
@@ -409,7 +409,7 @@ fn a_row_that_could_be_several() {
 }
 
 fn row_of_a_median() -> String {
-    let numbers = fs::read(measured().published("one").join("numbers.json")).expect("numbers.json");
+    let numbers = fs::read(measured_fixture().published("one").join("numbers.json")).expect("numbers.json");
     let numbers: serde_json::Value = serde_json::from_slice(&numbers).expect("JSON");
     let address = numbers["numbers"][0]["address"].as_str().expect("an address").to_owned();
     address.split('/').nth(2).expect("a row").to_owned()
@@ -474,7 +474,7 @@ fn stages_that_are_not_beside_assay() {
     fs::create_dir_all(alone.parent().expect("a folder")).expect("a folder of its own");
     fs::copy(binary("assay"), &alone).expect("a copy of assay alone");
     let ran = fixture.command(&alone).args(["run", PIPELINE, "--run-id", "one"]).output().expect("the copy runs");
-    insta::assert_snapshot!(fixture.shown(&crate::support::Ran::of(ran)), @"
+    insta::assert_snapshot!(fixture.format_result(&crate::support::CommandResult::from_output(ran)), @"
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
@@ -489,7 +489,7 @@ fn stages_that_are_not_beside_assay() {
 #[test]
 fn a_store_that_cannot_be_written() {
     let fixture = Fixture::new();
-    // A file where the folder should be keeps even the superuser out.
+    // A file in place of the folder blocks even the superuser.
     let file = fixture.root().join("file");
     fs::write(&file, b"").expect("a file");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).expect("a mode");
@@ -539,7 +539,7 @@ fn commands_and_options_that_are_none() {
 
 #[test]
 fn output_that_nobody_reads_is_no_failure() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     let mut command = fixture.command(&binary("assay"));
     let mut child = command
         .args(["show", "one"])
@@ -548,7 +548,7 @@ fn output_that_nobody_reads_is_no_failure() {
         .spawn()
         .expect("the binary starts");
     drop(child.stdout.take());
-    let ran = crate::support::Ran::of(child.wait_with_output().expect("it ends"));
+    let ran = crate::support::CommandResult::from_output(child.wait_with_output().expect("it ends"));
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
 }
 

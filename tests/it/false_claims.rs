@@ -1,4 +1,5 @@
-//! What one role may try with its own key, and where it is caught: a lie that is signed, with everything after it made honestly.
+//! Claims that one role falsifies with its own key, and the check that catches each: a signed falsehood, followed by results that
+//! are all made honestly.
 
 use assay_envelope::Predicate;
 use assay_manifest::Digest;
@@ -13,7 +14,7 @@ fn zero() -> Value {
     json!(Digest::compute(b"another program"))
 }
 
-/// The first metric of the first point.
+/// Returns the first metric of the first point.
 fn metric(body: &mut Value) -> &mut Value {
     &mut body["points"][0]["metrics"][0]
 }
@@ -21,8 +22,8 @@ fn metric(body: &mut Value) -> &mut Value {
 #[test]
 fn an_honest_run_that_is_signed_again_verifies() {
     for stage in ["source", "plan", "provision", "execute", "record", "collect", "reduce", "publish"] {
-        let forgery = Forgery::of_manifest(stage, |_| {});
-        assert_eq!(forgery.caught(4), "level 4 (recomputed) of 4 reached", "{stage}");
+        let forgery = Forgery::forge_manifest(stage, |_| {});
+        assert_eq!(forgery.describe_detection(4), "level 4 (recomputed) of 4 reached", "{stage}");
     }
 }
 
@@ -32,25 +33,25 @@ fn reduce_falsifies_a_row() {
         let Some(Cell::Float(value)) = row.get("value").cloned() else { panic!("a value") };
         row.set("value", value * 10.0).expect("a column");
     };
-    let across = Forgery::of_rows(&OUTCOME_FACT, |rows| {
+    let across = Forgery::forge_rows(&OUTCOME_FACT, |rows| {
         rows.iter_mut().filter(|row| row.get("trial_id") == Some(&Cell::Null)).for_each(falsify);
     });
-    assert_eq!(across.caught(2), "publish: row_differs");
-    let of_trials = Forgery::of_rows(&OUTCOME_FACT, |rows| {
+    assert_eq!(across.describe_detection(2), "publish: row_differs");
+    let of_trials = Forgery::forge_rows(&OUTCOME_FACT, |rows| {
         rows.iter_mut().filter(|row| row.get("trial_id") != Some(&Cell::Null)).for_each(falsify);
     });
-    assert_eq!(of_trials.caught(2), "publish: row_differs");
-    let runs = Forgery::of_rows(&BENCHMARK_RUN_FACT, |rows| rows[0].set("git_commit", "a".repeat(40)).expect("a column"));
-    assert_eq!(runs.caught(2), "publish: row_differs");
-    let attempts = Forgery::of_rows(&ATTEMPT_FACT, |rows| rows[0].set("duration_ns", 1_i64).expect("a column"));
-    assert_eq!(attempts.caught(2), "publish: row_differs");
-    let lost = Forgery::of_rows(&OUTCOME_FACT, |rows| rows.truncate(3));
-    assert_eq!(lost.caught(2), "publish: summary_without_row");
+    assert_eq!(of_trials.describe_detection(2), "publish: row_differs");
+    let runs = Forgery::forge_rows(&BENCHMARK_RUN_FACT, |rows| rows[0].set("git_commit", "a".repeat(40)).expect("a column"));
+    assert_eq!(runs.describe_detection(2), "publish: row_differs");
+    let attempts = Forgery::forge_rows(&ATTEMPT_FACT, |rows| rows[0].set("duration_ns", 1_i64).expect("a column"));
+    assert_eq!(attempts.describe_detection(2), "publish: row_differs");
+    let lost = Forgery::forge_rows(&OUTCOME_FACT, |rows| rows.truncate(3));
+    assert_eq!(lost.describe_detection(2), "publish: summary_without_row");
 }
 
 #[test]
 fn reduce_falsifies_row_and_summary_alike() {
-    // What no manifest repeats is caught by computing it again, whatever program the Summary names.
+    // A value that no manifest repeats is caught by recomputing it, whatever program the Summary names.
     for other_binary in [false, true] {
         let forgery = Forgery::forge("reduce", |bench, manifest| {
             replace_rows(bench, manifest, &OUTCOME_FACT, |rows| {
@@ -61,11 +62,11 @@ fn reduce_falsifies_row_and_summary_alike() {
                 name_another_program(bench, manifest);
             }
         });
-        assert_eq!(forgery.caught(4), "verify: recompute_differs", "another program: {other_binary}");
+        assert_eq!(forgery.describe_detection(4), "verify: recompute_differs", "another program: {other_binary}");
     }
 }
 
-/// Puts another program's digest into Summary and rows.
+/// Writes another program's digest into Summary and rows.
 fn name_another_program(bench: &crate::by_hand::Bench, manifest: &mut Value) {
     manifest["body"]["reduce_binary"] = zero();
     replace_rows(bench, manifest, &assay_warehouse::ARTIFACT_LINEAGE_DIM, |rows| {
@@ -86,13 +87,13 @@ fn reduce_names_another_program() {
             name_another_program(bench, manifest);
             edit(&mut manifest["body"]);
         });
-        forgery.caught(4)
+        forgery.describe_detection(4)
     };
     assert_eq!(caught(|body| metric(body)["trials"].as_array_mut().expect("trials").swap(0, 1)), "verify: recompute_differs");
     assert_eq!(caught(|body| metric(body)["stability_reason"] = json!("calm")), "verify: recompute_differs");
     assert_eq!(caught(|body| metric(body)["trials"][0]["flagged"] = json!(true)), "verify: recompute_differs");
     assert_eq!(caught(|body| body["issues"] = json!([{"code": "drift", "detail": "none"}])), "publish: row_differs");
-    // What the signed result never has is listed, and level 4 is not claimed.
+    // A value that the signed result never has is listed, and level 4 is not claimed.
     let partial = Forgery::forge("reduce", |bench, manifest| {
         name_another_program(bench, manifest);
         replace_rows(bench, manifest, &BENCHMARK_RUN_FACT, |rows| {
@@ -111,7 +112,7 @@ fn reduce_names_another_program() {
 
 #[test]
 fn reduce_falsifies_a_statistic() {
-    let caught = |edit: fn(&mut Value)| Forgery::of_manifest("reduce", edit).caught(2);
+    let caught = |edit: fn(&mut Value)| Forgery::forge_manifest("reduce", edit).describe_detection(2);
     assert_eq!(caught(|body| metric(body)["median"] = json!(1_000.0)), "publish: summary_contradicts_itself");
     assert_eq!(caught(|body| metric(body)["n"] = json!("300")), "publish: summary_contradicts_itself");
     assert_eq!(caught(|body| metric(body)["unit"] = json!("GB/s")), "publish: row_differs");
@@ -124,12 +125,12 @@ fn reduce_falsifies_a_statistic() {
 
 #[test]
 fn plan_names_another_source() {
-    let caught = |edit: fn(&mut Value)| Forgery::of_manifest("plan", edit).caught(1);
+    let caught = |edit: fn(&mut Value)| Forgery::forge_manifest("plan", edit).describe_detection(1);
     assert_eq!(caught(|body| body["source"]["commit"] = json!("a".repeat(40))), "publish: plan_source_differs");
     assert_eq!(caught(|body| body["source"]["repository"] = json!("https://example.org/other")), "publish: plan_source_differs");
     assert_eq!(caught(|body| body["source"]["kind"] = json!("worktree")), "publish: plan_source_differs");
     assert_eq!(caught(|body| body["pipeline"]["digest"] = zero()), "publish: plan_source_differs");
-    // What the two manifests do not decide, the Source's files do.
+    // If the two manifests do not decide it, the Source's files do.
     assert_eq!(caught(|body| body["trial_policy"]["retry_budget"] = json!(7)), "verify: plan_source_differs");
     assert_eq!(caught(|body| body["workloads"][0]["metrics"][0]["unit"] = json!("GB/s")), "verify: plan_source_differs");
     assert_eq!(caught(|body| body["workloads"][0]["indicator"]["time_limit_ns"] = json!("1")), "verify: plan_source_differs");
@@ -169,59 +170,59 @@ fn collect_leaves_evidence_out() {
         replace_artifact(bench, manifest, "evidence.json", |_| b"[]".to_vec());
         (manifest["body"]["evidence_count"], manifest["body"]["evidence_bytes"]) = (json!("0"), json!("0"));
     });
-    assert_eq!(emptied.caught(3), "publish: evidence_incomplete");
-    let miscounted = Forgery::of_manifest("collect", |body| body["evidence_bytes"] = json!("1"));
-    assert_eq!(miscounted.caught(3), "publish: evidence");
+    assert_eq!(emptied.describe_detection(3), "publish: evidence_incomplete");
+    let miscounted = Forgery::forge_manifest("collect", |body| body["evidence_bytes"] = json!("1"));
+    assert_eq!(miscounted.describe_detection(3), "publish: evidence");
 }
 
 #[test]
 fn collect_invents_a_difference_between_blocks() {
-    let forgery = Forgery::of_manifest("collect", |body| {
+    let forgery = Forgery::forge_manifest("collect", |body| {
         let block = json!({"index": 0, "incarnation": 0});
         body["drift"] = json!([{"what": "boot_id", "before": block, "after": block, "detail": "host `far`: a, then b"}]);
     });
-    assert_eq!(forgery.caught(2), "publish: drift_differs");
+    assert_eq!(forgery.describe_detection(2), "publish: drift_differs");
 }
 
 #[test]
 fn publish_falsifies_what_people_read() {
-    let report = Forgery::of_artifact("publish", "report.html", |_| b"<p>ten times as fast</p>".to_vec());
-    assert_eq!(report.caught(2), "verify: report_differs");
-    let markdown = Forgery::of_artifact("publish", "report.md", |bytes| [bytes, b"faster\n".to_vec()].concat());
-    assert_eq!(markdown.caught(2), "verify: report_differs");
-    let cut = Forgery::of_artifact("publish", "numbers.json", |bytes| {
+    let report = Forgery::forge_artifact("publish", "report.html", |_| b"<p>ten times as fast</p>".to_vec());
+    assert_eq!(report.describe_detection(2), "verify: report_differs");
+    let markdown = Forgery::forge_artifact("publish", "report.md", |bytes| [bytes, b"faster\n".to_vec()].concat());
+    assert_eq!(markdown.describe_detection(2), "verify: report_differs");
+    let cut = Forgery::forge_artifact("publish", "numbers.json", |bytes| {
         let mut numbers: Value = serde_json::from_slice(&bytes).expect("JSON");
         numbers["numbers"].as_array_mut().expect("numbers").truncate(2);
         canonical(&numbers)
     });
-    assert_eq!(cut.caught(2), "verify: numbers_differ");
-    let size = Forgery::of_manifest("publish", |body| body["numbers"]["size"] = json!("1"));
-    assert_eq!(size.caught(2), "verify: size_differs");
-    let renamed = Forgery::of_manifest("publish", |body| body["reports"][0]["name"] = json!("readme.md"));
-    assert_eq!(renamed.caught(2), "verify: report_differs");
-    let time = Forgery::of_manifest("publish", |body| body["published_at"] = json!("2020-01-01T00:00:00.000000000Z"));
-    assert_eq!(time.caught(2), "verify: time_order");
-    let twice = Forgery::of_manifest("publish", |body| body["runs"][0]["outcome"] = json!("finished"));
-    assert_eq!(twice.caught(2), "verify: own_run_listed_otherwise");
-    let key = Forgery::of_manifest("publish", |body| drop(body["keys"].as_array_mut().expect("keys").pop()));
-    assert_eq!(key.caught(2), "verify: keys_differ");
+    assert_eq!(cut.describe_detection(2), "verify: numbers_differ");
+    let size = Forgery::forge_manifest("publish", |body| body["numbers"]["size"] = json!("1"));
+    assert_eq!(size.describe_detection(2), "verify: size_differs");
+    let renamed = Forgery::forge_manifest("publish", |body| body["reports"][0]["name"] = json!("readme.md"));
+    assert_eq!(renamed.describe_detection(2), "verify: report_differs");
+    let time = Forgery::forge_manifest("publish", |body| body["published_at"] = json!("2020-01-01T00:00:00.000000000Z"));
+    assert_eq!(time.describe_detection(2), "verify: time_order");
+    let twice = Forgery::forge_manifest("publish", |body| body["runs"][0]["outcome"] = json!("finished"));
+    assert_eq!(twice.describe_detection(2), "verify: own_run_listed_otherwise");
+    let key = Forgery::forge_manifest("publish", |body| drop(body["keys"].as_array_mut().expect("keys").pop()));
+    assert_eq!(key.describe_detection(2), "verify: keys_differ");
 }
 
 #[test]
 fn execute_measures_before_there_was_anything_to_measure() {
-    let early = Forgery::of_manifest("execute", |body| {
+    let early = Forgery::forge_manifest("execute", |body| {
         body["attempts"][0]["window"]["start"] = json!("2020-01-01T00:00:00.000000000Z");
     });
-    assert_eq!(early.caught(2), "verify: time_order");
+    assert_eq!(early.describe_detection(2), "verify: time_order");
 }
 
 #[test]
 fn sizes_of_raw_evidence_are_those_of_the_bytes() {
-    let size = Forgery::of_manifest("execute", |body| body["attempts"][0]["evidence"][0]["size"] = json!("1"));
-    assert_eq!(size.caught(3), "verify: size_differs");
+    let size = Forgery::forge_manifest("execute", |body| body["attempts"][0]["evidence"][0]["size"] = json!("1"));
+    assert_eq!(size.describe_detection(3), "verify: size_differs");
 }
 
-/// A report of another version is not believed, and that is said: it is no failure of the run.
+/// A report of another version is listed as not compared, and the run does not fail.
 #[test]
 fn a_report_of_another_version_is_not_compared() {
     let of_another = |predicate: &mut Predicate| {
@@ -231,23 +232,23 @@ fn a_report_of_another_version_is_not_compared() {
     let lie = |bench: &crate::by_hand::Bench, manifest: &mut Value| {
         replace_artifact(bench, manifest, "report.html", |_| b"<p>of another version</p>".to_vec());
     };
-    let forgery = Forgery::forge_stated("publish", lie, of_another);
+    let forgery = Forgery::forge_with_statement("publish", lie, of_another);
     let ran = forgery.verify(&[]).success();
     assert!(ran.stdout.contains("  --  report.html: report not compared: made by another version"), "{}", ran.stdout);
     let json = forgery.verify(&["--json"]).success().json();
     let not_compared = list(&json["levels"][0]["report"]["not_compared"]);
     assert_eq!(not_compared.len(), 1, "{json:#}");
     assert!(text(&not_compared[0]).starts_with("report.html: "), "{json:#}");
-    // A report that is made again to the byte needs no such words, whoever made it.
-    let same = Forgery::forge_stated("publish", |_, _| {}, of_another).verify(&[]).success();
+    // A report that can be reproduced to the byte is not listed, whichever version made it.
+    let same = Forgery::forge_with_statement("publish", |_, _| {}, of_another).verify(&[]).success();
     assert!(!same.stdout.contains("not compared"), "{}", same.stdout);
 }
 
 #[test]
 fn provision_tells_of_a_target_twice() {
-    let forgery = Forgery::of_manifest("provision", |body| {
+    let forgery = Forgery::forge_manifest("provision", |body| {
         let targets = body["targets"].as_array_mut().expect("targets");
         targets.push(targets[0].clone());
     });
-    assert_eq!(forgery.caught(2), "publish: environment_twice");
+    assert_eq!(forgery.describe_detection(2), "publish: environment_twice");
 }

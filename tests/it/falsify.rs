@@ -1,7 +1,7 @@
-//! Other values in the place of what a manifest says: every field once, by its class.
+//! Falsified values for the fields of a manifest: every field once, by its class.
 //!
-//! A class is the path of a field with the places in lists left out, such as `body.points[].metrics[].median`. The first field of a class
-//! stands for all. What may stand in its place comes from the manifest's published schema.
+//! A class is the path of a field without list indices, such as `body.points[].metrics[].median`. The first field of a class stands for
+//! all. The manifest's published schema lists the values that may replace it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,25 +16,25 @@ use crate::tamper::canonical;
 
 /// One way to falsify a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum How {
-    /// The smallest other value: the next number, one second later, another word of the format, a character more.
+pub(crate) enum Falsification {
+    /// The smallest change: the next number, one second later, another word of the format, one more character.
     Changed,
-    /// A value far away: a thousand times as many, years earlier.
+    /// A distant value: a thousand times as many, years earlier.
     Far,
-    /// The member is not there, or the list lacks its last item.
-    LeftOut,
+    /// The member is missing, or the list lacks its last item.
+    Omitted,
 }
 
 /// A field that can be falsified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
-    /// Its class.
+    /// The class of the field.
     pub(crate) class: String,
     /// The JSON pointer of the first field of the class.
     pointer: String,
 }
 
-/// What has other members on another machine or in another workload. The first member stands for all.
+/// Maps whose members differ on another machine or in another workload. The first member stands for all.
 const MAPS: [&str; 9] = [
     ".facts",
     ".absent",
@@ -47,8 +47,8 @@ const MAPS: [&str; 9] = [
     ".serving.clock",
 ];
 
-/// The fields of a manifest, one of each class, in the manifest's order. Its kind and the version of its format are left out: with others
-/// it is another kind of document.
+/// Returns the fields of a manifest, one of each class, in the manifest's order. Its kind and the version of its format are left out,
+/// because changing them makes it another kind of document.
 pub(crate) fn fields(manifest: &Value) -> Vec<Field> {
     let mut fields = Vec::new();
     collect(manifest, &Field { class: String::new(), pointer: String::new() }, &mut BTreeSet::new(), &mut fields);
@@ -83,14 +83,14 @@ fn collect(value: &Value, at: &Field, seen: &mut BTreeSet<String>, found: &mut V
     }
 }
 
-/// The manifest with a field falsified; none if nothing that is falsified in this way has the form of a manifest.
-pub(crate) fn falsified(manifest: &Value, field: &Field, how: How) -> Option<Value> {
+/// Returns the manifest with a falsified field, or `None` if no falsification of this kind has the form of a manifest.
+pub(crate) fn falsify_field(manifest: &Value, field: &Field, how: Falsification) -> Option<Value> {
     candidates(manifest, field, how)
         .into_iter()
         .find(|candidate| candidate != manifest && Document::parse(&canonical(candidate)).is_ok())
 }
 
-fn candidates(manifest: &Value, field: &Field, how: How) -> Vec<Value> {
+fn candidates(manifest: &Value, field: &Field, how: Falsification) -> Vec<Value> {
     let honest = manifest.pointer(&field.pointer).expect("a field of this manifest");
     let with = |value: Value| {
         let mut manifest = manifest.clone();
@@ -98,19 +98,19 @@ fn candidates(manifest: &Value, field: &Field, how: How) -> Vec<Value> {
         manifest
     };
     match (how, honest) {
-        (How::LeftOut, Value::Array(items)) => {
+        (Falsification::Omitted, Value::Array(items)) => {
             let mut fewer = items.clone();
             fewer.pop().map(|_| with(Value::Array(fewer))).into_iter().collect()
         }
-        (How::LeftOut, _) => without(manifest, &field.pointer).into_iter().collect(),
+        (Falsification::Omitted, _) => remove_member(manifest, &field.pointer).into_iter().collect(),
         (_, Value::Array(_)) => Vec::new(),
-        (How::Changed, _) => near(honest, &schema_words(manifest, field)).into_iter().map(with).collect(),
-        (How::Far, _) => far(honest).into_iter().map(with).collect(),
+        (Falsification::Changed, _) => near_values(honest, &schema_words(manifest, field)).into_iter().map(with).collect(),
+        (Falsification::Far, _) => far_values(honest).into_iter().map(with).collect(),
     }
 }
 
-/// The manifest without a member; none for what is no member.
-fn without(manifest: &Value, pointer: &str) -> Option<Value> {
+/// Returns the manifest without a member, or `None` if the pointer names no member.
+fn remove_member(manifest: &Value, pointer: &str) -> Option<Value> {
     let (parent, name) = pointer.rsplit_once('/')?;
     let mut manifest = manifest.clone();
     let name = name.replace("~1", "/").replace("~0", "~");
@@ -121,7 +121,7 @@ fn without(manifest: &Value, pointer: &str) -> Option<Value> {
 static INSTANT: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^(\d{4})(-\d\d-\d\dT\d\d:\d\d:)(\d\d)(\.\d+Z)$").expect("a regular expression"));
 
-/// The instant with another second, and the same in another year.
+/// Returns the instant with another second, and the instant in another year.
 fn other_instants(text: &str) -> Option<(String, String)> {
     let found = INSTANT.captures(text)?;
     let second: u32 = found[3].parse().ok()?;
@@ -129,8 +129,8 @@ fn other_instants(text: &str) -> Option<(String, String)> {
     Some((near, format!("2020{}{}{}", &found[2], &found[3], &found[4])))
 }
 
-/// What may stand in the place of a value, the smallest change first. `words` are those of the format.
-fn near(honest: &Value, words: &[Value]) -> Vec<Value> {
+/// Returns replacements for a value, the smallest change first. `words` are those of the format.
+fn near_values(honest: &Value, words: &[Value]) -> Vec<Value> {
     let mut others: Vec<Value> = words.iter().filter(|word| *word != honest).cloned().collect();
     match honest {
         Value::Bool(value) => others.push(json!(!value)),
@@ -151,14 +151,14 @@ fn near(honest: &Value, words: &[Value]) -> Vec<Value> {
         }
         _ => {}
     }
-    // In the place of what is not known.
+    // Replacements for an unknown value.
     let some = ["another", "7", "2020-01-01T00:00:00.000000000Z"].map(|text| json!(text));
     others.extend(some);
     others.extend([json!(Digest::compute(b"another")), json!(1), json!(1.5), json!(true)]);
     others
 }
 
-fn far(honest: &Value) -> Vec<Value> {
+fn far_values(honest: &Value) -> Vec<Value> {
     match honest {
         Value::Number(number) => match number.as_i64() {
             Some(whole) => vec![json!(whole * 1000 + 1000), json!(0)],
@@ -173,7 +173,7 @@ fn far(honest: &Value) -> Vec<Value> {
     }
 }
 
-/// The words that a field's schema lists.
+/// Returns the words that a field's schema lists.
 fn schema_words(manifest: &Value, field: &Field) -> Vec<Value> {
     let kind = manifest["header"]["kind"].as_str().expect("manifests name their kind");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/schema").join(format!("{kind}.json"));
@@ -193,7 +193,7 @@ fn schema_words(manifest: &Value, field: &Field) -> Vec<Value> {
     words.collect()
 }
 
-/// The nodes of a schema with all that they refer to or choose between.
+/// Returns the nodes of a schema, with all nodes that they refer to or choose between.
 fn expanded<'a>(schema: &'a Value, nodes: Vec<&'a Value>) -> Vec<&'a Value> {
     let mut all = Vec::new();
     let mut open = nodes;

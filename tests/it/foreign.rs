@@ -1,7 +1,7 @@
 //! Verifiers of other projects accept every bundle of a real run.
 //!
-//! They are installed by `tests/foreign/install.sh FOLDER`; `ASSAY_TEST_FOREIGN=FOLDER` asks for them, and `ASSAY_TEST_COSIGN=FILE` for
-//! cosign. Asked for and absent, the test fails; not asked for, only the shape of the bundles is looked at.
+//! `tests/foreign/install.sh FOLDER` installs them; `ASSAY_TEST_FOREIGN=FOLDER` requests them, and `ASSAY_TEST_COSIGN=FILE` requests
+//! cosign. If a verifier is requested but absent, the test fails; if it is not requested, only the shape of the bundles is checked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::pipeline::{list, text};
-use crate::support::{Ran, files_under, measured};
+use crate::support::{CommandResult, files_under, measured_fixture};
 
 /// A verifier: its name, its program, the script that it runs.
 type Verifier = (&'static str, PathBuf, PathBuf);
 
-/// A manifest with its bundle and the public key of whoever signs it.
-struct Triple {
+/// A manifest with its bundle and the public key of its signer.
+struct SignedManifest {
     manifest: PathBuf,
     bundle: PathBuf,
     key: PathBuf,
 }
 
-impl Triple {
+impl SignedManifest {
     fn all() -> Vec<Self> {
-        let folder = measured().published("one");
+        let folder = measured_fixture().published("one");
         let manifests = files_under(&folder.join("chain")).into_iter();
         let manifests = manifests.filter(|path| !path.display().to_string().ends_with(".sigstore.json"));
         manifests
@@ -39,9 +39,9 @@ impl Triple {
 
 #[test]
 fn bundles_have_the_shape_that_others_read() {
-    let triples = Triple::all();
+    let triples = SignedManifest::all();
     assert_eq!(triples.len(), 8);
-    for Triple { bundle, key, .. } in triples {
+    for SignedManifest { bundle, key, .. } in triples {
         let bundle: Value = serde_json::from_slice(&fs::read(&bundle).expect("a bundle")).expect("JSON");
         assert_eq!(text(&bundle["mediaType"]), "application/vnd.dev.sigstore.bundle.v0.3+json");
         let envelope = &bundle["dsseEnvelope"];
@@ -59,7 +59,7 @@ fn foreign_verifiers_accept_every_bundle_and_refuse_another_manifest() {
         println!("ASSAY_TEST_FOREIGN is not set: nothing foreign was checked");
         return;
     };
-    let triples = Triple::all();
+    let triples = SignedManifest::all();
     for verifier in verifiers(&folder) {
         for triple in &triples {
             check(&verifier, &triple.manifest, triple, 0);
@@ -69,7 +69,7 @@ fn foreign_verifiers_accept_every_bundle_and_refuse_another_manifest() {
     }
 }
 
-/// A verdict is about a commit too, which others' verifiers have to bear.
+/// A verdict also names a commit, which other projects' verifiers have to accept.
 #[test]
 fn foreign_verifiers_accept_a_verdict() {
     let Some(folder) = std::env::var_os("ASSAY_TEST_FOREIGN").map(PathBuf::from) else {
@@ -79,7 +79,7 @@ fn foreign_verifiers_accept_a_verdict() {
     let (fixture, verdict) = crate::gate::verdict_folder(60);
     let file = |name: &str| verdict.join(name);
     let key = fixture.config().join("keys/gate.pub");
-    let triple = Triple { manifest: file("verdict.json"), bundle: file("verdict.sigstore.json"), key };
+    let triple = SignedManifest { manifest: file("verdict.json"), bundle: file("verdict.sigstore.json"), key };
     for verifier in verifiers(&folder) {
         check(&verifier, &triple.manifest, &triple, 0);
         check(&verifier, &file("junit.xml"), &triple, 1);
@@ -99,15 +99,15 @@ fn verifiers(folder: &Path) -> [Verifier; 3] {
 }
 
 #[track_caller]
-fn check((name, program, script): &Verifier, manifest: &Path, triple: &Triple, code: i32) {
+fn check((name, program, script): &Verifier, manifest: &Path, triple: &SignedManifest, code: i32) {
     let mut command = Command::new(program);
     command.arg(script).args([manifest, &triple.bundle, &triple.key]);
     let output = command.output().unwrap_or_else(|error| panic!("{name} does not start: {error}"));
-    let ran = Ran::of(output);
+    let ran = CommandResult::from_output(output);
     assert_eq!(ran.code, code, "{name} on {}:\n{}{}", manifest.display(), ran.stdout, ran.stderr);
 }
 
-/// A timestamp that openssl makes over a bundle's signature bounds the time of its key.
+/// A timestamp that openssl makes over a bundle's signature limits the validity period of its key.
 #[test]
 fn a_timestamp_by_openssl_is_believed_in_a_published_folder() {
     if std::env::var_os("ASSAY_TEST_FOREIGN").is_none() {
@@ -116,29 +116,29 @@ fn a_timestamp_by_openssl_is_believed_in_a_published_folder() {
     }
     let made = tempfile::tempdir().expect("a folder");
     let folder = made.path().join("published");
-    crate::support::copy_folder(&measured().published("one"), &folder);
+    crate::support::copy_folder(&measured_fixture().published("one"), &folder);
     let path = folder.join("chain/publication.sigstore.json");
     let mut bundle: Value = serde_json::from_slice(&fs::read(&path).expect("a bundle")).expect("JSON");
     fs::write(made.path().join("sig.b64"), text(&bundle["dsseEnvelope"]["signatures"][0]["sig"])).expect("written");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("it/timestamp.sh");
     let output = Command::new("sh").arg(script).arg(made.path()).output().expect("a shell");
-    let response = Ran::of(output).success().stdout.replace('\n', "");
+    let response = CommandResult::from_output(output).success().stdout.replace('\n', "");
     bundle["verificationMaterial"]["timestampVerificationData"] =
         serde_json::json!({"rfc3161Timestamps": [{"signedTimestamp": response}]});
     fs::write(&path, bundle.to_string()).expect("written");
     let root = fs::read_to_string(made.path().join("root.pem")).expect("a root").replace('\n', "\n        ");
-    let policy = fs::read_to_string(measured().trust()).expect("a policy");
+    let policy = fs::read_to_string(measured_fixture().trust()).expect("a policy");
     let authority =
         format!("  timestamp_authorities:\n    - name: openssl\n      certificates: |\n        {}\n", root.trim_end());
     let expectation = "  expectations:\n    - {roles: [publish], timestamp: required}\n";
     let trust = made.path().join("trust.yaml");
     fs::write(&trust, format!("{policy}{expectation}{authority}")).expect("written");
     let [folder, trust] = [folder, trust].map(|path| path.display().to_string());
-    let ran = measured().assay(&["verify", &folder, "--trust", &trust]).success();
+    let ran = measured_fixture().assay(&["verify", &folder, "--trust", &trust]).success();
     assert!(ran.stdout.contains("(timestamp by openssl)"), "{}", ran.stdout);
 }
 
-/// Cosign and the shell that runs the printed commands with it.
+/// Cosign, and the shell that runs the printed commands with it.
 struct Cosign {
     folder: tempfile::TempDir,
 }
@@ -156,23 +156,23 @@ impl Cosign {
         Some(Self { folder })
     }
 
-    /// Runs a command line as a person would who copies it, in `folder`. Cosign has a home of its own, so that it finds no cached trust.
-    fn run(&self, line: &str, folder: &Path) -> Ran {
+    /// Runs a command line in `folder`, as a user who copied it would. Cosign has a separate home, so that it finds no cached trust.
+    fn run(&self, line: &str, folder: &Path) -> CommandResult {
         let path = format!("{}:/usr/bin:/bin", self.folder.path().display());
         let mut command = Command::new("sh");
         command.env_clear().env("PATH", path).env("HOME", self.folder.path()).current_dir(folder).args(["-c", line]);
-        Ran::of(command.output().expect("a shell"))
+        CommandResult::from_output(command.output().expect("a shell"))
     }
 }
 
-/// The lines of a text that are commands of cosign.
+/// Returns the lines of a text that are cosign commands.
 fn cosign_commands(text: &str) -> Vec<String> {
     text.lines().map(str::trim).filter(|line| line.starts_with("cosign verify-blob")).map(str::to_owned).collect()
 }
 
 #[test]
 fn cosign_accepts_a_run_by_the_commands_that_its_report_prints() {
-    let folder = measured().published("one");
+    let folder = measured_fixture().published("one");
     let commands = cosign_commands(&fs::read_to_string(folder.join("report.md")).expect("a report"));
     let bundles =
         files_under(&folder.join("chain")).into_iter().filter(|path| path.display().to_string().ends_with(".sigstore.json"));

@@ -1,10 +1,10 @@
-//! A finished run of which one role lies: it signs something false with its own key, and everything downstream is made by the honest
-//! others from what it signed.
+//! A finished run that one role falsified: it signs a false result with its own key, and the honest stages make everything downstream
+//! from it.
 //!
-//! [`Forgery::of_manifest`], [`Forgery::of_artifact`] and [`Forgery::of_rows`] change one thing. Up to the recordings, what was made
-//! from the changed manifest is signed again by its own role, with the digests that it must now name: nobody measures again. From
-//! collect on, the honest programs run. If one of them refuses the lie, [`Forgery::refused_by`] says which, and with what error; if
-//! none does, [`Forgery::verify`] says what a reader finds.
+//! [`Forgery::forge_manifest`], [`Forgery::forge_artifact`] and [`Forgery::forge_rows`] change one thing. Up to the recordings, the results
+//! that were made from the changed manifest are signed again by their own roles, with the digests that they must now name; nothing is
+//! measured again. From collect on, the honest programs run. If one of them refuses the falsification, [`Forgery::refused_by`]
+//! returns which, and with what error; if none does, [`Forgery::verify`] returns what a reader finds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::by_hand::Bench;
 use crate::pipeline::{list, text};
-use crate::support::{Pointer, Ran, blob, measured, write_file};
+use crate::support::{CommandResult, Pointer, blob, measured_fixture, write_file};
 use crate::tamper::{canonical, key_of, local_trust};
 
 /// The stages in the order of the chain, each with the role whose key signs.
@@ -31,45 +31,49 @@ pub(crate) const STAGES: [(&str, Role); 8] = [
     ("publish", Role::Publish),
 ];
 
-/// The stages that run again, honestly, downstream of a lie; what the ones before them made is signed again instead.
+/// The stages that run again, honestly, downstream of a falsification; the results of the other stages are signed again instead.
 const RUN_AGAIN: [&str; 3] = ["collect", "reduce", "publish"];
 
-/// A run with a lie in it, in a store of its own.
+/// A run with a falsified result, in a separate store.
 pub(crate) struct Forgery {
     bench: Bench,
-    /// What no longer has the digest that others name it by, and the digest that it has now.
+    /// Digests that other results still name, each with the digest that replaces it.
     renamed: BTreeMap<String, String>,
-    refusal: Option<(&'static str, Ran)>,
+    refusal: Option<(&'static str, CommandResult)>,
 }
 
 impl Forgery {
-    /// The run `one` of two indicators, in which a stage signs a changed manifest. `edit` is given the manifest's body.
-    pub(crate) fn of_manifest(stage: &str, edit: impl FnOnce(&mut Value)) -> Self {
+    /// Falsifies the run `one` of two indicators: a stage signs a changed manifest. `edit` is given the manifest's body.
+    pub(crate) fn forge_manifest(stage: &str, edit: impl FnOnce(&mut Value)) -> Self {
         Self::forge(stage, |_, manifest| edit(&mut manifest["body"]))
     }
 
-    /// The same, in which a stage signs a changed artifact of that name.
-    pub(crate) fn of_artifact(stage: &str, name: &str, edit: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
+    /// Like [`Forgery::forge_manifest`], but a stage signs a changed artifact of that name.
+    pub(crate) fn forge_artifact(stage: &str, name: &str, edit: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
         Self::forge(stage, |bench, manifest| replace_artifact(bench, manifest, name, edit))
     }
 
-    /// The same, in which reduce signs changed rows of a table.
-    pub(crate) fn of_rows(table: &'static Table, edit: impl FnOnce(&mut Vec<Row>)) -> Self {
+    /// Like [`Forgery::forge_manifest`], but reduce signs changed rows of a table.
+    pub(crate) fn forge_rows(table: &'static Table, edit: impl FnOnce(&mut Vec<Row>)) -> Self {
         Self::forge("reduce", |bench, manifest| replace_rows(bench, manifest, table, edit))
     }
 
-    /// The same, in which a stage signs whatever `edit` makes of its whole manifest and of the store.
+    /// Like [`Forgery::forge_manifest`], but `edit` may change the whole manifest of the stage and the store.
     pub(crate) fn forge(stage: &str, edit: impl FnOnce(&Bench, &mut Value)) -> Self {
-        Self::forge_stated(stage, edit, |_| {})
+        Self::forge_with_statement(stage, edit, |_| {})
     }
 
-    /// The same, with another statement about the manifest as well.
-    pub(crate) fn forge_stated(stage: &str, edit: impl FnOnce(&Bench, &mut Value), state: impl FnOnce(&mut Predicate)) -> Self {
-        Self::of_bench(Bench::with_runs(), stage, edit, state)
+    /// Like [`Forgery::forge`], with another statement about the manifest as well.
+    pub(crate) fn forge_with_statement(
+        stage: &str,
+        edit: impl FnOnce(&Bench, &mut Value),
+        state: impl FnOnce(&mut Predicate),
+    ) -> Self {
+        Self::forge_in(Bench::with_runs(), stage, edit, state)
     }
 
-    /// The same, of the run `one` of a bench.
-    pub(crate) fn of_bench(
+    /// Like [`Forgery::forge_with_statement`], for the run `one` of a bench.
+    pub(crate) fn forge_in(
         bench: Bench,
         stage: &str,
         edit: impl FnOnce(&Bench, &mut Value),
@@ -77,12 +81,12 @@ impl Forgery {
     ) -> Self {
         let place = STAGES.iter().position(|(name, _)| *name == stage).expect("a stage");
         if stage != "publish" {
-            // The honest publish commits other rows under the run's name than the tables hold.
+            // The honest publish commits rows under the run's name that differ from those in the tables.
             fs::remove_dir_all(bench.store().join("warehouse")).expect("it was copied");
         }
         let mut forgery = Self { bench, renamed: BTreeMap::new(), refusal: None };
         let (_, role) = STAGES[place];
-        let pointer = forgery.bench.of("one", stage);
+        let pointer = forgery.bench.accepted_pointer("one", stage);
         let mut manifest = pointer.load(&forgery.bench.store());
         let plan = digest_of_body(&manifest);
         edit(&forgery.bench, &mut manifest);
@@ -91,35 +95,36 @@ impl Forgery {
         }
         forgery.sign_again(&pointer, role, &manifest, state);
         for (name, role) in &STAGES[place + 1..] {
-            // A plan follows from its Source alone, so an honest one says of a false Source what it says of any.
+            // A plan follows from its Source alone, so an honest plan stage treats a false Source like any other.
             let runs_again = RUN_AGAIN.contains(name) || (stage == "source" && *name == "plan");
             match runs_again {
                 _ if forgery.refusal.is_some() => {}
                 true => forgery.run_again(name),
-                false => forgery.follow(name, *role),
+                false => forgery.sign_follower(name, *role),
             }
         }
         forgery
     }
 
-    /// The stage that refused the lie, with its error; none if every honest stage took it.
+    /// Returns the stage that refused the falsification, with its error, or `None` if every honest stage accepted it.
     pub(crate) fn refused_by(&self) -> Option<(&'static str, String)> {
         self.refusal.as_ref().map(|(stage, ran)| (*stage, ran.error().unwrap_or_else(|| format!("exit {}", ran.code))))
     }
 
-    /// What a reader finds.
-    pub(crate) fn verify(&self, more: &[&str]) -> Ran {
+    /// Verifies the run as a reader.
+    pub(crate) fn verify(&self, more: &[&str]) -> CommandResult {
         self.bench.verify(more)
     }
 
-    /// What a query of the warehouse finds.
-    pub(crate) fn query(&self, sql: &str) -> Ran {
+    /// Queries the warehouse as a reader.
+    pub(crate) fn query(&self, sql: &str) -> CommandResult {
         self.bench.query(sql)
     }
 
-    /// The error with which the lie is refused, by whomever: `publish: evidence_incomplete`, or `verify: row_differs`. `level` is how
-    /// far a reader goes, 1 to 4. If nobody refuses it, this is what is said at the end, such as `level 3 (raw bytes) of 4 reached`.
-    pub(crate) fn caught(&self, level: u8) -> String {
+    /// Returns the error with which a stage or `assay verify` refuses the falsification: `publish: evidence_incomplete`, or `verify:
+    /// row_differs`. `level` is the level that a reader verifies, 1 to 4. If it is not refused, returns the last line of the output,
+    /// such as `level 3 (raw bytes) of 4 reached`.
+    pub(crate) fn describe_detection(&self, level: u8) -> String {
         if let Some((stage, error)) = self.refused_by() {
             return format!("{stage}: {error}");
         }
@@ -130,17 +135,17 @@ impl Forgery {
         }
     }
 
-    /// Signs what a stage made again, with the digests of what it was made from as they are now.
-    fn follow(&mut self, stage: &str, role: Role) {
-        let pointer = self.bench.of("one", stage);
-        let manifest = self.inputs_renamed(&pointer);
+    /// Signs the result of a stage again, with the current digests of its inputs.
+    fn sign_follower(&mut self, stage: &str, role: Role) {
+        let pointer = self.bench.accepted_pointer("one", stage);
+        let manifest = self.load_with_renamed_inputs(&pointer);
         self.sign_again(&pointer, role, &manifest, |_| {});
     }
 
     /// Runs a stage again.
     fn run_again(&mut self, stage: &'static str) {
-        let pointer = self.bench.of("one", stage);
-        let manifest = self.inputs_renamed(&pointer);
+        let pointer = self.bench.accepted_pointer("one", stage);
+        let manifest = self.load_with_renamed_inputs(&pointer);
         let inputs: Vec<String> = list(&manifest["header"]["inputs"]).iter().map(input_of).collect();
         fs::remove_dir_all(self.bench.store().join("runs/one").join(stage)).expect("the stage has a result");
         let ran = self.bench.stage(stage, &inputs.iter().collect::<Vec<_>>());
@@ -148,10 +153,10 @@ impl Forgery {
             self.refusal = Some((stage, ran));
             return;
         }
-        let mut made = self.bench.of("one", stage);
+        let mut made = self.bench.accepted_pointer("one", stage);
         if stage == "plan" {
-            // Made now, it would be younger than what was measured by it.
-            made = self.signed_as_of(&pointer, &made);
+            // Otherwise it would be younger than the measurements that follow it.
+            made = self.sign_with_times_of(&pointer, &made);
         }
         let bodies = [&pointer, &made].map(|pointer| digest_of_body(&pointer.load(&self.bench.store())));
         let [before, after] = bodies;
@@ -159,8 +164,8 @@ impl Forgery {
         self.rename(&pointer, &made.manifest, &made.bundle);
     }
 
-    /// Signs a plan that was made now at the time at which the plan of the run was made.
-    fn signed_as_of(&mut self, then: &Pointer, now: &Pointer) -> Pointer {
+    /// Signs the new plan with the times of the original plan.
+    fn sign_with_times_of(&mut self, then: &Pointer, now: &Pointer) -> Pointer {
         let [manifest, bundle] =
             [&then.manifest, &then.bundle].map(|digest| fs::read(blob(&self.bench.store(), digest)).expect("a blob"));
         let honest = verify(&manifest, &bundle, local_trust(), &ExpectedManifest::default()).expect("the honest plan verifies");
@@ -171,11 +176,11 @@ impl Forgery {
             let Predicate::Provenance(provenance) = predicate else { panic!("a plan states how it was made") };
             (provenance.started_on, provenance.finished_on) = at;
         });
-        self.bench.of("one", "plan")
+        self.bench.accepted_pointer("one", "plan")
     }
 
-    /// The manifest that a pointer leads to, with the digests of what it was made from as they are now.
-    fn inputs_renamed(&self, pointer: &Pointer) -> Value {
+    /// Returns the manifest of a pointer, with the current digests of its inputs.
+    fn load_with_renamed_inputs(&self, pointer: &Pointer) -> Value {
         let mut manifest = pointer.load(&self.bench.store());
         rename(&mut manifest, &self.renamed);
         sort_inputs(&mut manifest);
@@ -189,7 +194,7 @@ impl Forgery {
         let honest = verify(&bytes, &bundle, local_trust(), &ExpectedManifest::default()).expect("the honest manifest verifies");
         let document = Document::parse(&canonical(manifest)).expect("a lie is well formed");
         let mut predicate = honest.predicate().clone();
-        // What a statement repeats of the manifest follows the lie; the inputs are added anew when it is signed.
+        // The parts of the statement that repeat the manifest follow the falsified one; signing adds the inputs anew.
         match &mut predicate {
             Predicate::Provenance(provenance) => {
                 provenance.resolved_dependencies = self.dependencies_of(&document);
@@ -199,13 +204,13 @@ impl Forgery {
             Predicate::TestResult(_) => {}
         }
         state(&mut predicate);
-        let signed = sign(&document, &Signer::new(key_of(measured(), role)), predicate).expect("it signs");
+        let signed = sign(&document, &Signer::new(key_of(measured_fixture(), role)), predicate).expect("it signs");
         let (manifest, bundle) = (put(&self.bench, &signed.manifest), put(&self.bench, &signed.bundle));
         pointer.redirect(&manifest, &bundle);
         self.rename(pointer, &manifest, &bundle);
     }
 
-    /// What the statement about a manifest names besides its inputs.
+    /// Returns the dependencies besides the inputs that the statement about a manifest names.
     fn dependencies_of(&self, document: &Document) -> Vec<ResourceDescriptor> {
         if let Document::Source(source) = document {
             return assay_stage::source_dependencies(&source.body);
@@ -222,7 +227,7 @@ impl Forgery {
     }
 }
 
-/// Puts bytes into the store of a bench and gives their digest.
+/// Puts bytes into the store of a bench and returns their digest.
 pub(crate) fn put(bench: &Bench, bytes: &[u8]) -> String {
     let digest = Digest::compute(bytes).to_string();
     write_file(&blob(&bench.store(), &digest), bytes);
@@ -237,7 +242,7 @@ fn input_of(input: &Value) -> String {
     format!("{},{}", text(&input["manifest"]), text(&input["bundle"]))
 }
 
-/// Inputs stand in one order, which new digests may change.
+/// Sorts the inputs of a manifest, because new digests may change their order.
 pub(crate) fn sort_inputs(manifest: &mut Value) {
     let mut inputs: Vec<InputRef> = serde_json::from_value(manifest["header"]["inputs"].clone()).expect("inputs");
     inputs.sort_unstable();
@@ -281,7 +286,7 @@ fn artifacts_of<'a>(value: &'a mut Value, name: &str, found: &mut Vec<&'a mut Va
     }
 }
 
-/// Replaces the rows of a table of a Summary. Rows are sealed again, so that their ids are their own.
+/// Replaces the rows of a table of a Summary. Rows are sealed again, so that their ids match.
 pub(crate) fn replace_rows(bench: &Bench, manifest: &mut Value, table: &'static Table, edit: impl FnOnce(&mut Vec<Row>)) {
     let mut count = 0;
     replace_artifact(bench, manifest, &format!("rows/{}.parquet", table.name), |bytes| {

@@ -1,7 +1,7 @@
-//! The gate: runs whose candidates are slower, the same, or too noisy to tell, judged as a pull request would be.
+//! The gate: runs whose candidates are slower, the same, or too noisy to decide, judged as a pull request would be.
 //!
-//! What is measured is the reference endpoint in virtual time: every trial's numbers are a function of its seed, so that no outcome depends on
-//! the speed of anything.
+//! The measured work is the reference endpoint in virtual time: every trial's numbers are a function of its seed, so that no outcome depends
+//! on the speed of the machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use assay_manifest::{Body, Document, Role, Verdict};
 use serde_json::{Value, json};
 
 use crate::stand_in::{Flavor, Identity, StandIn};
-use crate::support::{Fixture, PIPELINE, Ran, binary, files_under, result, script, write_file};
+use crate::support::{CommandResult, Fixture, PIPELINE, binary, files_under, indicator_output, script, write_file};
 use crate::tamper::key_of;
 
 /// Every trial of a side has the next seed, in every run.
@@ -25,26 +25,26 @@ exec "$SIMULATOR" predict --ttft-ms 50 --ttft-jitter-ms 10 --ttft-jitter-sigma 0
 const METRICS: &str = "    - {path: ttft_ms_p50, unit: ms, better: lower}
     - {path: ttft_ms_p99, unit: ms, better: lower}";
 
-/// What is planted: how slow the candidate is, and who else is on the machine of both.
-struct Planted {
+/// The simulated slowdown: of the candidate alone, and of both sides by another tenant of the machine.
+struct Slowdown {
     candidate: &'static str,
     both: &'static str,
     pairs: u32,
 }
 
-const NOTHING: Planted = Planted { candidate: "", both: "", pairs: 8 };
+const NO_SLOWDOWN: Slowdown = Slowdown { candidate: "", both: "", pairs: 8 };
 
-/// Slower as a whole, slower in its tail, beside somebody who comes and goes, and slower with too few pairs to tell.
-const RUNS: [(&str, Planted); 5] = [
-    ("same", NOTHING),
-    ("slow", Planted { candidate: "--slow-factor 1.1", ..NOTHING }),
-    ("tail", Planted { candidate: "--slow-factor 1.4 --slow-share 0.03", ..NOTHING }),
-    ("noisy", Planted { both: "--cotenant-factor 1.8 --cotenant-episode-ms 600000", ..NOTHING }),
-    ("few", Planted { candidate: "--slow-factor 1.1", pairs: 6, ..NOTHING }),
+/// Unchanged, slower as a whole, slower in the tail, beside an intermittent tenant, and slower with too few pairs to decide.
+const RUNS: [(&str, Slowdown); 5] = [
+    ("same", NO_SLOWDOWN),
+    ("slow", Slowdown { candidate: "--slow-factor 1.1", ..NO_SLOWDOWN }),
+    ("tail", Slowdown { candidate: "--slow-factor 1.4 --slow-share 0.03", ..NO_SLOWDOWN }),
+    ("noisy", Slowdown { both: "--cotenant-factor 1.8 --cotenant-episode-ms 600000", ..NO_SLOWDOWN }),
+    ("few", Slowdown { candidate: "--slow-factor 1.1", pairs: 6, ..NO_SLOWDOWN }),
 ];
 
-fn pipeline(fixture: &Fixture, pipeline: &str, planted: &Planted, budget: u32) -> String {
-    let Planted { candidate, both, pairs } = planted;
+fn pipeline(fixture: &Fixture, pipeline: &str, planted: &Slowdown, budget: u32) -> String {
+    let Slowdown { candidate, both, pairs } = planted;
     let simulator = binary("assay-simulator").display().to_string();
     let side = |name: &str, slowness: &str| {
         let count = fixture.root().join(format!("{pipeline}.{name}")).display().to_string();
@@ -93,13 +93,13 @@ spec:
     )
 }
 
-/// Four runs, judged by the rules of `main`; `tail` was made on a branch that lets ten times as much pass.
-fn judged() -> &'static Fixture {
+/// Returns runs that the rules of `main` judge; `tail` was made on a branch whose budget is ten times as high.
+fn judged_fixture() -> &'static Fixture {
     static JUDGED: OnceLock<Fixture> = OnceLock::new();
     JUDGED.get_or_init(|| {
         let fixture = Fixture::shared();
         let before = fixture.commit("nothing yet");
-        made_up(&fixture, &RUNS.map(|(name, _)| name));
+        write_definitions(&fixture, &RUNS.map(|(name, _)| name));
         let measured = fixture.commit("a comparison of what is made up");
         let branch = |name: &str, files: &[(&str, String)]| {
             fixture.git(&["checkout", "--quiet", "-b", name, "main"]);
@@ -114,7 +114,7 @@ fn judged() -> &'static Fixture {
             .map(|(pull, metric)| acknowledgement(pull, metric, later));
         let [one, other, median, tail] = accepted;
         branch("accepting", &[("pipelines/acks/slower.yaml", one), ("pipelines/acks/slower-too.yaml", other)]);
-        // That of the commits after one, up to another.
+        // An acknowledgement of the commits after one, up to another.
         let ranged = |base: &str| {
             let range = format!("range: {{base: {base}, merge: {measured}}}");
             acknowledgement(44, "ttft_ms_p50", later).replace("pull_request: 44", &range)
@@ -123,7 +123,7 @@ fn judged() -> &'static Fixture {
         branch("accepting-later-ones", &[("pipelines/acks/commits.yaml", ranged(&measured))]);
         branch("accepting-both", &[("pipelines/acks/median.yaml", median), ("pipelines/acks/tail.yaml", tail)]);
         branch("expired", &[("pipelines/acks/slower.yaml", acknowledgement(40, "ttft_ms_p50", "2020-01-01T00:00:00Z"))]);
-        // Two ways to look faster: both sides the same, and the metric that is slower not of those that decide.
+        // Two ways to look faster: both sides the same, and the slower metric excluded from the decision.
         let sides = pipeline(&fixture, "slow", &RUNS[1].1, 5)
             .replace("baseline: {target: local, variant: before}", "baseline: {target: local, variant: before2}");
         let sides = sides.replace("    - {name: before,", "    - {name: before2,");
@@ -144,15 +144,15 @@ fn judged() -> &'static Fixture {
 }
 
 /// Writes the workload, and the pipelines of these names.
-pub(crate) fn made_up(fixture: &Fixture, names: &[&str]) {
-    answer(fixture, SCRIPT, METRICS);
+pub(crate) fn write_definitions(fixture: &Fixture, names: &[&str]) {
+    write_answer_workload(fixture, SCRIPT, METRICS);
     for (name, planted) in RUNS.iter().filter(|(name, _)| names.contains(name)) {
         fixture.write(&format!("pipelines/{name}.yaml"), &pipeline(fixture, name, planted, 5));
     }
 }
 
 /// Writes the workload `answer`, which has these metrics and no other.
-pub(crate) fn answer(fixture: &Fixture, measure: &str, metrics: &str) {
+pub(crate) fn write_answer_workload(fixture: &Fixture, measure: &str, metrics: &str) {
     fixture.indicator("answer", &script(measure), metrics);
     let workload = fixture.repo().join("workloads/answer/workload.yaml");
     let text = fs::read_to_string(&workload).expect("a workload");
@@ -164,20 +164,20 @@ fn run(fixture: &Fixture, name: &str, run_id: &str, commit: &str) {
 }
 
 /// Judges a run as that pull request's.
-fn gate(fixture: &Fixture, run: &str, pull: u32, more: &[&str]) -> Ran {
+fn gate(fixture: &Fixture, run: &str, pull: u32, more: &[&str]) -> CommandResult {
     let pull = pull.to_string();
     fixture.assay(&[&["gate", run, "--pull", &pull], more].concat())
 }
 
-/// The folder of the verdict about the slower run.
+/// Returns the folder of the verdict about the slower run.
 pub(crate) fn verdict_folder(pull: u32) -> (&'static Fixture, PathBuf) {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let folder = fixture.root().join(format!("verdicts-{pull}"));
     gate(fixture, "slow", pull, &["--baseline", "main", "--to", &folder.display().to_string()]).exits(40);
     (fixture, folder.join("latency"))
 }
 
-/// The verdict of the one gate.
+/// Returns the verdict of the only gate.
 fn verdict(fixture: &Fixture, run: &str, pull: u32, baseline: &str, exit: i32) -> Value {
     let ran = gate(fixture, run, pull, &["--baseline", baseline, "--json"]).exits(exit);
     ran.json()[0]["verdict"].clone()
@@ -191,11 +191,11 @@ fn outcomes(verdict: &Value) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// The order of the sides is drawn by the run's name: that one was begun again under it is told, and by no run that was not.
+/// The order of the sides is drawn by the run's name, so a run that was started again under its name is reported, and only such a run.
 #[test]
 fn a_run_that_was_begun_more_than_once_is_told_as_such() {
     let mut fixture = Fixture::bare();
-    fixture.indicator("only", &script(&format!("echo '{}'", result("only", "1"))), "");
+    fixture.indicator("only", &script(&format!("echo '{}'", indicator_output("only", "1"))), "");
     let comparison = "  variants: [{name: before}, {name: after}]
   comparison: {baseline: {target: local, variant: before}, candidate: {target: local, variant: after}, variable_under_test: runtime_version}
   gates: [{name: speed}]
@@ -217,20 +217,20 @@ fn a_run_that_was_begun_more_than_once_is_told_as_such() {
     assert!(once.contains("1 run judged") && !once.contains("begun more than once"), "{once}");
 }
 
-/// Who stops reading has not passed.
+/// A gate fails even if the reader of its output stops reading.
 #[test]
 fn a_verdict_that_nobody_reads_is_no_better() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let folder = fixture.root().join("unread").display().to_string();
     let gate = format!("'{}' gate slow --baseline main --pull 91 --to '{folder}' | true", binary("assay").display());
     let mut piped = fixture.command(Path::new("bash"));
-    Ran::of(piped.args(["-c", &format!("set -o pipefail; {gate}")]).output().expect("bash runs")).exits(40);
+    CommandResult::from_output(piped.args(["-c", &format!("set -o pipefail; {gate}")]).output().expect("bash runs")).exits(40);
     assert!(fixture.root().join("unread/latency/check.json").exists());
 }
 
 #[test]
 fn the_same_passes_and_a_tenth_slower_blocks() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let same = verdict(fixture, "same", 1, "main", 0);
     assert_eq!(outcomes(&same), [("ttft_ms_p50", "unchanged"), ("ttft_ms_p99", "unchanged")]);
     let slow = verdict(fixture, "slow", 2, "main", 40);
@@ -243,7 +243,7 @@ fn the_same_passes_and_a_tenth_slower_blocks() {
 /// The candidate's own branch would let it pass: it is judged by the branch that it is merged into, and the attempt is shown.
 #[test]
 fn a_slower_tail_is_told_as_the_tail_and_by_the_rules_of_the_target_branch() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let tail = verdict(fixture, "tail", 3, "main", 40);
     assert_eq!(outcomes(&tail), [("ttft_ms_p50", "unchanged"), ("ttft_ms_p99", "regressed")]);
     assert_eq!(tail["policy_changes"], json!([{"what": "budget_pct", "baseline": "5", "candidate": "50"}]));
@@ -253,7 +253,7 @@ fn a_slower_tail_is_told_as_the_tail_and_by_the_rules_of_the_target_branch() {
 
 #[test]
 fn what_cannot_be_told_is_inconclusive_and_says_what_it_takes() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let noisy = verdict(fixture, "noisy", 5, "main", 41);
     assert_eq!(outcomes(&noisy), [("ttft_ms_p50", "inconclusive"), ("ttft_ms_p99", "inconclusive")]);
     assert_eq!(noisy["metrics"][0]["reason"]["code"], "underpowered");
@@ -266,7 +266,7 @@ fn what_cannot_be_told_is_inconclusive_and_says_what_it_takes() {
 
 #[test]
 fn an_acknowledgement_of_the_target_branch_lets_one_metric_of_one_pull_request_pass() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let accepted = verdict(fixture, "slow", 40, "accepting", 40);
     let metric = |place: usize| &accepted["metrics"][place];
     assert_eq!(
@@ -277,27 +277,27 @@ fn an_acknowledgement_of_the_target_branch_lets_one_metric_of_one_pull_request_p
     assert_eq!(accepted["reasons"].as_array().map(Vec::len), Some(1));
     let other = verdict(fixture, "slow", 41, "accepting", 40);
     assert_eq!((&other["acknowledgements"][0]["applies"], other["reasons"].as_array().map(Vec::len)), (&json!(false), Some(2)));
-    // What people accept is no evidence: the same look is decided again with what they accept now.
+    // An acknowledgement is not evidence: the same look is decided again with the current acknowledgements.
     let expired = verdict(fixture, "slow", 40, "expired", 40);
     assert_eq!((&expired["sequence"]["look"], expired["sequence"]["earlier"].as_array().map(Vec::len)), (&json!(1), Some(1)));
     assert_eq!(expired["metrics"][0]["reason"]["code"], "acknowledgement_expired");
-    // Commits are accepted as pull requests are: those after the first, which is not among them.
+    // Commits are accepted as pull requests are: those after the first one, which is not included.
     let of_commits = |baseline: &str| {
         let verdict = verdict(fixture, "slow", 44, baseline, 40);
         (verdict["acknowledgements"][0]["applies"].clone(), verdict["metrics"][0]["acknowledged"].clone())
     };
     assert_eq!(of_commits("accepting-commits"), (json!(true), json!("pipelines/acks/commits.yaml")));
     assert_eq!(of_commits("accepting-later-ones"), (json!(false), Value::Null));
-    // Accepted as a whole, the slowdown passes, and is told all the same.
+    // With all metrics accepted, the slowdown passes and is still reported.
     let passed = verdict(fixture, "slow", 43, "accepting-both", 0);
     assert_eq!(outcomes(&passed), [("ttft_ms_p50", "regressed"), ("ttft_ms_p99", "regressed")]);
     assert_eq!((&passed["blocks"], &passed["reasons"]), (&json!(false), &json!([])));
 }
 
-/// What a pull request measured before it was changed is listed, and decides nothing of what it is now.
+/// The measurements of a pull request before it was changed are listed, and have no influence on its current verdict.
 #[test]
 fn another_tree_begins_anew_and_its_comment_lists_what_was_before() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let first = verdict(fixture, "slow", 60, "main", 40);
     run(fixture, "same", "changed", "accepting");
     let folder = fixture.root().join("changed");
@@ -313,7 +313,7 @@ fn another_tree_begins_anew_and_its_comment_lists_what_was_before() {
 
 #[test]
 fn judging_again_is_no_free_draw() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let first = verdict(fixture, "same", 6, "main", 0);
     assert_eq!((&first["sequence"]["look"], first["metrics"][0]["pairs"].as_array().map(Vec::len)), (&json!(1), Some(8)));
     let again = gate(fixture, "same", 6, &["--baseline", "main"]).success();
@@ -322,17 +322,17 @@ fn judging_again_is_no_free_draw() {
     let second = verdict(fixture, "same-again", 6, "main", 0);
     assert_eq!((&second["sequence"]["look"], second["metrics"][0]["pairs"].as_array().map(Vec::len)), (&json!(2), Some(16)));
     assert_eq!(second["sequence"]["earlier"].as_array().map(Vec::len), Some(1));
-    // The third look of two: the last verdict stands, and the run is not judged.
+    // A third look where two are allowed: the last verdict stands, and the run is not judged.
     run(fixture, "same", "same-at-last", "main");
     let third = gate(fixture, "same-at-last", 6, &["--baseline", "main"]).success();
     assert!(third.stderr.contains("run `same-at-last` is not judged\nverdict 2 about `pr-6` stands"), "{}", third.stderr);
-    // One that was moved would give it back.
+    // Moving a verdict would restore the look.
     let [one, two] = ["000001", "000002"].map(|number| fixture.store().join("gates/pr-6").join(number));
     let pointer = fs::read(&one).expect("a pointer");
     fs::copy(&two, &one).expect("copied");
     gate(fixture, "same-at-last", 6, &["--baseline", "main"]).refuses(20, "verdict_misplaced");
     fs::write(&one, pointer).expect("as it was");
-    // A removed verdict would hide what was spent.
+    // A removed verdict would hide the spent look.
     let verdicts = fixture.store().join("gates/pr-6");
     fs::remove_file(verdicts.join("000001")).expect("removed");
     gate(fixture, "same-at-last", 6, &["--baseline", "main"]).refuses(20, "verdict_missing");
@@ -340,7 +340,7 @@ fn judging_again_is_no_free_draw() {
 
 #[test]
 fn a_verdict_is_decided_again_to_the_byte() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let folder = fixture.root().join("verdicts");
     gate(fixture, "tail", 7, &["--baseline", "main", "--to", &folder.display().to_string()]).exits(40);
     let files = files_under(&folder.join("latency"));
@@ -348,7 +348,7 @@ fn a_verdict_is_decided_again_to_the_byte() {
     assert_eq!(names, ["check.json", "comment.md", "junit.xml", "report.html", "verdict.json", "verdict.sigstore.json"]);
     let file = folder.join("latency/verdict.json");
     let replay = |name: &str| fixture.assay(&["gate", "--replay", name]);
-    insta::assert_snapshot!(fixture.shown(&replay(&file.display().to_string())), @r"
+    insta::assert_snapshot!(fixture.format_result(&replay(&file.display().to_string())), @r"
     exit code 0
     ----- stdout -----
     verdict sha256:[DIGEST]
@@ -363,7 +363,7 @@ fn a_verdict_is_decided_again_to_the_byte() {
     let forged = text.replacen(r#""outcome":"regressed""#, r#""outcome":"unchanged""#, 1);
     write_file(&file, forged.as_bytes());
     replay(&file.display().to_string()).refuses(20, "subject_digest_mismatch");
-    // Whoever has the gate's key may sign what was not decided so: deciding again tells.
+    // The holder of the gate's key may sign a verdict that was not decided so: deciding again detects it.
     let signed = |from: &str, to: &str| {
         assert!(text.contains(from), "{text}");
         let document = Document::parse(text.replacen(from, to, 1).as_bytes()).expect("a manifest");
@@ -383,7 +383,7 @@ fn a_verdict_is_decided_again_to_the_byte() {
 
 #[test]
 fn evidence_of_strangers_is_refused_unless_it_is_asked_for() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let stranger = Fixture::without_keys();
     let store = fixture.store().display().to_string();
     let policy = fixture.repo().join("pipelines/slow.yaml").display().to_string();
@@ -400,7 +400,7 @@ fn evidence_of_strangers_is_refused_unless_it_is_asked_for() {
 
 #[test]
 fn what_cannot_be_judged_is_named() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     gate(fixture, "absent", 9, &["--baseline", "main"]).refuses(2, "no_such_run");
     gate(fixture, "same", 9, &["--baseline", "nowhere"]).refuses(2, "git");
     gate(fixture, "same", 9, &["--baseline", "main", "--gate", "other"]).refuses(2, "no_gate");
@@ -411,15 +411,15 @@ fn what_cannot_be_judged_is_named() {
     gate(fixture, "same", 9, &["--policy", &empty.display().to_string()]).refuses(2, "no_gate");
 }
 
-/// What a forge's token may be: it must not be seen anywhere.
+/// A token in the form of a forge's: it must not appear anywhere.
 pub(crate) const TOKEN: &str = "ghs_0123456789abcdef";
 
-/// Somebody who opens a pull request.
+/// The author of a pull request.
 pub(crate) const AUTHOR: Identity = Identity::User("somebody");
 
 #[test]
 fn a_verdict_is_posted_once_and_edited_in_place() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let forge = StandIn::start(Identity::Workflow);
     forge.accept_only(TOKEN);
     let commit = "5".repeat(40);
@@ -428,7 +428,7 @@ fn a_verdict_is_posted_once_and_edited_in_place() {
     let said = |arguments: &[&str]| {
         let mut command = fixture.command(&crate::support::binary("assay"));
         command.args(["forge"]).args(arguments).args(["--repository", "example/project", "--api", &forge.url()]);
-        let ran = Ran::of(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs"));
+        let ran = CommandResult::from_output(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs"));
         assert!(!ran.stdout.contains(TOKEN) && !ran.stderr.contains(TOKEN));
         ran
     };
@@ -460,7 +460,7 @@ fn a_verdict_is_posted_once_and_edited_in_place() {
 /// The same verdict on forges that have no checks: a status that says in one line what the comment explains.
 #[test]
 fn a_verdict_is_posted_to_gitlab_and_to_gitea() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     for (kind, flavor, states) in
         [("gitlab", Flavor::GitLab, ["failed", "skipped"]), ("gitea", Flavor::Gitea, ["failure", "warning"])]
     {
@@ -477,7 +477,7 @@ fn a_verdict_is_posted_to_gitlab_and_to_gitea() {
                 "--api",
                 &forge.url(),
             ]);
-            let ran = Ran::of(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs"));
+            let ran = CommandResult::from_output(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs"));
             assert!(!ran.stdout.contains(TOKEN) && !ran.stderr.contains(TOKEN));
             ran
         };
@@ -516,11 +516,11 @@ fn a_verdict_is_posted_to_gitlab_and_to_gitea() {
 
 #[test]
 fn a_forge_is_named_by_its_kind_and_its_api() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let pull = |arguments: &[&str]| {
         let mut command = fixture.command(&binary("assay"));
         command.args(["forge", "pull", "--repository", "example/project", "--commit", &"5".repeat(40)]).args(arguments);
-        Ran::of(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs"))
+        CommandResult::from_output(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs"))
     };
     pull(&["--kind", "gitea"]).refuses(2, "no_api");
     pull(&["--kind", "bitbucket"]).exits(2);
@@ -528,12 +528,12 @@ fn a_forge_is_named_by_its_kind_and_its_api() {
     let nested = ["--repository", "group/tools/project", "--kind", "gitea", "--api", "http://127.0.0.1:1"];
     let mut command = fixture.command(&binary("assay"));
     command.args(["forge", "pull", "--commit", &"5".repeat(40)]).args(nested);
-    Ran::of(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs")).refuses(2, "forge");
+    CommandResult::from_output(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs")).refuses(2, "forge");
     let check = ["post", "--repository", "example/project", "--commit", &"5".repeat(40), "--check", "check.json"];
     fixture.assay(&[&["forge"], &check[..], &["--details-url", "javascript:alert(1)"]].concat()).exits(2);
 }
 
-/// Every command that the page of a verdict prints does what it says.
+/// Every command that the page of a verdict prints works as described.
 #[test]
 fn a_verdict_walks_back_by_the_commands_of_its_page() {
     let (fixture, folder) = verdict_folder(90);
@@ -552,7 +552,7 @@ fn a_verdict_walks_back_by_the_commands_of_its_page() {
 
 #[test]
 fn runs_are_compared_and_followed_without_deciding_anything() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let compared = fixture.assay(&["compare", "same", "slow", "--json"]).success().json();
     let metrics = compared["metrics"].as_array().expect("metrics");
     let slower = metrics.iter().find(|metric| metric["case"] == "answer.local.after" && metric["metric"] == "ttft_ms_p50");
@@ -566,7 +566,7 @@ fn runs_are_compared_and_followed_without_deciding_anything() {
     );
     fixture.assay(&["compare", "same", "absent"]).refuses(2, "no_such_run");
     let history = fixture.assay(&["history", "ttft_ms_p99", "--case", "answer.local.after", "--json"]).success().json();
-    // A history is one pipeline's: others may set up cases of the same names otherwise.
+    // A history is of one pipeline: others may set up cases of the same names differently.
     let of =
         |pipeline: &str| history.as_array().expect("histories").iter().filter(|history| history["pipeline"] == pipeline).count();
     assert_eq!(["same", "slow", "tail", "noisy"].map(of), [1; 4], "{history}");
@@ -598,7 +598,7 @@ fn runs_are_compared_and_followed_without_deciding_anything() {
 #[test]
 fn history_tells_and_never_blocks() {
     let fixture = Fixture::bare();
-    made_up(&fixture, &["same", "slow"]);
+    write_definitions(&fixture, &["same", "slow"]);
     fixture.commit("a comparison of what is made up");
     for number in 1..=5 {
         run(&fixture, "same", &format!("night-{number}"), "main");
@@ -606,7 +606,7 @@ fn history_tells_and_never_blocks() {
     let against = |run: &str, more: &[&str]| fixture.assay(&[&["gate", run, "--baseline", "history"], more].concat());
     let early = against("night-3", &["--json"]).exits(41).json();
     assert_eq!((&early[0]["not_predicted"], &early[0]["runs"]), (&json!("too_few_runs"), &json!(2)));
-    // Another pipeline's cases have the same names, and are set up otherwise: they are no history of this one.
+    // Another pipeline's cases have the same names and a different setup: they are not part of this history.
     run(&fixture, "slow", "elsewhere", "main");
     assert_eq!(against("elsewhere", &["--json"]).exits(41).json()[0]["runs"], json!(0));
     fixture.write("pipelines/same.yaml", &pipeline(&fixture, "same", &RUNS[1].1, 5));
@@ -630,10 +630,10 @@ fn history_tells_and_never_blocks() {
     assert!(!fixture.store().join("gates").exists(), "nothing was decided");
 }
 
-/// An inconclusive verdict with a look left runs the pipeline once more and judges both runs together, where that may tell.
+/// If an inconclusive verdict has a look left, the pipeline runs once more and both runs are judged together, if that may decide.
 #[test]
 fn a_top_up_spends_the_looks_that_are_left() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let topped = gate(fixture, "few", 50, &["--baseline", "main", "--top-up", "--json"]).exits(40);
     assert!(topped.stderr.contains("once more, as `few-look-2`"), "{}", topped.stderr);
     let verdict = topped.json()[0]["verdict"].clone();
@@ -641,7 +641,7 @@ fn a_top_up_spends_the_looks_that_are_left() {
     assert_eq!(outcomes(&verdict), [("ttft_ms_p50", "regressed"), ("ttft_ms_p99", "regressed")]);
     let again = gate(fixture, "few", 50, &["--baseline", "main", "--top-up"]).exits(40);
     assert!(!again.stderr.contains("once more"), "no look is left: {}", again.stderr);
-    // A run with the name of a look is as good a first one as any, and the next name is free.
+    // A run with the name of a look can be a first one like any other, and the next name is free.
     let other = gate(fixture, "few-look-2", 51, &["--baseline", "main", "--top-up"]).exits(40);
     assert!(other.stderr.contains("once more, as `few-look-3`"), "{}", other.stderr);
     let hopeless = gate(fixture, "noisy", 52, &["--baseline", "main", "--top-up"]).exits(41);
@@ -653,11 +653,11 @@ fn a_top_up_spends_the_looks_that_are_left() {
     assert!(!fixture.store().join("runs/noisy-look-2").exists());
 }
 
-/// What is checked out is not what was measured where files differ.
+/// A work tree that differs from its commit is not judged as that commit.
 #[test]
 fn a_work_tree_that_differs_is_no_commit() {
     let fixture = Fixture::bare();
-    made_up(&fixture, &["same"]);
+    write_definitions(&fixture, &["same"]);
     let commit = fixture.commit("a comparison of what is made up");
     let script = fixture.repo().join("workloads/answer/run.sh");
     let text = fs::read_to_string(&script).expect("a script");
@@ -669,11 +669,11 @@ fn a_work_tree_that_differs_is_no_commit() {
     gate(&fixture, "dirty", 1, &["--baseline", "main", "--head", &commit]).refuses(20, "other_commit");
 }
 
-/// Whoever asks to merge may not choose what they are compared with: an older commit may be a slower one.
+/// The author of a pull request may not choose the commit that it is compared with: an older commit may be slower.
 #[test]
 fn what_a_change_was_merged_with_has_to_be_of_the_branch_and_no_older_than_the_change() {
     let fixture = Fixture::bare();
-    made_up(&fixture, &["few"]);
+    write_definitions(&fixture, &["few"]);
     let old = fixture.commit("a comparison of what is made up");
     fixture.write("faster", "");
     let new = fixture.commit("faster");
@@ -696,13 +696,13 @@ fn what_a_change_was_merged_with_has_to_be_of_the_branch_and_no_older_than_the_c
     let stray = judged("stray", &aside).refuses(20, "other_base");
     assert!(stray.stderr.contains("which is no commit of `main`"), "{}", stray.stderr);
     judged("merged", &new).exits(41);
-    // A commit that follows the head may undo it: it is no merge of it.
+    // A commit that follows the head may undo it, so it is not a merge of it.
     let child = fixture.git(&["commit-tree", "-p", &head, "-m", "child", &format!("{new}^{{tree}}")]);
     self::run(&fixture, "few", "child", child.trim());
     gate(&fixture, "child", 1, &["--baseline", "main", "--head", &head]).refuses(20, "other_commit");
 }
 
-/// What nothing reads is no rule, whatever whoever wrote it believes.
+/// Rules in a file that no gate reads have no effect, and are reported as problems.
 #[test]
 fn rules_where_no_gate_reads_them_are_problems() {
     let fixture = Fixture::bare();
@@ -722,7 +722,7 @@ fn rules_where_no_gate_reads_them_are_problems() {
 
 #[test]
 fn the_run_that_is_judged_is_the_one_that_was_meant() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let with = |more: &[&str]| gate(fixture, "same", 80, &[&["--baseline", "main"], more].concat());
     with(&["--pipeline", "pipelines/slow.yaml"]).refuses(20, "other_pipeline");
     with(&["--head", &"0".repeat(40)]).refuses(20, "other_commit");
@@ -741,7 +741,7 @@ fn the_run_that_is_judged_is_the_one_that_was_meant() {
 
 #[test]
 fn a_plan_says_beforehand_what_its_gate_can_find() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     let plan = fixture.assay(&["plan", "pipelines/same.yaml"]).success();
     let line = plan.stdout.lines().find(|line| line.starts_with("gate ")).expect("the gate's line");
     assert!(
@@ -749,7 +749,7 @@ fn a_plan_says_beforehand_what_its_gate_can_find() {
         "{line}"
     );
     let text = fs::read_to_string(fixture.repo().join("pipelines/same.yaml")).expect("a pipeline");
-    // Beside what was committed; runs and gates read commits.
+    // Not committed; runs and gates read commits.
     fixture.write("pipelines/few.yaml", &text.replace("count: 8", "count: 4"));
     let plan = fixture.assay(&["plan", "pipelines/few.yaml"]).success();
     assert!(
@@ -759,14 +759,14 @@ fn a_plan_says_beforehand_what_its_gate_can_find() {
     );
 }
 
-/// Two runs of a commit have orders of their own, which `assay plan` shows and verify holds them to; one that was declared decides nothing.
+/// Two runs of a commit have different orders, which `assay plan` shows and verify checks; a run with a declared order decides nothing.
 #[test]
 fn the_order_is_drawn_for_each_run() {
     let fixture = Fixture::bare();
-    made_up(&fixture, &["slow"]);
+    write_definitions(&fixture, &["slow"]);
     fixture.commit("a comparison of what is made up");
     let order = |run: &str| {
-        run_of(&fixture, "slow", run);
+        run_head(&fixture, "slow", run);
         let plan = fixture.manifest(run, "plan")["body"]["order"].clone();
         let shown = fixture.assay(&["plan", "pipelines/slow.yaml", "--run-id", run, "--json"]).success().json();
         assert_eq!(shown["order"]["digest"], plan["digest"], "{run}");
@@ -789,15 +789,15 @@ fn the_order_is_drawn_for_each_run() {
     assert_eq!(declared["metrics"][0]["reason"]["code"], "order_declared");
 }
 
-fn run_of(fixture: &Fixture, name: &str, run_id: &str) {
+fn run_head(fixture: &Fixture, name: &str, run_id: &str) {
     run(fixture, name, run_id, "HEAD");
 }
 
-/// Earlier runs teach the noise; a reviewed file keeps it; the plan is sized by it, and the verdict names it and can be decided again.
+/// Noise is learned from earlier runs; a reviewed file keeps it; it sizes the plan, and the verdict names it and can be decided again.
 #[test]
 fn noise_is_learned_from_earlier_runs() {
     let fixture = Fixture::bare();
-    made_up(&fixture, &["same"]);
+    write_definitions(&fixture, &["same"]);
     fixture.commit("a comparison of what is made up");
     let noise = |more: &[&str]| fixture.assay(&[&["noise", "pipelines/same.yaml"], more].concat());
     (1..=4).for_each(|night| run(&fixture, "same", &format!("night-{night}"), "main"));
@@ -806,7 +806,7 @@ fn noise_is_learned_from_earlier_runs() {
 
     let before = verdict(&fixture, "night-5", 1, "main", 0);
     assert_eq!(before["learned"], Value::Null);
-    // A night in which something got worse is no noise.
+    // A night with a regression is not noise.
     fixture.git(&["checkout", "--quiet", "-b", "slower"]);
     fixture.write("pipelines/same.yaml", &pipeline(&fixture, "same", &RUNS[1].1, 5));
     fixture.commit("a slower candidate");
@@ -849,7 +849,7 @@ fn noise_is_learned_from_earlier_runs() {
     let replay = |file: String| fixture.assay(&["gate", "--replay", &file]);
     replay(format!("{folder}/latency/verdict.json")).success();
 
-    // Who judges counts the pairs: a pull request that brings noise of its own measures something else.
+    // The target branch decides the number of pairs: a pull request that brings another noise file measures something else.
     let kept = fs::read_to_string(&file).expect("read");
     fixture.git(&["checkout", "--quiet", "-b", "quieter"]);
     fixture.write("pipelines/noise/same.yaml", &kept.replace("launches: 5", "launches: 500"));
@@ -862,14 +862,14 @@ fn noise_is_learned_from_earlier_runs() {
         (&json!("pipelines/noise/same.yaml"), &json!(true))
     );
 
-    // What was learned since is no evidence: the same run is decided again, at the same look.
+    // Noise that was learned later is not evidence: the same run is decided again, at the same look.
     fixture.write("pipelines/noise/same.yaml", &kept.replace("launches: 5", "launches: 6"));
     fixture.commit("learned again");
     let again = verdict(&fixture, "sized", 2, "main", 41);
     assert_eq!((&again["sequence"]["look"], again["learned"] == sized["learned"]), (&json!(1), false));
     assert_eq!(again["definition_changes"][0]["what"], "pipelines/noise/same.yaml", "and it was sized by what was known before");
 
-    // Once is enough, another pipeline's is none, and of other work nothing was learned.
+    // A repeated run counts once, and the noise of another pipeline or of other work is refused.
     let repeated = ["--run", "night-1", "--run", "night-1", "--run", "night-1", "--run", "night-1", "--run", "night-1"];
     noise(&repeated).refuses(2, "too_few_runs");
     fixture.write("pipelines/noise/same.yaml", &kept.replace("name: \"same\"", "name: other"));
@@ -880,10 +880,10 @@ fn noise_is_learned_from_earlier_runs() {
     fixture.assay(&["validate"]).exits(10);
 }
 
-/// What is measured comes from the pull request: passing by measuring something else is no pass.
+/// The measured definitions come from the pull request: it does not pass by measuring something else.
 #[test]
 fn a_pull_request_that_measures_less_does_not_pass() {
-    let fixture = judged();
+    let fixture = judged_fixture();
     run(fixture, "same", "less", "measures-less");
     let less = verdict(fixture, "less", 70, "main", 41);
     assert_eq!(less["definition_changes"][0]["what"], "workloads/answer/workload.yaml");

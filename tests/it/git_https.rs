@@ -1,4 +1,4 @@
-//! An https remote: git's own `git http-backend` behind TLS, for whoever knows the password.
+//! An https remote: git's own `git http-backend` behind TLS, for clients that have the password.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,10 +14,10 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::server::header;
 
-/// Serves the bare repositories of a folder until it is dropped.
+/// A server of the bare repositories of a folder, which runs until it is dropped.
 pub(crate) struct GitServer {
     address: SocketAddr,
-    /// The certificate, which nobody but itself vouches for.
+    /// The self-signed certificate.
     pub(crate) certificate: PathBuf,
     stopping: Arc<AtomicBool>,
     accepting: Option<JoinHandle<()>>,
@@ -32,17 +32,17 @@ struct Shared {
 type Tls = StreamOwned<ServerConnection, TcpStream>;
 
 impl GitServer {
-    /// Starts on a free port. `login` is a user, a colon and a password. The certificate is written into the folder.
+    /// Starts a server on a free port. `login` is a user, a colon and a password. The certificate is written into the folder.
     pub(crate) fn start(folder: &Path, login: &str) -> Self {
-        Self::at("127.0.0.1", "localhost", folder, login)
+        Self::start_with_name("127.0.0.1", "localhost", folder, login)
     }
 
-    /// The same at an address that others reach.
-    pub(crate) fn reachable(host: &str, folder: &Path, login: &str) -> Self {
-        Self::at(host, host, folder, login)
+    /// Like [`GitServer::start`], at an address that other machines reach.
+    pub(crate) fn start_on(host: &str, folder: &Path, login: &str) -> Self {
+        Self::start_with_name(host, host, folder, login)
     }
 
-    fn at(host: &str, called: &str, folder: &Path, login: &str) -> Self {
+    fn start_with_name(host: &str, called: &str, folder: &Path, login: &str) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let pair = rcgen::generate_simple_self_signed(vec![called.to_owned()]).expect("a certificate");
         let certificate = folder.join("certificate.pem");
@@ -67,12 +67,12 @@ impl GitServer {
         Self { address, certificate, stopping, accepting: Some(accepting) }
     }
 
-    /// Where the server listens, as others reach it.
+    /// Returns the server's address, as other machines reach it.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where the server listens: a host and a port.
+    /// Returns the server's host and port.
     pub(crate) fn host(&self) -> String {
         format!("localhost:{}", self.address.port())
     }
@@ -89,7 +89,7 @@ impl Drop for GitServer {
 }
 
 impl Shared {
-    /// Answers one request. A client that does not trust us hangs up during the handshake.
+    /// Serves one request. A client that does not trust the certificate hangs up during the handshake.
     fn serve(&self, stream: TcpStream) -> Option<()> {
         let connection = ServerConnection::new(Arc::clone(&self.tls)).expect("a session");
         let mut reader = BufReader::new(StreamOwned::new(connection, stream));
@@ -112,13 +112,13 @@ impl Shared {
         tls.flush().ok()
     }
 
-    /// What lies in `files` of the folder, for everybody.
+    /// Returns a file of `files` in the folder, which needs no password.
     fn file(&self, head: &str) -> Option<Vec<u8>> {
         let path = head.split(' ').nth(1)?.strip_prefix("/files/")?;
         std::fs::read(self.folder.join("files").join(path)).ok()
     }
 
-    /// Runs `git http-backend`, which is a CGI program (RFC 3875): the request in its environment, the answer on its output.
+    /// Runs `git http-backend`, which is a CGI program (RFC 3875): the request in its environment, the response on its stdout.
     fn backend(&self, head: &str, body: Vec<u8>) -> Vec<u8> {
         let mut words = head.split(' ');
         let (method, target) = (words.next().expect("a method"), words.next().expect("a path"));

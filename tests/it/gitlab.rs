@@ -1,7 +1,8 @@
-//! The jobs that `assay init --forge gitlab` writes, run by `gitlab-ci-local`: it reads the file as GitLab does, checks it by GitLab's schema,
-//! follows rules and exit codes, and runs each job in a shell of this machine.
+//! The jobs that `assay init --forge gitlab` writes, run by `gitlab-ci-local`: it reads the file as GitLab does, validates it against GitLab's
+//! schema, follows rules and exit codes, and runs each job in a shell of this machine.
 //!
-//! `ASSAY_TEST_FOREIGN=FOLDER` names where `tests/foreign/install.sh` has put it. Without it, only the shape of the file is looked at.
+//! `ASSAY_TEST_FOREIGN=FOLDER` names the folder into which `tests/foreign/install.sh` installed it. Without it, only the shape of the file is
+//! checked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +14,13 @@ use serde_json::json;
 use crate::gate::{AUTHOR, TOKEN};
 use crate::git_https::GitServer;
 use crate::stand_in::{Flavor, Identity, StandIn};
-use crate::support::{Fixture, Ran, binary};
-use crate::workflows::{gated_simply, write_program};
+use crate::support::{CommandResult, Fixture, binary};
+use crate::workflows::{prepare_gated_repository, write_program};
 
-/// The file, as a project has it after `assay init`.
+/// The file that a project has after `assay init`.
 const FILE: &str = ".gitlab/assay.gitlab-ci.yml";
 
-/// A job of the file, from its name to the next.
+/// Returns a job of the file, from its name to the next job.
 fn job<'a>(text: &'a str, name: &str) -> &'a str {
     let (_, below) = text.split_once(&format!("\n{name}:\n")).expect("the job");
     let end = below.match_indices('\n').find(|(at, _)| below[at + 1..].starts_with(|next: char| next.is_ascii_lowercase()));
@@ -48,10 +49,10 @@ fn the_jobs_have_the_shape_that_gitlab_reads() {
     assert!(!posts.contains("assay run") && !posts.contains("sut/"), "what posts runs nothing of the merge request");
 }
 
-/// A project on a server that is not there, with a merge request, and a release that is installed from a server of this machine.
+/// A project on a server that does not exist, with a merge request, and a release that is installed from a server of this machine.
 struct Project {
     fixture: Fixture,
-    /// Of the merge request.
+    /// The commit of the merge request.
     commit: String,
     checkout: PathBuf,
     tool: PathBuf,
@@ -64,17 +65,17 @@ impl Project {
         let releases = fixture.root().join("releases");
         fs::create_dir_all(&releases).expect("a folder");
         let server = GitServer::start(&releases, "nobody:nothing");
-        let archive = release(&fixture, &releases);
+        let archive = make_release(&fixture, &releases);
         fixture.write(".gitlab-ci.yml", &format!("include:\n  - local: {FILE}\n"));
         let url = format!("https://{}/files", server.host());
         let archive = archive.to_string();
         let init = ["--forge", "gitlab", "--releases", &url, "--archive", &archive];
-        let commit = gated_simply(&mut fixture, &["slow", "few"], &init);
+        let commit = prepare_gated_repository(&mut fixture, &["slow", "few"], &init);
         let checkout = fixture.root().join("checkout");
         let origin = fixture.root().join("origin.git").display().to_string();
         let folder = checkout.display().to_string();
         fixture.git(&["clone", "--quiet", "--branch", "change", &origin, &folder]);
-        // The tool takes the project's name from the address of its remote, which Git is told to find elsewhere.
+        // The tool takes the project's name from the address of its remote, which Git is configured to find elsewhere.
         let address = "https://gitlab.invalid/example/project.git";
         fixture.git(&["-C", &folder, "remote", "set-url", "origin", address]);
         fixture.git(&["-C", &folder, "config", &format!("url.{origin}.insteadOf"), address]);
@@ -85,9 +86,9 @@ impl Project {
         Self { fixture, commit, checkout, tool, server }
     }
 
-    /// Runs a job of a merge request's pipeline, as a fresh checkout of its commit, and returns all that was said. The tool ends with 0 whatever
-    /// a job did, and says how it ended.
-    fn job(&self, name: &str, pipeline: &str, variables: &[(&str, &str)]) -> String {
+    /// Runs a job of a merge request's pipeline, as a fresh checkout of its commit, and returns all output. The tool exits with 0 whatever the
+    /// job did; its output says how the job ended.
+    fn run_job(&self, name: &str, pipeline: &str, variables: &[(&str, &str)]) -> String {
         let folder = self.checkout.display().to_string();
         self.fixture.git(&["-C", &folder, "checkout", "--quiet", &self.commit]);
         for side in ["sut/before", "sut/after"].map(|side| self.checkout.join(side)).iter().filter(|side| side.exists()) {
@@ -113,13 +114,13 @@ impl Project {
         for (variable, value) in known.iter().chain(variables) {
             command.args(["--variable", &format!("{variable}={value}")]);
         }
-        let ran = Ran::of(command.arg(name).output().expect("it runs"));
+        let ran = CommandResult::from_output(command.arg(name).output().expect("it runs"));
         ran.stdout + &ran.stderr
     }
 }
 
-/// A release that holds this workspace's `assay`. Returns the digest of its archive.
-fn release(fixture: &Fixture, releases: &Path) -> Digest {
+/// Makes a release that holds this workspace's `assay`. Returns the digest of its archive.
+fn make_release(fixture: &Fixture, releases: &Path) -> Digest {
     let version = env!("CARGO_PKG_VERSION");
     let name = format!("assay-{version}-linux-x86_64");
     let folder = fixture.root().join("packed").join(&name);
@@ -130,11 +131,11 @@ fn release(fixture: &Fixture, releases: &Path) -> Digest {
     let archive = files.join(format!("{name}.tar.gz"));
     let mut tar = fixture.command(Path::new("tar"));
     tar.args(["--create", "--gzip", "--file"]).arg(&archive).arg("--directory").arg(fixture.root().join("packed")).arg(&name);
-    Ran::of(tar.output().expect("tar runs")).success();
+    CommandResult::from_output(tar.output().expect("tar runs")).success();
     Digest::compute(&fs::read(&archive).expect("an archive"))
 }
 
-/// A regression fails its job, what is inconclusive passes with a warning unless the rules block on it, and both are posted.
+/// A regression fails its job, an inconclusive verdict passes with a warning unless the rules block on it, and both are posted.
 #[test]
 fn a_merge_request_is_measured_judged_and_told_so() {
     let Some(foreign) = std::env::var_os("ASSAY_TEST_FOREIGN").map(PathBuf::from) else {
@@ -155,7 +156,7 @@ fn a_merge_request_is_measured_judged_and_told_so() {
     ];
     let ended = |pipeline: &str, how: &str| {
         let _ = fs::remove_dir_all(project.checkout.join("assay"));
-        let told = project.job("assay", pipeline, &measuring);
+        let told = project.run_job("assay", pipeline, &measuring);
         assert!(told.contains(how), "{pipeline}: no `{how}` in\n{told}");
         let junit = fs::read_to_string(project.checkout.join("assay/verdict/latency/junit.xml")).expect("a report");
         assert!(junit.contains("<testsuite"), "{junit}");
@@ -167,7 +168,7 @@ fn a_merge_request_is_measured_judged_and_told_so() {
     assert!(told.contains("not established"), "nobody vouches for keys that were made on the spot: {told}");
 
     for said in ["created", "unchanged"] {
-        let all = project.job("assay-post", "pipelines/slow.yaml", &posting);
+        let all = project.run_job("assay-post", "pipelines/slow.yaml", &posting);
         let of = |what: &str| all.lines().filter(|line| line.contains(what) && line.contains(said)).count();
         assert_eq!((of("> check"), of("> comment")), (1, 1), "{said}: {all}");
         assert!(!all.contains(TOKEN), "{all}");
@@ -177,11 +178,11 @@ fn a_merge_request_is_measured_judged_and_told_so() {
     let [(author, note)] = forge.comments(request.parse().expect("a number")).try_into().expect("one note");
     assert!(author == "project_1_bot" && note.contains("Regressed"), "{note}");
 
-    // Without the variable there is no such job, and without a verdict that is told.
-    let without = project.job("assay-post", "pipelines/slow.yaml", &measuring);
+    // Without the variable there is no such job, and a missing verdict is reported.
+    let without = project.run_job("assay-post", "pipelines/slow.yaml", &measuring);
     assert!(!without.contains("> check"), "{without}");
     fs::remove_dir_all(project.checkout.join("assay")).expect("removed");
-    let told = project.job("assay-post", "pipelines/slow.yaml", &posting);
+    let told = project.run_job("assay-post", "pipelines/slow.yaml", &posting);
     assert!(told.contains("FAIL 1"), "{told}");
     let [(_, note)] = forge.comments(request.parse().expect("a number")).try_into().expect("one note");
     assert!(note.contains("There is no verdict"), "{note}");

@@ -1,10 +1,10 @@
-//! What a hostile script, folder or repository may try, and what comes of it.
+//! Attacks by a hostile script, folder or repository, and their results.
 
 use std::fs;
 
-use crate::support::{Fixture, PIPELINE, files_under, measured, pipeline, result, script};
+use crate::support::{Fixture, PIPELINE, files_under, indicator_output, measured_fixture, pipeline, script};
 
-/// The reasons of the first attempt of the only trial.
+/// Returns the reasons of the first attempt of the only trial.
 fn reasons(fixture: &Fixture, run_id: &str) -> Vec<String> {
     let part = fixture.manifest(run_id, "execute");
     let reasons = part["body"]["attempts"][0]["validity"]["reasons"].as_array().expect("a list").clone();
@@ -13,9 +13,11 @@ fn reasons(fixture: &Fixture, run_id: &str) -> Vec<String> {
 
 #[test]
 fn a_script_cannot_put_another_file_in_the_place_of_its_output() {
-    // Whatever lies beside the script's folder is not what is read back.
-    let body =
-        format!("rm -f ../stdout ../stderr\nln -s /etc/passwd ../stdout\nmkfifo ../stderr\necho '{}'", result("only", "1"));
+    // The files beside the script's folder are never read back.
+    let body = format!(
+        "rm -f ../stdout ../stderr\nln -s /etc/passwd ../stdout\nmkfifo ../stderr\necho '{}'",
+        indicator_output("only", "1")
+    );
     let fixture = Fixture::with_pipeline(&script(&body), &pipeline("exploratory", &["only"], 1, ""));
     fixture.run("one").success();
     assert_eq!(reasons(&fixture, "one"), Vec::<String>::new());
@@ -29,7 +31,7 @@ fn a_script_cannot_put_another_file_in_the_place_of_its_output() {
 fn a_secret_that_a_script_prints_is_masked_and_its_attempt_does_not_count() {
     let mut fixture = Fixture::with_script("");
     fixture.set("TOKEN_OF_ALL", "hunter2-hunter2");
-    let body = format!("echo \"the token is $TOKEN\" >&2\necho '{}'", result("only", "1"));
+    let body = format!("echo \"the token is $TOKEN\" >&2\necho '{}'", indicator_output("only", "1"));
     fixture.indicator("only", &script(&body), "");
     let target = "{name: local, kind: host, env: {TOKEN: {from_env: TOKEN_OF_ALL}}}";
     fixture.write(PIPELINE, &pipeline("exploratory", &["only"], 1, "").replace("{name: local, kind: host}", target));
@@ -44,7 +46,7 @@ fn a_secret_that_a_script_prints_is_masked_and_its_attempt_does_not_count() {
 
 #[test]
 fn a_folder_that_has_a_run_s_name_does_not_stand_in_for_it() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("one")).expect("an empty folder of the run's name");
     let store = fixture.store();
@@ -56,11 +58,11 @@ fn a_folder_that_has_a_run_s_name_does_not_stand_in_for_it() {
 #[test]
 fn what_lies_in_a_published_folder_and_is_not_of_the_run_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
-    crate::support::copy_folder(&measured().published("one"), &folder.path().join("one"));
+    crate::support::copy_folder(&measured_fixture().published("one"), &folder.path().join("one"));
     fs::write(folder.path().join("one/numbers-final.json"), "{}").expect("a stranger");
     std::os::unix::fs::symlink("/etc/passwd", folder.path().join("one/link")).expect("a link");
     fs::write(folder.path().join("one/e\u{1b}[2J\n  ok  all good"), "").expect("a stranger with a bad name");
-    let said = measured().assay(&["verify", folder.path().join("one").to_str().expect("UTF-8")]).success().stdout;
+    let said = measured_fixture().assay(&["verify", folder.path().join("one").to_str().expect("UTF-8")]).success().stdout;
     for stranger in ["numbers-final.json", "link", r"e\u{1b}[2J\n  ok  all good"] {
         assert!(said.contains(&format!("`{stranger}` lies in the folder and is not of the run")), "{said}");
     }

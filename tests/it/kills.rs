@@ -1,8 +1,8 @@
-//! A hundred kills, of stages, supervisors, scripts and `assay` itself, each run resumed to its end: no trial is lost or doubled,
-//! and nothing is left running.
+//! A hundred kills, of stages, supervisors, scripts and `assay` itself; each run is resumed to its end: no trial is lost or
+//! doubled, and no process is left running.
 //!
-//! What is killed and when comes from a seed. A moment is an event and not a time ("the reducer runs", "the fourth trial has
-//! begun"), with a little time on top, so that the kills fall everywhere between two events. `ASSAY_TEST_SEED` repeats a seed.
+//! The victims and the moments come from a seed. A moment is an event and not a time ("the reducer runs", "the fourth trial has
+//! begun"), plus a short random delay, so that the kills fall everywhere between two events. `ASSAY_TEST_SEED` repeats a seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,28 +18,28 @@ use assay_manifest::{Attempt, AttemptStatus, Body, Collection, ExecutionPart, Pl
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
-use crate::support::{Fixture, PIPELINE, binary, blob, files_under, result, script};
+use crate::support::{Fixture, PIPELINE, binary, blob, files_under, indicator_output, script};
 
-/// Four tests share the hundred kills, so that they run side by side.
+/// The kills of one of the four tests, which share the hundred kills so that they run in parallel.
 const KILLS_OF_A_TEST: usize = 25;
 
-/// Kills that one run has to survive.
+/// The kills that one run has to survive.
 const KILLS_OF_A_RUN: usize = 5;
 
-/// How often a run may be started until it is finished: once for every kill and once without, and some room for a second failure
+/// The most times that a run may be started until it is finished: once for every kill, once without, and room for a second failure
 /// of a stage whose retries are spent.
 const MAX_SESSIONS: usize = 2 * KILLS_OF_A_RUN + 2;
 
-/// How long something that was killed may take to be gone with everything below it.
+/// The longest time for a killed process and all its descendants to be gone.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long one `assay` may take: far longer than a dozen trials of milliseconds do on a busy machine.
+/// The longest time for one `assay`: far more than a dozen trials of milliseconds take on a busy machine.
 const SESSION_LIMIT: Duration = Duration::from_mins(2);
 
-/// How long a moment is waited for before processes are looked at again.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// The interval at which processes are polled while a test waits for a moment.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The seed of a run of these tests that names none.
+/// The seed if `ASSAY_TEST_SEED` is not set.
 const SEED: u64 = 0x0a55_a100;
 
 const RUN: &str = "killed";
@@ -71,15 +71,15 @@ fn kills(quarter: u64) -> Tally {
     let mut tally = Tally { seed, ..Tally::default() };
     while tally.hits() < KILLS_OF_A_TEST {
         assert!(tally.runs < KILLS_OF_A_TEST as u64, "kills hardly ever hit: {tally}");
-        let story = Story { seed, quarter, run: tally.runs, lines: Vec::new() };
+        let story = RunLog { seed, quarter, run: tally.runs, lines: Vec::new() };
         one_run(story, &mut tally);
         tally.runs += 1;
     }
     tally
 }
 
-/// Starts a run, kills in it, resumes it until it is finished, and checks what it gave.
-fn one_run(mut story: Story, tally: &mut Tally) {
+/// Starts a run, kills in it, resumes it until it is finished, and checks its results.
+fn one_run(mut story: RunLog, tally: &mut Tally) {
     let mut dice = Dice::new(story.seed ^ (story.quarter << 32) ^ (story.run << 40));
     let fixture = fixture();
     let mut kills = Kill::draw(&mut dice).into_iter();
@@ -87,15 +87,15 @@ fn one_run(mut story: Story, tally: &mut Tally) {
     for started in 0.. {
         assert!(started < MAX_SESSIONS, "the run does not come to its end");
         let (hits, code) = session(&fixture, &mut kills, &mut story);
-        story.tell(format!("`assay run` ended with {code}"));
+        story.push(format!("`assay run` ended with {code}"));
         check_code(&hits, code);
         for hit in hits {
             tally.count(hit);
         }
         failed += usize::from(code == 30);
-        // Half of the resumes come at once, while what was killed may still be going down.
+        // Half of the resumes start at once, while killed processes may still be exiting.
         if code == 0 || dice.below(2) == 0 {
-            nothing_runs(&fixture);
+            assert_nothing_runs(&fixture);
         }
         if code == 0 {
             break;
@@ -108,33 +108,33 @@ fn one_run(mut story: Story, tally: &mut Tally) {
     assert!(verified.stdout.contains(&format!("{reached} ")), "{}", verified.stdout);
 }
 
-/// One `assay`, from its start to its end: the kills that hit, and how it ended.
-fn session(fixture: &Fixture, kills: &mut impl Iterator<Item = Kill>, story: &mut Story) -> (Vec<Kill>, i32) {
+/// Runs one `assay` from its start to its end; returns the kills that hit, and its exit code.
+fn session(fixture: &Fixture, kills: &mut impl Iterator<Item = Kill>, story: &mut RunLog) -> (Vec<Kill>, i32) {
     let mut session = Session::start(fixture);
     let mut hits = Vec::new();
     while !session.has_ended()
         && let Some(kill) = kills.next()
     {
         let hit = session.strike(&kill);
-        story.tell(format!("{kill}: {}", if hit { "hit" } else { "came too late" }));
+        story.push(format!("{kill}: {}", if hit { "hit" } else { "came too late" }));
         hits.extend(hit.then_some(kill));
     }
     let code = session.finish();
     if code != 137 {
-        // Whoever is killed at the very end may have ended by himself.
+        // A process that is killed at the very end may have exited by itself.
         hits.retain(|hit| hit.victim != Victim::Assay);
     }
     if code != 0 && code != 137 {
-        story.tell(session.said.join("\n"));
+        story.push(session.output.join("\n"));
     }
     (hits, code)
 }
 
-/// How `assay` may end after these kills: by the kill of its own, in order where a retry mends it, and with exit 30 otherwise.
+/// Checks the exit code of `assay` after these kills: 137 if it was killed itself, 0 if a retry recovers, and 30 otherwise.
 #[track_caller]
 fn check_code(hits: &[Kill], code: i32) {
     let mends = hits.iter().all(|hit| {
-        // The recorder is started once: one that goes away before it records is a failure, and later it is a gap.
+        // The recorder is started once: if it exits before it records, the stage fails; later, there is a gap.
         hit.victim == Victim::Script || hit.at != Step::Record && hits.iter().filter(|other| other.at == hit.at).count() == 1
     });
     if hits.iter().any(|hit| hit.victim == Victim::Assay) {
@@ -146,26 +146,26 @@ fn check_code(hits: &[Kill], code: i32) {
     }
 }
 
-/// Nothing of the fixture is running, at the latest after a moment.
+/// Asserts that no process of the fixture is running after a short wait.
 #[track_caller]
-fn nothing_runs(fixture: &Fixture) {
+fn assert_nothing_runs(fixture: &Fixture) {
     let deadline = Instant::now() + GONE_WITHIN;
     loop {
         match fixture.leftovers() {
             left if left.is_empty() => return,
             left => assert!(Instant::now() < deadline, "still running after {GONE_WITHIN:?}:\n{}", left.join("\n")),
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Three workloads of a dozen trials together. Each script says which attempt it is, in a file outside of everything that Assay
+/// Creates three workloads of a dozen trials together. Each script writes its attempt to a file outside of all folders that Assay
 /// keeps.
 fn fixture() -> Fixture {
     let fixture = Fixture::bare();
     let log = fixture.root().join("invocations");
     let says = format!(r#"echo "${{HOME##*/trial-}}" >> '{}'"#, log.display());
-    let says_result = |name: &str| format!("echo '{}'", result(name, "[1.5, 2.5]"));
+    let says_result = |name: &str| format!("echo '{}'", indicator_output(name, "[1.5, 2.5]"));
     let workloads = [
         ("plain", String::new()),
         ("waits", "sleep 0.02".to_owned()),
@@ -194,13 +194,13 @@ spec:
     fixture
 }
 
-/// Every planned trial counts once, and what is told of its attempts is what happened.
+/// Checks that every planned trial counts once, and that the records of its attempts are true.
 #[track_caller]
 fn check_run(fixture: &Fixture, failed: usize) {
     let [plan, part, collection] = ["plan", "execute", "collect"].map(|stage| fixture.manifest(RUN, stage));
     let (plan, part, collection): (Plan, ExecutionPart, Collection) = (body(&plan), body(&part), body(&collection));
     for stage in ["provision", "reduce", "publish"] {
-        // A stage whose inputs never changed has one result; `pointer` insists on that.
+        // A stage whose inputs never changed has one result; `pointer` asserts that.
         fixture.pointer(RUN, stage);
     }
     assert_eq!(fixture.pointers(RUN, "ends").len(), failed, "a run that ends before its time says so, once each time");
@@ -228,12 +228,13 @@ fn body<B: Body>(manifest: &Value) -> B {
     serde_json::from_value(manifest["body"].clone()).expect("a body of its kind")
 }
 
-/// The attempts of the execution part are those that were begun; those with a checkpoint are finished, and the others interrupted.
+/// Checks the attempts of the execution part: they are those that were begun; those with a checkpoint are finished, and the others
+/// interrupted.
 #[track_caller]
 fn check_attempts(fixture: &Fixture, part: &ExecutionPart) {
     let attempts: BTreeMap<_, _> = part.attempts.iter().map(|attempt| (name_of(attempt), attempt)).collect();
     assert_eq!(attempts.len(), part.attempts.len(), "no attempt is listed twice");
-    let Left { begun, finished } = Left::of(&fixture.store());
+    let StoredAttempts { begun, finished } = StoredAttempts::read(&fixture.store());
     assert_eq!(attempts.keys().cloned().collect::<BTreeSet<_>>(), begun, "what was begun is listed, and nothing else");
 
     let invocations = fs::read_to_string(fixture.root().join("invocations")).expect("scripts have run");
@@ -248,7 +249,7 @@ fn check_attempts(fixture: &Fixture, part: &ExecutionPart) {
             assert!(!attempt.validity.valid && times <= 1, "{name} was interrupted and ran {times} times");
         } else {
             assert!(finished.contains(name), "{name} has a checkpoint");
-            // A script that is killed before its first line says nothing.
+            // A script that is killed before its first line writes nothing.
             assert!(times == 1 || times == 0 && !attempt.validity.valid, "{name} ran {times} times");
             for evidence in &attempt.evidence {
                 assert!(blob(&fixture.store(), &evidence.digest.to_string()).is_file(), "{name} lost its {}", evidence.name);
@@ -262,20 +263,20 @@ fn name_of(attempt: &Attempt) -> String {
     format!("{}-{}", attempt.trial_id, attempt.attempt)
 }
 
-/// What execute's processes left in the store: the attempts that were begun, and those that were finished.
+/// The state that execute's processes left in the store: the attempts that were begun, and those that were finished.
 #[derive(Default)]
-struct Left {
+struct StoredAttempts {
     begun: BTreeSet<String>,
     finished: BTreeSet<String>,
 }
 
-impl Left {
-    fn of(store: &Path) -> Self {
+impl StoredAttempts {
+    fn read(store: &Path) -> Self {
         let mut left = Self::default();
         let folder = store.join("runs").join(RUN).join("execute");
         for path in files_under(&folder) {
             let parts: Vec<_> = path.strip_prefix(&folder).expect("below it").iter().filter_map(|part| part.to_str()).collect();
-            // <input digest>/trials/<trial>/<attempt>/<shard>, with `.started` where it is the mark
+            // <input digest>/trials/<trial>/<attempt>/<shard>, with `.started` if it is the mark of the start
             let [_, "trials", trial, attempt, shard] = parts[..] else { continue };
             let name = format!("{trial}-{}", attempt.parse::<u32>().expect("a number"));
             let set = if shard.ends_with(".started") { &mut left.begun } else { &mut left.finished };
@@ -285,7 +286,7 @@ impl Left {
     }
 }
 
-/// A run's steps, as far as a kill can fall into them.
+/// A step of a run in which a kill can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     /// Before the first stage: the Source is read, keys are unlocked.
@@ -302,7 +303,7 @@ enum Step {
 }
 
 impl Step {
-    /// Execute more often than the others, because trials are what can be lost.
+    /// Execute is drawn more often than the others, because trials can be lost.
     const DRAWN: [Self; 20] = [
         Self::Opening,
         Self::Plan,
@@ -326,8 +327,8 @@ impl Step {
         Self::Export,
     ];
 
-    /// The step that a stage binary with this command line carries out.
-    fn of(line: &[String]) -> Option<Self> {
+    /// Returns the step that a stage binary with this command line carries out.
+    fn from_command_line(line: &[String]) -> Option<Self> {
         let program = Path::new(line.first()?).file_name()?.to_str()?;
         Some(match program.strip_prefix("assay-")? {
             "plan" => Self::Plan,
@@ -362,19 +363,19 @@ enum Victim {
     Script,
 }
 
-/// Whom to kill, and when.
+/// The victim and the moment of a kill.
 #[derive(Clone, Copy, Debug)]
 struct Kill {
     victim: Victim,
     at: Step,
-    /// So many trials have begun or ended since the last kill or the start.
+    /// The number of trials that have begun or ended since the last kill or the start.
     after_trial_events: u64,
-    /// How long the victim has been seen.
-    and_then: Duration,
+    /// The delay after the victim was first seen.
+    delay: Duration,
 }
 
 impl Kill {
-    /// The kills of a run, in the order of its steps: a step that was passed does not come again.
+    /// Draws the kills of a run, in the order of its steps, because a past step does not come again.
     fn draw(dice: &mut Dice) -> Vec<Self> {
         let mut kills: Vec<_> = (0..KILLS_OF_A_RUN).map(|_| Self::draw_one(dice)).collect();
         kills.sort_by_key(|kill| if kill.at == Step::Record { Step::Execute } else { kill.at });
@@ -388,25 +389,25 @@ impl Kill {
             victim: dice.pick(at.victims()),
             at,
             after_trial_events: if is_measuring { dice.below(8) } else { 0 },
-            and_then: Duration::from_micros(dice.below(if at == Step::Opening { 400_000 } else { 40_000 })),
+            delay: Duration::from_micros(dice.below(if at == Step::Opening { 400_000 } else { 40_000 })),
         }
     }
 }
 
 impl fmt::Display for Kill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { victim, at, after_trial_events, and_then } = self;
+        let Self { victim, at, after_trial_events, delay: and_then } = self;
         write!(f, "{victim:?} during {at:?}, {after_trial_events} trial events and {and_then:?} later")
     }
 }
 
-/// A started `assay run` and what it says.
+/// A running `assay run` and its events.
 struct Session {
     child: Child,
     events: Receiver<String>,
     trial_events: u64,
     published: bool,
-    said: Vec<String>,
+    output: Vec<String>,
     deadline: Instant,
 }
 
@@ -420,34 +421,34 @@ impl Session {
         let lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| heard.send(line).unwrap_or_default()));
         let deadline = Instant::now() + SESSION_LIMIT;
-        Self { child, events, trial_events: 0, published: false, said: Vec::new(), deadline }
+        Self { child, events, trial_events: 0, published: false, output: Vec::new(), deadline }
     }
 
     fn has_ended(&mut self) -> bool {
-        assert!(Instant::now() < self.deadline, "`assay run` takes longer than {SESSION_LIMIT:?}:\n{}", self.said.join("\n"));
+        assert!(Instant::now() < self.deadline, "`assay run` takes longer than {SESSION_LIMIT:?}:\n{}", self.output.join("\n"));
         self.child.try_wait().expect("a child can be waited for").is_some()
     }
 
-    /// Listens for an event, for a while.
+    /// Waits at most this long for an event.
     fn listen(&mut self, at_most: Duration) {
         match self.events.recv_timeout(at_most) {
             Ok(line) => {
                 let event: Value = serde_json::from_str(&line).unwrap_or_default();
                 self.trial_events += u64::from(event["trial"].is_string());
                 self.published |= event["event"] == "accepted" && event["result"]["kind"] == "publication";
-                self.said.push(line);
+                self.output.push(line);
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(at_most),
         }
     }
 
-    /// Waits for the moment of a kill and kills: whether that hit somebody alive before the session ended.
+    /// Waits for the moment of a kill and kills; returns true if that hit a live process before the session ended.
     fn strike(&mut self, kill: &Kill) -> bool {
         let from = self.trial_events + kill.after_trial_events;
         while !self.has_ended() {
             if self.trial_events >= from && self.find(kill).is_some() {
-                let then = Instant::now() + kill.and_then;
+                let then = Instant::now() + kill.delay;
                 while let Some(left) = then.checked_duration_since(Instant::now()) {
                     self.listen(left);
                 }
@@ -455,18 +456,18 @@ impl Session {
                     return true;
                 }
             }
-            self.listen(LOOK_EVERY);
+            self.listen(POLL_INTERVAL);
         }
         false
     }
 
-    /// The victim, if its moment has come.
+    /// Returns the victim, if its moment has come.
     fn find(&self, kill: &Kill) -> Option<Pid> {
         let assay = pid(self.child.id());
         match (kill.victim, kill.at) {
             (Victim::Assay, Step::Opening) => Some(assay),
             (Victim::Assay, Step::Export) => self.published.then_some(assay),
-            (Victim::Assay, step) => below(assay).iter().any(|process| process.is_stage(step)).then_some(assay),
+            (Victim::Assay, step) => descendants(assay).iter().any(|process| process.is_stage(step)).then_some(assay),
             (Victim::Supervisor, step) => pid_of(assay, |process| process.is_supervisor(step)),
             (Victim::Stage, step) => pid_of(assay, |process| process.is_stage(step)),
             (Victim::Script, _) => pid_of(assay, Process::is_script),
@@ -475,11 +476,11 @@ impl Session {
 
     fn finish(&mut self) -> i32 {
         while !self.has_ended() {
-            self.listen(LOOK_EVERY);
+            self.listen(POLL_INTERVAL);
         }
         let status = self.child.wait().expect("it has ended");
         while let Ok(line) = self.events.recv_timeout(GONE_WITHIN) {
-            self.said.push(line);
+            self.output.push(line);
         }
         status.code().or_else(|| status.signal().map(|signal| 128 + signal)).expect("a code or a signal")
     }
@@ -487,15 +488,15 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // A test that fails leaves nothing running either.
+        // A failing test leaves no process running either.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Kills a process, or a script with its group: whether it was alive.
+/// Kills a process, or a script with its group; returns true if it was alive.
 fn kill_alive(victim: Pid, how: Victim) -> bool {
-    // The descriptor means this very process, also when its number is given to another.
+    // The descriptor refers to this very process, even if its id is reused.
     let Ok(process) = pidfd_open(victim, PidfdFlags::empty()) else { return false };
     is_alive(victim)
         && match how {
@@ -510,7 +511,7 @@ fn is_alive(pid: Pid) -> bool {
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// A process, as its command line tells it.
+/// A process with its command line.
 struct Process {
     pid: Pid,
     line: Vec<String>,
@@ -523,12 +524,12 @@ impl Process {
     }
 
     fn is_stage(&self, step: Step) -> bool {
-        Step::of(&self.line) == Some(step)
+        Step::from_command_line(&self.line) == Some(step)
     }
 
     fn is_supervisor(&self, step: Step) -> bool {
         let program = self.line.iter().position(|word| word == "--").map(|at| &self.line[at + 1..]);
-        self.line.get(1).is_some_and(|word| word == "supervise") && program.and_then(Step::of) == Some(step)
+        self.line.get(1).is_some_and(|word| word == "supervise") && program.and_then(Step::from_command_line) == Some(step)
     }
 
     fn is_script(&self) -> bool {
@@ -537,11 +538,11 @@ impl Process {
 }
 
 fn pid_of(root: Pid, is: impl Fn(&Process) -> bool) -> Option<Pid> {
-    below(root).iter().find(|process| is(process)).map(|process| process.pid)
+    descendants(root).iter().find(|process| is(process)).map(|process| process.pid)
 }
 
-/// Everything below a process. What comes and goes meanwhile may be missing.
-fn below(root: Pid) -> Vec<Process> {
+/// Returns all descendants of a process. Those that start or exit meanwhile may be missing.
+fn descendants(root: Pid) -> Vec<Process> {
     let mut found = Vec::new();
     let mut pending = vec![root];
     while let Some(parent) = pending.pop() {
@@ -560,21 +561,21 @@ fn pid(number: u32) -> Pid {
     i32::try_from(number).ok().and_then(Pid::from_raw).expect("a process id")
 }
 
-/// What happened in a run; told where the test fails.
-struct Story {
+/// A log of the events of a run, printed if the test fails.
+struct RunLog {
     seed: u64,
     quarter: u64,
     run: u64,
     lines: Vec<String>,
 }
 
-impl Story {
-    fn tell(&mut self, line: String) {
+impl RunLog {
+    fn push(&mut self, line: String) {
         self.lines.push(line);
     }
 }
 
-impl Drop for Story {
+impl Drop for RunLog {
     #[expect(clippy::print_stderr, reason = "a failing test tells what led to it")]
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -609,7 +610,8 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Numbers from a seed: SplitMix64, by Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+/// A generator of numbers from a seed: SplitMix64, by Steele, Lea and Flood, "Fast splittable pseudorandom number generators"
+/// (2014).
 struct Dice(u64);
 
 impl Dice {
@@ -624,7 +626,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }

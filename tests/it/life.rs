@@ -1,4 +1,4 @@
-//! A run's life: resumed, refused, locked, stopped, failed, and never forgotten.
+//! The life of a run: resumed, refused, locked, stopped, failed, and always listed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,17 +8,18 @@ use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
 use crate::support::{
-    Fixture, PIPELINE, Pointer, Ran, Running, blob, files_under, pipeline, result, script, steady, wait_until, write_file,
+    CommandResult, Fixture, PIPELINE, Pointer, Running, blob, files_under, indicator_output, pipeline, script, steady_script,
+    wait_until, write_file,
 };
 
-/// A repository whose one indicator says that it has begun, and waits until it may end.
-struct Gate {
+/// A repository whose only indicator signals its start, and waits until it may end.
+struct BlockedRun {
     fixture: Fixture,
     begun: PathBuf,
     open: PathBuf,
 }
 
-impl Gate {
+impl BlockedRun {
     fn new() -> Self {
         let fixture = Fixture::bare();
         let [begun, open] = ["begun", "open"].map(|name| fixture.root().join(name));
@@ -26,7 +27,7 @@ impl Gate {
             "echo $$ >> '{}'\nuntil [ -e '{}' ]; do sleep 0.01; done\necho '{}'",
             begun.display(),
             open.display(),
-            result("only", "1")
+            indicator_output("only", "1")
         );
         fixture.indicator("only", &script(&body), "");
         fixture.write(PIPELINE, &pipeline("exploratory", &["only"], 2, ""));
@@ -42,7 +43,7 @@ impl Gate {
     }
 
     /// Starts the run and stops it while its script waits.
-    fn stop(&self, run_id: &str, signal: Signal) -> Ran {
+    fn stop(&self, run_id: &str, signal: Signal) -> CommandResult {
         let running = self.start(run_id);
         running.signal(signal);
         let ran = running.finish();
@@ -50,7 +51,7 @@ impl Gate {
         ran
     }
 
-    fn let_end(&self) {
+    fn unblock(&self) {
         fs::write(&self.open, b"").expect("the gate opens");
     }
 }
@@ -73,8 +74,8 @@ fn a_finished_run_prints_its_result_again() {
 fn a_run_id_is_bound_to_its_source() {
     let fixture = Fixture::new();
     fixture.run("one").success();
-    fixture.indicator("first", &steady("other"), "");
-    insta::assert_snapshot!(fixture.shown(&fixture.run("one")), @"
+    fixture.indicator("first", &steady_script("other"), "");
+    insta::assert_snapshot!(fixture.format_result(&fixture.run("one")), @"
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
@@ -90,9 +91,9 @@ fn a_run_id_is_bound_to_its_source() {
 
 #[test]
 fn one_assay_at_a_time_drives_a_run() {
-    let gate = Gate::new();
+    let gate = BlockedRun::new();
     let first = gate.start("one");
-    insta::assert_snapshot!(gate.fixture.shown(&gate.fixture.run("one")), @"
+    insta::assert_snapshot!(gate.fixture.format_result(&gate.fixture.run("one")), @"
     exit code 30
     ----- stdout: nothing -----
     ----- stderr -----
@@ -100,7 +101,7 @@ fn one_assay_at_a_time_drives_a_run() {
 
     hint: wait for it to end; a run has one driver at a time
     ");
-    gate.let_end();
+    gate.unblock();
     first.finish().success();
     gate.fixture.verify("one").success();
     assert_eq!(gate.fixture.pointers("one", "ends"), [], "the refused one is no end of the run");
@@ -108,20 +109,20 @@ fn one_assay_at_a_time_drives_a_run() {
 
 #[test]
 fn a_run_that_is_driven_can_be_looked_at() {
-    let gate = Gate::new();
+    let gate = BlockedRun::new();
     let running = gate.start("one");
     let listed = gate.fixture.assay(&["runs", "--json"]).success().json();
     assert_eq!(text(&listed[0]["state"]), "unfinished after provision");
     gate.fixture.verify("one").refuses(20, "missing_stage");
     gate.fixture.assay(&["show", "one"]).refuses(2, "not_published");
-    gate.let_end();
+    gate.unblock();
     running.finish().success();
 }
 
 #[test]
 fn a_stopped_run_says_so_and_is_resumed() {
     for (run_id, signal) in [("interrupted", Signal::INT), ("terminated", Signal::TERM)] {
-        let gate = Gate::new();
+        let gate = BlockedRun::new();
         let fixture = &gate.fixture;
         gate.stop(run_id, signal).refuses(50, "cancelled");
         assert_eq!(fixture.leftovers(), [""; 0], "nothing is left running");
@@ -137,7 +138,7 @@ fn a_stopped_run_says_so_and_is_resumed() {
         let listed = fixture.assay(&["runs", "--json"]).success().json();
         assert_eq!(text(&listed[0]["state"]), "cancelled in execute (cancelled)");
 
-        gate.let_end();
+        gate.unblock();
         fixture.run(run_id).success();
         fixture.verify(run_id).success();
         assert_eq!(attempts(fixture, run_id), ["cancelled", "completed", "completed"]);
@@ -145,7 +146,7 @@ fn a_stopped_run_says_so_and_is_resumed() {
     }
 }
 
-/// Whether the pointer is an accepted result, and not a checkpoint.
+/// Returns true if the pointer is an accepted result, and not a checkpoint.
 fn is_result(pointer: &Pointer) -> bool {
     pointer.path.components().any(|part| part.as_os_str() == "accepted")
 }
@@ -157,12 +158,12 @@ fn attempts(fixture: &Fixture, run_id: &str) -> Vec<String> {
 
 #[test]
 fn a_run_can_be_stopped_more_than_once() {
-    let gate = Gate::new();
+    let gate = BlockedRun::new();
     for count in 1..=2 {
         gate.stop("one", Signal::INT).refuses(50, "cancelled");
         assert_eq!(gate.fixture.pointers("one", "ends").len(), count);
     }
-    gate.let_end();
+    gate.unblock();
     gate.fixture.run("one").success();
     let verified = gate.fixture.verify("one").success();
     assert_eq!(verified.stdout.matches("run_end").count(), 2, "its ends are part of its chain:\n{}", verified.stdout);
@@ -170,18 +171,18 @@ fn a_run_can_be_stopped_more_than_once() {
 
 #[test]
 fn a_checkpoint_that_was_tampered_with_is_not_resumed_from() {
-    let gate = Gate::new();
+    let gate = BlockedRun::new();
     let fixture = &gate.fixture;
     gate.stop("one", Signal::INT).exits(50);
     let checkpoints = checkpoints(fixture);
     let [checkpoint] = &checkpoints[..] else { panic!("one checkpoint: {checkpoints:?}") };
-    gate.let_end();
+    gate.unblock();
     let path = blob(&fixture.store(), &checkpoint.manifest);
     let whole = fs::read(&path).expect("the checkpoint");
-    write_file(&path, &crate::tamper::flipped(&whole));
+    write_file(&path, &crate::tamper::flip_bit(&whole));
     fixture.run("one").refuses(20, "artifact_corrupt");
     write_file(&path, &whole);
-    // Another signed manifest of the same run is no checkpoint.
+    // Another signed manifest of the same run is not a checkpoint.
     let plan = fixture.pointer("one", "plan");
     let own = checkpoint.clone();
     own.redirect(&plan.manifest, &plan.bundle);
@@ -191,7 +192,7 @@ fn a_checkpoint_that_was_tampered_with_is_not_resumed_from() {
     fixture.verify("one").success();
 }
 
-/// The checkpoints of execute.
+/// Returns the checkpoints of execute.
 fn checkpoints(fixture: &Fixture) -> Vec<Pointer> {
     let files = files_under(&fixture.store().join("runs/one/execute")).into_iter();
     let trials = files.filter(|path| path.components().any(|part| part.as_os_str() == "trials"));
@@ -200,12 +201,12 @@ fn checkpoints(fixture: &Fixture) -> Vec<Pointer> {
 
 #[test]
 fn an_accepted_result_that_was_replaced_is_not_built_upon() {
-    let gate = Gate::new();
+    let gate = BlockedRun::new();
     let fixture = &gate.fixture;
     for run_id in ["one", "two"] {
         gate.stop(run_id, Signal::INT).exits(50);
     }
-    gate.let_end();
+    gate.unblock();
     let (own, other) = (fixture.pointer("one", "plan"), fixture.pointer("two", "plan"));
     own.redirect(&other.manifest, &other.bundle);
     fixture.run("one").refuses(20, "other_result");
@@ -238,7 +239,7 @@ fn a_failed_run_is_resumed_once_its_cause_is_gone() {
 fn needs_secret() -> Fixture {
     let target = "{name: local, kind: host, env: {TOKEN: {from_env: SECRET_TOKEN}}}";
     let pipeline = pipeline("exploratory", &["only"], 3, "").replace("{name: local, kind: host}", target);
-    Fixture::with_pipeline(&steady("only"), &pipeline)
+    Fixture::with_pipeline(&steady_script("only"), &pipeline)
 }
 
 #[test]
@@ -247,41 +248,41 @@ fn every_run_of_a_case_is_published_with_it() {
     fixture.run("failed").refuses(30, "secret_absent");
     fixture.set("SECRET_TOKEN", "here");
     fixture.run("finished").success();
-    let cancelled = Gate::new();
+    let cancelled = BlockedRun::new();
     cancelled.stop("stopped", Signal::INT).exits(50);
-    cancelled.let_end();
+    cancelled.unblock();
     cancelled.fixture.run("last").success();
     fixture.run("last").success();
 
-    assert_eq!(listed(&fixture), [("failed", "failed"), ("finished", "finished"), ("last", "this")].map(owned));
-    assert_eq!(listed(&cancelled.fixture), [("last", "this"), ("stopped", "cancelled")].map(owned));
+    assert_eq!(listed_runs(&fixture), [("failed", "failed"), ("finished", "finished"), ("last", "this")].map(owned_pair));
+    assert_eq!(listed_runs(&cancelled.fixture), [("last", "this"), ("stopped", "cancelled")].map(owned_pair));
     let report = fs::read_to_string(fixture.published("last").join("report.md")).expect("a report");
     assert!(report.contains("finished") && report.contains("failed"), "the report names them:\n{report}");
 }
 
-fn owned((run_id, outcome): (&str, &str)) -> (String, String) {
+fn owned_pair((run_id, outcome): (&str, &str)) -> (String, String) {
     (run_id.to_owned(), outcome.to_owned())
 }
 
-/// The runs that the publication of `last` lists, and how they ended.
-fn listed(fixture: &Fixture) -> Vec<(String, String)> {
+/// Returns the runs that the publication of `last` lists, with their outcomes.
+fn listed_runs(fixture: &Fixture) -> Vec<(String, String)> {
     let publication = fixture.manifest("last", "publish");
     let runs = list(&publication["body"]["runs"]).iter();
-    runs.map(|run| owned((text(&run["run_id"]), text(&run["outcome"])))).collect()
+    runs.map(|run| owned_pair((text(&run["run_id"]), text(&run["outcome"])))).collect()
 }
 
-/// Stages that are told of a pod and a node, as a cluster tells them: what they measure carries both, and a run that went on elsewhere
-/// is not what it was meant to be.
+/// Stages get the names of their pod and node, as in a cluster: their measurements carry both, and a run that continued on another
+/// node does not reach its intended grade.
 #[test]
 fn a_run_that_goes_on_from_another_node_says_so() {
     let mut fixture = Fixture::bare();
     let [begun, open] = ["begun", "open"].map(|name| fixture.root().join(name));
     let (begun_path, open_path) = (begun.display(), open.display());
-    // The first trial goes through, the second waits.
+    // The first trial ends, the second waits.
     let body = format!(
         "if [ -e '{begun_path}.first' ]; then touch '{begun_path}'; until [ -e '{open_path}' ]; do sleep 0.01; done; fi
 touch '{begun_path}.first'\necho '{}'",
-        result("only", "1")
+        indicator_output("only", "1")
     );
     fixture.indicator("only", &script(&body), "");
     fixture.write(PIPELINE, &pipeline("realism", &["only"], 3, ""));
@@ -323,7 +324,7 @@ touch '{begun_path}.first'\necho '{}'",
     assert_eq!(rules, ["moved_load"]);
     let report = fs::read_to_string(fixture.published("moved").join("report.html")).expect("a report");
     assert!(report.contains("moved_load"), "the report says so");
-    // Nothing of it comes from where reduce runs.
+    // None of it depends on the machine on which reduce runs.
     let verified = fixture.assay(&["verify", "moved", "--recompute"]).success();
     assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
 }

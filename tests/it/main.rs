@@ -1,6 +1,6 @@
 //! End-to-end tests: the real binaries, real Git repositories and real signatures.
 //!
-//! One binary, so that it is linked once. Every test has a repository, a home and a store of its own.
+//! They form one binary, so that it is linked once. Every test has its own repository, home and store.
 
 mod attack_matrix;
 mod bench;
@@ -30,7 +30,7 @@ mod server_probe;
 mod serving;
 mod stalls;
 mod stores;
-// The forge that posting is tried on.
+// The fake forge that the tests post to.
 #[path = "../../crates/forge/tests/it/stand_in.rs"]
 mod stand_in;
 mod support;

@@ -1,4 +1,4 @@
-//! A run from its commit to its numbers: what is recorded, in which order, and what becomes of programs that misbehave.
+//! A run from its commit to its numbers: what is recorded, in which order, and the handling of programs that misbehave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,11 +9,12 @@ use assay_warehouse::{OUTCOME_FACT, ROW_ID, Row, Value as Cell};
 use serde_json::Value;
 
 use crate::support::{
-    Fixture, PIPELINE, Pointer, Ran, blob, copy_folder, files_under, measured, pipeline, result, script, steady, write_file,
+    CommandResult, Fixture, PIPELINE, Pointer, blob, copy_folder, files_under, indicator_output, measured_fixture, pipeline,
+    script, steady_script, write_file,
 };
 
 /// Controls that a person declares, as lines of a pipeline's `spec`.
-pub(crate) const DECLARED: &str = "  controls:
+pub(crate) const DECLARED_CONTROLS: &str = "  controls:
     dedicated_nodes: {declare: nothing else is installed}
     fixed_topology: {declare: one machine}
     locked_clocks: {declare: the governor is set by hand}
@@ -31,7 +32,7 @@ pub(crate) const CLAIM: &str = "  claim:
 fn stages_and_trials_run_in_their_order() {
     let fixture = Fixture::bare();
     let trace = fixture.root().join("trace");
-    let body = format!("echo \"${{HOME##*/trial-}}\" >> '{}'\necho '{}'", trace.display(), result("traced", "[1]"));
+    let body = format!("echo \"${{HOME##*/trial-}}\" >> '{}'\necho '{}'", trace.display(), indicator_output("traced", "[1]"));
     for name in ["first", "second"] {
         fixture.indicator(name, &script(&body), "");
     }
@@ -52,7 +53,7 @@ fn stages_and_trials_run_in_their_order() {
     assert!(preparation <= first_of_second, "a preparation runs before the first trial of its workload");
 
     assert_eq!(
-        times(&fixture.assay(&["verify", "one", "--json"]).success().json()),
+        kinds_by_time(&fixture.assay(&["verify", "one", "--json"]).success().json()),
         ["source", "plan", "environment", "execution_part", "collection", "summary", "publication"],
         "the asserted times of the manifests follow the chain"
     );
@@ -61,8 +62,9 @@ fn stages_and_trials_run_in_their_order() {
     assert!(windows.windows(2).all(|pair| text(&pair[0]["end"]) <= text(&pair[1]["start"])), "trials are serial: {windows:#?}");
 }
 
-/// The kinds of manifests by the time that their statements assert, without the recording, which is made meanwhile.
-fn times(verified: &Value) -> Vec<String> {
+/// Returns the kinds of manifests in the order of the times that their statements assert, without the recording, which is made
+/// meanwhile.
+fn kinds_by_time(verified: &Value) -> Vec<String> {
     let manifests = list(&verified["manifests"]);
     let mut kinds: Vec<_> = manifests.iter().map(|one| (text(&one["time_asserted"]), text(&one["input"]["kind"]))).collect();
     kinds.retain(|(_, kind)| *kind != "recording");
@@ -72,7 +74,7 @@ fn times(verified: &Value) -> Vec<String> {
 
 #[test]
 fn published_numbers_are_those_of_the_rows_and_of_the_scripts() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     let folder = fixture.published("one");
     let numbers: Value = serde_json::from_slice(&fs::read(folder.join("numbers.json")).expect("numbers.json")).expect("JSON");
     let rows = outcome_rows(&folder);
@@ -104,7 +106,7 @@ fn outcome_rows(folder: &Path) -> Vec<Row> {
 
 #[test]
 fn every_curated_table_of_a_run_reads_back() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     let summary = fixture.manifest("one", "reduce");
     let mut tables = BTreeSet::new();
     for file in list(&summary["body"]["files"]) {
@@ -125,22 +127,22 @@ fn every_curated_table_of_a_run_reads_back() {
         "software_version_dim",
         "workload_dim",
     ];
-    // Whether the recorder came by within trials this short is chance.
+    // Trials this short have a row only if the recorder sampled during one of them.
     tables.remove("telemetry_slice_fact");
     assert_eq!(tables, expected.map(str::to_owned).into());
 }
 
 #[test]
 fn plans_of_runs_of_one_commit_differ_in_their_order_alone() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     assert_ne!(fixture.pointer("one", "plan").manifest, fixture.pointer("two", "plan").manifest, "the manifests name their runs");
     let plan = |run_id: &str| fixture.manifest(run_id, "plan")["body"].clone();
     assert_ne!(plan("one")["order"], plan("two")["order"]);
-    assert_eq!(but_for_its_order(plan("one")), but_for_its_order(plan("two")));
+    assert_eq!(without_order(plan("one")), without_order(plan("two")));
 }
 
-/// The body of a Plan whose trials are in the order of their names.
-pub(crate) fn but_for_its_order(mut plan: Value) -> Value {
+/// Returns the body of a Plan with its trials in the order of their names.
+pub(crate) fn without_order(mut plan: Value) -> Value {
     plan.as_object_mut().expect("a body").remove("order");
     let trials = plan["trials"].as_array_mut().expect("trials");
     trials.sort_by_key(|trial| trial["trial_id"].to_string());
@@ -149,20 +151,20 @@ pub(crate) fn but_for_its_order(mut plan: Value) -> Value {
 
 #[test]
 fn reduce_gives_the_same_bytes_again() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     let verified = fixture.assay(&["verify", "one", "--recompute"]).success();
     assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
 
     let again = |number: u32| {
         let output = fixture.root().join(format!("again-{number}")).display().to_string();
-        recomputed(fixture, &output)
+        recompute_digest(fixture, &output)
     };
     let signed = fixture.pointer("one", "reduce").manifest;
     assert_eq!([again(1), again(2)], [signed.clone(), signed], "the manifest that was signed, twice");
 }
 
-/// Runs reduce by hand into a store of its own and gives the digest of what would have been signed.
-fn recomputed(fixture: &Fixture, output: &str) -> String {
+/// Runs reduce by hand into a separate store and returns the digest of the recomputed manifest.
+fn recompute_digest(fixture: &Fixture, output: &str) -> String {
     let summary = fixture.manifest("one", "reduce");
     let inputs = list(&summary["header"]["inputs"]).iter();
     let inputs: Vec<_> = inputs.map(|input| format!("{},{}", text(&input["manifest"]), text(&input["bundle"]))).collect();
@@ -223,15 +225,15 @@ fn a_published_folder_is_not_replaced_by_another_run_of_its_name() {
     assert_eq!(fs::read(fixture.published("one").join("chain/publication.json")).expect("still there"), before);
     let report = again.stdout.lines().find_map(|line| line.strip_prefix("report ")).expect("where its report is");
     assert!(report.contains("/published/one-"), "{report}");
-    // The same run again is written where it was.
+    // The same run is written to the same folder again.
     let same = fixture.run("one").success();
     assert!(same.stdout.contains("/published/one/report.html"), "{}", same.stdout);
 }
 
 #[test]
 fn runs_are_listed_and_shown() {
-    let fixture = measured();
-    insta::assert_snapshot!(fixture.shown(&fixture.assay(&["runs"])), @"
+    let fixture = measured_fixture();
+    insta::assert_snapshot!(fixture.format_result(&fixture.assay(&["runs"])), @"
     exit code 0
     ----- stdout -----
     RUN                                      BEGUN (UTC)      PIPELINE                 COMMIT        STATE
@@ -256,7 +258,7 @@ fn runs_are_listed_and_shown() {
 
 #[test]
 fn a_number_is_traced_to_its_samples_and_its_commit() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     let numbers = fs::read(fixture.published("one").join("numbers.json")).expect("numbers.json");
     let numbers: Value = serde_json::from_slice(&numbers).expect("JSON");
     let address = text(&numbers["numbers"][0]["address"]);
@@ -274,9 +276,9 @@ fn a_number_is_traced_to_its_samples_and_its_commit() {
 
 #[test]
 fn an_older_commit_runs_as_it_was() {
-    let fixture = Fixture::with_script(&script(&format!("echo '{}'", result("only", "1"))));
+    let fixture = Fixture::with_script(&script(&format!("echo '{}'", indicator_output("only", "1"))));
     let older = fixture.git(&["rev-parse", "HEAD"]).trim().to_owned();
-    fixture.indicator("only", &script(&format!("echo '{}'", result("only", "2"))), "");
+    fixture.indicator("only", &script(&format!("echo '{}'", indicator_output("only", "2"))), "");
     fixture.commit("twice as fast");
 
     fixture.assay(&["run", PIPELINE, "--run-id", "older", "--commit", "HEAD~1"]).success();
@@ -288,7 +290,7 @@ fn an_older_commit_runs_as_it_was() {
     fixture.assay(&["run", PIPELINE, "--commit", "no-such-revision"]).refuses(2, "git");
 }
 
-/// The median as the manifest has it.
+/// Returns the median as the manifest has it.
 fn median(fixture: &Fixture, run_id: &str) -> String {
     let summary = fixture.manifest(run_id, "reduce");
     summary["body"]["points"][0]["metrics"][0]["median"].to_string()
@@ -327,7 +329,7 @@ fn a_store_is_named_by_its_folder() {
 #[test]
 fn a_dirty_work_tree_is_good_for_exploring_only() {
     let fixture = Fixture::new();
-    fixture.indicator("first", &script(&format!("echo '{}'", result("first", "7"))), "");
+    fixture.indicator("first", &script(&format!("echo '{}'", indicator_output("first", "7"))), "");
     fixture.run("explored").success();
     let source = fixture.manifest("explored", "source");
     let body = &source["body"];
@@ -335,7 +337,7 @@ fn a_dirty_work_tree_is_good_for_exploring_only() {
     assert_eq!(text(&body["commit"]), fixture.git(&["rev-parse", "HEAD"]).trim());
     fixture.verify("explored").success();
 
-    let realism = Fixture::with_pipeline(&steady("only"), &pipeline("realism", &["only"], 3, ""));
+    let realism = Fixture::with_pipeline(&steady_script("only"), &pipeline("realism", &["only"], 3, ""));
     realism.write("workloads/only/run.sh", "#!/bin/sh\nexit 0\n");
     let refused = realism.run("refused").refuses(10, "dirty_worktree");
     assert!(refused.stderr.contains("workloads/only/run.sh"), "{}", refused.stderr);
@@ -363,24 +365,24 @@ fn files_outside_of_a_repository_are_good_for_exploring() {
 
 #[test]
 fn every_way_to_misbehave_has_its_status_and_its_reason() {
-    let says = |speed: &str| script(&format!("echo '{}'", result("x", speed)));
-    // Of a session of its own, and known to be there before the script ends.
+    let says = |speed: &str| script(&format!("echo '{}'", indicator_output("x", speed)));
+    // In a separate session, and started before the script ends.
     let session = "setsid sh -c 'touch escaped; exec sleep 1000' > /dev/null 2>&1 &\nuntil [ -e escaped ]; do sleep 0.01; done";
-    let escapes = script(&format!("{session}\necho '{}'", result("x", "1")));
+    let escapes = script(&format!("{session}\necho '{}'", indicator_output("x", "1")));
     let scripts = [
         ("good", says("[1, 2]"), ""),
         ("fails", script("echo oops >&2; exit 3"), ""),
-        ("fails-late", script(&format!("echo '{}'; exit 4", result("x", "1"))), ""),
+        ("fails-late", script(&format!("echo '{}'; exit 4", indicator_output("x", "1"))), ""),
         ("is-killed", script("kill -9 $$"), ""),
         ("says-nothing", script("true"), ""),
         ("says-hello", script("echo hello"), ""),
-        ("says-two", script(&format!("echo '{0}'; echo '{0}'", result("x", "1"))), ""),
+        ("says-two", script(&format!("echo '{0}'; echo '{0}'", indicator_output("x", "1"))), ""),
         ("lacks-it", script(r#"echo '{"name": "x", "@parameters": {}, "@result": {"other": 1}}'"#), ""),
         ("words", says("\"fast\""), ""),
         ("empty", says("[]"), ""),
         ("not-finite", says("NaN"), ""),
         ("hangs", script("sleep 1000"), "  time_limit: 1s\n"),
-        ("leaves", script(&format!("sleep 1000 > /dev/null 2>&1 &\necho '{}'", result("x", "1"))), ""),
+        ("leaves", script(&format!("sleep 1000 > /dev/null 2>&1 &\necho '{}'", indicator_output("x", "1"))), ""),
         ("escapes", escapes, ""),
         ("unprepared", says("1"), "  prepare: {command: [sh, -c, \"exit 9\"]}\n"),
         ("unmade", says("1"), "  prepare: {command: [\"true\"], outputs: [made]}\n"),
@@ -396,7 +398,7 @@ fn every_way_to_misbehave_has_its_status_and_its_reason() {
     assert_eq!(ran.json()["status"], "partial");
 
     let part = fixture.manifest("one", "execute");
-    let told: BTreeMap<_, _> = list(&part["body"]["attempts"]).iter().map(told).collect();
+    let told: BTreeMap<_, _> = list(&part["body"]["attempts"]).iter().map(describe_attempt).collect();
     let told: Vec<_> = names.iter().map(|name| format!("{name:<13} {}", told[*name])).collect();
     insta::assert_snapshot!(told.join("\n"), @"
     good          completed: valid
@@ -432,11 +434,11 @@ fn every_way_to_misbehave_has_its_status_and_its_reason() {
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
-/// The workload of an attempt, and what became of it in a line.
-fn told(attempt: &Value) -> (String, String) {
+/// Returns the workload of an attempt, and its result in one line.
+fn describe_attempt(attempt: &Value) -> (String, String) {
     let workload = text(&attempt["case_id"]).split('.').next().expect("a case begins with its workload");
     let reasons: Vec<_> = list(&attempt["validity"]["reasons"]).iter().map(|reason| text(&reason["code"])).collect();
-    // Of a program that was stopped, some processes may outlive others by a moment.
+    // After a program was stopped, some of its processes may outlive others for a moment.
     let left = attempt["indicator"]["leftovers"].as_u64().filter(|left| *left > 0 && attempt["status"] == "completed");
     let left = left.map(|left| format!(", {left} left over")).unwrap_or_default();
     let verdict = if attempt["validity"]["valid"] == true { "valid".to_owned() } else { reasons.join(", ") };
@@ -451,7 +453,7 @@ fn a_run_without_a_valid_trial_ends_with_30_and_a_summary() {
     assert!(ran.stdout.contains("report "), "there is a report all the same:\n{}", ran.stdout);
     fixture.verify("one").success();
     fixture.assay(&["verify", "one", "--recompute"]).success();
-    // Asked again, it says the same.
+    // A second run reports the same error.
     fixture.run("one").refuses(30, "no_valid_trial");
 }
 
@@ -459,8 +461,11 @@ fn a_run_without_a_valid_trial_ends_with_30_and_a_summary() {
 fn an_invalid_attempt_is_repeated_within_its_budget() {
     let fixture = Fixture::bare();
     let count = fixture.root().join("count");
-    let body =
-        format!("echo . >> '{0}'\n[ \"$(wc -l < '{0}')\" -ge 3 ] || exit 1\necho '{1}'", count.display(), result("only", "5"));
+    let body = format!(
+        "echo . >> '{0}'\n[ \"$(wc -l < '{0}')\" -ge 3 ] || exit 1\necho '{1}'",
+        count.display(),
+        indicator_output("only", "5")
+    );
     fixture.indicator("only", &script(&body), "");
     let with_budget =
         |budget: u32| pipeline("exploratory", &["only"], 1, "").replace("retry_budget: 0", &format!("retry_budget: {budget}"));
@@ -494,7 +499,7 @@ fn a_measured_program_sees_no_more_than_it_is_given() {
     let file = fixture.root().join("secret");
     write_file(&file, b"a-secret-of-a-file\n");
     let seen = fixture.root().join("seen");
-    fixture.indicator("only", &script(&format!("env > '{}'\necho '{}'", seen.display(), result("only", "1"))), "");
+    fixture.indicator("only", &script(&format!("env > '{}'\necho '{}'", seen.display(), indicator_output("only", "1"))), "");
     let target = format!(
         "{{name: local, kind: host, env: {{PLAIN: text, TOKEN: {{from_env: SECRET_TOKEN}}, KEY: {{from_file: {}}}}}}}",
         file.display()
@@ -518,21 +523,24 @@ fn a_measured_program_sees_no_more_than_it_is_given() {
     for path in files {
         let bytes = fs::read(&path).expect("a file of the store");
         for secret in secrets {
-            assert!(!holds(&bytes, secret.as_bytes()), "{} holds `{secret}`", path.display());
+            assert!(!contains_bytes(&bytes, secret.as_bytes()), "{} holds `{secret}`", path.display());
         }
     }
 }
 
-fn holds(bytes: &[u8], part: &[u8]) -> bool {
+fn contains_bytes(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
 #[test]
 fn a_claim_with_everything_behind_it_is_published_as_one() {
-    let fixture = Fixture::with_pipeline(&steady("only"), &pipeline("publication", &["only"], 5, &format!("{CLAIM}{DECLARED}")));
+    let fixture = Fixture::with_pipeline(
+        &steady_script("only"),
+        &pipeline("publication", &["only"], 5, &format!("{CLAIM}{DECLARED_CONTROLS}")),
+    );
     fixture.run("one").success();
     let grade = fixture.manifest("one", "publish")["body"]["grade"].clone();
-    // Whoever else uses this machine meanwhile may contradict what the pipeline declares of it, and nothing else may be short.
+    // Other users of this machine may contradict the declared controls; no other shortfall is allowed.
     let shortfalls = list(&grade["shortfalls"]);
     assert!(shortfalls.iter().all(|shortfall| shortfall["rule"] == "control_contradicted"), "{shortfalls:?}");
     let is_calm = shortfalls.is_empty();
@@ -543,7 +551,7 @@ fn a_claim_with_everything_behind_it_is_published_as_one() {
 
 #[test]
 fn a_claim_that_falls_short_falls_with_its_reasons() {
-    let fixture = Fixture::with_pipeline(&steady("only"), &pipeline("publication", &["only"], 3, CLAIM));
+    let fixture = Fixture::with_pipeline(&steady_script("only"), &pipeline("publication", &["only"], 3, CLAIM));
     let ran = fixture.run("one").success();
     let grade = fixture.manifest("one", "publish")["body"]["grade"].clone();
     assert_eq!((text(&grade["asked"]), text(&grade["given"])), ("publication", "realism"));
@@ -552,7 +560,7 @@ fn a_claim_that_falls_short_falls_with_its_reasons() {
     assert_eq!(rules, ["controls", "controls", "controls", "controls", "interval", "stability"]);
     assert!(ran.stdout.contains("realism"), "the fall is told:\n{}", ran.stdout);
 
-    fixture.write(PIPELINE, &pipeline("publication", &["only"], 5, DECLARED));
+    fixture.write(PIPELINE, &pipeline("publication", &["only"], 5, DECLARED_CONTROLS));
     fixture.commit("no claim");
     fixture.run("two").refuses(10, "definition_invalid");
 }
@@ -571,13 +579,13 @@ fn a_parameter_sweep_has_a_point_for_each_value() {
     assert_eq!(medians, ["1", "2", "4"].map(str::to_owned).into());
 }
 
-/// A list of a document.
+/// Returns a list of a document.
 #[track_caller]
 pub(crate) fn list(value: &Value) -> &Vec<Value> {
     value.as_array().unwrap_or_else(|| panic!("no list: {value}"))
 }
 
-/// A text of a document.
+/// Returns a text of a document.
 #[track_caller]
 pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
@@ -585,8 +593,8 @@ pub(crate) fn text(value: &Value) -> &str {
 
 #[test]
 fn a_run_id_is_made_where_none_is_given() {
-    let fixture = Fixture::with_script(&steady("only"));
-    let ran: Ran = fixture.assay(&["run", PIPELINE, "--json"]).success();
+    let fixture = Fixture::with_script(&steady_script("only"));
+    let ran: CommandResult = fixture.assay(&["run", PIPELINE, "--json"]).success();
     let run_id = text(&ran.json()["run_id"]).to_owned();
     assert!(run_id.starts_with("fixture-20") && run_id.len() <= 40, "{run_id}");
     fixture.verify(&run_id).success();

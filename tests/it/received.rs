@@ -1,20 +1,21 @@
-//! A published folder on the machine of somebody who received it: without a store, keys or trust. What its report says to run is run there.
+//! A published folder on the machine of a reader who received it: without a store, keys or trust. The commands that its report prints are
+//! run there.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::support::{Fixture, Ran, copy_folder, measured};
+use crate::support::{CommandResult, Fixture, copy_folder, measured_fixture};
 
-/// A machine with nothing but a received folder, which is called `received`.
-fn stranger() -> (Fixture, std::path::PathBuf) {
+/// Creates a machine with only a received folder, which is called `received`.
+fn receiver_fixture() -> (Fixture, std::path::PathBuf) {
     let stranger = Fixture::without_keys();
     let folder = stranger.home().join("received");
-    copy_folder(&measured().published("one"), &folder);
+    copy_folder(&measured_fixture().published("one"), &folder);
     (stranger, folder)
 }
 
-/// The commands of Assay in a report.
+/// Returns the Assay commands of a report.
 fn commands(report: &str) -> Vec<String> {
     let plain = report.replace("&#39;", "'").replace("&quot;", "\"").replace("&amp;", "&");
     let pieces = plain.split(['\n', '>', '<', '`']).map(str::trim).filter(|piece| piece.starts_with("assay "));
@@ -24,15 +25,15 @@ fn commands(report: &str) -> Vec<String> {
     commands
 }
 
-/// Runs a command line as a shell would; none of a report has anything to quote.
-fn shell(stranger: &Fixture, folder: &Path, command: &str) -> Ran {
+/// Runs a command line as a shell would; those of a report contain no quotes.
+fn shell(stranger: &Fixture, folder: &Path, command: &str) -> CommandResult {
     let arguments: Vec<&str> = command.split(' ').skip(1).collect();
     stranger.assay_in(folder, &arguments)
 }
 
 #[test]
 fn every_command_of_a_report_works_in_the_folder_that_it_came_in() {
-    let (stranger, folder) = stranger();
+    let (stranger, folder) = receiver_fixture();
     for name in ["report.html", "report.md"] {
         let report = fs::read_to_string(folder.join(name)).expect("a report");
         assert!(report.contains("level 2 is the highest level that it reaches"), "{name} says what a folder cannot prove");
@@ -48,29 +49,29 @@ fn every_command_of_a_report_works_in_the_folder_that_it_came_in() {
 
 #[test]
 fn a_file_that_is_named_like_a_pinned_fingerprint_is_not_taken_for_it() {
-    let (stranger, folder) = stranger();
+    let (stranger, folder) = receiver_fixture();
     let other = format!("sha256:{}", "0".repeat(64));
     fs::copy(folder.join("trust.yaml"), folder.join(&other)).expect("a policy of somebody");
     let refused = stranger.assay_in(&folder, &["verify", ".", "--trust", &other]).exits(20);
     assert!(refused.stderr.contains("nothing with the pinned fingerprint"), "{}", refused.stderr);
-    // Above the folder it is no stranger to it either.
+    // Above the folder it does not count as a stranger either.
     fs::rename(folder.join(&other), stranger.home().join(&other)).expect("moved");
     stranger.assay_in(&stranger.home(), &["verify", "./received", "--strict", "--trust", &other]).exits(20);
 }
 
 #[test]
 fn a_received_folder_reaches_level_2_and_says_why_no_more() {
-    let (stranger, folder) = stranger();
+    let (stranger, folder) = receiver_fixture();
     for path in [".", "../received", folder.to_str().expect("UTF-8")] {
         let said = stranger.assay_in(&folder, &["verify", path]).exits(21).stdout;
         assert!(said.contains("level 2 (rows and queries) of 4 reached"), "{said}");
         assert!(said.contains("a published folder holds no raw bytes: level 2 is the highest level"), "{said}");
         assert!(said.contains("warehouse not checked"), "{said}");
     }
-    // The name alone is a run's, and the folder is pointed to.
+    // The bare name is read as a run's, and a hint names the folder.
     let refused = stranger.assay_in(&stranger.home(), &["verify", "received"]).exits(2);
     assert!(refused.stderr.contains("`assay verify ./received`"), "{}", refused.stderr);
-    // What `assay show` prints of it names it, so that it can be run where it was printed.
+    // The output of `assay show` names the folder, so that its commands run where they were printed.
     let shown = stranger.assay_in(&stranger.home(), &["show", "./received", "--markdown"]).exits(21).stdout;
     for command in commands(&shown).into_iter().filter(|command| command.split(' ').count() > 2) {
         shell(&stranger, &stranger.home(), &command).exits(21);
@@ -79,7 +80,7 @@ fn a_received_folder_reaches_level_2_and_says_why_no_more() {
 
 #[test]
 fn a_trace_in_a_folder_is_of_that_folder_s_run() {
-    let (mut stranger, folder) = stranger();
+    let (mut stranger, folder) = receiver_fixture();
     let numbers: serde_json::Value =
         serde_json::from_slice(&fs::read(folder.join("numbers.json")).expect("numbers")).expect("JSON");
     let address = numbers["numbers"][0]["address"].as_str().expect("an address").to_owned();
@@ -114,8 +115,8 @@ fn what_a_run_prints_at_its_end_works() {
 
 #[test]
 fn a_folder_above_is_no_publication_and_is_not_read() {
-    let (stranger, folder) = stranger();
-    // Nobody may read this, so whoever hashes the folder fails by another name.
+    let (stranger, folder) = receiver_fixture();
+    // This file is unreadable, so hashing the folder would fail with another error.
     let secret = stranger.home().join("secret");
     fs::create_dir(&secret).expect("a folder");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).expect("closed");

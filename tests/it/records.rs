@@ -1,4 +1,4 @@
-//! Request records of which the key of execute lies: what each column, and all of them together, can be made to say.
+//! Request records that the key of execute falsifies: each column, and all of them together.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::pipeline::text;
 /// An hour in nanoseconds.
 const HOUR: i64 = 3_600_000_000_000;
 
-/// A change of the records of one attempt.
-pub(crate) type Lie = Box<dyn Fn(&mut Written)>;
+/// A falsification of the records of one attempt.
+pub(crate) type RecordsFalsification = Box<dyn Fn(&mut AttemptRecords)>;
 
-/// The records of one attempt, and the numbers that their file says they are of.
-pub(crate) struct Written {
+/// The records of one attempt, and the attempt and shard that their file names.
+pub(crate) struct AttemptRecords {
     records: Vec<Record>,
     attempt: u32,
     shard: u32,
 }
 
-impl Written {
+impl AttemptRecords {
     fn read(bytes: Vec<u8>) -> Self {
         let file = RecordFile::open(bytes).expect("a file of records");
         let records = file.records().expect("records").map(|record| record.expect("a record")).collect();
@@ -38,14 +38,14 @@ impl Written {
         bytes
     }
 
-    /// A request in the middle, which ended well.
-    fn one(&mut self) -> &mut Record {
+    /// Returns a successful request from the middle.
+    fn middle_record(&mut self) -> &mut Record {
         let place = self.records.len() / 2;
         &mut self.records[place]
     }
 
     /// Changes every time of every request.
-    fn times(&mut self, change: impl Fn(i64) -> i64) {
+    fn change_times(&mut self, change: impl Fn(i64) -> i64) {
         for record in &mut self.records {
             for time in times_of(record) {
                 *time = time.map(&change);
@@ -71,15 +71,15 @@ fn times_of(record: &mut Record) -> [&mut Option<i64>; 11] {
     ]
 }
 
-/// Puts other records of the first attempt at a load in the place of the honest ones. What execute sums up of them follows.
-pub(crate) fn lie(manifest: &mut Value, bench: &Bench, lie: &Lie) {
+/// Replaces the records of the first attempt at a load, and updates the totals that execute derives from them.
+pub(crate) fn falsify_records(manifest: &mut Value, bench: &Bench, lie: &RecordsFalsification) {
     let is_load = |attempt: &&mut Value| attempt["serving"].is_object();
     let attempts = manifest["body"]["attempts"].as_array_mut().expect("attempts");
     let attempt = attempts.iter_mut().find(is_load).expect("an attempt at a load");
     let name = text(&attempt["serving"]["records"]["name"]).to_owned();
     let mut kept = None;
     replace_artifact(bench, manifest, &name, |bytes| {
-        let mut written = Written::read(bytes);
+        let mut written = AttemptRecords::read(bytes);
         lie(&mut written);
         let bytes = written.bytes();
         kept = Some(written.records);
@@ -87,11 +87,11 @@ pub(crate) fn lie(manifest: &mut Value, bench: &Bench, lie: &Lie) {
     });
     let attempts = manifest["body"]["attempts"].as_array_mut().expect("attempts");
     let attempt = attempts.iter_mut().find(is_load).expect("an attempt at a load");
-    follow(&mut attempt["serving"], &kept.expect("records"));
+    update_totals(&mut attempt["serving"], &kept.expect("records"));
 }
 
-/// What execute says of records.
-fn follow(serving: &mut Value, records: &[Record]) {
+/// Recomputes the totals that execute states about records.
+fn update_totals(serving: &mut Value, records: &[Record]) {
     let outcomes = |phase: Phase| {
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
         for record in records.iter().filter(|record| record.phase == phase) {
@@ -112,25 +112,26 @@ fn follow(serving: &mut Value, records: &[Record]) {
     serving["measured_to_ns"] = json!(last.to_string());
 }
 
-/// What a column of one request can be made to say: something that could be, and something that could not.
-pub(crate) fn of_column(column: Column, far: bool) -> Lie {
-    // A little, and away from the neighbour that may be the same instant.
+/// Returns a falsification of a column of one request: a plausible value, or an impossible one if `far` is true.
+pub(crate) fn column_falsification(column: Column, far: bool) -> RecordsFalsification {
+    // A small change, away from the neighbouring time, which may be the same instant.
     let by = match column {
         _ if far => HOUR,
-        // The next request of a user is begun when the last one ends.
+        // The next request of a user begins when the last one ends.
         Column::Dequeued => -1_000_000,
         Column::End => 1_000_000,
         Column::FirstByte | Column::LastToken => -1_000,
         _ => 1_000,
     };
     let tokens = if far { 1_000_000 } else { 1 };
-    let time = |place: usize| -> Lie {
+    let time = |place: usize| -> RecordsFalsification {
         Box::new(move |written| {
-            let time = &mut *times_of(written.one())[place];
+            let time = &mut *times_of(written.middle_record())[place];
             *time = Some(time.unwrap_or(0) + by);
         })
     };
-    let of = |change: Box<dyn Fn(&mut Record)>| -> Lie { Box::new(move |written| change(written.one())) };
+    let of =
+        |change: Box<dyn Fn(&mut Record)>| -> RecordsFalsification { Box::new(move |written| change(written.middle_record())) };
     let more = move |count: &mut Option<u32>| *count = Some(count.unwrap_or(0) + tokens);
     match column {
         Column::GlobalIndex => of(Box::new(move |record| record.global_index += u64::from(tokens))),
@@ -177,18 +178,18 @@ pub(crate) fn of_column(column: Column, far: bool) -> Lie {
     }
 }
 
-/// What all records of an attempt together can be made to say.
-pub(crate) fn of_all() -> Vec<(&'static str, Lie)> {
-    let slowest = |written: &mut Written| {
+/// Returns falsifications of all records of an attempt together.
+pub(crate) fn attempt_falsifications() -> Vec<(&'static str, RecordsFalsification)> {
+    let slowest = |written: &mut AttemptRecords| {
         let took = |record: &Record| record.end_ns.unwrap_or(0) - record.sent_ns.unwrap_or(0);
         let limit = written.records.iter().map(took).max().unwrap_or(0);
         written.records.retain(|record| took(record) < limit);
     };
     vec![
-        ("every time a thousandth", Box::new(|written| written.times(|at| at / 1_000))),
-        ("every time ten times as long", Box::new(|written| written.times(|at| at * 10))),
-        ("every time an hour earlier", Box::new(|written| written.times(|at| at - HOUR))),
-        ("every time an hour later", Box::new(|written| written.times(|at| at + HOUR))),
+        ("every time a thousandth", Box::new(|written| written.change_times(|at| at / 1_000))),
+        ("every time ten times as long", Box::new(|written| written.change_times(|at| at * 10))),
+        ("every time an hour earlier", Box::new(|written| written.change_times(|at| at - HOUR))),
+        ("every time an hour later", Box::new(|written| written.change_times(|at| at + HOUR))),
         ("the slowest request left out", Box::new(slowest)),
         ("a request twice", Box::new(|written| written.records.push(written.records[0].clone()))),
         ("no request", Box::new(|written| written.records.clear())),

@@ -1,4 +1,4 @@
-//! A scripted inference endpoint of plain threads: for answers that no real one gives on purpose.
+//! A scripted inference endpoint of plain threads: for responses that no real endpoint gives on purpose.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,29 +6,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// An inference request as it came.
+/// An inference request as it was received.
 pub(crate) struct Request {
-    /// Which of the server's inference requests it is, from 0.
+    /// The index of the inference request on this server, from 0.
     pub(crate) number: usize,
     /// The first line and the headers.
     pub(crate) head: String,
 }
 
-/// What the server does after it has sent what the script says.
+/// The server's action after it has sent the scripted bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum AfterResponse {
     /// It reads the next request of the connection.
     KeepAlive,
     /// It closes the connection.
     HangUp,
-    /// It closes the connection, and takes no other from now on.
+    /// It closes the connection, and accepts no further one.
     Leave,
 }
 
-/// Gives the bytes that answer an inference request.
-type Script = dyn Fn(&Request) -> (Vec<u8>, Then) + Send + Sync;
+/// A function that returns the response bytes to an inference request.
+type Script = dyn Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync;
 
-/// Listens until it is dropped, or leaves. It is healthy and lists one model, whatever it does to inference requests.
+/// A server that listens until it is dropped, or leaves. It is healthy and lists one model, whatever it does to inference
+/// requests.
 pub(crate) struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -38,18 +39,18 @@ pub(crate) struct Server {
 struct Shared {
     models: String,
     script: Box<Script>,
-    asked: AtomicUsize,
+    request_count: AtomicUsize,
     stopping: AtomicBool,
 }
 
 impl Server {
     /// Starts a server of `model` on a free port.
-    pub(crate) fn start(model: &str, script: impl Fn(&Request) -> (Vec<u8>, Then) + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(model: &str, script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let models = format!(r#"{{"object": "list", "data": [{{"id": "{model}", "object": "model"}}]}}"#);
         let script = Box::new(script);
-        let shared = Arc::new(Shared { models, script, asked: AtomicUsize::new(0), stopping: AtomicBool::new(false) });
+        let shared = Arc::new(Shared { models, script, request_count: AtomicUsize::new(0), stopping: AtomicBool::new(false) });
         let serving = Arc::clone(&shared);
         let accepting = thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -67,9 +68,9 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// How many inference requests have come.
-    pub(crate) fn asked(&self) -> usize {
-        self.shared.asked.load(Ordering::SeqCst)
+    /// Returns the number of inference requests received.
+    pub(crate) fn request_count(&self) -> usize {
+        self.shared.request_count.load(Ordering::SeqCst)
     }
 }
 
@@ -83,7 +84,7 @@ impl Drop for Server {
 }
 
 impl Shared {
-    /// The thread that accepts waits for a connection: this is the last one.
+    /// Wakes the accepting thread, which waits for a connection, with a last one.
     fn stop(&self, address: SocketAddr) {
         self.stopping.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(address);
@@ -92,28 +93,28 @@ impl Shared {
     fn serve(&self, mut stream: &TcpStream, address: SocketAddr) {
         let mut reader = BufReader::new(stream);
         while let Some(head) = read_request(&mut reader) {
-            let (bytes, then) = self.answer(head);
-            if then == Then::Leave {
+            let (bytes, then) = self.respond(head);
+            if then == AfterResponse::Leave {
                 self.stop(address);
             }
-            if stream.write_all(&bytes).is_err() || then != Then::KeepAlive {
+            if stream.write_all(&bytes).is_err() || then != AfterResponse::KeepAlive {
                 return;
             }
         }
     }
 
-    fn answer(&self, head: String) -> (Vec<u8>, Then) {
+    fn respond(&self, head: String) -> (Vec<u8>, AfterResponse) {
         let mut words = head.split(' ');
         match (words.next(), words.next()) {
-            (Some("POST"), _) => (self.script)(&Request { number: self.asked.fetch_add(1, Ordering::SeqCst), head }),
-            (_, Some("/health")) => (answer("200 OK", "{}"), Then::KeepAlive),
-            (_, Some("/v1/models")) => (answer("200 OK", &self.models), Then::KeepAlive),
-            _ => (answer("404 Not Found", "{}"), Then::KeepAlive),
+            (Some("POST"), _) => (self.script)(&Request { number: self.request_count.fetch_add(1, Ordering::SeqCst), head }),
+            (_, Some("/health")) => (json_response("200 OK", "{}"), AfterResponse::KeepAlive),
+            (_, Some("/v1/models")) => (json_response("200 OK", &self.models), AfterResponse::KeepAlive),
+            _ => (json_response("404 Not Found", "{}"), AfterResponse::KeepAlive),
         }
     }
 }
 
-/// Reads one request and gives its head; none when the connection is over.
+/// Reads one request and returns its head, or `None` at the end of the connection.
 fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -125,19 +126,19 @@ fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<String> {
     Some(head)
 }
 
-/// A header's value.
+/// Returns a header's value.
 pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = head.lines().filter_map(|line| line.split_once(": "));
     lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// A whole answer with a JSON body.
-pub(crate) fn answer(status: &str, body: &str) -> Vec<u8> {
+/// Returns a complete response with a JSON body.
+pub(crate) fn json_response(status: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// A stream of these events that is not over yet.
-pub(crate) fn begun_stream(events: &[&str]) -> Vec<u8> {
+/// Returns a stream of these events that is not complete.
+pub(crate) fn open_stream(events: &[&str]) -> Vec<u8> {
     let mut wire = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
     for event in events {
         wire.extend_from_slice(format!("{:x}\r\ndata: {event}\n\n\r\n", event.len() + 8).as_bytes());
@@ -148,11 +149,11 @@ pub(crate) fn begun_stream(events: &[&str]) -> Vec<u8> {
 /// A token event of a chat.
 pub(crate) const TOKEN: &str = r#"{"choices":[{"index":0,"delta":{"content":"word"}}]}"#;
 
-/// A whole stream of a chat: two token events, and what the endpoint counted.
-pub(crate) fn good_stream() -> Vec<u8> {
+/// Returns a complete stream of a chat: two token events, and the endpoint's token counts.
+pub(crate) fn complete_stream() -> Vec<u8> {
     let usage = r#"{"choices":[],"usage":{"prompt_tokens":20,"completion_tokens":2,"total_tokens":22}}"#;
     let last = r#"{"choices":[{"index":0,"delta":{"content":" more"},"finish_reason":"stop"}]}"#;
-    let mut wire = begun_stream(&[TOKEN, last, usage, "[DONE]"]);
+    let mut wire = open_stream(&[TOKEN, last, usage, "[DONE]"]);
     wire.extend_from_slice(b"0\r\n\r\n");
     wire
 }

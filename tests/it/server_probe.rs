@@ -1,4 +1,4 @@
-//! A server that sends several tokens in one event, under a workload that does not know what serves.
+//! A server that sends several tokens in one event, under a workload that does not name its server.
 
 use serde_json::json;
 

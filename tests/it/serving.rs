@@ -1,5 +1,5 @@
-//! Serving over the real binaries: load that is offered as it was asked for, requests that are all accounted for, endpoints that
-//! misbehave, and numbers that walk back.
+//! Serving over the real binaries: load that is offered as requested, requests that are all accounted for, endpoints that misbehave, and
+//! numbers that can be traced back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,23 +13,23 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
-use crate::server::{Request, Server, TOKEN, Then, answer, begun_stream, good_stream, header};
-use crate::stores::Served;
+use crate::server::{AfterResponse, Request, Server, TOKEN, complete_stream, header, json_response, open_stream};
+use crate::stores::ServedStore;
 use crate::support::{Fixture, PIPELINE, binary, blob, files_under, wait_until, write_file};
 
 /// The model of every workload here.
 pub(crate) const MODEL: &str = "simulated-8b";
 
-/// The simulator with planned times: the first token after 5 ms, every later one 1 ms after the one before.
+/// The simulator with planned times: the first token after 5 ms, every later one 1 ms after the previous one.
 pub(crate) const SIMULATOR: &str = "{name: simulator, kind: simulator, config: {profile: fast}}";
 const TTFT_NS: i64 = 5_000_000;
 const ITL_NS: i64 = 1_000_000;
 
-/// A busy machine may keep the client from its sockets. Such an attempt is invalid, rightly, and repeated: so often that it cannot
-/// decide a test.
-pub(crate) const ENOUGH: u32 = 50;
+/// A retry budget that is large enough to decide no test: a busy machine may delay the client's reads from its sockets, which rightly makes
+/// an attempt invalid.
+pub(crate) const RETRY_BUDGET: u32 = 50;
 
-/// A pipeline over serving workloads; `more` is further lines of its `spec`, indented by two.
+/// Returns a pipeline over serving workloads; `more` is further lines of its `spec`, indented by two.
 pub(crate) fn pipeline(workloads: &[&str], targets: &[&str], trials: u32, retry_budget: u32, more: &str) -> String {
     let targets = targets.iter().fold(String::new(), |lines, target| lines + "    - " + target + "\n");
     format!(
@@ -67,7 +67,7 @@ spec:
     fixture.write(&format!("workloads/{name}/workload.yaml"), &yaml);
 }
 
-/// A repository with one closed-loop workload `chat` of so many requests, and a pipeline of one trial over these targets.
+/// Creates a repository with one closed-loop workload `chat` of `requests` requests, and a pipeline of one trial over these targets.
 pub(crate) fn chat(requests: u32, targets: &[&str], retry_budget: u32) -> Fixture {
     let fixture = Fixture::bare();
     workload(&fixture, "chat", &format!("mode: closed, concurrency: [1], requests: {requests}"), "D(20,10)", "");
@@ -76,27 +76,27 @@ pub(crate) fn chat(requests: u32, targets: &[&str], retry_budget: u32) -> Fixtur
     fixture
 }
 
-/// The target that a scripted server is.
+/// Returns the target of a scripted server.
 pub(crate) fn endpoint(name: &str, server: &Server, more: &str) -> String {
     format!("{{name: {name}, kind: endpoint, url: '{}'{more}}}", server.url())
 }
 
-/// The workloads of [`served`].
+/// The workloads of [`served_fixture`].
 const LOADS: [(&str, &str); 3] = [
     ("closed", "mode: closed, concurrency: [2], requests: 20"),
     ("constant", "mode: open, rate: [100], arrival: constant, requests: 20"),
     ("poisson", "mode: open, rate: [100], arrival: poisson, requests: 20"),
 ];
 
-/// Two finished runs of one commit on the simulator, `one` and `two`: two trials under each of three loads.
-pub(crate) fn served() -> &'static Fixture {
+/// Returns two finished runs of one commit on the simulator, `one` and `two`: two trials under each of three loads.
+pub(crate) fn served_fixture() -> &'static Fixture {
     static SERVED: OnceLock<Fixture> = OnceLock::new();
     SERVED.get_or_init(|| {
         let fixture = Fixture::shared();
         for (name, load) in LOADS {
             workload(&fixture, name, load, "D(20,10)", "");
         }
-        fixture.write(PIPELINE, &pipeline(&LOADS.map(|(name, _)| name), &[SIMULATOR], 2, ENOUGH, ""));
+        fixture.write(PIPELINE, &pipeline(&LOADS.map(|(name, _)| name), &[SIMULATOR], 2, RETRY_BUDGET, ""));
         fixture.commit("three loads");
         for run_id in ["one", "two"] {
             fixture.run(run_id).success();
@@ -105,39 +105,39 @@ pub(crate) fn served() -> &'static Fixture {
     })
 }
 
-/// The attempts of a run that count, by their trial: one for each shard, as its execution part tells it.
-pub(crate) fn counted(fixture: &Fixture, run_id: &str) -> BTreeMap<String, Vec<Value>> {
+/// Returns the counted attempts of a run, by their trial: one for each shard, from its execution part.
+pub(crate) fn counted_attempts(fixture: &Fixture, run_id: &str) -> BTreeMap<String, Vec<Value>> {
     let collection = fixture.manifest(run_id, "collect");
     let counted = |trial: &Value| {
         let trial_id = text(&trial["trial_id"]);
         let attempts = list(&trial["attempts"]).iter().filter(|attempt| attempt["counted"] == true);
-        (trial_id.to_owned(), attempts.map(|attempt| executed(fixture, trial_id, attempt)).collect())
+        (trial_id.to_owned(), attempts.map(|attempt| executed_attempt(fixture, trial_id, attempt)).collect())
     };
     list(&collection["body"]["trials"]).iter().map(counted).collect()
 }
 
-/// What the execution part that a collected attempt names says of it.
-fn executed(fixture: &Fixture, trial_id: &str, collected: &Value) -> Value {
-    let part = stored(fixture, &collected["part"]);
+/// Returns the attempt of the execution part that a collected attempt names.
+fn executed_attempt(fixture: &Fixture, trial_id: &str, collected: &Value) -> Value {
+    let part = read_stored(fixture, &collected["part"]);
     let is_it = |attempt: &&Value| attempt["trial_id"] == trial_id && attempt["attempt"] == collected["attempt"];
     list(&part["body"]["attempts"]).iter().find(is_it).expect("the part has the attempt").clone()
 }
 
-/// A document of the store.
-fn stored(fixture: &Fixture, digest: &Value) -> Value {
+/// Reads a document of the store.
+fn read_stored(fixture: &Fixture, digest: &Value) -> Value {
     serde_json::from_slice(&fs::read(blob(&fixture.store(), text(digest))).expect("it is in the store")).expect("JSON")
 }
 
-/// The records of an attempt's shard.
+/// Reads the records of an attempt's shard.
 fn records(fixture: &Fixture, attempt: &Value) -> RecordFile {
     let digest = text(&attempt["serving"]["records"]["digest"]);
     RecordFile::open(fs::read(blob(&fixture.store(), digest)).expect("the records are in the store")).expect("a file of records")
 }
 
-/// The digests of the schedules of a run's trials, equal in all of its parts.
+/// Returns the digests of the schedules of a run's trials, which all of its parts share.
 fn schedule_digests(fixture: &Fixture, run_id: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for (trial_id, shards) in counted(fixture, run_id) {
+    for (trial_id, shards) in counted_attempts(fixture, run_id) {
         let digests: BTreeSet<_> = shards.iter().map(|shard| text(&shard["serving"]["schedule_digest"]).to_owned()).collect();
         assert_eq!(digests.len(), 1, "the shards of {trial_id} share a schedule: {digests:?}");
         found.extend(digests.into_iter().map(|digest| (trial_id.clone(), digest)));
@@ -145,7 +145,7 @@ fn schedule_digests(fixture: &Fixture, run_id: &str) -> BTreeMap<String, String>
     found
 }
 
-/// The points of a run's summary by their case.
+/// Returns the points of a run's summary by their case.
 pub(crate) fn points(fixture: &Fixture, run_id: &str) -> BTreeMap<String, Value> {
     let summary = fixture.manifest(run_id, "reduce");
     list(&summary["body"]["points"]).iter().map(|point| (text(&point["case_id"]).to_owned(), point.clone())).collect()
@@ -157,7 +157,7 @@ pub(crate) fn metric<'a>(point: &'a Value, name: &str) -> Option<&'a Value> {
 
 #[test]
 fn every_load_is_offered_as_asked_and_accounted_for() {
-    let fixture = served();
+    let fixture = served_fixture();
     let points = points(fixture, "one");
     for (name, _) in LOADS {
         let point = &points[&format!("{name}.simulator.default")];
@@ -172,7 +172,7 @@ fn every_load_is_offered_as_asked_and_accounted_for() {
             assert!(milliseconds * 1e6 >= planned_ns as f64, "{name}: {measured} is {milliseconds} ms, and was planned as more");
         }
     }
-    for (trial_id, shards) in counted(fixture, "one") {
+    for (trial_id, shards) in counted_attempts(fixture, "one") {
         let [attempt] = &shards[..] else { panic!("one shard: {shards:#?}") };
         let serving = &attempt["serving"];
         assert_eq!((text(&serving["input_tokens"]), text(&serving["output_tokens"])), ("400", "200"), "20 requests: {trial_id}");
@@ -198,7 +198,7 @@ fn every_load_is_offered_as_asked_and_accounted_for() {
 
 #[test]
 fn the_endpoint_counts_as_the_client_does() {
-    let fixture = served();
+    let fixture = served_fixture();
     let collection = fixture.manifest("one", "collect");
     let trials = list(&collection["body"]["trials"]);
     assert_eq!(trials.len(), 3 * 2);
@@ -212,11 +212,11 @@ fn the_endpoint_counts_as_the_client_does() {
 
 #[test]
 fn serving_numbers_are_recomputed_and_walk_back() {
-    let fixture = served();
+    let fixture = served_fixture();
     let verified = fixture.assay(&["verify", "one", "--recompute"]).success();
     assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
 
-    let counted = counted(fixture, "one");
+    let counted = counted_attempts(fixture, "one");
     for (name, _) in LOADS {
         let case = format!("{name}.simulator.default");
         let number = number(&fixture.published("one"), &case, "ttft_ms_p99");
@@ -234,7 +234,7 @@ fn serving_numbers_are_recomputed_and_walk_back() {
     }
 }
 
-/// The median of a metric, as a published folder lists it.
+/// Returns the median of a metric, as a published folder lists it.
 fn number(folder: &Path, case: &str, metric: &str) -> Value {
     let numbers: Value = serde_json::from_slice(&fs::read(folder.join("numbers.json")).expect("numbers.json")).expect("JSON");
     let is_it =
@@ -244,7 +244,7 @@ fn number(folder: &Path, case: &str, metric: &str) -> Value {
 
 #[test]
 fn a_serving_report_asks_nobody_for_anything() {
-    let html = fs::read_to_string(served().published("one").join("report.html")).expect("the report");
+    let html = fs::read_to_string(served_fixture().published("one").join("report.html")).expect("the report");
     assert!(html.contains("2 streams"), "it shows the loads");
     assert!(!html.contains("://"), "it names no other host");
     let links: BTreeSet<_> = html.split("href=\"").skip(1).filter_map(|rest| rest.chars().next()).collect();
@@ -254,7 +254,7 @@ fn a_serving_report_asks_nobody_for_anything() {
 
 #[test]
 fn two_runs_share_their_schedules_and_no_request() {
-    let fixture = served();
+    let fixture = served_fixture();
     let [one, two] = ["one", "two"].map(|run_id| schedule_digests(fixture, run_id));
     assert_eq!(one, two);
     assert_eq!(one.len(), 3 * 2);
@@ -262,7 +262,7 @@ fn two_runs_share_their_schedules_and_no_request() {
     assert_eq!(distinct.len(), one.len(), "every trial has a schedule of its own: {one:#?}");
 
     let ids = |run_id| {
-        let attempts = counted(fixture, run_id).into_values().flatten();
+        let attempts = counted_attempts(fixture, run_id).into_values().flatten();
         let ids = attempts.flat_map(|attempt| records(fixture, &attempt).records().expect("rows").map(Result::unwrap));
         ids.map(|record| record.request_id).collect::<BTreeSet<_>>()
     };
@@ -277,14 +277,14 @@ fn three_shards_offer_what_one_offers() {
     let mut fixture = Fixture::bare();
     workload(&fixture, "closed", "mode: closed, concurrency: [3], requests: 60", "D(20,10)", "");
     workload(&fixture, "open", "mode: open, rate: [100], requests: 60", "D(20,10)", "");
-    fixture.write(PIPELINE, &pipeline(&["closed", "open"], &[SIMULATOR], 2, ENOUGH, ""));
-    fixture.write(SHARDED, &pipeline(&["closed", "open"], &[SIMULATOR], 2, ENOUGH, "  shards: 3\n"));
+    fixture.write(PIPELINE, &pipeline(&["closed", "open"], &[SIMULATOR], 2, RETRY_BUDGET, ""));
+    fixture.write(SHARDED, &pipeline(&["closed", "open"], &[SIMULATOR], 2, RETRY_BUDGET, "  shards: 3\n"));
     fixture.commit("one shard and three");
     fixture.run("whole").success();
     fixture.assay(&["run", SHARDED, "--run-id", "sharded"]).success();
-    // In a store that is reached over a network they meet as they do in a folder.
-    let served = Served::start();
-    served.admit(&mut fixture, "run");
+    // A store that is reached over a network coordinates shards as a folder does.
+    let served = ServedStore::start();
+    served.set_credentials(&mut fixture, "run");
     fixture.assay(&["run", SHARDED, "--run-id", "far", "--store", &served.uri()]).success();
     fixture.assay(&["fetch", "far", "--store", &served.uri()]).success();
 
@@ -295,7 +295,7 @@ fn three_shards_offer_what_one_offers() {
         let attempts = list(&collection["body"]["trials"]).iter().flat_map(|trial| list(&trial["attempts"]));
         let found: BTreeSet<_> = attempts.map(|attempt| text(&attempt["part"])).collect();
         assert_eq!(found.len(), parts, "execution parts of {run_id}");
-        for (trial_id, shards) in counted(&fixture, run_id) {
+        for (trial_id, shards) in counted_attempts(&fixture, run_id) {
             assert_eq!(shards.len(), parts, "{trial_id} of {run_id}");
             let files = shards.iter().map(|shard| records(&fixture, shard));
             let records = files.flat_map(|file| file.records().expect("rows").map(|row| row.expect("a record")));
@@ -310,33 +310,33 @@ fn three_shards_offer_what_one_offers() {
     }
 }
 
-/// What an endpoint did is a result, however few of the requests fall to a shard: an attempt is not repeated until they are answered.
+/// An endpoint's failures are a result, however few of the requests fall to a shard: an attempt is not repeated until they succeed.
 #[test]
 fn a_shard_whose_requests_all_fail_beside_others_that_are_answered_is_counted() {
-    // Each attempt asks twice, once a shard.
+    // Each attempt sends two requests, one per shard.
     let server = Server::start(MODEL, |request| {
         let is_first = request.number % 2 == 0;
-        (if is_first { answer("500 Internal Server Error", "{}") } else { good_stream() }, Then::KeepAlive)
+        (if is_first { json_response("500 Internal Server Error", "{}") } else { complete_stream() }, AfterResponse::KeepAlive)
     });
     let fixture = Fixture::bare();
     workload(&fixture, "chat", "mode: closed, concurrency: [2], requests: 2", "D(20,10)", "");
-    fixture.write(PIPELINE, &pipeline(&["chat"], &[&endpoint("sut", &server, "")], 1, ENOUGH, "  shards: 2\n"));
+    fixture.write(PIPELINE, &pipeline(&["chat"], &[&endpoint("sut", &server, "")], 1, RETRY_BUDGET, "  shards: 2\n"));
     fixture.commit("two shards, of which one fails");
     fixture.run("one").success();
-    let counted = counted(&fixture, "one");
+    let counted = counted_attempts(&fixture, "one");
     let outcomes: Vec<_> = counted.values().flatten().map(|shard| shard["serving"]["outcomes"].clone()).collect();
     assert_eq!(outcomes.len(), 2, "{outcomes:?}");
     assert!(outcomes.contains(&json!({"ok": "1"})) && outcomes.contains(&json!({"http_error": "1"})), "{outcomes:?}");
     let point = &points(&fixture, "one")["chat.sut.default"];
     assert_eq!(point["serving"]["outcomes"], json!({"http_error": "1", "ok": "1"}));
-    // A busy machine may have cost attempts.
+    // A busy machine may have invalidated attempts.
     let reasons = list(&point["excluded"]).iter().flat_map(|excluded| list(&excluded["reasons"]));
     assert!(reasons.into_iter().all(|reason| reason["code"] != "all_failed"), "{point:#}");
     fixture.assay(&["verify", "one", "--recompute"]).success();
 }
 
-/// What the Environment of a run's blocks say of its shards, in the order of the blocks.
-fn shards_of(fixture: &Fixture, run_id: &str) -> Vec<Value> {
+/// Returns the shard counts of a run's Environments, in the order of the blocks.
+fn shard_counts(fixture: &Fixture, run_id: &str) -> Vec<Value> {
     let environments = fixture.pointers(run_id, "provision").into_iter().map(|pointer| pointer.load(&fixture.store()));
     let mut of_blocks: Vec<_> = environments
         .map(|environment| (environment["body"]["block"]["index"].as_u64(), environment["body"]["shards"].clone()))
@@ -347,8 +347,8 @@ fn shards_of(fixture: &Fixture, run_id: &str) -> Vec<Value> {
 
 #[test]
 fn a_small_load_takes_one_shard_and_nothing_is_measured() {
-    let fixture = served();
-    let [shards] = &shards_of(fixture, "one")[..] else { panic!("one block") };
+    let fixture = served_fixture();
+    let [shards] = &shard_counts(fixture, "one")[..] else { panic!("one block") };
     assert_eq!((&shards["shards"], &shards["ceiling"]), (&json!(1), &Value::Null));
     let formula = "shards: 1, any shard carries 2 streams, 100 requests/s, 1000 events/s: no ceiling was measured";
     assert_eq!(text(&shards["formula"]), formula);
@@ -357,7 +357,7 @@ fn a_small_load_takes_one_shard_and_nothing_is_measured() {
     assert!(!fixture.store().join("ceilings").exists());
 }
 
-/// What is kept of such a machine decides, so that a test needs no machine of a certain speed: here it says that a shard carries 300 streams.
+/// The cached ceiling decides, so that the test needs no machine of a certain speed: here a shard carries 300 streams.
 #[test]
 fn a_load_beyond_half_of_a_ceiling_is_shared_in_every_block() {
     let fixture = Fixture::bare();
@@ -378,12 +378,12 @@ fn a_load_beyond_half_of_a_ceiling_is_shared_in_every_block() {
     keep(300);
     workload(&fixture, "many", "mode: closed, concurrency: [300], requests: 600", "D(20,10)", "");
     let restarted = "  isolation: restart_target\n";
-    fixture.write(PIPELINE, &pipeline(&["many"], &[SIMULATOR], 2, ENOUGH, restarted));
+    fixture.write(PIPELINE, &pipeline(&["many"], &[SIMULATOR], 2, RETRY_BUDGET, restarted));
     fixture.commit("many streams");
     let ran = fixture.run("auto").success();
 
     let formula = "shards: 2 = ceil(300 streams / (0.5 * 300))";
-    let [first, second] = &shards_of(&fixture, "auto")[..] else { panic!("two blocks") };
+    let [first, second] = &shard_counts(&fixture, "auto")[..] else { panic!("two blocks") };
     assert_eq!((&first["shards"], text(&first["formula"])), (&json!(2), formula));
     let ceiling = &first["ceiling"]["value"];
     assert_eq!((&ceiling["cached"], &ceiling["streams"], &ceiling["node"]), (&json!(true), &json!(300), &json!("local")));
@@ -391,33 +391,33 @@ fn a_load_beyond_half_of_a_ceiling_is_shared_in_every_block() {
     assert!(ran.stderr.contains(formula), "progress: {}", ran.stderr);
     let shown = fixture.assay(&["show", "auto"]).success().stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains(formula) && shown.contains("measured earlier on such a machine"), "{shown}");
-    for (trial_id, shards) in counted(&fixture, "auto") {
+    for (trial_id, shards) in counted_attempts(&fixture, "auto") {
         assert_eq!(shards.len(), 2, "{trial_id}");
     }
     fixture.assay(&["verify", "auto", "--recompute"]).success();
 
-    // A number is a number, whatever is known of the machine.
-    fixture.write(PIPELINE, &pipeline(&["many"], &[SIMULATOR], 2, ENOUGH, "  shards: 1\n"));
+    // A number in the pipeline applies whatever the ceiling is.
+    fixture.write(PIPELINE, &pipeline(&["many"], &[SIMULATOR], 2, RETRY_BUDGET, "  shards: 1\n"));
     fixture.commit("a number of shards");
     fixture.run("one").success();
-    assert_eq!(shards_of(&fixture, "one"), [Value::Null]);
-    assert!(counted(&fixture, "one").values().all(|shards| shards.len() == 1));
+    assert_eq!(shard_counts(&fixture, "one"), [Value::Null]);
+    assert!(counted_attempts(&fixture, "one").values().all(|shards| shards.len() == 1));
 
-    // More than there may be is refused before any load is made.
+    // A count above the limit is refused before any load is made.
     keep(1);
     workload(&fixture, "many", "mode: closed, concurrency: [600], requests: 600", "D(20,10)", "");
-    fixture.write(PIPELINE, &pipeline(&["many"], &[SIMULATOR], 2, ENOUGH, ""));
+    fixture.write(PIPELINE, &pipeline(&["many"], &[SIMULATOR], 2, RETRY_BUDGET, ""));
     fixture.commit("too many streams");
     let refused = fixture.run("refused").refuses(10, "too_many_shards");
     assert!(refused.stderr.contains("1200 = ceil(600 streams / (0.5 * 1))"), "{}", refused.stderr);
 }
 
-/// A shard that is killed takes its attempt with it, in all shards, and whoever comes in its place joins at the next.
+/// A shard that is killed ends its attempt in all shards, and its replacement joins at the next attempt.
 #[test]
 fn a_lost_shard_ends_the_attempt_for_all() {
     let fixture = Fixture::bare();
     workload(&fixture, "chat", "mode: closed, concurrency: [3], duration: 5s", "D(20,10)", "");
-    fixture.write(PIPELINE, &pipeline(&["chat"], &[SIMULATOR], 1, ENOUGH, "  shards: 3\n"));
+    fixture.write(PIPELINE, &pipeline(&["chat"], &[SIMULATOR], 1, RETRY_BUDGET, "  shards: 3\n"));
     fixture.commit("three shards");
     let run = fixture.spawn(&["run", PIPELINE, "--run-id", "one"]);
     let started = |path: &PathBuf| path.ends_with("000000/start");
@@ -448,17 +448,22 @@ fn a_lost_shard_ends_the_attempt_for_all() {
 #[test]
 fn requests_that_fail_are_rows_with_their_outcome() {
     let servers = [
-        ("leaves", "connect_error", None, Server::start(MODEL, |_| (Vec::new(), Then::Leave))),
-        ("hangs-up", "connection_closed", None, Server::start(MODEL, |_| (Vec::new(), Then::HangUp))),
+        ("leaves", "connect_error", None, Server::start(MODEL, |_| (Vec::new(), AfterResponse::Leave))),
+        ("hangs-up", "connection_closed", None, Server::start(MODEL, |_| (Vec::new(), AfterResponse::HangUp))),
         (
             "fails",
             "http_error",
             Some(500),
-            Server::start(MODEL, |_| (answer("500 Internal Server Error", "{}"), Then::KeepAlive)),
+            Server::start(MODEL, |_| (json_response("500 Internal Server Error", "{}"), AfterResponse::KeepAlive)),
         ),
-        ("is-busy", "http_error", Some(429), Server::start(MODEL, |_| (answer("429 Too Many Requests", "{}"), Then::KeepAlive))),
-        ("babbles", "malformed", Some(200), Server::start(MODEL, |_| (begun_stream(&["hello"]), Then::HangUp))),
-        ("stops", "truncated", Some(200), Server::start(MODEL, |_| (begun_stream(&[TOKEN]), Then::HangUp))),
+        (
+            "is-busy",
+            "http_error",
+            Some(429),
+            Server::start(MODEL, |_| (json_response("429 Too Many Requests", "{}"), AfterResponse::KeepAlive)),
+        ),
+        ("babbles", "malformed", Some(200), Server::start(MODEL, |_| (open_stream(&["hello"]), AfterResponse::HangUp))),
+        ("stops", "truncated", Some(200), Server::start(MODEL, |_| (open_stream(&[TOKEN]), AfterResponse::HangUp))),
     ];
     let targets = servers.each_ref().map(|(name, _, _, server)| endpoint(name, server, ""));
     let fixture = chat(5, &targets.each_ref().map(String::as_str), 0);
@@ -481,7 +486,7 @@ fn requests_that_fail_are_rows_with_their_outcome() {
         assert_eq!(list(&excluded[&case]["excluded"]).len(), 1, "{case}");
         let attempt = list(&part["body"]["attempts"]).iter().find(|attempt| attempt["case_id"] == case.as_str());
         let attempt = attempt.unwrap_or_else(|| panic!("an attempt of {case}"));
-        // The first request reached the server that then left, so it is not sent again.
+        // The first request reached the server before it left, so it is not sent again.
         let first_outcome = if *name == "leaves" { "connection_closed" } else { *outcome };
         let outcomes =
             if first_outcome == *outcome { json!({*outcome: "5"}) } else { json!({first_outcome: "1", *outcome: "4"}) };
@@ -500,7 +505,7 @@ fn requests_that_fail_are_rows_with_their_outcome() {
             let outcome = if place == 0 { first_outcome } else { *outcome };
             assert_eq!((record.outcome.as_str(), record.http_status), (outcome, *status), "{name}: {record:?}");
         }
-        assert!(server.asked() >= 1, "{name} was asked");
+        assert!(server.request_count() >= 1, "{name} was asked");
     }
     fixture.assay(&["verify", "one", "--recompute"]).success();
     assert_eq!(fixture.leftovers(), [""; 0]);
@@ -509,8 +514,8 @@ fn requests_that_fail_are_rows_with_their_outcome() {
 #[test]
 fn what_an_endpoint_fails_is_in_its_error_rate_and_nowhere_else() {
     let script = |request: &Request| match request.number % 2 {
-        0 => (good_stream(), Then::KeepAlive),
-        _ => (answer("503 Service Unavailable", "{}"), Then::KeepAlive),
+        0 => (complete_stream(), AfterResponse::KeepAlive),
+        _ => (json_response("503 Service Unavailable", "{}"), AfterResponse::KeepAlive),
     };
     let server = Server::start(MODEL, script);
     let fixture = chat(10, &[&endpoint("half", &server, "")], 0);
@@ -519,20 +524,20 @@ fn what_an_endpoint_fails_is_in_its_error_rate_and_nowhere_else() {
     assert_eq!(point["serving"]["outcomes"], json!({"http_error": "5", "ok": "5"}));
     assert_eq!(metric(point, "error_rate").expect("it is measured")["median"].as_f64(), Some(0.5));
     assert_eq!(metric(point, "ttft_ms_p50").expect("it is measured")["trials"][0]["n"], json!("5"), "of good answers only");
-    assert_eq!(server.asked(), 10, "nothing is retried");
+    assert_eq!(server.request_count(), 10, "nothing is retried");
     fixture.assay(&["verify", "one", "--recompute"]).success();
 }
 
 #[test]
 fn a_process_target_serves_and_ends_with_the_run() {
-    // The port is free again once the listener is dropped, and out of thousands hardly the one that somebody else takes meanwhile.
+    // The port is free again once the listener is dropped; among thousands of ports, another process hardly takes this one meanwhile.
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
     let simulator = binary("assay-simulator").display().to_string();
     let target = format!(
         "{{name: own, kind: process, url: 'http://127.0.0.1:{port}', ready: {{http: /health, timeout: 60s}}, \
          command: ['{simulator}', --listen, '127.0.0.1:{port}', --model, {MODEL}, --profile, fast]}}"
     );
-    let fixture = chat(10, &[&target], ENOUGH);
+    let fixture = chat(10, &[&target], RETRY_BUDGET);
     fixture.run("one").success();
     let point = &points(&fixture, "one")["chat.own.default"];
     assert_eq!(point["serving"]["outcomes"], json!({"ok": "10"}));
@@ -545,8 +550,8 @@ fn a_process_target_serves_and_ends_with_the_run() {
 fn a_secret_header_reaches_the_endpoint_and_no_file() {
     const SECRET: &str = "a-secret-of-the-endpoint";
     let script = |request: &Request| match header(&request.head, "authorization") {
-        Some(value) if value == format!("Bearer {SECRET}") => (good_stream(), Then::KeepAlive),
-        _ => (answer("401 Unauthorized", "{}"), Then::KeepAlive),
+        Some(value) if value == format!("Bearer {SECRET}") => (complete_stream(), AfterResponse::KeepAlive),
+        _ => (json_response("401 Unauthorized", "{}"), AfterResponse::KeepAlive),
     };
     let server = Server::start(MODEL, script);
     let mut fixture = chat(5, &[&endpoint("guarded", &server, ", headers: {authorization: {from_env: GUARD}}")], 0);
@@ -570,27 +575,27 @@ fn a_secret_that_an_endpoint_repeats_is_masked_and_the_attempt_does_not_count() 
     let script = |request: &Request| {
         let given = header(&request.head, "authorization").unwrap_or_default().to_owned();
         if !request.head.starts_with("POST /v1/chat/completions ") {
-            return (answer("404 Not Found", "{}"), Then::KeepAlive);
+            return (json_response("404 Not Found", "{}"), AfterResponse::KeepAlive);
         }
         match request.number % 3 {
             0 => {
                 let body = json!({"error": {"message": format!("Incorrect API key provided: {}", given.replace("Bearer ", ""))}});
-                (answer("401 Unauthorized", &body.to_string()), Then::KeepAlive)
+                (json_response("401 Unauthorized", &body.to_string()), AfterResponse::KeepAlive)
             }
-            // What is kept of an error ends in the middle of the secret.
-            1 => (answer("401 Unauthorized", &format!("{}{given}", "x".repeat(185))), Then::KeepAlive),
+            // The kept part of an error ends in the middle of the secret.
+            1 => (json_response("401 Unauthorized", &format!("{}{given}", "x".repeat(185))), AfterResponse::KeepAlive),
             _ => {
                 let delta = json!({"choices": [{"index": 0, "delta": {"content": given}, "finish_reason": "stop"}]});
-                let mut wire = begun_stream(&[TOKEN, &delta.to_string(), "[DONE]"]);
+                let mut wire = open_stream(&[TOKEN, &delta.to_string(), "[DONE]"]);
                 wire.extend_from_slice(b"0\r\n\r\n");
-                (wire, Then::KeepAlive)
+                (wire, AfterResponse::KeepAlive)
             }
         }
     };
     let server = Server::start(MODEL, script);
     let mut fixture = Fixture::bare();
     workload(&fixture, "chat", "mode: closed, concurrency: [1], requests: 6", "D(20,10)", "  capture: full\n");
-    // An address may end in its version: the models are asked for below it all the same.
+    // The address may end in its version; the models are still requested below it.
     let target =
         format!("{{name: echo, kind: endpoint, url: '{}/v1', headers: {{authorization: {{from_env: GUARD}}}}}}", server.url());
     fixture.write(PIPELINE, &pipeline(&["chat"], &[&target], 1, 0, ""));
@@ -634,7 +639,7 @@ fn a_process_that_ends_before_it_is_ready_is_not_waited_for() {
     assert!(ran.stderr.contains(said), "{}", ran.stderr);
     assert!(!ran.stderr.contains(SECRET), "{}", ran.stderr);
 
-    // What is never started is not waited for either.
+    // A process that is never started is not waited for either.
     fixture.unset("GUARD");
     let ran = fixture.run("two").refuses(30, "secret_absent");
     assert!(!ran.stderr.contains("retry"), "it is not tried again: {}", ran.stderr);
@@ -645,10 +650,10 @@ fn a_process_that_ends_before_it_is_ready_is_not_waited_for() {
 fn every_trial_begins_with_an_empty_cache_where_the_pipeline_says_so() {
     let fixture = Fixture::bare();
     workload(&fixture, "chat", "mode: closed, concurrency: [2], requests: 10", "D(20,10)", "  cache: shared\n");
-    fixture.write(PIPELINE, &pipeline(&["chat"], &[SIMULATOR], 2, ENOUGH, "  isolation: flush\n  shards: 2\n"));
+    fixture.write(PIPELINE, &pipeline(&["chat"], &[SIMULATOR], 2, RETRY_BUDGET, "  isolation: flush\n  shards: 2\n"));
     fixture.commit("a flush before each trial");
     fixture.run("one").success();
-    let counted = counted(&fixture, "one");
+    let counted = counted_attempts(&fixture, "one");
     assert_eq!(counted.len(), 2);
     for (trial_id, shards) in counted {
         let flushed: Vec<_> = shards.iter().map(|shard| text(&shard["serving"]["cache_flushed"])).collect();
@@ -661,7 +666,7 @@ fn every_trial_begins_with_an_empty_cache_where_the_pipeline_says_so() {
 fn an_endpoint_that_cannot_empty_its_cache_is_not_measured() {
     let script = |request: &Request| {
         let is_load = request.head.starts_with("POST /v1/");
-        (if is_load { good_stream() } else { answer("404 Not Found", "{}") }, Then::KeepAlive)
+        (if is_load { complete_stream() } else { json_response("404 Not Found", "{}") }, AfterResponse::KeepAlive)
     };
     let server = Server::start(MODEL, script);
     let fixture = chat(5, &[&endpoint("plain", &server, "")], 0);
@@ -671,7 +676,7 @@ fn an_endpoint_that_cannot_empty_its_cache_is_not_measured() {
     let ran = fixture.run("one").refuses(30, "cannot_flush");
     assert!(ran.stderr.contains("`VLLM_SERVER_DEV_MODE=1`"), "the remedy is told: {}", ran.stderr);
     assert!(!ran.stderr.contains("retry"), "it is not tried again: {}", ran.stderr);
-    assert_eq!(server.asked(), 2, "it was asked for a flush in two ways, by one shard, and for nothing else");
+    assert_eq!(server.request_count(), 2, "it was asked for a flush in two ways, by one shard, and for nothing else");
 }
 
 #[test]
@@ -680,7 +685,7 @@ fn a_restarted_target_is_another_process_in_every_trial() {
     let fixture = Fixture::bare();
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
     let (simulator, pids) = (binary("assay-simulator").display().to_string(), fixture.root().join("pids"));
-    // The shell becomes the simulator, and so has its process id.
+    // The shell becomes the simulator, so they have the same process id.
     let start =
         format!("echo $$ >> {}; exec {simulator} --listen 127.0.0.1:{port} --model {MODEL} --profile fast", pids.display());
     let target = format!(
@@ -689,7 +694,7 @@ fn a_restarted_target_is_another_process_in_every_trial() {
     );
     workload(&fixture, "chat", "mode: closed, concurrency: [1], requests: 5", "D(20,10)", "");
     let trials = TRIALS.try_into().expect("it fits");
-    fixture.write(PIPELINE, &pipeline(&["chat"], &[&target], trials, ENOUGH, "  isolation: restart_target\n"));
+    fixture.write(PIPELINE, &pipeline(&["chat"], &[&target], trials, RETRY_BUDGET, "  isolation: restart_target\n"));
     fixture.commit("a restart before each trial");
     fixture.run("one").success();
 
@@ -700,14 +705,14 @@ fn a_restarted_target_is_another_process_in_every_trial() {
         fixture.pointers("one", "provision").iter().map(|pointer| pointer.load(&fixture.store())).collect();
     let blocks: BTreeSet<_> = environments.iter().map(|found| found["body"]["block"]["index"].as_u64()).collect();
     assert_eq!(blocks, (0..TRIALS as u64).map(Some).collect(), "each trial has an environment of its own");
-    assert_eq!(counted(&fixture, "one").len(), TRIALS);
+    assert_eq!(counted_attempts(&fixture, "one").len(), TRIALS);
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
 #[test]
 fn declared_hardware_is_in_every_report() {
-    let server = Server::start(MODEL, |_| (good_stream(), Then::KeepAlive));
-    let fixture = chat(5, &[&endpoint("far", &server, ", hardware: {gpu_model: NVIDIA H200, gpu_count: 8}")], ENOUGH);
+    let server = Server::start(MODEL, |_| (complete_stream(), AfterResponse::KeepAlive));
+    let fixture = chat(5, &[&endpoint("far", &server, ", hardware: {gpu_model: NVIDIA H200, gpu_count: 8}")], RETRY_BUDGET);
     let ran = fixture.run("one").success();
     assert!(ran.stdout.contains("8 x NVIDIA H200 (declared)"), "{}", ran.stdout);
     for name in ["report.html", "report.md"] {
@@ -720,7 +725,7 @@ fn declared_hardware_is_in_every_report() {
 fn what_a_workload_declares_can_be_asked_for() {
     let sql = "SELECT workload, model, precision, protocol, deployment_model, stack_under_test, batching_policy, \
                concurrency_points, prompt_distribution, cache FROM workload_dim WHERE workload = 'closed'";
-    let asked = served().assay(&["query", sql, "--format", "json"]).success().stdout;
+    let asked = served_fixture().assay(&["query", sql, "--format", "json"]).success().stdout;
     let row: Value = serde_json::from_str(asked.lines().next().expect("a row")).expect("JSON");
     let expected = serde_json::json!({
         "workload": "closed", "model": MODEL, "precision": "none", "protocol": "openai_compatible_http",
@@ -740,7 +745,7 @@ fn a_plan_says_how_long_its_loads_take() {
         let shown = fixture.assay(&["plan", PIPELINE]).success().stdout;
         shown.lines().skip(1).take_while(|line| !line.starts_with("workload")).collect::<Vec<_>>().join("\n")
     };
-    // Three trials of two loads, each with a warm-up; the last answers of each have half a minute.
+    // Three trials of two loads, each with a warm-up; the last responses of each have half a minute.
     insta::assert_snapshot!(planned("mode: closed, concurrency: [1, 2], duration: 50s, warmup: 10s"), @r"
     about 6 min of trials, by their loads
     at most 9 min of trials
@@ -753,7 +758,7 @@ fn a_plan_says_how_long_its_loads_take() {
 
 #[test]
 fn a_model_that_is_not_served_is_named() {
-    let server = Server::start("another-model", |_| (good_stream(), Then::KeepAlive));
+    let server = Server::start("another-model", |_| (complete_stream(), AfterResponse::KeepAlive));
     let fixture = chat(5, &[&endpoint("other", &server, "")], 0);
     let ran = fixture.run("one").refuses(30, "model_not_served");
     assert!(
@@ -761,7 +766,7 @@ fn a_model_that_is_not_served_is_named() {
         "{}",
         ran.stderr
     );
-    assert_eq!(server.asked(), 0, "nothing is measured");
+    assert_eq!(server.request_count(), 0, "nothing is measured");
     assert!(!ran.stderr.contains("retry"), "it is not tried again: {}", ran.stderr);
 }
 
@@ -771,12 +776,12 @@ fn embeddings_and_whole_completions_are_measured() {
     let load = "mode: closed, concurrency: [2], requests: 20";
     workload(&fixture, "embed", load, "E(64)", "  api: embeddings\n");
     workload(&fixture, "complete", load, "D(20,10)", "  api: completions\n  streaming: false\n");
-    fixture.write(PIPELINE, &pipeline(&["embed", "complete"], &[SIMULATOR], 1, ENOUGH, ""));
+    fixture.write(PIPELINE, &pipeline(&["embed", "complete"], &[SIMULATOR], 1, RETRY_BUDGET, ""));
     fixture.commit("embeddings and completions");
     fixture.run("one").success();
 
     let points = points(&fixture, "one");
-    let counted = counted(&fixture, "one");
+    let counted = counted_attempts(&fixture, "one");
     // 20 requests each: 64 tokens in; 20 in and 10 out.
     for (name, input, output) in [("embed", "1280", "0"), ("complete", "400", "200")] {
         let point = &points[&format!("{name}.simulator.default")];
@@ -793,9 +798,9 @@ fn embeddings_and_whole_completions_are_measured() {
 #[test]
 fn what_was_recorded_during_a_trial_is_in_rows() {
     let fixture = Fixture::bare();
-    // Four seconds, of which the recorder reads every one.
+    // Four seconds, each of which the recorder samples.
     workload(&fixture, "slow", "mode: open, rate: [10], arrival: constant, requests: 40", "D(20,10)", "");
-    fixture.write(PIPELINE, &pipeline(&["slow"], &[SIMULATOR], 1, ENOUGH, ""));
+    fixture.write(PIPELINE, &pipeline(&["slow"], &[SIMULATOR], 1, RETRY_BUDGET, ""));
     fixture.commit("a slow load");
     fixture.run("one").success();
 
@@ -815,7 +820,7 @@ fn what_was_recorded_during_a_trial_is_in_rows() {
     fixture.assay(&["verify", "one", "--recompute"]).success();
 }
 
-/// The plan pins objects wherever it is made; only a cluster brings them up.
+/// Objects are pinned wherever the plan is made; only a cluster brings them up.
 #[test]
 fn objects_are_pinned_and_refused_on_one_machine() {
     let target = "{name: vllm, kind: objects, objects: [targets/vllm.yaml], url: 'http://vllm:8000'}";

@@ -1,4 +1,4 @@
-//! A client that is stopped: what it publishes is near the truth, or does not count.
+//! A client that is stopped: its published numbers are near the truth, or do not count.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ use crate::pipeline::{list, text};
 use crate::serving::{MODEL, pipeline, workload};
 use crate::support::{Fixture, PIPELINE, files_under, wait_until};
 
-/// Users of the closed loop.
+/// The number of users of the closed loop.
 const USERS: u64 = 4;
 
-/// The most that a 99th percentile of TTFT may be above the truth, in milliseconds, if that is more than a tenth of it.
+/// The most by which a 99th percentile of TTFT may exceed the true value, in milliseconds, if that is more than a tenth of it.
 const BOUND_MS: f64 = 25.0;
 
-/// The simulator's time to the first token, in milliseconds. It has no queue: every request has it.
+/// The simulator's time to the first token, in milliseconds. It has no queue, so every request has this time.
 const TTFT_MS: f64 = 20.0;
 
 #[test]
@@ -35,7 +35,7 @@ fn a_stopped_client_is_near_the_truth_or_does_not_count() {
         fixture.leftovers().into_iter().find(|process| process.contains("/assay-execute ") && !process.contains("supervise"));
     let pid = client.as_deref().and_then(|process| process.split(':').next()?.parse().ok()).and_then(Pid::from_raw);
     let pid = pid.expect("the client's process");
-    // Stopped until as much time has passed as forty looks take, three times.
+    // Stopped three times, each time for the duration of forty polls.
     for _ in 0..3 {
         kill_process(pid, Signal::STOP).expect("stopped");
         let mut looks = 0;
@@ -64,15 +64,15 @@ fn a_stopped_client_is_near_the_truth_or_does_not_count() {
     let metrics = list(&points[0]["metrics"]);
     let p99 = metrics.iter().find(|metric| metric["metric"] == "ttft_ms_p99").and_then(|metric| metric["median"].as_f64());
     let p99 = p99.unwrap_or_else(|| panic!("a percentile: {metrics:#?}"));
-    // The way there and back on a busy machine is no delay that the client can see.
+    // The client cannot see the delay of the way to the server and back on a busy machine.
     let bound = BOUND_MS.max(p99 / 10.0) + 25.0;
     assert!(p99 - TTFT_MS <= bound, "{p99} ms: {:#}", attempt["serving"]["client"]);
 }
 
-/// Fields of the client's health that this Assay always writes.
+/// Checks fields of the client's health that this version of Assay always writes.
 #[test]
 fn the_signed_health_states_delays_and_resends() {
-    let fixture = crate::serving::served();
+    let fixture = crate::serving::served_fixture();
     let part: Value = fixture.manifest("one", "execute");
     for attempt in list(&part["body"]["attempts"]) {
         let client = &attempt["serving"]["client"];

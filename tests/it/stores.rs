@@ -16,20 +16,20 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::pipeline::list;
-use crate::support::{Fixture, PIPELINE, Ran, binary, blob, files_under, wait_until, write_file};
+use crate::support::{CommandResult, Fixture, PIPELINE, binary, blob, files_under, wait_until, write_file};
 
-/// What the child of a conformance test is told.
-const CONFORMING: &str = "ASSAY_IT_CONFORMING";
-const BEHIND: &str = "ASSAY_IT_BEHIND";
+/// The variable that gives the child of a conformance test its store.
+const CONFORMANCE_STORE_ENV: &str = "ASSAY_IT_CONFORMING";
+const STORE_FOLDER_ENV: &str = "ASSAY_IT_BEHIND";
 
-/// A served store: its folder, its credentials, and the server, which ends with this.
-pub(crate) struct Served {
+/// A served store: its folder, its credentials, and the server, which is killed when this is dropped.
+pub(crate) struct ServedStore {
     folder: TempDir,
     address: SocketAddr,
     server: Child,
 }
 
-impl Served {
+impl ServedStore {
     pub(crate) fn start() -> Self {
         let folder = tempfile::Builder::new().prefix("assay-it-served-").tempdir().expect("a folder");
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -53,14 +53,14 @@ impl Served {
         fs::read_to_string(self.credentials().join(identity)).expect("a secret").trim().to_owned()
     }
 
-    /// Lets every program of a fixture ask as this identity.
-    pub(crate) fn admit(&self, fixture: &mut Fixture, identity: &str) {
+    /// Gives every program of a fixture the credentials of this identity.
+    pub(crate) fn set_credentials(&self, fixture: &mut Fixture, identity: &str) {
         fixture.set("AWS_ACCESS_KEY_ID", identity);
         fixture.set("AWS_SECRET_ACCESS_KEY", self.secret(identity));
     }
 
-    /// Ends the server as a crash would, and starts another one at the same place.
-    fn crash_and_return(&mut self, away: Duration) {
+    /// Kills the server as a crash would, and starts another one at the same address.
+    fn crash_and_restart(&mut self, away: Duration) {
         self.server.kill().expect("killed");
         self.server.wait().expect("waited");
         std::thread::sleep(away);
@@ -68,14 +68,14 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServedStore {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
 }
 
-/// Starts a server and waits for it to say where it listens.
+/// Starts a server and waits until it prints its address.
 fn serve(folder: &Path, listen: SocketAddr, more: &[&str]) -> (Child, SocketAddr) {
     let mut command = Command::new(binary("assay"));
     command.arg("serve").arg("--store").arg(folder.join("store")).arg("--credentials").arg(folder.join("credentials"));
@@ -88,13 +88,13 @@ fn serve(folder: &Path, listen: SocketAddr, more: &[&str]) -> (Child, SocketAddr
     (server, address.expect("an address"))
 }
 
-/// What a child does: passes a store through the suite that every backend must pass. Nothing without being told.
+/// The child's part: runs the conformance suite of every backend against a store. Does nothing without the variable.
 #[test]
 fn conforming_child() {
-    let Some(uri) = std::env::var_os(CONFORMING) else { return };
+    let Some(uri) = std::env::var_os(CONFORMANCE_STORE_ENV) else { return };
     let uri = uri.to_str().expect("text");
     let open = || Store::open(uri).expect("a store");
-    match std::env::var_os(BEHIND) {
+    match std::env::var_os(STORE_FOLDER_ENV) {
         None => conformance::check_conformance(&open),
         Some(folder) => conformance::check_conformance_with(&open, &|digest, bytes| {
             let path = blob(Path::new(&folder), &digest.to_string());
@@ -103,22 +103,22 @@ fn conforming_child() {
     }
 }
 
-/// Runs the suite in a process of its own, because credentials come from the environment. `behind` is the folder of a store that
-/// lets nobody put wrong bytes.
-fn conforms(uri: &str, key: &str, secret: &str, behind: Option<&Path>) {
+/// Runs the suite in a separate process, because credentials come from the environment. `behind` is the folder of a store that
+/// accepts no wrong bytes from clients.
+fn check_conformance_in_child(uri: &str, key: &str, secret: &str, behind: Option<&Path>) {
     let mut child = Command::new(std::env::current_exe().expect("this program"));
-    child.args(["--exact", "stores::conforming_child", "--nocapture"]).env(CONFORMING, uri);
-    child.env("AWS_ACCESS_KEY_ID", key).env("AWS_SECRET_ACCESS_KEY", secret).env_remove(BEHIND);
+    child.args(["--exact", "stores::conforming_child", "--nocapture"]).env(CONFORMANCE_STORE_ENV, uri);
+    child.env("AWS_ACCESS_KEY_ID", key).env("AWS_SECRET_ACCESS_KEY", secret).env_remove(STORE_FOLDER_ENV);
     if let Some(folder) = behind {
-        child.env(BEHIND, folder);
+        child.env(STORE_FOLDER_ENV, folder);
     }
-    Ran::of(child.output().expect("a child")).success();
+    CommandResult::from_output(child.output().expect("a child")).success();
 }
 
 #[test]
 fn a_served_store_conforms() {
-    let served = Served::start();
-    conforms(&served.uri(), "run", &served.secret("run"), Some(&served.store()));
+    let served = ServedStore::start();
+    check_conformance_in_child(&served.uri(), "run", &served.secret("run"), Some(&served.store()));
     let left: Vec<_> = files_under(&served.store().join("staging"));
     assert_eq!(left, Vec::<PathBuf>::new(), "nothing stays in staging");
 }
@@ -134,7 +134,7 @@ impl Gateway {
     const KEY: &str = "tester";
     const SECRET: &str = "a secret of a test";
 
-    /// None where no server is asked for; asked for and absent, the test fails.
+    /// Returns `None` if no server is requested; if it is requested but absent, the test fails.
     fn start(conditional_writes: bool) -> Option<Self> {
         let Some(program) = std::env::var_os("ASSAY_TEST_S3").map(PathBuf::from) else {
             println!("ASSAY_TEST_S3 is not set: no S3 server of another project was asked");
@@ -144,7 +144,7 @@ impl Gateway {
         let folder = tempfile::Builder::new().prefix("assay-it-s3-").tempdir().expect("a folder");
         let [data, meta] = ["data", "meta"].map(|name| folder.path().join(name));
         fs::create_dir_all(data.join("bucket")).and_then(|()| fs::create_dir(&meta)).expect("folders");
-        // It cannot say which port it took, so one that was free a moment ago has to do.
+        // It cannot report a port that it chose itself, so a port that was free a moment ago has to do.
         let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
         let mut command = Command::new(&program);
         command.args(["--port", &address.to_string(), "--quiet", "posix"]);
@@ -164,7 +164,7 @@ impl Gateway {
         format!("s3://bucket/a/prefix?endpoint=http://{}&region=us-east-1", self.address)
     }
 
-    fn admit(fixture: &mut Fixture) {
+    fn set_credentials(fixture: &mut Fixture) {
         fixture.set("AWS_ACCESS_KEY_ID", Self::KEY);
         fixture.set("AWS_SECRET_ACCESS_KEY", Self::SECRET);
     }
@@ -180,14 +180,14 @@ impl Drop for Gateway {
 #[test]
 fn a_bucket_of_another_project_s_server_conforms() {
     let Some(gateway) = Gateway::start(true) else { return };
-    conforms(&gateway.uri(), Gateway::KEY, Gateway::SECRET, None);
+    check_conformance_in_child(&gateway.uri(), Gateway::KEY, Gateway::SECRET, None);
 }
 
 #[test]
 fn a_service_without_conditional_writes_is_refused_before_anything_is_measured() {
     let Some(gateway) = Gateway::start(false) else { return };
     let mut fixture = Fixture::new();
-    Gateway::admit(&mut fixture);
+    Gateway::set_credentials(&mut fixture);
     let refused = fixture.assay(&["run", PIPELINE, "--store", &gateway.uri()]).refuses(30, "store");
     assert!(refused.stderr.contains("does not honour create-if-absent"), "{}", refused.stderr);
 }
@@ -196,28 +196,28 @@ fn a_service_without_conditional_writes_is_refused_before_anything_is_measured()
 fn a_run_in_a_bucket_is_fetched_and_verified_without_it() {
     let Some(gateway) = Gateway::start(true) else { return };
     let mut fixture = Fixture::new();
-    Gateway::admit(&mut fixture);
+    Gateway::set_credentials(&mut fixture);
     run_and_fetch(&fixture, &gateway.uri());
 }
 
 #[test]
 fn a_run_in_a_served_store_is_fetched_and_verified_without_it() {
-    let served = Served::start();
+    let served = ServedStore::start();
     let mut fixture = Fixture::new();
-    served.admit(&mut fixture, "run");
+    served.set_credentials(&mut fixture, "run");
     run_and_fetch(&fixture, &served.uri());
-    // What is served is a store's folder: whoever has it needs no server.
+    // The served files are a store's folder, which can be read without a server.
     fixture.assay(&["verify", "one", "--store", served.store().to_str().expect("text")]).success();
     assert_eq!(files_under(&served.store().join("staging")), Vec::<PathBuf>::new(), "nothing stays in staging");
 
-    // Whoever only reads sees all of it, and starts nothing.
-    served.admit(&mut fixture, "read");
+    // A reader without write access sees all of the store, and cannot start a run.
+    served.set_credentials(&mut fixture, "read");
     fixture.assay(&["verify", "one", "--store", &served.uri()]).success();
     let refused = fixture.assay(&["run", PIPELINE, "--store", &served.uri()]).refuses(30, "store");
     assert!(refused.stderr.contains("these credentials only read"), "{}", refused.stderr);
 }
 
-/// A run in a store far away, shown and asked there, copied, and verified where it was copied to.
+/// Checks a run in a remote store: shown and queried there, copied, and verified in its copy.
 fn run_and_fetch(fixture: &Fixture, uri: &str) {
     let far = ["--store", uri];
     let there = |arguments: &[&str]| fixture.assay(&[arguments, &far].concat());
@@ -247,12 +247,12 @@ fn run_and_fetch(fixture: &Fixture, uri: &str) {
     let verified = fixture.assay(&["verify", "one", "--store", without]).success().stdout;
     assert!(verified.contains("level 2 (rows and queries) of 4 reached"), "{verified}");
 
-    // The same files and no wall clock: where a run's evidence lies decides nothing about what is planned.
+    // The same files and no wall clock: the store does not influence the plan.
     fixture.run("here").success();
-    let plan = |run: &str| crate::pipeline::but_for_its_order(fixture.manifest(run, "plan")["body"].clone());
+    let plan = |run: &str| crate::pipeline::without_order(fixture.manifest(run, "plan")["body"].clone());
     assert_eq!(plan("one"), plan("here"));
 
-    // In a store that has tables of its own, they say what they said before.
+    // In a store with its own tables, the tables return the same results as before.
     let asked = fixture.assay(&["query", "SELECT run_id FROM benchmark_run_fact GROUP BY run_id", "--format", "csv"]).success();
     assert_eq!(asked.stdout, "run_id\nhere\n");
     assert!(asked.stderr.contains("1 run of this store fetched from elsewhere"), "{}", asked.stderr);
@@ -270,46 +270,47 @@ fn run_and_fetch(fixture: &Fixture, uri: &str) {
 
 #[test]
 fn a_run_outlives_crashes_of_the_server() {
-    let mut served = Served::start();
+    let mut served = ServedStore::start();
     let mut fixture = Fixture::new();
-    served.admit(&mut fixture, "run");
+    served.set_credentials(&mut fixture, "run");
     let uri = served.uri();
     let run = fixture.spawn(&["run", PIPELINE, "--run-id", "one", "--store", &uri]);
-    // At moments that the run itself decides, so that it is in another stage each time however fast the machine is.
+    // The moments are events of the run, so that it is in another stage each time, however fast the machine is.
     for stage in ["plan", "provision", "execute", "collect", "reduce"] {
         let results = served.store().join("runs/one").join(stage);
         wait_until(stage, || results.exists());
-        // Once it is away for longer than a request is worth a quick repeat, which is what this is about.
+        // In one stage it is away for longer than quick retries last, because the longer retries are tested here.
         let away = if stage == "execute" { Duration::from_secs(8) } else { Duration::ZERO };
-        served.crash_and_return(away);
+        served.crash_and_restart(away);
     }
     run.finish().success();
     let verified = fixture.assay(&["verify", "one", "--store", &uri]).success();
     assert!(verified.stdout.contains("level 3 (raw bytes) of 4 reached"), "{}", verified.stdout);
 }
 
-/// A network that loses answers: passes every request on, and closes the connection instead of giving the first answer to each write.
-struct Lossy {
+/// A network that loses responses: it passes every request on, and closes the connection instead of returning the first response to
+/// each write.
+struct LossyProxy {
     address: SocketAddr,
     lost: Arc<Mutex<BTreeSet<String>>>,
 }
 
-impl Lossy {
-    fn before(server: SocketAddr) -> Self {
+impl LossyProxy {
+    fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let lossy = Self { address: listener.local_addr().expect("an address"), lost: Arc::default() };
         let lost = Arc::clone(&lossy.lost);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let lost = Arc::clone(&lost);
-                std::thread::spawn(move || Self::pass(client, server, &lost));
+                std::thread::spawn(move || Self::forward(client, server, &lost));
             }
         });
         lossy
     }
 
-    /// One request a connection, for which the answer ends where the server ends it.
-    fn pass(mut client: TcpStream, server: SocketAddr, lost: &Mutex<BTreeSet<String>>) -> Option<()> {
+    /// Passes one request per connection; the response ends when the server closes it.
+    fn forward(mut client: TcpStream, server: SocketAddr, lost: &Mutex<BTreeSet<String>>) -> Option<()> {
         let mut reader = BufReader::new(client.try_clone().ok()?);
         let (mut head, mut size) = (String::new(), 0);
         loop {
@@ -341,16 +342,16 @@ impl Lossy {
 
 #[test]
 fn lost_answers_change_nothing() {
-    let served = Served::start();
-    let lossy = Lossy::before(served.address);
+    let served = ServedStore::start();
+    let lossy = LossyProxy::start(served.address);
     let mut fixture = Fixture::new();
-    served.admit(&mut fixture, "run");
+    served.set_credentials(&mut fixture, "run");
     let uri = format!("s3://assay?endpoint=http://{}", lossy.address);
     fixture.assay(&["run", PIPELINE, "--run-id", "one", "--store", &uri]).success();
     assert!(lossy.lost.lock().expect("no panic").len() > 100, "answers were lost");
     let verified = fixture.assay(&["verify", "one", "--store", &served.uri()]).success();
     assert!(verified.stdout.contains("level 3 (raw bytes) of 4 reached"), "{}", verified.stdout);
-    // No write was taken for another's: nothing was retried, ended or measured twice.
+    // No write was taken for another client's: nothing was retried, ended or measured twice.
     fixture.assay(&["fetch", "one", "--store", &served.uri()]).success();
     for attempt in list(&fixture.manifest("one", "execute")["body"]["attempts"]) {
         assert_eq!((&attempt["attempt"], &attempt["status"]), (&json!(0), &json!("completed")), "{attempt:#}");
@@ -360,17 +361,17 @@ fn lost_answers_change_nothing() {
 
 #[test]
 fn each_trouble_with_a_bucket_has_its_words() {
-    let served = Served::start();
+    let served = ServedStore::start();
     let mut fixture = Fixture::new();
     let run = |fixture: &Fixture, uri: &str| fixture.assay(&["run", PIPELINE, "--store", uri]);
     run(&fixture, &served.uri()).refuses(2, "store_credentials");
 
-    served.admit(&mut fixture, "run");
+    served.set_credentials(&mut fixture, "run");
     fixture.set("AWS_SECRET_ACCESS_KEY", "another secret");
     let wrong = run(&fixture, &served.uri()).refuses(30, "store");
     assert!(wrong.stderr.contains("SignatureDoesNotMatch"), "{}", wrong.stderr);
 
-    served.admit(&mut fixture, "run");
+    served.set_credentials(&mut fixture, "run");
     let bucket = run(&fixture, &served.uri().replace("//assay", "//other")).refuses(30, "store");
     assert!(bucket.stderr.contains("this server has one bucket, `assay`"), "{}", bucket.stderr);
     let prefix = run(&fixture, &served.uri().replace("//assay", "//assay/x y")).refuses(2, "store_uri");
@@ -381,7 +382,7 @@ fn each_trouble_with_a_bucket_has_its_words() {
     assert!(prefix.stderr.contains("a served store has no prefix"), "{}", prefix.stderr);
     fixture.set("AWS_SECRET_ACCESS_KEY", "");
     run(&fixture, &served.uri()).refuses(2, "store_credentials");
-    served.admit(&mut fixture, "run");
+    served.set_credentials(&mut fixture, "run");
     fixture.set("AWS_ENDPOINT_URL", "http://user:a-password@127.0.0.1:1");
     let password = run(&fixture, "s3://assay").refuses(2, "store_uri");
     assert!(!password.stderr.contains("a-password"), "{}", password.stderr);
@@ -393,12 +394,12 @@ fn each_trouble_with_a_bucket_has_its_words() {
     assert!(!nobody.stderr.contains(&served.secret("run")), "no secret is told");
 }
 
-/// A pod has a token and no secret: an agent on its node gives credentials for it. The agent here is a stand-in that knows one token;
-/// who asks it, and what is done with its answer, is real.
+/// A pod has a token and no secret: an agent on its node exchanges it for credentials. The agent here is a fake that knows one token;
+/// the client that requests the credentials and uses them is real.
 #[test]
 fn a_workload_s_identity_is_exchanged_for_credentials() {
     const TOKEN: &str = "a-token-of-the-cluster-s";
-    let served = Served::start();
+    let served = ServedStore::start();
     let mut fixture = Fixture::new();
     let agent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = agent.local_addr().expect("an address");
@@ -445,37 +446,37 @@ fn a_server_that_cannot_serve_says_why() {
     assert!(fixture.assay(&["serve", "--help"]).success().stdout.contains("--make-credentials"));
 }
 
-/// Clients of other projects: the AWS SDK and deltalake, as readers and as stages that overreach.
+/// Clients of other projects: the AWS SDK and deltalake, as readers and as stages that exceed their rights.
 #[test]
 fn other_projects_clients_find_a_store_that_is_only_added_to() {
     let Some(folder) = std::env::var_os("ASSAY_TEST_FOREIGN").map(PathBuf::from) else {
         println!("ASSAY_TEST_FOREIGN is not set: no client of another project asked");
         return;
     };
-    let served = Served::start();
+    let served = ServedStore::start();
     let mut fixture = Fixture::new();
-    served.admit(&mut fixture, "run");
+    served.set_credentials(&mut fixture, "run");
     fixture.assay(&["run", PIPELINE, "--run-id", "one", "--store", &served.uri()]).success();
     let mut command = Command::new(folder.join("venv/bin/python"));
     command.arg(folder.join("s3.py")).arg(format!("http://{}", served.address)).arg(served.credentials()).arg("one");
-    let ran = Ran::of(command.env_clear().output().expect("python runs")).success();
+    let ran = CommandResult::from_output(command.env_clear().output().expect("python runs")).success();
     assert_eq!(ran.stdout, "ok\n");
 }
 
-/// What a child does: creates pointers as one identity, and says which it could. Nothing without being told.
+/// The child's part: creates pointers as one identity, and prints which it could. Does nothing without the variable.
 #[test]
 fn creating_child() {
-    let Some(uri) = std::env::var_os(CREATING) else { return };
+    let Some(uri) = std::env::var_os(CREATION_STORE_ENV) else { return };
     let store = Store::open_existing(uri.to_str().expect("text")).expect("a store");
-    for path in PLACES {
+    for path in RESULT_PATHS {
         let created = store.create(path, std::env::var("AWS_ACCESS_KEY_ID").expect("an identity").as_bytes()).is_ok();
         println!("{path}={created}");
     }
 }
 
-const CREATING: &str = "ASSAY_IT_CREATING";
-/// A place of each kind of result.
-const PLACES: [&str; 8] = [
+const CREATION_STORE_ENV: &str = "ASSAY_IT_CREATING";
+/// A path of each kind of result.
+const RESULT_PATHS: [&str; 8] = [
     "runs/r/source",
     "runs/r/plan/00/accepted/0",
     "runs/r/provision/00/accepted/0",
@@ -488,27 +489,27 @@ const PLACES: [&str; 8] = [
 
 #[test]
 fn a_stage_s_credentials_write_its_own_results_only() {
-    let served = Served::start();
+    let served = ServedStore::start();
     fs::create_dir_all(served.store().join("blobs/sha256/00")).expect("a folder");
     write_file(&blob(&served.store(), &"0".repeat(64)), b"something, so that it is a store");
     let created = |identity: &str| -> Vec<String> {
         let mut child = Command::new(std::env::current_exe().expect("this program"));
-        child.args(["--exact", "stores::creating_child", "--nocapture"]).env(CREATING, served.uri());
+        child.args(["--exact", "stores::creating_child", "--nocapture"]).env(CREATION_STORE_ENV, served.uri());
         child.env("AWS_ACCESS_KEY_ID", identity).env("AWS_SECRET_ACCESS_KEY", served.secret(identity));
-        let said = Ran::of(child.output().expect("a child")).success().stdout;
+        let said = CommandResult::from_output(child.output().expect("a child")).success().stdout;
         said.lines().filter_map(|line| line.strip_suffix("=true")).map(str::to_owned).collect()
     };
     assert_eq!(created("read"), [""; 0]);
-    for (stage, place) in ["source", "plan", "provision", "execute", "collect", "reduce"].into_iter().zip(PLACES) {
+    for (stage, place) in ["source", "plan", "provision", "execute", "collect", "reduce"].into_iter().zip(RESULT_PATHS) {
         assert_eq!(created(stage), [place], "{stage}");
         assert_eq!(fs::read(served.store().join(place)).expect("created"), stage.as_bytes());
     }
-    assert_eq!(created("publish"), PLACES[6..]);
+    assert_eq!(created("publish"), RESULT_PATHS[6..]);
 }
 
 #[test]
 fn a_server_ends_when_it_is_told_to_and_answers_probes() {
-    let mut served = Served::start();
+    let mut served = ServedStore::start();
     let answer = |path: &str| {
         let mut stream = TcpStream::connect(served.address).expect("connected");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");

@@ -1,4 +1,4 @@
-//! A user's machine in a folder: a repository with a small pipeline, a home, keys, and the programs that are tried on it.
+//! The files of one user in a temporary folder: a repository with a small pipeline, a home, keys, and the programs under test.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,13 +16,13 @@ use tempfile::TempDir;
 /// The pipeline that every fixture has.
 pub(crate) const PIPELINE: &str = "pipelines/fixture.yaml";
 
-/// The longest that a test waits for something to happen: far longer than anything takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// The longest that a test waits for an event: far longer than any event takes, even on a busy machine.
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
 
-/// How often a condition is looked at while it is waited for.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// The interval at which a condition is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A binary of this workspace, beside the folder that this test lies in.
+/// Returns the path of a binary of this workspace, beside the folder of this test.
 pub(crate) fn binary(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the path of this test");
     // target/<profile>/deps/it-<hash>
@@ -36,37 +36,37 @@ pub(crate) fn binary(name: &str) -> PathBuf {
     path
 }
 
-/// How a command went.
+/// The exit code and the output of a finished command.
 #[derive(Clone, Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandResult {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Ran {
-    /// A program that ended by a signal has the code that a shell would give it.
-    pub(crate) fn of(output: Output) -> Self {
+impl CommandResult {
+    /// A program that was ended by a signal gets the exit code that a shell would report.
+    pub(crate) fn from_output(output: Output) -> Self {
         use std::os::unix::process::ExitStatusExt as _;
         let code = output.status.code().or_else(|| output.status.signal().map(|signal| 128 + signal));
         let text = |bytes| String::from_utf8(bytes).expect("programs print UTF-8");
         Self { code: code.expect("a code or a signal"), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
-    /// Insists on exit code 0.
+    /// Asserts exit code 0.
     #[track_caller]
     pub(crate) fn success(self) -> Self {
         self.exits(0)
     }
 
-    /// Insists on an exit code.
+    /// Asserts an exit code.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 
-    /// Insists on an exit code and on the word of the error.
+    /// Asserts an exit code and an error code.
     #[track_caller]
     pub(crate) fn refuses(self, code: i32, error: &str) -> Self {
         assert_eq!(
@@ -79,32 +79,33 @@ impl Ran {
         self
     }
 
-    /// The word of the error: `store_uri` of `error[store_uri]: ...`.
+    /// Returns the error code: `store_uri` of `error[store_uri]: ...`.
     pub(crate) fn error(&self) -> Option<String> {
         let rest = self.stderr.split("error[").nth(1)?;
         rest.split_once(']').map(|(code, _)| code.to_owned())
     }
 
-    /// Standard output as one JSON document.
+    /// Parses stdout as one JSON document.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("not JSON: {error}\n{}\n{}", self.stdout, self.stderr))
     }
 
-    /// The events that a stage printed, one JSON document a line.
+    /// Parses the events that a stage printed, one JSON document per line.
     pub(crate) fn events(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).expect("every line of a stage is an event")).collect()
     }
 }
 
-/// A user's machine: everything that a test changes lies under one folder, which goes when the fixture is dropped.
+/// One user's files, all under one folder, which is removed when the fixture is dropped.
 pub(crate) struct Fixture {
     folder: TempDir,
     environment: BTreeMap<String, OsString>,
 }
 
 impl Fixture {
-    /// A repository whose only commit holds the fixture pipeline over two indicators, each a script of a few milliseconds.
+    /// Creates a repository whose only commit holds the fixture pipeline over two indicators, each a script of a few
+    /// milliseconds.
     pub(crate) fn new() -> Self {
         let fixture = Self::bare();
         fixture.two_indicators();
@@ -114,17 +115,17 @@ impl Fixture {
     fn two_indicators(&self) {
         self.write(PIPELINE, &pipeline("exploratory", &["first", "second"], 3, ""));
         for name in ["first", "second"] {
-            self.indicator(name, &steady(name), "");
+            self.indicator(name, &steady_script(name), "");
         }
         self.commit("two indicators");
     }
 
-    /// A repository whose only commit holds a pipeline of `intent` over one indicator with this script.
+    /// Creates a repository whose only commit holds the fixture pipeline over one indicator with this script.
     pub(crate) fn with_script(script: &str) -> Self {
         Self::with_pipeline(script, &pipeline("exploratory", &["only"], 3, ""))
     }
 
-    /// A repository whose only commit holds this pipeline, over one indicator `only` with this script.
+    /// Creates a repository whose only commit holds this pipeline, over one indicator `only` with this script.
     pub(crate) fn with_pipeline(script: &str, pipeline: &str) -> Self {
         let fixture = Self::bare();
         fixture.write(PIPELINE, pipeline);
@@ -133,21 +134,21 @@ impl Fixture {
         fixture
     }
 
-    /// An empty repository, and cheap keys.
+    /// Creates an empty repository, and keys that are cheap to unlock.
     pub(crate) fn bare() -> Self {
         let fixture = Self::without_keys();
         copy_folder(shared_keys(), &fixture.config());
         fixture
     }
 
-    /// The same for what all tests of this process share: a later process removes it.
+    /// Like [`Fixture::bare`], for a fixture that all tests of this process share: a later process removes it.
     pub(crate) fn shared() -> Self {
         let fixture = Self::below(shared_folder());
         copy_folder(shared_keys(), &fixture.config());
         fixture
     }
 
-    /// An empty repository, and no keys yet.
+    /// Creates an empty repository without keys.
     pub(crate) fn without_keys() -> Self {
         Self::below(&std::env::temp_dir())
     }
@@ -162,47 +163,47 @@ impl Fixture {
         fixture
     }
 
-    /// The folder that everything lies under. It is in the environment of every process that was started for this fixture.
+    /// Returns the folder of all files. It is in the environment of every process that was started for this fixture.
     pub(crate) fn root(&self) -> PathBuf {
         self.folder.path().to_owned()
     }
 
-    /// The work tree.
+    /// Returns the work tree.
     pub(crate) fn repo(&self) -> PathBuf {
         self.root().join("repo")
     }
 
-    /// The user's home.
+    /// Returns the user's home.
     pub(crate) fn home(&self) -> PathBuf {
         self.root().join("home")
     }
 
-    /// The folder of keys and trust.
+    /// Returns the folder of keys and trust.
     pub(crate) fn config(&self) -> PathBuf {
         self.root().join("config")
     }
 
-    /// Where temporary files go.
+    /// Returns the folder of temporary files.
     pub(crate) fn scratch(&self) -> PathBuf {
         self.root().join("tmp")
     }
 
-    /// The store.
+    /// Returns the store.
     pub(crate) fn store(&self) -> PathBuf {
         self.repo().join(".assay")
     }
 
-    /// The folder that a run was published to.
+    /// Returns the published folder of a run.
     pub(crate) fn published(&self, run_id: &str) -> PathBuf {
         self.store().join("published").join(run_id)
     }
 
-    /// The private key of a role.
+    /// Returns the path of a role's private key.
     pub(crate) fn key(&self, role: &str) -> PathBuf {
         self.config().join("keys").join(format!("{role}.key"))
     }
 
-    /// The local trust root.
+    /// Returns the path of the local trust root.
     pub(crate) fn trust(&self) -> PathBuf {
         self.config().join("trust.yaml")
     }
@@ -212,7 +213,7 @@ impl Fixture {
         self.environment.insert(name.to_owned(), value.into());
     }
 
-    /// Takes a variable away again.
+    /// Removes a variable.
     pub(crate) fn unset(&mut self, name: &str) {
         self.environment.remove(name);
     }
@@ -230,21 +231,21 @@ impl Fixture {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a script can be made executable");
     }
 
-    /// Commits everything and gives the commit.
+    /// Commits all changes and returns the commit.
     pub(crate) fn commit(&self, message: &str) -> String {
         self.git(&["add", "--all"]);
         self.git(&["commit", "--quiet", "--allow-empty", "--message", message]);
         self.git(&["rev-parse", "HEAD"]).trim().to_owned()
     }
 
-    /// Runs Git in the repository and gives what it printed.
+    /// Runs Git in the repository and returns its stdout.
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
         let mut command = self.command(Path::new("git"));
         command.args(["-c", "user.name=A Tester", "-c", "user.email=tester@example.org"]).args(arguments);
-        Ran::of(command.output().expect("git runs")).success().stdout
+        CommandResult::from_output(command.output().expect("git runs")).success().stdout
     }
 
-    /// A program with the fixture's environment and nothing else, started in the repository.
+    /// Returns a command that starts a program in the repository, with the fixture's environment and no other variables.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env_clear().envs(&self.environment).current_dir(self.repo()).stdin(Stdio::null());
@@ -252,19 +253,19 @@ impl Fixture {
     }
 
     /// Runs `assay` to its end.
-    pub(crate) fn assay(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn assay(&self, arguments: &[&str]) -> CommandResult {
         self.program("assay", arguments)
     }
 
-    /// Runs `assay` to its end, started in another folder than the repository.
-    pub(crate) fn assay_in(&self, folder: &Path, arguments: &[&str]) -> Ran {
+    /// Runs `assay` to its end in a folder other than the repository.
+    pub(crate) fn assay_in(&self, folder: &Path, arguments: &[&str]) -> CommandResult {
         let mut command = self.command(&binary("assay"));
-        Ran::of(command.args(arguments).current_dir(folder).output().expect("the binary runs"))
+        CommandResult::from_output(command.args(arguments).current_dir(folder).output().expect("the binary runs"))
     }
 
     /// Runs a binary of this workspace to its end.
-    pub(crate) fn program(&self, name: &str, arguments: &[&str]) -> Ran {
-        Ran::of(self.command(&binary(name)).args(arguments).output().expect("the binary runs"))
+    pub(crate) fn program(&self, name: &str, arguments: &[&str]) -> CommandResult {
+        CommandResult::from_output(self.command(&binary(name)).args(arguments).output().expect("the binary runs"))
     }
 
     /// Starts `assay`, for tests that stop it.
@@ -274,41 +275,42 @@ impl Fixture {
         Running(child)
     }
 
-    /// Runs the fixture pipeline under a run id.
-    pub(crate) fn run(&self, run_id: &str) -> Ran {
+    /// Runs the fixture pipeline with a run id.
+    pub(crate) fn run(&self, run_id: &str) -> CommandResult {
         self.assay(&["run", PIPELINE, "--run-id", run_id])
     }
 
     /// Verifies a run.
-    pub(crate) fn verify(&self, run: &str) -> Ran {
+    pub(crate) fn verify(&self, run: &str) -> CommandResult {
         self.assay(&["verify", run])
     }
 
-    /// The only pointer of a stage of a run: digests of the manifest and of its bundle. `source` is the run's Source.
+    /// Returns the only pointer of a stage of a run: digests of the manifest and of its bundle. `source` stands for the run's
+    /// Source.
     pub(crate) fn pointer(&self, run_id: &str, stage: &str) -> Pointer {
         let pointers = self.pointers(run_id, stage);
         assert_eq!(pointers.len(), 1, "pointers of {stage}: {pointers:?}");
         pointers.into_iter().next().expect("one pointer")
     }
 
-    /// All pointers of a stage of a run.
+    /// Returns all pointers of a stage of a run.
     pub(crate) fn pointers(&self, run_id: &str, stage: &str) -> Vec<Pointer> {
         Pointer::list(&self.store(), run_id, stage)
     }
 
-    /// The only manifest of a stage of a run.
+    /// Returns the only manifest of a stage of a run.
     pub(crate) fn manifest(&self, run_id: &str, stage: &str) -> Value {
         self.pointer(run_id, stage).load(&self.store())
     }
 
-    /// What a process of this fixture still running is called; empty when all have gone.
+    /// Returns the command lines of this fixture's processes that still run; empty if all have exited.
     ///
     /// Every program that Assay starts, down to a measured script, has a variable that names a folder of this fixture.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         processes_with(&self.root().display().to_string())
     }
 
-    /// Text without what differs from run to run.
+    /// Replaces the parts of a text that differ from run to run.
     pub(crate) fn blank(&self, text: &str) -> String {
         let mut text = text.replace(&self.root().display().to_string(), "[ROOT]");
         if let Some(canonical) = self.root().canonicalize().ok().filter(|canonical| *canonical != self.root()) {
@@ -317,8 +319,8 @@ impl Fixture {
         blank(&text)
     }
 
-    /// A whole command's result, as snapshots show it.
-    pub(crate) fn shown(&self, ran: &Ran) -> String {
+    /// Formats the whole result of a command for a snapshot.
+    pub(crate) fn format_result(&self, ran: &CommandResult) -> String {
         let part = |name: &str, text: &str| match text.trim_end() {
             "" => format!("----- {name}: nothing -----\n"),
             text => format!("----- {name} -----\n{}\n", self.blank(text)),
@@ -327,8 +329,8 @@ impl Fixture {
     }
 }
 
-/// Two finished runs of one commit, `one` and `two`, for tests that only look, or change a copy.
-pub(crate) fn measured() -> &'static Fixture {
+/// Returns two finished runs of one commit, `one` and `two`, for tests that only read, or change a copy.
+pub(crate) fn measured_fixture() -> &'static Fixture {
     static MEASURED: OnceLock<Fixture> = OnceLock::new();
     MEASURED.get_or_init(|| {
         let fixture = Fixture::shared();
@@ -340,7 +342,7 @@ pub(crate) fn measured() -> &'static Fixture {
     })
 }
 
-/// A started `assay`.
+/// A running `assay`.
 pub(crate) struct Running(Child);
 
 impl Running {
@@ -350,16 +352,16 @@ impl Running {
         rustix::process::kill_process(pid, signal).expect("the process takes a signal");
     }
 
-    /// Waits for the end.
-    pub(crate) fn finish(self) -> Ran {
-        Ran::of(self.0.wait_with_output().expect("the process can be waited for"))
+    /// Waits until the process ends.
+    pub(crate) fn finish(self) -> CommandResult {
+        CommandResult::from_output(self.0.wait_with_output().expect("the process can be waited for"))
     }
 }
 
 /// The accepted result of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pointer {
-    /// The file that holds it.
+    /// The file that holds the pointer.
     pub(crate) path: PathBuf,
     /// The digest of the manifest, with its algorithm.
     pub(crate) manifest: String,
@@ -375,7 +377,7 @@ impl Pointer {
         Self { path: path.to_owned(), manifest: digest("manifest"), bundle: digest("bundle") }
     }
 
-    /// All pointers of a stage of a run, in the order of their paths.
+    /// Lists all pointers of a stage of a run, in the order of their paths.
     pub(crate) fn list(store: &Path, run_id: &str, stage: &str) -> Vec<Self> {
         let folder = store.join("runs").join(run_id).join(stage);
         if folder.is_file() {
@@ -385,29 +387,29 @@ impl Pointer {
         files_under(&folder).iter().filter(|path| accepted(path)).map(|path| Self::read(path)).collect()
     }
 
-    /// The manifest that it names.
+    /// Reads the manifest that the pointer names.
     pub(crate) fn load(&self, store: &Path) -> Value {
         serde_json::from_slice(&fs::read(blob(store, &self.manifest)).expect("the manifest is there")).expect("JSON")
     }
 
-    /// As a stage's `--input` takes it.
+    /// Formats the pointer as a stage's `--input` takes it.
     pub(crate) fn input(&self) -> String {
         format!("{},{}", self.manifest, self.bundle)
     }
 
-    /// Makes the pointer name something else.
+    /// Makes the pointer name another manifest and bundle.
     pub(crate) fn redirect(&self, manifest: &str, bundle: &str) {
         write_file(&self.path, format!(r#"{{"bundle":"{bundle}","manifest":"{manifest}"}}"#).as_bytes());
     }
 }
 
-/// Where a store keeps the bytes of a digest.
+/// Returns the path of a digest's bytes in a store.
 pub(crate) fn blob(store: &Path, digest: &str) -> PathBuf {
     let hex = digest.strip_prefix("sha256:").unwrap_or(digest);
     store.join("blobs/sha256").join(&hex[..2]).join(hex)
 }
 
-/// A pipeline over these workloads on this machine; `more` is further lines of its `spec`, indented by two.
+/// Returns a pipeline over these workloads on this machine; `more` is further lines of its `spec`, indented by two.
 pub(crate) fn pipeline(intent: &str, workloads: &[&str], trials: u32, more: &str) -> String {
     format!(
         "apiVersion: assay.dev/v1alpha1
@@ -424,7 +426,7 @@ spec:
     )
 }
 
-/// A workload whose script reports `speed` in MB/s; `more` is further lines of its `spec`, indented by two.
+/// Returns a workload whose script reports `speed` in MB/s; `more` is further lines of its `spec`, indented by two.
 pub(crate) fn workload(name: &str, more: &str) -> String {
     format!(
         "apiVersion: assay.dev/v1alpha1
@@ -439,22 +441,22 @@ spec:
     )
 }
 
-/// A script that does nothing but report samples.
-pub(crate) fn steady(name: &str) -> String {
-    script(&format!("echo '{}'", result(name, "[100.25, 101.5, 99.75]")))
+/// Returns a script that only reports samples.
+pub(crate) fn steady_script(name: &str) -> String {
+    script(&format!("echo '{}'", indicator_output(name, "[100.25, 101.5, 99.75]")))
 }
 
-/// A shell script.
+/// Returns a shell script.
 pub(crate) fn script(body: &str) -> String {
     format!("#!/bin/sh\nset -eu\n{body}\n")
 }
 
-/// What an indicator prints whose `speed` is this JSON value.
-pub(crate) fn result(name: &str, speed: &str) -> String {
+/// Returns the output of an indicator whose `speed` is this JSON value.
+pub(crate) fn indicator_output(name: &str, speed: &str) -> String {
     format!(r#"{{"name": "{name}", "component": "fixture", "@parameters": {{}}, "@result": {{"speed": {speed}}}}}"#)
 }
 
-/// The files under a folder, in order; none where it is not there.
+/// Lists the files under a folder, in order; empty if the folder does not exist.
 pub(crate) fn files_under(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut pending = vec![folder.to_owned()];
@@ -468,7 +470,7 @@ pub(crate) fn files_under(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Copies a folder and everything in it.
+/// Copies a folder with its contents.
 pub(crate) fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("the copy's folder");
     for path in files_under(from) {
@@ -478,25 +480,25 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// Writes a file and the folders above it, replacing what is there.
+/// Writes a file, replacing an existing one, and creates the folders above it.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) {
     fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("the file's folder");
-    // Blobs are read-only; a fresh file may replace one all the same.
+    // Blobs are read-only, but a new file may replace one.
     let _ = fs::remove_file(path);
     fs::write(path, bytes).expect("a file can be written");
 }
 
-/// Waits until something holds: for what tells nobody when it happens, such as a file of another process.
+/// Polls until a condition holds: for conditions without a notification, such as a file that another process writes.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_LIMIT;
     while !holds() {
-        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain: {what}");
-        std::thread::sleep(LOOK_EVERY);
+        assert!(Instant::now() < deadline, "waited {WAIT_LIMIT:?} in vain: {what}");
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Text without times, durations, digests and other things that no two runs share.
+/// Replaces times, durations, digests and other parts of a text that differ between runs.
 pub(crate) fn blank(text: &str) -> String {
     static FILTERS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         [
@@ -507,7 +509,7 @@ pub(crate) fn blank(text: &str) -> String {
             (r"\b[0-9a-f]{12}\b", "[SHORT]"),
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "[TIME]"),
             (r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?( UTC)?", "[TIME]"),
-            // Columns are padded to the width of what was blanked.
+            // Columns are padded to the width of the replaced text.
             (r" +\d+(\.\d+)?\s?(ns|us|µs|ms|s|min)\b", " [DURATION]"),
             (r"\b\d+(\.\d+)?\s?(ns|us|µs|ms|s|min)\b", "[DURATION]"),
         ]
@@ -517,14 +519,14 @@ pub(crate) fn blank(text: &str) -> String {
     FILTERS.iter().fold(text.to_owned(), |text, (pattern, blank)| pattern.replace_all(&text, *blank).into_owned())
 }
 
-/// The processes in whose environment `marker` stands, by id and command line. This test's own are not among them.
+/// Returns the processes whose environment contains `marker`, by id and command line, without this test's own process.
 fn processes_with(marker: &str) -> Vec<String> {
     let own = std::process::id();
     let ids =
         fs::read_dir("/proc").expect("processes can be listed").filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let ids = ids.filter_map(|name| name.parse::<u32>().ok()).filter(|id| *id != own);
     let marked = ids.filter(|id| {
-        // A process that has gone meanwhile, or is another user's, is none of this fixture.
+        // A process that has exited meanwhile, or that belongs to another user, is not of this fixture.
         let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
         String::from_utf8_lossy(&environment).contains(marker)
     });
@@ -535,7 +537,7 @@ fn processes_with(marker: &str) -> Vec<String> {
     marked.map(named).collect()
 }
 
-/// What every program of a fixture sees: enough to run, and nothing of whoever runs the tests.
+/// Returns the environment of every program of a fixture: enough to run, and no variable of the user who runs the tests.
 fn environment(root: &Path) -> BTreeMap<String, OsString> {
     let path = std::env::var_os("PATH").expect("PATH is set");
     let text = |text: &str| OsString::from(text);
@@ -554,7 +556,7 @@ fn environment(root: &Path) -> BTreeMap<String, OsString> {
     .into()
 }
 
-/// Keys that are cheap to unlock, made once for all tests of this process.
+/// Returns keys that are cheap to unlock, made once for all tests of this process.
 fn shared_keys() -> &'static Path {
     static KEYS: OnceLock<PathBuf> = OnceLock::new();
     KEYS.get_or_init(|| {
@@ -566,7 +568,7 @@ fn shared_keys() -> &'static Path {
     })
 }
 
-/// A folder for what all tests of this process share. A later process removes it, because statics are never dropped.
+/// Returns a folder that all tests of this process share. A later process removes it, because statics are never dropped.
 pub(crate) fn shared_folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {

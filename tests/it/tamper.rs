@@ -15,9 +15,9 @@ use tempfile::TempDir;
 
 use crate::by_hand::Bench;
 use crate::pipeline::{list, text};
-use crate::support::{Fixture, Pointer, Ran, blob, copy_folder, files_under, measured, write_file};
+use crate::support::{CommandResult, Fixture, Pointer, blob, copy_folder, files_under, measured_fixture, write_file};
 
-/// The stages whose results a run can be cut off after, in their order, with the kind of their manifest.
+/// The stages after whose results a run can be cut off, in their order, with the kind of their manifest.
 const STAGES: [(&str, &str); 7] = [
     ("source", "source"),
     ("plan", "plan"),
@@ -28,11 +28,11 @@ const STAGES: [(&str, &str); 7] = [
     ("publish", "publication"),
 ];
 
-/// The bytes with one bit turned over, in the middle or, in a text, in the next digit after it.
+/// Returns the bytes with one bit flipped, in the middle or, in a text, in the next digit after it.
 ///
-/// A digit becomes another digit, so what is written in base64, hexadecimal or decimal stays so: whether a signature or a digest is
-/// found wrong or not even readable is not left to which character a random signature has in the middle.
-pub(crate) fn flipped(bytes: &[u8]) -> Vec<u8> {
+/// A digit becomes another digit, so base64, hexadecimal and decimal text stays valid: whether a signature or a digest is wrong or
+/// unreadable does not depend on which character a random signature has in the middle.
+pub(crate) fn flip_bit(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let middle = bytes.len() / 2;
     let is_text = std::str::from_utf8(&bytes).is_ok();
@@ -44,12 +44,12 @@ pub(crate) fn flipped(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The refusals of a table that are not as they should be.
+/// The rows of a table whose refusal is not the expected one.
 #[derive(Default)]
-struct Wrong(Vec<String>);
+struct UnexpectedResults(Vec<String>);
 
-impl Wrong {
-    fn check(&mut self, row: &str, ran: &Ran, error: &str) {
+impl UnexpectedResults {
+    fn check(&mut self, row: &str, ran: &CommandResult, error: &str) {
         if (ran.code, ran.error().as_deref()) != (20, Some(error)) {
             let found = ran.error().unwrap_or_else(|| "no error".to_owned());
             let said = ran.stderr.lines().next().unwrap_or_default();
@@ -57,7 +57,7 @@ impl Wrong {
         }
     }
 
-    fn refused(&mut self, row: &str, ran: &Ran) {
+    fn check_refused(&mut self, row: &str, ran: &CommandResult) {
         if ran.code != 20 {
             let said = ran.stdout.lines().last().unwrap_or_default();
             self.0.push(format!("{row}: expected exit 20, found exit {}: {said}", ran.code));
@@ -65,7 +65,7 @@ impl Wrong {
     }
 
     #[track_caller]
-    fn none(&self) {
+    fn assert_none(&self) {
         assert!(self.0.is_empty(), "{} rows went wrong:\n{}", self.0.len(), self.0.join("\n"));
     }
 }
@@ -80,9 +80,9 @@ fn the_untouched_copy_verifies() {
 #[test]
 fn other_bytes_under_the_digest_of_a_manifest_or_bundle() {
     let bench = Bench::with_runs();
-    let mut wrong = Wrong::default();
+    let mut wrong = UnexpectedResults::default();
     for stage in ["source", "plan", "provision", "execute", "record", "collect", "reduce", "publish"] {
-        let Pointer { manifest, bundle, .. } = bench.of("one", stage);
+        let Pointer { manifest, bundle, .. } = bench.accepted_pointer("one", stage);
         for (what, digest) in [("manifest", manifest), ("bundle", bundle)] {
             let path = blob(&bench.store(), &digest);
             let whole = fs::read(&path).expect("the blob is there");
@@ -96,16 +96,16 @@ fn other_bytes_under_the_digest_of_a_manifest_or_bundle() {
         }
     }
     bench.verify(&[]).success();
-    wrong.none();
+    wrong.assert_none();
 }
 
-/// A flipped byte, a changed value and a dropped member, the latter two still in canonical form.
+/// Returns a flipped byte, a changed value and a dropped member, the latter two still in canonical form.
 fn field_changes(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let document: Value = serde_json::from_slice(bytes).expect("manifests and bundles are JSON");
     vec![
-        ("a flipped byte", flipped(bytes)),
-        ("a changed value", canonical(&changed(&document))),
-        ("a dropped member", canonical(&dropped(&document))),
+        ("a flipped byte", flip_bit(bytes)),
+        ("a changed value", canonical(&change_first_text(&document))),
+        ("a dropped member", canonical(&drop_first_member(&document))),
         ("another form", [bytes, b"\n"].concat()),
     ]
 }
@@ -114,8 +114,8 @@ pub(crate) fn canonical(document: &Value) -> Vec<u8> {
     assay_manifest::canonical_value(document).expect("a document of this kind is canonical")
 }
 
-/// The document with its first text changed that is neither a digest nor a word of the format.
-fn changed(document: &Value) -> Value {
+/// Returns the document with its first text changed that is neither a digest nor a word of the format.
+fn change_first_text(document: &Value) -> Value {
     let mut document = document.clone();
     assert!(document.get_mut("body").is_some_and(change) || change(&mut document), "some text");
     document
@@ -133,7 +133,7 @@ fn change(value: &mut Value) -> bool {
     }
 }
 
-fn dropped(document: &Value) -> Value {
+fn drop_first_member(document: &Value) -> Value {
     let mut document = document.clone();
     let part = if document.get("body").is_some() { &mut document["body"] } else { &mut document };
     let members = part.as_object_mut().expect("an object");
@@ -142,22 +142,22 @@ fn dropped(document: &Value) -> Value {
     document
 }
 
-/// A run that was cut off after a stage, with what it takes to put something else into that stage's place.
-struct Cut {
+/// A run that was cut off after a stage, with the means to replace that stage's result.
+struct CutRun {
     bench: Bench,
     stage: &'static str,
     own: Pointer,
     other: Pointer,
 }
 
-impl Cut {
+impl CutRun {
     fn after(stage: &'static str) -> Self {
         let bench = Bench::with_runs();
         let place = STAGES.iter().position(|(name, _)| *name == stage).expect("a stage");
         for (later, _) in &STAGES[place + 1..] {
             fs::remove_dir_all(bench.store().join("runs/one").join(later)).expect("the stage has a result");
         }
-        let (own, other) = (bench.of("one", stage), bench.of("two", stage));
+        let (own, other) = (bench.accepted_pointer("one", stage), bench.accepted_pointer("two", stage));
         Self { bench, stage, own, other }
     }
 
@@ -175,26 +175,26 @@ impl Cut {
         digest
     }
 
-    /// What `assay verify` says when the stage's pointer names this manifest and bundle.
-    fn verify(&self, manifest: &str, bundle: &str) -> Ran {
+    /// Runs `assay verify` with this manifest and bundle in the stage's pointer.
+    fn verify(&self, manifest: &str, bundle: &str) -> CommandResult {
         self.own.redirect(manifest, bundle);
         self.bench.verify(&[])
     }
 
-    /// The same with a manifest of other bytes and the own bundle.
-    fn with_manifest(&self, bytes: &[u8]) -> Ran {
+    /// Like [`CutRun::verify`], with a manifest of other bytes and the own bundle.
+    fn with_manifest(&self, bytes: &[u8]) -> CommandResult {
         self.verify(&self.put(bytes), &self.own.bundle)
     }
 
-    /// The same with a changed bundle and the own manifest.
-    fn with_bundle(&self, change: impl FnOnce(&mut Value)) -> Ran {
+    /// Like [`CutRun::verify`], with a changed bundle and the own manifest.
+    fn with_bundle(&self, change: impl FnOnce(&mut Value)) -> CommandResult {
         let mut bundle = self.bundle();
         change(&mut bundle);
         self.verify(&self.own.manifest, &self.put(&serde_json::to_vec(&bundle).expect("JSON")))
     }
 
-    /// The same with a changed statement, which nobody signed.
-    fn with_statement(&self, change: impl FnOnce(&mut Value)) -> Ran {
+    /// Like [`CutRun::verify`], with a changed statement, which is not signed.
+    fn with_statement(&self, change: impl FnOnce(&mut Value)) -> CommandResult {
         self.with_bundle(|bundle| {
             let payload = &mut bundle["dsseEnvelope"]["payload"];
             let mut statement: Value = serde_json::from_slice(&base64_decode(text(payload))).expect("a statement");
@@ -203,8 +203,8 @@ impl Cut {
         })
     }
 
-    /// The same manifest, signed anew with another key over the same claims.
-    fn signed_with(&self, key: SecretKey) -> Ran {
+    /// Like [`CutRun::verify`], with the same manifest, signed anew with another key over the same claims.
+    fn with_signer(&self, key: SecretKey) -> CommandResult {
         let (manifest, bundle) = (self.manifest(), fs::read(blob(&self.bench.store(), &self.own.bundle)).expect("the bundle"));
         let verified =
             verify(&manifest, &bundle, local_trust(), &ExpectedManifest::default()).expect("the untouched manifest verifies");
@@ -236,16 +236,16 @@ fn base64_encode(bytes: &[u8]) -> String {
 }
 
 pub(crate) fn local_key(role: Role) -> SecretKey {
-    key_of(measured(), role)
+    key_of(measured_fixture(), role)
 }
 
-/// A key of this fixture.
+/// Returns a role's key of this fixture.
 pub(crate) fn key_of(fixture: &Fixture, role: Role) -> SecretKey {
     let text = fs::read_to_string(fixture.key(role.as_str())).expect("a local key");
     SecretKey::decrypt(&text, b"").expect("the keys of tests have no password")
 }
 
-/// The trust that the fixture's own policy gives.
+/// Returns the trust of the fixture's own policy.
 pub(crate) fn local_trust() -> &'static Trust {
     static TRUST: LazyLock<Trust> = LazyLock::new(|| {
         let signers = Role::RUN.map(|role| TrustedSigner::new(format!("local-{role}"), local_key(role).public_key(), [role]));
@@ -255,9 +255,9 @@ pub(crate) fn local_trust() -> &'static Trust {
 }
 
 fn check_redirected(stage: &'static str) {
-    let cut = Cut::after(stage);
-    let mut wrong = Wrong::default();
-    let mut row = |how: &str, ran: Ran, error: &str| wrong.check(&format!("{stage}, {how}"), &ran, error);
+    let cut = CutRun::after(stage);
+    let mut wrong = UnexpectedResults::default();
+    let mut row = |how: &str, ran: CommandResult, error: &str| wrong.check(&format!("{stage}, {how}"), &ran, error);
 
     // The manifest.
     for (how, bytes) in field_changes(&cut.manifest()) {
@@ -268,8 +268,8 @@ fn check_redirected(stage: &'static str) {
     row("manifest of another run", cut.verify(&cut.other.manifest, &cut.own.bundle), "subject_digest_mismatch");
     row("bundle of another run", cut.verify(&cut.own.manifest, &cut.other.bundle), "subject_digest_mismatch");
 
-    // Another stage's.
-    let neighbour = cut.bench.of("one", "record");
+    // The manifest of another stage.
+    let neighbour = cut.bench.accepted_pointer("one", "record");
     row("bundle of another stage", cut.verify(&cut.own.manifest, &neighbour.bundle), "subject_digest_mismatch");
     row("manifest and bundle of another stage", cut.verify(&neighbour.manifest, &neighbour.bundle), "wrong_kind");
 
@@ -312,7 +312,7 @@ fn check_redirected(stage: &'static str) {
         "bundle_malformed",
     );
 
-    // The statement, which is what was signed.
+    // The statement, which is the signed part.
     let zero = "0".repeat(64);
     row("predicate type", cut.with_statement(set("/predicateType", json!("https://slsa.dev/provenance/v0.2"))), "bad_signature");
     row("subject digest", cut.with_statement(set("/subject/0/digest/sha256", json!(zero))), "bad_signature");
@@ -325,8 +325,8 @@ fn check_redirected(stage: &'static str) {
     );
 
     // The signer.
-    row("signed with another stage's key", cut.signed_with(local_key(other_role)), "wrong_signer");
-    row("signed with an unlisted key", cut.signed_with(SecretKey::generate().expect("a key")), "unknown_key");
+    row("signed with another stage's key", cut.with_signer(local_key(other_role)), "wrong_signer");
+    row("signed with an unlisted key", cut.with_signer(SecretKey::generate().expect("a key")), "unknown_key");
 
     // The pointer.
     let absent = format!("sha256:{zero}");
@@ -335,14 +335,14 @@ fn check_redirected(stage: &'static str) {
     write_file(&cut.own.path, b"{}");
     row("a damaged pointer", cut.bench.verify(&[]), "pointer");
 
-    // Put right again, all that is wrong is that the run was cut off.
+    // With the original restored, the only fault is that the run was cut off.
     let whole = cut.verify(&cut.own.manifest, &cut.own.bundle);
     if cut.stage == "publish" {
         whole.success();
     } else {
         row("put right", whole, "missing_stage");
     }
-    wrong.none();
+    wrong.assert_none();
 }
 
 fn hex(digest: &Digest) -> Vec<u8> {
@@ -385,10 +385,10 @@ fn a_publication_in_another_s_place() {
     check_redirected("publish");
 }
 
-/// Publish itself, with its own key, says more than the evidence earns.
+/// Publish itself signs a higher grade than the evidence supports.
 #[test]
 fn a_grade_that_the_evidence_does_not_earn_is_refused() {
-    let cut = Cut::after("publish");
+    let cut = CutRun::after("publish");
     let bundle = fs::read(blob(&cut.bench.store(), &cut.own.bundle)).expect("the bundle");
     let verified =
         verify(&cut.manifest(), &bundle, local_trust(), &ExpectedManifest::default()).expect("the untouched manifest verifies");
@@ -409,7 +409,7 @@ fn a_grade_that_the_evidence_does_not_earn_is_refused() {
 #[test]
 fn every_subject_of_every_statement_is_checked() {
     let bench = Bench::with_runs();
-    let mut wrong = Wrong::default();
+    let mut wrong = UnexpectedResults::default();
     let mut seen = std::collections::BTreeMap::new();
     for (kind, name, digest) in subjects(&bench) {
         seen.entry(digest).or_insert((kind, name));
@@ -418,28 +418,28 @@ fn every_subject_of_every_statement_is_checked() {
     for (digest, (kind, name)) in seen {
         let path = blob(&bench.store(), &digest);
         let whole = fs::read(&path).expect("the subject is there");
-        write_file(&path, &flipped(&whole));
+        write_file(&path, &flip_bit(&whole));
         wrong.check(&format!("`{name}` of the {kind}, a flipped byte"), &bench.verify(&[]), "artifact_corrupt");
         write_file(&path, &whole);
     }
-    // The raw artifacts are subjects of nothing but the list of them.
+    // The raw artifacts are subjects only of the list of them.
     let evidence = evidence(&bench);
     assert!(evidence.len() > 12, "two raw outputs of each trial, and recordings");
     for (name, digest) in evidence {
         let path = blob(&bench.store(), &digest);
         let whole = fs::read(&path).expect("the evidence is there");
-        write_file(&path, &flipped(&whole));
+        write_file(&path, &flip_bit(&whole));
         wrong.check(&format!("evidence `{name}`, a flipped byte"), &bench.verify(&[]), "artifact_corrupt");
         write_file(&path, &whole);
     }
-    wrong.none();
+    wrong.assert_none();
 }
 
-/// The subjects of all statements of the run `one`: kind, name and digest.
+/// Returns the subjects of all statements of the run `one`: kind, name and digest.
 fn subjects(bench: &Bench) -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     for stage in ["source", "plan", "provision", "execute", "record", "collect", "reduce", "publish"] {
-        let pointer = bench.of("one", stage);
+        let pointer = bench.accepted_pointer("one", stage);
         let bundle: Value =
             serde_json::from_slice(&fs::read(blob(&bench.store(), &pointer.bundle)).expect("a bundle")).expect("JSON");
         let statement: Value = serde_json::from_slice(&base64_decode(text(&bundle["dsseEnvelope"]["payload"]))).expect("JSON");
@@ -452,7 +452,7 @@ fn subjects(bench: &Bench) -> Vec<(String, String, String)> {
 }
 
 fn evidence(bench: &Bench) -> Vec<(String, String)> {
-    let collection = bench.of("one", "collect").load(&bench.store());
+    let collection = bench.accepted_pointer("one", "collect").load(&bench.store());
     let listed = fs::read(blob(&bench.store(), text(&collection["body"]["evidence"]["digest"]))).expect("the list of evidence");
     let listed: Value = serde_json::from_slice(&listed).expect("JSON");
     list(&listed).iter().map(|one| (text(&one["name"]).to_owned(), text(&one["digest"]).to_owned())).collect()
@@ -469,21 +469,21 @@ fn what_is_lost_lowers_the_level_or_breaks_the_chain() {
         write_file(&path, &whole);
         ran
     };
-    // Raw evidence may be gone, since it need not be kept for ever; and that is said.
+    // Raw evidence may be missing, since it need not be kept for ever; verify reports it.
     let (name, raw) = evidence(&bench).into_iter().find(|(name, _)| name.ends_with("/stdout")).expect("raw output");
     let ran = lost(&raw).success();
     assert!(ran.stdout.contains("level 2 ") && ran.stdout.contains(&name), "{}", ran.stdout);
 
-    let mut wrong = Wrong::default();
-    let source = bench.of("one", "source").load(&bench.store());
+    let mut wrong = UnexpectedResults::default();
+    let source = bench.accepted_pointer("one", "source").load(&bench.store());
     for object in list(&source["body"]["objects"]) {
         let kind = text(&object["kind"]);
         wrong.check(&format!("a lost {kind}"), &lost(text(&object["artifact"]["digest"])), "artifact_absent");
     }
     wrong.check("a lost source file", &lost(text(&source["body"]["files"][0]["artifact"]["digest"])), "artifact_absent");
-    let publication = bench.of("one", "publish").load(&bench.store());
+    let publication = bench.accepted_pointer("one", "publish").load(&bench.store());
     wrong.check("lost numbers", &lost(text(&publication["body"]["numbers"]["digest"])), "artifact_absent");
-    wrong.none();
+    wrong.assert_none();
 }
 
 #[test]
@@ -502,13 +502,13 @@ fn a_missing_stage_is_named() {
 
 #[test]
 fn an_older_run_of_the_same_name_is_another_run() {
-    // The same commit, the same keys, the same name: only what was measured differs.
+    // The same commit, keys and name: only the measurements differ.
     let older = Fixture::new();
     older.run("one").success();
     let bench = Bench::with_runs();
     copy_folder(&older.store().join("blobs"), &bench.store().join("blobs"));
     let older_of = |stage: &str| older.pointer("one", stage);
-    let mut wrong = Wrong::default();
+    let mut wrong = UnexpectedResults::default();
 
     for (stage, _) in &STAGES[1..] {
         let mixed = bench.store().join("runs/one").join(stage).join("0".repeat(64)).join("accepted/0");
@@ -518,34 +518,34 @@ fn an_older_run_of_the_same_name_is_another_run() {
         if *stage == "publish" {
             wrong.check("two publications", &ran, "too_many");
         } else {
-            // What a Publication does not name is none of its chain.
+            // A manifest that the Publication does not name is not part of its chain.
             assert_eq!(ran.code, 0, "{stage}: {}", ran.stderr);
         }
         fs::remove_dir_all(bench.store().join("runs/one").join(stage).join("0".repeat(64))).expect("put there before");
     }
 
-    // Nor do stages take them together.
-    let plan = bench.of("one", "plan").input();
-    let environment = bench.of("one", "provision").input();
+    // Stages do not accept the two together either.
+    let plan = bench.accepted_pointer("one", "plan").input();
+    let environment = bench.accepted_pointer("one", "provision").input();
     let part = older_of("execute").input();
     bench.stage("collect", &[&plan, &environment, &part]).refuses(20, "other_input");
     let collection = older_of("collect").input();
     bench.stage("reduce", &[&plan, &collection, &environment]).refuses(20, "other_input");
-    wrong.none();
+    wrong.assert_none();
 }
 
 /// A copy of the published folder of the run `one`.
-struct Published(TempDir);
+struct PublishedCopy(TempDir);
 
-impl Published {
+impl PublishedCopy {
     fn new() -> Self {
-        let folder = tempfile::tempdir_in(measured().scratch()).expect("a folder for the copy");
-        copy_folder(&measured().published("one"), folder.path());
+        let folder = tempfile::tempdir_in(measured_fixture().scratch()).expect("a folder for the copy");
+        copy_folder(&measured_fixture().published("one"), folder.path());
         Self(folder)
     }
 
-    fn verify(&self) -> Ran {
-        measured().assay(&["verify", &self.0.path().display().to_string()])
+    fn verify(&self) -> CommandResult {
+        measured_fixture().assay(&["verify", &self.0.path().display().to_string()])
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -559,31 +559,31 @@ fn relative(folder: &Path, path: &Path) -> String {
 
 #[test]
 fn a_published_folder_reaches_level_2_on_its_own() {
-    let published = Published::new();
+    let published = PublishedCopy::new();
     let verified = published.verify().success();
     assert!(verified.stdout.contains("level 2 "), "{}", verified.stdout);
 }
 
 #[test]
 fn every_file_of_a_published_folder_is_checked() {
-    let published = Published::new();
-    let mut wrong = Wrong::default();
+    let published = PublishedCopy::new();
+    let mut wrong = UnexpectedResults::default();
     for path in files_under(published.0.path()) {
         let name = relative(published.0.path(), &path);
         let whole = fs::read(&path).expect("a file of the folder");
-        write_file(&path, &flipped(&whole));
-        wrong.refused(&format!("`{name}` with a flipped byte"), &published.verify());
+        write_file(&path, &flip_bit(&whole));
+        wrong.check_refused(&format!("`{name}` with a flipped byte"), &published.verify());
         fs::remove_file(&path).expect("the file can be removed");
-        wrong.refused(&format!("`{name}` lost"), &published.verify());
+        wrong.check_refused(&format!("`{name}` lost"), &published.verify());
         write_file(&path, &whole);
     }
-    wrong.none();
+    wrong.assert_none();
 }
 
 #[test]
 fn a_published_folder_s_files_stand_where_they_belong() {
-    // A reader opens `numbers.json`, not whichever file has its digest.
-    let published = Published::new();
+    // A reader opens `numbers.json`, not any file that has its digest.
+    let published = PublishedCopy::new();
     let numbers = published.path("numbers.json");
     let whole = fs::read(&numbers).expect("numbers.json");
     write_file(&published.path("rows/more.bin"), &whole);
@@ -593,13 +593,13 @@ fn a_published_folder_s_files_stand_where_they_belong() {
 
 #[test]
 fn a_published_folder_s_manifests_are_refused_by_name() {
-    let published = Published::new();
-    let mut wrong = Wrong::default();
-    let [two, one] = [measured().published("two"), measured().published("one")];
+    let published = PublishedCopy::new();
+    let mut wrong = UnexpectedResults::default();
+    let [two, one] = [measured_fixture().published("two"), measured_fixture().published("one")];
     for path in files_under(&one.join("chain")) {
         let name = relative(&one, &path);
         let whole = fs::read(&path).expect("a file of the folder");
-        // The publication is found by its place; any other manifest and bundle by the digest that pins it.
+        // The publication is found by its path; any other manifest and bundle by the digest that pins it.
         let expected = match name.as_str() {
             "chain/publication.json" | "chain/publication.sigstore.json" => "subject_digest_mismatch",
             name if name.ends_with(".sigstore.json") => "bundle_missing",
@@ -612,5 +612,5 @@ fn a_published_folder_s_manifests_are_refused_by_name() {
     }
     fs::remove_file(published.path("chain/publication.json")).expect("it is there");
     wrong.check("no publication", &published.verify(), "not_a_publication");
-    wrong.none();
+    wrong.assert_none();
 }

@@ -1,12 +1,12 @@
-//! Whom to believe: nobody without a policy, and nobody else than the policy says.
+//! Trust: no signer is trusted without a policy, and only those that the policy names.
 
 use std::fs;
 
 use assay_manifest::Digest;
 
-use crate::support::{Fixture, Ran, files_under, measured};
+use crate::support::{CommandResult, Fixture, files_under, measured_fixture};
 
-/// A reader who has the evidence and a configuration of his own.
+/// A reader with the evidence and a separate configuration.
 struct Reader {
     fixture: Fixture,
     store: String,
@@ -14,16 +14,16 @@ struct Reader {
 }
 
 impl Reader {
-    /// A reader without keys or trust.
+    /// Creates a reader without keys or trust.
     fn new() -> Self {
-        let store = measured().store().display().to_string();
-        let folder = measured().published("one").display().to_string();
+        let store = measured_fixture().store().display().to_string();
+        let folder = measured_fixture().published("one").display().to_string();
         Self { fixture: Fixture::without_keys(), store, folder }
     }
 
     /// Verifies the run in its store and in its folder, which must agree on the exit code and the error.
     #[track_caller]
-    fn verify(&self, trust: &[&str]) -> Ran {
+    fn verify(&self, trust: &[&str]) -> CommandResult {
         let trust: Vec<_> = trust.iter().flat_map(|trust| ["--trust", trust]).collect();
         let in_store = self.fixture.assay(&[&["verify", "one", "--store", &self.store], &trust[..]].concat());
         let in_folder = self.fixture.assay(&[&["verify", &self.folder], &trust[..]].concat());
@@ -39,12 +39,12 @@ impl Reader {
 }
 
 fn fingerprint_of_policy() -> String {
-    Digest::compute(&fs::read(measured().trust()).expect("the policy")).to_string()
+    Digest::compute(&fs::read(measured_fixture().trust()).expect("the policy")).to_string()
 }
 
-/// The fingerprints of the local keys, as `assay keys list` prints them.
+/// Returns the fingerprints of the local keys, as `assay keys list` prints them.
 fn fingerprints() -> Vec<String> {
-    let listed = measured().assay(&["keys", "list"]).success();
+    let listed = measured_fixture().assay(&["keys", "list"]).success();
     let words = listed.stdout.split_whitespace().filter(|word| word.starts_with("sha256:"));
     words.map(str::to_owned).collect()
 }
@@ -63,7 +63,7 @@ fn without_trust_nobody_is_established() {
 #[test]
 fn a_policy_establishes_its_signers() {
     let reader = Reader::new();
-    let policy = measured().trust().display().to_string();
+    let policy = measured_fixture().trust().display().to_string();
     let ran = reader.verify(&[&policy]).success();
     assert!(ran.stdout.contains("signed by local-plan"), "{}", ran.stdout);
     reader.verify(&[&fingerprint_of_policy()]).success();
@@ -87,13 +87,13 @@ fn another_policy_refuses_the_run() {
     reader.verify(&[]).refuses(20, "unknown_key");
     let own = reader.fixture.trust().display().to_string();
     reader.verify(&[&own]).refuses(20, "unknown_key");
-    reader.verify(&[&measured().trust().display().to_string()]).success();
+    reader.verify(&[&measured_fixture().trust().display().to_string()]).success();
 }
 
 #[test]
 fn a_policy_that_lets_nobody_sign_for_a_stage_refuses_it() {
     let reader = Reader::new();
-    let policy = fs::read_to_string(measured().trust()).expect("the policy");
+    let policy = fs::read_to_string(measured_fixture().trust()).expect("the policy");
     let turned = policy.replace("- reduce", "- gate").replace("[reduce]", "[gate]");
     assert_ne!(turned, policy, "the policy names reduce");
     reader.fixture.write("trust.yaml", &turned);
@@ -103,7 +103,7 @@ fn a_policy_that_lets_nobody_sign_for_a_stage_refuses_it() {
 #[test]
 fn a_validity_that_has_passed_refuses_what_is_later() {
     let reader = Reader::new();
-    let policy = fs::read_to_string(measured().trust()).expect("the policy");
+    let policy = fs::read_to_string(measured_fixture().trust()).expect("the policy");
     let line = policy.lines().find(|line| line.trim_start().starts_with("signs:")).expect("each signer has its roles");
     let indent: String = line.chars().take_while(|letter| *letter == ' ').collect();
     let expired = format!("{indent}not_after: \"2020-01-01T00:00:00.000000000Z\"\n{line}");
@@ -111,9 +111,9 @@ fn a_validity_that_has_passed_refuses_what_is_later() {
     reader.verify(&["trust.yaml"]).refuses(20, "key_outside_validity");
 }
 
-/// The policy of the measured run, and these lines under its `spec`.
+/// Returns the policy of the measured run, with these lines under its `spec`.
 fn policy_with(lines: &str) -> String {
-    format!("{}{lines}", fs::read_to_string(measured().trust()).expect("the policy"))
+    format!("{}{lines}", fs::read_to_string(measured_fixture().trust()).expect("the policy"))
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn rotated_keys_verify_what_they_signed_and_sign_no_more() {
     fixture.verify("before").success();
     fixture.run("after").success();
     fixture.verify("after").success();
-    // A copy of the old key signs nothing new.
+    // A copy of the old key cannot sign new results.
     fs::write(fixture.key("plan"), old_secret).expect("written");
     let ran = fixture.run("stolen");
     assert_eq!(ran.code, 20, "{}{}", ran.stdout, ran.stderr);
@@ -178,10 +178,10 @@ fn rotated_keys_verify_what_they_signed_and_sign_no_more() {
     fixture.assay(&["keys", "rotate", "importer"]).refuses(2, "no_such_role");
 }
 
-/// A copy of the published folder whose Publication has these further members in its bundle.
+/// Creates a copy of the published folder whose Publication has these further members in its bundle.
 fn folder_with(material: &[(&str, serde_json::Value)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    crate::support::copy_folder(&measured().published("one"), folder.path());
+    crate::support::copy_folder(&measured_fixture().published("one"), folder.path());
     let path = folder.path().join("chain/publication.sigstore.json");
     let mut bundle: serde_json::Value = serde_json::from_slice(&fs::read(&path).expect("a bundle")).expect("JSON");
     for (name, value) in material {
@@ -198,7 +198,7 @@ fn what_a_bundle_holds_unchecked_is_said_and_not_believed() {
     let timestamp = ("timestampVerificationData", serde_json::json!({"rfc3161Timestamps": [{"signedTimestamp": "AAAA"}]}));
     let both = folder_with(&[log, timestamp]);
     let none = folder_with(&[]);
-    let policy = measured().trust().display().to_string();
+    let policy = measured_fixture().trust().display().to_string();
     let verify = |folder: &tempfile::TempDir, policy: &str| {
         reader.fixture.assay(&["verify", &folder.path().display().to_string(), "--trust", policy])
     };
@@ -220,7 +220,7 @@ fn what_a_bundle_holds_unchecked_is_said_and_not_believed() {
 
 #[test]
 fn verify_bundle_speaks_the_conformance_client_s_language() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     let folder = fixture.published("one");
     let at = |path: &str| folder.join(path).display().to_string();
     let bundle = |key: &str, file: &str| {
@@ -256,7 +256,7 @@ fn trust_that_is_no_trust_is_a_mistake() {
 fn keys_are_made_once() {
     let fixture = Fixture::without_keys();
     let made = fixture.assay(&["keys", "init", "--scrypt-n", "32768"]).success();
-    insta::assert_snapshot!(fixture.shown(&made), @"
+    insta::assert_snapshot!(fixture.format_result(&made), @"
     exit code 0
     ----- stdout -----
     source     sha256:[DIGEST]  [ROOT]/config/keys/source.pub
@@ -297,7 +297,7 @@ fn keys_are_made_once() {
 fn keys_are_made_at_first_use() {
     let fixture = Fixture::without_keys();
     fixture.write(crate::support::PIPELINE, &crate::support::pipeline("exploratory", &["only"], 1, ""));
-    fixture.indicator("only", &crate::support::steady("only"), "");
+    fixture.indicator("only", &crate::support::steady_script("only"), "");
     fixture.commit("one indicator");
     let ran = fixture.run("one").success();
     assert!(ran.stderr.contains("made local signing keys") && ran.stderr.contains("made a local trust root"), "{}", ran.stderr);

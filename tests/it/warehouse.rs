@@ -1,4 +1,4 @@
-//! The warehouse as users meet it: published runs add to it, queries read it, and whatever no signed Summary names is refused.
+//! The warehouse for users: published runs add to it, queries read it, and files that no signed Summary names are refused.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,24 +10,24 @@ use serde_json::{Value, json};
 use crate::by_hand::Bench;
 use crate::forgery::{Forgery, replace_artifact};
 use crate::pipeline::{list, text};
-use crate::support::{Fixture, blob, copy_folder, files_under, measured, pipeline, steady, write_file};
+use crate::support::{Fixture, blob, copy_folder, files_under, measured_fixture, pipeline, steady_script, write_file};
 use crate::tamper::{canonical, local_key, local_trust};
 
 const QUERY: &str = "queries/medians.sql";
 
-/// Selects numbers of the long table, and a number that it computes under a name of its own.
+/// Selects numbers of the long table, and a computed number with a new name.
 const MEDIANS: &str = "SELECT row_id, benchmark_case_id, metric, value, unit, value / 2 AS half
 FROM outcome_fact
 WHERE statistic = 'median' AND trial_id IS NULL
 ORDER BY benchmark_case_id, metric
 ";
 
-/// A repository whose pipeline publishes with one query.
-fn with_query(sql: &str) -> Fixture {
+/// Creates a repository whose pipeline publishes with one query.
+fn fixture_with_query(sql: &str) -> Fixture {
     let fixture = Fixture::bare();
     fixture
         .write(crate::support::PIPELINE, &pipeline("exploratory", &["only"], 3, &format!("  publish: {{queries: [{QUERY}]}}\n")));
-    fixture.indicator("only", &steady("only"), "");
+    fixture.indicator("only", &steady_script("only"), "");
     fixture.write(QUERY, sql);
     fixture.commit("an indicator and a query");
     fixture
@@ -39,7 +39,7 @@ fn numbers(fixture: &Fixture, run: &str) -> Vec<Value> {
     list(&document["numbers"]).clone()
 }
 
-/// The Parquet files of a table.
+/// Returns the Parquet files of a table.
 fn files_of(fixture: &Fixture, table: &str) -> Vec<PathBuf> {
     let files = files_under(&fixture.store().join("warehouse").join(table));
     files.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "parquet")).collect()
@@ -47,8 +47,12 @@ fn files_of(fixture: &Fixture, table: &str) -> Vec<PathBuf> {
 
 #[test]
 fn runs_meet_in_the_warehouse_and_are_asked_in_sql() {
-    let asked =
-        measured().assay(&["query", "SELECT run_id, count(*) AS n FROM outcomes GROUP BY run_id ORDER BY 1", "--format", "csv"]);
+    let asked = measured_fixture().assay(&[
+        "query",
+        "SELECT run_id, count(*) AS n FROM outcomes GROUP BY run_id ORDER BY 1",
+        "--format",
+        "csv",
+    ]);
     let asked = asked.success();
     let counts: Vec<_> = asked.stdout.lines().map(|line| line.split_once(',').expect("two columns")).collect();
     assert_eq!(counts[0], ("run_id", "n"));
@@ -59,7 +63,7 @@ fn runs_meet_in_the_warehouse_and_are_asked_in_sql() {
 
 #[test]
 fn every_attempt_has_a_row_and_one_machine_has_no_place() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     let sql =
         "SELECT count(*) AS n, count(DISTINCT trial_id) AS trials, count(node_name) + count(pod_uid) + count(job_uid) AS placed
         FROM attempts WHERE run_id = 'one' AND counted";
@@ -68,7 +72,7 @@ fn every_attempt_has_a_row_and_one_machine_has_no_place() {
     assert_eq!(asked.stdout.trim(), format!(r#"{{"n":{trials},"trials":{trials},"placed":0}}"#));
     let pods = fixture.assay(&["query", "SELECT count(*) AS n FROM pods", "--format", "json"]).success();
     assert_eq!(pods.stdout.trim(), r#"{"n":0}"#);
-    // The question of the page, asked of this run.
+    // The question of the page, for this run.
     let page = include_str!("../../docs/warehouse.md");
     let mut paragraphs = page.split("\n\n").filter(|paragraph| paragraph.contains("JOIN attempts AS a"));
     let question = paragraphs.next().expect("the page asks where a number was measured");
@@ -84,7 +88,7 @@ fn every_attempt_has_a_row_and_one_machine_has_no_place() {
 fn a_query_sees_the_tables_as_a_run_left_them() {
     let count = |arguments: &[&str]| {
         let sql = "SELECT count(DISTINCT run_id) AS runs FROM runs";
-        let ran = measured().assay(&[&["query", sql, "--format", "json"], arguments].concat()).success();
+        let ran = measured_fixture().assay(&[&["query", sql, "--format", "json"], arguments].concat()).success();
         ran.stdout.trim().to_owned()
     };
     assert_eq!(count(&[]), r#"{"runs":2}"#);
@@ -101,9 +105,9 @@ fn what_is_no_reading_query_is_refused() {
         ("SELECT * FROM nowhere", "query"),
         ("SELECT 1; SELECT 2", "query_refused"),
     ] {
-        measured().assay(&["query", sql]).refuses(2, error);
+        measured_fixture().assay(&["query", sql]).refuses(2, error);
     }
-    measured().assay(&["query", "SELECT * FROM outcomes", "--max-rows", "3"]).refuses(2, "query_too_large");
+    measured_fixture().assay(&["query", "SELECT * FROM outcomes", "--max-rows", "3"]).refuses(2, "query_too_large");
     let fixture = Fixture::bare();
     fs::create_dir_all(fixture.store().join("blobs")).expect("a store");
     fixture.assay(&["query", "SELECT 1"]).refuses(2, "no_warehouse");
@@ -111,7 +115,7 @@ fn what_is_no_reading_query_is_refused() {
 
 #[test]
 fn a_published_number_is_traced_through_its_query_and_its_snapshot() {
-    let fixture = with_query(MEDIANS);
+    let fixture = fixture_with_query(MEDIANS);
     fixture.run("asked").success();
     let numbers = numbers(&fixture, "asked");
     let selected: Vec<_> = numbers.iter().filter(|number| number["source"] == "query").collect();
@@ -135,7 +139,7 @@ fn a_published_number_is_traced_through_its_query_and_its_snapshot() {
     assert_eq!(result.lines().next(), Some("row_id,benchmark_case_id,metric,value,unit,half"));
     assert!(result.lines().nth(1).is_some_and(|row| row.ends_with("only.local.default,speed,100.25,MB/s,50.125")), "{result}");
 
-    // The folder alone is enough to ask again.
+    // The folder alone is enough to run the query again.
     let folder = format!("{}/", fixture.published("asked").display());
     let verified = fixture.assay(&["verify", &folder]).success().stdout;
     assert!(verified.contains("level 2 "), "{verified}");
@@ -147,14 +151,14 @@ fn put(fixture: &Fixture, artifact: &mut Artifact, bytes: &[u8]) {
     write_file(&blob(&fixture.store(), &artifact.digest.to_string()), bytes);
 }
 
-/// Publish lies with its own key: the error that `assay verify` gives.
-fn lie(change: impl FnOnce(&Fixture, &mut Publication)) -> Option<String> {
-    lied(change).verify("asked").exits(20).error()
+/// Returns the error of `assay verify` for a Publication that was falsified with publish's own key.
+fn falsification_error(change: impl FnOnce(&Fixture, &mut Publication)) -> Option<String> {
+    falsify_publication(change).verify("asked").exits(20).error()
 }
 
-/// A run whose Publication is another, signed as the true one.
-fn lied(change: impl FnOnce(&Fixture, &mut Publication)) -> Fixture {
-    let fixture = with_query(MEDIANS);
+/// Creates a run with a falsified Publication, signed like the original one.
+fn falsify_publication(change: impl FnOnce(&Fixture, &mut Publication)) -> Fixture {
+    let fixture = fixture_with_query(MEDIANS);
     fixture.run("asked").success();
     let pointer = fixture.pointer("asked", "publish");
     let read = |digest: &str| fs::read(blob(&fixture.store(), digest)).expect("the blob is there");
@@ -182,16 +186,16 @@ fn with_numbers(fixture: &Fixture, publication: &mut Publication, change: impl F
 
 #[test]
 fn publish_is_not_taken_at_its_word() {
-    let other_result = lie(|fixture, publication| {
+    let other_result = falsification_error(|fixture, publication| {
         put(fixture, &mut publication.queries[0].result, b"row_id,value\n");
     });
     assert_eq!(other_result.as_deref(), Some("query_differs"));
-    let other_type = lie(|_, publication| publication.queries[0].result.media_type = "text/html".to_owned());
+    let other_type = falsification_error(|_, publication| publication.queries[0].result.media_type = "text/html".to_owned());
     assert_eq!(other_type.as_deref(), Some("query_differs"));
-    let no_query = lie(|_, publication| publication.queries.clear());
+    let no_query = falsification_error(|_, publication| publication.queries.clear());
     assert_eq!(no_query.as_deref(), Some("other_queries"));
     let (mut selected, mut other) = (String::new(), String::new());
-    let not_selected = lied(|fixture, publication| {
+    let not_selected = falsify_publication(|fixture, publication| {
         with_numbers(fixture, publication, |numbers| {
             let of_query = numbers.iter().find(|number| number.get("query").is_some()).expect("a number of the query").clone();
             let number = numbers.iter_mut().find(|number| number["source"] == "rows").expect("a number of a row");
@@ -200,18 +204,18 @@ fn publish_is_not_taken_at_its_word() {
         });
     });
     assert_eq!(not_selected.verify("asked").exits(20).error().as_deref(), Some("number_not_in_query"));
-    // Whoever follows one number alone is not shown a query that does not give it.
+    // `assay trace` of one number does not show a query that does not return it.
     assert!(not_selected.assay(&["trace", &selected]).success().stdout.contains("SELECT"));
     not_selected.assay(&["trace", &other]).refuses(20, "number_not_in_query");
-    let left_out = lie(|fixture, publication| {
+    let left_out = falsification_error(|fixture, publication| {
         with_numbers(fixture, publication, |numbers| numbers.retain(|number| number["source"] == "rows"));
     });
     assert_eq!(left_out.as_deref(), Some("number_not_in_query"));
-    let other_snapshot = lie(|_, publication| {
+    let other_snapshot = falsification_error(|_, publication| {
         publication.warehouse_snapshot.insert("outcome_fact".to_owned(), Count(0));
     });
     assert_eq!(other_snapshot.as_deref(), Some("not_in_snapshot"));
-    let no_snapshot = lie(|_, publication| publication.warehouse_snapshot.clear());
+    let no_snapshot = falsification_error(|_, publication| publication.warehouse_snapshot.clear());
     assert_eq!(no_snapshot.as_deref(), Some("not_in_snapshot"));
 }
 
@@ -225,7 +229,7 @@ fn a_query_that_cannot_be_published_is_found_before_anything_is_measured() {
         ("SELECT row_id, value * 2 AS value FROM outcome_fact", "query_changes_rows"),
         ("SELECT row_id, value AS \"VALUE\" FROM outcome_fact", "query_column_name"),
     ] {
-        let fixture = with_query(sql);
+        let fixture = fixture_with_query(sql);
         let ran = fixture.run("refused").refuses(10, error);
         assert!(ran.stderr.contains(QUERY), "the failure names the file: {}", ran.stderr);
         let validated = fixture.assay(&["validate"]).exits(10);
@@ -236,11 +240,11 @@ fn a_query_that_cannot_be_published_is_found_before_anything_is_measured() {
 
 #[test]
 fn a_query_cannot_publish_a_value_that_is_not_its_row_s() {
-    // Each column is the table's, and the row that they are put into is none of its rows.
-    let fixture = with_query("SELECT a.row_id, b.value FROM outcome_fact a CROSS JOIN outcome_fact b");
+    // Each column is the table's, but no row of the table has both values.
+    let fixture = fixture_with_query("SELECT a.row_id, b.value FROM outcome_fact a CROSS JOIN outcome_fact b");
     let refused = fixture.run("mixed").refuses(10, "query_changes_rows");
     assert!(refused.stderr.contains("holds another `value` than the query gives"), "{}", refused.stderr);
-    let fixture = with_query("SELECT row_id FROM workload_dim");
+    let fixture = fixture_with_query("SELECT row_id FROM workload_dim");
     fixture.run("other").refuses(10, "query_changes_rows");
 }
 
@@ -252,7 +256,7 @@ fn a_file_that_no_summary_names_is_refused_by_name_or_read_as_unverified() {
     }
     let sql = "SELECT count(DISTINCT run_id) AS runs FROM outcomes";
     fixture.assay(&["query", sql]).success();
-    // The run's Summary goes: what it vouched for is still in the tables.
+    // The run's Summary is removed: its rows are still in the tables.
     let gone = fixture.store().join("runs/two/reduce");
     let kept = fixture.root().join("reduce");
     fs::rename(&gone, &kept).expect("the pointers can be moved");
@@ -275,7 +279,7 @@ fn a_swapped_file_of_a_table_is_found_by_query_and_verify() {
     let files = files_of(&fixture, "outcome_fact");
     let [file] = files.as_slice() else { panic!("one file: {files:?}") };
     let whole = fs::read(file).expect("the file is there");
-    write_file(file, &crate::tamper::flipped(&whole));
+    write_file(file, &crate::tamper::flip_bit(&whole));
     let refused = fixture.assay(&["query", "SELECT count(*) FROM outcomes"]).refuses(20, "warehouse");
     assert!(refused.stderr.contains("was changed"), "{}", refused.stderr);
     fixture.verify("one").refuses(20, "warehouse");
@@ -284,7 +288,7 @@ fn a_swapped_file_of_a_table_is_found_by_query_and_verify() {
     fixture.assay(&["query", "SELECT count(*) FROM outcomes"]).success();
 }
 
-/// The file with another largest `value` in its statistics and in its indices of pages, wherever one is told. The rows stay as they are.
+/// Returns the file with another largest `value` in its statistics and page indices, if they hold one. The rows stay unchanged.
 fn with_false_statistics(file: &[u8]) -> Vec<u8> {
     let rows = assay_warehouse::read(&assay_warehouse::OUTCOME_FACT, file.to_vec()).expect("curated rows");
     let values = || {
@@ -313,12 +317,12 @@ fn a_query_reads_rows_and_not_what_their_file_says_of_them() {
     let lie = |bench: &Bench, manifest: &mut Value| {
         replace_artifact(bench, manifest, "rows/outcome_fact.parquet", |file| with_false_statistics(&file));
     };
-    let forgery = Forgery::of_bench(bench, "reduce", lie, |_| {});
+    let forgery = Forgery::forge_in(bench, "reduce", lie, |_| {});
     assert_eq!(forgery.refused_by(), None, "the rows are those of the Summary");
     let honest = Bench::with_runs();
     let largest = honest.query("SELECT max(value) FROM outcome_fact WHERE run_id = 'one'").success().stdout;
     let largest = largest.lines().nth(1).expect("a value").to_owned();
-    // An engine that believed the file would skip it, since its largest value is said to be its smallest one.
+    // An engine that trusted the file would skip it, because its largest value is stated as its smallest one.
     for sql in [
         format!("SELECT metric, statistic, value FROM outcome_fact WHERE run_id = 'one' AND value >= {largest}"),
         format!("SELECT count(*) FROM outcome_fact WHERE run_id = 'one' AND value > {largest} / 2"),
@@ -327,7 +331,7 @@ fn a_query_reads_rows_and_not_what_their_file_says_of_them() {
     ] {
         assert_eq!(forgery.query(&sql).success().stdout, honest.query(&sql).success().stdout, "{sql}");
     }
-    assert_eq!(forgery.caught(4), "verify: recompute_differs");
+    assert_eq!(forgery.describe_detection(4), "verify: recompute_differs");
 }
 
 #[test]
@@ -340,7 +344,7 @@ fn a_warehouse_that_was_made_anew_is_not_the_pinned_one() {
     fs::remove_dir_all(fixture.store().join("warehouse/outcome_fact")).expect("the table can be removed");
     fixture.verify("one").exits(20);
     fixture.assay(&["trace", &address]).exits(20);
-    // Another run makes the table anew, with other files in the same versions.
+    // Another run creates the table anew, with other files in the same versions.
     fixture.run("two").success();
     let refused = fixture.verify("one").refuses(20, "not_in_snapshot");
     assert!(refused.stderr.contains("is not in the warehouse's table `outcome_fact` at version 1"), "{}", refused.stderr);
@@ -366,7 +370,7 @@ fn a_warehouse_that_was_rolled_back_is_not_read_as_if_nothing_were_missing() {
 
 #[test]
 fn a_query_that_takes_too_much_harms_nobody() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     let sql = "SELECT length(repeat('x', 2147483647)) + length(repeat('y', 2147483646)) AS n";
     fixture.assay(&["query", sql]).refuses(2, "query_too_large");
 }
@@ -378,7 +382,7 @@ fn a_finished_run_adds_nothing_again() {
     let before = files_under(&fixture.store().join("warehouse"));
     fixture.run("one").success();
     assert_eq!(files_under(&fixture.store().join("warehouse")), before);
-    // Publish forgets that it was done, and does it again: what it committed is found.
+    // Publish has no record of its result and runs again: it finds what it committed.
     fs::remove_dir_all(fixture.store().join("runs/one/publish")).expect("the pointer can be removed");
     fixture.run("one").success();
     assert_eq!(files_under(&fixture.store().join("warehouse")), before);
@@ -387,9 +391,9 @@ fn a_finished_run_adds_nothing_again() {
 
 #[test]
 fn a_run_is_exported_in_every_format() {
-    let fixture = measured();
+    let fixture = measured_fixture();
     let folder = tempfile::tempdir().expect("a folder");
-    // Trials this short have rows of `telemetry_slice_fact` only where the recorder came by.
+    // Trials this short have rows of `telemetry_slice_fact` only if the recorder sampled during one of them.
     let tables = list(&fixture.manifest("one", "reduce")["body"]["files"]).len();
     assert!(tables == 8 || tables == 9, "{tables} tables");
     for (format, extension) in [("csv", "csv"), ("json", "jsonl"), ("parquet", "parquet")] {

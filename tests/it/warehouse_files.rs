@@ -1,18 +1,18 @@
-//! What `assay verify` says of the warehouse is read in the warehouse: every file of a run in its table at the pinned version, and no
-//! rows of the run beside them. And what pointers of a store lead to is of the run that they are of.
+//! `assay verify` reads the warehouse itself: every file of a run is in its table at the pinned version, without other rows of the
+//! run. Pointers of a store lead to results of their own run.
 
 use std::fs;
 use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::support::{Fixture, Pointer, Ran, copy_folder, files_under, measured, write_file};
-use crate::tamper::flipped;
+use crate::support::{CommandResult, Fixture, Pointer, copy_folder, files_under, measured_fixture, write_file};
+use crate::tamper::flip_bit;
 
 const CHECKED: &str = "curated files in the warehouse at the pinned versions";
 
-/// A machine with two runs of its own, which a test may change.
-fn with_two_runs() -> Fixture {
+/// Creates a machine with two new runs, which a test may change.
+fn fixture_with_two_runs() -> Fixture {
     let fixture = Fixture::new();
     for run in ["one", "two"] {
         fixture.run(run).success();
@@ -24,7 +24,7 @@ fn table(fixture: &Fixture, table: &str) -> PathBuf {
     fixture.store().join("warehouse").join(table)
 }
 
-/// The Parquet files of the warehouse, without checkpoints.
+/// Returns the Parquet files of the warehouse, without checkpoints.
 fn data_files(fixture: &Fixture) -> Vec<PathBuf> {
     let files = files_under(&fixture.store().join("warehouse"));
     let is_data =
@@ -32,7 +32,7 @@ fn data_files(fixture: &Fixture) -> Vec<PathBuf> {
     files.into_iter().filter(is_data).collect()
 }
 
-/// Names a file in a commit of a table, as another writer would have.
+/// Names a file in a commit of a table, as another writer would.
 fn add_to_commit(fixture: &Fixture, name: &str, version: u64, path: &str) {
     let log = table(fixture, name).join(format!("_delta_log/{version:020}.json"));
     let size = fs::metadata(table(fixture, name).join(path)).expect("the file is there").len();
@@ -51,7 +51,7 @@ fn every_file_of_a_run_is_read_in_the_warehouse() {
     assert!(files.len() > 4, "{files:?}");
     for path in files {
         let whole = fs::read(&path).expect("a file");
-        write_file(&path, &flipped(&whole));
+        write_file(&path, &flip_bit(&whole));
         fixture.verify("one").refuses(20, "warehouse");
         fs::remove_file(&path).expect("it can be removed");
         fixture.verify("one").refuses(20, "warehouse");
@@ -78,14 +78,14 @@ fn a_warehouse_that_is_gone_is_refused() {
 
 #[test]
 fn a_folder_says_that_no_warehouse_was_checked() {
-    let folder = measured().published("one").display().to_string();
-    let said = measured().verify(&folder).success().stdout;
+    let folder = measured_fixture().published("one").display().to_string();
+    let said = measured_fixture().verify(&folder).success().stdout;
     assert!(said.contains("warehouse not checked") && !said.contains(CHECKED), "{said}");
 }
 
 #[test]
 fn a_file_that_came_with_the_pinned_commit_and_no_summary_names_is_refused() {
-    let fixture = with_two_runs();
+    let fixture = fixture_with_two_runs();
     let own = files_under(&table(&fixture, "outcome_fact"))
         .into_iter()
         .find(|path| path.extension().is_some_and(|kind| kind == "parquet"));
@@ -101,7 +101,7 @@ fn a_file_that_came_with_the_pinned_commit_and_no_summary_names_is_refused() {
 
 #[test]
 fn a_file_with_rows_of_the_run_that_no_summary_names_is_refused_wherever_it_came_from() {
-    let fixture = with_two_runs();
+    let fixture = fixture_with_two_runs();
     let two = fixture.manifest("two", "reduce");
     let file = crate::pipeline::list(&two["body"]["files"]).iter().find(|file| file["table"] == "outcome_fact").expect("a file");
     let digest = file["artifact"]["digest"].as_str().expect("a digest").strip_prefix("sha256:").expect("of that kind").to_owned();
@@ -110,7 +110,7 @@ fn a_file_with_rows_of_the_run_that_no_summary_names_is_refused_wherever_it_came
         table(&fixture, "outcome_fact").join("more.parquet"),
     )
     .expect("copied");
-    // Before the run's own commit, where nobody would look for it.
+    // Before the run's own commit, where a check could miss it.
     add_to_commit(&fixture, "outcome_fact", 1, "more.parquet");
     let refused = fixture.verify("two").refuses(20, "foreign_file");
     assert!(refused.stderr.contains("holds rows of the run"), "{}", refused.stderr);
@@ -176,7 +176,7 @@ fn a_checkpoint_stands_at_its_own_place() {
 
 #[test]
 fn a_listing_does_not_follow_a_pointer_to_another_run() {
-    let fixture = with_two_runs();
+    let fixture = fixture_with_two_runs();
     let [one, two] = ["one", "two"].map(|run| fixture.pointer(run, "source"));
     let Pointer { manifest, bundle, .. } = two;
     one.redirect(&manifest, &bundle);
@@ -184,30 +184,30 @@ fn a_listing_does_not_follow_a_pointer_to_another_run() {
     fixture.verify("one").refuses(20, "pointer_elsewhere");
 }
 
-/// `assay --json` of a folder in which a file has a name that could steer a terminal.
-fn with_strangers(arguments: &[&str]) -> Ran {
-    let folder = tempfile::tempdir_in(measured().scratch()).expect("a folder");
-    copy_folder(&measured().published("one"), folder.path());
+/// Runs `assay --json` on a folder in which a file name could control a terminal.
+fn verify_with_stranger(arguments: &[&str]) -> CommandResult {
+    let folder = tempfile::tempdir_in(measured_fixture().scratch()).expect("a folder");
+    copy_folder(&measured_fixture().published("one"), folder.path());
     fs::write(folder.path().join("a\u{202e}b\u{9b}c\u{1b}d"), "").expect("a stranger");
-    measured().assay(&[&["verify", folder.path().to_str().expect("UTF-8")], arguments].concat())
+    measured_fixture().assay(&[&["verify", folder.path().to_str().expect("UTF-8")], arguments].concat())
 }
 
 #[test]
 fn json_is_json_whatever_a_name_holds() {
-    let ran = with_strangers(&["--json"]).success();
+    let ran = verify_with_stranger(&["--json"]).success();
     assert!(!ran.stdout.contains(['\u{202e}', '\u{9b}', '\u{1b}']), "{}", ran.stdout);
     assert_eq!(ran.json()["strangers"], json!(["a\u{202e}b\u{9b}c\u{1b}d"]));
 }
 
 #[test]
 fn strangers_fail_where_that_is_asked_for() {
-    with_strangers(&[]).success();
-    let refused = with_strangers(&["--strict"]).refuses(20, "strangers");
+    verify_with_stranger(&[]).success();
+    let refused = verify_with_stranger(&["--strict"]).refuses(20, "strangers");
     assert!(
         refused.stdout.contains("level 2 (rows and queries) of 4 reached"),
         "what was checked is said first: {}",
         refused.stdout
     );
-    assert!(with_strangers(&["--strict", "--json"]).refuses(20, "strangers").stdout.starts_with('{'));
-    measured().assay(&["verify", measured().published("one").to_str().expect("UTF-8"), "--strict"]).success();
+    assert!(verify_with_stranger(&["--strict", "--json"]).refuses(20, "strangers").stdout.starts_with('{'));
+    measured_fixture().assay(&["verify", measured_fixture().published("one").to_str().expect("UTF-8"), "--strict"]).success();
 }

@@ -1,4 +1,4 @@
-//! The window of a trial: throughput over the real binaries is what follows from the raw records, however the load ended.
+//! The window of a trial: throughput over the real binaries follows from the raw records, however the load ended.
 
 use std::fs;
 
@@ -6,21 +6,21 @@ use assay_warehouse::records::RecordFile;
 use serde_json::Value;
 
 use crate::pipeline::{list, text};
-use crate::serving::{ENOUGH, SIMULATOR, counted, metric, pipeline, points, workload};
+use crate::serving::{RETRY_BUDGET, SIMULATOR, counted_attempts, metric, pipeline, points, workload};
 use crate::support::{Fixture, PIPELINE, blob};
 
 const SHARDED: &str = "pipelines/sharded.yaml";
 
 /// The times of a trial's requests in seconds, over all shards.
-struct Times {
-    /// When each measured one was sent and ended.
+struct RequestTimes {
+    /// The times at which each measured request was sent and ended.
     measured: Vec<[f64; 2]>,
-    /// The same of those of the warm-up.
+    /// The same for the requests of the warm-up.
     warmup: Vec<[f64; 2]>,
 }
 
-impl Times {
-    fn of(fixture: &Fixture, shards: &[Value]) -> Self {
+impl RequestTimes {
+    fn read(fixture: &Fixture, shards: &[Value]) -> Self {
         let (mut measured, mut warmup) = (Vec::new(), Vec::new());
         for attempt in shards {
             let digest = text(&attempt["serving"]["records"]["digest"]);
@@ -40,14 +40,15 @@ impl Times {
         self.measured.iter().map(|[_, end]| *end).fold(0.0, f64::max)
     }
 
-    /// Requests a second from an instant to the last measured end: each counts by the part of its time that lies within.
+    /// Returns the requests per second from an instant to the last measured end: each counts by the part of its time within this
+    /// range.
     fn rate_to_last_end(&self, from: f64) -> f64 {
         let to = self.last_end();
         let part = |[sent, end]: &[f64; 2]| (end.min(to) - sent.max(from)).max(0.0) / (end - sent);
         self.measured.iter().chain(&self.warmup).map(part).sum::<f64>() / (to - from)
     }
 
-    /// What completed within a window from the trial's start, a second.
+    /// Returns the completed requests per second of a window from the trial's start.
     fn rate_by_the_clock(&self, length: f64) -> f64 {
         self.measured.iter().filter(|[_, end]| *end <= length).count() as f64 / length
     }
@@ -64,7 +65,7 @@ fn throughput_is_over_the_time_to_the_end_of_the_load() {
         ("lone", "mode: closed, concurrency: [2], requests: 12", Some(12), None),
         // Fewer requests than shards: one of three has none.
         ("sparse", "mode: open, rate: [30], arrival: constant, requests: 2", Some(2), None),
-        // What the warm-up leaves under way does not come on top.
+        // Requests that are in flight at the end of the warm-up are not added.
         ("warm", "mode: closed, concurrency: [4], requests: 8", Some(8), None),
     ];
     let warmup_ms = |name: &str| if name == "warm" { 100_u32 } else { 0 };
@@ -73,19 +74,19 @@ fn throughput_is_over_the_time_to_the_end_of_the_load() {
         workload(&fixture, name, &format!("{load}, warmup: {}ms", warmup_ms(name)), "D(20,60)", "");
     }
     let names = loads.map(|(name, ..)| name);
-    fixture.write(PIPELINE, &pipeline(&names, &[SIMULATOR], 1, ENOUGH, ""));
-    fixture.write(SHARDED, &pipeline(&names, &[SIMULATOR], 1, ENOUGH, "  shards: 3\n"));
+    fixture.write(PIPELINE, &pipeline(&names, &[SIMULATOR], 1, RETRY_BUDGET, ""));
+    fixture.write(SHARDED, &pipeline(&names, &[SIMULATOR], 1, RETRY_BUDGET, "  shards: 3\n"));
     fixture.commit("loads that end by count and by the clock");
     fixture.run("whole").success();
     fixture.assay(&["run", SHARDED, "--run-id", "sharded"]).success();
     for run_id in ["whole", "sharded"] {
-        let counted = counted(&fixture, run_id);
+        let counted = counted_attempts(&fixture, run_id);
         let points = points(&fixture, run_id);
         for (name, _, requests, duration) in loads {
             let what = format!("{name} of {run_id}");
             let point = &points[&format!("{name}.simulator.default")];
             let (_, shards) = counted.iter().find(|(trial, _)| trial.starts_with(&format!("{name}."))).expect("the trial");
-            let times = Times::of(&fixture, shards);
+            let times = RequestTimes::read(&fixture, shards);
             if let Some(requests) = requests {
                 assert_eq!(times.measured.len(), requests, "each request once: {what}");
             }
@@ -98,7 +99,7 @@ fn throughput_is_over_the_time_to_the_end_of_the_load() {
             let tokens = value("output_tokens_per_s");
             assert!(near(tokens, rate * 60.0), "{what}: {tokens:?} tokens");
             if name == "rate" {
-                // 20 requests at 50/s: what was asked does not depend on a duration that was not reached.
+                // 20 requests at 50/s: the requested rate does not depend on a duration that was not reached.
                 let asked: f64 = shards.iter().filter_map(|shard| shard["serving"]["client"]["asked_rate_per_s"].as_f64()).sum();
                 assert!((asked / 50.0 - 1.0).abs() < 1e-6, "{what}: {asked} asked");
                 assert!(value("request_throughput_steady_per_s").is_none(), "{what}");
@@ -117,7 +118,7 @@ fn throughput_is_over_the_time_to_the_end_of_the_load() {
     let point =
         list(&summary["body"]["points"]).iter().find(|point| text(&point["case_id"]).starts_with("few.")).expect("it is there");
     let of = |name: &str| metric(point, name).and_then(|metric| metric["median"].as_f64());
-    // What was asked for, by our tokenizer, and by the endpoint: the simulator counts as the built-in one does.
+    // The requested count, by our tokenizer, and by the endpoint: the simulator counts as the built-in tokenizer does.
     assert_eq!(["isl_tokens_asked_mean", "isl_tokens_mean", "isl_tokens_endpoint_mean"].map(of), [Some(20.0); 3]);
     assert_eq!(of("isl_endpoint_difference"), Some(0.0));
 }

@@ -1,4 +1,4 @@
-//! The workflows that `assay init` writes: what they may never do, and every step of theirs that is ours, run as a forge would.
+//! The workflows that `assay init` writes: what they must never do, and each of their own steps, run as a forge would.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::gate::{AUTHOR, TOKEN, answer, made_up};
+use crate::gate::{AUTHOR, TOKEN, write_answer_workload, write_definitions};
 use crate::git_https::GitServer;
 use crate::stand_in::{Flavor, Identity, StandIn};
-use crate::support::{Fixture, Ran, binary, copy_folder, files_under, script};
+use crate::support::{CommandResult, Fixture, binary, copy_folder, files_under, script};
 
-/// Those that `assay init` writes, and the one that releases Assay itself.
+/// Lists the workflows that `assay init` writes, and the one that releases Assay itself.
 fn workflow_files() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
     let folders = ["ci/github", "ci/gitea", ".github/workflows"];
@@ -29,7 +29,7 @@ fn workflows() -> Vec<(String, String)> {
 
 #[test]
 fn no_workflow_gives_strangers_rights() {
-    // In two parts, so that this file may be searched for the word as well.
+    // In two parts, so that this file can also be searched for the word.
     let with_rights = ["pull_request", "target"].join("_");
     for (name, text) in workflows() {
         assert!(!text.contains(&with_rights), "{name}: runs what a stranger wrote with the repository's rights");
@@ -50,7 +50,7 @@ fn no_workflow_gives_strangers_rights() {
     }
 }
 
-/// The jobs of a workflow, each by its name, without comments.
+/// Returns the jobs of a workflow, each by its name, without comments.
 fn jobs(workflow: &str) -> Vec<(String, String)> {
     let (_, below) = workflow.split_once("\njobs:\n").expect("a workflow has jobs");
     let mut jobs: Vec<(String, String)> = Vec::new();
@@ -65,7 +65,7 @@ fn jobs(workflow: &str) -> Vec<(String, String)> {
     jobs
 }
 
-/// What is measured runs as the user of its job: whatever that job may do, it may do.
+/// The measured program runs as the user of its job, so it has all rights of the job.
 #[test]
 fn no_job_that_measures_can_write() {
     let (mut measuring, mut writing) = (Vec::new(), Vec::new());
@@ -91,7 +91,7 @@ fn no_job_that_measures_can_write() {
     assert_eq!(of_ours, ["assay-gate.yaml: post", "assay-nightly.yaml: push", "assay-nightly.yaml: tell"]);
 }
 
-/// What others know of the forge's workflows: contexts, expressions and shell by actionlint, and ways to attack them by zizmor.
+/// Linters of other projects check the forge's workflows: contexts, expressions and shell by actionlint, and ways to attack them by zizmor.
 #[test]
 fn linters_of_other_projects_find_no_fault() {
     let (Some(actionlint), Some(foreign)) = (std::env::var_os("ASSAY_TEST_ACTIONLINT"), std::env::var_os("ASSAY_TEST_FOREIGN"))
@@ -103,7 +103,7 @@ fn linters_of_other_projects_find_no_fault() {
     let shellcheck = format!("-shellcheck={}", tools.join("shellcheck").display());
     let run = |program: &Path, arguments: &[&str]| {
         let mut command = std::process::Command::new(program);
-        Ran::of(command.args(arguments).args(workflow_files()).output().expect("it runs"))
+        CommandResult::from_output(command.args(arguments).args(workflow_files()).output().expect("it runs"))
     };
     run(Path::new(&actionlint), &["-no-color", &shellcheck]).success();
     run(&tools.join("zizmor"), &["--offline", "--no-progress"]).success();
@@ -115,7 +115,7 @@ struct Step {
     script: String,
 }
 
-/// The steps of a workflow that run something, in order.
+/// Returns the steps of a workflow that run a script, in order.
 fn steps(workflow: &str) -> Vec<Step> {
     let mut found: Vec<Step> = Vec::new();
     let (mut name, mut lines) = (String::new(), workflow.lines().peekable());
@@ -145,11 +145,11 @@ struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     fn new(fixture: &'a Fixture, name: &str, workflow: &str, branch: &str) -> Self {
-        Self::of_file(fixture, name, &format!(".github/workflows/{workflow}"), branch)
+        Self::for_file(fixture, name, &format!(".github/workflows/{workflow}"), branch)
     }
 
-    /// A machine that runs a file of the repository, on a branch.
-    fn of_file(fixture: &'a Fixture, name: &str, file: &str, branch: &str) -> Self {
+    /// Creates a machine that runs a file of the repository, on a branch.
+    fn for_file(fixture: &'a Fixture, name: &str, file: &str, branch: &str) -> Self {
         let [checkout, temp] = ["checkout", "temp"].map(|part| fixture.root().join(format!("{name}.{part}")));
         for folder in [&checkout, &temp] {
             let _ = fs::remove_dir_all(folder);
@@ -170,8 +170,8 @@ impl<'a> Machine<'a> {
         Self { fixture, checkout, temp, variables: variables.into(), steps: steps(&text) }
     }
 
-    /// A machine that runs a workflow of this project's own, with nothing checked out but what a test puts there.
-    fn of_project(fixture: &'a Fixture, name: &str, workflow: &str) -> Self {
+    /// Creates a machine that runs a workflow of this project, with an empty checkout.
+    fn for_project(fixture: &'a Fixture, name: &str, workflow: &str) -> Self {
         let [checkout, temp] = ["checkout", "temp"].map(|part| fixture.root().join(format!("{name}.{part}")));
         for folder in [&checkout, &temp] {
             fs::create_dir_all(folder).expect("a folder");
@@ -186,31 +186,31 @@ impl<'a> Machine<'a> {
         Self { fixture, checkout, temp, variables: variables.into(), steps: steps(&text) }
     }
 
-    /// Merges a branch into what is checked out, as a forge does for a pull request.
-    fn merged_with(self, branch: &str) -> Self {
+    /// Merges a branch into the checkout, as a forge does for a pull request.
+    fn merge(self, branch: &str) -> Self {
         let (folder, branch) = (self.checkout.display().to_string(), format!("origin/{branch}"));
         let identity = ["-c", "user.name=forge", "-c", "user.email=forge@example.org"];
         self.fixture.git(&[&["-C", &folder], &identity[..], &["merge", "--quiet", "--no-ff", "--no-edit", &branch]].concat());
         self
     }
 
-    fn with(mut self, variables: &[(&'static str, &str)]) -> Self {
+    fn with_variables(mut self, variables: &[(&'static str, &str)]) -> Self {
         self.variables.extend(variables.iter().map(|(name, value)| (*name, (*value).to_owned())));
         self
     }
 
     /// Runs a step as the forge does.
-    fn step(&self, name: &str) -> Ran {
+    fn step(&self, name: &str) -> CommandResult {
         let step = self.steps.iter().find(|step| step.name == name).unwrap_or_else(|| panic!("no step `{name}`"));
         let binaries = binary("assay").parent().expect("a folder").to_owned();
         let usual = std::env::var_os("PATH").expect("a PATH");
         let path = std::env::join_paths([binaries].into_iter().chain(std::env::split_paths(&usual))).expect("paths");
         let mut command = self.fixture.command(Path::new("bash"));
         command.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &step.script]).current_dir(&self.checkout);
-        Ran::of(command.env("PATH", path).envs(&self.variables).output().expect("bash runs"))
+        CommandResult::from_output(command.env("PATH", path).envs(&self.variables).output().expect("bash runs"))
     }
 
-    /// What a step gave to those after it.
+    /// Returns an output that a step gave to later steps.
     fn output(&self, name: &str) -> String {
         let text = fs::read_to_string(self.temp.join("output")).expect("outputs");
         let found = text.lines().rev().find_map(|line| line.strip_prefix(&format!("{name}=")).map(ToOwned::to_owned));
@@ -221,9 +221,9 @@ impl<'a> Machine<'a> {
 #[test]
 fn a_slower_pull_request_is_measured_judged_and_told_so() {
     let mut fixture = Fixture::bare();
-    made_up(&fixture, &["slow"]);
+    write_definitions(&fixture, &["slow"]);
     let init = fixture.assay(&["init", "--pipeline", "pipelines/slow.yaml", "--releases", "https://example.org/assay"]).success();
-    // Its own pipeline stays as it is; of the nightly one there is none yet.
+    // Its own pipeline stays as it is; there is no nightly pipeline yet.
     assert_eq!(init.stdout.lines().filter(|line| line.starts_with("written")).count(), 4 + 2, "{}", init.stdout);
     let commit = propose_change(&fixture);
 
@@ -233,7 +233,7 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     let copy = forge.pull_at(Identity::User("copycat"), &commit);
     let keys = fixture.root().join("gate-keys");
     copy_folder(&fixture.config(), &keys);
-    // The machines have no keys but those that a step makes or brings.
+    // The machines have only the keys that a step makes or brings.
     fixture.unset("ASSAY_CONFIG");
 
     let planning = Machine::new(&fixture, "plan", "assay-plan.yaml", "change");
@@ -242,12 +242,12 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     let plan = fs::read_to_string(planning.temp.join("plan.md")).expect("a plan");
     assert!(plan.contains("`answer.local.after`"), "{plan}");
 
-    let measuring = Machine::new(&fixture, "run", "assay-run.yaml", "change").with(&[("RUN", "pr-1-1")]);
+    let measuring = Machine::new(&fixture, "run", "assay-run.yaml", "change").with_variables(&[("RUN", "pr-1-1")]);
     measuring.step("Run").success();
 
     let key = |name: &str| fs::read_to_string(keys.join("keys").join(name)).expect("a key");
     let (url, number) = (forge.url(), pull.to_string());
-    let judging = Machine::new(&fixture, "judge", "assay-gate.yaml", "main").with(&[
+    let judging = Machine::new(&fixture, "judge", "assay-gate.yaml", "main").with_variables(&[
         ("ASSAY_FORGE_TOKEN", TOKEN),
         ("GITHUB_API_URL", &url),
         ("HEAD_BRANCH", "change"),
@@ -265,7 +265,7 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     assert_eq!(judging.output("number"), number);
     let hostile = judging.temp.join("hostile");
     copy_folder(&measuring.temp.join("evidence"), &hostile);
-    // A verdict that somebody planted stays behind.
+    // A planted verdict is not copied.
     fs::create_dir_all(hostile.join(format!("gates/pr-{number}"))).expect("a folder");
     fs::write(hostile.join(format!("gates/pr-{number}/000001")), "{}").expect("a file");
     symlink("/etc/passwd", hostile.join("link")).expect("a link");
@@ -274,11 +274,11 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     judging.step("Refuse what is neither file nor folder").success();
     judging.step("Fetch the head").success();
     judging.step("Fetch the run").success();
-    let judging = judging.with(&[("PULL", &number)]);
+    let judging = judging.with_variables(&[("PULL", &number)]);
     judging.step("Judge").success();
     assert_eq!(judging.output("exit"), "40");
 
-    let posting = Machine::new(&fixture, "post", "assay-gate.yaml", "main").with(&[
+    let posting = Machine::new(&fixture, "post", "assay-gate.yaml", "main").with_variables(&[
         ("ASSAY_FORGE_TOKEN", TOKEN),
         ("GITHUB_API_URL", &url),
         ("HEAD_SHA", &commit),
@@ -292,7 +292,7 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
         assert_eq!(posted.stdout.matches(said).count(), 2, "{}", posted.stdout);
     }
     posting.step("End as the gate did").exits(40);
-    let copied = posting.with(&[("PULL", &copy.to_string())]).step("Post the verdict");
+    let copied = posting.with_variables(&[("PULL", &copy.to_string())]).step("Post the verdict");
     assert!(copied.code != 0 && copied.stderr.contains("is that of `pull:"), "no second chance: {}", copied.stderr);
     let comments = forge.comments(pull);
     assert_eq!(comments.len(), 1);
@@ -301,7 +301,7 @@ fn a_slower_pull_request_is_measured_judged_and_told_so() {
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
-/// Commits what is there, and a change above it in the branch `change`, which a pull request asks `origin.git` to merge. Returns its commit.
+/// Commits all files, and a change above them in the branch `change`, which a pull request asks `origin.git` to merge. Returns its commit.
 fn propose_change(fixture: &Fixture) -> String {
     fixture.commit("gated");
     fixture.git(&["clone", "--quiet", "--bare", ".", "../origin.git"]);
@@ -312,12 +312,13 @@ fn propose_change(fixture: &Fixture) -> String {
     commit
 }
 
-/// Where a release would be, for those who install none.
+/// The address of releases for tests that install none.
 pub(crate) const NO_RELEASE: &str = "https://example.org/assay";
 
-/// A repository whose gate is judged by one workflow of a forge, with a pull request in the branch `change` of `origin.git`. Returns its commit.
-pub(crate) fn gated_simply(fixture: &mut Fixture, pipelines: &[&str], init: &[&str]) -> String {
-    made_up(fixture, pipelines);
+/// Creates a repository whose gate is judged by one workflow of a forge, with a pull request in the branch `change` of `origin.git`. Returns its
+/// commit.
+pub(crate) fn prepare_gated_repository(fixture: &mut Fixture, pipelines: &[&str], init: &[&str]) -> String {
+    write_definitions(fixture, pipelines);
     let shared = ["init", "--pipeline", "pipelines/slow.yaml"];
     let init = fixture.assay(&[&shared[..], init].concat()).success();
     assert_eq!(init.stdout.lines().filter(|line| line.starts_with("written")).count(), 1, "{}", init.stdout);
@@ -337,13 +338,13 @@ pub(crate) fn gated_simply(fixture: &mut Fixture, pipelines: &[&str], init: &[&s
 #[test]
 fn one_job_without_rights_measures_judges_and_says_so() {
     let mut fixture = Fixture::bare();
-    gated_simply(&mut fixture, &["same", "slow", "few"], &["--simple", "--releases", NO_RELEASE]);
-    // The rules are those of the branch that is merged into, so a pull request that lets more pass is judged by what was there before.
+    prepare_gated_repository(&mut fixture, &["same", "slow", "few"], &["--simple", "--releases", NO_RELEASE]);
+    // The rules are those of the target branch, so a pull request that relaxes them is judged by the previous ones.
     let text = fs::read_to_string(fixture.repo().join("pipelines/slow.yaml")).expect("a pipeline");
     fixture.write("pipelines/slow.yaml", &text.replace("budget_pct: 5,", "budget_pct: 50,"));
     fixture.commit("let everything pass");
     fixture.git(&["push", "--quiet", "../origin.git", "change"]);
-    // The exit codes of the gate and of the job: a regression fails, what is inconclusive only where the rules say that it blocks.
+    // The exit codes of the gate and of the job: a regression fails, an inconclusive verdict only if the rules block on it.
     for (pipeline, judged, ends, said) in [
         ("same", "0", 0, "Unchanged"),
         ("slow", "40", 40, "Regressed"),
@@ -351,8 +352,8 @@ fn one_job_without_rights_measures_judges_and_says_so() {
         ("strict", "41", 41, "Inconclusive"),
     ] {
         let file = format!("pipelines/{pipeline}.yaml");
-        let machine = Machine::of_file(&fixture, pipeline, ".github/workflows/assay.yaml", "main").merged_with("change");
-        let machine = machine.with(&[("RUN", "pr-1-1"), ("PULL", "17"), ("PIPELINE", &file)]);
+        let machine = Machine::for_file(&fixture, pipeline, ".github/workflows/assay.yaml", "main").merge("change");
+        let machine = machine.with_variables(&[("RUN", "pr-1-1"), ("PULL", "17"), ("PIPELINE", &file)]);
         machine.step("Build both sides").success();
         assert!(machine.checkout.join("sut/after/changed").exists() && !machine.checkout.join("sut/before/changed").exists());
         machine.step("Run").success();
@@ -362,22 +363,22 @@ fn one_job_without_rights_measures_judges_and_says_so() {
         let summary = fs::read_to_string(machine.temp.join("summary")).expect("a summary");
         assert!(summary.contains(said) && summary.contains("What this cannot prove"), "{pipeline}: {summary}");
         assert!(summary.contains("not established"), "nobody vouches for keys that were made on the spot: {summary}");
-        machine.with(&[("EXIT", judged)]).step("End as the gate did").exits(ends);
+        machine.with_variables(&[("EXIT", judged)]).step("End as the gate did").exits(ends);
     }
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
-/// Gitea checks out no merge, so the workflow makes it; what is posted is a status and a comment.
+/// Gitea checks out no merge, so the workflow makes it; it posts a status and a comment.
 #[test]
 fn a_pull_request_of_gitea_is_judged_and_told_so() {
     let mut fixture = Fixture::bare();
-    let commit = gated_simply(&mut fixture, &["slow"], &["--forge", "gitea", "--releases", NO_RELEASE]);
+    let commit = prepare_gated_repository(&mut fixture, &["slow"], &["--forge", "gitea", "--releases", NO_RELEASE]);
     let file = ".gitea/workflows/assay.yaml";
     let forge = StandIn::start_as(Flavor::Gitea, Identity::User("assay-bot"));
     forge.accept_only(TOKEN);
     let pull = forge.pull_at(AUTHOR, &commit);
     let (url, number) = (forge.url(), pull.to_string());
-    let machine = Machine::of_file(&fixture, "gate", file, "change").with(&[
+    let machine = Machine::for_file(&fixture, "gate", file, "change").with_variables(&[
         ("BASE", "main"),
         ("HEAD_SHA", &commit),
         ("PULL", &number),
@@ -389,10 +390,10 @@ fn a_pull_request_of_gitea_is_judged_and_told_so() {
     machine.step("Judge").success();
     assert_eq!(machine.output("exit"), "40");
     machine.step("Show the verdict").success();
-    let machine = machine.with(&[("EXIT", "40")]);
+    let machine = machine.with_variables(&[("EXIT", "40")]);
     machine.step("End as the gate did").exits(40);
 
-    let posting = Machine::of_file(&fixture, "post", file, "main").with(&[
+    let posting = Machine::for_file(&fixture, "post", file, "main").with_variables(&[
         ("HEAD_SHA", &commit),
         ("PULL", &number),
         ("GITHUB_API_URL", &url),
@@ -401,7 +402,7 @@ fn a_pull_request_of_gitea_is_judged_and_told_so() {
     ]);
     posting.step("Post the verdict").success();
     assert!(forge.requests().is_empty(), "without a token nothing is posted");
-    let posting = posting.with(&[("ASSAY_FORGE_TOKEN", TOKEN)]);
+    let posting = posting.with_variables(&[("ASSAY_FORGE_TOKEN", TOKEN)]);
     posting.step("Post the verdict").exits(1);
     copy_folder(&machine.temp.join("verdict"), &posting.temp.join("result/verdict"));
     for said in ["created", "unchanged"] {
@@ -422,12 +423,12 @@ fn a_pull_request_of_gitea_is_judged_and_told_so() {
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
-/// The definitions of a pull request are planned by what is checked out of the target branch, and posted by whoever holds no key; and where there
-/// is no verdict, that is said.
+/// The checkout of the target branch plans the definitions of a pull request, and a job without keys posts the plan; a missing verdict is
+/// reported.
 #[test]
 fn a_plan_is_posted_and_a_missing_verdict_is_told() {
     let mut fixture = Fixture::bare();
-    made_up(&fixture, &["slow"]);
+    write_definitions(&fixture, &["slow"]);
     fixture.assay(&["init", "--pipeline", "pipelines/slow.yaml", "--releases", "https://example.org/assay"]).success();
     fixture.commit("gated");
     fixture.git(&["clone", "--quiet", "--bare", ".", "../origin.git"]);
@@ -446,8 +447,8 @@ fn a_plan_is_posted_and_a_missing_verdict_is_told() {
     let pull = forge.pull_at(AUTHOR, &commit);
     let (url, number) = (forge.url(), pull.to_string());
     let planning = |head: &str| {
-        let machine =
-            Machine::new(&fixture, "planning", "assay-gate.yaml", "main").with(&[("HEAD_SHA", head), ("TOKEN", "none")]);
+        let machine = Machine::new(&fixture, "planning", "assay-gate.yaml", "main")
+            .with_variables(&[("HEAD_SHA", head), ("TOKEN", "none")]);
         machine.step("Fetch the commit").success();
         machine.step("Plan").success();
         assert!(!machine.checkout.join("changed").exists(), "nothing of the pull request is checked out");
@@ -457,7 +458,7 @@ fn a_plan_is_posted_and_a_missing_verdict_is_told() {
     assert!(plan.contains("12 of each"), "{plan}");
     assert!(planning(&broken).starts_with("There is no plan"), "and what is wrong is shown by the job of the pull request");
 
-    let posting = Machine::new(&fixture, "posting", "assay-gate.yaml", "main").with(&[
+    let posting = Machine::new(&fixture, "posting", "assay-gate.yaml", "main").with_variables(&[
         ("ASSAY_FORGE_TOKEN", TOKEN),
         ("GITHUB_API_URL", &url),
         ("HEAD_SHA", &commit),
@@ -476,25 +477,27 @@ fn a_plan_is_posted_and_a_missing_verdict_is_told() {
     assert!(forge.checks().is_empty(), "a required check stays open");
 }
 
-/// What a release packs has the same bytes each time, and what a workflow installs is what its digest says, or nothing.
+/// A release packs the same bytes each time, and a workflow installs a release only if its digest matches.
 #[test]
 fn a_release_is_packed_and_installed_by_its_digest() {
     let fixture = Fixture::bare();
     let gh = fixture.root().join("gh");
     fs::create_dir_all(&gh).expect("a folder");
     write_program(&gh.join("gh"), "printf '%s\\n' \"$@\" > \"$RUNNER_TEMP/gh.txt\"");
-    // The forge's own program is a stand-in, and so are the programs that are packed: how they are built is `ci/image`'s.
+    // The forge's own program is a fake, and so are the packed programs: `ci/image` tests how they are built.
     let rust = format!("{}:{}", gh.display(), std::env::var("PATH").expect("a PATH"));
     let rustup =
         std::env::var("RUSTUP_HOME").unwrap_or_else(|_| format!("{}/.rustup", std::env::var("HOME").unwrap_or_default()));
     let pack = |name: &str| {
-        let machine = Machine::of_project(&fixture, name, "assay-release.yaml").with(&[
+        let machine = Machine::for_project(&fixture, name, "assay-release.yaml").with_variables(&[
             ("ARCHITECTURE", "x86_64"),
             ("GITHUB_REF_NAME", "v0.1.0"),
             ("RUSTUP_HOME", &rustup),
             ("PATH", &rust),
         ]);
-        let host = Ran::of(std::process::Command::new("rustc").arg("-vV").output().expect("rustc runs")).success().stdout;
+        let host = CommandResult::from_output(std::process::Command::new("rustc").arg("-vV").output().expect("rustc runs"))
+            .success()
+            .stdout;
         let host = host.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host").to_owned();
         let programs = machine.checkout.join("target").join(host).join("release");
         fs::create_dir_all(&programs).expect("a folder");
@@ -509,7 +512,7 @@ fn a_release_is_packed_and_installed_by_its_digest() {
             let mut command = fixture.command(Path::new("git"));
             command.args(["-c", "user.name=a", "-c", "user.email=a@example.org"]).args(arguments).current_dir(&machine.checkout);
             let dates = [("GIT_AUTHOR_DATE", "2026-01-01T00:00:00Z"), ("GIT_COMMITTER_DATE", "2026-01-01T00:00:00Z")];
-            Ran::of(command.envs(dates).output().expect("git runs")).success();
+            CommandResult::from_output(command.envs(dates).output().expect("git runs")).success();
         };
         git(&["init", "--quiet"]);
         git(&["add", "LICENSE", "README.md"]);
@@ -531,7 +534,7 @@ fn a_release_is_packed_and_installed_by_its_digest() {
     one.step("Release").success();
     let released = fs::read_to_string(one.temp.join("gh.txt")).expect("what gh was told");
     assert!(released.starts_with("release\ncreate\nv0.1.0\n") && released.contains("dist/SHA256SUMS"), "{released}");
-    let wrong = pack("wrong").with(&[("GITHUB_REF_NAME", "v0.2.0")]);
+    let wrong = pack("wrong").with_variables(&[("GITHUB_REF_NAME", "v0.2.0")]);
     assert_ne!(wrong.step("Pack").code, 0, "the tag says what the programs say of themselves");
 
     let files = fixture.root().join("releases/files/v0.1.0");
@@ -539,7 +542,7 @@ fn a_release_is_packed_and_installed_by_its_digest() {
     fs::copy(one.checkout.join(archive), files.join("assay-0.1.0-linux-x86_64.tar.gz")).expect("copied");
     let server = GitServer::start(&fixture.root().join("releases"), "nobody:nothing");
     let install = |name: &str, digest: &str| {
-        let machine = Machine::of_project(&fixture, name, "assay-plan.yaml").with(&[
+        let machine = Machine::for_project(&fixture, name, "assay-plan.yaml").with_variables(&[
             ("ASSAY_RELEASES", &format!("https://{}/files", server.host())),
             ("ASSAY_VERSION", "0.1.0"),
             ("ASSAY_SHA256", digest),
@@ -563,9 +566,9 @@ pub(crate) fn write_program(path: &Path, body: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a program");
 }
 
-/// What is measured each night: a program of which `slowness` says how slow it has become. Every night has a seed of its own.
-fn nightly(fixture: &Fixture, slowness: &Path) -> String {
-    answer(fixture, NIGHT, "    - {path: ttft_ms_p50, unit: ms, better: lower}");
+/// Returns the nightly pipeline: `slowness` is a file with the slowdown of its program. Every night has another seed.
+fn nightly_pipeline(fixture: &Fixture, slowness: &Path) -> String {
+    write_answer_workload(fixture, NIGHT, "    - {path: ttft_ms_p50, unit: ms, better: lower}");
     let [count, simulator] = [fixture.root().join("night"), binary("assay-simulator")];
     format!(
         "apiVersion: assay.dev/v1alpha1
@@ -592,53 +595,55 @@ echo "$n" > "$COUNT"
 exec "$SIMULATOR" predict --ttft-ms 50 --ttft-jitter-ms 10 --ttft-jitter-sigma 0.3 --itl-ms 10 --itl-jitter-ms 1 --users 8 \
     --requests 1000 --osl 4 --seed-from "night.$n" $(cat "$SLOWNESS")"#;
 
-/// The steps of many nights: of a level that holds nothing is said, and where it has moved, one issue says which and since when.
+/// Runs the steps of many nights: a level that holds is not reported, and if it has moved, one issue says which one and since when.
 #[test]
 fn a_night_is_run_pushed_looked_at_and_told() {
     let mut fixture = Fixture::bare();
     let slowness = fixture.root().join("slowness");
     fs::write(&slowness, "").expect("written");
-    let pipeline = nightly(&fixture, &slowness);
+    let pipeline = nightly_pipeline(&fixture, &slowness);
     fixture.write("pipelines/nightly.yaml", &pipeline);
     fixture.assay(&["init", "--nightly", "pipelines/nightly.yaml"]).success();
     fixture.commit("nightly");
     fixture.git(&["clone", "--quiet", "--bare", ".", "../origin.git"]);
     // The secret is made as the workflow says.
     let pack = format!("tar --create --gzip --directory '{}' . | base64", fixture.config().display());
-    let packed = Ran::of(fixture.command(Path::new("bash")).args(["-c", &pack]).output().expect("bash runs")).success().stdout;
+    let packed = CommandResult::from_output(fixture.command(Path::new("bash")).args(["-c", &pack]).output().expect("bash runs"))
+        .success()
+        .stdout;
     fixture.unset("ASSAY_CONFIG");
     let forge = StandIn::start(Identity::Workflow);
     let store = fixture.root().join("bucket").display().to_string();
-    let night = Machine::new(&fixture, "night", "assay-nightly.yaml", "main").with(&[
+    let night = Machine::new(&fixture, "night", "assay-nightly.yaml", "main").with_variables(&[
         ("ASSAY_STORE", &store),
         ("COSIGN_PASSWORD", ""),
         ("PIPELINE", "pipelines/nightly.yaml"),
     ]);
     let environment = night.temp.join("environment").display().to_string();
-    let night = night.with(&[("GITHUB_ENV", &environment), ("ASSAY_KEYS", &packed)]);
+    let night = night.with_variables(&[("GITHUB_ENV", &environment), ("ASSAY_KEYS", &packed)]);
     night.step("Unpack the keys").success();
     let told = fs::read_to_string(&environment).expect("what later steps have");
     let keys = told.trim().strip_prefix("ASSAY_CONFIG=").expect("where the keys are").to_owned();
-    let mut night = night.with(&[("ASSAY_CONFIG", &keys)]);
-    // What writes has no key: it gets the evidence, and the list of those who signed it.
+    let mut night = night.with_variables(&[("ASSAY_CONFIG", &keys)]);
+    // Jobs that write have no key: they get the evidence, and the list of its signers.
     let without_keys = |name: &str| {
         let nothing = fixture.root().join(format!("{name}.nothing")).display().to_string();
         let machine = Machine::new(&fixture, name, "assay-nightly.yaml", "main");
         fs::create_dir_all(machine.temp.join("trust")).expect("a folder");
         fs::copy(Path::new(&keys).join("trust.yaml"), machine.temp.join("trust/trust.yaml")).expect("copied");
-        machine.with(&[("ASSAY_STORE", &store), ("ASSAY_CONFIG", &nothing)])
+        machine.with_variables(&[("ASSAY_STORE", &store), ("ASSAY_CONFIG", &nothing)])
     };
-    let mut pushing = without_keys("push").with(&[("TOKEN", "none")]);
-    let telling = without_keys("tell").with(&[("ASSAY_FORGE_TOKEN", TOKEN), ("GITHUB_API_URL", &forge.url())]);
+    let mut pushing = without_keys("push").with_variables(&[("TOKEN", "none")]);
+    let telling = without_keys("tell").with_variables(&[("ASSAY_FORGE_TOKEN", TOKEN), ("GITHUB_API_URL", &forge.url())]);
     let issue = telling.temp.join("issue.md");
     for number in 1..=10 {
         if number == 7 {
             fs::write(&slowness, "--slow-factor 1.1").expect("written");
         }
-        night = night.with(&[("RUN", &format!("nightly-{number}-1"))]);
+        night = night.with_variables(&[("RUN", &format!("nightly-{number}-1"))]);
         night.step("Run").success();
         if number == 1 {
-            pushing = pushing.with(&[("RUN", "nightly-1-1")]);
+            pushing = pushing.with_variables(&[("RUN", "nightly-1-1")]);
             pushing.step("Push the numbers").success();
             assert!(fixture.git(&["--git-dir", "../origin.git", "branch", "--list", "published"]).contains("published"));
         }
@@ -657,7 +662,7 @@ fn a_night_is_run_pushed_looked_at_and_told() {
     assert_eq!(issues.len(), 1);
     let body = issues[0]["body"].as_str().expect("a body");
     assert!(body.contains("`ttft_ms_p50`") && body.contains("from nightly-7-1"), "{body}");
-    let night = night.with(&[("RUN", "nightly-11-1")]);
+    let night = night.with_variables(&[("RUN", "nightly-11-1")]);
     night.step("Run").success();
     telling.step("Look at the history").success();
     telling.step("Open or update the issue").success();
@@ -665,7 +670,7 @@ fn a_night_is_run_pushed_looked_at_and_told() {
     assert_eq!(forge.issues().len(), 1, "what has just been told is told where it was");
 }
 
-/// Each forge has its own files, and its own way to make them decide.
+/// Each forge has its own files, and its own way to make a verdict binding.
 #[test]
 fn init_writes_what_a_forge_needs() {
     for (flags, file, next) in [
@@ -696,7 +701,7 @@ fn init_writes_what_a_forge_needs() {
     Fixture::bare().assay(&["init", "--forge", "bitbucket"]).exits(2);
 }
 
-/// What `assay init` writes runs as it stands.
+/// The pipelines that `assay init` writes run unchanged.
 #[test]
 fn the_pipelines_to_begin_with_run_as_they_stand() {
     let fixture = Fixture::new();
@@ -708,11 +713,11 @@ fn the_pipelines_to_begin_with_run_as_they_stand() {
     fixture.assay(&["validate"]).success();
     fixture.commit("as init wrote it");
     fixture.assay(&["run", "pipelines/gate.yaml", "--run-id", "first"]).success();
-    // A program is compared with itself: the gate judges it, and how is up to the machine.
+    // A program is compared with itself: the gate judges it, and the outcome depends on the machine.
     let judged = fixture.assay(&["gate", "first", "--baseline", "main"]);
     assert!([0, 40, 41].contains(&judged.code) && judged.stdout.contains("cpu_time_ms"), "{judged:?}");
     fixture.assay(&["run", "pipelines/nightly.yaml", "--run-id", "night", "--no-push"]).success();
-    // Whatever somebody has made of them stays.
+    // Files that the user has changed stay.
     fixture.write("pipelines/gate.yaml", "mine\n");
     let again = fixture.assay(&["init"]).success();
     assert!(!again.stdout.contains("pipelines/gate.yaml"), "{}", again.stdout);

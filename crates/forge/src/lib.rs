@@ -2,7 +2,7 @@
 //!
 //! Three things are posted: a [`Comment`] of a pull request that is edited in place, a [`Check`] of a commit, and an [`Issue`]
 //! that stays open while there is something to review. Each is found again by a hidden tag or by its names, so that posting is
-//! idempotent; [`Posted`] tells whether something was changed.
+//! idempotent; [`PostOutcome`] tells whether something was changed.
 //!
 //! Every commenter can copy the tag. Therefore only posts by the token's own account are ever edited ([`Forge::comment`]).
 //!

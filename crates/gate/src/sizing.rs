@@ -105,7 +105,7 @@ fn with_spikes(share: f64) -> String {
 /// of 0.8 in each metric that so many pairs can decide, at the upper bound of the learned noise and by the same rule that judges.
 ///
 /// # Errors
-/// [`CannotDecide`] for the first metric, if no allowed design suffices for any metric.
+/// [`SizingError`] for the first metric, if no allowed design suffices for any metric.
 pub fn size(family: &[Option<LearnedNoise>], rules: &Rules, most: usize) -> Result<Size, SizingError> {
     let mut curves = Curves::new(rules.q_per_direction(), family.len());
     let threshold = curves.threshold();

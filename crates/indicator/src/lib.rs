@@ -1,7 +1,7 @@
 //! Parses the output of an indicator: from the bytes that its script printed to a checked result.
 //!
 //! A script prints one JSON document with a `name`, an object `@parameters` and an object `@result`. The output is untrusted:
-//! anything else is [`Malformed`] and never becomes a number. Everything here is pure; the bytes themselves are stored elsewhere.
+//! anything else is [`OutputError`] and never becomes a number. Everything here is pure; the bytes themselves are stored elsewhere.
 
 mod json;
 mod output;

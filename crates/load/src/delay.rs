@@ -4,7 +4,7 @@
 //! and the waits that a signal or an overslept deadline ended give the earliest instant at which the socket can have become
 //! ready: an upper bound of the client's own delay for each read. A slow endpoint does not change it.
 //!
-//! After a pause the loop polls its sockets without sleeping first ([`DelayMeter::must_look`]). The duration of a wait does not
+//! After a pause the loop polls its sockets without sleeping first ([`DelayMeter::must_poll`]). The duration of a wait does not
 //! show if it slept: one that finds a socket at once and is kept from the CPU on its way back takes as long as one that slept.
 
 use std::fs::File;

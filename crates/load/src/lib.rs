@@ -2,7 +2,7 @@
 //!
 //! It is only an engine: it knows no manifests, stores, specs or file formats. The caller supplies the requests ([`Requests`])
 //! and receives the results in its [`Sink`], one [`Record`](assay_record::Record) for each request that was due; [`run`] does the
-//! rest and reports the health of the client in [`Finished`].
+//! rest and reports the health of the client in [`TrialSummary`].
 //!
 //! # Design
 //!

@@ -40,7 +40,7 @@ pub enum Arrivals {
         /// The number of users of this shard.
         users: u32,
     },
-    /// The schedule: [`Planned::intended_offset_ns`](crate::Planned::intended_offset_ns).
+    /// The schedule: [`PlannedRequest::intended_offset_ns`](crate::PlannedRequest::intended_offset_ns).
     Open {
         /// The maximum requests in flight; one that becomes due beyond it is dropped, and is a record.
         max_in_flight: u32,

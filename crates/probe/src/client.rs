@@ -164,7 +164,7 @@ pub fn tls(roots: RootCerts) -> TlsConfig {
 }
 
 /// Returns the URL of `path` on the endpoint at `url`, which may end in a version (`/v1`): the load generator builds its URLs by
-/// the same rule, [`Base`]. The query of `url` stays.
+/// the same rule, [`EndpointPaths`]. The query of `url` stays.
 pub fn endpoint_url(url: &str, path: &str) -> String {
     let (place, query) = match url.split_once('?') {
         Some((place, query)) => (place, format!("?{query}")),

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::Error;
 
-/// The most bytes that [`pipe_holding`] takes: the default capacity of a Linux pipe, so that the write never blocks.
+/// The most bytes that [`pipe_with_bytes`] takes: the default capacity of a Linux pipe, so that the write never blocks.
 pub const MAX_PIPE_BYTES: usize = 64 << 10;
 
 /// The default grace period between SIGTERM and SIGKILL: enough to flush files, and short for a person.

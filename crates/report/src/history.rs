@@ -175,7 +175,7 @@ impl Series {
     }
 
     /// Returns the changes, including that of the newest runs; empty if the history was not searched. A change that both searches
-    /// found, at most [`NEAR`] runs apart, is listed once.
+    /// found, at most [`LOCATION_TOLERANCE`] runs apart, is listed once.
     pub(crate) fn all_changes(&self) -> Vec<Change> {
         let mut all = self.changes.clone().unwrap_or_default();
         if let Some(news) =

@@ -6,9 +6,9 @@ const SIGNIFICANT_DIGITS: i32 = 3;
 /// Number of digits of an interval's width that a number may resolve: 412 for [398, 431], not 412.3.
 const WIDTH_DIGITS: i32 = 2;
 
-/// From this power of ten on, and below [`SMALL`], a number is written with an exponent: more than ten digits are hard to count.
+/// From this power of ten on, and below [`EXPONENT_BELOW`], a number is written with an exponent: more than ten digits are hard to count.
 const EXPONENT_FROM: i32 = 9;
-/// See [`LARGE`].
+/// See [`EXPONENT_FROM`].
 const EXPONENT_BELOW: i32 = -4;
 
 /// The format of a number and its companions: the place of the last digit, and whether with an exponent.

@@ -268,7 +268,7 @@ fn point_id(values: &[(&str, &str)]) -> Result<PointId, IdError> {
     PointId::new(&readable).ok().filter(|_| clear).map_or_else(|| digested_id(&readable, values), Ok)
 }
 
-/// Returns true if a value differs from any other even after [`blurred`]: a word of lower-case letters and digits, or a decimal
+/// Returns true if a value differs from any other even after [`slugify`]: a word of lower-case letters and digits, or a decimal
 /// number, whose point becomes the only hyphen that a digit follows (names begin with letters).
 fn is_unambiguous(value: &str) -> bool {
     let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());

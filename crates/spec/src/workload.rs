@@ -52,7 +52,7 @@ pub struct WorkloadSpec {
     pub metrics: Vec<Metric>,
     /// The time after which a trial is stopped, and invalid.
     pub time_limit: Duration,
-    /// The declared seed, 64 hexadecimal digits; if absent, [`crate::Frozen::seed`] is derived.
+    /// The declared seed, 64 hexadecimal digits; if absent, [`crate::FrozenSpec::seed`] is derived.
     pub seed: Option<String>,
 }
 

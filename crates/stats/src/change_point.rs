@@ -20,7 +20,7 @@
 //! **Multiple testing.** A history of up to [`WINDOW`] points is one window, and an unchanged one raises any point with
 //! probability [`Rule::level`]. A longer one is read in windows that overlap by half, each tested at the level over their number
 //! (Bonferroni), so that the same holds for the whole history; [`ChangePoint::p`] is corrected likewise. The parts of a split are
-//! tested at their window's level again. A nightly job calls [`newly_changed`], whose level is spread over a stated number of
+//! tested at their window's level again. A nightly job calls [`find_new_change`], whose level is spread over a stated number of
 //! appends.
 //!
 //! **Limits.** Only the level is watched, not the spread or the shape; a drift is a change. A change needs [`MIN_SIDE`] points on
@@ -93,7 +93,7 @@ impl Rule {
     }
 }
 
-/// The bound on the false alarms of a nightly job: over `appends` nights, with a call of [`newly_changed`] after each, an
+/// The bound on the false alarms of a nightly job: over `appends` nights, with a call of [`find_new_change`] after each, an
 /// unchanged history opens any issue with probability `level` at most. A single night has `level / appends` (Bonferroni). Strong
 /// autocorrelation, which must be estimated, exceeds the bound a little: at 0.6, 7 % of series open an issue at a level of 5 %.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -116,7 +116,7 @@ impl Default for Budget {
 pub struct ChangePoint {
     /// The index of the first value after the change.
     pub index: usize,
-    /// The p-value of the split, corrected for the search over splits and windows (for [`newly_changed`]: over splits).
+    /// The p-value of the split, corrected for the search over splits and windows (for [`find_new_change`]: over splits).
     pub p: f64,
     /// The median from the change point before (or the window's limit) to this one, in the values' unit.
     pub before: f64,
@@ -205,7 +205,7 @@ pub enum ChangePointError {
 ///
 /// # Errors
 /// [`ChangePointError`] for values that are not finite (or not positive on the log scale), for too few or too many of them, and
-/// for a level outside 0 to 1 or beyond the reach of permutations; [`ChangePointError::Remembers`] if nothing was found except
+/// for a level outside 0 to 1 or beyond the reach of permutations; [`ChangePointError::Autocorrelated`] if nothing was found except
 /// what may be autocorrelation. A constant history has no change points and is no error.
 pub fn change_points(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<Vec<ChangePoint>, ChangePointError> {
     search(history, rule, seed)?.into_points()
@@ -224,7 +224,7 @@ impl SearchResult {
     /// Returns the change points.
     ///
     /// # Errors
-    /// [`ChangePointError::Remembers`] if nothing was found except what may be autocorrelation.
+    /// [`ChangePointError::Autocorrelated`] if nothing was found except what may be autocorrelation.
     pub fn into_points(self) -> Result<Vec<ChangePoint>, ChangePointError> {
         match self.ambiguous.first() {
             Some(untold) if self.points.is_empty() => Err(ChangePointError::Autocorrelated { memory: untold.memory }),
@@ -245,7 +245,7 @@ pub struct AmbiguousPart {
 /// Searches like [`change_points`], and also returns the parts in which a change cannot be distinguished from autocorrelation.
 ///
 /// # Errors
-/// As for [`change_points`], except [`ChangePointError::Remembers`].
+/// As for [`change_points`], except [`ChangePointError::Autocorrelated`].
 pub fn search(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<SearchResult, ChangePointError> {
     let series = Series::new(history, rule.scale)?;
     let windows = windows(history.len());
@@ -283,7 +283,7 @@ pub fn find_new_change(
     }
 }
 
-/// A change that calls of [`newly_changed`] after each append would have reported, and when.
+/// A change that calls of [`find_new_change`] after each append would have reported, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Report {
     /// The number of values after which it was reported.
@@ -292,12 +292,12 @@ pub struct Report {
     pub change: ChangePoint,
 }
 
-/// Returns every change that calls of [`newly_changed`] after each append would have reported, from the value at `from` on, each
+/// Returns every change that calls of [`find_new_change`] after each append would have reported, from the value at `from` on, each
 /// change once, oldest first. The calls begin with the first history that is long enough. After an append at which a change
 /// cannot be distinguished from autocorrelation nothing is reported.
 ///
 /// # Errors
-/// As for [`newly_changed`], except [`ChangePointError::Remembers`].
+/// As for [`find_new_change`], except [`ChangePointError::Autocorrelated`].
 pub fn replay_reports(
     history: &[f64],
     from: usize,

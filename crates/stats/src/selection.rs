@@ -49,7 +49,7 @@ pub enum SelectedQuantile {
 }
 
 impl SelectedQuantile {
-    /// The statistic if samples are the numbers themselves; `None` for [`Answer::Beyond`] and [`Answer::Absent`].
+    /// The statistic if samples are the numbers themselves; `None` for [`SelectedQuantile::Beyond`] and [`SelectedQuantile::Absent`].
     pub fn value(self) -> Option<f64> {
         let Self::Between { below, above, fraction } = self else { return None };
         // Subtracted as integers: two large instants a few nanoseconds apart keep their difference.
@@ -178,7 +178,7 @@ impl Selection {
         self.n
     }
 
-    /// The wanted statistics, in their order; [`Answer::Absent`] before the selection is settled.
+    /// The wanted statistics, in their order; [`SelectedQuantile::Absent`] before the selection is settled.
     pub fn quantiles(&self) -> Vec<SelectedQuantile> {
         self.wants.iter().map(|want| self.select_quantile(*want)).collect()
     }

@@ -108,7 +108,7 @@ impl Objects {
         self.0.put_scratch(&place.path(), file)
     }
 
-    /// Removes an object of the store's own staging: `staged` is the text of a [`Place::Staging`]. No other object is ever
+    /// Removes an object of the store's own staging: `staged` is the text of a [`ObjectPath::Staging`]. No other object is ever
     /// removed.
     pub fn remove_staged(&self, staged: &str) -> Result<()> {
         match ObjectPath::parse(&format!("{}/{staged}", layout::STAGING))? {

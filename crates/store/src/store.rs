@@ -158,7 +158,7 @@ impl Store {
     }
 
     /// Creates a pointer if there is none at `path`. Of any number of callers, in any number of processes, exactly one gets
-    /// [`Created::Yes`].
+    /// [`CreateOutcome::New`].
     ///
     /// A path consists of ASCII letters, digits and `._-=+@`, separated by single slashes; it must not lead through another
     /// pointer.

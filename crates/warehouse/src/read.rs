@@ -20,7 +20,7 @@ use crate::schema::{Column, ROW_ID, Table, Type};
 use crate::write::MAX_ROW_GROUP_ROWS;
 use crate::{Error, Result, Row};
 
-/// The most rows that [`read`] returns at once; larger files are read with [`each`].
+/// The most rows that [`read`] returns at once; larger files are read with [`for_each_row`].
 pub const MAX_READ_ROWS: u64 = 1_000_000;
 /// The most rows that [`find`] returns: a shorter prefix is a mistake.
 pub const MAX_FOUND_ROWS: u64 = 1_000;

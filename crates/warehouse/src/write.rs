@@ -36,7 +36,7 @@ pub struct WrittenFile {
 
 /// Writes rows of `table` to `out`, in the order given.
 ///
-/// Every row must be sealed ([`Row::sealed`]). The bytes depend on the rows and their order alone. The caller ensures that no two
+/// Every row must be sealed ([`Row::seal`]). The bytes depend on the rows and their order alone. The caller ensures that no two
 /// rows have the same id.
 pub fn write(table: &'static Table, rows: impl IntoIterator<Item = Row>, out: impl Write + Send) -> Result<WrittenFile> {
     let mut out = HashingWriter::new(out);

@@ -49,7 +49,7 @@ pub(crate) struct Counter {
     pub(crate) value: f64,
 }
 
-/// The counters of one response, in the order of [`What::ALL`].
+/// The counters of one response, in the order of [`CountedQuantity::ALL`].
 pub(crate) type Counters = [Option<Counter>; 3];
 
 /// Parses the known counters in a response, and skips lines that cannot be read.

@@ -60,7 +60,7 @@ pub(crate) enum Permission {
     Pulls,
 }
 
-/// A forge's API. Paths are whole: they begin with that of a [`Place`].
+/// A forge's API. Paths are whole: they begin with that of a [`RepositoryPath`].
 pub(crate) trait Dialect: Sync {
     /// Returns the headers that authenticate a request, and select the version of the API.
     fn headers(&self, token: &Token) -> Result<Vec<(&'static str, HeaderValue)>, ForgeError>;

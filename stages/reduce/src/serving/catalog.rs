@@ -62,7 +62,7 @@ pub(super) struct KnownMetric {
     pub(super) better: Option<BetterDirection>,
 }
 
-/// The placeholder for the currency of the price in [`Known::unit`].
+/// The placeholder for the currency of the price in [`KnownMetric::unit`].
 pub(super) const CURRENCY: &str = "currency";
 
 const RATES: &[KnownMetric] = &[
