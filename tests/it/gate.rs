@@ -210,7 +210,11 @@ fn a_run_that_was_begun_more_than_once_is_told_as_such() {
     let judged = |run: &str, pull: u32| verdict(&fixture, run, pull, "main", 41)["runs"][0]["earlier_ends"].clone();
     assert_eq!(judged("again", 1), json!([{"state": "failed", "stage": "execute", "code": "secret_absent"}]));
     assert_eq!(judged("once", 2), Value::Null);
-    let told = |run: &str, pull: u32| gate(&fixture, run, pull, &["--baseline", "main"]).exits(41).stdout;
+    // The terminal's lines are as wide as it is.
+    let told = |run: &str, pull: u32| {
+        let shown = gate(&fixture, run, pull, &["--baseline", "main"]).exits(41).stdout;
+        shown.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
     let (again, once) = (told("again", 1), told("once", 2));
     assert!(again.contains("1 run judged, 1 begun more than once"), "{again}");
     assert!(again.contains("again: an earlier attempt failed in execute (`secret_absent`)"), "{again}");

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use serde::Serialize;
 
 /// The width for a terminal whose width is unknown, in columns.
@@ -29,7 +29,7 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
     match std::io::stdout().lock().write_all(bytes) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => quit_quietly(),
-        Err(error) => Err(Failure::environment("output", "cannot write to standard output").because(&error)),
+        Err(error) => Err(Failure::new(ErrorCode::Output, "cannot write to standard output").because(&error)),
     }
 }
 
@@ -80,7 +80,7 @@ fn record_write(written: std::io::Result<()>) {
 /// Writes a document as JSON.
 pub(crate) fn json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document)
-        .map_err(|error| Failure::unexpected("json", "the result has no JSON form").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Internal, "the result has no JSON form").because(&error))?;
     lines(escape_json(&text));
     Ok(())
 }
@@ -94,7 +94,7 @@ pub(crate) fn json_line(document: &impl Serialize) -> Result<(), Failure> {
 /// Returns a document as JSON on one line.
 pub(crate) fn one_line(document: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string(document)
-        .map_err(|error| Failure::unexpected("json", "the result has no JSON form").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Internal, "the result has no JSON form").because(&error))?;
     Ok(escape_json(&text))
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn finish(outcome: Result<Exit, Failure>) -> ExitCode {
         Ok(exit) if is_written => exit.into(),
         Ok(_) => {
             let failure =
-                Failure::environment("output", "not everything could be written").hint("is the disk full that it went to?");
+                Failure::new(ErrorCode::Output, "not everything could be written").hint("is the disk full that it went to?");
             diagnostic(failure.to_string());
             failure.exit.into()
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use assay_manifest::{InputRef, RunId, Shard};
 use assay_runner::{Observer, StageCall, StagePolicy};
-use assay_stage::{Event, Failure, StageName};
+use assay_stage::{ErrorCode, Event, Failure, StageName};
 use serde::{Deserialize, Serialize};
 
 use crate::output;
@@ -137,7 +137,7 @@ mod tests {
         let all = [
             RunEvent::StageStarted(of.clone()),
             RunEvent::Said { of: of.clone(), event: Event::Recording },
-            RunEvent::StageFailed { of, failure: Failure::environment("drift", "another boot") },
+            RunEvent::StageFailed { of, failure: Failure::new(ErrorCode::Drift, "another boot") },
         ];
         for told in all {
             let line = serde_json::to_string(&told).expect("JSON");

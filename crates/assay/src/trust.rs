@@ -5,7 +5,7 @@ use std::path::Path;
 use assay_envelope::{PublicKey, Trust, TrustPolicy, TrustedSigner};
 use assay_manifest::{Artifact, Digest, Document, MAX_MANIFEST_BYTES, Role};
 use assay_runner::Config;
-use assay_stage::{Failure, read_trust};
+use assay_stage::{ErrorCode, Failure, read_trust};
 use assay_verify::{Blobs, FolderBlobs, Head};
 
 /// The largest trust policy or key file, in bytes.
@@ -57,7 +57,7 @@ fn trust_pinned(pins: &[String], blobs: &dyn Blobs, mut candidates: Vec<PublicKe
     let mut signers = Vec::new();
     for pin in pins {
         let digest: Digest = pin.parse().map_err(|_| {
-            Failure::usage("trust", format!("`{pin}` is neither a file nor a fingerprint"))
+            Failure::new(ErrorCode::Trust, format!("`{pin}` is neither a file nor a fingerprint"))
                 .hint("`--trust` takes the path of a TrustPolicy file, or a fingerprint such as sha256:0123...")
         })?;
         if let ([_], Some(bytes)) = (pins, blobs.get(&digest, MAX_BYTES)?) {
@@ -67,8 +67,8 @@ fn trust_pinned(pins: &[String], blobs: &dyn Blobs, mut candidates: Vec<PublicKe
             });
         }
         let place = candidates.iter().position(|key| key.fingerprint() == digest).ok_or_else(|| {
-            Failure::verification(
-                "pinned_key_missing",
+            Failure::new(
+                ErrorCode::PinnedKeyMissing,
                 format!("nothing with the pinned fingerprint {digest} lies with the evidence"),
             )
             .hint("pin the fingerprint of the trust policy or of a key; `assay keys list` shows those of this machine")
@@ -82,11 +82,14 @@ fn trust_pinned(pins: &[String], blobs: &dyn Blobs, mut candidates: Vec<PublicKe
 
 fn policy_file(path: &Path) -> Result<TrustPolicy, Failure> {
     let unreadable = |error: &std::io::Error| {
-        Failure::usage("trust", format!("cannot read the trust policy `{}`", path.display())).because(error)
+        Failure::new(ErrorCode::Trust, format!("cannot read the trust policy `{}`", path.display())).because(error)
     };
     let size = std::fs::metadata(path).map_err(|error| unreadable(&error))?.len();
     if size > MAX_BYTES {
-        return Err(Failure::usage("trust", format!("`{}` has {size} bytes, too many for a trust policy", path.display())));
+        return Err(Failure::new(
+            ErrorCode::Trust,
+            format!("`{}` has {size} bytes, too many for a trust policy", path.display()),
+        ));
     }
     read_trust(&path.display().to_string(), &std::fs::read(path).map_err(|error| unreadable(&error))?)
 }

@@ -1,5 +1,6 @@
 //! The links between manifests that must agree.
 
+use assay_failure::ErrorCode;
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
@@ -139,26 +140,26 @@ pub enum BrokenLink {
 
 impl BrokenLink {
     /// Returns the stable identifier of the error.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::OtherRun { .. } => "other_run",
-            Self::OtherInput { .. } => "other_input",
-            Self::MissingInput { .. } => "missing_input",
-            Self::MissingKind(_) => "missing_stage",
-            Self::InputCount { .. } => "input_count",
-            Self::OmittedInput { .. } => "input_left_out",
-            Self::TooMany { .. } => "too_many",
-            Self::OtherPlan { .. } => "other_plan",
-            Self::OtherEvidence { .. } => "other_evidence",
-            Self::Trials(_) => "trials_unaccounted",
-            Self::Attempts(_) => "attempts_unaccounted",
-            Self::WrongAttemptCounted { .. } => "other_attempt_counted",
-            Self::MissingEnvironment(_) => "block_without_environment",
-            Self::Gap { .. } => "block_missing",
-            Self::Duplicate(_) => "accepted_twice",
-            Self::Source(_) => "source_contradicts_itself",
-            Self::PlanSource(_) => "plan_source_differs",
-            Self::Canonical(_) => "not_canonical",
+            Self::OtherRun { .. } => ErrorCode::OtherRun,
+            Self::OtherInput { .. } => ErrorCode::OtherInput,
+            Self::MissingInput { .. } => ErrorCode::MissingInput,
+            Self::MissingKind(_) => ErrorCode::MissingStage,
+            Self::InputCount { .. } => ErrorCode::InputCount,
+            Self::OmittedInput { .. } => ErrorCode::InputLeftOut,
+            Self::TooMany { .. } => ErrorCode::TooMany,
+            Self::OtherPlan { .. } => ErrorCode::OtherPlan,
+            Self::OtherEvidence { .. } => ErrorCode::OtherEvidence,
+            Self::Trials(_) => ErrorCode::TrialsUnaccounted,
+            Self::Attempts(_) => ErrorCode::AttemptsUnaccounted,
+            Self::WrongAttemptCounted { .. } => ErrorCode::OtherAttemptCounted,
+            Self::MissingEnvironment(_) => ErrorCode::BlockWithoutEnvironment,
+            Self::Gap { .. } => ErrorCode::BlockMissing,
+            Self::Duplicate(_) => ErrorCode::AcceptedTwice,
+            Self::Source(_) => ErrorCode::SourceContradictsItself,
+            Self::PlanSource(_) => ErrorCode::PlanSourceDiffers,
+            Self::Canonical(_) => ErrorCode::NotCanonical,
         }
     }
 }

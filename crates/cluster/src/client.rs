@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use http::{Method, Request};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -63,7 +63,7 @@ impl Cluster {
     pub fn from_kubeconfig(connect: &ConnectOptions) -> Result<Self, Failure> {
         let runtime = runtime()?;
         let unusable = |error: &(dyn std::error::Error + 'static)| {
-            Failure::usage("kubeconfig", "no cluster is configured that could be asked")
+            Failure::new(ErrorCode::Kubeconfig, "no cluster is configured that could be asked")
                 .because(error)
                 .hint("name a kubeconfig with `--kubeconfig` or KUBECONFIG, and a context of it with `--context`")
         };
@@ -81,7 +81,7 @@ impl Cluster {
     pub fn from_pod() -> Result<Self, Failure> {
         let runtime = runtime()?;
         let config = Config::incluster().map_err(|error| {
-            Failure::environment("no_cluster", "this is no pod of a cluster, or it may not ask its API server").because(&error)
+            Failure::new(ErrorCode::NoCluster, "this is no pod of a cluster, or it may not ask its API server").because(&error)
         })?;
         Self::new(runtime, config, true)
     }
@@ -91,7 +91,7 @@ impl Cluster {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let guard = runtime.enter();
         let client = Client::try_from(config)
-            .map_err(|error| Failure::environment("cluster", "no client of the cluster can be made").because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Cluster, "no client of the cluster can be made").because(&error))?;
         drop(guard);
         Ok(Self { runtime: Arc::new(runtime), client, waits, request_count: Arc::default() })
     }
@@ -121,7 +121,7 @@ impl Cluster {
     pub fn get<K: DeserializeOwned>(&self, place: &ObjectPath<'_>) -> Result<Option<K>, Failure> {
         match self.send(Method::GET, &place.path(), &[], None) {
             Ok(value) => read(value).map(Some),
-            Err(failure) if failure.code == NOT_FOUND => Ok(None),
+            Err(failure) if failure.code == ErrorCode::NotFound => Ok(None),
             Err(failure) => Err(failure),
         }
     }
@@ -130,7 +130,7 @@ impl Cluster {
     pub fn has_api(&self, version: &str) -> Result<bool, Failure> {
         match self.send(Method::GET, &format!("/apis/{version}"), &[], None) {
             Ok(_) => Ok(true),
-            Err(failure) if failure.code == NOT_FOUND => Ok(false),
+            Err(failure) if failure.code == ErrorCode::NotFound => Ok(false),
             Err(failure) => Err(failure),
         }
     }
@@ -159,7 +159,7 @@ impl Cluster {
         let path = ObjectPath { name: None, ..place }.path();
         match self.send(Method::POST, &path, &strict(), Some((JSON, object))) {
             Ok(_) => Ok(true),
-            Err(failure) if failure.code == ALREADY_EXISTS => Ok(false),
+            Err(failure) if failure.code == ErrorCode::AlreadyExists => Ok(false),
             Err(failure) => Err(failure),
         }
     }
@@ -187,7 +187,7 @@ impl Cluster {
             options["preconditions"] = json!({"uid": uid});
         }
         match self.send(Method::DELETE, &place.path(), &[], Some((JSON, &options))) {
-            Err(failure) if failure.code != NOT_FOUND => Err(failure),
+            Err(failure) if failure.code != ErrorCode::NotFound => Err(failure),
             _ => Ok(()),
         }
     }
@@ -210,7 +210,8 @@ impl Cluster {
                 Some((kind, value)) => request.header("content-type", kind).body(value.to_string().into_bytes()),
                 None => request.body(Vec::new()),
             };
-            let request = request.map_err(|error| Failure::unexpected("request", "a request cannot be made").because(&error))?;
+            let request =
+                request.map_err(|error| Failure::new(ErrorCode::Internal, "a request cannot be made").because(&error))?;
             let asked = async { tokio::time::timeout(ANSWER_TIME, self.client.request::<Value>(request)).await };
             let failure = match self.runtime.block_on(asked) {
                 Ok(Ok(value)) => return Ok(value),
@@ -218,9 +219,9 @@ impl Cluster {
                 Err(_) => away("it did not answer in time".to_owned()),
             };
             // A create request whose response was lost finds its own object on the next try.
-            let patience = match failure.code.as_str() {
-                AWAY => PATIENCE,
-                FORBIDDEN | UNAUTHENTICATED => DOUBT,
+            let patience = match failure.code {
+                ErrorCode::ClusterAway => PATIENCE,
+                ErrorCode::Forbidden | ErrorCode::Unauthenticated => DOUBT,
                 _ => Duration::ZERO,
             };
             if !self.waits || begun.elapsed() >= patience {
@@ -241,7 +242,7 @@ fn strict() -> Vec<(&'static str, &'static str)> {
 
 fn read<K: DeserializeOwned>(value: Value) -> Result<K, Failure> {
     serde_json::from_value(value)
-        .map_err(|error| Failure::environment("cluster", "the API server's answer cannot be understood").because(&error))
+        .map_err(|error| Failure::new(ErrorCode::Cluster, "the API server's answer cannot be understood").because(&error))
 }
 
 fn runtime() -> Result<Runtime, Failure> {
@@ -249,24 +250,11 @@ fn runtime() -> Result<Runtime, Failure> {
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(|error| Failure::environment("threads", "no threads can be started").because(&error))
+        .map_err(|error| Failure::new(ErrorCode::Threads, "no threads can be started").because(&error))
 }
 
-/// The failure code of an object that does not exist.
-pub(crate) const NOT_FOUND: &str = "not_found";
-/// The failure code of an object whose name is taken.
-const ALREADY_EXISTS: &str = "already_exists";
-/// The failure code of a replacement that another change preceded.
-pub(crate) const CONFLICT: &str = "conflict";
-/// The failure code of a missing right.
-const FORBIDDEN: &str = "forbidden";
-/// The failure code of credentials that the server does not know.
-const UNAUTHENTICATED: &str = "unauthenticated";
-/// The failure code of an API server that does not respond.
-const AWAY: &str = "cluster_away";
-
 fn away(why: String) -> Failure {
-    let mut failure = Failure::environment(AWAY, "the cluster's API server does not answer");
+    let mut failure = Failure::new(ErrorCode::ClusterAway, "the cluster's API server does not answer");
     failure.causes.push(why);
     failure
 }
@@ -276,28 +264,28 @@ fn to_failure(error: &kube::Error) -> Failure {
     let kube::Error::Api(status) = error else { return away(texts(error)) };
     let message = status.message.clone();
     match (status.code, status.reason.as_str()) {
-        (401, _) => Failure::environment(UNAUTHENTICATED, format!("the cluster does not know who asks: {message}"))
+        (401, _) => Failure::new(ErrorCode::Unauthenticated, format!("the cluster does not know who asks: {message}"))
             .hint("renew the kubeconfig's credentials")
             .lasting(),
         (403, _) if message.contains("exceeded quota") => {
-            Failure::environment("quota", format!("the cluster's quota is used up: {message}"))
+            Failure::new(ErrorCode::Quota, format!("the cluster's quota is used up: {message}"))
         }
         (403, _) if message.contains("violates PodSecurity") || message.contains("admission webhook") => {
-            Failure::environment("admission", format!("the cluster admits no such object: {message}")).lasting()
+            Failure::new(ErrorCode::Admission, format!("the cluster admits no such object: {message}")).lasting()
         }
-        (403, _) => Failure::environment(FORBIDDEN, format!("the cluster forbids it: {message}"))
+        (403, _) => Failure::new(ErrorCode::Forbidden, format!("the cluster forbids it: {message}"))
             .hint("docs/kubernetes.md lists the rights that each role needs")
             .lasting(),
-        (404, _) => Failure::environment(NOT_FOUND, message),
-        (409, "AlreadyExists") => Failure::environment(ALREADY_EXISTS, message),
-        (409, _) => Failure::environment(CONFLICT, message),
-        (400 | 422, _) => Failure::environment("refused", format!("the cluster refuses the object: {message}")).lasting(),
+        (404, _) => Failure::new(ErrorCode::NotFound, message),
+        (409, "AlreadyExists") => Failure::new(ErrorCode::AlreadyExists, message),
+        (409, _) => Failure::new(ErrorCode::Conflict, message),
+        (400 | 422, _) => Failure::new(ErrorCode::Refused, format!("the cluster refuses the object: {message}")).lasting(),
         // The API server is there, but a webhook that it calls is not.
         (500, _) if message.contains("failed calling webhook") => {
             Failure { message: "the cluster's API server gets no answer from a webhook".to_owned(), ..away(message) }
         }
         (429 | 500..=599, _) => away(message),
-        (code, _) => Failure::environment("cluster", format!("the API server answered {code}: {message}")),
+        (code, _) => Failure::new(ErrorCode::Cluster, format!("the API server answered {code}: {message}")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state of a Job, from its conditions, pods and events: waiting, running, succeeded or failed, with the reason.
 
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Event, Pod, PodStatus};
 
@@ -59,7 +59,7 @@ pub fn job_state(job: Option<&Job>, pods: &[&Pod], events: &[Event], shards: u32
     let of_job = || is_waiting.then(|| events.iter().rev().find_map(trouble_of_event)).flatten();
     let suspended = || {
         let is_suspended = job.and_then(|job| job.spec.as_ref()?.suspend).unwrap_or(false);
-        is_suspended.then(|| trouble("queue", "it waits in its queue to be admitted", false))
+        is_suspended.then(|| trouble(ErrorCode::Queue, "it waits in its queue to be admitted", false))
     };
     JobState::Waiting(of_pods.or_else(of_job).or_else(suspended))
 }
@@ -97,7 +97,7 @@ pub fn trouble_of(pod: &Pod) -> Option<Trouble> {
         return Some(Trouble { failure, lasts: true });
     }
     match phase(pod) {
-        "Succeeded" => Some(trouble("pod_ended", "it ended by itself", true)),
+        "Succeeded" => Some(trouble(ErrorCode::PodEnded, "it ended by itself", true)),
         _ => trouble_of_pod(pod),
     }
 }
@@ -120,25 +120,25 @@ pub fn failure_of_pod(pod: &Pod) -> Option<Failure> {
     let terminated = container(pod).and_then(terminated);
     if let Some(reason) = status.reason.as_deref() {
         let (code, what) = match reason {
-            "Evicted" => ("evicted", "was evicted from its node"),
-            "NodeLost" | "NodeShutdown" | "Terminated" => ("node_lost", "went away with its node"),
-            "Preempted" | "Preempting" => ("preempted", "gave way to a pod of higher priority"),
-            "DeadlineExceeded" => ("stage_timeout", "ran into its time limit"),
-            _ => ("pod_failed", "failed"),
+            "Evicted" => (ErrorCode::Evicted, "was evicted from its node"),
+            "NodeLost" | "NodeShutdown" | "Terminated" => (ErrorCode::NodeLost, "went away with its node"),
+            "Preempted" | "Preempting" => (ErrorCode::Preempted, "gave way to a pod of higher priority"),
+            "DeadlineExceeded" => (ErrorCode::StageTimeout, "ran into its time limit"),
+            _ => (ErrorCode::PodFailed, "failed"),
         };
-        let failure = Failure::environment(code, format!("the pod `{name}` {what}"));
+        let failure = Failure::new(code, format!("the pod `{name}` {what}"));
         return Some(add_cause(failure, reason, message));
     }
     let disrupted =
         status.conditions.iter().flatten().find(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True");
     if let Some(disrupted) = disrupted {
         let (reason, message) = (disrupted.reason.as_deref(), disrupted.message.as_deref());
-        let failure = Failure::environment("disrupted", format!("the pod `{name}` was taken away by the cluster"));
+        let failure = Failure::new(ErrorCode::Disrupted, format!("the pod `{name}` was taken away by the cluster"));
         return Some(add_cause(failure, reason.unwrap_or_default(), message.unwrap_or_default()));
     }
     Some(match terminated.map(|ended| failure_of_container(name, pod, ended)).or_else(|| failure_of_setup(name, pod, status)) {
         Some(failure) => failure,
-        None => Failure::environment("pod_lost", format!("the pod `{name}` failed, and nothing says why")),
+        None => Failure::new(ErrorCode::PodLost, format!("the pod `{name}` failed, and nothing says why")),
     })
 }
 
@@ -149,11 +149,11 @@ fn failure_of_setup(pod_name: &str, pod: &Pod, status: &PodStatus) -> Option<Fai
     if !is_own(pod) {
         let (name, code) = (&container.name, ended.exit_code);
         let message = format!("the init container `{name}` of the pod `{pod_name}` ended with exit code {code}");
-        return Some(add_cause(Failure::environment("pod_ended", message), ended.reason.as_deref().unwrap_or_default(), ""));
+        return Some(add_cause(Failure::new(ErrorCode::PodEnded, message), ended.reason.as_deref().unwrap_or_default(), ""));
     }
     let message = format!("the pod `{pod_name}` could not be given the programs of its stage: exit code {}", ended.exit_code);
     let (reason, message_of) = (ended.reason.as_deref().unwrap_or_default(), ended.message.as_deref().unwrap_or_default().trim());
-    Some(add_cause(Failure::environment("programs", message), reason, message_of))
+    Some(add_cause(Failure::new(ErrorCode::Programs, message), reason, message_of))
 }
 
 fn add_cause(mut failure: Failure, reason: &str, message: &str) -> Failure {
@@ -187,12 +187,12 @@ fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTermina
             limits.get("memory").map(|quantity| quantity.0.clone())
         });
         let limit = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
-        return Failure::environment("out_of_memory", format!("the pod `{pod_name}` was killed at its memory limit{limit}"))
+        return Failure::new(ErrorCode::OutOfMemory, format!("the pod `{pod_name}` was killed at its memory limit{limit}"))
             .hint("give the stage more with `resources: {memory: ...}` in the pipeline's `stages`");
     }
     if !is_own(pod) {
         let message = format!("the pod `{pod_name}` ended with exit code {}", ended.exit_code);
-        return add_cause(Failure::environment("pod_ended", message), reason, "");
+        return add_cause(Failure::new(ErrorCode::PodEnded, message), reason, "");
     }
     if let Some(failure) = ended.message.as_deref().and_then(|text| serde_json::from_str::<Failure>(text).ok()) {
         // The exit code is the kernel's, so it outranks the message.
@@ -203,15 +203,14 @@ fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTermina
         return Failure { exit: if exit == Exit::Done { Exit::Unexpected } else { exit }, ..failure };
     }
     let failure = match ended.exit_code {
-        137 | 143 => Failure::environment("stage_killed", format!("the pod `{pod_name}` was killed")),
+        137 | 143 => Failure::new(ErrorCode::StageKilled, format!("the pod `{pod_name}` was killed")),
         code if code > 128 => {
-            Failure::environment("stage_killed", format!("the pod `{pod_name}` was ended by signal {}", code - 128))
+            Failure::new(ErrorCode::StageKilled, format!("the pod `{pod_name}` was ended by signal {}", code - 128))
         }
-        code => Failure::new(
-            Exit::from_code(code),
-            "stage_failed",
-            format!("the pod `{pod_name}` ended with exit code {code} and said no reason"),
-        ),
+        code => {
+            Failure::new(ErrorCode::StageFailed, format!("the pod `{pod_name}` ended with exit code {code} and said no reason"))
+                .with_exit(Exit::from_code(code))
+        }
     };
     match ended.message.as_deref().map(str::trim) {
         Some(tail) if !tail.is_empty() => failure.hint(format!("the last that it said:\n{tail}")),
@@ -223,7 +222,7 @@ fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTermina
 fn failure_of_job(reason: &str, message: &str, pods: &[&Pod]) -> Failure {
     if reason == "DeadlineExceeded" {
         let waits = pods.iter().filter(|pod| phase(pod) == "Pending").find_map(|pod| trouble_of_pod(pod));
-        let failure = Failure::environment("stage_timeout", "the stage ran into its time limit and was stopped");
+        let failure = Failure::new(ErrorCode::StageTimeout, "the stage ran into its time limit and was stopped");
         return match waits {
             Some(waits) => add_cause(failure, "", &waits.failure.message),
             None => failure,
@@ -236,7 +235,7 @@ fn failure_of_job(reason: &str, message: &str, pods: &[&Pod]) -> Failure {
     let worst = last.clone().find(|failure| failure.exit != Exit::Environment).or_else(|| last.clone().next());
     match worst {
         Some(failure) => failure.clone(),
-        None => add_cause(Failure::environment("job_failed", "the stage's Job failed"), reason, message),
+        None => add_cause(Failure::new(ErrorCode::JobFailed, "the stage's Job failed"), reason, message),
     }
 }
 
@@ -244,8 +243,8 @@ fn ended_at(pod: &Pod) -> Option<String> {
     container(pod).and_then(terminated)?.finished_at.as_ref().map(|at| at.0.to_string())
 }
 
-fn trouble(code: &str, message: impl Into<String>, lasts: bool) -> Trouble {
-    Trouble { failure: Failure::environment(code, message), lasts }
+fn trouble(code: ErrorCode, message: impl Into<String>, lasts: bool) -> Trouble {
+    Trouble { failure: Failure::new(code, message), lasts }
 }
 
 /// Returns the trouble that keeps a pod from starting.
@@ -257,13 +256,13 @@ fn trouble_of_pod(pod: &Pod) -> Option<Trouble> {
     });
     if let Some(condition) = unscheduled {
         let why = condition.message.as_deref().unwrap_or("the scheduler does not say why");
-        return Some(trouble("unschedulable", format!("no node takes the pod `{name}`: {why}"), false));
+        return Some(trouble(ErrorCode::Unschedulable, format!("no node takes the pod `{name}`: {why}"), false));
     }
     let gated = status.conditions.iter().flatten().any(|condition| {
         condition.type_ == "PodScheduled" && condition.status == "False" && condition.reason.as_deref() == Some("SchedulingGated")
     });
     if gated {
-        return Some(trouble("queue", format!("the pod `{name}` waits in its queue to be admitted"), false));
+        return Some(trouble(ErrorCode::Queue, format!("the pod `{name}` waits in its queue to be admitted"), false));
     }
     let mut containers = [&status.init_container_statuses, &status.container_statuses].into_iter().flatten().flatten();
     containers.find_map(|container| trouble_of_container(name, pod, container))
@@ -278,17 +277,17 @@ fn trouble_of_container(name: &str, pod: &Pod, container: &ContainerStatus) -> O
     let image = all.filter(|known| known.name == container.name).find_map(|known| known.image.clone()).unwrap_or_default();
     Some(match reason {
         "ErrImageNeverPull" | "InvalidImageName" => {
-            trouble("image_pull", format!("the image `{image}` of the pod `{name}` cannot be had: {why}"), true)
+            trouble(ErrorCode::ImagePull, format!("the image `{image}` of the pod `{name}` cannot be had: {why}"), true)
         }
         "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" => {
-            trouble("image_pull", format!("the image `{image}` of the pod `{name}` cannot be pulled: {why}"), false)
+            trouble(ErrorCode::ImagePull, format!("the image `{image}` of the pod `{name}` cannot be pulled: {why}"), false)
         }
-        "CreateContainerConfigError" => trouble("pod_config", format!("the pod `{name}` cannot be set up: {why}"), false),
+        "CreateContainerConfigError" => trouble(ErrorCode::PodConfig, format!("the pod `{name}` cannot be set up: {why}"), false),
         "CreateContainerError" | "RunContainerError" => {
-            trouble("container", format!("the container of the pod `{name}` cannot be started: {why}"), false)
+            trouble(ErrorCode::Container, format!("the container of the pod `{name}` cannot be started: {why}"), false)
         }
         "CrashLoopBackOff" => trouble(
-            "crash_loop",
+            ErrorCode::CrashLoop,
             format!("the container `{}` of the pod `{name}` ends again and again: {why}", container.name),
             false,
         ),
@@ -300,7 +299,7 @@ fn trouble_of_container(name: &str, pod: &Pod, container: &ContainerStatus) -> O
 pub(crate) fn trouble_of_event(event: &Event) -> Option<Trouble> {
     let said = event.message.as_deref().unwrap_or_default();
     if matches!(event.reason.as_deref(), Some("FailedMount" | "FailedAttachVolume" | "FailedCreatePodSandBox")) {
-        return Some(trouble("pod_config", format!("a pod cannot be set up: {said}"), false));
+        return Some(trouble(ErrorCode::PodConfig, format!("a pod cannot be set up: {said}"), false));
     }
     if event.reason.as_deref() != Some("FailedCreate") {
         return None;
@@ -370,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_stage_says_itself_why_it_failed() {
-        let failure = Failure::environment("drift", "another boot").lasting();
+        let failure = Failure::new(ErrorCode::Drift, "another boot").lasting();
         let message = serde_json::to_string(&failure).expect("JSON");
         let pod = failed(json!({"exitCode": 30, "reason": "Error", "message": message}));
         assert_eq!(failure_of_pod(&pod), Some(failure.clone()));
@@ -448,7 +447,7 @@ mod tests {
         ");
         pod.spec.as_mut().expect("a spec").containers[0].name = "vllm".to_owned();
         let failure = failure_of_pod(&pod).expect("failed");
-        assert_eq!(failure.code, "pod_ended");
+        assert_eq!(failure.code.as_str(), "pod_ended");
         assert_eq!(failure.message, "the init container `programs` of the pod `p` ended with exit code 30");
         assert_eq!(failure.causes, ["Error"], "what a target writes is its own");
     }
@@ -493,8 +492,9 @@ mod tests {
     fn the_first_condition_decides_and_the_pods_say_why() {
         let ok = pod(json!({"phase": "Succeeded"}));
         assert_eq!(describe_state(job_state(Some(&job("SuccessCriteriaMet", "")), &[&ok], &[], 1)), "succeeded");
-        let boom =
-            failed(json!({"exitCode": 20, "message": serde_json::to_string(&Failure::verification("c", "m")).expect("JSON")}));
+        let boom = failed(
+            json!({"exitCode": 20, "message": serde_json::to_string(&Failure::new(ErrorCode::RowDiffers, "m")).expect("JSON")}),
+        );
         let failed_job = job("FailureTarget", "PodFailurePolicy");
         insta::assert_snapshot!(describe_state(job_state(Some(&failed_job), &[&boom], &[], 1)), @"error[c]: m");
         let late = job("Failed", "DeadlineExceeded");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use assay_manifest::RunId;
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use serde_json::{Value, json};
 
@@ -91,7 +91,7 @@ pub fn target_objects(of: &ObjectsOwner<'_>, files: &[(String, Vec<Value>)]) -> 
 
 fn invalid_objects(of: &ObjectsOwner<'_>, problems: &[String]) -> Failure {
     let message = format!("the objects of target `{}` cannot be brought up:\n  {}", of.target, problems.join("\n  "));
-    Failure::definition("target_objects", message)
+    Failure::new(ErrorCode::TargetObjects, message)
         .hint("docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`")
 }
 
@@ -385,7 +385,7 @@ pub fn owner_conflict(of: &ObjectsOwner<'_>, there: &Object) -> Option<Failure> 
     };
     let message = format!("the {kind} `{name}` of target `{}` is in namespace `{}` already, and {who}", of.target, of.namespace);
     Some(
-        Failure::environment("target_taken", message)
+        Failure::new(ErrorCode::TargetTaken, message)
             .hint("names stay as they are written: wait until the other has ended, or give the objects other names")
             .lasting(),
     )
@@ -398,7 +398,7 @@ pub fn service_address(of: &ObjectsOwner<'_>, url: &str, objects: &[Object]) -> 
             objects.iter().filter(|object| object["kind"] == "Service").filter_map(|object| object["metadata"]["name"].as_str());
         let known: Vec<String> = services.map(|name| format!("`{name}`")).collect();
         let known = if known.is_empty() { "no Service".to_owned() } else { known.join(", ") };
-        Failure::definition("target_url", format!("target `{}` is at `{url}`, but {why}", of.target))
+        Failure::new(ErrorCode::TargetUrl, format!("target `{}` is at `{url}`, but {why}", of.target))
             .hint(format!("its host is a Service among the objects, and its port one of that Service's; they have {known}"))
     };
     let (scheme, rest) = url.split_once("://").ok_or_else(|| refuse("that is no address".to_owned()))?;

@@ -6,8 +6,6 @@ use serde_json::Value;
 use crate::client::NOT_FOUND;
 use crate::{Cluster, Trouble};
 
-/// The failure code of a pod or Job that waits in a queue.
-const QUEUED: &str = "queue";
 /// Kueue's object for each Job or pod that waits in one of its queues, since version 0.15.
 pub(crate) const WORKLOAD: &str = "Workload.v1beta2";
 /// The same object of an earlier Kueue.
@@ -21,7 +19,7 @@ impl Cluster {
     pub fn workloads(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, Failure> {
         for kind in [WORKLOAD, OLD_WORKLOAD] {
             match self.list(kind, namespace, selector) {
-                Err(failure) if failure.code == NOT_FOUND => {}
+                Err(failure) if failure.code == ErrorCode::NotFound => {}
                 answer => return answer,
             }
         }
@@ -48,7 +46,7 @@ fn missing_quota(workload: &Value) -> Option<String> {
 impl Trouble {
     /// Returns true if the trouble is that it waits in a queue.
     pub fn is_queued(&self) -> bool {
-        self.failure.code == QUEUED
+        self.failure.code == ErrorCode::Queue
     }
 
     /// Appends the queue's own message, if the trouble is that it waits in a queue.
@@ -79,12 +77,12 @@ mod tests {
 
     #[test]
     fn only_what_waits_in_a_queue_has_its_words() {
-        let told = |code: &str, said| {
-            let trouble = Trouble { failure: Failure::environment(code, "it waits"), lasts: false };
+        let told = |code: ErrorCode, said| {
+            let trouble = Trouble { failure: Failure::new(code, "it waits"), lasts: false };
             trouble.with_queue_message(said).failure.message
         };
-        assert_eq!(told("queue", Some("no quota")), "it waits: no quota");
-        assert_eq!(told("queue", None), "it waits");
-        assert_eq!(told("unschedulable", Some("no quota")), "it waits");
+        assert_eq!(told(ErrorCode::Queue, Some("no quota")), "it waits: no quota");
+        assert_eq!(told(ErrorCode::Queue, None), "it waits");
+        assert_eq!(told(ErrorCode::Unschedulable, Some("no quota")), "it waits");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use serde_json::json;
 
 use crate::{MANAGED_BY, Object, named_by_digest};
@@ -54,7 +54,7 @@ impl Site {
         let asked = |key: &str| {
             let value = data.get(key).map(|value| value.trim()).filter(|value| !value.is_empty());
             value.map(str::to_owned).ok_or_else(|| {
-                Failure::environment("site", format!("the ConfigMap `{SITE}` of namespace `{namespace}` says no `{key}`"))
+                Failure::new(ErrorCode::Site, format!("the ConfigMap `{SITE}` of namespace `{namespace}` says no `{key}`"))
                     .hint("`assay render kubernetes` shows what an installation consists of")
                     .lasting()
             })
@@ -71,7 +71,7 @@ impl Site {
         check_image(&site.image)?;
         if site.targets_namespace == site.namespace {
             let message = format!("targets would be brought up in the namespace `{namespace}`, which holds Assay's keys");
-            return Err(Failure::environment("site", message)
+            return Err(Failure::new(ErrorCode::Site, message)
                 .hint("whoever may create a pod in a namespace can mount any Secret of it: give targets a namespace of their own")
                 .lasting());
         }
@@ -92,7 +92,7 @@ impl Site {
             self.namespace
         );
         let hint = format!("an administrator adds it to `images` of the ConfigMap `{SITE}`");
-        Err(Failure::definition("stage_image", message).hint(hint))
+        Err(Failure::new(ErrorCode::StageImage, message).hint(hint))
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn check_image(image: &str) -> Result<(), Failure> {
     if hex.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())) {
         return Ok(());
     }
-    Err(Failure::usage("image_not_pinned", format!("the image `{image}` is not named by its digest"))
+    Err(Failure::new(ErrorCode::ImageNotPinned, format!("the image `{image}` is not named by its digest"))
         .hint("write it as `registry/name@sha256:...`; `ci/image` prints the name of the image that it makes"))
 }
 
@@ -140,8 +140,8 @@ mod tests {
         let listed = Site { images: vec![other.clone()], ..site() };
         assert_eq!((site().check_stage_image(&site().image), listed.check_stage_image(&other)), (Ok(()), Ok(())));
         assert_eq!(listed.check_stage_image(&other.replace('@', ":1@")), Ok(()), "a tag says nothing");
-        assert_eq!(site().check_stage_image(&other).expect_err("nobody reviewed it").code, "stage_image");
-        assert_eq!(listed.check_stage_image("example.org/other:latest").expect_err("a tag").code, "image_not_pinned");
+        assert_eq!(site().check_stage_image(&other).expect_err("nobody reviewed it").code.as_str(), "stage_image");
+        assert_eq!(listed.check_stage_image("example.org/other:latest").expect_err("a tag").code.as_str(), "image_not_pinned");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The refusals of a manifest: one named error for each way in which it can be broken.
 
+use assay_failure::ErrorCode;
 use assay_manifest::{Digest, DocumentError, Instant, Kind, Role, RunId};
 
 use crate::bundle::BundleError;
@@ -187,33 +188,33 @@ fn describe_subject(is_manifest: bool) -> &'static str {
 
 impl VerifyError {
     /// Returns the stable identifier of the error.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::ManifestTooLarge(_) => "manifest_too_large",
+            Self::ManifestTooLarge(_) => ErrorCode::ManifestTooLarge,
             Self::Bundle(error) => bundle_code(error),
-            Self::UnknownKey { .. } => "unknown_key",
-            Self::BadSignature(_) => "bad_signature",
-            Self::WrongSigner { .. } => "wrong_signer",
-            Self::KeyOutsideValidity { .. } => "key_outside_validity",
+            Self::UnknownKey { .. } => ErrorCode::UnknownKey,
+            Self::BadSignature(_) => ErrorCode::BadSignature,
+            Self::WrongSigner { .. } => ErrorCode::WrongSigner,
+            Self::KeyOutsideValidity { .. } => ErrorCode::KeyOutsideValidity,
             Self::Origin(error) => error.fact.code(),
             Self::Timestamp(error) => error.code(),
             Self::Statement(error) => statement_code(error),
-            Self::WrongPredicateType { .. } => "wrong_predicate_type",
-            Self::WrongBuildType { .. } => "wrong_build_type",
-            Self::SubjectMissing(_) => "subject_missing",
-            Self::SubjectExtra(_) => "subject_extra",
-            Self::SubjectDigestMismatch { .. } => "subject_digest_mismatch",
-            Self::OtherCommit { .. } => "other_commit",
-            Self::OtherResult => "other_result",
-            Self::Subjects(_) => "subject_name_taken",
+            Self::WrongPredicateType { .. } => ErrorCode::WrongPredicateType,
+            Self::WrongBuildType { .. } => ErrorCode::WrongBuildType,
+            Self::SubjectMissing(_) => ErrorCode::SubjectMissing,
+            Self::SubjectExtra(_) => ErrorCode::SubjectExtra,
+            Self::SubjectDigestMismatch { .. } => ErrorCode::SubjectDigestMismatch,
+            Self::OtherCommit { .. } => ErrorCode::OtherCommit,
+            Self::OtherResult => ErrorCode::OtherResult,
+            Self::Subjects(_) => ErrorCode::SubjectNameTaken,
             Self::Manifest(error) => manifest_code(error),
-            Self::OldFormat { .. } => "old_format",
-            Self::WrongKind { .. } => "wrong_kind",
-            Self::WrongStage { .. } => "wrong_stage",
-            Self::WrongRun { .. } => "wrong_run",
-            Self::ManifestReplaced { .. } => "manifest_replaced",
-            Self::BundleReplaced { .. } => "bundle_replaced",
-            Self::DependencyMissing { .. } => "dependency_missing",
+            Self::OldFormat { .. } => ErrorCode::OldFormat,
+            Self::WrongKind { .. } => ErrorCode::WrongKind,
+            Self::WrongStage { .. } => ErrorCode::WrongStage,
+            Self::WrongRun { .. } => ErrorCode::WrongRun,
+            Self::ManifestReplaced { .. } => ErrorCode::ManifestReplaced,
+            Self::BundleReplaced { .. } => ErrorCode::BundleReplaced,
+            Self::DependencyMissing { .. } => ErrorCode::DependencyMissing,
         }
     }
 
@@ -246,39 +247,39 @@ impl VerifyError {
     }
 }
 
-fn bundle_code(error: &BundleError) -> &'static str {
+fn bundle_code(error: &BundleError) -> ErrorCode {
     match error {
-        BundleError::TooLarge(_) => "bundle_too_large",
-        BundleError::Malformed(_) | BundleError::Member(_) => "bundle_malformed",
-        BundleError::UnknownVersion(_) => "unknown_bundle_version",
-        BundleError::Keyless => "keyless_bundle",
-        BundleError::MessageSignature => "message_signature_bundle",
-        BundleError::SignatureCount(_) => "signature_count",
-        BundleError::WrongPayloadType(_) => "wrong_payload_type",
-        BundleError::TooMany { .. } => "bundle_too_long",
+        BundleError::TooLarge(_) => ErrorCode::BundleTooLarge,
+        BundleError::Malformed(_) | BundleError::Member(_) => ErrorCode::BundleMalformed,
+        BundleError::UnknownVersion(_) => ErrorCode::UnknownBundleVersion,
+        BundleError::Keyless => ErrorCode::KeylessBundle,
+        BundleError::MessageSignature => ErrorCode::MessageSignatureBundle,
+        BundleError::SignatureCount(_) => ErrorCode::SignatureCount,
+        BundleError::WrongPayloadType(_) => ErrorCode::WrongPayloadType,
+        BundleError::TooMany { .. } => ErrorCode::BundleTooLong,
     }
 }
 
-fn statement_code(error: &StatementError) -> &'static str {
+fn statement_code(error: &StatementError) -> ErrorCode {
     match error {
-        StatementError::Malformed(_) | StatementError::Field(_) => "statement_malformed",
-        StatementError::NotCanonical => "statement_not_canonical",
-        StatementError::UnknownType(_) => "unknown_statement_version",
-        StatementError::UnknownPredicateType(_) => "unknown_predicate_type",
-        StatementError::UnknownBuildType(_) => "unknown_build_type",
-        StatementError::TooMany { .. } => "statement_too_long",
-        StatementError::DuplicateSubject(_) => "subject_duplicate",
-        StatementError::Descriptor { .. } => "dependency_malformed",
+        StatementError::Malformed(_) | StatementError::Field(_) => ErrorCode::StatementMalformed,
+        StatementError::NotCanonical => ErrorCode::StatementNotCanonical,
+        StatementError::UnknownType(_) => ErrorCode::UnknownStatementVersion,
+        StatementError::UnknownPredicateType(_) => ErrorCode::UnknownPredicateType,
+        StatementError::UnknownBuildType(_) => ErrorCode::UnknownBuildType,
+        StatementError::TooMany { .. } => ErrorCode::StatementTooLong,
+        StatementError::DuplicateSubject(_) => ErrorCode::SubjectDuplicate,
+        StatementError::Descriptor { .. } => ErrorCode::DependencyMalformed,
     }
 }
 
-fn manifest_code(error: &DocumentError) -> &'static str {
+fn manifest_code(error: &DocumentError) -> ErrorCode {
     match error {
-        DocumentError::UnknownVersion(_) => "unknown_version",
-        DocumentError::WrongStage { .. } => "wrong_stage",
-        DocumentError::WrongInput { .. } => "wrong_input",
-        DocumentError::NotCanonical(_) => "manifest_not_canonical",
-        DocumentError::TooLarge(_) => "manifest_too_large",
-        _ => "manifest_malformed",
+        DocumentError::UnknownVersion(_) => ErrorCode::UnknownVersion,
+        DocumentError::WrongStage { .. } => ErrorCode::WrongStage,
+        DocumentError::WrongInput { .. } => ErrorCode::WrongInput,
+        DocumentError::NotCanonical(_) => ErrorCode::ManifestNotCanonical,
+        DocumentError::TooLarge(_) => ErrorCode::ManifestTooLarge,
+        _ => ErrorCode::ManifestMalformed,
     }
 }

@@ -4,6 +4,7 @@
 //! requirement binds an honest signer to its pipeline; a thief of one role's key is bound only by the facts that other roles
 //! sign.
 
+use assay_failure::ErrorCode;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -47,13 +48,13 @@ pub enum OriginFact {
 
 impl OriginFact {
     /// Returns the error code of a manifest that does not meet a requirement on this fact.
-    pub fn code(self) -> &'static str {
+    pub fn code(self) -> ErrorCode {
         match self {
-            Self::Repository => "other_repository",
-            Self::Ref => "other_ref",
-            Self::Pipeline => "other_pipeline",
-            Self::Binary => "other_binary",
-            Self::Image => "other_image",
+            Self::Repository => ErrorCode::OtherRepository,
+            Self::Ref => ErrorCode::OtherRef,
+            Self::Pipeline => ErrorCode::OtherPipeline,
+            Self::Binary => ErrorCode::OtherBinary,
+            Self::Image => ErrorCode::OtherImage,
         }
     }
 }

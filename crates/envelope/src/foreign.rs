@@ -3,6 +3,7 @@
 //! Key mode only. The bundle is a message signature over the file, or a DSSE envelope around an in-toto statement with the file
 //! as a subject. The statement proves only that the key signed it about this file.
 
+use assay_failure::ErrorCode;
 use assay_manifest::Digest;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -66,17 +67,17 @@ pub enum ForeignBundleError {
 
 impl ForeignBundleError {
     /// Returns the stable identifier of the error.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::TooLarge(_) => "bundle_too_large",
-            Self::Malformed(_) | Self::Member(_) => "bundle_malformed",
-            Self::UnknownVersion(_) => "unknown_bundle_version",
-            Self::Keyless => "keyless_bundle",
-            Self::SignatureCount(_) => "signature_count",
-            Self::WrongPayloadType(_) => "wrong_payload_type",
-            Self::Statement => "statement_malformed",
-            Self::BadSignature(_) => "bad_signature",
-            Self::OtherFile(_) => "other_file",
+            Self::TooLarge(_) => ErrorCode::BundleTooLarge,
+            Self::Malformed(_) | Self::Member(_) => ErrorCode::BundleMalformed,
+            Self::UnknownVersion(_) => ErrorCode::UnknownBundleVersion,
+            Self::Keyless => ErrorCode::KeylessBundle,
+            Self::SignatureCount(_) => ErrorCode::SignatureCount,
+            Self::WrongPayloadType(_) => ErrorCode::WrongPayloadType,
+            Self::Statement => ErrorCode::StatementMalformed,
+            Self::BadSignature(_) => ErrorCode::BadSignature,
+            Self::OtherFile(_) => ErrorCode::OtherFile,
         }
     }
 }

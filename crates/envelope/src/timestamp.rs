@@ -3,6 +3,7 @@
 //! As in Sigstore, the timestamp in a bundle is a DER TimeStampResponse over the bytes of the bundle's signature. It is trusted
 //! if its certificate chains to a root that the trust policy names, is meant for timestamping, and was valid at the stated time.
 
+use assay_failure::ErrorCode;
 use std::time::Duration;
 
 use assay_manifest::Instant;
@@ -104,13 +105,13 @@ pub enum TimestampError {
 }
 
 impl TimestampError {
-    pub(crate) fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> ErrorCode {
         match self {
-            Self::Malformed(_) => "timestamp_malformed",
-            Self::OtherSignature => "timestamp_other_signature",
-            Self::UnknownAuthority { .. } => "timestamp_unknown_authority",
-            Self::Contradicted { .. } => "timestamp_contradicted",
-            Self::Missing => "timestamp_missing",
+            Self::Malformed(_) => ErrorCode::TimestampMalformed,
+            Self::OtherSignature => ErrorCode::TimestampOtherSignature,
+            Self::UnknownAuthority { .. } => ErrorCode::TimestampUnknownAuthority,
+            Self::Contradicted { .. } => ErrorCode::TimestampContradicted,
+            Self::Missing => ErrorCode::TimestampMissing,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The branch only grows: a commit adds one folder to its parent's files and touches nothing else. A concurrent push moves the
 //! branch, so a refused push begins again from the branch's new head, and is never forced.
 
+use assay_failure::ErrorCode;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
@@ -171,22 +172,22 @@ fn quoted(said: &str) -> String {
 
 impl BranchError {
     /// Returns its stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
             Self::Remote(error) => error.code(),
-            Self::Name { .. } => "branch_name",
-            Self::Path(_) | Self::DuplicatePath { .. } => "branch_path",
-            Self::TooManyFiles | Self::FileTooLarge { .. } | Self::TooLarge => "folder_too_large",
-            Self::Objects(_) => "scratch",
-            Self::NotAFolder { .. } => "not_a_folder",
-            Self::InsideCompleteFolder { .. } => "inside_another",
-            Self::OtherFolder { .. } => "other_folder",
+            Self::Name { .. } => ErrorCode::BranchName,
+            Self::Path(_) | Self::DuplicatePath { .. } => ErrorCode::BranchPath,
+            Self::TooManyFiles | Self::FileTooLarge { .. } | Self::TooLarge => ErrorCode::FolderTooLarge,
+            Self::Objects(_) => ErrorCode::Scratch,
+            Self::NotAFolder { .. } => ErrorCode::NotAFolder,
+            Self::InsideCompleteFolder { .. } => ErrorCode::InsideAnother,
+            Self::OtherFolder { .. } => ErrorCode::OtherFolder,
             Self::Refused { reason, said, .. } => match Refusal::from_messages(reason, said) {
-                Refusal::Protected => "branch_protected",
-                Refusal::Hook => "hook_refused",
-                Refusal::CheckedOut | Refusal::Other => "push_refused",
+                Refusal::Protected => ErrorCode::BranchProtected,
+                Refusal::Hook => ErrorCode::HookRefused,
+                Refusal::CheckedOut | Refusal::Other => ErrorCode::PushRefused,
             },
-            Self::Moved { .. } => "branch_moved",
+            Self::Moved { .. } => ErrorCode::BranchMoved,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Remotes: the settings for reaching one, the reasons of failure, and fetching one commit.
 
+use assay_failure::ErrorCode;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -290,26 +291,26 @@ impl Obstacle {
 
 impl RemoteError {
     /// Returns its stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Url { .. } => "remote_address",
-            Self::SecretInUrl { .. } => "secret_in_address",
-            Self::NoSuchRemote { .. } => "no_such_remote",
-            Self::Checkout(_) => "checkout",
-            Self::Rev { .. } => "revision",
-            Self::Run(_) => "git_absent",
-            Self::Scratch { .. } => "scratch",
+            Self::Url { .. } => ErrorCode::RemoteAddress,
+            Self::SecretInUrl { .. } => ErrorCode::SecretInAddress,
+            Self::NoSuchRemote { .. } => ErrorCode::NoSuchRemote,
+            Self::Checkout(_) => ErrorCode::Checkout,
+            Self::Rev { .. } => ErrorCode::Revision,
+            Self::Run(_) => ErrorCode::GitAbsent,
+            Self::Scratch { .. } => ErrorCode::Scratch,
             Self::Git { said, .. } => match Obstacle::from_message(said) {
-                Some(Obstacle::HostKey) => "unknown_host",
-                Some(Obstacle::Authentication) => "authentication",
-                Some(Obstacle::NoRepository) => "no_repository",
-                Some(Obstacle::Unreachable) => "unreachable",
-                None => "git_failed",
+                Some(Obstacle::HostKey) => ErrorCode::UnknownHost,
+                Some(Obstacle::Authentication) => ErrorCode::Authentication,
+                Some(Obstacle::NoRepository) => ErrorCode::NoRepository,
+                Some(Obstacle::Unreachable) => ErrorCode::Unreachable,
+                None => ErrorCode::GitFailed,
             },
-            Self::Sha256Remote { .. } => "sha256_remote",
-            Self::TimedOut { .. } => "remote_timeout",
-            Self::Cancelled { .. } => "cancelled",
-            Self::Unreadable { .. } => "remote_unreadable",
+            Self::Sha256Remote { .. } => ErrorCode::Sha256Remote,
+            Self::TimedOut { .. } => ErrorCode::RemoteTimeout,
+            Self::Cancelled { .. } => ErrorCode::Cancelled,
+            Self::Unreadable { .. } => ErrorCode::RemoteUnreadable,
         }
     }
 

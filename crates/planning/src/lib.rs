@@ -13,7 +13,7 @@ use assay_manifest::{
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, expand, read_closure};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 pub use recorded_pins::{RecordedPins, check_plan};
 
@@ -91,12 +91,12 @@ impl<'a> SourceFiles<'a> {
         let mut read = |path: &str| Ok::<_, std::convert::Infallible>(self.bytes.get(path).cloned());
         read_closure(&self.source.pipeline, &mut read).map_err(|error| match error {
             ClosureError::Problems(problems) => Failure::invalid(&problems),
-            ClosureError::Read { path, .. } => Failure::unexpected("closure", format!("cannot read `{path}`")),
+            ClosureError::Read { path, .. } => Failure::new(ErrorCode::Internal, format!("cannot read `{path}`")),
         })
     }
 
     fn file(&self, path: &str) -> Result<&'a SourceFile, Failure> {
-        let missing = || Failure::definition("file_missing", format!("the source does not hold `{path}`"));
+        let missing = || Failure::new(ErrorCode::FileMissing, format!("the source does not hold `{path}`"));
         self.source.file(path).ok_or_else(missing)
     }
 
@@ -129,14 +129,14 @@ pub fn derive_plan(
     serving::pin_load(&mut cases, &workloads)?;
     let digests = workloads.iter().map(|workload| workload.workload_spec_digest);
     let seed = order_seed(spec.trials.order_seed.as_deref(), run_id, digests)
-        .map_err(|error| Failure::from_error(Exit::Definition, "order_seed", &error))?;
+        .map_err(|error| Failure::from_error(ErrorCode::OrderSeed, &error))?;
     let rules = OrderRules {
         trials: spec.trials.count,
         comparison: spec.comparison.as_ref(),
         placement: spec.placement,
         isolation: spec.isolation,
     };
-    let trials = order_trials(&cases, &rules, &seed).map_err(|error| Failure::from_error(Exit::Definition, "order", &error))?;
+    let trials = order_trials(&cases, &rules, &seed).map_err(|error| Failure::from_error(ErrorCode::Order, &error))?;
     let plan = Plan {
         pipeline: PipelineRef {
             name: closure.pipeline.name.clone(),
@@ -193,7 +193,7 @@ fn freeze(
     }
     let image = parts.image.as_deref().map(|reference| pins.image(reference)).transpose()?;
     pinned.images.extend(image.iter().filter_map(|image| Some((image.reference.clone(), image.digest?))));
-    let frozen = workload.freeze(&pinned).map_err(|error| Failure::from_error(Exit::Definition, "freeze", &error))?;
+    let frozen = workload.freeze(&pinned).map_err(|error| Failure::from_error(ErrorCode::Freeze, &error))?;
     let indicator = match &workload.spec.work {
         Work::Indicator(executable) => indicator(files, workload, executable, fetched)?,
         Work::Serving(_) | Work::Training(_) => None,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{Artifact, Digest, Image, Name, PinnedFile, Plan, RunId, UnpinnedInput};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::{DerivedPlan, Pins, SourceFiles, derive_plan};
 
@@ -104,7 +104,7 @@ pub fn check_plan(files: &SourceFiles<'_>, run_id: &RunId, plan: &Plan) -> Resul
     }
     let member = differing_member(plan, &expected).unwrap_or_else(|| "body".to_owned());
     let message = format!("the plan does not follow from the source: its `{member}` is not what the source's files give");
-    Err(Failure::verification("plan_source_differs", message).hint("an `assay` of another version may plan otherwise"))
+    Err(Failure::new(ErrorCode::PlanSourceDiffers, message).hint("an `assay` of another version may plan otherwise"))
 }
 
 /// Returns the first member in which two Plans differ.

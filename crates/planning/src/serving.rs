@@ -3,7 +3,7 @@
 use assay_manifest::{ArrivalLaw, Case, Count, Digest, FrozenWorkload, LengthLaw, Point, ServingWork, Slo, Tokenizer};
 use assay_schedule::{Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, load_recipe_digest};
 use assay_spec::{ArrivalMode, ArrivalProcess, Distribution, Lengths, Scenario, Serving, Workload};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::{Pins, SourceFiles, nanoseconds};
 
@@ -60,16 +60,16 @@ pub(crate) fn pin_load(cases: &mut [Case], workloads: &[FrozenWorkload]) -> Resu
 
 /// Refuses a load without a possible schedule here, long before anything is measured.
 fn recipe_digest(workload: &FrozenWorkload, work: &ServingWork, point: &Point) -> Result<Digest, Failure> {
-    let seed: Seed = workload.seed.parse().map_err(|error| Failure::from_error(Exit::Definition, "seed", &error))?;
+    let seed: Seed = workload.seed.parse().map_err(|error| Failure::from_error(ErrorCode::Seed, &error))?;
     let key = PointKey { seed: &seed, workload: &workload.workload_spec_digest, point: &point.point_id };
     let unusable = |error: &ScheduleError| {
-        let failure = Failure::from_error(Exit::Definition, "schedule", error);
+        let failure = Failure::from_error(ErrorCode::Schedule, error);
         failure.hint(format!("see `spec.load` and `spec.lengths` of the workload `{}`", workload.name))
     };
     let offered = OfferedLoad::from_point(point).map_err(|error| unusable(&error))?;
     TrialSchedule::new(work, offered, &TrialKey { point: key, trial: 0, nonce: Nonce::new(0) })
         .map_err(|error| unusable(&error))?;
-    load_recipe_digest(work, offered, &key).map_err(|error| Failure::from_error(Exit::Definition, "load_recipe", &error))
+    load_recipe_digest(work, offered, &key).map_err(|error| Failure::from_error(ErrorCode::LoadRecipe, &error))
 }
 
 fn arrival(arrivals: &ArrivalMode) -> ArrivalLaw {

@@ -7,7 +7,7 @@ use assay_git::{BranchError, Destination, Remote, RemoteError, Repository, Stage
 use assay_manifest::{Digest, Name, Publication, RunId, Source};
 use assay_process::{Cancel, Spawner};
 use assay_spec::{Pipeline, PublishSettings};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use serde::Serialize;
 
 /// A file that only the folder of a published run has. No run is published inside another run's folder.
@@ -72,7 +72,7 @@ pub struct CommittedFolder {
 pub fn read_pipeline(source: &Source, read: impl FnOnce(&Digest) -> Result<Vec<u8>, Failure>) -> Result<Pipeline, Failure> {
     let file = source.files.iter().find(|file| file.path == source.pipeline);
     let file =
-        file.ok_or_else(|| Failure::verification("pipeline_absent", format!("the source does not hold `{}`", source.pipeline)))?;
+        file.ok_or_else(|| Failure::new(ErrorCode::PipelineAbsent, format!("the source does not hold `{}`", source.pipeline)))?;
     Pipeline::parse(&source.pipeline, &read(&file.artifact.digest)?).map_err(|problems| Failure::invalid(&problems))
 }
 
@@ -114,9 +114,9 @@ impl Branch {
         cancel: &Cancel,
     ) -> Result<CommittedFolder, Failure> {
         let scratch = tempfile::tempdir()
-            .map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Scratch, "cannot make a scratch folder").because(&error))?;
         let spawner =
-            Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
+            Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
         let mut staged = StagedFolder::new(scratch.path()).map_err(|error| failure(&error))?;
         for (path, digest) in record.files {
             if let Some(reason) = cancel.reason() {
@@ -160,7 +160,7 @@ fn find_remote(text: &str, source: &Source, checkout: Option<&Path>) -> Result<R
         (None, Some(address)) if text == DEFAULT_REMOTE => Remote::from_url(address),
         (None, _) => {
             let message = format!("there is no checkout here that would know the remote `{text}`");
-            return Err(Failure::usage("no_such_remote", message).hint("name the remote by its address"));
+            return Err(Failure::new(ErrorCode::NoSuchRemote, message).hint("name the remote by its address"));
         }
     };
     found.map_err(|error| failure(&BranchError::Remote(error)))
@@ -174,7 +174,7 @@ fn require_own_checkout(remote: &str, source: &Source, checkout: Option<&Path>) 
         None => Ok(()),
         Some(here) => {
             let message = format!("the run is of `{of}`, and `{DEFAULT_REMOTE}` of this checkout is `{here}`");
-            Err(Failure::usage("other_repository", message).hint("name the remote that is meant with `--remote`"))
+            Err(Failure::new(ErrorCode::OtherRemote, message).hint("name the remote that is meant with `--remote`"))
         }
     }
 }
@@ -196,7 +196,7 @@ fn failure(error: &BranchError) -> Failure {
         BranchError::OtherFolder { .. } => Exit::Verification,
         _ => Exit::Environment,
     };
-    let failure = Failure::from_error(exit, error.code(), error);
+    let failure = Failure::from_error(error.code(), error).with_exit(exit);
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use assay_manifest::{Digest, Role};
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 
 /// The user's configuration folder: `$ASSAY_CONFIG`, else `$XDG_CONFIG_HOME/assay`, else `~/.config/assay`.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ impl Config {
             .or_else(|| from("HOME").map(|home| home.join(".config/assay")))
             .map(Self)
             .ok_or_else(|| {
-                Failure::environment("no_config_folder", "there is no place for keys: neither ASSAY_CONFIG nor HOME is set")
+                Failure::new(ErrorCode::NoConfigFolder, "there is no place for keys: neither ASSAY_CONFIG nor HOME is set")
                     .hint("set ASSAY_CONFIG to a folder that only you can read")
             })
     }

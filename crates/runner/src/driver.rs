@@ -11,7 +11,9 @@ use assay_manifest::{
     Shard, TrialId,
 };
 use assay_spec::Shards;
-use assay_stage::{AcceptedResult, Event, Exit, Failure, Layout, ShardOutcome, StageName, counted_attempt, load_trust};
+use assay_stage::{
+    AcceptedResult, ErrorCode, Event, Exit, Failure, Layout, ShardOutcome, StageName, counted_attempt, load_trust,
+};
 use assay_store::{CreateOutcome, Store};
 use serde_json::{Value, json};
 
@@ -173,7 +175,7 @@ impl Driver<'_> {
                     blocks.parts.extend(parts);
                     return Ok(());
                 }
-                Err(failure) if failure.code == "drift" => {
+                Err(failure) if failure.code == ErrorCode::Drift => {
                     let parts = self.close(plan, environment, &block, &finished, &label)?;
                     finished.extend(self.valid_trials(&parts)?);
                     blocks.parts.extend(parts);
@@ -181,7 +183,7 @@ impl Driver<'_> {
                 Err(failure) => return Err(failure),
             }
         }
-        Err(Failure::environment("drift", format!("block {index} lost its target {MAX_INCARNATIONS} times"))
+        Err(Failure::new(ErrorCode::Drift, format!("block {index} lost its target {MAX_INCARNATIONS} times"))
             .hint("find out what ends the target, then start a new run"))
     }
 
@@ -261,7 +263,7 @@ impl Driver<'_> {
             return Ok(());
         };
         if !(1..=MAX_SHARDS).contains(&count.shards) {
-            return Err(Failure::verification("shard_count", format!("the Environment asks for {} shards", count.shards)));
+            return Err(Failure::new(ErrorCode::ShardCount, format!("the Environment asks for {} shards", count.shards)));
         }
         self.shards = count.shards;
         // If nothing had to be measured, there is nothing to report.
@@ -315,7 +317,7 @@ impl Driver<'_> {
 
     fn read_pointer(&self, path: &str, kind: Kind) -> Result<InputRef, Failure> {
         let bytes = self.store.read(path, AcceptedResult::MAX_BYTES)?;
-        let bytes = bytes.ok_or_else(|| Failure::environment("pointer", format!("the pointer `{path}` has gone")))?;
+        let bytes = bytes.ok_or_else(|| Failure::new(ErrorCode::PointerMissing, format!("the pointer `{path}` has gone")))?;
         let AcceptedResult { manifest, bundle } = AcceptedResult::parse(path, &bytes)?;
         Ok(InputRef { kind, manifest, bundle })
     }
@@ -346,7 +348,7 @@ impl Driver<'_> {
     ) -> Result<InputRef, Failure> {
         let call = self.call(stage, Shard::ONLY, inputs, parameters, label);
         let results = self.run_calls(std::slice::from_ref(&call))?;
-        results.into_iter().next().ok_or_else(|| Failure::unexpected("runner", format!("{stage} gave no result")))
+        results.into_iter().next().ok_or_else(|| Failure::new(ErrorCode::Internal, format!("{stage} gave no result")))
     }
 
     /// Calls execute once for each shard, all at once, and returns their parts in order.
@@ -383,9 +385,9 @@ impl Driver<'_> {
 /// Loads a manifest that a stage has returned; the store checks its digest, the stage that takes it its signature.
 pub(crate) fn load<B: Body>(store: &Store, reference: InputRef) -> Result<Manifest<B>, Failure> {
     let bytes = store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
-    let document = Document::parse(&bytes).map_err(|error| Failure::from_error(Exit::Verification, "manifest", &error))?;
+    let document = Document::parse(&bytes).map_err(|error| Failure::from_error(ErrorCode::Manifest, &error))?;
     B::from_document(&document).cloned().ok_or_else(|| {
-        Failure::verification("other_kind", format!("{} is a {}, not a {}", reference.manifest, document.kind(), B::KIND))
+        Failure::new(ErrorCode::OtherKind, format!("{} is a {}, not a {}", reference.manifest, document.kind(), B::KIND))
     })
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use assay_chain::published_files;
 use assay_manifest::{Digest, Document, InputRef, MAX_MANIFEST_BYTES, RunId};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 
 /// The path of the Publication in a published folder.
@@ -21,7 +21,7 @@ const SCRATCH_BYTES: u64 = 16 << 30;
 /// Raw evidence stays in the store; its digests are in the folder.
 pub fn export(store: &Store, run_id: &RunId, publication: InputRef, folder: &Path) -> Result<PathBuf, Failure> {
     let unwritable = |path: &Path, error: &std::io::Error| {
-        Failure::environment("export", format!("cannot write `{}`", path.display())).because(error)
+        Failure::new(ErrorCode::Export, format!("cannot write `{}`", path.display())).because(error)
     };
     fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
     // Named after the run, so that the next export removes the remains of a killed process.
@@ -75,5 +75,5 @@ fn contents(store: &Store, publication: InputRef) -> Result<Vec<(String, Digest)
 
 fn load(store: &Store, reference: InputRef) -> Result<Document, Failure> {
     let bytes = store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
-    Document::parse(&bytes).map_err(|error| Failure::from_error(Exit::Verification, "manifest", &error))
+    Document::parse(&bytes).map_err(|error| Failure::from_error(ErrorCode::Manifest, &error))
 }

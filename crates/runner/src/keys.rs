@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use assay_envelope::{PublicKey, ScryptCost, SecretKey, Signer, TrustPolicy, TrustedSigner, Zeroizing};
 use assay_manifest::{Instant, Role};
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 
 use crate::{Config, lock};
 
@@ -44,12 +44,12 @@ impl KeyRing {
     /// Returns the signer of a role.
     pub fn signer(&self, role: Role) -> Result<Signer, Failure> {
         let key = SecretKey::from_pkcs8_der(self.unlocked(role)?)
-            .map_err(|error| Failure::unexpected("key", format!("the key of `{role}` cannot be used")).because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Internal, format!("the key of `{role}` cannot be used")).because(&error))?;
         Ok(Signer::new(key))
     }
 
     fn key(&self, role: Role) -> Result<&UnlockedKey, Failure> {
-        self.0.get(&role).ok_or_else(|| Failure::unexpected("key", format!("no key of `{role}` was unlocked")))
+        self.0.get(&role).ok_or_else(|| Failure::new(ErrorCode::Internal, format!("no key of `{role}` was unlocked")))
     }
 }
 
@@ -78,7 +78,7 @@ impl LocalKeys {
                 .into_iter()
                 .map(|thread| match thread.join() {
                     Ok(unlocked) => unlocked,
-                    Err(_) => Err(Failure::unexpected("key", "a thread that unlocks a key panicked")),
+                    Err(_) => Err(Failure::new(ErrorCode::Internal, "a thread that unlocks a key panicked")),
                 })
                 .collect::<Result<Vec<_>, _>>()
         })?;
@@ -98,7 +98,7 @@ impl LocalKeys {
     pub fn public_key(&self, role: Role) -> Result<PublicKey, Failure> {
         let path = self.config.public_key(role);
         PublicKey::from_pem(&read_key(&path)?)
-            .map_err(|error| Failure::environment("key", format!("`{}` is no public key", path.display())).because(&error))
+            .map_err(|error| Failure::new(ErrorCode::Key, format!("`{}` is no public key", path.display())).because(&error))
     }
 }
 
@@ -148,7 +148,7 @@ pub fn rotate_keys(
     let _one_at_a_time = lock::wait(&config.folder().join("keys.lock"))?;
     let keys = LocalKeys::new(config);
     if let Some(role) = roles.iter().find(|role| keys.missing().contains(role)) {
-        return Err(Failure::usage("no_keys", format!("there is no key for {role}")).hint("`assay keys init` makes it"));
+        return Err(Failure::new(ErrorCode::NoKeys, format!("there is no key for {role}")).hint("`assay keys init` makes it"));
     }
     let unlocked = keys.unlock(roles, password)?;
     let mut policy = add_local_signers(read_trust_root(&config.trust())?, &keys.public_keys()?);
@@ -181,7 +181,7 @@ fn end_validity(policy: &mut TrustPolicy, role: Role, key: &PublicKey, now: Inst
     for signer in policy.signers.iter_mut().filter(|signer| signer.key == *key && signer.signs.contains(&role)) {
         if signer.signs.len() > 1 {
             let message = format!("the key of `{}` signs for other roles than {role} too", signer.name);
-            return Err(Failure::usage("shared_key", message).hint("edit the trust root: give each role a key of its own"));
+            return Err(Failure::new(ErrorCode::SharedKey, message).hint("edit the trust root: give each role a key of its own"));
         }
         signer.not_after = Some(signer.not_after.map_or(now, |end| end.min(now)));
     }
@@ -209,7 +209,7 @@ fn unlock(path: &Path, password: &[u8]) -> Result<UnlockedKey, Failure> {
     let text = read_key(path)?;
     let key = SecretKey::decrypt(&text, password).map_err(|error| Failure::locked_key(path, &error))?;
     let unusable =
-        |error: assay_envelope::KeyError| Failure::unexpected("key", "an unlocked key cannot be written").because(&error);
+        |error: assay_envelope::KeyError| Failure::new(ErrorCode::Internal, "an unlocked key cannot be written").because(&error);
     Ok(UnlockedKey { pkcs8: key.to_pkcs8_der().map_err(unusable)?, public: key.public_key() })
 }
 
@@ -218,7 +218,7 @@ fn read_trust_root(path: &Path) -> Result<Option<TrustPolicy>, Failure> {
         Ok(bytes) => assay_stage::read_trust(&path.display().to_string(), &bytes).map(Some),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
-            Err(Failure::environment("config", format!("cannot read the trust root `{}`", path.display())).because(&error))
+            Err(Failure::new(ErrorCode::Config, format!("cannot read the trust root `{}`", path.display())).because(&error))
         }
     }
 }
@@ -257,7 +257,7 @@ fn make_key(config: &Config, role: Role, password: &[u8], cost: ScryptCost) -> R
 /// Makes a key: its encrypted file and its public half.
 fn new_key(role: Role, password: &[u8], cost: ScryptCost) -> Result<(String, PublicKey), Failure> {
     let unmade =
-        |error: assay_envelope::KeyError| Failure::environment("key", format!("cannot make a key for `{role}`")).because(&error);
+        |error: assay_envelope::KeyError| Failure::new(ErrorCode::Key, format!("cannot make a key for `{role}`")).because(&error);
     let key = SecretKey::generate().map_err(unmade)?;
     Ok((key.encrypt(password, cost).map_err(unmade)?, key.public_key()))
 }
@@ -279,15 +279,15 @@ fn write_new_or_replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Fail
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::environment("config", format!("cannot write `{}`", path.display())).because(error)
+    Failure::new(ErrorCode::Config, format!("cannot write `{}`", path.display())).because(error)
 }
 
 fn read_key(path: &Path) -> Result<String, Failure> {
     let unreadable =
-        |error: &std::io::Error| Failure::environment("key", format!("cannot read the key `{}`", path.display())).because(error);
+        |error: &std::io::Error| Failure::new(ErrorCode::Key, format!("cannot read the key `{}`", path.display())).because(error);
     let size = fs::metadata(path).map_err(|error| unreadable(&error))?.len();
     if size > MAX_KEY_BYTES {
-        return Err(Failure::environment("key", format!("`{}` has {size} bytes, too many for a key", path.display())));
+        return Err(Failure::new(ErrorCode::Key, format!("`{}` has {size} bytes, too many for a key", path.display())));
     }
     fs::read_to_string(path).map_err(|error| unreadable(&error))
 }
@@ -370,7 +370,7 @@ mod tests {
     fn a_wrong_password_is_named_with_its_key() {
         let (_folder, config) = initialised();
         let failure = LocalKeys::new(&config).unlock(&Role::RUN, b"wrong").err().expect("locked");
-        assert_eq!(failure.code, "key_locked");
+        assert_eq!(failure.code.as_str(), "key_locked");
         assert_eq!(failure.message, format!("cannot unlock the key `{}`", config.private_key(Role::Source).display()));
         insta::assert_snapshot!(failure.hint.unwrap_or_default(), @"set COSIGN_PASSWORD to the key's password");
     }
@@ -397,7 +397,7 @@ mod tests {
         let (_folder, config) = initialised();
         fs::write(config.trust(), "signers: mine").expect("written");
         let failure = init_keys(&config, b"open", ScryptCost::Cheap).expect_err("not a policy");
-        assert_eq!(failure.code, "trust_policy");
+        assert_eq!(failure.code.as_str(), "trust_policy");
         assert_eq!(fs::read_to_string(config.trust()).expect("as it was"), "signers: mine");
     }
 
@@ -459,17 +459,17 @@ mod tests {
         let (_folder, config) = initialised();
         let before = (fs::read(config.trust()).expect("a trust root"), fs::read(config.private_key(Role::Plan)).expect("a key"));
         let failure = rotate_keys(&config, &[Role::Plan], b"wrong", ScryptCost::Cheap, second(1)).expect_err("locked");
-        assert_eq!(failure.code, "key_locked");
+        assert_eq!(failure.code.as_str(), "key_locked");
         let text = fs::read_to_string(config.trust()).expect("a trust root");
         let shared = text.replace("signs: [plan]", "signs: [plan, reduce]");
         fs::write(config.trust(), &shared).expect("written");
         let failure = rotate_keys(&config, &[Role::Plan], b"open", ScryptCost::Cheap, second(1)).expect_err("shared");
-        assert_eq!(failure.code, "shared_key");
+        assert_eq!(failure.code.as_str(), "shared_key");
         fs::write(config.trust(), text).expect("written");
         fs::remove_file(config.private_key(Role::Gate)).expect("a lost key");
         let failure =
             rotate_keys(&config, &[Role::Plan, Role::Gate], b"open", ScryptCost::Cheap, second(1)).expect_err("missing");
-        assert_eq!(failure.code, "no_keys");
+        assert_eq!(failure.code.as_str(), "no_keys");
         let after = (fs::read(config.trust()).expect("a trust root"), fs::read(config.private_key(Role::Plan)).expect("a key"));
         assert_eq!(before, after);
     }

@@ -15,7 +15,7 @@ use assay_cluster::{
 use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Plan, Role, RunId};
 use assay_process::Cancel;
 use assay_spec::PodOverride;
-use assay_stage::{AcceptedResult, BrokenMark, Event, Failure, Layout, StageName, input_digest};
+use assay_stage::{AcceptedResult, BrokenMark, ErrorCode, Event, Failure, Layout, StageName, input_digest};
 use assay_store::Store;
 
 use crate::driver::load;
@@ -127,7 +127,7 @@ impl KubernetesRunner {
         }
         outcome?;
         self.accepted(calls, input)?.ok_or_else(|| {
-            Failure::unexpected("stage_failed", "the stage ended well, but gave no result")
+            Failure::new(ErrorCode::StageFailed, "the stage ended well, but gave no result")
                 .hint(format!("kubectl --namespace {} logs job/{job}", self.parameters.site.namespace))
         })
     }
@@ -185,7 +185,7 @@ impl KubernetesRunner {
             if has_failed || is_ending || there.is_none() {
                 self.end(&name)?;
                 if !self.parameters.cluster.create(&object)? {
-                    return Err(Failure::environment("job_stays", format!("the Job `{name}` of an earlier try is not removed")));
+                    return Err(Failure::new(ErrorCode::JobStays, format!("the Job `{name}` of an earlier try is not removed")));
                 }
             }
         }
@@ -317,7 +317,7 @@ impl KubernetesRunner {
         // Before the first complete list, the state of the cluster is unknown.
         while self.watched.inspect(|seen| !seen.is_whole || seen.jobs.contains_key(job) || !seen.job_pods(job).is_empty()) {
             if begun.elapsed() > END_LIMIT {
-                return Err(Failure::environment("pods_stay", format!("the pods of the Job `{job}` do not end"))
+                return Err(Failure::new(ErrorCode::PodsStay, format!("the pods of the Job `{job}` do not end"))
                     .hint("a node that has gone away keeps its pods until it is removed from the cluster"));
             }
             self.watched.next(LOOK);
@@ -329,7 +329,7 @@ impl KubernetesRunner {
     fn check_job_exists(&self, job: &str) -> Result<(), Failure> {
         match self.parameters.cluster.get::<Job>(&ObjectPath::named("Job", &self.parameters.site.namespace, job))? {
             Some(_) => Ok(()),
-            None => Err(Failure::environment("job_gone", format!("the Job `{job}` was taken away while it ran"))
+            None => Err(Failure::new(ErrorCode::JobGone, format!("the Job `{job}` was taken away while it ran"))
                 .hint("run it again with the same `--run-id`: what was accepted stays")),
         }
     }
@@ -348,8 +348,8 @@ impl KubernetesRunner {
         let there: Vec<Pod> = self.parameters.cluster.list("Pod", &self.parameters.site.targets_namespace, &selector)?;
         match find_lost_pod(&placed, &there) {
             None => Ok(()),
-            Some((target, pod)) => Err(Failure::environment(
-                "drift",
+            Some((target, pod)) => Err(Failure::new(
+                ErrorCode::Drift,
                 format!("the pod `{pod}` of target `{target}` that was provisioned is not up any more"),
             )
             .hint("the block has to be provisioned anew; `assay run` with the same run id does so")
@@ -401,7 +401,7 @@ impl KubernetesRunner {
                 JobState::Running => {}
             }
             if begun.elapsed() > RECORDER_START {
-                return Err(Failure::environment("recorder", format!("the recorder did not start within {RECORDER_START:?}")));
+                return Err(Failure::new(ErrorCode::Recorder, format!("the recorder did not start within {RECORDER_START:?}")));
             }
         }
     }
@@ -463,7 +463,7 @@ impl Runner for KubernetesRunner {
         match self.store.read(&pointer, AcceptedResult::MAX_BYTES) {
             Ok(Some(_)) => None,
             Ok(None) => {
-                Some(ended.unwrap_or_else(|| Failure::environment("recorder", "the recorder's pod ended without a recording")))
+                Some(ended.unwrap_or_else(|| Failure::new(ErrorCode::Recorder, "the recorder's pod ended without a recording")))
             }
             Err(error) => Some(error.into()),
         }
@@ -646,7 +646,7 @@ mod tests {
     use super::*;
 
     fn trouble(message: &str, lasts: bool) -> Trouble {
-        Trouble { failure: Failure::environment("unschedulable", message), lasts }
+        Trouble { failure: Failure::new(ErrorCode::Unschedulable, message), lasts }
     }
 
     #[test]
@@ -666,10 +666,10 @@ mod tests {
     #[test]
     fn load_that_its_queue_does_not_admit_is_given_up() {
         let queue =
-            || Some(Trouble { failure: Failure::environment("queue", "it waits in its queue to be admitted"), lasts: false });
+            || Some(Trouble { failure: Failure::new(ErrorCode::Queue, "it waits in its queue to be admitted"), lasts: false });
         let mut waits = StartupWait::default();
         assert!(waits.check_obstacle(queue(), Duration::from_mins(5)).expect("time is left").is_some());
-        assert_eq!(waits.check_obstacle(queue(), Duration::ZERO).expect_err("not admitted in time").code, "queue");
+        assert_eq!(waits.check_obstacle(queue(), Duration::ZERO).expect_err("not admitted in time").code.as_str(), "queue");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use assay_manifest::{Digest, InputRef, Plan, Role};
 use assay_process::{Cancel, Child, ChildExit, Command, FdThree, Orphans, Output, Signal, Spawner, Status, pipe_with_bytes};
-use assay_stage::{Event, Exit, Failure, HoldRequest, Secrets, StageName, read_secret};
+use assay_stage::{ErrorCode, Event, Exit, Failure, HoldRequest, Secrets, StageName, read_secret};
 
 use crate::{KeyRing, Runner, StageCall};
 
@@ -67,9 +67,9 @@ impl LocalRunner {
         cancel: Cancel,
     ) -> Result<Self, Failure> {
         let spawner =
-            Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
+            Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
         std::fs::create_dir_all(&logs)
-            .map_err(|error| Failure::environment("logs", format!("cannot make `{}`", logs.display())).because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Logs, format!("cannot make `{}`", logs.display())).because(&error))?;
         let (recorder, held) = (Mutex::default(), Mutex::default());
         Ok(Self { spawner, binaries, store, trust, keys, logs, scratch, cancel, recorder, held })
     }
@@ -98,13 +98,13 @@ impl LocalRunner {
         if path.is_file() {
             return Ok(path);
         }
-        Err(Failure::usage("binary_missing", format!("the stage's binary `{}` is not there", path.display()))
+        Err(Failure::new(ErrorCode::BinaryMissing, format!("the stage's binary `{}` is not there", path.display()))
             .hint("the six stage binaries lie beside `assay`; build them all with `cargo build`"))
     }
 
     fn hold(&self, request: &HoldRequest) -> Result<(), Failure> {
         let Some((program, arguments)) = request.command.split_first() else {
-            return Err(Failure::definition("target_command", format!("target `{}` has an empty command", request.target)));
+            return Err(Failure::new(ErrorCode::TargetCommand, format!("target `{}` has an empty command", request.target)));
         };
         let arguments = arguments.iter().map(OsString::from).collect();
         let mut command = supervisor_command_on(request.cpus.as_deref(), OsStr::new(program), arguments)?;
@@ -199,7 +199,7 @@ fn supervisor_command(program: &OsStr, arguments: Vec<OsString>) -> Result<Comma
 /// Returns the same command, restricted to those CPUs.
 fn supervisor_command_on(cpus: Option<&str>, program: &OsStr, arguments: Vec<OsString>) -> Result<Command, Failure> {
     let this = std::env::current_exe()
-        .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Binaries, "cannot find the running program").because(&error))?;
     let supervisor = this.parent().map(|folder| folder.join("assay")).filter(|path| path.is_file()).unwrap_or(this);
     let mut own: Vec<OsString> = vec![
         "supervise".into(),
@@ -234,8 +234,8 @@ fn held_environment(request: &HoldRequest) -> Result<BTreeMap<String, OsString>,
 }
 
 fn absent(request: &HoldRequest, name: &str, what: &str) -> Failure {
-    Failure::environment(
-        "secret_absent",
+    Failure::new(
+        ErrorCode::SecretAbsent,
         format!("`{name}` of target `{}` comes from {what}, which cannot be read", request.target),
     )
     .lasting()
@@ -323,7 +323,7 @@ fn start_failure(recorder: Process, why: RecvTimeoutError) -> Failure {
     }
     // The failure of a recorder that was stopped would only say that it was stopped, which helps no user.
     let failure = recorder.finish(&mut |_| {}).err().filter(|_| !hangs);
-    failure.unwrap_or_else(|| Failure::environment("recorder", format!("the recorder did not start within {RECORDER_START:?}")))
+    failure.unwrap_or_else(|| Failure::new(ErrorCode::Recorder, format!("the recorder did not start within {RECORDER_START:?}")))
 }
 
 /// A poisoned lock only means that another thread panicked while it held the list, which is still valid.
@@ -332,11 +332,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn new_cancel() -> Result<Cancel, Failure> {
-    Cancel::new().map_err(|error| Failure::environment("descriptors", "no file descriptor is left").because(&error))
+    Cancel::new().map_err(|error| Failure::new(ErrorCode::Descriptors, "no file descriptor is left").because(&error))
 }
 
 fn process(error: &assay_process::Error) -> Failure {
-    Failure::from_error(Exit::Environment, "process", error)
+    Failure::from_error(ErrorCode::Process, error)
 }
 
 /// A supervised child, its events, and the thread that waits for it.
@@ -377,7 +377,7 @@ impl Process {
 
     fn join(self) -> Result<ChildExit, Failure> {
         let ended =
-            self.waiter.join().map_err(|_| Failure::unexpected("waiter", "the thread that waits for a child panicked"))?;
+            self.waiter.join().map_err(|_| Failure::new(ErrorCode::Internal, "the thread that waits for a child panicked"))?;
         ended.map_err(|error| process(&error))
     }
 
@@ -406,20 +406,21 @@ impl Process {
 fn unreported_failure(ended: &ChildExit, stopped: &Cancel, log: Option<&Path>) -> Failure {
     let failure = match ended {
         ChildExit { timed_out: true, .. } => {
-            Failure::environment("stage_timeout", "the stage ran into its time limit and was stopped")
+            Failure::new(ErrorCode::StageTimeout, "the stage ran into its time limit and was stopped")
         }
         _ if stopped.is_cancelled() => Failure::cancelled(stopped.reason().unwrap_or("stopped").to_owned()),
         ChildExit { status: Status::Exited(0), .. } => {
-            Failure::unexpected("stage_failed", "the stage ended well, but gave no result")
+            Failure::new(ErrorCode::StageFailed, "the stage ended well, but gave no result")
         }
         ChildExit { status: Status::Exited(code), .. } if *code > 128 => {
-            Failure::environment("stage_killed", format!("the stage was ended by signal {}", code - 128))
+            Failure::new(ErrorCode::StageKilled, format!("the stage was ended by signal {}", code - 128))
         }
         ChildExit { status: Status::Signaled(signal), .. } => {
-            Failure::environment("stage_killed", format!("the stage's supervisor was ended by signal {signal}"))
+            Failure::new(ErrorCode::StageKilled, format!("the stage's supervisor was ended by signal {signal}"))
         }
         ChildExit { status: Status::Exited(code), .. } => {
-            Failure::new(Exit::from_code(*code), "stage_failed", format!("the stage ended with exit code {code} and no result"))
+            Failure::new(ErrorCode::StageFailed, format!("the stage ended with exit code {code} and no result"))
+                .with_exit(Exit::from_code(*code))
         }
     };
     match log.map(|log| (log, crate::log::tail(log, 5))) {

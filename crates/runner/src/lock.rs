@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use assay_manifest::RunId;
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use rustix::fs::FlockOperation;
 
 /// A lock that is held while a run is driven. The kernel releases it when the process ends, however it ends.
@@ -21,7 +21,7 @@ impl RunLock {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                Err(Failure::environment("run_locked", format!("another `assay` is driving the run `{run_id}`"))
+                Err(Failure::new(ErrorCode::RunLocked, format!("another `assay` is driving the run `{run_id}`"))
                     .hint("wait for it to end; a run has one driver at a time"))
             }
             Err(error) => Err(unusable(&path, &error.into())),
@@ -43,7 +43,7 @@ fn open(path: &Path) -> Result<File, Failure> {
 }
 
 fn unusable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::environment("lock", format!("cannot use the lock `{}`", path.display())).because(error)
+    Failure::new(ErrorCode::Lock, format!("cannot use the lock `{}`", path.display())).because(error)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use assay_manifest::{
 };
 use assay_process::{Cancel, Spawner};
 use assay_spec::{Closure, PublishSettings};
-use assay_stage::{AcceptedResult, Clock, Exit, Failure, Layout, Seal, StageName, binary_digest, load_trust, seal};
+use assay_stage::{AcceptedResult, Clock, ErrorCode, Exit, Failure, Layout, Seal, StageName, binary_digest, load_trust, seal};
 use assay_store::Store;
 use serde_json::{Value, json};
 
@@ -100,9 +100,9 @@ impl Run {
     /// Reads the Source, opens the store, takes the run's lock and unlocks the keys.
     pub fn open(spec: &RunSpec, config: &Config, password: &[u8], cancel: &Cancel) -> Result<Self, Failure> {
         let scratch = tempfile::tempdir()
-            .map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Scratch, "cannot make a scratch folder").because(&error))?;
         let spawner =
-            Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
+            Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
         let read = read_source(&spec.source, scratch.path(), &spawner, cancel)?;
         let (store_uri, home) = find_store_and_home(spec.store.as_deref(), read.root.as_deref())?;
         let store = Store::open(&store_uri)?;
@@ -149,9 +149,9 @@ impl Run {
         let is_stored = store.read(&Layout::for_run(&spec.run_id).source(), AcceptedResult::MAX_BYTES)?.is_some();
         let (source, closure) = if let Some(asked) = spec.source.as_ref().filter(|_| !is_stored) {
             let scratch = tempfile::tempdir_in(&spec.home)
-                .map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
+                .map_err(|error| Failure::new(ErrorCode::Scratch, "cannot make a scratch folder").because(&error))?;
             let spawner =
-                Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
+                Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
             let read = read_source(asked, scratch.path(), &spawner, cancel)?;
             let source = read.store(&store)?;
             check_same_source(&store, &spec.run_id, &source)?;
@@ -207,7 +207,7 @@ impl Run {
     pub fn drive(&self, observer: &mut dyn Observer) -> Result<FinishedRun, Failure> {
         // Processes that a killed supervisor leaves behind become children of this process, which ends them before it starts
         // others.
-        assay_process::become_reaper().map_err(|error| Failure::from_error(Exit::Environment, "process", &error))?;
+        assay_process::become_reaper().map_err(|error| Failure::from_error(ErrorCode::Process, &error))?;
         let scratch = self.fresh_scratch()?;
         let runner = LocalRunner::new(
             self.binaries.clone(),
@@ -258,7 +258,7 @@ impl Run {
         removed
             .and_then(|()| std::fs::create_dir_all(&folder))
             .map(|()| folder.clone())
-            .map_err(|error| Failure::environment("scratch", format!("cannot make `{}`", folder.display())).because(&error))
+            .map_err(|error| Failure::new(ErrorCode::Scratch, format!("cannot make `{}`", folder.display())).because(&error))
     }
 
     fn seal(&self, parameters: Value) -> Result<Seal, Failure> {
@@ -314,7 +314,7 @@ impl Run {
                 Some(_) => {}
             }
         }
-        Err(Failure::environment("too_many_ends", format!("the run has ended {MAX_ENDS} times")))
+        Err(Failure::new(ErrorCode::TooManyEnds, format!("the run has ended {MAX_ENDS} times")))
     }
 }
 
@@ -355,11 +355,11 @@ fn find_store_and_home(store: Option<&str>, root: Option<&Path>) -> Result<(Stri
         let ignore = home.join(".gitignore");
         if ignore.exists() { Ok(()) } else { std::fs::write(ignore, "*\n") }
     });
-    made.map_err(|error| Failure::environment("home", format!("cannot write `{}`", home.display())).because(&error))?;
+    made.map_err(|error| Failure::new(ErrorCode::Home, format!("cannot write `{}`", home.display())).because(&error))?;
     let uri = match store {
         Some(uri) if uri.contains("://") || uri.starts_with('/') => uri.to_owned(),
         Some(path) => std::path::absolute(path)
-            .map_err(|error| Failure::usage("store_uri", format!("`{path}` is not a folder")).because(&error))?
+            .map_err(|error| Failure::new(ErrorCode::StoreUri, format!("`{path}` is not a folder")).because(&error))?
             .display()
             .to_string(),
         None => home.display().to_string(),
@@ -384,7 +384,7 @@ fn data_folder() -> Result<PathBuf, Failure> {
         .map(|folder| folder.join("assay"))
         .or_else(|| from("HOME").map(|home| home.join(".local/share/assay")))
         .ok_or_else(|| {
-            Failure::environment("no_data_folder", "there is no place for the store: HOME is not set")
+            Failure::new(ErrorCode::NoDataFolder, "there is no place for the store: HOME is not set")
                 .hint("name one with `--store`")
         })
 }
@@ -395,12 +395,11 @@ fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<(
     let path = Layout::for_run(run_id).source();
     let Some(bytes) = store.read(&path, AcceptedResult::MAX_BYTES)? else { return Ok(()) };
     let existing = store.get(&AcceptedResult::parse(&path, &bytes)?.manifest, MAX_MANIFEST_BYTES)?;
-    let existing =
-        Document::parse(&existing).map_err(|error| Failure::from_error(Exit::Verification, "source_damaged", &error))?;
+    let existing = Document::parse(&existing).map_err(|error| Failure::from_error(ErrorCode::SourceDamaged, &error))?;
     let unnamed = |source: &Source| Source { reference: None, ..source.clone() };
     match &existing {
         Document::Source(manifest) if unnamed(&manifest.body) == unnamed(source) => Ok(()),
-        _ => Err(Failure::usage("other_source", format!("the run `{run_id}` was started from another source"))
+        _ => Err(Failure::new(ErrorCode::OtherSource, format!("the run `{run_id}` was started from another source"))
             .hint("a run is resumed from the same commit and files; leave out `--run-id` to start a new one")),
     }
 }
@@ -415,7 +414,7 @@ fn store_cluster_policy(store: &Store, policy: &[u8], keys: &KeyRing) -> Result<
         let message =
             format!("the cluster's trust policy `{}` does not let your key {} start runs", read.name, own.fingerprint());
         let key = own.to_pem().trim_end().replace('\n', "\n      ");
-        return Err(Failure::new(Exit::Verification, "wrong_signer", message).hint(format!(
+        return Err(Failure::new(ErrorCode::WrongSigner, message).hint(format!(
             "whoever administers the cluster adds this signer to `trust.yaml` of its ConfigMap `assay`:\n    - name: {}\n      signs: [source]\n      key: |\n      {}{key}",
             "your-name", "  "
         )));
@@ -427,7 +426,7 @@ fn store_cluster_policy(store: &Store, policy: &[u8], keys: &KeyRing) -> Result<
 fn stored_source(store: &Store, run_id: &RunId, policy: TrustPolicy) -> Result<Source, Failure> {
     let path = Layout::for_run(run_id).source();
     let Some(AcceptedResult { manifest, bundle }) = AcceptedResult::read(store, &path)? else {
-        return Err(Failure::usage("no_source", format!("nobody has signed a Source for the run `{run_id}`"))
+        return Err(Failure::new(ErrorCode::NoSource, format!("nobody has signed a Source for the run `{run_id}`"))
             .hint("`assay run --on kubernetes` does so before it starts a driver"));
     };
     let manifest = store.get(&manifest, MAX_MANIFEST_BYTES)?;
@@ -436,7 +435,7 @@ fn stored_source(store: &Store, run_id: &RunId, policy: TrustPolicy) -> Result<S
     let document: &Document = verified.value();
     match Source::from_document(document).filter(|source| source.header.run_id == *run_id) {
         Some(source) => Ok(source.body.clone()),
-        None => Err(Failure::verification("other_kind", format!("`{path}` does not name the Source of the run"))),
+        None => Err(Failure::new(ErrorCode::OtherKind, format!("`{path}` does not name the Source of the run"))),
     }
 }
 

@@ -8,7 +8,7 @@ use assay_git::{Commit, FileContent, RawObject, Repository, fetch_remote};
 use assay_manifest::{Artifact, Count, GitObject, Intent, OriginKind, Source, SourceFile};
 use assay_process::{Cancel, Spawner};
 use assay_spec::{Closure, ClosureError, expand, read_closure as read_definitions};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 
 /// The source to start a run from.
@@ -50,7 +50,7 @@ pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel:
         Some(address) if is_address(address) => {
             let rev = spec.commit.as_deref().unwrap_or("HEAD");
             let fetched = fetch_remote(address, rev, scratch, spawner, cancel).map_err(|error| {
-                let failure = Failure::from_error(Exit::Environment, "fetch", &error);
+                let failure = Failure::from_error(ErrorCode::Fetch, &error);
                 match error.hint() {
                     Some(hint) => failure.hint(hint),
                     None => failure,
@@ -118,16 +118,19 @@ fn path_inside(root: &Path, path: &Path, may_be_gone: bool) -> Result<String, Fa
     };
     let inside = absolute.strip_prefix(&root).ok().and_then(Path::to_str);
     inside.map(str::to_owned).ok_or_else(|| {
-        Failure::usage("pipeline_path", format!("`{}` is not a file of the repository `{}`", path.display(), root.display()))
+        Failure::new(
+            ErrorCode::PipelinePath,
+            format!("`{}` is not a file of the repository `{}`", path.display(), root.display()),
+        )
     })
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage("unreadable", format!("cannot read `{}`", path.display())).because(error)
+    Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display())).because(error)
 }
 
 fn git(error: &assay_git::Error) -> Failure {
-    let failure = Failure::from_error(Exit::Usage, "git", error);
+    let failure = Failure::from_error(ErrorCode::Git, error);
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,
@@ -161,7 +164,7 @@ where
         },
         Err(ClosureError::Problems(problems)) => Err(Failure::invalid(&problems)),
         Err(ClosureError::Read { path, cause }) => {
-            Err(Failure::usage("unreadable", format!("cannot read `{path}`")).because(&cause))
+            Err(Failure::new(ErrorCode::Unreadable, format!("cannot read `{path}`")).because(&cause))
         }
     }
 }
@@ -226,8 +229,8 @@ fn require_exploratory(closure: &Closure, changed: &[String]) -> Result<(), Fail
     }
     let what =
         if changed.is_empty() { "nothing is committed yet".to_owned() } else { format!("changed: {}", changed.join(", ")) };
-    Err(Failure::definition(
-        "dirty_worktree",
+    Err(Failure::new(
+        ErrorCode::DirtyWorktree,
         format!("a run of intent `{intent}` starts from a commit, but the work tree differs from it; {what}"),
     )
     .hint("commit first, name a commit with `--commit`, or set `intent: exploratory`"))
@@ -318,7 +321,7 @@ impl LoadedSource {
     }
 
     fn store_file(&self, store: &Store, path: &str) -> Result<SourceFile, Failure> {
-        let file = self.files.get(path).ok_or_else(|| Failure::unexpected("source", format!("`{path}` was not read")))?;
+        let file = self.files.get(path).ok_or_else(|| Failure::new(ErrorCode::Internal, format!("`{path}` was not read")))?;
         let artifact = put(store, format!("files/{path}"), "application/octet-stream", &file.bytes)?;
         Ok(SourceFile { path: path.to_owned(), executable: file.executable, artifact })
     }

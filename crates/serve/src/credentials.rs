@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use assay_manifest::Digest;
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Result, s3_error};
 
@@ -36,7 +36,7 @@ impl Credentials {
         if known.is_empty() {
             let names: Vec<_> = Identity::all().map(|identity| identity.to_string()).collect();
             let none = format!("`{}` has no secret of any identity", path.display());
-            return Err(Failure::usage("credentials", none).hint(format!(
+            return Err(Failure::new(ErrorCode::Credentials, none).hint(format!(
                 "it is a folder with a file for each identity that may ask ({}); --make-credentials makes them",
                 names.join(", ")
             )));
@@ -73,9 +73,8 @@ impl Credentials {
         let secret = text.trim();
         if secret.len() < MIN_SECRET {
             let short = format!("the secret in `{}` has fewer than {MIN_SECRET} characters", path.display());
-            return Err(
-                Failure::usage("credentials", short).hint("a secret that can be guessed is none; 32 random characters are well")
-            );
+            return Err(Failure::new(ErrorCode::Credentials, short)
+                .hint("a secret that can be guessed is none; 32 random characters are well"));
         }
         Ok(Some(SecretKey::from(secret)))
     }
@@ -98,5 +97,5 @@ impl S3Auth for Credentials {
 }
 
 fn unusable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::environment("credentials", format!("cannot use `{}`", path.display())).because(error)
+    Failure::new(ErrorCode::CredentialsFile, format!("cannot use `{}`", path.display())).because(error)
 }

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Objects, Scratch, Store};
 use bucket::Bucket;
 use clap::Parser;
@@ -98,7 +98,7 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let (credentials, known) = Credentials::open(&arguments.credentials)?;
     if arguments.store.starts_with("s3:") {
         return Err(
-            Failure::usage("store_uri", format!("`{}` is served already", arguments.store)).hint("--store takes a folder")
+            Failure::new(ErrorCode::StoreUri, format!("`{}` is served already", arguments.store)).hint("--store takes a folder")
         );
     }
     let store = Store::open(&arguments.store)?;
@@ -111,11 +111,11 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     service.set_auth(credentials);
     let service = service.build();
     let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Failure::environment("runtime", "cannot start the server's threads").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Runtime, "cannot start the server's threads").because(&error))?;
     let done = runtime.block_on(async {
         let listening = TcpListener::bind(arguments.listen).await;
         let cannot = |error: &std::io::Error| {
-            Failure::environment("listen", format!("cannot listen on {}", arguments.listen))
+            Failure::new(ErrorCode::Listen, format!("cannot listen on {}", arguments.listen))
                 .because(error)
                 .hint("--listen takes another address, and port 0 a free one")
         };
@@ -151,7 +151,7 @@ async fn tidy(objects: Objects) {
 
 /// Serves connections until the server is told to shut down.
 async fn accept(listener: TcpListener, service: &S3Service) -> Result<(), Failure> {
-    let signals = |error: std::io::Error| Failure::environment("signals", "cannot handle signals").because(&error);
+    let signals = |error: std::io::Error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error);
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(signals)?;
     let mut interrupted = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).map_err(signals)?;
     let (places, open) = (Arc::new(Semaphore::new(MAX_CONNECTIONS)), GracefulShutdown::new());

@@ -21,8 +21,8 @@ pub struct BrokenMark {
 impl BrokenMark {
     /// Writes the mark, unless it exists.
     pub fn write(self, store: &Store, layout: &Layout, input: Digest, trial: &TrialId, attempt: u32) -> Result<(), Failure> {
-        let bytes =
-            canonical_json(&self).map_err(|error| Failure::unexpected("mark", "a mark has no canonical form").because(&error))?;
+        let bytes = canonical_json(&self)
+            .map_err(|error| Failure::new(ErrorCode::Internal, "a mark has no canonical form").because(&error))?;
         store.create(&layout.attempt_broken(input, trial, attempt), &bytes)?;
         Ok(())
     }

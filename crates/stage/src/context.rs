@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::arguments::ManifestRef;
 use crate::harness::load;
 use crate::seal::Seal;
-use crate::{AcceptedResult, Event, Failure, Layout, input_digest, seal};
+use crate::{AcceptedResult, ErrorCode, Event, Failure, Layout, input_digest, seal};
 
 /// The largest mark, in bytes.
 const MAX_MARK_BYTES: u64 = 4096;
@@ -146,7 +146,7 @@ impl Context {
 
     /// Returns the digest of a call with the same inputs and other parameters.
     pub fn input_digest_with(&self, parameters: &impl Serialize) -> Result<Digest, Failure> {
-        let unusable = |error| Failure::unexpected("parameters", "parameters have no JSON form").because(&error);
+        let unusable = |error| Failure::new(ErrorCode::Internal, "parameters have no JSON form").because(&error);
         let parameters = serde_json::to_value(parameters).map_err(unusable)?;
         input_digest(self.stage, &self.input_references, &parameters, self.trust_policy)
     }
@@ -211,7 +211,7 @@ impl Context {
     /// Signs a finished step of the stage and stores it under `pointer`, so that a resumed stage can trust it.
     pub fn checkpoint(&self, pointer: &str, body: Checkpoint) -> Result<(), Failure> {
         let Some(own) = &self.seal else {
-            return Err(Failure::usage("recompute", format!("{} cannot be computed again: it measures", self.stage)));
+            return Err(Failure::new(ErrorCode::Recompute, format!("{} cannot be computed again: it measures", self.stage)));
         };
         let reference = seal(own, &self.store, &self.run_id, self.input_references.clone(), body)?.reference;
         let accepted = AcceptedResult { manifest: reference.manifest, bundle: reference.bundle };
@@ -220,8 +220,8 @@ impl Context {
             CreateOutcome::New => Ok(()),
             // A create whose folder could not be synced may still have written the pointer.
             CreateOutcome::Existing { existing } if existing == bytes => Ok(()),
-            CreateOutcome::Existing { .. } => Err(Failure::environment(
-                "checkpoint_taken",
+            CreateOutcome::Existing { .. } => Err(Failure::new(
+                ErrorCode::CheckpointTaken,
                 format!("another process of this stage has finished `{pointer}` meanwhile"),
             )),
         }
@@ -245,7 +245,7 @@ impl Context {
         let AcceptedResult { manifest, bundle } = AcceptedResult::parse(path, pointer)?;
         let verified = load(&self.store, &self.trust, ManifestRef { manifest, bundle })?;
         let foreign =
-            || Failure::verification("other_checkpoint", format!("`{path}` names a manifest that is no checkpoint of this call"));
+            || Failure::new(ErrorCode::OtherCheckpoint, format!("`{path}` names a manifest that is no checkpoint of this call"));
         let checkpoint = Checkpoint::from_document(verified.value()).ok_or_else(foreign)?;
         let here = self.layout();
         let named = match (&checkpoint.body.attempt, &checkpoint.body.prepared) {
@@ -260,12 +260,12 @@ impl Context {
     /// Marks that an attempt begins, before any of its work.
     pub fn mark_attempt(&self, trial: &TrialId, attempt: u32) -> Result<(), Failure> {
         let mark = canonical_json(&StartMark { at: Clock.now(), place: self.place.clone() })
-            .map_err(|error| Failure::unexpected("mark", "a mark has no canonical form").because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Internal, "a mark has no canonical form").because(&error))?;
         let path = self.layout().attempt_started(self.input_digest, trial, attempt, self.shard);
         match self.store.create(&path, &mark)? {
             CreateOutcome::New => Ok(()),
-            CreateOutcome::Existing { .. } => Err(Failure::environment(
-                "attempt_taken",
+            CreateOutcome::Existing { .. } => Err(Failure::new(
+                ErrorCode::AttemptTaken,
                 format!("another process of this stage is at attempt {attempt} of `{trial}`"),
             )),
         }
@@ -286,7 +286,7 @@ impl Context {
 }
 
 fn damaged_mark(path: &str) -> Failure {
-    Failure::verification("mark", format!("the mark `{path}` is damaged"))
+    Failure::new(ErrorCode::Mark, format!("the mark `{path}` is damaged"))
 }
 
 fn read_mark(path: &str, bytes: &[u8]) -> Result<StartMark, Failure> {

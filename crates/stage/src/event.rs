@@ -6,7 +6,7 @@ use std::io::Write as _;
 use assay_manifest::{AttemptStatus, InputRef, Reason, TrialId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, StageName};
+use crate::{ErrorCode, Failure, StageName};
 
 /// A request to the runner to hold a process after the stage has ended: the target of the following stages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,7 +167,7 @@ mod tests {
             }),
             Event::Accepted { result: InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }, earlier: true },
             Event::Recomputed { manifest: digest },
-            Event::Failed(Failure::usage("no_key", "none").hint("give one")),
+            Event::Failed(Failure::new(ErrorCode::NoKey, "none").hint("give one")),
         ]
     }
 

@@ -21,7 +21,8 @@ use crate::arguments::{Arguments, ManifestRef};
 use crate::event::emit;
 use crate::seal::dependencies;
 use crate::{
-    AcceptedResult, Clock, Context, Event, Exit, Failure, Inputs, Layout, Seal, binary_digest, input_digest, load_trust, seal,
+    AcceptedResult, Clock, Context, ErrorCode, Event, Exit, Failure, Inputs, Layout, Seal, binary_digest, input_digest,
+    load_trust, seal,
 };
 
 /// The limit of a stage's scratch files, in bytes.
@@ -67,7 +68,7 @@ pub fn main<S: Stage>(stage: &S) -> ExitCode {
                 // Cancelling a run in a cluster deletes the stage's Job. A container that gets SIGTERM for any other reason, such
                 // as a drained node, has not failed: it is replaced.
                 if exit == Exit::Cancelled {
-                    let told = Failure::environment("told_to_end", "the container was told to end").because(&failure);
+                    let told = Failure::new(ErrorCode::ToldToEnd, "the container was told to end").because(&failure);
                     write_failure(file, &told);
                     emit(&Event::Failed(told));
                     return ExitCode::from(SIGTERM_EXIT);
@@ -118,10 +119,10 @@ pub fn init_tracing() {
 
 fn run<S: Stage>(stage: &S, arguments: &Arguments) -> Result<Event, Failure> {
     let cancel = assay_process::cancel_on_signals(&[Signal::TERM, Signal::INT])
-        .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
     // Hashing the binary takes a moment, and its result is needed only for signing.
     let binary = std::thread::spawn(binary_digest);
-    assay_process::become_reaper().map_err(|error| Failure::from_error(Exit::Environment, "process", &error))?;
+    assay_process::become_reaper().map_err(|error| Failure::from_error(ErrorCode::Process, &error))?;
     let prepared = PreparedCall::<S>::new(arguments)?;
     if let Some(result) = prepared.find_accepted()? {
         return Ok(Event::Accepted { result, earlier: true });
@@ -204,7 +205,8 @@ impl<S: Stage> PreparedCall<S> {
             Some(folder) => Scratch::new_in(folder, SCRATCH_BYTES)?,
             None => Scratch::new(SCRATCH_BYTES)?,
         };
-        let binary = binary.join().map_err(|_| Failure::unexpected("binary", "the thread that hashes the binary panicked"))??;
+        let binary =
+            binary.join().map_err(|_| Failure::new(ErrorCode::Internal, "the thread that hashes the binary panicked"))??;
         let seal = self.key.map(|signer| Seal {
             signer,
             binary,
@@ -246,7 +248,7 @@ impl<S: Stage> PreparedCall<S> {
 
 /// Signs the result and registers it as the accepted one. If another process was first, returns that process's result.
 fn accept<B: Body>(ctx: &Context, pointer: &str, inputs: Vec<InputRef>, body: B) -> Result<Event, Failure> {
-    let Some(own) = &ctx.seal else { return Err(Failure::unexpected("seal", "a result cannot be accepted without a key")) };
+    let Some(own) = &ctx.seal else { return Err(Failure::new(ErrorCode::Internal, "a result cannot be accepted without a key")) };
     let call = ExpectedResult::new(&ctx.run_id, B::KIND, inputs.clone(), &own.parameters);
     let reference = seal(own, &ctx.store, &ctx.run_id, inputs, body)?.reference;
     let accepted = AcceptedResult { manifest: reference.manifest, bundle: reference.bundle };
@@ -283,7 +285,7 @@ impl<'a> ExpectedResult<'a> {
             return Ok(verified.input_ref());
         }
         let message = format!("the pointer `{path}` names a manifest that is not the result of this call");
-        Err(Failure::verification("other_result", message))
+        Err(Failure::new(ErrorCode::OtherResult, message))
     }
 
     fn matches_call(&self, header: &Header, predicate: &Predicate) -> bool {
@@ -302,7 +304,7 @@ fn store_recomputed<B: Body>(ctx: &Context, inputs: Vec<InputRef>, body: B) -> R
     let manifest = assay_manifest::Manifest::new(ctx.run_id.clone(), inputs, body);
     let bytes = manifest
         .to_bytes()
-        .map_err(|error| Failure::unexpected("manifest", "the manifest has no canonical form").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Internal, "the manifest has no canonical form").because(&error))?;
     Ok(Event::Recomputed { manifest: ctx.output.put(&bytes)? })
 }
 
@@ -315,7 +317,7 @@ pub(crate) fn load(store: &Store, trust: &Trust, pair: ManifestRef) -> Result<Ve
 
 fn read_parameters<S: Stage>(text: &str) -> Result<(S::Parameters, Value), Failure> {
     let refuse = |error: &(dyn std::error::Error + 'static)| {
-        Failure::usage("parameters", format!("the parameters of {} cannot be read", S::NAME)).because(error)
+        Failure::new(ErrorCode::Parameters, format!("the parameters of {} cannot be read", S::NAME)).because(error)
     };
     // Parsing goes through a map, because serde reads a list of values as the fields of a struct in their order.
     let members: serde_json::Map<String, Value> = serde_json::from_str(text).map_err(|error| refuse(&error))?;
@@ -331,7 +333,7 @@ fn read_signer(arguments: &Arguments, policy: &TrustPolicy, role: Role, now: Ins
         (Some(path), _) => decrypt(path)?,
         (None, Some(fd)) => from_descriptor(fd)?,
         (None, None) => {
-            return Err(Failure::usage("no_key", format!("{role} was given no key to sign with"))
+            return Err(Failure::new(ErrorCode::NoKey, format!("{role} was given no key to sign with"))
                 .hint("give the stage's key with `--key FILE` (cosign's format) or `--key-fd N`"));
         }
     };
@@ -349,16 +351,16 @@ fn check_may_sign(policy: &TrustPolicy, key: &PublicKey, role: Role, now: Instan
     }
     if let Some(signer) = allowed.next() {
         let message = format!("the key of `{}` is not valid at {now}", signer.name);
-        return Err(Failure::verification("key_outside_validity", message)
+        return Err(Failure::new(ErrorCode::KeyOutsideValidity, message)
             .hint("see `not_before` and `not_after` of the signer in the trust policy; `assay keys rotate` makes a new key"));
     }
     let who = known.first().map_or_else(|| "an unlisted key".to_owned(), |signer| format!("the key of `{}`", signer.name));
-    Err(Failure::verification("wrong_signer", format!("the trust policy `{}` does not let {who} sign for {role}", policy.name)))
+    Err(Failure::new(ErrorCode::WrongSigner, format!("the trust policy `{}` does not let {who} sign for {role}", policy.name)))
 }
 
 fn decrypt(path: &Path) -> Result<SecretKey, Failure> {
     let unreadable = |error: &(dyn std::error::Error + 'static)| {
-        Failure::environment("key", format!("cannot read the key `{}`", path.display())).because(error)
+        Failure::new(ErrorCode::Key, format!("cannot read the key `{}`", path.display())).because(error)
     };
     let text = String::from_utf8(read_limited(path).map_err(|error| unreadable(&error))?).map_err(|error| unreadable(&error))?;
     let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
@@ -367,7 +369,7 @@ fn decrypt(path: &Path) -> Result<SecretKey, Failure> {
 
 fn from_descriptor(fd: u32) -> Result<SecretKey, Failure> {
     let unreadable = |error: &(dyn std::error::Error + 'static)| {
-        Failure::usage("key_fd", format!("no key can be read from file descriptor {fd}")).because(error)
+        Failure::new(ErrorCode::KeyFd, format!("no key can be read from file descriptor {fd}")).because(error)
     };
     let der = read_limited(Path::new(&format!("/proc/self/fd/{fd}"))).map_err(|error| unreadable(&error)).map(Zeroizing::new)?;
     SecretKey::from_pkcs8_der(&der).map_err(|error| unreadable(&error))

@@ -6,7 +6,7 @@ use assay_chain::{Arity, Member, StageName, check_links};
 use assay_envelope::{Trust, Verified};
 use assay_manifest::{Body, Digest, Document, InputRef, Kind, Manifest, Plan, RunId};
 
-use crate::Failure;
+use crate::{ErrorCode, Failure};
 
 /// Manifests whose signatures, digests and links have been checked, in the number of each kind that the stage takes.
 #[derive(Debug)]
@@ -20,10 +20,11 @@ impl Inputs {
             check_arity(stage, *kind, *arity, documents.iter().filter(|input| input.value().kind() == *kind).count())?;
         }
         if let Some(extra) = documents.iter().map(|input| input.value().kind()).find(|kind| !accepts_kind(stage, *kind)) {
-            return Err(Failure::usage("input_not_taken", format!("{stage} does not take a {extra}")));
+            return Err(Failure::new(ErrorCode::InputNotTaken, format!("{stage} does not take a {extra}")));
         }
         let members: Vec<_> = documents.iter().map(member).collect();
-        check_links(run_id, &members).map_err(|broken| Failure::from_error(crate::Exit::Verification, broken.code(), &broken))?;
+        check_links(run_id, &members)
+            .map_err(|broken| Failure::from_error(broken.code(), &broken).with_exit(crate::Exit::Verification))?;
         for document in &documents {
             let roles = documents.iter().map(|input| input.value().kind().signer()).chain([stage.role()]);
             roles.collect::<BTreeSet<_>>().into_iter().try_for_each(|role| trust.check_origin(role, document.value()))?;
@@ -36,14 +37,16 @@ impl Inputs {
         let mut all = self.all::<B>();
         match (all.next(), all.next()) {
             (Some((_, manifest)), None) => Ok(manifest),
-            _ => Err(Failure::unexpected("contract", format!("the stage's contract does not say that it takes one {}", B::KIND))),
+            _ => {
+                Err(Failure::new(ErrorCode::Internal, format!("the stage's contract does not say that it takes one {}", B::KIND)))
+            }
         }
     }
 
     /// Returns the plan that the stage follows, and the digest by which its result names it.
     pub fn plan(&self) -> Result<(&Plan, Digest), Failure> {
         let plan = &self.one::<Plan>()?.body;
-        let unnamed = |error| Failure::unexpected("plan", "the plan has no digest").because(&error);
+        let unnamed = |error| Failure::new(ErrorCode::Internal, "the plan has no digest").because(&error);
         Ok((plan, plan.digest().map_err(unnamed)?))
     }
 
@@ -80,6 +83,6 @@ fn check_arity(stage: StageName, kind: Kind, arity: Arity, count: usize) -> Resu
     if arity.admits(count) {
         return Ok(());
     }
-    let failure = Failure::usage("input_count", format!("{stage} takes {arity} {kind}, but was given {count}"));
+    let failure = Failure::new(ErrorCode::InputCount, format!("{stage} takes {arity} {kind}, but was given {count}"));
     Err(failure.hint(format!("name it with `--input MANIFEST,BUNDLE`, the digests of the {kind} and of its bundle")))
 }

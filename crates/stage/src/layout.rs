@@ -5,7 +5,7 @@ use assay_manifest::{CaseId, Digest, InputRef, Kind, Name, RunId, Shard, TrialId
 use assay_store::Store;
 use serde::{Deserialize, Serialize};
 
-use crate::Failure;
+use crate::{ErrorCode, Failure};
 
 /// The version of the contract between stages. It is part of every input digest: a stage of another contract never finds, or is
 /// mistaken for, a result of this one.
@@ -27,12 +27,13 @@ impl AcceptedResult {
 
     /// Returns the pointer's bytes.
     pub fn to_bytes(self) -> Result<Vec<u8>, Failure> {
-        canonical_json(&self).map_err(|error| Failure::unexpected("pointer", "a pointer has no canonical form").because(&error))
+        canonical_json(&self)
+            .map_err(|error| Failure::new(ErrorCode::Internal, "a pointer has no canonical form").because(&error))
     }
 
     /// Parses a pointer at `path`.
     pub fn parse(path: &str, bytes: &[u8]) -> Result<Self, Failure> {
-        let damaged = || Failure::verification("pointer", format!("the pointer `{path}` is damaged"));
+        let damaged = || Failure::new(ErrorCode::Pointer, format!("the pointer `{path}` is damaged"));
         let accepted: Self = serde_json::from_slice(bytes).map_err(|error| damaged().because(&error))?;
         // One result has one canonical form, like every document.
         if accepted.to_bytes()? == bytes { Ok(accepted) } else { Err(damaged()) }
@@ -80,7 +81,7 @@ pub fn input_digest(
         "trust_policy": trust,
     });
     let bytes = canonical_json(&key)
-        .map_err(|error| Failure::usage("parameters", "the stage's parameters have no canonical form").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Parameters, "the stage's parameters have no canonical form").because(&error))?;
     Ok(Digest::compute(&bytes))
 }
 

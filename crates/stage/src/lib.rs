@@ -17,10 +17,11 @@ mod secret;
 mod trust;
 
 pub use assay_chain::{ShardOutcome, StageName, chain_name, counted_attempt};
+pub use assay_failure::{ErrorCode, Exit, Retry};
 pub use broken_mark::BrokenMark;
 pub use context::{Clock, Context, StartMark, Stopwatch};
 pub use event::{Event, HoldRequest};
-pub use failure::{Exit, Failure};
+pub use failure::Failure;
 pub use harness::{Stage, init_tracing, main, write_failure};
 pub use inputs::Inputs;
 pub use layout::{AcceptedResult, CONTRACT, Layout, input_digest};

@@ -13,7 +13,7 @@ use assay_manifest::{Body, Digest, Document, Hasher, InputRef, Instant, Kind, Ma
 use assay_store::Store;
 use serde_json::{Value, json};
 
-use crate::{Clock, Exit, Failure};
+use crate::{Clock, ErrorCode, Exit, Failure};
 
 /// The key of a process, and the facts about the process that its statements contain.
 pub struct Seal {
@@ -65,11 +65,11 @@ pub fn seal_with<B: Body>(
     predicate: impl Into<Predicate>,
 ) -> Result<SignedManifest, Failure> {
     let signed = sign(&manifest, signer, predicate)
-        .map_err(|error| Failure::unexpected("sign", format!("the {} could not be signed", B::KIND)).because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Internal, format!("the {} could not be signed", B::KIND)).because(&error))?;
     let outputs = manifest.body.artifacts();
     if outputs.len() > assay_envelope::MAX_OUTPUT_SUBJECTS {
         let index = assay_envelope::outputs_index(&outputs)
-            .map_err(|error| Failure::unexpected("outputs_index", "the list of outputs has no canonical form").because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Internal, "the list of outputs has no canonical form").because(&error))?;
         store.put(&index)?;
     }
     store.put(&signed.manifest)?;
@@ -86,7 +86,8 @@ fn predicate(seal: &Seal, run_id: &RunId, kind: Kind) -> Result<Predicate, Failu
 }
 
 fn verification_summary(seal: &Seal, run_id: &RunId) -> Result<VerificationSummary, Failure> {
-    let unverified = || Failure::unexpected("sign", "a publication needs the trust policy that its chain was verified under");
+    let unverified =
+        || Failure::new(ErrorCode::Internal, "a publication needs the trust policy that its chain was verified under");
     let policy = seal.trust_policy.ok_or_else(unverified)?;
     Ok(VerificationSummary {
         verifier_binary: seal.binary,
@@ -180,7 +181,7 @@ fn plan_dependencies(plan: &Plan) -> Vec<ResourceDescriptor> {
 
 /// Computes the digest of the running binary.
 pub fn binary_digest() -> Result<Digest, Failure> {
-    let unreadable = |error: std::io::Error| Failure::environment("binary", "cannot read the running binary").because(&error);
+    let unreadable = |error: std::io::Error| Failure::new(ErrorCode::Binary, "cannot read the running binary").because(&error);
     file_digest(Path::new("/proc/self/exe")).map_err(unreadable)
 }
 
@@ -200,17 +201,17 @@ pub fn file_digest(path: &Path) -> std::io::Result<Digest> {
 impl From<assay_store::Error> for Failure {
     fn from(error: assay_store::Error) -> Self {
         use assay_store::Error;
-        let (exit, code) = match &error {
-            Error::BadUri { .. } | Error::NoBackend { .. } | Error::NoStore { .. } => (Exit::Usage, "store_uri"),
-            Error::NoCredentials { .. } => (Exit::Usage, "store_credentials"),
-            Error::Absent { .. } => (Exit::Verification, "artifact_absent"),
-            Error::Corrupt { .. } => (Exit::Verification, "artifact_corrupt"),
-            Error::TooLarge { .. } => (Exit::Verification, "artifact_too_large"),
-            Error::NotPlain { .. } => (Exit::Verification, "not_plain"),
-            Error::ScratchFull { .. } => (Exit::Environment, "scratch_full"),
-            _ => (Exit::Environment, "store"),
+        let code = match &error {
+            Error::BadUri { .. } | Error::NoBackend { .. } | Error::NoStore { .. } => ErrorCode::StoreUri,
+            Error::NoCredentials { .. } => ErrorCode::StoreCredentials,
+            Error::Absent { .. } => ErrorCode::ArtifactAbsent,
+            Error::Corrupt { .. } => ErrorCode::ArtifactCorrupt,
+            Error::TooLarge { .. } => ErrorCode::ArtifactTooLarge,
+            Error::NotPlain { .. } => ErrorCode::NotPlain,
+            Error::ScratchFull { .. } => ErrorCode::ScratchFull,
+            _ => ErrorCode::Store,
         };
-        let failure = Self::from_error(exit, code, &error);
+        let failure = Self::from_error(code, &error);
         match error.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,
@@ -222,7 +223,7 @@ impl From<assay_envelope::VerifyError> for Failure {
     fn from(error: assay_envelope::VerifyError) -> Self {
         let is_old = matches!(error, assay_envelope::VerifyError::OldFormat { .. });
         let exit = if is_old { Exit::Environment } else { Exit::Verification };
-        let failure = Self::from_error(exit, error.code(), &error);
+        let failure = Self::from_error(error.code(), &error).with_exit(exit);
         match error.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,

@@ -7,7 +7,7 @@ use assay_manifest::Digest;
 use assay_spec as spec;
 use assay_store::Store;
 
-use crate::Failure;
+use crate::{ErrorCode, Failure};
 
 /// The largest trust policy, in bytes.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
@@ -15,7 +15,7 @@ const MAX_POLICY_BYTES: u64 = 1 << 20;
 /// Parses a trust policy from its YAML; `file` is its name in problems.
 pub fn read_trust(file: &str, bytes: &[u8]) -> Result<TrustPolicy, Failure> {
     let policy = spec::TrustPolicy::parse(file, bytes)
-        .map_err(|problems| Failure { code: "trust_policy".to_owned(), ..Failure::invalid(&problems) })?;
+        .map_err(|problems| Failure { code: ErrorCode::TrustPolicy, ..Failure::invalid(&problems) })?;
     let signers = policy.signers.iter().map(signer).collect::<Result<_, _>>()?;
     let authorities = policy.timestamp_authorities.iter().map(authority).collect::<Result<_, _>>()?;
     let expectations = policy.expectations.into_iter().map(expectation).collect();
@@ -37,7 +37,7 @@ fn expectation(expectation: spec::Expectation) -> Expectation {
 fn authority(authority: &spec::TimestampAuthority) -> Result<TimestampAuthority, Failure> {
     let mut read = TimestampAuthority::new(authority.name.as_str(), &authority.certificates).map_err(|error| {
         let message = format!("the certificates of the timestamp authority `{}` cannot be used", authority.name);
-        Failure::definition("trust_authority", message).because(&error)
+        Failure::new(ErrorCode::TrustAuthority, message).because(&error)
     })?;
     (read.not_before, read.not_after) = (authority.not_before, authority.not_after);
     Ok(read)
@@ -45,7 +45,7 @@ fn authority(authority: &spec::TimestampAuthority) -> Result<TimestampAuthority,
 
 fn signer(signer: &spec::Signer) -> Result<TrustedSigner, Failure> {
     let key = PublicKey::from_pem(&signer.key).map_err(|error| {
-        Failure::definition("trust_key", format!("the key of signer `{}` cannot be used", signer.name)).because(&error)
+        Failure::new(ErrorCode::TrustKey, format!("the key of signer `{}` cannot be used", signer.name)).because(&error)
     })?;
     Ok(TrustedSigner {
         name: signer.name.to_string(),
@@ -69,14 +69,14 @@ pub fn load_trust(store: &Store, name: &str) -> Result<(TrustPolicy, Digest), Fa
 
 fn read_policy_file(path: &Path) -> Result<Vec<u8>, Failure> {
     let unreadable = |error: std::io::Error| {
-        Failure::usage("trust_policy", format!("cannot read the trust policy `{}`", path.display()))
+        Failure::new(ErrorCode::TrustPolicy, format!("cannot read the trust policy `{}`", path.display()))
             .because(&error)
             .hint("`--trust` takes a digest in the store or the path of a TrustPolicy file")
     };
     let size = std::fs::metadata(path).map_err(unreadable)?.len();
     if size > MAX_POLICY_BYTES {
-        return Err(Failure::usage(
-            "trust_policy",
+        return Err(Failure::new(
+            ErrorCode::TrustPolicy,
             format!("`{}` has {size} bytes, more than {MAX_POLICY_BYTES}", path.display()),
         ));
     }

@@ -9,7 +9,7 @@ use assay_manifest::{
     Attempt, AttemptStatus, Block, Body as _, Collection, Digest, Document, Environment, ExecutionPart, FrozenWorkload, InputRef,
     Name, Plan, Shard, TrialId,
 };
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 
 /// Checks every attempt of every execution part: it belongs to the planned case, point and script; a valid one agrees with
 /// itself; attempts are numbered without gaps; its records are among its evidence; the Collection lists it under the same trial
@@ -52,12 +52,12 @@ fn check_drift(collection: &Collection, documents: &[Verified<Document>]) -> Res
         collection.drift.len(),
         found.len()
     );
-    Err(Failure::verification("drift_differs", message))
+    Err(Failure::new(ErrorCode::DriftDiffers, message))
 }
 
 fn differs(attempt: &Attempt, what: &str) -> Failure {
     let message = format!("attempt {} of trial `{}` {what}", attempt.attempt, attempt.trial_id);
-    Failure::verification("attempt_differs", message)
+    Failure::new(ErrorCode::AttemptDiffers, message)
 }
 
 fn ensure(holds: bool, attempt: &Attempt, what: &str) -> Result<(), Failure> {
@@ -69,12 +69,12 @@ fn check_targets(plan: &Plan, environment: &Environment) -> Result<(), Failure> 
     let is_planned = |id: &Name, kind| plan.targets.iter().any(|target| target.name == *id && target.kind == kind);
     if let Some(target) = environment.targets.iter().find(|target| !is_planned(&target.id, target.kind)) {
         let message = format!("the environment has a target `{}` ({}), which the plan has not", target.id, target.kind);
-        return Err(Failure::verification("other_target", message));
+        return Err(Failure::new(ErrorCode::OtherTarget, message));
     }
     let mut seen = BTreeSet::new();
     if let Some(target) = environment.targets.iter().find(|target| !seen.insert(&target.id)) {
         let message = format!("the environment tells of the target `{}` twice", target.id);
-        return Err(Failure::verification("environment_twice", message));
+        return Err(Failure::new(ErrorCode::EnvironmentTwice, message));
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ fn check_blocks(documents: &[Verified<Document>]) -> Result<(), Failure> {
                 "the {kind} says that it is of block {}.{}, and was made from the environment of block {}.{}",
                 block.index, block.incarnation, other.index, other.incarnation
             );
-            return Err(Failure::verification("other_block", message));
+            return Err(Failure::new(ErrorCode::OtherBlock, message));
         }
     }
     Ok(())
@@ -109,7 +109,7 @@ fn check_shard(shard: Shard) -> Result<(), Failure> {
         return Ok(());
     }
     let message = format!("an execution part is of shard {}, and there are {} shards, numbered from 0", shard.index, shard.count);
-    Err(Failure::verification("attempt_differs", message))
+    Err(Failure::new(ErrorCode::AttemptDiffers, message))
 }
 
 /// Checks that the attempts of a trial are numbered from 0 in each part, in the order in which they ran: a gap shows that one was
@@ -181,7 +181,7 @@ fn check_places(collection: &Collection, parts: &BTreeMap<Digest, &ExecutionPart
                     "the collection places attempt {} of trial `{}` in another block or shard than its execution part",
                     found.attempt, trial.trial_id
                 );
-                return Err(Failure::verification("attempt_differs", message));
+                return Err(Failure::new(ErrorCode::AttemptDiffers, message));
             }
         }
     }

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use assay_manifest::{Digest, Hasher};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Error, Store};
 
 /// The largest file of a published folder, in bytes: a curated file. A larger file belongs to no run and is not worth hashing.
@@ -74,11 +74,11 @@ impl FolderBlobs {
                 }
                 if files.len() + found.odd.len() + pending.len() > MAX_FILES {
                     let message = format!("`{}` holds more than {MAX_FILES} files", folder.display());
-                    return Err(Failure::usage("too_many_files", message));
+                    return Err(Failure::new(ErrorCode::TooManyFiles, message));
                 }
                 if bytes > MAX_FOLDER_BYTES {
                     let message = format!("the files of `{}` have more than {MAX_FOLDER_BYTES} bytes", folder.display());
-                    return Err(Failure::usage("folder_too_large", message));
+                    return Err(Failure::new(ErrorCode::FolderTooLarge, message));
                 }
             }
         }
@@ -114,11 +114,11 @@ impl FolderBlobs {
                 Some(found) if found == digest => {}
                 Some(found) => {
                     let message = format!("`{path}` is not the published file: its bytes are {found}, not {digest}");
-                    return Err(Failure::verification("artifact_corrupt", message));
+                    return Err(Failure::new(ErrorCode::ArtifactCorrupt, message));
                 }
                 None => {
                     let message = format!("the published file `{path}` ({digest}) is not there");
-                    return Err(Failure::verification("artifact_absent", message));
+                    return Err(Failure::new(ErrorCode::ArtifactAbsent, message));
                 }
             }
         }
@@ -132,7 +132,7 @@ fn size_of(entry: &std::fs::DirEntry) -> Result<u64, Failure> {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(Exit::Usage, "unreadable", format!("cannot read `{}`", path.display())).because(error)
+    Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display())).because(error)
 }
 
 fn digest_of(path: &Path, copy: &mut dyn std::io::Write) -> Result<Digest, Failure> {
@@ -156,13 +156,13 @@ impl Blobs for FolderBlobs {
         let size = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
         if size > limit {
             let message = format!("`{}` has {size} bytes, more than the limit of {limit}", path.display());
-            return Err(Failure::verification("artifact_too_large", message));
+            return Err(Failure::new(ErrorCode::ArtifactTooLarge, message));
         }
         let mut bytes = Vec::new();
         let found = digest_of(path, &mut bytes)?;
         if found != *digest {
             let message = format!("`{}` changed while it was read: it was {digest} and is {found}", path.display());
-            return Err(Failure::verification("artifact_corrupt", message));
+            return Err(Failure::new(ErrorCode::ArtifactCorrupt, message));
         }
         Ok(Some(bytes))
     }
@@ -200,15 +200,15 @@ mod tests {
     fn a_file_that_changes_under_the_reader_is_refused() {
         let (folder, blobs) = folder();
         std::fs::write(folder.path().join("chain/plan.json"), "nalp").expect("written");
-        assert_eq!(blobs.get(&Digest::compute(b"plan"), 4).expect_err("changed").code, "artifact_corrupt");
+        assert_eq!(blobs.get(&Digest::compute(b"plan"), 4).expect_err("changed").code.as_str(), "artifact_corrupt");
         std::fs::remove_file(folder.path().join("report.md")).expect("removed");
-        assert_eq!(blobs.get(&Digest::compute(b"report"), 9).expect_err("gone").code, "unreadable");
+        assert_eq!(blobs.get(&Digest::compute(b"report"), 9).expect_err("gone").code.as_str(), "unreadable");
     }
 
     #[test]
     fn what_is_too_large_is_not_read() {
         let (_folder, blobs) = folder();
-        assert_eq!(blobs.get(&Digest::compute(b"plan"), 3).expect_err("four bytes").code, "artifact_too_large");
+        assert_eq!(blobs.get(&Digest::compute(b"plan"), 3).expect_err("four bytes").code.as_str(), "artifact_too_large");
     }
 
     #[test]
@@ -217,6 +217,6 @@ mod tests {
         let digest = blobs.0.put(b"plan").expect("put");
         assert_eq!((blobs.get(&digest, 4), blobs.check(&digest)), (Ok(Some(b"plan".to_vec())), Ok(Some(4))));
         assert_eq!(blobs.get(&Digest::compute(b"other"), 4), Ok(None));
-        assert_eq!(blobs.get(&digest, 3).expect_err("four bytes").code, "artifact_too_large");
+        assert_eq!(blobs.get(&digest, 3).expect_err("four bytes").code.as_str(), "artifact_too_large");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use assay_envelope::Verified;
 use assay_manifest::{Artifact, Collection, Count, Document, Kind};
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 
 use crate::blobs::Blobs;
 use crate::levels::{LevelReport, check_present};
@@ -16,26 +16,26 @@ const MAX_LIST_BYTES: u64 = 256 << 20;
 /// Returns the raw artifacts of a run, as its Collection lists them.
 pub fn read_evidence_list(blobs: &dyn Blobs, collection: &Collection) -> Result<Option<Vec<Artifact>>, Failure> {
     if (collection.evidence.name.as_str(), collection.evidence.media_type.as_str()) != ("evidence.json", "application/json") {
-        return Err(Failure::verification(
-            "evidence",
+        return Err(Failure::new(
+            ErrorCode::Evidence,
             "the collection's list of evidence is not its JSON document `evidence.json`",
         ));
     }
     let Some(bytes) = blobs.get(&collection.evidence.digest, MAX_LIST_BYTES)? else { return Ok(None) };
     let list: Vec<Artifact> = serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::verification("evidence", "the list of evidence cannot be read").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Evidence, "the list of evidence cannot be read").because(&error))?;
     if list.len() as u64 != collection.evidence_count.0 {
         let message =
             format!("the list of evidence has {} entries, and the collection says {}", list.len(), collection.evidence_count);
-        return Err(Failure::verification("evidence", message));
+        return Err(Failure::new(ErrorCode::Evidence, message));
     }
     let bytes = Count(list.iter().fold(0, |sum, artifact| sum.saturating_add(artifact.size.0)));
     if bytes != collection.evidence_bytes {
         let message = format!("the list of evidence names {bytes} bytes, and the collection says {}", collection.evidence_bytes);
-        return Err(Failure::verification("evidence", message));
+        return Err(Failure::new(ErrorCode::Evidence, message));
     }
     if list.windows(2).any(|pair| matches!(pair, [first, second] if first >= second)) {
-        return Err(Failure::verification("evidence", "the list of evidence is not in order, or names something twice"));
+        return Err(Failure::new(ErrorCode::Evidence, "the list of evidence is not in order, or names something twice"));
     }
     Ok(Some(list))
 }
@@ -50,8 +50,8 @@ pub fn check_evidence_list(documents: &[Verified<Document>], list: &[Artifact]) 
     let listed: BTreeSet<&Artifact> = list.iter().collect();
     match raw.iter().find(|artifact| !listed.contains(*artifact)) {
         None => Ok(list.iter().filter(|artifact| !raw.contains(artifact)).count()),
-        Some(Artifact { name, digest, .. }) => Err(Failure::verification(
-            "evidence_incomplete",
+        Some(Artifact { name, digest, .. }) => Err(Failure::new(
+            ErrorCode::EvidenceIncomplete,
             format!("the collection's list of evidence leaves out `{name}` ({digest}), which a signed manifest of the run names"),
         )),
     }

@@ -13,7 +13,7 @@ use assay_manifest::{
     Publication, RunId, RunOutcome, Source, Summary,
 };
 use assay_planning::{SourceFiles, check_plan};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_warehouse::Row;
 use serde::Serialize;
@@ -181,7 +181,7 @@ fn check_reserved(row: &Row) -> Result<(), Failure> {
     match filled {
         Some((column, _)) => {
             let message = format!("a row of `{}` has a value in `{}`, which nothing fills yet", row.table().name, column.name);
-            Err(Failure::verification("reserved_column", message))
+            Err(Failure::new(ErrorCode::ReservedColumn, message))
         }
         None => Ok(()),
     }
@@ -194,7 +194,7 @@ pub fn read_tables<'a>(blobs: &dyn Blobs, files: impl IntoIterator<Item = &'a Cu
         let (name, rows) = read_rows(blobs, file)?;
         rows.iter().try_for_each(check_reserved)?;
         if tables.insert(name, rows).is_some() {
-            return Err(Failure::verification("table_twice", format!("the summary names two files of the table `{name}`")));
+            return Err(Failure::new(ErrorCode::TableTwice, format!("the summary names two files of the table `{name}`")));
         }
     }
     Ok(tables)
@@ -222,7 +222,7 @@ fn check_whole_numbers(
         "the published `{}` does not hold exactly the {count} numbers of the summary and its queries",
         publication.numbers.name
     );
-    Err(Failure::verification("numbers_differ", message))
+    Err(Failure::new(ErrorCode::NumbersDiffer, message))
 }
 
 /// Checks how a Publication lists its own run among all runs of its cases. For the list of other runs, only its signer vouches.
@@ -239,7 +239,7 @@ fn check_listed_runs(chain: &Chain, publication: &Publication) -> Result<(), Fai
         return Ok(());
     }
     let message = "the publication lists its own run not at all, twice, or with other cases or another outcome";
-    Err(Failure::verification("own_run_listed_otherwise", message))
+    Err(Failure::new(ErrorCode::OwnRunListedOtherwise, message))
 }
 
 /// Makes reports and keys again and compares them byte for byte. Returns the reports that could not be compared, with the reason.
@@ -252,7 +252,7 @@ fn check_reports(
     let named = |name: &str| publication.keys.iter().find(|file| file.name == name);
     let policy_file = named("trust.yaml").filter(|file| file.digest == publication.trust_policy);
     let policy_file = policy_file.ok_or_else(|| {
-        Failure::verification("keys_differ", "the published `trust.yaml` is not the trust policy of the publication")
+        Failure::new(ErrorCode::KeysDiffer, "the published `trust.yaml` is not the trust policy of the publication")
     })?;
     let bytes = blobs.get(&policy_file.digest, MAX_POLICY_BYTES)?.ok_or_else(|| absent(policy_file))?;
     let unreadable = |failure: Failure| Failure { exit: Exit::Verification, ..failure };
@@ -267,7 +267,7 @@ fn check_reports(
     let keys: BTreeSet<Artifact> = publishable.key_files().iter().map(PublishedFile::artifact).collect();
     let said: BTreeSet<Artifact> = publication.keys.iter().filter(|file| *file != policy_file).cloned().collect();
     if policy_file.media_type != POLICY_TYPE || keys != said || publication.keys.len() != said.len() + 1 {
-        return Err(Failure::verification("keys_differ", "the published keys are not those of the published trust policy"));
+        return Err(Failure::new(ErrorCode::KeysDiffer, "the published keys are not those of the published trust policy"));
     }
     let Publication { grade, runs, queries, warehouse_snapshot: snapshot, .. } = publication;
     let made = publishable.reports(&PublishDecisions { grade, runs, queries, snapshot })?;
@@ -281,11 +281,11 @@ fn check_reports(
     });
     let here = publish_binary();
     if by.is_some() && by == here {
-        return Err(Failure::verification("report_differs", "a published report is not the one that the verified run gives"));
+        return Err(Failure::new(ErrorCode::ReportDiffers, "a published report is not the one that the verified run gives"));
     }
     let names: Vec<&str> = publication.reports.iter().map(|file| file.name.as_str()).collect();
     if !names.iter().eq(&["report.md", "report.html"]) {
-        return Err(Failure::verification("report_differs", "the published reports are not `report.md` and `report.html`"));
+        return Err(Failure::new(ErrorCode::ReportDiffers, "the published reports are not `report.md` and `report.html`"));
     }
     let differing = publication.reports.iter().filter(|file| !made.contains(file));
     let by = by.map(|digest| digest.short().clone()).unwrap_or_default();
@@ -326,14 +326,14 @@ fn check_queries(
     let (planned, published) = (&plan.body.queries, &publication.body.queries);
     let named = planned.iter().map(|query| (&query.path, query.artifact.digest));
     if !named.eq(published.iter().map(|query| (&query.path, query.digest))) {
-        return Err(Failure::verification("other_queries", "the published queries are not those that the plan pins"));
+        return Err(Failure::new(ErrorCode::OtherQueries, "the published queries are not those that the plan pins"));
     }
     let mut selected = Vec::new();
     for ((query, published), result) in planned.iter().zip(published).zip(answers()?) {
         let made = query_result_file(query, &result).artifact();
         if made != published.result || result.rows.len() as u64 != published.rows.0 {
             let message = format!("the query `{}` gives another result than the published one", query.path);
-            return Err(Failure::verification("query_differs", message).hint(
+            return Err(Failure::new(ErrorCode::QueryDiffers, message).hint(
                 "the rows themselves have been checked: what was published over them is false, or another version of assay writes \
                  results differently",
             ));
@@ -382,7 +382,7 @@ pub fn check_selected_by(blobs: &dyn Blobs, chain: &Chain, query: &PinnedFile, n
 
 fn not_selected(number: &Number) -> Failure {
     let message = format!("the number `{}` is not published as the queries select it", number.address);
-    Failure::verification("number_not_in_query", message)
+    Failure::new(ErrorCode::NumberNotInQuery, message)
 }
 
 /// Returns a store in memory with the curated files of a run, for queries.
@@ -412,7 +412,7 @@ fn check_grade(chain: &Chain, summary: &Summary, publication: &Publication) -> R
         return Ok(());
     }
     let (said, given) = (publication.grade.given, earned.given);
-    Err(Failure::verification("other_grade", format!("the run is published as `{said}` grade, but its evidence earns `{given}`"))
+    Err(Failure::new(ErrorCode::OtherGrade, format!("the run is published as `{said}` grade, but its evidence earns `{given}`"))
         .hint("an `assay` of another version may have other rules; the grade's reasons are in the publication"))
 }
 
@@ -425,8 +425,8 @@ fn check_origin(numbers: &Numbers, run_id: &RunId, publication: &Publication) ->
     ];
     match comparisons.into_iter().find(|(_, is_same)| !is_same) {
         None => Ok(()),
-        Some((what, _)) => Err(Failure::verification(
-            "other_numbers",
+        Some((what, _)) => Err(Failure::new(
+            ErrorCode::OtherNumbers,
             format!("the published numbers are of another {what} than their publication"),
         )),
     }
@@ -437,7 +437,7 @@ pub(crate) fn check_present(blobs: &dyn Blobs, artifact: &Artifact, report: &mut
     match blobs.check(&artifact.digest)? {
         Some(size) if size != artifact.size.0 => {
             let message = format!("`{}` has {size} bytes, and the signed manifest says {}", artifact.name, artifact.size);
-            return Err(Failure::verification("size_differs", message));
+            return Err(Failure::new(ErrorCode::SizeDiffers, message));
         }
         Some(size) => {
             report.checked += 1;
@@ -453,23 +453,22 @@ pub fn read_numbers(blobs: &dyn Blobs, publication: &Publication) -> Result<Numb
     let artifact = &publication.numbers;
     let bytes = blobs.get(&artifact.digest, MAX_LIST_BYTES)?.ok_or_else(|| absent(artifact))?;
     serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::verification("numbers", "the published numbers cannot be read").because(&error))
+        .map_err(|error| Failure::new(ErrorCode::Numbers, "the published numbers cannot be read").because(&error))
 }
 
 fn absent(artifact: &Artifact) -> Failure {
-    Failure::verification("artifact_absent", format!("the published `{}` ({}) is not there", artifact.name, artifact.digest))
+    Failure::new(ErrorCode::ArtifactAbsent, format!("the published `{}` ({}) is not there", artifact.name, artifact.digest))
 }
 
 /// Returns the rows of a curated file, and checks that there are as many as the Summary states.
 fn read_rows(blobs: &dyn Blobs, file: &CuratedFile) -> Result<(&'static str, Vec<Row>), Failure> {
     let table = assay_warehouse::table(&file.table)
-        .ok_or_else(|| Failure::verification("unknown_table", format!("the summary names a table `{}`", file.table)))?;
+        .ok_or_else(|| Failure::new(ErrorCode::UndefinedTable, format!("the summary names a table `{}`", file.table)))?;
     let bytes = blobs.get(&file.artifact.digest, MAX_CURATED_BYTES)?.ok_or_else(|| absent(&file.artifact))?;
-    let rows =
-        assay_warehouse::read(table, bytes).map_err(|error| Failure::from_error(Exit::Verification, error.code(), &error))?;
+    let rows = assay_warehouse::read(table, bytes).map_err(|error| Failure::from_error(error.code(), &error))?;
     if rows.len() as u64 != file.rows.0 {
         let message = format!("`{}` has {} rows, and the summary says {}", file.artifact.name, rows.len(), file.rows);
-        return Err(Failure::verification("row_count", message));
+        return Err(Failure::new(ErrorCode::RowCount, message));
     }
     Ok((table.name, rows))
 }

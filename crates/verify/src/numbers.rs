@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{Address, Count, CuratedFile, Digest, MIN_ROW_DIGITS, Number, NumberSource, Numbers, RunId};
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::{OUTCOME_FACT, ROW_ID, Row, SERVING_OUTCOME_FACT, TRAINING_OUTCOME_FACT, Table, Value};
 
 /// The tables whose rows hold numbers.
@@ -29,8 +29,8 @@ impl NumberRows {
             let key = (row.table().name, row.text(ROW_ID).unwrap_or_default().to_owned());
             if let Some((_, row)) = self.0.insert(key, (file.artifact.digest, row)) {
                 let id = row.text(ROW_ID).unwrap_or_default();
-                return Err(Failure::verification(
-                    "row_twice",
+                return Err(Failure::new(
+                    ErrorCode::RowTwice,
                     format!("the row `{id}` of `{}` is there twice", file.artifact.name),
                 ));
             }
@@ -100,8 +100,8 @@ pub fn check_numbers(run_id: &RunId, numbers: &Numbers, rows: &NumberRows) -> Re
     let differing = numbers.numbers.iter().find_map(|number| Some((number, difference(run_id, number, rows)?)));
     match differing {
         None => Ok(()),
-        Some((Number { address, .. }, what)) => Err(Failure::verification(
-            "number_not_in_row",
+        Some((Number { address, .. }, what)) => Err(Failure::new(
+            ErrorCode::NumberNotInRow,
             format!("the number `{address}` is not the one in its row: {what} differs"),
         )),
     }
@@ -290,7 +290,7 @@ mod tests {
     fn a_row_is_there_once() {
         let mut rows = rows();
         let failure = rows.add(&file(), vec![row("rate", None)]).expect_err("again");
-        assert_eq!(failure.code, "row_twice");
+        assert_eq!(failure.code.as_str(), "row_twice");
     }
 
     #[test]

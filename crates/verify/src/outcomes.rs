@@ -9,7 +9,7 @@ use assay_manifest::{
     Attempt, Body, Collection, Digest, Document, Environment, Exclusion, ExecutionPart, Intent, MetricSummary, Plan,
     PointSummary, Reason, RunId, RunStatus, ServingPoint, Summary, TrialId,
 };
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use assay_stats::{CONFIDENCE_LEVEL, Samples, median_interval};
 use assay_warehouse::{
     ARTIFACT_LINEAGE_DIM, ATTEMPT_FACT, BENCHMARK_RUN_FACT, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM, OUTCOME_FACT, ROW_ID, Row,
@@ -76,7 +76,7 @@ impl Run<'_> {
         let planned = self.plan.cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
         let said = self.summary.points.iter().map(|point| (&point.case_id, &point.point_id));
         if !planned.clone().map(|(case, point)| (&case.case_id, &point.point_id)).eq(said) {
-            return Err(Failure::verification("points_differ", "the summary's points are not those of the plan, in its order"));
+            return Err(Failure::new(ErrorCode::PointsDiffer, "the summary's points are not those of the plan, in its order"));
         }
         for ((case, planned), point) in planned.zip(&self.summary.points) {
             let workload =
@@ -209,8 +209,8 @@ impl Run<'_> {
         }
         match expected.values().next() {
             None => Ok(()),
-            Some(Outcome { point, metric, statistic, .. }) => Err(Failure::verification(
-                "summary_without_row",
+            Some(Outcome { point, metric, statistic, .. }) => Err(Failure::new(
+                ErrorCode::SummaryWithoutRow,
                 format!(
                     "no row holds the {statistic} of `{}` of {} at `{}`, which the summary has",
                     metric.metric, point.case_id, point.point_id
@@ -223,8 +223,8 @@ impl Run<'_> {
     fn check_other(&self, row: &Row) -> Result<(), Failure> {
         let unnamed = || {
             let id = row.text(ROW_ID).unwrap_or_default();
-            Err(Failure::verification(
-                "row_without_summary",
+            Err(Failure::new(
+                ErrorCode::RowWithoutSummary,
                 format!("the row `{id}` of `outcome_fact` holds a statistic that the summary does not have"),
             ))
         };
@@ -243,7 +243,7 @@ impl Run<'_> {
         let serving = self.summary.points.iter().filter(|point| point.serving.is_some()).count();
         if rows.len() != serving {
             let message = format!("`serving_outcome_fact` has {} rows, and the summary has {serving} serving points", rows.len());
-            return Err(Failure::verification("row_without_summary", message));
+            return Err(Failure::new(ErrorCode::RowWithoutSummary, message));
         }
         for row in rows {
             let (case, id) = (row.text("benchmark_case_id"), row.text("point_id"));
@@ -261,7 +261,7 @@ impl Run<'_> {
         let (plan, rows) = (self.plan, self.rows(&BENCHMARK_RUN_FACT));
         if rows.len() != plan.cases.len() {
             let message = format!("`benchmark_run_fact` has {} rows, and the plan has {} cases", rows.len(), plan.cases.len());
-            return Err(Failure::verification("row_without_summary", message));
+            return Err(Failure::new(ErrorCode::RowWithoutSummary, message));
         }
         let evidence = Evidence::from_summary(plan, self.environments, self.collection, self.summary);
         let publication_safe = assay_claim::shortfalls(Intent::Publication, &evidence).is_empty();
@@ -319,7 +319,7 @@ impl Run<'_> {
         let rows = self.rows(&ATTEMPT_FACT);
         if rows.len() != expected.len() {
             let message = format!("`attempt_fact` has {} rows, and the run has {} attempts", rows.len(), expected.len());
-            return Err(Failure::verification("row_without_summary", message));
+            return Err(Failure::new(ErrorCode::RowWithoutSummary, message));
         }
         for row in rows {
             let number = |column: &str| match row.get(column) {
@@ -522,16 +522,16 @@ pub(crate) fn is_same(left: &Value, right: &Value) -> bool {
 
 fn differs(row: &Row, what: &str) -> Failure {
     let (id, table) = (row.text(ROW_ID).unwrap_or_default(), row.table().name);
-    Failure::verification(
-        "row_differs",
+    Failure::new(
+        ErrorCode::RowDiffers,
         format!("the row `{id}` of `{table}` does not say what the run's manifests say: {what} differs"),
     )
 }
 
 fn point_differs(point: &PointSummary, what: &str) -> Failure {
     let (case, id) = (&point.case_id, &point.point_id);
-    Failure::verification(
-        "summary_contradicts_itself",
+    Failure::new(
+        ErrorCode::SummaryContradictsItself,
         format!("the summary's {case} at `{id}` contradicts the evidence: {what} differs"),
     )
 }

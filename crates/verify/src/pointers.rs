@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use assay_manifest::{Body as _, Checkpoint, Digest, Document, Kind, MAX_MANIFEST_BYTES, RunId, Shard};
-use assay_stage::{AcceptedResult, Failure, Layout, StageName};
+use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout, StageName};
 use assay_store::Store;
 
 use crate::walk::Chain;
@@ -75,6 +75,6 @@ fn checkpoint_path(run: &RunId, checkpoint: &Checkpoint) -> Option<String> {
 }
 
 fn misplaced_pointer(path: &str, where_to: &str) -> Failure {
-    Failure::verification("pointer_elsewhere", format!("the pointer `{path}` leads to {where_to}"))
+    Failure::new(ErrorCode::PointerElsewhere, format!("the pointer `{path}` leads to {where_to}"))
         .hint("a pointer is not signed: somebody who can write to the store has turned it")
 }

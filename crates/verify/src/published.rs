@@ -9,7 +9,7 @@ use assay_manifest::{
     Name, Number, NumberSource, Numbers, Plan, PointSummary, PublishedQuery, Role, RunId, Summary, Views, canonical_json,
 };
 use assay_report::{ChainSignature, Report};
-use assay_stage::{Failure, StageName};
+use assay_stage::{ErrorCode, Failure, StageName};
 use assay_warehouse::OUTCOME_FACT;
 
 use crate::blobs::Blobs;
@@ -72,7 +72,7 @@ impl PublicationInputs<'_> {
         let found = self.documents.iter().find_map(|verified| B::from_document(verified.value()));
         found
             .map(|manifest| &manifest.body)
-            .ok_or_else(|| Failure::verification("missing_stage", format!("the chain has no {}", B::KIND)))
+            .ok_or_else(|| Failure::new(ErrorCode::MissingStage, format!("the chain has no {}", B::KIND)))
     }
 
     /// Makes `report.md` and `report.html`.
@@ -133,7 +133,7 @@ impl PublicationInputs<'_> {
         let Some(artifact) = &summary.views else { return Ok(None) };
         let bytes = self.bytes(artifact, Views::MAX_BYTES)?;
         let views = Views::parse(&bytes);
-        views.map(Some).map_err(|error| Failure::verification("views", "the summary's views are damaged").because(&error))
+        views.map(Some).map_err(|error| Failure::new(ErrorCode::Views, "the summary's views are damaged").because(&error))
     }
 
     /// Returns the frozen workloads as readable text.
@@ -141,10 +141,10 @@ impl PublicationInputs<'_> {
         let readable = |workload: &assay_manifest::FrozenWorkload| {
             let bytes = self.bytes(&workload.spec, MAX_SPEC_BYTES)?;
             let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| {
-                Failure::verification("spec", format!("the frozen workload `{}` is damaged", workload.name)).because(&error)
+                Failure::new(ErrorCode::Spec, format!("the frozen workload `{}` is damaged", workload.name)).because(&error)
             })?;
             let text = serde_json::to_string_pretty(&json)
-                .map_err(|error| Failure::unexpected("spec", "a frozen workload cannot be written").because(&error))?;
+                .map_err(|error| Failure::new(ErrorCode::Internal, "a frozen workload cannot be written").because(&error))?;
             Ok((workload.name.clone(), text))
         };
         plan.workloads.iter().map(readable).collect()
@@ -160,8 +160,8 @@ impl PublicationInputs<'_> {
 
     fn bytes(&self, artifact: &Artifact, limit: u64) -> Result<Vec<u8>, Failure> {
         let absent = || {
-            Failure::verification(
-                "artifact_absent",
+            Failure::new(
+                ErrorCode::ArtifactAbsent,
                 format!("the published `{}` ({}) is not there", artifact.name, artifact.digest),
             )
         };
@@ -206,7 +206,7 @@ fn key_files<'a>(policy: &'a TrustPolicy, used: &BTreeSet<Role>) -> BTreeMap<Str
 /// Makes `numbers.json`.
 pub fn numbers_file(numbers: &Numbers) -> Result<PublishedFile, Failure> {
     let bytes = canonical_json(numbers)
-        .map_err(|error| Failure::unexpected("numbers", "the numbers have no canonical form").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Internal, "the numbers have no canonical form").because(&error))?;
     Ok(PublishedFile { name: "numbers.json".to_owned(), media_type: "application/json", bytes })
 }
 
@@ -248,7 +248,7 @@ fn number(
 
 fn missing_row(point: &PointSummary, metric: &MetricSummary, what: &str) -> Failure {
     let message = format!("the summary names no {what} for `{}` of {} at `{}`", metric.metric, point.case_id, point.point_id);
-    Failure::verification("number_without_row", message)
+    Failure::new(ErrorCode::NumberWithoutRow, message)
 }
 
 fn outcome_files(summary: &Summary) -> impl Iterator<Item = &CuratedFile> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use assay_lake::{Cell, Error, Limits, Query, QueryError, Reading, ResultTable, TableColumn};
 use assay_manifest::{CuratedFile, Number, NumberSource, PinnedFile, RunId};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_warehouse::{ROW_ID, Value};
 
@@ -22,18 +22,18 @@ const MAX_ROWS: u64 = 10_000;
 pub fn lake_failure(error: Error, wrong_query: Exit) -> Failure {
     let hint = error.hint().map(str::to_owned);
     let (exit, code) = match &error {
-        Error::Query(QueryError::Refused { .. }) => (wrong_query, "query_refused"),
-        Error::Query(QueryError::Wrong { .. }) | Error::NotOpened(_) => (wrong_query, "query"),
-        Error::Query(QueryError::OverLimit { .. }) => (wrong_query, "query_too_large"),
-        Error::Query(QueryError::Failed { .. }) => (wrong_query, "query_failed"),
-        Error::NoProgram(_) => (Exit::Usage, "binary_missing"),
-        Error::OtherSchema { .. } => (Exit::Environment, "old_format"),
-        error if error.fails_verification() => (Exit::Verification, "warehouse"),
-        Error::NoRunRows { .. } | Error::NoVersion { .. } => (Exit::Verification, "warehouse"),
-        Error::Query(QueryError::GaveUp { .. }) | Error::GaveUp(_) | Error::Write(_) => (Exit::Unexpected, "warehouse"),
-        _ => (Exit::Environment, "warehouse"),
+        Error::Query(QueryError::Refused { .. }) => (wrong_query, ErrorCode::QueryRefused),
+        Error::Query(QueryError::Wrong { .. }) | Error::NotOpened(_) => (wrong_query, ErrorCode::Query),
+        Error::Query(QueryError::OverLimit { .. }) => (wrong_query, ErrorCode::QueryTooLarge),
+        Error::Query(QueryError::Failed { .. }) => (wrong_query, ErrorCode::QueryFailed),
+        Error::NoProgram(_) => (Exit::Usage, ErrorCode::BinaryMissing),
+        Error::OtherSchema { .. } => (Exit::Environment, ErrorCode::OldFormat),
+        error if error.fails_verification() => (Exit::Verification, ErrorCode::Warehouse),
+        Error::NoRunRows { .. } | Error::NoVersion { .. } => (Exit::Verification, ErrorCode::Warehouse),
+        Error::Query(QueryError::GaveUp { .. }) | Error::GaveUp(_) | Error::Write(_) => (Exit::Unexpected, ErrorCode::Warehouse),
+        _ => (Exit::Environment, ErrorCode::Warehouse),
     };
-    Failure { hint, ..Failure::from_error(exit, code, &error) }
+    Failure { hint, ..Failure::from_error(code, &error).with_exit(exit) }
 }
 
 /// Executes a query over a run's curated files in `store`. Its failures name the query's file, `path`.
@@ -48,11 +48,11 @@ pub fn run_query(
     let named = |failure: Failure| Failure { message: format!("`{path}`: {}", failure.message), ..failure };
     let asked = || {
         let wrong = |error: Error| lake_failure(error, Exit::Definition);
-        let sql = std::str::from_utf8(text).map_err(|_| Failure::definition("query", "it is not UTF-8 text"))?;
+        let sql = std::str::from_utf8(text).map_err(|_| Failure::new(ErrorCode::Query, "it is not UTF-8 text"))?;
         let parsed = Query::parse(sql).map_err(wrong)?;
         if parsed.reads_catalog() {
-            return Err(Failure::definition(
-                "query_refused",
+            return Err(Failure::new(
+                ErrorCode::QueryRefused,
                 "it reads `information_schema`, which lists things in no fixed order",
             )
             .hint("a published query depends on the run's rows alone"));
@@ -76,21 +76,21 @@ fn check_columns(result: &ResultTable) -> Result<(), Failure> {
     let row_id = result.columns.get(row_id_column(result)?).and_then(|column| column.table_column.as_ref());
     let of_numbers = |from: &&TableColumn| from.column == ROW_ID && NUMBER_TABLES.iter().any(|table| table.name == from.table);
     let Some(TableColumn { table, .. }) = row_id.filter(of_numbers) else {
-        return Err(Failure::definition("query_changes_rows", "its column `row_id` is not that of a table that holds numbers")
+        return Err(Failure::new(ErrorCode::QueryChangesRows, "its column `row_id` is not that of a table that holds numbers")
             .hint("published rows are those of `outcome_fact`, `serving_outcome_fact` and `training_outcome_fact`, one in each query"));
     };
     for column in &result.columns {
         let name: String = column.name.chars().take(80).flat_map(char::escape_default).collect();
         let is_plain = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '_';
         if !column.name.starts_with(|first: char| first.is_ascii_lowercase()) || !column.name.chars().all(is_plain) {
-            return Err(Failure::definition("query_column_name", format!("it names a column `{name}`"))
+            return Err(Failure::new(ErrorCode::QueryColumnName, format!("it names a column `{name}`"))
                 .hint("a published column's name is of lower-case letters, digits and `_`: give it one with `AS`"));
         }
         let is_of_table = NUMBER_TABLES.iter().any(|table| table.columns().any(|of_table| of_table.name == column.name));
         let is_it = |from: &TableColumn| from.table == *table && from.column == column.name;
         if is_of_table && !column.table_column.as_ref().is_some_and(is_it) {
             let message = format!("its column `{name}` is not the column of that name of `{table}`, as it stands there");
-            return Err(Failure::definition("query_changes_rows", message).hint(
+            return Err(Failure::new(ErrorCode::QueryChangesRows, message).hint(
                 "give another column, or one that you compute, a name of its own with `AS`: statistics are not made by queries",
             ));
         }
@@ -102,9 +102,9 @@ fn row_id_column(result: &ResultTable) -> Result<usize, Failure> {
     let mut found = result.columns.iter().enumerate().filter(|(_, column)| column.name == ROW_ID).map(|(index, _)| index);
     match (found.next(), found.next()) {
         (Some(index), None) => Ok(index),
-        (Some(_), Some(_)) => Err(Failure::definition("query_without_rows", "it gives several columns `row_id`")
+        (Some(_), Some(_)) => Err(Failure::new(ErrorCode::QueryWithoutRows, "it gives several columns `row_id`")
             .hint("select one: that of the row whose values are published")),
-        _ => Err(Failure::definition("query_without_rows", "it gives no column `row_id`")
+        _ => Err(Failure::new(ErrorCode::QueryWithoutRows, "it gives no column `row_id`")
             .hint("select `row_id` too: a published number's address is the row that it stands in")),
     }
 }
@@ -125,7 +125,7 @@ pub fn query_numbers(
 ) -> Result<Vec<Number>, Failure> {
     let id_column = row_id_column(result)?;
     let refuse = |message: String, hint: &str| {
-        Err(Failure::definition("query_changes_rows", format!("`{}`: {message}", query.path)).hint(hint))
+        Err(Failure::new(ErrorCode::QueryChangesRows, format!("`{}`: {message}", query.path)).hint(hint))
     };
     let mut numbers = Vec::new();
     for cells in &result.rows {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{CuratedFile, Summary};
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::{ROW_ID, Row, Value};
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -70,11 +70,11 @@ fn compare_bytes(signed: &Summary, again: &Summary) -> Result<RecomputeOutcome, 
 }
 
 fn differs(what: &str) -> Failure {
-    Failure::verification("recompute_differs", format!("reduce gives another {what} now"))
+    Failure::new(ErrorCode::RecomputeDiffers, format!("reduce gives another {what} now"))
 }
 
 fn differs_at(what: &str) -> Failure {
-    Failure::verification("recompute_differs", format!("reduce gives something else now: {what} differs"))
+    Failure::new(ErrorCode::RecomputeDiffers, format!("reduce gives something else now: {what} differs"))
         .hint("the run was reduced by another version, and is compared with what this one gives")
 }
 
@@ -82,7 +82,7 @@ fn differs_at(what: &str) -> Failure {
 /// files whose contents are compared.
 fn comparable(summary: &Summary) -> Result<Json, Failure> {
     let mut json = serde_json::to_value(summary)
-        .map_err(|error| Failure::unexpected("summary", "a summary has no JSON form").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Internal, "a summary has no JSON form").because(&error))?;
     if let Some(members) = json.as_object_mut() {
         members.remove("reduce_binary");
         members.remove("views");

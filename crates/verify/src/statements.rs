@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use assay_chain::StageName;
 use assay_envelope::{Predicate, Provenance, ResourceDescriptor, VerificationResult, VerificationSummary, Verified};
 use assay_manifest::{Body as _, Document, InputRef, Kind, Publication, Source};
-use assay_stage::{Failure, chain_name, dependencies, policy_uri, published_uri, source_dependencies, verified_levels};
+use assay_stage::{
+    ErrorCode, Failure, chain_name, dependencies, policy_uri, published_uri, source_dependencies, verified_levels,
+};
 
 /// Checks that each statement names the run, the stage, the commit, the definitions and the images that the manifests name, and
 /// that a Publication states a verification of this run that passed.
@@ -22,7 +24,7 @@ pub(crate) fn check_statements(documents: &[Verified<Document>]) -> Result<(), F
         };
         if let Some(what) = other {
             let message = format!("the statement about the {} names {what} than the manifests do", chain_name(document));
-            return Err(Failure::verification("statement_differs", message)
+            return Err(Failure::new(ErrorCode::StatementDiffers, message)
                 .hint("whoever signed it said one thing in the manifest and another in the statement about it"));
         }
     }

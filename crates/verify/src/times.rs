@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use assay_envelope::Verified;
 use assay_manifest::{Block, Digest, Document, Instant, Window};
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 
 use crate::walk::Chain;
 
@@ -80,7 +80,7 @@ fn check_duration(what: &str, window: Window) -> Result<(), Failure> {
         return Ok(());
     }
     let message = format!("{what} lasted {lasted} ns by its own clock, and {between} ns lie between its start and its end");
-    Err(Failure::verification("time_order", message))
+    Err(Failure::new(ErrorCode::TimeOrder, message))
 }
 
 type Event<'a> = (&'a str, Instant);
@@ -91,7 +91,7 @@ fn check_order((earlier, before): Event<'_>, (later, after): Event<'_>) -> Resul
         return Ok(());
     }
     let message = format!("{later} at {}, which is before {earlier} at {}", after.to_seconds(), before.to_seconds());
-    Err(Failure::verification("time_order", message))
+    Err(Failure::new(ErrorCode::TimeOrder, message))
 }
 
 #[cfg(test)]

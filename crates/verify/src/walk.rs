@@ -7,7 +7,7 @@ use assay_chain::{BrokenLink, Member, StageName, check_complete, check_links, pu
 use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, Verified, verify};
 use assay_git::{CommitInfo, OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{Body, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, OriginKind, Role, RunId, Source};
-use assay_stage::{AcceptedResult, Exit, Failure, Layout};
+use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout};
 use assay_store::Store;
 
 use crate::blobs::{Blobs, FolderBlobs};
@@ -52,7 +52,7 @@ pub fn head_of_run(store: &Store, run_id: &RunId) -> Result<Head, Failure> {
     }
     match pointer(&layout.source(), Kind::Source)? {
         Some(source) => Ok(Head { run_id: run_id.clone(), references: vec![source], ends }),
-        None => Err(Failure::usage("no_such_run", format!("the store `{}` has no run `{run_id}`", store.uri()))
+        None => Err(Failure::new(ErrorCode::NoSuchRun, format!("the store `{}` has no run `{run_id}`", store.uri()))
             .hint("`assay runs` lists the runs of a store")),
     }
 }
@@ -61,14 +61,14 @@ pub fn head_of_run(store: &Store, run_id: &RunId) -> Result<Head, Failure> {
 pub fn head_of_folder(blobs: &FolderBlobs) -> Result<Head, Failure> {
     let [manifest, bundle] = ["chain/publication.json", "chain/publication.sigstore.json"].map(|path| {
         blobs.digest_at(path).ok_or_else(|| {
-            Failure::verification("missing_stage", format!("the folder holds no `{path}`"))
+            Failure::new(ErrorCode::MissingStage, format!("the folder holds no `{path}`"))
                 .hint("name the folder of one published run")
         })
     });
     let (manifest, bundle) = (manifest?, bundle?);
     let bytes = blobs.get(&manifest, MAX_MANIFEST_BYTES)?.unwrap_or_default();
     let document = Document::parse(&bytes)
-        .map_err(|error| Failure::verification("manifest", "`chain/publication.json` is no manifest").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Manifest, "`chain/publication.json` is no manifest").because(&error))?;
     let reference = InputRef { kind: Kind::Publication, manifest, bundle };
     Ok(Head { run_id: document.header().run_id.clone(), references: vec![reference], ends: Vec::new() })
 }
@@ -147,8 +147,8 @@ pub fn load(
     let InputRef { kind, manifest, bundle } = reference;
     let missing = |what: &str, digest: &assay_manifest::Digest| {
         let by = named_by.map(|kind| format!(", which the {kind} was made from,")).unwrap_or_default();
-        let code = if what == "bundle" { "bundle_missing" } else { "manifest_missing" };
-        Failure::verification(code, format!("the {what} {digest} of the {kind}{by} is not there"))
+        let code = if what == "bundle" { ErrorCode::BundleMissing } else { ErrorCode::ManifestMissing };
+        Failure::new(code, format!("the {what} {digest} of the {kind}{by} is not there"))
             .hint("it was removed, or other bytes were put in its place")
     };
     let in_place = |failure: Failure| Failure { message: format!("the {kind} does not verify: {}", failure.message), ..failure };
@@ -173,7 +173,7 @@ fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>])
     let members: Vec<_> =
         documents.iter().map(|verified| Member { document: verified.value(), reference: verified.input_ref() }).collect();
     let checked = if head.is_published() { check_complete(&head.run_id, &members) } else { check_links(&head.run_id, &members) };
-    checked.map_err(|broken: BrokenLink| Failure::from_error(Exit::Verification, broken.code(), &broken))?;
+    checked.map_err(|broken: BrokenLink| Failure::from_error(broken.code(), &broken).with_exit(Exit::Verification))?;
     let source = members.iter().find_map(|member| Source::from_document(member.document));
     match source.filter(|source| source.body.kind == OriginKind::Git) {
         Some(source) => check_commit(blobs, &source.body).map(Some),
@@ -183,13 +183,13 @@ fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>])
 
 /// Shows offline that the files that define the run are those of the commit.
 fn check_commit(blobs: &dyn Blobs, source: &Source) -> Result<CommitInfo, Failure> {
-    let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::from_error(Exit::Verification, "commit", error);
-    let unnamed = || Failure::verification("commit", "the source is of a commit, but does not name it");
+    let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::from_error(ErrorCode::Commit, error);
+    let unnamed = || Failure::new(ErrorCode::Commit, "the source is of a commit, but does not name it");
     let commit: Oid = source.commit.as_deref().ok_or_else(unnamed)?.parse().map_err(|error| not_shown(&error))?;
     let bytes_of = |artifact: &assay_manifest::Artifact| {
         blobs.get(&artifact.digest, MAX_SOURCE_BYTES)?.ok_or_else(|| {
-            Failure::verification(
-                "artifact_absent",
+            Failure::new(
+                ErrorCode::ArtifactAbsent,
                 format!("the source's `{}` ({}) is not there", artifact.name, artifact.digest),
             )
         })

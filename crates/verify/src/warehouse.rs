@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_envelope::Trust;
 use assay_lake::{Lake, TableFile};
 use assay_manifest::{Body as _, CuratedFile, Digest, Kind, Publication, RunId, Summary};
-use assay_stage::{AcceptedResult, Exit, Failure, Layout, StageName};
+use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout, StageName};
 use assay_store::{Scratch, Store};
 use assay_warehouse::Table;
 
@@ -43,7 +43,7 @@ pub fn verify_snapshot(store: &Store, chain: &Chain, trust: &Trust) -> Result<Op
     // Checked only after a failure, because it opens the log of every table.
     if found.is_err() && lake.latest().map_err(failure)?.is_empty() {
         let message = format!("the run was published to the warehouse of its store, and `{}` has no warehouse", store.uri());
-        return Err(Failure::verification("warehouse_absent", message)
+        return Err(Failure::new(ErrorCode::WarehouseAbsent, message)
             .hint("a run is copied to another store with `assay fetch`; a published folder is verified without a warehouse"));
     }
     let others = find_unnamed_files(store, &chain.run_id, trust, found?)?;
@@ -71,13 +71,13 @@ fn check_run_files(lake: &Lake, summary: &Summary, publication: &Publication) ->
             let place = there.iter().position(|found| found.digest == Some(digest)).ok_or_else(|| {
                 let message =
                     format!("the file {digest} of the run is not in the warehouse's table `{name}` at version {version}");
-                Failure::verification("not_in_snapshot", message)
+                Failure::new(ErrorCode::NotInSnapshot, message)
                     .hint("the table was made anew or its log was changed; its other rows are not to be trusted either")
             })?;
             if let Some(why) = there.swap_remove(place).foreign {
                 let message =
                     format!("the file {digest} of the run is not in the warehouse's table `{name}` as it was added: {why}");
-                return Err(Failure::verification("not_in_snapshot", message));
+                return Err(Failure::new(ErrorCode::NotInSnapshot, message));
             }
             lake.check_file(table, &digest).map_err(failure)?;
         }
@@ -90,9 +90,9 @@ fn check_run_files(lake: &Lake, summary: &Summary, publication: &Publication) ->
 
 fn pinned_version(name: &str, publication: &Publication) -> Result<(&'static Table, u64), Failure> {
     let table = assay_warehouse::table(name)
-        .ok_or_else(|| Failure::verification("unknown_table", format!("the run names a table `{name}`, which there is not")))?;
+        .ok_or_else(|| Failure::new(ErrorCode::UndefinedTable, format!("the run names a table `{name}`, which there is not")))?;
     let version = publication.warehouse_snapshot.get(name).ok_or_else(|| {
-        Failure::verification("not_in_snapshot", format!("the publication pins no version of the warehouse's table `{name}`"))
+        Failure::new(ErrorCode::NotInSnapshot, format!("the publication pins no version of the warehouse's table `{name}`"))
     })?;
     Ok((table, version.0))
 }
@@ -159,7 +159,7 @@ fn check_others(
             };
             let message =
                 format!("the file `{}` of the warehouse's table `{name}` {how}, and no signed summary names it", file.path);
-            return Err(Failure::verification("foreign_file", message)
+            return Err(Failure::new(ErrorCode::ForeignFile, message)
                 .hint("another program wrote to the table: what it shows of the run was not measured"));
         }
     }

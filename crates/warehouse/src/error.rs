@@ -1,5 +1,6 @@
 //! The errors of rows and curated files.
 
+use assay_failure::ErrorCode;
 use assay_manifest::CanonicalError;
 
 use crate::Type;
@@ -129,10 +130,10 @@ pub enum Error {
 impl Error {
     /// Returns the stable code of the error for readers of files: a file that is too large has another code than one that is
     /// wrong.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::TooMany { .. } | Self::TextTooLong { .. } => "parquet_too_large",
-            _ => "rows",
+            Self::TooMany { .. } | Self::TextTooLong { .. } => ErrorCode::ParquetTooLarge,
+            _ => ErrorCode::Rows,
         }
     }
 }

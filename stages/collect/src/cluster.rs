@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use assay_cluster::{Cluster, PodEnvironment, RUN};
 use assay_manifest::Artifact;
-use assay_stage::{Context, Failure};
+use assay_stage::{Context, ErrorCode, Failure};
 use serde_json::{Value, json};
 
 /// Reads all of it; nothing on one machine. Nodes need a separate permission: without it, the refusal is kept in their place.
@@ -38,7 +38,7 @@ pub(crate) fn read_facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
 fn workloads(cluster: &Cluster, namespace: &str, jobs: &BTreeSet<String>) -> Vec<Value> {
     match cluster.workloads(namespace, "") {
         Ok(all) => all.into_iter().filter(|workload| is_owned_by(workload, jobs)).collect(),
-        Err(failure) if failure.code == "forbidden" => Vec::new(),
+        Err(failure) if failure.code == ErrorCode::Forbidden => Vec::new(),
         // Unknown data of a queue are no failure of the run.
         Err(failure) => vec![json!({"unknown": failure.message})],
     }
@@ -71,7 +71,7 @@ fn without_bookkeeping(object: &mut Value) {
 
 fn store_objects(ctx: &Context, name: &str, objects: &[Value]) -> Result<Artifact, Failure> {
     let bytes = serde_json::to_vec(objects)
-        .map_err(|error| Failure::unexpected("cluster_facts", "what the cluster says cannot be written").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Internal, "what the cluster says cannot be written").because(&error))?;
     ctx.put(format!("cluster/{name}.json"), "application/json", &bytes)
 }
 

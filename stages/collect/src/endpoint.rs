@@ -6,7 +6,7 @@ use std::io::BufReader;
 use assay_manifest::{
     Attempt, Block, CrossCheck, Environment, ExecutionPart, Instant, Name, Plan, Recording, Series, ServingWork, Window,
 };
-use assay_stage::{Context, Failure};
+use assay_stage::{Context, ErrorCode, Failure};
 
 use crate::counters::{CountedQuantity, Scrape, counters, growth};
 use crate::coverage::span;
@@ -102,14 +102,14 @@ fn has_several_pods(environments: &[&Environment], (block, target): &BlockTarget
 
 fn read_scrapes(series: &Series, file: impl std::io::BufRead, out: &mut Vec<Scrape>) -> Result<(), Failure> {
     let unreadable =
-        |error| Failure::environment("zstd", format!("cannot unpack the recording `{}`", series.artifact.name)).because(&error);
+        |error| Failure::new(ErrorCode::Zstd, format!("cannot unpack the recording `{}`", series.artifact.name)).because(&error);
     let lines = BufReader::new(zstd::Decoder::with_buffer(file).map_err(unreadable)?);
     each_line(series, lines, MAX_LINE_BYTES, |number, line| {
         let line: ScrapeLine = parse_reading(series, number, line)?;
         let Some(body) = line.body else { return Ok(()) };
         if out.len() == MAX_SCRAPES {
-            return Err(Failure::verification(
-                "recording",
+            return Err(Failure::new(
+                ErrorCode::Recording,
                 format!("more than {MAX_SCRAPES} answers of one endpoint were recorded"),
             ));
         }

@@ -7,7 +7,7 @@ use assay_manifest::{
     Artifact, Attempt, Block, Body as _, CollectedAttempt, CollectedTrial, Collection, Count, CrossCheck, Digest, Drift,
     Environment, ExecutionPart, InputRef, Manifest, Plan, PlannedTrial, Recording, TrialId, canonical_json,
 };
-use assay_stage::{Context, Failure, Inputs, Stage, StageName, counted_attempt};
+use assay_stage::{Context, ErrorCode, Failure, Inputs, Stage, StageName, counted_attempt};
 use serde::{Deserialize, Serialize};
 
 use crate::coverage::Coverage;
@@ -47,8 +47,8 @@ impl Stage for Collect {
         let mut found = attempts_by_trial(&parts);
         let trials = plan.trials.iter().map(|trial| evidence_of.collect_trial(trial, &mut found)).collect::<Result<_, _>>()?;
         if let Some(extra) = found.keys().next() {
-            return Err(Failure::verification(
-                "unplanned_trial",
+            return Err(Failure::new(
+                ErrorCode::UnplannedTrial,
                 format!("an execution part ran trial `{extra}`, which is not planned"),
             ));
         }
@@ -66,7 +66,7 @@ type Parts<'a> = [(InputRef, &'a Manifest<ExecutionPart>)];
 fn check_blocks(plan: &Plan, parts: &Parts<'_>) -> Result<(), Failure> {
     let missing = (0..plan.block_count()).find(|index| !parts.iter().any(|(_, part)| part.body.block.index == *index));
     match missing {
-        Some(index) => Err(Failure::verification("missing_block", format!("no execution part is of block {index}"))),
+        Some(index) => Err(Failure::new(ErrorCode::MissingBlock, format!("no execution part is of block {index}"))),
         None => Ok(()),
     }
 }
@@ -149,8 +149,8 @@ fn evidence(parts: &Parts<'_>, recordings: &[&Recording], environments: &[&Envir
 fn check_present(ctx: &Context, evidence: &[Artifact]) -> Result<(), Failure> {
     for artifact in evidence {
         if !ctx.store().contains(&artifact.digest)? {
-            return Err(Failure::verification(
-                "evidence_missing",
+            return Err(Failure::new(
+                ErrorCode::EvidenceMissing,
                 format!("the raw artifact `{}` ({}) is not in the store", artifact.name, artifact.digest),
             ));
         }
@@ -165,7 +165,7 @@ fn freeze(
     drift: Vec<Drift>,
     evidence: &[Artifact],
 ) -> Result<Collection, Failure> {
-    let unwritten = |error| Failure::unexpected("evidence", "the list of evidence has no canonical form").because(&error);
+    let unwritten = |error| Failure::new(ErrorCode::Internal, "the list of evidence has no canonical form").because(&error);
     let list = canonical_json(&evidence).map_err(unwritten)?;
     Ok(Collection {
         plan_digest,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use assay_host::Root;
 use assay_manifest::{Block, Count, Environment, Gap, Instant, Recording, Series, Window};
-use assay_stage::{Clock, Context, Event, Failure, Inputs, Stage, StageName, Stopwatch};
+use assay_stage::{Clock, Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, Stopwatch};
 use serde::{Deserialize, Serialize};
 
 use crate::scrape::{Scrapers, Scrapes};
@@ -50,7 +50,7 @@ impl Stage for Record {
         let environment = &inputs.one::<Environment>()?.body;
         let block = Block { index: parameters.block, incarnation: parameters.incarnation };
         if environment.block != block {
-            return Err(Failure::verification("other_block", "the environment is not of the block that is to be recorded"));
+            return Err(Failure::new(ErrorCode::OtherBlock, "the environment is not of the block that is to be recorded"));
         }
         let watch = ctx.clock().start();
         let scrapers = Scrapers::start(ctx, plan, environment, watch)?;
@@ -151,7 +151,7 @@ fn write_line(out: &mut impl std::io::Write, line: &Line) -> std::io::Result<()>
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::environment("scratch", format!("cannot write `{}`", path.display())).because(error)
+    Failure::new(ErrorCode::Scratch, format!("cannot write `{}`", path.display())).because(error)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant as Moment};
 
 use assay_manifest::{Count, Environment, Gap, Instant, Name, Plan, Window};
 use assay_probe::{Client, EndpointResponse, Headers, Limits, RequestError, endpoint_url};
-use assay_stage::{Clock, Context, Event, Failure, Stopwatch};
+use assay_stage::{Clock, Context, ErrorCode, Event, Failure, Stopwatch};
 
 use crate::record::{GAP_INTERVALS, INTERVAL, time_to_next};
 use crate::series::{ScrapeLine, endpoint_source};
@@ -63,7 +63,7 @@ impl Scrapers {
             let Some(address) = &target.address else { continue };
             let headers = plan.target(&target.id).map_or(&[][..], |target| target.headers.as_slice());
             let headers = Headers::read(headers).map_err(|error| {
-                Failure::environment("secret_absent", format!("the headers of target `{}` cannot be sent", target.id))
+                Failure::new(ErrorCode::SecretAbsent, format!("the headers of target `{}` cannot be sent", target.id))
                     .because(&error)
                     .lasting()
             })?;
@@ -101,7 +101,7 @@ impl Scrapers {
     pub(crate) fn stop(self) -> Result<Vec<Scrapes>, Failure> {
         // All threads are stopped before one is joined: the last requests run together.
         let threads: Vec<_> = self.0.into_iter().map(|ScraperThread { stop, thread, .. }| (drop(stop), thread)).collect();
-        let panicked = |_| Failure::unexpected("scraper", "a thread that asks an endpoint panicked");
+        let panicked = |_| Failure::new(ErrorCode::Internal, "a thread that asks an endpoint panicked");
         threads.into_iter().map(|((), thread)| thread.join().map_err(panicked)?).collect()
     }
 }
@@ -111,7 +111,7 @@ impl ScraperThread {
         let (stop, stopped) = channel();
         let (say, said) = channel();
         let thread = std::thread::Builder::new().name(scraper.gaps.source.clone()).spawn(move || run(scraper, &stopped, &say));
-        let thread = thread.map_err(|error| Failure::environment("threads", "cannot start a thread").because(&error))?;
+        let thread = thread.map_err(|error| Failure::new(ErrorCode::Threads, "cannot start a thread").because(&error))?;
         Ok(Self { messages: said, stop, thread })
     }
 }
@@ -235,7 +235,7 @@ fn is_absence(status: u16) -> bool {
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    Failure::environment("scratch", format!("cannot write `{}`", path.display())).because(error)
+    Failure::new(ErrorCode::Scratch, format!("cannot write `{}`", path.display())).because(error)
 }
 
 /// An instant by both clocks; the monotonic one counts from the recording's beginning.

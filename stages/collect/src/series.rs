@@ -3,7 +3,7 @@
 use std::io::{BufRead, Read as _};
 
 use assay_manifest::{Instant, Name, Series};
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use serde::{Deserialize, Serialize};
 
 /// The source of the host's counters.
@@ -48,7 +48,7 @@ pub(crate) fn each_line(
     while count <= series.samples.0 {
         line.clear();
         let read = lines.by_ref().take(max_line_bytes).read_until(b'\n', &mut line).map_err(|error| {
-            Failure::environment("scratch", format!("cannot read back the recording `{name}`")).because(&error)
+            Failure::new(ErrorCode::Scratch, format!("cannot read back the recording `{name}`")).because(&error)
         })?;
         if read == 0 {
             break;
@@ -73,5 +73,5 @@ pub(crate) fn parse_reading<'a, T: Deserialize<'a>>(series: &Series, number: u64
 }
 
 fn damaged(what: String) -> Failure {
-    Failure::verification("recording", what)
+    Failure::new(ErrorCode::Recording, what)
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{Attempt, Block, Digest, Environment, ExecutionPart, Shard, TrialId};
-use assay_stage::{Failure, ShardOutcome};
+use assay_stage::{ErrorCode, Failure, ShardOutcome};
 
 /// One shard's part of an attempt at a trial.
 #[derive(Clone, Copy)]
@@ -31,15 +31,15 @@ pub(crate) fn check_parts<'a>(parts: impl IntoIterator<Item = &'a ExecutionPart>
         let Block { index, incarnation } = part.block;
         let shards = blocks.entry(part.block).or_default();
         if let Some(other) = shards.iter().find(|other| other.count != part.shard.count) {
-            return Err(Failure::verification(
-                "shard_count_differs",
+            return Err(Failure::new(
+                ErrorCode::ShardCountDiffers,
                 format!("block {index}.{incarnation} has parts of {} and of {} shards", other.count, part.shard.count),
             ));
         }
         if !shards.insert(part.shard) {
             let shard = part.shard.index;
-            return Err(Failure::verification(
-                "shard_twice",
+            return Err(Failure::new(
+                ErrorCode::ShardTwice,
                 format!("block {index}.{incarnation} has two parts of shard {shard}"),
             ));
         }
@@ -57,8 +57,8 @@ pub(crate) fn check_shard_count<'a>(
     let differs = parts.into_iter().find(|part| part.shard.count != counted.shards);
     differs.map_or(Ok(()), |part| {
         let Block { index, incarnation } = part.block;
-        Err(Failure::verification(
-            "shard_count_differs",
+        Err(Failure::new(
+            ErrorCode::ShardCountDiffers,
             format!(
                 "block {index}.{incarnation} has a part of {} shards where the Environment counted {}",
                 part.shard.count, counted.shards
@@ -77,8 +77,8 @@ pub(crate) fn check_schedules(trial: &TrialId, attempts: &[ShardAttempt<'_>]) ->
             let shard = executed.body.shard;
             let (other, first) = *known.entry(executed.key()).or_insert((shard, digest));
             if first != digest {
-                return Err(Failure::verification(
-                    "schedule_differs",
+                return Err(Failure::new(
+                    ErrorCode::ScheduleDiffers,
                     format!(
                         "in attempt {} of trial `{trial}`, shard {} followed schedule {first} and shard {} followed {digest}",
                         executed.attempt.attempt, other.index, shard.index

@@ -14,7 +14,7 @@ use assay_manifest::{
     Plan, PlannedTrial, Reason, ResourceUsage, Variant,
 };
 use assay_process::{ChildExit, Command, Status, Usage};
-use assay_stage::{Context, Failure, MissingValue, Secrets, read_value};
+use assay_stage::{Context, ErrorCode, Failure, MissingValue, Secrets, read_value};
 
 use crate::capture::Capture;
 use crate::judge::{JudgeInput, judge};
@@ -51,7 +51,7 @@ pub(crate) struct Runner<'a> {
 impl<'a> Runner<'a> {
     /// Finds all objects of the plan that the trial names.
     pub(crate) fn new(plan: &'a Plan, trial: &'a PlannedTrial) -> Result<(&'a FrozenWorkload, Self), Failure> {
-        let lost = |what: &str| Failure::verification("plan", format!("the plan has no {what} for trial `{}`", trial.trial_id));
+        let lost = |what: &str| Failure::new(ErrorCode::Plan, format!("the plan has no {what} for trial `{}`", trial.trial_id));
         let case = plan.case(&trial.case_id).ok_or_else(|| lost("case"))?;
         let point = case.points.iter().find(|point| point.point_id == trial.point_id).ok_or_else(|| lost("point"))?;
         let workload = plan.workload(&case.workload).ok_or_else(|| lost("workload"))?;
@@ -170,7 +170,7 @@ impl<'a> Runner<'a> {
         };
         let mut words = command.words(&self.parameters).into_iter();
         let Some(program) = words.next().filter(|program| !program.is_empty()) else {
-            return Err(Failure::definition("command", format!("the command of `{}` names no program", self.workload.name)));
+            return Err(Failure::new(ErrorCode::Command, format!("the command of `{}` names no program", self.workload.name)));
         };
         let (path, shown) = self.find(&program, search)?;
         let (times, counter) = (command.times, command.instructions);
@@ -182,7 +182,7 @@ impl<'a> Runner<'a> {
         let absent = |place: String| {
             let message = format!("`{program}`, which the workload `{}` runs, is not {place}", self.workload.name);
             let hint = "build it before the run; a program with a `/` lies in the target's `folder`, another one in PATH";
-            Failure::environment("program_absent", message).hint(hint).lasting()
+            Failure::new(ErrorCode::ProgramAbsent, message).hint(hint).lasting()
         };
         if !program.contains('/') {
             let found = assay_host::find_in_path(program, search).ok_or_else(|| absent("in PATH".to_owned()))?;
@@ -295,12 +295,12 @@ pub(crate) fn host_state(ctx: &Context) -> HostState {
 fn resolve(variable: &EnvVar) -> Result<OsString, Failure> {
     let absent = |what: String| {
         let message = format!("the variable `{}` comes from {what}, which cannot be read", variable.name);
-        Failure::environment("secret_absent", message).lasting()
+        Failure::new(ErrorCode::SecretAbsent, message).lasting()
     };
     read_value(variable).map_err(|why| match why {
         MissingValue::Env(name) => absent(format!("the environment variable `{name}`")),
         MissingValue::File(path, error) => absent(format!("the file `{path}`")).because(&error),
-        MissingValue::Undefined => Failure::definition("env", format!("the variable `{}` has no value", variable.name)),
+        MissingValue::Undefined => Failure::new(ErrorCode::Env, format!("the variable `{}` has no value", variable.name)),
     })
 }
 

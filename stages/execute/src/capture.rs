@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use assay_manifest::Artifact;
 use assay_process::Output;
-use assay_stage::{Context, Failure, Secrets};
+use assay_stage::{Context, ErrorCode, Failure, Secrets};
 
 /// The maximum bytes that are kept of a program's stdout or stderr. A result may not be larger.
 pub(crate) const MAX_OUTPUT_BYTES: u64 = 64 << 20;
@@ -63,5 +63,5 @@ impl Capture {
 }
 
 fn unusable(error: &std::io::Error) -> Failure {
-    Failure::environment("scratch", "cannot use a scratch file for a program's output").because(error)
+    Failure::new(ErrorCode::Scratch, "cannot use a scratch file for a program's output").because(error)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use assay_manifest::InstructionCounter;
 use assay_process::{Command, Output};
-use assay_stage::{Context, Failure};
+use assay_stage::{Context, ErrorCode, Failure};
 
 use crate::workspace::{spawner, system};
 
@@ -28,7 +28,7 @@ pub(crate) fn count(
 ) -> Result<Result<u64, String>, Failure> {
     let counts = ctx.scratch().join(name);
     fs::create_dir_all(&counts)
-        .map_err(|error| Failure::environment("scratch", "cannot count in the scratch folder").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Scratch, "cannot count in the scratch folder").because(&error))?;
     let (tool, package) = match counter {
         InstructionCounter::Perf => ("perf", "linux-perf"),
         InstructionCounter::Cachegrind => ("valgrind", "valgrind"),
@@ -36,7 +36,7 @@ pub(crate) fn count(
     let search = std::env::var("PATH").unwrap_or_default();
     let Some(tool) = assay_host::find_in_path(tool, &search) else {
         let message = format!("`{tool}`, which is to count instructions, is not in PATH");
-        return Err(Failure::environment("counter_absent", message)
+        return Err(Failure::new(ErrorCode::CounterAbsent, message)
             .hint(format!("on Debian and Ubuntu: apt-get install {package}"))
             .lasting());
     };

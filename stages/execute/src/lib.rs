@@ -21,12 +21,12 @@ use assay_manifest::{
     PlannedTrial, Reason, TrialId, Window,
 };
 use assay_probe::{Client, Headers, Identity};
-use assay_stage::{Context, Event, Exit, Failure, Inputs, Stage, StageName, StartMark};
+use assay_stage::{Context, ErrorCode, Event, Exit, Failure, Inputs, Stage, StageName, StartMark};
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::Runner;
 use crate::journal::{CheckpointContext, Journal};
-use crate::serving::{Barrier, SHARD_LOST, ServingTrial, Tokenizers, unreadable_header};
+use crate::serving::{Barrier, ServingTrial, Tokenizers, unreadable_header};
 use crate::workspace::Workspace;
 
 /// The maximum interruptions of a run's trials from outside before the stage gives up: a machine that is lost this often measures
@@ -91,8 +91,8 @@ fn check_block(environment: &Environment, block: Block) -> Result<(), Failure> {
         return Ok(());
     }
     let (found, index, incarnation) = (environment.block, block.index, block.incarnation);
-    Err(Failure::verification(
-        "other_block",
+    Err(Failure::new(
+        ErrorCode::OtherBlock,
         format!("the environment is of block {}.{}, not of {index}.{incarnation}", found.index, found.incarnation),
     ))
 }
@@ -101,8 +101,8 @@ fn check_block(environment: &Environment, block: Block) -> Result<(), Failure> {
 fn check_runnable(plan: &Plan) -> Result<(), Failure> {
     match plan.workloads.iter().find(|workload| workload.indicator.is_none() && workload.serving.is_none()) {
         None => Ok(()),
-        Some(FrozenWorkload { name, workload_type, .. }) => Err(Failure::definition(
-            "workload_type",
+        Some(FrozenWorkload { name, workload_type, .. }) => Err(Failure::new(
+            ErrorCode::WorkloadType,
             format!("execute cannot run workload `{name}`: its type `{workload_type}` is not one that this version runs"),
         )
         .hint("this version runs workloads of type `serving` and `indicator`")),
@@ -113,20 +113,20 @@ fn check_runnable(plan: &Plan) -> Result<(), Failure> {
 fn pin_load(ctx: &Context, plan: &Plan) -> Result<(), Failure> {
     let is_load = ctx.pod_place().is_none() && plan.workloads.iter().any(|workload| workload.serving.is_some());
     let Some(text) = plan.load_cpus.as_ref().filter(|_| is_load) else { return Ok(()) };
-    let cpus = text.parse::<CpuList>().map_err(|error| Failure::from_error(Exit::Verification, "plan", &error))?;
+    let cpus = text.parse::<CpuList>().map_err(|error| Failure::from_error(ErrorCode::Plan, &error))?;
     assay_process::pin_to_cpus(cpus.numbers()).map_err(|error| {
-        Failure::from_error(Exit::Environment, "cpus", &error).hint(format!("does this machine have the CPUs {cpus}?")).lasting()
+        Failure::from_error(ErrorCode::Cpus, &error).hint(format!("does this machine have the CPUs {cpus}?")).lasting()
     })
 }
 
 /// Refuses a block that spans two boots, because its numbers would be of two machines.
 fn check_drift(environment: &Environment, here: &Fact<String>) -> Result<(), Failure> {
     let Some(client) = environment.hosts_with(HostRole::Client).next() else {
-        return Err(Failure::verification("no_client_host", "the environment names no host of role `client`"));
+        return Err(Failure::new(ErrorCode::NoClientHost, "the environment names no host of role `client`"));
     };
     match (&client.facts.boot_id, here) {
-        (Fact { value: Some(then), .. }, Fact { value: Some(now), .. }) if then != now => Err(Failure::environment(
-            "drift",
+        (Fact { value: Some(then), .. }, Fact { value: Some(now), .. }) if then != now => Err(Failure::new(
+            ErrorCode::Drift,
             format!("the block was provisioned under boot id {then}, but this machine runs under {now}"),
         )
         .hint("the block has to be provisioned anew; `assay run` with the same run id does so")
@@ -169,8 +169,8 @@ impl BlockRun<'_> {
 
     fn check_interruptions(&self) -> Result<(), Failure> {
         match self.journal.count_interruptions() {
-            count if count > MAX_INTERRUPTIONS => Err(Failure::environment(
-                "interrupted_too_often",
+            count if count > MAX_INTERRUPTIONS => Err(Failure::new(
+                ErrorCode::InterruptedTooOften,
                 format!("{count} attempts of this block were cut short, more than the limit of {MAX_INTERRUPTIONS}"),
             )
             .hint("find out what ends the processes of this machine, then start a new run")),
@@ -189,8 +189,8 @@ impl BlockRun<'_> {
             let Some(address) = &found.address else { continue };
             let headers = Headers::read(&target.headers).map_err(|error| unreadable_header(&error))?;
             if let Some(difference) = Identity::query(&Client::new(headers), address).differs_from(found) {
-                return Err(Failure::environment(
-                    "drift",
+                return Err(Failure::new(
+                    ErrorCode::Drift,
                     format!("the target `{}` is not the one provisioned: {difference}", found.id),
                 )
                 .hint("the block has to be provisioned anew; `assay run` with the same run id does so")
@@ -218,7 +218,7 @@ impl BlockRun<'_> {
     fn planned(&self, trial: &TrialId) -> Result<&PlannedTrial, Failure> {
         let found = self.plan.trials.iter().find(|planned| planned.trial_id == *trial);
         found.ok_or_else(|| {
-            Failure::verification("unplanned_trial", format!("a checkpoint is of trial `{trial}`, which the plan does not have"))
+            Failure::new(ErrorCode::UnplannedTrial, format!("a checkpoint is of trial `{trial}`, which the plan does not have"))
         })
     }
 
@@ -279,8 +279,8 @@ impl BlockRun<'_> {
             let allowed = || assay_host::own_allowed_cpus().map(|cpus| cpus.to_string());
             return match serving.run(self.ctx, self.host_facts(), attempt).map(|done| Attempt { allowed_cpus: allowed(), ..done })
             {
-                Err(lost) if lost.code == SHARD_LOST => {
-                    let reasons = vec![Reason::new(SHARD_LOST, lost.message)];
+                Err(lost) if lost.code == ErrorCode::ShardLost => {
+                    let reasons = vec![Reason::new(lost.code.as_str(), lost.message)];
                     Ok(Attempt::new(trial, attempt, watch.window(), AttemptStatus::Interrupted, reasons))
                 }
                 done => done,

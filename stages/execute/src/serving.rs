@@ -26,15 +26,15 @@ use assay_probe::{Client, HeaderError, Headers};
 use assay_record::{Outcome, Phase};
 use assay_schedule::Phase::Measure;
 use assay_schedule::{DRAIN, Stripe, TrialSchedule};
-use assay_stage::{Context, Event, Exit, Failure, Secrets, Stopwatch};
+use assay_stage::{Context, ErrorCode, Event, Exit, Failure, Secrets, Stopwatch};
 use assay_tokens::Tokenizer;
 use assay_warehouse::WrittenFile;
 use assay_warehouse::records::RecordWriter;
 
 use crate::attempt::{SECRET_IN_OUTPUT, host_state};
 use crate::judge::{pressure_us, share_of, throttled_us};
+pub(crate) use crate::serving::barrier::Barrier;
 use crate::serving::barrier::Start;
-pub(crate) use crate::serving::barrier::{Barrier, SHARD_LOST};
 use crate::serving::flush::FlushError;
 use crate::serving::requests::{Prompts, WarmPrompts};
 use crate::serving::sink::RecordSink;
@@ -83,7 +83,7 @@ impl<'a> ServingTrial<'a> {
         trial: &'a PlannedTrial,
         tokenizers: &mut Tokenizers,
     ) -> Result<Option<Self>, Failure> {
-        let lost = |what: &str| Failure::verification("plan", format!("the plan has no {what} for trial `{}`", trial.trial_id));
+        let lost = |what: &str| Failure::new(ErrorCode::Plan, format!("the plan has no {what} for trial `{}`", trial.trial_id));
         let case = plan.case(&trial.case_id).ok_or_else(|| lost("case"))?;
         let workload = plan.workload(&case.workload).ok_or_else(|| lost("workload"))?;
         let Some(planned) = &workload.serving else { return Ok(None) };
@@ -99,7 +99,7 @@ impl<'a> ServingTrial<'a> {
     /// Returns the seed-determined load of one attempt.
     fn schedule(&self, ctx: &Context, attempt: u32) -> Result<TrialSchedule, Failure> {
         TrialSchedule::for_attempt(self.workload, self.point, self.trial, ctx.run_id(), attempt)
-            .map_err(|error| Failure::from_error(Exit::Definition, "schedule", &error))
+            .map_err(|error| Failure::from_error(ErrorCode::Schedule, &error))
     }
 
     /// Runs one attempt.
@@ -182,10 +182,10 @@ impl<'a> ServingTrial<'a> {
     }
 
     fn endpoint(&self, headers: &Headers) -> Result<Endpoint, Failure> {
-        let unusable = |error: assay_load::Error| Failure::from_error(Exit::Environment, "endpoint", &error);
+        let unusable = |error: assay_load::Error| Failure::from_error(ErrorCode::Endpoint, &error);
         let mut endpoint = Endpoint::parse(&self.address).and_then(Endpoint::resolve).map_err(unusable)?;
         for (name, value) in headers.iter() {
-            let value = value.to_str().map_err(|error| Failure::from_error(Exit::Environment, "header", &error))?;
+            let value = value.to_str().map_err(|error| Failure::from_error(ErrorCode::Header, &error))?;
             endpoint = endpoint.with_header(name.as_str(), value).map_err(unusable)?;
         }
         Ok(endpoint)
@@ -287,8 +287,7 @@ impl<'a> ServingTrial<'a> {
         std::fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
         let path = folder.join("records.parquet");
         let out = BufWriter::new(File::create(&path).map_err(|error| unwritable(&path, &error))?);
-        let writer =
-            RecordWriter::new(out, attempt, shard).map_err(|error| Failure::from_error(Exit::Unexpected, "records", &error))?;
+        let writer = RecordWriter::new(out, attempt, shard).map_err(|error| Failure::from_error(ErrorCode::Internal, &error))?;
         let answers = folder.join("answers.jsonl");
         let kept_answers = (self.work.capture == CaptureMode::Full).then_some(answers.as_path());
         let mut sink = RecordSink::new(writer, kept_answers, secrets).map_err(|error| unwritable(&answers, &error))?;
@@ -307,11 +306,11 @@ impl<'a> ServingTrial<'a> {
         }
         let finished = finished.map_err(|error| load_failure(&error))?;
         let (told, written): (_, WrittenFile) =
-            sink.finish().map_err(|error| Failure::from_error(Exit::Environment, "records", &*error))?;
+            sink.finish().map_err(|error| Failure::from_error(ErrorCode::Scratch, &*error))?;
         let name = |what: &str| format!("trials/{}/{attempt}/{shard}/{what}", self.trial.trial_id);
         let records = ctx.put_file(name("records.parquet"), "application/vnd.apache.parquet", &path)?;
         if records.digest != written.digest {
-            return Err(Failure::environment("scratch", "the records that were read back are not those that were written"));
+            return Err(Failure::new(ErrorCode::Scratch, "the records that were read back are not those that were written"));
         }
         let answers = match self.work.capture {
             CaptureMode::Full => Some(ctx.put_file(name("answers.jsonl"), "application/jsonl", &answers)?),
@@ -400,7 +399,7 @@ fn run_watching_shards<T>(
         let looking = scope.spawn(|| {
             while !done.load(Ordering::Acquire) {
                 match barrier.check_not_aborted(ctx) {
-                    Err(lost) if lost.code == SHARD_LOST => {
+                    Err(lost) if lost.code == ErrorCode::ShardLost => {
                         cancel.store(true, Ordering::Release);
                         return Some(lost);
                     }
@@ -468,7 +467,7 @@ fn observed_work<'a>(planned: &'a ServingWork, environment: &Environment, target
 fn address(environment: &Environment, target: &Target) -> Result<String, Failure> {
     let provisioned: Option<&ProvisionedTarget> = environment.targets.iter().find(|provisioned| provisioned.id == target.name);
     provisioned.and_then(|target| target.address.clone()).ok_or_else(|| {
-        Failure::verification("no_address", format!("the environment does not say where the target `{}` is", target.name))
+        Failure::new(ErrorCode::NoAddress, format!("the environment does not say where the target `{}` is", target.name))
     })
 }
 
@@ -479,10 +478,10 @@ fn tokenizer(ctx: &Context, work: &ServingWork, known: &mut Tokenizers) -> Resul
     let read = match &work.tokenizer.file {
         None => Tokenizer::built_in(),
         Some(file) => Tokenizer::from_file(&ctx.get(&file.artifact, assay_tokens::MAX_FILE_BYTES as u64)?)
-            .map_err(|error| Failure::from_error(Exit::Definition, "tokenizer", &error))?,
+            .map_err(|error| Failure::from_error(ErrorCode::Tokenizer, &error))?,
     };
     if work.tokenizer.file.is_none() && read.digest() != work.tokenizer.digest {
-        return Err(Failure::verification("tokenizer", "the plan was made with another version of the built-in words"));
+        return Err(Failure::new(ErrorCode::TokenizerDiffers, "the plan was made with another version of the built-in words"));
     }
     let read = Arc::new(read);
     known.insert(work.tokenizer.digest, Arc::clone(&read));
@@ -532,15 +531,15 @@ fn health(finished: &TrialSummary, is_open: bool) -> ClientHealth {
 
 /// Returns the failure for a header whose secret cannot be read from its reference.
 pub(crate) fn unreadable_header(error: &HeaderError) -> Failure {
-    Failure::from_error(Exit::Environment, "secret_absent", error).lasting()
+    Failure::from_error(ErrorCode::SecretAbsent, error).lasting()
 }
 
 fn load_failure(error: &assay_load::Error) -> Failure {
-    Failure::from_error(Exit::Environment, "load", error)
+    Failure::from_error(ErrorCode::Load, error)
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::environment("scratch", format!("cannot write `{}`", path.display())).because(error)
+    Failure::new(ErrorCode::Scratch, format!("cannot write `{}`", path.display())).because(error)
 }
 
 /// Converts nanoseconds that are not negative if they are meaningful.

@@ -33,7 +33,7 @@ fn a_block_is_measured_on_one_boot() {
     ");
     assert_eq!(failure.exit, assay_stage::Exit::Environment);
     let failure = check_drift(&environment(boot("a"), HostRole::Target), &boot("a")).expect_err("no client");
-    assert_eq!(failure.code, "no_client_host");
+    assert_eq!(failure.code.as_str(), "no_client_host");
 }
 
 #[test]

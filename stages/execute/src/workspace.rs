@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use assay_manifest::{Digest, FrozenWorkload, IndicatorWork, PinnedFile, PreparationResult, PrepareCommand};
 use assay_process::{Command, Spawner};
-use assay_stage::{Context, Failure, Secrets};
+use assay_stage::{Context, ErrorCode, Failure, Secrets};
 
 use crate::capture::Capture;
 
@@ -43,7 +43,7 @@ impl Workspace {
             for path in work.prepare.iter().flat_map(|prepare| &prepare.outputs) {
                 let name = output_name(workload, path);
                 let made = prepared.outputs.iter().find(|output| output.name == name).ok_or_else(|| {
-                    Failure::verification("prepared_output", format!("the checkpoint of `{}` lacks `{path}`", workload.name))
+                    Failure::new(ErrorCode::PreparedOutput, format!("the checkpoint of `{}` lacks `{path}`", workload.name))
                 })?;
                 place(ctx, made.digest, &folder.join(path), true)?;
                 files.push((PathBuf::from(path), folder.join(path)));
@@ -74,10 +74,7 @@ impl Workspace {
 }
 
 fn indicator(workload: &FrozenWorkload) -> Result<&IndicatorWork, Failure> {
-    workload
-        .indicator
-        .as_ref()
-        .ok_or_else(|| Failure::unexpected("workload_type", format!("`{}` is no indicator", workload.name)))
+    workload.indicator.as_ref().ok_or_else(|| Failure::new(ErrorCode::Internal, format!("`{}` is no indicator", workload.name)))
 }
 
 fn place_pinned(ctx: &Context, work: &IndicatorWork, folder: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
@@ -119,7 +116,7 @@ fn fresh_folder(ctx: &Context, name: &str) -> Result<PathBuf, Failure> {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::environment("scratch", format!("cannot write `{}`", path.display())).because(error)
+    Failure::new(ErrorCode::Scratch, format!("cannot write `{}`", path.display())).because(error)
 }
 
 fn output_name(workload: &FrozenWorkload, path: &str) -> String {
@@ -177,7 +174,7 @@ fn chain(error: &assay_process::Error) -> String {
 
 fn preparation(prepare: &PrepareCommand, folder: &Path, stdout: &Capture, stderr: &Capture) -> Result<Command, Failure> {
     let Some((program, arguments)) = prepare.command.split_first() else {
-        return Err(Failure::definition("prepare", "the preparation has an empty command"));
+        return Err(Failure::new(ErrorCode::Prepare, "the preparation has an empty command"));
     };
     let mut command = Command::new(program).args(arguments);
     command.env = base_environment(folder).into_iter().map(|(name, value)| (name.into(), value)).collect();
@@ -214,10 +211,10 @@ pub(crate) fn spawner() -> Result<&'static Spawner, Failure> {
     if let Some(spawner) = SPAWNER.get() {
         return Ok(spawner);
     }
-    let started = Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
+    let started = Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
     Ok(SPAWNER.get_or_init(|| started))
 }
 
 pub(crate) fn system(error: &assay_process::Error) -> Failure {
-    Failure::from_error(assay_stage::Exit::Environment, "process", error)
+    Failure::from_error(ErrorCode::Process, error)
 }

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::tls::RootCerts;
 use ureq::{Agent, Body};
@@ -61,7 +61,7 @@ impl FetchError {
 
     /// Returns a failure of the stage; `what` was to be fetched.
     pub(crate) fn into_failure(self, what: &str) -> Failure {
-        Failure::environment("fetch", format!("{what} could not be fetched")).because(&self)
+        Failure::new(ErrorCode::Fetch, format!("{what} could not be fetched")).because(&self)
     }
 }
 

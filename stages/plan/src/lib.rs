@@ -7,7 +7,7 @@ mod pin;
 use assay_git::{OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{MAX_MANIFEST_BYTES, OriginKind, Plan, Source};
 use assay_planning::{DerivedPlan, SourceFiles, derive_plan};
-use assay_stage::{Context, Exit, Failure, Inputs, Stage, StageName};
+use assay_stage::{Context, ErrorCode, Exit, Failure, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
 use crate::pin::Pinner;
@@ -59,8 +59,8 @@ fn check_commit(ctx: &Context, source: &Source, files: &SourceFiles<'_>) -> Resu
     if source.kind != OriginKind::Git {
         return Ok(());
     }
-    let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::from_error(Exit::Verification, "commit", error);
-    let unnamed = || Failure::verification("commit", "the source is of a commit, but does not name it");
+    let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::from_error(ErrorCode::Commit, error);
+    let unnamed = || Failure::new(ErrorCode::Commit, "the source is of a commit, but does not name it");
     let commit: Oid = source.commit.as_deref().ok_or_else(unnamed)?.parse().map_err(|error| not_shown(&error))?;
     let objects = source.objects.iter().map(|object| {
         let bytes = ctx.get(&object.artifact, MAX_MANIFEST_BYTES)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{Artifact, Digest, Image, Name, PinnedFile, UnpinnedInput};
 use assay_planning::Pins;
-use assay_stage::{Context, Exit, Failure};
+use assay_stage::{Context, ErrorCode, Exit, Failure};
 
 use crate::fetch::{FetchError, Fetcher};
 use crate::image::Reference;
@@ -63,7 +63,7 @@ impl<'a> Pinner<'a> {
             return Ok(known.clone());
         }
         let parsed = Reference::parse(reference)
-            .map_err(|why| Failure::definition("image", format!("`{reference}` is not an image reference: {why}")))?;
+            .map_err(|why| Failure::new(ErrorCode::Image, format!("`{reference}` is not an image reference: {why}")))?;
         let digest = match (parsed.digest(), &self.fetcher) {
             (Some(digest), _) => Ok(digest),
             (None, Some(fetcher)) => crate::image::resolve(fetcher, &parsed),
@@ -99,7 +99,7 @@ impl Pins for Pinner<'_> {
 
     fn check_tokenizer(&mut self, origin: &str, bytes: &[u8]) -> Result<(), Failure> {
         assay_tokens::Tokenizer::from_file(bytes).map(|_| ()).map_err(|error| {
-            Failure::from_error(Exit::Definition, "tokenizer", &error)
+            Failure::from_error(ErrorCode::Tokenizer, &error)
                 .hint(format!("`{origin}` must be a tokenizer.json that can be read"))
         })
     }

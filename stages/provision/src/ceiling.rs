@@ -9,7 +9,7 @@ use std::path::Path;
 
 use assay_manifest::{Ceiling, Count, Digest, Fact, HostFacts, Instant, canonical_json};
 use assay_process::Cancel;
-use assay_stage::{Clock, Context, Failure, Layout, binary_digest};
+use assay_stage::{Clock, Context, ErrorCode, Failure, Layout, binary_digest};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -68,7 +68,7 @@ fn fingerprint(facts: &HostFacts, program: &Digest) -> Result<Digest, Failure> {
         "cpu_millis": facts.cgroup_cpu_millis.value,
     });
     let bytes = canonical_json(&key)
-        .map_err(|error| Failure::unexpected("fingerprint", "a fingerprint has no canonical form").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Internal, "a fingerprint has no canonical form").because(&error))?;
     Ok(Digest::compute(&bytes))
 }
 
@@ -167,15 +167,15 @@ pub(crate) fn print_ceiling(known: &[Digest]) -> Result<(), Failure> {
     let fingerprint = fingerprint(&facts, &program)?;
     let mut said = ProbeOutput { fingerprint, measured: None, failure: None };
     if !known.contains(&fingerprint) {
-        let cancel = Cancel::new().map_err(|error| Failure::environment("cancel", "a pipe cannot be made").because(&error))?;
+        let cancel = Cancel::new().map_err(|error| Failure::new(ErrorCode::Cancel, "a pipe cannot be made").because(&error))?;
         match simulator::program().map_err(|failure| failure.message).and_then(|program| measure_figures(&program, &cancel)) {
             Ok(figures) => said.measured = Some(Measurement::new(figures, &facts, program)),
             Err(why) => said.failure = Some(why),
         }
     }
-    let line = serde_json::to_string(&said).map_err(|error| Failure::unexpected("said", "not JSON").because(&error))?;
+    let line = serde_json::to_string(&said).map_err(|error| Failure::new(ErrorCode::Internal, "not JSON").because(&error))?;
     writeln!(std::io::stdout().lock(), "{line}")
-        .map_err(|error| Failure::environment("stdout", "cannot be written").because(&error))
+        .map_err(|error| Failure::new(ErrorCode::Stdout, "cannot be written").because(&error))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use assay_cluster::{ObjectPath, Pod, inference_api, inference_kind, phase, read_service};
 use assay_manifest::{InferenceService, Target};
-use assay_stage::{Context, Failure};
+use assay_stage::{Context, ErrorCode, Failure};
 use serde_json::Value;
 
 use crate::pods::{PodProvisioner, RunningTarget, TargetState};
@@ -18,7 +18,7 @@ const MAX_PODS: usize = 256;
 impl PodProvisioner<'_> {
     /// Waits until the target's InferenceService reports that it is ready.
     pub(crate) fn find_service(&self, ctx: &Context, target: &Target) -> Result<RunningTarget, Failure> {
-        let none = || Failure::verification("plan", format!("target `{}` names no InferenceService", target.name));
+        let none = || Failure::new(ErrorCode::Plan, format!("target `{}` names no InferenceService", target.name));
         let named = target.inference_service.as_ref().ok_or_else(none)?;
         let watch = ctx.clock().start();
         let (object, served) = loop {
@@ -31,7 +31,7 @@ impl PodProvisioner<'_> {
                 let limit = Duration::from_nanos(target.ready_timeout_ns.0);
                 let message =
                     format!("the {} of target `{}` was not ready after {limit:?}: {why}", describe_service(named), target.name);
-                return Err(Failure::environment("target_not_ready", message)
+                return Err(Failure::new(ErrorCode::TargetNotReady, message)
                     .hint("`kubectl describe` tells more of it; `ready.timeout` gives it more time")
                     .lasting());
             }
@@ -60,12 +60,12 @@ impl PodProvisioner<'_> {
         let (version, _) = inference_api(named.api);
         if !self.cluster.has_api(version)? {
             let message = format!("target `{}` is of `{version}`, which this cluster does not have", target.name);
-            return Err(Failure::environment("no_such_api", message)
+            return Err(Failure::new(ErrorCode::NoSuchApi, message)
                 .hint("is it `kserve` or `ome`, and is it installed there?")
                 .lasting());
         }
         let message = format!("there is no {}, which target `{}` is", describe_service(named), target.name);
-        Err(Failure::environment("no_such_service", message).hint("its owner brings it up; a run only finds it").lasting())
+        Err(Failure::new(ErrorCode::NoSuchService, message).hint("its owner brings it up; a run only finds it").lasting())
     }
 }
 
@@ -75,7 +75,7 @@ fn describe_service(named: &InferenceService) -> String {
 
 /// Adds a hint to a missing right: the administrator decides what a run may read in a namespace that is not Assay's.
 fn add_right_hint(failure: Failure, named: &InferenceService) -> Failure {
-    if failure.code != "forbidden" {
+    if failure.code != ErrorCode::Forbidden {
         return failure;
     }
     let namespace = &named.namespace;
@@ -93,13 +93,13 @@ mod tests {
     fn a_missing_right_names_the_option_that_gives_it() {
         let named =
             InferenceService { api: InferenceApi::Kserve, name: "llama".to_owned(), namespace: "serving".to_owned(), path: None };
-        let forbidden = Failure::environment("forbidden", "the cluster forbids it").hint("docs");
+        let forbidden = Failure::new(ErrorCode::Forbidden, "the cluster forbids it").hint("docs");
         insta::assert_snapshot!(add_right_hint(forbidden, &named), @r"
         error[forbidden]: the cluster forbids it
 
         hint: `--serving-namespace serving` of `assay bootstrap` or `assay render kubernetes` gives provision the right to read it
         ");
-        let other = Failure::environment("cluster_away", "nobody answers");
+        let other = Failure::new(ErrorCode::ClusterAway, "nobody answers");
         assert_eq!(add_right_hint(other.clone(), &named), other);
     }
 }

@@ -24,7 +24,7 @@ use assay_manifest::{
     Isolation, Name, Plan, Probe, ProvisionedTarget, ShardCount, Target, TargetKind,
 };
 use assay_probe::{Client, Headers, Identity};
-use assay_stage::{Context, Event, Failure, HoldRequest, Inputs, Stage, StageName};
+use assay_stage::{Context, ErrorCode, Event, Failure, HoldRequest, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
 use crate::execution::Execution;
@@ -181,10 +181,10 @@ fn block_targets(plan: &Plan, block: u32) -> Result<Vec<&Target>, Failure> {
         .filter_map(|trial| Some(&plan.case(&trial.case_id)?.target))
         .collect();
     if names.is_empty() {
-        return Err(Failure::usage("no_such_block", format!("the plan has no trial in block {block}")));
+        return Err(Failure::new(ErrorCode::NoSuchBlock, format!("the plan has no trial in block {block}")));
     }
     let target =
-        |name| plan.target(name).ok_or_else(|| Failure::verification("plan", format!("the plan has no target `{name}`")));
+        |name| plan.target(name).ok_or_else(|| Failure::new(ErrorCode::Plan, format!("the plan has no target `{name}`")));
     names.into_iter().map(target).collect()
 }
 
@@ -258,12 +258,12 @@ fn check_flush(isolation: Isolation, target: &Target, pods: usize) -> Result<(),
         return Ok(());
     }
     let message = format!("`isolation: flush` empties the cache of one pod, and target `{}` has {pods}", target.name);
-    Err(Failure::definition("target_isolation", message)
+    Err(Failure::new(ErrorCode::TargetIsolation, message)
         .hint("give it one pod, or have objects brought up anew for each trial with `isolation: restart_target`"))
 }
 
 fn only_in_a_cluster(target: &Target) -> Failure {
-    Failure::definition("target_kind", format!("target `{}` of `kind: {}` is there in a cluster only", target.name, target.kind))
+    Failure::new(ErrorCode::TargetKind, format!("target `{}` of `kind: {}` is there in a cluster only", target.name, target.kind))
         .hint("run the pipeline with `--on kubernetes`")
 }
 
@@ -305,13 +305,13 @@ impl TargetProperties {
 
 fn target_address(target: &Target) -> Result<String, Failure> {
     let nowhere =
-        || Failure::definition("target_url", format!("target `{}` has no address at which it could be asked", target.name));
+        || Failure::new(ErrorCode::TargetUrl, format!("target `{}` has no address at which it could be asked", target.name));
     target.url.clone().ok_or_else(nowhere)
 }
 
 fn target_headers(target: &Target) -> Result<Headers, Failure> {
     Headers::read(&target.headers).map_err(|error| {
-        Failure::environment("secret_absent", format!("the headers of target `{}` cannot be sent", target.name))
+        Failure::new(ErrorCode::SecretAbsent, format!("the headers of target `{}` cannot be sent", target.name))
             .because(&error)
             .lasting()
     })
@@ -336,7 +336,7 @@ fn hold_request(target: &Target, command: Vec<String>, end_file: &Path, pid_file
 
 /// Returns a path as text, which an event can carry.
 fn path_text(path: &Path) -> Result<String, Failure> {
-    let unusable = || Failure::environment("path", format!("the path `{}` is not UTF-8", path.display()));
+    let unusable = || Failure::new(ErrorCode::Path, format!("the path `{}` is not UTF-8", path.display()));
     path.to_str().map(str::to_owned).ok_or_else(unusable)
 }
 

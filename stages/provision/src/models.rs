@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use assay_manifest::{Plan, Target};
 use assay_probe::Identity;
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 
 /// The most models that a message names.
 const SHOWN: usize = 10;
@@ -22,7 +22,7 @@ pub(crate) fn check(target: &Target, asked: &BTreeSet<&str>, identity: &Identity
     let Ok(listed) = &identity.models else { return Ok(()) };
     let Some(missing) = asked.iter().find(|model| !listed.iter().any(|name| name == *model)) else { return Ok(()) };
     let message = format!("target `{}` does not serve the model `{missing}`: it lists {}", target.name, list_models(listed));
-    Err(Failure::environment("model_not_served", message).hint(
+    Err(Failure::new(ErrorCode::ModelNotServed, message).hint(
         "write one of the listed names as the workload's `model`, or start the endpoint with that name (vLLM: `--served-model-name`)",
     ).lasting())
 }

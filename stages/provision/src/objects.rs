@@ -6,7 +6,7 @@ use assay_cluster::{
     Event, ObjectPath, ObjectsOwner, Pod, Rollout, owner_conflict, phase, rollout, service_address, target_objects, trouble_of,
 };
 use assay_manifest::Target;
-use assay_stage::{Context, Failure};
+use assay_stage::{Context, ErrorCode, Failure};
 use serde_json::Value;
 
 use crate::pods::{END_LIMIT, PAUSE, PodProvisioner, QueueStatus, RunningTarget, TargetState, emit_note, not_up_failure};
@@ -59,7 +59,7 @@ impl PodProvisioner<'_> {
                 }
             }
             if u128::from(watch.elapsed_ns()) > END_LIMIT.as_nanos() {
-                return Err(Failure::environment("target_stays", format!("an earlier object `{}` does not go", name_of(object))));
+                return Err(Failure::new(ErrorCode::TargetStays, format!("an earlier object `{}` does not go", name_of(object))));
             }
             if ctx.cancel().wait_timeout(PAUSE) {
                 ctx.check_cancelled()?;
@@ -91,7 +91,7 @@ impl PodProvisioner<'_> {
                 (WaitStep::GiveUp, None) => {
                     let seconds = target.ready_timeout_ns.0 / 1_000_000_000;
                     let message = format!("the objects of target `{}` are not up after {seconds} s", target.name);
-                    return Err(Failure::environment("target_not_ready", message)
+                    return Err(Failure::new(ErrorCode::TargetNotReady, message)
                         .hint("a readiness probe that never passes keeps them from it; `ready.timeout` gives them more time")
                         .lasting());
                 }
@@ -105,7 +105,7 @@ impl PodProvisioner<'_> {
     fn get_object(&self, target: &Target, object: &Value) -> Result<Value, Failure> {
         self.cluster.get::<Value>(&place_of(object))?.ok_or_else(|| {
             let (kind, name) = (object["kind"].as_str().unwrap_or_default(), name_of(object));
-            Failure::environment("target_ended", format!("the {kind} `{name}` of target `{}` has gone", target.name))
+            Failure::new(ErrorCode::TargetEnded, format!("the {kind} `{name}` of target `{}` has gone", target.name))
         })
     }
 

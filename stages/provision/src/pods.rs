@@ -9,7 +9,7 @@ use assay_cluster::{
     trouble_of,
 };
 use assay_manifest::{Artifact, Block, Image, Plan, PodFacts, RunId, Target, TargetKind};
-use assay_stage::{Context, Event, Failure};
+use assay_stage::{Context, ErrorCode, Event, Failure};
 use serde_json::Value;
 
 use crate::models::requested_models;
@@ -98,7 +98,7 @@ impl<'a> PodProvisioner<'a> {
         let mut kept = Vec::new();
         for (name, object) in self.seen.borrow().iter().flat_map(target_readings) {
             let bytes = serde_json::to_vec(&object)
-                .map_err(|error| Failure::unexpected("readings", "what the cluster says cannot be written").because(&error))?;
+                .map_err(|error| Failure::new(ErrorCode::Internal, "what the cluster says cannot be written").because(&error))?;
             kept.push(ctx.put(name, "application/json", &bytes)?);
         }
         Ok(kept)
@@ -138,7 +138,7 @@ impl<'a> PodProvisioner<'a> {
             target.env.iter().filter_map(|variable| Some((variable.name.clone(), from(variable)?))).collect();
         if let Some(variable) = target.env.iter().find(|variable| variable.from_file.is_some()) {
             let message = format!("`{}` of target `{}` comes from a file, which a pod does not have", variable.name, target.name);
-            return Err(Failure::definition("target_env", message)
+            return Err(Failure::new(ErrorCode::TargetEnv, message)
                 .hint("in a cluster, name a member of the Secret `target-secrets` with `from_env`"));
         }
         let wanted = TargetPod {
@@ -169,7 +169,7 @@ impl<'a> PodProvisioner<'a> {
         let watch = ctx.clock().start();
         while self.cluster.get::<Value>(&place)?.is_some() {
             if u128::from(watch.elapsed_ns()) > END_LIMIT.as_nanos() {
-                return Err(Failure::environment("target_stays", format!("an earlier pod `{name}` does not end")));
+                return Err(Failure::new(ErrorCode::TargetStays, format!("an earlier pod `{name}` does not end")));
             }
             if ctx.cancel().wait_timeout(PAUSE) {
                 return ctx.check_cancelled();
@@ -205,7 +205,7 @@ impl<'a> PodProvisioner<'a> {
         let (watch, mut patience, mut queue) = (ctx.clock().start(), self.wait_limits(target), QueueStatus::default());
         loop {
             let pod: Option<Pod> = self.cluster.get(&ObjectPath::named("Pod", namespace, name))?;
-            let gone = || Failure::environment("target_ended", format!("the pod `{name}` of target `{}` has gone", target.name));
+            let gone = || Failure::new(ErrorCode::TargetEnded, format!("the pod `{name}` of target `{}` has gone", target.name));
             let pod = pod.ok_or_else(gone)?;
             let status = pod.status.clone().unwrap_or_default();
             if let (Some("Running"), Some(ip)) = (status.phase.as_deref(), status.pod_ip.filter(|ip| !ip.is_empty())) {
@@ -225,7 +225,7 @@ impl<'a> PodProvisioner<'a> {
                 (WaitStep::GiveUp, None) => {
                     let message =
                         format!("target `{}` has no address after {} s", target.name, target.ready_timeout_ns.0 / 1_000_000_000);
-                    return Err(Failure::environment("target_not_ready", message).lasting());
+                    return Err(Failure::new(ErrorCode::TargetNotReady, message).lasting());
                 }
             }
             if ctx.cancel().wait_timeout(PAUSE) {
@@ -292,13 +292,13 @@ impl RunningTarget {
         for known in &self.pods {
             let Some(pod) = there.iter().find(|pod| pod.metadata.uid.as_ref() == Some(&known.uid)) else {
                 let message = format!("the pod `{}` of target `{target}` has gone before it was ready", known.name);
-                return Err(Failure::environment("target_ended", message));
+                return Err(Failure::new(ErrorCode::TargetEnded, message));
             };
             if let Some(trouble) = trouble_of(pod).filter(|trouble| trouble.lasts) {
                 let said = self.cluster.log(&self.namespace, &known.name, Some(10)).unwrap_or_default();
                 let failure = trouble.failure;
                 let message = format!("target `{target}` ended before it was ready: {}", failure.message);
-                let failure = Failure { message, code: "target_ended".to_owned(), ..failure };
+                let failure = Failure { message, code: ErrorCode::TargetEnded, ..failure };
                 return Err(if said.is_empty() { failure } else { failure.hint(format!("the end of its log:\n{said}")) });
             }
         }
@@ -321,7 +321,7 @@ fn simulator_command(plan: &Plan, target: &Target) -> Result<Vec<String>, Failur
 
 fn image_of_process(target: &Target) -> Result<String, Failure> {
     let needs = || {
-        Failure::definition("target_image", format!("target `{}` of kind `process` has no image to run in", target.name))
+        Failure::new(ErrorCode::TargetImage, format!("target `{}` of kind `process` has no image to run in", target.name))
             .hint("in a cluster a process runs as a pod: name its `image`")
     };
     let image = target.image.as_ref().ok_or_else(needs)?;
@@ -332,7 +332,7 @@ fn port_of(target: &Target) -> Result<u16, Failure> {
     let address = target_address(target)?;
     let place = parse_address(&address).map(|place| place.port);
     place.ok_or_else(|| {
-        Failure::definition("target_url", format!("target `{}` is at `{address}`, which is not an address", target.name))
+        Failure::new(ErrorCode::TargetUrl, format!("target `{}` is at `{address}`, which is not an address", target.name))
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use assay_manifest::{Count, Probe, Target, TargetKind};
 use assay_probe::{Client, endpoint_url};
 use assay_process::Cancel;
-use assay_stage::{Clock, Failure};
+use assay_stage::{Clock, ErrorCode, Failure};
 
 use crate::target_end::TargetEnd;
 
@@ -60,7 +60,7 @@ fn not_ready(target: &Target, address: &str, question: &ReadyCheck, why: &str) -
         ),
         _ => "look into its log beside the stage's, or give it more time with `ready.timeout`".to_owned(),
     };
-    Failure::environment("target_not_ready", format!("target `{}` was not ready after {limit:?}: {why}", target.name))
+    Failure::new(ErrorCode::TargetNotReady, format!("target `{}` was not ready after {limit:?}: {why}", target.name))
         .hint(hint)
         .lasting()
 }
@@ -85,7 +85,7 @@ impl fmt::Display for ReadyCheck {
 
 impl ReadyCheck {
     fn new(target: &Target, address: &str, path: Option<&str>) -> Result<Self, Failure> {
-        let bad = |what: String| Failure::definition("target_url", format!("target `{}` {what}", target.name));
+        let bad = |what: String| Failure::new(ErrorCode::TargetUrl, format!("target `{}` {what}", target.name));
         let place = parse_address(address).ok_or_else(|| bad(format!("is at `{address}`, which is not an address")))?;
         match path {
             None => Ok(Self::Connect { host: place.host, port: place.port }),

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use assay_manifest::{Case, Ceiling, Fact, LengthLaw, LoadUnit, MAX_SHARDS, Plan, Point, RequestedLoad, ServingWork, ShardCount};
 use assay_schedule::OfferedLoad;
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 
 /// The largest share of its ceiling that a shard is given: the limits of the client's certificate hold below half of its
 /// capacity.
@@ -90,7 +90,7 @@ fn deciding_load(asked: &[RequestedLoad], ceiling: &Ceiling) -> Result<(u32, Str
         format!("{} = ceil({} / ({SHARE} * {}))", needed(load), amount(load.amount, load.unit), unit_ceiling(ceiling, load.unit));
     if needed(load) > f64::from(MAX_SHARDS) {
         let message = format!("point `{}` of `{}` takes more than {MAX_SHARDS} shards: {formula}", load.point_id, load.case_id);
-        return Err(Failure::definition("too_many_shards", message)
+        return Err(Failure::new(ErrorCode::TooManyShards, message)
             .hint("ask for less load, give `execute` more CPU or faster nodes, or name a number of `shards` in the pipeline"));
     }
     Ok((needed(load) as u32, format!("shards: {formula}")))

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use assay_manifest::{Plan, Target};
 use assay_process::Cancel;
-use assay_stage::{Clock, Context, Event, Failure};
+use assay_stage::{Clock, Context, ErrorCode, Event, Failure};
 
 use crate::models::requested_models;
 use crate::path_text;
@@ -49,12 +49,12 @@ pub(crate) fn start(
 /// Returns the path of the simulator's binary, beside the stages' binaries.
 pub(crate) fn program() -> Result<PathBuf, Failure> {
     let this = std::env::current_exe()
-        .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Binaries, "cannot find the running program").because(&error))?;
     let path = this.with_file_name("assay-simulator");
     if path.is_file() {
         return Ok(path);
     }
-    Err(Failure::usage("binary_missing", format!("the simulator's binary `{}` is not there", path.display()))
+    Err(Failure::new(ErrorCode::BinaryMissing, format!("the simulator's binary `{}` is not there", path.display()))
         .hint("it lies beside the six stage binaries; build it with `cargo build`"))
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn program() -> Result<PathBuf, Failure> {
 fn listen_at(target: &Target) -> Result<SocketAddr, Failure> {
     let Some(url) = &target.url else { return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)) };
     let bad = |what: &str| {
-        Failure::definition("target_url", format!("the simulator `{}` cannot listen at `{url}`: {what}", target.name))
+        Failure::new(ErrorCode::TargetUrl, format!("the simulator `{}` cannot listen at `{url}`: {what}", target.name))
             .hint("leave `url` out and it takes a free port, or write it as `http://127.0.0.1:8000`")
     };
     let place = parse_address(url).ok_or_else(|| bad("that is not an address"))?;
@@ -99,8 +99,8 @@ pub(crate) fn settings(target: &Target, asked: &BTreeSet<&str>) -> Result<Vec<St
     for (key, value) in &target.config {
         let option = key.replace('_', "-");
         if OWN_OPTIONS.contains(&option.as_str()) {
-            return Err(Failure::definition(
-                "target_config",
+            return Err(Failure::new(
+                ErrorCode::TargetConfig,
                 format!("`config` of target `{}` may not set `{key}`", target.name),
             )
             .hint("where a simulator listens is its `url`; its other settings stand in `config` one by one"));
@@ -114,8 +114,8 @@ fn only_model<'a>(target: &Target, asked: &BTreeSet<&'a str>) -> Result<Option<&
     let mut models = asked.iter().copied();
     match (models.next(), models.next()) {
         (model, None) => Ok(model),
-        (Some(one), Some(other)) => Err(Failure::definition(
-            "target_models",
+        (Some(one), Some(other)) => Err(Failure::new(
+            ErrorCode::TargetModels,
             format!("the simulator `{}` is asked for the models `{one}` and `{other}`, and serves one", target.name),
         )
         .hint("give each model a target of its own")),
@@ -138,13 +138,13 @@ fn wait_for_port(
             Ok(text) => return parse_port(&text, target),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
-                return Err(Failure::environment("scratch", format!("cannot read `{}`", file.display())).because(&error));
+                return Err(Failure::new(ErrorCode::Scratch, format!("cannot read `{}`", file.display())).because(&error));
             }
         }
         end.check()?;
         if u128::from(watch.elapsed_ns()) >= limit.as_nanos() {
-            return Err(Failure::environment(
-                "simulator_not_started",
+            return Err(Failure::new(
+                ErrorCode::SimulatorNotStarted,
                 format!("the simulator `{}` did not listen within {limit:?}", target.name),
             )
             .hint(format!("its log beside the stage's, `target-{}.log`, says why", target.name))
@@ -158,7 +158,7 @@ fn wait_for_port(
 
 fn parse_port(text: &str, target: &Target) -> Result<u16, Failure> {
     let port = text.trim().parse().ok().filter(|port| *port != 0);
-    port.ok_or_else(|| Failure::unexpected("port_file", format!("the simulator `{}` gave no port", target.name)))
+    port.ok_or_else(|| Failure::new(ErrorCode::Internal, format!("the simulator `{}` gave no port", target.name)))
 }
 
 #[cfg(test)]

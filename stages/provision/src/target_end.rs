@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use assay_manifest::Target;
-use assay_stage::{Context, Failure};
+use assay_stage::{Context, ErrorCode, Failure};
 
 use crate::pods::RunningTarget;
 
@@ -57,7 +57,7 @@ impl TargetEnd {
             return Ok(());
         }
         let how = said.trim_end();
-        Err(Failure::environment("target_ended", format!("target `{}` ended before it was ready: {how}", self.target))
+        Err(Failure::new(ErrorCode::TargetEnded, format!("target `{}` ended before it was ready: {how}", self.target))
             .hint("run its command by hand, with the environment that the pipeline gives it"))
     }
 }

@@ -55,15 +55,15 @@ mod tests {
     use super::*;
     use assay_stage::Failure;
 
-    fn trouble(code: &str, lasts: bool) -> Trouble {
-        Trouble { failure: Failure::environment(code, format!("it is {code}")), lasts }
+    fn trouble(code: ErrorCode, lasts: bool) -> Trouble {
+        Trouble { failure: Failure::new(code, format!("it is {code}")), lasts }
     }
 
     #[test]
     fn time_in_the_queue_is_not_time_to_become_ready() {
         let at = Duration::from_secs;
         let mut patience = WaitLimits::new(at(10), at(300));
-        let queued = trouble("queue", false);
+        let queued = trouble(ErrorCode::Queue, false);
         assert_eq!(patience.next_step(at(0), Some(&queued)), WaitStep::Wait(Some("waiting: it is queue".to_owned())));
         assert_eq!(patience.next_step(at(200), Some(&queued)), WaitStep::Wait(None), "told once");
         assert_eq!(patience.next_step(at(209), None), WaitStep::Wait(None), "admitted");
@@ -87,12 +87,15 @@ mod tests {
     #[test]
     fn what_lasts_is_not_waited_for() {
         let at = Duration::from_secs;
-        assert_eq!(WaitLimits::new(at(10), at(10)).next_step(at(0), Some(&trouble("image_pull", true))), WaitStep::GiveUp);
+        assert_eq!(
+            WaitLimits::new(at(10), at(10)).next_step(at(0), Some(&trouble(ErrorCode::ImagePull, true))),
+            WaitStep::GiveUp
+        );
         let mut patience = WaitLimits::new(at(10), at(10));
         assert_eq!(
-            patience.next_step(at(1), Some(&trouble("image_pull", false))),
+            patience.next_step(at(1), Some(&trouble(ErrorCode::ImagePull, false))),
             WaitStep::Wait(Some("waiting: it is image_pull".to_owned()))
         );
-        assert_eq!(patience.next_step(at(10), Some(&trouble("image_pull", false))), WaitStep::GiveUp);
+        assert_eq!(patience.next_step(at(10), Some(&trouble(ErrorCode::ImagePull, false))), WaitStep::GiveUp);
     }
 }

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use assay_claim::Evidence;
 use assay_lake::{Lake, Snapshot, commit_run};
 use assay_manifest::{Artifact, Collection, CuratedFile, Environment, Kind, Numbers, Publication, Summary};
-use assay_stage::{Context, Exit, Failure, Inputs, Stage, StageName};
+use assay_stage::{Context, ErrorCode, Exit, Failure, Inputs, Stage, StageName};
 use assay_store::Scratch;
 use assay_verify::{NumberRows, PublicationInputs, PublishDecisions, PublishedFile, StoreBlobs, lake_failure};
 use assay_warehouse::{CLUSTER_POD_FACT, TELEMETRY_SLICE_FACT};
@@ -46,7 +46,7 @@ impl Stage for Publish {
 
         let summary_digest = inputs
             .reference(Kind::Summary)
-            .ok_or_else(|| Failure::unexpected("contract", "publish was given no summary"))?
+            .ok_or_else(|| Failure::new(ErrorCode::Internal, "publish was given no summary"))?
             .manifest;
         let grade = assay_claim::grade(&Evidence::from_summary(plan, &environments, collection, summary));
         let scratch = Scratch::new_in(ctx.scratch(), MAX_SCRATCH_BYTES)?;
@@ -63,7 +63,7 @@ impl Stage for Publish {
         let runs = listing::runs_of_cases(ctx, plan)?;
         // Every refusal has happened before this point: a commit is never taken back.
         let warehouse_snapshot = commit(ctx, summary, &scratch)?;
-        let unestablished = || Failure::unexpected("trust", "a run is published under a trust policy");
+        let unestablished = || Failure::new(ErrorCode::Internal, "a run is published under a trust policy");
         let blobs = StoreBlobs(ctx.store().clone());
         let publishable = PublicationInputs {
             run_id: ctx.run_id(),
@@ -112,14 +112,13 @@ fn check_whole_chain(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
         .iter()
         .map(|input| assay_chain::Member { document: input.value(), reference: input.input_ref() })
         .collect();
-    assay_chain::check_publishable(ctx.run_id(), &members)
-        .map_err(|broken| Failure::from_error(assay_stage::Exit::Verification, broken.code(), &broken))
+    assay_chain::check_publishable(ctx.run_id(), &members).map_err(|broken| Failure::from_error(broken.code(), &broken))
 }
 
 /// Refuses to publish attempts that contradict the Plan, and raw evidence that the Collection does not list.
 fn check_evidence(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
     let collection = &inputs.one::<Collection>()?.body;
-    let lost = || Failure::verification("artifact_absent", "the collection's list of evidence is not in the store");
+    let lost = || Failure::new(ErrorCode::ArtifactAbsent, "the collection's list of evidence is not in the store");
     let list = assay_verify::read_evidence_list(&StoreBlobs(ctx.store().clone()), collection)?.ok_or_else(lost)?;
     assay_verify::check_attempts(inputs.verified())?;
     assay_verify::check_evidence_list(inputs.verified(), &list).map(|_| ())

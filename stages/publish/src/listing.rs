@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_manifest::{
     Body as _, Digest, Document, EndState, Kind, ListedRun, MAX_MANIFEST_BYTES, Plan, RunEnd, RunId, RunOutcome,
 };
-use assay_stage::{AcceptedResult, Context, Exit, Failure, Layout, StageName};
+use assay_stage::{AcceptedResult, Context, ErrorCode, Exit, Failure, Layout, StageName};
 
 /// Lists every run that announced one of the plan's cases, and this run with all of them.
 pub(crate) fn runs_of_cases(ctx: &Context, plan: &Plan) -> Result<Vec<ListedRun>, Failure> {
@@ -14,7 +14,7 @@ pub(crate) fn runs_of_cases(ctx: &Context, plan: &Plan) -> Result<Vec<ListedRun>
         let prefix = Layout::runs_of_case(&case.case_id);
         for path in ctx.store().list(&prefix)? {
             let run = path.rsplit('/').next().unwrap_or_default();
-            let run: RunId = run.parse().map_err(|_| Failure::verification("listing", format!("`{path}` names no run")))?;
+            let run: RunId = run.parse().map_err(|_| Failure::new(ErrorCode::Listing, format!("`{path}` names no run")))?;
             cases_of.entry(run).or_default().insert(case.case_id.to_string());
         }
     }
@@ -55,10 +55,10 @@ fn outcome(ctx: &Context, run_id: &RunId) -> Result<(RunOutcome, Option<Digest>)
 /// Returns the manifest that a pointer of another run names, which has to be that run's.
 fn read_manifest(ctx: &Context, run_id: &RunId, digest: Digest, kind: Kind) -> Result<Document, Failure> {
     let document = Document::parse(&ctx.store().get(&digest, MAX_MANIFEST_BYTES)?)
-        .map_err(|error| Failure::from_error(Exit::Verification, "manifest", &error))?;
+        .map_err(|error| Failure::from_error(ErrorCode::Manifest, &error))?;
     if document.header().run_id == *run_id && document.kind() == kind {
         return Ok(document);
     }
     let message = format!("a pointer of run `{run_id}` leads to a {} of run `{}`", document.kind(), document.header().run_id);
-    Err(Failure::verification("pointer_elsewhere", message))
+    Err(Failure::new(ErrorCode::PointerElsewhere, message))
 }

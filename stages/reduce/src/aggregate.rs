@@ -6,7 +6,7 @@ use assay_manifest::{
     BetterDirection, Case, Count, Digest, Exclusion, FrozenWorkload, Interval, Metric, MetricSummary, Point, PointSummary,
     Stability, TrialValue,
 };
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use assay_stats::{DEFAULT_NOISE_LIMIT, Estimate, Samples, Verdict, estimate, stability};
 
 use crate::evidence::{Evidence, Trial, numeric_paths, samples};
@@ -121,7 +121,7 @@ pub(crate) fn summarise_trials(
     seed: [u8; 32],
 ) -> Result<MetricSummary, Failure> {
     let values: Vec<f64> = trials.iter().map(|trial| trial.value).collect();
-    let unusable = |error| Failure::unexpected("samples", format!("`{}` cannot be summarised", metric.path)).because(&error);
+    let unusable = |error| Failure::new(ErrorCode::Internal, format!("`{}` cannot be summarised", metric.path)).because(&error);
     let across = estimate(&values, seed).map_err(unusable)?;
     let verdict = stability(&Samples::new(&values).map_err(unusable)?, DEFAULT_NOISE_LIMIT);
     for (index, trial) in trials.iter_mut().enumerate() {
@@ -195,7 +195,7 @@ fn metric_summary(
 
 fn unusable(metric: &ReportedMetric, evidence: &Evidence<'_>, error: &assay_stats::SampleError) -> Failure {
     let attempt = &evidence.found.attempt;
-    Failure::definition("samples", format!("`{}` of trial `{}` cannot be summarised", metric.path, attempt.trial_id))
+    Failure::new(ErrorCode::Samples, format!("`{}` of trial `{}` cannot be summarised", metric.path, attempt.trial_id))
         .because(error)
 }
 

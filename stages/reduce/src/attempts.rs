@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_indicator::{Output, Value as OutputValue};
 use assay_manifest::{Attempt, Count, CuratedFile, IndicatorOutcome, PlannedTrial, PodPlace, PointSummary};
-use assay_stage::{Context, Failure};
+use assay_stage::{Context, ErrorCode, Failure};
 use assay_warehouse::{ATTEMPT_FACT, Result as RowResult, Row, Value};
 
 use crate::dimensions::{Dimensions, json};
@@ -38,7 +38,7 @@ fn rows(
     context.attempts.0.iter().flat_map(move |(trial, found)| {
         let point = points.iter().find(|point| point.case_id == trial.case_id && point.point_id == trial.point_id);
         found.iter().map(move |found| {
-            let lost = || Failure::unexpected("attempts", format!("the trial `{}` is of no point", trial.trial_id));
+            let lost = || Failure::new(ErrorCode::Internal, format!("the trial `{}` is of no point", trial.trial_id));
             let output = read(&found.attempt)?;
             row(context, dimensions, point.ok_or_else(lost)?, trial, found)
                 .and_then(|row| with_indicator(row, found.attempt.indicator.as_ref(), output.as_ref())?.seal())

@@ -8,7 +8,7 @@ use assay_manifest::{
     Artifact, Attempt, Body, CPU_TIME, CaseId, CollectedAttempt, Collection, Digest, Document, ExecutionPart, Header,
     IndicatorOutcome, Kind, MAX_MANIFEST_BYTES, MAX_RSS, Plan, PlannedTrial, PointId, Recording,
 };
-use assay_stage::{Context, Exit, Failure};
+use assay_stage::{Context, ErrorCode, Exit, Failure};
 
 /// One attempt as it was collected.
 pub(crate) struct ShardAttempt {
@@ -32,7 +32,7 @@ impl Attempts {
     fn find(plan: &Plan, collection: &Collection, parts: &Parts) -> Result<Self, Failure> {
         let planned = plan.trials.iter().map(|trial| &trial.trial_id);
         if !planned.eq(collection.trials.iter().map(|trial| &trial.trial_id)) {
-            return Err(Failure::verification("trials_unaccounted", "the collection's trials are not the plan's, in its order"));
+            return Err(Failure::new(ErrorCode::TrialsUnaccounted, "the collection's trials are not the plan's, in its order"));
         }
         let trials = plan.trials.iter().zip(&collection.trials).map(|(planned, collected)| {
             let attempts = collected.attempts.iter().map(|attempt| find_attempt(parts, planned, attempt));
@@ -98,16 +98,16 @@ const MAX_LIST_BYTES: u64 = 256 << 20;
 /// Reads the list of every raw artifact of the run.
 pub(crate) fn read_evidence_list(ctx: &Context, collection: &Collection) -> Result<Vec<Artifact>, Failure> {
     let list = ctx.get(&collection.evidence, MAX_LIST_BYTES)?;
-    let unreadable = |error| Failure::verification("evidence", "the list of evidence cannot be read").because(&error);
+    let unreadable = |error| Failure::new(ErrorCode::Evidence, "the list of evidence cannot be read").because(&error);
     serde_json::from_slice(&list).map_err(unreadable)
 }
 
 /// Reads the body of a manifest that the Collection names.
 fn load<B: Body + Clone>(ctx: &Context, digest: Digest) -> Result<B, Failure> {
     let bytes = ctx.store().get(&digest, MAX_MANIFEST_BYTES)?;
-    let document = Document::parse(&bytes).map_err(|error| Failure::from_error(Exit::Verification, "manifest", &error))?;
+    let document = Document::parse(&bytes).map_err(|error| Failure::from_error(ErrorCode::Manifest, &error))?;
     let body = B::from_document(&document).map(|manifest| manifest.body.clone());
-    body.ok_or_else(|| Failure::verification("other_kind", format!("{digest} is a {} and no {}", document.kind(), B::KIND)))
+    body.ok_or_else(|| Failure::new(ErrorCode::OtherKind, format!("{digest} is a {} and no {}", document.kind(), B::KIND)))
 }
 
 fn find_attempt(parts: &Parts, trial: &PlannedTrial, collected: &CollectedAttempt) -> Result<ShardAttempt, Failure> {
@@ -115,7 +115,7 @@ fn find_attempt(parts: &Parts, trial: &PlannedTrial, collected: &CollectedAttemp
     let attempt = parts.get(&collected.part).and_then(|part| part.attempts.iter().find(is_it)).cloned();
     let lost = || {
         let which = format!("attempt {} of trial `{}`", collected.attempt, trial.trial_id);
-        Failure::verification("attempts_unaccounted", format!("the part {} has no {which}", collected.part))
+        Failure::new(ErrorCode::AttemptsUnaccounted, format!("the part {} has no {which}", collected.part))
     };
     Ok(ShardAttempt { collected: collected.clone(), attempt: attempt.ok_or_else(lost)? })
 }
@@ -128,13 +128,13 @@ pub(crate) fn read_output(ctx: &Context, attempt: &Attempt) -> Result<Option<Out
     }
     let bytes = ctx.get(printed, assay_indicator::MAX_BYTES as u64)?;
     let output = assay_indicator::parse(&bytes).map_err(|error| {
-        Failure::verification("malformed", format!("`{}` is not the result that execute found in it", printed.name))
+        Failure::new(ErrorCode::Malformed, format!("`{}` is not the result that execute found in it", printed.name))
             .because(&error)
     })?;
     if let Some(outcome) = attempt.indicator.as_ref().filter(|_| attempt.command_times().is_some()) {
         check_measured(outcome, &output).map_err(|what| {
             let message = format!("`{}` says another {what} than the attempt that it is of", printed.name);
-            Failure::verification("measured_differs", message)
+            Failure::new(ErrorCode::MeasuredDiffers, message)
         })?;
     }
     Ok(Some(output))

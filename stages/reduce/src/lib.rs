@@ -18,7 +18,7 @@ use assay_manifest::{
     Artifact, Case, Collection, Count, CuratedFile, Digest, Environment, InputRef, Intent, Kind, Plan, Point, PointSummary,
     PointView, Reason, RunStatus, Summary, Views, WorkloadType, canonical_json,
 };
-use assay_stage::{Context, Exit, Failure, Inputs, Stage, StageName};
+use assay_stage::{Context, ErrorCode, Exit, Failure, Inputs, Stage, StageName};
 use assay_warehouse::records::RecordFile;
 use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, SERVING_OUTCOME_FACT, Table};
 use serde::{Deserialize, Serialize};
@@ -172,7 +172,7 @@ fn reduce_point(
     point: &Point,
 ) -> Result<ReducedPoint, Failure> {
     ctx.check_cancelled()?;
-    let lost = || Failure::verification("plan", format!("the plan has no workload `{}`", case.workload));
+    let lost = || Failure::new(ErrorCode::Plan, format!("the plan has no workload `{}`", case.workload));
     let workload = context.plan.workload(&case.workload).ok_or_else(lost)?;
     if workload.workload_type == WorkloadType::Serving {
         let open = |artifact: &Artifact| open_records(ctx, artifact);
@@ -190,7 +190,7 @@ fn reduce_point(
 /// Opens the records behind an artifact. The file stays readable after its name is gone from scratch.
 fn open_records(ctx: &Context, artifact: &Artifact) -> Result<RecordFile, Failure> {
     let file = ctx.materialise(artifact)?.open()?;
-    let unreadable = |error| Failure::verification("records", format!("`{}` cannot be read", artifact.name)).because(&error);
+    let unreadable = |error| Failure::new(ErrorCode::Records, format!("`{}` cannot be read", artifact.name)).because(&error);
     RecordFile::open(file).map_err(unreadable)
 }
 
@@ -199,7 +199,7 @@ fn write_views(ctx: &Context, points: Vec<PointView>) -> Result<Option<Artifact>
         return Ok(None);
     }
     let bytes = canonical_json(&Views { points });
-    let bytes = bytes.map_err(|error| Failure::unexpected("views", "the views have no canonical form").because(&error))?;
+    let bytes = bytes.map_err(|error| Failure::new(ErrorCode::Internal, "the views have no canonical form").because(&error))?;
     ctx.put("views.json", "application/json", &bytes).map(Some)
 }
 
@@ -210,7 +210,7 @@ fn source_manifest(inputs: &Inputs) -> Result<Option<Digest>, Failure> {
 }
 
 fn reference(inputs: &Inputs, kind: Kind) -> Result<InputRef, Failure> {
-    inputs.reference(kind).ok_or_else(|| Failure::unexpected("contract", format!("reduce was given no {kind}")))
+    inputs.reference(kind).ok_or_else(|| Failure::new(ErrorCode::Internal, format!("reduce was given no {kind}")))
 }
 
 fn status(points: &[PointSummary]) -> RunStatus {
@@ -267,7 +267,7 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
 fn write_file(ctx: &Context, table: &'static Table, rows: impl IntoIterator<Item = Row>) -> Result<CuratedFile, Failure> {
     let path = ctx.scratch().join(format!("{}.parquet", table.name));
     let unwritable = |error: &(dyn std::error::Error + 'static)| {
-        Failure::environment("scratch", format!("cannot write `{}`", path.display())).because(error)
+        Failure::new(ErrorCode::Scratch, format!("cannot write `{}`", path.display())).because(error)
     };
     let file = std::fs::File::create(&path).map_err(|error| unwritable(&error))?;
     let written = assay_warehouse::write(table, rows, file).map_err(|error| unwritable(&error))?;
@@ -278,7 +278,7 @@ fn write_file(ctx: &Context, table: &'static Table, rows: impl IntoIterator<Item
 
 /// Wraps a failure of the tables' own rules, which rows made here never break.
 pub(crate) fn row_failure(error: &assay_warehouse::Error) -> Failure {
-    Failure::from_error(Exit::Unexpected, "row", error)
+    Failure::from_error(ErrorCode::Internal, error)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use assay_manifest::{
     Attempt, BetterDirection, Case, Collection, Digest, Environment, FrozenWorkload, Kind, Metric, MetricSummary, Plan,
     PointSummary, Reason, Recording, RunId, RunStatus, Stability,
 };
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use assay_stats::estimate;
 use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, Table, Value};
 
@@ -52,7 +52,7 @@ pub(crate) fn outcome_rows(
     rows.extend(point_rows(context, dimensions, point)?);
     let mut values = point.metrics.iter().flat_map(|metric| &metric.trials);
     match values.find(|value| value.row_id == unset_row()) {
-        Some(value) => Err(Failure::unexpected("row", format!("a value of trial `{}` got no row", value.trial_id))),
+        Some(value) => Err(Failure::new(ErrorCode::Internal, format!("a value of trial `{}` got no row", value.trial_id))),
         None => Ok(rows),
     }
 }
@@ -120,7 +120,7 @@ pub(crate) fn outcome(
 /// Returns the id of a sealed row, as a digest.
 pub(crate) fn row_digest(row: &Row) -> Result<Digest, Failure> {
     let text = row.text(assay_warehouse::ROW_ID).unwrap_or_default();
-    Digest::from_hex(text).map_err(|error| Failure::unexpected("row", "a row has no id").because(&error))
+    Digest::from_hex(text).map_err(|error| Failure::new(ErrorCode::Internal, "a row has no id").because(&error))
 }
 
 /// Returns the rows of single attempts: those that count, and those that do not, marked so.
@@ -242,7 +242,7 @@ pub(crate) fn run_rows(
 ) -> Result<Vec<Row>, Failure> {
     let row = |case: &Case| {
         let of_case: Vec<_> = points.iter().filter(|point| point.case_id == case.case_id).collect();
-        let empty = || Failure::verification("plan", format!("the case `{}` has no point", case.case_id));
+        let empty = || Failure::new(ErrorCode::Plan, format!("the case `{}` has no point", case.case_id));
         let first = of_case.first().ok_or_else(empty)?;
         run_row(context, dimensions, first, &of_case, findings).map_err(|error| row_failure(&error))
     };

@@ -14,7 +14,7 @@ use assay_manifest::{
     Artifact, Block, Case, CaseId, CuratedFile, Environment, Gap, HostRole, Instant, PlannedTrial, PodPlace, PointId,
     PointSummary, Reason, Recording, Window,
 };
-use assay_stage::{Context, Failure};
+use assay_stage::{Context, ErrorCode, Failure};
 use assay_warehouse::{Row, TELEMETRY_SLICE_FACT, Value};
 
 use crate::attempts::{common_value, with_place};
@@ -249,7 +249,7 @@ fn rows(
 ) -> Result<Vec<Row>, Failure> {
     let trial = slice.watched.trial;
     let is_of = |point: &&PointSummary| point.case_id == trial.case_id && point.point_id == trial.point_id;
-    let lost = || Failure::unexpected("telemetry", format!("the trial `{}` is of no point", trial.trial_id));
+    let lost = || Failure::new(ErrorCode::Internal, format!("the trial `{}` is of no point", trial.trial_id));
     let point = points.iter().find(is_of).ok_or_else(lost)?;
     let recorders = recorders(context.recordings, place.block, &slice.watched);
     let scope = scope(context.environments, place, &recorders);

@@ -8,7 +8,7 @@ use assay_cluster::{CANCEL, Cluster, JobState, ObjectPath, Pod, RUN, STAGE, has_
 use assay_manifest::RunId;
 use assay_process::{Cancel, Signal};
 use assay_runner::Observer;
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::json;
 
 use crate::commands::cluster::{ClusterOptions, require_root};
@@ -39,7 +39,7 @@ impl Attach {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         use std::io::IsTerminal as _;
         let cancel = assay_process::cancel_on_signals(&[Signal::INT])
-            .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let cluster = self.at.connect()?;
         require_root(&cluster, &self.at.namespace, &self.run)?;
         let mut progress = Progress::new(false, std::io::stderr().is_terminal());
@@ -121,7 +121,7 @@ pub(crate) fn follow(
                 if let Some(ended) = drain(&lines, run_id, observer).or(ended) {
                     return ended.map(|()| true);
                 }
-                return Err(Failure::environment("driver_gone", format!("the run `{run_id}` has no driver any more"))
+                return Err(Failure::new(ErrorCode::DriverGone, format!("the run `{run_id}` has no driver any more"))
                     .hint("run it again with the same `--run-id` to take it up"));
             }
             None => {}
@@ -132,7 +132,7 @@ pub(crate) fn follow(
                 Ok(_) => answered = Instant::now(),
                 Err(failure) if answered.elapsed() > LOST_AFTER => {
                     let again = format!("the run goes on; `assay attach {run_id}{}` follows it again", at.options());
-                    return Err(Failure { code: "connection_lost".to_owned(), ..failure }.hint(again));
+                    return Err(Failure { code: ErrorCode::ConnectionLost, ..failure }.hint(again));
                 }
                 Err(failure) => tracing::debug!(%failure, "the cluster does not answer"),
             }

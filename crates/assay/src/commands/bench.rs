@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use assay_manifest::RunId;
 use assay_runner::SourceSpec;
 use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, expand, read_closure};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::{Map, Value, json};
 
 use crate::commands::run::{ReportScope, RunRequest};
@@ -178,7 +178,7 @@ impl Bench {
             let folder = format!("workloads/{name}");
             if let Some(path) = &self.tokenizer {
                 let bytes = std::fs::read(path).map_err(|error| {
-                    Failure::usage("unreadable", format!("cannot read `{}`", path.display()))
+                    Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display()))
                         .because(&error)
                         .hint("`--tokenizer` takes the model's tokenizer.json")
                 })?;
@@ -261,7 +261,7 @@ fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
     let mut messages: Vec<_> = problems.iter().map(in_options).collect();
     messages.dedup();
     let Some(first) = problems.first() else { return Ok(()) };
-    let failure = Failure::usage("option", messages.join("; "));
+    let failure = Failure::new(ErrorCode::Option, messages.join("; "));
     Err(match &first.hint {
         Some(hint) if hint == NO_CREDENTIALS => {
             failure.hint("remove it; `--header NAME=VARIABLE` sends the credentials that an environment variable holds")
@@ -275,7 +275,7 @@ fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
 /// timeout.
 fn naming_the_url(failure: Failure, url: Option<&str>) -> Failure {
     match url {
-        Some(url) if failure.code == "target_not_ready" => failure.hint(format!(
+        Some(url) if failure.code == ErrorCode::TargetNotReady => failure.hint(format!(
             "is a server up at `{url}`, as `--url` says? Assay tried to connect to it for {READY_TIMEOUT}: start it, or mend the address"
         )),
         _ => failure,
@@ -300,7 +300,7 @@ fn set(object: &mut Value, name: &str, value: Option<Value>) {
 fn pairs(option: &str, texts: &[String]) -> Result<Map<String, Value>, Failure> {
     let pair = |text: &String| match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), json!(value))),
-        _ => Err(Failure::usage("option", format!("`{option} {text}` is not of the form NAME=VALUE"))
+        _ => Err(Failure::new(ErrorCode::Option, format!("`{option} {text}` is not of the form NAME=VALUE"))
             .hint("`assay bench --help` says what each option takes")),
     };
     texts.iter().map(pair).collect()
@@ -318,14 +318,22 @@ mod tests {
 
     #[test]
     fn an_endpoint_that_is_not_there_is_named_by_its_option() {
-        let failed = |code| Failure::environment(code, "refused").hint("`ready.timeout`");
+        let failed = |code| Failure::new(code, "refused").hint("`ready.timeout`");
         let hint = |failure: Failure| failure.hint.unwrap_or_default();
-        let asked = hint(naming_the_url(failed("target_not_ready"), Some("http://h:1")));
+        let asked = hint(naming_the_url(failed(ErrorCode::TargetNotReady), Some("http://h:1")));
         assert!(
             asked.starts_with("is a server up at `http://h:1`, as `--url` says?") && !asked.contains("ready.timeout"),
             "{asked}"
         );
-        assert_eq!(hint(naming_the_url(failed("target_not_ready"), None)), "`ready.timeout`", "the simulator has no address");
-        assert_eq!(hint(naming_the_url(failed("model_not_served"), Some("http://h:1"))), "`ready.timeout`", "it was there");
+        assert_eq!(
+            hint(naming_the_url(failed(ErrorCode::TargetNotReady), None)),
+            "`ready.timeout`",
+            "the simulator has no address"
+        );
+        assert_eq!(
+            hint(naming_the_url(failed(ErrorCode::ModelNotServed), Some("http://h:1"))),
+            "`ready.timeout`",
+            "it was there"
+        );
     }
 }

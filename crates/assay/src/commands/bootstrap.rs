@@ -10,7 +10,7 @@ use assay_cluster::{
 use assay_envelope::{PublicKey, ScryptCost, SecretKey, TrustPolicy};
 use assay_manifest::{Digest, Role};
 use assay_runner::{Config, LocalKeys, add_signers};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::commands::cluster::{find_temporary, keep};
 use crate::commands::render::{InstallOptions, StoreChoice, read_policy};
@@ -106,8 +106,8 @@ fn check_targets_alone(cluster: &Cluster, options: &InstallOptions) -> Result<()
     let there: Option<Namespace> = cluster.get(&ObjectPath::in_cluster("Namespace", &name))?;
     let whose = there.and_then(|there| there.metadata.labels?.remove(TARGETS_OWNER));
     match whose {
-        Some(other) if other != options.namespace => Err(Failure::environment(
-            "targets_shared",
+        Some(other) if other != options.namespace => Err(Failure::new(
+            ErrorCode::TargetsShared,
             format!("the namespace `{name}` is for the targets of the installation in `{other}`"),
         )
         .hint("name another one with `--targets-namespace`")
@@ -159,7 +159,7 @@ fn wait_until_gone(cluster: &Cluster, name: &str) -> Result<(), Failure> {
             return Ok(());
         }
         if begun.elapsed() > GONE_LIMIT {
-            return Err(Failure::environment("namespace_stays", format!("the namespace `{name}` is being removed, and stays"))
+            return Err(Failure::new(ErrorCode::NamespaceStays, format!("the namespace `{name}` is being removed, and stays"))
                 .hint(format!("kubectl describe namespace {name}")));
         }
         std::thread::sleep(Duration::from_millis(500));
@@ -170,12 +170,12 @@ fn wait_until_gone(cluster: &Cluster, name: &str) -> Result<(), Failure> {
 fn store_secrets(cluster: &Cluster, options: &InstallOptions, makes: StoreChoice) -> Result<BTreeMap<String, String>, Failure> {
     let Some((namespace, _)) = options.served_store() else { return Ok(BTreeMap::new()) };
     let there: Option<Secret> = cluster.get(&ObjectPath::named("Secret", &namespace, "assay-store-credentials"))?;
-    let unmade = |error: assay_envelope::KeyError| Failure::environment("random", "no secret can be made").because(&error);
+    let unmade = |error: assay_envelope::KeyError| Failure::new(ErrorCode::Random, "no secret can be made").because(&error);
     let names = Role::RUN.iter().map(|role| role.as_str()).chain(PEOPLE);
     let secret_of = |name: &str| match there.as_ref().and_then(|secret| member(secret, name)) {
         Some(known) => Ok((name.to_owned(), known)),
-        None if makes == StoreChoice::UseExisting => Err(Failure::environment(
-            "store_credentials",
+        None if makes == StoreChoice::UseExisting => Err(Failure::new(
+            ErrorCode::CredentialsMissing,
             format!("the store of namespace `{namespace}` does not know `{name}`: its Secret `assay-store-credentials` lacks it"),
         )),
         None => Ok((name.to_owned(), random(&SecretKey::generate().map_err(unmade)?)?)),
@@ -194,13 +194,13 @@ fn signing_keys(cluster: &Cluster, namespace: &str) -> Result<(NewKeys, BTreeMap
         let there: Option<Secret> = cluster.get(&ObjectPath::named("Secret", namespace, &name))?;
         if let Some(pem) = there.and_then(|secret| member(&secret, "cosign.pub")) {
             let key = PublicKey::from_pem(&pem).map_err(|error| {
-                Failure::environment("key", format!("`cosign.pub` of the Secret `{name}` is no public key")).because(&error)
+                Failure::new(ErrorCode::Key, format!("`cosign.pub` of the Secret `{name}` is no public key")).because(&error)
             })?;
             public.insert(role, key);
             continue;
         }
         let unmade = |error: assay_envelope::KeyError| {
-            Failure::environment("key", format!("cannot make a key for `{role}`")).because(&error)
+            Failure::new(ErrorCode::Key, format!("cannot make a key for `{role}`")).because(&error)
         };
         let key = SecretKey::generate().map_err(unmade)?;
         // The password lies beside the key that it unlocks: the right to read the Secret protects both.
@@ -214,7 +214,7 @@ fn signing_keys(cluster: &Cluster, namespace: &str) -> Result<(NewKeys, BTreeMap
 
 /// Makes a text that cannot be guessed: the digest of a fresh private key, which is forgotten.
 fn random(key: &SecretKey) -> Result<String, Failure> {
-    let der = key.to_pkcs8_der().map_err(|error| Failure::unexpected("random", "no secret can be made").because(&error))?;
+    let der = key.to_pkcs8_der().map_err(|error| Failure::new(ErrorCode::Internal, "no secret can be made").because(&error))?;
     Ok(Digest::compute(&der).hex())
 }
 

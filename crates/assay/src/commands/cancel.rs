@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use assay_cluster::{Job, RUN, STAGE, has_ended};
 use assay_manifest::RunId;
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::commands::attach::mark_cancelled;
 use crate::commands::cluster::{ClusterOptions, require_root};
@@ -48,7 +48,7 @@ impl Cancel {
         let begun = Instant::now();
         while !self.no_wait && !is_over()? {
             if begun.elapsed() > LIMIT {
-                return Err(Failure::environment("not_ended", format!("the run `{}` has not ended within {LIMIT:?}", self.run))
+                return Err(Failure::new(ErrorCode::NotEnded, format!("the run `{}` has not ended within {LIMIT:?}", self.run))
                     .hint("its driver may be gone: `assay status` shows it"));
             }
             std::thread::sleep(LOOK);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use assay_cluster::{Cluster, ConfigMap, ConnectOptions, Namespace, ObjectPath, RUN, RunRoot, SITE, Site, TEMPORARY, root_name};
 use assay_manifest::RunId;
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 
 /// Which cluster, and where in it.
 #[derive(clap::Args, Clone, Debug)]
@@ -59,14 +59,14 @@ pub(crate) fn restart_command() -> std::process::Command {
 /// Replaces this process with the command; returns only if that fails.
 pub(crate) fn exec_command(command: &mut std::process::Command) -> Failure {
     let error = std::os::unix::process::CommandExt::exec(command);
-    Failure::environment("binaries", "this program cannot be started anew").because(&error)
+    Failure::new(ErrorCode::Binaries, "this program cannot be started anew").because(&error)
 }
 
 /// Returns the installation of a namespace.
 pub(crate) fn site(cluster: &Cluster, namespace: &str) -> Result<Site, Failure> {
     let map: Option<ConfigMap> = cluster.get(&ObjectPath::named("ConfigMap", namespace, SITE))?;
     let map = map.ok_or_else(|| {
-        Failure::environment("not_installed", format!("Assay is not installed in the namespace `{namespace}`"))
+        Failure::new(ErrorCode::NotInstalled, format!("Assay is not installed in the namespace `{namespace}`"))
             .hint(format!(
                 "an administrator installs it with `assay bootstrap --namespace {namespace}`, or from `assay render kubernetes`; `assay run --bootstrap` makes what is missing"
             ))
@@ -138,7 +138,7 @@ pub(crate) fn remove(
 ) -> Result<(), Failure> {
     let roots: Vec<ConfigMap> = cluster.list("ConfigMap", own, RUN)?;
     if let Some(other) = roots.iter().find_map(|root| other_run(root, run_id)) {
-        return Err(Failure::environment("in_use", format!("the run `{other}` has its root in namespace `{own}`"))
+        return Err(Failure::new(ErrorCode::InUse, format!("the run `{other}` has its root in namespace `{own}`"))
             .hint("once it may go too: kubectl delete namespace"));
     }
     for made in namespaces {
@@ -167,7 +167,7 @@ pub(crate) fn find_root(cluster: &Cluster, namespace: &str, run_id: &RunId) -> R
 /// Returns the root of a run; fails if there is none.
 pub(crate) fn require_root(cluster: &Cluster, namespace: &str, run_id: &RunId) -> Result<AnnotatedRoot, Failure> {
     find_root(cluster, namespace, run_id)?.ok_or_else(|| {
-        Failure::usage("no_such_run", format!("the namespace `{namespace}` has no run `{run_id}`")).hint(format!(
+        Failure::new(ErrorCode::NoSuchRun, format!("the namespace `{namespace}` has no run `{run_id}`")).hint(format!(
             "`assay status --namespace {namespace}` lists those that it has; a finished run is in its store ({RUN})"
         ))
     })

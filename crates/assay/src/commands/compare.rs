@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use assay_gate::differences_between_runs;
 use assay_manifest::{BetterDirection, Environment, MetricSummary, Name, Plan, PointSummary, Summary};
 use assay_report::{counted, probability, significant};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_stats::{Alternative, Samples, benjamini_hochberg, hodges_lehmann, mann_whitney};
 use serde_json::json;
 
@@ -74,7 +74,7 @@ impl Compare {
 
 fn summary(opened: &VerifiedRun) -> Result<&Summary, Failure> {
     let summary = opened.chain.one::<Summary>().map(|summary| &summary.body);
-    summary.ok_or_else(|| Failure::usage("no_summary", format!("run `{}` has no Summary yet", opened.chain.run_id)))
+    summary.ok_or_else(|| Failure::new(ErrorCode::NoSummary, format!("run `{}` has no Summary yet", opened.chain.run_id)))
 }
 
 fn environments(opened: &VerifiedRun) -> Vec<&Environment> {

@@ -9,7 +9,7 @@ use assay_cluster::{
 use assay_manifest::{Instant, Role, RunId};
 use assay_process::{Cancel, Signal};
 use assay_runner::{BranchPush, ClusterParameters, DriverSpec, KeyRing, Run as Driven, SourceSpec};
-use assay_stage::{Clock, Exit, Failure, write_failure};
+use assay_stage::{Clock, ErrorCode, Exit, Failure, write_failure};
 use serde_json::json;
 
 use crate::commands::cluster::{TemporaryNamespace, exec_command, find_root, remove, require_root, restart_command, site};
@@ -70,9 +70,9 @@ impl Drive {
         reach_remotes()?;
         assay_stage::init_tracing();
         let told_to_end = assay_process::cancel_on_signals(&[Signal::TERM, Signal::INT])
-            .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let here = PodEnvironment::from_env(|name| std::env::var(name).ok()).ok_or_else(|| {
-            Failure::usage("no_pod", "`assay drive` runs in a driver's pod only")
+            Failure::new(ErrorCode::NoPod, "`assay drive` runs in a driver's pod only")
                 .hint("start one with `assay run --on kubernetes`")
         })?;
         let cluster = Cluster::from_pod()?;
@@ -82,9 +82,9 @@ impl Drive {
             tracing::warn!(%failure, "what earlier runs have left was not tidied up");
         }
         let stopped =
-            Cancel::new().map_err(|error| Failure::environment("descriptors", "no file descriptor is left").because(&error))?;
+            Cancel::new().map_err(|error| Failure::new(ErrorCode::Descriptors, "no file descriptor is left").because(&error))?;
         let lost =
-            Cancel::new().map_err(|error| Failure::environment("descriptors", "no file descriptor is left").because(&error))?;
+            Cancel::new().map_err(|error| Failure::new(ErrorCode::Descriptors, "no file descriptor is left").because(&error))?;
         let lease = Lease::take(&cluster, &site.namespace, &self.run_id, &here.place.pod_uid, &root, &lost)?;
         watch_for_end(&cluster, &site.namespace, &self.run_id, &root, &stopped, [told_to_end, lost]);
 
@@ -161,7 +161,7 @@ impl Drive {
 fn finish(run: &Driven, site: &Site, cancel: &Cancel) -> Result<(), Failure> {
     let policy = Path::new(SCRATCH).join("trust.yaml");
     std::fs::write(&policy, &site.trust)
-        .map_err(|error| Failure::environment("scratch", "the trust policy cannot be written").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Scratch, "the trust policy cannot be written").because(&error))?;
     let place = StoreOptions { store: Some(run.store_uri.clone()), trust: vec![policy.display().to_string()] };
     let opened = place.open(run.run_id.as_str())?;
     if let BranchPush::Automatic(branch) = run.find_branch_push()? {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use assay_lake::{Limits, Query, Reading};
 use assay_manifest::{CuratedFile, ExecutionPart, Summary};
 use assay_report::counted;
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
 
@@ -66,14 +66,16 @@ impl Export {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let opened = self.place.open(&self.run)?;
         let summary = opened.chain.one::<Summary>().ok_or_else(|| {
-            Failure::usage("not_published", format!("the run `{}` has no rows yet", opened.chain.run_id))
+            Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no rows yet", opened.chain.run_id))
                 .hint("`assay run` with the same run id resumes it")
         })?;
         let files = self.selected_files(&summary.body)?;
         let exported = CuratedExport::open(&opened, &summary.body.files)?;
         if self.to.as_deref() == Some(Path::new("-")) {
             let [file] = files.as_slice() else {
-                return Err(Failure::usage("several_tables", "standard output takes one table").hint("name it with `--table`"));
+                return Err(
+                    Failure::new(ErrorCode::SeveralTables, "standard output takes one table").hint("name it with `--table`")
+                );
             };
             output::raw(&exported.rows(file, self.format)?)?;
         } else {
@@ -87,7 +89,7 @@ impl Export {
         let files: Vec<_> = summary.files.iter().filter(|file| file.table == *table).collect();
         if files.is_empty() {
             let tables: Vec<_> = summary.files.iter().map(|file| file.table.as_str()).collect();
-            return Err(Failure::usage("unknown_table", format!("the run has no rows in a table `{table}`"))
+            return Err(Failure::new(ErrorCode::UnknownTable, format!("the run has no rows in a table `{table}`"))
                 .hint(format!("it has {}", tables.join(", "))));
         }
         Ok(files)
@@ -97,7 +99,7 @@ impl Export {
         let folder = self.to.clone().unwrap_or_else(|| PathBuf::from(format!("{}-export", opened.chain.run_id)));
         let made = std::fs::create_dir(&folder);
         made.map_err(|error| {
-            Failure::usage("unwritable", format!("cannot make the folder `{}`", folder.display()))
+            Failure::new(ErrorCode::Unwritable, format!("cannot make the folder `{}`", folder.display()))
                 .because(&error)
                 .hint("name a folder that is not there yet with `--to`")
         })?;
@@ -134,7 +136,7 @@ impl<'a> CuratedExport<'a> {
         self.opened
             .blobs
             .get(&digest, MAX_BYTES)?
-            .ok_or_else(|| Failure::verification("artifact_absent", format!("the curated file `{name}` ({digest}) is not there")))
+            .ok_or_else(|| Failure::new(ErrorCode::ArtifactAbsent, format!("the curated file `{name}` ({digest}) is not there")))
     }
 
     fn rows(&self, file: &CuratedFile, format: Format) -> Result<Vec<u8>, Failure> {
@@ -156,14 +158,14 @@ impl<'a> CuratedExport<'a> {
 fn copy_records(opened: &VerifiedRun, folder: &Path) -> Result<(), Failure> {
     let records = folder.join("records");
     std::fs::create_dir(&records)
-        .map_err(|error| Failure::usage("unwritable", format!("cannot make `{}`", records.display())).because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Unwritable, format!("cannot make `{}`", records.display())).because(&error))?;
     for (_, part) in opened.chain.all::<ExecutionPart>() {
         for attempt in &part.body.attempts {
             let Some(artifact) = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/records.parquet")) else {
                 continue;
             };
             let bytes = opened.blobs.get(&artifact.digest, MAX_BYTES)?.ok_or_else(|| {
-                Failure::usage("no_evidence", "raw records stay in the store: a published folder does not hold them")
+                Failure::new(ErrorCode::NoEvidence, "raw records stay in the store: a published folder does not hold them")
                     .hint("name the run and its store with `--store` instead of a folder")
             })?;
             let name = format!("{}-{}-{}.parquet", attempt.trial_id, attempt.attempt + 1, part.body.shard.index);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_manifest::{Artifact, Collection, Digest, Document, InputRef, MAX_MANIFEST_BYTES, Plan, Publication, RunId};
 use assay_report::counted;
 use assay_runner::default_store;
-use assay_stage::{AcceptedResult, Exit, Failure, Layout};
+use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout};
 use assay_store::{CreateOutcome, MAX_POINTER_BYTES, Scratch, Store};
 use assay_verify::{StoreBlobs, fetched_from, read_evidence_list};
 
@@ -88,7 +88,7 @@ impl Fetch {
 }
 
 fn same_store(from: &Store) -> Failure {
-    Failure::usage("same_store", format!("the run would be copied from `{}` to itself", from.uri()))
+    Failure::new(ErrorCode::SameStore, format!("the run would be copied from `{}` to itself", from.uri()))
         .hint("`--store` says where it is, and `--to` where it shall be")
 }
 
@@ -148,7 +148,7 @@ impl CopyPlan {
             self.blobs.insert(bundle, "a bundle".to_owned());
             let bytes = from.get(&manifest, MAX_MANIFEST_BYTES)?;
             let document = Document::parse(&bytes)
-                .map_err(|error| Failure::verification("manifest", format!("{manifest} is no manifest")).because(&error))?;
+                .map_err(|error| Failure::new(ErrorCode::Manifest, format!("{manifest} is no manifest")).because(&error))?;
             // A baseline of another run was compared with this one: its manifest is copied, its evidence is not.
             if document.header().run_id != *run_id {
                 continue;
@@ -198,7 +198,7 @@ fn check_same_run(to: &Store, wanted: &CopyPlan) -> Result<(), Failure> {
 
 fn other_run(to: &Store, path: &str) -> Failure {
     let message = format!("the store `{}` has another run of this name: `{path}` is not the same in both", to.uri());
-    Failure::verification("other_run", message).hint("copy it to a store of its own with `--to`")
+    Failure::new(ErrorCode::OtherRun, message).hint("copy it to a store of its own with `--to`")
 }
 
 #[derive(Default)]
@@ -235,7 +235,7 @@ fn copy_blobs(from: &Store, to: &Store, wanted: &CopyPlan) -> Result<CopyResult,
         [] => Ok(copied),
         [first, rest @ ..] => {
             let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-            Err(Failure::verification("artifact_absent", format!("the store `{}` has no {first}{more}", from.uri()))
+            Err(Failure::new(ErrorCode::ArtifactAbsent, format!("the store `{}` has no {first}{more}", from.uri()))
                 .hint("raw evidence may have been kept elsewhere: --without-raw copies the rest"))
         }
     }

@@ -6,7 +6,7 @@ use assay_forge::{
     AbsentAction, Api, Check, Comment, CommitSha, Conclusion, Forge as Client, ForgeError, HeadBranch, Issue, Kind, PostOutcome,
     PullCriteria, Repository, Tag, Token,
 };
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Deserialize;
 
@@ -143,14 +143,14 @@ impl Pull {
 impl ForgeOptions {
     fn client(&self) -> Result<Client, Failure> {
         let text = std::env::var(TOKEN).map_err(|_| {
-            Failure::usage("no_token", format!("{TOKEN} is not set")).hint("put a token of the forge into that variable")
+            Failure::new(ErrorCode::NoToken, format!("{TOKEN} is not set")).hint("put a token of the forge into that variable")
         })?;
         Ok(Client::new(self.kind, self.address()?, Token::new(&text).map_err(failure)?))
     }
 
     fn address(&self) -> Result<Api, Failure> {
         self.api.clone().or_else(|| self.kind.api()).ok_or_else(|| {
-            Failure::usage("no_api", format!("nothing says where the API of this `{}` is", self.kind))
+            Failure::new(ErrorCode::NoApi, format!("nothing says where the API of this `{}` is", self.kind))
                 .hint("name it: `--api https://HOST/api/v1`")
         })
     }
@@ -159,7 +159,7 @@ impl ForgeOptions {
 impl Post {
     fn run(self) -> Result<Exit, Failure> {
         if self.comment.is_none() && self.check.is_none() && self.issue.is_none() {
-            return Err(Failure::usage("nothing_to_post", "nothing is named that could be posted")
+            return Err(Failure::new(ErrorCode::NothingToPost, "nothing is named that could be posted")
                 .hint("name `--comment` with `--pull`, `--check` with `--commit`, or `--issue` with `--title`"));
         }
         let forge = self.at.client()?;
@@ -182,7 +182,7 @@ impl Post {
 }
 
 fn check(file: &Path, repository: &Repository, commit: &CommitSha, pull: Option<u64>) -> Result<Check, Failure> {
-    let malformed = || Failure::usage("check", format!("`{}` is no check as `assay gate --to` writes it", file.display()));
+    let malformed = || Failure::new(ErrorCode::Check, format!("`{}` is no check as `assay gate --to` writes it", file.display()));
     let read: CheckFile = serde_json::from_str(&read_text(file)?).map_err(|error| malformed().because(&error))?;
     let conclusion = match read.conclusion.as_str() {
         "success" => Conclusion::Success,
@@ -223,15 +223,16 @@ fn say(what: &str, posted: &PostOutcome) {
 }
 
 fn read_text(file: &Path) -> Result<String, Failure> {
-    let unreadable = |error: &std::io::Error| Failure::usage("file", format!("cannot read `{}`", file.display())).because(error);
+    let unreadable =
+        |error: &std::io::Error| Failure::new(ErrorCode::File, format!("cannot read `{}`", file.display())).because(error);
     let bytes = read_regular_file(file, MAX_TEXT_BYTES).map_err(|error| unreadable(&error))?;
     if bytes.len() as u64 > MAX_TEXT_BYTES {
-        return Err(Failure::usage("file", format!("`{}` is larger than what a forge takes", file.display())));
+        return Err(Failure::new(ErrorCode::File, format!("`{}` is larger than what a forge takes", file.display())));
     }
     String::from_utf8(bytes).map_err(|error| unreadable(&std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
 }
 
 fn failure(error: ForgeError) -> Failure {
-    let exit = if error.is_usage() { Exit::Usage } else { Exit::Environment };
-    Failure::from_error(exit, "forge", &error).hint(error.hint())
+    let code = if error.is_usage() { ErrorCode::ForgeRequest } else { ErrorCode::Forge };
+    Failure::from_error(code, &error).hint(error.hint())
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use assay_spec::DefinitionKind;
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::commands::schema::schemas;
 use crate::output;
@@ -37,7 +37,7 @@ impl Generate {
         if stale.is_empty() {
             return Ok(Exit::Done);
         }
-        Err(Failure::definition("stale", format!("generated files are stale: {}", stale.join(", ")))
+        Err(Failure::new(ErrorCode::Stale, format!("generated files are stale: {}", stale.join(", ")))
             .hint("run `assay generate` and commit what it writes"))
     }
 }
@@ -46,7 +46,7 @@ fn files() -> Result<Vec<(PathBuf, String)>, Failure> {
     let mut files = Vec::new();
     for (name, schema) in schemas() {
         let text = serde_json::to_string_pretty(&schema).map_err(|error| {
-            Failure::unexpected("schema", format!("the schema of `{name}` cannot be written")).because(&error)
+            Failure::new(ErrorCode::Internal, format!("the schema of `{name}` cannot be written")).because(&error)
         })?;
         files.push((PathBuf::from(format!("manifests/schema/{}.json", name.to_ascii_lowercase())), format!("{text}\n")));
     }
@@ -56,6 +56,7 @@ fn files() -> Result<Vec<(PathBuf, String)>, Failure> {
             assay_spec::reference_page(kind),
         ));
     }
+    files.push((PathBuf::from("docs/reference/errors.md"), assay_failure::reference_page()));
     files.push((PathBuf::from("docs/tables.md"), assay_warehouse::reference()));
     files.push((PathBuf::from("deploy/base/assay.yaml"), crate::commands::render::base()?));
     Ok(files)
@@ -63,7 +64,7 @@ fn files() -> Result<Vec<(PathBuf, String)>, Failure> {
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let unwritable =
-        |error: std::io::Error| Failure::environment("generate", format!("cannot write `{}`", path.display())).because(&error);
+        |error: std::io::Error| Failure::new(ErrorCode::Generate, format!("cannot write `{}`", path.display())).because(&error);
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).map_err(unwritable)?;
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use assay_manifest::{Address, Digest, Instant};
 use assay_report::{counted, history};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_stats::change_point::{
     self, AmbiguousPart, Budget, ChangePoint, ChangePointError, DEFAULT_LEVEL, Rule, Scale, WINDOW, replay_reports,
 };
@@ -49,7 +49,7 @@ impl History {
         all.retain(|series| self.metric.is_some() || series.primary);
         if all.is_empty() {
             let what = self.metric.as_deref().map_or_else(|| "a primary metric".to_owned(), |metric| format!("`{metric}`"));
-            return Err(Failure::usage("no_history", format!("no run of the store reports {what} there"))
+            return Err(Failure::new(ErrorCode::NoHistory, format!("no run of the store reports {what} there"))
                 .hint("`assay query 'SELECT DISTINCT benchmark_case_id, point_id, metric FROM outcomes'` lists what there is"));
         }
         let searched: Vec<history::Series> = all.iter().map(search).collect();
@@ -83,7 +83,7 @@ fn write_issue(file: &Path, report: &history::Report) -> Result<(), Failure> {
         .map_or_else(|_| file.exists(), |there| !there.is_empty() && !history::Report::is_issue(&there))
     {
         let message = format!("`{}` is there and no issue that this wrote, so it was left as it is", file.display());
-        return Err(Failure::usage("file_differs", message).hint("name another file"));
+        return Err(Failure::new(ErrorCode::FileDiffers, message).hint("name another file"));
     }
     let Some(issue) = report.issue() else {
         return match std::fs::remove_file(file) {
@@ -101,7 +101,7 @@ fn write_issue(file: &Path, report: &history::Report) -> Result<(), Failure> {
 }
 
 fn not_written(file: &Path, error: &std::io::Error) -> Failure {
-    Failure::environment("output", format!("cannot write `{}`", file.display())).because(error).lasting()
+    Failure::new(ErrorCode::Output, format!("cannot write `{}`", file.display())).because(error).lasting()
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use assay_forge::Kind;
 use assay_git::Repository;
 use assay_manifest::Digest;
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::commands::forge::kinds;
 use crate::output;
@@ -222,13 +222,12 @@ fn is_starter(path: &Path) -> bool {
 
 fn repository_root() -> Result<PathBuf, Failure> {
     let no_repository = |error: &(dyn std::error::Error + 'static)| {
-        Failure::usage("no_repository", "workflows belong into a Git repository, and this folder is in none").because(error)
+        Failure::new(ErrorCode::NoRepository, "workflows belong into a Git repository, and this folder is in none").because(error)
     };
     let repository = Repository::discover(Path::new(".")).map_err(|error| no_repository(&error))?;
-    repository
-        .worktree()
-        .map(Path::to_owned)
-        .ok_or_else(|| Failure::usage("no_repository", "this repository is bare: it has no files").hint("run it in a checkout"))
+    repository.worktree().map(Path::to_owned).ok_or_else(|| {
+        Failure::new(ErrorCode::NoRepository, "this repository is bare: it has no files").hint("run it in a checkout")
+    })
 }
 
 /// Refuses to write if a file would be lost.
@@ -236,12 +235,12 @@ fn refuse_others(files: &[(PathBuf, String)]) -> Result<(), Failure> {
     let differs = |(path, text): &&(PathBuf, String)| path.exists() && std::fs::read_to_string(path).ok().as_ref() != Some(text);
     let Some((path, _)) = files.iter().find(differs) else { return Ok(()) };
     let message = format!("`{}` is there and differs, so nothing was written", path.display());
-    Err(Failure::usage("file_differs", message).hint("`--force` overwrites it"))
+    Err(Failure::new(ErrorCode::FileDiffers, message).hint("`--force` overwrites it"))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let unwritable = |error: std::io::Error| {
-        Failure::environment("output", format!("cannot write `{}`", path.display())).because(&error).lasting()
+        Failure::new(ErrorCode::Output, format!("cannot write `{}`", path.display())).because(&error).lasting()
     };
     std::fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(unwritable)?;
     std::fs::write(path, text).map_err(unwritable)

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::commands::run::binaries;
 
@@ -28,10 +28,10 @@ impl InstallPrograms {
         let from = binaries()?;
         for program in &self.programs {
             if !program.starts_with("assay") || program.contains('/') {
-                return Err(Failure::usage("program", format!("`{program}` is no program of Assay's")));
+                return Err(Failure::new(ErrorCode::Program, format!("`{program}` is no program of Assay's")));
             }
             install_program(&from.join(program), &self.to, program).map_err(|error| {
-                Failure::environment("lay", format!("cannot lay `{program}` into `{}`", self.to.display())).because(&error)
+                Failure::new(ErrorCode::Lay, format!("cannot lay `{program}` into `{}`", self.to.display())).because(&error)
             })?;
         }
         Ok(Exit::Done)

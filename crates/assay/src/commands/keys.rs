@@ -3,7 +3,7 @@
 use assay_envelope::ScryptCost;
 use assay_manifest::Role;
 use assay_runner::{Config, LocalKeys, init_keys, rotate_keys};
-use assay_stage::{Clock, Exit, Failure};
+use assay_stage::{Clock, ErrorCode, Exit, Failure};
 
 use crate::output;
 
@@ -76,7 +76,7 @@ fn rotate(config: &Config, roles: &[String], scrypt_n: &str) -> Result<(), Failu
     let known = Role::LOCAL.map(Role::as_str).join(", ");
     let named = |role: &String| {
         Role::LOCAL.into_iter().find(|known| known.as_str() == role).ok_or_else(|| {
-            Failure::usage("no_such_role", format!("there is no local key for `{role}`")).hint(format!("the roles: {known}"))
+            Failure::new(ErrorCode::NoSuchRole, format!("there is no local key for `{role}`")).hint(format!("the roles: {known}"))
         })
     };
     let mut roles = roles.iter().map(named).collect::<Result<Vec<_>, _>>()?;
@@ -104,9 +104,8 @@ fn list(config: &Config) -> Result<(), Failure> {
     let missing = LocalKeys::new(config).missing();
     if !missing.is_empty() {
         let roles: Vec<_> = missing.iter().map(|role| role.as_str()).collect();
-        return Err(
-            Failure::usage("no_keys", format!("there is no key for {}", roles.join(", "))).hint("`assay keys init` makes them")
-        );
+        return Err(Failure::new(ErrorCode::NoKeys, format!("there is no key for {}", roles.join(", ")))
+            .hint("`assay keys init` makes them"));
     }
     for (role, key) in LocalKeys::new(config).public_keys()? {
         output::line(format!("{role:<10} {}  {}", key.fingerprint(), config.public_key(role).display()));

@@ -11,7 +11,7 @@ use assay_manifest::{Digest, Name, RunId};
 use assay_report::{counted, percent};
 use assay_runner::{Config, gate_signers};
 use assay_spec as spec;
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_stats::BaseNoise;
 use assay_store::Store;
 
@@ -64,7 +64,7 @@ impl LearnNoise {
         let learned = learn(&runs);
         if learned.is_empty() {
             let message = format!("no {FEWEST_RUNS} of the runs of `{pipeline}` compare the same work");
-            return Err(Failure::usage("nothing_learned", message).hint(
+            return Err(Failure::new(ErrorCode::NothingLearned, message).hint(
                 "a pipeline teaches noise by its `comparison`, with two pairs or more; a workload that changed is other work",
             ));
         }
@@ -149,18 +149,18 @@ fn require_enough(pipeline: &str, found: usize, of: &str) -> Result<(), Failure>
         return Ok(());
     }
     let message = format!("`{pipeline}` has {} {of}, and {FEWEST_RUNS} are needed", counted(found as u64, "run"));
-    Err(Failure::usage("too_few_runs", message)
+    Err(Failure::new(ErrorCode::TooFewRuns, message)
         .hint("`assay runs` lists what a store has; the file is named from the repository's root, as `pipelines/nightly.yaml`"))
 }
 
 /// Returns the pipeline of all these runs.
 fn check_pipeline(wanted: &str, evidence: &[Evidence]) -> Result<spec::Pipeline, Failure> {
-    let mut newest = Err(Failure::unexpected("noise", "there is no run to learn from"));
+    let mut newest = Err(Failure::new(ErrorCode::Internal, "there is no run to learn from"));
     for run in evidence {
         let own = run.own_pipeline()?;
         if own.path != wanted {
             let message = format!("run `{}` ran `{}`, which teaches nothing of `{wanted}`", run.run_id(), own.path);
-            return Err(Failure::usage("other_pipeline", message));
+            return Err(Failure::new(ErrorCode::RunOfOtherPipeline, message));
         }
         newest = spec::Pipeline::parse(&own.path, &own.bytes).map_err(|problems| Failure::invalid(&problems));
     }
@@ -172,7 +172,7 @@ fn write_file(file: &Path, text: &str) -> Result<(), Failure> {
     folder
         .map_or(Ok(()), std::fs::create_dir_all)
         .and_then(|()| std::fs::write(file, text))
-        .map_err(|error| Failure::environment("output", format!("cannot write `{}`", file.display())).because(&error).lasting())
+        .map_err(|error| Failure::new(ErrorCode::Output, format!("cannot write `{}`", file.display())).because(&error).lasting())
 }
 
 /// Describes the largest spreads, which decide how many pairs are needed.

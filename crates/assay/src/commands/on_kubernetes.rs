@@ -14,7 +14,7 @@ use assay_cluster::{
 use assay_manifest::{InputRef, RunId};
 use assay_process::{Cancel, Signal};
 use assay_runner::{BranchPush, Config, Run as Driven, RunSpec};
-use assay_stage::{Clock, Exit, Failure};
+use assay_stage::{Clock, ErrorCode, Exit, Failure};
 
 use crate::commands::attach::{Interrupt, follow};
 use crate::commands::bootstrap::{InstallLifetime, install, serves_already};
@@ -79,7 +79,7 @@ impl OnKubernetes {
     /// Runs a pipeline in the cluster, to its end unless it is detached.
     pub(crate) fn run(&self, asked: &RunRequest, pushes: bool, fetches: bool) -> Result<Exit, Failure> {
         let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
-            .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let cluster = self.at.connect()?;
         let options = self.install_options();
         let run = OnceCell::new();
@@ -151,7 +151,7 @@ impl OnKubernetes {
             return Ok(());
         }
         let message = format!("the store would be served in the namespace `{namespace}`, which is removed after the run");
-        Err(Failure::usage("temporary_store", message).hint(
+        Err(Failure::new(ErrorCode::TemporaryStore, message).hint(
             "name one that stays with `--store-namespace` or `--cluster-store`, or fetch the run before: `--fetch-to` without `--detach`",
         ))
     }
@@ -198,7 +198,7 @@ impl OnKubernetes {
         }
         let publication = run
             .published()?
-            .ok_or_else(|| Failure::unexpected("publication", "the run is finished, but its store has no publication"))?;
+            .ok_or_else(|| Failure::new(ErrorCode::Internal, "the run is finished, but its store has no publication"))?;
         let presented = self.present(asked, &run, publication, &reached, &to_branch, cancel);
         // If the result could not be shown, the objects stay for inspection.
         if presented.is_ok()
@@ -291,7 +291,7 @@ fn delete_job(cluster: &Cluster, place: &ObjectPath<'_>) -> Result<(), Failure> 
         }
         std::thread::sleep(LOOK);
     }
-    Err(Failure::environment("driver_stays", "the run's last driver is not removed"))
+    Err(Failure::new(ErrorCode::DriverStays, "the run's last driver is not removed"))
 }
 
 /// The cluster, the installation, and the namespaces of a run.
@@ -330,7 +330,8 @@ fn remove_made(cluster: &Cluster, options: &InstallOptions, run: Option<&RunId>,
         let job: Result<Option<Job>, Failure> = cluster.get(&ObjectPath::named("Job", &options.namespace, &driver));
         job.map_or(true, |job| job.is_some_and(|job| !has_ended(&job)))
     };
-    if failure.is_some_and(|failure| failure.code == "connection_lost") || (failure.is_some() && run.is_some_and(drives)) {
+    if failure.is_some_and(|failure| failure.code == ErrorCode::ConnectionLost) || (failure.is_some() && run.is_some_and(drives))
+    {
         return by_hand("the run goes on");
     }
     if failure.is_some() && run.is_some() && !made.store.is_empty() {
@@ -403,7 +404,7 @@ fn wait_for_store(cluster: &Cluster, namespace: &str, cancel: &Cancel) -> Result
             return Err(Failure::cancelled(cancel.reason().unwrap_or("stopped")));
         }
     }
-    Err(Failure::environment("store", format!("the store of namespace `{namespace}` does not serve after {STORE_LIMIT:?}"))
+    Err(Failure::new(ErrorCode::Store, format!("the store of namespace `{namespace}` does not serve after {STORE_LIMIT:?}"))
         .hint(format!("kubectl --namespace {namespace} get pods,persistentvolumeclaims,events")))
 }
 
@@ -417,7 +418,7 @@ fn restart_as_source(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
     let name = "assay-store-source";
     let secret: Option<Secret> = cluster
         .get(&ObjectPath::named("Secret", &site.namespace, name))
-        .or_else(|failure| if failure.code == "forbidden" { Ok(None) } else { Err(failure) })?;
+        .or_else(|failure| if failure.code == ErrorCode::Forbidden { Ok(None) } else { Err(failure) })?;
     let Some([id, key]) = secret.and_then(|secret| {
         let given = |name: &str| secret.data.as_ref()?.get(name).filter(|bytes| !bytes.0.is_empty());
         let member = |name: &str| given(name).map(|bytes| OsString::from_vec(bytes.0.clone()));

@@ -9,7 +9,7 @@ use assay_report::counted;
 use assay_runner::{SourceSpec, default_store, read_source};
 use assay_schedule::{OrderRules, order_digest, order_trials};
 use assay_spec::{Closure, GateSize, Serving, Work, Workload, expand};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use serde_json::json;
 
@@ -68,7 +68,7 @@ struct WorkloadOutline {
 
 impl Plan {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let system = |error: std::io::Error| Failure::environment("system", "cannot start a thread").because(&error);
+        let system = |error: std::io::Error| Failure::new(ErrorCode::System, "cannot start a thread").because(&error);
         let scratch = tempfile::tempdir().map_err(system)?;
         let spec = SourceSpec {
             pipeline: self.pipeline.clone(),
@@ -104,9 +104,8 @@ impl Plan {
 }
 
 fn outline(closure: &Closure, workload: &Workload) -> Result<WorkloadOutline, Failure> {
-    let frozen = workload
-        .freeze(&closure.workload_pins(workload))
-        .map_err(|error| Failure::from_error(Exit::Definition, "freeze", &error))?;
+    let frozen =
+        workload.freeze(&closure.workload_pins(workload)).map_err(|error| Failure::from_error(ErrorCode::Freeze, &error))?;
     Ok(WorkloadOutline {
         name: workload.name.to_string(),
         digest: frozen.digest,
@@ -138,12 +137,11 @@ impl TrialOrder {
         let declared = spec.trials.order_seed.as_deref();
         let is_known = declared.is_some() || run_id.is_some();
         // The existence of an order does not depend on the run.
-        let any = || "any".parse().map_err(|error| Failure::unexpected("run_id", "`any` is no run id").because(&error));
+        let any = || "any".parse().map_err(|error| Failure::new(ErrorCode::Internal, "`any` is no run id").because(&error));
         let run_id = run_id.cloned().map_or_else(any, Ok)?;
         let seed = assay_schedule::order_seed(declared, &run_id, workloads.iter().map(|workload| workload.digest))
-            .map_err(|error| Failure::from_error(Exit::Definition, "order_seed", &error))?;
-        let trials =
-            order_trials(cases, &rules, &seed).map_err(|error| Failure::from_error(Exit::Definition, "order", &error))?;
+            .map_err(|error| Failure::from_error(ErrorCode::OrderSeed, &error))?;
+        let trials = order_trials(cases, &rules, &seed).map_err(|error| Failure::from_error(ErrorCode::Order, &error))?;
         Ok(Self { trials, is_known })
     }
 

@@ -7,7 +7,7 @@ use assay_manifest::{Digest, Publication, Source};
 use assay_process::{Cancel, Signal};
 use assay_runner::{Branch, BranchOptions, CommittedFolder, PublishedRun, read_pipeline};
 use assay_spec::Pipeline;
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_verify::verify_rows;
 use serde_json::json;
 
@@ -43,7 +43,7 @@ pub(crate) struct Push {
 impl Push {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
-            .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let opened = self.place.open(&self.run)?;
         let committed = commit(&opened, &self.branch_of(&opened)?, &cancel)?;
         for stranger in &opened.strangers {
@@ -64,7 +64,7 @@ impl Push {
         let here = Repository::discover(Path::new(".")).ok();
         let checkout = here.as_ref().and_then(Repository::worktree);
         Branch::find(&asked, &pipeline.spec.publish, source, checkout)?.ok_or_else(|| {
-            Failure::usage("no_branch", format!("the pipeline `{}` names no branch to push to", pipeline.name))
+            Failure::new(ErrorCode::NoBranch, format!("the pipeline `{}` names no branch to push to", pipeline.name))
                 .hint("name one with `--branch`, or write `spec.publish.branch` into the pipeline")
         })
     }
@@ -75,11 +75,11 @@ pub(crate) fn commit(opened: &VerifiedRun, branch: &Branch, cancel: &Cancel) -> 
     let chain = &opened.chain;
     let Some((reference, publication)) = chain.all::<Publication>().next().filter(|_| chain.is_complete) else {
         let message = format!("the run `{}` has no publication to push", chain.run_id);
-        return Err(Failure::verification("missing_stage", message).hint("`assay run` with the same run id resumes it"));
+        return Err(Failure::new(ErrorCode::MissingStage, message).hint("`assay run` with the same run id resumes it"));
     };
     if !chain.is_established() {
         let message = "who signed the run is not established, and what is pushed stays";
-        return Err(Failure::new(Exit::Unestablished, "signer_not_established", message)
+        return Err(Failure::new(ErrorCode::SignerNotEstablished, message)
             .hint("name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`"));
     }
     verify_rows(opened.blobs.as_ref(), chain, &publish_binary)?;
@@ -103,14 +103,14 @@ pub(crate) fn line(committed: &CommittedFolder) -> String {
 /// Returns the Source that the run was started from, and its pipeline.
 fn origin(opened: &VerifiedRun) -> Result<(&Source, Pipeline), Failure> {
     let source = opened.chain.one::<Source>();
-    let source = &source.ok_or_else(|| Failure::verification("missing_stage", "the run has no source"))?.body;
+    let source = &source.ok_or_else(|| Failure::new(ErrorCode::MissingStage, "the run has no source"))?.body;
     let pipeline = read_pipeline(source, |digest| bytes(opened, digest, assay_spec::MAX_FILE_BYTES as u64))?;
     Ok((source, pipeline))
 }
 
 fn bytes(opened: &VerifiedRun, digest: &Digest, limit: u64) -> Result<Vec<u8>, Failure> {
     opened.blobs.get(digest, limit)?.ok_or_else(|| {
-        Failure::verification("artifact_absent", format!("the published file {digest} is not there"))
+        Failure::new(ErrorCode::ArtifactAbsent, format!("the published file {digest} is not there"))
             .hint("it was removed, or other bytes were put in its place")
     })
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use assay_lake::{Error, Lake, Limits, Query as Sql, Reading, ResultTable, Snapshot, Subjects};
 use assay_manifest::{Publication, RunId};
 use assay_report::counted;
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
 
@@ -64,7 +64,9 @@ pub(crate) struct Query {
 impl Query {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         if self.format == Format::Parquet && self.output.is_none() && std::io::stdout().is_terminal() {
-            return Err(Failure::usage("binary_output", "Parquet is nothing for a terminal").hint("name a file with `--output`"));
+            return Err(
+                Failure::new(ErrorCode::BinaryOutput, "Parquet is nothing for a terminal").hint("name a file with `--output`")
+            );
         }
         let query = Sql::parse(&self.text()?).map_err(failure)?;
         let store = Store::open_existing(&self.place.store_uri()?)?;
@@ -72,7 +74,9 @@ impl Query {
         // The signed Summaries are read first: a run that is published meanwhile is in the tables that are read afterwards.
         let mut signed = signed_summaries(&store, &self.place.trust)?;
         // The rows of such a run are in the tables, and no Summary that can be read vouches for them.
-        if let Some((run, old)) = signed.refused.iter().find(|(_, failure)| failure.code == "old_format" && !self.unverified) {
+        if let Some((run, old)) =
+            signed.refused.iter().find(|(_, failure)| failure.code == ErrorCode::OldFormat && !self.unverified)
+        {
             return Err(Failure { message: format!("run `{run}`: {}", old.message), ..old.clone() });
         }
         let snapshot = self.snapshot(&lake)?;
@@ -80,7 +84,7 @@ impl Query {
             signed.subjects = signed.subjects.as_of(&snapshot);
         }
         if snapshot.is_empty() && !signed.subjects.has_published() {
-            return Err(Failure::usage("no_warehouse", format!("the store `{}` has no warehouse yet", store.uri()))
+            return Err(Failure::new(ErrorCode::NoWarehouse, format!("the store `{}` has no warehouse yet", store.uri()))
                 .hint("the first published run makes it"));
         }
         let scratch = Scratch::new(MAX_SCRATCH_BYTES)?;
@@ -93,7 +97,7 @@ impl Query {
 
     fn text(&self) -> Result<String, Failure> {
         let unreadable = |what: String| {
-            move |error: std::io::Error| Failure::usage("unreadable", format!("cannot read {what}")).because(&error)
+            move |error: std::io::Error| Failure::new(ErrorCode::Unreadable, format!("cannot read {what}")).because(&error)
         };
         // One byte more than a query may have, so that a longer one is refused and not cut.
         let limit = assay_lake::MAX_SQL_BYTES as u64 + 1;
@@ -118,7 +122,10 @@ impl Query {
         let Some(run) = &self.at else { return lake.latest().map_err(failure) };
         let opened = self.place.open(run.as_str())?;
         let publication = opened.chain.one::<Publication>().ok_or_else(|| {
-            Failure::usage("not_published", format!("the run `{run}` is not published, so it pins no versions of the warehouse"))
+            Failure::new(
+                ErrorCode::NotPublished,
+                format!("the run `{run}` is not published, so it pins no versions of the warehouse"),
+            )
         })?;
         Ok(publication.body.warehouse_snapshot.clone())
     }
@@ -159,7 +166,7 @@ impl Query {
 /// Writes a file that does not exist yet.
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let write = || std::io::Write::write_all(&mut std::fs::File::create_new(path)?, bytes);
-    write().map_err(|error| Failure::usage("unwritable", format!("cannot write `{}`", path.display())).because(&error))
+    write().map_err(|error| Failure::new(ErrorCode::Unwritable, format!("cannot write `{}`", path.display())).because(&error))
 }
 
 /// Reports on stderr how far the files that were read are verified.

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use assay_manifest::{Body as _, Digest, Document, InputRef, MAX_MANIFEST_BYTES, Summary};
-use assay_stage::{Event, Exit, Failure};
+use assay_stage::{ErrorCode, Event, Exit, Failure};
 use assay_store::Store;
 use assay_verify::{
     Blobs, LevelReport, RecomputeOutcome, ReduceResult, StoreBlobs, Tables, compare_results, read_tables, tolerance_text,
@@ -83,10 +83,10 @@ pub(crate) fn compare(
 fn views(blobs: &dyn Blobs, summary: &Summary) -> Result<Option<Value>, Failure> {
     let Some(artifact) = &summary.views else { return Ok(None) };
     let lost = || {
-        Failure::verification("artifact_absent", format!("the summary's `{}` ({}) is not there", artifact.name, artifact.digest))
+        Failure::new(ErrorCode::ArtifactAbsent, format!("the summary's `{}` ({}) is not there", artifact.name, artifact.digest))
     };
     let bytes = blobs.get(&artifact.digest, MAX_VIEWS_BYTES)?.ok_or_else(lost)?;
-    let damaged = |error| Failure::verification("views", "the summary's views are damaged").because(&error);
+    let damaged = |error| Failure::new(ErrorCode::Views, "the summary's views are damaged").because(&error);
     serde_json::from_slice(&bytes).map(Some).map_err(damaged)
 }
 
@@ -100,18 +100,17 @@ pub(crate) struct RecomputedResult {
 /// Runs the reduce binary on the inputs of a signed Summary, unsigned, into a store of its own.
 pub(crate) fn reduce_again(opened: &VerifiedRun, store: &str, inputs: &[InputRef]) -> Result<RecomputedResult, Failure> {
     let folder =
-        tempfile::tempdir().map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
+        tempfile::tempdir().map_err(|error| Failure::new(ErrorCode::Scratch, "cannot make a scratch folder").because(&error))?;
     let policy = folder.path().join("trust.yaml");
     let assay_envelope::Trust::Policy(trust) = &opened.trust else {
         return Err(Failure::new(
-            Exit::Unestablished,
-            "no_trust",
+            ErrorCode::NoTrust,
             "nothing is computed again from evidence whose signers are not established",
         )
         .hint("name whom you trust with `--trust`"));
     };
     std::fs::write(&policy, trust.to_yaml())
-        .map_err(|error| Failure::environment("scratch", "cannot write a scratch file").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Scratch, "cannot write a scratch file").because(&error))?;
     let binary = binaries()?.join("assay-reduce");
     let output = folder.path().join("store");
     let mut command = std::process::Command::new(&binary);
@@ -123,7 +122,7 @@ pub(crate) fn reduce_again(opened: &VerifiedRun, store: &str, inputs: &[InputRef
     let ran = command
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Failure::environment("binary_missing", format!("cannot run `{}`", binary.display())).because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Binaries, format!("cannot run `{}`", binary.display())).because(&error))?;
     let events: Vec<Event> =
         ran.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
     let manifest = events.iter().find_map(|event| match event {
@@ -132,7 +131,7 @@ pub(crate) fn reduce_again(opened: &VerifiedRun, store: &str, inputs: &[InputRef
         _ => None,
     });
     let manifest = manifest.unwrap_or_else(|| {
-        Err(Failure::unexpected("recompute", "reduce ended without a result")
+        Err(Failure::new(ErrorCode::StageFailed, "reduce ended without a result")
             .hint(String::from_utf8_lossy(&ran.stderr).into_owned()))
     })?;
     let store = Store::open_existing(&output.display().to_string())?;
@@ -141,8 +140,8 @@ pub(crate) fn reduce_again(opened: &VerifiedRun, store: &str, inputs: &[InputRef
 
 fn read_result(store: &Store, manifest: Digest) -> Result<Summary, Failure> {
     let bytes = store.get(&manifest, MAX_MANIFEST_BYTES)?;
-    let document = Document::parse(&bytes).map_err(|error| Failure::from_error(Exit::Unexpected, "manifest", &error))?;
+    let document = Document::parse(&bytes).map_err(|error| Failure::from_error(ErrorCode::Internal, &error))?;
     let summary = Summary::from_document(&document)
-        .ok_or_else(|| Failure::unexpected("recompute", "reduce gave something else than a summary"))?;
+        .ok_or_else(|| Failure::new(ErrorCode::StageFailed, "reduce gave something else than a summary"))?;
     Ok(summary.body.clone())
 }

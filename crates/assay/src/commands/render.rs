@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use assay_cluster::{CronSchedule, InstallParameters, Object, ServedStore, Site, cron_job, installation, to_yaml};
 use assay_process::{Cancel, Spawner};
 use assay_runner::{SourceSpec, read_source};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::output;
 
@@ -178,26 +178,26 @@ impl Render {
 
     fn schedule(&self, site: &Site, pipeline: &str) -> Result<Object, Failure> {
         let scratch = tempfile::tempdir()
-            .map_err(|error| Failure::environment("scratch", "cannot make a scratch folder").because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Scratch, "cannot make a scratch folder").because(&error))?;
         let spawner =
-            Spawner::start().map_err(|error| Failure::environment("spawner", "cannot start a thread").because(&error))?;
+            Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
         let cancel =
-            Cancel::new().map_err(|error| Failure::environment("descriptors", "no file descriptor is left").because(&error))?;
+            Cancel::new().map_err(|error| Failure::new(ErrorCode::Descriptors, "no file descriptor is left").because(&error))?;
         let spec = SourceSpec { pipeline: pipeline.to_owned(), ..SourceSpec::default() };
         let read = read_source(&spec, scratch.path(), &spawner, &cancel)?;
         let defined = &read.closure.pipeline;
         let schedule = defined.spec.schedule.as_ref().ok_or_else(|| {
-            Failure::definition("no_schedule", format!("`{pipeline}` has no schedule"))
+            Failure::new(ErrorCode::NoSchedule, format!("`{pipeline}` has no schedule"))
                 .hint("write `schedule: {cron: \"0 2 * * *\"}` into its `spec`")
         })?;
         let origin = || read.origin().map(str::to_owned);
         let repository = self.repo.clone().or_else(origin).ok_or_else(|| {
-            Failure::usage("no_repository", format!("where scheduled runs of `{pipeline}` fetch it from is not known"))
+            Failure::new(ErrorCode::NoRepository, format!("where scheduled runs of `{pipeline}` fetch it from is not known"))
                 .hint("name an address with `--repo`")
         })?;
         if assay_runner::redact_address(&repository) != repository && repository.contains('@') && repository.contains("://") {
-            return Err(Failure::usage(
-                "repository_password",
+            return Err(Failure::new(
+                ErrorCode::RepositoryPassword,
                 "the repository's address holds a user or a password, which everybody would read",
             )
             .hint("leave it out: the Secret `assay-git` says how git reaches it"));
@@ -218,9 +218,9 @@ impl Render {
 /// Reads a trust policy, and checks that it parses.
 pub(crate) fn read_policy(path: &std::path::Path) -> Result<String, Failure> {
     let bytes = std::fs::read(path).map_err(|error| {
-        Failure::usage("trust_policy", format!("cannot read the trust policy `{}`", path.display())).because(&error)
+        Failure::new(ErrorCode::TrustPolicy, format!("cannot read the trust policy `{}`", path.display())).because(&error)
     })?;
     assay_stage::read_trust(&path.display().to_string(), &bytes)?;
     String::from_utf8(bytes)
-        .map_err(|error| Failure::usage("trust_policy", format!("`{}` is not UTF-8", path.display())).because(&error))
+        .map_err(|error| Failure::new(ErrorCode::TrustPolicy, format!("`{}` is not UTF-8", path.display())).because(&error))
 }

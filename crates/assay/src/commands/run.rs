@@ -8,7 +8,7 @@ use assay_manifest::{InputRef, Plan, Publication, RunId, RunStatus, Summary};
 use assay_process::{Cancel, Signal};
 use assay_report::shell_word;
 use assay_runner::{BranchPush, CommittedFolder, Config, Run as Driven, RunSpec, SourceSpec, export, init_keys};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use serde_json::json;
 
@@ -116,7 +116,7 @@ impl RunRequest {
 
     fn finish(self, pushes: bool) -> Result<Exit, Failure> {
         let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
-            .map_err(|error| Failure::environment("signals", "cannot handle signals").because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let config = Config::find()?;
         let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
         let password = password.as_encoded_bytes();
@@ -185,7 +185,7 @@ impl RunRequest {
         pushed: Option<&CommittedFolder>,
         store_uri: &str,
     ) -> Result<(), Failure> {
-        let lost = || Failure::unexpected("publication", "the run is finished, but its publication is not there");
+        let lost = || Failure::new(ErrorCode::Internal, "the run is finished, but its publication is not there");
         let summary = &opened.chain.one::<Summary>().ok_or_else(lost)?.body;
         let publication = &opened.chain.one::<Publication>().ok_or_else(lost)?.body;
         let report = opened.report(self.shows.command())?.ok_or_else(lost)?;
@@ -233,7 +233,7 @@ pub(crate) fn no_valid_trial(opened: &VerifiedRun, folder: &Path) -> Option<Fail
     let causes = assay_report::commonest_reason(summary).into_iter().collect();
     let report = folder.join("report.html");
     let hint = format!("`{}` tells of every attempt; repair the cause, then run it again under another name", report.display());
-    let failure = Failure::environment("no_valid_trial", assay_report::describe_none_counted(planned));
+    let failure = Failure::new(ErrorCode::NoValidTrial, assay_report::describe_none_counted(planned));
     Some(Failure { causes, ..failure }.hint(hint))
 }
 
@@ -260,6 +260,6 @@ pub(crate) fn make_missing_keys(config: &Config, password: &[u8]) -> Result<(), 
 /// Returns the folder that holds the stages' binaries: that of `assay`.
 pub(crate) fn binaries() -> Result<PathBuf, Failure> {
     let this = std::env::current_exe()
-        .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
-    this.parent().map(PathBuf::from).ok_or_else(|| Failure::environment("binaries", "the running program lies in no folder"))
+        .map_err(|error| Failure::new(ErrorCode::Binaries, "cannot find the running program").because(&error))?;
+    this.parent().map(PathBuf::from).ok_or_else(|| Failure::new(ErrorCode::Binaries, "the running program lies in no folder"))
 }

@@ -7,7 +7,7 @@ use assay_manifest::{
     Body as _, Document, DocumentError, EndState, Instant, MAX_MANIFEST_BYTES, OriginKind, RunEnd, RunId, Source,
 };
 use assay_runner::default_store;
-use assay_stage::{AcceptedResult, Exit, Failure, Layout, StageName};
+use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout, StageName};
 use assay_store::Store;
 use serde_json::json;
 
@@ -107,9 +107,8 @@ fn read_entry(store: &Store, run_id: &RunId) -> Result<RunEntry, Failure> {
 /// Returns the time at which a result was signed, as its signer asserts.
 fn signed_at(store: &Store, accepted: AcceptedResult) -> Result<Option<Instant>, Failure> {
     let bytes = store.get(&accepted.bundle, MAX_BUNDLE_BYTES as u64)?;
-    let bundle = Bundle::parse(&bytes).map_err(|error| Failure::from_error(Exit::Verification, "bundle", &error))?;
-    let statement =
-        Statement::parse(&bundle.envelope.payload).map_err(|error| Failure::from_error(Exit::Verification, "bundle", &error))?;
+    let bundle = Bundle::parse(&bytes).map_err(|error| Failure::from_error(ErrorCode::Bundle, &error))?;
+    let statement = Statement::parse(&bundle.envelope.payload).map_err(|error| Failure::from_error(ErrorCode::Bundle, &error))?;
     Ok(statement.predicate.asserted_time())
 }
 
@@ -167,11 +166,9 @@ fn document(store: &Store, path: &str, run_id: &RunId) -> Result<Option<Document
 /// Returns the failure for a manifest that cannot be parsed: it has another format of Assay's, or is damaged.
 fn parse_failure(run_id: &RunId, error: &DocumentError) -> Failure {
     match error {
-        DocumentError::Fields { .. } | DocumentError::UnknownVersion(_) => {
-            Failure::from_error(Exit::Environment, "old_format", error)
-                .hint(format!("`assay verify {run_id}` names the Assay that signed it; nothing was changed"))
-        }
-        error => Failure::from_error(Exit::Verification, "manifest", error),
+        DocumentError::Fields { .. } | DocumentError::UnknownVersion(_) => Failure::from_error(ErrorCode::OldFormat, error)
+            .hint(format!("`assay verify {run_id}` names the Assay that signed it; nothing was changed")),
+        error => Failure::from_error(ErrorCode::Manifest, error),
     }
 }
 
@@ -183,5 +180,5 @@ fn manifest_of(store: &Store, accepted: AcceptedResult, run_id: &RunId) -> Resul
     if found == run_id {
         return Ok(document);
     }
-    Err(Failure::verification("pointer_elsewhere", format!("a pointer of run `{run_id}` leads to a manifest of run `{found}`")))
+    Err(Failure::new(ErrorCode::PointerElsewhere, format!("a pointer of run `{run_id}` leads to a manifest of run `{found}`")))
 }

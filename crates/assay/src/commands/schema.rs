@@ -2,7 +2,7 @@
 
 use assay_manifest::Kind;
 use assay_spec::DefinitionKind;
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::output;
 
@@ -30,7 +30,7 @@ impl Schema {
             Some(kind) => {
                 let found = schemas.iter().find(|(name, _)| name.eq_ignore_ascii_case(kind));
                 let (_, schema) = found.ok_or_else(|| {
-                    Failure::usage("unknown_kind", format!("there is no kind `{kind}`"))
+                    Failure::new(ErrorCode::UnknownKind, format!("there is no kind `{kind}`"))
                         .hint(format!("the kinds are {}", names().join(", ")))
                 })?;
                 output::json(schema)?;

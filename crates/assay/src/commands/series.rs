@@ -2,7 +2,7 @@
 
 use assay_lake::{Cell, Lake, Limits, Query, Reading};
 use assay_manifest::BetterDirection;
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
 
@@ -66,7 +66,7 @@ pub(crate) fn read_series(place: &StoreOptions, asked: &SeriesFilter<'_>) -> Res
     let signed = signed_summaries(&store, &place.trust)?;
     let snapshot = lake.latest().map_err(failure)?;
     if snapshot.is_empty() {
-        return Err(Failure::usage("no_warehouse", format!("the store `{}` has no warehouse yet", store.uri()))
+        return Err(Failure::new(ErrorCode::NoWarehouse, format!("the store `{}` has no warehouse yet", store.uri()))
             .hint("the first published run makes it"));
     }
     let query = Query::parse(&sql(asked)).map_err(failure)?;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 /// The program, beside this one.
 const PROGRAM: &str = "assay-serve";
@@ -20,11 +20,11 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let this = std::env::current_exe()
-            .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Binaries, "cannot find the running program").because(&error))?;
         let program = this.with_file_name(PROGRAM);
         // It replaces this process, so that signals and exit codes are its own.
         let error = std::process::Command::new(&program).args(self.arguments).exec();
-        Err(Failure::environment("binaries", format!("cannot start `{}`", program.display()))
+        Err(Failure::new(ErrorCode::Binaries, format!("cannot start `{}`", program.display()))
             .because(&error)
             .hint("it lies beside `assay`: build or install all of Assay's programs together"))
     }

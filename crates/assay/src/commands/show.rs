@@ -1,6 +1,6 @@
 //! `assay show`: prints the result of a run, verified before it is shown.
 
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::commands::verified_run::StoreOptions;
 use crate::output;
@@ -22,7 +22,7 @@ impl Show {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let opened = self.place.open(&self.run)?;
         let report = opened.report("assay show")?.ok_or_else(|| {
-            Failure::usage("not_published", format!("the run `{}` has no result yet", opened.chain.run_id))
+            Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no result yet", opened.chain.run_id))
                 .hint("`assay run` with the same run id resumes it; `assay verify` says how far it came")
         })?;
         output::report(if self.markdown { report.markdown() } else { report.terminal(output::width(), output::has_color()) });

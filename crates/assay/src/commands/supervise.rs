@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use assay_manifest::CpuList;
 use assay_process::{Command, pin_to_cpus};
@@ -29,13 +29,13 @@ impl Supervise {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         if let Some(cpus) = &self.cpus {
             pin_to_cpus(cpus.numbers()).map_err(|error| {
-                Failure::from_error(Exit::Environment, "cpus", &error).hint(format!("does this machine have the CPUs {cpus}?"))
+                Failure::from_error(ErrorCode::Cpus, &error).hint(format!("does this machine have the CPUs {cpus}?"))
             })?;
         }
         let mut program = self.program.into_iter();
         let command = Command::new(program.next().unwrap_or_default()).args(program).inherit_env();
         let status = assay_process::supervise(self.parent, command, Duration::from_secs(self.grace_seconds))
-            .map_err(|error| Failure::from_error(Exit::Environment, "process", &error))?;
+            .map_err(|error| Failure::from_error(ErrorCode::Process, &error))?;
         std::process::exit(i32::from(status.exit_code()))
     }
 }

@@ -5,7 +5,7 @@ use assay_manifest::{
     PinnedFile, Plan, PointSummary, Publication, ServingOutcome, Source, Summary, TrialValue,
 };
 use assay_report::counted;
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use assay_verify::{RecomputeOutcome, StoreBlobs, is_close};
 use assay_warehouse::{ROW_ID, Row, Value};
@@ -86,7 +86,7 @@ impl NumberTrace<'_> {
 impl Trace {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let address: Address = self.number.parse().map_err(|error| {
-            Failure::from_error(Exit::Usage, "address", &error)
+            Failure::from_error(ErrorCode::Address, &error)
                 .hint("an address is `<run>/<table>/<row id>/<column>`; tables and reports print it")
         })?;
         let opened = match &self.from {
@@ -94,8 +94,8 @@ impl Trace {
             None => self.place.open_here_or_in_store(address.run_id())?,
         };
         if opened.chain.run_id != *address.run_id() {
-            return Err(Failure::usage(
-                "address",
+            return Err(Failure::new(
+                ErrorCode::Address,
                 format!("the folder holds run `{}`, not `{}`", opened.chain.run_id, address.run_id()),
             ));
         }
@@ -111,22 +111,22 @@ impl Trace {
 }
 
 fn trace_number<'a>(opened: &'a VerifiedRun, address: &'a Address) -> Result<NumberTrace<'a>, Failure> {
-    let unpublished = || Failure::usage("not_published", format!("the run `{}` has no numbers", address.run_id()));
+    let unpublished = || Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no numbers", address.run_id()));
     let summary = &opened.chain.one::<Summary>().ok_or_else(unpublished)?.body;
     let plan = &opened.chain.one::<Plan>().ok_or_else(unpublished)?.body;
     let file = summary.files.iter().find(|file| file.table == address.table()).ok_or_else(|| {
-        Failure::usage("unknown_table", format!("the run has no rows in a table `{}`", address.table()))
+        Failure::new(ErrorCode::UnknownTable, format!("the run has no rows in a table `{}`", address.table()))
             .hint(format!("numbers lie in `{}`, and a serving point's also in `serving_outcome_fact`", Address::TABLE))
     })?;
     let row = find_row(opened, address, file)?;
     let value = row.get(address.column()).cloned().ok_or_else(|| {
-        Failure::usage("unknown_column", format!("the table `{}` has no column `{}`", address.table(), address.column()))
+        Failure::new(ErrorCode::UnknownColumn, format!("the table `{}` has no column `{}`", address.table(), address.column()))
             .hint(format!("numbers of `{}` lie in the column `value`; docs/tables.md has every column", Address::TABLE))
     })?;
     let text = |column: &str| row.text(column).unwrap_or_default();
     let (case, point) = (text("benchmark_case_id"), text("point_id"));
     let point = summary.points.iter().find(|found| found.case_id.as_str() == case && found.point_id.as_str() == point);
-    let unnamed = || Failure::verification("row_without_summary", "the row's case, point or metric is not in the signed summary");
+    let unnamed = || Failure::new(ErrorCode::RowWithoutSummary, "the row's case, point or metric is not in the signed summary");
     let point = point.ok_or_else(unnamed)?;
     let metric = match row.text("metric") {
         Some(name) => Some(point.metrics.iter().find(|found| found.metric == name).ok_or_else(unnamed)?),
@@ -160,7 +160,7 @@ fn find_query<'a>(
     let number = numbers.numbers.iter().find(|number| number.address.parse().is_ok_and(|found| is_same(&found)));
     let Some((number, named)) = number.and_then(|number| Some((number, number.query.as_ref()?))) else { return Ok(None) };
     let digest = named.digest;
-    let unnamed = || Failure::verification("other_queries", "the number's query is not one that the plan pins");
+    let unnamed = || Failure::new(ErrorCode::OtherQueries, "the number's query is not one that the plan pins");
     let query = plan.queries.iter().find(|query| query.artifact.digest == digest).ok_or_else(unnamed)?;
     let text = assay_verify::check_selected_by(opened.blobs.as_ref(), &opened.chain, query, number)?;
     Ok(Some((query, text)))
@@ -178,20 +178,20 @@ fn find_snapshot(opened: &VerifiedRun, file: &CuratedFile) -> Result<Option<(Cou
 
 fn find_row(opened: &VerifiedRun, address: &Address, file: &CuratedFile) -> Result<Row, Failure> {
     let bytes = opened.blobs.get(&file.artifact.digest, MAX_BYTES)?.ok_or_else(|| {
-        Failure::verification(
-            "artifact_absent",
+        Failure::new(
+            ErrorCode::ArtifactAbsent,
             format!("the curated file `{}` ({}) is not there", file.artifact.name, file.artifact.digest),
         )
     })?;
     let mut rows = read_rows(file, bytes, address.row())?;
     match (rows.pop(), rows.len()) {
         (Some(row), 0) => Ok(row),
-        (None, _) => Err(Failure::usage(
-            "no_such_row",
+        (None, _) => Err(Failure::new(
+            ErrorCode::NoSuchRow,
             format!("no row of `{}` has an id that begins with `{}`", address.table(), address.row()),
         )),
-        (Some(_), more) => Err(Failure::usage(
-            "ambiguous_row",
+        (Some(_), more) => Err(Failure::new(
+            ErrorCode::AmbiguousRow,
             format!("{} rows of `{}` have ids that begin with `{}`", more + 1, address.table(), address.row()),
         )
         .hint("give more digits of the row id")),
@@ -201,10 +201,10 @@ fn find_row(opened: &VerifiedRun, address: &Address, file: &CuratedFile) -> Resu
 /// Returns the rows of a curated file whose ids begin with these digits.
 fn read_rows(file: &CuratedFile, bytes: Vec<u8>, digits: &str) -> Result<Vec<Row>, Failure> {
     let table = assay_warehouse::table(&file.table)
-        .ok_or_else(|| Failure::usage("unknown_table", format!("there is no table `{}`", file.table)))?;
+        .ok_or_else(|| Failure::new(ErrorCode::UnknownTable, format!("there is no table `{}`", file.table)))?;
     assay_warehouse::find(table, bytes, digits).map_err(|error| match error {
-        assay_warehouse::Error::BadPrefix(_) => Failure::from_error(Exit::Usage, "address", &error),
-        error => Failure::from_error(Exit::Verification, error.code(), &error),
+        assay_warehouse::Error::BadPrefix(_) => Failure::from_error(ErrorCode::Address, &error),
+        error => Failure::from_error(error.code(), &error),
     })
 }
 
@@ -220,10 +220,10 @@ struct RederivedNumber {
 /// has to hold the same value.
 fn rederive(opened: &VerifiedRun, walk: &NumberTrace<'_>) -> Result<RederivedNumber, Failure> {
     let store = opened.store.as_ref().ok_or_else(|| {
-        Failure::usage("no_evidence", "raw evidence stays in the store: a published folder cannot be computed again")
+        Failure::new(ErrorCode::NoEvidence, "raw evidence stays in the store: a published folder cannot be computed again")
             .hint("name the store with `--store` instead of a folder")
     })?;
-    let lost = || Failure::verification("recompute_differs", "the number is not among those that reduce gives now");
+    let lost = || Failure::new(ErrorCode::RecomputeDiffers, "the number is not among those that reduce gives now");
     let (_, signed) = opened.chain.all::<Summary>().next().ok_or_else(lost)?;
     let again = reduce_again(opened, store, &signed.header.inputs)?;
     let blobs = StoreBlobs(again.store.clone());
@@ -243,7 +243,7 @@ fn rederive(opened: &VerifiedRun, walk: &NumberTrace<'_>) -> Result<RederivedNum
         _ => {
             let (before, now) = (number(&walk.value), number(&value));
             let message = format!("the {} was {before} and is {now} when computed again", walk.noun());
-            return Err(Failure::verification("recompute_differs", message));
+            return Err(Failure::new(ErrorCode::RecomputeDiffers, message));
         }
     }
     Ok(RederivedNumber { value, is_exact, recomputed })
@@ -282,7 +282,7 @@ fn find_attempt<'a>(opened: &'a VerifiedRun, trial: &TrialValue) -> Option<(&'a 
 fn raw_samples(opened: &VerifiedRun, attempt: &Attempt, metric: &str) -> Result<Option<Vec<f64>>, Failure> {
     let Some(printed) = attempt.result() else { return Ok(None) };
     let Some(bytes) = opened.blobs.get(&printed.digest, MAX_BYTES)? else { return Ok(None) };
-    let parsed = assay_indicator::parse(&bytes).map_err(|error| Failure::from_error(Exit::Verification, "malformed", &error))?;
+    let parsed = assay_indicator::parse(&bytes).map_err(|error| Failure::from_error(ErrorCode::Malformed, &error))?;
     let value = parsed.result.into_iter().find(|(path, _)| path == metric).map(|(_, value)| value);
     Ok(match value {
         Some(assay_indicator::Value::Number(number)) => Some(vec![number]),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use assay_report::counted;
 use assay_spec::{ClosureError, Definition, Problem, read_closure, validate};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::output;
 
@@ -54,7 +54,7 @@ impl Validate {
 fn default_paths() -> Result<Vec<PathBuf>, Failure> {
     let found: Vec<_> = ["pipelines", "workloads"].iter().map(PathBuf::from).filter(|path| path.is_dir()).collect();
     if found.is_empty() {
-        return Err(Failure::usage("nothing_to_validate", "there is neither a folder `pipelines` nor `workloads` here")
+        return Err(Failure::new(ErrorCode::NothingToValidate, "there is neither a folder `pipelines` nor `workloads` here")
             .hint("name files or folders: `assay validate PATH...`"));
     }
     Ok(found)
@@ -65,7 +65,7 @@ fn read_definition(path: &Path) -> Result<Vec<u8>, Failure> {
     let refuse = |error: std::io::Error| unreadable(path, &error);
     // Links lead out of an untrusted repository, and pipes never end.
     if !std::fs::symlink_metadata(path).map_err(refuse)?.is_file() {
-        return Err(Failure::usage("unreadable", format!("`{}` is not a plain file", path.display())));
+        return Err(Failure::new(ErrorCode::Unreadable, format!("`{}` is not a plain file", path.display())));
     }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(refuse)?;
@@ -74,7 +74,7 @@ fn read_definition(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage("unreadable", format!("cannot read `{}`", path.display())).because(error)
+    Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display())).because(error)
 }
 
 /// Returns the definition files below the given paths, sorted.
@@ -83,7 +83,7 @@ fn definitions(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut pending = paths.to_vec();
     while let Some(path) = pending.pop() {
         if found.len() + pending.len() > MAX_FILES {
-            return Err(Failure::usage("too_many_files", format!("more than {MAX_FILES} files are named")));
+            return Err(Failure::new(ErrorCode::TooManyFiles, format!("more than {MAX_FILES} files are named")));
         }
         if !path.is_dir() {
             found.push(path);

@@ -7,7 +7,7 @@ use assay_envelope::{Trust, Verified};
 use assay_manifest::{Collection, Document, Environment, MAX_MANIFEST_BYTES, Plan, Publication, RunId, Summary, Views};
 use assay_report::{ChainSignature, Inputs, Report, shell_word};
 use assay_runner::{Config, default_store};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use assay_verify::{Blobs, Chain, FolderBlobs, Head, StoreBlobs, check_pointers, head_of_folder, head_of_run, walk};
 
@@ -55,7 +55,7 @@ impl StoreOptions {
     /// established.
     pub(crate) fn open_or_unestablished(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
         match self.open(run_id.as_str()) {
-            Err(failure) if failure.code == "unknown_key" && self.trust.is_empty() => self.open_unestablished(run_id),
+            Err(failure) if failure.code == ErrorCode::UnknownKey && self.trust.is_empty() => self.open_unestablished(run_id),
             opened => opened,
         }
     }
@@ -82,7 +82,7 @@ impl StoreOptions {
             return self.open_folder(name);
         }
         let run_id: RunId = name.parse().map_err(|error| {
-            Failure::usage("no_such_run", format!("`{name}` is neither a folder nor the name of a run"))
+            Failure::new(ErrorCode::NoSuchRun, format!("`{name}` is neither a folder nor the name of a run"))
                 .because(&error)
                 .hint("a published folder is named with a `/`, such as `./folder`")
         })?;
@@ -112,7 +112,7 @@ impl StoreOptions {
         let is_plain = |found: std::fs::Metadata| found.is_file();
         if !path.join(PUBLICATION).symlink_metadata().is_ok_and(is_plain) {
             let message = format!("`{name}` is not the folder of a published run: it holds no manifest at `{PUBLICATION}`");
-            return Err(Failure::verification("not_a_publication", message).hint("name the folder of one published run"));
+            return Err(Failure::new(ErrorCode::NotAPublication, message).hint("name the folder of one published run"));
         }
         let config = Config::find()?;
         let blobs = FolderBlobs::open(path)?;
@@ -212,7 +212,7 @@ impl VerifiedRun {
         let Some(artifact) = &summary.views else { return Ok(None) };
         let Some(bytes) = self.blobs.get(&artifact.digest, Views::MAX_BYTES)? else { return Ok(None) };
         let views = Views::parse(&bytes)
-            .map_err(|error| Failure::verification("views", "the summary's views are damaged").because(&error))?;
+            .map_err(|error| Failure::new(ErrorCode::Views, "the summary's views are damaged").because(&error))?;
         Ok(Some(views))
     }
 

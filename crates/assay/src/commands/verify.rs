@@ -1,7 +1,7 @@
 //! `assay verify`: verifies the whole chain, and reports which of the four levels it reached.
 
 use assay_manifest::{Digest, EndState, RunEnd};
-use assay_stage::{Exit, Failure, file_digest};
+use assay_stage::{ErrorCode, Exit, Failure, file_digest};
 use assay_store::Store;
 use assay_verify::{Level, LevelReport, RecomputeOutcome, fetched_from, verify_evidence, verify_rows, verify_snapshot};
 use serde_json::json;
@@ -211,7 +211,7 @@ fn check_strangers(strangers: &[String]) -> Result<(), Failure> {
     let more = strangers.len() - 1;
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     let message = format!("`{}`{more} in the folder: not of the run, and nothing vouches for it", first.escape_debug());
-    Err(Failure::verification("strangers", message)
+    Err(Failure::new(ErrorCode::Strangers, message)
         .hint("a published folder holds the files that its manifests name, and no others"))
 }
 
@@ -310,9 +310,9 @@ fn unfinished_failure(opened: &VerifiedRun) -> Failure {
         Some((_, end)) => {
             let how = if end.body.state == EndState::Cancelled { "was cancelled" } else { "failed" };
             let (stage, reason) = (end.body.stage, &end.body.reason);
-            Failure::verification("missing_stage", format!("the run {how} in {stage}: {}", reason.detail))
+            Failure::new(ErrorCode::MissingStage, format!("the run {how} in {stage}: {}", reason.detail))
         }
-        None => Failure::verification("missing_stage", format!("the run has not come further than its {}", have.join(", "))),
+        None => Failure::new(ErrorCode::MissingStage, format!("the run has not come further than its {}", have.join(", "))),
     };
     failure.hint("what it has is consistent; `assay run` with the same run id resumes it")
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use assay_envelope::{ForeignBundleError, MAX_BUNDLE_BYTES, MAX_KEY_BYTES, PublicKey, check_bundle};
 use assay_manifest::{Digest, Hasher};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::output;
 
@@ -65,16 +65,16 @@ impl VerifyBundle {
     fn without_key(&self) -> Failure {
         let failure = if self.certificate_identity.is_some() || self.certificate_oidc_issuer.is_some() {
             let message = "certificates need a certificate authority and a log to check against, which this build does not have";
-            Failure::verification("keyless_bundle", message)
+            Failure::new(ErrorCode::KeylessBundle, message)
         } else {
-            Failure::usage("no_key", "nothing says by which key the bundle should be signed")
+            Failure::new(ErrorCode::NoKey, "nothing says by which key the bundle should be signed")
         };
         failure.hint("give the signer's public key with `--key FILE`")
     }
 }
 
 fn refusal(error: &ForeignBundleError) -> Failure {
-    let failure = Failure::from_error(Exit::Verification, error.code(), error);
+    let failure = Failure::from_error(error.code(), error);
     match error {
         ForeignBundleError::Keyless => failure.hint("verify it with cosign"),
         _ => failure,
@@ -84,8 +84,9 @@ fn refusal(error: &ForeignBundleError) -> Failure {
 fn read_key(path: &Path) -> Result<PublicKey, Failure> {
     let bytes = read(path, MAX_KEY_BYTES)?;
     let text = String::from_utf8_lossy(&bytes);
-    PublicKey::from_pem(&text)
-        .map_err(|error| Failure::usage("key", format!("`{}` cannot be used as a key", path.display())).because(&error))
+    PublicKey::from_pem(&text).map_err(|error| {
+        Failure::new(ErrorCode::PublicKey, format!("`{}` cannot be used as a key", path.display())).because(&error)
+    })
 }
 
 /// Returns the digest of the file, or the digest that is named: the latter only if it is complete and no file has that name.
@@ -116,5 +117,5 @@ fn read(path: &Path, limit: usize) -> Result<Vec<u8>, Failure> {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage("unreadable", format!("cannot read `{}`", path.display())).because(error)
+    Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display())).because(error)
 }

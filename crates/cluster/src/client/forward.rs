@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Api;
 use kube::api::ListParams;
@@ -28,23 +28,23 @@ impl Drop for PortForward {
 impl Cluster {
     /// Opens a local port that leads to a pod behind `service`, written `namespace/name:port`.
     pub fn forward(&self, service: &str) -> Result<PortForward, Failure> {
-        let unread = || Failure::environment("forward", format!("`{service}` is no Service: expected `namespace/name:port`"));
+        let unread = || Failure::new(ErrorCode::Forward, format!("`{service}` is no Service: expected `namespace/name:port`"));
         let (namespace, rest) = service.split_once('/').ok_or_else(unread)?;
         let (name, port) = rest.split_once(':').ok_or_else(unread)?;
         let port: u16 = port.parse().map_err(|_| unread())?;
-        let found: Service = self
-            .get(&ObjectPath::named("Service", namespace, name))?
-            .ok_or_else(|| Failure::environment("forward", format!("there is no Service `{name}` in namespace `{namespace}`")))?;
+        let found: Service = self.get(&ObjectPath::named("Service", namespace, name))?.ok_or_else(|| {
+            Failure::new(ErrorCode::Forward, format!("there is no Service `{name}` in namespace `{namespace}`"))
+        })?;
         let selector = found.spec.and_then(|spec| spec.selector).unwrap_or_default();
         let selector: Vec<String> = selector.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
         let selector = selector.join(",");
         // A missing pod is reported here, before a client relies on the port.
         let listed: Vec<Pod> = self.list("Pod", namespace, &selector)?;
         if !listed.iter().any(is_running) {
-            return Err(Failure::environment("forward", format!("no pod runs behind the Service `{service}`")));
+            return Err(Failure::new(ErrorCode::Forward, format!("no pod runs behind the Service `{service}`")));
         }
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let failed = |error: std::io::Error| Failure::environment("forward", "no port can be opened").because(&error);
+        let failed = |error: std::io::Error| Failure::new(ErrorCode::Forward, "no port can be opened").because(&error);
         let listener = self.runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let task = self.runtime.spawn(async move {

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use assay_manifest::RunId;
 use assay_process::Cancel;
-use assay_stage::{Clock, Failure};
+use assay_stage::{Clock, ErrorCode, Failure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{CONFLICT, Cluster, ObjectPath};
+use super::{Cluster, ErrorCode::Conflict, ObjectPath};
 use crate::{MANAGED_BY, Object, RUN, RunRoot, root_name};
 
 /// The duration of the Lease: a holder that has not renewed it for this long has gone.
@@ -73,7 +73,7 @@ impl Lease {
                         renewed = Instant::now();
                     }
                     // If a response was lost, our own change looks like another driver's.
-                    Err(failure) if failure.code == CONFLICT => {
+                    Err(failure) if failure.code == ErrorCode::Conflict => {
                         match cluster.get::<Value>(&ObjectPath::named("Lease", &namespace, &name)) {
                             Ok(Some(there)) if is_held_by(&there, &holder) => lease = there,
                             Ok(_) => return lost.cancel("another driver has taken the run over"),
@@ -144,7 +144,7 @@ fn try_take(
     there["spec"]["renewTime"] = json!(now());
     match cluster.replace(&there) {
         Ok(there) => Ok(Some(there)),
-        Err(failure) if failure.code == CONFLICT => Ok(None),
+        Err(failure) if failure.code == ErrorCode::Conflict => Ok(None),
         Err(failure) => Err(failure),
     }
 }
@@ -180,7 +180,7 @@ fn lease(namespace: &str, run_id: &RunId, holder: &str, root: &RunRoot) -> Objec
 }
 
 fn locked(run_id: &RunId) -> Failure {
-    Failure::environment("run_locked", format!("another driver is driving the run `{run_id}`"))
+    Failure::new(ErrorCode::RunLocked, format!("another driver is driving the run `{run_id}`"))
         .hint("wait for it to end, or stop it with `assay cancel`; a run has one driver at a time")
         .lasting()
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use assay_cluster::{by_digest, named_by_digest};
 use assay_manifest::{CaseId, FrozenWorkload, Name, Plan};
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 
 /// Returns the image of each block that does not run in the installed one. `of_stage` is the pipeline's image for execute as a
 /// whole.
@@ -40,7 +40,7 @@ fn workload_image<'a>(
             let message =
                 format!("the workload `{}` runs in the image `{own}`, and the stage execute in `{of_stage}`", workload.name);
             return Err(
-                Failure::definition("workload_image", message).hint("keep one of them: execute is what runs the workload")
+                Failure::new(ErrorCode::WorkloadImage, message).hint("keep one of them: execute is what runs the workload")
             );
         }
         let image = own.or_else(|| of_stage.map(str::to_owned));
@@ -55,7 +55,7 @@ fn workload_image<'a>(
                     shown(known),
                     shown(&image)
                 );
-                return Err(Failure::definition("workload_image", message)
+                return Err(Failure::new(ErrorCode::WorkloadImage, message)
                     .hint("the trials of a block run in one Job: give the workloads one image, or a pipeline each"));
             }
             Some(_) => {}

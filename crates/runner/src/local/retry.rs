@@ -3,7 +3,7 @@
 use std::sync::mpsc::sync_channel;
 
 use assay_manifest::InputRef;
-use assay_stage::{Event, Failure};
+use assay_stage::{ErrorCode, Event, Failure};
 
 use super::WAITING_EVENTS;
 use crate::StageCall;
@@ -36,7 +36,7 @@ pub(super) fn run_concurrently(
                 observe(call, &event);
             }
         }
-        let panicked = || Failure::unexpected("shard", "the thread that waits for a shard panicked");
+        let panicked = || Failure::new(ErrorCode::Internal, "the thread that waits for a shard panicked");
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
     })
 }
@@ -97,14 +97,14 @@ mod tests {
 
     #[test]
     fn what_a_retry_may_mend_is_tried_again_and_nothing_else() {
-        let passing = Failure::environment("busy", "m");
-        let lasting = Failure::environment("model_not_served", "m").lasting();
+        let passing = Failure::new(ErrorCode::Busy, "m");
+        let lasting = Failure::new(ErrorCode::ModelNotServed, "m").lasting();
         assert_eq!(run_failing(&[]), (Ok(()), 0));
         assert_eq!(run_failing(&[passing.clone(), passing.clone()]), (Ok(()), 2));
         assert_eq!(run_failing(&[passing.clone(), passing.clone(), passing.clone()]), (Err("busy".to_owned()), 2));
         assert_eq!(run_failing(std::slice::from_ref(&lasting)), (Err("model_not_served".to_owned()), 0));
         assert_eq!(run_failing(&[passing, lasting]), (Err("model_not_served".to_owned()), 1));
-        assert_eq!(run_failing(&[Failure::definition("bad", "m")]), (Err("bad".to_owned()), 0));
+        assert_eq!(run_failing(&[Failure::new(ErrorCode::DefinitionInvalid, "m")]), (Err("bad".to_owned()), 0));
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
         let mut heard = Vec::new();
         let results = run_concurrently(&calls, &mut |call, _| heard.push(call.shard.index), |call, observe| {
             observe(&Event::Recording);
-            if call.shard.index == 1 { Err(Failure::definition("bad", "m")) } else { Ok(result()) }
+            if call.shard.index == 1 { Err(Failure::new(ErrorCode::DefinitionInvalid, "m")) } else { Ok(result()) }
         });
         heard.sort_unstable();
         assert_eq!(heard, [0, 1, 2]);

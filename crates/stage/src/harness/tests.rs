@@ -88,7 +88,7 @@ fn a_key_signs_only_what_the_policy_lets_it() {
         TrustedSigner { not_after: Some(Instant::from_unix_ns(4)), ..TrustedSigner::new("old", key.clone(), [Role::Plan]) };
     let failure =
         check_may_sign(&TrustPolicy::from_signers("team", vec![ended]), &key, Role::Plan, now).expect_err("a closed window");
-    assert_eq!(failure.code, "key_outside_validity");
+    assert_eq!(failure.code.as_str(), "key_outside_validity");
 }
 
 #[test]
@@ -118,7 +118,7 @@ impl Stage for IdleStage {
     const NAME: StageName = StageName::Plan;
 
     fn run(&self, _: &Inputs, _: &Parameters, _: &Context) -> Result<assay_manifest::Plan, Failure> {
-        Err(Failure::unexpected("still", "it is never run"))
+        Err(Failure::new(ErrorCode::Internal, "it is never run"))
     }
 }
 

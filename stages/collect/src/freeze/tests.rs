@@ -120,7 +120,7 @@ fn shards_of_an_attempt_follow_one_schedule() {
     };
     assert!(collected(&[following(0, "a"), following(1, "a")]).is_ok());
     let failure = collected(&[following(0, "a"), following(1, "b")]).expect_err("two schedules");
-    assert_eq!(failure.code, "schedule_differs");
+    assert_eq!(failure.code.as_str(), "schedule_differs");
     let message = ["a", "b"]
         .iter()
         .fold(failure.message, |text, name| text.replace(&Digest::compute(name.as_bytes()).to_string(), &format!("<{name}>")));

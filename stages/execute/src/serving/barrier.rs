@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assay_manifest::{ClockOffset, Count, HostFacts, Instant, PlannedTrial, Shard, TrialId, canonical_json};
-use assay_stage::{BrokenMark, Clock, Context, Failure, Stopwatch};
+use assay_stage::{BrokenMark, Clock, Context, ErrorCode, Failure, Stopwatch};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -32,9 +32,6 @@ const OFFERED: &str = "offered";
 
 /// The timeout of waiting for shards.
 const DEADLINE: Duration = Duration::from_mins(2);
-
-/// The reason code of an attempt that is abandoned because another shard has aborted it.
-pub(crate) const SHARD_LOST: &str = "shard_lost";
 
 /// The maximum size of a mark.
 const MAX_MARK_BYTES: u64 = 4096;
@@ -158,7 +155,8 @@ impl Barrier {
         let named = StartMark { at: after(now(), MARGIN) };
         let path = format!("{}/start", self.folder);
         put(ctx, &path, &named)?;
-        let named: StartMark = get(ctx, &path)?.ok_or_else(|| Failure::environment("pointer", format!("`{path}` has gone")))?;
+        let named: StartMark =
+            get(ctx, &path)?.ok_or_else(|| Failure::new(ErrorCode::PointerMissing, format!("`{path}` has gone")))?;
         Ok(start_at(named.at, now(), clock))
     }
 
@@ -215,7 +213,7 @@ impl Barrier {
         BrokenMark { shard: self.shard.index }.write(ctx.store(), &ctx.layout(), ctx.input_digest(), &self.trial, self.attempt)
     }
 
-    /// Fails with [`SHARD_LOST`] if a shard has aborted the attempt.
+    /// Fails with [`ErrorCode::ShardLost`] if a shard has aborted the attempt.
     pub(crate) fn check_not_aborted(&self, ctx: &Context) -> Result<(), Failure> {
         if self.shard.count <= 1 {
             return Ok(());
@@ -224,7 +222,7 @@ impl Barrier {
             None => Ok(()),
             Some(BrokenMark { shard }) => {
                 let message = format!("shard {shard} of {} went away in the middle of the attempt", self.shard.count);
-                Err(Failure::environment(SHARD_LOST, message))
+                Err(Failure::new(ErrorCode::ShardLost, message))
             }
         }
     }
@@ -284,8 +282,8 @@ impl Barrier {
                 self.check_not_aborted(ctx)?;
             }
             if watch.elapsed_ns() > DEADLINE.as_nanos() as u64 {
-                return Err(Failure::environment(
-                    "shard_missing",
+                return Err(Failure::new(
+                    ErrorCode::ShardMissing,
                     format!("shard {shard} of {} did not come within {DEADLINE:?}", self.shard.count),
                 )
                 .hint("its log says why; the attempt is repeated when the run goes on"));
@@ -345,8 +343,8 @@ fn start_at(at: Instant, now: Instant, clock: ClockOffset) -> Start {
 
 /// Creates a mark; an existing one stays.
 fn put(ctx: &Context, path: &str, mark: &impl Serialize) -> Result<(), Failure> {
-    let bytes =
-        canonical_json(mark).map_err(|error| Failure::unexpected("mark", "a mark has no canonical form").because(&error))?;
+    let bytes = canonical_json(mark)
+        .map_err(|error| Failure::new(ErrorCode::Internal, "a mark has no canonical form").because(&error))?;
     ctx.store().create(path, &bytes)?;
     Ok(())
 }
@@ -354,7 +352,7 @@ fn put(ctx: &Context, path: &str, mark: &impl Serialize) -> Result<(), Failure> 
 fn get<T: DeserializeOwned>(ctx: &Context, path: &str) -> Result<Option<T>, Failure> {
     let Some(bytes) = ctx.store().read(path, MAX_MARK_BYTES)? else { return Ok(None) };
     let mark = serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::verification("mark", format!("the mark `{path}` is damaged")).because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Mark, format!("the mark `{path}` is damaged")).because(&error))?;
     Ok(Some(mark))
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use assay_probe::{Client, EndpointResponse, Limits, endpoint_url};
 use assay_process::Cancel;
-use assay_stage::{Clock, Failure};
+use assay_stage::{Clock, ErrorCode, Failure};
 use serde::{Deserialize, Serialize};
 
 /// The servers' own paths, in the order in which they are tried.
@@ -86,7 +86,7 @@ fn is_unsupported(status: u16) -> bool {
 
 /// Returns the failure of a run whose trials are to begin with an empty cache, on an endpoint that cannot empty it.
 pub(crate) fn flush_failure(target: &str, said: &str) -> Failure {
-    Failure::environment("cannot_flush", format!("the prefix cache of target `{target}` cannot be emptied: {said}"))
+    Failure::new(ErrorCode::CannotFlush, format!("the prefix cache of target `{target}` cannot be emptied: {said}"))
         .hint(
             "vLLM takes the order where it was started with `VLLM_SERVER_DEV_MODE=1`, SGLang always (with its admin key); for any other \
              endpoint write `cache: cold_salt` in the workload and `isolation: none`, which need no order",

@@ -58,7 +58,7 @@ fn over_tls_it_is_asked_as_well() {
     let server = Server::start(|_| Reply::ok(""));
     let url = server.url().replace("http://", "https://");
     let failure = wait_for(&url, Some("/health"), Duration::ZERO).expect_err("no TLS");
-    assert_eq!(failure.code, "target_not_ready");
+    assert_eq!(failure.code.as_str(), "target_not_ready");
 }
 
 #[test]

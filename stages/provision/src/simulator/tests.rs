@@ -80,7 +80,7 @@ fn the_port_is_what_the_simulator_says() {
         std::fs::write(&file, odd).expect("written");
         assert_eq!(port_from(&file).expect_err(odd).code, "port_file");
     }
-    assert_eq!(port_from(folder.path()).expect_err("a folder").code, "scratch");
+    assert_eq!(port_from(folder.path()).expect_err("a folder").code.as_str(), "scratch");
 }
 
 #[test]

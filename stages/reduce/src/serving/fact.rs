@@ -1,7 +1,7 @@
 //! The rows of a serving point: its statistics one by one, and all of them in one row.
 
 use assay_manifest::{MetricSummary, Point, PointKind, PointSummary, ServingPoint, ServingWork, SloMetric};
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::{Row, SERVING_OUTCOME_FACT, Value};
 
 use super::cost::Price;
@@ -30,7 +30,7 @@ pub(super) fn outcome_rows(
     rows.extend(point_rows(context, dimensions, point)?);
     let mut values = point.metrics.iter().flat_map(|metric| &metric.trials);
     match values.find(|value| value.row_id == unset_row()) {
-        Some(value) => Err(Failure::unexpected("row", format!("a value of trial `{}` got no row", value.trial_id))),
+        Some(value) => Err(Failure::new(ErrorCode::Internal, format!("a value of trial `{}` got no row", value.trial_id))),
         None => Ok(rows),
     }
 }
@@ -94,7 +94,7 @@ pub(super) fn serving_row(
     work: &ServingWork,
     price: Option<&Price>,
 ) -> Result<Row, Failure> {
-    let lost = || Failure::unexpected("row", "a serving point has no account of its requests");
+    let lost = || Failure::new(ErrorCode::Internal, "a serving point has no account of its requests");
     let serving = summary.serving.as_ref().ok_or_else(lost)?;
     let medians = Medians(&summary.metrics);
     let build = || {

@@ -19,7 +19,7 @@ use assay_manifest::{
 };
 use assay_record::{MeasuredPhase, SHARE_BITS};
 use assay_schedule::{OfferedLoad, TrialSchedule};
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::Row;
 use assay_warehouse::records::RecordFile;
 
@@ -98,7 +98,7 @@ pub(crate) fn reduce(
     records: &RecordSource<'_>,
 ) -> Result<ReducedServingPoint, Failure> {
     let missing =
-        || Failure::verification("plan", format!("the workload `{}` does not say what is asked of the endpoint", workload.name));
+        || Failure::new(ErrorCode::Plan, format!("the workload `{}` does not say what is asked of the endpoint", workload.name));
     let work = workload.serving.as_ref().ok_or_else(missing)?;
     let tries = planned_attempts(context, case, point);
     let counted: Vec<&AttemptShards<'_>> =
@@ -190,7 +190,7 @@ fn trial_files(
     planned: PlannedMeasurement,
     open: &dyn Fn(&Artifact) -> Result<RecordFile, Failure>,
 ) -> Result<TrialFiles, Failure> {
-    let empty = || Failure::unexpected("records", "an attempt has no shard");
+    let empty = || Failure::new(ErrorCode::Internal, "an attempt has no shard");
     let first = attempt.attempt().ok_or_else(empty)?;
     let mut files = TrialFiles {
         trial_id: first.trial_id.clone(),
@@ -205,8 +205,8 @@ fn trial_files(
     let (mut start, mut end) = (i64::MAX, i64::MIN);
     for found in &attempt.shards {
         let lost = || {
-            Failure::verification(
-                "records",
+            Failure::new(
+                ErrorCode::Records,
                 format!("shard {} of trial `{}` has no records", found.collected.shard.index, first.trial_id),
             )
         };
@@ -235,7 +235,7 @@ fn check_records(
     files: &TrialFiles,
 ) -> Result<(), Failure> {
     let planned = context.plan.trials.iter().find(|trial| trial.trial_id == files.trial_id);
-    let unplanned = || Failure::verification("plan", format!("the plan has no trial `{}`", files.trial_id));
+    let unplanned = || Failure::new(ErrorCode::Plan, format!("the plan has no trial `{}`", files.trial_id));
     let planned = planned.ok_or_else(unplanned)?;
     let schedule = TrialSchedule::for_attempt(workload, point, planned, context.run_id, files.attempt);
     let checked = schedule
@@ -244,7 +244,7 @@ fn check_records(
     checked.map_err(|error| {
         let what =
             format!("the records of attempt {} of trial `{}` cannot be those of that attempt", files.attempt, files.trial_id);
-        Failure::verification("records_differ", what).because(&error)
+        Failure::new(ErrorCode::RecordsDiffer, what).because(&error)
     })
 }
 
@@ -297,7 +297,7 @@ fn first_pass<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: Limits) -
 
 /// Computes the distributions.
 fn quantile_pass(trials: &[ScannedTrial<'_>], work: &ServingWork, limits: Limits) -> Result<Vec<Distribution>, Failure> {
-    let unreadable = |error| Failure::verification("records", "the records of a point cannot be read").because(&error);
+    let unreadable = |error| Failure::new(ErrorCode::Records, "the records of a point cannot be read").because(&error);
     samples::distributions(trials, &rules(work), limits).map_err(unreadable)
 }
 
@@ -328,7 +328,7 @@ impl TrialRecords {
     /// Checks the records against the schedule that they follow, and against themselves.
     pub fn check(&self, work: &ServingWork, schedule: &TrialSchedule) -> Result<(), Failure> {
         let refused = |error: Contradiction| {
-            Failure::verification("records_differ", "the records contradict their schedule").because(&error)
+            Failure::new(ErrorCode::RecordsDiffer, "the records contradict their schedule").because(&error)
         };
         for files in &self.0 {
             let count = u32::try_from(files.shards.len()).unwrap_or(u32::MAX);
@@ -366,7 +366,7 @@ fn is_open_loop(work: &ServingWork) -> bool {
 
 fn refused(files: &TrialFiles, error: &trial::TrialError) -> Failure {
     let what = format!("the records of attempt {} of trial `{}` cannot be reduced", files.attempt, files.trial_id);
-    Failure::verification("records", what).because(error)
+    Failure::new(ErrorCode::Records, what).because(error)
 }
 
 /// Returns the totals of the requests of a point, over its counted trials.

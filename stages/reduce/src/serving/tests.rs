@@ -208,7 +208,7 @@ impl ServingRun {
         let case = &self.run.plan.cases[0];
         let open = |artifact: &Artifact| {
             let bytes = self.files.get(&artifact.digest).expect("a file").clone();
-            RecordFile::open(bytes).map_err(|error| Failure::verification("records", "bad").because(&error))
+            RecordFile::open(bytes).map_err(|error| Failure::new(ErrorCode::Records, "bad").because(&error))
         };
         reduce(
             &context,

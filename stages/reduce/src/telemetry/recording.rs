@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 
 use assay_manifest::{Artifact, Block, Instant, Name};
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use serde::Deserialize;
 
 use super::metric::{MetricSample, parse_endpoint, parse_host};
@@ -161,7 +161,7 @@ impl Lines {
     fn new(source: &Source, artifact: &Artifact, file: Box<dyn Read>) -> Result<Self, Failure> {
         let is_host = *source == Source::Host;
         let unpacked =
-            |error| Failure::environment("zstd", format!("cannot unpack the recording `{}`", artifact.name)).because(&error);
+            |error| Failure::new(ErrorCode::Zstd, format!("cannot unpack the recording `{}`", artifact.name)).because(&error);
         let file: Box<dyn BufRead> = if is_host {
             Box::new(BufReader::new(file))
         } else {
@@ -191,7 +191,7 @@ impl Lines {
         let limit = if self.is_host { MAX_HOST_LINE_BYTES } else { MAX_ENDPOINT_LINE_BYTES };
         let mut line = Vec::new();
         let read = self.file.by_ref().take(limit).read_until(b'\n', &mut line).map_err(|error| {
-            Failure::environment("scratch", format!("cannot read back the recording `{}`", self.name)).because(&error)
+            Failure::new(ErrorCode::Scratch, format!("cannot read back the recording `{}`", self.name)).because(&error)
         })?;
         self.count += 1;
         if read as u64 == limit && line.last() != Some(&b'\n') {
@@ -205,6 +205,6 @@ impl Lines {
     }
 
     fn damaged(&self, what: String) -> Failure {
-        Failure::verification("recording", format!("line {} of `{}` {what}", self.count, self.name))
+        Failure::new(ErrorCode::Recording, format!("line {} of `{}` {what}", self.count, self.name))
     }
 }

@@ -8,7 +8,7 @@ use assay_git::{CommitInfo, Oid};
 use assay_manifest::{
     Body as _, Digest, EarlierEnd, Environment, ExecutionPart, InputRef, Kind, Plan, RunEnd, RunId, Source, Summary,
 };
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_verify::Chain;
 
 use crate::commands::gate::rules::{MAX_RULES_BYTES, RuleFile};
@@ -29,13 +29,12 @@ impl Evidence {
     pub(crate) fn open(place: &StoreOptions, run: &str, unestablished: bool) -> Result<Self, Failure> {
         let name: RunId = run.parse().map_err(|error| no_run(run).because(&error))?;
         let opened = match place.open(run) {
-            Err(failure) if failure.code == "unknown_key" && unestablished => place.open_unestablished(&name)?,
+            Err(failure) if failure.code == ErrorCode::UnknownKey && unestablished => place.open_unestablished(&name)?,
             opened => opened?,
         };
         if !opened.chain.is_established() && !unestablished {
             return Err(Failure::new(
-                Exit::Unestablished,
-                "no_trust",
+                ErrorCode::NoTrust,
                 format!("run `{run}` is consistent, and nobody knows who signed it: that is no evidence to judge by"),
             )
             .hint(
@@ -135,7 +134,7 @@ impl Evidence {
     fn documents(&self) -> Result<Documents<'_>, Failure> {
         let chain = &self.0.chain;
         let missing = |kind: Kind| {
-            Failure::verification("missing_stage", format!("run `{}` has no {kind} yet, so it cannot be judged", chain.run_id))
+            Failure::new(ErrorCode::MissingStage, format!("run `{}` has no {kind} yet, so it cannot be judged", chain.run_id))
                 .hint("`assay run` with the same run id resumes it")
         };
         let summary = chain.all::<Summary>().next().ok_or_else(|| missing(Summary::KIND))?;
@@ -164,9 +163,9 @@ fn earlier_ends(chain: &Chain) -> Vec<EarlierEnd> {
 }
 
 fn missing_file(path: &str) -> Failure {
-    Failure::verification("artifact_absent", format!("the run's `{path}` is not there"))
+    Failure::new(ErrorCode::ArtifactAbsent, format!("the run's `{path}` is not there"))
 }
 
 fn no_run(run: &str) -> Failure {
-    Failure::usage("no_such_run", format!("`{run}` is not the name of a run"))
+    Failure::new(ErrorCode::NoSuchRun, format!("`{run}` is not the name of a run"))
 }

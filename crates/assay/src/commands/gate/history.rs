@@ -9,7 +9,7 @@ use assay_gate::{History, MetricKey};
 use assay_manifest::{MetricSummary, PairUnit, PointSummary, Summary};
 use assay_report::{counted, percent, significant};
 use assay_spec as spec;
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::json;
 
 use crate::commands::gate::evidence::Evidence;
@@ -45,7 +45,7 @@ pub(super) fn judge(
     let history: Vec<Series> = history.into_iter().filter(|series| series.pipeline == pipeline).collect();
     let followed = collect_histories(run.summary.1, &history, run.run_id.as_str(), named);
     if followed.is_empty() {
-        return Err(Failure::usage("nothing_judged", "the run reports no primary metric with a direction that is better"));
+        return Err(Failure::new(ErrorCode::NothingJudged, "the run reports no primary metric with a direction that is better"));
     }
     let family: Vec<MetricHistory> = followed.iter().map(|followed| followed.past.clone()).collect();
     let against = compare_with_history(&family, q, budget);

@@ -15,7 +15,7 @@ use assay_gate::{GateInput, judge};
 use assay_manifest::{Acknowledgement, Digest, InputRef, Manifest, Name, Outcome, Role, RunId, Sequence, Verdict};
 use assay_runner::{Config, KeyRing, LocalKeys, gate_signers};
 use assay_spec as spec;
-use assay_stage::{Clock, Exit, Failure, seal_with};
+use assay_stage::{Clock, ErrorCode, Exit, Failure, seal_with};
 use assay_store::Store;
 
 use crate::commands::gate::evidence::Evidence;
@@ -174,20 +174,20 @@ impl Gate {
         let run = candidate.run_id();
         let own = candidate.own_pipeline()?.path;
         if let Some(wanted) = self.pipeline.as_ref().filter(|wanted| **wanted != own) {
-            return Err(Failure::verification(
-                "other_pipeline",
+            return Err(Failure::new(
+                ErrorCode::OtherPipeline,
                 format!("run `{run}` ran `{own}`, and `{wanted}` was to be judged"),
             ));
         }
         let is_whole = |head: &&str| head.len() == 40 && head.bytes().all(|byte| byte.is_ascii_hexdigit());
         if let Some(head) = self.head.as_deref().filter(|head| !is_whole(head)) {
-            return Err(Failure::usage("head", format!("`--head {head}` is no commit's 40 digits"))
+            return Err(Failure::new(ErrorCode::Head, format!("`--head {head}` is no commit's 40 digits"))
                 .hint("`git rev-parse` gives them for a branch, a tag or their beginning"));
         }
         let Some(wanted) = self.head.as_deref().filter(|head| !candidate.has_measured(head)) else { return Ok(()) };
         let found = candidate.commit().unwrap_or("no commit");
         let message = format!("run `{run}` measured {found}, which is neither {wanted} nor a merge of it");
-        Err(Failure::verification("other_commit", message))
+        Err(Failure::new(ErrorCode::OtherCommit, message))
     }
 
     /// Refuses the options that apply only to a verdict.
@@ -201,8 +201,8 @@ impl Gate {
         ];
         match given.iter().find(|(_, given)| *given) {
             None => Ok(()),
-            Some((option, _)) => Err(Failure::usage(
-                "no_verdict",
+            Some((option, _)) => Err(Failure::new(
+                ErrorCode::NoVerdict,
                 format!("`--baseline history` gives no verdict, so `{option}` means nothing there"),
             )),
         }
@@ -214,7 +214,7 @@ impl Gate {
             (None, Some(rev)) => Ok(RuleSource::Branch(Box::new(Branch::open(rev)?))),
             (None, None) => Branch::open("origin/HEAD").map(|branch| RuleSource::Branch(Box::new(branch))).map_err(|failure| {
                 let message = "nothing says by whose rules to judge: this checkout knows no default branch of `origin`";
-                Failure { message: message.to_owned(), code: "no_baseline".to_owned(), ..failure }
+                Failure { message: message.to_owned(), code: ErrorCode::NoBaseline, ..failure }
                     .hint("name the branch that it is to be merged into: `--baseline main`")
             }),
         }
@@ -244,7 +244,9 @@ impl Gate {
                 Some(named) => format!("`{file}` has no gate `{named}`; its gates: {known}"),
                 None => format!("`{file}` has no `gates`, so nothing says how to judge"),
             };
-            return Err(Failure::usage("no_gate", message).hint("a gate is written as `gates: [{name: latency, budget_pct: 5}]`"));
+            return Err(
+                Failure::new(ErrorCode::NoGate, message).hint("a gate is written as `gates: [{name: latency, budget_pct: 5}]`")
+            );
         }
         Ok(all)
     }
@@ -256,7 +258,7 @@ impl Gate {
             Some(number) => format!("pr-{number}"),
             None => format!("tree-{}", output::short(tree.trim_start_matches("sha256:"))),
         };
-        name.parse().map_err(|error| Failure::unexpected("subject", "a subject has no name").because(&error))
+        name.parse().map_err(|error| Failure::new(ErrorCode::Internal, "a subject has no name").because(&error))
     }
 }
 
@@ -312,11 +314,11 @@ impl GateQuestion<'_> {
             if append(store, self.subject, number, reference)? {
                 all = read_verdicts(store, self.subject, &trust)?;
                 let verdict = all.iter().find(|known| known.reference == reference).cloned();
-                let verdict = verdict.ok_or_else(|| Failure::unexpected("verdict", "the verdict is not where it was put"))?;
+                let verdict = verdict.ok_or_else(|| Failure::new(ErrorCode::Internal, "the verdict is not where it was put"))?;
                 return Ok(self.make_decision(verdict, all));
             }
         }
-        Err(Failure::environment("busy", format!("others judged `{}` at the same time, {MAX_TRIES} times", self.subject)))
+        Err(Failure::new(ErrorCode::Busy, format!("others judged `{}` at the same time, {MAX_TRIES} times", self.subject)))
     }
 
     fn make_decision(&self, verdict: VerifiedVerdict, all: Vec<VerifiedVerdict>) -> GateDecision {
@@ -386,7 +388,7 @@ impl GateQuestion<'_> {
             // A run that was measured again under a name that was judged is other evidence.
             if known.is_some_and(|known| Ok(known.summary) != opened.as_ref().unwrap_or(self.candidate).summary()) {
                 let message = format!("the Summary of run `{run}` is not the one that was judged before");
-                return Err(Failure::verification("other_summary", message).hint("a run that was judged stays as it was"));
+                return Err(Failure::new(ErrorCode::OtherSummary, message).hint("a run that was judged stays as it was"));
             }
             evidence.extend(opened);
         }
@@ -446,10 +448,10 @@ fn has_same_acknowledgements(verdict: &Verdict, now: &[Acknowledgement]) -> bool
 /// Makes the verdict's manifest, from the Summaries of its runs and the verdicts before it.
 fn make_manifest(question: &GateInput<'_>, earlier: Vec<InputRef>) -> Result<Manifest<Verdict>, Failure> {
     let verdict = judge(question).map_err(|refusal| {
-        Failure::usage("not_judged", refusal.to_string()).hint("see `comparison` and `gates` of the pipeline")
+        Failure::new(ErrorCode::NotJudged, refusal.to_string()).hint("see `comparison` and `gates` of the pipeline")
     })?;
     let run = question.runs.last().map(|run| run.run_id.clone());
-    let run = run.ok_or_else(|| Failure::unexpected("verdict", "a verdict has no run"))?;
+    let run = run.ok_or_else(|| Failure::new(ErrorCode::Internal, "a verdict has no run"))?;
     let summaries = question.runs.iter().map(|run| run.summary.0);
     Ok(Manifest::new(run, summaries.chain(earlier).collect(), verdict))
 }

@@ -7,7 +7,7 @@ use assay_envelope::{MAX_BUNDLE_BYTES, Trust};
 use assay_gate::{CONTRACT, GateInput};
 use assay_manifest::{Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Verdict};
 use assay_runner::{Config, gate_signers};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use assay_verify::{Blobs as _, StoreBlobs};
 
@@ -30,8 +30,8 @@ pub(crate) fn replay(name: &str, place: &StoreOptions) -> Result<Exit, Failure> 
     let known = find(name, &blobs.0, &trust)?;
     let verdict = known.verdict();
     if verdict.contract != CONTRACT {
-        return Err(Failure::usage(
-            "other_contract",
+        return Err(Failure::new(
+            ErrorCode::OtherContract,
             format!("the verdict was made by {}, and this is {CONTRACT}", verdict.contract),
         )
         .hint("the method may have changed: replay it with the version of assay that made it"));
@@ -42,7 +42,7 @@ pub(crate) fn replay(name: &str, place: &StoreOptions) -> Result<Exit, Failure> 
         let opened = Evidence::open(place, judged.run_id.as_str(), unestablished)?;
         if opened.summary()? != judged.summary {
             let message = format!("the Summary of run `{}` is not the one that was judged", judged.run_id);
-            return Err(Failure::verification("other_summary", message));
+            return Err(Failure::new(ErrorCode::OtherSummary, message));
         }
         evidence.push(opened);
     }
@@ -50,8 +50,8 @@ pub(crate) fn replay(name: &str, place: &StoreOptions) -> Result<Exit, Failure> 
     let again = decide_again(verdict, &known, &evidence, &blobs)?;
     let (before, now) = (bytes(&known.manifest)?, bytes(&again)?);
     if before != now {
-        return Err(Failure::verification(
-            "replay_differs",
+        return Err(Failure::new(
+            ErrorCode::ReplayDiffers,
             format!("deciding again gives {} instead of {}", Digest::compute(&now), Digest::compute(&before)),
         )
         .hint("whoever signed this verdict did not decide by what it names"));
@@ -84,21 +84,21 @@ fn check_follows(verdict: &Verdict, before: &[(Digest, &Verdict)]) -> Result<(),
         (verdict.sequence.subject.clone(), verdict.gate.clone(), verdict.policy.digest, tree)
     };
     if let Some((digest, _)) = before.iter().find(|(_, earlier)| about(earlier) != about(verdict)) {
-        return Err(Failure::verification("other_sequence", format!("the earlier verdict {digest} is about something else")));
+        return Err(Failure::new(ErrorCode::OtherSequence, format!("the earlier verdict {digest} is about something else")));
     }
     let last = before.last().map(|(_, last)| *last);
     let (look, last_look) = (verdict.sequence.look, last.map_or(0, |last| last.sequence.look));
     let is_again = look == last_look && last.is_some();
     if !is_again && look != last_look + 1 {
-        return Err(Failure::verification(
-            "other_look",
+        return Err(Failure::new(
+            ErrorCode::OtherLook,
             format!("the verdict calls itself look {look}, and the one before it was look {last_look}"),
         ));
     }
     let runs = |verdict: &Verdict| -> Vec<_> { verdict.runs.iter().map(|run| (run.run_id.clone(), run.summary)).collect() };
     let (now, then) = (runs(verdict), last.map(runs).unwrap_or_default());
     if !now.starts_with(&then) || now.len() - then.len() != usize::from(!is_again) {
-        return Err(Failure::verification("other_evidence", "the verdict does not rest on the runs of the one before it")
+        return Err(Failure::new(ErrorCode::OtherEvidence, "the verdict does not rest on the runs of the one before it")
             .hint("a look adds one run to those that were judged: whoever signed this verdict left some out, or took others"));
     }
     Ok(())
@@ -112,14 +112,14 @@ fn decide_again(
 ) -> Result<assay_manifest::Manifest<Verdict>, Failure> {
     let rules = read_rules(verdict, blobs)?;
     let gate = rules.gates()?.into_iter().find(|gate| gate.name == verdict.gate);
-    let gate = gate.ok_or_else(|| Failure::verification("no_gate", "the rules that the verdict names have no such gate"))?;
+    let gate = gate.ok_or_else(|| Failure::new(ErrorCode::GateMissing, "the rules that the verdict names have no such gate"))?;
     let mut runs = evidence.iter().map(Evidence::as_run).collect::<Result<Vec<_>, _>>()?;
     // The names of signers are in the trust policy of the machine that judged.
     for (run, judged) in runs.iter_mut().zip(&verdict.runs) {
         run.signers.clone_from(&judged.signers);
         run.established = judged.established;
     }
-    let candidate = evidence.last().ok_or_else(|| Failure::verification("verdict", "the verdict names no run"))?;
+    let candidate = evidence.last().ok_or_else(|| Failure::new(ErrorCode::Verdict, "the verdict names no run"))?;
     let applied = |path: &str| verdict.acknowledgements.iter().any(|known| known.path == path && known.applies);
     let question = GateInput {
         gate: &verdict.gate,
@@ -139,7 +139,7 @@ fn decide_again(
         [earlier.iter().map(|input| input.manifest).collect(), verdict.sequence.earlier.iter().copied().collect()]
             .map(|digests: BTreeSet<Digest>| digests);
     if named != listed {
-        return Err(Failure::verification("other_sequence", "the verdict was made from others than those that it lists"));
+        return Err(Failure::new(ErrorCode::OtherSequence, "the verdict was made from others than those that it lists"));
     }
     make_manifest(&question, earlier)
 }
@@ -149,11 +149,11 @@ fn read_rules(verdict: &Verdict, blobs: &StoreBlobs) -> Result<Rules, Failure> {
     let file = |path: &str| -> Result<Option<RuleFile>, Failure> {
         let name = format!("rules/{path}");
         let Some(artifact) = verdict.files.iter().find(|artifact| artifact.name == name) else { return Ok(None) };
-        let absent = || Failure::verification("artifact_absent", format!("`{path}`, by which was judged, is not in the store"));
+        let absent = || Failure::new(ErrorCode::ArtifactAbsent, format!("`{path}`, by which was judged, is not in the store"));
         let bytes = blobs.get(&artifact.digest, MAX_DEFINITION_BYTES)?.ok_or_else(absent)?;
         Ok(Some(RuleFile { path: path.to_owned(), bytes }))
     };
-    let unnamed = |path: &str| Failure::verification("artifact_absent", format!("the verdict does not name `{path}`"));
+    let unnamed = |path: &str| Failure::new(ErrorCode::ArtifactAbsent, format!("the verdict does not name `{path}`"));
     let acknowledgements = verdict.acknowledgements.iter().map(|known| file(&known.path)?.ok_or_else(|| unnamed(&known.path)));
     let learned = verdict.files.iter().find(|file| Some(file.digest) == verdict.learned);
     let learned = learned.and_then(|file| file.name.strip_prefix("rules/"));
@@ -200,19 +200,19 @@ fn find(name: &str, store: &Store, trust: &Trust) -> Result<VerifiedVerdict, Fai
 
 fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
     let unreadable = |error: &std::io::Error| {
-        Failure::usage("no_such_verdict", format!("cannot read `{}`", path.display()))
+        Failure::new(ErrorCode::NoSuchVerdict, format!("cannot read `{}`", path.display()))
             .because(error)
             .hint("name a verdict by its digest, or by its file with the bundle beside it")
     };
     let bytes = read_regular_file(path, limit).map_err(|error| unreadable(&error))?;
     if bytes.len() as u64 > limit {
-        return Err(Failure::usage("no_such_verdict", format!("`{}` is too large for a verdict", path.display())));
+        return Err(Failure::new(ErrorCode::NoSuchVerdict, format!("`{}` is too large for a verdict", path.display())));
     }
     Ok(bytes)
 }
 
 fn bytes(manifest: &assay_manifest::Manifest<Verdict>) -> Result<Vec<u8>, Failure> {
-    manifest.to_bytes().map_err(|error| Failure::unexpected("verdict", "a verdict has no canonical form").because(&error))
+    manifest.to_bytes().map_err(|error| Failure::new(ErrorCode::Internal, "a verdict has no canonical form").because(&error))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use assay_gate::History;
 use assay_git::{Commit, Oid, Repository};
 use assay_manifest::{Acknowledgement, Artifact, Count, Difference, Digest, GatePolicy, Name};
 use assay_spec as spec;
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::files::read_regular_file;
 
@@ -88,8 +88,8 @@ impl Branch {
             return Ok(());
         }
         let refused = |why: &str| {
-            Failure::verification(
-                "other_base",
+            Failure::new(
+                ErrorCode::OtherBase,
                 format!("what was measured is a merge of {head} with {with}, {why} {}", self.describe()),
             )
         };
@@ -117,7 +117,7 @@ impl Branch {
     /// Returns its rules for a pipeline.
     pub(crate) fn rules(&self, pipeline: &str) -> Result<Rules, Failure> {
         let found = self.file(pipeline)?.ok_or_else(|| {
-            Failure::usage("no_policy", format!("`{}` has no `{pipeline}`, so nothing there says how to judge", self.rev))
+            Failure::new(ErrorCode::NoPolicy, format!("`{}` has no `{pipeline}`, so nothing there says how to judge", self.rev))
                 .hint("rules come from the branch that is merged into: merge the pipeline first, or name a file with `--policy`")
         })?;
         let mut acknowledgements = Vec::new();
@@ -425,10 +425,10 @@ fn describe_accepted(accepted: &spec::AcceptedChange) -> String {
 
 fn git(error: assay_git::Error) -> Failure {
     if matches!(error, assay_git::Error::NoRepository { .. }) {
-        return Failure::from_error(Exit::Usage, "git", &error)
+        return Failure::from_error(ErrorCode::Git, &error)
             .hint("rules are read from a branch: call it in a checkout, or name a file with `--policy`");
     }
-    let failure = Failure::from_error(Exit::Usage, "git", &error);
+    let failure = Failure::from_error(ErrorCode::Git, &error);
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,
@@ -439,15 +439,18 @@ fn check_size(path: &str, size: u64) -> Result<(), Failure> {
     if size <= MAX_RULES_BYTES {
         return Ok(());
     }
-    Err(Failure::usage("rules_too_large", format!("`{path}` has {size} bytes, more than {MAX_RULES_BYTES}")))
+    Err(Failure::new(ErrorCode::RulesTooLarge, format!("`{path}` has {size} bytes, more than {MAX_RULES_BYTES}")))
 }
 
 fn check_count(count: usize) -> Result<(), Failure> {
     if count <= MAX_ACKNOWLEDGEMENTS {
         return Ok(());
     }
-    Err(Failure::usage("too_many_acknowledgements", format!("{count} acknowledgements are more than {MAX_ACKNOWLEDGEMENTS}"))
-        .hint("remove those that have expired"))
+    Err(Failure::new(
+        ErrorCode::TooManyAcknowledgements,
+        format!("{count} acknowledgements are more than {MAX_ACKNOWLEDGEMENTS}"),
+    )
+    .hint("remove those that have expired"))
 }
 
 fn is_yaml(path: &Path) -> bool {
@@ -484,5 +487,5 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage("policy", format!("cannot read the rules `{}`", path.display())).because(error)
+    Failure::new(ErrorCode::Policy, format!("cannot read the rules `{}`", path.display())).because(error)
 }

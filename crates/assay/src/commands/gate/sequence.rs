@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, PublicKey, Trust, TrustedSigner, verify};
 use assay_manifest::{Body as _, Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Name, Outcome, Role, Verdict};
-use assay_stage::{AcceptedResult, Failure, Layout};
+use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout};
 use assay_store::{CreateOutcome, Store};
 
 /// A verdict that was found and verified.
@@ -47,7 +47,7 @@ pub(crate) fn read_verdicts(store: &Store, subject: &Name, trust: &Trust) -> Res
     let paths = store.list(&Layout::verdicts(subject))?;
     let known = (1_u32..).zip(paths).map(|(number, path)| {
         if path != Layout::verdict(subject, number) {
-            return Err(Failure::verification("verdict_missing", format!("verdict {number} about `{subject}` is not there"))
+            return Err(Failure::new(ErrorCode::VerdictMissing, format!("verdict {number} about `{subject}` is not there"))
                 .hint("a sequence of verdicts only grows: one was removed, and what it spent is not known any more"));
         }
         let accepted = AcceptedResult::read(store, &path)?.ok_or_else(|| absent(&path))?;
@@ -67,7 +67,7 @@ fn check_order(known: &[VerifiedVerdict], subject: &Name) -> Result<(), Failure>
         let follows = sequence.earlier.iter().all(|earlier| before.contains(earlier));
         if sequence.subject != *subject || !follows || !before.insert(one.reference.manifest) {
             let message = format!("verdict {} about `{subject}` does not belong there", one.number);
-            return Err(Failure::verification("verdict_misplaced", message)
+            return Err(Failure::new(ErrorCode::VerdictMisplaced, message)
                 .hint("a sequence of verdicts only grows: somebody has put another in its place, or has changed their order"));
         }
     }
@@ -110,7 +110,7 @@ pub(crate) fn find_verdict(store: &Store, manifest: Digest, trust: &Trust) -> Re
         let number = path.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or_default();
         return load(store, accepted.as_input(Kind::Verdict), number, trust);
     }
-    Err(Failure::usage("no_such_verdict", format!("the store `{}` has no verdict {manifest}", store.uri())))
+    Err(Failure::new(ErrorCode::NoSuchVerdict, format!("the store `{}` has no verdict {manifest}", store.uri())))
 }
 
 /// Verifies a verdict from bytes of any source.
@@ -120,7 +120,7 @@ pub(crate) fn verify_verdict(manifest: &[u8], bundle: &[u8], number: u32, trust:
         let failure = Failure::from(error);
         Failure { message: format!("the verdict does not verify: {}", failure.message), ..failure }
     })?;
-    let found = Verdict::from_document(verified.value()).ok_or_else(|| Failure::unexpected("verdict", "a verdict is none"))?;
+    let found = Verdict::from_document(verified.value()).ok_or_else(|| Failure::new(ErrorCode::Internal, "a verdict is none"))?;
     Ok(VerifiedVerdict {
         number,
         reference: verified.input_ref(),
@@ -144,7 +144,7 @@ fn load(store: &Store, reference: InputRef, number: u32, trust: &Trust) -> Resul
 }
 
 fn absent(path: &str) -> Failure {
-    Failure::verification("verdict_missing", format!("the pointer `{path}` is not there any more"))
+    Failure::new(ErrorCode::VerdictMissing, format!("the pointer `{path}` is not there any more"))
 }
 
 #[cfg(test)]

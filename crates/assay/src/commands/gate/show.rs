@@ -6,7 +6,7 @@ use std::path::Path;
 use assay_manifest::{Body as _, Digest, Document, MAX_MANIFEST_BYTES, Role, RunId, Summary, Verdict};
 use assay_report::ChainSignature;
 use assay_report::gate::{EarlierVerdict, Inputs, Report};
-use assay_stage::{Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use assay_verify::{Blobs as _, StoreBlobs};
 use serde_json::json;
@@ -63,7 +63,7 @@ fn summaries(verdict: &Verdict, blobs: &StoreBlobs) -> Result<BTreeMap<Digest, S
     for judged in &verdict.runs {
         let digest = judged.summary.manifest;
         let Some(bytes) = blobs.get(&digest, MAX_MANIFEST_BYTES)? else { continue };
-        let document = Document::parse(&bytes).map_err(|error| Failure::from_error(Exit::Verification, "malformed", &error))?;
+        let document = Document::parse(&bytes).map_err(|error| Failure::from_error(ErrorCode::Malformed, &error))?;
         found.extend(Summary::from_document(&document).map(|manifest| (digest, manifest.body.clone())));
     }
     Ok(found)
@@ -109,7 +109,7 @@ fn earlier(known: &VerifiedVerdict) -> EarlierVerdict {
 
 fn write(folder: &Path, known: &VerifiedVerdict, report: &Report, store: &Store, comment: usize) -> Result<(), Failure> {
     let unwritable = |error: &std::io::Error| {
-        Failure::environment("output", format!("cannot write to `{}`", folder.display())).because(error).lasting()
+        Failure::new(ErrorCode::Output, format!("cannot write to `{}`", folder.display())).because(error).lasting()
     };
     std::fs::create_dir_all(folder).map_err(|error| unwritable(&error))?;
     let file = |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes).map_err(|error| unwritable(&error));
@@ -121,6 +121,6 @@ fn write(folder: &Path, known: &VerifiedVerdict, report: &Report, store: &Store,
     file("comment.md", report.markdown(comment).as_bytes())?;
     file("junit.xml", report.junit().as_bytes())?;
     let check = serde_json::to_vec_pretty(&report.check_run())
-        .map_err(|error| Failure::unexpected("json", "the check has no JSON form").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Internal, "the check has no JSON form").because(&error))?;
     file("check.json", &check)
 }

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use assay_manifest::{Outcome, RunId, Source, Verdict};
 use assay_report::counted;
-use assay_stage::{AcceptedResult, Exit, Failure, Layout};
+use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout};
 use assay_store::Store;
 
 use crate::commands::gate::GateDecision;
@@ -52,8 +52,8 @@ pub(super) fn run_again(
 ) -> Result<String, Failure> {
     let source = candidate.verified_run().chain.one::<Source>().map(|source| &source.body);
     let no_commit = || {
-        Failure::usage(
-            "no_commit",
+        Failure::new(
+            ErrorCode::NoCommit,
             format!("run `{}` was made from no commit, so it cannot be run once more", candidate.run_id()),
         )
         .hint("commit what is measured, run that, and judge it")
@@ -68,14 +68,15 @@ pub(super) fn run_again(
         output::short(commit)
     ));
     let this = std::env::current_exe()
-        .map_err(|error| Failure::environment("binaries", "cannot find the running program").because(&error))?;
+        .map_err(|error| Failure::new(ErrorCode::Binaries, "cannot find the running program").because(&error))?;
     let mut command = std::process::Command::new(this);
     command.args(["run", &source.pipeline, "--commit", commit, "--run-id", run.as_str(), "--no-push", "--store"]);
     command.arg(place.store_uri()?).stdin(Stdio::null()).stdout(Stdio::null());
-    let ended = command.status().map_err(|error| Failure::environment("binaries", "cannot run `assay run`").because(&error))?;
+    let ended = command.status().map_err(|error| Failure::new(ErrorCode::Binaries, "cannot run `assay run`").because(&error))?;
     match Exit::from_code(ended.code().unwrap_or(1)) {
         Exit::Done | Exit::Unestablished => Ok(run.to_string()),
-        exit => Err(Failure::new(exit, "top_up", format!("the run `{run}` did not come to its end"))
+        exit => Err(Failure::new(ErrorCode::TopUp, format!("the run `{run}` did not come to its end"))
+            .with_exit(exit)
             .hint("the verdict before it stands; judge again when the run can be made")),
     }
 }
@@ -89,7 +90,7 @@ fn free_name(first: &RunId, look: u32, store: &Store) -> Result<RunId, Failure> 
             return Ok(name);
         }
     }
-    Err(Failure::usage("no_free_name", format!("{MAX_NAMES} runs after `{first}` have the names of its looks"))
+    Err(Failure::new(ErrorCode::NoFreeName, format!("{MAX_NAMES} runs after `{first}` have the names of its looks"))
         .hint("judge another run, whose name is free of `-look-`"))
 }
 
@@ -100,7 +101,7 @@ fn name_of_look(first: &RunId, look: u32) -> Result<RunId, Failure> {
     let ending = format!("-look-{look}");
     let stem: String = stem.chars().take(40 - ending.len()).collect();
     let text = format!("{}{ending}", stem.trim_end_matches('-'));
-    text.parse().map_err(|error| Failure::unexpected("run_id", "a look has no name").because(&error))
+    text.parse().map_err(|error| Failure::new(ErrorCode::Internal, "a look has no name").because(&error))
 }
 
 #[cfg(test)]
