@@ -7,7 +7,7 @@ use crate::support::{Fixture, PIPELINE, binary, measured_fixture, pipeline, stea
 
 macro_rules! says {
     ($fixture:expr, $arguments:expr, @$expected:literal) => {
-        insta::assert_snapshot!($fixture.shown(&$fixture.assay($arguments)), @$expected)
+        insta::assert_snapshot!($fixture.format_result(&$fixture.assay($arguments)), @$expected)
     };
 }
 

@@ -268,7 +268,7 @@ fn other_bundles(cases: &mut Cases) {
 fn other_numbers(cases: &mut Cases) {
     let edit = |numbers: &mut Vec<Value>| numbers[0]["value"] = json!(1.5);
     cases.add("a number edited", &policy_file(), ExpectedResult::Refused("number_not_in_row"), |folder| {
-        publish_numbers(folder, edit)
+        publish_numbers(folder, edit);
     });
     cases.add("a unit edited", &policy_file(), ExpectedResult::Refused("number_not_in_row"), |folder| {
         publish_numbers(folder, |numbers| numbers[0]["unit"] = json!("parsecs"));

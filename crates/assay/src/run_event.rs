@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use assay_manifest::{InputRef, RunId, Shard};
 use assay_runner::{Observer, StageCall, StagePolicy};
-use assay_stage::{ErrorCode, Event, Failure, StageName};
+use assay_stage::{Event, Failure, StageName};
 use serde::{Deserialize, Serialize};
 
 use crate::output;
@@ -129,6 +129,8 @@ pub(crate) fn dispatch_event(line: &str, run_id: &RunId, observer: &mut dyn Obse
 
 #[cfg(test)]
 mod tests {
+    use assay_stage::ErrorCode;
+
     use super::*;
 
     #[test]

@@ -310,13 +310,13 @@ pub(crate) fn trouble_of_event(event: &Event) -> Option<Trouble> {
 /// Classifies the cluster's message for why it makes no pod.
 pub(crate) fn trouble_of_refusal(message: &str) -> Trouble {
     let code = if message.contains("exceeded quota") || message.contains("must specify limits") {
-        "quota"
+        ErrorCode::Quota
     } else if message.contains("violates PodSecurity") || message.contains("admission webhook") {
-        "admission"
+        ErrorCode::Admission
     } else if message.contains("forbidden") {
-        "forbidden"
+        ErrorCode::Forbidden
     } else {
-        "pods_not_created"
+        ErrorCode::PodsNotCreated
     };
     trouble(code, format!("the cluster makes no pod: {message}"), false)
 }
@@ -459,7 +459,7 @@ mod tests {
                 .expect("an event")
         };
         let code = |message: &str| match job_state(None, &[], &[event(message)], 1) {
-            JobState::Waiting(Some(trouble)) => trouble.failure.code,
+            JobState::Waiting(Some(trouble)) => trouble.failure.code.as_str(),
             other => panic!("{other:?}"),
         };
         assert_eq!(code("pods \"a\" is forbidden: exceeded quota: q, requested: cpu=1"), "quota");

@@ -1,9 +1,8 @@
 //! Kueue: the state of what waits in its queues.
 
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use serde_json::Value;
 
-use crate::client::NOT_FOUND;
 use crate::{Cluster, Trouble};
 
 /// Kueue's object for each Job or pod that waits in one of its queues, since version 0.15.

@@ -281,7 +281,7 @@ mod tests {
     }
 
     fn code(policy: &TrustPolicy, key: &PublicKey, role: Role, second: i64) -> &'static str {
-        policy.identify(key.fingerprint(), role, asserted(second)).map_or_else(|refusal| refusal.code(), |_| "ok")
+        policy.identify(key.fingerprint(), role, asserted(second)).map_or_else(|refusal| refusal.code().as_str(), |_| "ok")
     }
 
     #[test]

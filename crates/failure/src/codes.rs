@@ -136,6 +136,7 @@ error_codes! {
     BlockWithoutEnvironment, "block_without_environment", Verification, Lasting, "A block of a run has no environment manifest of its own.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     Bundle, "bundle", Verification, Lasting, "The signature bundle of a stored result cannot be parsed.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     BundleMalformed, "bundle_malformed", Verification, Lasting, "The signature bundle does not parse, or a required field is missing or malformed.", "Fetch the bundle again from where it was published.";
+    BundleMissing, "bundle_missing", Verification, Lasting, "The bundle of a manifest is not in the store or folder.", "Fetch the run again from the store in which it was made.";
     BundleReplaced, "bundle_replaced", Verification, Lasting, "The signature bundle is not the one that a later manifest names by its digest.", "Fetch the run again from the store that it was published from.";
     BundleTooLarge, "bundle_too_large", Verification, Lasting, "The signature bundle is larger than the limit.", "Check that the file is a Sigstore bundle.";
     BundleTooLong, "bundle_too_long", Verification, Lasting, "The signature bundle has more timestamps or log entries than the limit.", "Check that the file is a bundle that Assay wrote.";
@@ -157,6 +158,7 @@ error_codes! {
     Malformed, "malformed", Verification, Lasting, "A stored result or summary cannot be parsed.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     Manifest, "manifest", Verification, Lasting, "A stored manifest cannot be parsed.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     ManifestMalformed, "manifest_malformed", Verification, Lasting, "A manifest does not parse, or breaks a rule of its format.", "Fetch the run again from its store; if the error remains, do not trust the run.";
+    ManifestMissing, "manifest_missing", Verification, Lasting, "A manifest that another one names is not in the store or folder.", "Fetch the run again from the store in which it was made.";
     ManifestNotCanonical, "manifest_not_canonical", Verification, Lasting, "A manifest is not in canonical form.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     ManifestReplaced, "manifest_replaced", Verification, Lasting, "A manifest is not the one that a later manifest names by its digest.", "Fetch the run again from the store that it was published from.";
     ManifestTooLarge, "manifest_too_large", Verification, Lasting, "A manifest is larger than the limit.", "Check that the file is a manifest that Assay wrote.";
@@ -344,6 +346,7 @@ error_codes! {
     NoSuchApi, "no_such_api", Environment, Lasting, "The cluster does not have the API that a target's InferenceService belongs to.", "Install the API in the cluster, or correct the target: its API is `kserve` or `ome`.";
     NoSuchService, "no_such_service", Environment, Lasting, "The InferenceService that a target names does not exist.", "Ask its owner to start it, or correct the target's name and namespace.";
     NoValidTrial, "no_valid_trial", Environment, AtOnce, "The run is finished, but none of its trials is valid.", "Read the reason of every attempt in `report.html`, fix the cause, and run it under another name.";
+    NodeLost, "node_lost", Environment, AtOnce, "A pod went away together with its node.", "Try again; if it repeats, check the node.";
     NotEnded, "not_ended", Environment, AtOnce, "The run has not ended within the time limit after it was cancelled.", "Check whether its driver still runs with `assay status`.";
     NotFound, "not_found", Environment, AtOnce, "The cluster has no object of that name.", "Check the name and the namespace.";
     NotInstalled, "not_installed", Environment, Lasting, "Assay is not installed in the namespace.", "Ask an administrator to run `assay bootstrap --namespace NAMESPACE`, or use `assay run --bootstrap`.";
@@ -353,10 +356,12 @@ error_codes! {
     Path, "path", Environment, AtOnce, "The path of a file that the runner needs for a target is not UTF-8.", "Use a scratch folder whose path is UTF-8.";
     PodConfig, "pod_config", Environment, AtOnce, "A pod cannot be set up, because its configuration or a volume is not available.", "Check the Secrets, ConfigMaps and volumes that the pod uses with `kubectl describe pod NAME`.";
     PodEnded, "pod_ended", Environment, AtOnce, "A pod ended that should still run, or its init container failed.", "Read the log of the pod.";
+    PodFailed, "pod_failed", Environment, AtOnce, "A pod failed for a reason that the cluster names.", "See the cause in the message and the events of the pod.";
     PodLost, "pod_lost", Environment, AtOnce, "A pod failed, and the cluster gives no reason.", "Check the node with `kubectl describe pod NAME`, and run again.";
     PodsNotCreated, "pods_not_created", Environment, AtOnce, "The cluster creates no pod for a Job or StatefulSet.", "Read the events of the object with `kubectl describe`.";
     PodsStay, "pods_stay", Environment, AtOnce, "The pods of a Job do not end within the time limit.", "Remove a node that is gone from the cluster, because it keeps its pods until then.";
     PointerMissing, "pointer_missing", Environment, AtOnce, "A pointer or file of the store was removed while it was in use.", "Check that nothing else deletes objects of the store, and resume the run.";
+    Preempted, "preempted", Environment, AtOnce, "A pod gave way to a pod of higher priority.", "Give the run a higher priority class, or run it when the cluster is less busy.";
     Process, "process", Environment, AtOnce, "A process cannot be started or supervised.", "Check the limits on processes and the rights of this user.";
     ProgramAbsent, "program_absent", Environment, Lasting, "The program that a workload runs does not exist.", "Build it before the run; a program with a `/` is in the target's `folder`, any other in `PATH`.";
     Programs, "programs", Environment, AtOnce, "A pod could not get the programs of its stage.", "Read the log of the pod's init container.";
@@ -376,6 +381,7 @@ error_codes! {
     ScratchFull, "scratch_full", Environment, AtOnce, "The scratch folder reached its size limit.", "Give the stage a larger scratch volume and limit.";
     SecretAbsent, "secret_absent", Environment, Lasting, "A secret that a target's headers or variables refer to cannot be read.", "Set the environment variable or create the file that the definition names.";
     Sha256Remote, "sha256_remote", Environment, AtOnce, "The remote repository has SHA-256 objects, which are not supported.", "Use a repository with SHA-1 objects.";
+    ShardLost, "shard_lost", Environment, AtOnce, "Another shard of the attempt ended or did not respond in time.", "See the logs of the other shards; the attempt is repeated if the retry budget allows.";
     ShardMissing, "shard_missing", Environment, AtOnce, "A shard of the load did not start within the time limit.", "Read the log of that shard, and resume the run, which repeats the attempt.";
     Signals, "signals", Environment, AtOnce, "The program cannot set up its handling of signals.", "Check the limits on open files and threads.";
     SimulatorNotStarted, "simulator_not_started", Environment, Lasting, "A simulator did not listen within the time limit.", "Read its log `target-NAME.log` beside the log of the stage.";
@@ -394,6 +400,7 @@ error_codes! {
     Threads, "threads", Environment, AtOnce, "The program cannot start a thread.", "Check the limits on threads and memory.";
     ToldToEnd, "told_to_end", Environment, AtOnce, "The container of a stage was stopped from outside, and is replaced.", "Wait until the cluster has replaced the container.";
     TooManyEnds, "too_many_ends", Environment, AtOnce, "The run was cancelled or has failed so often that its end cannot be recorded.", "Start a new run.";
+    TopUp, "top_up", Environment, AtOnce, "A further run of a gated pipeline did not come to its end.", "Judge again when the run can be made; the verdict before it stands.";
     Unauthenticated, "unauthenticated", Environment, Lasting, "The cluster does not accept the credentials.", "Renew the credentials of the kubeconfig.";
     UnknownHost, "unknown_host", Environment, AtOnce, "The host key of the remote is not known.", "Connect once with `ssh`, and compare the key with the one that the host's owner publishes.";
     Unreachable, "unreachable", Environment, AtOnce, "The Git remote cannot be reached.", "Check the network, the proxy and the address, and try again.";

@@ -531,7 +531,7 @@ mod tests {
         staged.add("a/b", b"1").expect("added");
         staged.add("a.b", b"2").expect("added");
         for (path, code) in [("a/b", "branch_path"), ("a", "branch_path"), ("a/b/c", "branch_path"), ("../a", "branch_path")] {
-            assert_eq!(staged.add(path, b"3").expect_err("refused").code(), code, "{path}");
+            assert_eq!(staged.add(path, b"3").expect_err("refused").code().as_str(), code, "{path}");
         }
     }
 
@@ -553,7 +553,7 @@ mod tests {
             assert!(check_branch(good).is_ok(), "{good}");
         }
         for bad in ["", "-x", "a b", "a..b", "a:b", "a.lock", "a\n", "@{-1}", "a/", "/a", "HEAD", "a~1", "a*"] {
-            assert_eq!(check_branch(bad).expect_err(bad).code(), "branch_name");
+            assert_eq!(check_branch(bad).expect_err(bad).code().as_str(), "branch_name");
         }
     }
 
@@ -580,7 +580,7 @@ mod tests {
     fn refusals_are_told_apart() {
         let code = |reason: &str, said: &str| {
             let [url, branch, reason, said] = ["u", "b", reason, said].map(str::to_owned);
-            BranchError::Refused { url, branch, reason, said }.code()
+            BranchError::Refused { url, branch, reason, said }.code().as_str()
         };
         assert_eq!(code("[remote rejected] (protected branch hook declined)", ""), "branch_protected");
         assert_eq!(

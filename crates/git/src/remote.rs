@@ -434,7 +434,7 @@ mod tests {
         let refused = |name| Remote::from_checkout(checkout.path(), name).expect_err("refused");
         let root = checkout.path().canonicalize().expect("it is there");
         assert_eq!(refused("origin").to_string(), format!("the checkout `{}` has no remote `origin`", root.display()));
-        assert_eq!((refused("ssh").code(), refused("plain").code()), ("secret_in_address", "remote_address"));
+        assert_eq!((refused("ssh").code().as_str(), refused("plain").code().as_str()), ("secret_in_address", "remote_address"));
         assert!(!refused("ssh").to_string().contains("hunter2"));
     }
 
@@ -442,7 +442,7 @@ mod tests {
     fn what_kept_git_from_a_remote_is_named() {
         let code = |said: &str| {
             let status = assay_process::Status::Exited(128);
-            RemoteError::Git { command: "push", url: "u".to_owned(), status, said: said.to_owned() }.code()
+            RemoteError::Git { command: "push", url: "u".to_owned(), status, said: said.to_owned() }.code().as_str()
         };
         let words = [
             ("git@github.com: Permission denied (publickey).\nfatal: Could not read from remote repository.", "authentication"),

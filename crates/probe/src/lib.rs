@@ -2,7 +2,7 @@
 //! resumes, and by the recorder throughout.
 //!
 //! - [`Client`] sends requests with the headers of the target, and is bounded in every respect: time, size, no redirects, no
-//! proxy.
+//!   proxy.
 //! - [`Identity`] holds the version and models that an endpoint reports, which must not change during a run.
 //! - [`samples`] parses the text format of Prometheus, line by line.
 //!

@@ -11,9 +11,7 @@ use assay_manifest::{
     Shard, TrialId,
 };
 use assay_spec::Shards;
-use assay_stage::{
-    AcceptedResult, ErrorCode, Event, Exit, Failure, Layout, ShardOutcome, StageName, counted_attempt, load_trust,
-};
+use assay_stage::{AcceptedResult, ErrorCode, Event, Failure, Layout, ShardOutcome, StageName, counted_attempt, load_trust};
 use assay_store::{CreateOutcome, Store};
 use serde_json::{Value, json};
 

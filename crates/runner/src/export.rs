@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use assay_chain::published_files;
 use assay_manifest::{Digest, Document, InputRef, MAX_MANIFEST_BYTES, RunId};
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Failure};
 use assay_store::{Scratch, Store};
 
 /// The path of the Publication in a published folder.

@@ -541,7 +541,7 @@ struct StartupWait {
     since: Option<Instant>,
     told: Option<String>,
     asked: Option<Instant>,
-    code: String,
+    code: Option<ErrorCode>,
     events: Vec<ClusterEvent>,
     /// The reason for which its queue does not admit the Job, in the queue's words.
     queue: Option<String>,
@@ -565,9 +565,9 @@ impl StartupWait {
             return Ok(None);
         };
         // Successive different obstacles do not count as one that lasts.
-        if self.code != trouble.failure.code {
+        if self.code != Some(trouble.failure.code) {
             self.since = None;
-            self.code.clone_from(&trouble.failure.code);
+            self.code = Some(trouble.failure.code);
         }
         let since = *self.since.get_or_insert_with(Instant::now);
         if trouble.lasts || since.elapsed() > limit {
@@ -681,7 +681,7 @@ mod tests {
         assert_eq!(waits.check_obstacle(Some(trouble("no memory", false)), limit), Ok(Some("waiting: no memory".to_owned())));
         assert_eq!(
             waits.check_obstacle(Some(trouble("no CPU", false)), Duration::ZERO).expect_err("for too long").code,
-            "unschedulable"
+            ErrorCode::Unschedulable
         );
         assert_eq!(waits.check_obstacle(None, Duration::ZERO), Ok(None), "it has gone");
         assert_eq!(

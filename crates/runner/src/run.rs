@@ -300,7 +300,7 @@ impl Run {
             let end = RunEnd {
                 state,
                 stage: at.role(),
-                reason: Reason::new(&failure.code, &failure.message),
+                reason: Reason::new(failure.code.as_str(), &failure.message),
                 exit_code: i32::from(failure.exit.code()),
                 sequence,
                 input_digest: None,

@@ -8,7 +8,7 @@ use assay_git::{Commit, FileContent, RawObject, Repository, fetch_remote};
 use assay_manifest::{Artifact, Count, GitObject, Intent, OriginKind, Source, SourceFile};
 use assay_process::{Cancel, Spawner};
 use assay_spec::{Closure, ClosureError, expand, read_closure as read_definitions};
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Failure};
 use assay_store::Store;
 
 /// The source to start a run from.

@@ -6,8 +6,8 @@ use assay_manifest::{Digest, Shard, TrialId, canonical_json};
 use assay_store::Store;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
 use crate::layout::Layout;
+use crate::{ErrorCode, Failure};
 
 /// The mark that a shard was lost in the middle of an attempt: the attempt is over for all shards, and they meet again at the
 /// next one.

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use assay_manifest::{AttemptStatus, InputRef, Reason, TrialId};
 use serde::{Deserialize, Serialize};
 
-use crate::{ErrorCode, Failure, StageName};
+use crate::{Failure, StageName};
 
 /// A request to the runner to hold a process after the stage has ended: the target of the following stages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +130,7 @@ fn line_of(event: &Event) -> serde_json::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorCode;
     use assay_manifest::{Digest, Kind};
     use proptest::prelude::*;
 

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use assay_manifest::{Digest, Hasher};
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Failure};
 use assay_store::{Error, Store};
 
 /// The largest file of a published folder, in bytes: a curated file. A larger file belongs to no run and is not worth hashing.

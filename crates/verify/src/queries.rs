@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_query_is_checked_before_there_are_rows() {
-        let code = |sql: &str| check_query("queries/q.sql", sql.as_bytes()).map_err(|failure| failure.code);
+        let code = |sql: &str| check_query("queries/q.sql", sql.as_bytes()).map_err(|failure| failure.code.to_string());
         assert_eq!(code("SELECT row_id, value FROM outcome_fact"), Ok(()));
         assert_eq!(code("SELECT value FROM outcome_fact"), Err("query_without_rows".to_owned()));
         assert_eq!(code("SELECT a.row_id, b.row_id FROM outcome_fact a, outcome_fact b"), Err("query_without_rows".to_owned()));

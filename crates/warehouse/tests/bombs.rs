@@ -35,7 +35,7 @@ fn child() {
     let open = || std::fs::File::open(&path).expect("the file");
     let refusal = match std::env::var(READER).as_deref() {
         Ok("rows") => match read(&OUTCOME_FACT, open()) {
-            Err(error @ (Error::TooMany { .. } | Error::TextTooLong { .. })) => format!("{}: {error}", error.code()),
+            Err(error @ (Error::TooMany { .. } | Error::TextTooLong { .. })) => format!("{}: {error}", error.code().as_str()),
             other => format!("unexpected: {:?}", other.map(|rows| rows.len())),
         },
         _ => match RecordFile::open(open()).and_then(|file| file.records()?.last().transpose()) {

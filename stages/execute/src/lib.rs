@@ -21,7 +21,7 @@ use assay_manifest::{
     PlannedTrial, Reason, TrialId, Window,
 };
 use assay_probe::{Client, Headers, Identity};
-use assay_stage::{Context, ErrorCode, Event, Exit, Failure, Inputs, Stage, StageName, StartMark};
+use assay_stage::{Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, StartMark};
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::Runner;

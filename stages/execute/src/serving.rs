@@ -26,7 +26,7 @@ use assay_probe::{Client, HeaderError, Headers};
 use assay_record::{Outcome, Phase};
 use assay_schedule::Phase::Measure;
 use assay_schedule::{DRAIN, Stripe, TrialSchedule};
-use assay_stage::{Context, ErrorCode, Event, Exit, Failure, Secrets, Stopwatch};
+use assay_stage::{Context, ErrorCode, Event, Failure, Secrets, Stopwatch};
 use assay_tokens::Tokenizer;
 use assay_warehouse::WrittenFile;
 use assay_warehouse::records::RecordWriter;

@@ -7,7 +7,7 @@ mod pin;
 use assay_git::{OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{MAX_MANIFEST_BYTES, OriginKind, Plan, Source};
 use assay_planning::{DerivedPlan, SourceFiles, derive_plan};
-use assay_stage::{Context, ErrorCode, Exit, Failure, Inputs, Stage, StageName};
+use assay_stage::{Context, ErrorCode, Failure, Inputs, Stage, StageName};
 use serde::{Deserialize, Serialize};
 
 use crate::pin::Pinner;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{Artifact, Digest, Image, Name, PinnedFile, UnpinnedInput};
 use assay_planning::Pins;
-use assay_stage::{Context, ErrorCode, Exit, Failure};
+use assay_stage::{Context, ErrorCode, Failure};
 
 use crate::fetch::{FetchError, Fetcher};
 use crate::image::Reference;
@@ -117,6 +117,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use assay_manifest::Count;
+    use assay_stage::Exit;
 
     use super::*;
     use assay_probe::testing::{Reply, Server};

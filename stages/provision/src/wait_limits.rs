@@ -53,7 +53,7 @@ impl WaitLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_stage::Failure;
+    use assay_stage::{ErrorCode, Failure};
 
     fn trouble(code: ErrorCode, lasts: bool) -> Trouble {
         Trouble { failure: Failure::new(code, format!("it is {code}")), lasts }

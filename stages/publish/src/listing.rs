@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_manifest::{
     Body as _, Digest, Document, EndState, Kind, ListedRun, MAX_MANIFEST_BYTES, Plan, RunEnd, RunId, RunOutcome,
 };
-use assay_stage::{AcceptedResult, Context, ErrorCode, Exit, Failure, Layout, StageName};
+use assay_stage::{AcceptedResult, Context, ErrorCode, Failure, Layout, StageName};
 
 /// Lists every run that announced one of the plan's cases, and this run with all of them.
 pub(crate) fn runs_of_cases(ctx: &Context, plan: &Plan) -> Result<Vec<ListedRun>, Failure> {

@@ -8,7 +8,7 @@ use assay_manifest::{
     Artifact, Attempt, Body, CPU_TIME, CaseId, CollectedAttempt, Collection, Digest, Document, ExecutionPart, Header,
     IndicatorOutcome, Kind, MAX_MANIFEST_BYTES, MAX_RSS, Plan, PlannedTrial, PointId, Recording,
 };
-use assay_stage::{Context, ErrorCode, Exit, Failure};
+use assay_stage::{Context, ErrorCode, Failure};
 
 /// One attempt as it was collected.
 pub(crate) struct ShardAttempt {

@@ -18,7 +18,7 @@ use assay_manifest::{
     Artifact, Case, Collection, Count, CuratedFile, Digest, Environment, InputRef, Intent, Kind, Plan, Point, PointSummary,
     PointView, Reason, RunStatus, Summary, Views, WorkloadType, canonical_json,
 };
-use assay_stage::{Context, ErrorCode, Exit, Failure, Inputs, Stage, StageName};
+use assay_stage::{Context, ErrorCode, Failure, Inputs, Stage, StageName};
 use assay_warehouse::records::RecordFile;
 use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, SERVING_OUTCOME_FACT, Table};
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use assay_manifest::{Body as _, Digest, Document, InputRef, MAX_MANIFEST_BYTES, Summary};
-use assay_stage::{ErrorCode, Event, Exit, Failure};
+use assay_stage::{ErrorCode, Event, Failure};
 use assay_store::Store;
 use assay_verify::{
     Blobs, LevelReport, RecomputeOutcome, ReduceResult, StoreBlobs, Tables, compare_results, read_tables, tolerance_text,

@@ -222,7 +222,7 @@ impl Chain {
 fn describe_check(checked: Result<(), BrokenLink>) -> String {
     match checked {
         Ok(()) => "whole".to_owned(),
-        Err(broken) => format!("{}: {broken}", broken.code()),
+        Err(broken) => format!("{}: {broken}", broken.code().as_str()),
     }
 }
 

@@ -11,7 +11,7 @@ use assay_stage::{Clock, ErrorCode, Failure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Cluster, ErrorCode::Conflict, ObjectPath};
+use super::{Cluster, ObjectPath};
 use crate::{MANAGED_BY, Object, RUN, RunRoot, root_name};
 
 /// The duration of the Lease: a holder that has not renewed it for this long has gone.

@@ -63,7 +63,7 @@ fn statement(file: &[u8]) -> Value {
 fn verdict(bundle: &Value, key: &PublicKey) -> String {
     match check_bundle(bundle.to_string().as_bytes(), key, Digest::compute(FILE)) {
         Ok(checked) => format!("{}, {} log entries", checked.predicate_type.as_deref().unwrap_or("message"), checked.log_entries),
-        Err(error) => error.code().to_owned(),
+        Err(error) => error.code().to_string(),
     }
 }
 
@@ -152,7 +152,7 @@ fn what_the_key_did_not_sign_about_the_file_is_refused() {
         assert_eq!(verdict(&bundle, &key.public), expected, "{what}");
     }
     let key = &owner.public;
-    let refusal = |bytes: &[u8]| check_bundle(bytes, key, Digest::compute(FILE)).expect_err("a refusal").code();
+    let refusal = |bytes: &[u8]| check_bundle(bytes, key, Digest::compute(FILE)).expect_err("a refusal").code().as_str();
     assert_eq!(refusal(b"{"), "bundle_malformed");
     assert_eq!(refusal(&vec![b' '; assay_envelope::MAX_BUNDLE_BYTES + 1]), "bundle_too_large");
 }

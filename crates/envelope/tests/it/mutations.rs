@@ -30,7 +30,7 @@ impl Case {
         let trust = policy_trusting("collector", &self.key, &[Role::Collect]);
         match verify(manifest, bundle, &trust, &ExpectedManifest::default()) {
             Ok(_) => "verified",
-            Err(refusal) => refusal.code(),
+            Err(refusal) => refusal.code().as_str(),
         }
     }
 
@@ -239,7 +239,7 @@ fn predicates_of_other_kinds_are_refused() {
     let forged = key.forge(&canonical_value(&lie).expect("canonical")).to_string();
     let refusal =
         verify(&collected.manifest, forged.as_bytes(), &everything, &ExpectedManifest::default()).expect_err("a refusal");
-    assert_eq!(refusal.code(), "wrong_predicate_type");
+    assert_eq!(refusal.code().as_str(), "wrong_predicate_type");
 
     // A gate's result is about a verdict, and states the time at which it was judged.
     let mut lie = statement(&collected.bundle);
@@ -249,7 +249,7 @@ fn predicates_of_other_kinds_are_refused() {
         let forged = key.forge(&canonical_value(&lie).expect("canonical")).to_string();
         let refusal =
             verify(&collected.manifest, forged.as_bytes(), &everything, &ExpectedManifest::default()).expect_err("a refusal");
-        refusal.code()
+        refusal.code().as_str()
     };
     assert_eq!(refused(json!([])), "statement_malformed");
     let judged = json!({"judged_on": "2026-11-20T02:00:00.000000000Z"});
@@ -276,7 +276,7 @@ fn a_result_that_is_not_its_verdicts_is_refused() {
         let mut lie = statement.clone();
         set(&mut lie, pointer, value);
         let forged = key.forge(&canonical_value(&lie).expect("canonical")).to_string();
-        verify(&honest.manifest, forged.as_bytes(), &trust, &ExpectedManifest::default()).expect_err("a refusal").code()
+        verify(&honest.manifest, forged.as_bytes(), &trust, &ExpectedManifest::default()).expect_err("a refusal").code().as_str()
     };
     assert_eq!(refused("/predicate/result", json!("PASSED")), "other_result");
     assert_eq!(refused("/predicate/warnedTests", json!([])), "other_result");
@@ -313,7 +313,7 @@ fn a_lying_verification_summary_is_refused() {
         let forged = key.forge(&canonical_value(&statement).expect("canonical")).to_string();
         let refusal =
             verify(&published.manifest, forged.as_bytes(), &trust, &ExpectedManifest::default()).expect_err("a refusal");
-        assert_eq!(refusal.code(), *expected, "{pointer} = {new}");
+        assert_eq!(refusal.code().as_str(), *expected, "{pointer} = {new}");
     }
 }
 
@@ -417,7 +417,8 @@ fn swapped_files_are_refused() {
     let (first, second) = (signed_collection(&key, "run-1"), signed_collection(&key, "run-2"));
     let recorded = signed(&recording(std::iter::empty()), &key, provenance(Role::Collect, "run-1"));
     let code = |manifest: &[u8], bundle: &[u8]| {
-        verify(manifest, bundle, &trust, &ExpectedManifest::default()).map_or_else(|refusal| refusal.code(), |_| "verified")
+        verify(manifest, bundle, &trust, &ExpectedManifest::default())
+            .map_or_else(|refusal| refusal.code().as_str(), |_| "verified")
     };
     assert_eq!(code(&first.manifest, &second.bundle), "subject_digest_mismatch", "the bundle of another run");
     assert_eq!(code(&first.manifest, &recorded.bundle), "subject_digest_mismatch", "the bundle of another kind");
@@ -426,7 +427,7 @@ fn swapped_files_are_refused() {
     let run = run("run-1");
     let expect = ExpectedManifest { run_id: Some(&run), ..ExpectedManifest::default() };
     let older = verify(&second.manifest, &second.bundle, &trust, &expect).expect_err("another run");
-    assert_eq!(older.code(), "wrong_run", "another run's manifest with its own bundle");
+    assert_eq!(older.code().as_str(), "wrong_run", "another run's manifest with its own bundle");
 }
 
 /// A bundle that names a listed key in its hint, signed by another.
@@ -446,7 +447,7 @@ fn a_key_outside_its_validity_is_refused() {
     let ended = TrustedSigner { not_after: Some(at(19)), ..signer.clone() };
     let trust = Trust::Policy(TrustPolicy::from_signers("team", vec![ended]));
     let refusal = check(&signed, &trust).expect_err("too late");
-    assert_eq!(refusal.code(), "key_outside_validity");
+    assert_eq!(refusal.code().as_str(), "key_outside_validity");
     insta::assert_snapshot!(refusal, @"the key of `old` is not valid at 1970-01-01T00:00:20.000000000Z, the time that the statement asserts");
 }
 

@@ -23,7 +23,7 @@ fn a_binary_must_be_one_of_those_that_are_expected() {
     let expecting = |binaries: &[Digest], roles: &[Role]| {
         let expectation =
             Expectation { binaries: set(binaries.iter().copied()), roles: set(roles.iter().copied()), ..Expectation::default() };
-        check(&signed, &trust(&key, expectation)).map_or_else(|refusal| refusal.code(), |_| "ok")
+        check(&signed, &trust(&key, expectation)).map_or_else(|refusal| refusal.code().as_str(), |_| "ok")
     };
     let (right, wrong) = (digest("the stage's binary"), digest("another"));
     assert_eq!(expecting(&[right], &[]), "ok");
@@ -59,7 +59,7 @@ fn a_publication_records_its_binary_and_image() {
     let recorded = |verifier_image| {
         let signed = signed(&publication(), &key, assay_envelope::VerificationSummary { verifier_image, ..summary() });
         let expectation = Expectation { images: set([image]), binaries: set([digest("publish")]), ..Expectation::default() };
-        check(&signed, &trust(&key, expectation)).map_or_else(|refusal| refusal.code(), |_| "ok")
+        check(&signed, &trust(&key, expectation)).map_or_else(|refusal| refusal.code().as_str(), |_| "ok")
     };
     assert_eq!(recorded(Some(image)), "ok");
     assert_eq!(recorded(None), "other_image");
@@ -85,7 +85,7 @@ fn a_source_must_be_of_an_expected_origin() {
     let key = Key::new();
     let judged = |expectation: &Expectation, document: &Document| {
         let trust = trust(&key, expectation.clone());
-        trust.check_origin(Role::Reduce, document).map_or_else(|refusal| refusal.code(), |()| "ok")
+        trust.check_origin(Role::Reduce, document).map_or_else(|refusal| refusal.code().as_str(), |()| "ok")
     };
     let good = source(Some("https://example.org/r"), Some("refs/heads/main"));
     let bare = source(None, None);

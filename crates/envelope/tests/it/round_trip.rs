@@ -331,7 +331,7 @@ fn a_pinned_fingerprint_establishes_its_own_key_only() {
     };
     let signed = signed_collection(&key, "run-1");
     assert!(check(&signed, &pin(&key)).expect("verified").signer().established);
-    assert_eq!(check(&signed, &pin(&other)).expect_err("another key").code(), "unknown_key");
+    assert_eq!(check(&signed, &pin(&other)).expect_err("another key").code().as_str(), "unknown_key");
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn what_was_expected_is_compared() {
     let trust = policy_trusting("collector", &key, &[Role::Collect]);
     let signed = signed_collection(&key, "run-1");
     let code = |expect: &ExpectedManifest<'_>| {
-        verify(&signed.manifest, &signed.bundle, &trust, expect).map_or_else(|refusal| refusal.code(), |_| "ok")
+        verify(&signed.manifest, &signed.bundle, &trust, expect).map_or_else(|refusal| refusal.code().as_str(), |_| "ok")
     };
     let (run_1, run_2) = (run("run-1"), run("run-2"));
     let exact = signed.input_ref();

@@ -211,9 +211,9 @@ fn a_hook_that_refuses_is_quoted() {
     let url = format!("file://{}", setting.bare.path().display());
     let reason = "[remote rejected] (pre-receive hook declined)";
     let expected = format!("`{url}` refused the commit on the branch `{BRANCH}`: {reason}; it says:\nonly on Tuesdays");
-    assert_eq!((error.to_string(), error.code()), (expected, "hook_refused"));
+    assert_eq!((error.to_string(), error.code().as_str()), (expected, "hook_refused"));
     setting.hook("pre-receive", "echo 'You are not allowed to push code to protected branches on this project.' >&2; exit 1");
-    assert_eq!(setting.push("one", &[("a", "1")]).expect_err("refused").code(), "branch_protected");
+    assert_eq!(setting.push("one", &[("a", "1")]).expect_err("refused").code().as_str(), "branch_protected");
     assert_eq!(setting.bare.git(&["for-each-ref"]), "");
 }
 
@@ -231,7 +231,7 @@ fn a_push_whose_answer_is_lost_has_arrived() {
 fn a_remote_that_is_not_there_is_named() {
     let setting = setting();
     fs::rename(setting.bare.path().join("HEAD"), setting.bare.path().join("gone")).expect("renamed");
-    assert_eq!(setting.push("one", &[("a", "1")]).expect_err("refused").code(), "no_repository");
+    assert_eq!(setting.push("one", &[("a", "1")]).expect_err("refused").code().as_str(), "no_repository");
 }
 
 #[test]

@@ -320,7 +320,7 @@ fn signatures(page: &mut Writer, lineage: &Lineage) {
     page.leaf("h3", &[("id", "signatures")], "Signatures");
     match &lineage.trust_policy {
         Some((name, digest)) => {
-            pairs(page, [("trust policy", name.as_str(), Typeface::Text), ("its digest", digest, Typeface::Code)])
+            pairs(page, [("trust policy", name.as_str(), Typeface::Text), ("its digest", digest, Typeface::Code)]);
         }
         None => page.leaf(
             "p",

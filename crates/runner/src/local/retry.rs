@@ -92,7 +92,7 @@ mod tests {
         let (retries, failures) = (RefCell::new(0), RefCell::new(failures.iter().rev().cloned().collect::<Vec<_>>()));
         let run = |_: &StageCall, _: &mut dyn FnMut(&Event)| failures.borrow_mut().pop().map_or_else(|| Ok(result()), Err);
         let outcome = run_with_retries(&run, &call(Shard::ONLY), &mut |_| *retries.borrow_mut() += 1);
-        (outcome.map(|_| ()).map_err(|failure| failure.code), retries.into_inner())
+        (outcome.map(|_| ()).map_err(|failure| failure.code.to_string()), retries.into_inner())
     }
 
     #[test]

@@ -1,6 +1,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use assay_stage::Exit;
+
 use super::*;
 
 const PIPELINE: &str = "apiVersion: assay.dev/v1alpha1

@@ -1,8 +1,8 @@
 //! The first model: every request has its own time to first token and between tokens, scaled by the number of concurrent
 //! requests.
 //!
-//! Time to first token = (base + new prompt tokens x time per token) x load + lognormal jitter. Time to each later token = (base
-//! + normal jitter, limited to 70 % of the base) x load. Load = 1 + (F - 1) (running - 1) / (`max_num_seqs` - 1), at the due time
+//! Time to first token = (base + new prompt tokens x time per token) x load + lognormal jitter. Time to each later token = (base plus
+//! normal jitter, limited to 70 % of the base) x load. Load = 1 + (F - 1) (running - 1) / (`max_num_seqs` - 1), at the due time
 //! of the previous token. These are the terms that simulated inference servers commonly have, so that profiles can be shared.
 //!
 //! Each of these times is then multiplied by the factor of a slow request and by that of a co-tenant that is present when it

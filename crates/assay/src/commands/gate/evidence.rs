@@ -8,7 +8,7 @@ use assay_git::{CommitInfo, Oid};
 use assay_manifest::{
     Body as _, Digest, EarlierEnd, Environment, ExecutionPart, InputRef, Kind, Plan, RunEnd, RunId, Source, Summary,
 };
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Failure};
 use assay_verify::Chain;
 
 use crate::commands::gate::rules::{MAX_RULES_BYTES, RuleFile};

@@ -239,7 +239,7 @@ mod tests {
 
     fn code(verdict: &Verdict, before: &[&Verdict]) -> String {
         let before: Vec<_> = before.iter().map(|before| (Digest::compute(b"earlier"), *before)).collect();
-        check_follows(verdict, &before).map_or_else(|failure| failure.code, |()| "follows".to_owned())
+        check_follows(verdict, &before).map_or_else(|failure| failure.code.to_string(), |()| "follows".to_owned())
     }
 
     #[test]

@@ -7,7 +7,7 @@ use assay_gate::History;
 use assay_git::{Commit, Oid, Repository};
 use assay_manifest::{Acknowledgement, Artifact, Count, Difference, Digest, GatePolicy, Name};
 use assay_spec as spec;
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Failure};
 
 use crate::files::read_regular_file;
 
