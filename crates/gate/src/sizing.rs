@@ -102,7 +102,7 @@ fn with_spikes(share: f64) -> String {
 }
 
 /// Sizes a design for a family: the fewest pairs, at most `most`, that find a lone change of twice the budget with a probability
-/// of 0.8 in each metric that so many pairs can decide, at the upper bound of the learned noise and by the same rule that judges.
+/// of 0.8 in each metric that this number of pairs can decide, at the upper bound of the learned noise and by the same rule that judges.
 ///
 /// # Errors
 /// [`SizingError`] for the first metric, if no allowed design suffices for any metric.

@@ -13,7 +13,7 @@ pub struct Failure {
     pub exit: Exit,
     /// The stable code, such as `store_absent`.
     pub code: ErrorCode,
-    /// What happened, with the name of the thing.
+    /// The event, with the name of the thing that failed.
     pub message: String,
     /// The chain of causes, the nearest first.
     pub causes: Vec<String>,

@@ -203,10 +203,12 @@ fn visit_rows(
     batch: &RecordBatch,
     visit: &mut dyn FnMut(Row) -> Result<()>,
 ) -> Result<()> {
+    // Looked up once for all rows: a file has thousands of rows of dozens of columns.
+    let places: Vec<usize> = columns.iter().filter_map(|column| Some(table.column(column.name)?.0)).collect();
     for index in 0..batch.num_rows() {
         let mut row = Row::new(table);
-        for (column, array) in columns.iter().zip(batch.columns()) {
-            row.set(column.name, value(column, array, index))?;
+        for ((place, column), array) in places.iter().zip(columns).zip(batch.columns()) {
+            row.set_at(*place, column, value(column, array, index))?;
         }
         row.check()?;
         visit(row)?;

@@ -126,9 +126,15 @@ impl Row {
         let table = self.table.name;
         let unknown = || Error::UnknownColumn { table, column: column.chars().take(80).collect() };
         let (index, column) = self.table.column(column).ok_or_else(unknown)?;
-        let value = value.into();
-        check_value(table, column, &value)?;
-        *self.values.get_mut(index).ok_or_else(unknown)? = value;
+        self.set_at(index, column, value.into())
+    }
+
+    /// Sets the column at `place`, which is its place in the table. See [`Row::set`].
+    pub(crate) fn set_at(&mut self, place: usize, column: &'static Column, value: Value) -> Result<()> {
+        check_value(self.table.name, column, &value)?;
+        if let Some(slot) = self.values.get_mut(place) {
+            *slot = value;
+        }
         Ok(())
     }
 
