@@ -15,8 +15,8 @@ use crate::commands::Command;
 
 /// Benchmark numbers you can prove.
 ///
-/// A pipeline in Git names workloads and targets. Six stages plan, provision, execute, collect, reduce and publish it; each takes
-/// signed manifests in and gives one out, so that every number walks back to the raw bytes it came from.
+/// A pipeline in Git names workloads and targets. Six stages plan, provision, execute, collect, reduce and publish it; each reads
+/// signed manifests and writes one, so that every number can be traced to its raw bytes.
 #[derive(clap::Parser)]
 #[command(name = "assay", version, max_term_width = 100, disable_help_subcommand = true)]
 struct Assay {

@@ -44,29 +44,29 @@ const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// The path of the readiness probe. No bucket can have such a name.
 const READY: &str = "/-/ready";
 
-/// Serve a store over the S3 protocol: objects are created once, by whoever's stage they are.
+/// Serve a store over the S3 protocol: each stage may create only its own objects, once.
 #[derive(Debug, Parser)]
 #[command(name = "assay serve", bin_name = "assay serve", version)]
 struct Arguments {
-    /// The store: a folder, made where there is none.
+    /// The store: a folder, created if there is none.
     #[arg(long, value_name = "FOLDER")]
     store: String,
-    /// Where to listen. Port 0 takes a free one, which is printed.
+    /// The address to listen on. Port 0 selects a free port, which is printed.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
     listen: SocketAddr,
-    /// A folder with a file for each identity that may ask, the secret in it: `read`, `run`, `source`, and each stage's name.
+    /// A folder with one file per client identity, which holds its secret: `read`, `run`, `source`, and each stage's name.
     #[arg(long, value_name = "FOLDER")]
     credentials: PathBuf,
-    /// Make the folder of credentials, with a random secret for each identity that has none.
+    /// Create the folder of credentials, with a random secret for each identity that has none.
     #[arg(long)]
     make_credentials: bool,
     /// The bucket's name.
     #[arg(long, value_name = "NAME", default_value = "assay")]
     bucket: String,
-    /// Where bytes wait on their way into the store; the system's folder for temporary files otherwise.
+    /// The folder for uploads in progress [default: the system's folder for temporary files].
     #[arg(long, value_name = "FOLDER")]
     scratch: Option<PathBuf>,
-    /// The most bytes that may wait there, in all.
+    /// The maximum bytes of all uploads in progress.
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 30)]
     scratch_bytes: u64,
 }

@@ -28,22 +28,22 @@ const RATE_PER_S: (f64, f64) = (1e-4, 1e7);
 /// Up to here, 104 days, a double represents every nanosecond.
 const MAX_NS: i64 = 1 << 53;
 
-/// The load that is to be answered.
+/// The load to simulate.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
 pub(crate) struct LoadArgs {
-    /// Closed loop: so many users, each sending its next request at the instant at which its last one ended
+    /// Closed loop: concurrent users, each sending its next request at the instant its last one ended
     #[arg(long, value_name = "N", required_unless_present = "rate", conflicts_with = "rate", help_heading = "Load")]
     users: Option<u32>,
-    /// Open loop: so many requests a second on average, arriving at random (Poisson)
+    /// Open loop: requests per second on average, with random arrivals (Poisson)
     #[arg(long, value_name = "PER_S", help_heading = "Load")]
     rate: Option<f64>,
-    /// Requests in all
+    /// Total requests
     #[arg(long, value_name = "N", help_heading = "Load")]
     requests: u32,
-    /// Tokens of each prompt; no two prompts begin alike
+    /// Tokens per prompt; no two prompts share a prefix
     #[arg(long, value_name = "TOKENS", default_value_t = 128, help_heading = "Load")]
     isl: u32,
-    /// Tokens of each answer
+    /// Tokens per response
     #[arg(long, value_name = "TOKENS", default_value_t = 128, help_heading = "Load")]
     osl: u32,
 }

@@ -14,9 +14,9 @@ use crate::settings::{Settings, SettingsError};
 
 /// The reference inference endpoint, with known true times.
 ///
-/// An OpenAI-compatible HTTP/1.1 endpoint that computes nothing: it plans the instant of every chunk by a seeded model and keeps
-/// to it. `GET /truth` tells what was planned and what was sent. When it is ready it prints one line, `listening on
-/// http://ADDRESS`; it ends at SIGTERM or SIGINT.
+/// An OpenAI-compatible HTTP/1.1 endpoint that computes nothing: it plans the instant of every chunk with a seeded model and
+/// sends it then. `GET /truth` returns what was planned and what was sent. When ready, it prints one line, `listening on
+/// http://ADDRESS`; it exits on SIGTERM or SIGINT.
 #[derive(clap::Parser)]
 #[command(name = "assay-simulator", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
 #[command(after_help = "Endpoints: POST /v1/chat/completions, /v1/completions, /v1/embeddings, /reset_prefix_cache, /stall \
@@ -28,22 +28,22 @@ struct Program {
     instead: Option<SimulatorCommand>,
     #[command(flatten)]
     told: ConfigArgs,
-    /// File that the port is written to once it is open
+    /// File to write the port to once it is open
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
-    /// End when standard input closes, so that it does not outlive whoever started it
+    /// Exit when stdin closes, so that it does not outlive its parent process
     #[arg(long)]
     until_stdin_closes: bool,
 }
 
-/// What it does instead of serving.
+/// The commands other than serving.
 #[derive(clap::Subcommand)]
 enum SimulatorCommand {
-    /// Answers a load in virtual time and prints what a perfect client would measure
+    /// Simulate a load in virtual time and print what a perfect client would measure
     ///
-    /// Takes the settings that the endpoint takes, and as long as computing them takes: no clock is read and nothing is sent, so
-    /// equal flags give equal bytes on every machine. What it prints is one JSON line in the form of an indicator's output. What only
-    /// the endpoint has (its address, its limits but for `--max-waiting`, its truth) is of no account.
+    /// It takes the settings of the endpoint, and only the time to compute: no clock is read and nothing is sent, so equal flags
+    /// give equal bytes on every machine. The output is one JSON line in the form of an indicator's output. Settings of the
+    /// endpoint alone (its address, its limits except `--max-waiting`, its truth) are ignored.
     Predict {
         #[command(flatten)]
         asked: LoadArgs,
@@ -52,12 +52,12 @@ enum SimulatorCommand {
     },
 }
 
-/// The settings, however they come.
+/// The settings, from flags and from a file.
 #[derive(clap::Args)]
 struct ConfigArgs {
     #[command(flatten)]
     settings: Settings,
-    /// JSON file with settings, keyed as the flags are with `_` for `-`; flags win
+    /// JSON file with settings, keyed as the flags with `_` for `-`; flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -21,8 +21,8 @@ const MAX_TOKENS: u32 = 16_000_000;
 /// Declares the settings once: their flags, their keys in the file, and the precedence of the first source.
 macro_rules! settings {
     ($($(#[$meta:meta])* $name:ident: $type:ty,)+) => {
-        /// What may be set by flag and by file; a key of the file is the flag's name with `_` for `-`. What is absent stays as
-        /// the profile has it.
+        /// The settings, by flag and by file; a key of the file is the flag's name with `_` for `-`. Absent settings come from
+        /// the profile.
         #[derive(Clone, Debug, Default, PartialEq, clap::Args, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct Settings {
@@ -46,138 +46,138 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Where to listen; port 0 takes a free one [default: 127.0.0.1:0]
+    /// Address to listen on; port 0 selects a free port [default: 127.0.0.1:0]
     #[arg(long, value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Latencies by name: instant, fast, h100-8b, h100-8b-prefill, h100-70b-tp8 [default: instant]
+    /// Latency profile: instant, fast, h100-8b, h100-8b-prefill, h100-70b-tp8 [default: instant]
     #[arg(long, value_name = "NAME")]
     profile: String,
-    /// The name of the model that is served [default: assay-simulator]
+    /// Name of the served model [default: assay-simulator]
     #[arg(long, value_name = "NAME")]
     model: String,
-    /// What every draw depends on: 1 to 64 hexadecimal digits [default: 0]
+    /// Seed of every draw: 1 to 64 hexadecimal digits [default: 0]
     #[arg(long, value_name = "HEX")]
     seed: String,
-    /// Text that every draw depends on besides, such as the name of a trial: as many seeds as texts
+    /// Text to mix into the seed, such as the name of a trial: each text gives another seed
     #[arg(long, value_name = "TEXT")]
     seed_from: String,
     /// Time to first token of an idle engine
     #[arg(long, value_name = "MS", help_heading = "Latency")]
     ttft_ms: f64,
-    /// Added to it for every prompt token that is not cached
+    /// Time added to the TTFT for every prompt token that is not cached
     #[arg(long, value_name = "US", help_heading = "Latency")]
     prefill_per_token_us: f64,
-    /// Median of the lognormal jitter that is added to it
+    /// Median of the lognormal jitter that is added to the TTFT
     #[arg(long, value_name = "MS", help_heading = "Latency")]
     ttft_jitter_ms: f64,
-    /// Sigma of that jitter
+    /// Sigma of the TTFT jitter
     #[arg(long, value_name = "SIGMA", help_heading = "Latency")]
     ttft_jitter_sigma: f64,
     /// Time between tokens of an idle engine
     #[arg(long, value_name = "MS", help_heading = "Latency")]
     itl_ms: f64,
-    /// Standard deviation of the jitter that is added to it
+    /// Standard deviation of the jitter of the time between tokens
     #[arg(long, value_name = "MS", help_heading = "Latency")]
     itl_jitter_ms: f64,
-    /// What both are multiplied by when the engine is full; at least 1
+    /// Factor of both times in a full engine; at least 1
     #[arg(long, value_name = "FACTOR", help_heading = "Latency")]
     load_factor: f64,
-    /// Requests that run at a time; others wait
+    /// Maximum running requests; others wait
     #[arg(long, value_name = "N", help_heading = "Latency")]
     max_num_seqs: u32,
-    /// Tokens that the first chunk brings
+    /// Tokens of the first chunk
     #[arg(long, value_name = "N", help_heading = "Latency")]
     first_chunk_tokens: u32,
-    /// Tokens that each later chunk brings
+    /// Tokens of each later chunk
     #[arg(long, value_name = "N", help_heading = "Latency")]
     tokens_per_chunk: u32,
-    /// Whether later chunks bring 1 to 2N - 1 tokens instead
+    /// Vary later chunks from 1 to 2N - 1 tokens instead
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Latency")]
     vary_chunks: bool,
-    /// Whether prefixes of prompts are cached
+    /// Cache prefixes of prompts
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Latency")]
     prefix_cache: bool,
-    /// Tokens of a block of that cache
+    /// Tokens per block of the prefix cache
     #[arg(long, value_name = "N", help_heading = "Latency")]
     block_tokens: u32,
-    /// Blocks that it has
+    /// Blocks of the prefix cache
     #[arg(long, value_name = "N", help_heading = "Latency")]
     kv_blocks: u32,
-    /// What every time of slow requests is multiplied by; at least 1 [default: 1]
+    /// Factor of all times of slow requests; at least 1 [default: 1]
     #[arg(long, value_name = "FACTOR", help_heading = "Slowness")]
     slow_factor: f64,
-    /// Share of requests that are slow, from 0 to 1: all are slower, or only the tail is [default: 1]
+    /// Share of slow requests, from 0 to 1: a small share slows only the tail [default: 1]
     #[arg(long, value_name = "SHARE", help_heading = "Slowness")]
     slow_share: f64,
-    /// What every time is multiplied by while a co-tenant takes its part of the machine; at least 1 [default: 1]
+    /// Factor of all times while a co-tenant uses a part of the machine; at least 1 [default: 1]
     #[arg(long, value_name = "FACTOR", help_heading = "Slowness")]
     cotenant_factor: f64,
-    /// Share of episodes in which it does, from 0 to 1, by the seed [default: 0.5]
+    /// Share of episodes with the co-tenant, from 0 to 1, drawn by the seed [default: 0.5]
     #[arg(long, value_name = "SHARE", help_heading = "Slowness")]
     cotenant_share: f64,
-    /// Length of an episode, the first one beginning with the endpoint [default: 10000]
+    /// Length of an episode; the first begins at the endpoint's start [default: 10000]
     #[arg(long, value_name = "MS", help_heading = "Slowness")]
     cotenant_episode_ms: f64,
-    /// Median length of answers that end by themselves [default: 128]
+    /// Median length of responses that end by themselves [default: 128]
     #[arg(long, value_name = "TOKENS", help_heading = "Answers")]
     output_median: u32,
-    /// Sigma of their lognormal law [default: 0.6]
+    /// Sigma of their lognormal distribution [default: 0.6]
     #[arg(long, value_name = "SIGMA", help_heading = "Answers")]
     output_sigma: f64,
-    /// The longest of them [default: 2048]
+    /// Their maximum length [default: 2048]
     #[arg(long, value_name = "TOKENS", help_heading = "Answers")]
     output_max: u32,
-    /// Tokens of a prompt and its answer together [default: 131072]
+    /// Maximum tokens of a prompt and its response together [default: 131072]
     #[arg(long, value_name = "TOKENS", help_heading = "Answers")]
     max_model_len: u32,
-    /// Share of a chat answer that is reasoning, from 0 to 1 [default: 0]
+    /// Share of a chat response that is reasoning, from 0 to 1 [default: 0]
     #[arg(long, value_name = "SHARE", help_heading = "Answers")]
     reasoning_share: f64,
-    /// Field that reasoning stands in: reasoning_content or reasoning [default: reasoning_content]
+    /// Field of reasoning text: reasoning_content or reasoning [default: reasoning_content]
     #[arg(long, value_name = "NAME", help_heading = "Answers")]
     reasoning_field: String,
-    /// Numbers of an embedding [default: 384]
+    /// Dimensions of an embedding [default: 384]
     #[arg(long, value_name = "N", help_heading = "Answers")]
     embedding_dimensions: u32,
-    /// A fault that requests meet, as in the header `x-assay-fault`; may be given several times
+    /// Fault to inject, as in the header `x-assay-fault`; repeatable
     #[arg(long = "fault", value_name = "FAULT", help_heading = "Faults")]
     #[serde(rename = "fault")]
     faults: Vec<String>,
-    /// Share of requests that meet one, from 0 to 1 [default: 1 where there are faults]
+    /// Share of faulty requests, from 0 to 1 [default: 1 if there are faults]
     #[arg(long, value_name = "SHARE", help_heading = "Faults")]
     fault_rate: f64,
-    /// The whole endpoint stands still so long after its start, for so long; may be given several times
+    /// Stall of the whole endpoint: time after its start, and duration; repeatable
     #[arg(long = "stall", value_name = "AT_MS:FOR_MS", help_heading = "Faults")]
     #[serde(rename = "stall")]
     stalls: Vec<String>,
-    /// Not ready (status 503) for so long after the start [default: 0]
+    /// Time after the start in which it is not ready (status 503) [default: 0]
     #[arg(long, value_name = "MS", help_heading = "Faults")]
     ready_after_ms: f64,
-    /// File that the truth about every request is written to, one JSON document a line
+    /// File to write the truth about every request to, one JSON document per line
     #[arg(long, value_name = "FILE", help_heading = "Truth")]
     truth: PathBuf,
-    /// Requests whose truth `GET /truth` still has [default: 200000]
+    /// Maximum requests whose truth is kept for `GET /truth` [default: 200000]
     #[arg(long, value_name = "N", help_heading = "Truth")]
     truth_requests: u32,
-    /// Chunks of all of them [default: 4000000]
+    /// Maximum chunks of all of them [default: 4000000]
     #[arg(long, value_name = "N", help_heading = "Truth")]
     truth_chunks: u32,
-    /// Look at the clock instead of sleeping for the last so many microseconds before a chunk [default: 0]
+    /// Time before a chunk in which it spins instead of sleeping [default: 0]
     #[arg(long, value_name = "US", help_heading = "Truth")]
     spin_us: f64,
-    /// Bytes of a request's body [default: 16777216]
+    /// Maximum bytes of a request's body [default: 16777216]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     max_body: u32,
-    /// Bytes of a request's head [default: 32768]
+    /// Maximum bytes of a request's head [default: 32768]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     max_head: u32,
-    /// Connections at a time; others are closed at once [default: 100000]
+    /// Maximum concurrent connections; others are closed at once [default: 100000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     max_connections: u32,
-    /// Requests that wait for their turn; others get status 429 [default: 100000]
+    /// Maximum queued requests; others get status 429 [default: 100000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     max_waiting: u32,
-    /// Seconds that a connection may be silent between answers [default: 600]
+    /// Idle timeout of a connection between responses, in seconds [default: 600]
     #[arg(long, value_name = "S", help_heading = "Limits")]
     idle_s: u32,
 }

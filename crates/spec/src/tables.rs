@@ -51,11 +51,11 @@ static ENV: Type = Type::Map { key: &ENV_NAME, value: &SETTING, min: 0, max: MAX
 /// A reference to a secret.
 pub(crate) static REFERENCE: Table = Table {
     name: "reference",
-    doc: "Where a secret is found. Its value never stands in a definition.",
+    doc: "The location of a secret. A definition never contains its value.",
     selector: None,
     fields: &[
-        optional("from_env", &Type::Text(&ENV_NAME), "The variable of the runner's environment that holds it."),
-        optional("from_file", &TEXT_TYPE, "The file on the runner that holds it."),
+        optional("from_env", &Type::Text(&ENV_NAME), "The environment variable of the runner that holds the secret."),
+        optional("from_file", &TEXT_TYPE, "The file on the runner that holds the secret."),
     ],
     rules: &[Rule::ExactlyOne(&["from_env", "from_file"])],
 };
@@ -73,7 +73,7 @@ static METADATA: Table = Table {
     rules: &[],
 };
 
-static VERSION_CHOICE: [Choice; 1] = [choice(API_VERSION, "The only version there is; it changes in place until `v1`.")];
+static VERSION_CHOICE: [Choice; 1] = [choice(API_VERSION, "The only version; it changes in place until `v1`.")];
 
 /// A workload file.
 pub(crate) static WORKLOAD: Table = Table {
@@ -103,50 +103,51 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
     doc: "The work. Fields that equal their default are left out of the digest, so writing a default out changes nothing.",
     selector: Some("type"),
     fields: &[
-        required("type", &Type::Choice(&WORKLOAD_TYPES), "What kind of work it is."),
+        required("type", &Type::Choice(&WORKLOAD_TYPES), "The kind of work."),
         optional("model", &WORD_TYPE, "The model, such as `llama-3.1-8b`.").required_for_choices(&["serving", "training"]),
         optional("precision", &WORD_TYPE, "The number format, such as `fp8`.").required_for_choices(&["serving", "training"]),
         optional("framework", &WORD_TYPE, "What computes, such as `pytorch`.").only(EXECUTED).required_for_choices(&["training"]),
-        optional("parallelism", &WORD_TYPE, "How the work is split, such as `tp8`.").only(&["training"]),
-        required("protocol", &WORD_TYPE, "What is spoken, such as `openai_compatible_http`.").only(SERVING),
-        required("deployment_model", &WORD_TYPE, "How the model is deployed, such as `deployment_per_gpu`.").only(SERVING),
-        required("batching_policy", &WORD_TYPE, "How requests are batched, such as `continuous`.").only(SERVING),
-        required("stack", &WORD_TYPE, "What serves, such as `vllm`.").only(SERVING),
+        optional("parallelism", &WORD_TYPE, "The parallelism of the work, such as `tp8`.").only(&["training"]),
+        required("protocol", &WORD_TYPE, "The protocol of the endpoint, such as `openai_compatible_http`.").only(SERVING),
+        required("deployment_model", &WORD_TYPE, "The deployment of the model, such as `deployment_per_gpu`.").only(SERVING),
+        required("batching_policy", &WORD_TYPE, "The batching of requests, such as `continuous`.").only(SERVING),
+        required("stack", &WORD_TYPE, "The inference server, such as `vllm`.").only(SERVING),
         optional(
             "script",
             &Type::Object(&SCRIPT),
-            "The executable that one trial runs, and that prints a result. This or `command`.",
+            "The executable that one trial runs and that prints a result. Either this or `command`.",
         )
         .only(EXECUTED)
         .required_for_choices(&["training"]),
         optional(
             "command",
             &Type::Object(&MEASURED_COMMAND),
-            "A program of your own that one trial runs, and whose time Assay takes. This or `script`.",
+            "Your program, which one trial runs and Assay times. Either this or `script`.",
         )
         .only(&["indicator"]),
-        default("files", &PATHS, "[]", "Files that lie beside the script, relative to the workload's folder."),
+        default("files", &PATHS, "[]", "Files beside the script, relative to the workload's folder."),
         optional(
             "image",
             &IMAGE_TYPE,
-            "The container image that it runs in, in a cluster; pinned to its digest when a run is planned.",
+            "The container image that the work runs in, in a cluster; pinned to its digest when a run is planned.",
         ),
-        optional("prepare", &Type::Object(&PREPARE), "What runs once before the first trial, outside of timing.").only(EXECUTED),
+        optional("prepare", &Type::Object(&PREPARE), "The command that runs once before the first trial, outside of timing.")
+            .only(EXECUTED),
         default(
             "parameters",
             &PARAMETERS,
             "{}",
-            "Environment of the script. A list is an axis of the sweep: one point for each value.",
+            "Environment variables of the script. A list is an axis of the sweep: one point for each value.",
         )
         .only(EXECUTED),
-        default("api", &Type::Choice(&APIS), "\"chat\"", "What of the endpoint is asked.").only(SERVING),
+        default("api", &Type::Choice(&APIS), "\"chat\"", "The API of the endpoint that requests use.").only(SERVING),
         required("load", &Type::Object(&LOAD), "How requests arrive.").only(SERVING),
-        required("lengths", &LENGTHS, "How many tokens go in and out.").only(SERVING),
+        required("lengths", &LENGTHS, "The numbers of input and output tokens.").only(SERVING),
         default(
             "exact_output",
             &Type::Bool,
             "true",
-            "Whether the endpoint is told to give exactly the drawn number of tokens, by `ignore_eos` and `min_tokens`.",
+            "Request exactly the drawn number of output tokens, by `ignore_eos` and `min_tokens`.",
         )
         .only(SERVING),
         default("batch", &Type::Integer { min: 1, max: 4096 }, "1", "Documents in each request of `api: embeddings`.")
@@ -155,22 +156,24 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
         optional(
             "tokenizer",
             &PATH_TYPE,
-            "A `tokenizer.json` beside the workload. Without it prompts are made of common words, one token each.",
+            "A `tokenizer.json` beside the workload. Without one, prompts consist of common words, one token each.",
         )
         .only(SERVING),
         default("cache", &Type::Choice(&CACHES), "\"cold_salt\"", "The state of the prefix cache, a part of the workload.")
             .only(SERVING),
-        default("streaming", &Type::Bool, "true", "Whether answers are streamed.").only(SERVING),
-        default("capture", &Type::Choice(&CAPTURES), "\"digest\"", "What is kept of prompts and answers.").only(SERVING),
-        default("slos", &Type::Object(&SLOS), "{}", "What a request must meet to count towards goodput.").only(SERVING),
+        default("streaming", &Type::Bool, "true", "Stream the responses.").only(SERVING),
+        default("capture", &Type::Choice(&CAPTURES), "\"digest\"", "The form in which prompts and responses are kept.")
+            .only(SERVING),
+        default("slos", &Type::Object(&SLOS), "{}", "The limits that a request must meet to count towards goodput.")
+            .only(SERVING),
         default(
             "metrics",
             &METRICS,
             "[]",
-            "What is reported. Other values of a result are kept raw, of unknown unit, and never gated. Of a `command`, left out: all that it has.",
+            "The reported metrics. Other values of a result are kept raw, with unknown unit, and never gated. If left out for a `command`: all that it has.",
         ),
-        default("time_limit", &DURATION_TYPE, "\"30m\"", "A trial that takes longer is stopped, and invalid."),
-        optional("seed", &SEED_TYPE, "What everything random derives from. Without it: derived from `workload_spec_digest`."),
+        default("time_limit", &DURATION_TYPE, "\"30m\"", "The time after which a trial is stopped and invalid."),
+        optional("seed", &SEED_TYPE, "The seed of all random draws. If left out: derived from `workload_spec_digest`."),
     ],
     rules: &[Rule::ExactlyOneFor("indicator", &["script", "command"])],
 };
@@ -181,8 +184,8 @@ static SCRIPT: Table = Table {
     selector: None,
     fields: &[
         optional("path", &PATH_TYPE, "A file, relative to the workload's folder."),
-        optional("url", &Type::Text(&HTTPS_URL), "An address to fetch it from when a run is planned."),
-        optional("sha256", &Type::Text(&SHA256), "What the fetched bytes must be."),
+        optional("url", &Type::Text(&HTTPS_URL), "The address from which it is fetched when a run is planned."),
+        optional("sha256", &Type::Text(&SHA256), "The digest that the fetched bytes must have."),
     ],
     rules: &[Rule::ExactlyOne(&["path", "url"])],
 };
@@ -191,7 +194,7 @@ pub(crate) static COUNTERS: [Choice; 2] = [
     choice("perf", "The processor's own counter, by `perf stat`: user mode only. Few virtual machines have one."),
     choice(
         "cachegrind",
-        "A simulated processor, by `valgrind --tool=cachegrind`: the same everywhere, some fifty times as slow.",
+        "A simulated processor, by `valgrind --tool=cachegrind`: the same everywhere, about fifty times slower.",
     ),
 ];
 
@@ -200,26 +203,27 @@ const MAX_RUNS: i64 = 10_000;
 
 static MEASURED_COMMAND: Table = Table {
     name: "command",
-    doc: "A program whose time is taken. Each trial reports `cpu_time_ms` (user and system mode, with all that it waited for) and `wall_time_ms`, \
-          and `max_rss_kib` where `metrics` declares it. Each invocation has a fresh folder that holds the workload's `files`.",
+    doc: "A program that Assay times. Each trial reports `cpu_time_ms` (user and system mode, with the processes that it waited \
+          for) and `wall_time_ms`, and `max_rss_kib` if `metrics` declares it. Each invocation has a fresh folder that holds \
+          the workload's `files`.",
     selector: None,
     fields: &[
         required(
             "run",
             &COMMAND,
-            "Program and arguments. A program with a `/` is looked for in the target's `folder`, another one in PATH. `${NAME}` stands for the \
-             value of a parameter, `$${` for `${`.",
+            "Program and arguments. A program with a `/` is looked up in the target's `folder`, any other in PATH. `${NAME}` \
+             stands for the value of a parameter, `$${` for `${`.",
         ),
         default(
             "times",
             &Type::Integer { min: 1, max: MAX_RUNS },
             "1",
-            "How often each trial runs it; the median is the trial's value. More than once for a program that takes milliseconds.",
+            "The number of times that each trial runs it; the median is the trial's value. Use more than one if it takes milliseconds.",
         ),
         optional(
             "instructions",
             &Type::Choice(&COUNTERS),
-            "Whether and by what `instructions` are counted, in one more invocation of each trial, which is not timed.",
+            "The counter of `instructions`, in one more, untimed invocation of each trial. If left out, they are not counted.",
         ),
     ],
     rules: &[],
@@ -227,12 +231,12 @@ static MEASURED_COMMAND: Table = Table {
 
 static PREPARE: Table = Table {
     name: "prepare",
-    doc: "What runs once before the first trial, outside of timing, such as a compiler.",
+    doc: "A command that runs once before the first trial, outside of timing, such as a compiler.",
     selector: None,
     fields: &[
         required("command", &COMMAND, "Program and arguments, run in the trial's folder."),
-        default("outputs", &PATHS, "[]", "The files that it makes; their digests are recorded."),
-        default("time_limit", &DURATION_TYPE, "\"10m\"", "After this long it is stopped."),
+        default("outputs", &PATHS, "[]", "The files that it creates; their digests are recorded."),
+        default("time_limit", &DURATION_TYPE, "\"10m\"", "The time after which it is stopped."),
     ],
     rules: &[],
 };
@@ -249,8 +253,11 @@ pub(crate) static APIS: [Choice; 3] = [
 ];
 
 pub(crate) static LOAD_MODES: [Choice; 2] = [
-    choice("closed", "A fixed number of users, each sending its next request after the last answer. Has no intended times."),
-    choice("open", "Requests arrive by a schedule, whatever becomes of the earlier ones."),
+    choice(
+        "closed",
+        "A fixed number of users; each sends its next request after the previous response. Has no intended send times.",
+    ),
+    choice("open", "Requests arrive by a schedule, independent of completions."),
 ];
 pub(crate) static ARRIVALS: [Choice; 3] = [
     choice("constant", "Equal gaps."),
@@ -268,10 +275,10 @@ static RATES: Type = Type::List {
 
 pub(crate) static LOAD: Table = Table {
     name: "load",
-    doc: "How requests arrive. Each concurrency or rate is one point. With both `duration` and `requests`, the first reached ends a trial.",
+    doc: "The arrival of requests. Each concurrency or rate is one point. If `duration` and `requests` are given, the first reached ends a trial.",
     selector: Some("mode"),
     fields: &[
-        required("mode", &Type::Choice(&LOAD_MODES), "Who decides when a request is sent."),
+        required("mode", &Type::Choice(&LOAD_MODES), "The rule that decides when a request is sent."),
         required("concurrency", &CONCURRENCIES, "Users at a time, one point each.").only(&["closed"]),
         required("rate", &RATES, "Arrivals per second, one point each.").only(&["open"]),
         default("arrival", &Type::Choice(&ARRIVALS), "\"poisson\"", "The arrival process.").only(&["open"]),
@@ -281,19 +288,19 @@ pub(crate) static LOAD: Table = Table {
             "Shape of the gamma process; 1 is Poisson.",
         )
         .only(&["open"]),
-        optional("duration", &DURATION_TYPE, "How long requests are sent and measured, after the warm-up."),
+        optional("duration", &DURATION_TYPE, "The time for which requests are sent and measured, after the warm-up."),
         optional(
             "requests",
             &Type::Integer { min: 1, max: 1_000_000_000 },
-            "How many requests are sent and measured, after the warm-up.",
+            "The number of requests that are sent and measured, after the warm-up.",
         ),
         default(
             "warmup",
             &Type::Text(&DURATION_OR_NONE),
             "\"0s\"",
-            "How long load is offered before measuring; handed over without draining.",
+            "The time for which load is offered before measuring starts, without draining in between.",
         ),
-        default("timeout", &DURATION_TYPE, "\"5m\"", "A request that takes longer failed."),
+        default("timeout", &DURATION_TYPE, "\"5m\"", "The time after which a request has failed."),
     ],
     rules: &[Rule::AtLeastOne(&["duration", "requests"])],
 };
@@ -302,11 +309,11 @@ static LENGTHS: Type =
     Type::Shapes { scalar: Some(&Type::Text(&SCENARIO)), list: None, map: Some(&Type::Object(&LENGTHS_TABLE)) };
 static LENGTHS_TABLE: Table = Table {
     name: "lengths",
-    doc: "How many tokens go in and out: a scenario such as `D(128,256)`, or the two distributions written out.",
+    doc: "The numbers of input and output tokens: a scenario such as `D(128,256)`, or the two distributions written out.",
     selector: None,
     fields: &[
         required("input", &Type::Object(&DISTRIBUTION), "Tokens of the prompt."),
-        required("output", &Type::Object(&DISTRIBUTION), "Tokens of the answer."),
+        required("output", &Type::Object(&DISTRIBUTION), "Tokens of the response."),
     ],
     rules: &[],
 };
@@ -315,11 +322,11 @@ static SPREAD: Type = Type::Number { min: 0.0, above_min: false, max: MAX_TOKENS
 static MEAN: Type = Type::Number { min: 1.0, above_min: false, max: MAX_TOKENS as f64 };
 static DISTRIBUTION: Table = Table {
     name: "distribution",
-    doc: "How many tokens, drawn for each request. Draws are rounded to the nearest whole number and clipped to at least 1.",
+    doc: "The number of tokens, drawn for each request. Draws are rounded to the nearest whole number and clipped to at least 1.",
     selector: None,
     fields: &[
-        optional("fixed", &TOKENS, "Always this many."),
-        optional("uniform", &Type::Object(&UNIFORM), "Any number between two bounds, each as likely."),
+        optional("fixed", &TOKENS, "A constant number."),
+        optional("uniform", &Type::Object(&UNIFORM), "Uniformly distributed between two bounds."),
         optional("normal", &Type::Object(&NORMAL), "Normally distributed."),
         optional("lognormal", &Type::Object(&NORMAL), "Log-normally distributed; mean and spread are those of the token counts."),
     ],
@@ -327,7 +334,7 @@ static DISTRIBUTION: Table = Table {
 };
 static UNIFORM: Table = Table {
     name: "uniform",
-    doc: "Any number between two bounds, both included.",
+    doc: "A uniform distribution between two bounds, both included.",
     selector: None,
     fields: &[required("min", &TOKENS, "The lower bound."), required("max", &TOKENS, "The upper bound.")],
     rules: &[],
@@ -341,10 +348,10 @@ static NORMAL: Table = Table {
 };
 
 pub(crate) static CACHES: [Choice; 4] = [
-    choice("cold_salt", "Each trial's prompts begin with a salt of their own, so no prefix of another trial is found."),
+    choice("cold_salt", "Each trial's prompts begin with their own salt, so they match no prefix of another trial."),
     choice("cold_flush", "The endpoint's cache is flushed before each trial."),
     choice("warm", "The trial's own prompts are sent once before it is measured."),
-    choice("shared", "Nothing is done: trials find what earlier ones left."),
+    choice("shared", "Nothing is done: trials find the cache as earlier ones left it."),
 ];
 pub(crate) static CAPTURES: [Choice; 3] = [
     choice("none", "Nothing."),
@@ -354,7 +361,7 @@ pub(crate) static CAPTURES: [Choice; 3] = [
 static LATENCY_TYPE: Type = Type::Text(&LATENCY);
 pub(crate) static SLOS: Table = Table {
     name: "SLOs",
-    doc: "Limits that each request must keep to count towards goodput; the limit itself is still good. A missing value is not.",
+    doc: "Limits that a request must meet to count towards goodput. A value equal to the limit meets it; a missing value does not.",
     selector: None,
     fields: &[
         optional("ttft", &LATENCY_TYPE, "Time to the first token event."),
@@ -368,13 +375,13 @@ pub(crate) static BETTERS: [Choice; 2] =
     [choice("higher", "Larger is better, such as a throughput."), choice("lower", "Smaller is better, such as a latency.")];
 static METRIC_TABLE: Table = Table {
     name: "metric",
-    doc: "A value that is reported.",
+    doc: "A reported value.",
     selector: None,
     fields: &[
-        required("path", &METRIC_TYPE, "Where it stands in the result, members joined by dots."),
+        required("path", &METRIC_TYPE, "Its path in the result, members joined by dots."),
         required("unit", &Type::Text(&UNIT), "The unit of its values."),
-        required("better", &Type::Choice(&BETTERS), "Which direction is better."),
-        default("primary", &Type::Bool, "true", "Whether gates judge it."),
+        required("better", &Type::Choice(&BETTERS), "The direction that is better."),
+        default("primary", &Type::Bool, "true", "Let gates judge it."),
     ],
     rules: &[],
 };
@@ -390,23 +397,23 @@ pub(crate) static PIPELINE: Table = Table {
         required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
         required("kind", &Type::Choice(&[choice("Pipeline", "A pipeline.")]), "What the file defines."),
         required("metadata", &Type::Object(&METADATA), "What it is called and whose it is."),
-        required("spec", &Type::Object(&PIPELINE_SPEC), "What runs, on what, how often, and what is claimed."),
+        required("spec", &Type::Object(&PIPELINE_SPEC), "The workloads, the targets, the trials and the claim."),
     ],
     rules: &[],
 };
 
 pub(crate) static INTENTS: [Choice; 3] = [
-    Choice { word: "exploratory", alias: Some("exploratory_grade"), doc: "Finding out; never publishable." },
+    Choice { word: "exploratory", alias: Some("exploratory_grade"), doc: "Exploration; never publishable." },
     Choice { word: "realism", alias: Some("realism_grade"), doc: "As in real use: shared machines, recorded context." },
     Choice {
         word: "publication",
         alias: Some("publication_grade"),
-        doc: "A claim: everything that the claim rules ask for holds.",
+        doc: "A claim: everything that the claim rules require holds.",
     },
 ];
 pub(crate) static ISOLATIONS: [Choice; 3] = [
     choice("none", "Nothing is done between trials."),
-    choice("flush", "The target is asked to empty its prefix cache before each trial."),
+    choice("flush", "The target's prefix cache is flushed, at Assay's request, before each trial."),
     choice("restart_target", "The target is restarted for each trial."),
 ];
 pub(crate) static PLACEMENTS: [Choice; 2] = [
@@ -420,7 +427,7 @@ static PIPELINE_SPEC: Table = Table {
           indicators and training with `host`, serving with every other kind.",
     selector: None,
     fields: &[
-        default("intent", &Type::Choice(&INTENTS), "\"exploratory\"", "What the run is for; decides how much must be proved."),
+        default("intent", &Type::Choice(&INTENTS), "\"exploratory\"", "The purpose of the run; decides how much must be proved."),
         required("workloads", &NAMES, "Names of workloads: `workloads/<name>/workload.yaml`."),
         required(
             "targets",
@@ -433,38 +440,33 @@ static PIPELINE_SPEC: Table = Table {
             "[{\"name\": \"default\"}]",
             "Named changes of a target's surroundings.",
         ),
-        default("trials", &Type::Object(&TRIALS), "{}", "How often each point is measured."),
-        default(
-            "isolation",
-            &Type::Choice(&ISOLATIONS),
-            "\"none\"",
-            "How far trials are kept apart; limits what may be claimed.",
-        ),
+        default("trials", &Type::Object(&TRIALS), "{}", "The trials of each point."),
+        default("isolation", &Type::Choice(&ISOLATIONS), "\"none\"", "The isolation between trials; limits what may be claimed."),
         optional(
             "placement",
             &Type::Choice(&PLACEMENTS),
-            "How the sides of a comparison share the machine. Without it: `alternate` where there are `gates` and the run starts both sides, \
-             else `coexist`.",
+            "The way in which the sides of a comparison share the machine. If left out: `alternate` if there are `gates` and \
+             the run starts both sides, else `coexist`.",
         ),
-        optional("comparison", &Type::Object(&COMPARISON), "What is compared with what."),
+        optional("comparison", &Type::Object(&COMPARISON), "The two sides that are compared."),
         default(
             "shards",
             &Type::IntegerOr { word: "auto", min: 1, max: assay_manifest::MAX_SHARDS as i64 },
             "\"auto\"",
-            "Processes that together make one trial. `auto`: as many as keep each below half of its measured ceiling.",
+            "The number of processes that share the load of a trial. `auto`: enough to keep each below half of its measured ceiling.",
         ),
-        optional("load", &Type::Object(&LOAD_PLACE), "Where the load generator runs."),
-        optional("pricing", &Type::Object(&PRICING), "What an hour of the target costs."),
+        optional("load", &Type::Object(&LOAD_PLACE), "The placement of the load generator."),
+        optional("pricing", &Type::Object(&PRICING), "The price of an hour of the target."),
         optional(
             "claim",
             &Type::Object(&CLAIM),
-            "What a published number says about itself. Required for `intent: publication`.",
+            "The statement that accompanies published numbers. Required for `intent: publication`.",
         ),
         default(
             "controls",
             &Type::Object(&CONTROLS),
             "{}",
-            "The environment controls that a claim rests on; one not named is absent.",
+            "The environment controls that a claim rests on; a control that is not named is absent.",
         ),
         default(
             "gates",
@@ -472,27 +474,22 @@ static PIPELINE_SPEC: Table = Table {
             "[]",
             "Rules from verdicts to an exit code.",
         ),
-        default(
-            "stages",
-            &STAGES_TYPE,
-            ALL_STAGES,
-            "The chain itself: all six stages in their one order, each with what it overrides.",
-        ),
-        optional("schedule", &Type::Object(&SCHEDULE), "When it runs by itself."),
-        default("publish", &Type::Object(&PUBLISH), "{}", "What is published, and where."),
-        default("fetch", &Type::Object(&FETCH), "{}", "Where the plan stage may fetch from."),
-        default("time_limit", &DURATION_TYPE, "\"24h\"", "A run that takes longer is cancelled."),
+        default("stages", &STAGES_TYPE, ALL_STAGES, "The chain: all six stages in their fixed order, each with its overrides."),
+        optional("schedule", &Type::Object(&SCHEDULE), "The schedule on which the pipeline runs."),
+        default("publish", &Type::Object(&PUBLISH), "{}", "The published queries, and the destination."),
+        default("fetch", &Type::Object(&FETCH), "{}", "The hosts that the plan stage may fetch from."),
+        default("time_limit", &DURATION_TYPE, "\"24h\"", "The time after which a run is cancelled."),
     ],
     rules: &[],
 };
 
 pub(crate) static TARGET_KINDS: [Choice; 6] = [
     choice("host", "The machine itself, for indicators and training."),
-    choice("endpoint", "An endpoint that is already up."),
+    choice("endpoint", "An endpoint that is already running."),
     choice("process", "A process that provision starts."),
     choice("simulator", "The built-in reference endpoint, whose true times are known."),
-    choice("objects", "Kubernetes objects that provision brings up, in a cluster only."),
-    choice("inference_service", "An InferenceService of KServe or OME that is already up, in a cluster only."),
+    choice("objects", "Kubernetes objects that provision creates, in a cluster only."),
+    choice("inference_service", "An InferenceService of KServe or OME that is already running, in a cluster only."),
 ];
 const REACHED: &[&str] = &["endpoint", "process", "simulator", "objects"];
 const ASKED: &[&str] = &["endpoint", "process", "simulator", "objects", "inference_service"];
@@ -504,11 +501,11 @@ pub(crate) static TARGET: Table = Table {
     selector: Some("kind"),
     fields: &[
         required("name", &NAME_TYPE, "Its name."),
-        required("kind", &Type::Choice(&TARGET_KINDS), "What it is."),
+        required("kind", &Type::Choice(&TARGET_KINDS), "The kind of target."),
         optional(
             "url",
             &Type::Text(&HTTP_URL),
-            "Its address. Of objects it is a Service among them, with its port. A simulator without one chooses a free port.",
+            "Its address. For `objects`: a Service among them, with its port. A simulator without one chooses a free port.",
         )
         .only(REACHED)
         .required_for_choices(&["endpoint", "process", "objects"]),
@@ -519,9 +516,9 @@ pub(crate) static TARGET: Table = Table {
             "YAML files with the objects, relative to the repository's root.",
         )
         .only(&["objects"]),
-        required("inference_service", &Type::Object(&INFERENCE_SERVICE), "Which InferenceService it is.")
+        required("inference_service", &Type::Object(&INFERENCE_SERVICE), "The InferenceService.")
             .only(&["inference_service"]),
-        default("env", &ENV, "{}", "Its environment: texts, or references to secrets.").only(&["host", "process", "simulator"]),
+        default("env", &ENV, "{}", "Its environment variables: texts, or references to secrets.").only(&["host", "process", "simulator"]),
         default(
             "headers",
             &Type::Map { key: &HEADER, value: &Type::Reference, min: 0, max: MAX_MAP },
@@ -529,49 +526,48 @@ pub(crate) static TARGET: Table = Table {
             "Headers sent with each request: references only, because they carry credentials.",
         )
         .only(ASKED),
-        default("ready", &Type::Object(&READY), "{}", "How readiness is probed.").only(ASKED),
-        default("config", &FACTS, "{}", "Settings of the simulator, named as its options: `profile`, `seed` and so on.")
+        default("ready", &Type::Object(&READY), "{}", "The readiness probe.").only(ASKED),
+        default("config", &FACTS, "{}", "Settings of the simulator, named like its options: `profile`, `seed` and so on.")
             .only(&["simulator"]),
         optional("image", &IMAGE_TYPE, "The container image that it runs in; for an endpoint, as declared."),
         default(
             "hardware",
             &FACTS,
             "{}",
-            "Facts about its hardware that a person declares, by name, such as `gpu_model`, `gpu_count` and `cpu_model`. What is \
-             observed takes precedence.",
+            "Declared facts about its hardware, by name, such as `gpu_model`, `gpu_count` and `cpu_model`. Observed facts take \
+             precedence.",
         ),
         default(
             "software",
             &FACTS,
             "{}",
-            "Versions of its software that a person declares, by name: `server`, `framework`, `driver`, `cuda`, `nccl` and others. \
-             What is observed takes precedence.",
+            "Declared versions of its software, by name: `server`, `framework`, `driver`, `cuda`, `nccl` and others. Observed \
+             versions take precedence.",
         ),
         default(
             "place",
             &FACTS,
             "{}",
-            "Where a person declares that it runs: `region`, `availability_zone`, `node_pool`, `queue`, `resource_flavor` and \
-             `tenant_mode`.",
+            "Its declared place: `region`, `availability_zone`, `node_pool`, `queue`, `resource_flavor` and `tenant_mode`.",
         ),
         optional(
             "cpus",
             &CPUS_TYPE,
-            "The CPUs that its processes are pinned to on one machine. With `load.cpus` apart from them, it does not share CPUs with the load.",
+            "The CPUs that its processes are pinned to on one machine. If `load.cpus` names others, it does not share CPUs with the load.",
         )
         .only(&["process", "simulator"]),
         optional(
             "folder",
             &PATH_TYPE,
-            "The folder that holds what a workload's `command` runs on this side, relative to the repository's root. With `trials.rebuilds` it has \
-             a folder for each build: `1`, `2` and so on.",
+            "The folder with the files that a workload's `command` runs on this side, relative to the repository's root. With \
+             `trials.rebuilds`, it has a folder for each build: `1`, `2` and so on.",
         )
         .only(&["host"]),
         default(
             "artifacts",
             &PATHS,
             "[]",
-            "Files and folders that it executes and that nothing else names, relative to the repository's root: their digests are recorded.",
+            "Files and folders that it executes and that no other field names, relative to the repository's root; their digests are recorded.",
         )
         .only(&["host", "process"]),
     ],
@@ -579,34 +575,34 @@ pub(crate) static TARGET: Table = Table {
 };
 static LOAD_PLACE: Table = Table {
     name: "load generator",
-    doc: "Where the load generator runs.",
+    doc: "The placement of the load generator.",
     selector: None,
     fields: &[optional(
         "cpus",
         &CPUS_TYPE,
-        "The CPUs that it is pinned to on one machine; a target's `cpus` may have none of them.",
+        "The CPUs that it is pinned to on one machine; a target's `cpus` may not include any of them.",
     )],
     rules: &[],
 };
 static INFERENCE_SERVICE: Table = Table {
     name: "inference service",
-    doc: "An InferenceService of the cluster. It is asked, and neither changed nor released.",
+    doc: "An InferenceService of the cluster. It is used, and neither changed nor released.",
     selector: None,
     fields: &[
-        required("api", &Type::Choice(&INFERENCE_APIS), "Whose it is."),
+        required("api", &Type::Choice(&INFERENCE_APIS), "The API that defines it."),
         required("name", &Type::Text(&OBJECT_NAME), "Its name."),
         required("namespace", &Type::Text(&OBJECT_NAME), "Its namespace."),
-        optional("path", &Type::Text(&HTTP_PATH), "Where its API begins, behind the address that it gives: `/openai` of some."),
+        optional("path", &Type::Text(&HTTP_PATH), "The path of its API below the address that it states, such as `/openai`."),
     ],
     rules: &[],
 };
 static READY: Table = Table {
     name: "ready",
-    doc: "How readiness is probed before anything is measured.",
+    doc: "The readiness probe, before anything is measured.",
     selector: None,
     fields: &[
-        optional("http", &Type::Text(&HTTP_PATH), "A path that answers 200 once the target is ready."),
-        default("timeout", &DURATION_TYPE, "\"5m\"", "How long that may take."),
+        optional("http", &Type::Text(&HTTP_PATH), "A path that returns 200 once the target is ready."),
+        default("timeout", &DURATION_TYPE, "\"5m\"", "The time limit for readiness."),
     ],
     rules: &[],
 };
@@ -616,39 +612,40 @@ static VARIANT: Table = Table {
     selector: None,
     fields: &[
         required("name", &NAME_TYPE, "Its name."),
-        optional("description", &TEXT_TYPE, "What it changes, for people."),
-        default("env", &ENV, "{}", "Environment that it adds to a target's, or replaces."),
+        optional("description", &TEXT_TYPE, "The change, for people."),
+        default("env", &ENV, "{}", "Environment variables that it adds to a target's, or replaces."),
     ],
     rules: &[],
 };
 static TRIALS: Table = Table {
     name: "trials",
-    doc: "How often each point is measured. At least 3 times, unless the intent is exploratory.",
+    doc: "The trials of each point: at least 3, unless the intent is exploratory.",
     selector: None,
     fields: &[
         default(
             "count",
             &Type::IntegerOr { word: "sized", min: 1, max: 1000 },
             "5",
-            "Trials of each point. `sized`: as many as the gates need by what `pipelines/noise/<pipeline>.yaml` has learned, at most 60.",
+            "The number of trials of each point. `sized`: as many as the gates need given the noise in `pipelines/noise/<pipeline>.yaml`, at most 60.",
         ),
         default(
             "retry_budget",
             &Type::Integer { min: 0, max: 100 },
             "2",
-            "How many invalid attempts of one trial may be repeated.",
+            "The number of invalid attempts of one trial that may be repeated.",
         ),
         default(
             "rebuilds",
             &Type::Integer { min: 1, max: 1000 },
             "1",
-            "How many builds each side of a `command` has; the pairs take them in turn. With one, a gate judges two binaries; with as many as there \
-             are pairs, what building them anew changes, such as the layout of code, is averaged away.",
+            "The number of builds of each side of a `command`; the pairs take them in turn. With one, a gate judges two \
+             binaries; with as many as there are pairs, the effects of rebuilding, such as another layout of code, are averaged \
+             out.",
         ),
         optional(
             "order_seed",
             &SEED_TYPE,
-            "What the order of the trials derives from, to repeat one: no gate decides by such a run. Without it, each run draws its own: a digest of its id and of the workloads' digests.",
+            "The seed of the order of the trials, to repeat an order; no gate judges such a run. If left out, each run has its own: a digest of its id and of the workloads' digests.",
         ),
     ],
     rules: &[],
@@ -666,13 +663,13 @@ static SIDE: Table = Table {
 pub(crate) static VARIABLES: [Choice; 12] = [
     choice("hardware_generation", "The hardware."),
     choice("runtime_version", "The version of the runtime or server."),
-    choice("scheduler_path", "How the work is scheduled."),
-    choice("control_plane_path", "The way through the control plane."),
+    choice("scheduler_path", "The scheduling of the work."),
+    choice("control_plane_path", "The path through the control plane."),
     choice("driver_stack", "Drivers and their libraries."),
     choice("network_topology", "The network."),
     choice("storage_stack", "The storage."),
-    choice("batching_policy", "How requests are batched."),
-    choice("concurrency_model", "How concurrency is made."),
+    choice("batching_policy", "The batching of requests."),
+    choice("concurrency_model", "The implementation of concurrency."),
     choice("kernel_implementation", "The compute kernels."),
     choice("model", "The model."),
     choice("other", "Something else, named in `other`."),
@@ -682,44 +679,44 @@ static COMPARISON: Table = Table {
     doc: "Two sides that differ in one variable.",
     selector: Some("variable_under_test"),
     fields: &[
-        required("baseline", &Type::Object(&SIDE), "Compared against."),
-        required("candidate", &Type::Object(&SIDE), "Judged."),
-        required("variable_under_test", &Type::Choice(&VARIABLES), "The one thing that differs."),
+        required("baseline", &Type::Object(&SIDE), "The side that is compared against."),
+        required("candidate", &Type::Object(&SIDE), "The side that is judged."),
+        required("variable_under_test", &Type::Choice(&VARIABLES), "The one variable that differs."),
         required("other", &TEXT_TYPE, "What differs, where no other word fits.").only(&["other"]),
     ],
     rules: &[],
 };
 static PRICING: Table = Table {
     name: "pricing",
-    doc: "What an hour of the target costs. Outside of every workload's digest.",
+    doc: "The price of an hour of the target. Not part of any workload's digest.",
     selector: None,
     fields: &[
         required("gpu_hour", &Type::Number { min: 0.0, above_min: false, max: 1e9 }, "Price of one GPU for one hour."),
         required("currency", &Type::Text(&CURRENCY), "The currency, by ISO 4217."),
-        required("source", &TEXT_TYPE, "Where the price comes from."),
+        required("source", &TEXT_TYPE, "The source of the price."),
         required("as_of", &Type::Text(&DATE), "The day on which it was valid."),
     ],
     rules: &[],
 };
 static CLAIM: Table = Table {
     name: "claim",
-    doc: "What a published number says about itself.",
+    doc: "The statement that accompanies published numbers.",
     selector: None,
     fields: &[
-        required("methodology", &TEXT_TYPE, "How it was measured."),
+        required("methodology", &TEXT_TYPE, "The method of measurement."),
         required("representative", &Type::Bool, "Whether it stands for more than itself."),
-        required("statement", &TEXT_TYPE, "What it does and does not represent."),
+        required("statement", &TEXT_TYPE, "A statement of what the numbers do and do not represent."),
     ],
     rules: &[],
 };
 static CONTROL_TYPE: Type = Type::Object(&CONTROL);
 static CONTROL: Table = Table {
     name: "environment control",
-    doc: "`require: true` asks Assay to prove it on the target, and the grade falls where it cannot. `declare` is a person's word.",
+    doc: "`require: true` makes Assay prove it on the target; if it cannot, the grade falls. `declare` is a person's statement.",
     selector: None,
     fields: &[
-        optional("require", &Type::Bool, "Whether it must be proved; `false` is the same as not naming the control."),
-        optional("declare", &TEXT_TYPE, "How it is ensured, in the words of whoever ensures it."),
+        optional("require", &Type::Bool, "Require a proof; `false` is the same as leaving the control out."),
+        optional("declare", &TEXT_TYPE, "A statement, by the person responsible, of how it is ensured."),
     ],
     rules: &[Rule::ExactlyOne(&["require", "declare"])],
 };
@@ -731,13 +728,13 @@ pub(crate) static CONTROLS: Table = Table {
         optional("dedicated_nodes", &CONTROL_TYPE, "Nothing else runs on the target's nodes."),
         optional("fixed_topology", &CONTROL_TYPE, "The same devices and links in every trial."),
         optional("locked_clocks", &CONTROL_TYPE, "Clocks are pinned."),
-        optional("stable_background", &CONTROL_TYPE, "What else runs does not change."),
+        optional("stable_background", &CONTROL_TYPE, "The background load does not change."),
     ],
     rules: &[],
 };
 static GATE: Table = Table {
     name: "gate",
-    doc: "A rule from verdicts to an exit code. A metric regressed only if test, noise floor and budget all say so.",
+    doc: "A rule from verdicts to an exit code. A metric regressed only if the test, the noise floor and the budget all agree.",
     selector: None,
     fields: &[
         required("name", &NAME_TYPE, "Its name."),
@@ -745,44 +742,44 @@ static GATE: Table = Table {
             "metrics",
             &Type::List { item: &METRIC_TYPE, min: 0, max: MAX_LIST, unique: Uniqueness::Item },
             "[]",
-            "The metrics that it judges; empty for every primary metric.",
+            "The metrics that it judges; if empty, every primary metric.",
         ),
         default(
             "budget_pct",
             &Type::Number { min: 0.0, above_min: true, max: 100.0 },
             "5",
-            "A change for the worse up to this is let pass.",
+            "The largest change for the worse that passes.",
         ),
-        default("block_on_inconclusive", &Type::Bool, "false", "Whether an inconclusive verdict blocks too."),
+        default("block_on_inconclusive", &Type::Bool, "false", "Block on an inconclusive verdict too."),
         default(
             "q",
             &Type::Number { min: 0.0, above_min: true, max: 0.5 },
             "0.05",
-            "Which share of false alarms among alarms is let pass, over all looks.",
+            "The false discovery rate: the accepted share of false alarms among alarms, over all looks.",
         ),
         default(
             "looks",
             &Type::List { item: &SHARE, min: 1, max: MAX_LOOKS, unique: Uniqueness::No },
             "[1]",
-            "How often the same tree may be judged, each time with the trials of one more run: the share of `q` that each look spends. They \
-             add up to at most 1.",
+            "One item for each time that the same tree may be judged, each with the trials of one more run: the share of `q` \
+             that this look spends. The sum is at most 1.",
         ),
-        default("slo", &Type::Bool, "false", "Whether a point of the candidate that misses its SLOs blocks."),
+        default("slo", &Type::Bool, "false", "Block if a point of the candidate misses its SLOs."),
         default(
             "provenance",
             &Type::Bool,
             "false",
-            "Whether a run blocks that is of no commit (a work tree that differs, an ad hoc run), or whose signers nobody vouches for.",
+            "Block a run without a commit (a modified work tree, an ad hoc run), or whose signers are not established.",
         ),
         optional(
             "max_error_rate_pct",
             &Type::Number { min: 0.0, above_min: false, max: 100.0 },
-            "How many of the candidate's requests may fail at any point; more block.",
+            "The largest share of the candidate's requests that may fail at any point; a larger one blocks.",
         ),
         optional(
             "max_output_drift_pct",
             &Type::Number { min: 0.0, above_min: true, max: 100.0 },
-            "How far the candidate's mean output length may lie from the baseline's at any point; more block.",
+            "The largest difference of the candidate's mean output length from the baseline's at any point; a larger one blocks.",
         ),
     ],
     rules: &[],
@@ -791,8 +788,8 @@ static SHARE: Type = Type::Number { min: 0.0, above_min: true, max: 1.0 };
 /// The most looks of a gate: further looks spend more than they find.
 const MAX_LOOKS: usize = 3;
 pub(crate) static STAGES: [Choice; 6] = [
-    choice("plan", "Expands and pins. Timeout 10m."),
-    choice("provision", "Brings targets up, records the environment. Timeout 30m."),
+    choice("plan", "Expands the pipeline and pins its inputs. Timeout 10m."),
+    choice("provision", "Starts targets and records the environment. Timeout 30m."),
     choice("execute", "Runs the trials. Timeout 24h."),
     choice("collect", "Completes and freezes the evidence. Timeout 30m."),
     choice("reduce", "Computes rows and statistics. Timeout 30m."),
@@ -802,26 +799,26 @@ const ALL_STAGES: &str = r#"[{"name": "plan"}, {"name": "provision"}, {"name": "
 static STAGES_TYPE: Type = Type::List { item: &Type::Object(&STAGE), min: 1, max: 20, unique: Uniqueness::Field("name") };
 static STAGE: Table = Table {
     name: "stage",
-    doc: "A stage of the chain and what the pipeline overrides.",
+    doc: "A stage of the chain, with the pipeline's overrides.",
     selector: None,
     fields: &[
-        required("name", &Type::Choice(&STAGES), "Which stage."),
+        required("name", &Type::Choice(&STAGES), "The stage."),
         optional(
             "image",
             &IMAGE_TYPE,
-            "The container image that it runs in, in a cluster; Assay's programs are put into it. Named by digest, and reviewed there.",
+            "The container image that it runs in, in a cluster, named by digest; Assay's programs are copied into it. An administrator has to list it there.",
         ),
-        default("resources", &Type::Object(&RESOURCES), "{}", "What it needs in a cluster."),
-        default("placement", &Type::Object(&STAGE_PLACEMENT), "{}", "Where it may run in a cluster."),
-        default("pod", &Type::Object(&pod::POD), "{}", "What else its pods are to have in a cluster."),
-        optional("timeout", &DURATION_TYPE, "After this long an attempt of the stage is stopped."),
-        default("retries", &Type::Integer { min: 0, max: 10 }, "1", "How often it is repeated after an environment failure."),
+        default("resources", &Type::Object(&RESOURCES), "{}", "The resources that it needs in a cluster."),
+        default("placement", &Type::Object(&STAGE_PLACEMENT), "{}", "The nodes that it may run on in a cluster."),
+        default("pod", &Type::Object(&pod::POD), "{}", "Further settings of its pods in a cluster."),
+        optional("timeout", &DURATION_TYPE, "The time after which an attempt of the stage is stopped."),
+        default("retries", &Type::Integer { min: 0, max: 10 }, "1", "The number of retries after an environment failure."),
     ],
     rules: &[],
 };
 static RESOURCES: Table = Table {
     name: "resources",
-    doc: "What a stage needs in a cluster.",
+    doc: "The resources that a stage needs in a cluster.",
     selector: None,
     fields: &[
         optional("cpu", &Type::Text(&QUANTITY), "CPU cores."),
@@ -831,7 +828,7 @@ static RESOURCES: Table = Table {
 };
 static STAGE_PLACEMENT: Table = Table {
     name: "stage placement",
-    doc: "Where a stage may run in a cluster.",
+    doc: "The nodes that a stage may run on in a cluster.",
     selector: None,
     fields: &[default(
         "node_selector",
@@ -850,7 +847,7 @@ static NODE_LABEL: crate::format::Format = crate::format::Format {
 };
 static SCHEDULE: Table = Table {
     name: "schedule",
-    doc: "When the pipeline runs by itself. The slot is part of the run id, so that no run can be left out unseen.",
+    doc: "The schedule on which the pipeline runs. The slot is part of the run id, so that a missing run is noticed.",
     selector: None,
     fields: &[
         required("cron", &Type::Text(&CRON), "Minute, hour, day of month, month, day of week."),
@@ -859,14 +856,14 @@ static SCHEDULE: Table = Table {
             "deadline",
             &DURATION_TYPE,
             "\"1h\"",
-            "A run that could not start this long after its slot is left out, and said to be.",
+            "The time after its slot until which a run may start; a run that could not is skipped and reported.",
         ),
     ],
     rules: &[],
 };
 static PUBLISH: Table = Table {
     name: "publish",
-    doc: "What is published, and where.",
+    doc: "The published queries, and the destination.",
     selector: None,
     fields: &[
         default(
@@ -876,18 +873,18 @@ static PUBLISH: Table = Table {
             "SQL files that select published numbers, relative to the repository's root.",
         ),
         optional("branch", &Type::Text(&BRANCH), "The branch that published folders are committed to; none if left out."),
-        optional("folder", &PATH_TYPE, "The folder in it that gets a folder for each run; its root if left out."),
+        optional("folder", &PATH_TYPE, "The folder on the branch that gets a folder for each run; the root if left out."),
         optional(
             "remote",
             &Type::Text(&REMOTE),
-            "The remote that has the branch: a name that the checkout knows, or an address without credentials. `origin` if left out.",
+            "The remote that has the branch: a name from the checkout, or an address without credentials. `origin` if left out.",
         ),
     ],
     rules: &[],
 };
 static FETCH: Table = Table {
     name: "fetch",
-    doc: "Where the plan stage may fetch scripts and ask registries.",
+    doc: "The hosts that the plan stage may contact to fetch scripts and query registries.",
     selector: None,
     fields: &[default(
         "allow",
@@ -1027,13 +1024,13 @@ pub(crate) static ACKNOWLEDGEMENT: Table = Table {
         required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
         required("kind", &Type::Choice(&[choice("Acknowledgement", "An acknowledgement.")]), "What the file defines."),
         required("metadata", &Type::Object(&METADATA), "What it is called and whose it is."),
-        required("spec", &Type::Object(&ACKNOWLEDGED), "What is accepted."),
+        required("spec", &Type::Object(&ACKNOWLEDGED), "The accepted change."),
     ],
     rules: &[],
 };
 static ACKNOWLEDGED: Table = Table {
     name: "acknowledgement",
-    doc: "What is accepted, where, by whom and until when.",
+    doc: "The accepted change, its place, its approver and its expiry.",
     selector: None,
     fields: &[
         required("case", &Type::Text(&CASE_ID), "The candidate's case: `workload.target.variant`."),
@@ -1050,19 +1047,19 @@ static ACKNOWLEDGED: Table = Table {
             "The pull request whose change is accepted, by its number.",
         ),
         optional("range", &Type::Object(&RANGE), "The commits whose change is accepted."),
-        required("reason", &TEXT_TYPE, "Why."),
-        required("approver", &TEXT_TYPE, "Who approved it."),
-        required("expires", &Type::Text(&INSTANT), "From this instant on it accepts nothing, loudly."),
+        required("reason", &TEXT_TYPE, "The reason."),
+        required("approver", &TEXT_TYPE, "The person who approved it."),
+        required("expires", &Type::Text(&INSTANT), "The instant from which it accepts nothing, and gates report it as expired."),
     ],
     rules: &[Rule::ExactlyOne(&["pull_request", "range"])],
 };
 static RANGE: Table = Table {
     name: "range",
-    doc: "Commits from a base, which is not among them, to a merge, which is.",
+    doc: "The commits after a base, up to and including a merge.",
     selector: None,
     fields: &[
         required("base", &Type::Text(&COMMIT), "The commit before the change."),
-        required("merge", &Type::Text(&COMMIT), "The commit that brought it in."),
+        required("merge", &Type::Text(&COMMIT), "The commit that merged the change."),
     ],
     rules: &[],
 };
@@ -1070,31 +1067,31 @@ static RANGE: Table = Table {
 /// A noise file.
 pub(crate) static NOISE: Table = Table {
     name: "Noise",
-    doc: "What earlier runs of a comparison taught about its noise, at `pipelines/noise/<pipeline>.yaml` of the branch that is merged into. \
-          `assay noise` writes it. Gates judge by it, and `assay plan` sizes comparisons by it.",
+    doc: "The noise of a comparison, learned from earlier runs, at `pipelines/noise/<pipeline>.yaml` of the branch that is \
+          merged into. `assay noise` writes it. Gates judge by it, and `assay plan` sizes comparisons by it.",
     selector: None,
     fields: &[
         required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
-        required("kind", &Type::Choice(&[choice("Noise", "What was learned about noise.")]), "What the file defines."),
-        required("metadata", &Type::Object(&METADATA), "What it is called, which is the pipeline's name, and whose it is."),
-        required("spec", &Type::Object(&LEARNED), "What was learned."),
+        required("kind", &Type::Choice(&[choice("Noise", "Learned noise.")]), "What the file defines."),
+        required("metadata", &Type::Object(&METADATA), "The name, which is the pipeline's name, and the owner."),
+        required("spec", &Type::Object(&LEARNED), "The learned noise."),
     ],
     rules: &[],
 };
 static LEARNED: Table = Table {
     name: "learned",
-    doc: "What was learned, and from what.",
+    doc: "The learned noise and the runs that it was learned from.",
     selector: None,
     fields: &[
         required(
             "learned_from",
             &Type::List { item: &Type::Object(&NOISE_RUN), min: 1, max: MAX_LIST, unique: Uniqueness::Field("run") },
-            "The runs that taught it.",
+            "The runs that it was learned from.",
         ),
         required(
             "metrics",
             &Type::List { item: &Type::Object(&METRIC_NOISE), min: 1, max: MAX_LEARNED, unique: Uniqueness::No },
-            "What was learned, of each metric at each point. Of what is not listed nothing is known.",
+            "The noise of each metric at each point. Nothing is known about a metric or point that is not listed.",
         ),
     ],
     rules: &[],
@@ -1103,7 +1100,7 @@ static LEARNED: Table = Table {
 const MAX_LEARNED: usize = 4_000;
 static NOISE_RUN: Table = Table {
     name: "noise run",
-    doc: "A run that taught.",
+    doc: "A run that noise was learned from.",
     selector: None,
     fields: &[
         required("run", &Type::Text(&RUN_ID), "Its name."),
@@ -1113,61 +1110,65 @@ static NOISE_RUN: Table = Table {
 };
 static NOISE_SPREAD: Type = Type::Number { min: 0.0, above_min: false, max: 5.0 };
 static PAIR_UNITS: [Choice; 2] =
-    [choice("pair", "Both sides stayed up: nothing but its trials."), choice("launch", "Launches of both sides.")];
+    [choice("pair", "Its trials only: both sides stayed up."), choice("launch", "Launches of both sides.")];
 const FREEDOM: Field = required(
     "freedom",
     &Type::Number { min: 0.0, above_min: true, max: 1e6 },
-    "How many independent normal differences tell as much about that spread.",
+    "The number of independent normal differences that carry as much information about that spread.",
 );
 const WORTH: Field = required(
     "worth",
     &Type::Number { min: 0.0, above_min: true, max: 1.0 },
-    "What one difference tells beside a normal one: less where tails are heavy.",
+    "The information in one difference relative to a normal one: less if tails are heavy.",
 );
 static USUAL_NOISE: Table = Table {
     name: "usual noise",
-    doc: "The noise of differences that are no spikes. A spike is many times as large as all others: beyond six robust standard deviations.",
+    doc: "The noise without spikes. A spike is many times as large as all other differences: beyond six robust standard deviations.",
     selector: None,
     fields: &[
         required("pair", &NOISE_SPREAD, "The spread of one difference that is no spike."),
         FREEDOM,
         WORTH,
-        required("spikes", &Type::Integer { min: 0, max: 1_000_000 }, "Differences that are spikes."),
-        required("differences", &Type::Integer { min: 1, max: 1_000_000 }, "Among how many."),
+        required("spikes", &Type::Integer { min: 0, max: 1_000_000 }, "The number of differences that are spikes."),
+        required("differences", &Type::Integer { min: 1, max: 1_000_000 }, "The number of all differences."),
     ],
     rules: &[],
 };
 static METRIC_NOISE: Table = Table {
     name: "metric noise",
-    doc: "What was learned of a metric at a point. Spreads are standard deviations of logarithms of ratios: 0.02 is about 2 %.",
+    doc: "The noise of a metric at a point. Spreads are standard deviations of logarithms of ratios: 0.02 is about 2 %.",
     selector: None,
     fields: &[
         required("workload", &NAME_TYPE, "The workload."),
-        required("work", &Type::Text(&SHA256), "Its `workload_spec_digest`. Of other work nothing was learned."),
+        required("work", &Type::Text(&SHA256), "Its `workload_spec_digest`. The noise does not apply to other work."),
         required("point", &NAME_TYPE, "The point."),
         required("metric", &METRIC_TYPE, "The metric."),
         required(
             "unit",
             &Type::Choice(&PAIR_UNITS),
-            "What each pair had of its own. Noise of one unit says nothing of the other.",
+            "The part of the design that each pair had anew. Noise of one unit says nothing about the other.",
         ),
         required("pair", &NOISE_SPREAD, "The spread of one pair's difference, candidate over baseline."),
         FREEDOM,
         WORTH,
-        optional("usual", &Type::Object(&USUAL_NOISE), "The same without spikes, where there are some."),
-        required("launch", &NOISE_SPREAD, "The spread of a launch, with what the trials of a run add to it."),
-        required("launches", &Type::Integer { min: 1, max: 1_000_000 }, "The launches of either side that it was seen in."),
+        optional("usual", &Type::Object(&USUAL_NOISE), "The same without spikes, if there are any."),
+        required("launch", &NOISE_SPREAD, "The spread of a launch, including the contribution of a run's trials."),
+        required(
+            "launches",
+            &Type::Integer { min: 1, max: 1_000_000 },
+            "The number of launches of either side that it was seen in.",
+        ),
         default(
             "largest_shift",
             &Type::Number { min: 0.0, above_min: false, max: 20.0 },
             "0.0",
-            "The largest shift of a whole run: launches may come in kinds, of which a spread says little.",
+            "The largest shift of a whole run: launches may fall into groups, which a spread describes poorly.",
         ),
         optional(
             "autocorrelation",
             &Type::Number { min: -1.0, above_min: false, max: 1.0 },
-            "How far pairs resemble those before them (lag-1), where the runs show that they do: a change then has to clear what whole runs \
-             differ by.",
+            "The lag-1 autocorrelation of pairs, if the runs show one: a change then has to exceed the difference between whole \
+             runs.",
         ),
     ],
     rules: &[],

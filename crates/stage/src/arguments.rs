@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use assay_manifest::{Digest, RunId, Shard};
 
-/// Runs one stage: verifies its inputs, runs it, signs its result and has it accepted.
+/// Run one stage: verify its inputs, run it, sign its result and have it accepted.
 #[derive(Debug, clap::Parser)]
 #[command(version)]
 pub(crate) struct Arguments {
@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
     /// The run that this stage belongs to.
     #[arg(long, value_name = "RUN")]
     pub(crate) run: RunId,
-    /// An input, as the digests of its manifest and of its bundle; give it once for each input.
+    /// An input, as the digests of its manifest and of its bundle; repeat it for each input.
     #[arg(long = "input", value_name = "MANIFEST,BUNDLE")]
     pub(crate) inputs: Vec<ManifestRef>,
     /// The trust policy that the inputs must satisfy: a digest in the store, or a file.
@@ -24,19 +24,19 @@ pub(crate) struct Arguments {
     /// The stage's private key in cosign's format; its password is read from `COSIGN_PASSWORD`, empty if unset.
     #[arg(long, value_name = "FILE", conflicts_with = "key_fd")]
     pub(crate) key: Option<PathBuf>,
-    /// An inherited file descriptor from which the unlocked key (PKCS#8 DER) is read.
+    /// An inherited file descriptor to read the unlocked key (PKCS#8 DER) from.
     #[arg(long, value_name = "N")]
     pub(crate) key_fd: Option<u32>,
     /// The stage's parameters, a JSON object.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(crate) parameters: String,
-    /// Which of the processes that together make one trial this is.
+    /// The shard of this process: its index, and the number of shards of the trial.
     #[arg(long, value_name = "I/N", default_value = "0/1", value_parser = parse_shard)]
     pub(crate) shard: Shard,
-    /// Where scratch files go; a private folder inside it is made and removed.
+    /// The folder for scratch files; a private folder inside it is created and removed.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) scratch: Option<PathBuf>,
-    /// Where to write, as JSON, why the stage could not go on: what a cluster shows of a container that has ended.
+    /// The file for the reason of a failure, as JSON, which a cluster shows for a terminated container.
     #[arg(long, value_name = "FILE")]
     pub(crate) failure_file: Option<PathBuf>,
     /// Only compute: nothing is signed or accepted, outputs go to this store, and the manifest's digest is printed.

@@ -12,7 +12,7 @@ pub fn reference() -> String {
          nanoseconds, instants are UTC. A row's id is the digest of its key columns (marked *key*), except in `workload_dim`, \
          where it is the `workload_spec_digest`. A reserved column is always null until the source that it names fills it.\n",
     );
-    page.push_str("\n| table | what it holds |\n| --- | --- |\n");
+    page.push_str("\n| table | contents |\n| --- | --- |\n");
     for table in TABLES {
         // Writing to a String cannot fail.
         let _ = writeln!(page, "| [`{0}`](#{0}) | {1} |", table.name, first_sentence(table.doc));

@@ -25,7 +25,7 @@ const LOST_AFTER: Duration = Duration::from_mins(1);
 /// Log lines that may wait to be shown.
 const WAITING_LINES: usize = 4096;
 
-/// Follows a run in a cluster to its end. Interrupting this leaves the run to itself; `assay cancel` stops it.
+/// Follow a run in a cluster to its end. An interrupt ends only this command; `assay cancel` stops the run.
 #[derive(clap::Args)]
 pub(crate) struct Attach {
     /// The run's name

@@ -47,7 +47,7 @@ const OPTIONS: [(&str, &str); 21] = [
     ("spec.model", "--model"),
 ];
 
-/// Puts load on an endpoint: each concurrency and each rate is a load level of its own.
+/// Benchmark an endpoint: each concurrency and each request rate is a separate load level.
 #[derive(clap::Args)]
 pub(crate) struct Bench {
     /// The endpoint's address, such as http://127.0.0.1:8000
@@ -56,88 +56,88 @@ pub(crate) struct Bench {
     /// Start the built-in simulator with this profile instead: instant, fast, h100-8b and others
     #[arg(long, value_name = "PROFILE")]
     simulator: Option<String>,
-    /// The model, as requests name it
+    /// The model name in requests
     #[arg(long, value_name = "NAME", required_unless_present = "simulator")]
     model: Option<String>,
-    /// Closed loop: so many users at a time, each sending its next request after the last answer
+    /// Closed loop: concurrent users, each sending its next request after the last response
     #[arg(long, value_name = "N,..", value_delimiter = ',', required_unless_present = "rate")]
     concurrency: Vec<u64>,
-    /// Open loop: so many requests a second, whatever becomes of the earlier ones
+    /// Open loop: requests per second, independent of completions
     #[arg(long, value_name = "PER_S,..", value_delimiter = ',', allow_negative_numbers = true)]
     rate: Vec<f64>,
-    /// The arrivals of the open loop
+    /// The arrival process of the open loop
     #[arg(long, value_name = "PROCESS", default_value = "poisson", value_parser = ["constant", "poisson", "gamma"])]
     arrival: String,
-    /// Shape of gamma arrivals: 1 is Poisson, below it is burstier
+    /// The shape of gamma arrivals: 1 is Poisson, less is burstier
     #[arg(long, value_name = "SHAPE")]
     smoothness: Option<f64>,
-    /// How long each trial is measured, such as 30s [default: 10s, unless --requests is given]
+    /// The measured duration of each trial, such as 30s [default: 10s, unless --requests is given]
     #[arg(long, value_name = "TIME")]
     duration: Option<String>,
-    /// How many requests each trial measures; with --duration, the first reached ends it
+    /// The measured requests of each trial; with --duration, the limit reached first ends it
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// How long load is offered before measuring
+    /// The warm-up time before the measurement
     #[arg(long, value_name = "TIME", default_value = "1s")]
     warmup: String,
-    /// A request that takes longer failed
+    /// The request timeout; slower requests fail
     #[arg(long, value_name = "TIME", default_value = "5m")]
     timeout: String,
-    /// Trials of each load level; five are the fewest with an interval
+    /// Trials per load level; an interval needs at least five
     #[arg(long, value_name = "N", default_value_t = 3)]
     trials: u32,
-    /// Tokens of each prompt
+    /// Tokens per prompt
     #[arg(long, value_name = "N", default_value_t = 128)]
     input_tokens: u64,
-    /// Tokens of each answer
+    /// Tokens per response
     #[arg(long, value_name = "N", default_value_t = 128)]
     output_tokens: u64,
-    /// Lengths as genai-bench writes them, such as "D(100,100)", "N(480,240)/(300,150)" or "E(128)"
+    /// Lengths in genai-bench notation, such as "D(100,100)", "N(480,240)/(300,150)" or "E(128)"
     #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["input_tokens", "output_tokens"])]
     scenario: Option<String>,
-    /// What is asked
+    /// The API to call
     #[arg(long, value_name = "API", default_value = "chat", value_parser = ["chat", "completions", "embeddings"])]
     api: String,
-    /// Ask for whole answers instead of streams
+    /// Request whole responses instead of streams
     #[arg(long)]
     no_streaming: bool,
-    /// Do not ask for exactly as many tokens (`ignore_eos`, `min_tokens`), which some endpoints refuse
+    /// Do not request the exact output length (`ignore_eos`, `min_tokens`), which some endpoints reject
     #[arg(long)]
     no_exact_output: bool,
-    /// The prefix cache: cold_salt, cold_flush, warm or shared
+    /// The prefix cache mode: cold_salt, cold_flush, warm or shared
     #[arg(long, value_name = "MODE", default_value = "cold_salt")]
     cache: String,
-    /// A limit that a good request keeps, such as ttft=200ms, ttfo, tpot or e2e
+    /// An SLO of each request, such as ttft=200ms; also for ttfo, tpot and e2e
     #[arg(long, value_name = "METRIC=TIME")]
     slo: Vec<String>,
-    /// A header of each request, and the environment variable that holds its value
+    /// A header of each request, and the environment variable with its value
     #[arg(long, value_name = "NAME=VARIABLE")]
     header: Vec<String>,
-    /// A member added to each request's body, such as temperature=0.7
+    /// A field to add to each request's body, such as temperature=0.7
     #[arg(long, value_name = "NAME=VALUE")]
     body: Vec<String>,
-    /// The model's tokenizer.json; without it prompts are made of common words, one token each
+    /// The model's tokenizer.json; without it, prompts consist of common words, one token each
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
-    /// What serves, such as vllm: `vllm` is asked to count tokens chunk by chunk
+    /// The serving stack, such as vllm: `vllm` is asked for token counts per chunk
     #[arg(long, value_name = "NAME", default_value = "unknown")]
     stack: String,
     /// The number format of the model, such as fp8
     #[arg(long, value_name = "NAME", default_value = "unknown")]
     precision: String,
-    /// Processes that together make the load; as many as a short measurement says where left out
+    /// The number of load generator processes [default: chosen by calibration]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
-    /// What prompts, lengths and arrivals derive from, 64 hexadecimal digits; derived from the workload if left out
+    /// The seed of prompts, lengths and arrivals, 64 hexadecimal digits [default: derived from the workload]
     #[arg(long, value_name = "HEX")]
     seed: Option<String>,
-    /// The artifact store; `.assay` of the repository, or the user's data folder, if left out
+    /// The artifact store [default: `.assay` of the repository, or the user's data folder]
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
     store: Option<String>,
-    /// The run's name: a new one if left out
+    /// The run's name [default: a new one]
     #[arg(long = "run-id", value_name = "ID")]
     name: Option<RunId>,
-    /// Print the workload and the pipeline that this is, and run nothing
+    /// Print the resulting workload and pipeline, and run nothing
     #[arg(long)]
     print: bool,
     /// Print the result as one JSON document

@@ -22,14 +22,14 @@ const GONE_LIMIT: Duration = Duration::from_mins(2);
 /// The identities that a served store knows in addition to the roles.
 const PEOPLE: [&str; 2] = ["read", "run"];
 
-/// Installs Assay in a cluster, or brings an installation up to date. Keys that are there stay; those that are missing are made for this
-/// namespace, and never leave it.
+/// Install Assay in a cluster, or update an installation. Existing keys stay; missing keys are created for this namespace, and
+/// never leave it.
 #[derive(clap::Args)]
 pub(crate) struct Bootstrap {
-    /// The kubeconfig; KUBECONFIG or the usual one if left out
+    /// The kubeconfig [default: $KUBECONFIG or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<std::path::PathBuf>,
-    /// The context of the kubeconfig; its current one if left out
+    /// The context of the kubeconfig [default: its current context]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
     #[command(flatten)]

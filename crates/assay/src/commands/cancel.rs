@@ -14,16 +14,16 @@ use crate::output;
 const LIMIT: Duration = Duration::from_mins(3);
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Stops a run in a cluster: its driver ends what is under way and signs that the run was cancelled.
+/// Stop a run in a cluster: its driver ends the work in progress and signs that the run was cancelled.
 #[derive(clap::Args)]
 pub(crate) struct Cancel {
     /// The run's name
     #[arg(value_name = "RUN")]
     run: RunId,
-    /// Why, as the signed end of the run says
+    /// The reason in the signed end of the run
     #[arg(long, value_name = "TEXT", default_value = "assay cancel")]
     reason: String,
-    /// Do not wait until it has ended
+    /// Do not wait for the run to end
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]

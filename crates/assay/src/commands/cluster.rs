@@ -7,13 +7,13 @@ use assay_cluster::{Cluster, ConfigMap, ConnectOptions, Namespace, ObjectPath, R
 use assay_manifest::RunId;
 use assay_stage::{ErrorCode, Failure};
 
-/// Which cluster, and where in it.
+/// The cluster and the namespace.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ClusterOptions {
-    /// The kubeconfig; KUBECONFIG or the usual one if left out
+    /// The kubeconfig [default: $KUBECONFIG or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig; its current one if left out
+    /// The context of the kubeconfig [default: its current context]
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// The namespace that Assay is installed in

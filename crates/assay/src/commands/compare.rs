@@ -15,19 +15,19 @@ use crate::output;
 /// The confidence level of intervals.
 const LEVEL: f64 = 0.95;
 
-/// Compares two runs, metric by metric. Their trials are not paired: what differs between two days may be the machine. To decide, compare
-/// both in one run, and judge that with `assay gate`.
+/// Compare two runs, metric by metric. Their trials are not paired, so a difference between two days may come from the machine.
+/// To decide, compare both in one run and judge it with `assay gate`.
 #[derive(clap::Args)]
 pub(crate) struct Compare {
-    /// The run that is compared against
+    /// The baseline run
     #[arg(value_name = "A")]
     baseline: String,
-    /// The run that is looked at
+    /// The candidate run
     #[arg(value_name = "B")]
     candidate: String,
     #[command(flatten)]
     place: StoreOptions,
-    /// Print one JSON document
+    /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
 }

@@ -25,13 +25,13 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The time limit in seconds for a pod that cannot start.
 const START_LIMIT_SECONDS: u64 = 300;
 
-/// Drives a run as Jobs of the cluster that this pod runs in.
+/// Drive a run as Jobs of the cluster that this pod runs in.
 #[derive(clap::Args)]
 pub(crate) struct Drive {
-    /// The run
+    /// The run's name
     #[arg(long, value_name = "ID")]
     run_id: RunId,
-    /// The pipeline's file; without it, the Source that was stored for the run
+    /// The pipeline's file [default: the Source that is stored for the run]
     #[arg(long, value_name = "PATH", requires = "repo")]
     pipeline: Option<String>,
     /// The repository's address
@@ -40,16 +40,16 @@ pub(crate) struct Drive {
     /// The branch or revision
     #[arg(long, value_name = "REV")]
     commit: Option<String>,
-    /// Fetch nothing: what only a network could pin stays unpinned
+    /// Fetch nothing: inputs that only a network can pin stay unpinned
     #[arg(long)]
     no_fetch: bool,
-    /// The queue that targets and load wait in
+    /// The queue in which targets and load wait
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
-    /// How long a pod that cannot start is waited for
+    /// The timeout for a pod that cannot start
     #[arg(long, value_name = "SECONDS", default_value_t = START_LIMIT_SECONDS)]
     start_limit: u64,
-    /// A namespace that was made for this run, and is removed once it is over; its own comes last
+    /// A namespace that was created for this run and is removed after it; its own comes last
     #[arg(long, value_name = "NAME=UID")]
     remove: Vec<TemporaryNamespace>,
 }

@@ -19,12 +19,12 @@ const MAX_BYTES: u64 = 4 << 30;
 /// The most rows of a table that are written as text.
 const MAX_ROWS: u64 = 10_000_000;
 
-/// How rows are written.
+/// The format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// Comma-separated values with a header
     Csv,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
     /// The curated files themselves, byte for byte
     Parquet,
@@ -40,22 +40,22 @@ impl Format {
     }
 }
 
-/// Writes the curated rows of a run, one file a table. The run's chain is verified first.
+/// Write the curated rows of a run, one file per table. The run's chain is verified first.
 #[derive(clap::Args)]
 pub(crate) struct Export {
-    /// The run's name, or its published folder
+    /// The run's name or published folder
     #[arg(value_name = "RUN|PATH")]
     run: String,
-    /// How rows are written
+    /// The output format
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
-    /// Only this table
+    /// Export only this table
     #[arg(long, value_name = "TABLE")]
     table: Option<String>,
-    /// The folder to make; `<run>-export` if left out. `-` writes one table to standard output
+    /// The folder to create; `-` writes one table to stdout [default: `<run>-export`]
     #[arg(long, value_name = "PATH")]
     to: Option<PathBuf>,
-    /// Also copy the raw records of every attempt, one row a request; they are Parquet in every format
+    /// Also copy the raw records of every attempt, one row per request; always as Parquet
     #[arg(long)]
     records: bool,
     #[command(flatten)]

@@ -15,17 +15,17 @@ use crate::output;
 /// The most bytes of one blob in transit.
 const SCRATCH_BYTES: u64 = 64 << 30;
 
-/// Copies a run with all that it rests on, so that it is shown, verified and resumed without the store that it was made in. The
-/// run's chain is verified first, and every byte is checked on its way.
+/// Copy a run and everything that it refers to, so that it can be shown, verified and resumed without its original store. The
+/// run's chain is verified first, and every copied byte is checked.
 #[derive(clap::Args)]
 pub(crate) struct Fetch {
     /// The run's name
     #[arg(value_name = "RUN")]
     run: RunId,
-    /// The store to copy it to; `.assay` of the repository if left out
+    /// The store to copy it to [default: `.assay` of the repository]
     #[arg(long, value_name = "URI")]
     to: Option<String>,
-    /// Leave the raw evidence where it is: what level 2 of `assay verify` needs is copied
+    /// Do not copy raw evidence, only what level 2 of `assay verify` needs
     #[arg(long)]
     without_raw: bool,
     #[command(flatten)]

@@ -31,23 +31,23 @@ pub(crate) struct Forge {
 
 #[derive(clap::Subcommand)]
 enum ForgeCommand {
-    /// Post a comment, a check or an issue, each edited in place where it is there already. GitLab and Gitea have commit statuses in place of
-    /// checks: one line, the check's title
+    /// Post a comment, a check or an issue, or edit an existing one in place. GitLab and Gitea get a commit status instead of a
+    /// check: one line, the check's title
     Post(Box<Post>),
     /// Print the number of the open pull request whose head is a commit
     Pull(Pull),
 }
 
-/// Where the forge is.
+/// The forge and the repository.
 #[derive(clap::Args)]
 struct ForgeOptions {
-    /// The forge's kind, which says the API that it speaks; Forgejo speaks Gitea's
+    /// The kind of forge, which selects its API; Forgejo has Gitea's
     #[arg(long, value_name = "KIND", default_value_t, value_parser = kinds())]
     kind: Kind,
-    /// The repository; on GitLab the whole path of the project
+    /// The repository; on GitLab, the full path of the project
     #[arg(long, value_name = "OWNER/NAME")]
     repository: Repository,
-    /// The address of the forge's API; that of github.com or gitlab.com if left out. Gitea's ends with `/api/v1`
+    /// The address of the forge's API; Gitea's ends with `/api/v1` [default: that of github.com or gitlab.com]
     #[arg(long, value_name = "URL")]
     api: Option<Api>,
 }
@@ -56,22 +56,22 @@ struct ForgeOptions {
 struct Post {
     #[command(flatten)]
     at: ForgeOptions,
-    /// The pull request that is commented, and that the check is about: a check of the commit about another is not edited
+    /// The pull request of the comment and the check; a check of the commit for another one is not edited
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pull: Option<u64>,
     /// The Markdown file of the pull request's comment
     #[arg(long, value_name = "FILE", requires = "pull")]
     comment: Option<PathBuf>,
-    /// What tells this comment or issue from others of ours
+    /// The tag that tells this comment or issue from others of Assay
     #[arg(long, value_name = "TAG", default_value = "gate")]
     tag: Tag,
-    /// The commit that is checked
+    /// The commit of the check
     #[arg(long, value_name = "SHA", requires = "check")]
     commit: Option<CommitSha>,
     /// The JSON file of the commit's check, as `assay gate --to` writes it
     #[arg(long, value_name = "FILE", requires = "commit")]
     check: Option<PathBuf>,
-    /// The page that the check links to, such as that of the job that judged
+    /// The page that the check links to, such as that of the CI job
     #[arg(long, value_name = "URL", requires = "check", value_parser = parse_page_url)]
     details_url: Option<String>,
     /// The Markdown file of an issue
@@ -89,13 +89,13 @@ struct Pull {
     /// The commit
     #[arg(long, value_name = "SHA")]
     commit: CommitSha,
-    /// The branch that the pull request asks to merge: others may have the same head
+    /// The source branch of the pull request: several may have the same head
     #[arg(long, value_name = "NAME", requires = "head_repository")]
     head_branch: Option<String>,
     /// The repository of that branch, which may be a fork
     #[arg(long, value_name = "OWNER/NAME", requires = "head_branch")]
     head_repository: Option<Repository>,
-    /// The branch that it is to be merged into
+    /// The target branch of the pull request
     #[arg(long, value_name = "NAME")]
     base: Option<String>,
 }

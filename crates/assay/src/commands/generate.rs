@@ -8,7 +8,7 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use crate::commands::schema::schemas;
 use crate::output;
 
-/// Writes generated files, or with `--check` says which are stale.
+/// Write generated files, or report stale ones with `--check`.
 #[derive(clap::Args)]
 pub(crate) struct Generate {
     /// The repository's root

@@ -16,28 +16,28 @@ use crate::output;
 /// The number of runs for which a change is reported as new, so that the next night makes up for one without a report.
 const NEWEST: usize = 3;
 
-/// Shows a metric from run to run with its change points. History never blocks: what changed between two days may be the machine.
+/// Show a metric over all runs with its change points. History never blocks: a change between two days may come from the machine.
 #[derive(clap::Args)]
 pub(crate) struct History {
-    /// The metric; every primary one if left out
+    /// The metric [default: every primary metric]
     #[arg(value_name = "METRIC")]
     metric: Option<String>,
-    /// The case; every case if left out
+    /// The case [default: every case]
     #[arg(long, value_name = "CASE")]
     case: Option<String>,
-    /// The point; every point if left out
+    /// The point [default: every point]
     #[arg(long, value_name = "POINT")]
     point: Option<String>,
-    /// Write the histories into this file, as a page
+    /// Write the histories to this file, as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write what the newest runs show to have changed into this file, as Markdown for an issue; where they show nothing new, an issue that
-    /// is there is removed
+    /// Write new changes of the newest runs to this file, as Markdown for an issue; if there are none, an existing issue file is
+    /// removed
     #[arg(long, value_name = "FILE")]
     issue: Option<PathBuf>,
     #[command(flatten)]
     place: StoreOptions,
-    /// Print one JSON document
+    /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
 }

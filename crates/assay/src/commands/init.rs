@@ -40,16 +40,16 @@ const STARTER_WORKLOAD: &str = include_str!("../../../../ci/starter/workload.yam
 const GATED: &str = "pipelines/gate.yaml";
 const NIGHTLY: &str = "pipelines/nightly.yaml";
 
-/// Write the workflows that gate pull requests into this repository and, where there is no pipeline yet, one that runs as it stands. A file
-/// that differs is never overwritten unless told to; with `--releases` and `--archive`, files that are there get these two filled in, and
-/// stay as they are otherwise.
+/// Write the workflows that gate pull requests into this repository and, if there is no pipeline yet, one that runs unchanged. A
+/// file that differs is overwritten only with `--force`; with `--releases` and `--archive`, existing files get these two filled
+/// in, and stay unchanged otherwise.
 #[derive(clap::Args)]
 pub(crate) struct Init {
-    /// The forge: its workflows differ. GitLab and Gitea (also Forgejo) get one file, as with `--simple`
+    /// The forge, which selects the workflows. GitLab and Gitea (also Forgejo) get one file, as with `--simple`
     #[arg(long, value_name = "KIND", default_value_t, value_parser = kinds())]
     forge: Kind,
-    /// Write one workflow that measures and judges, without any secret or right to write. It finds accidents, and can be changed by whoever
-    /// it judges
+    /// Write one workflow that measures and judges, without secrets or write permission. It finds accidental regressions; the
+    /// judged pull request can change it
     #[arg(long, conflicts_with = "nightly")]
     simple: bool,
     /// The pipeline whose comparison gates pull requests
@@ -58,7 +58,7 @@ pub(crate) struct Init {
     /// The pipeline that runs every night
     #[arg(long, value_name = "FILE", default_value = NIGHTLY, value_parser = plain_path)]
     nightly: String,
-    /// Where releases of Assay are downloaded from
+    /// The URL to download releases of Assay from
     #[arg(long, value_name = "URL", value_parser = releases)]
     releases: Option<String>,
     /// The digest of the release's archive for x86-64, sha256:...

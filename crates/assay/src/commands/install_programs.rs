@@ -12,13 +12,13 @@ use crate::commands::run::binaries;
 /// The mode of an installed program: all users may read and execute it, because the container's user is not known.
 const MODE: u32 = 0o555;
 
-/// Lays programs into a folder.
+/// Install programs into a folder.
 #[derive(clap::Args)]
 pub(crate) struct InstallPrograms {
-    /// The folder
+    /// The destination folder
     #[arg(long, value_name = "FOLDER")]
     to: PathBuf,
-    /// The programs, by their names
+    /// The names of the programs
     #[arg(value_name = "PROGRAM", required = true)]
     programs: Vec<String>,
 }

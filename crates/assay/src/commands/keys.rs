@@ -7,7 +7,7 @@ use assay_stage::{Clock, ErrorCode, Exit, Failure};
 
 use crate::output;
 
-/// The local keys: one per role, in cosign's format. They separate roles, not users.
+/// Manage the local keys: one per role, in cosign's format. They separate roles, not users.
 #[derive(clap::Args)]
 pub(crate) struct Keys {
     #[command(subcommand)]
@@ -16,18 +16,18 @@ pub(crate) struct Keys {
 
 #[derive(clap::Subcommand)]
 enum KeysCommand {
-    /// Make the keys that are missing, and a local trust root that names them
+    /// Create the missing keys, and a local trust root that names them
     Init {
-        /// How hard a key is to unlock: 65536 as cosign, 131072 against guessing, 32768 for tests
+        /// The scrypt cost of a key: 65536 as in cosign, 131072 against guessing, 32768 for tests
         #[arg(long, value_name = "N", default_value = "65536", value_parser = ["32768", "65536", "131072"])]
         scrypt_n: String,
     },
-    /// Replace keys: the old ones verify what they signed until now, and sign no more
+    /// Replace keys: the old ones verify what they signed until now, and can sign no more
     Rotate {
-        /// The roles whose keys are replaced; all if left out
+        /// The roles whose keys are replaced [default: all]
         #[arg(value_name = "ROLE")]
         roles: Vec<String>,
-        /// How hard a key is to unlock: 65536 as cosign, 131072 against guessing, 32768 for tests
+        /// The scrypt cost of a key: 65536 as in cosign, 131072 against guessing, 32768 for tests
         #[arg(long, value_name = "N", default_value = "65536", value_parser = ["32768", "65536", "131072"])]
         scrypt_n: String,
     },

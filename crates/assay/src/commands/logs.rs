@@ -16,16 +16,16 @@ const LOOK: Duration = Duration::from_millis(300);
 /// Lines that may wait to be printed.
 const WAITING_LINES: usize = 4096;
 
-/// Prints what the pods of a run in a cluster say, each line with its pod.
+/// Print the logs of the pods of a run in a cluster, each line with its pod.
 #[derive(clap::Args)]
 pub(crate) struct Logs {
     /// The run's name
     #[arg(value_name = "RUN")]
     run: RunId,
-    /// One stage alone, or `driver`
+    /// Only this stage, or `driver`
     #[arg(value_name = "STAGE")]
     stage: Option<String>,
-    /// Go on until the run has ended
+    /// Follow the logs until the run has ended
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]

@@ -43,40 +43,40 @@ mod verify_bundle;
 
 use assay_stage::{Exit, Failure};
 
-/// What `assay` can do.
+/// The commands of `assay`.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Run a pipeline: six stages, signed, on this machine or in a Kubernetes cluster
+    /// Run a pipeline in six signed stages, on this machine or in a Kubernetes cluster
     Run(Box<run::Run>),
-    /// Put load on an OpenAI-compatible endpoint, in one line: exploratory, and measured as well as any run
+    /// Benchmark an OpenAI-compatible endpoint with one command: exploratory, and measured like any run
     Bench(Box<bench::Bench>),
-    /// Check a run: signatures, trust, digests, links, rows and raw bytes
+    /// Verify a run: signatures, trust, digests, links, rows and raw bytes
     Verify(verify::Verify),
-    /// Check a Sigstore bundle of any signer over one file, with a key
+    /// Verify a Sigstore bundle of any signer over one file, with a key
     VerifyBundle(verify_bundle::VerifyBundle),
-    /// Decide whether the candidate of a run got worse
+    /// Decide whether the candidate of a run regressed
     Gate(gate::Gate),
-    /// Put two runs side by side, metric by metric
+    /// Compare two runs, metric by metric
     Compare(compare::Compare),
-    /// Show a metric from run to run, and where its level moved
+    /// Show a metric over all runs with its change points
     History(history::History),
     /// Learn the noise of a comparison from its earlier runs, for gates and plans
     Noise(noise::LearnNoise),
     /// Post results to a forge: a pull request's comment, a commit's check, an issue
     Forge(forge::Forge),
-    /// Walk a number back to the raw samples, the workload and the commit it came from
+    /// Trace a number to its raw samples, workload and commit
     Trace(trace::Trace),
-    /// Ask the warehouse in SQL, over all runs of a store
+    /// Query the warehouse with SQL, over all runs of a store
     Query(query::Query),
     /// Write the rows of a run as CSV, JSON or Parquet
     Export(export::Export),
-    /// Copy a run from one store to another, with all that it rests on
+    /// Copy a run and everything that it refers to from one store to another
     Fetch(fetch::Fetch),
     /// Serve a store over the S3 protocol, for clusters that have no object store
     Serve(serve::Serve),
     /// Show the runs of a cluster, or the stages of one
     Status(status::Status),
-    /// Print what the pods of a run in a cluster say
+    /// Print the logs of the pods of a run in a cluster
     Logs(logs::Logs),
     /// Follow a run in a cluster to its end
     Attach(attach::Attach),
@@ -84,15 +84,15 @@ pub(crate) enum Command {
     Cancel(cancel::Cancel),
     /// Print the Kubernetes objects of an installation and of scheduled pipelines
     Render(render::Render),
-    /// Install Assay in a cluster: namespaces, identities, keys, rights, and a store where there is none
+    /// Install Assay in a cluster: namespaces, identities, keys, permissions, and a store if there is none
     Bootstrap(bootstrap::Bootstrap),
-    /// Commit a run's published folder to a branch, which only grows
+    /// Commit a run's published folder to a branch, without force-pushing
     Push(push::Push),
     /// Write the workflows that gate pull requests into a repository
     Init(init::Init),
-    /// Check definitions: all problems of all files in one go
+    /// Check definitions: report all problems of all files at once
     Validate(validate::Validate),
-    /// Show what a pipeline would run: cases, points, trials and how long
+    /// Show what a pipeline would run: cases, points, trials and duration
     Plan(plan::Plan),
     /// List the runs of a store
     Runs(runs::Runs),
@@ -100,7 +100,7 @@ pub(crate) enum Command {
     Show(show::Show),
     /// Print the JSON Schema of a definition or manifest kind
     Schema(schema::Schema),
-    /// Make, replace and list the local keys
+    /// Create, replace and list the local keys
     Keys(keys::Keys),
     /// Write the generated schemas and reference pages of this repository
     #[command(hide = true)]
@@ -108,10 +108,10 @@ pub(crate) enum Command {
     /// Drive a run from a pod of its cluster
     #[command(hide = true)]
     Drive(drive::Drive),
-    /// Put programs into a folder, for a container whose image does not hold them
+    /// Install programs into a folder, for a container whose image lacks them
     #[command(hide = true)]
     Lay(install_programs::InstallPrograms),
-    /// Stand between a runner and one program, and leave nothing of it behind
+    /// Run one program for a runner, and leave no process of it behind
     #[command(hide = true)]
     Supervise(supervise::Supervise),
 }

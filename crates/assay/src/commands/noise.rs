@@ -24,26 +24,26 @@ use crate::output;
 /// The default number of runs to learn from.
 const NEWEST: usize = 30;
 
-/// Learns the noise of a pipeline's comparison from its earlier runs: how pairs differ, and how launches do.
+/// Learn the noise of a pipeline's comparison from its earlier runs: the differences of pairs and of launches.
 ///
-/// What is learned goes into `pipelines/noise/<pipeline>.yaml` of the branch that is merged into, in a pull request of its own. Gates judge
-/// by it, `assay plan` sizes comparisons by it. Runs whose sides are alike (main against main, every night) teach most: a difference that is
-/// there counts as noise.
+/// The result belongs in `pipelines/noise/<pipeline>.yaml` of the target branch, by a separate pull request. Gates judge by it,
+/// and `assay plan` sizes comparisons by it. Runs with equal sides (main against main, every night) are best, because a real
+/// difference counts as noise.
 #[derive(clap::Args)]
 pub(crate) struct LearnNoise {
-    /// The pipeline's file, from the repository's root, as its runs name it
+    /// The pipeline's file, relative to the repository's root, as its runs name it
     #[arg(value_name = "PIPELINE")]
     pipeline: String,
-    /// How many runs teach: the newest that were published
+    /// The number of newest published runs to learn from
     #[arg(long, value_name = "N", default_value_t = NEWEST, value_parser = newest)]
     newest: usize,
-    /// Only these runs
+    /// Learn only from these runs
     #[arg(long = "run", value_name = "RUN")]
     runs: Vec<RunId>,
-    /// Write it there; printed if left out
+    /// The file to write [default: stdout]
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
-    /// Learn from runs whose signers nobody knows
+    /// Learn from runs of unknown signers
     #[arg(long)]
     unestablished: bool,
     #[command(flatten)]

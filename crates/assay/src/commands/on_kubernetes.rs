@@ -34,43 +34,43 @@ pub(crate) const EXPIRES_NS: i64 = 24 * 3600 * 1_000_000_000;
 const STORE_LIMIT: Duration = Duration::from_mins(3);
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What matters in a cluster only.
+/// Options that only apply in a cluster.
 #[derive(clap::Args)]
 #[command(next_help_heading = "In a cluster (--on kubernetes)")]
 pub(crate) struct OnKubernetes {
     #[command(flatten)]
     at: ClusterOptions,
-    /// The queue that targets and load wait in, where the cluster has queues (Kueue)
+    /// The queue in which targets and load wait, if the cluster has queues (Kueue)
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
-    /// Start the run and leave it to itself
+    /// Start the run and do not follow it
     #[arg(long)]
     detach: bool,
-    /// Keep the run's objects once it is finished, and the namespaces that were made for it
+    /// Keep the run's objects after it is finished, and the namespaces that were created for it
     #[arg(long)]
     keep: bool,
-    /// Install what is missing; namespaces that are made for it are removed after the run
+    /// Install what is missing; namespaces that are created for it are removed after the run
     #[arg(long, requires = "image")]
     bootstrap: bool,
     /// The image of all stages, by digest, for --bootstrap
     #[arg(long, value_name = "IMAGE", requires = "bootstrap")]
     image: Option<String>,
-    /// The artifact store, as pods reach it, for --bootstrap; one that is served in the cluster if left out
+    /// The artifact store, as pods reach it, for --bootstrap [default: a store served in the cluster]
     #[arg(long, value_name = "URI", requires = "bootstrap")]
     cluster_store: Option<String>,
-    /// The namespace of a store that is served in the cluster, for --bootstrap; `<namespace>-store` if left out
+    /// The namespace of a store served in the cluster, for --bootstrap [default: `<namespace>-store`]
     #[arg(long, value_name = "NAME", requires = "bootstrap", conflicts_with = "cluster_store")]
     store_namespace: Option<String>,
-    /// The size of the claim of a store that is made, for --bootstrap; 100Gi if left out
+    /// The size of the volume claim of a created store, for --bootstrap [default: 100Gi]
     #[arg(long, value_name = "SIZE", requires = "bootstrap", conflicts_with = "cluster_store")]
     store_size: Option<String>,
-    /// The store to copy the finished run to; where the cluster's store is reached only through its API server, the usual one
+    /// The store to copy the finished run to [default: the local store if the cluster's is reached only through its API server]
     #[arg(long, value_name = "URI")]
     fetch_to: Option<String>,
-    /// Whom to believe: the cluster's TrustPolicy file, or a fingerprint; the configured root if left out
+    /// The trust root: the cluster's TrustPolicy file, or a fingerprint [default: the configured root]
     #[arg(long, value_name = "POLICY|FINGERPRINT")]
     trust: Vec<String>,
-    /// How long a pod that cannot start is waited for
+    /// The timeout for a pod that cannot start
     #[arg(long, value_name = "SECONDS")]
     start_limit: Option<u64>,
 }

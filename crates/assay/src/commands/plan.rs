@@ -19,28 +19,28 @@ use crate::output;
 /// The number of cases that are shown; the rest are only counted.
 const SHOWN: usize = 100;
 
-/// Shows cases, points, trials and how long they take. Fetches nothing; what only a network could pin is named.
+/// Show cases, points, trials and their duration. Nothing is fetched; inputs that only a network can pin are named.
 #[derive(clap::Args)]
 pub(crate) struct Plan {
     /// The pipeline's file
     #[arg(value_name = "PIPELINE")]
     pipeline: String,
-    /// The revision; the work tree if left out
+    /// The revision [default: the work tree]
     #[arg(long, value_name = "REV")]
     commit: Option<String>,
     /// The repository: a folder, or an address that `git` can fetch
     #[arg(long, value_name = "PATH|URL")]
     repo: Option<String>,
-    /// The artifact store, whose earlier runs tell how long; `.assay` of the repository if left out
+    /// The artifact store, whose earlier runs give the duration [default: `.assay` of the repository]
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
     store: Option<String>,
-    /// Show the order of the trials that a run of this name has: each draws its own
+    /// Show the trial order of a run with this name: each run draws its own
     #[arg(long, value_name = "RUN")]
     run_id: Option<RunId>,
-    /// Print one JSON document
+    /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
-    /// Print Markdown, for a pull request's comment
+    /// Print Markdown for a pull request's comment
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
 }

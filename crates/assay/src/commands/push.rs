@@ -15,24 +15,24 @@ use crate::commands::verified_run::{StoreOptions, VerifiedRun};
 use crate::commands::verify::publish_binary;
 use crate::output;
 
-/// Commits a run's published folder to a branch of a remote, unless the branch holds it already.
+/// Commit a run's published folder to a branch of a remote, unless the branch already contains it.
 ///
-/// The run is verified first, up to level 2, and only what its manifests name is committed. The branch only grows: a push is never
-/// forced, and begun again where others push at the same time.
+/// The run is verified first, up to level 2, and only files that its manifests name are committed. The branch only grows: a push
+/// is never forced, and is retried if others push at the same time.
 #[derive(clap::Args)]
 pub(crate) struct Push {
-    /// The run's name, or its published folder
+    /// The run's name or published folder
     #[arg(value_name = "RUN|PATH")]
     run: String,
     #[command(flatten)]
     place: StoreOptions,
-    /// The remote: a name that this checkout knows, or an address; as the pipeline says if left out
+    /// The remote: its name in this checkout, or an address [default: from the pipeline]
     #[arg(long, value_name = "NAME|URL")]
     remote: Option<String>,
-    /// The branch; as the pipeline says if left out
+    /// The branch [default: from the pipeline]
     #[arg(long)]
     branch: Option<String>,
-    /// The folder on the branch that gets a folder for the run, `.` for its root; as the pipeline says if left out
+    /// The parent of the run's folder on the branch, `.` for the branch's root [default: from the pipeline]
     #[arg(long, value_name = "PATH")]
     folder: Option<String>,
     /// Print the result as one JSON document

@@ -17,44 +17,44 @@ use crate::output;
 /// The most bytes on disk of the files that a query reads, apart from the store.
 const MAX_SCRATCH_BYTES: u64 = 64 << 30;
 
-/// How a result is written.
+/// The format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// Columns for people
+    /// Aligned columns
     Table,
     /// Comma-separated values with a header
     Csv,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
     /// A Parquet file
     Parquet,
 }
 
-/// Asks the warehouse in SQL. Every file that is read must be named by a signed Summary, unless `--unverified` says otherwise.
+/// Query the warehouse with SQL. Every file that is read must be named by a signed Summary, unless `--unverified` is given.
 ///
-/// Tables and views: `runs`, `outcomes`, `serving`, and all that docs/tables.md lists. `SHOW`-like questions go to
+/// Tables and views: `runs`, `outcomes`, `serving`, and all that docs/tables.md lists. Instead of `SHOW`, query
 /// `information_schema.columns`.
 #[derive(clap::Args)]
 pub(crate) struct Query {
-    /// One `SELECT`; `-` reads it from standard input
+    /// One `SELECT`; `-` reads it from stdin
     #[arg(value_name = "SQL", required_unless_present = "file", conflicts_with = "file", allow_hyphen_values = true)]
     sql: Option<String>,
-    /// The file that holds the query
+    /// The file with the query
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
-    /// Ask the tables as they were when this run was published
+    /// Query the tables as of the publication of this run
     #[arg(long, value_name = "RUN")]
     at: Option<RunId>,
-    /// Also read files that no signed Summary names, and say which
+    /// Also read files that no signed Summary names, and list them
     #[arg(long)]
     unverified: bool,
-    /// How the result is written
+    /// The output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
     /// Write the result to this file
     #[arg(long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// More rows than this are an error, never cut off
+    /// The row limit; more rows are an error, never truncated
     #[arg(long, value_name = "ROWS", default_value_t = Limits::default().rows)]
     max_rows: u64,
     #[command(flatten)]

@@ -17,10 +17,10 @@ const NO_SIGNERS: &str =
 /// The size of a served store's claim.
 const STORE_SIZE: &str = "100Gi";
 
-/// Prints the Kubernetes objects of an installation, and a CronJob for each pipeline that has a schedule.
+/// Print the Kubernetes objects of an installation, and a CronJob for each pipeline that has a schedule.
 #[derive(clap::Args)]
 pub(crate) struct Render {
-    /// What for
+    /// The platform
     #[arg(value_enum)]
     what: RenderTarget,
     /// Pipelines whose schedules become CronJobs
@@ -28,13 +28,13 @@ pub(crate) struct Render {
     pipelines: Vec<String>,
     #[command(flatten)]
     install: InstallOptions,
-    /// The address that scheduled runs fetch the pipelines' repository from; the remote `origin` if left out
+    /// The address that scheduled runs fetch the pipelines' repository from [default: the remote `origin`]
     #[arg(long, value_name = "URL")]
     repo: Option<String>,
     /// The branch of scheduled runs
     #[arg(long, value_name = "NAME", default_value = "main")]
     branch: String,
-    /// Leave the installation out: the CronJobs alone
+    /// Print only the CronJobs, without the installation
     #[arg(long, requires = "pipelines")]
     only_schedules: bool,
 }
@@ -45,7 +45,7 @@ enum RenderTarget {
     Kubernetes,
 }
 
-/// What an installation is told, whether it is rendered or applied.
+/// The options of an installation, rendered or applied.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct InstallOptions {
     /// The image of all stages, by digest
@@ -54,22 +54,22 @@ pub(crate) struct InstallOptions {
     /// The namespace of drivers, stages and their keys
     #[arg(long, value_name = "NAME", default_value = "assay")]
     pub(crate) namespace: String,
-    /// The namespace of targets; `<namespace>-targets` if left out
+    /// The namespace of targets [default: `<namespace>-targets`]
     #[arg(long, value_name = "NAME")]
     targets_namespace: Option<String>,
-    /// The artifact store, as pods reach it; one that is served in the cluster if left out
+    /// The artifact store, as pods reach it [default: a store served in the cluster]
     #[arg(long, value_name = "URI")]
     pub(crate) cluster_store: Option<String>,
-    /// The namespace of a store that is served in the cluster; `<namespace>-store` if left out
+    /// The namespace of a store served in the cluster [default: `<namespace>-store`]
     #[arg(long, value_name = "NAME", conflicts_with = "cluster_store")]
     pub(crate) store_namespace: Option<String>,
-    /// The size of the claim of a store that is served in the cluster
+    /// The size of the volume claim of a store served in the cluster
     #[arg(long, value_name = "SIZE", default_value = STORE_SIZE, conflicts_with = "cluster_store")]
     pub(crate) store_size: String,
-    /// Do not let stages read nodes: the facts of nodes are unknown then
+    /// Do not let stages read nodes: the facts of nodes are then unknown
     #[arg(long)]
     without_nodes: bool,
-    /// A namespace whose InferenceServices targets may name; may be given several times
+    /// A namespace whose InferenceServices targets may name; repeatable
     #[arg(long = "serving-namespace", value_name = "NAME")]
     serving_namespaces: Vec<String>,
     /// The TrustPolicy file of the cluster's runs

@@ -18,46 +18,46 @@ use crate::commands::verified_run::{StoreOptions, VerifiedRun, store_option};
 use crate::output;
 use crate::progress::Progress;
 
-/// Runs a pipeline. The same run id resumes an unfinished run and shows a finished one.
+/// Run a pipeline. The same run id resumes an unfinished run and shows a finished one.
 #[derive(clap::Args)]
 pub(crate) struct Run {
     /// The pipeline's file
     #[arg(value_name = "PIPELINE")]
     pipeline: String,
-    /// The revision to run; the work tree if left out, which is its commit where nothing differs
+    /// The revision to run [default: the work tree, or its commit if nothing differs]
     #[arg(long, value_name = "REV")]
     commit: Option<String>,
     /// The repository: a folder, or an address that `git` can fetch
     #[arg(long, value_name = "PATH|URL")]
     repo: Option<String>,
-    /// The artifact store; `.assay` of the repository if left out
+    /// The artifact store [default: `.assay` of the repository]
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
     store: Option<String>,
-    /// The run's name: a new one if left out
+    /// The run's name [default: a new one]
     #[arg(long = "run-id", value_name = "ID")]
     name: Option<RunId>,
-    /// Fetch nothing: what only a network could pin stays unpinned
+    /// Fetch nothing: inputs that only a network can pin stay unpinned
     #[arg(long)]
     no_fetch: bool,
-    /// Commit nothing to the branch that the pipeline names
+    /// Do not commit to the branch that the pipeline names
     #[arg(long)]
     no_push: bool,
     /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
-    /// Where its stages run
+    /// The runner of the stages
     #[arg(long, value_enum, default_value_t = RunnerKind::Local)]
     on: RunnerKind,
     #[command(flatten)]
     in_cluster: OnKubernetes,
 }
 
-/// Where stages run.
+/// The runner of the stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum RunnerKind {
-    /// As processes of this machine
+    /// Processes on this machine
     Local,
-    /// As Jobs of a Kubernetes cluster
+    /// Jobs in a Kubernetes cluster
     Kubernetes,
 }
 

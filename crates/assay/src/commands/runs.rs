@@ -13,14 +13,14 @@ use serde_json::json;
 
 use crate::output;
 
-/// Lists runs, the latest last, each with when it says that it began. What it prints is read from the store as it is: `assay verify`
-/// checks a run. A run that cannot be read is listed so, and the command fails at its end.
+/// List runs, the latest last, each with its asserted start time. The list is read from the store without verification: `assay
+/// verify` checks a run. An unreadable run is listed as such, and the command fails at its end.
 #[derive(clap::Args)]
 pub(crate) struct Runs {
-    /// The artifact store; `.assay` of the repository if left out
+    /// The artifact store [default: `.assay` of the repository]
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
     store: Option<String>,
-    /// Print one JSON document
+    /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
 }

@@ -6,10 +6,10 @@ use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::output;
 
-/// Prints the JSON Schema of a kind.
+/// Print the JSON Schema of a kind.
 #[derive(clap::Args)]
 pub(crate) struct Schema {
-    /// The kind: a definition such as `Pipeline`, or a manifest such as `plan`; all kinds are listed if left out
+    /// The kind: a definition such as `Pipeline`, or a manifest such as `plan` [default: list all kinds]
     #[arg(value_name = "KIND")]
     kind: Option<String>,
 }

@@ -8,11 +8,11 @@ use assay_stage::{ErrorCode, Exit, Failure};
 /// The program, beside this one.
 const PROGRAM: &str = "assay-serve";
 
-/// Serves a store over the S3 protocol.
+/// Serve a store over the S3 protocol.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Serve {
-    /// What the server is told; `assay serve --help` shows it
+    /// The server's arguments; `assay serve --help` lists them
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }

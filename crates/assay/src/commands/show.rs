@@ -5,10 +5,10 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use crate::commands::verified_run::StoreOptions;
 use crate::output;
 
-/// Shows a run's result as a report.
+/// Show a run's result as a report.
 #[derive(clap::Args)]
 pub(crate) struct Show {
-    /// The run's name, or its published folder
+    /// The run's name or published folder
     #[arg(value_name = "RUN|PATH")]
     run: String,
     #[command(flatten)]

@@ -8,13 +8,13 @@ use serde_json::json;
 use crate::commands::cluster::ClusterOptions;
 use crate::output;
 
-/// Shows the runs of a cluster, or the stages of one.
+/// Show the runs of a cluster, or the stages of one.
 #[derive(clap::Args)]
 pub(crate) struct Status {
-    /// The run's name; all runs of the namespace if left out
+    /// The run's name [default: all runs of the namespace]
     #[arg(value_name = "RUN")]
     run: Option<RunId>,
-    /// Print one JSON document
+    /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
     #[command(flatten)]

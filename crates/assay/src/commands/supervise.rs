@@ -8,16 +8,16 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use assay_manifest::CpuList;
 use assay_process::{Command, pin_to_cpus};
 
-/// Runs a program and ends with it; nothing that it started is left.
+/// Run a program and end with it; no process that it started is left.
 #[derive(clap::Args)]
 pub(crate) struct Supervise {
-    /// The process that must be the parent: when it is gone, the program is ended
+    /// The required parent process: if it is gone, the program is ended
     #[arg(long, value_name = "PID")]
     parent: i32,
-    /// How long the program may take to end after it was told to
+    /// The grace period between SIGTERM and SIGKILL
     #[arg(long, value_name = "N", default_value_t = 15)]
     grace_seconds: u64,
-    /// The CPUs that the program is pinned to, such as `0-1`
+    /// The CPUs to pin the program to, such as `0-1`
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuList>,
     /// The program and its arguments

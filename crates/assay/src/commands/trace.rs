@@ -24,21 +24,21 @@ const SHOWN: usize = 8;
 /// The number of lines of a query that are shown; the rest are only counted.
 const SHOWN_LINES: usize = 40;
 
-/// Walks a number back, checking every signature and digest on the way.
+/// Trace a number to its origin, checking every signature and digest on the way.
 #[derive(clap::Args)]
 pub(crate) struct Trace {
     /// The number's address, `<run>/<table>/<row id>/<column>`, as tables and reports print it
     #[arg(value_name = "NUMBER")]
     number: String,
-    /// The published folder to look in, instead of the store; the working folder if it is that of the run
+    /// The published folder to read instead of the store [default: the working folder if it is the run's]
     #[arg(long, value_name = "PATH")]
     from: Option<String>,
     #[command(flatten)]
     place: StoreOptions,
-    /// Derive the number again from the raw evidence and compare
+    /// Compute the number again from the raw evidence and compare
     #[arg(long)]
     recompute: bool,
-    /// Print the walk as one JSON document
+    /// Print the trace as one JSON document
     #[arg(long)]
     json: bool,
 }

@@ -13,10 +13,10 @@ use crate::output;
 /// The most files of one call: a repository of definitions is far smaller.
 const MAX_FILES: usize = 100_000;
 
-/// Checks definitions and everything that pipelines name.
+/// Check definitions and everything that pipelines name.
 #[derive(clap::Args)]
 pub(crate) struct Validate {
-    /// Files and folders; `pipelines` and `workloads` of the working folder if left out
+    /// Files and folders [default: `pipelines` and `workloads` of the working folder]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Print the problems as one JSON document

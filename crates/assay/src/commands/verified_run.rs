@@ -20,13 +20,13 @@ const PUBLICATION: &str = "chain/publication.json";
 /// The largest frozen workload and the largest query, in bytes.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
 
-/// Where a run is looked for, and whom to believe.
+/// The store and the trust root of a run.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct StoreOptions {
-    /// The artifact store; `.assay` of the repository if left out
+    /// The artifact store [default: `.assay` of the repository]
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
     pub(crate) store: Option<String>,
-    /// Whom to believe: a TrustPolicy file, or a fingerprint; the configured root if left out
+    /// The trust root: a TrustPolicy file, or a fingerprint [default: the configured root]
     #[arg(long, value_name = "POLICY|FINGERPRINT")]
     pub(crate) trust: Vec<String>,
 }

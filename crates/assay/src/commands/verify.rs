@@ -11,10 +11,10 @@ use crate::commands::run::binaries;
 use crate::commands::verified_run::{StoreOptions, VerifiedRun};
 use crate::output;
 
-/// Checks a run, given by its name or by the folder that it was published to.
+/// Verify a run, given by its name or by its published folder.
 #[derive(clap::Args)]
 pub(crate) struct Verify {
-    /// The run's name, or its published folder
+    /// The run's name or published folder
     #[arg(value_name = "RUN|PATH")]
     run: String,
     #[command(flatten)]
@@ -22,7 +22,7 @@ pub(crate) struct Verify {
     /// Also run reduce again from the raw evidence and compare (level 4)
     #[arg(long)]
     recompute: bool,
-    /// Fail where something lies in the published folder that is not of the run
+    /// Fail if the published folder contains a file that is not of the run
     #[arg(long)]
     strict: bool,
     /// Print the result as one JSON document

@@ -11,10 +11,10 @@ use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::output;
 
-/// Checks a Sigstore bundle over a file, with a public key. Certificates and transparency logs are not supported.
+/// Verify a Sigstore bundle over a file, with a public key. Certificates and transparency logs are not supported.
 #[derive(clap::Args)]
 pub(crate) struct VerifyBundle {
-    /// Use Sigstore's staging instance; it means nothing with a key
+    /// Use Sigstore's staging instance; no effect with a key
     #[arg(long)]
     staging: bool,
     /// The bundle
@@ -29,10 +29,10 @@ pub(crate) struct VerifyBundle {
     /// The issuer of that identity: not supported
     #[arg(long, value_name = "URL", conflicts_with = "key")]
     certificate_oidc_issuer: Option<String>,
-    /// Trusted keys of logs and timestamp authorities; read by no check
+    /// Trusted keys of logs and timestamp authorities; not used
     #[arg(long, value_name = "FILE")]
     trusted_root: Option<PathBuf>,
-    /// The file that the bundle is about, or its digest
+    /// The signed file, or its digest
     #[arg(value_name = "FILE|sha256:HEX")]
     file: String,
 }

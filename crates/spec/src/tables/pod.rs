@@ -12,36 +12,36 @@ static UNPRIVILEGED: Type = Type::Integer { min: 1, max: i32::MAX as i64 };
 static OBJECT_NAME: Type = Type::Text(&OBJECT);
 static LABEL_KEY: Type = Type::Text(&KUBERNETES_LABEL);
 static LABEL_VALUES: Type = Type::List { item: &Type::Text(&LABEL_VALUE), min: 1, max: MAX_LIST, unique: Uniqueness::Item };
-const OPTIONAL: &str = "Whether the pod starts without it.";
+const OPTIONAL: &str = "Let the pod start without it.";
 
 pub(crate) static POD: Table = Table {
     name: "pod",
-    doc: "What a stage asks of its pods in a cluster. Spelled as in Kubernetes, and added to what the pods have anyway. On one machine \
-          it means nothing.",
+    doc: "Settings of a stage's pods in a cluster. Spelled as in Kubernetes, and added to the settings that Assay makes. \
+          Ignored on one machine.",
     selector: None,
     fields: &[
         default(
             "env",
             &Type::List { item: &Type::Object(&ENV_VARIABLE), min: 0, max: MAX_MAP, unique: Uniqueness::Field("name") },
             "[]",
-            "Variables of the stage's program. What is measured sees none of them.",
+            "Environment variables of the stage's program. The work that is measured does not see them.",
         ),
         default(
             "envFrom",
             &Type::List { item: &Type::Object(&ENV_SOURCE), min: 0, max: MAX_MAP, unique: Uniqueness::No },
             "[]",
-            "Secrets and ConfigMaps of the stages' namespace whose members become variables. What Assay sets itself stays as it is.",
+            "Secrets and ConfigMaps of the stages' namespace whose members become variables. They do not override variables that Assay sets.",
         ),
         default(
             "tolerations",
             &Type::List { item: &Type::Object(&TOLERATION), min: 0, max: MAX_MAP, unique: Uniqueness::Item },
             "[]",
-            "Taints of nodes that it may run on all the same.",
+            "Taints of nodes that its pods tolerate.",
         ),
         optional(
             "affinity",
             &Type::Object(&AFFINITY),
-            "Where it has to run, or would rather. That load is kept off the nodes of targets holds besides.",
+            "Required and preferred nodes. In addition, load stays off the nodes of targets.",
         ),
         default(
             "volumes",
@@ -53,34 +53,34 @@ pub(crate) static POD: Table = Table {
             "volumeMounts",
             &Type::List { item: &Type::Object(&MOUNT), min: 0, max: MAX_MAP, unique: Uniqueness::Field("mountPath") },
             "[]",
-            "Where the container has them.",
+            "The mounts of volumes in the container.",
         ),
-        optional("priorityClassName", &OBJECT_NAME, "The PriorityClass of its pods. Those of the system itself are refused."),
+        optional("priorityClassName", &OBJECT_NAME, "The PriorityClass of its pods. Classes of the system are refused."),
         optional(
             "serviceAccountName",
             &OBJECT_NAME,
-            "A service account of the stages' namespace, for an identity of the cloud's. Only for stages that do not ask the API \
-             server: not for `provision` and `collect`.",
+            "A service account of the stages' namespace, for a cloud identity. Only for stages that do not use the API server: \
+             not for `provision` and `collect`.",
         ),
-        optional("securityContext", &Type::Object(&SECURITY), "Whom its processes run as."),
+        optional("securityContext", &Type::Object(&SECURITY), "The user and groups that its processes run as."),
     ],
     rules: &[],
 };
 
 static ENV_VARIABLE: Table = Table {
     name: "variable",
-    doc: "A variable. A secret is a reference, never a value.",
+    doc: "An environment variable. A secret is a reference, never a value.",
     selector: None,
     fields: &[
         required("name", &Type::Text(&VARIABLE), "Its name. Names that Assay sets itself are refused."),
-        optional("value", &Type::Scalar, "Its value, as it stands: `$(NAME)` is not expanded."),
+        optional("value", &Type::Scalar, "Its literal value: `$(NAME)` is not expanded."),
         optional("valueFrom", &Type::Object(&VALUE_SOURCE), "The member of a Secret or ConfigMap that holds it."),
     ],
     rules: &[Rule::ExactlyOne(&["value", "valueFrom"])],
 };
 static VALUE_SOURCE: Table = Table {
     name: "source of a value",
-    doc: "Where a variable's value is found, in the stages' namespace.",
+    doc: "The source of a variable's value, in the stages' namespace.",
     selector: None,
     fields: &[
         optional("secretKeyRef", &Type::Object(&MEMBER_REFERENCE), "A member of a Secret."),
@@ -95,7 +95,7 @@ static MEMBER_REFERENCE: Table = Table {
     fields: &[
         required("name", &OBJECT_NAME, "The Secret or ConfigMap."),
         required("key", &Type::Text(&DATA_KEY), "Its member."),
-        optional("optional", &Type::Bool, "Whether the pod starts without it, and without the variable."),
+        optional("optional", &Type::Bool, "Let the pod start without it, and without the variable."),
     ],
     rules: &[],
 };
@@ -104,7 +104,7 @@ static ENV_SOURCE: Table = Table {
     doc: "A Secret or ConfigMap whose members become variables.",
     selector: None,
     fields: &[
-        optional("prefix", &Type::Text(&VARIABLE), "What their names begin with."),
+        optional("prefix", &Type::Text(&VARIABLE), "The prefix of their names."),
         optional("secretRef", &Type::Object(&REFERENCE), "A Secret."),
         optional("configMapRef", &Type::Object(&REFERENCE), "A ConfigMap."),
     ],
@@ -116,31 +116,33 @@ static REFERENCE: Table = Table {
     selector: None,
     fields: &[
         required("name", &OBJECT_NAME, "Its name."),
-        optional("optional", &Type::Bool, "Whether the pod starts without it, and without its variables."),
+        optional("optional", &Type::Bool, "Let the pod start without it, and without its variables."),
     ],
     rules: &[],
 };
 
-static OPERATORS_OF_TAINTS: [Choice; 2] =
-    [choice("Equal", "The taint has this key and value."), choice("Exists", "The taint has this key, or any without one.")];
+static OPERATORS_OF_TAINTS: [Choice; 2] = [
+    choice("Equal", "The taint has this key and value."),
+    choice("Exists", "The taint has this key, or any key if none is given."),
+];
 static EFFECTS: [Choice; 3] = [
     choice("NoSchedule", "No new pod is placed there."),
-    choice("PreferNoSchedule", "New pods are placed elsewhere where they can."),
-    choice("NoExecute", "Pods there are taken away too."),
+    choice("PreferNoSchedule", "New pods are placed elsewhere if possible."),
+    choice("NoExecute", "Pods there are evicted too."),
 ];
 static TOLERATION: Table = Table {
     name: "toleration",
-    doc: "A taint that it may run beside.",
+    doc: "A taint that the pods tolerate.",
     selector: None,
     fields: &[
-        optional("key", &LABEL_KEY, "The taint's key; without one, `operator: Exists` stands for all."),
-        optional("operator", &Type::Choice(&OPERATORS_OF_TAINTS), "How the taint is matched; `Equal` if left out."),
+        optional("key", &LABEL_KEY, "The taint's key; without one, `operator: Exists` matches all."),
+        optional("operator", &Type::Choice(&OPERATORS_OF_TAINTS), "The operator that matches the taint; `Equal` if left out."),
         optional("value", &Type::Text(&LABEL_VALUE), "The taint's value."),
         optional("effect", &Type::Choice(&EFFECTS), "The taint's effect; all of them if left out."),
         optional(
             "tolerationSeconds",
             &Type::Integer { min: 0, max: i32::MAX as i64 },
-            "For how long `effect: NoExecute` is tolerated; for ever if left out.",
+            "The time for which `effect: NoExecute` is tolerated; unlimited if left out.",
         ),
     ],
     rules: &[],
@@ -148,12 +150,12 @@ static TOLERATION: Table = Table {
 
 static AFFINITY: Table = Table {
     name: "affinity",
-    doc: "Where a pod has to run, or would rather.",
+    doc: "The required and preferred places of a pod.",
     selector: None,
     fields: &[
-        optional("nodeAffinity", &Type::Object(&NODE_AFFINITY), "On which nodes."),
-        optional("podAffinity", &Type::Object(&POD_AFFINITY), "Near which pods."),
-        optional("podAntiAffinity", &Type::Object(&POD_AFFINITY), "Away from which pods."),
+        optional("nodeAffinity", &Type::Object(&NODE_AFFINITY), "The nodes to run on."),
+        optional("podAffinity", &Type::Object(&POD_AFFINITY), "The pods to run near."),
+        optional("podAntiAffinity", &Type::Object(&POD_AFFINITY), "The pods to keep away from."),
     ],
     rules: &[Rule::AtLeastOne(&["nodeAffinity", "podAffinity", "podAntiAffinity"])],
 };
@@ -161,14 +163,14 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 static NODE_AFFINITY: Table = Table {
     name: "node affinity",
-    doc: "On which nodes a pod has to run, or would rather.",
+    doc: "The required and preferred nodes of a pod.",
     selector: None,
     fields: &[
-        optional(REQUIRED, &Type::Object(&NODE_SELECTOR), "What a node must be like."),
+        optional(REQUIRED, &Type::Object(&NODE_SELECTOR), "The requirements on a node."),
         optional(
             PREFERRED,
             &Type::List { item: &Type::Object(&PREFERRED_NODE), min: 1, max: MAX_LIST, unique: Uniqueness::No },
-            "What nodes are better, each by its weight.",
+            "The preferred nodes, each with its weight.",
         ),
     ],
     rules: &[Rule::AtLeastOne(&[REQUIRED, PREFERRED])],
@@ -212,44 +214,47 @@ static NODE_OPERATORS: [Choice; 6] = [
 ];
 static NODE_EXPRESSION: Table = Table {
     name: "node expression",
-    doc: "What a label of a node must be.",
+    doc: "A requirement on a label of a node.",
     selector: Some("operator"),
     fields: &[
         required("key", &LABEL_KEY, "The label."),
-        required("operator", &Type::Choice(&NODE_OPERATORS), "What must hold of it."),
-        required("values", &LABEL_VALUES, "The values that it is compared with.").only(WITH_VALUES),
+        required("operator", &Type::Choice(&NODE_OPERATORS), "The condition on the label."),
+        required("values", &LABEL_VALUES, "The values that the label is compared with.").only(WITH_VALUES),
     ],
     rules: &[],
 };
 static WEIGHT: Type = Type::Integer { min: 1, max: 100 };
 static PREFERRED_NODE: Table = Table {
     name: "preferred nodes",
-    doc: "Nodes that are better than others.",
+    doc: "Preferred nodes.",
     selector: None,
-    fields: &[required("weight", &WEIGHT, "How much better."), required("preference", &Type::Object(&NODE_TERM), "Which nodes.")],
+    fields: &[
+        required("weight", &WEIGHT, "The weight of the preference."),
+        required("preference", &Type::Object(&NODE_TERM), "The nodes."),
+    ],
     rules: &[],
 };
 static POD_AFFINITY: Table = Table {
     name: "pod affinity",
-    doc: "Near which pods, or away from which, a pod has to run or would rather.",
+    doc: "The required and preferred pods to run near, or to keep away from.",
     selector: None,
     fields: &[
         optional(
             REQUIRED,
             &Type::List { item: &Type::Object(&POD_TERM), min: 1, max: MAX_LIST, unique: Uniqueness::No },
-            "What must hold, all of it.",
+            "The requirements, all of which must hold.",
         ),
         optional(
             PREFERRED,
             &Type::List { item: &Type::Object(&PREFERRED_PODS), min: 1, max: MAX_LIST, unique: Uniqueness::No },
-            "What is better, each by its weight.",
+            "The preferences, each with its weight.",
         ),
     ],
     rules: &[Rule::AtLeastOne(&[REQUIRED, PREFERRED])],
 };
 static POD_TERM: Table = Table {
     name: "pod term",
-    doc: "Pods that have these labels, and what is near.",
+    doc: "Pods with these labels, and the meaning of near.",
     selector: None,
     fields: &[
         required("topologyKey", &LABEL_KEY, "Nodes with the same value of this label are near each other."),
@@ -260,23 +265,23 @@ static POD_TERM: Table = Table {
             "[]",
             "The namespaces that they are in; the stages' own if left out.",
         ),
-        optional("namespaceSelector", &Type::Object(&LABEL_SELECTOR), "Namespaces by their labels, besides those."),
+        optional("namespaceSelector", &Type::Object(&LABEL_SELECTOR), "Further namespaces, by their labels."),
     ],
     rules: &[],
 };
 static PREFERRED_PODS: Table = Table {
     name: "preferred pods",
-    doc: "Pods that it is better to be near, or away from.",
+    doc: "Pods that it is preferable to run near, or to keep away from.",
     selector: None,
     fields: &[
-        required("weight", &WEIGHT, "How much better."),
-        required("podAffinityTerm", &Type::Object(&POD_TERM), "Which pods."),
+        required("weight", &WEIGHT, "The weight of the preference."),
+        required("podAffinityTerm", &Type::Object(&POD_TERM), "The pods."),
     ],
     rules: &[],
 };
 static LABEL_SELECTOR: Table = Table {
     name: "label selector",
-    doc: "Labels that all must be there; without any, everything is meant.",
+    doc: "Labels, all of which must be present; without any, everything matches.",
     selector: None,
     fields: &[
         default(
@@ -289,32 +294,32 @@ static LABEL_SELECTOR: Table = Table {
             "matchExpressions",
             &Type::List { item: &Type::Object(&LABEL_EXPRESSION), min: 0, max: MAX_LIST, unique: Uniqueness::No },
             "[]",
-            "What else must hold of labels.",
+            "Further requirements on labels.",
         ),
     ],
     rules: &[],
 };
 static LABEL_EXPRESSION: Table = Table {
     name: "label expression",
-    doc: "What a label must be.",
+    doc: "A requirement on a label.",
     selector: Some("operator"),
     fields: &[
         required("key", &LABEL_KEY, "The label."),
-        required("operator", &Type::Choice(&OPERATORS), "What must hold of it."),
-        required("values", &LABEL_VALUES, "The values that it is compared with.").only(&["In", "NotIn"]),
+        required("operator", &Type::Choice(&OPERATORS), "The condition on the label."),
+        required("values", &LABEL_VALUES, "The values that the label is compared with.").only(&["In", "NotIn"]),
     ],
     rules: &[],
 };
 
 static POD_VOLUME: Table = Table {
     name: "volume",
-    doc: "A volume. There are no others than these: a path of the node, for one, is refused.",
+    doc: "A volume. All other kinds are refused, such as a path of the node.",
     selector: None,
     fields: &[
-        required("name", &Type::Text(&VOLUME), "Its name. Those of Assay's volumes are refused."),
+        required("name", &Type::Text(&VOLUME), "Its name. Names of Assay's volumes are refused."),
         optional("configMap", &Type::Object(&CONFIG_MAP_VOLUME), "Members of a ConfigMap as files."),
         optional("secret", &Type::Object(&SECRET_VOLUME), "Members of a Secret as files."),
-        optional("emptyDir", &Type::Object(&EMPTY_DIR), "A folder that ends with the pod."),
+        optional("emptyDir", &Type::Object(&EMPTY_DIR), "A folder that is deleted with the pod."),
         optional("persistentVolumeClaim", &Type::Object(&CLAIM_VOLUME), "A claim of the stages' namespace."),
     ],
     rules: &[Rule::ExactlyOne(&["configMap", "secret", "emptyDir", "persistentVolumeClaim"])],
@@ -356,11 +361,11 @@ static ITEM: Table = Table {
 static MEDIA: [Choice; 1] = [choice("Memory", "Memory, which counts against the pod's limit.")];
 static EMPTY_DIR: Table = Table {
     name: "empty folder",
-    doc: "A folder that is empty when the pod starts, and ends with it.",
+    doc: "A folder that is empty when the pod starts, and is deleted with it.",
     selector: None,
     fields: &[
-        default("sizeLimit", &Type::Text(&QUANTITY), "\"1Gi\"", "How much it may hold before the pod is taken away."),
-        optional("medium", &Type::Choice(&MEDIA), "What it lies on; the node's disk if left out."),
+        default("sizeLimit", &Type::Text(&QUANTITY), "\"1Gi\"", "The size above which the pod is evicted."),
+        optional("medium", &Type::Choice(&MEDIA), "The storage medium; the node's disk if left out."),
     ],
     rules: &[],
 };
@@ -368,32 +373,29 @@ static CLAIM_VOLUME: Table = Table {
     name: "claim",
     doc: "A PersistentVolumeClaim of the stages' namespace.",
     selector: None,
-    fields: &[
-        required("claimName", &OBJECT_NAME, "Its name."),
-        default("readOnly", &Type::Bool, "false", "Whether nothing may be written to it."),
-    ],
+    fields: &[required("claimName", &OBJECT_NAME, "Its name."), default("readOnly", &Type::Bool, "false", "Mount it read-only.")],
     rules: &[],
 };
 static MOUNT: Table = Table {
     name: "mount",
-    doc: "Where the container has a volume.",
+    doc: "The mount of a volume in the container.",
     selector: None,
     fields: &[
         required("name", &Type::Text(&VOLUME), "The volume's name."),
         required(
             "mountPath",
             &Type::Text(&MOUNT_PATH),
-            "The folder in the container. What would lie over Assay's own folders is refused.",
+            "The folder in the container. A mount over Assay's own folders is refused.",
         ),
         optional("subPath", &PATH_TYPE, "The part of the volume that is mounted; all of it if left out."),
-        default("readOnly", &Type::Bool, "false", "Whether nothing may be written to it there."),
+        default("readOnly", &Type::Bool, "false", "Mount it read-only there."),
     ],
     rules: &[],
 };
 
 static SECURITY: Table = Table {
     name: "security context",
-    doc: "Whom a pod's processes run as: anybody but root. All else that Pod Security `restricted` asks for stays as it is.",
+    doc: "The user and groups of a pod's processes: any but root. All other requirements of Pod Security `restricted` still apply.",
     selector: None,
     fields: &[
         optional("runAsUser", &UNPRIVILEGED, "The user; 65532 if left out."),

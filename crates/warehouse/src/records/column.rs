@@ -67,7 +67,7 @@ columns! {
     RequestId "request_id" Text false;
     /// The time at which it was due; null under closed loop. This and every time: nanoseconds since the trial's start.
     Intended "intended_ns" Int true;
-    /// The time at which the client took it up.
+    /// The time at which the client dequeued it.
     Dequeued "dequeued_ns" Int true;
     /// The time at which its connection was requested; null if one was kept alive.
     ConnectStart "connect_start_ns" Int true;
@@ -97,7 +97,7 @@ columns! {
     RequestBytes "request_bytes" Int false;
     /// Bytes that were read.
     ResponseBytes "response_bytes" Int false;
-    /// Tokens of the prompt that were asked for.
+    /// The requested tokens of the prompt.
     InputTokensAsked "input_tokens_asked" Int true;
     /// Tokens of the prompt by the workload's tokenizer.
     InputTokens "input_tokens" Int false;
@@ -105,7 +105,7 @@ columns! {
     InputTokensEndpoint "input_tokens_endpoint" Int true;
     /// Tokens of the prompt from the endpoint's prefix cache.
     CachedTokens "cached_tokens" Int true;
-    /// Tokens of the response that were asked for.
+    /// The requested tokens of the response.
     OutputTokensAsked "output_tokens_asked" Int true;
     /// Tokens of the response.
     OutputTokens "output_tokens" Int true;

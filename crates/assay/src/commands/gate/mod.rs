@@ -31,45 +31,46 @@ const HISTORY: &str = "history";
 /// The limit on retries because another gate appended first.
 const MAX_TRIES: u32 = 100;
 
-/// Judges the comparison of a run: exit code 0 if nothing got worse, 40 for a regression, 41 where the evidence cannot tell.
+/// Judge the comparison of a run: exit code 0 if nothing regressed, 40 for a regression, 41 if the evidence is inconclusive.
 ///
-/// The rules come from the branch that is merged into, not from what is judged. The verdict is signed and kept in the store: judging the
-/// same tree again adds the trials of another run to the evidence, under what is left of the error budget, and never replaces a verdict.
+/// The rules come from the target branch, not from the judged change. The verdict is signed and kept in the store: judging the
+/// same tree again adds the trials of another run to the evidence, within the remaining error budget, and never replaces a
+/// verdict.
 #[derive(clap::Args)]
 pub(crate) struct Gate {
     /// The run to judge
     #[arg(value_name = "RUN", required_unless_present = "replay")]
     run: Option<String>,
-    /// The branch or commit whose rules decide: gates, acknowledgements, trust; `origin/HEAD` if left out. `history` compares the run
-    /// with those before it, which never blocks
+    /// The branch or commit whose rules apply: gates, acknowledgements, trust. `history` compares the run with earlier runs and
+    /// never blocks [default: `origin/HEAD`]
     #[arg(long, value_name = "REV|history", conflicts_with = "policy")]
     baseline: Option<String>,
-    /// Judge by the gates of this pipeline file, whatever any branch says; acknowledgements lie in `acks` beside it, and what was
-    /// learned of noise in `noise`
+    /// Judge by the gates of this pipeline file instead of a branch's; acknowledgements are in `acks` beside it, and learned
+    /// noise in `noise`
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// The gate to judge by; every gate of the pipeline if left out
+    /// The gate to judge by [default: every gate of the pipeline]
     #[arg(long = "gate", value_name = "NAME")]
     name: Option<Name>,
-    /// The pull request that is judged, by its number: its verdicts are one sequence
+    /// The number of the judged pull request: its verdicts are one sequence
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     pull: Option<u32>,
-    /// The pipeline that has to have been run; any if left out
+    /// The required pipeline of the run [default: any]
     #[arg(long, value_name = "FILE")]
     pipeline: Option<String>,
-    /// The commit that has to have been measured, by itself or merged into the branch of the rules; any if left out
+    /// The required commit of the run, by itself or merged into the branch of the rules [default: any]
     #[arg(long, value_name = "SHA")]
     head: Option<String>,
-    /// Where the verdict is inconclusive and a look is left, run the pipeline once more and judge both runs together
+    /// If the verdict is inconclusive and a look is left, run the pipeline once more and judge both runs together
     #[arg(long)]
     top_up: bool,
-    /// Write the verdict and its reports into this folder, one folder a gate
+    /// Write the verdict and its reports to this folder, one folder per gate
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
-    /// Judge evidence whose signers nobody knows, and say so in the verdict
+    /// Judge evidence of unknown signers, and record this in the verdict
     #[arg(long)]
     unestablished: bool,
-    /// Decide again what a verdict decided, from what it names, and compare every byte
+    /// Reproduce a verdict from the inputs that it names, and compare every byte
     #[arg(long, value_name = "VERDICT", conflicts_with_all = ["run", "baseline", "policy", "name", "pull", "pipeline", "head", "top_up", "to", "unestablished"])]
     replay: Option<String>,
     #[command(flatten)]
