@@ -532,7 +532,7 @@ fn a_forge_is_named_by_its_kind_and_its_api() {
     let nested = ["--repository", "group/tools/project", "--kind", "gitea", "--api", "http://127.0.0.1:1"];
     let mut command = fixture.command(&binary("assay"));
     command.args(["forge", "pull", "--commit", &"5".repeat(40)]).args(nested);
-    CommandResult::from_output(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs")).refuses(2, "forge");
+    CommandResult::from_output(command.env("ASSAY_FORGE_TOKEN", TOKEN).output().expect("it runs")).refuses(2, "forge_request");
     let check = ["post", "--repository", "example/project", "--commit", &"5".repeat(40), "--check", "check.json"];
     fixture.assay(&[&["forge"], &check[..], &["--details-url", "javascript:alert(1)"]].concat()).exits(2);
 }

@@ -130,6 +130,7 @@ error_codes! {
     ArtifactCorrupt, "artifact_corrupt", Verification, Lasting, "The bytes of a stored or published file do not have the digest that names it.", "Replace the file with an intact copy, or fetch the run again from its store.";
     ArtifactTooLarge, "artifact_too_large", Verification, Lasting, "A stored or published file is larger than the limit for its kind.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     AttemptDiffers, "attempt_differs", Verification, Lasting, "An attempt or a part of an execution contradicts the plan or the environment.", "Fetch the run again from its store; if the error remains, do not trust the run.";
+    Attempts, "attempts", Verification, Lasting, "The attempts of the evidence do not fit the cases and points of the plan.", "Do not trust the run; fetch it again from the store in which it was made.";
     AttemptsUnaccounted, "attempts_unaccounted", Verification, Lasting, "The collection and the execution parts disagree about the attempts of a trial.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     BadSignature, "bad_signature", Verification, Lasting, "The signature of a bundle is not by the key that it names.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     BlockMissing, "block_missing", Verification, Lasting, "The chain of a run has a block, but lacks one that must precede it.", "Fetch the run again from its store; if the error remains, do not trust the run.";

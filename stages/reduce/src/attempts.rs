@@ -38,7 +38,7 @@ fn rows(
     context.attempts.0.iter().flat_map(move |(trial, found)| {
         let point = points.iter().find(|point| point.case_id == trial.case_id && point.point_id == trial.point_id);
         found.iter().map(move |found| {
-            let lost = || Failure::new(ErrorCode::Internal, format!("the trial `{}` is of no point", trial.trial_id));
+            let lost = || Failure::new(ErrorCode::Attempts, format!("the trial `{}` is of no point", trial.trial_id));
             let output = read(&found.attempt)?;
             row(context, dimensions, point.ok_or_else(lost)?, trial, found)
                 .and_then(|row| with_indicator(row, found.attempt.indicator.as_ref(), output.as_ref())?.seal())

@@ -249,7 +249,7 @@ fn rows(
 ) -> Result<Vec<Row>, Failure> {
     let trial = slice.watched.trial;
     let is_of = |point: &&PointSummary| point.case_id == trial.case_id && point.point_id == trial.point_id;
-    let lost = || Failure::new(ErrorCode::Internal, format!("the trial `{}` is of no point", trial.trial_id));
+    let lost = || Failure::new(ErrorCode::Attempts, format!("the trial `{}` is of no point", trial.trial_id));
     let point = points.iter().find(is_of).ok_or_else(lost)?;
     let recorders = recorders(context.recordings, place.block, &slice.watched);
     let scope = scope(context.environments, place, &recorders);
