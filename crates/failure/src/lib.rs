@@ -1,6 +1,6 @@
 //! Exit codes and error codes of Assay's programs: one table, from which messages, retries and the reference page derive.
 //!
-//! An error code belongs to one exit code and one retry class. A new kind of failure is one row of [`codes`].
+//! An error code belongs to one exit code and one retry class. A new kind of failure is one row of `codes.rs`.
 
 /// Defines [`ErrorCode`] from rows of variant, code, exit, retry class, meaning and remedy.
 macro_rules! error_codes {

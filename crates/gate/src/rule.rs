@@ -274,7 +274,7 @@ impl TestedPairs {
 /// zero, the difference is this large, so that a complete breakdown is judged as well.
 pub const MAX_DIFFERENCE: f64 = 13.815_510_557_964_274;
 
-/// Returns the logarithms of candidate over baseline, above zero for worse and at most [`MOST`] in either direction; `None` if a
+/// Returns the logarithms of candidate over baseline, above zero for worse and at most [`MAX_DIFFERENCE`] in either direction; `None` if a
 /// value is below zero or not finite.
 pub fn logs(series: &Series) -> Option<Vec<f64>> {
     let turn = match series.better {

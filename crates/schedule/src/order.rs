@@ -138,7 +138,7 @@ pub fn order_trials(cases: &[Case], rules: &OrderRules<'_>, seed: &Seed) -> Resu
     Ok(planned)
 }
 
-/// Returns the seed of the order: the declared one, or the one that is [drawn](drawn_seed) for the run.
+/// Returns the seed of the order: the declared one, or the one that is [drawn](draw_seed) for the run.
 pub fn order_seed(
     declared: Option<&str>,
     run_id: &RunId,

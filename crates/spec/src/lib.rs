@@ -6,7 +6,7 @@
 //! typed values out of the checked tree, which cannot be wrong any more. The same tables make the JSON Schema and the reference
 //! page.
 //!
-//! This is the only crate that reads YAML. It does no I/O: callers pass in bytes, and [`closure`] requests further files from
+//! This is the only crate that reads YAML. It does no I/O: callers pass in bytes, and [`read_closure`] requests further files from
 //! them.
 
 #![cfg_attr(

@@ -221,7 +221,7 @@ pub struct Trials {
     /// Trials of each point.
     pub count: u32,
     /// True if `count` is the number that the gates need according to the learned noise. A pipeline by itself has the largest
-    /// possible count; its [`closure`](crate::closure()) computes the actual one.
+    /// possible count; its [`closure`](crate::read_closure()) computes the actual one.
     pub sized: bool,
     /// The number of invalid attempts of one trial that may be repeated.
     pub retry_budget: u32,

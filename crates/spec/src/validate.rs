@@ -13,7 +13,7 @@ use crate::workload::Workload;
 
 /// Returns all problems of all files: of each file by itself, of names that two files share, and of each pipeline together with
 /// its workloads if all of them are among the files. A workload that is not among them is no problem here;
-/// [`closure`](crate::closure()) looks for it. An acknowledgement has to match a comparison of a pipeline among the files.
+/// [`closure`](crate::read_closure()) looks for it. An acknowledgement has to match a comparison of a pipeline among the files.
 pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let (mut pipelines, mut workloads) = (Vec::<Pipeline>::new(), Vec::<Workload>::new());

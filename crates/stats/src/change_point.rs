@@ -260,7 +260,7 @@ pub fn search(history: &[f64], rule: Rule, seed: [u8; 32]) -> Result<SearchResul
 /// `known`.
 ///
 /// # Errors
-/// As for [`change_points`], and [`ChangePointError::Known`] for an index beyond the history.
+/// As for [`change_points`], and [`ChangePointError::KnownOutOfRange`] for an index beyond the history.
 pub fn find_new_change(
     history: &[f64],
     known: Option<usize>,

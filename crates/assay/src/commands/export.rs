@@ -52,7 +52,7 @@ pub(crate) struct Export {
     /// Export only this table
     #[arg(long, value_name = "TABLE")]
     table: Option<String>,
-    /// The folder to create; `-` writes one table to stdout [default: `<run>-export`]
+    /// The folder to create; `-` writes one table to stdout [default: the run's name and `-export`]
     #[arg(long, value_name = "PATH")]
     to: Option<PathBuf>,
     /// Also copy the raw records of every attempt, one row per request; always as Parquet

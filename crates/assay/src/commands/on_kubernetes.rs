@@ -58,7 +58,7 @@ pub(crate) struct OnKubernetes {
     /// The artifact store, as pods reach it, for --bootstrap [default: a store served in the cluster]
     #[arg(long, value_name = "URI", requires = "bootstrap")]
     cluster_store: Option<String>,
-    /// The namespace of a store served in the cluster, for --bootstrap [default: `<namespace>-store`]
+    /// The namespace of a store served in the cluster, for --bootstrap [default: the namespace's name and `-store`]
     #[arg(long, value_name = "NAME", requires = "bootstrap", conflicts_with = "cluster_store")]
     store_namespace: Option<String>,
     /// The size of the volume claim of a created store, for --bootstrap [default: 100Gi]

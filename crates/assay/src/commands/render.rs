@@ -54,13 +54,13 @@ pub(crate) struct InstallOptions {
     /// The namespace of drivers, stages and their keys
     #[arg(long, value_name = "NAME", default_value = "assay")]
     pub(crate) namespace: String,
-    /// The namespace of targets [default: `<namespace>-targets`]
+    /// The namespace of targets [default: the namespace's name and `-targets`]
     #[arg(long, value_name = "NAME")]
     targets_namespace: Option<String>,
     /// The artifact store, as pods reach it [default: a store served in the cluster]
     #[arg(long, value_name = "URI")]
     pub(crate) cluster_store: Option<String>,
-    /// The namespace of a store served in the cluster [default: `<namespace>-store`]
+    /// The namespace of a store served in the cluster [default: the namespace's name and `-store`]
     #[arg(long, value_name = "NAME", conflicts_with = "cluster_store")]
     pub(crate) store_namespace: Option<String>,
     /// The size of the volume claim of a store served in the cluster

@@ -286,7 +286,7 @@ fn an_acceptance_of_something_else_accepts_nothing() {
 fn one_acceptance_among_several_suffices() {
     let later = "2027-01-01T00:00:00.000000000Z";
     let verdict = verdict_of(&rounds(0.9), |question| {
-        question.acknowledgements = vec![acknowledgement(0.06, later), acknowledgement(0.2, later)]
+        question.acknowledgements = vec![acknowledgement(0.06, later), acknowledgement(0.2, later)];
     });
     assert_eq!((verdict.outcome, reason_code(&verdict.metrics[0])), (Outcome::Unchanged, "acknowledged"));
 }
