@@ -496,7 +496,7 @@ mod tests {
             json!({"exitCode": 20, "message": serde_json::to_string(&Failure::new(ErrorCode::RowDiffers, "m")).expect("JSON")}),
         );
         let failed_job = job("FailureTarget", "PodFailurePolicy");
-        insta::assert_snapshot!(describe_state(job_state(Some(&failed_job), &[&boom], &[], 1)), @"error[c]: m");
+        insta::assert_snapshot!(describe_state(job_state(Some(&failed_job), &[&boom], &[], 1)), @"error[row_differs]: m");
         let late = job("Failed", "DeadlineExceeded");
         insta::assert_snapshot!(describe_state(job_state(Some(&late), &[&waiting("ImagePullBackOff", "x")], &[], 1)), @r"
         error[stage_timeout]: the stage ran into its time limit and was stopped

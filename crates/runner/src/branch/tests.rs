@@ -79,7 +79,7 @@ fn the_origin_of_another_checkout_is_not_meant() {
         Branch::find(asked, &publish(Some("numbers"), None), &source(Some(ORIGIN)), Some(elsewhere.path()))
     };
     insta::assert_snapshot!(find(&BranchOptions::default()).expect_err("refused"), @r"
-    error[other_repository]: the run is of `https://example.org/a.git`, and `origin` of this checkout is `https://example.org/other.git`
+    error[other_remote]: the run is of `https://example.org/a.git`, and `origin` of this checkout is `https://example.org/other.git`
 
     hint: name the remote that is meant with `--remote`
     ");

@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(run_failing(&[passing.clone(), passing.clone(), passing.clone()]), (Err("busy".to_owned()), 2));
         assert_eq!(run_failing(std::slice::from_ref(&lasting)), (Err("model_not_served".to_owned()), 0));
         assert_eq!(run_failing(&[passing, lasting]), (Err("model_not_served".to_owned()), 1));
-        assert_eq!(run_failing(&[Failure::new(ErrorCode::DefinitionInvalid, "m")]), (Err("bad".to_owned()), 0));
+        assert_eq!(run_failing(&[Failure::new(ErrorCode::DefinitionInvalid, "m")]), (Err("definition_invalid".to_owned()), 0));
     }
 
     #[test]
