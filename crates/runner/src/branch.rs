@@ -196,11 +196,7 @@ fn failure(error: &BranchError) -> Failure {
         BranchError::OtherFolder { .. } => Exit::Verification,
         _ => Exit::Environment,
     };
-    let failure = Failure::from_error(error.code(), error).with_exit(exit);
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure::from_error(error.code(), error).with_exit(exit).hint_if(error.hint())
 }
 
 #[cfg(test)]

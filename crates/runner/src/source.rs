@@ -49,13 +49,8 @@ pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel:
     match &spec.repo {
         Some(address) if is_address(address) => {
             let rev = spec.commit.as_deref().unwrap_or("HEAD");
-            let fetched = fetch_remote(address, rev, scratch, spawner, cancel).map_err(|error| {
-                let failure = Failure::from_error(ErrorCode::Fetch, &error);
-                match error.hint() {
-                    Some(hint) => failure.hint(hint),
-                    None => failure,
-                }
-            })?;
+            let fetched = fetch_remote(address, rev, scratch, spawner, cancel)
+                .map_err(|error| Failure::from_error(ErrorCode::Fetch, &error).hint_if(error.hint()))?;
             // Only the remote knows which branch or tag a short name is.
             let reference = Some(rev.to_owned()).filter(|rev| rev.starts_with("refs/"));
             let origin = (assay_git::redact_url(address), reference);
@@ -130,11 +125,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 fn git(error: &assay_git::Error) -> Failure {
-    let failure = Failure::from_error(ErrorCode::Git, error);
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure::from_error(ErrorCode::Git, error).hint_if(error.hint())
 }
 
 type Files = BTreeMap<String, FileContent>;

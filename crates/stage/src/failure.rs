@@ -60,6 +60,15 @@ impl Failure {
         self
     }
 
+    /// Adds a suggestion, if there is one.
+    #[must_use]
+    pub fn hint_if(self, hint: Option<impl Into<String>>) -> Self {
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
+    }
+
     /// Marks the failure as lasting: an immediate retry is useless.
     #[must_use]
     pub fn lasting(mut self) -> Self {
@@ -84,11 +93,9 @@ impl Failure {
 
     /// Creates a failure of a key file that cannot be unlocked.
     pub fn locked_key(path: &std::path::Path, error: &assay_envelope::KeyError) -> Self {
-        let failure = Self::new(ErrorCode::KeyLocked, format!("cannot unlock the key `{}`", path.display())).because(error);
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Self::new(ErrorCode::KeyLocked, format!("cannot unlock the key `{}`", path.display()))
+            .because(error)
+            .hint_if(error.hint())
     }
 
     /// Wraps an error whose own message says what happened.
@@ -168,6 +175,15 @@ mod tests {
         let lasting = Failure::new(ErrorCode::Unreachable, "m").lasting();
         assert_eq!(serde_json::from_str::<Failure>(&json(&lasting)).expect("read back"), lasting);
         assert!(!json(&Failure::new(ErrorCode::Unreachable, "m")).contains("lasting"), "it is said where it is so");
+    }
+
+    #[test]
+    fn manifests_that_do_not_belong_together_fail_verification_whatever_their_code_means_elsewhere() {
+        let (of, kind) = (assay_manifest::Kind::Summary, assay_manifest::Kind::Plan);
+        let count = assay_chain::BrokenLink::InputCount { of, kind, count: 2, expected: assay_chain::Arity::One };
+        let failure = Failure::from(count);
+        assert_eq!((failure.exit, failure.code), (Exit::Verification, ErrorCode::InputCount));
+        assert_eq!(ErrorCode::InputCount.exit(), Exit::Usage);
     }
 
     #[test]

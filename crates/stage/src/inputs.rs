@@ -23,8 +23,7 @@ impl Inputs {
             return Err(Failure::new(ErrorCode::InputNotTaken, format!("{stage} does not take a {extra}")));
         }
         let members: Vec<_> = documents.iter().map(member).collect();
-        check_links(run_id, &members)
-            .map_err(|broken| Failure::from_error(broken.code(), &broken).with_exit(crate::Exit::Verification))?;
+        check_links(run_id, &members)?;
         for document in &documents {
             let roles = documents.iter().map(|input| input.value().kind().signer()).chain([stage.role()]);
             roles.collect::<BTreeSet<_>>().into_iter().try_for_each(|role| trust.check_origin(role, document.value()))?;

@@ -211,22 +211,19 @@ impl From<assay_store::Error> for Failure {
             Error::ScratchFull { .. } => ErrorCode::ScratchFull,
             _ => ErrorCode::Store,
         };
-        let failure = Self::from_error(code, &error);
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Self::from_error(code, &error).hint_if(error.hint())
+    }
+}
+
+/// Manifests that do not belong together fail verification, also by a number of inputs that a caller of a stage could have given.
+impl From<assay_chain::BrokenLink> for Failure {
+    fn from(broken: assay_chain::BrokenLink) -> Self {
+        Self::from_error(broken.code(), &broken).with_exit(Exit::Verification)
     }
 }
 
 impl From<assay_envelope::VerifyError> for Failure {
     fn from(error: assay_envelope::VerifyError) -> Self {
-        let is_old = matches!(error, assay_envelope::VerifyError::OldFormat { .. });
-        let exit = if is_old { Exit::Environment } else { Exit::Verification };
-        let failure = Self::from_error(error.code(), &error).with_exit(exit);
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Self::from_error(error.code(), &error).hint_if(error.hint())
     }
 }

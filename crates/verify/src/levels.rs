@@ -305,11 +305,21 @@ fn run_queries(blobs: &dyn Blobs, chain: &Chain) -> Result<Vec<ResultTable>, Fai
     }
     let scratch = Scratch::new(MAX_CURATED_BYTES)?;
     let store = curated_store(blobs, &summary.body.files)?;
-    let answer = |query: &PinnedFile| {
-        let text = blobs.get(&query.artifact.digest, MAX_QUERY_BYTES)?.ok_or_else(|| absent(&query.artifact))?;
-        run_query(&query.path, &text, &summary.body.files, &store, &scratch).map_err(as_verification)
-    };
+    let answer = |query| Ok(run_pinned(blobs, query, &summary.body.files, &store, &scratch)?.1);
     plan.body.queries.iter().map(answer).collect()
+}
+
+/// Returns the text of a pinned query and its present result over curated files, which lie in `store`.
+fn run_pinned(
+    blobs: &dyn Blobs,
+    query: &PinnedFile,
+    files: &[CuratedFile],
+    store: &Store,
+    scratch: &Scratch,
+) -> Result<(Vec<u8>, ResultTable), Failure> {
+    let text = blobs.get(&query.artifact.digest, MAX_QUERY_BYTES)?.ok_or_else(|| absent(&query.artifact))?;
+    let result = run_query(&query.path, &text, files, store, scratch).map_err(as_verification)?;
+    Ok((text, result))
 }
 
 /// Checks every query that the Plan pins, executed again: it gives the published bytes, and the numbers attributed to queries are
@@ -370,10 +380,10 @@ fn check_selected(numbers: &Numbers, selected: &[Number]) -> Result<(), Failure>
 pub fn check_selected_by(blobs: &dyn Blobs, chain: &Chain, query: &PinnedFile, number: &Number) -> Result<String, Failure> {
     let summary = chain.one::<Summary>().ok_or_else(|| not_selected(number))?;
     let files = &summary.body.files;
-    let text = blobs.get(&query.artifact.digest, MAX_QUERY_BYTES)?.ok_or_else(|| absent(&query.artifact))?;
-    let result = run_query(&query.path, &text, files, &curated_store(blobs, files)?, &Scratch::new(MAX_CURATED_BYTES)?);
+    let (store, scratch) = (curated_store(blobs, files)?, Scratch::new(MAX_CURATED_BYTES)?);
+    let (text, result) = run_pinned(blobs, query, files, &store, &scratch)?;
     let rows = number_rows(files, read_tables(blobs, files)?)?;
-    let selected = query_numbers(&chain.run_id, query, &result.map_err(as_verification)?, &rows).map_err(as_verification)?;
+    let selected = query_numbers(&chain.run_id, query, &result, &rows).map_err(as_verification)?;
     if selected.iter().any(|found| found.address == number.address) {
         return Ok(String::from_utf8_lossy(&text).into_owned());
     }

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_chain::{BrokenLink, Member, StageName, check_complete, check_links, published_files};
+use assay_chain::{Member, StageName, check_complete, check_links, published_files};
 use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, Verified, verify};
 use assay_git::{CommitInfo, OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{Body, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, OriginKind, Role, RunId, Source};
-use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout};
+use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout};
 use assay_store::Store;
 
 use crate::blobs::{Blobs, FolderBlobs};
@@ -173,7 +173,7 @@ fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>])
     let members: Vec<_> =
         documents.iter().map(|verified| Member { document: verified.value(), reference: verified.input_ref() }).collect();
     let checked = if head.is_published() { check_complete(&head.run_id, &members) } else { check_links(&head.run_id, &members) };
-    checked.map_err(|broken: BrokenLink| Failure::from_error(broken.code(), &broken).with_exit(Exit::Verification))?;
+    checked?;
     let source = members.iter().find_map(|member| Source::from_document(member.document));
     match source.filter(|source| source.body.kind == OriginKind::Git) {
         Some(source) => check_commit(blobs, &source.body).map(Some),

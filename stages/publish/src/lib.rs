@@ -112,7 +112,7 @@ fn check_whole_chain(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
         .iter()
         .map(|input| assay_chain::Member { document: input.value(), reference: input.input_ref() })
         .collect();
-    assay_chain::check_publishable(ctx.run_id(), &members).map_err(|broken| Failure::from_error(broken.code(), &broken))
+    Ok(assay_chain::check_publishable(ctx.run_id(), &members)?)
 }
 
 /// Refuses to publish attempts that contradict the Plan, and raw evidence that the Collection does not list.

@@ -428,11 +428,7 @@ fn git(error: assay_git::Error) -> Failure {
         return Failure::from_error(ErrorCode::Git, &error)
             .hint("rules are read from a branch: call it in a checkout, or name a file with `--policy`");
     }
-    let failure = Failure::from_error(ErrorCode::Git, &error);
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure::from_error(ErrorCode::Git, &error).hint_if(error.hint())
 }
 
 fn check_size(path: &str, size: u64) -> Result<(), Failure> {
