@@ -133,8 +133,8 @@ impl Shape {
             Self::Periodic(_) => "a period of 7 pairs",
             Self::Autoregressive => "AR(1), 0.6",
             Self::Spiky => "spikes, 2 % of trials x 10",
-            Self::Memory(80) => "sides remember, 0.8 a pair",
-            Self::Memory(_) => "sides remember, 0.9 a pair",
+            Self::Memory(80) => "sides AR(1), 0.8 a pair",
+            Self::Memory(_) => "sides AR(1), 0.9 a pair",
             Self::Ties => "ties, whole spreads",
             Self::Zeros => "zeros, 60 % alike",
         }
@@ -163,10 +163,10 @@ impl Correlation {
     fn name(self) -> &'static str {
         match self {
             Self::Independent => "independent",
-            Self::Common => "0.9 alike",
+            Self::Common => "correlation 0.9",
             Self::Blocks => "ten blocks of 0.9",
             Self::Opposed => "half opposed",
-            Self::Identical => "one and the same",
+            Self::Identical => "identical",
         }
     }
 
@@ -465,27 +465,6 @@ impl Tally {
     }
 }
 
-/// The text of the page before its tables.
-const HEAD: &str = "# How often the gate errs
-
-Printed by `ci/bench calibration`, seeded: equal arguments print equal tables. What they come to is in [statistics](statistics.md#how-often-it-errs).
-
-A row is a kind of noise under one design: {gates} gates of {metrics} primary metrics at a budget of 5 % and q = 0.05, with nothing changed, at the pairs that
-the planner takes; the same gates again with one metric, and with a quarter of the metrics, 10 % slower; and {gates} more at each of 5, 8, 12
-and 20 pairs. One trial has a spread of 3 %. Each row has 100 histories of its own, ten unchanged runs of ten pairs each, which its gates take turns
-with. `refused`: the histories by which the planner says beforehand that 60 pairs cannot decide; where that is most
-of them, nothing is run at the planner's n. `told, known`: the pairs that it would take if it
-knew the noise, and those that the exact test takes under this very noise; what is planned beyond `told` is the cost of learning. At 5, 8, 12 and
-20 pairs the gate is used without a history where launches are drawn anew, and with one where they are not, without which it decides nothing; a cell
-there has: any false alarm; an alarm that was refused because pairs remember, or may; alarms given one; a lone 10 % found, and refused for that reason. Everything but `alarms given one` is in percent.
-The last three columns are other rules on an eighth of the gates of 12 pairs: any alarm. In brackets are one-sided 99 % bounds: of Clopper and Pearson,
-and of a normal mean for the share of false ones among the alarms.
-`0.9 alike`: every two metrics correlate by 0.9; `half opposed`: the same, with the sign of every second one turned. `a period of 3 pairs`: two
-spreads more in three of every six trials, in one stretch, in step with the pairs. Every gate draws an order of its own, as every run does.
-`sides remember`: an autoregression of 0.8 or 0.9 from pair to pair, each side its own. `one and the same`: all metrics have the same values, so
-that all tell no more than one.
-";
-
 const RIVALS: [&str; 3] = ["means differ by 5 %", "t-test, 0.05", "Mann-Whitney, BH"];
 
 /// Returns, for each of the other rules, true if it would have raised any alarm.
@@ -624,12 +603,12 @@ fn run_cell(cell: Cell, gates: u32, seed: u64) -> CellResult {
     if 2 * accepted.len() < HISTORIES {
         accepted.clear();
     }
-    let (told, known) = needed_pairs(&cell);
+    let (planned_if_known, exact) = needed_pairs(&cell);
     let mut found = CellResult {
         cell,
         planned,
-        planned_if_known: told,
-        exact_pairs: known,
+        planned_if_known,
+        exact_pairs: exact,
         null: Tally::default(),
         lone: Tally::default(),
         quarter: Tally::default(),
@@ -846,7 +825,7 @@ fn search_needed_pairs(cell: &Cell) -> (Option<usize>, Option<usize>) {
     let noise = Spread { base: Spread::from_groups(&groups).expect("noise").base, ..noise };
     let launches = Some(Launches { sd: SPREAD * cell.launch.spreads, n: 1_000_000, largest: 0.0 });
     let learned = LearnedNoise { noise, launches, autocorrelation: None };
-    let told = size(&vec![Some(learned); metrics()], &rules, MOST).ok().map(|size| size.pairs);
+    let planned = size(&vec![Some(learned); metrics()], &rules, MOST).ok().map(|size| size.pairs);
     let floor = floor(rules.unit, Some(&learned), 0.5 * Q / metrics() as f64).map_or(0.0, |floor| floor.log);
     let limits = Limits { floor, budget: rules.log_budget() };
     let mut suffice = |pairs: &usize| {
@@ -854,8 +833,8 @@ fn search_needed_pairs(cell: &Cell) -> (Option<usize>, Option<usize>) {
         needs.sort_by(f64::total_cmp);
         needs[needs.len() * 4 / 5] <= rules.required_effect()
     };
-    let known = (12..=MOST).filter(|_| floor < rules.required_effect()).find(|pairs| suffice(pairs));
-    (told, known)
+    let exact = (12..=MOST).filter(|_| floor < rules.required_effect()).find(|pairs| suffice(pairs));
+    (planned, exact)
 }
 
 /// Returns the smallest effect at which these differences would have raised an alarm.
@@ -871,7 +850,7 @@ impl CellResult {
             "noise",
             "metrics",
             "pairs planned",
-            "told, known",
+            "planned if known, exact",
             "any false alarm",
             "alarms given one",
             "inconclusive",
@@ -920,8 +899,8 @@ impl CellResult {
             if self.cell.unit == PairUnit::Launch || self.cell.launch.spreads == 0.0 {
                 bar(self.lone.found(1) >= 80.0, format!("a lone one found {}", self.lone.found_text()));
                 bar(self.quarter.found(quarter()) >= 80.0, format!("a quarter found {:.1}", self.quarter.found(quarter())));
-                if let (Some(told), Some(known)) = (self.planned_if_known, self.exact_pairs) {
-                    bar(2 * told <= 3 * known, format!("{told} pairs where {known} suffice"));
+                if let (Some(planned), Some(exact)) = (self.planned_if_known, self.exact_pairs) {
+                    bar(2 * planned <= 3 * exact, format!("{planned} pairs where {exact} suffice"));
                 }
             }
         }
@@ -1036,13 +1015,13 @@ fn format_limits(all: &[CellResult]) -> String {
         "noises",
         "false alarms, highest bound",
         "beyond 5 %",
-        "refused because pairs remember or may, most",
+        "refused as autocorrelated, most",
         "histories refused, most",
     ];
     let mut out = format!("| {} |\n|{}\n", columns.join(" | "), " --- |".repeat(columns.len()));
     for design in all.chunk_by(|one, next| one.cell.title() == next.cell.title()) {
-        for (remember, sides) in [(false, "forget"), (true, "remember")] {
-            let is_of = |found: &&CellResult| matches!(found.cell.shape, Shape::Memory(_)) == remember;
+        for (is_autocorrelated, sides) in [(false, "independent"), (true, "autocorrelated")] {
+            let is_of = |found: &&CellResult| matches!(found.cell.shape, Shape::Memory(_)) == is_autocorrelated;
             let cells: Vec<&CellResult> = design.iter().filter(is_of).collect();
             if cells.is_empty() {
                 continue;
@@ -1109,7 +1088,7 @@ fn main() {
     // A cell's seed is its index among all cells, so that parts of the tables equal those of the whole.
     let is_asked = |(_, cell): &(u64, Cell)| only.as_ref().is_none_or(|only| format!("{cell:?}").contains(only.as_str()));
     let cells: Vec<(u64, Cell)> = (0_u64..).zip(Cell::all()).filter(is_asked).collect();
-    print(&HEAD.replace("{gates}", &gates.to_string()).replace("{metrics}", &metrics().to_string()));
+    print(&format!("{gates} gates of {} metrics a row. `docs/calibration.md` says how to read the tables.\n", metrics()));
     let mut missed = Vec::new();
     let mut all: Vec<CellResult> = Vec::new();
     run_in_order(

@@ -1,6 +1,6 @@
 //! A benchmark of change points: the rates of false and of found ones, next to Apache Otava 0.8.0's rule on the same series.
 //!
-//!     cargo run --release -p assay-stats --example change_points_bench -- [memory | steps | seconds] [SERIES]
+//!     cargo run --release -p assay-stats --example change_points_bench -- [autocorrelation | steps | seconds] [SERIES]
 //!
 //! prints the tables of `docs/statistics.md`, or one of them, with SERIES series a cell (default 2,000). Everything is seeded, so
 //! equal arguments print equal tables, except for the seconds in the last one. Bounds are Wilson's score interval at 99 %
@@ -37,13 +37,13 @@ const OUR_CURVE: [f64; 10] = [0.003, 0.01, 0.03, 0.07, 0.1, 0.2, 0.35, 0.6, 0.8,
 fn main() {
     let mut args = std::env::args().skip(1);
     let mut next = args.next();
-    let table = next.take_if(|word| matches!(word.as_str(), "seconds" | "memory" | "steps"));
+    let table = next.take_if(|word| matches!(word.as_str(), "seconds" | "autocorrelation" | "steps"));
     let series = if table.is_some() { args.next() } else { next };
     let series = series.map_or(Ok(2_000), |count| count.parse()).unwrap_or(0);
     match (table.as_deref(), series) {
-        (_, 0) => println!("usage: change_points_bench [memory | steps | seconds] [SERIES], a number of series from 1 on"),
+        (_, 0) => println!("usage: change_points_bench [autocorrelation | steps | seconds] [SERIES], a number of series from 1 on"),
         (Some("seconds"), _) => seconds(),
-        (Some("memory"), _) => memory(series),
+        (Some("autocorrelation"), _) => autocorrelated(series),
         (Some(_), _) => steps(series),
         (None, _) => all(series),
     }
@@ -52,7 +52,7 @@ fn main() {
 fn all(series: u64) {
     unchanged(series);
     lengths(series);
-    memory(series);
+    autocorrelated(series);
     steps(series);
     curve(series);
     appends(series.div_ceil(4));
@@ -165,17 +165,17 @@ fn lengths(series: u64) {
 }
 
 /// Autocorrelations of unchanged series.
-const MEMORIES: [f64; 7] = [0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95];
+const AUTOCORRELATIONS: [f64; 7] = [0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95];
 const LENGTHS: [usize; 6] = [12, 20, 50, LENGTH, 200, 500];
 
 /// Counts the series in which any point is raised, and those in which a change is reported as indistinguishable from
 /// autocorrelation.
-fn memory(series: u64) {
+fn autocorrelated(series: u64) {
     println!(
-        "Unchanged AR(1) series that raise any point, percent (upper 99 % bound), and those of which it is said that nothing can be told, {series} series a cell:\n"
+        "Unchanged AR(1) series that raise any point, percent (upper 99 % bound), and those with the result `cannot tell whether the level moved`, percent, {series} series a cell:\n"
     );
     println!("| autocorrelation | {} |\n| --- |{}", LENGTHS.map(|n| n.to_string()).join(" | "), " --- |".repeat(LENGTHS.len()));
-    for phi in MEMORIES {
+    for phi in AUTOCORRELATIONS {
         let cell = |n: usize| {
             let search = |number| search(&Generator::new(number).autoregressive(n, phi), Rule::new(Scale::Raw), seed(number));
             let all: Vec<SearchResult> = (0..series).filter_map(|number| search(number).ok()).collect();
