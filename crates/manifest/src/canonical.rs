@@ -3,6 +3,8 @@
 //! RFC 8785 numbers are IEEE doubles, so an integer beyond 2^53 - 1 would silently lose digits. It is refused here; 64-bit counts
 //! travel as decimal strings ([`crate::Count`]), instants and seeds as strings too.
 
+use std::cmp::Ordering;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -41,14 +43,14 @@ fn write_value(value: &Value, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
         Value::Number(number) => write_number(number, out)?,
-        Value::String(text) => write_string(text, out),
+        Value::String(text) => write_string(text, out)?,
         Value::Array(items) => write_list(items.iter(), *b"[]", out, write_value)?,
         Value::Object(members) => {
             let mut members: Vec<_> = members.iter().collect();
             // RFC 8785 section 3.2.3 sorts by UTF-16 code units, which differs from byte order above U+FFFF.
-            members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+            members.sort_by(|(a, _), (b, _)| compare_keys(a, b));
             write_list(members.into_iter(), *b"{}", out, |(key, value), out| {
-                write_string(key, out);
+                write_string(key, out)?;
                 out.push(b':');
                 write_value(value, out)
             })?;
@@ -85,10 +87,15 @@ fn write_number(number: &serde_json::Number, out: &mut Vec<u8>) -> Result<(), Ca
     Ok(())
 }
 
-fn write_string(text: &str, out: &mut Vec<u8>) {
+/// Compares keys by UTF-16 code units. Their order is that of the bytes if both are ASCII.
+fn compare_keys(a: &str, b: &str) -> Ordering {
+    if a.is_ascii() && b.is_ascii() { a.cmp(b) } else { a.encode_utf16().cmp(b.encode_utf16()) }
+}
+
+fn write_string(text: &str, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
     // serde_json escapes exactly what RFC 8785 section 3.2.2.2 requires: the two-letter forms if they exist, \u00xx in lower case
     // for the other control characters, and nothing else.
-    out.extend_from_slice(Value::from(text).to_string().as_bytes());
+    serde_json::to_writer(out, text).map_err(CanonicalError::Serialize)
 }
 
 #[cfg(test)]

@@ -34,11 +34,13 @@ impl Digest {
 
     /// The 64 hexadecimal digits, without the algorithm.
     pub fn hex(&self) -> String {
-        self.0.iter().fold(String::with_capacity(64), |mut text, byte| {
-            use fmt::Write as _;
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble & 0xf)]);
+        let mut text = String::with_capacity(2 * SHA256_OUTPUT_LEN);
+        for byte in self.0 {
+            text.push(digit(byte >> 4));
+            text.push(digit(byte));
+        }
+        text
     }
 
     /// Parses the 64 hexadecimal digits that [`Digest::hex`] writes.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
 
 use assay_chain::published_prefix;
@@ -115,22 +116,22 @@ pub fn verify_rows(
         report.absent.push("the run is not published".to_owned());
         return Ok(report);
     };
-    let published = chain.documents.iter().map(Verified::value).filter(|document| published_prefix(document).is_some());
-    for artifact in published.flat_map(Document::artifacts) {
-        check_present(blobs, artifact, &mut report)?;
-        if !report.absent.is_empty() {
-            return Err(absent(artifact));
-        }
-    }
-    check_times(chain)?;
-    check_attempts(&chain.documents)?;
-    check_planned(blobs, chain)?;
-    check_published_evidence(blobs, chain)?;
     std::thread::scope(|scope| {
-        // These two need no row in memory and take as long as reading the rows: with a second processor, they are done by the
-        // time their results are needed. The results keep their order.
+        // These two need no row in memory, and take as long as checking the rows: with a second processor, they are done by the
+        // time their results are needed. Failures are reported in the order of the checks below.
         let reports = scope.spawn(|| check_reports(blobs, chain, &publication.body, publish_binary));
         let answers = scope.spawn(|| run_queries(blobs, chain));
+        let published = chain.documents.iter().map(Verified::value).filter(|document| published_prefix(document).is_some());
+        for artifact in published.flat_map(Document::artifacts) {
+            check_present(blobs, artifact, &mut report)?;
+            if !report.absent.is_empty() {
+                return Err(absent(artifact));
+            }
+        }
+        check_times(chain)?;
+        check_attempts(&chain.documents)?;
+        check_planned(blobs, chain)?;
+        check_published_evidence(blobs, chain)?;
         let tables = read_tables(blobs, &summary.body.files)?;
         check_outcomes(&chain.run_id, &chain.documents, &tables)?;
         let rows = number_rows(&summary.body.files, tables)?;
@@ -147,7 +148,7 @@ pub fn verify_rows(
 }
 
 /// Returns the result of a thread; a panic of the thread is raised again in the caller.
-pub fn join_thread<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
+pub fn join_thread<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
@@ -189,15 +190,31 @@ fn check_reserved(row: &Row) -> Result<(), Failure> {
 
 /// Returns the rows of curated files, by table. No two files may hold the same table.
 pub fn read_tables<'a>(blobs: &dyn Blobs, files: impl IntoIterator<Item = &'a CuratedFile>) -> Result<Tables, Failure> {
-    let mut tables = Tables::new();
-    for file in files {
+    let files: Vec<_> = files.into_iter().collect();
+    let mut names = BTreeSet::new();
+    if let Some(file) = files.iter().find(|file| !names.insert(&file.table)) {
+        return Err(Failure::new(ErrorCode::TableTwice, format!("the summary names two files of the table `{}`", file.table)));
+    }
+    let read = |file: &&CuratedFile| {
         let (name, rows) = read_rows(blobs, file)?;
         rows.iter().try_for_each(check_reserved)?;
-        if tables.insert(name, rows).is_some() {
-            return Err(Failure::new(ErrorCode::TableTwice, format!("the summary names two files of the table `{name}`")));
-        }
-    }
-    Ok(tables)
+        Ok((name, rows))
+    };
+    map_in_parallel(&files, read).into_iter().collect()
+}
+
+/// Applies a function to all items, with a thread for each processor. Returns the results in the order of the items.
+fn map_in_parallel<T: Sync, R: Send>(items: &[T], apply: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let take = || Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, items.get(index)?)));
+    let work = || std::iter::from_fn(take).map(|(index, item)| (index, apply(item))).collect::<Vec<_>>();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    let mut results = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(join_thread).collect::<Vec<_>>()
+    });
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Checks that `numbers.json` holds every number of the Summary and of the queries, and no other: it is made again and compared

@@ -6,7 +6,7 @@ use assay_store::Store;
 use assay_verify::{Level, LevelReport, RecomputeOutcome, fetched_from, verify_evidence, verify_rows, verify_snapshot};
 use serde_json::json;
 
-use crate::commands::recompute::recompute;
+use crate::commands::recompute::{Level4, recompute};
 use crate::commands::run::binaries;
 use crate::commands::verified_run::{StoreOptions, VerifiedRun};
 use crate::output;
@@ -77,16 +77,23 @@ impl Verify {
             fetched_from: None,
             failed: None,
         };
-        let last = if self.recompute { Level::Recomputed } else { Level::Raw };
-        for level in [Level::Rows, Level::Raw, Level::Recomputed].into_iter().take_while(|level| *level <= last) {
-            match found.add(opened, level) {
-                Ok(true) => found.reached = level,
-                Ok(false) => break,
-                Err(failure) => {
-                    found.failed = Some((level, failure));
-                    break;
-                }
-            }
+        let (blobs, chain) = (opened.blobs.as_ref(), &opened.chain);
+        // The three checks are independent. A failure of the warehouse is reported first.
+        let (warehouse, rows, raw) = std::thread::scope(|scope| {
+            let rows = scope.spawn(|| verify_rows(blobs, chain, &publish_binary));
+            let raw = scope.spawn(|| verify_evidence(blobs, chain));
+            (check_warehouse(opened), assay_verify::join_thread(rows), assay_verify::join_thread(raw))
+        });
+        let rows = warehouse.and_then(|warehouse| {
+            (found.in_warehouse, found.fetched_from) = warehouse;
+            rows
+        });
+        let is_raw = found.add(Level::Rows, rows, None) && found.add(Level::Raw, raw, None);
+        if is_raw && self.recompute {
+            match recompute(opened) {
+                Ok(Level4 { report, recomputed }) => found.add(Level::Recomputed, Ok(report), recomputed),
+                Err(failure) => found.add(Level::Recomputed, Err(failure), None),
+            };
         }
         found
     }
@@ -174,23 +181,23 @@ impl Verify {
 }
 
 impl LevelResults {
-    /// Checks one more level. Returns false if something that it needs is absent, or if it was reached in part only.
-    fn add(&mut self, opened: &VerifiedRun, level: Level) -> Result<bool, Failure> {
-        let (report, recomputed) = if level == Level::Rows {
-            // The two checks are independent; the warehouse's failure is reported first.
-            let (warehouse, rows) = std::thread::scope(|scope| {
-                let rows = scope.spawn(|| check(opened, level));
-                (check_warehouse(opened), assay_verify::join_thread(rows))
-            });
-            (self.in_warehouse, self.fetched_from) = warehouse?;
-            rows?
-        } else {
-            check(opened, level)?
+    /// Adds the result of one more level. Returns false if the check failed, if something that it needs is absent, or if the level
+    /// was reached in part only.
+    fn add(&mut self, level: Level, report: Result<LevelReport, Failure>, recomputed: Option<RecomputeOutcome>) -> bool {
+        let report = match report {
+            Ok(report) => report,
+            Err(failure) => {
+                self.failed = Some((level, failure));
+                return false;
+            }
         };
         let is_whole = report.absent.is_empty() && !matches!(recomputed, Some(RecomputeOutcome::Partial { .. }));
+        if is_whole {
+            self.reached = level;
+        }
         self.levels.push((level, report));
         self.recomputed = recomputed;
-        Ok(is_whole)
+        is_whole
     }
 }
 
@@ -230,21 +237,6 @@ fn check_warehouse(opened: &VerifiedRun) -> Result<(Option<u64>, Option<String>)
     let Some(uri) = &opened.store else { return Ok((None, None)) };
     let store = Store::open_existing(uri)?;
     Ok((verify_snapshot(&store, &opened.chain, &opened.trust)?, fetched_from(&store, &opened.chain.run_id)?))
-}
-
-fn check(opened: &VerifiedRun, level: Level) -> Result<(LevelReport, Option<RecomputeOutcome>), Failure> {
-    let (blobs, chain) = (opened.blobs.as_ref(), &opened.chain);
-    let report = match level {
-        // The chain was checked when the run was opened.
-        Level::Chain => LevelReport { checked: chain.documents.len() as u64, ..LevelReport::default() },
-        Level::Rows => verify_rows(blobs, chain, &publish_binary)?,
-        Level::Raw => verify_evidence(blobs, chain)?,
-        Level::Recomputed => {
-            let level4 = recompute(opened)?;
-            return Ok((level4.report, level4.recomputed));
-        }
-    };
-    Ok((report, None))
 }
 
 /// Returns the digest of this installation's publish program, which made the reports of the runs that it published.
