@@ -414,9 +414,9 @@ mod tests {
         let job = execute(|call| call.image = Some(&call.site.image));
         assert_eq!(job["spec"]["template"]["spec"].get("initContainers"), None);
         let publish = execute(|call| (call.stage, call.shards, call.image) = (StageName::Publish, 1, Some(OWN)));
-        let laid = &publish["spec"]["template"]["spec"]["initContainers"][0];
-        assert_eq!(laid["command"], json!(["/assay/assay", "lay", "--to", "/programs", "assay-publish", "assay-sql"]));
-        assert_eq!(laid["image"], json!(site.image));
+        let installed = &publish["spec"]["template"]["spec"]["initContainers"][0];
+        assert_eq!(installed["command"], json!(["/assay/assay", "install-programs", "--to", "/programs", "assay-publish", "assay-sql"]));
+        assert_eq!(installed["image"], json!(site.image));
         assert_eq!(container(&publish)["image"], json!(OWN));
         let variables = container(&publish)["env"].as_array().expect("a list");
         assert!(variables.contains(&json!({"name": "ASSAY_IMAGE", "value": site.image})), "targets run in the installed one");

@@ -118,8 +118,8 @@ pub(crate) fn template(own: PodParameters<'_>) -> Object {
         json!({"name": "scratch", "mountPath": SCRATCH}),
         json!({"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"}),
     ];
-    let laid = (own.image != own.installed).then(|| install_programs(&own));
-    if laid.is_some() {
+    let installed = (own.image != own.installed).then(|| install_programs(&own));
+    if installed.is_some() {
         volumes.push(json!({"name": "programs", "emptyDir": {"sizeLimit": PROGRAMS_LIMIT}}));
         mounts.push(json!({"name": "programs", "mountPath": PROGRAMS, "readOnly": true}));
     }
@@ -165,7 +165,7 @@ pub(crate) fn template(own: PodParameters<'_>) -> Object {
         "volumes": volumes,
     });
     let optional = [
-        ("initContainers", laid.map(|container| json!([container]))),
+        ("initContainers", installed.map(|container| json!([container]))),
         ("nodeSelector", (!own.node_selector.is_empty()).then(|| json!(own.node_selector))),
         ("affinity", join_affinities(own.affinity, asked.affinity())),
         ("topologySpreadConstraints", own.spread),
@@ -184,7 +184,7 @@ pub(crate) fn template(own: PodParameters<'_>) -> Object {
 /// credentials. A pod's request is the maximum of its init containers' and its containers' requests, so the stage's resources
 /// cost nothing extra here, and the pod keeps its QoS class.
 fn install_programs(own: &PodParameters<'_>) -> Value {
-    let mut command = [&format!("{PROGRAMS}/assay"), "lay", "--to", INSTALL_FOLDER].map(str::to_owned).to_vec();
+    let mut command = [&format!("{PROGRAMS}/assay"), "install-programs", "--to", INSTALL_FOLDER].map(str::to_owned).to_vec();
     command.extend(programs(own.role));
     json!({
         "name": "programs",

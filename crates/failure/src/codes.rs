@@ -328,13 +328,13 @@ error_codes! {
     HookRefused, "hook_refused", Environment, AtOnce, "A hook of the Git remote rejected the push.", "Ask the owner of the remote why the hook rejects the push.";
     ImagePull, "image_pull", Environment, AtOnce, "A container image cannot be pulled.", "Check that the registry has the image, and check `imagePullSecrets`.";
     InUse, "in_use", Environment, AtOnce, "A temporary namespace is kept because another run uses it.", "Remove it with `kubectl delete namespace` when that run has ended.";
+    InstallPrograms, "install_programs", Environment, AtOnce, "A program of Assay cannot be copied into the folder.", "Check the permissions of the folder and the free disk space.";
     InterruptedTooOften, "interrupted_too_often", Environment, AtOnce, "More attempts of a block were interrupted than the limit allows.", "Find out what ends the processes of this machine, then start a new run.";
     JobFailed, "job_failed", Environment, AtOnce, "The Job of a stage failed, and none of its pods reports a reason.", "Run again with the same `--run-id`, and follow it with `assay logs RUN STAGE --follow`.";
     JobGone, "job_gone", Environment, AtOnce, "The Job of a stage was deleted while it ran.", "Run again with the same `--run-id`; accepted results are kept.";
     JobStays, "job_stays", Environment, AtOnce, "The Job of an earlier attempt is not removed from the cluster.", "Check whether its node is gone; if so, remove the node from the cluster.";
     Key, "key", Environment, AtOnce, "A signing key or a public key cannot be created, read or used.", "Check the file or Secret of the key; `assay keys init` creates missing keys.";
     KeyLocked, "key_locked", Environment, AtOnce, "A private key cannot be decrypted, for example because the password is wrong.", "Set `COSIGN_PASSWORD` to the password of the key.";
-    Lay, "lay", Environment, AtOnce, "A program of Assay cannot be copied into the folder.", "Check the permissions of the folder and the free disk space.";
     Listen, "listen", Environment, AtOnce, "The server cannot listen on its address.", "Give another address with `--listen`; port 0 takes a free port.";
     Load, "load", Environment, AtOnce, "The load generator failed.", "Correct the cause that the message names, then run again with the same `--run-id`.";
     Lock, "lock", Environment, AtOnce, "The lock file cannot be created or locked.", "Check the permissions of the folder, and that its file system supports locks.";

@@ -1,4 +1,4 @@
-//! `assay lay`: copies programs that lie beside this one into a folder, for a container of an image that does not hold them.
+//! `assay install-programs`: copies programs that lie beside this one into a folder, for a container of an image that does not hold them.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -31,7 +31,7 @@ impl InstallPrograms {
                 return Err(Failure::new(ErrorCode::Program, format!("`{program}` is no program of Assay's")));
             }
             install_program(&from.join(program), &self.to, program).map_err(|error| {
-                Failure::new(ErrorCode::Lay, format!("cannot lay `{program}` into `{}`", self.to.display())).because(&error)
+                Failure::new(ErrorCode::InstallPrograms, format!("cannot install `{program}` in `{}`", self.to.display())).because(&error)
             })?;
         }
         Ok(Exit::Done)
@@ -40,14 +40,14 @@ impl InstallPrograms {
 
 /// Installs a program atomically under its own name: a repeated call removes the partial file of an earlier try.
 fn install_program(program: &Path, to: &Path, name: &str) -> io::Result<()> {
-    let (part, laid) = (to.join(format!(".{name}")), to.join(name));
+    let (part, installed) = (to.join(format!(".{name}")), to.join(name));
     match fs::remove_file(&part) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     fs::copy(program, &part)?;
     fs::set_permissions(&part, Permissions::from_mode(MODE))?;
-    fs::rename(&part, &laid)
+    fs::rename(&part, &installed)
 }
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_laid_whole_and_again() {
+    fn a_program_is_installed_whole_and_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("program");
         fs::write(&program, "one").expect("written");
@@ -63,10 +63,10 @@ mod tests {
         fs::create_dir(&to).expect("made");
         for text in ["one", "two"] {
             fs::write(&program, text).expect("written");
-            install_program(&program, &to, "assay-execute").expect("laid");
-            let laid = to.join("assay-execute");
-            assert_eq!(fs::read_to_string(&laid).expect("read"), text);
-            assert_eq!(fs::metadata(&laid).expect("there").permissions().mode() & 0o777, MODE);
+            install_program(&program, &to, "assay-execute").expect("installed");
+            let installed = to.join("assay-execute");
+            assert_eq!(fs::read_to_string(&installed).expect("read"), text);
+            assert_eq!(fs::metadata(&installed).expect("there").permissions().mode() & 0o777, MODE);
         }
         assert_eq!(fs::read_dir(&to).expect("a folder").count(), 1);
     }

@@ -110,7 +110,7 @@ pub(crate) enum Command {
     Drive(drive::Drive),
     /// Install programs into a folder, for a container whose image lacks them
     #[command(hide = true)]
-    Lay(install_programs::InstallPrograms),
+    InstallPrograms(install_programs::InstallPrograms),
     /// Run one program for a runner, and leave no process of it behind
     #[command(hide = true)]
     Supervise(supervise::Supervise),
@@ -150,7 +150,7 @@ impl Command {
             Self::Keys(command) => command.run(),
             Self::Generate(command) => command.run(),
             Self::Drive(command) => command.run(),
-            Self::Lay(command) => command.run(),
+            Self::InstallPrograms(command) => command.run(),
             Self::Supervise(command) => command.run(),
         }
     }
