@@ -101,9 +101,18 @@ need() {
 need_toolchain() {
     need cc gcc libc6-dev
     need git git
-    command -v cargo >/dev/null && return 0
-    say "error: \`cargo\` is not installed"
+    local least found
+    least=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+    if ! command -v cargo >/dev/null; then
+        say "error: \`cargo\` is not installed"
+        say ""
+        say "hint: install a Rust toolchain, $least or later: https://rustup.rs"
+        exit 1
+    fi
+    found=$(rustc --version | cut -d' ' -f2)
+    printf '%s\n' "$least" "$found" | sort --check=quiet --version-sort && return 0
+    say "error: the Rust toolchain is $found, and Assay needs $least or later"
     say ""
-    say "hint: install a Rust toolchain: https://rustup.rs"
+    say "hint: update it: \`rustup update stable\`"
     exit 1
 }

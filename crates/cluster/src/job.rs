@@ -415,7 +415,10 @@ mod tests {
         assert_eq!(job["spec"]["template"]["spec"].get("initContainers"), None);
         let publish = execute(|call| (call.stage, call.shards, call.image) = (StageName::Publish, 1, Some(OWN)));
         let installed = &publish["spec"]["template"]["spec"]["initContainers"][0];
-        assert_eq!(installed["command"], json!(["/assay/assay", "install-programs", "--to", "/programs", "assay-publish", "assay-sql"]));
+        assert_eq!(
+            installed["command"],
+            json!(["/assay/assay", "install-programs", "--to", "/programs", "assay-publish", "assay-sql"])
+        );
         assert_eq!(installed["image"], json!(site.image));
         assert_eq!(container(&publish)["image"], json!(OWN));
         let variables = container(&publish)["env"].as_array().expect("a list");

@@ -9,8 +9,9 @@ use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use assay_lake::{Lake, Limits, Query, Reading, Subjects, commit_run};
+use assay_lake::{Lake, Reading, Subjects, commit_run};
 use assay_manifest::{Artifact, Count, CuratedFile, Digest, Instant as UtcInstant, RunId};
+use assay_query::{Limits, Query};
 use assay_store::{Scratch, Store};
 use assay_warehouse::{OUTCOME_FACT, Row, TABLES, TRAINING_OUTCOME_FACT, Table, Type, Value, write};
 

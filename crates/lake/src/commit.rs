@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use assay_manifest::{Count, CuratedFile, Digest, RunId};
+use assay_query::check_file;
 use assay_store::{Scratch, ScratchFile};
 use assay_warehouse::{BENCHMARK_RUN_FACT, TABLES, Table, table};
 
-use crate::format::check_file;
 use crate::log::{Addition, CommitOutcome, Lake, MAX_COMMIT_ATTEMPTS, OpenTable, Snapshot, data_path};
 use crate::{Error, Result};
 
@@ -74,7 +74,7 @@ pub fn commit_run(
 fn by_table(files: &[CuratedFile]) -> Result<BTreeMap<&'static str, Vec<&CuratedFile>>> {
     let mut tables: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for file in files {
-        let table = table(&file.table).ok_or_else(|| Error::NoTable(file.table.chars().take(80).collect()))?;
+        let table = table(&file.table).ok_or_else(|| assay_query::Error::NoTable(file.table.chars().take(80).collect()))?;
         tables.entry(table.name).or_default().push(file);
     }
     for files in tables.values_mut() {
@@ -171,7 +171,8 @@ impl RunCommit<'_> {
     /// Returns the file's bytes after checking them against the Summary: a file that no query can read is not added.
     fn check_blob(&self, table: &'static Table, file: &CuratedFile) -> Result<ScratchFile> {
         let blob = self.lake.store().materialise(&file.artifact.digest, self.scratch)?;
-        let wrong = |problem: String| Error::BadFile { table: table.name.to_owned(), digest: file.artifact.digest, problem };
+        let wrong =
+            |problem: String| assay_query::Error::BadFile { table: table.name.to_owned(), digest: file.artifact.digest, problem };
         if blob.size() != file.artifact.size.0 {
             return Err(wrong(format!("it has {} bytes and not {}", blob.size(), file.artifact.size)));
         }

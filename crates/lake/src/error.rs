@@ -1,11 +1,6 @@
 //! The errors of the warehouse, grouped by what the reader of the message can do about them.
 
-use std::any::Any;
-use std::path::PathBuf;
-
 use assay_manifest::{Digest, RunId};
-
-use crate::QueryError;
 
 /// The action of reading a log.
 pub(crate) const READ: &str = "read";
@@ -20,9 +15,6 @@ pub enum Error {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] assay_store::Error),
-    /// There is no such table.
-    #[error("there is no table `{0}` in the warehouse")]
-    NoTable(String),
     /// The table in the store is not the table that this program knows.
     #[error("the warehouse's table `{table}` has another schema: {problem}")]
     OtherSchema {
@@ -63,16 +55,6 @@ pub enum Error {
         run: RunId,
         /// The table.
         table: &'static str,
-    },
-    /// A curated file differs from its Summary.
-    #[error("curated file {digest} of table `{table}` is not what its Summary says: {problem}")]
-    BadFile {
-        /// The table.
-        table: String,
-        /// The file.
-        digest: Digest,
-        /// The difference.
-        problem: String,
     },
     /// The caller asked to stop.
     #[error("stopped after {steps} steps of the commit; the rest is done by committing the run again")]
@@ -163,12 +145,9 @@ pub enum Error {
         /// The newest version; `None` if there is no such table.
         found: Option<u64>,
     },
-    /// The query failed.
+    /// A file, a table or a query is refused, or the query failed.
     #[error(transparent)]
-    Query(#[from] QueryError),
-    /// The query names a table that was not opened for it.
-    #[error("the query reads table `{0}`, which was not opened for it")]
-    NotOpened(String),
+    Query(#[from] assay_query::Error),
     /// A file of a table cannot be read, independent of who vouches for it.
     #[error("file `{file}` of the warehouse's table `{table}` cannot be read: {problem}")]
     Unreadable {
@@ -179,21 +158,9 @@ pub enum Error {
         /// The problem.
         problem: String,
     },
-    /// A result cannot be written as Parquet.
-    #[error("failed to write the result")]
-    Write(#[source] Cause),
     /// A library panicked, which malformed files can cause.
     #[error("a library gave up while it worked on the warehouse: {0}")]
     GaveUp(String),
-    /// A resource of the query cannot be created.
-    #[error("failed to start what carries the query")]
-    Start(#[source] std::io::Error),
-    /// The program that executes queries is not installed.
-    #[error("the query engine `{}` is not there", .0.display())]
-    NoProgram(PathBuf),
-    /// The program that executes queries cannot be run.
-    #[error("failed to run the query engine")]
-    Program(#[source] assay_process::Error),
 }
 
 impl Error {
@@ -208,12 +175,12 @@ impl Error {
                 | Self::Changed { .. }
                 | Self::Missing { .. }
                 | Self::Incomplete { .. }
-                | Self::BadFile { .. }
                 | Self::OtherFiles { .. }
                 | Self::Store(
                     assay_store::Error::Absent { .. } | assay_store::Error::Corrupt { .. } | assay_store::Error::NotPlain { .. }
                 )
-        ) || self.is_damaged_log()
+        ) || matches!(self, Self::Query(error) if error.fails_verification())
+            || self.is_damaged_log()
     }
 
     /// Returns true if a log exists and is not valid; writers of Delta tables do not leave such logs behind.
@@ -249,7 +216,6 @@ impl Error {
                 "another program changed the table's log; the Summaries and curated files of the runs are whole all the same",
             ),
             Self::Query(error) => error.hint(),
-            Self::NoProgram(_) => Some("it lies beside the other binaries; build it with `cargo build --workspace --bins`"),
             _ => None,
         }
     }
@@ -257,10 +223,4 @@ impl Error {
 
 fn newest(found: Option<u64>) -> String {
     found.map_or_else(|| "and there is no such table".to_owned(), |found| format!("and its newest version is {found}"))
-}
-
-/// Returns the message of a panic.
-pub fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("no reason given").chars().take(300).collect()
 }

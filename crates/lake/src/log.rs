@@ -8,6 +8,7 @@ use arrow_array::{ArrayRef, Int64Array, MapArray, RecordBatch, StringArray, Stru
 
 use arrow_schema::{DataType as ArrowType, Fields, Schema};
 use assay_manifest::{Count, Digest, RunId};
+use assay_query::panic_text;
 use assay_store::{Area, Scratch, Store};
 use assay_warehouse::{TABLES, Table, Type};
 use delta_kernel::arrow::buffer::OffsetBuffer;
@@ -22,7 +23,7 @@ use delta_kernel::{KernelError, KernelResult, Snapshot as LogSnapshot};
 use serde_json::json;
 
 use crate::engine::{AreaEngine, table_url};
-use crate::error::{READ, panic_text};
+use crate::error::READ;
 use crate::{Error, Result};
 
 /// The folder of the tables in a store.
@@ -196,7 +197,7 @@ impl Lake {
         }
         // A second creator finds the same bytes there, so it does not matter who was first.
         self.area.create(&format!("{}/_delta_log/{:020}.json", table.name, 0), first_commit(table).as_bytes())?;
-        self.open_latest(table)?.ok_or_else(|| Error::NoTable(table.name.to_owned()))
+        self.open_latest(table)?.ok_or_else(|| assay_query::Error::NoTable(table.name.to_owned()))
     }
 
     /// Returns the version with which a transaction id was committed, if it was.

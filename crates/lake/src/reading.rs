@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{CuratedFile, Digest, RunId};
+use assay_query::{Limits, OpenedFiles, Query, ResultTable, check_file, open_files, run_query, sort_files};
 use assay_store::{Scratch, ScratchFile, Store};
 use assay_warehouse::{BENCHMARK_RUN_FACT, Table, table};
 
-use crate::format::check_file;
 use crate::log::{Lake, Snapshot, TableFile, data_path};
-use crate::{Error, Limits, Query, Result, ResultTable, query};
+use crate::{Error, Result};
 
 /// The files that verified Summaries name: the only files that a trusted reading opens.
 #[derive(Clone, Debug, Default)]
@@ -78,9 +78,6 @@ pub struct UnverifiedItem {
     pub read: bool,
 }
 
-/// Files by table.
-pub(crate) type OpenedFiles = BTreeMap<&'static str, Vec<(Digest, ScratchFile)>>;
-
 /// Files of some tables, in private scratch, ready for queries. A table's files are in the order of their digests, independent of
 /// the order in which they were committed.
 #[derive(Debug)]
@@ -95,17 +92,7 @@ impl Reading {
     ///
     /// The tables are those that `query` reads. Fails if a blob is absent, corrupt or no file of its table.
     pub fn from_files(store: &Store, files: &[CuratedFile], query: &Query, scratch: &Scratch) -> Result<Self> {
-        let mut reading = Self::empty(query);
-        for file in files {
-            let table = table(&file.table).ok_or_else(|| Error::NoTable(file.table.chars().take(80).collect()))?;
-            let Some(opened) = reading.tables.get_mut(table.name) else { continue };
-            let digest = file.artifact.digest;
-            let blob = store.materialise(&digest, scratch)?;
-            check_file(table, &blob).map_err(|problem| Error::BadFile { table: file.table.clone(), digest, problem })?;
-            opened.push((digest, blob));
-        }
-        reading.sort();
-        Ok(reading)
+        Ok(Self { tables: open_files(store, files, query, scratch)?, unverified: Vec::new() })
     }
 
     /// Reads the tables of `query` at a pinned version, all of whose files must be subjects of verified Summaries.
@@ -123,7 +110,7 @@ impl Reading {
                 opened.push((digest, fetch_checked(lake, table, &digest, scratch)?));
             }
         }
-        reading.sort();
+        sort_files(&mut reading.tables);
         let read = reading.files().collect();
         reading.find_incomplete(&read, lake, snapshot, subjects)?.into_iter().next().map_or(Ok(reading), Err)
     }
@@ -156,7 +143,7 @@ impl Reading {
                 opened.extend(fetched);
             }
         }
-        reading.sort();
+        sort_files(&mut reading.tables);
         let mut absent: Vec<_> = reading.rollback_errors(snapshot, subjects).collect();
         if snapshot.contains_key(BENCHMARK_RUN_FACT.name) {
             absent.extend(reading.find_incomplete(&named, lake, snapshot, subjects)?);
@@ -204,13 +191,6 @@ impl Reading {
         Self { tables: query.tables().map(|table| (table.name, Vec::new())).collect(), unverified: Vec::new() }
     }
 
-    fn sort(&mut self) {
-        for files in self.tables.values_mut() {
-            files.sort_by_key(|(digest, _)| *digest);
-            files.dedup_by_key(|(digest, _)| *digest);
-        }
-    }
-
     /// Returns the files that no verified Summary names. Empty for trusted readings.
     pub fn unverified(&self) -> &[UnverifiedItem] {
         &self.unverified
@@ -223,12 +203,12 @@ impl Reading {
 
     /// Runs the query. The result depends on the rows and the query alone: the same bytes from run to run.
     pub fn run_query(&self, query: &Query, limits: Limits) -> Result<ResultTable> {
-        query::run_query(self, query, limits)
+        Ok(run_query(&self.tables, query, limits)?)
     }
 }
 
 fn pinned_table(name: &str, snapshot: &Snapshot) -> Result<(&'static Table, u64)> {
-    let no_table = || Error::NoTable(name.to_owned());
+    let no_table = || assay_query::Error::NoTable(name.to_owned());
     let version = snapshot.get(name).ok_or_else(no_table)?;
     Ok((table(name).ok_or_else(no_table)?, version.0))
 }
@@ -246,7 +226,7 @@ fn verified_digest(table: &'static Table, version: u64, file: &TableFile, subjec
 /// be read.
 fn fetch_checked(lake: &Lake, table: &'static Table, digest: &Digest, scratch: &Scratch) -> Result<ScratchFile> {
     let file = fetch(lake, table, digest, scratch)?;
-    let bad = |problem| Error::BadFile { table: table.name.to_owned(), digest: *digest, problem };
+    let bad = |problem| assay_query::Error::BadFile { table: table.name.to_owned(), digest: *digest, problem };
     check_file(table, &file).map_err(bad)?;
     Ok(file)
 }

@@ -1,6 +1,7 @@
 //! The Plan that results from a Source's files. The plan stage resolves mutable references and plans with them; verify plans
 //! again with the pins that the signed Plan records, so that a Plan holds nothing but what files and pins determine.
 
+mod queries;
 mod recorded_pins;
 mod serving;
 
@@ -15,6 +16,7 @@ use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, expand, read_closure};
 use assay_stage::{ErrorCode, Failure};
 
+pub use queries::{check_query, query_failure, row_id_column, run_query};
 pub use recorded_pins::{RecordedPins, check_plan};
 
 /// The resolved values of all mutable references in a pipeline.

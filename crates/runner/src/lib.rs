@@ -1,6 +1,6 @@
 //! Runs a pipeline's stages in order: one driver that knows the chain, and runners that know where stages run.
 //!
-//! Only this crate knows whether stages run on one machine or in a cluster.
+//! Only this crate decides whether stages run on one machine or in a cluster; of the stages, provision and collect see the cluster too.
 
 mod branch;
 mod config;

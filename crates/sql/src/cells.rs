@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array as _, ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
-use assay_lake::{Cell, Kind, QueryError, ResultColumn, ResultTable, TableColumn};
+use assay_query::{Cell, Kind, QueryError, ResultColumn, ResultTable, TableColumn};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 

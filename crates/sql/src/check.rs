@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_lake::{LimitedResource, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError, panic_text, view};
+use assay_query::{LimitedResource, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError, panic_text, view};
 use assay_warehouse::table;
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::Volatility;

@@ -1,7 +1,7 @@
 //! `assay-sql`: runs one query over files that its caller has opened, and exits.
 //!
 //! It is a separate program because a query must not use more memory or time than its limits, or take down the process that sent
-//! it. [`assay_lake::wire`] defines requests and replies; people use `assay query`.
+//! it. [`assay_query::wire`] defines requests and replies; people use `assay query`.
 
 mod cells;
 mod check;
@@ -11,8 +11,8 @@ mod session;
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 
-use assay_lake::wire::{Reply, Request};
-use assay_lake::{Limits, QueryError, ResultTable};
+use assay_query::wire::{Reply, Request};
+use assay_query::{Limits, QueryError, ResultTable};
 use check::QueryTables;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,6 +1,6 @@
 //! The origin of result columns: taken unchanged from a column of a table, or computed.
 
-use assay_lake::TableColumn;
+use assay_query::TableColumn;
 use datafusion::common::JoinType;
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 

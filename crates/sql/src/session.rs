@@ -9,8 +9,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use assay_lake::wire::File;
-use assay_lake::{LimitedResource, Limits, QueryError, ResultTable, VIEWS, panic_text, plain_schema};
+use assay_query::wire::File;
+use assay_query::{LimitedResource, Limits, QueryError, ResultTable, VIEWS, panic_text, plain_schema};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::DataFusionError;

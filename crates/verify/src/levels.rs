@@ -8,12 +8,12 @@ use std::thread::ScopedJoinHandle;
 use assay_chain::published_prefix;
 use assay_claim::Evidence;
 use assay_envelope::{Predicate, Verified};
-use assay_lake::ResultTable;
 use assay_manifest::{
     Artifact, Collection, CuratedFile, Digest, Document, Environment, ListedRun, Number, NumberSource, Numbers, PinnedFile, Plan,
     Publication, RunId, RunOutcome, Source, Summary,
 };
-use assay_planning::{SourceFiles, check_plan};
+use assay_planning::{SourceFiles, check_plan, run_query};
+use assay_query::ResultTable;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_warehouse::Row;
@@ -25,7 +25,7 @@ use crate::evidence::{check_evidence_list, read_evidence_list};
 use crate::numbers::{NumberRows, check_numbers};
 use crate::outcomes::{Tables, check_outcomes};
 use crate::published::{PublicationInputs, PublishDecisions, PublishedFile, numbers_file, summary_numbers};
-use crate::queries::{merge_query_numbers, query_numbers, query_result_file, run_query};
+use crate::queries::{merge_query_numbers, query_numbers, query_result_file};
 use crate::times::check_times;
 use crate::walk::Chain;
 

@@ -31,7 +31,7 @@ pub use numbers::{NumberRows, check_numbers};
 pub use outcomes::{TOLERANCE, Tables, check_outcomes, is_close};
 pub use pointers::check_pointers;
 pub use published::{PublicationInputs, PublishDecisions, PublishedFile, numbers_file, summary_numbers};
-pub use queries::{check_query, lake_failure, merge_query_numbers, query_numbers, query_result_file, run_query};
+pub use queries::{lake_failure, merge_query_numbers, query_numbers, query_result_file};
 pub use recomputed::{RecomputeOutcome, ReduceResult, compare_results, tolerance_text};
 pub use times::check_times;
 pub use walk::{Chain, Head, head_of_folder, head_of_run, load, walk};

@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{Address, Count, CuratedFile, Digest, MIN_ROW_DIGITS, Number, NumberSource, Numbers, RunId};
 use assay_stage::{ErrorCode, Failure};
-use assay_warehouse::{OUTCOME_FACT, ROW_ID, Row, SERVING_OUTCOME_FACT, TRAINING_OUTCOME_FACT, Table, Value};
-
-/// The tables whose rows hold numbers.
-pub(crate) const NUMBER_TABLES: [&Table; 3] = [&OUTCOME_FACT, &SERVING_OUTCOME_FACT, &TRAINING_OUTCOME_FACT];
+use assay_warehouse::{NUMBER_TABLES, OUTCOME_FACT, ROW_ID, Row, SERVING_OUTCOME_FACT, Table, Value};
 
 /// The statistic of a number that has a column of its own in a wide table: the column names it.
 const COLUMN: &str = "column";

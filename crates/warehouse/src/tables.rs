@@ -2,6 +2,9 @@
 
 use crate::schema::{Column, ColumnPlaces, ROW_ID, Table};
 
+/// The tables whose rows hold numbers that can be published.
+pub const NUMBER_TABLES: [&Table; 3] = [&OUTCOME_FACT, &SERVING_OUTCOME_FACT, &TRAINING_OUTCOME_FACT];
+
 /// Every table: dimensions first, then outcomes, and the run last, which is the order in which a run is published.
 pub const TABLES: [&Table; 12] = [
     &SOFTWARE_VERSION_DIM,

@@ -78,7 +78,7 @@ fn check_commit(ctx: &Context, source: &Source, files: &SourceFiles<'_>) -> Resu
 
 /// Checks the queries, so that one that cannot be published is found here, and not after everything has been measured.
 fn check_queries(files: &SourceFiles<'_>, paths: &[String]) -> Result<(), Failure> {
-    paths.iter().try_for_each(|path| assay_verify::check_query(path, files.bytes(path)))
+    paths.iter().try_for_each(|path| assay_planning::check_query(path, files.bytes(path)))
 }
 
 #[cfg(test)]

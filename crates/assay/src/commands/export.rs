@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use assay_lake::{Limits, Query, Reading};
+use assay_lake::Reading;
 use assay_manifest::{CuratedFile, ExecutionPart, Summary};
+use assay_query::{Limits, Query};
 use assay_report::counted;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};

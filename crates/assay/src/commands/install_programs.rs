@@ -31,7 +31,8 @@ impl InstallPrograms {
                 return Err(Failure::new(ErrorCode::Program, format!("`{program}` is no program of Assay's")));
             }
             install_program(&from.join(program), &self.to, program).map_err(|error| {
-                Failure::new(ErrorCode::InstallPrograms, format!("cannot install `{program}` in `{}`", self.to.display())).because(&error)
+                Failure::new(ErrorCode::InstallPrograms, format!("cannot install `{program}` in `{}`", self.to.display()))
+                    .because(&error)
             })?;
         }
         Ok(Exit::Done)

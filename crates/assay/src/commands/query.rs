@@ -3,8 +3,9 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
-use assay_lake::{Error, Lake, Limits, Query as Sql, Reading, ResultTable, Snapshot, Subjects};
+use assay_lake::{Error, Lake, Reading, Snapshot, Subjects};
 use assay_manifest::{Publication, RunId};
+use assay_query::{Limits, Query as Sql, ResultTable};
 use assay_report::counted;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
@@ -100,7 +101,7 @@ impl Query {
             move |error: std::io::Error| Failure::new(ErrorCode::Unreadable, format!("cannot read {what}")).because(&error)
         };
         // One byte more than a query may have, so that a longer one is refused and not cut.
-        let limit = assay_lake::MAX_SQL_BYTES as u64 + 1;
+        let limit = assay_query::MAX_SQL_BYTES as u64 + 1;
         let mut text = String::new();
         match (&self.file, self.sql.as_deref()) {
             (Some(path), _) => {

@@ -1,7 +1,8 @@
 //! Metrics from run to run, as the warehouse has them: the data of a history.
 
-use assay_lake::{Cell, Lake, Limits, Query, Reading};
+use assay_lake::{Lake, Reading};
 use assay_manifest::BetterDirection;
+use assay_query::{Cell, Limits, Query};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;

@@ -130,7 +130,7 @@ fn check_location(path: &str, bytes: &[u8]) -> Option<Problem> {
 fn query_problems(root: &Path, queries: &[String]) -> Vec<Problem> {
     let problem = |path: &String| {
         let text = assay_git::read_folder(root, path).ok().flatten()?.bytes;
-        let failure = assay_verify::check_query(path, &text).err()?;
+        let failure = assay_planning::check_query(path, &text).err()?;
         let problem = Problem::for_file(path, failure.message.trim_start_matches(&format!("`{path}`: ")));
         Some(match failure.hint {
             Some(hint) => problem.with_hint(hint),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use assay_lake::{Error, LimitedResource, Limits, MAX_SQL_TOKENS, Query, QueryError, Reading, ResultTable, VIEWS};
+use assay_lake::{Error, Reading};
+use assay_query::{LimitedResource, Limits, MAX_SQL_TOKENS, Query, QueryError, ResultTable, VIEWS};
 use assay_warehouse::{OUTCOME_FACT, TABLES};
 
 use crate::support::{TestStore, put, row, run_files};

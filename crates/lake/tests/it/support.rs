@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use assay_lake::{Lake, Limits, Query, Reading, ResultTable, Snapshot, Step, Subjects, commit_run};
+use assay_lake::{Lake, Reading, Snapshot, Step, Subjects, commit_run};
 use assay_manifest::{Artifact, Count, CuratedFile, Digest, Instant, RunId};
+use assay_query::{Limits, Query, ResultTable};
 use assay_store::{Scratch, Store};
 use assay_warehouse::{
     ARTIFACT_LINEAGE_DIM, ATTEMPT_FACT, BENCHMARK_RUN_FACT, CLUSTER_POD_FACT, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM,

@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use assay_lake::{Error, Limits, Query, Reading, Snapshot, Subjects};
+use assay_lake::{Error, Reading, Snapshot, Subjects};
 use assay_manifest::{Count, Digest};
+use assay_query::{Limits, Query};
 use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT};
 
 use crate::support::{TestStore, put, row, run_files, run_id};

@@ -1,13 +1,45 @@
-//! The check of a curated file before it is used: a Parquet file of its table's columns.
+//! The files that a query reads: hashed and checked before any parser reads their rows.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
-use assay_store::ScratchFile;
-use assay_warehouse::{Column, Table, check_pages};
+use assay_manifest::{CuratedFile, Digest};
+use assay_store::{Scratch, ScratchFile, Store};
+use assay_warehouse::{Column, Table, check_pages, table};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 
 use crate::error::panic_text;
+use crate::{Error, Query};
+
+/// Files by table, in private scratch.
+pub type OpenedFiles = BTreeMap<&'static str, Vec<(Digest, ScratchFile)>>;
+
+/// Opens the files of a run, or of several, directly from the store's blobs: those of the tables that `query` reads.
+///
+/// # Errors
+/// Fails if a blob is absent, corrupt or no file of its table, or if there is no such table.
+pub fn open_files(store: &Store, files: &[CuratedFile], query: &Query, scratch: &Scratch) -> crate::Result<OpenedFiles> {
+    let mut opened: OpenedFiles = query.tables().map(|table| (table.name, Vec::new())).collect();
+    for file in files {
+        let table = table(&file.table).ok_or_else(|| Error::NoTable(file.table.chars().take(80).collect()))?;
+        let Some(of_table) = opened.get_mut(table.name) else { continue };
+        let digest = file.artifact.digest;
+        let blob = store.materialise(&digest, scratch)?;
+        check_file(table, &blob).map_err(|problem| Error::BadFile { table: file.table.clone(), digest, problem })?;
+        of_table.push((digest, blob));
+    }
+    sort_files(&mut opened);
+    Ok(opened)
+}
+
+/// Puts a table's files in the order of their digests, each once: a result does not depend on the order of commits.
+pub fn sort_files(opened: &mut OpenedFiles) {
+    for files in opened.values_mut() {
+        files.sort_by_key(|(digest, _)| *digest);
+        files.dedup_by_key(|(digest, _)| *digest);
+    }
+}
 
 /// Returns the Arrow schema of a table, with names and types only.
 pub fn plain_schema(table: &Table) -> SchemaRef {
@@ -17,7 +49,7 @@ pub fn plain_schema(table: &Table) -> SchemaRef {
 
 /// Checks a file's footer and the headers of its pages. Returns the number of its rows, or the reason why it is no file of the
 /// table.
-pub(crate) fn check_file(table: &Table, file: &ScratchFile) -> Result<u64, String> {
+pub fn check_file(table: &Table, file: &ScratchFile) -> Result<u64, String> {
     let look = AssertUnwindSafe(|| {
         let file = file.open().map_err(|error| error.to_string())?;
         // The Arrow schema that the writer embeds would be one more thing to check.

@@ -15,7 +15,7 @@ use assay_warehouse::{Table, table};
 use rustix::process::Signal;
 
 use crate::wire::{LimitedResource, Limits, PROGRAM, QueryError, Reply, Request};
-use crate::{Error, Reading, Result, ResultTable, result, wire};
+use crate::{Error, OpenedFiles, Result, ResultTable, result, wire};
 
 /// The time that the program may take beside the query itself: loading it on a busy machine, and writing the result.
 const OWN_TIME: Duration = Duration::from_secs(30);
@@ -68,15 +68,15 @@ impl Query {
     }
 }
 
-/// Runs a query over a reading's files.
-pub(crate) fn run_query(reading: &Reading, query: &Query, limits: Limits) -> Result<ResultTable> {
-    if let Some(table) = query.tables().find(|table| !reading.tables.contains_key(table.name)) {
+/// Runs a query over opened files. The result depends on the rows and the query alone: the same bytes from run to run.
+pub fn run_query(opened: &OpenedFiles, query: &Query, limits: Limits) -> Result<ResultTable> {
+    if let Some(table) = query.tables().find(|table| !opened.contains_key(table.name)) {
         return Err(Error::NotOpened(table.name.to_owned()));
     }
     let files = |files: &[(_, ScratchFile)]| -> Vec<_> {
         files.iter().map(|(_, file)| wire::File { path: file.path().to_owned(), bytes: file.size() }).collect()
     };
-    let tables: BTreeMap<_, _> = reading.tables.iter().map(|(name, opened)| ((*name).to_owned(), files(opened))).collect();
+    let tables: BTreeMap<_, _> = opened.iter().map(|(name, opened)| ((*name).to_owned(), files(opened))).collect();
     match send_request(&Request::Ask { sql: query.sql.clone(), tables, limits })? {
         (Reply::Gives { columns }, rows) => result::from_parquet(columns, rows).map_err(|why| bad_reply(&why)),
         _ => Err(bad_reply("it did not answer what was asked")),
