@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use assay_load::{
-    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, MeasuredLimits, PlannedRequest, Progress, Requests, Sink, Trial,
+    Arrivals, Capture, Cause, ChunkLists, Endpoint, MeasuredLimits, PlannedRequest, Progress, Requests, ServingApi, Sink, Trial,
     TrialSummary, run,
 };
 use assay_reactor::{Interest, Poller, now_ns};
@@ -339,7 +339,7 @@ impl Sink for Discard {
 fn trial(address: &str, streaming: bool, arrivals: Arrivals) -> Trial {
     Trial {
         endpoint: Endpoint::parse(&format!("http://{address}")).unwrap().resolve().unwrap(),
-        api: Api::Chat,
+        api: ServingApi::Chat,
         streaming,
         arrivals,
         start_at_ns: 0,

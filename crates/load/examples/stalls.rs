@@ -20,8 +20,8 @@ use std::thread;
 use std::time::Duration;
 
 use assay_load::{
-    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MeasuredLimits,
-    PlannedRequest, Progress, Requests, Sink, Trial, TrialSummary, run,
+    Arrivals, Capture, Cause, ChunkLists, Endpoint, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MeasuredLimits, PlannedRequest,
+    Progress, Requests, ServingApi, Sink, Trial, TrialSummary, run,
 };
 use assay_reactor::now_ns;
 use assay_record::{Outcome, Phase, Record};
@@ -219,7 +219,7 @@ fn client(address: SocketAddr, mode: &str, seconds: i64) -> Result<()> {
     let is_open = mode == "open";
     let trial = Trial {
         endpoint: Endpoint::parse(&format!("http://{address}"))?.resolve()?,
-        api: Api::Completions,
+        api: ServingApi::Completions,
         streaming: true,
         arrivals: if is_open { Arrivals::Open { max_in_flight: 1_000 } } else { Arrivals::Closed { users: USERS } },
         start_at_ns: now_ns() + 20_000_000,

@@ -17,7 +17,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
 use assay_load::{
-    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, MeasuredLimits, PlannedRequest, Progress, Requests, Sink, Trial, run,
+    Arrivals, Capture, Cause, ChunkLists, Endpoint, MeasuredLimits, PlannedRequest, Progress, Requests, ServingApi, Sink, Trial,
+    run,
 };
 use assay_reactor::now_ns;
 use assay_record::{Outcome, Phase, Record};
@@ -134,7 +135,7 @@ fn measure(address: SocketAddr, streams: u32, requests: u64) -> Result<(HashMap<
     let start_at_ns = now_ns() + 20_000_000;
     let trial = Trial {
         endpoint: Endpoint::parse(&format!("http://{address}"))?.resolve()?,
-        api: Api::Completions,
+        api: ServingApi::Completions,
         streaming: true,
         arrivals: Arrivals::Closed { users: streams },
         start_at_ns,

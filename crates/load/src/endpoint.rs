@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
+use assay_api::ServingApi;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
@@ -29,34 +30,9 @@ const RESERVED: &[&str] = &[
     "traceparent",
 ];
 
-/// An API of the endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Api {
-    /// `chat/completions`
-    Chat,
-    /// `completions`
-    Completions,
-    /// `embeddings`
-    Embeddings,
-}
-
-impl Api {
-    /// All APIs; those whose paths end like another's come first.
-    const ALL: [Self; 3] = [Self::Chat, Self::Completions, Self::Embeddings];
-
-    /// Returns the path below the version.
-    pub const fn path(self) -> &'static str {
-        match self {
-            Self::Chat => "chat/completions",
-            Self::Completions => "completions",
-            Self::Embeddings => "embeddings",
-        }
-    }
-}
-
 /// The paths of an endpoint, from the path of its URL.
 ///
-/// A URL may end in a version (`/v1`), in an API's complete path, or before both. The APIs are below the version; other paths of
+/// A URL may end in a version (`/v1`), in an API's complete path, or before both. Most APIs are below the version; other paths of
 /// a server (`/health`, `/metrics`) are beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointPaths {
@@ -70,8 +46,9 @@ impl EndpointPaths {
     /// Parses the path of a URL. If it has no version, `/v1` is added.
     pub fn parse(path: &str) -> Self {
         let path = path.trim_end_matches('/');
-        let whole = |api: &Api| path.strip_suffix(api.path())?.strip_suffix('/');
-        let before = Api::ALL.iter().find_map(whole);
+        let without = |api: &ServingApi| path.strip_suffix(below_version(api.path()));
+        // The longest match: the path of one API may end like that of another.
+        let before = ServingApi::ALL.iter().filter_map(without).min_by_key(|before| before.len());
         let base = before.unwrap_or(path);
         let (above, last) = base.rsplit_once('/').unwrap_or(("", base));
         let is_version = last.strip_prefix('v').is_some_and(|digits| digits.starts_with(|first: char| first.is_ascii_digit()));
@@ -82,19 +59,17 @@ impl EndpointPaths {
         }
     }
 
-    /// Returns the path of an API.
-    fn api_path(&self, api: Api) -> String {
-        format!("{}/{}", self.versioned, api.path())
-    }
-
-    /// Returns the path of a resource such as `/health` or `/v1/models`: one that begins with `/v1` is below the URL's own
-    /// version, any other is beside it.
+    /// Returns the path of an API or of a resource such as `/health` or `/v1/models`: one that begins with `/v1` is below the
+    /// URL's own version, any other is beside it.
     pub fn resource_path(&self, path: &str) -> String {
-        match path.strip_prefix("/v1").filter(|rest| rest.starts_with('/')) {
-            Some(rest) => format!("{}{rest}", self.versioned),
-            None => format!("{}{path}", self.root),
-        }
+        let below = below_version(path);
+        if below.len() < path.len() { format!("{}{below}", self.versioned) } else { format!("{}{path}", self.root) }
     }
+}
+
+/// Returns a path without the version `/v1`, if it begins with it.
+fn below_version(path: &str) -> &str {
+    path.strip_prefix("/v1").filter(|rest| rest.starts_with('/')).unwrap_or(path)
 }
 
 /// The target of requests. `Debug` omits the values of its headers, which may be secrets.
@@ -203,8 +178,8 @@ impl Endpoint {
     }
 
     /// Returns the path and query of an API's requests.
-    pub fn target(&self, api: Api) -> String {
-        let mut target = EndpointPaths::parse(&self.path).api_path(api);
+    pub fn target(&self, api: ServingApi) -> String {
+        let mut target = EndpointPaths::parse(&self.path).resource_path(api.path());
         if let Some(query) = &self.query {
             target.push('?');
             target.push_str(query);
@@ -263,25 +238,28 @@ impl fmt::Display for Endpoint {
 mod tests {
     use super::*;
 
-    fn target(url: &str, api: Api) -> String {
+    fn target(url: &str, api: ServingApi) -> String {
         Endpoint::parse(url).expect("an endpoint").target(api)
     }
 
     #[test]
     fn an_interface_is_found_from_the_path_of_another() {
-        assert_eq!(target("http://h/v1/chat/completions", Api::Embeddings), "/v1/embeddings");
-        assert_eq!(target("http://h/v1/chat/completions", Api::Completions), "/v1/completions");
-        assert_eq!(target("http://h/v1/completions", Api::Completions), "/v1/completions");
+        assert_eq!(target("http://h/v1/chat/completions", ServingApi::Embeddings), "/v1/embeddings");
+        assert_eq!(target("http://h/v1/chat/completions", ServingApi::Completions), "/v1/completions");
+        assert_eq!(target("http://h/v1/completions", ServingApi::Completions), "/v1/completions");
     }
 
     #[test]
     fn a_base_path_gets_its_version_unless_it_has_one() {
-        assert_eq!(target("http://h:8000", Api::Chat), "/v1/chat/completions");
-        assert_eq!(target("http://h:8000/", Api::Completions), "/v1/completions");
-        assert_eq!(target("http://h/openai/v1/", Api::Embeddings), "/openai/v1/embeddings");
-        assert_eq!(target("http://h/v2beta", Api::Chat), "/v2beta/chat/completions");
-        assert_eq!(target("http://h/vllm", Api::Chat), "/vllm/v1/chat/completions");
-        assert_eq!(target("https://h/d/x/chat/completions?api-version=1", Api::Chat), "/d/x/chat/completions?api-version=1");
+        assert_eq!(target("http://h:8000", ServingApi::Chat), "/v1/chat/completions");
+        assert_eq!(target("http://h:8000/", ServingApi::Completions), "/v1/completions");
+        assert_eq!(target("http://h/openai/v1/", ServingApi::Embeddings), "/openai/v1/embeddings");
+        assert_eq!(target("http://h/v2beta", ServingApi::Chat), "/v2beta/chat/completions");
+        assert_eq!(target("http://h/vllm", ServingApi::Chat), "/vllm/v1/chat/completions");
+        assert_eq!(
+            target("https://h/d/x/chat/completions?api-version=1", ServingApi::Chat),
+            "/d/x/chat/completions?api-version=1"
+        );
     }
 
     #[test]

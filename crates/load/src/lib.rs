@@ -40,7 +40,8 @@ mod transport;
 mod trial;
 mod validity;
 
-pub use endpoint::{Api, Endpoint, EndpointPaths};
+pub use assay_api::ServingApi;
+pub use endpoint::{Endpoint, EndpointPaths};
 pub use error::{Cause, Error};
 pub use output::Sink;
 pub use progress::{Progress, ProgressSnapshot};

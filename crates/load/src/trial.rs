@@ -1,6 +1,8 @@
 //! The definition of a trial for the load generator.
 
-use crate::{Api, Endpoint, Error};
+use assay_api::ServingApi;
+
+use crate::{Endpoint, Error};
 
 /// One trial of one shard: its endpoint, its load, its duration, and the data to keep.
 #[derive(Clone, Debug)]
@@ -8,7 +10,7 @@ pub struct Trial {
     /// The target of the requests.
     pub endpoint: Endpoint,
     /// The API that they use.
-    pub api: Api,
+    pub api: ServingApi,
     /// True if the bodies request streamed responses.
     pub streaming: bool,
     /// The arrival process of the requests.
@@ -109,8 +111,8 @@ impl Trial {
         if self.timeout_ns <= 0 {
             return problem("the time limit of a request is not above 0");
         }
-        if self.api == Api::Embeddings && self.streaming {
-            return problem("embeddings are not streamed");
+        if self.streaming && !self.api.capabilities().streams {
+            return problem("the responses of its API cannot be streamed");
         }
         Ok(())
     }

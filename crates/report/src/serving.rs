@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, LengthLaw, MetricSummary, Point, PointKind, PointSummary, PointView, ServingApi, ServingPoint,
-    ServingWork, Slo, SloMetric, Stability, TimelineRequest,
+    ArrivalLaw, CacheMode, Count, LengthLaw, MetricSummary, Point, PointKind, PointSummary, PointView, ServingPoint, ServingWork,
+    Slo, SloMetric, Stability, TimelineRequest,
 };
 
 use crate::model::{CaseSection, MetricStatistics, PointSection, Row, Sentence, trial_count_text};
@@ -33,7 +33,7 @@ const MAX_ABSENT: usize = 100;
 /// The headline metric of a serving case; the second is used if responses are not streamed.
 pub(crate) const HEADLINES: [&str; 2] = ["ttft_ms_p99", "e2e_ms_p99"];
 
-/// The metrics of throughput, best first: embeddings produce no tokens.
+/// The metrics of throughput, best first: not every API has output tokens.
 pub(crate) const THROUGHPUTS: [&str; 2] = ["output_tokens_per_s", "request_throughput_per_s"];
 
 /// The requested work.
@@ -194,11 +194,7 @@ impl RequestedWork {
         let output = work.output.as_ref().map(|law| format!(", {} out", length(law))).unwrap_or_default();
         Self {
             model: clean(&work.model),
-            api: match work.api {
-                ServingApi::Chat => "chat",
-                ServingApi::Completions => "completions",
-                ServingApi::Embeddings => "embeddings",
-            },
+            api: work.api.as_str(),
             streaming: work.streaming,
             open_loop: !matches!(work.arrival, ArrivalLaw::Closed),
             arrivals: arrivals(&work.arrival),

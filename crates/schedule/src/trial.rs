@@ -169,7 +169,7 @@ pub struct ScheduledRequest {
     pub offset_ns: Option<i64>,
     /// Tokens of its prompt, or of each of its documents.
     pub input_tokens: u32,
-    /// Tokens requested of the response; absent for embeddings.
+    /// Tokens requested of the response; absent if the API has none.
     pub output_tokens: Option<u32>,
     /// The seed of its prompt.
     pub prompt_seed: u64,

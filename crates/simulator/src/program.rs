@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use assay_api::ServingApi;
 use clap::Parser as _;
 
 use crate::config::Config;
@@ -19,10 +20,7 @@ use crate::settings::{Settings, SettingsError};
 /// http://ADDRESS`; it exits on SIGTERM or SIGINT.
 #[derive(clap::Parser)]
 #[command(name = "assay-simulator", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
-#[command(after_help = "Endpoints: POST /v1/chat/completions, /v1/completions, /v1/embeddings, /reset_prefix_cache, /stall \
-                        {\"for_ms\": N, \"at_ms\": N};\nGET /v1/models, /health, /version, /metrics, /truth?since=N.\n\
-                        A request's header `x-assay-fault` names the fault that it meets: status:CODE, hang, refuse, close:N,\n\
-                        no-done[:N], bad-json:N, bad-utf8:N, stream-error:N, content-type, giant-line:BYTES, drip:MICROSECONDS.")]
+#[command(after_help = endpoints())]
 struct Program {
     #[command(subcommand)]
     instead: Option<SimulatorCommand>,
@@ -34,6 +32,18 @@ struct Program {
     /// Exit when stdin closes, so that it does not outlive its parent process
     #[arg(long)]
     until_stdin_closes: bool,
+}
+
+/// Returns the part of the help that lists the paths.
+fn endpoints() -> String {
+    let apis: Vec<_> = ServingApi::ALL.iter().map(|api| api.path()).collect();
+    format!(
+        "Endpoints: POST {}, /reset_prefix_cache, /stall {{\"for_ms\": N, \"at_ms\": N}};\n\
+         GET /v1/models, /health, /version, /metrics, /truth?since=N.\n\
+         A request's header `x-assay-fault` names the fault that it meets: status:CODE, hang, refuse, close:N,\n\
+         no-done[:N], bad-json:N, bad-utf8:N, stream-error:N, content-type, giant-line:BYTES, drip:MICROSECONDS.",
+        apis.join(", ")
+    )
 }
 
 /// The commands other than serving.

@@ -1,5 +1,7 @@
 //! The words of responses: one word is one token.
 
+use assay_api::Content;
+
 use crate::draw::{Concern, RequestKey};
 
 /// Short words of several lengths; plain ASCII, so that they need no escapes in JSON.
@@ -10,6 +12,16 @@ const WORDS: [&str; 64] = [
     "leaf", "marble", "meadow", "mill", "north", "oak", "ocean", "of", "paper", "pebble", "quartz", "rain", "river", "salt",
     "silver", "stone", "thistle", "timber", "under", "valley", "willow", "winter", "yarn",
 ];
+
+impl Content for RequestKey {
+    fn push_words(&self, start: u32, from: u32, tokens: u32, text: &mut Vec<u8>) {
+        push_words(*self, start, from, tokens, text);
+    }
+
+    fn number(&self, place: u64) -> f64 {
+        self.unit(Concern::Embedding, place)
+    }
+}
 
 /// Appends the words of the tokens `from..from + tokens` of a response. A space precedes each of them but the first of its
 /// channel, which is the token `start`.

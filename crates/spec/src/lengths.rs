@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use assay_api::InputKind;
+
 /// The most tokens of one prompt or response: ten times the longest context that is served today.
 pub const MAX_TOKENS: u64 = 16_000_000;
 
@@ -109,7 +111,31 @@ fn raise_to_one((low, high): (u64, u64)) -> (u64, u64) {
     (low.max(1), high)
 }
 
+/// Returns the form of the scenarios for these inputs.
+pub(crate) fn scenario_form(input: InputKind) -> &'static str {
+    match input {
+        InputKind::Prompt => "D(in,out)",
+        InputKind::Documents => "E(tokens)",
+    }
+}
+
+/// Returns a scenario for these inputs.
+pub(crate) fn scenario_example(input: InputKind) -> &'static str {
+    match input {
+        InputKind::Prompt => "D(128,256)",
+        InputKind::Documents => "E(128)",
+    }
+}
+
 impl Scenario {
+    /// Returns the inputs that it describes.
+    pub(crate) fn input(self) -> InputKind {
+        match self {
+            Self::Deterministic { .. } | Self::Normal { .. } | Self::Uniform { .. } => InputKind::Prompt,
+            Self::Embedding { .. } => InputKind::Documents,
+        }
+    }
+
     fn checked(self) -> Result<Self, ScenarioError> {
         let (input, output) = match self {
             Self::Deterministic { input, output } => (input, output),

@@ -5,6 +5,8 @@
 
 mod pod;
 
+use assay_api::ServingApi;
+
 use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
 use crate::format::{
     BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, GIT_REF, HEADER,
@@ -150,7 +152,7 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "Request exactly the drawn number of output tokens, by `ignore_eos` and `min_tokens`.",
         )
         .only(SERVING),
-        default("batch", &Type::Integer { min: 1, max: 4096 }, "1", "Documents in each request of `api: embeddings`.")
+        default("batch", &Type::Integer { min: 1, max: 4096 }, "1", "Documents in each request, if the API takes documents.")
             .only(SERVING),
         default("body", &BODY, "{}", "Members added to each request's body, such as `temperature`.").only(SERVING),
         optional(
@@ -246,11 +248,18 @@ static PARAMETER: Type = Type::Shapes { scalar: Some(&Type::Scalar), list: Some(
 static PARAMETERS: Type = Type::Map { key: &ENV_NAME, value: &PARAMETER, min: 0, max: MAX_MAP };
 
 static BODY: Type = Type::Map { key: &MEMBER, value: &Type::Scalar, min: 0, max: MAX_MAP };
-pub(crate) static APIS: [Choice; 3] = [
-    choice("chat", "`/v1/chat/completions`."),
-    choice("completions", "`/v1/completions`."),
-    choice("embeddings", "`/v1/embeddings`, with the scenario `E(tokens)`."),
-];
+pub(crate) static APIS: [Choice; ServingApi::ALL.len()] = api_choices();
+
+const fn api_choices() -> [Choice; ServingApi::ALL.len()] {
+    let mut choices = [const { choice("", "") }; ServingApi::ALL.len()];
+    let mut at = 0;
+    while at < choices.len() {
+        let api = ServingApi::ALL[at];
+        choices[at] = choice(api.as_str(), api.summary());
+        at += 1;
+    }
+    choices
+}
 
 pub(crate) static LOAD_MODES: [Choice; 2] = [
     choice(

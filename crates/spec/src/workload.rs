@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use assay_api::{InputKind, ServingApi};
 use assay_manifest::{
-    BetterDirection, CacheMode, CaptureMode, InstructionCounter, MeasuredCommand, Name, ServingApi, SloMetric, WorkloadType,
+    BetterDirection, CacheMode, CaptureMode, InstructionCounter, MeasuredCommand, Name, SloMetric, WorkloadType,
 };
 use serde_json::Value as Json;
 
@@ -13,7 +14,7 @@ use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::definition::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
 use crate::format::parse_latency;
-use crate::lengths::Scenario;
+use crate::lengths::{Scenario, scenario_example, scenario_form};
 use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::refuse_secrets;
 use crate::tables::WORKLOAD_SPEC;
@@ -181,7 +182,7 @@ pub struct Serving {
     pub api: ServingApi,
     /// True if the endpoint has to generate exactly the drawn number of tokens.
     pub exact_output: bool,
-    /// Documents in each embeddings request.
+    /// Documents in each request, if the API takes documents.
     pub batch: u32,
     /// Members added to each request's body: texts, as written in the file.
     pub body: BTreeMap<String, String>,
@@ -504,24 +505,37 @@ fn check_distributions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
 }
 
-/// Checks the lengths against the API: embeddings have no output tokens, and only they take the embedding scenario.
+/// Checks the lengths and the batch against the inputs that the API takes.
 fn check_api(spec: &CheckedValue, problems: &mut Problems<'_>) {
-    let Some(api) = spec.text_of("api") else { return };
+    let Some(api) = spec.member("api").and_then(ServingApi::read) else { return };
     let Some(lengths) = spec.member("lengths") else { return };
-    let is_embedding = lengths.text().is_some_and(|text| text.starts_with("E("));
-    if is_embedding && api != "embeddings" {
-        let message =
-            format!("the scenario {} is of embeddings, and `spec.api` is `{api}`", quote(lengths.text().unwrap_or_default()));
-        problems.add_hinted(lengths.span, message, "write `api: embeddings`, or a scenario such as `D(128,256)`");
+    let needed = api.capabilities().input;
+    match Scenario::read(lengths).map_or(InputKind::Prompt, Scenario::input) {
+        given if given == needed => {}
+        InputKind::Prompt => {
+            let message = format!("`api: {api}` needs a scenario `{}`", scenario_form(needed));
+            problems.add_hinted(lengths.span, message, format!("write `lengths: {}`", scenario_example(needed)));
+        }
+        given => {
+            let scenario = quote(lengths.text().unwrap_or_default());
+            let responses = apis_with(given).map(|api| api.capabilities().responses).next().unwrap_or_default();
+            let message = format!("the scenario {scenario} is of {responses}, and `spec.api` is `{api}`");
+            let other = apis_with(given).map(|api| format!("`api: {api}`")).next().unwrap_or_default();
+            let hint = format!("write {other}, or a scenario such as `{}`", scenario_example(needed));
+            problems.add_hinted(lengths.span, message, hint);
+        }
     }
-    if !is_embedding && api == "embeddings" {
-        problems.add_hinted(lengths.span, "`api: embeddings` needs a scenario `E(tokens)`", "write `lengths: E(128)`");
+    let batch = spec.member("batch").filter(|batch| u64::read(batch).is_some_and(|batch| batch > 1));
+    if let Some(batch) = batch.filter(|_| !needed.has_documents()) {
+        let apis = ServingApi::ALL.iter().filter(|api| api.capabilities().input.has_documents());
+        let apis: Vec<_> = apis.map(|api| format!("`api: {api}`")).collect();
+        problems.add_hinted(batch.span, format!("`spec.batch` belongs to {}", apis.join(" or ")), "remove it");
     }
-    if api != "embeddings"
-        && let Some(batch) = spec.member("batch").filter(|batch| u64::read(batch).is_some_and(|batch| batch > 1))
-    {
-        problems.add_hinted(batch.span, "`spec.batch` belongs to `api: embeddings`", "remove it");
-    }
+}
+
+/// Returns the APIs that take these inputs.
+fn apis_with(input: InputKind) -> impl Iterator<Item = ServingApi> {
+    ServingApi::ALL.iter().copied().filter(move |api| api.capabilities().input == input)
 }
 
 /// Checks that a warm cache has an end: the prompts that warm it are sent once, and in a closed loop only a number of requests

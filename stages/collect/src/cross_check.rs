@@ -3,7 +3,7 @@
 //! A disagreement is recorded and fails nothing. It has harmless causes, and other traffic on the endpoint is one of them: to
 //! show it is the purpose.
 
-use assay_manifest::{CacheMode, Count, CrossCheck, Instant, ServingApi, ServingOutcome, ServingWork};
+use assay_manifest::{CacheMode, Count, CrossCheck, Instant, ServingOutcome, ServingWork};
 use assay_record::Outcome;
 
 use crate::counters::{CountedQuantity, Growth};
@@ -94,7 +94,7 @@ fn check(
     let (client, bounds) = match what {
         CountedQuantity::Requests => (counted.ok, Bounds::for_requests(counted.ok, unsure)),
         CountedQuantity::OutputTokens => {
-            // Embeddings have no output tokens.
+            // Not every API has output tokens.
             work.output?;
             (counted.output_tokens, Bounds::for_tokens(counted.output_tokens, counted.ok, unsure))
         }
@@ -163,11 +163,11 @@ impl Bounds {
 
 /// Checks that client and endpoint count the same prompts by the same tokenizer.
 fn comparable_prompts(work: &ServingWork, counted: &ClientCounts) -> Result<(), &'static str> {
-    match work {
-        ServingWork { api: ServingApi::Chat, .. } => Err("the endpoint's chat template adds tokens"),
-        work if work.tokenizer.file.is_none() => Err("the client does not count by the model's tokenizer"),
-        _ if counted.warmup > 0 => Err("the client does not count the prompts of the warm-up"),
-        _ => Ok(()),
+    match work.api.capabilities().added_tokens {
+        Some(why) => Err(why),
+        None if work.tokenizer.file.is_none() => Err("the client does not count by the model's tokenizer"),
+        None if counted.warmup > 0 => Err("the client does not count the prompts of the warm-up"),
+        None => Ok(()),
     }
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 use assay_load::{Arrivals, ChunkLists, Endpoint, MeasuredLimits, Progress, Trial, TrialSummary};
 use assay_manifest::{
     Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Environment, FrozenWorkload, HostFacts,
-    Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingApi, ServingOutcome, ServingWork, Target,
+    Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingOutcome, ServingWork, Target,
 };
 use assay_probe::{Client, HeaderError, Headers};
 use assay_record::{Outcome, Phase};
@@ -235,14 +235,9 @@ impl<'a> ServingTrial<'a> {
     }
 
     fn build_trial(&self, endpoint: Endpoint, start_at_ns: i64) -> Trial {
-        let api = match self.work.api {
-            ServingApi::Chat => assay_load::Api::Chat,
-            ServingApi::Completions => assay_load::Api::Completions,
-            ServingApi::Embeddings => assay_load::Api::Embeddings,
-        };
         Trial {
             endpoint,
-            api,
+            api: self.work.api,
             streaming: self.work.is_streamed(),
             arrivals: Arrivals::Open { max_in_flight: max_in_flight() },
             start_at_ns,

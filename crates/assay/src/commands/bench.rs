@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::PathBuf;
 
+use assay_api::{InputKind, ServingApi};
 use assay_manifest::RunId;
 use assay_runner::SourceSpec;
 use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, expand, read_closure};
 use assay_stage::{ErrorCode, Exit, Failure};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Map, Value, json};
 
 use crate::commands::run::{ReportScope, RunRequest};
@@ -96,8 +98,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["input_tokens", "output_tokens"])]
     scenario: Option<String>,
     /// The API to call
-    #[arg(long, value_name = "API", default_value = "chat", value_parser = ["chat", "completions", "embeddings"])]
-    api: String,
+    #[arg(long, value_name = "API", default_value = "chat", value_parser = api_parser())]
+    api: ServingApi,
     /// Request whole responses instead of streams
     #[arg(long)]
     no_streaming: bool,
@@ -199,8 +201,7 @@ impl Bench {
         load["timeout"] = json!(self.timeout);
         let lengths = match &self.scenario {
             Some(scenario) => json!(scenario),
-            None if self.api == "embeddings" => json!(format!("E({})", self.input_tokens)),
-            None => json!({"input": {"fixed": self.input_tokens}, "output": {"fixed": self.output_tokens}}),
+            None => self.default_lengths(),
         };
         let is_simulated = self.simulator.is_some();
         let mut spec = json!({
@@ -215,7 +216,7 @@ impl Bench {
             "load": load,
             "lengths": lengths,
             "exact_output": !self.no_exact_output,
-            "streaming": !self.no_streaming && self.api != "embeddings",
+            "streaming": !self.no_streaming && self.api.capabilities().streams,
             "cache": self.cache,
             "slos": pairs("--slo", &self.slo)?,
             "body": pairs("--body", &self.body)?,
@@ -223,6 +224,14 @@ impl Bench {
         set(&mut spec, "seed", self.seed.clone().map(Value::from));
         set(&mut spec, "tokenizer", self.tokenizer.as_ref().map(|_| json!("tokenizer.json")));
         Ok(json!({"apiVersion": "assay.dev/v1alpha1", "kind": "Workload", "metadata": {"name": name}, "spec": spec}))
+    }
+
+    /// Returns fixed lengths for the inputs that the API takes.
+    fn default_lengths(&self) -> Value {
+        match self.api.capabilities().input {
+            InputKind::Prompt => json!({"input": {"fixed": self.input_tokens}, "output": {"fixed": self.output_tokens}}),
+            InputKind::Documents => json!(format!("E({})", self.input_tokens)),
+        }
     }
 
     fn pipeline(&self, workloads: &[&str]) -> Result<Value, Failure> {
@@ -304,6 +313,11 @@ fn pairs(option: &str, texts: &[String]) -> Result<Map<String, Value>, Failure> 
             .hint("`assay bench --help` says what each option takes")),
     };
     texts.iter().map(pair).collect()
+}
+
+/// Returns the parser of `--api`, which offers the names of all APIs.
+fn api_parser() -> impl TypedValueParser<Value = ServingApi> {
+    PossibleValuesParser::new(ServingApi::ALL.iter().map(|api| api.as_str())).try_map(|name| name.parse::<ServingApi>())
 }
 
 fn written(document: &Value) -> Vec<u8> {

@@ -3,21 +3,19 @@
 
 mod body;
 mod head;
-mod json;
-mod parsed_response;
 mod sse;
 
 use std::ops::ControlFlow;
 
+use assay_api::{ParsedResponse, ServingApi, TextSink};
 use assay_record::{Chunk, Outcome, Record, TokenSource};
 use sha2::{Digest as _, Sha256};
 
 use self::body::Body;
 use self::head::{Content, Framing, Head};
-use self::parsed_response::{ParsedResponse, TextSink};
 use self::sse::{Event, StopReason, Stream};
 use crate::output::Row;
-use crate::{Api, Capture, Trial};
+use crate::{Capture, Trial};
 
 /// The maximum bytes of a response that is not streamed: a batch of embeddings is the largest.
 const MAX_DOCUMENT_BYTES: usize = 64 << 20;
@@ -43,7 +41,6 @@ const MAX_TEXT_BYTES: usize = 64 << 20;
 enum ExpectedKind {
     Events,
     Document,
-    Embeddings,
 }
 
 /// The end of a response.
@@ -90,6 +87,7 @@ pub(crate) struct Reader {
 /// The parsed state of a response so far.
 #[derive(Debug)]
 struct ResponseState {
+    api: ServingApi,
     capture: Capture,
     hasher: Sha256,
     /// True if the token events are listed.
@@ -115,11 +113,8 @@ struct ResponseState {
 impl Reader {
     /// Returns a reader for the trial's responses.
     pub(crate) fn new(trial: &Trial) -> Self {
-        let expects = match (trial.api, trial.streaming) {
-            (Api::Embeddings, _) => ExpectedKind::Embeddings,
-            (_, true) => ExpectedKind::Events,
-            (_, false) => ExpectedKind::Document,
-        };
+        let is_streamed = trial.streaming && trial.api.capabilities().streams;
+        let expects = if is_streamed { ExpectedKind::Events } else { ExpectedKind::Document };
         Self {
             expects,
             stage: Stage::Head,
@@ -128,7 +123,7 @@ impl Reader {
             keep_alive: false,
             refusal_bytes: 0,
             stream: Stream::default(),
-            response: ResponseState::new(trial.capture, expects == ExpectedKind::Events, true),
+            response: ResponseState::new(trial.api, trial.capture, is_streamed, true),
         }
     }
 
@@ -138,7 +133,8 @@ impl Reader {
         self.buffered = sse::clear_for_reuse(&mut self.buffered);
         self.refusal_bytes = 0;
         self.stream.reset();
-        self.response = ResponseState::new(self.response.capture, self.response.streamed, lists);
+        let ResponseState { api, capture, streamed, .. } = self.response;
+        self.response = ResponseState::new(api, capture, streamed, lists);
     }
 
     /// Returns the number of events of the stream so far.
@@ -268,7 +264,7 @@ impl Reader {
         }
         self.stage = match (self.expects, head.content) {
             (ExpectedKind::Events, Content::Events | Content::Absent) => Stage::Events,
-            (ExpectedKind::Document | ExpectedKind::Embeddings, Content::Json | Content::Absent) => Stage::Document,
+            (ExpectedKind::Document, Content::Json | Content::Absent) => Stage::Document,
             _ => Stage::Unexpected,
         };
         Ok(())
@@ -326,7 +322,7 @@ impl Reader {
 
     /// Returns the failure of an error body, in the endpoint's words.
     fn error_fault(&self) -> Fault {
-        let error = parsed_response::error_message(&self.buffered);
+        let error = self.response.api.error_message(&self.buffered);
         if self.stage == Stage::Error {
             return (Outcome::HttpError, error.unwrap_or_else(|| lossy_text(&self.buffered)));
         }
@@ -347,8 +343,9 @@ impl Reader {
 }
 
 impl ResponseState {
-    fn new(capture: Capture, streamed: bool, lists: bool) -> Self {
+    fn new(api: ServingApi, capture: Capture, streamed: bool, lists: bool) -> Self {
         Self {
+            api,
             capture,
             hasher: Sha256::new(),
             lists,
@@ -375,7 +372,7 @@ impl ResponseState {
             return ControlFlow::Continue(());
         }
         if event.is_error {
-            let message = parsed_response::error_message(event.data).unwrap_or_else(|| lossy_text(event.data));
+            let message = self.api.error_message(event.data).unwrap_or_else(|| lossy_text(event.data));
             return ControlFlow::Break((Outcome::StreamError, message));
         }
         match self.parse_document(event.data, row) {
@@ -392,7 +389,7 @@ impl ResponseState {
     /// Parses a complete response that was not streamed. It has no first token: all of it came at once.
     fn document(&mut self, document: &[u8], at_ns: i64, row: &mut Row) -> Result<(), Fault> {
         let said = self.parse_document(document, row)?;
-        self.has_text |= said.bytes() > 0 || said.embeddings > 0;
+        self.has_text |= said.bytes() > 0 || said.results > 0;
         row.record.last_token_ns = Some(at_ns);
         Ok(())
     }
@@ -405,7 +402,7 @@ impl ResponseState {
             Capture::Digest => TextSink::Digest(&mut self.hasher),
             Capture::Full => TextSink::Text(&mut row.text),
         };
-        let said = parsed_response::parse_document(document, &mut keep).map_err(|problem| {
+        let said = self.api.parse_response(document, &mut keep).map_err(|problem| {
             (Outcome::Malformed, format!("the answer is not what it should be: {problem}{}", excerpt(document)))
         })?;
         if row.text.len() > MAX_TEXT_BYTES {

@@ -8,7 +8,7 @@ use crate::{Arrivals, ChunkLists, Endpoint, MeasuredLimits};
 /// The only stamp of these tests.
 const AT: i64 = 5_000;
 
-fn trial(api: Api, streaming: bool) -> Trial {
+fn trial(api: ServingApi, streaming: bool) -> Trial {
     Trial {
         endpoint: Endpoint::parse("http://127.0.0.1:1").expect("an endpoint"),
         api,
@@ -145,7 +145,7 @@ const SHAPES: &[(&[&str], &str)] = &[
 
 #[test]
 fn the_shapes_of_servers_are_understood() {
-    let trial = trial(Api::Chat, true);
+    let trial = trial(ServingApi::Chat, true);
     for (events, expected) in SHAPES {
         let (ending, row) = follow_pieces(&trial, [streamed(events).as_slice()]);
         assert_eq!(describe(&ending, &row), *expected);
@@ -155,7 +155,7 @@ fn the_shapes_of_servers_are_understood() {
 
 #[test]
 fn where_an_answer_is_cut_makes_no_difference() {
-    let trial = trial(Api::Chat, true);
+    let trial = trial(ServingApi::Chat, true);
     for (events, _) in SHAPES {
         let wire = streamed(events);
         let whole = follow_pieces(&trial, [wire.as_slice()]);
@@ -176,7 +176,7 @@ fn where_an_answer_is_cut_makes_no_difference() {
 
 #[test]
 fn events_of_one_read_have_one_stamp() {
-    let trial = trial(Api::Chat, true);
+    let trial = trial(ServingApi::Chat, true);
     let mut reader = Reader::new(&trial);
     reader.reset(true);
     let mut row = Row::default();
@@ -199,7 +199,7 @@ fn events_of_one_read_have_one_stamp() {
 
 #[test]
 fn tokens_of_an_event_are_known_only_where_the_events_before_said_theirs() {
-    let trial = trial(Api::Chat, true);
+    let trial = trial(ServingApi::Chat, true);
     let wire = streamed(&[
         r#"{"choices":[{"delta":{"content":"a"}}]}"#,
         r#"{"choices":[{"delta":{"content":"b"}}],"usage":{"completion_tokens":5}}"#,
@@ -216,7 +216,7 @@ fn tokens_of_an_event_are_known_only_where_the_events_before_said_theirs() {
 #[test]
 fn answers_that_are_not_streamed_have_no_first_token() {
     let body = r#"{"choices":[{"message":{"role":"assistant","content":"ab"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#;
-    let trial = trial(Api::Chat, false);
+    let trial = trial(ServingApi::Chat, false);
     let wire = document(body);
     for cut in 0..wire.len() {
         let (ending, row) = follow_pieces(&trial, [&wire[..cut], &wire[cut..]]);
@@ -230,7 +230,7 @@ fn answers_that_are_not_streamed_have_no_first_token() {
 
 #[test]
 fn embeddings_are_counted_and_nothing_else() {
-    let trial = trial(Api::Embeddings, false);
+    let trial = trial(ServingApi::Embeddings, false);
     let (ending, row) =
         follow_pieces(&trial, [document(r#"{"data":[{"embedding":[0.5]}],"usage":{"prompt_tokens":3}}"#).as_slice()]);
     assert_eq!((ending.outcome, row.record.input_tokens_endpoint, row.record.last_token_ns), (Outcome::Ok, Some(3), Some(AT)));
@@ -240,7 +240,7 @@ fn embeddings_are_counted_and_nothing_else() {
 
 #[test]
 fn an_answer_that_said_done_is_whole_however_it_closes() {
-    let trial = trial(Api::Chat, true);
+    let trial = trial(ServingApi::Chat, true);
     let wire = streamed(VLLM);
     let without_last_chunk = &wire[..wire.len() - 5];
     let (ending, _) = follow_pieces(&trial, [without_last_chunk]);
@@ -257,13 +257,13 @@ fn an_answer_that_said_done_is_whole_however_it_closes() {
 #[test]
 fn what_comes_behind_an_answer_ends_its_connection() {
     let wire = [streamed(VLLM).as_slice(), b"x"].concat();
-    let (ending, _) = follow_pieces(&trial(Api::Chat, true), [wire.as_slice()]);
+    let (ending, _) = follow_pieces(&trial(ServingApi::Chat, true), [wire.as_slice()]);
     assert_eq!((ending.outcome, ending.reusable), (Outcome::Ok, false));
 }
 
 #[test]
 fn a_digest_is_of_the_text() {
-    let mut trial = trial(Api::Chat, true);
+    let mut trial = trial(ServingApi::Chat, true);
     trial.capture = Capture::Digest;
     let (_, row) = follow_pieces(&trial, [streamed(VLLM_CONTINUOUS).as_slice()]);
     let expected: [u8; 32] = Sha256::digest("a b\u{e9}").into();
@@ -292,7 +292,7 @@ proptest! {
         ];
         let wire = [heads[prefix], &bytes].concat();
         for streaming in [true, false] {
-            let (ending, row) = follow_pieces(&trial(Api::Chat, streaming), wire.chunks(pieces));
+            let (ending, row) = follow_pieces(&trial(ServingApi::Chat, streaming), wire.chunks(pieces));
             prop_assert!(ending.reason.as_ref().is_none_or(|reason| reason.len() <= MAX_REASON_BYTES));
             prop_assert!(row.text.len() <= wire.len() * 3);
         }
@@ -300,7 +300,7 @@ proptest! {
 
     #[test]
     fn a_broken_byte_is_survived_and_reads_the_same_however_it_is_cut(shape in 0..SHAPES.len(), at in any::<proptest::sample::Index>(), byte in any::<u8>(), pieces in 1_usize..200) {
-        let trial = trial(Api::Chat, true);
+        let trial = trial(ServingApi::Chat, true);
         let mut wire = streamed(SHAPES[shape].0);
         let at = at.index(wire.len());
         wire[at] = byte;

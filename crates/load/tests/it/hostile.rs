@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::TcpListener;
 
-use assay_load::{Api, MeasuredLimits, Trial};
+use assay_load::{MeasuredLimits, ServingApi, Trial};
 use assay_record::{Outcome, Record};
 
 use crate::server::{AfterResponse, Server, event_stream, good_stream};
@@ -302,7 +302,7 @@ fn a_large_request_that_is_refused_before_it_was_read_is_a_refusal() {
         let _ = std::io::Read::read_to_end(&mut stream, &mut rest);
         rest.len()
     });
-    let trial = Trial { api: Api::Completions, timeout_ns: LONG, ..trial(&url) };
+    let trial = Trial { api: ServingApi::Completions, timeout_ns: LONG, ..trial(&url) };
     let (_, kept) = run_trial(&trial, &mut LargeRequest(false));
     assert_eq!((describe(&kept.records[0]).as_str(), kept.records[0].http_status), ("http_error: large", Some(413)));
     refusing.join().expect("no panic");

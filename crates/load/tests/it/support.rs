@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 
 use assay_load::{
-    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, Error, MeasuredLimits, PlannedRequest, Progress, Requests, Sink, Trial,
-    TrialSummary, run,
+    Arrivals, Capture, Cause, ChunkLists, Endpoint, Error, MeasuredLimits, PlannedRequest, Progress, Requests, ServingApi, Sink,
+    Trial, TrialSummary, run,
 };
 use assay_record::{Outcome, Phase, Record};
 
@@ -73,7 +73,7 @@ impl Sink for RecordingSink {
 pub(crate) fn trial(url: &str) -> Trial {
     Trial {
         endpoint: Endpoint::parse(url).and_then(Endpoint::resolve).expect("an endpoint"),
-        api: Api::Chat,
+        api: ServingApi::Chat,
         streaming: true,
         arrivals: Arrivals::Closed { users: 1 },
         start_at_ns: assay_reactor::now_ns(),

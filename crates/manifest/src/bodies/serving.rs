@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use assay_api::ServingApi;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -66,17 +67,6 @@ pub const SERVING_METRICS_JUDGED: &[&str] = &[
     "cost_per_request",
     "cost_per_million_output_tokens",
 ];
-
-words!(
-    /// The API of an OpenAI-compatible endpoint that is called.
-    ServingApi, "serving API",
-    /// `/v1/chat/completions`.
-    Chat = "chat",
-    /// `/v1/completions`.
-    Completions = "completions",
-    /// `/v1/embeddings`.
-    Embeddings = "embeddings",
-);
 
 words!(
     /// The state of the prefix cache, a part of the workload.
@@ -215,16 +205,16 @@ pub struct ServingWork {
     pub model: String,
     /// The rule that decides when a request is sent.
     pub arrival: ArrivalLaw,
-    /// Tokens of the prompt.
+    /// Tokens of the prompt, or of each document.
     pub input: LengthLaw,
-    /// Tokens of the response; absent for embeddings.
+    /// Tokens of the response; absent if the API has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<LengthLaw>,
     /// True if requests ask for exactly the drawn number of tokens (`ignore_eos`, `min_tokens`).
     pub exact_output: bool,
     /// True if the endpoint is asked to count tokens chunk by chunk, which few servers support.
     pub continuous_usage: bool,
-    /// Documents in each embeddings request.
+    /// Documents in each request of an API that takes documents.
     pub batch: u32,
     /// Members added to the body of each request, canonical JSON texts by name.
     pub body: BTreeMap<String, String>,
@@ -253,14 +243,14 @@ pub struct ServingWork {
 }
 
 impl ServingWork {
-    /// Returns true if responses are streamed. Embeddings are never streamed, even if asked for.
+    /// Returns true if responses are streamed. An API that cannot stream does not, even if asked for.
     pub fn is_streamed(&self) -> bool {
-        self.streaming && self.api != ServingApi::Embeddings
+        self.streaming && self.api.capabilities().streams
     }
 
-    /// Returns the documents of one request: more than 1 only for embeddings.
+    /// Returns the number of inputs of one request: 1, or the documents.
     pub fn documents(&self) -> u32 {
-        if self.api == ServingApi::Embeddings { self.batch.max(1) } else { 1 }
+        if self.api.capabilities().input.has_documents() { self.batch.max(1) } else { 1 }
     }
 }
 

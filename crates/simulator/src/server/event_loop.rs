@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::net::TcpListener;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use assay_api::{ContentFault, OutputTokens, ResponseNames, ResponsePlan, ServingApi, SimulatedResponse, TokenRun};
 use assay_reactor::{Interest, Poller, ReadySocket, now_ns};
 use serde::Deserialize;
 use serde_json::json;
@@ -16,10 +17,10 @@ use crate::fault::Fault;
 use crate::model::{Arrival, Channel, Event, EventKind, Model};
 use crate::server::connection::{Connection, Input, Stamp};
 use crate::server::http::Head;
-use crate::server::inference_request::{Endpoint, InferenceRequest, Refusal, ResponseLength, parse_request};
+use crate::server::inference_request::{InferenceRequest, Refusal, parse_request};
 use crate::server::log::TruthLog;
 use crate::server::metrics::{FinishedReason, Gauges, Metrics};
-use crate::server::response::{EVENT_STREAM, JSON, LAST_CHUNK, ResponseBuilder, ResponseHead, error_body, push_event};
+use crate::server::response::{EVENT_STREAM, JSON, LAST_CHUNK, ResponseHead, error_body, push_event};
 use crate::server::{LISTENER, ServeError};
 use crate::truth::{ChunkTruth, Ending, RequestTruth, Truth, TruthEnd, TruthRing};
 
@@ -77,9 +78,10 @@ pub(super) struct EventLoop {
 /// A request whose response is in progress.
 struct InFlightRequest {
     connection: u64,
+    key: RequestKey,
     ask: InferenceRequest,
-    response: ResponseBuilder,
-    length: ResponseLength,
+    response: SimulatedResponse,
+    length: OutputTokens,
     fault: Option<Fault>,
     truth: RequestTruth,
     /// Tokens whose instant has come.
@@ -445,20 +447,18 @@ impl EventLoop {
 
     fn answer(&mut self, token: u64, head: &Head, body: &[u8], read_ns: i64, poller: &Poller) {
         let is_post = head.method == "POST";
+        let api = ServingApi::at_path(&head.path);
+        if let Some(api) = api.filter(|_| is_post) {
+            return self.start_inference(token, api, head, body, read_ns, poller);
+        }
         let plain = match head.path.as_str() {
-            "/v1/chat/completions" if is_post => return self.start_inference(token, Endpoint::Chat, head, body, read_ns, poller),
-            "/v1/completions" if is_post => {
-                return self.start_inference(token, Endpoint::Completions, head, body, read_ns, poller);
-            }
-            "/v1/embeddings" if is_post => return self.start_inference(token, Endpoint::Embeddings, head, body, read_ns, poller),
             "/reset_prefix_cache" if is_post => {
                 self.engine.reset_prefix_cache();
                 PlainResponse::json(200, "")
             }
             "/stall" if is_post => self.stall(body),
-            "/v1/chat/completions" | "/v1/completions" | "/v1/embeddings" | "/reset_prefix_cache" | "/stall" => {
-                not_allowed("POST")
-            }
+            "/reset_prefix_cache" | "/stall" => not_allowed("POST"),
+            _ if api.is_some() => not_allowed("POST"),
             path => match (self.get_resource(path, &head.query), head.method.as_str()) {
                 (Some(plain), "GET") => plain,
                 (Some(_), _) => not_allowed("GET"),
@@ -555,8 +555,8 @@ impl EventLoop {
         self.wire = wire;
     }
 
-    fn start_inference(&mut self, token: u64, endpoint: Endpoint, head: &Head, body: &[u8], read_ns: i64, poller: &Poller) {
-        let asked = self.admissible(endpoint, head, body);
+    fn start_inference(&mut self, token: u64, api: ServingApi, head: &Head, body: &[u8], read_ns: i64, poller: &Poller) {
+        let asked = self.admissible(api, head, body);
         let (ask, fault) = match asked {
             Ok(asked) => asked,
             Err(refusal) => {
@@ -596,8 +596,14 @@ impl EventLoop {
             chunks: Vec::new(),
             end_ns: arrived_ns,
         };
-        let names = (self.config.model.as_str(), self.config.reasoning_field.as_str());
-        let voice = ResponseBuilder::new(&ask, key, answer, &truth.request_id, self.created_s, names);
+        let response = SimulatedResponse::new(
+            self.plan_response(&ask, answer),
+            ResponseNames {
+                request_id: &truth.request_id,
+                model: &self.config.model,
+                reasoning_field: &self.config.reasoning_field,
+            },
+        );
         let arrival = Arrival {
             request,
             key,
@@ -608,8 +614,9 @@ impl EventLoop {
         };
         let under_way = InFlightRequest {
             connection: token,
+            key,
             ask,
-            response: voice,
+            response,
             length: answer,
             fault,
             truth,
@@ -628,13 +635,26 @@ impl EventLoop {
         self.begin_stream(token, request, poller);
     }
 
-    fn admissible(&self, endpoint: Endpoint, head: &Head, body: &[u8]) -> Result<(InferenceRequest, Option<Fault>), Refusal> {
+    fn plan_response(&self, ask: &InferenceRequest, output: OutputTokens) -> ResponsePlan {
+        ResponsePlan {
+            api: ask.api,
+            is_streamed: ask.stream,
+            continuous_usage: ask.continuous_usage,
+            inputs: ask.inputs,
+            prompt_tokens: ask.prompt.tokens,
+            output,
+            dimensions: self.config.embedding_dimensions,
+            created_s: self.created_s,
+        }
+    }
+
+    fn admissible(&self, api: ServingApi, head: &Head, body: &[u8]) -> Result<(InferenceRequest, Option<Fault>), Refusal> {
         if !self.is_ready() {
             return Err(Refusal::new(503, "the endpoint is not ready yet"));
         }
         let fault = head.fault.as_deref().map(str::parse::<Fault>).transpose();
         let fault = fault.map_err(|error| Refusal::new(400, error.to_string()))?;
-        let ask = parse_request(endpoint, body, &self.config)?;
+        let ask = parse_request(api, body, &self.config)?;
         let occupancy = self.engine.occupancy();
         if occupancy.waiting >= self.config.limits.waiting && occupancy.waiting > 0 {
             return Err(Refusal::new(429, format!("{} requests wait already", occupancy.waiting)));
@@ -774,7 +794,8 @@ impl EventLoop {
         let Some(under_way) = self.requests.get_mut(&event.request) else { return };
         let garble: &[u8] = if under_way.fault == Some(Fault::BadUtf8(chunk)) { b"\xff" } else { b"" };
         self.data.clear();
-        under_way.response.tokens(from, tokens, channel, garble, &mut self.data);
+        let run = TokenRun { from, tokens, is_reasoning: channel == Channel::Reasoning };
+        under_way.response.write_tokens(&under_way.key, run, garble, &mut self.data);
         under_way.truth.chunks.push(ChunkTruth { planned_ns: event.at_ns, actual_ns: None, tokens, channel });
         self.send_event(token, Some(chunk), poller);
     }
@@ -784,7 +805,7 @@ impl EventLoop {
         let Some(under_way) = self.requests.get(&request) else { return };
         let (token, fault) = (under_way.connection, under_way.fault);
         self.data.clear();
-        if chunk == 0 && under_way.response.role(&mut self.data) {
+        if chunk == 0 && under_way.response.write_first_event(&mut self.data) {
             self.send_event(token, None, poller);
         }
         self.data.clear();
@@ -829,7 +850,7 @@ impl EventLoop {
         if !matches!(under_way.fault, Some(Fault::NoDone(None))) {
             if under_way.ask.include_usage {
                 self.data.clear();
-                under_way.response.usage_event(&mut self.data);
+                under_way.response.write_usage_event(&mut self.data);
                 push_event(&self.data, &mut wire);
             }
             push_event(b"[DONE]", &mut wire);
@@ -843,12 +864,11 @@ impl EventLoop {
     /// Sends the response of a request that is not streamed.
     fn send_whole(&mut self, token: u64, event: Event, poller: &Poller) {
         let keep_alive = self.connection(token).is_some_and(|connection| connection.keep_alive);
-        let dimensions = self.config.embedding_dimensions;
         let Some(under_way) = self.requests.get_mut(&event.request) else { return };
         if let Some(Fault::StreamError(_)) = under_way.fault {
             return self.fail_with(token, event.request, 500, poller);
         }
-        let body = under_way.whole(dimensions);
+        let body = under_way.whole();
         under_way.truth.status = Some(200);
         let tokens = under_way.length.tokens;
         under_way.truth.chunks.push(ChunkTruth { planned_ns: event.at_ns, actual_ns: None, tokens, channel: Channel::Content });
@@ -895,13 +915,14 @@ impl InFlightRequest {
     }
 
     /// Builds the complete response, with its fault.
-    fn whole(&self, dimensions: u32) -> Vec<u8> {
-        match self.fault {
-            Some(Fault::BadJson(_)) => b"{\"choices\": [{\"message\": ".to_vec(),
-            Some(Fault::BadUtf8(_)) => self.response.whole(self.ask.inputs, dimensions, b"\xff", 0),
-            Some(Fault::GiantLine(bytes)) => self.response.whole(self.ask.inputs, dimensions, b"", bytes),
-            _ => self.response.whole(self.ask.inputs, dimensions, b"", 0),
-        }
+    fn whole(&self) -> Vec<u8> {
+        let fault = match self.fault {
+            Some(Fault::BadJson(_)) => return b"{\"choices\": [{\"message\": ".to_vec(),
+            Some(Fault::BadUtf8(_)) => ContentFault { garble: b"\xff", padding: 0 },
+            Some(Fault::GiantLine(bytes)) => ContentFault { garble: b"", padding: bytes },
+            _ => ContentFault::default(),
+        };
+        self.response.whole(&self.key, fault)
     }
 
     fn count_first(&mut self, at_ns: i64, metrics: &mut Metrics) {

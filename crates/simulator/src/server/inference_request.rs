@@ -1,36 +1,24 @@
-//! Parses requests from their JSON. Fields that the endpoint does not use are accepted, as by real servers.
+//! Decides what an inference request asks for, and whether it can be served.
 
 use std::hash::{DefaultHasher, Hasher as _};
 
-use serde::Deserialize;
-use serde_json::Value;
+use assay_api::{InputReader, OutputTokens, ReceivedRequest, ServingApi};
 use sha2::{Digest as _, Sha256};
 
 use crate::config::Config;
 use crate::draw::RequestKey;
 
-/// The maximum prompts of one embedding request.
-const MAX_INPUTS: usize = 2_048;
-
-/// An inference API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
-    Chat,
-    Completions,
-    Embeddings,
-}
-
 /// An inference request that can be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InferenceRequest {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) api: ServingApi,
     pub(crate) stream: bool,
     /// True if a stream ends with its usage.
     pub(crate) include_usage: bool,
     /// True if each chunk has the usage so far.
     pub(crate) continuous_usage: bool,
     pub(crate) prompt: Prompt,
-    /// Prompts of an embedding request; otherwise 1.
+    /// The number of inputs: 1, or the documents.
     pub(crate) inputs: usize,
     max_tokens: Option<u32>,
     min_tokens: u32,
@@ -44,7 +32,7 @@ pub(crate) struct Prompt {
     pub(crate) tokens: u32,
     /// A hash of every full block, each including all tokens before it.
     pub(crate) blocks: Vec<u64>,
-    /// A digest of the endpoint and the complete prompt.
+    /// A digest of the API and the complete prompt.
     pub(crate) digest: [u8; 32],
 }
 
@@ -61,48 +49,12 @@ impl Refusal {
     }
 }
 
-/// The length of a response and its finish reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ResponseLength {
-    pub(crate) tokens: u32,
-    pub(crate) reasoning_tokens: u32,
-    pub(crate) finish_reason: &'static str,
-}
-
-#[derive(Deserialize)]
-struct Body {
-    model: Option<String>,
-    messages: Option<Vec<Message>>,
-    prompt: Option<Value>,
-    input: Option<Value>,
-    max_tokens: Option<u32>,
-    max_completion_tokens: Option<u32>,
-    min_tokens: Option<u32>,
-    ignore_eos: Option<bool>,
-    stream: Option<bool>,
-    stream_options: Option<StreamOptions>,
-    n: Option<u32>,
-    cache_salt: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Message {
-    role: String,
-    #[serde(default)]
-    content: Value,
-}
-
-#[derive(Default, Deserialize)]
-struct StreamOptions {
-    include_usage: Option<bool>,
-    continuous_usage_stats: Option<bool>,
-}
-
 /// Parses the body of an inference request.
-pub(crate) fn parse_request(endpoint: Endpoint, body: &[u8], config: &Config) -> Result<InferenceRequest, Refusal> {
-    let body: Body = serde_json::from_slice(body).map_err(|error| Refusal::new(400, format!("not a request: {error}")))?;
+pub(crate) fn parse_request(api: ServingApi, body: &[u8], config: &Config) -> Result<InferenceRequest, Refusal> {
+    let bad_request = |reason: String| Refusal::new(400, reason);
+    let body = ReceivedRequest::parse(body).map_err(bad_request)?;
     match &body.model {
-        None => return Err(missing("model")),
+        None => return Err(Refusal::new(400, "`model` is missing")),
         Some(model) if *model != config.model => {
             let model: String = model.chars().take(200).collect();
             return Err(Refusal::new(404, format!("the model `{model}` does not exist")));
@@ -112,31 +64,26 @@ pub(crate) fn parse_request(endpoint: Endpoint, body: &[u8], config: &Config) ->
     if body.n.is_some_and(|n| n != 1) {
         return Err(Refusal::new(400, "`n` other than 1 is not supported"));
     }
-    let (prompt, inputs) = read_prompt(endpoint, &body, config.latency.block_tokens)?;
-    let options = body.stream_options.unwrap_or_default();
-    let continuous_usage = options.continuous_usage_stats == Some(true);
+    let mut prompt = PromptReader::new(api, body.cache_salt.as_deref(), config.latency.block_tokens);
+    let inputs = api.read_inputs(&body, &mut prompt).map_err(bad_request)?;
     let ask = InferenceRequest {
-        endpoint,
-        stream: body.stream == Some(true) && endpoint != Endpoint::Embeddings,
-        include_usage: options.include_usage == Some(true) || continuous_usage,
-        continuous_usage,
-        prompt,
+        api,
+        stream: body.is_streamed() && api.capabilities().streams,
+        include_usage: body.includes_usage(),
+        continuous_usage: body.has_continuous_usage(),
+        prompt: prompt.finish(),
         inputs,
-        max_tokens: body.max_completion_tokens.or(body.max_tokens),
+        max_tokens: body.max_tokens(),
         min_tokens: body.min_tokens.unwrap_or(0),
-        ignore_eos: body.ignore_eos == Some(true),
+        ignore_eos: body.ignores_eos(),
     };
     check_lengths(&ask, config)?;
     Ok(ask)
 }
 
-fn missing(field: &str) -> Refusal {
-    Refusal::new(400, format!("`{field}` is missing"))
-}
-
 fn check_lengths(ask: &InferenceRequest, config: &Config) -> Result<(), Refusal> {
     let (prompt, most) = (ask.prompt.tokens, config.max_model_len);
-    let least = u32::from(ask.endpoint != Endpoint::Embeddings);
+    let least = u32::from(ask.api.capabilities().has_output_tokens);
     if ask.max_tokens == Some(0) {
         return Err(Refusal::new(400, "`max_tokens` has to be at least 1"));
     }
@@ -154,34 +101,18 @@ fn check_lengths(ask: &InferenceRequest, config: &Config) -> Result<(), Refusal>
 impl InferenceRequest {
     /// Determines the length of the response. `ignore_eos` gives exactly the requested length; otherwise the response may end by
     /// itself, by the distribution of the configuration, and never before `min_tokens`.
-    pub(crate) fn response_length(&self, key: RequestKey, config: &Config) -> ResponseLength {
-        if self.endpoint == Endpoint::Embeddings {
-            return ResponseLength { tokens: 0, reasoning_tokens: 0, finish_reason: "stop" };
+    pub(crate) fn response_length(&self, key: RequestKey, config: &Config) -> OutputTokens {
+        let capabilities = self.api.capabilities();
+        if !capabilities.has_output_tokens {
+            return OutputTokens { tokens: 0, reasoning_tokens: 0, finish_reason: "stop" };
         }
         let room = config.max_model_len.saturating_sub(self.prompt.tokens).max(1);
         let most = self.max_tokens.unwrap_or(room).min(room);
         let by_itself = config.output.draw(key).max(self.min_tokens);
         let (tokens, finish_reason) = if self.ignore_eos || by_itself >= most { (most, "length") } else { (by_itself, "stop") };
-        let share = if self.endpoint == Endpoint::Chat { config.reasoning_share } else { 0.0 };
-        ResponseLength { tokens, reasoning_tokens: (f64::from(tokens) * share) as u32, finish_reason }
+        let share = if capabilities.has_reasoning { config.reasoning_share } else { 0.0 };
+        OutputTokens { tokens, reasoning_tokens: (f64::from(tokens) * share) as u32, finish_reason }
     }
-}
-
-fn read_prompt(endpoint: Endpoint, body: &Body, block_tokens: u32) -> Result<(Prompt, usize), Refusal> {
-    let mut reader = PromptReader::new(endpoint, body.cache_salt.as_deref(), block_tokens);
-    let inputs = match endpoint {
-        Endpoint::Chat => {
-            let messages = body.messages.as_deref().ok_or_else(|| missing("messages"))?;
-            if messages.is_empty() {
-                return Err(Refusal::new(400, "`messages` is empty"));
-            }
-            messages.iter().try_for_each(|message| reader.message(message))?;
-            1
-        }
-        Endpoint::Completions => reader.prompts(body.prompt.as_ref().ok_or_else(|| missing("prompt"))?, "prompt", 1)?,
-        Endpoint::Embeddings => reader.prompts(body.input.as_ref().ok_or_else(|| missing("input"))?, "input", MAX_INPUTS)?,
-    };
-    Ok((reader.finish(), inputs))
 }
 
 /// Counts, hashes and digests the tokens of a prompt.
@@ -194,66 +125,15 @@ struct PromptReader {
 }
 
 impl PromptReader {
-    fn new(endpoint: Endpoint, salt: Option<&str>, block_tokens: u32) -> Self {
+    fn new(api: ServingApi, salt: Option<&str>, block_tokens: u32) -> Self {
         // These hashes are only compared for equality, so any hasher will do that is the same for every request.
         let mut chain = DefaultHasher::new();
         chain.write(salt.unwrap_or_default().as_bytes());
-        let digest = Sha256::new_with_prefix([endpoint as u8]);
+        let digest = Sha256::new_with_prefix([api as u8]);
         Self { tokens: 0, block_tokens: block_tokens.max(1), blocks: Vec::new(), chain, digest }
     }
 
-    fn message(&mut self, message: &Message) -> Result<(), Refusal> {
-        self.digest.update(message.role.as_bytes());
-        self.digest.update([0]);
-        match &message.content {
-            Value::Null => {}
-            Value::String(text) => self.words(text),
-            Value::Array(parts) => {
-                parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).for_each(|text| self.words(text));
-            }
-            _ => return Err(Refusal::new(400, "the `content` of a message is a text or a list of parts")),
-        }
-        Ok(())
-    }
-
-    /// Reads a text, a list of token ids, or a list of at most `most` of either. Returns the number of prompts.
-    fn prompts(&mut self, value: &Value, field: &str, most: usize) -> Result<usize, Refusal> {
-        let count = match value {
-            Value::Array(items) if items.iter().all(|item| item.is_string() || item.is_array()) => {
-                items.iter().try_for_each(|item| self.prompt(item, field))?;
-                items.len()
-            }
-            _ => {
-                self.prompt(value, field)?;
-                1
-            }
-        };
-        match count {
-            0 => Err(Refusal::new(400, format!("`{field}` is empty"))),
-            count if count > most => {
-                Err(Refusal::new(400, format!("`{field}` has {count} prompts, and at most {most} are served")))
-            }
-            count => Ok(count),
-        }
-    }
-
-    fn prompt(&mut self, value: &Value, field: &str) -> Result<(), Refusal> {
-        let wrong = || Refusal::new(400, format!("`{field}` is a text, a list of token ids, or a list of these"));
-        match value {
-            Value::String(text) => self.words(text),
-            Value::Array(ids) => {
-                ids.iter().try_for_each(|id| id.as_u64().map(|id| self.token(&id.to_le_bytes())).ok_or_else(wrong))?;
-            }
-            _ => return Err(wrong()),
-        }
-        Ok(())
-    }
-
-    fn words(&mut self, text: &str) {
-        text.split_whitespace().for_each(|word| self.token(word.as_bytes()));
-    }
-
-    fn token(&mut self, token: &[u8]) {
+    fn take(&mut self, token: &[u8]) {
         // The length separates tokens, for any bytes in them.
         let length = (token.len() as u64).to_le_bytes();
         self.digest.update(length);
@@ -271,6 +151,21 @@ impl PromptReader {
     }
 }
 
+impl InputReader for PromptReader {
+    fn role(&mut self, role: &str) {
+        self.digest.update(role.as_bytes());
+        self.digest.update([0]);
+    }
+
+    fn text(&mut self, text: &str) {
+        text.split_whitespace().for_each(|word| self.take(word.as_bytes()));
+    }
+
+    fn token(&mut self, id: u64) {
+        self.take(&id.to_le_bytes());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -284,16 +179,16 @@ mod tests {
     }
 
     fn chat(body: &str) -> Result<InferenceRequest, Refusal> {
-        parse_request(Endpoint::Chat, body.as_bytes(), &config())
+        parse_request(ServingApi::Chat, body.as_bytes(), &config())
     }
 
-    fn refused(endpoint: Endpoint, body: &str) -> (u16, String) {
-        let refusal = parse_request(endpoint, body.as_bytes(), &config()).expect_err(body);
+    fn refused(api: ServingApi, body: &str) -> (u16, String) {
+        let refusal = parse_request(api, body.as_bytes(), &config()).expect_err(body);
         (refusal.status, refusal.message)
     }
 
-    fn tokens(endpoint: Endpoint, body: &str) -> u32 {
-        parse_request(endpoint, body.as_bytes(), &config()).expect(body).prompt.tokens
+    fn tokens(api: ServingApi, body: &str) -> u32 {
+        parse_request(api, body.as_bytes(), &config()).expect(body).prompt.tokens
     }
 
     #[test]
@@ -301,35 +196,35 @@ mod tests {
         let body = r#"{"model": "m", "messages": [{"role": "system", "content": " be  kind "},
             {"role": "user", "content": [{"type": "text", "text": "a b c"}, {"type": "image_url"}]},
             {"role": "assistant", "content": null}]}"#;
-        assert_eq!(tokens(Endpoint::Chat, body), 5);
-        assert_eq!(tokens(Endpoint::Completions, r#"{"model": "m", "prompt": "a b"}"#), 2);
-        assert_eq!(tokens(Endpoint::Completions, r#"{"model": "m", "prompt": ["a b"]}"#), 2);
-        assert_eq!(tokens(Endpoint::Completions, r#"{"model": "m", "prompt": [7, 8, 9]}"#), 3);
-        assert_eq!(tokens(Endpoint::Completions, r#"{"model": "m", "prompt": [[7, 8]]}"#), 2);
-        assert_eq!(tokens(Endpoint::Embeddings, r#"{"model": "m", "input": ["a b", "c"]}"#), 3);
+        assert_eq!(tokens(ServingApi::Chat, body), 5);
+        assert_eq!(tokens(ServingApi::Completions, r#"{"model": "m", "prompt": "a b"}"#), 2);
+        assert_eq!(tokens(ServingApi::Completions, r#"{"model": "m", "prompt": ["a b"]}"#), 2);
+        assert_eq!(tokens(ServingApi::Completions, r#"{"model": "m", "prompt": [7, 8, 9]}"#), 3);
+        assert_eq!(tokens(ServingApi::Completions, r#"{"model": "m", "prompt": [[7, 8]]}"#), 2);
+        assert_eq!(tokens(ServingApi::Embeddings, r#"{"model": "m", "input": ["a b", "c"]}"#), 3);
     }
 
     #[test]
     fn what_cannot_be_served_is_refused_with_the_reason() {
         let cases = [
-            (Endpoint::Chat, "{", 400, "not a request"),
-            (Endpoint::Chat, "[]", 400, "not a request"),
-            (Endpoint::Chat, r#"{"messages": []}"#, 400, "`model` is missing"),
-            (Endpoint::Chat, r#"{"model": "x", "messages": []}"#, 404, "the model `x` does not exist"),
-            (Endpoint::Chat, r#"{"model": "m"}"#, 400, "`messages` is missing"),
-            (Endpoint::Chat, r#"{"model": "m", "messages": []}"#, 400, "`messages` is empty"),
-            (Endpoint::Chat, r#"{"model": "m", "messages": [{"content": "a"}]}"#, 400, "missing field `role`"),
-            (Endpoint::Chat, r#"{"model": "m", "messages": [{"role": "user", "content": 5}]}"#, 400, "a text or a list"),
-            (Endpoint::Completions, r#"{"model": "m"}"#, 400, "`prompt` is missing"),
-            (Endpoint::Completions, r#"{"model": "m", "prompt": ["a", "b"]}"#, 400, "has 2 prompts"),
-            (Endpoint::Completions, r#"{"model": "m", "prompt": [-1]}"#, 400, "list of token ids"),
-            (Endpoint::Completions, r#"{"model": "m", "prompt": []}"#, 400, "`prompt` is empty"),
-            (Endpoint::Completions, r#"{"model": "m", "prompt": "a", "max_tokens": 0}"#, 400, "at least 1"),
-            (Endpoint::Completions, r#"{"model": "m", "prompt": "a", "max_tokens": -1}"#, 400, "not a request"),
-            (Endpoint::Completions, r#"{"model": "m", "prompt": "a", "max_tokens": 100}"#, 400, "context length is 100"),
-            (Endpoint::Completions, r#"{"model": "m", "prompt": "a", "max_tokens": 3, "min_tokens": 4}"#, 400, "`min_tokens`"),
-            (Endpoint::Completions, r#"{"model": "m", "prompt": "a", "n": 2}"#, 400, "`n` other than 1"),
-            (Endpoint::Embeddings, r#"{"model": "m", "input": {}}"#, 400, "`input` is a text"),
+            (ServingApi::Chat, "{", 400, "not a request"),
+            (ServingApi::Chat, "[]", 400, "not a request"),
+            (ServingApi::Chat, r#"{"messages": []}"#, 400, "`model` is missing"),
+            (ServingApi::Chat, r#"{"model": "x", "messages": []}"#, 404, "the model `x` does not exist"),
+            (ServingApi::Chat, r#"{"model": "m"}"#, 400, "`messages` is missing"),
+            (ServingApi::Chat, r#"{"model": "m", "messages": []}"#, 400, "`messages` is empty"),
+            (ServingApi::Chat, r#"{"model": "m", "messages": [{"content": "a"}]}"#, 400, "missing field `role`"),
+            (ServingApi::Chat, r#"{"model": "m", "messages": [{"role": "user", "content": 5}]}"#, 400, "a text or a list"),
+            (ServingApi::Completions, r#"{"model": "m"}"#, 400, "`prompt` is missing"),
+            (ServingApi::Completions, r#"{"model": "m", "prompt": ["a", "b"]}"#, 400, "has 2 prompts"),
+            (ServingApi::Completions, r#"{"model": "m", "prompt": [-1]}"#, 400, "list of token ids"),
+            (ServingApi::Completions, r#"{"model": "m", "prompt": []}"#, 400, "`prompt` is empty"),
+            (ServingApi::Completions, r#"{"model": "m", "prompt": "a", "max_tokens": 0}"#, 400, "at least 1"),
+            (ServingApi::Completions, r#"{"model": "m", "prompt": "a", "max_tokens": -1}"#, 400, "not a request"),
+            (ServingApi::Completions, r#"{"model": "m", "prompt": "a", "max_tokens": 100}"#, 400, "context length is 100"),
+            (ServingApi::Completions, r#"{"model": "m", "prompt": "a", "max_tokens": 3, "min_tokens": 4}"#, 400, "`min_tokens`"),
+            (ServingApi::Completions, r#"{"model": "m", "prompt": "a", "n": 2}"#, 400, "`n` other than 1"),
+            (ServingApi::Embeddings, r#"{"model": "m", "input": {}}"#, 400, "`input` is a text"),
         ];
         for (endpoint, body, status, reason) in cases {
             let (found, message) = refused(endpoint, body);
@@ -361,20 +256,20 @@ mod tests {
     fn reasoning_comes_first_and_is_a_share_of_a_chat_answer() {
         let config = Config { reasoning_share: 0.3, ..config() };
         let key = RequestKey::from_id(&Seed::default(), "a");
-        let reasoning = |endpoint, body: &str| {
-            parse_request(endpoint, body.as_bytes(), &config).expect(body).response_length(key, &config).reasoning_tokens
+        let reasoning = |api, body: &str| {
+            parse_request(api, body.as_bytes(), &config).expect(body).response_length(key, &config).reasoning_tokens
         };
         let ends = r#""max_tokens": 11, "ignore_eos": true}"#;
         let message = r#"{"model": "m", "messages": [{"role": "user", "content": "a"}], "#;
-        assert_eq!(reasoning(Endpoint::Chat, &format!("{message}{ends}")), 3);
-        assert_eq!(reasoning(Endpoint::Completions, &format!(r#"{{"model": "m", "prompt": "a", {ends}"#)), 0);
+        assert_eq!(reasoning(ServingApi::Chat, &format!("{message}{ends}")), 3);
+        assert_eq!(reasoning(ServingApi::Completions, &format!(r#"{{"model": "m", "prompt": "a", {ends}"#)), 0);
     }
 
     #[test]
     fn blocks_agree_as_far_as_prompts_and_salts_do() {
         let blocks = |prompt: &str, salt: &str| {
             let body = format!(r#"{{"model": "m", "prompt": "{prompt}"{salt}}}"#);
-            parse_request(Endpoint::Completions, body.as_bytes(), &config()).expect(&body).prompt.blocks
+            parse_request(ServingApi::Completions, body.as_bytes(), &config()).expect(&body).prompt.blocks
         };
         let (shared, end) = ("w ".repeat(16), "x ".repeat(16));
         let first = blocks(&format!("{shared}{end}"), "");
@@ -389,8 +284,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_body_is_read_or_refused(body in proptest::collection::vec(any::<u8>(), 0..200)) {
-            for endpoint in [Endpoint::Chat, Endpoint::Completions, Endpoint::Embeddings] {
-                if let Err(refusal) = parse_request(endpoint, &body, &config()) {
+            for api in ServingApi::ALL.iter().copied() {
+                if let Err(refusal) = parse_request(api, &body, &config()) {
                     prop_assert!(refusal.status == 400 || refusal.status == 404);
                 }
             }

@@ -1,53 +1,26 @@
-//! Builds the bodies of requests, in the format of OpenAI's API and of compatible servers.
+//! Builds the bodies of requests.
 
-use assay_manifest::{ServingApi, ServingWork};
-use serde_json::{Map, Value, json};
+use assay_api::RequestBody;
+use assay_manifest::ServingWork;
 
-/// Builds the body that requests a response of this many tokens to these prompts; one prompt, except for embeddings.
+/// Builds the body that requests a response of this many tokens to these prompts; one prompt, unless the API takes documents.
 pub(crate) fn request_body(work: &ServingWork, prompts: &[String], output_tokens: Option<u32>) -> Vec<u8> {
-    let mut body = Map::new();
-    body.insert("model".to_owned(), json!(work.model));
-    match (work.api, prompts) {
-        (ServingApi::Embeddings, prompts) => body.insert("input".to_owned(), json!(prompts)),
-        (ServingApi::Chat, prompts) => {
-            let messages: Vec<Value> = prompts.iter().map(|prompt| json!({"role": "user", "content": prompt})).collect();
-            body.insert("messages".to_owned(), Value::Array(messages))
-        }
-        (ServingApi::Completions, prompts) => body.insert("prompt".to_owned(), json!(prompts.first())),
-    };
-    if let Some(tokens) = output_tokens {
-        body.insert("max_tokens".to_owned(), json!(tokens));
-        // Greedy decoding: the measurement should not depend on a server's random numbers.
-        body.insert("temperature".to_owned(), json!(0));
-        if work.exact_output {
-            body.insert("ignore_eos".to_owned(), json!(true));
-            body.insert("min_tokens".to_owned(), json!(tokens));
-        }
-    }
-    if work.is_streamed() {
-        body.insert("stream".to_owned(), json!(true));
-        let mut options = json!({"include_usage": true});
-        if work.continuous_usage {
-            options["continuous_usage_stats"] = json!(true);
-        }
-        body.insert("stream_options".to_owned(), options);
-    }
-    for (name, text) in &work.body {
-        body.insert(name.clone(), parse_scalar(text));
-    }
-    Value::Object(body).to_string().into_bytes()
-}
-
-/// Parses a number or a boolean, or else returns the text.
-fn parse_scalar(text: &str) -> Value {
-    match serde_json::from_str(text) {
-        Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
-        _ => Value::String(text.to_owned()),
-    }
+    work.api.request_body(&RequestBody {
+        model: &work.model,
+        inputs: prompts,
+        output_tokens,
+        exact_output: work.exact_output,
+        streamed: work.is_streamed(),
+        continuous_usage: work.continuous_usage,
+        added: &work.body,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use assay_manifest::ServingApi;
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::serving::requests::tests::work;
 

@@ -4,18 +4,22 @@
 //! Generator and simulator share the available CPU, so the figures are a lower bound of what a shard can do against an endpoint
 //! on another machine.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use assay_api::{RequestBody, ServingApi};
 use assay_load::{
-    Api, Arrivals, Capture, Cause, ChunkLists, Endpoint, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE, MeasuredLimits,
-    PlannedRequest, Progress, Requests, Sink, Trial, TrialSummary,
+    Arrivals, Capture, Cause, ChunkLists, Endpoint, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE, MeasuredLimits, PlannedRequest,
+    Progress, Requests, Sink, Trial, TrialSummary,
 };
 use assay_process::{Cancel, Child, Command, Output, Spawner};
 use assay_record::{Outcome, Phase, Record};
 
+/// The API of the measured requests. Of all APIs that stream, the events of a chat have the most bytes.
+const API: ServingApi = ServingApi::Chat;
 /// Events per second of each stream: as of a fast model.
 const EVENTS_PER_S: u32 = 50;
 /// The time between two events of a stream.
@@ -114,6 +118,7 @@ fn climb(first: u32, most: u32, what: &'static str, mut at: impl FnMut(u32) -> L
 fn try_streams(simulator: &Simulator, streams: u32, cancel: &Cancel) -> LevelOutcome {
     let open_ns = OPEN_NS.max(i64::from(streams) * OPEN_EACH_NS);
     let tokens = (open_ns + HOLD_NS + DRAIN_NS) / BETWEEN_NS + i64::from(EVENTS_PER_S);
+    let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
     let mut requests = EvenRequests { count: streams, sent: 0, gap_ns: open_ns as f64 / f64::from(streams), body: body(tokens) };
     let mut sink = EventsWithin { from_ns: open_ns, to_ns: open_ns + HOLD_NS, events: 0 };
     let trial = simulator.trial(streams, open_ns, HOLD_NS + DRAIN_NS);
@@ -212,7 +217,7 @@ impl Simulator {
     fn trial(&self, max_in_flight: u32, send_ns: i64, drain_ns: i64) -> Trial {
         Trial {
             endpoint: self.endpoint.clone(),
-            api: Api::Chat,
+            api: API,
             streaming: true,
             arrivals: Arrivals::Open { max_in_flight },
             start_at_ns: assay_reactor::now_ns(),
@@ -228,16 +233,16 @@ impl Simulator {
 }
 
 /// Returns the body of a request for this many tokens.
-fn body(tokens: i64) -> Vec<u8> {
-    let body = serde_json::json!({
-        "model": "assay-simulator",
-        "messages": [{"role": "user", "content": PROMPT}],
-        "max_tokens": tokens,
-        "ignore_eos": true,
-        "stream": true,
-        "stream_options": {"include_usage": true},
-    });
-    body.to_string().into_bytes()
+fn body(tokens: u32) -> Vec<u8> {
+    API.request_body(&RequestBody {
+        model: "assay-simulator",
+        inputs: &[PROMPT.to_owned()],
+        output_tokens: Some(tokens),
+        exact_output: true,
+        streamed: true,
+        continuous_usage: false,
+        added: &BTreeMap::new(),
+    })
 }
 
 /// Equal requests at equal intervals.

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use assay_manifest::{
     ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FrozenWorkload, Metric, MetricSummary, Point, PointSummary,
-    PointView, Reason, ServingApi, ServingPoint, ServingWork, Shard, SloMetric, TrialId, TrialValue,
+    PointView, Reason, ServingPoint, ServingWork, Shard, SloMetric, TrialId, TrialValue,
 };
 use assay_record::{MeasuredPhase, SHARE_BITS};
 use assay_schedule::{OfferedLoad, TrialSchedule};
@@ -281,7 +281,7 @@ pub(crate) fn measure<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: L
 fn rules(work: &ServingWork) -> Rules {
     Rules {
         open_loop: is_open_loop(work),
-        has_output: work.api != ServingApi::Embeddings,
+        has_output: work.api.capabilities().has_output_tokens,
         slos: work.slos.iter().map(|slo| (slo.metric, slo.at_most_ns.0)).collect(),
     }
 }
@@ -466,7 +466,8 @@ fn counted_values(seen: &ScannedTrial<'_>, work: &ServingWork, price: &Result<Pr
     let seconds = window_ns(seen).map(|ns| ns as f64 / 1e9);
     let no_window = || "the measured phase has no length".to_owned();
     let per_second = |shares: u128, n: u64| seconds.map(|seconds| (whole_requests(shares) / seconds, n)).ok_or_else(no_window);
-    let no_output = (work.api == ServingApi::Embeddings).then(|| "embeddings have no output tokens".to_owned());
+    let api = work.api.capabilities();
+    let no_output = (!api.has_output_tokens).then(|| format!("{} have no output tokens", api.responses));
     let output = |of: &WorkTotals, tokens: u128| match &no_output {
         Some(why) => Err(why.clone()),
         None => total(of, tokens).and_then(|tokens| per_second(tokens, of.answers)),

@@ -52,7 +52,7 @@ pub(crate) struct PlannedMeasurement {
 pub(super) struct Rules {
     /// True if requests have intended times.
     pub(super) open_loop: bool,
-    /// True if responses have tokens: embeddings have none.
+    /// True if responses have tokens.
     pub(super) has_output: bool,
     /// The limits of a good request, in nanoseconds.
     pub(super) slos: Vec<(SloMetric, u64)>,

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 pub(crate) const MAX_DEPTH: u32 = 128;
 
 /// The scanned value, or the reason why the text is not JSON.
-pub(crate) type Scan<T> = Result<T, &'static str>;
+pub type Scan<T> = Result<T, &'static str>;
 
 /// A scanner at a position of a JSON text.
 pub(crate) struct Scanner<'a> {
@@ -270,7 +270,7 @@ const fn stops(word: u64) -> u64 {
 
 /// The content of a string whose escapes are valid.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Text<'a> {
+pub struct Text<'a> {
     raw: &'a [u8],
     escaped: bool,
 }
@@ -281,13 +281,14 @@ impl<'a> Text<'a> {
         Self { raw, escaped: false }
     }
 
-    pub(crate) fn is_empty(self) -> bool {
+    /// Returns true if there is no text.
+    pub fn is_empty(self) -> bool {
         self.raw.is_empty()
     }
 
     /// Returns the bytes of the decoded text, in UTF-8.
     #[inline]
-    pub(crate) fn len(self) -> usize {
+    pub fn len(self) -> usize {
         if !self.escaped {
             return self.raw.len();
         }
@@ -298,7 +299,7 @@ impl<'a> Text<'a> {
 
     /// Returns the decoded text; borrowed if it has no escapes.
     #[inline]
-    pub(crate) fn decoded(self) -> Cow<'a, [u8]> {
+    pub fn decoded(self) -> Cow<'a, [u8]> {
         if !self.escaped {
             return Cow::Borrowed(self.raw);
         }
@@ -309,7 +310,7 @@ impl<'a> Text<'a> {
 
     /// Passes the decoded text on, piece by piece. Half of a surrogate pair is not a character and decodes to U+FFFD.
     #[inline]
-    pub(crate) fn pieces(self, mut take: impl FnMut(&[u8])) {
+    pub fn pieces(self, mut take: impl FnMut(&[u8])) {
         let mut rest = self.raw;
         while let Some(escape) = rest.iter().position(|byte| self.escaped && *byte == b'\\') {
             let (plain, tail) = rest.split_at(escape);

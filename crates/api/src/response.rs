@@ -1,55 +1,64 @@
-//! Parses the JSON documents of a response: text by kind, token counts, finish reason, errors.
+//! The JSON documents of responses: the members that all APIs have, and their errors.
 
 use sha2::{Digest as _, Sha256};
 
-use super::json::{Scan, Scanner, Text};
+use crate::interface::Interface;
+use crate::json::{Scan, Scanner, Text};
 
 /// The content of one document. Sizes are bytes of the decoded text.
 #[derive(Debug, Default)]
-pub(crate) struct ParsedResponse<'a> {
+pub struct ParsedResponse<'a> {
     /// Bytes of content.
-    pub(crate) content: usize,
+    pub content: usize,
     /// Bytes of reasoning.
-    pub(crate) reasoning: usize,
+    pub reasoning: usize,
     /// Bytes of the names and arguments of tool calls.
-    pub(crate) tool: usize,
+    pub tool: usize,
     /// The token counts, if it has any.
-    pub(crate) usage: Usage,
+    pub usage: Usage,
     /// The finish reason, if it has one.
-    pub(crate) finish: Option<Text<'a>>,
+    pub finish: Option<Text<'a>>,
     /// The message of a finish reason that is an object (SGLang).
-    pub(crate) finish_message: Option<Text<'a>>,
+    pub finish_message: Option<Text<'a>>,
     /// True if it has a list of choices.
-    has_choices: bool,
+    pub(crate) has_choices: bool,
     /// The error message, if it holds an error.
-    pub(crate) error: Option<String>,
-    /// The number of embeddings.
-    pub(crate) embeddings: usize,
+    pub error: Option<String>,
+    /// The number of results: embeddings or scores.
+    pub results: usize,
     /// True if its `object` is `error`.
     is_error: bool,
     /// The `message` or `detail` of the document.
     message: Option<Text<'a>>,
 }
 
-/// Token counts, by the endpoint.
+/// Token counts of a document, by the endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
-    pub(crate) prompt: Option<u32>,
-    pub(crate) completion: Option<u32>,
-    pub(crate) cached: Option<u32>,
-    pub(crate) reasoning: Option<u32>,
+pub struct Usage {
+    /// Tokens of the input.
+    pub prompt: Option<u32>,
+    /// Tokens of the response.
+    pub completion: Option<u32>,
+    /// Tokens of the input that were in the prefix cache.
+    pub cached: Option<u32>,
+    /// Tokens of the response that are reasoning.
+    pub reasoning: Option<u32>,
 }
 
 /// The destination of the text.
-pub(crate) enum TextSink<'k> {
+#[derive(Debug)]
+pub enum TextSink<'k> {
+    /// None.
     Discard,
+    /// A digest of it.
     Digest(&'k mut Sha256),
+    /// A buffer.
     Text(&'k mut Vec<u8>),
 }
 
 impl TextSink<'_> {
     #[inline]
-    fn text(&mut self, text: Text<'_>) {
+    pub(crate) fn text(&mut self, text: Text<'_>) {
         match self {
             Self::Discard => {}
             Self::Digest(hasher) => text.pieces(|piece| hasher.update(piece)),
@@ -60,134 +69,58 @@ impl TextSink<'_> {
 
 impl ParsedResponse<'_> {
     /// Returns the bytes of text of all kinds.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.content + self.reasoning + self.tool
+    }
+
+    /// Returns the message of an error's body, if it has one.
+    pub(crate) fn into_error_message(self) -> Option<String> {
+        let message = self.message;
+        self.error.or_else(|| message.map(to_text))
+    }
+
+    /// Finds the error of a document that says so in another way than by `error`: a message, or FastAPI's `detail`, in place of
+    /// choices or results is one, too.
+    fn find_error(&mut self) {
+        let only_message = self.message.is_some() && !self.has_choices && self.results == 0;
+        if (self.is_error || only_message) && self.error.is_none() {
+            self.error = Some(self.message.map_or_else(|| "no message".to_owned(), to_text));
+        }
     }
 }
 
-/// Parses a document. A document that is not a JSON object, and text that is not a string, are errors; unknown keys are validated
-/// and skipped.
+/// Parses a document of an API.
 #[inline]
-pub(crate) fn parse_document<'a>(document: &'a [u8], keep: &mut TextSink<'_>) -> Scan<ParsedResponse<'a>> {
-    let mut said = ParsedResponse::default();
+pub(crate) fn parse<'a, I: Interface>(document: &'a [u8], keep: &mut TextSink<'_>) -> Scan<ParsedResponse<'a>> {
+    let mut response = ParsedResponse::default();
     let mut scanner = Scanner::new(document)?;
-    scanner.object(|scanner, key| match key {
-        b"choices" => {
-            said.has_choices = true;
-            array_or_null(scanner, |scanner| choice(scanner, &mut said, keep))
-        }
-        b"usage" => usage(scanner, &mut said.usage),
-        b"error" => error(scanner, &mut said.error),
-        b"data" => embeddings(scanner, &mut said.embeddings),
+    scanner.object(|scanner, key| read_member::<I>(scanner, key, &mut response, keep))?;
+    scanner.end()?;
+    response.find_error();
+    Ok(response)
+}
+
+/// Reads a member: those that all APIs have here, the others by the API.
+#[inline]
+fn read_member<'a, I: Interface>(
+    scanner: &mut Scanner<'a>,
+    key: &[u8],
+    response: &mut ParsedResponse<'a>,
+    keep: &mut TextSink<'_>,
+) -> Scan<()> {
+    match key {
+        b"usage" => usage(scanner, &mut response.usage),
+        b"error" => error(scanner, &mut response.error),
         b"object" => {
-            said.is_error = optional_string(scanner)?.is_some_and(|object| &*object.decoded() == b"error");
+            response.is_error = optional_string(scanner)?.is_some_and(|object| &*object.decoded() == b"error");
             Ok(())
         }
         b"message" | b"detail" => {
-            said.message = optional_string(scanner)?.or(said.message);
+            response.message = optional_string(scanner)?.or(response.message);
             Ok(())
         }
-        _ => scanner.skip(),
-    })?;
-    scanner.end()?;
-    // A message, or FastAPI's `detail`, in place of choices or embeddings is an error, too.
-    let only_message = said.message.is_some() && !said.has_choices && said.embeddings == 0;
-    if (said.is_error || only_message) && said.error.is_none() {
-        said.error = Some(said.message.map_or_else(|| "no message".to_owned(), to_text));
+        _ => I::read_member(scanner, key, response, keep),
     }
-    Ok(said)
-}
-
-/// Returns the message of an error's body, if it is JSON with a message.
-pub(crate) fn error_message(document: &[u8]) -> Option<String> {
-    let said = parse_document(document, &mut TextSink::Discard).ok()?;
-    said.error.or_else(|| said.message.map(to_text))
-}
-
-fn choice<'a>(scanner: &mut Scanner<'a>, said: &mut ParsedResponse<'a>, keep: &mut TextSink<'_>) -> Scan<()> {
-    scanner.object(|scanner, key| match key {
-        b"delta" | b"message" => delta(scanner, said, keep),
-        b"text" => {
-            let text = text(scanner)?;
-            said.content += text.len();
-            keep.text(text);
-            Ok(())
-        }
-        b"finish_reason" => {
-            let reason =
-                if scanner.peek()? == b'{' { finish(scanner, &mut said.finish_message)? } else { optional_string(scanner)? };
-            said.finish = reason.filter(|reason| !reason.is_empty()).or(said.finish);
-            Ok(())
-        }
-        _ => scanner.skip(),
-    })
-}
-
-/// Parses a finish reason that is an object: its type and its message.
-fn finish<'a>(scanner: &mut Scanner<'a>, message: &mut Option<Text<'a>>) -> Scan<Option<Text<'a>>> {
-    let mut kind = None;
-    scanner.object(|scanner, key| {
-        match key {
-            b"type" => kind = optional_string(scanner)?,
-            b"message" => *message = optional_string(scanner)?,
-            _ => scanner.skip()?,
-        }
-        Ok(())
-    })?;
-    Ok(kind)
-}
-
-/// Parses the delta of a stream, or the message of a complete response. A provider may send its reasoning under either of two
-/// names, or under both: it is counted once.
-fn delta<'a>(scanner: &mut Scanner<'a>, said: &mut ParsedResponse<'a>, keep: &mut TextSink<'_>) -> Scan<()> {
-    if scanner.null()? {
-        return Ok(());
-    }
-    let (mut content, mut refusal) = (Text::default(), Text::default());
-    let (mut reasoning, mut reasoning_content) = (Text::default(), Text::default());
-    let mut tool = 0;
-    scanner.object(|scanner, key| {
-        match key {
-            b"content" => content = text(scanner)?,
-            b"refusal" => refusal = text(scanner)?,
-            b"reasoning" => reasoning = text(scanner)?,
-            b"reasoning_content" => reasoning_content = text(scanner)?,
-            b"tool_calls" => array_or_null(scanner, |scanner| tool_call(scanner, &mut tool, keep))?,
-            b"function_call" => function(scanner, &mut tool, keep)?,
-            _ => scanner.skip()?,
-        }
-        Ok(())
-    })?;
-    let reasoning = if reasoning.is_empty() { reasoning_content } else { reasoning };
-    for text in [reasoning, content, refusal] {
-        keep.text(text);
-    }
-    said.reasoning += reasoning.len();
-    said.content += content.len() + refusal.len();
-    said.tool += tool;
-    Ok(())
-}
-
-fn tool_call(scanner: &mut Scanner<'_>, tool: &mut usize, keep: &mut TextSink<'_>) -> Scan<()> {
-    scanner.object(|scanner, key| if key == b"function" { function(scanner, tool, keep) } else { scanner.skip() })
-}
-
-/// Parses a function call: the model writes both its name and its arguments. Some servers send the arguments as JSON rather than
-/// as text of it.
-fn function(scanner: &mut Scanner<'_>, tool: &mut usize, keep: &mut TextSink<'_>) -> Scan<()> {
-    if scanner.null()? {
-        return Ok(());
-    }
-    scanner.object(|scanner, key| {
-        let text = match key {
-            b"arguments" if scanner.peek()? == b'{' => Text::verbatim(scanner.raw()?),
-            b"name" | b"arguments" => text(scanner)?,
-            _ => return scanner.skip(),
-        };
-        *tool += text.len();
-        keep.text(text);
-        Ok(())
-    })
 }
 
 fn usage(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
@@ -246,25 +179,26 @@ fn error(scanner: &mut Scanner<'_>, error: &mut Option<String>) -> Scan<()> {
     Ok(())
 }
 
-fn embeddings(scanner: &mut Scanner<'_>, count: &mut usize) -> Scan<()> {
+/// Counts the elements of a list as results; a value of another kind is skipped.
+pub(crate) fn count_results(scanner: &mut Scanner<'_>, response: &mut ParsedResponse<'_>) -> Scan<()> {
     if scanner.peek()? != b'[' {
         return scanner.skip();
     }
     scanner.array(|scanner| {
-        *count += 1;
+        response.results += 1;
         scanner.skip()
     })
 }
 
 /// Scans an array; `null` is an empty one.
 #[inline]
-fn array_or_null<'a>(scanner: &mut Scanner<'a>, element: impl FnMut(&mut Scanner<'a>) -> Scan<()>) -> Scan<()> {
+pub(crate) fn array_or_null<'a>(scanner: &mut Scanner<'a>, element: impl FnMut(&mut Scanner<'a>) -> Scan<()>) -> Scan<()> {
     if scanner.null()? { Ok(()) } else { scanner.array(element) }
 }
 
 /// Scans text of a response: a string, or `null` for none.
 #[inline]
-fn text<'a>(scanner: &mut Scanner<'a>) -> Scan<Text<'a>> {
+pub(crate) fn text<'a>(scanner: &mut Scanner<'a>) -> Scan<Text<'a>> {
     match scanner.peek()? {
         b'"' => scanner.string(),
         b'n' => scanner.skip().map(|()| Text::default()),
@@ -274,7 +208,7 @@ fn text<'a>(scanner: &mut Scanner<'a>) -> Scan<Text<'a>> {
 
 /// Scans a string; a value of another kind is skipped.
 #[inline]
-fn optional_string<'a>(scanner: &mut Scanner<'a>) -> Scan<Option<Text<'a>>> {
+pub(crate) fn optional_string<'a>(scanner: &mut Scanner<'a>) -> Scan<Option<Text<'a>>> {
     if scanner.peek()? == b'"' { scanner.string().map(Some) } else { scanner.skip().map(|()| None) }
 }
 
@@ -285,21 +219,22 @@ fn to_text(text: Text<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ServingApi;
 
     /// Returns `content/reasoning/tool` and the text in its order.
     fn parse_text(document: &str) -> (String, String) {
         let mut kept = Vec::new();
-        let said = parse_document(document.as_bytes(), &mut TextSink::Text(&mut kept)).expect("a document");
-        assert_eq!(said.bytes(), kept.len());
-        (format!("{}/{}/{}", said.content, said.reasoning, said.tool), String::from_utf8(kept).expect("UTF-8"))
+        let parsed = ServingApi::Chat.parse_response(document.as_bytes(), &mut TextSink::Text(&mut kept)).expect("a document");
+        assert_eq!(parsed.bytes(), kept.len());
+        (format!("{}/{}/{}", parsed.content, parsed.reasoning, parsed.tool), String::from_utf8(kept).expect("UTF-8"))
     }
 
     fn counts(document: &str) -> Usage {
-        parse_document(document.as_bytes(), &mut TextSink::Discard).expect("a document").usage
+        ServingApi::Chat.parse_response(document.as_bytes(), &mut TextSink::Discard).expect("a document").usage
     }
 
     fn parse_error(document: &str) -> Option<String> {
-        parse_document(document.as_bytes(), &mut TextSink::Discard).expect("a document").error
+        ServingApi::Chat.parse_response(document.as_bytes(), &mut TextSink::Discard).expect("a document").error
     }
 
     #[test]
@@ -375,17 +310,7 @@ mod tests {
             r#"{"choices":[{"delta":{"content":5}}]}"#,
             r#"{"choices":[{"delta":{"content":["x"]}}]}"#,
         ] {
-            assert!(parse_document(document.as_bytes(), &mut TextSink::Discard).is_err(), "{document}");
+            assert!(ServingApi::Chat.parse_response(document.as_bytes(), &mut TextSink::Discard).is_err(), "{document}");
         }
-    }
-
-    #[test]
-    fn embeddings_are_counted() {
-        let said = parse_document(
-            br#"{"object":"list","data":[{"embedding":[0.1,-2e-3],"index":0},{"embedding":"AAAA"}],"usage":{"prompt_tokens":4}}"#,
-            &mut TextSink::Discard,
-        );
-        let said = said.expect("a document");
-        assert_eq!((said.embeddings, said.usage.prompt), (2, Some(4)));
     }
 }

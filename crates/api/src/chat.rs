@@ -1,0 +1,101 @@
+//! Chats: `/v1/chat/completions`.
+
+use serde_json::{Map, Value, json};
+
+use crate::generation;
+use crate::interface::{Capabilities, InputKind, Interface};
+use crate::json::{Scan, Scanner};
+use crate::received::{InputReader, Message, ReceivedRequest, missing};
+use crate::request::RequestBody;
+use crate::response::{ParsedResponse, TextSink};
+use crate::simulated::{Content, ContentFault, SimulatedResponse, push};
+
+pub(crate) struct Chat;
+
+impl Interface for Chat {
+    const CAPABILITIES: Capabilities = Capabilities {
+        path: "/v1/chat/completions",
+        responses: "chat completions",
+        input: InputKind::Prompt,
+        streams: true,
+        has_output_tokens: true,
+        has_reasoning: true,
+        added_tokens: Some("the endpoint's chat template adds tokens"),
+    };
+
+    fn insert_inputs(request: &RequestBody<'_>, body: &mut Map<String, Value>) {
+        let messages: Vec<Value> = request.inputs.iter().map(|prompt| json!({"role": "user", "content": prompt})).collect();
+        body.insert("messages".to_owned(), Value::Array(messages));
+    }
+
+    #[inline]
+    fn read_member<'a>(
+        scanner: &mut Scanner<'a>,
+        key: &[u8],
+        response: &mut ParsedResponse<'a>,
+        keep: &mut TextSink<'_>,
+    ) -> Scan<()> {
+        generation::read_member(scanner, key, response, keep)
+    }
+
+    fn read_inputs(request: &ReceivedRequest, reader: &mut impl InputReader) -> Result<usize, String> {
+        let messages = request.messages.as_deref().ok_or_else(|| missing("messages"))?;
+        if messages.is_empty() {
+            return Err("`messages` is empty".to_owned());
+        }
+        messages.iter().try_for_each(|message| read_message(message, reader))?;
+        Ok(1)
+    }
+
+    fn object_names(is_streamed: bool) -> (&'static str, &'static str) {
+        ("chatcmpl", if is_streamed { "chat.completion.chunk" } else { "chat.completion" })
+    }
+
+    fn write_whole(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>) {
+        let (tokens, thought) = (response.plan.output.tokens, response.plan.output.reasoning_tokens);
+        response.open(body);
+        body.extend_from_slice(br#""choices":[{"index":0,"message":{"role":"assistant""#);
+        if thought > 0 {
+            push(body, format_args!(r#","{}":""#, response.reasoning_field));
+            content.push_words(0, 0, thought, body);
+            body.push(b'"');
+        }
+        body.extend_from_slice(br#","content":""#);
+        body.extend_from_slice(fault.garble);
+        content.push_words(thought, thought, tokens.saturating_sub(thought), body);
+        body.extend_from_slice(br#""}"#);
+        response.close_choice(body);
+        response.close(fault, body);
+    }
+
+    /// Writes the role, which servers send before any token.
+    fn write_first_event(response: &SimulatedResponse, event: &mut Vec<u8>) -> bool {
+        let delta = r#"{"role":"assistant","content":""}"#;
+        response.open(event);
+        push(event, format_args!(r#""choices":[{{"index":0,"delta":{delta},"logprobs":null,"finish_reason":null}}]"#));
+        response.close_event(0, event);
+        true
+    }
+
+    fn write_delta(field: Option<&str>, event: &mut Vec<u8>, text: impl FnOnce(&mut Vec<u8>)) {
+        match field {
+            Some(field) => push(event, format_args!(r#""delta":{{"{field}":""#)),
+            None => event.extend_from_slice(br#""delta":{"content":""#),
+        }
+        text(event);
+        event.extend_from_slice(br#""}"#);
+    }
+}
+
+fn read_message(message: &Message, reader: &mut impl InputReader) -> Result<(), String> {
+    reader.role(&message.role);
+    match &message.content {
+        Value::Null => {}
+        Value::String(text) => reader.text(text),
+        Value::Array(parts) => {
+            parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).for_each(|text| reader.text(text));
+        }
+        _ => return Err("the `content` of a message is a text or a list of parts".to_owned()),
+    }
+    Ok(())
+}

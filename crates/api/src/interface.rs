@@ -1,0 +1,81 @@
+//! The trait that each API implements, and the capabilities that it states.
+
+use serde_json::{Map, Value};
+
+use crate::json::{Scan, Scanner};
+use crate::received::{InputReader, ReceivedRequest};
+use crate::request::RequestBody;
+use crate::response::{ParsedResponse, TextSink};
+use crate::simulated::{Content, ContentFault, SimulatedResponse};
+
+/// The properties of an API that other crates decide by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The path. One that begins with `/v1` is below the version of an endpoint's URL, any other is beside it.
+    pub path: &'static str,
+    /// The responses in the plural, for messages: `embeddings`.
+    pub responses: &'static str,
+    /// The inputs of a request.
+    pub input: InputKind,
+    /// True if responses can be streamed.
+    pub streams: bool,
+    /// True if the model generates tokens, which have a number and a time.
+    pub has_output_tokens: bool,
+    /// True if responses may begin with reasoning.
+    pub has_reasoning: bool,
+    /// The reason why an endpoint counts more tokens of the input than the client sends; none if both count the same.
+    pub added_tokens: Option<&'static str>,
+}
+
+/// The inputs of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// One prompt.
+    Prompt,
+    /// Documents, as many as the workload's `batch`.
+    Documents,
+}
+
+impl InputKind {
+    /// Returns true if a request may have several documents.
+    pub const fn has_documents(self) -> bool {
+        !matches!(self, Self::Prompt)
+    }
+}
+
+/// An API. The functions without a default are what every API has; the others are of APIs that stream.
+pub(crate) trait Interface {
+    /// The properties that other crates decide by.
+    const CAPABILITIES: Capabilities;
+
+    /// Inserts the inputs into the body of a request.
+    fn insert_inputs(request: &RequestBody<'_>, body: &mut Map<String, Value>);
+
+    /// Reads, or skips, the value of a member of a response that is not common to all APIs.
+    fn read_member<'a>(
+        scanner: &mut Scanner<'a>,
+        key: &[u8],
+        response: &mut ParsedResponse<'a>,
+        keep: &mut TextSink<'_>,
+    ) -> Scan<()>;
+
+    /// Reads the inputs of a request that an endpoint received, and returns their number.
+    fn read_inputs(request: &ReceivedRequest, reader: &mut impl InputReader) -> Result<usize, String>;
+
+    /// Returns the prefix of the ids of simulated responses, and their `object`.
+    fn object_names(is_streamed: bool) -> (&'static str, &'static str);
+
+    /// Writes the complete response of a simulated endpoint to a request that is not streamed.
+    fn write_whole(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>);
+
+    /// Writes the first event of a simulated stream, which has no token. Returns false if there is none.
+    fn write_first_event(_: &SimulatedResponse, _: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    /// Writes the text of an event of a simulated stream, as the member of its choice; `field` is the name of the reasoning, if
+    /// the text is reasoning.
+    fn write_delta(_field: Option<&str>, event: &mut Vec<u8>, text: impl FnOnce(&mut Vec<u8>)) {
+        text(event);
+    }
+}

@@ -1,0 +1,28 @@
+//! The APIs of inference endpoints, one module each: the path, the request body, how a response is parsed, the capabilities that
+//! other crates ask for, and the response of a simulated endpoint.
+//!
+//! No other crate decides by the name of an API. The client calls [`ServingApi::request_body`] and
+//! [`ServingApi::parse_response`], a simulated endpoint calls [`ReceivedRequest::parse`], [`ServingApi::read_inputs`] and
+//! [`SimulatedResponse`], and everything else asks for [`Capabilities`].
+//!
+//! An API is chosen once for each request or document, by a `match`; inside of a document all calls are static.
+
+mod chat;
+mod completions;
+mod embeddings;
+mod generation;
+mod interface;
+mod json;
+mod received;
+mod request;
+mod response;
+mod serving_api;
+mod simulated;
+
+pub use interface::{Capabilities, InputKind};
+pub use json::{Scan, Text};
+pub use received::{InputReader, ReceivedRequest};
+pub use request::RequestBody;
+pub use response::{ParsedResponse, TextSink, Usage};
+pub use serving_api::ServingApi;
+pub use simulated::{Content, ContentFault, OutputTokens, ResponseNames, ResponsePlan, SimulatedResponse, TokenRun};

@@ -1,0 +1,64 @@
+//! The bodies of requests, in the format of OpenAI's API and of compatible servers.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::ServingApi;
+
+/// The content of a request's body.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestBody<'a> {
+    /// The model's name.
+    pub model: &'a str,
+    /// The prompt, or the documents.
+    pub inputs: &'a [String],
+    /// The tokens of the response; none if the API has none.
+    pub output_tokens: Option<u32>,
+    /// True if the response has to have exactly that number of tokens (`ignore_eos`, `min_tokens`).
+    pub exact_output: bool,
+    /// True if the response is streamed.
+    pub streamed: bool,
+    /// True if the endpoint is asked to count tokens chunk by chunk.
+    pub continuous_usage: bool,
+    /// Further members, canonical JSON texts by name. They replace members of the same name.
+    pub added: &'a BTreeMap<String, String>,
+}
+
+impl ServingApi {
+    /// Builds the body of a request.
+    pub fn request_body(self, request: &RequestBody<'_>) -> Vec<u8> {
+        let mut body = Map::new();
+        body.insert("model".to_owned(), json!(request.model));
+        self.insert_inputs(request, &mut body);
+        if let Some(tokens) = request.output_tokens {
+            body.insert("max_tokens".to_owned(), json!(tokens));
+            // Greedy decoding: the measurement should not depend on a server's random numbers.
+            body.insert("temperature".to_owned(), json!(0));
+            if request.exact_output {
+                body.insert("ignore_eos".to_owned(), json!(true));
+                body.insert("min_tokens".to_owned(), json!(tokens));
+            }
+        }
+        if request.streamed {
+            body.insert("stream".to_owned(), json!(true));
+            let mut options = json!({"include_usage": true});
+            if request.continuous_usage {
+                options["continuous_usage_stats"] = json!(true);
+            }
+            body.insert("stream_options".to_owned(), options);
+        }
+        for (name, text) in request.added {
+            body.insert(name.clone(), parse_scalar(text));
+        }
+        Value::Object(body).to_string().into_bytes()
+    }
+}
+
+/// Parses a number or a boolean, or else returns the text.
+fn parse_scalar(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
+        _ => Value::String(text.to_owned()),
+    }
+}
