@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::generation;
 use crate::interface::{Capabilities, InputKind, Interface};
 use crate::json::{Scan, Scanner};
-use crate::received::{InputReader, Message, ReceivedRequest, missing};
+use crate::received::{InputCounts, InputReader, Message, ReceivedRequest, missing};
 use crate::request::RequestBody;
 use crate::response::{ParsedResponse, TextSink};
 use crate::simulated::{Content, ContentFault, SimulatedResponse, push};
@@ -17,6 +17,7 @@ impl Interface for Chat {
         path: "/v1/chat/completions",
         responses: "chat completions",
         input: InputKind::Prompt,
+        names_model: true,
         streams: true,
         has_output_tokens: true,
         has_reasoning: true,
@@ -38,13 +39,13 @@ impl Interface for Chat {
         generation::read_member(scanner, key, response, keep)
     }
 
-    fn read_inputs(request: &ReceivedRequest, reader: &mut impl InputReader) -> Result<usize, String> {
+    fn read_inputs(request: &ReceivedRequest, reader: &mut impl InputReader) -> Result<InputCounts, String> {
         let messages = request.messages.as_deref().ok_or_else(|| missing("messages"))?;
         if messages.is_empty() {
             return Err("`messages` is empty".to_owned());
         }
         messages.iter().try_for_each(|message| read_message(message, reader))?;
-        Ok(1)
+        Ok(InputCounts::one_each(1))
     }
 
     fn object_names(is_streamed: bool) -> (&'static str, &'static str) {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::generation;
 use crate::interface::{Capabilities, InputKind, Interface};
 use crate::json::{Scan, Scanner};
-use crate::received::{InputReader, ReceivedRequest, read_prompts};
+use crate::received::{InputCounts, InputReader, ReceivedRequest, read_prompts};
 use crate::request::RequestBody;
 use crate::response::{ParsedResponse, TextSink};
 use crate::simulated::{Content, ContentFault, SimulatedResponse};
@@ -17,6 +17,7 @@ impl Interface for Completions {
         path: "/v1/completions",
         responses: "completions",
         input: InputKind::Prompt,
+        names_model: true,
         streams: true,
         has_output_tokens: true,
         has_reasoning: false,
@@ -37,7 +38,7 @@ impl Interface for Completions {
         generation::read_member(scanner, key, response, keep)
     }
 
-    fn read_inputs(request: &ReceivedRequest, reader: &mut impl InputReader) -> Result<usize, String> {
+    fn read_inputs(request: &ReceivedRequest, reader: &mut impl InputReader) -> Result<InputCounts, String> {
         read_prompts(request.prompt.as_ref(), "prompt", 1, reader)
     }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::interface::{Capabilities, InputKind, Interface};
 use crate::json::{Scan, Scanner};
-use crate::received::{InputReader, ReceivedRequest, read_prompts};
+use crate::received::{InputCounts, InputReader, ReceivedRequest, read_prompts};
 use crate::request::RequestBody;
 use crate::response::{ParsedResponse, TextSink, count_results};
 use crate::simulated::{Content, ContentFault, SimulatedResponse, push};
@@ -19,6 +19,7 @@ impl Interface for Embeddings {
         path: "/v1/embeddings",
         responses: "embeddings",
         input: InputKind::Documents,
+        names_model: true,
         streams: false,
         has_output_tokens: false,
         has_reasoning: false,
@@ -38,7 +39,7 @@ impl Interface for Embeddings {
         if key == b"data" { count_results(scanner, response) } else { scanner.skip() }
     }
 
-    fn read_inputs(request: &ReceivedRequest, reader: &mut impl InputReader) -> Result<usize, String> {
+    fn read_inputs(request: &ReceivedRequest, reader: &mut impl InputReader) -> Result<InputCounts, String> {
         read_prompts(request.input.as_ref(), "input", MAX_DOCUMENTS, reader)
     }
 
@@ -50,7 +51,7 @@ impl Interface for Embeddings {
         let dimensions = u64::from(response.plan.dimensions);
         response.open(body);
         body.extend_from_slice(br#""data":["#);
-        for input in 0..response.plan.inputs as u64 {
+        for input in 0..response.plan.counts.results as u64 {
             let comma = if input == 0 { "" } else { "," };
             push(body, format_args!(r#"{comma}{{"object":"embedding","index":{input},"embedding":["#));
             for place in 0..dimensions {

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 
 use crate::json::{Scan, Scanner};
-use crate::received::{InputReader, ReceivedRequest};
+use crate::received::{InputCounts, InputReader, ReceivedRequest};
 use crate::request::RequestBody;
-use crate::response::{ParsedResponse, TextSink};
+use crate::response::{self, ParsedResponse, TextSink, Usage};
 use crate::simulated::{Content, ContentFault, SimulatedResponse};
 
 /// The properties of an API that other crates decide by.
@@ -17,6 +17,8 @@ pub struct Capabilities {
     pub responses: &'static str,
     /// The inputs of a request.
     pub input: InputKind,
+    /// True if a request names its model.
+    pub names_model: bool,
     /// True if responses can be streamed.
     pub streams: bool,
     /// True if the model generates tokens, which have a number and a time.
@@ -34,6 +36,8 @@ pub enum InputKind {
     Prompt,
     /// Documents, as many as the workload's `batch`.
     Documents,
+    /// A query, and as many documents. A model reads each document together with the query.
+    QueryAndDocuments,
 }
 
 impl InputKind {
@@ -43,8 +47,8 @@ impl InputKind {
     }
 }
 
-/// An API. The functions without a default are what every API has; the others are of APIs that stream.
-pub(crate) trait Interface {
+/// An API. The functions without a default are what every API has; the others are of APIs that stream, or that differ from OpenAI's.
+pub(crate) trait Interface: Sized {
     /// The properties that other crates decide by.
     const CAPABILITIES: Capabilities;
 
@@ -59,8 +63,19 @@ pub(crate) trait Interface {
         keep: &mut TextSink<'_>,
     ) -> Scan<()>;
 
-    /// Reads the inputs of a request that an endpoint received, and returns their number.
-    fn read_inputs(request: &ReceivedRequest, reader: &mut impl InputReader) -> Result<usize, String>;
+    /// Reads a document of a response: an object, or what the API has in its place.
+    #[inline]
+    fn read_document<'a>(scanner: &mut Scanner<'a>, response: &mut ParsedResponse<'a>, keep: &mut TextSink<'_>) -> Scan<()> {
+        response::read_object::<Self>(scanner, response, keep)
+    }
+
+    /// Reads, or skips, the value of a member of `usage` that is not common to all APIs.
+    fn read_usage_member(scanner: &mut Scanner<'_>, _key: &[u8], _usage: &mut Usage) -> Scan<()> {
+        scanner.skip()
+    }
+
+    /// Reads the inputs of a request that an endpoint received, and counts them.
+    fn read_inputs(request: &ReceivedRequest, reader: &mut impl InputReader) -> Result<InputCounts, String>;
 
     /// Returns the prefix of the ids of simulated responses, and their `object`.
     fn object_names(is_streamed: bool) -> (&'static str, &'static str);

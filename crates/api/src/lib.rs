@@ -21,7 +21,7 @@ mod simulated;
 
 pub use interface::{Capabilities, InputKind};
 pub use json::{Scan, Text};
-pub use received::{InputReader, ReceivedRequest};
+pub use received::{InputCounts, InputReader, ReceivedRequest};
 pub use request::RequestBody;
 pub use response::{ParsedResponse, TextSink, Usage};
 pub use serving_api::ServingApi;

@@ -70,6 +70,22 @@ impl ReceivedRequest {
     }
 }
 
+/// The numbers of a request that shape a response without output tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputCounts {
+    /// The prompts or documents.
+    pub inputs: usize,
+    /// The results that the response has.
+    pub results: usize,
+}
+
+impl InputCounts {
+    /// Returns the counts of a request with one result for each input.
+    pub(crate) fn one_each(inputs: usize) -> Self {
+        Self { inputs, results: inputs }
+    }
+}
+
 /// Receives the inputs of a request in their order.
 pub trait InputReader {
     /// Takes the role of the message that follows.
@@ -85,13 +101,13 @@ pub(crate) fn missing(field: &str) -> String {
     format!("`{field}` is missing")
 }
 
-/// Reads a text, a list of token ids, or a list of at most `most` of either. Returns the number of prompts.
+/// Reads a text, a list of token ids, or a list of at most `most` of either, and counts them.
 pub(crate) fn read_prompts(
     value: Option<&Value>,
     field: &str,
     most: usize,
     reader: &mut impl InputReader,
-) -> Result<usize, String> {
+) -> Result<InputCounts, String> {
     let value = value.ok_or_else(|| missing(field))?;
     let count = match value {
         Value::Array(items) if items.iter().all(|item| item.is_string() || item.is_array()) => {
@@ -106,7 +122,7 @@ pub(crate) fn read_prompts(
     match count {
         0 => Err(format!("`{field}` is empty")),
         count if count > most => Err(format!("`{field}` has {count} prompts, and at most {most} are served")),
-        count => Ok(count),
+        count => Ok(InputCounts::one_each(count)),
     }
 }
 

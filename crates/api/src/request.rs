@@ -11,6 +11,8 @@ use crate::ServingApi;
 pub struct RequestBody<'a> {
     /// The model's name.
     pub model: &'a str,
+    /// The query that the documents are scored for, if the API takes one.
+    pub query: Option<&'a str>,
     /// The prompt, or the documents.
     pub inputs: &'a [String],
     /// The tokens of the response; none if the API has none.
@@ -29,7 +31,9 @@ impl ServingApi {
     /// Builds the body of a request.
     pub fn request_body(self, request: &RequestBody<'_>) -> Vec<u8> {
         let mut body = Map::new();
-        body.insert("model".to_owned(), json!(request.model));
+        if self.capabilities().names_model {
+            body.insert("model".to_owned(), json!(request.model));
+        }
         self.insert_inputs(request, &mut body);
         if let Some(tokens) = request.output_tokens {
             body.insert("max_tokens".to_owned(), json!(tokens));

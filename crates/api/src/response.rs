@@ -94,10 +94,20 @@ impl ParsedResponse<'_> {
 pub(crate) fn parse<'a, I: Interface>(document: &'a [u8], keep: &mut TextSink<'_>) -> Scan<ParsedResponse<'a>> {
     let mut response = ParsedResponse::default();
     let mut scanner = Scanner::new(document)?;
-    scanner.object(|scanner, key| read_member::<I>(scanner, key, &mut response, keep))?;
+    I::read_document(&mut scanner, &mut response, keep)?;
     scanner.end()?;
     response.find_error();
     Ok(response)
+}
+
+/// Reads an object with the members of a response.
+#[inline]
+pub(crate) fn read_object<'a, I: Interface>(
+    scanner: &mut Scanner<'a>,
+    response: &mut ParsedResponse<'a>,
+    keep: &mut TextSink<'_>,
+) -> Scan<()> {
+    scanner.object(|scanner, key| read_member::<I>(scanner, key, response, keep))
 }
 
 /// Reads a member: those that all APIs have here, the others by the API.
@@ -109,7 +119,7 @@ fn read_member<'a, I: Interface>(
     keep: &mut TextSink<'_>,
 ) -> Scan<()> {
     match key {
-        b"usage" => usage(scanner, &mut response.usage),
+        b"usage" => usage::<I>(scanner, &mut response.usage),
         b"error" => error(scanner, &mut response.error),
         b"object" => {
             response.is_error = optional_string(scanner)?.is_some_and(|object| &*object.decoded() == b"error");
@@ -123,7 +133,7 @@ fn read_member<'a, I: Interface>(
     }
 }
 
-fn usage(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
+fn usage<I: Interface>(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
     if scanner.null()? {
         return Ok(());
     }
@@ -135,13 +145,14 @@ fn usage(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
             b"completion_tokens_details" => detail(scanner, b"reasoning_tokens", &mut usage.reasoning)?,
             // SGLang sends the count without the details.
             b"reasoning_tokens" => usage.reasoning = scanner.count()?.or(usage.reasoning),
-            _ => scanner.skip()?,
+            _ => I::read_usage_member(scanner, key, usage)?,
         }
         Ok(())
     })
 }
 
-fn detail(scanner: &mut Scanner<'_>, name: &[u8], count: &mut Option<u32>) -> Scan<()> {
+/// Reads one count of an object.
+pub(crate) fn detail(scanner: &mut Scanner<'_>, name: &[u8], count: &mut Option<u32>) -> Scan<()> {
     if scanner.null()? {
         return Ok(());
     }

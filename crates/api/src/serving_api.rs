@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::interface::{Capabilities, Interface};
 use crate::json::Scan;
-use crate::received::{InputReader, ReceivedRequest};
+use crate::received::{InputCounts, InputReader, ReceivedRequest};
 use crate::request::RequestBody;
 use crate::response::{self, ParsedResponse, TextSink};
 use crate::simulated::{Content, ContentFault, SimulatedResponse};
@@ -52,9 +52,9 @@ macro_rules! apis {
                 match self { $(Self::$variant => response::parse::<$interface>(document, keep)),+ }
             }
 
-            /// Reads the inputs of a request that an endpoint received, and returns their number. Fails with the reason for which
+            /// Reads the inputs of a request that an endpoint received, and counts them. Fails with the reason for which
             /// an endpoint refuses the request.
-            pub fn read_inputs(self, request: &ReceivedRequest, reader: &mut impl InputReader) -> Result<usize, String> {
+            pub fn read_inputs(self, request: &ReceivedRequest, reader: &mut impl InputReader) -> Result<InputCounts, String> {
                 match self { $(Self::$variant => <$interface>::read_inputs(request, reader)),+ }
             }
 

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::ServingApi;
+use crate::{InputCounts, ServingApi};
 
 /// The drawn content of a response.
 pub trait Content {
@@ -56,8 +56,8 @@ pub struct ResponsePlan {
     pub is_streamed: bool,
     /// True if each event of the stream has the usage so far.
     pub continuous_usage: bool,
-    /// The inputs of the request.
-    pub inputs: usize,
+    /// The inputs of the request, and the results of the response.
+    pub counts: InputCounts,
     /// The tokens of all inputs together.
     pub prompt_tokens: u32,
     /// The tokens of the response.

@@ -21,12 +21,14 @@ pub(crate) fn build_work(
     serving: &Serving,
 ) -> Result<ServingWork, Failure> {
     let (input, output) = lengths(&serving.lengths);
+    let query = query_length(&serving.lengths);
     let load = &serving.load;
     Ok(ServingWork {
         api: serving.api,
         model: workload.spec.dimensions.model.clone().unwrap_or_default(),
         arrival: arrival(&load.arrivals),
         input,
+        query,
         output,
         exact_output: serving.exact_output,
         continuous_usage: workload.spec.dimensions.stack.as_deref().is_some_and(|stack| CONTINUOUS_USAGE.contains(&stack)),
@@ -97,8 +99,17 @@ fn lengths(lengths: &Lengths) -> (LengthLaw, Option<LengthLaw>) {
         }
         Lengths::Scenario(Scenario::Normal { input, output }) => (normal(*input, floor_in), Some(normal(*output, floor_out))),
         Lengths::Scenario(Scenario::Uniform { input, output }) => (uniform(*input, floor_in), Some(uniform(*output, floor_out))),
-        Lengths::Scenario(Scenario::Embedding { tokens: count }) => (LengthLaw::Fixed { tokens: tokens(*count) }, None),
+        Lengths::Scenario(Scenario::Embedding { tokens: count } | Scenario::Rerank { document: count, .. }) => {
+            (LengthLaw::Fixed { tokens: tokens(*count) }, None)
+        }
         Lengths::Explicit { input, output } => (distribution(*input), Some(distribution(*output))),
+    }
+}
+
+fn query_length(lengths: &Lengths) -> Option<LengthLaw> {
+    match lengths {
+        Lengths::Scenario(Scenario::Rerank { query, .. }) => Some(LengthLaw::Fixed { tokens: tokens(*query) }),
+        _ => None,
     }
 }
 

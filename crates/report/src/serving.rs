@@ -191,14 +191,15 @@ pub(crate) fn twin<'a>(point: &'a PointSection, column: &Column) -> Option<&'a R
 
 impl RequestedWork {
     pub(crate) fn new(work: &ServingWork) -> Self {
+        let query = work.query.as_ref().map(|law| format!(", {} query", length(law))).unwrap_or_default();
         let output = work.output.as_ref().map(|law| format!(", {} out", length(law))).unwrap_or_default();
         Self {
             model: clean(&work.model),
             api: work.api.as_str(),
-            streaming: work.streaming,
+            streaming: work.is_streamed(),
             open_loop: !matches!(work.arrival, ArrivalLaw::Closed),
             arrivals: arrivals(&work.arrival),
-            lengths: format!("tokens {} in{output}", length(&work.input)),
+            lengths: format!("tokens {} in{query}{output}", length(&work.input)),
             cache: match work.cache {
                 CacheMode::ColdSalt => "cold (each trial's prompts have a salt of their own)",
                 CacheMode::ColdFlush => "cold (flushed before each trial)",

@@ -52,6 +52,7 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         api: ServingApi::Chat,
         model: "model".to_owned(),
         arrival,
+        query: None,
         input: LengthLaw::Normal { mean: 480.0, stddev: 240.0 },
         output: Some(LengthLaw::Uniform { min: 100, max: 300 }),
         exact_output: true,

@@ -11,7 +11,7 @@ use crate::{Phase, ScheduledRequest, TrialSchedule};
 /// in the order of their indices, and one byte 0. A record has 37 bytes: one byte 1; the index (64 bits); the offset since the
 /// trial's start in nanoseconds, or -1 without one (64 bits, signed); tokens of the prompt, tokens of the response, and the
 /// adapter (32 bits each, 2^32 - 1 if there is none; no workload has adapters yet); and the seed of the prompt (64 bits).
-/// Integers are little-endian.
+/// Integers are little-endian. The record of a request with a query ends with the tokens of the query (32 bits more).
 ///
 /// A phase of [open length](TrialSchedule::has_open_length) contributes its first [`OPEN_LENGTH_INDICES`]. Request ids and salt
 /// are absent, because they differ between executions of the same trial.
@@ -28,10 +28,12 @@ pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
     hasher.update(DIGEST_FORMAT.as_bytes());
     for phase in Phase::ALL {
         let limit = if schedule.has_open_length(phase) { OPEN_LENGTH_INDICES } else { u64::MAX };
-        schedule
-            .requests(phase)
-            .take(usize::try_from(limit).unwrap_or(usize::MAX))
-            .for_each(|request| hasher.update(&record(&request)));
+        schedule.requests(phase).take(usize::try_from(limit).unwrap_or(usize::MAX)).for_each(|request| {
+            hasher.update(&record(&request));
+            if let Some(tokens) = request.query_tokens {
+                hasher.update(&tokens.to_le_bytes());
+            }
+        });
         hasher.update(&[0]);
     }
     hasher.finish()

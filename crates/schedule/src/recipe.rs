@@ -23,6 +23,8 @@ struct Recipe<'a> {
     arrival: &'a ArrivalLaw,
     input: &'a LengthLaw,
     #[serde(skip_serializing_if = "Option::is_none")]
+    query: Option<&'a LengthLaw>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<&'a LengthLaw>,
     batch: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,6 +60,7 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         concurrency,
         arrival: &work.arrival,
         input: &work.input,
+        query: work.query.as_ref(),
         output: work.output.as_ref(),
         batch: work.batch,
         requests: work.requests,

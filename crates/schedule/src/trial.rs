@@ -1,7 +1,7 @@
 //! The requests of one serving trial.
 //!
 //! A trial has two phases, the warm-up and the measured phase, each with a load of its own that begins at index 0. Every value of
-//! a request comes from the generator of its phase and concern at the request's index: `arrivals`, `input`, `output`, `prompt`
+//! a request comes from the generator of its phase and concern at the request's index: `arrivals`, `input`, `query`, `output`, `prompt`
 //! and `request-id` (two values, at `2 i` and `2 i + 1`). So each of N shards computes its own stripe of the same load; only the
 //! times of random arrivals are sums, for which each shard walks the gaps of the others too.
 
@@ -125,7 +125,7 @@ pub enum ScheduleError {
     /// Lengths that cannot be drawn.
     #[error("the {side} lengths cannot be drawn: {reason}")]
     Lengths {
-        /// `input` or `output`.
+        /// `input`, `query` or `output`.
         side: &'static str,
         /// The reason.
         reason: String,
@@ -169,6 +169,8 @@ pub struct ScheduledRequest {
     pub offset_ns: Option<i64>,
     /// Tokens of its prompt, or of each of its documents.
     pub input_tokens: u32,
+    /// Tokens of its query; absent if the API takes none.
+    pub query_tokens: Option<u32>,
     /// Tokens requested of the response; absent if the API has none.
     pub output_tokens: Option<u32>,
     /// The seed of its prompt.
@@ -178,6 +180,11 @@ pub struct ScheduledRequest {
 }
 
 impl ScheduledRequest {
+    /// Returns the tokens of a request with this many documents: a model reads each document together with the query.
+    pub fn total_input_tokens(&self, documents: u32) -> u32 {
+        self.input_tokens.saturating_add(self.query_tokens.unwrap_or(0)).saturating_mul(documents)
+    }
+
     /// Returns the seed of document `number` of the request. The first one's is [`ScheduledRequest::prompt_seed`]; the others
     /// follow by SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): its output
     /// `number`.
@@ -236,6 +243,7 @@ pub struct TrialSchedule {
     open_loop: Option<(ArrivalLaw, f64)>,
     users: Option<u64>,
     input: LengthLaw,
+    query: Option<LengthLaw>,
     output: Option<LengthLaw>,
     has_salt: bool,
     warmup_ns: u64,
@@ -247,6 +255,7 @@ impl TrialSchedule {
     /// Creates the schedule of `key`'s trial, which offers `work` at its point's load.
     pub fn new(work: &ServingWork, offered: OfferedLoad, key: &TrialKey<'_>) -> Result<Self, ScheduleError> {
         check_lengths("input", Some(work.input))?;
+        check_lengths("query", work.query)?;
         check_lengths("output", work.output)?;
         let schedule = Self {
             seed: *key.point.seed,
@@ -257,6 +266,7 @@ impl TrialSchedule {
             open_loop: open_loop(work.arrival, offered)?,
             users: if let OfferedLoad::Concurrency { users } = offered { Some(users) } else { None },
             input: work.input,
+            query: work.query,
             output: work.output,
             has_salt: work.cache == CacheMode::ColdSalt,
             warmup_ns: work.warmup_ns.0,
@@ -336,6 +346,7 @@ impl TrialSchedule {
             end: self.request_count(phase).unwrap_or(INDEX_END),
             arrivals: self.open_loop.and_then(|(law, rate)| Arrivals::new(law, rate, self.generator(phase, "arrivals"))),
             input: Lengths::new(self.input, self.generator(phase, "input")),
+            query: self.query.map(|law| Lengths::new(law, self.generator(phase, "query"))),
             output: self.output.map(|law| Lengths::new(law, self.generator(phase, "output"))),
             prompts: self.generator(phase, "prompt"),
             ids: self.key(phase.as_str(), "request-id").generator_with_nonce(self.nonce),
@@ -443,6 +454,7 @@ pub struct Requests {
     end: u64,
     arrivals: Option<Arrivals>,
     input: Lengths,
+    query: Option<Lengths>,
     output: Option<Lengths>,
     prompts: Generator,
     ids: Generator,
@@ -466,6 +478,7 @@ impl Iterator for Requests {
             global_index: index,
             offset_ns,
             input_tokens: self.input.tokens(index),
+            query_tokens: self.query.as_mut().map(|lengths| lengths.tokens(index)),
             output_tokens: self.output.as_mut().map(|lengths| lengths.tokens(index)),
             prompt_seed: self.prompts.at(index),
             request_id: u128::from(self.ids.at(2 * index)) << 64 | u128::from(self.ids.at(2 * index + 1)),

@@ -8,7 +8,7 @@ use assay_api::InputKind;
 /// The most tokens of one prompt or response: ten times the longest context that is served today.
 pub const MAX_TOKENS: u64 = 16_000_000;
 
-/// A traffic scenario in the grammar of genai-bench, limited to the part that text and embedding endpoints need.
+/// A traffic scenario in the grammar of genai-bench, limited to the part that endpoints for text, embeddings and reranking need.
 ///
 /// The schedule defines how each is sampled (truncation, clipping, exclusive bounds), following genai-bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,16 +39,25 @@ pub enum Scenario {
         /// Tokens of each document.
         tokens: u64,
     },
+    /// `R(d,q)`: scores of documents of `d` tokens for a query of `q` tokens.
+    Rerank {
+        /// Tokens of each document.
+        document: u64,
+        /// Tokens of the query.
+        query: u64,
+    },
 }
 
 /// The reason why a text is not a scenario that can run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
     /// The kind of scenario belongs to work that no workload type covers yet.
-    #[error("`{0}` scenarios ({1}) are not supported: use `D`, `N`, `U` or `E`")]
+    #[error("`{0}` scenarios ({1}) are not supported: use `D`, `N`, `U`, `E` or `R`")]
     Unsupported(&'static str, &'static str),
     /// The text matches none of the known forms.
-    #[error("expected `D(in,out)`, `N(mean,sd)/(mean,sd)`, `U(low,high)/(low,high)`, `U(in,out)` or `E(tokens)`, without spaces")]
+    #[error(
+        "expected `D(in,out)`, `N(mean,sd)/(mean,sd)`, `U(low,high)/(low,high)`, `U(in,out)`, `E(tokens)` or `R(document,query)`, without spaces"
+    )]
     Form,
     /// An upper bound lies below its lower bound.
     #[error("the upper bound {1} lies below the lower bound {0}")]
@@ -75,6 +84,7 @@ impl FromStr for Scenario {
                 .map(|(input, output)| Self::Uniform { input: raise_to_one(input), output: raise_to_one(output) }),
             ("U", [highs]) => pair_of(highs).map(|(input, output)| Self::Uniform { input: (1, input), output: (1, output) }),
             ("E", [one]) => <[u64; 1]>::try_from(one.as_slice()).ok().map(|[tokens]| Self::Embedding { tokens }),
+            ("R", [pair]) => pair_of(pair).map(|(document, query)| Self::Rerank { document, query }),
             _ => None,
         };
         scenario.ok_or(ScenarioError::Form)?.checked()
@@ -83,7 +93,7 @@ impl FromStr for Scenario {
 
 fn refuse_other_kinds(text: &str) -> Result<(), ScenarioError> {
     let kind = text.split('(').next().unwrap_or_default();
-    let others = [("R", "reranking"), ("I", "images"), ("A", "speech"), ("V", "video"), ("dataset", "raw dataset rows")];
+    let others = [("I", "images"), ("A", "speech"), ("V", "video"), ("dataset", "raw dataset rows")];
     let other = others.iter().find(|(word, _)| *word == kind);
     other.map_or(Ok(()), |(word, what)| Err(ScenarioError::Unsupported(word, what)))
 }
@@ -116,6 +126,7 @@ pub(crate) fn scenario_form(input: InputKind) -> &'static str {
     match input {
         InputKind::Prompt => "D(in,out)",
         InputKind::Documents => "E(tokens)",
+        InputKind::QueryAndDocuments => "R(document,query)",
     }
 }
 
@@ -124,6 +135,7 @@ pub(crate) fn scenario_example(input: InputKind) -> &'static str {
     match input {
         InputKind::Prompt => "D(128,256)",
         InputKind::Documents => "E(128)",
+        InputKind::QueryAndDocuments => "R(128,100)",
     }
 }
 
@@ -133,6 +145,7 @@ impl Scenario {
         match self {
             Self::Deterministic { .. } | Self::Normal { .. } | Self::Uniform { .. } => InputKind::Prompt,
             Self::Embedding { .. } => InputKind::Documents,
+            Self::Rerank { .. } => InputKind::QueryAndDocuments,
         }
     }
 
@@ -145,9 +158,15 @@ impl Scenario {
                 (input.1, output.1)
             }
             Self::Embedding { tokens } => (tokens, 1),
+            Self::Rerank { document, query } => (document, query),
         };
-        check_not_zero("the input", input)?;
-        check_not_zero("the output", output)?;
+        let (first, second) = if self.input() == InputKind::QueryAndDocuments {
+            ("the document", "the query")
+        } else {
+            ("the input", "the output")
+        };
+        check_not_zero(first, input)?;
+        check_not_zero(second, output)?;
         let largest = self.numbers().into_iter().max().unwrap_or(0);
         if largest > MAX_TOKENS { Err(ScenarioError::TooMany(largest)) } else { Ok(self) }
     }
@@ -157,6 +176,7 @@ impl Scenario {
             Self::Deterministic { input, output } => vec![input, output],
             Self::Normal { input, output } | Self::Uniform { input, output } => vec![input.0, input.1, output.0, output.1],
             Self::Embedding { tokens } => vec![tokens],
+            Self::Rerank { document, query } => vec![document, query],
         }
     }
 }
@@ -183,6 +203,7 @@ impl fmt::Display for Scenario {
             Self::Uniform { input: (1, input), output: (1, output) } => write!(f, "U({input},{output})"),
             Self::Uniform { input, output } => write!(f, "U({},{})/({},{})", input.0, input.1, output.0, output.1),
             Self::Embedding { tokens } => write!(f, "E({tokens})"),
+            Self::Rerank { document, query } => write!(f, "R({document},{query})"),
         }
     }
 }
@@ -198,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_supported_forms_are_read() {
-        for text in ["D(100,1000)", "N(480,240)/(300,150)", "U(10,20)/(30,40)", "U(50,100)", "E(64)"] {
+        for text in ["D(100,1000)", "N(480,240)/(300,150)", "U(10,20)/(30,40)", "U(50,100)", "E(64)", "R(64,100)"] {
             assert_eq!(normal(text), text);
         }
         assert_eq!(normal("U(0,50)/(1,100)"), "U(50,100)");
@@ -206,11 +227,10 @@ mod tests {
 
     #[test]
     fn other_kinds_are_refused_by_name() {
-        assert_eq!(normal("R(64,100)"), "`R` scenarios (reranking) are not supported: use `D`, `N`, `U` or `E`");
-        assert_eq!(normal("I(512,512)"), "`I` scenarios (images) are not supported: use `D`, `N`, `U` or `E`");
-        assert_eq!(normal("A(100)"), "`A` scenarios (speech) are not supported: use `D`, `N`, `U` or `E`");
-        assert_eq!(normal("V(1)"), "`V` scenarios (video) are not supported: use `D`, `N`, `U` or `E`");
-        assert_eq!(normal("dataset"), "`dataset` scenarios (raw dataset rows) are not supported: use `D`, `N`, `U` or `E`");
+        assert_eq!(normal("I(512,512)"), "`I` scenarios (images) are not supported: use `D`, `N`, `U`, `E` or `R`");
+        assert_eq!(normal("A(100)"), "`A` scenarios (speech) are not supported: use `D`, `N`, `U`, `E` or `R`");
+        assert_eq!(normal("V(1)"), "`V` scenarios (video) are not supported: use `D`, `N`, `U`, `E` or `R`");
+        assert_eq!(normal("dataset"), "`dataset` scenarios (raw dataset rows) are not supported: use `D`, `N`, `U`, `E` or `R`");
     }
 
     #[test]
@@ -227,6 +247,8 @@ mod tests {
             "D(1,2)x",
             "N(1,2)",
             "E(1,2)",
+            "R(1)",
+            "R(1,2)/(3,4)",
             "X(1)",
             "d(1,2)",
             "U(1,2)/",
@@ -243,13 +265,15 @@ mod tests {
         assert_eq!(normal("U(0,0)/(1,2)"), "the upper bound must be at least 1 token");
         assert_eq!(normal("D(0,5)"), "the input must be at least 1 token");
         assert_eq!(normal("D(5,0)"), "the output must be at least 1 token");
+        assert_eq!(normal("R(0,5)"), "the document must be at least 1 token");
+        assert_eq!(normal("R(5,0)"), "the query must be at least 1 token");
         assert_eq!(normal("E(99000000)"), "99000000 tokens are more than 16000000");
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read_again(a in 1u64..9999, b in 1u64..9999, c in 0u64..9999, d in 0u64..9999) {
-            let texts = [format!("D({a},{b})"), format!("N({a},{c})/({b},{d})"), format!("U({c},{})/({d},{})", c + a, d + b), format!("E({a})")];
+            let texts = [format!("D({a},{b})"), format!("N({a},{c})/({b},{d})"), format!("U({c},{})/({d},{})", c + a, d + b), format!("E({a})"), format!("R({a},{b})")];
             for text in texts {
                 let once = text.parse::<Scenario>().expect("a scenario");
                 prop_assert_eq!(once.to_string().parse(), Ok(once));

@@ -573,10 +573,16 @@ fn check_files(spec: &CheckedValue, problems: &mut Problems<'_>) {
 
 fn check_slos(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let streaming = spec.member("streaming").and_then(bool::read).unwrap_or(true);
+    let api = spec.member("api").and_then(ServingApi::read).filter(|api| !api.capabilities().streams);
     let slos = spec.member("slos").map_or(&[][..], CheckedValue::members);
-    for (name, slo) in slos.iter().filter(|(name, _)| !streaming && name != "e2e") {
-        let message = format!("`spec.slos.{name}` cannot be measured without streaming");
-        problems.add_hinted(slo.anchor, message, "limit `e2e`, or write `streaming: true`");
+    for (name, slo) in slos.iter().filter(|(name, _)| name != "e2e") {
+        if let Some(api) = api {
+            let message = format!("`spec.slos.{name}` cannot be measured: the responses of `api: {api}` are not streamed");
+            problems.add_hinted(slo.anchor, message, "limit `e2e`");
+        } else if !streaming {
+            let message = format!("`spec.slos.{name}` cannot be measured without streaming");
+            problems.add_hinted(slo.anchor, message, "limit `e2e`, or write `streaming: true`");
+        }
     }
 }
 

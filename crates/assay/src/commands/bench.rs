@@ -21,11 +21,14 @@ use crate::output;
 /// The time limit for the endpoint to become ready: the user is there to start it.
 const READY_TIMEOUT: &str = "10s";
 
+/// The tokens of a query, as in genai-bench's default scenarios.
+const QUERY_TOKENS: u32 = 100;
+
 /// The path of the pipeline in the Source.
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 21] = [
+const OPTIONS: [(&str, &str); 22] = [
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
     ("spec.load.arrival", "--arrival"),
@@ -37,6 +40,7 @@ const OPTIONS: [(&str, &str); 21] = [
     ("spec.lengths.input", "--input-tokens"),
     ("spec.lengths.output", "--output-tokens"),
     ("spec.lengths", "--scenario"),
+    ("spec.batch", "--documents"),
     ("spec.slos", "--slo"),
     ("spec.body", "--body"),
     ("spec.seed", "--seed"),
@@ -94,9 +98,12 @@ pub(crate) struct Bench {
     /// Tokens per response
     #[arg(long, value_name = "N", default_value_t = 128)]
     output_tokens: u64,
-    /// Lengths in genai-bench notation, such as "D(100,100)", "N(480,240)/(300,150)" or "E(128)"
+    /// Lengths in genai-bench notation, such as "D(100,100)", "N(480,240)/(300,150)", "E(128)" or "R(128,100)"
     #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["input_tokens", "output_tokens"])]
     scenario: Option<String>,
+    /// Documents per request, for an API that takes documents
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    documents: u32,
     /// The API to call
     #[arg(long, value_name = "API", default_value = "chat", value_parser = api_parser())]
     api: ServingApi,
@@ -221,6 +228,7 @@ impl Bench {
             "slos": pairs("--slo", &self.slo)?,
             "body": pairs("--body", &self.body)?,
         });
+        set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
         set(&mut spec, "seed", self.seed.clone().map(Value::from));
         set(&mut spec, "tokenizer", self.tokenizer.as_ref().map(|_| json!("tokenizer.json")));
         Ok(json!({"apiVersion": "assay.dev/v1alpha1", "kind": "Workload", "metadata": {"name": name}, "spec": spec}))
@@ -231,6 +239,7 @@ impl Bench {
         match self.api.capabilities().input {
             InputKind::Prompt => json!({"input": {"fixed": self.input_tokens}, "output": {"fixed": self.output_tokens}}),
             InputKind::Documents => json!(format!("E({})", self.input_tokens)),
+            InputKind::QueryAndDocuments => json!(format!("R({},{QUERY_TOKENS})", self.input_tokens)),
         }
     }
 

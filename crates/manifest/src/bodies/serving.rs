@@ -207,6 +207,9 @@ pub struct ServingWork {
     pub arrival: ArrivalLaw,
     /// Tokens of the prompt, or of each document.
     pub input: LengthLaw,
+    /// Tokens of the query; absent if the API takes none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub query: Option<LengthLaw>,
     /// Tokens of the response; absent if the API has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<LengthLaw>,

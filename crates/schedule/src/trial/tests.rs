@@ -13,6 +13,7 @@ fn work() -> ServingWork {
         api: ServingApi::Chat,
         model: "model".to_owned(),
         arrival: ArrivalLaw::Poisson,
+        query: None,
         input: LengthLaw::Normal { mean: 480.0, stddev: 240.0 },
         output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),
         exact_output: true,

@@ -640,7 +640,7 @@ impl EventLoop {
             api: ask.api,
             is_streamed: ask.stream,
             continuous_usage: ask.continuous_usage,
-            inputs: ask.inputs,
+            counts: ask.counts,
             prompt_tokens: ask.prompt.tokens,
             output,
             dimensions: self.config.embedding_dimensions,

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hasher as _};
 
-use assay_api::{InputReader, OutputTokens, ReceivedRequest, ServingApi};
+use assay_api::{InputCounts, InputReader, OutputTokens, ReceivedRequest, ServingApi};
 use sha2::{Digest as _, Sha256};
 
 use crate::config::Config;
@@ -18,8 +18,7 @@ pub(crate) struct InferenceRequest {
     /// True if each chunk has the usage so far.
     pub(crate) continuous_usage: bool,
     pub(crate) prompt: Prompt,
-    /// The number of inputs: 1, or the documents.
-    pub(crate) inputs: usize,
+    pub(crate) counts: InputCounts,
     max_tokens: Option<u32>,
     min_tokens: u32,
     ignore_eos: bool,
@@ -54,25 +53,25 @@ pub(crate) fn parse_request(api: ServingApi, body: &[u8], config: &Config) -> Re
     let bad_request = |reason: String| Refusal::new(400, reason);
     let body = ReceivedRequest::parse(body).map_err(bad_request)?;
     match &body.model {
-        None => return Err(Refusal::new(400, "`model` is missing")),
+        None if api.capabilities().names_model => return Err(Refusal::new(400, "`model` is missing")),
         Some(model) if *model != config.model => {
             let model: String = model.chars().take(200).collect();
             return Err(Refusal::new(404, format!("the model `{model}` does not exist")));
         }
-        Some(_) => {}
+        _ => {}
     }
     if body.n.is_some_and(|n| n != 1) {
         return Err(Refusal::new(400, "`n` other than 1 is not supported"));
     }
     let mut prompt = PromptReader::new(api, body.cache_salt.as_deref(), config.latency.block_tokens);
-    let inputs = api.read_inputs(&body, &mut prompt).map_err(bad_request)?;
+    let counts = api.read_inputs(&body, &mut prompt).map_err(bad_request)?;
     let ask = InferenceRequest {
         api,
         stream: body.is_streamed() && api.capabilities().streams,
         include_usage: body.includes_usage(),
         continuous_usage: body.has_continuous_usage(),
         prompt: prompt.finish(),
-        inputs,
+        counts,
         max_tokens: body.max_tokens(),
         min_tokens: body.min_tokens.unwrap_or(0),
         ignore_eos: body.ignores_eos(),

@@ -886,13 +886,13 @@ fn the_load_fits_its_mode() {
 
 #[test]
 fn scenarios_of_other_work_are_refused_by_name() {
-    assert_snapshot!(serving("N(480,240)/(300,150)", "R(64,100)"), @r"
-    error: `spec.lengths` is not a traffic scenario: `R(64,100)`
+    assert_snapshot!(serving("N(480,240)/(300,150)", "I(64,100)"), @r"
+    error: `spec.lengths` is not a traffic scenario: `I(64,100)`
       --> a.yaml:19:12
        |
-    19 |   lengths: R(64,100)
+    19 |   lengths: I(64,100)
        |            ^^^^^^^^^
-    hint: `R` scenarios (reranking) are not supported: use `D`, `N`, `U` or `E`
+    hint: `I` scenarios (images) are not supported: use `D`, `N`, `U`, `E` or `R`
     ");
     assert_snapshot!(serving("N(480,240)/(300,150)", "D(1, 2)"), @r"
     error: `spec.lengths` is not a traffic scenario: `D(1, 2)`
@@ -900,7 +900,7 @@ fn scenarios_of_other_work_are_refused_by_name() {
        |
     19 |   lengths: D(1, 2)
        |            ^^^^^^^
-    hint: expected `D(in,out)`, `N(mean,sd)/(mean,sd)`, `U(low,high)/(low,high)`, `U(in,out)` or `E(tokens)`, without spaces
+    hint: expected `D(in,out)`, `N(mean,sd)/(mean,sd)`, `U(low,high)/(low,high)`, `U(in,out)`, `E(tokens)` or `R(document,query)`, without spaces
     ");
     assert_snapshot!(serving("N(480,240)/(300,150)", "[1, 2]"), @r"
     error: `spec.lengths` must be a traffic scenario or a map, not a list

@@ -4,9 +4,10 @@ use assay_api::RequestBody;
 use assay_manifest::ServingWork;
 
 /// Builds the body that requests a response of this many tokens to these prompts; one prompt, unless the API takes documents.
-pub(crate) fn request_body(work: &ServingWork, prompts: &[String], output_tokens: Option<u32>) -> Vec<u8> {
+pub(crate) fn request_body(work: &ServingWork, query: Option<&str>, prompts: &[String], output_tokens: Option<u32>) -> Vec<u8> {
     work.api.request_body(&RequestBody {
         model: &work.model,
+        query,
         inputs: prompts,
         output_tokens,
         exact_output: work.exact_output,
@@ -25,7 +26,7 @@ mod tests {
     use crate::serving::requests::tests::work;
 
     fn build_body(work: &ServingWork, tokens: Option<u32>) -> Value {
-        serde_json::from_slice(&request_body(work, &["a \"b\"".to_owned()], tokens)).expect("JSON")
+        serde_json::from_slice(&request_body(work, None, &["a \"b\"".to_owned()], tokens)).expect("JSON")
     }
 
     #[test]

@@ -40,22 +40,31 @@ impl<'a> Prompts<'a> {
 
     fn planned(&self, request: &ScheduledRequest, output_tokens: Option<u32>) -> Result<PlannedRequest, Cause> {
         let documents = self.work.documents();
-        let prompt = |number| self.tokenizer.prompt(request.document_seed(number), self.salt, request.input_tokens);
-        let prompts = (0..documents).map(prompt).collect::<Result<Vec<_>, _>>()?;
-        let input_tokens = prompts.iter().fold(0_u32, |sum, prompt| sum.saturating_add(prompt.tokens));
+        let prompt = |number, tokens| self.tokenizer.prompt(request.document_seed(number), self.salt, tokens);
+        let prompts = (0..documents).map(|number| prompt(number, request.input_tokens)).collect::<Result<Vec<_>, _>>()?;
+        let query = request.query_tokens.map(|tokens| prompt(documents, tokens)).transpose()?;
+        // A model reads each document together with the query.
+        let of_query = query.as_ref().map_or(0, |query| query.tokens);
+        let input_tokens = prompts.iter().fold(0_u32, |sum, prompt| sum.saturating_add(prompt.tokens).saturating_add(of_query));
+        let query = query.map(|query| query.text);
         let prompts: Vec<String> = prompts.into_iter().map(|prompt| prompt.text).collect();
         Ok(PlannedRequest {
             global_index: request.global_index,
             intended_offset_ns: request.offset_ns,
-            body: request_body(self.work, &prompts, output_tokens),
-            input_tokens_asked: Some(request.input_tokens.saturating_mul(documents)),
+            body: request_body(self.work, query.as_deref(), &prompts, output_tokens),
+            input_tokens_asked: Some(request.total_input_tokens(documents)),
             input_tokens,
             output_tokens_asked: output_tokens,
             request_id: request.request_id,
-            prompt_sha256: (self.work.capture != CaptureMode::None)
-                .then(|| *assay_manifest::Digest::compute(prompts.join("\n").as_bytes()).as_bytes()),
+            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(query.iter().chain(&prompts))),
         })
     }
+}
+
+/// Returns the SHA-256 of the query and the prompts, one a line.
+fn digest_prompts<'a>(prompts: impl Iterator<Item = &'a String>) -> [u8; 32] {
+    let lines: Vec<&str> = prompts.map(String::as_str).collect();
+    *assay_manifest::Digest::compute(lines.join("\n").as_bytes()).as_bytes()
 }
 
 impl assay_load::Requests for Prompts<'_> {

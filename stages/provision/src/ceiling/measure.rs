@@ -236,6 +236,7 @@ impl Simulator {
 fn body(tokens: u32) -> Vec<u8> {
     API.request_body(&RequestBody {
         model: "assay-simulator",
+        query: None,
         inputs: &[PROMPT.to_owned()],
         output_tokens: Some(tokens),
         exact_output: true,

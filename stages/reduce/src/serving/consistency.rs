@@ -202,7 +202,7 @@ impl Rules {
     }
 
     fn check_request(&self, request: &Request, due: ScheduledRequest, phase: Phase) -> Result<(), &'static str> {
-        let asked = i64::from(due.input_tokens).saturating_mul(self.documents.into());
+        let asked = i64::from(due.total_input_tokens(self.documents));
         ensure(request.id == due.request_id, "has another id than by its schedule")?;
         ensure(request.intended == due.offset_ns, "was due at another time than by its schedule")?;
         ensure(request.input_tokens_asked == Some(asked), "asks for another length of prompt than its schedule")?;
