@@ -197,7 +197,10 @@ fn what_is_typed_wrong_is_said_before_anything_runs() {
         (&["--simulator", "fast"], "--concurrency <N,..>"),
         (&["--simulator", "fast", "--concurrency", "some"], "invalid value 'some' for '--concurrency <N,..>'"),
         (&["--simulator", "fast", "--rate", "fast"], "invalid value 'fast' for '--rate <PER_S,..>'"),
-        (&["--simulator", "fast", "--concurrency", "1", "--api", "speech"], "[possible values: chat, completions, embeddings]"),
+        (
+            &["--simulator", "fast", "--concurrency", "1", "--api", "speech"],
+            "[possible values: chat, completions, embeddings, rerank, rerank_tei]",
+        ),
         (&["--simulator", "fast", "--concurrency", "1", "--scenario", "D(1,1)", "--output-tokens", "5"], "cannot be used with"),
         (&["--simulator", "fast", "--concurrency", "1", "--run-id", "A_B"], "lower-case letters, digits and inner hyphens"),
         (&["--simulator", "fast", "--concurrency", "1", "--header", "name"], "`--header name` is not of the form NAME=VALUE"),

@@ -796,6 +796,41 @@ fn embeddings_and_whole_completions_are_measured() {
 }
 
 #[test]
+fn rerank_is_measured_in_both_shapes() {
+    let fixture = Fixture::bare();
+    let load = "mode: closed, concurrency: [2], requests: 20";
+    workload(&fixture, "cohere", load, "R(64,16)", "  api: rerank\n  batch: 5\n");
+    workload(&fixture, "tei", load, "R(64,16)", "  api: rerank_tei\n  batch: 3\n");
+    fixture.write(PIPELINE, &pipeline(&["cohere", "tei"], &[SIMULATOR], 1, RETRY_BUDGET, ""));
+    fixture.commit("rerank");
+    fixture.run("one").success();
+
+    let points = points(&fixture, "one");
+    let counted = counted_attempts(&fixture, "one");
+    // 20 requests each: every document of 64 tokens is read together with the query of 16.
+    for (name, documents, input) in [("cohere", 5.0, "8000"), ("tei", 3.0, "4800")] {
+        let point = &points[&format!("{name}.simulator.default")];
+        assert_eq!(point["serving"]["outcomes"], json!({"ok": "20"}), "{name}");
+        let value = |path: &str| metric(point, path).and_then(|metric| metric["median"].as_f64());
+        assert!(value("e2e_ms_p50") > Some(0.0) && value("request_throughput_per_s") > Some(0.0), "{name}");
+        assert_eq!(value("isl_tokens_mean"), Some(80.0 * documents), "{name}");
+        for absent in ["ttft_ms_p50", "output_tokens_per_s", "osl_tokens_mean"] {
+            assert!(metric(point, absent).is_none(), "{name}: {absent}");
+        }
+        let attempt = &counted[&format!("{name}.simulator.default.concurrency-2.t0")][0];
+        let tokens = (text(&attempt["serving"]["input_tokens"]), text(&attempt["serving"]["output_tokens"]));
+        assert_eq!(tokens, (input, "0"), "{name}");
+    }
+    // One shape reports the tokens of the input, the other does not.
+    let endpoint = |name: &str| {
+        metric(&points[&format!("{name}.simulator.default")], "isl_tokens_endpoint_mean")
+            .and_then(|metric| metric["median"].as_f64())
+    };
+    assert_eq!((endpoint("cohere"), endpoint("tei")), (Some(400.0), None));
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+}
+
+#[test]
 fn what_was_recorded_during_a_trial_is_in_rows() {
     let fixture = Fixture::bare();
     // Four seconds, each of which the recorder samples.

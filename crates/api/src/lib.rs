@@ -15,6 +15,7 @@ mod interface;
 mod json;
 mod received;
 mod request;
+mod rerank;
 mod response;
 mod serving_api;
 mod simulated;

@@ -11,6 +11,10 @@ pub struct ReceivedRequest {
     pub(crate) messages: Option<Vec<Message>>,
     pub(crate) prompt: Option<Value>,
     pub(crate) input: Option<Value>,
+    pub(crate) query: Option<String>,
+    pub(crate) documents: Option<Vec<Value>>,
+    pub(crate) texts: Option<Vec<Value>>,
+    pub(crate) top_n: Option<usize>,
     max_tokens: Option<u32>,
     max_completion_tokens: Option<u32>,
     /// The least number of tokens of the response.

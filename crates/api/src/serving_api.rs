@@ -91,6 +91,8 @@ apis! {
     Chat, "chat", crate::chat::Chat, "`/v1/chat/completions`.";
     Completions, "completions", crate::completions::Completions, "`/v1/completions`.";
     Embeddings, "embeddings", crate::embeddings::Embeddings, "`/v1/embeddings`, with the scenario `E(tokens)`.";
+    Rerank, "rerank", crate::rerank::Rerank, "`/v1/rerank` of Cohere, Jina, vLLM and SGLang, with the scenario `R(document,query)`.";
+    RerankTei, "rerank_tei", crate::rerank::Tei, "`/rerank` of Text Embeddings Inference, with the scenario `R(document,query)`.";
 }
 
 impl ServingApi {
@@ -145,7 +147,7 @@ mod tests {
         assert_eq!(ServingApi::at_path("/v1/models"), None);
         assert_eq!(
             "speech".parse::<ServingApi>(),
-            Err("`speech` is not a serving API: expected one of chat, completions, embeddings".to_owned())
+            Err("`speech` is not a serving API: expected one of chat, completions, embeddings, rerank, rerank_tei".to_owned())
         );
     }
 

@@ -247,6 +247,10 @@ mod tests {
         assert_eq!(target("http://h/v1/chat/completions", ServingApi::Embeddings), "/v1/embeddings");
         assert_eq!(target("http://h/v1/chat/completions", ServingApi::Completions), "/v1/completions");
         assert_eq!(target("http://h/v1/completions", ServingApi::Completions), "/v1/completions");
+        assert_eq!(target("http://h/v2/rerank", ServingApi::Rerank), "/v2/rerank");
+        assert_eq!(target("http://h/v3", ServingApi::Rerank), "/v3/rerank");
+        assert_eq!(target("http://h/v1", ServingApi::RerankTei), "/rerank");
+        assert_eq!(target("http://h/tei/rerank", ServingApi::RerankTei), "/tei/rerank");
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub enum Concern {
     ChunkTokens = 5,
     /// The presence of a fault, and which one.
     Fault = 6,
-    /// The numbers of an embedding.
+    /// The numbers of an embedding, or the scores of documents.
     Embedding = 7,
     /// The slowness of a request.
     Slow = 8,

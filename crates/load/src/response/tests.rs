@@ -239,6 +239,22 @@ fn embeddings_are_counted_and_nothing_else() {
 }
 
 #[test]
+fn scores_are_counted_in_both_shapes() {
+    let follow = |api, body: &str| {
+        let (ending, row) = follow_pieces(&trial(api, false), [document(body).as_slice()]);
+        (ending.outcome, row.record.input_tokens_endpoint, row.record.output_tokens)
+    };
+    let cohere = r#"{"results":[{"index":0,"relevance_score":0.5}],"usage":{"total_tokens":3},"meta":{"billed_units":{"search_units":1}}}"#;
+    assert_eq!(follow(ServingApi::Rerank, cohere), (Outcome::Ok, Some(3), None));
+    assert_eq!(follow(ServingApi::Rerank, r#"{"results":[]}"#), (Outcome::Empty, None, None));
+    assert_eq!(follow(ServingApi::RerankTei, r#"[{"index":0,"score":0.5}]"#), (Outcome::Ok, None, None));
+    assert_eq!(follow(ServingApi::RerankTei, "[]"), (Outcome::Empty, None, None));
+    assert_eq!(follow(ServingApi::RerankTei, r#"{"error":"too long","error_type":"x"}"#).0, Outcome::StreamError);
+    assert_eq!(follow(ServingApi::RerankTei, r#"["a"]"#).0, Outcome::Malformed);
+    assert_eq!(follow(ServingApi::Chat, "[]").0, Outcome::Malformed);
+}
+
+#[test]
 fn an_answer_that_said_done_is_whole_however_it_closes() {
     let trial = trial(ServingApi::Chat, true);
     let wire = streamed(VLLM);

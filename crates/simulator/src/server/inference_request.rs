@@ -201,6 +201,9 @@ mod tests {
         assert_eq!(tokens(ServingApi::Completions, r#"{"model": "m", "prompt": [7, 8, 9]}"#), 3);
         assert_eq!(tokens(ServingApi::Completions, r#"{"model": "m", "prompt": [[7, 8]]}"#), 2);
         assert_eq!(tokens(ServingApi::Embeddings, r#"{"model": "m", "input": ["a b", "c"]}"#), 3);
+        // Each document is read together with the query.
+        let pairs = r#"{"model": "m", "query": "q r", "documents": ["a b", {"text": "c"}], "texts": ["a"]}"#;
+        assert_eq!((tokens(ServingApi::Rerank, pairs), tokens(ServingApi::RerankTei, pairs)), (7, 3));
     }
 
     #[test]
@@ -224,6 +227,13 @@ mod tests {
             (ServingApi::Completions, r#"{"model": "m", "prompt": "a", "max_tokens": 3, "min_tokens": 4}"#, 400, "`min_tokens`"),
             (ServingApi::Completions, r#"{"model": "m", "prompt": "a", "n": 2}"#, 400, "`n` other than 1"),
             (ServingApi::Embeddings, r#"{"model": "m", "input": {}}"#, 400, "`input` is a text"),
+            (ServingApi::Rerank, r#"{"query": "q", "documents": ["a"]}"#, 400, "`model` is missing"),
+            (ServingApi::Rerank, r#"{"model": "m", "documents": ["a"]}"#, 400, "`query` is missing"),
+            (ServingApi::Rerank, r#"{"model": "m", "query": "q"}"#, 400, "`documents` is missing"),
+            (ServingApi::Rerank, r#"{"model": "m", "query": "q", "documents": []}"#, 400, "`documents` is empty"),
+            (ServingApi::Rerank, r#"{"model": "m", "query": "q", "documents": [5]}"#, 400, "an element of `documents`"),
+            (ServingApi::Rerank, r#"{"model": "m", "query": 5, "documents": ["a"]}"#, 400, "not a request"),
+            (ServingApi::RerankTei, r#"{"query": "q", "documents": ["a"]}"#, 400, "`texts` is missing"),
         ];
         for (endpoint, body, status, reason) in cases {
             let (found, message) = refused(endpoint, body);

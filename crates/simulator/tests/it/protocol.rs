@@ -97,6 +97,26 @@ fn every_input_gets_its_embedding() {
 }
 
 #[test]
+fn every_document_gets_its_score() {
+    let server = serve(INSTANT);
+    let mut client = Client::new(server.address());
+    let body = r#"{"model": "m", "query": "a", "documents": ["b", "c d", "e"], "top_n": 2}"#;
+    let reply = client.post("/v1/rerank", body).json();
+    assert_eq!((&reply["usage"]["prompt_tokens"], &reply["usage"]["completion_tokens"]), (&7.into(), &serde_json::Value::Null));
+    assert_eq!(reply["meta"]["billed_units"]["search_units"], 1);
+    let results = reply["results"].as_array().expect("a list");
+    let scores: Vec<_> = results.iter().filter_map(|result| result["relevance_score"].as_f64()).collect();
+    assert_eq!(scores.len(), 2);
+    assert!(scores[0] > scores[1], "{scores:?}");
+
+    let list = client.post("/rerank", r#"{"query": "a", "texts": ["b", "c d", "e"]}"#).json();
+    let mut indices: Vec<_> = list.as_array().expect("a list").iter().filter_map(|result| result["index"].as_u64()).collect();
+    indices.sort_unstable();
+    assert_eq!(indices, [0, 1, 2]);
+    assert!(list[0]["score"].is_number());
+}
+
+#[test]
 fn a_refusal_is_an_error_object_and_leaves_the_connection_as_it_was() {
     let server = serve(INSTANT);
     let mut client = Client::new(server.address());
@@ -106,6 +126,8 @@ fn a_refusal_is_an_error_object_and_leaves_the_connection_as_it_was() {
         ("POST", "/v1/chat/completions", r#"{"model": "m"}"#, 400),
         ("POST", "/v1/completions", r#"{"model": "other", "prompt": "a"}"#, 404),
         ("POST", "/v1/embeddings", r#"{"model": "m", "input": 1}"#, 400),
+        ("POST", "/v1/rerank", r#"{"model": "m", "query": "a"}"#, 400),
+        ("POST", "/rerank", r#"{"texts": ["a"]}"#, 400),
         ("POST", "/v1/unknown", "", 404),
         ("GET", "/", "", 404),
         ("GET", "/v1/chat/completions", "", 405),

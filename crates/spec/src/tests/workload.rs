@@ -912,6 +912,29 @@ fn scenarios_of_other_work_are_refused_by_name() {
 }
 
 #[test]
+fn lengths_batch_and_slos_fit_the_api() {
+    assert_snapshot!(serving("N(480,240)/(300,150)", "R(64,100)"), @r"
+    error: the scenario `R(64,100)` is of scores, and `spec.api` is `chat`
+      --> a.yaml:19:12
+       |
+    19 |   lengths: R(64,100)
+       |            ^^^^^^^^^
+    hint: write `api: rerank`, or a scenario such as `D(128,256)`
+    ");
+    let refused = |lines: &str, expected: &str| {
+        let found = serving("  lengths: N(480,240)/(300,150)\n", lines);
+        assert!(found.contains(expected), "{lines}: {found}");
+    };
+    refused("  api: rerank\n  lengths: E(64)\n", "is of embeddings, and `spec.api` is `rerank`");
+    refused("  api: rerank\n  lengths: E(64)\n", "hint: write `api: embeddings`, or a scenario such as `R(128,100)`");
+    refused("  api: rerank_tei\n  lengths: D(1,2)\n", "error: `api: rerank_tei` needs a scenario `R(document,query)`");
+    refused("  api: embeddings\n  lengths: D(1,2)\n", "hint: write `lengths: E(128)`");
+    refused("  batch: 2\n  lengths: D(1,2)\n", "`spec.batch` belongs to `api: embeddings` or `api: rerank` or `api: rerank_tei`");
+    let ttft = "`spec.slos.ttft` cannot be measured: the responses of `api: rerank` are not streamed";
+    refused("  api: rerank\n  lengths: R(1,2)\n", ttft);
+}
+
+#[test]
 fn distributions_hold_together() {
     assert_snapshot!(serving("N(480,240)/(300,150)", "{input: {fixed: 5, normal: {mean: 1, stddev: 0}}, output: {uniform: {min: 9, max: 1}}}"), @r"
     error: `spec.lengths.input` takes only one of `fixed`, `uniform`, `normal`, `lognormal`
