@@ -814,6 +814,9 @@ fn rerank_is_measured_in_both_shapes() {
         let value = |path: &str| metric(point, path).and_then(|metric| metric["median"].as_f64());
         assert!(value("e2e_ms_p50") > Some(0.0) && value("request_throughput_per_s") > Some(0.0), "{name}");
         assert_eq!(value("isl_tokens_mean"), Some(80.0 * documents), "{name}");
+        let per_request =
+            value("documents_per_s").zip(value("request_throughput_per_s")).map(|(documents, requests)| documents / requests);
+        assert!(per_request.is_some_and(|found| (found / documents - 1.0).abs() < 1e-9), "{name}: {per_request:?}");
         for absent in ["ttft_ms_p50", "output_tokens_per_s", "osl_tokens_mean"] {
             assert!(metric(point, absent).is_none(), "{name}: {absent}");
         }

@@ -66,6 +66,7 @@ pub const SERVING_METRICS_JUDGED: &[&str] = &[
     "osl_mismatch_rate",
     "cost_per_request",
     "cost_per_million_output_tokens",
+    "documents_per_s",
 ];
 
 words!(

@@ -86,6 +86,7 @@ const RATES: &[KnownMetric] = &[
     neither("cached_tokens", "tokens"),
     lower("cost_per_request", CURRENCY),
     lower("cost_per_million_output_tokens", CURRENCY),
+    higher("documents_per_s", "documents/s"),
 ];
 
 const fn higher(name: &'static str, unit: &'static str) -> KnownMetric {

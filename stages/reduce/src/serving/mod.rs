@@ -481,6 +481,12 @@ fn counted_values(seen: &ScannedTrial<'_>, work: &ServingWork, price: &Result<Pr
     let done = &tally.done;
     let output_rate = output(done, done.output_tokens);
     let request_rate = per_second(done.requests, done.answers);
+    let documents = f64::from(work.documents());
+    let document_rate = if api.input.has_documents() {
+        request_rate.clone().map(|(rate, n)| (rate * documents, n))
+    } else {
+        Err("its requests have no documents".to_owned())
+    };
     let cost = |rate: &MeasuredValue, what: &str, times: f64| {
         let price = price.as_ref().map_err(Clone::clone)?;
         match rate {
@@ -495,6 +501,7 @@ fn counted_values(seen: &ScannedTrial<'_>, work: &ServingWork, price: &Result<Pr
     BTreeMap::from([
         ("cost_per_request", cost(&request_rate, "request", 1.0)),
         ("cost_per_million_output_tokens", cost(&output_rate, "output token", 1e6)),
+        ("documents_per_s", document_rate),
         ("request_throughput_per_s", request_rate),
         ("request_throughput_steady_per_s", steady_rate(seen, seen.tally.steady.requests)),
         (

@@ -330,7 +330,7 @@ fn every_metric_of_four_requests_is_as_by_hand() {
     assert_eq!(judged.collect::<Vec<_>>(), assay_manifest::SERVING_METRICS_JUDGED, "gates may name what is reported");
     let all: Vec<_> = catalog::known_metrics().map(|known| known.name).collect();
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
-    assert_eq!(serving(&point).absent.len(), 7, "four tails and the steady state, which open loop has not");
+    assert_eq!(serving(&point).absent.len(), 8, "four tails, documents, and the steady state, which open loop has not");
 }
 
 #[test]
@@ -674,6 +674,21 @@ fn what_cannot_be_computed_says_why() {
         &reduced(&json!({"api": "embeddings"}), vec![embedding]),
         &[("total_tokens_per_s", 1.0), ("request_throughput_per_s", 0.1)],
     );
+}
+
+#[test]
+fn documents_count_by_request_and_only_where_requests_have_them() {
+    let whole = || vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }];
+    let rate =
+        |changes: &Json| reduced(changes, whole()).summary.metrics.into_iter().find(|metric| metric.metric == "documents_per_s");
+    let values = [("request_throughput_per_s", 0.1), ("documents_per_s", 0.8)];
+    for api in ["embeddings", "rerank", "rerank_tei"] {
+        assert_values(&reduced(&json!({"api": api, "batch": 8}), whole()), &values);
+    }
+    assert!(rate(&json!({"batch": 8})).is_none());
+    let absent = |api: &str, name: &str| serving(&reduced(&json!({"api": api}), whole())).absent[name].clone();
+    assert!(absent("chat", "documents_per_s").ends_with("its requests have no documents"));
+    assert!(absent("rerank", "output_tokens_per_s").ends_with("scores have no output tokens"));
 }
 
 #[test]
