@@ -9,8 +9,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use assay_metric::{MeasuredPhase, PhaseEnd};
 use assay_reactor::{Poller, ReadySocket, now_ns};
-use assay_record::{MeasuredPhase, Outcome, Phase, PhaseEnd, Record};
+use assay_record::{Outcome, Phase, Record};
 
 use crate::connection::{ConnectionState, Slot, TimeoutList, split_token};
 use crate::delay::{DelayMeter, Wait};

@@ -9,7 +9,7 @@ pub struct TrialSummary {
     pub counts: Counts,
     /// The start of the measured phase, in nanoseconds since the trial's start.
     pub measured_from_ns: i64,
-    /// The end of the trial's window as this shard sees it ([`assay_record::MeasuredPhase::window`]): by the clock, or by count
+    /// The end of the trial's window as this shard sees it ([`assay_metric::MeasuredPhase::window`]): by the clock, or by count
     /// with the end of the last measured request. In nanoseconds since the trial's start.
     pub measured_to_ns: i64,
     /// The end of the last request, in nanoseconds since the trial's start.

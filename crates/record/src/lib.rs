@@ -1,15 +1,12 @@
-//! The record: one row for each request that was due, whatever its outcome, and the formulas that turn its instants into samples.
+//! The record: one row for each request that was due, whatever its outcome, and its samples.
 //!
 //! Every time is a whole number of nanoseconds since the trial's start, by the monotonic clock of the host that sent the request.
 //! A time before the start is negative. An event that did not happen is absent, never zero.
 
 mod metrics;
 mod outcome;
-mod window;
 
-pub use metrics::{Gap, Jitter, TpotDivisor, gaps, is_length_mismatch, since_ns, tpot_ns};
 pub use outcome::{Outcome, Phase, TokenSource, UnknownWord};
-pub use window::{BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, share_within};
 
 /// One token event: a chunk with non-empty content, reasoning or tool text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -170,7 +170,7 @@ fn serving_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
     if let Some(work) = &case.serving {
         let _ = writeln!(out, "{}; {}.\n", escape(&work.summary()), escape(&work.arrivals));
     }
-    let titles: Vec<_> = columns.iter().map(|column| column.title()).collect();
+    let titles: Vec<_> = columns.iter().map(|column| serving::title_with_unit(column)).collect();
     let _ = writeln!(out, "| load | trials | ok | failed | {} | SLOs |", titles.join(" | "));
     let _ = writeln!(out, "| --- | ---: | ---: | ---: | {}--- |", "---: | ".repeat(columns.len()));
     let mut shown = 0;
@@ -191,7 +191,7 @@ fn serving_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
 
 fn serving_row(out: &mut String, point: &PointSection, columns: &[&serving::Column]) {
     let load = point.serving.as_ref();
-    let cell = |column: &&serving::Column| match point.row(column.metric).map(|row| &row.measured) {
+    let cell = |column: &&serving::Column| match point.row(column.text).map(|row| &row.measured) {
         Some(Ok(found)) => {
             let interval = found.interval.as_ref().map_or_else(|_| "no interval".to_owned(), |ends| escape(&ends.text));
             let twin = match serving::twin(point, column).map(|row| &row.measured) {

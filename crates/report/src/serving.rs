@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
     ArrivalLaw, CacheMode, Count, LengthLaw, MetricSummary, Point, PointKind, PointSummary, PointView, ServingPoint, ServingWork,
-    Slo, SloMetric, Stability, TimelineRequest,
+    Slo, Stability, TimelineRequest,
 };
+use assay_metric::{Metric, MetricName, Statistic};
 
 use crate::model::{CaseSection, MetricStatistics, PointSection, Row, Sentence, trial_count_text};
 use crate::number::{grouped, percent, significant};
@@ -106,77 +107,35 @@ pub(crate) struct Timeline {
 }
 
 /// A column of the serving table.
-#[derive(Debug)]
-pub(crate) struct Column {
-    pub(crate) metric: &'static str,
-    /// `TTFT`, or the whole title if there is no statistic.
-    pub(crate) head: &'static str,
-    /// `p99`; empty for rates.
-    pub(crate) statistic: &'static str,
-    pub(crate) unit: &'static str,
-    /// Narrow screens drop the columns with the lowest rank first.
-    pub(crate) rank: u8,
-}
-
-const fn column(metric: &'static str, head: &'static str, statistic: &'static str, unit: &'static str, rank: u8) -> Column {
-    Column { metric, head, statistic, unit, rank }
-}
-
-/// The columns in the order of the table. `columns` decides which of them a case has.
-const COLUMNS: [Column; 11] = [
-    column("ttft_ms_p50", "TTFT", "p50", "ms", 3),
-    column("ttft_ms_p99", "TTFT", "p99", "ms", 9),
-    column("tpot_ms_p50", "TPOT", "p50", "ms", 7),
-    column("tpot_ms_p99", "TPOT", "p99", "ms", 0),
-    column("itl_ms_p99", "ITL", "p99", "ms", 2),
-    column("icl_ms_p99", "ICL", "p99", "ms", 2),
-    column("e2e_ms_p50", "E2E", "p50", "ms", 3),
-    column("e2e_ms_p99", "E2E", "p99", "ms", 4),
-    column("request_throughput_per_s", "requests", "", "/s", 6),
-    column("output_tokens_per_s", "tokens", "", "/s", 8),
-    column("goodput_requests_per_s", "goodput", "", "/s", 5),
-];
+pub(crate) type Column = MetricName;
 
 /// Returns the columns of a case: those that some point has, without those whose content another column shows better.
 pub(crate) fn columns(case: &CaseSection) -> Vec<&'static Column> {
     let known: BTreeSet<&str> = case.points.iter().flat_map(|point| &point.rows).map(|row| row.metric.as_str()).collect();
     let measured = |metric: &str| case.points.iter().any(|point| point.measured(metric).is_some());
     let has_slos = case.serving.as_ref().is_some_and(|work| !work.slos.is_empty());
-    let wanted = |column: &&Column| match column.metric {
+    let wanted = |column: &&Column| match column.text {
         "icl_ms_p99" => !measured("itl_ms_p99"),
         "e2e_ms_p50" => !measured("ttft_ms_p50"),
         "tpot_ms_p99" => has_slos,
         "goodput_requests_per_s" => has_slos || measured("goodput_requests_per_s"),
         _ => true,
     };
-    COLUMNS.iter().filter(|column| known.contains(column.metric)).filter(wanted).collect()
+    let shown = MetricName::all().filter(|name| name.rank.is_some());
+    shown.filter(|column| known.contains(column.text)).filter(wanted).collect()
 }
 
-impl Column {
-    /// Returns `TTFT p99, ms`.
-    pub(crate) fn title(&self) -> String {
-        match (self.statistic, self.unit) {
-            ("", unit) => format!("{}{unit}", self.head),
-            (statistic, unit) => format!("{} {statistic}, {unit}", self.head),
-        }
-    }
-
-    /// Returns `TTFT p99`, `tokens/s`.
-    pub(crate) fn name(&self) -> String {
-        metric_name(self.metric)
+/// Returns the title of a column with its unit: `TTFT p99, ms`, `tokens/s`.
+pub(crate) fn title_with_unit(column: &Column) -> String {
+    match column.statistic {
+        Statistic::Value => column.title(),
+        _ => format!("{}, {}", column.title(), column.definition().unit.as_str()),
     }
 }
 
-/// Returns the common name of a metric: `TTFT p99` for `ttft_ms_p99`; the metric's own name if it has none.
+/// Returns the common name of a metric: `TTFT p99` for `ttft_ms_p99`; the metric's own name if it is not one of serving.
 pub(crate) fn metric_name(metric: &str) -> String {
-    match COLUMNS.iter().find(|column| column.metric == metric) {
-        Some(Column { head, statistic: "", unit, .. }) => format!("{head}{unit}"),
-        Some(Column { head, statistic, .. }) => format!("{head} {statistic}"),
-        None => match metric.strip_suffix(WITH_FAILURES).filter(|base| COLUMNS.iter().any(|column| column.metric == *base)) {
-            Some(base) => format!("{} with failures", metric_name(base)),
-            None => metric.to_owned(),
-        },
-    }
+    MetricName::find(metric).map_or_else(|| metric.to_owned(), MetricName::title)
 }
 
 /// The suffix of a metric's twin that counts failed requests as the slowest.
@@ -185,7 +144,7 @@ pub(crate) const WITH_FAILURES: &str = "_with_failures";
 /// Returns the twin of a column that counts failed requests as the slowest; `None` if no requests of the load failed.
 pub(crate) fn twin<'a>(point: &'a PointSection, column: &Column) -> Option<&'a Row> {
     let failed = point.serving.as_ref().is_some_and(|load| load.failed() > 0);
-    let row = || point.rows.iter().find(|row| row.metric.strip_suffix(WITH_FAILURES) == Some(column.metric));
+    let row = || point.rows.iter().find(|row| row.metric.strip_suffix(WITH_FAILURES) == Some(column.text));
     failed.then(row).flatten()
 }
 
@@ -224,12 +183,8 @@ impl RequestedWork {
 
 impl SloLine {
     fn new(slo: &Slo) -> Self {
-        let (name, metric) = match slo.metric {
-            SloMetric::Ttft => ("TTFT", "ttft"),
-            SloMetric::Ttfo => ("TTFO", "ttfo"),
-            SloMetric::Tpot => ("TPOT", "tpot"),
-            SloMetric::E2e => ("E2E", "e2e"),
-        };
+        let row = slo.metric.metric().definition();
+        let (name, metric) = (row.title, row.key);
         let limit_ms = slo.at_most_ns.0 as f64 / 1e6;
         // A limit is exact: it was declared, not measured.
         Self { name, metric, limit_ms, text: format!("{name} {limit_ms} ms") }
@@ -360,7 +315,7 @@ impl Curve {
 
     /// Returns true if failed requests lie beyond its values; false for gaps between events, because they are not requests.
     pub(crate) fn counts_failures(&self) -> bool {
-        self.failed > 0 && self.metric != "icl" && self.metric != "itl"
+        self.failed > 0 && Metric::find(&self.metric).is_none_or(Metric::is_per_request)
     }
 
     /// Returns the share of failed requests among all requests of the curve.
@@ -444,22 +399,12 @@ pub(crate) fn absent_rows(serving: &ServingPoint, metrics: &[MetricSummary]) -> 
     let missing = serving.absent.iter().filter(|(name, _)| !metrics.iter().any(|metric| metric.metric == **name));
     let row = |(name, reason): (&String, &String)| Row {
         metric: clean(name),
-        unit: unit_from_name(name).to_owned(),
+        unit: MetricName::find(name).map_or("unknown", |name| name.definition().unit.as_str()).to_owned(),
         better: None,
         primary: false,
         measured: Err(clean(reason)),
     };
     missing.take(MAX_ABSENT).map(row).collect()
-}
-
-/// Returns the unit in a metric's name.
-fn unit_from_name(name: &str) -> &'static str {
-    match name {
-        _ if name.contains("_ms_") || name.ends_with("_ms") => "ms",
-        _ if name.contains("tokens_per_s") => "tokens/s",
-        _ if name.ends_with("_per_s") => "requests/s",
-        _ => "unknown",
-    }
 }
 
 /// Returns the largest distance of an interval's ends from its median, as a share of the median; `None` if there is no interval.
@@ -481,6 +426,11 @@ pub(crate) fn throughput(point: &PointSection) -> Option<(&'static str, &MetricS
     THROUGHPUTS.iter().find_map(|metric| Some((*metric, point.measured(metric)?)))
 }
 
+/// Returns the unit of a throughput metric with its subject: `output tokens/s`, `requests/s`.
+pub(crate) fn throughput_unit(metric: &str) -> &'static str {
+    if metric == "output_tokens_per_s" { "output tokens/s" } else { "requests/s" }
+}
+
 /// Returns the sentence of a serving case: the tail latency at the load with the highest throughput, among those that met their SLOs.
 pub(crate) fn sentence(case: &CaseSection, work: &RequestedWork, grade: &str) -> Sentence {
     let place = format!("{} on {}, {}", work.model, case.side, case.workload);
@@ -494,7 +444,7 @@ pub(crate) fn sentence(case: &CaseSection, work: &RequestedWork, grade: &str) ->
     };
     let at = throughput(point).map(|(metric, found)| {
         let interval = found.interval.as_ref().map_or(String::new(), |ends| format!(" {}", ends.text));
-        let unit = if metric == "output_tokens_per_s" { "output tokens/s" } else { "requests/s" };
+        let unit = throughput_unit(metric);
         format!("{} {unit}{interval} and ", found.median_text)
     });
     let failed = point.serving.as_ref().filter(|load| load.failed() > 0).map(|load| {
@@ -589,18 +539,18 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
         Some((_, names)) => names.push(name),
         None => said.push((what, vec![name])),
     };
-    for (column, row) in columns.iter().filter_map(|column| Some((column, point.row(column.metric)?))) {
+    for (column, row) in columns.iter().filter_map(|column| Some((column, point.row(column.text)?))) {
         match &row.measured {
-            Err(reason) => say(format!("absent, {reason}"), column.name()),
+            Err(reason) => say(format!("absent, {reason}"), column.title()),
             Ok(measured) => {
                 if let Err(reason) = &measured.interval {
-                    say(format!("no interval, {reason}"), column.name());
+                    say(format!("no interval, {reason}"), column.title());
                 }
                 if measured.stability != Stability::Stable {
-                    say(format!("{}, {}", measured.stability, measured.stability_reason), column.name());
+                    say(format!("{}, {}", measured.stability, measured.stability_reason), column.title());
                 }
                 for caveat in [p99_caveat(column, measured), zero_gap_caveat(column, measured)].into_iter().flatten() {
-                    say(caveat, column.name());
+                    say(caveat, column.title());
                 }
             }
         }
@@ -634,12 +584,12 @@ fn error_rates(point: &PointSection, load: &Load) -> String {
 
 /// Returns true if a metric is about gaps between token events, of which a request has many.
 fn is_gap_metric(column: &Column) -> bool {
-    column.metric.starts_with("itl_") || column.metric.starts_with("icl_")
+    [Metric::Itl, Metric::Icl].contains(&column.metric)
 }
 
 /// Returns a caveat if a p99 has so few samples that it is nearly their maximum.
 fn p99_caveat(column: &Column, measured: &MetricStatistics) -> Option<String> {
-    let fewest = measured.trials.iter().map(|trial| trial.samples).min().filter(|_| column.statistic == "p99")?;
+    let fewest = measured.trials.iter().map(|trial| trial.samples).min().filter(|_| column.statistic == Statistic::P99)?;
     let samples = if is_gap_metric(column) { "gaps" } else { "requests" };
     (fewest < MIN_FOR_P99).then(|| {
         format!(
@@ -652,7 +602,7 @@ fn p99_caveat(column: &Column, measured: &MetricStatistics) -> Option<String> {
 
 /// Returns a caveat if a time between tokens is 0: tokens of one packet have the same timestamp.
 fn zero_gap_caveat(column: &Column, measured: &MetricStatistics) -> Option<String> {
-    let is_between_tokens = is_gap_metric(column) || column.metric.starts_with("tpot_");
+    let is_between_tokens = is_gap_metric(column) || column.metric == Metric::Tpot;
     (is_between_tokens && measured.median == 0.0)
         .then(|| "0, since tokens came together and no gap between them could be measured".to_owned())
 }
@@ -661,7 +611,7 @@ fn zero_gap_caveat(column: &Column, measured: &MetricStatistics) -> Option<Strin
 fn describe_as_slowest(point: &PointSection, columns: &[&'static Column]) -> String {
     let mut values: Vec<String> = Vec::new();
     let mut absent: Vec<(&str, Vec<String>)> = Vec::new();
-    for (row, name) in columns.iter().filter_map(|column| Some((twin(point, column)?, metric_name(column.metric)))) {
+    for (row, name) in columns.iter().filter_map(|column| Some((twin(point, column)?, column.title()))) {
         match &row.measured {
             Ok(found) => values.push(format!("{name} is {} {}", found.median_text, row.unit)),
             Err(reason) => match absent.iter_mut().find(|(known, _)| known == reason) {

@@ -1,8 +1,9 @@
 //! Predicts measurements: the model serves a load in virtual time, and a perfect client measures it.
 //!
-//! The definitions are those of every other number: the formulas of `assay-record` and the quantiles of `assay-stats`. Nothing
+//! The definitions are those of every other number: the formulas of `assay-metric` and the quantiles of `assay-stats`. Nothing
 //! here reads a clock, so equal settings give equal bytes on every machine.
 
+use assay_metric::{Estimator, Formula, Gap, Metric, RequestFields, SHARE_BITS, Statistic, Totals, TrialTotals, Use, since_ns};
 use assay_record::Record;
 use assay_stats::{quantile, quantiles_ns};
 use serde::{Serialize, Serializer};
@@ -128,7 +129,7 @@ pub(crate) fn predict(config: &Config, asked: &LoadArgs) -> Result<Prediction, P
         Some(clients) => Load::Closed { clients, requests: answered },
         None => Load::Open(answered),
     };
-    let mut seen = LoadSamples { failed: failing.len() as u32, last_ns: last_due_ns, ..LoadSamples::default() };
+    let mut seen = LoadSamples { failed: failing.len() as u32, last_ns: last_due_ns, ..LoadSamples::new() };
     simulate(engine, config.seed, load).with_max_waiting(config.limits.waiting).for_each(|record| seen.add(&record));
     if seen.last_ns > MAX_NS {
         return Err(PredictError::TooLong);
@@ -208,68 +209,112 @@ fn has_fault(config: &Config, due: &SimulatedRequest) -> bool {
 }
 
 /// The samples of all requests so far.
-#[derive(Default)]
 struct LoadSamples {
-    ttft_ns: Vec<i64>,
-    e2e_ns: Vec<i64>,
-    tpot_ns: Vec<f64>,
-    itl_ns: Vec<f64>,
-    icl_ns: Vec<i64>,
-    output_tokens: u64,
+    /// The samples of each predicted distribution.
+    distributions: Vec<(Metric, Samples)>,
+    /// The sums over the requests; all responses complete within the window.
+    totals: Totals,
     failed: u32,
     /// The end of the last request, or its due time.
     last_ns: i64,
 }
 
+/// The samples of one metric, in nanoseconds.
+enum Samples {
+    Whole(Vec<i64>),
+    Quotients(Vec<f64>),
+}
+
+/// Returns the metrics that a prediction has, in the order in which they are printed.
+fn predicted() -> impl Iterator<Item = Metric> {
+    Metric::ALL.iter().copied().filter(|metric| metric.has_use(Use::Prediction))
+}
+
 impl LoadSamples {
+    fn new() -> Self {
+        let is_distribution = |metric: &Metric| !matches!(metric.definition().formula, Formula::Trial(_));
+        let distributions = predicted().filter(is_distribution).map(|metric| (metric, Samples::new(metric))).collect();
+        Self { distributions, totals: Totals::default(), failed: 0, last_ns: 0 }
+    }
+
     fn add(&mut self, record: &Record) {
         self.last_ns = self.last_ns.max(record.end_ns.unwrap_or(0));
         if !record.outcome.is_ok() {
             self.failed += 1;
             return;
         }
-        self.ttft_ns.extend(record.ttft_ns());
-        self.e2e_ns.extend(record.e2e_ns());
-        self.tpot_ns.extend(record.tpot_ns().map(|(tpot_ns, _)| tpot_ns));
-        for gap in record.gaps() {
-            let (itl_ns, samples) = gap.itl_ns();
-            self.itl_ns.extend(std::iter::repeat_n(itl_ns, samples as usize));
-            self.icl_ns.push(gap.gap_ns);
-        }
-        self.output_tokens += u64::from(record.output_tokens.unwrap_or(0));
+        let (fields, gaps) = (record.fields(), record.gaps());
+        self.distributions.iter_mut().for_each(|(metric, samples)| samples.add(*metric, &fields, &gaps));
+        self.totals.done.add(WHOLE_REQUEST, None, Some(record.output_tokens.unwrap_or(0).into()));
     }
 
     fn into_metrics(self, requests: u32) -> PredictedMetrics {
-        let window_s = (self.last_ns > 0).then(|| self.last_ns as f64 / 1e9);
-        let [ttft, e2e, icl] = [self.ttft_ns, self.e2e_ns, self.icl_ns].map(percentiles_ms);
-        let [tpot, itl] = [self.tpot_ns, self.itl_ns].map(percentiles_of_quotients_ms);
-        PredictedMetrics(vec![
-            ("ttft_ms_p50", ttft[0]),
-            ("ttft_ms_p99", ttft[1]),
-            ("tpot_ms_p50", tpot[0]),
-            ("tpot_ms_p99", tpot[1]),
-            ("itl_ms_p50", itl[0]),
-            ("itl_ms_p99", itl[1]),
-            ("icl_ms_p50", icl[0]),
-            ("icl_ms_p99", icl[1]),
-            ("e2e_ms_p50", e2e[0]),
-            ("e2e_ms_p99", e2e[1]),
-            ("request_throughput_per_s", window_s.map(|window_s| f64::from(requests - self.failed) / window_s)),
-            ("output_tokens_per_s", window_s.map(|window_s| self.output_tokens as f64 / window_s)),
-            ("error_rate", Some(f64::from(self.failed) / f64::from(requests))),
-        ])
+        let Self { mut distributions, totals, failed, last_ns } = self;
+        let trial = TrialTotals {
+            requests: requests.into(),
+            ok: (requests - failed).into(),
+            totals: &totals,
+            window_ns: u64::try_from(last_ns).ok().filter(|ns| *ns > 0),
+            steady_ns: Err("a prediction has no steady state".to_owned()),
+            has_slos: false,
+            no_output: None,
+            price_per_s: Err("a prediction has no price".to_owned()),
+        };
+        let mut values = Vec::new();
+        for metric in predicted() {
+            let samples = distributions.iter_mut().find(|(other, _)| *other == metric);
+            let row = metric.definition();
+            match (row.formula, samples) {
+                (Formula::Trial(formula), _) => {
+                    values.extend(row.names.iter().map(|name| (name.text, formula(&trial).ok().map(|(value, _)| value))));
+                }
+                (_, Some((_, samples))) => values.extend(samples.quantiles_ms(metric)),
+                (_, None) => {}
+            }
+        }
+        PredictedMetrics(values)
     }
 }
 
-/// The median and the 99th percentile.
-const QUANTILES: [f64; 2] = [0.5, 0.99];
+/// The share of a request that counts as a whole.
+const WHOLE_REQUEST: u64 = 1 << SHARE_BITS;
 
-fn percentiles_ms(mut samples_ns: Vec<i64>) -> [Option<f64>; 2] {
-    let quantiles = quantiles_ns(&mut samples_ns, &QUANTILES);
-    [0, 1].map(|place| quantiles.as_ref()?.get(place).map(|ns| ns / 1e6))
-}
+impl Samples {
+    fn new(metric: Metric) -> Self {
+        match metric.definition().formula {
+            Formula::Quotient(_) => Self::Quotients(Vec::new()),
+            _ if metric == Metric::Itl => Self::Quotients(Vec::new()),
+            _ => Self::Whole(Vec::new()),
+        }
+    }
 
-fn percentiles_of_quotients_ms(mut samples_ns: Vec<f64>) -> [Option<f64>; 2] {
-    samples_ns.sort_unstable_by(f64::total_cmp);
-    QUANTILES.map(|q| quantile(&samples_ns, q).map(|ns| ns / 1e6))
+    fn add(&mut self, metric: Metric, fields: &RequestFields, gaps: &[Gap]) {
+        match (self, metric.definition().formula) {
+            (Self::Whole(samples), Formula::Span { from, to }) => samples.extend(since_ns(fields.get(from), fields.get(to))),
+            (Self::Quotients(samples), Formula::Quotient(quotient)) => samples.extend((quotient.sample_ns)(fields)),
+            (Self::Whole(samples), _) => samples.extend(gaps.iter().map(|gap| gap.gap_ns)),
+            (Self::Quotients(samples), _) => {
+                for (itl_ns, count) in gaps.iter().map(|gap| gap.itl_ns()) {
+                    samples.extend(std::iter::repeat_n(itl_ns, count as usize));
+                }
+            }
+        }
+    }
+
+    /// Returns the median and the 99th percentile of a metric, in milliseconds.
+    fn quantiles_ms(&mut self, metric: Metric) -> Vec<(&'static str, Option<f64>)> {
+        let names = metric.definition().names.iter().filter(|name| [Statistic::P50, Statistic::P99].contains(&name.statistic));
+        names.map(|name| (name.text, self.statistic_ns(name.statistic).map(|ns| ns / 1e6))).collect()
+    }
+
+    fn statistic_ns(&mut self, statistic: Statistic) -> Option<f64> {
+        let Estimator::Quantile(q) = statistic.estimator() else { return None };
+        match self {
+            Self::Whole(samples) => quantiles_ns(samples, &[q])?.first().copied(),
+            Self::Quotients(samples) => {
+                samples.sort_unstable_by(f64::total_cmp);
+                quantile(samples, q)
+            }
+        }
+    }
 }

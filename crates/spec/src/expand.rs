@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use assay_manifest::{Case, CaseId, Hasher, IdError, Name, Point, PointId, PointKind, TargetKind, WorkloadType, canonical_value};
+use assay_metric::MetricName;
 use serde_json::Value as Json;
 
 use crate::format::host_of;
@@ -147,7 +148,7 @@ fn check_gate_metrics(pipeline: &Pipeline, workloads: &[&Workload], problems: &m
 pub(crate) fn gate_metric_names<'a>(workloads: &[&'a Workload]) -> Vec<&'a str> {
     let declared = workloads.iter().flat_map(|w| &w.spec.metrics).map(|metric| metric.path.as_str());
     let is_serving = workloads.iter().any(|w| matches!(w.spec.work, Work::Serving(_)));
-    declared.chain(is_serving.then_some(assay_manifest::SERVING_METRICS_JUDGED).into_iter().flatten().copied()).collect()
+    declared.chain(MetricName::judged().filter(|_| is_serving).map(|name| name.text)).collect()
 }
 
 /// Checks that the pipeline allows each script's host, if it lists any hosts.

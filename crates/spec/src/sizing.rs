@@ -3,6 +3,7 @@
 use assay_gate::rule::{LearnedNoise, Rules};
 use assay_gate::{MetricKey, Size, SizingError, pair_unit, size};
 use assay_manifest::{Case, Comparison, Digest, Name, PairUnit, Side};
+use assay_metric::MetricName;
 
 use crate::noise::Noise;
 use crate::pipeline::{Gate, Pipeline, PipelineSpec};
@@ -87,7 +88,7 @@ fn judged_metrics(workload: &Workload, gate: &Gate) -> Vec<String> {
     match &workload.spec.work {
         _ if !gate.metrics.is_empty() => gate.metrics.clone(),
         Work::Serving(serving) if workload.spec.metrics.is_empty() => {
-            assay_manifest::default_primary_metrics(!serving.slos.is_empty()).map(str::to_owned).collect()
+            MetricName::default_primary(!serving.slos.is_empty()).map(|name| name.text.to_owned()).collect()
         }
         _ => declared(),
     }

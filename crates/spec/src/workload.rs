@@ -8,6 +8,7 @@ use assay_api::{InputKind, ServingApi};
 use assay_manifest::{
     BetterDirection, CacheMode, CaptureMode, InstructionCounter, MeasuredCommand, Name, SloMetric, WorkloadType,
 };
+use assay_metric::Requirement;
 use serde_json::Value as Json;
 
 use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
@@ -575,7 +576,9 @@ fn check_slos(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let streaming = spec.member("streaming").and_then(bool::read).unwrap_or(true);
     let api = spec.member("api").and_then(ServingApi::read).filter(|api| !api.capabilities().streams);
     let slos = spec.member("slos").map_or(&[][..], CheckedValue::members);
-    for (name, slo) in slos.iter().filter(|(name, _)| name != "e2e") {
+    let needs_streaming =
+        |key: &str| assay_metric::Metric::find(key).is_some_and(|metric| metric.requires(Requirement::Streaming));
+    for (name, slo) in slos.iter().filter(|(name, _)| needs_streaming(name)) {
         if let Some(api) = api {
             let message = format!("`spec.slos.{name}` cannot be measured: the responses of `api: {api}` are not streamed");
             problems.add_hinted(slo.anchor, message, "limit `e2e`");

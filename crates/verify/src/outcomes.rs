@@ -9,6 +9,7 @@ use assay_manifest::{
     Attempt, Body, Collection, Digest, Document, Environment, Exclusion, ExecutionPart, Intent, MetricSummary, Plan,
     PointSummary, Reason, RunId, RunStatus, ServingPoint, Summary, TrialId,
 };
+use assay_metric::MetricName;
 use assay_stage::{ErrorCode, Failure};
 use assay_stats::{CONFIDENCE_LEVEL, Samples, median_interval};
 use assay_warehouse::{
@@ -435,18 +436,27 @@ pub fn is_close(before: f64, now: f64) -> bool {
     before.to_bits() == now.to_bits() || (before - now).abs() <= TOLERANCE * before.abs().max(now.abs())
 }
 
-/// Checks the columns of a wide row that repeat the Summary's values of its point.
+/// Checks the columns of a wide row that repeat the Summary's values of its point. A metric that the Summary does not have is null.
 fn check_wide(row: &Row, point: &PointSummary) -> Result<(), Failure> {
     if let Some(serving) = &point.serving {
         check_counts(row, point, serving)?;
     }
-    for (column, value) in row.iter().filter(|(column, _)| !column.key) {
-        let Some(expected) = expected_metric_value(column.name, value, point) else { continue };
-        if !is_same(value, &expected) {
-            return Err(differs(row, &format!("`{}`", column.name)));
+    for name in MetricName::all() {
+        let metric = point.metrics.iter().find(|metric| metric.metric == name.text);
+        check_column(row, name.column, metric.map(|metric| name.to_column(metric.median)))?;
+        if name.has_spread {
+            check_spread(row, name, metric)?;
         }
     }
     Ok(())
+}
+
+fn check_spread(row: &Row, name: &MetricName, metric: Option<&MetricSummary>) -> Result<(), Failure> {
+    let interval = metric.and_then(|metric| metric.interval.as_ref());
+    let end = |value: f64| name.definition().unit.to_column_unit(value);
+    check_column(row, name.spread.cv_pct[0], metric.and_then(|metric| metric.cv).map(|cv| cv * 100.0))?;
+    check_column(row, name.spread.ci_low[0], interval.map(|interval| end(interval.low)))?;
+    check_column(row, name.spread.ci_high[0], interval.map(|interval| end(interval.high)))
 }
 
 fn check_counts(row: &Row, point: &PointSummary, serving: &ServingPoint) -> Result<(), Failure> {
@@ -463,46 +473,6 @@ fn check_counts(row: &Row, point: &PointSummary, serving: &ServingPoint) -> Resu
     check_column(row, "slo_met", serving.slo_met)?;
     check_column(row, "cost_absent_reason", serving.cost_absent.as_deref())
 }
-
-/// Returns the value that a column of a wide row must hold if it repeats a metric of the Summary: the column has the name of a
-/// metric, latencies in nanoseconds instead of milliseconds, with a suffix for the measure of spread. `None` if the column
-/// repeats no metric.
-fn expected_metric_value(column: &str, value: &Value, point: &PointSummary) -> Option<Value> {
-    let metric_of = |name: &str| {
-        let in_ms = name.replacen("_ns", "_ms", 1);
-        let metric = point.metrics.iter().find(|metric| metric.metric == in_ms)?;
-        Some((metric, if in_ms == name { 1.0 } else { 1e6 }))
-    };
-    if let Some(name) = column.strip_suffix("_cv_pct") {
-        return Some(metric_of(name).and_then(|(metric, _)| metric.cv).map(|cv| cv * 100.0).into());
-    }
-    for (suffix, end) in [("_ci_low", true), ("_ci_high", false)] {
-        if let Some(name) = column.strip_suffix(suffix) {
-            let interval = metric_of(name).and_then(|(metric, scale)| Some((metric.interval.as_ref()?, scale)));
-            return Some(interval.map(|(interval, scale)| if end { interval.low * scale } else { interval.high * scale }).into());
-        }
-    }
-    if column == "cost_per_token" {
-        return Some(metric_of("cost_per_million_output_tokens").map(|(metric, _)| metric.median / 1e6).into());
-    }
-    if NO_METRICS.contains(&column) {
-        return None;
-    }
-    let column = if column == "error_rate_median" { "error_rate" } else { column };
-    let Some((metric, scale)) = metric_of(column) else {
-        // A statistic that the Summary does not have must be nowhere else either.
-        let is_statistic = column.contains("_ns_") || matches!(value, Value::Float(_));
-        return is_statistic.then_some(Value::Null);
-    };
-    Some(match value {
-        Value::Int(_) => Value::Int((metric.median * scale).round() as i64),
-        _ => Value::Float(metric.median * scale),
-    })
-}
-
-/// Columns of a wide row that are no statistics of the Summary: requested values, values from other systems, and the error rate,
-/// which is over all counted requests and not the median of the trials' rates.
-const NO_METRICS: [&str; 4] = ["request_rate_per_s", "queue_delay_ns_mean", "gpu_hour_cost", "error_rate"];
 
 /// Refuses a row whose column holds another value. A column that the table does not have is ignored.
 fn check_column(row: &Row, column: &str, expected: impl Into<Value>) -> Result<(), Failure> {

@@ -7,6 +7,7 @@
 //! The files of raw [`records`], which execute writes and reduce reads, are separate.
 
 mod error;
+mod metric_columns;
 mod pages;
 mod read;
 pub mod records;

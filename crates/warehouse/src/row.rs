@@ -1,6 +1,7 @@
 //! A row: values for the columns of one table, checked as they are set.
 
 use assay_manifest::{Digest, Instant, Reason, canonical_json, canonical_value};
+use assay_metric::ColumnValue;
 use serde_json::Value as Json;
 
 use crate::schema::{Column, ROW_ID, Table, Type};
@@ -82,6 +83,7 @@ from! {
     String => |value| Self::Text(value);
     Instant => |value| Self::Instant(value);
     Digest => |value| Self::Text(value.to_string());
+    ColumnValue => |value| match value { ColumnValue::Int(value) => Self::Int(value), ColumnValue::Float(value) => Self::Float(value) };
 }
 
 impl Value {

@@ -1,5 +1,8 @@
 //! The twelve tables. This is the only place where a column is named.
 
+use assay_metric::Section;
+
+use crate::metric_columns::{SPREADS, metric_columns};
 use crate::schema::{Column, ColumnPlaces, ROW_ID, Table};
 
 /// The tables whose rows hold numbers that can be published.
@@ -77,20 +80,6 @@ const ID: &[Column] =
 macro_rules! latency {
     ($name:literal, $what:literal, $($suffix:literal: $statistic:literal),+) => {
         &[$(int(concat!($name, "_", $suffix), concat!($statistic, " of ", $what, ".")).unit("ns")),+]
-    };
-}
-
-/// The same percentiles by nearest rank with failed requests counted as slower than all others; null if the percentile is a
-/// failed request.
-macro_rules! with_failures {
-    ($name:literal, $what:literal) => {
-        latency!(
-            $name,
-            $what,
-            "p50_with_failures": "Median, failures counted as slowest,",
-            "p95_with_failures": "95th percentile, failures counted as slowest,",
-            "p99_with_failures": "99th percentile, failures counted as slowest,"
-        )
     };
 }
 
@@ -210,16 +199,10 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
             text("point_kind", "`concurrency`, `rate`, `trace`, `scale` or `parameters`.").required(),
             int("concurrency", "Streams open at a time, if the point sets it.").unit("streams"),
             float("request_rate_per_s", "Configured arrival rate, if the point sets it.").unit("requests/s"),
-            float("offered_rate_per_s", "Actual arrival rate, from the first to the last request that was sent.").unit("requests/s"),
-            float("isl_tokens_asked_mean", "Mean requested input length of successful requests.").unit("tokens"),
-            float("isl_tokens_mean", "Mean input length of successful requests by the workload's tokenizer.").unit("tokens"),
-            float("isl_tokens_endpoint_mean", "Mean input length of successful requests as the endpoint counts it, if it reports it.").unit("tokens"),
-            float(
-                "isl_endpoint_difference",
-                "The endpoint's count of input tokens over that of the workload's tokenizer, less 1, for requests that both counted.",
-            ),
-            float("osl_tokens_mean", "Mean output length of successful requests.").unit("tokens"),
-            float("osl_mismatch_rate", "Responses whose length differs from the requested one, over those for which this is known, 0 to 1."),
+        ],
+        metric_columns!(Section::OfferedLoad),
+        metric_columns!(Section::Lengths),
+        &[
             int("tensor_parallel", "Devices that one replica of the model is spread over: as the server's command says, else as the target declares it.").unit("devices"),
             int("trials_counted", "Trials that count.").unit("trials").required(),
             int("requests", "Requests that were due in the measured phase.").unit("requests").required(),
@@ -227,64 +210,21 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
             int("failed", "Requests that failed, timed out or were cut short.").unit("requests").required(),
             int("dropped", "Requests that were due and could not be sent.").unit("requests").required(),
             float("error_rate", "Failed and dropped over due, of all counted trials together, 0 to 1; null if none was due."),
-            float("error_rate_median", "The median of the trials' shares of requests that failed or were dropped, 0 to 1."),
+        ],
+        metric_columns!(Section::Failures),
+        &[
             int("duration_ns", "Length of the window that rates are over, summed over trials.").unit("ns").required(),
         ],
-        latency!(
-            "ttft_ns", "the time from the intended send to the first token event",
-            "mean": "Mean", "p50": "Median", "p90": "90th percentile", "p95": "95th percentile", "p99": "99th percentile"
-        ),
-        latency!(
-            "ttft_sent_ns", "the time from the actual send to the first token event, under open loop",
-            "p50": "Median", "p99": "99th percentile"
-        ),
-        latency!(
-            "ttfo_ns", "the time from the intended send to the first content event", "p50": "Median", "p99": "99th percentile"
-        ),
-        latency!(
-            "tpot_ns", "a request's time per output token after the first token event",
-            "mean": "Mean", "p50": "Median", "p90": "90th percentile", "p95": "95th percentile", "p99": "99th percentile"
-        ),
-        latency!(
-            "itl_ns", "the gap between token events over the tokens that it brought",
-            "mean": "Mean", "p50": "Median", "p99": "99th percentile"
-        ),
-        latency!(
-            "icl_ns", "the gap between consecutive token events", "mean": "Mean", "p50": "Median", "p99": "99th percentile"
-        ),
-        latency!(
-            "e2e_ns", "the time from the intended send to the last token event",
-            "mean": "Mean", "p50": "Median", "p90": "90th percentile", "p95": "95th percentile", "p99": "99th percentile"
-        ),
-        latency!(
-            "e2e_sent_ns", "the time from the actual send to the last token event, under open loop",
-            "p50": "Median", "p99": "99th percentile"
-        ),
-        with_failures!("ttft_ns", "the time from the intended send to the first token event"),
-        with_failures!("e2e_ns", "the time from the intended send to the last token event"),
-        latency!(
-            "send_lateness_ns", "the delay of the actual send after the intended one", "p50": "Median", "p99": "99th percentile"
-        ),
+        metric_columns!(Section::Latency),
+        metric_columns!(Section::Latency, with failures),
+        metric_columns!(Section::Regularity),
         &[
-            int("jitter_ns", "Mean absolute difference of consecutive gaps between token events, averaged over requests.")
-                .unit("ns"),
             int("queue_delay_ns_mean", "Mean time in the server's queue of the requests that left it during counted trials, from the server's own histogram; null if it has none.").unit("ns"),
-            float("request_throughput_per_s", "Requests per second that completed successfully within the window.").unit("requests/s"),
-            float("request_throughput_steady_per_s", "Requests per second while all users of a closed loop were busy.")
-                .unit("requests/s"),
-            float("output_tokens_per_s", "Output tokens per second of requests that completed within the window.").unit("tokens/s"),
-            float("output_tokens_steady_per_s", "Output tokens per second while all users of a closed loop were busy.")
-                .unit("tokens/s"),
-            float("steady_fraction", "The part of the window in which all users of a closed loop were busy, 0 to 1."),
-            float(
-                "total_tokens_per_s",
-                "Input and output tokens per second of requests that completed within the window; input tokens as the endpoint counts them, if it reports them.",
-            )
-            .unit("tokens/s"),
-            int("cached_tokens", "Input tokens that came from the server's prefix cache, if it reports them.").unit("tokens"),
-            float("goodput_requests_per_s", "Requests per second that completed successfully within the window and met every SLO.").unit("requests/s"),
-            float("goodput_tokens_per_s", "Output tokens per second of the requests that met every SLO.").unit("tokens/s"),
-            float("good_fraction", "Requests that met every SLO over those due, 0 to 1."),
+        ],
+        metric_columns!(Section::Throughput),
+        metric_columns!(Section::Cache),
+        metric_columns!(Section::Goodput),
+        &[
             bool("slo_met", "True if the point as a whole met its SLOs; null if it has none."),
             int("slo_ttft_ns", "The SLO on TTFT.").unit("ns"),
             int("slo_ttfo_ns", "The SLO on TTFO.").unit("ns"),
@@ -292,16 +232,12 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
             int("slo_e2e_ns", "The SLO on E2E.").unit("ns"),
             float("gpu_hour_cost", "The price of one GPU for one hour, in `currency`.").unit("as `currency` says"),
             text("currency", "ISO 4217 code of all costs of the row."),
-            float("cost_per_request", "GPU time over completed requests, in `currency`.").unit("as `currency` says"),
-            float("cost_per_token", "GPU time over output tokens, in `currency`.").unit("as `currency` says"),
+        ],
+        metric_columns!(Section::Cost),
+        &[
             text("cost_absent_reason", "The reason if there are no costs."),
         ],
-        across_trials!("ttft_ns_p50", "ns"),
-        across_trials!("ttft_ns_p99", "ns"),
-        across_trials!("tpot_ns_p50", "ns"),
-        across_trials!("e2e_ns_p99", "ns"),
-        across_trials!("request_throughput_per_s", "requests/s"),
-        across_trials!("output_tokens_per_s", "tokens/s"),
+        SPREADS,
         ID,
     ],
     places: ColumnPlaces::new(),

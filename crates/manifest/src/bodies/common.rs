@@ -37,6 +37,15 @@ words!(
     Lower = "lower",
 );
 
+impl From<assay_metric::Direction> for BetterDirection {
+    fn from(direction: assay_metric::Direction) -> Self {
+        match direction {
+            assay_metric::Direction::Higher => Self::Higher,
+            assay_metric::Direction::Lower => Self::Lower,
+        }
+    }
+}
+
 words!(
     /// The isolation of trials from each other.
     Isolation, "isolation",

@@ -3,71 +3,12 @@
 use std::collections::BTreeMap;
 
 use assay_api::ServingApi;
+use assay_metric::Metric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::words;
 use crate::{Artifact, CaseId, Count, Digest, PinnedFile, PointId, TrialId};
-
-/// Returns the serving metrics that gates judge if the workload declares none; goodput only if there are SLOs.
-pub fn default_primary_metrics(has_slos: bool) -> impl Iterator<Item = &'static str> {
-    let always = ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "output_tokens_per_s"];
-    always.into_iter().chain(has_slos.then_some("goodput_requests_per_s"))
-}
-
-/// The serving metrics that gates may judge: every metric with a better direction. Which of them a point reports depends on its
-/// requests and SLOs.
-pub const SERVING_METRICS_JUDGED: &[&str] = &[
-    "ttft_ms_mean",
-    "ttft_ms_p50",
-    "ttft_ms_p90",
-    "ttft_ms_p95",
-    "ttft_ms_p99",
-    "ttft_ms_p50_with_failures",
-    "ttft_ms_p95_with_failures",
-    "ttft_ms_p99_with_failures",
-    "ttft_sent_ms_p50",
-    "ttft_sent_ms_p99",
-    "ttfo_ms_p50",
-    "ttfo_ms_p99",
-    "tpot_ms_mean",
-    "tpot_ms_p50",
-    "tpot_ms_p90",
-    "tpot_ms_p95",
-    "tpot_ms_p99",
-    "itl_ms_mean",
-    "itl_ms_p50",
-    "itl_ms_p99",
-    "icl_ms_mean",
-    "icl_ms_p50",
-    "icl_ms_p99",
-    "e2e_ms_mean",
-    "e2e_ms_p50",
-    "e2e_ms_p90",
-    "e2e_ms_p95",
-    "e2e_ms_p99",
-    "e2e_ms_p50_with_failures",
-    "e2e_ms_p95_with_failures",
-    "e2e_ms_p99_with_failures",
-    "e2e_sent_ms_p50",
-    "e2e_sent_ms_p99",
-    "send_lateness_ms_p50",
-    "send_lateness_ms_p99",
-    "jitter_ms",
-    "request_throughput_per_s",
-    "request_throughput_steady_per_s",
-    "output_tokens_per_s",
-    "output_tokens_steady_per_s",
-    "total_tokens_per_s",
-    "goodput_requests_per_s",
-    "goodput_tokens_per_s",
-    "good_fraction",
-    "error_rate",
-    "osl_mismatch_rate",
-    "cost_per_request",
-    "cost_per_million_output_tokens",
-    "documents_per_s",
-];
 
 words!(
     /// The state of the prefix cache, a part of the workload.
@@ -105,6 +46,18 @@ words!(
     /// Time to the last token event.
     E2e = "e2e",
 );
+
+impl SloMetric {
+    /// Returns the metric that is limited.
+    pub const fn metric(self) -> Metric {
+        match self {
+            Self::Ttft => Metric::Ttft,
+            Self::Ttfo => Metric::Ttfo,
+            Self::Tpot => Metric::Tpot,
+            Self::E2e => Metric::E2e,
+        }
+    }
+}
 
 /// The rule that decides when a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -512,5 +465,20 @@ impl Views {
     /// Parses the document that a Summary names.
     pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_metric::Use;
+
+    use super::*;
+
+    #[test]
+    fn slos_limit_the_metrics_that_the_table_says() {
+        let limited: Vec<&str> =
+            Metric::ALL.iter().filter(|metric| metric.has_use(Use::Slo)).map(|metric| metric.definition().key).collect();
+        assert_eq!(SloMetric::ALL.iter().map(|slo| slo.as_str()).collect::<Vec<_>>(), limited);
+        assert_eq!(SloMetric::ALL.iter().map(|slo| slo.metric().definition().key).collect::<Vec<_>>(), limited);
     }
 }

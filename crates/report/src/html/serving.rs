@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use assay_manifest::TimelineRequest;
+use assay_metric::{Definition, Metric, Use};
 
 use super::axis::{Axis, tick_labels};
 use super::plot::{Frame, Labels, MAX_LINES, VerticalAxis, failed_text, key, line_class, path_coordinate, pc, px, stretched};
@@ -12,7 +13,9 @@ use super::{FIGURE_SPACE, PUNCTUATION_SPACE};
 use crate::Report;
 use crate::model::{CaseSection, MetricStatistics, PointSection};
 use crate::number::significant;
-use crate::serving::{Curve, Load, SloLine, Timeline, evenly_spaced, is_solid, metric_name, milliseconds, throughput};
+use crate::serving::{
+    Curve, Load, SloLine, Timeline, evenly_spaced, is_solid, metric_name, milliseconds, throughput, throughput_unit,
+};
 use crate::text::{align_points, counted};
 
 /// Maximum number of loads on a line of the throughput picture.
@@ -35,13 +38,10 @@ const CURVE_HEIGHT: f64 = 230.0;
 const PANEL_HEIGHT: f64 = 130.0;
 const ROW_HEIGHT: f64 = 5.0;
 
-/// The distributions in the order of the page: the name in the views, the title, and the SLO that limits it.
-const DISTRIBUTIONS: [(&str, &str, &str); 4] = [
-    ("ttft", "Time to first token (TTFT)", "ttft"),
-    ("tpot", "Time per output token (TPOT)", "tpot"),
-    ("icl", "Gaps between token events (ICL)", ""),
-    ("e2e", "Whole answers (E2E)", "e2e"),
-];
+/// Returns the metrics whose distributions are drawn, in the order of the page.
+fn distributions() -> impl Iterator<Item = &'static Definition> {
+    Metric::ALL.iter().filter(|metric| metric.has_use(Use::Curve)).map(|metric| metric.definition())
+}
 
 /// The latencies that are drawn over throughput: of each list, the first that a case has.
 const LATENCIES: [&[&str]; 3] = [&["ttft_ms_p99"], &["tpot_ms_p99", "tpot_ms_p50"], &["e2e_ms_p99"]];
@@ -188,9 +188,7 @@ fn throughput_plot(page: &mut Writer, workload: &Workload<'_>, metric: &str) {
     let x = Axis::from_zero(all().flat_map(|dot| extent(dot.x)));
     let y = Axis::holding(all().flat_map(|dot| extent(dot.y)).chain(drawn_slo.map(|slo| slo.limit_ms)));
     let (Some(x), Some(y)) = (x, y) else { return };
-    let unit = all()
-        .find_map(|dot| throughput(dot.point))
-        .map_or("", |(metric, _)| if metric == "output_tokens_per_s" { "output tokens/s" } else { "requests/s" });
+    let unit = all().find_map(|dot| throughput(dot.point)).map_or("", |(metric, _)| throughput_unit(metric));
     let name = metric_name(metric);
     page.element("div", &[("class", "plot")], |page| {
         let beyond =
@@ -395,12 +393,13 @@ pub(super) fn distribution_figures(page: &mut Writer, report: &Report) {
     let mut pieces = PieceWriter::new(page);
     let mut any = false;
     for workload in workloads(report) {
-        for (metric, title, slo) in DISTRIBUTIONS {
-            let panels = panels(&workload, metric);
+        for row in distributions() {
+            let panels = panels(&workload, row.key);
             if panels.iter().any(|panel| !panel.curves.is_empty()) {
                 any = true;
-                let slo = workload.slos().iter().find(|line| line.metric == slo);
-                pieces.add(|page| distribution_figure(page, &workload, title, slo, &panels));
+                let slo = workload.slos().iter().find(|line| line.metric == row.key);
+                let title = format!("{} ({})", row.long_title, row.title);
+                pieces.add(|page| distribution_figure(page, &workload, &title, slo, &panels));
             }
         }
     }

@@ -1,6 +1,8 @@
 //! The table of a serving case: a row for each load in the plan's order, each number with its interval beneath it and a link to its
 //! lineage.
 
+use assay_metric::Statistic;
+
 use super::figure::number_link;
 use super::panel::Panels;
 use super::table::{Budget, group_rows, header, more_remarks};
@@ -9,7 +11,7 @@ use super::{FIGURE_SPACE, PUNCTUATION_SPACE};
 use crate::Report;
 use crate::model::{CaseSection, PointSection, Row};
 use crate::number::grouped;
-use crate::serving::{self, Column, is_solid, metric_name};
+use crate::serving::{self, Column, is_solid};
 use crate::text::{align_points, counted};
 
 /// Maximum number of numbers in serving tables with a lineage panel each; beyond it, the numbers of a load share one panel.
@@ -69,9 +71,9 @@ fn head(page: &mut Writer, columns: &[&Column]) {
         }
         for column in columns {
             page.element("th", &[("scope", "col"), ("class", "n")], |page| {
-                page.text(&column.name());
-                if !column.statistic.is_empty() {
-                    page.leaf("span", &[("class", "unit")], column.unit);
+                page.text(&column.title());
+                if column.statistic != Statistic::Value {
+                    page.leaf("span", &[("class", "unit")], column.definition().unit.as_str());
                 }
             });
         }
@@ -120,7 +122,7 @@ fn write_panels(
         panels.write_load(id, case, point, columns);
         return;
     }
-    for row in columns.iter().filter_map(|column| point.row(column.metric)) {
+    for row in columns.iter().filter_map(|column| point.row(column.text)) {
         if let Ok(measured) = &row.measured {
             panels.write(report, case, point, row, measured, full);
         }
@@ -129,7 +131,7 @@ fn write_panels(
 
 /// Returns the numbers of a column, aligned at their decimal points.
 fn aligned_numbers(case: &CaseSection, column: &Column) -> Vec<String> {
-    let text = |point: &PointSection| point.measured(column.metric).map_or_else(String::new, |found| found.median_text.clone());
+    let text = |point: &PointSection| point.measured(column.text).map_or_else(String::new, |found| found.median_text.clone());
     align_points(&case.points.iter().map(text).collect::<Vec<_>>(), FIGURE_SPACE, PUNCTUATION_SPACE)
 }
 
@@ -154,7 +156,7 @@ fn first_cells(page: &mut Writer, point: &PointSection, shared: Option<&str>) {
 
 /// Writes a number's cell. The padding that aligns the number is outside its link, so that it is not underlined.
 fn cell(page: &mut Writer, point: &PointSection, column: &Column, padded: &str, detail: Detail) {
-    match point.row(column.metric).map(|row| &row.measured) {
+    match point.row(column.text).map(|row| &row.measured) {
         Some(Ok(found)) => page.element("td", &[("class", "n")], |page| {
             if detail.number_panels {
                 number_link(page, found);
@@ -215,7 +217,7 @@ fn other_metrics(
     report: &Report,
     detail: Detail,
 ) {
-    let is_column = |metric: &str| columns.iter().any(|column| column.metric == metric);
+    let is_column = |metric: &str| columns.iter().any(|column| column.text == metric);
     let groups: Vec<_> = case.groups().into_iter().filter(|group| !is_column(group.metric)).collect();
     // If no trial counts, the table has given the reason: a list of metrics absent for the same reason is no help.
     let has_numbers = case.points.iter().flat_map(|point| &point.rows).any(|row| row.measured.is_ok());
@@ -244,5 +246,5 @@ fn other_metrics(
 
 /// Returns the short names and rows of the numbers of a load, for the panel that they share.
 pub(super) fn numbers<'a>(point: &'a PointSection, columns: &'a [&Column]) -> impl Iterator<Item = (String, &'a str)> {
-    columns.iter().filter_map(|column| Some((metric_name(column.metric), point.measured(column.metric)?.address.row())))
+    columns.iter().filter_map(|column| Some((column.title(), point.measured(column.text)?.address.row())))
 }

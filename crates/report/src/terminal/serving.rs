@@ -108,7 +108,7 @@ fn all_columns(case: &CaseSection) -> Vec<TableColumn> {
         TableColumn::new(["requests", "ok"], NEVER_DROPPED, true, loads().map(ok).collect()),
         TableColumn::new(["", "failed"], NEVER_DROPPED, true, loads().map(failed).collect()),
     ];
-    let shown = serving::columns(case).into_iter().filter(|column| column.rank > 0);
+    let shown = serving::columns(case).into_iter().filter(|column| column.rank > Some(0));
     all.extend(shown.map(|column| metric_column(case, column)));
     if case.serving.as_ref().is_some_and(|work| !work.slos.is_empty()) {
         let met = |(_, load): (_, Option<&serving::Load>)| match load.and_then(|load| load.slo_met) {
@@ -123,22 +123,22 @@ fn all_columns(case: &CaseSection) -> Vec<TableColumn> {
 }
 
 fn metric_column(case: &CaseSection, column: &Column) -> TableColumn {
-    let measured = |point: &PointSection| point.measured(column.metric).map(|found| found.median_text.clone());
+    let measured = |point: &PointSection| point.measured(column.text).map(|found| found.median_text.clone());
     let texts: Vec<String> = case.points.iter().map(|point| measured(point).unwrap_or_else(|| "—".to_owned())).collect();
     let cell = |(point, value): (&PointSection, String)| {
-        let found = point.measured(column.metric);
+        let found = point.measured(column.text);
         let beneath = found.map(|found| reach(found).map_or_else(|| "±?".to_owned(), reach_text));
-        let paint = if column.rank == 9 { Paint::Strong } else { Paint::Plain };
+        let paint = if column.rank == Some(9) { Paint::Strong } else { Paint::Plain };
         Cell { value, beneath: beneath.unwrap_or_default(), paint: if found.is_some() { paint } else { Paint::Faint } }
     };
     let cells = case.points.iter().zip(align_points(&texts, ' ', ' ')).map(cell).collect();
-    let head = match column.statistic {
-        "" if column.head == "goodput" => [column.head, "req/s"],
-        "" if column.head == "requests" => ["", "req/s"],
-        "" => ["", "tok/s"],
-        statistic => [column.head, statistic],
+    let (row, statistic) = (column.definition(), column.statistic.title());
+    let head = match statistic.as_str() {
+        "" if row.title == row.unit.as_str() => ["", row.unit.short()],
+        "" => [row.title.trim_end_matches("/s"), row.unit.short()],
+        statistic => [row.title, statistic],
     };
-    TableColumn::new(head, column.rank, true, cells)
+    TableColumn::new(head, column.rank.unwrap_or(0), true, cells)
 }
 
 /// Returns a reach in percent, with few digits.

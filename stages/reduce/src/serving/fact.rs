@@ -1,6 +1,7 @@
 //! The rows of a serving point: its statistics one by one, and all of them in one row.
 
 use assay_manifest::{MetricSummary, Point, PointKind, PointSummary, ServingPoint, ServingWork, SloMetric};
+use assay_metric::MetricName;
 use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::{Row, SERVING_OUTCOME_FACT, Value};
 
@@ -67,24 +68,6 @@ fn trial_rows(
     Ok(())
 }
 
-/// The statistics of a point by name, as columns hold them: each the median of the trials' values.
-struct Medians<'a>(&'a [MetricSummary]);
-
-impl Medians<'_> {
-    fn metric(&self, name: &str) -> Option<&MetricSummary> {
-        self.0.iter().find(|metric| metric.metric == name)
-    }
-
-    fn get(&self, name: &str) -> Option<f64> {
-        self.metric(name).map(|metric| metric.median)
-    }
-
-    /// Returns a metric in milliseconds as whole nanoseconds.
-    fn ns(&self, name: &str) -> Option<i64> {
-        self.get(name).map(|ms| (ms * 1e6).round() as i64)
-    }
-}
-
 /// Returns the row of `serving_outcome_fact`.
 pub(super) fn serving_row(
     context: &RowContext<'_>,
@@ -96,13 +79,11 @@ pub(super) fn serving_row(
 ) -> Result<Row, Failure> {
     let lost = || Failure::new(ErrorCode::Internal, "a serving point has no account of its requests");
     let serving = summary.serving.as_ref().ok_or_else(lost)?;
-    let medians = Medians(&summary.metrics);
     let build = || {
         let row = fact(&SERVING_OUTCOME_FACT, context, dimensions, summary)?;
         let row = load(row, point, summary, serving)?.with("tensor_parallel", tensor_parallel(context, &summary.case_id))?;
-        let row = latencies(row, &medians)?;
-        let row = rates(row, &medians, work, serving, price)?;
-        spread(row, &medians)?.seal()
+        let row = slos_and_prices(row, work, serving, price)?;
+        metric_columns(row, &summary.metrics)?.seal()
     };
     build().map_err(|error| row_failure(&error))
 }
@@ -132,62 +113,34 @@ fn load(row: Row, point: &Point, summary: &PointSummary, serving: &ServingPoint)
         .with("duration_ns", Value::from_count(serving.duration_ns.0))
 }
 
-/// Sets the latency columns: every one has the name of a metric, in another unit.
-fn latencies(mut row: Row, medians: &Medians<'_>) -> BuiltRow {
-    for known in super::catalog::known_metrics().filter(|known| known.unit == "ms") {
-        let column = known.name.replacen("_ms", "_ns", 1);
-        row.set(&column, medians.ns(known.name))?;
-    }
-    Ok(row)
-}
-
-fn rates(mut row: Row, medians: &Medians<'_>, work: &ServingWork, serving: &ServingPoint, price: Option<&Price>) -> BuiltRow {
-    for name in [
-        "offered_rate_per_s",
-        "isl_tokens_asked_mean",
-        "isl_tokens_mean",
-        "isl_tokens_endpoint_mean",
-        "isl_endpoint_difference",
-        "osl_tokens_mean",
-        "osl_mismatch_rate",
-        "request_throughput_per_s",
-        "request_throughput_steady_per_s",
-        "output_tokens_per_s",
-        "output_tokens_steady_per_s",
-        "steady_fraction",
-        "total_tokens_per_s",
-        "goodput_requests_per_s",
-        "goodput_tokens_per_s",
-        "good_fraction",
-        "cost_per_request",
-    ] {
-        row.set(name, medians.get(name))?;
-    }
-    row.set("error_rate_median", medians.get("error_rate"))?;
-    row.with("cached_tokens", medians.get("cached_tokens").map(|tokens| tokens.round() as i64))?
-        .with("slo_met", serving.slo_met)?
+fn slos_and_prices(row: Row, work: &ServingWork, serving: &ServingPoint, price: Option<&Price>) -> BuiltRow {
+    row.with("slo_met", serving.slo_met)?
         .with("slo_ttft_ns", slo_ns(work, SloMetric::Ttft))?
         .with("slo_ttfo_ns", slo_ns(work, SloMetric::Ttfo))?
         .with("slo_tpot_ns", slo_ns(work, SloMetric::Tpot))?
         .with("slo_e2e_ns", slo_ns(work, SloMetric::E2e))?
         .with("gpu_hour_cost", price.map(|price| price.gpu_hour))?
         .with("currency", price.map(|price| price.currency.as_str()))?
-        .with("cost_per_token", medians.get("cost_per_million_output_tokens").map(|cost| cost / 1e6))?
         .with("cost_absent_reason", serving.cost_absent.as_deref())
 }
 
-/// Sets the variation of headline figures across trials.
-fn spread(mut row: Row, medians: &Medians<'_>) -> BuiltRow {
-    let headlines =
-        ["ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "output_tokens_per_s"];
-    for name in headlines {
-        let (column, scale) = (name.replacen("_ms", "_ns", 1), if name.contains("_ms") { 1e6 } else { 1.0 });
-        let metric = medians.metric(name);
-        let interval = metric.and_then(|metric| metric.interval.as_ref());
-        let finite = |value: Option<f64>| Value::from(value.filter(|value| value.is_finite()));
-        row.set(&format!("{column}_cv_pct"), finite(metric.and_then(|metric| metric.cv).map(|cv| cv * 100.0)))?;
-        row.set(&format!("{column}_ci_low"), finite(interval.map(|interval| interval.low * scale)))?;
-        row.set(&format!("{column}_ci_high"), finite(interval.map(|interval| interval.high * scale)))?;
+/// Sets the columns of metrics, each the median of the trials' values, and the variation of primary ones across trials.
+fn metric_columns(mut row: Row, metrics: &[MetricSummary]) -> BuiltRow {
+    for name in MetricName::all() {
+        let metric = metrics.iter().find(|metric| metric.metric == name.text);
+        row.set(name.column, metric.map(|metric| name.to_column(metric.median)))?;
+        if name.has_spread {
+            spread(&mut row, name, metric)?;
+        }
     }
     Ok(row)
+}
+
+fn spread(row: &mut Row, name: &MetricName, metric: Option<&MetricSummary>) -> assay_warehouse::Result<()> {
+    let interval = metric.and_then(|metric| metric.interval.as_ref());
+    let end = |value: f64| name.definition().unit.to_column_unit(value);
+    let finite = |value: Option<f64>| Value::from(value.filter(|value| value.is_finite()));
+    row.set(name.spread.cv_pct[0], finite(metric.and_then(|metric| metric.cv).map(|cv| cv * 100.0)))?;
+    row.set(name.spread.ci_low[0], finite(interval.map(|interval| end(interval.low))))?;
+    row.set(name.spread.ci_high[0], finite(interval.map(|interval| end(interval.high))))
 }

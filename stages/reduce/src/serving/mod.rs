@@ -1,8 +1,7 @@
 //! Serving: from the records of requests to statistics of trials, and across trials to those of a point.
 //!
-//! `docs/statistics.md` states every definition; the formulas themselves are `assay-record`'s and `assay-stats`'s.
+//! `docs/statistics.md` states every definition; the formulas themselves are `assay-metric`'s and `assay-stats`'s.
 
-mod catalog;
 mod consistency;
 mod cost;
 mod fact;
@@ -14,10 +13,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use assay_manifest::{
-    ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FrozenWorkload, Metric, MetricSummary, Point, PointSummary,
-    PointView, Reason, ServingPoint, ServingWork, Shard, SloMetric, TrialId, TrialValue,
+    ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FrozenWorkload, MetricSummary, Point, PointSummary, PointView,
+    Reason, ServingPoint, ServingWork, Shard, SloMetric, TrialId, TrialValue,
 };
-use assay_record::{MeasuredPhase, SHARE_BITS};
+use assay_metric::{Definition, Formula, MeasuredPhase, MeasuredValue, Metric, MetricName, TrialTotals, Unit};
 use assay_schedule::{OfferedLoad, TrialSchedule};
 use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::Row;
@@ -27,13 +26,11 @@ use crate::aggregate::{ReportedMetric, seed, summarise_counts, summarise_trials,
 use crate::dimensions::Dimensions;
 use crate::evidence::ShardAttempt;
 use crate::rows::RowContext;
-use crate::words::quantity;
-use catalog::{CURRENCY, KnownMetric};
 use consistency::Contradiction;
 use cost::Price;
-use samples::{Distribution, MeasuredValue};
+use samples::Distribution;
 pub(crate) use trial::TrialFiles;
-use trial::{PlannedMeasurement, Rules, ScannedTrial, Tally, WorkTotals};
+use trial::{PlannedMeasurement, Rules, ScannedTrial, Tally};
 
 /// The maximum number of threads that read records: with more, each would have less room and would read more often.
 const MAX_THREADS: usize = 4;
@@ -269,11 +266,11 @@ pub(crate) fn measure<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: L
         .iter()
         .filter_map(|distribution| distribution.pooled.as_ref())
         .filter_map(|pooled| {
-            let failed = if pooled.metric == "icl" { 0 } else { failed };
-            views::curve(pooled.metric, pooled.n, failed, &pooled.answers, |answer| pooled.ms(answer))
+            let failed = if pooled.metric.is_per_request() { failed } else { 0 };
+            views::curve(pooled.metric.definition().key, pooled.n, failed, &pooled.answers, |answer| pooled.ms(answer))
         })
         .collect();
-    curves.sort_by_key(|curve| ["ttft", "tpot", "icl", "e2e"].iter().position(|name| *name == curve.metric));
+    curves.sort_by_key(|curve| Metric::find(&curve.metric));
     let timeline = trials.first_mut().map(views::timeline);
     Ok(Measurements { trials, distributions, curves, timeline })
 }
@@ -305,7 +302,7 @@ fn quantile_pass(trials: &[ScannedTrial<'_>], work: &ServingWork, limits: Limits
 pub struct TrialRecords(Vec<TrialFiles>);
 
 /// The statistics of one trial by metric, each with the number of its samples, or the reason why there is none.
-pub type Statistics = BTreeMap<&'static str, Result<(f64, u64), String>>;
+pub type Statistics = BTreeMap<&'static str, MeasuredValue>;
 
 /// The first pass over a trial's records.
 pub struct FirstPass<'a>(Vec<ScannedTrial<'a>>);
@@ -415,8 +412,8 @@ fn slo_met(work: &ServingWork, measured: &Measurements<'_>) -> Option<bool> {
 
 /// A metric to be reported, and its declaration.
 struct RequestedMetric {
-    known: KnownMetric,
-    declared: Option<Metric>,
+    known: &'static MetricName,
+    declared: Option<assay_manifest::Metric>,
     primary: bool,
 }
 
@@ -429,19 +426,18 @@ fn metrics_to_report(
 ) -> Vec<RequestedMetric> {
     let mut wanted = Vec::new();
     for metric in &workload.metrics {
-        match catalog::known_metrics().find(|known| known.name == metric.path) {
+        match MetricName::find(&metric.path) {
             Some(known) => wanted.push(RequestedMetric { known, declared: Some(metric.clone()), primary: metric.primary }),
             None => {
                 absent.insert(metric.path.clone(), "it is not a metric of serving".to_owned());
             }
         }
     }
-    let by_default = |known: &KnownMetric| {
-        workload.metrics.is_empty()
-            && assay_manifest::default_primary_metrics(!work.slos.is_empty()).any(|name| name == known.name)
+    let by_default = |known: &MetricName| {
+        workload.metrics.is_empty() && MetricName::default_primary(!work.slos.is_empty()).any(|name| name == known)
     };
-    let others = catalog::known_metrics().filter(|known| workload.metrics.iter().all(|metric| metric.path != known.name));
-    wanted.extend(others.map(|known| RequestedMetric { primary: by_default(&known), known, declared: None }));
+    let others = MetricName::all().filter(|known| workload.metrics.iter().all(|metric| metric.path != known.text));
+    wanted.extend(others.map(|known| RequestedMetric { primary: by_default(known), known, declared: None }));
     wanted
 }
 
@@ -461,129 +457,24 @@ fn trial_values(measured: &Measurements<'_>, work: &ServingWork, price: &Result<
 
 /// Returns every value that is a count over a count, or over the length of the measured phase.
 fn counted_values(seen: &ScannedTrial<'_>, work: &ServingWork, price: &Result<Price, String>) -> TrialValues {
-    let tally = &seen.tally;
-    let (requests, ok) = (tally.requests(), tally.ok());
-    let seconds = window_ns(seen).map(|ns| ns as f64 / 1e9);
-    let no_window = || "the measured phase has no length".to_owned();
-    let per_second = |shares: u128, n: u64| seconds.map(|seconds| (whole_requests(shares) / seconds, n)).ok_or_else(no_window);
+    let steady = seen.steady.as_ref().map_err(Clone::clone);
     let api = work.api.capabilities();
-    let no_output = (!api.has_output_tokens).then(|| format!("{} have no output tokens", api.responses));
-    let output = |of: &WorkTotals, tokens: u128| match &no_output {
-        Some(why) => Err(why.clone()),
-        None => total(of, tokens).and_then(|tokens| per_second(tokens, of.answers)),
+    let trial = TrialTotals {
+        requests: seen.tally.requests(),
+        ok: seen.tally.ok(),
+        totals: &seen.tally.totals,
+        window_ns: window_ns(seen),
+        steady_ns: steady.and_then(|steady| length_ns(steady).ok_or_else(|| "it has no length".to_owned())),
+        has_slos: !work.slos.is_empty(),
+        no_output: (!api.has_output_tokens).then(|| format!("{} have no output tokens", api.responses)),
+        documents: api.input.has_documents().then(|| work.documents()),
+        price_per_s: price.as_ref().map(Price::per_second).map_err(Clone::clone),
     };
-    let no_slos = || "the workload has no SLOs".to_owned();
-    let good = |value: MeasuredValue| if work.slos.is_empty() { Err(no_slos()) } else { value };
-    let share = |part: u64, of: u64, why: &str| if of > 0 { Ok((part as f64 / of as f64, of)) } else { Err(why.to_owned()) };
-    let mean = |sum: trial::Sum, why: &str| sum.mean().map(|mean| (mean, sum.n)).ok_or_else(|| why.to_owned());
-    let none_due = "no request was due in the measured phase";
-    let none_ok = || samples::no_request_ended_well(requests);
-    let done = &tally.done;
-    let output_rate = output(done, done.output_tokens);
-    let request_rate = per_second(done.requests, done.answers);
-    let documents = f64::from(work.documents());
-    let document_rate = if api.input.has_documents() {
-        request_rate.clone().map(|(rate, n)| (rate * documents, n))
-    } else {
-        Err("its requests have no documents".to_owned())
+    let values = |row: &'static Definition| {
+        let value = if let Formula::Trial(formula) = row.formula { Some(formula(&trial)) } else { None };
+        row.names.iter().filter_map(move |name| Some((name.text, value.clone()?)))
     };
-    let cost = |rate: &MeasuredValue, what: &str, times: f64| {
-        let price = price.as_ref().map_err(Clone::clone)?;
-        match rate {
-            Ok((rate, n)) if *rate > 0.0 => Ok((price.per_second() / rate * times, *n)),
-            Ok(_) => Err(format!("no {what} completed in the measured phase")),
-            Err(why) => Err(why.clone()),
-        }
-    };
-    let untold = "the endpoint does not tell";
-    let cached = if tally.cached.n > 0 { Ok((tally.cached.sum as f64, tally.cached.n)) } else { Err(untold.to_owned()) };
-    let unmatched = "no answer has both a count of its tokens and a length that was asked for";
-    BTreeMap::from([
-        ("cost_per_request", cost(&request_rate, "request", 1.0)),
-        ("cost_per_million_output_tokens", cost(&output_rate, "output token", 1e6)),
-        ("documents_per_s", document_rate),
-        ("request_throughput_per_s", request_rate),
-        ("request_throughput_steady_per_s", steady_rate(seen, seen.tally.steady.requests)),
-        (
-            "output_tokens_steady_per_s",
-            match (&no_output, tally.steady.uncounted) {
-                (Some(why), _) => Err(why.clone()),
-                (None, 0) => steady_rate(seen, tally.steady.output_tokens),
-                (None, uncounted) => Err(uncounted_tokens(uncounted, tally.steady.answers)),
-            },
-        ),
-        ("steady_fraction", steady_fraction(seen)),
-        ("output_tokens_per_s", output_rate),
-        (
-            "total_tokens_per_s",
-            total(done, done.input_tokens + done.output_tokens).and_then(|tokens| per_second(tokens, done.answers)),
-        ),
-        ("goodput_requests_per_s", good(per_second(tally.good_done.requests, tally.good_done.answers))),
-        ("goodput_tokens_per_s", good(output(&tally.good_done, tally.good_done.output_tokens))),
-        ("good_fraction", good(share(tally.good, requests, none_due))),
-        ("error_rate", share(requests - ok, requests, none_due)),
-        ("isl_tokens_asked_mean", mean(tally.isl_asked, &samples::no_response_has(ok, "a length that was asked for"))),
-        ("isl_tokens_mean", mean(tally.isl, &none_ok())),
-        ("isl_tokens_endpoint_mean", mean(tally.isl_endpoint, untold)),
-        ("isl_endpoint_difference", input_difference(tally, untold)),
-        (
-            "osl_tokens_mean",
-            mean(tally.osl, &no_output.clone().unwrap_or_else(|| samples::no_response_has(ok, "a count of its tokens"))),
-        ),
-        ("osl_mismatch_rate", share(tally.mismatched, tally.asked, unmatched)),
-        ("offered_rate_per_s", offered_rate(tally)),
-        ("cached_tokens", cached),
-    ])
-}
-
-/// Returns the tokens of responses, if all were counted.
-fn total(of: &WorkTotals, tokens: u128) -> Result<u128, String> {
-    if of.uncounted == 0 { Ok(tokens) } else { Err(uncounted_tokens(of.uncounted, of.answers)) }
-}
-
-/// Converts shares of requests, or of tokens, to a number of them. Exact for whole numbers below 2^53.
-fn whole_requests(shares: u128) -> f64 {
-    shares as f64 / (1_u64 << SHARE_BITS) as f64
-}
-
-fn uncounted_tokens(uncounted: u64, answers: u64) -> String {
-    format!("nobody counted the tokens of {uncounted} of {}", quantity(answers, "answer"))
-}
-
-/// Returns shares of requests, or of their tokens, per second while all users were busy.
-fn steady_rate(seen: &ScannedTrial<'_>, shares: u128) -> MeasuredValue {
-    let steady = seen.steady.as_ref().map_err(Clone::clone)?;
-    let seconds = length_ns(steady).map(|ns| ns as f64 / 1e9).ok_or("it has no length")?;
-    Ok((whole_requests(shares) / seconds, seen.tally.steady.answers))
-}
-
-/// Returns the part of the window in which all users were busy: the rest is ramp and drain.
-fn steady_fraction(seen: &ScannedTrial<'_>) -> MeasuredValue {
-    let steady = seen.steady.as_ref().map_err(Clone::clone)?;
-    match (length_ns(steady), window_ns(seen)) {
-        (Some(steady), Some(window)) => Ok((steady as f64 / window as f64, seen.tally.requests())),
-        _ => Err("the measured phase has no length".to_owned()),
-    }
-}
-
-/// Returns how many more tokens the endpoint counted in the prompts than the workload's tokenizer, as a share of the latter's.
-fn input_difference(tally: &Tally, untold: &str) -> MeasuredValue {
-    let (ours, theirs) = (tally.isl_compared, tally.isl_endpoint);
-    match ours.sum {
-        _ if ours.n == 0 => Err(untold.to_owned()),
-        0 => Err("by the workload's tokenizer the prompts have no tokens".to_owned()),
-        sum => Ok(((theirs.sum - sum) as f64 / sum as f64, ours.n)),
-    }
-}
-
-/// Returns the number of gaps between the first and the last time of sending, over the time between them. The wait after the last
-/// request has no part in it, however the trial ends.
-fn offered_rate(tally: &Tally) -> MeasuredValue {
-    let span = tally.sent_last_ns.zip(tally.sent_first_ns).and_then(|(last, first)| last.checked_sub(first)).filter(|ns| *ns > 0);
-    match (span, tally.sent.checked_sub(1).filter(|gaps| *gaps > 0)) {
-        (Some(ns), Some(gaps)) => Ok((gaps as f64 / (ns as f64 / 1e9), tally.sent)),
-        _ => Err("fewer than two requests were sent at different times".to_owned()),
-    }
+    Metric::ALL.iter().flat_map(|metric| values(metric.definition())).collect()
 }
 
 /// Returns the metrics that every counted trial has; the others are absent with the reason of the first trial that lacks them.
@@ -597,7 +488,7 @@ fn metrics(
 ) -> Result<Vec<MetricSummary>, Failure> {
     let mut summaries = Vec::new();
     for wanted in wanted {
-        let name = wanted.known.name;
+        let name = wanted.known.text;
         let of_trial = |(seen, values): (&ScannedTrial<'_>, &TrialValues)| trial_value(name, seen, values);
         let found: Result<Vec<TrialValue>, String> = trials.iter().zip(values).map(of_trial).collect();
         let found = match found {
@@ -629,12 +520,13 @@ fn trial_value(name: &str, seen: &ScannedTrial<'_>, values: &TrialValues) -> Res
 }
 
 fn to_reported(wanted: &RequestedMetric, price: Option<&Price>) -> ReportedMetric {
-    let unit = match wanted.known.unit {
-        CURRENCY => price.map_or_else(|| CURRENCY.to_owned(), |price| price.currency.clone()),
-        unit => unit.to_owned(),
+    let row = wanted.known.definition();
+    let unit = match row.unit.as_str() {
+        Unit::CURRENCY => price.map_or(Unit::CURRENCY, |price| price.currency.as_str()),
+        unit => unit,
     };
-    let better = wanted.declared.as_ref().map(|metric| metric.better).or(wanted.known.better);
-    ReportedMetric { path: wanted.known.name.to_owned(), unit, better, primary: wanted.primary }
+    let better = wanted.declared.as_ref().map(|metric| metric.better).or(row.better.map(Into::into));
+    ReportedMetric { path: wanted.known.text.to_owned(), unit: unit.to_owned(), better, primary: wanted.primary }
 }
 
 /// Returns the SLO on a metric, in nanoseconds.

@@ -3,91 +3,54 @@
 //! One metric is computed at a time, with only the columns that it needs. Samples are held as far as there is room; beyond that,
 //! the records are read again ([`Selection`]). Sums are of whole numbers, so that no order of shards or threads changes a digit.
 
-use assay_record::{Jitter, gaps, tpot_ns};
+use assay_metric::{
+    Estimator, Field, Formula, Jitter, MeasuredValue, Metric, MetricName, Quotient, RequestFields, Requirement, Sum, Use, gaps,
+    no_request_ended_well, no_response_has,
+};
 use assay_stats::selection::{decode_key, encode_key};
 use assay_stats::{SelectedQuantile, Selection, WantedQuantile};
-use assay_warehouse::records::{MAX_CHUNKS, RecordColumn as Column, RecordError};
+use assay_warehouse::records::{Ints, MAX_CHUNKS, RecordColumn as Column, RecordError};
 
 use super::Limits;
-use super::catalog::{self, NamedStatistic, Statistic};
-use super::trial::{Rules, ScannedTrial, Sum, Unit, start_column};
+use super::trial::{RowMarks, Rules, ScannedTrial, Unit, start_column};
 use super::views::probabilities;
 use crate::words::quantity;
 
-/// A latency that each request has at most once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Latency {
-    Ttft,
-    TtftSent,
-    Ttfo,
-    Tpot,
-    E2e,
-    E2eSent,
-    Lateness,
+/// Returns the metrics of which each request has at most one sample, the slow ones first so that threads end together.
+fn latencies() -> Vec<Metric> {
+    let mut all: Vec<Metric> = Metric::ALL.iter().copied().filter(|metric| metric.is_per_request()).collect();
+    let is_quotient = |metric: Metric| matches!(metric.definition().formula, Formula::Quotient(_));
+    all.sort_by_key(|metric| std::cmp::Reverse((is_quotient(*metric), metric.has_use(Use::Curve))));
+    all
 }
 
-impl Latency {
-    /// All of them, the slow ones first so that threads end together.
-    const ALL: [Self; 7] = [Self::Tpot, Self::Ttft, Self::E2e, Self::Ttfo, Self::TtftSent, Self::E2eSent, Self::Lateness];
-
-    fn names(self) -> &'static [NamedStatistic] {
-        match self {
-            Self::Ttft => catalog::TTFT,
-            Self::TtftSent => catalog::TTFT_SENT,
-            Self::Ttfo => catalog::TTFO,
-            Self::Tpot => catalog::TPOT,
-            Self::E2e => catalog::E2E,
-            Self::E2eSent => catalog::E2E_SENT,
-            Self::Lateness => catalog::LATENESS,
-        }
-    }
-
-    /// Returns the name of its curve, if it has one.
-    fn curve(self) -> Option<&'static str> {
-        match self {
-            Self::Ttft => Some("ttft"),
-            Self::Tpot => Some("tpot"),
-            Self::E2e => Some("e2e"),
-            _ => None,
-        }
-    }
-
-    /// Returns true if it is absent for a load without intended times.
-    fn needs_open_loop(self) -> bool {
-        matches!(self, Self::TtftSent | Self::E2eSent | Self::Lateness)
-    }
-
-    /// Returns the two columns between which it is measured.
-    fn columns(self, rules: &Rules) -> (Column, Column) {
-        let start = start_column(rules.open_loop);
-        match self {
-            Self::Ttft => (start, Column::FirstToken),
-            Self::TtftSent => (Column::Sent, Column::FirstToken),
-            Self::Ttfo => (start, Column::FirstContent),
-            Self::Tpot => (Column::FirstToken, Column::LastToken),
-            Self::E2e => (start, Column::LastToken),
-            Self::E2eSent => (Column::Sent, Column::LastToken),
-            Self::Lateness => (Column::Intended, Column::Sent),
-        }
+/// Returns the column that holds a fact of requests.
+fn column(field: Field, rules: &Rules) -> Column {
+    match field {
+        Field::Start => start_column(rules.open_loop),
+        Field::Intended => Column::Intended,
+        Field::Sent => Column::Sent,
+        Field::FirstToken => Column::FirstToken,
+        Field::FirstContent => Column::FirstContent,
+        Field::LastToken => Column::LastToken,
+        Field::OutputTokens => Column::OutputTokens,
+        Field::FirstEventTokens => Column::FirstEventTokens,
     }
 }
-
-/// A statistic of one trial with the number of its samples, or the reason why there is none.
-pub(super) type MeasuredValue = Result<(f64, u64), String>;
 
 /// The statistics of one distribution.
 #[derive(Debug)]
 pub(super) struct Distribution {
     /// For each trial, its statistics in the order of their names.
     pub(super) trials: Vec<Vec<(&'static str, MeasuredValue)>>,
-    /// The curve's name, number of samples and results for the probabilities, pooled over trials.
+    /// The number of samples and the results for the probabilities, pooled over trials, if the metric has a curve.
     pub(super) pooled: Option<PooledDistribution>,
 }
 
 /// A distribution over all trials.
 #[derive(Debug)]
 pub(super) struct PooledDistribution {
-    pub(super) metric: &'static str,
+    pub(super) metric: Metric,
     pub(super) n: u64,
     pub(super) answers: Vec<SelectedQuantile>,
     quotient: bool,
@@ -116,8 +79,7 @@ fn fixed_point(value: f64) -> i128 {
 
 /// The state of one quantity, from records to statistics, over some trials.
 struct Channel {
-    names: &'static [NamedStatistic],
-    curve: Option<&'static str>,
+    metric: Metric,
     /// True if samples are quotients, given by the keys of doubles.
     quotient: bool,
     selections: Vec<Selection>,
@@ -129,31 +91,25 @@ struct Channel {
 }
 
 impl Channel {
-    fn new(
-        names: &'static [NamedStatistic],
-        curve: Option<&'static str>,
-        quotient: bool,
-        trials: &[ScannedTrial<'_>],
-        room: usize,
-    ) -> Self {
+    fn new(metric: Metric, quotient: bool, trials: &[ScannedTrial<'_>], room: usize) -> Self {
         let separate = trials.len() > 1;
-        let room = if separate && curve.is_some() { room / 2 } else { room };
+        let has_curve = metric.has_use(Use::Curve);
+        let room = if separate && has_curve { room / 2 } else { room };
         let grid = || probabilities().into_iter().map(WantedQuantile::Quantile);
         let selection = |seen: &ScannedTrial<'_>| {
             let mut wants: Vec<WantedQuantile> =
-                names.iter().filter_map(|(_, part)| want(*part, seen.tally.requests())).collect();
-            if curve.is_some() && !separate {
+                names(metric).iter().filter_map(|name| want(name.statistic.estimator(), seen.tally.requests())).collect();
+            if has_curve && !separate {
                 wants.extend(grid());
             }
             Selection::new(wants, room)
         };
         Self {
-            names,
-            curve,
+            metric,
             quotient,
             selections: trials.iter().map(selection).collect(),
             sums: vec![Sum::default(); trials.len()],
-            pooled: (curve.is_some() && separate).then(|| Selection::new(grid().collect(), room)),
+            pooled: (has_curve && separate).then(|| Selection::new(grid().collect(), room)),
             trial: None,
             summing: false,
             pooling: false,
@@ -217,24 +173,25 @@ impl Channel {
         for ((seen, selection), sum) in trials.iter().zip(&self.selections).zip(&self.sums) {
             let mut answers = selection.quantiles().into_iter();
             let n = selection.n();
-            let measured = self.names.iter().map(|(name, part)| {
-                let ns = match part {
-                    Statistic::Mean => sum.mean().map(|mean| mean / scale).ok_or_else(|| why_none(seen)),
-                    Statistic::Quantile(_) => {
+            let measured = names(self.metric).iter().map(|name| {
+                let estimator = name.statistic.estimator();
+                let ns = match estimator {
+                    Estimator::Value | Estimator::Mean => sum.mean().map(|mean| mean / scale).ok_or_else(|| why_none(seen)),
+                    Estimator::Quantile(_) => {
                         ns_of(answers.next().unwrap_or(SelectedQuantile::Absent), self.quotient).ok_or_else(|| why_none(seen))
                     }
-                    Statistic::WithFailures(q) => match answers.next() {
-                        Some(SelectedQuantile::Beyond) => Err(beyond(*q, seen.tally.requests(), n)),
+                    Estimator::WithFailures(q) => match answers.next() {
+                        Some(SelectedQuantile::Beyond) => Err(beyond(q, seen.tally.requests(), n)),
                         answer => ns_of(answer.unwrap_or(SelectedQuantile::Absent), self.quotient).ok_or_else(|| why_none(seen)),
                     },
                 };
-                let n = if matches!(part, Statistic::WithFailures(_)) { seen.tally.requests() } else { n };
-                (*name, ns.map(|ns| (ns / 1e6, n)))
+                let n = if name.statistic.counts_failures() { seen.tally.requests() } else { n };
+                (name.text, ns.map(|ns| (ns / 1e6, n)))
             });
             of_trials.push(measured.collect());
         }
-        let wanted = self.names.iter().filter(|(_, part)| *part != Statistic::Mean).count();
-        let pooled = self.curve.and_then(|metric| {
+        let wanted = names(self.metric).iter().filter(|name| want(name.statistic.estimator(), 0).is_some()).count();
+        let pooled = self.metric.has_use(Use::Curve).then_some(self.metric).and_then(|metric| {
             let (selection, skip) = match (&self.pooled, self.selections.first()) {
                 (Some(pooled), _) => (pooled, 0),
                 (None, first) => (first?, wanted),
@@ -246,11 +203,15 @@ impl Channel {
     }
 }
 
-fn want(part: Statistic, requests: u64) -> Option<WantedQuantile> {
-    match part {
-        Statistic::Mean => None,
-        Statistic::Quantile(q) => Some(WantedQuantile::Quantile(q)),
-        Statistic::WithFailures(q) => Some(WantedQuantile::QuantileWithMissing { q, of: requests }),
+fn names(metric: Metric) -> &'static [MetricName] {
+    metric.definition().names
+}
+
+fn want(estimator: Estimator, requests: u64) -> Option<WantedQuantile> {
+    match estimator {
+        Estimator::Value | Estimator::Mean => None,
+        Estimator::Quantile(q) => Some(WantedQuantile::Quantile(q)),
+        Estimator::WithFailures(q) => Some(WantedQuantile::QuantileWithMissing { q, of: requests }),
     }
 }
 
@@ -304,7 +265,7 @@ fn settle(
 #[derive(Clone, Copy, Debug)]
 enum Job {
     Chunks,
-    Latency(Latency),
+    Latency(Metric),
 }
 
 /// Computes the distributions of all metrics over some trials, several threads at a time.
@@ -313,84 +274,93 @@ pub(super) fn distributions(
     rules: &Rules,
     limits: Limits,
 ) -> Result<Vec<Distribution>, RecordError> {
-    let jobs: Vec<Job> = std::iter::once(Job::Chunks).chain(Latency::ALL.map(Job::Latency)).collect();
+    let jobs: Vec<Job> = std::iter::once(Job::Chunks).chain(latencies().into_iter().map(Job::Latency)).collect();
     let room = limits.room / limits.threads.clamp(1, jobs.len());
     let found = super::trial::in_parallel(limits.threads, &jobs, |job| match job {
         Job::Chunks => chunks(trials, room),
-        Job::Latency(latency) => self::latency(*latency, trials, rules, room).map(|distribution| vec![distribution]),
+        Job::Latency(metric) => latency(*metric, trials, rules, room).map(|distribution| vec![distribution]),
     })?;
     Ok(found.into_iter().flatten().collect())
 }
 
-fn latency(latency: Latency, trials: &[ScannedTrial<'_>], rules: &Rules, room: usize) -> Result<Distribution, RecordError> {
-    if latency.needs_open_loop() && !rules.open_loop {
+fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usize) -> Result<Distribution, RecordError> {
+    if metric.requires(Requirement::OpenLoop) && !rules.open_loop {
         let why = || Err("under closed loop no request has an intended time".to_owned());
-        let names = || latency.names().iter().map(|(name, _)| (*name, why())).collect();
-        return Ok(Distribution { trials: trials.iter().map(|_| names()).collect(), pooled: None });
+        let absent = || names(metric).iter().map(|name| (name.text, why())).collect();
+        return Ok(Distribution { trials: trials.iter().map(|_| absent()).collect(), pooled: None });
     }
-    let mut channels = [Channel::new(latency.names(), latency.curve(), latency == Latency::Tpot, trials, room)];
-    let of_all = trials.iter().map(|seen| samples_at_most(latency, seen)).sum();
+    let formula = metric.definition().formula;
+    let mut channels = [Channel::new(metric, matches!(formula, Formula::Quotient(_)), trials, room)];
+    let of_all = trials.iter().map(|seen| samples_at_most(formula, seen)).sum();
     settle(trials, &mut channels, |seen, channels, first| {
         let Some(channel) = channels.first_mut() else { return Ok(()) };
         if first {
-            channel.expect(samples_at_most(latency, seen), of_all);
+            channel.expect(samples_at_most(formula, seen), of_all);
         }
-        seen.units.iter().try_for_each(|unit| scan(latency, rules, unit, channel))
+        seen.units.iter().try_for_each(|unit| scan(formula, rules, unit, channel))
     })?;
     let [channel] = channels;
-    Ok(channel.finish(trials, |seen| absence_reason(latency, seen)))
+    Ok(channel.finish(trials, |seen| absence_reason(formula, seen)))
 }
 
-fn samples_at_most(latency: Latency, seen: &ScannedTrial<'_>) -> usize {
-    let marks = |unit: &Unit<'_>| if latency == Latency::Lateness { unit.measured.count() } else { unit.ok.count() };
-    seen.units.iter().map(marks).sum()
-}
-
-/// Returns the reason that nothing can be measured because no request ended well.
-pub(super) fn no_request_ended_well(requests: u64) -> String {
-    format!("none of {} ended well", quantity(requests, "request"))
-}
-
-/// Returns the reason that no response has the measured quantity.
-pub(super) fn no_response_has(answers: u64, what: &str) -> String {
-    format!("none of {} has {what}", quantity(answers, "answer"))
-}
-
-fn absence_reason(latency: Latency, seen: &ScannedTrial<'_>) -> String {
-    let ok = seen.tally.ok();
-    let what = match latency {
-        _ if seen.tally.requests() == 0 => return "no request was due in the measured phase".to_owned(),
-        Latency::Lateness => return "no request was sent".to_owned(),
-        _ if ok == 0 => return no_request_ended_well(seen.tally.requests()),
-        Latency::Ttft | Latency::TtftSent | Latency::E2e | Latency::E2eSent => "a token event",
-        Latency::Ttfo => "a content event",
-        Latency::Tpot => "two token events and a count of its tokens beyond the first event's",
-    };
-    no_response_has(ok, what)
-}
-
-fn scan(latency: Latency, rules: &Rules, unit: &Unit<'_>, channel: &mut Channel) -> Result<(), RecordError> {
-    let (from, to) = latency.columns(rules);
-    let marks = if latency == Latency::Lateness { &unit.measured } else { &unit.ok };
-    if latency == Latency::Tpot {
-        let columns = [from, to, Column::OutputTokens, Column::FirstEventTokens];
-        return unit.each(&columns, |batch, before| {
-            let (first, last) = (batch.ints(from)?, batch.ints(to)?);
-            let (output, of_first) = (batch.ints(Column::OutputTokens)?, batch.ints(Column::FirstEventTokens)?);
-            let small = |tokens: Option<i64>| tokens.and_then(|tokens| u32::try_from(tokens).ok());
-            for row in (0..batch.rows()).filter(|row| marks.get(before + row)) {
-                if let Some((ns, _)) = tpot_ns(first.get(row), last.get(row), small(output.get(row)), small(of_first.get(row))) {
-                    channel.add_quotient(ns, 1);
-                }
-            }
-            Ok(())
-        });
+/// Returns the marks of the requests that a formula is computed of: all of the measured phase, if it reads nothing of a response.
+fn marks<'a>(formula: Formula, unit: &'a Unit<'_>) -> &'a RowMarks {
+    match formula {
+        Formula::Span { to, .. } if !to.is_of_response() => &unit.measured,
+        _ => &unit.ok,
     }
-    unit.each(&[from, to], |batch, before| {
+}
+
+fn samples_at_most(formula: Formula, seen: &ScannedTrial<'_>) -> usize {
+    seen.units.iter().map(|unit| marks(formula, unit).count()).sum()
+}
+
+fn absence_reason(formula: Formula, seen: &ScannedTrial<'_>) -> String {
+    let (requests, ok) = (seen.tally.requests(), seen.tally.ok());
+    match formula {
+        _ if requests == 0 => "no request was due in the measured phase".to_owned(),
+        Formula::Span { to, .. } if !to.is_of_response() => "no request was sent".to_owned(),
+        _ if ok == 0 => no_request_ended_well(requests),
+        Formula::Span { to, .. } => no_response_has(ok, to.description()),
+        Formula::Quotient(quotient) => no_response_has(ok, quotient.description),
+        Formula::TokenEvents | Formula::Trial(_) => no_response_has(ok, "a list of two token events"),
+    }
+}
+
+fn scan(formula: Formula, rules: &Rules, unit: &Unit<'_>, channel: &mut Channel) -> Result<(), RecordError> {
+    match formula {
+        Formula::Span { from, to } => {
+            scan_spans([from, to].map(|field| column(field, rules)), marks(formula, unit), unit, channel)
+        }
+        Formula::Quotient(quotient) => scan_quotients(quotient, rules, unit, channel),
+        Formula::TokenEvents | Formula::Trial(_) => Ok(()),
+    }
+}
+
+fn scan_spans(columns: [Column; 2], marks: &RowMarks, unit: &Unit<'_>, channel: &mut Channel) -> Result<(), RecordError> {
+    let [from, to] = columns;
+    unit.each(&columns, |batch, before| {
         let (start, at) = (batch.ints(from)?, batch.ints(to)?);
         for row in (0..batch.rows()).filter(|row| marks.get(before + row)) {
-            if let Some(ns) = assay_record::since_ns(start.get(row), at.get(row)) {
+            if let Some(ns) = assay_metric::since_ns(start.get(row), at.get(row)) {
                 channel.add(ns);
+            }
+        }
+        Ok(())
+    })
+}
+
+fn scan_quotients(quotient: &Quotient, rules: &Rules, unit: &Unit<'_>, channel: &mut Channel) -> Result<(), RecordError> {
+    let columns: Vec<Column> = quotient.reads.iter().map(|field| column(*field, rules)).collect();
+    unit.each(&columns, |batch, before| {
+        let values: Vec<Ints<'_>> = columns.iter().map(|column| batch.ints(*column)).collect::<Result<_, _>>()?;
+        let mut request = RequestFields::default();
+        for row in (0..batch.rows()).filter(|row| unit.ok.get(before + row)) {
+            for (field, values) in quotient.reads.iter().zip(&values) {
+                request.set(*field, values.get(row));
+            }
+            if let Some(ns) = (quotient.sample_ns)(&request) {
+                channel.add_quotient(ns, 1);
             }
         }
         Ok(())
@@ -423,10 +393,7 @@ impl ChunkListStatistics {
 
 /// Computes ICL, ITL and jitter.
 fn chunks(trials: &[ScannedTrial<'_>], room: usize) -> Result<Vec<Distribution>, RecordError> {
-    let mut channels = [
-        Channel::new(catalog::ICL, Some("icl"), false, trials, room / 2),
-        Channel::new(catalog::ITL, None, true, trials, room / 2),
-    ];
+    let mut channels = [Channel::new(Metric::Icl, false, trials, room / 2), Channel::new(Metric::Itl, true, trials, room / 2)];
     let mut lists = vec![ChunkListStatistics::default(); trials.len()];
     settle(trials, &mut channels, |seen, channels, first| {
         let place = trials.iter().position(|other| std::ptr::eq(other, seen));
@@ -434,10 +401,7 @@ fn chunks(trials: &[ScannedTrial<'_>], room: usize) -> Result<Vec<Distribution>,
         let lists = place.filter(|_| first).and_then(|place| lists.get_mut(place)).unwrap_or(&mut ignored);
         seen.units.iter().try_for_each(|unit| scan_chunks(unit, channels, lists))
     })?;
-    let why = |seen: &ScannedTrial<'_>| match seen.tally.ok() {
-        0 => absence_reason(Latency::Ttft, seen),
-        ok => no_response_has(ok, "a list of two token events"),
-    };
+    let why = |seen: &ScannedTrial<'_>| absence_reason(Formula::TokenEvents, seen);
     let mut distributions: Vec<Distribution> = channels.into_iter().map(|channel| channel.finish(trials, why)).collect();
     absent_where_packed(distributions.last_mut(), &lists);
     distributions.push(jitter(trials, &lists));
@@ -476,11 +440,11 @@ fn absent_where_packed(itl: Option<&mut Distribution>, lists: &[ChunkListStatist
 fn jitter(trials: &[ScannedTrial<'_>], lists: &[ChunkListStatistics]) -> Distribution {
     let of_trial = |(seen, lists): (&ScannedTrial<'_>, &ChunkListStatistics)| {
         let none = || match seen.tally.ok() {
-            0 => absence_reason(Latency::Ttft, seen),
+            0 => absence_reason(Formula::TokenEvents, seen),
             ok => no_response_has(ok, "a list of three token events"),
         };
         let mean = lists.jitter.mean().map(|mean| (mean / f64::from(1_u32 << FRACTION_BITS) / 1e6, lists.jitter.n));
-        vec![("jitter_ms", mean.ok_or_else(none))]
+        names(Metric::Jitter).iter().map(|name| (name.text, mean.ok_or_else(none))).collect()
     };
     Distribution { trials: trials.iter().zip(lists).map(of_trial).collect(), pooled: None }
 }

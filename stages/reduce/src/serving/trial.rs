@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use assay_manifest::{SloMetric, TrialId};
-use assay_record::{
-    BusySpan, MeasuredPhase, Outcome, Phase, PhaseEnd, SHARE_BITS, TokenSource, TpotDivisor, is_length_mismatch, share_within,
-    since_ns, tpot_ns,
+use assay_metric::{
+    BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, Totals, TpotDivisor, is_length_mismatch, share_within, since_ns, tpot_ns,
 };
+use assay_record::{Outcome, Phase, TokenSource};
 use assay_schedule::Stripe;
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
 
@@ -112,73 +112,8 @@ impl RowMarks {
     }
 }
 
-/// A sum of whole numbers, which does not depend on their order, and their count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sum {
-    pub(super) n: u64,
-    pub(super) sum: i128,
-}
-
-impl Sum {
-    #[inline]
-    pub(super) fn add(&mut self, value: i64) {
-        self.n += 1;
-        self.sum += i128::from(value);
-    }
-
-    fn merge(&mut self, other: Self) {
-        self.n += other.n;
-        self.sum += other.sum;
-    }
-
-    /// Returns the mean; `None` if the count is 0.
-    pub(super) fn mean(self) -> Option<f64> {
-        (self.n > 0).then(|| self.sum as f64 / self.n as f64)
-    }
-}
-
-/// Responses, and the part of their work that was done in a span of time: in shares of a request, 2^-32 each, as [`share_within`]
-/// counts them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct WorkTotals {
-    /// The number of responses of which some part counts.
-    pub(super) answers: u64,
-    /// Their shares.
-    pub(super) requests: u128,
-    /// Their input tokens, times their shares.
-    pub(super) input_tokens: u128,
-    /// Their output tokens, times their shares.
-    pub(super) output_tokens: u128,
-    /// The number of responses whose tokens were not counted.
-    pub(super) uncounted: u64,
-}
-
 /// The share of a request that counts as a whole.
 const WHOLE: u64 = 1 << SHARE_BITS;
-
-impl WorkTotals {
-    fn add(&mut self, share: u64, input: Option<i64>, output: Option<i64>) {
-        if share == 0 {
-            return;
-        }
-        let of = |tokens: i64| u128::from(share) * u128::from(tokens.max(0).unsigned_abs());
-        self.answers += 1;
-        self.requests += u128::from(share);
-        self.input_tokens += input.map_or(0, of);
-        match output {
-            Some(tokens) => self.output_tokens += of(tokens),
-            None => self.uncounted += 1,
-        }
-    }
-
-    fn merge(&mut self, other: Self) {
-        self.answers += other.answers;
-        self.requests += other.requests;
-        self.input_tokens += other.input_tokens;
-        self.output_tokens += other.output_tokens;
-        self.uncounted += other.uncounted;
-    }
-}
 
 /// The results of one pass over records. Every part adds up in any order.
 #[derive(Debug, Default, PartialEq)]
@@ -187,35 +122,15 @@ pub(super) struct Tally {
     outcomes: [u64; Outcome::ALL.len()],
     /// Those that ended well, by the source of their token counts.
     sources: [u64; TokenSource::ALL.len()],
-    /// Tokens of the prompts: as asked for, by the workload's tokenizer, and by the endpoint.
-    pub(super) isl_asked: Sum,
-    pub(super) isl: Sum,
-    pub(super) isl_endpoint: Sum,
-    /// Tokens by the workload's tokenizer of the prompts that the endpoint counted as well.
-    pub(super) isl_compared: Sum,
-    pub(super) osl: Sum,
-    pub(super) cached: Sum,
-    /// Responses whose length can be compared with the requested one, and those that miss it.
-    pub(super) asked: u64,
-    pub(super) mismatched: u64,
+    /// The sums that metrics are computed from.
+    pub(super) totals: Totals,
+    /// Requests whose TPOT assumes one token in the first event.
     pub(super) tpot_assumed: u64,
     /// Token events of those that ended well.
     pub(super) token_events: u64,
-    /// The work that completed within the window.
-    pub(super) done: WorkTotals,
-    /// The part of it that met every SLO.
-    pub(super) good_done: WorkTotals,
-    /// The work that was done while all users were busy.
-    pub(super) steady: WorkTotals,
-    /// Requests of the measured phase that met every SLO.
-    pub(super) good: u64,
     /// Requests of the measured phase that met each SLO.
     pub(super) within: Vec<u64>,
-    /// Requests of the measured phase that were sent, the first and the last time of sending.
-    pub(super) sent: u64,
-    pub(super) sent_first_ns: Option<i64>,
-    pub(super) sent_last_ns: Option<i64>,
-    /// The requests among them that may be shown.
+    /// The requests of the measured phase that may be shown.
     pub(super) sample: Sample,
 }
 
@@ -243,25 +158,11 @@ impl Tally {
     fn merge(&mut self, other: Self) {
         self.outcomes.iter_mut().zip(other.outcomes).for_each(|(mine, theirs)| *mine += theirs);
         self.sources.iter_mut().zip(other.sources).for_each(|(mine, theirs)| *mine += theirs);
-        self.isl_asked.merge(other.isl_asked);
-        self.isl.merge(other.isl);
-        self.isl_endpoint.merge(other.isl_endpoint);
-        self.isl_compared.merge(other.isl_compared);
-        self.osl.merge(other.osl);
-        self.cached.merge(other.cached);
-        self.asked += other.asked;
-        self.mismatched += other.mismatched;
+        self.totals.merge(other.totals);
         self.tpot_assumed += other.tpot_assumed;
         self.token_events += other.token_events;
-        self.done.merge(other.done);
-        self.good_done.merge(other.good_done);
-        self.steady.merge(other.steady);
-        self.good += other.good;
         self.within.resize(self.within.len().max(other.within.len()), 0);
         self.within.iter_mut().zip(other.within).for_each(|(mine, theirs)| *mine += theirs);
-        self.sent += other.sent;
-        self.sent_first_ns = self.sent_first_ns.into_iter().chain(other.sent_first_ns).min();
-        self.sent_last_ns = self.sent_last_ns.max(other.sent_last_ns);
         self.sample.merge(other.sample);
     }
 }
@@ -587,9 +488,7 @@ impl<'a> Pass<'a, '_> {
     fn add_measured(&self, request: &Request, tally: &mut Tally) {
         bump(&mut tally.outcomes, request.outcome as usize);
         if let Some(sent) = request.sent {
-            tally.sent += 1;
-            tally.sent_first_ns = Some(tally.sent_first_ns.map_or(sent, |first| first.min(sent)));
-            tally.sent_last_ns = tally.sent_last_ns.max(Some(sent));
+            tally.totals.add_sent(sent);
         }
         let mut good = !self.rules.slos.is_empty();
         for ((metric, at_most_ns), within) in self.rules.slos.iter().zip(&mut tally.within) {
@@ -597,7 +496,7 @@ impl<'a> Pass<'a, '_> {
             *within += u64::from(keeps);
             good &= keeps;
         }
-        tally.good += u64::from(good);
+        tally.totals.good += u64::from(good);
         if self.timeline {
             tally.sample.add(request);
         }
@@ -615,7 +514,7 @@ impl<'a> Pass<'a, '_> {
         let sent = request.sent.unwrap_or(end);
         let output = if self.rules.has_output { request.output_tokens } else { Some(0) };
         let input = request.input_tokens_endpoint.or(request.input_tokens);
-        tally.steady.add(share_within(sent, end, &self.steady), input, output);
+        tally.totals.steady.add(share_within(sent, end, &self.steady), input, output);
         let share = if self.ends_with_an_answer {
             share_within(sent, end, &self.window)
         } else if end > self.window.start && end <= self.window.end {
@@ -623,30 +522,31 @@ impl<'a> Pass<'a, '_> {
         } else {
             0
         };
-        tally.done.add(share, input, output);
+        tally.totals.done.add(share, input, output);
         if !self.rules.slos.is_empty()
             && self.rules.slos.iter().all(|(metric, at_most_ns)| request.is_within(*metric, *at_most_ns))
         {
-            tally.good_done.add(share, input, output);
+            tally.totals.good_done.add(share, input, output);
         }
     }
 }
 
 fn add_successful(request: &Request, tally: &mut Tally) {
     bump(&mut tally.sources, request.source as usize);
-    request.input_tokens_asked.into_iter().for_each(|tokens| tally.isl_asked.add(tokens));
-    request.input_tokens.into_iter().for_each(|tokens| tally.isl.add(tokens));
+    let totals = &mut tally.totals;
+    request.input_tokens_asked.into_iter().for_each(|tokens| totals.isl_asked.add(tokens));
+    request.input_tokens.into_iter().for_each(|tokens| totals.isl.add(tokens));
     if let (Some(ours), Some(theirs)) = (request.input_tokens, request.input_tokens_endpoint) {
-        tally.isl_compared.add(ours);
-        tally.isl_endpoint.add(theirs);
+        totals.isl_compared.add(ours);
+        totals.isl_endpoint.add(theirs);
     }
-    request.output_tokens.into_iter().for_each(|tokens| tally.osl.add(tokens));
-    request.cached_tokens.into_iter().for_each(|tokens| tally.cached.add(tokens));
-    tally.token_events += request.token_events.max(0).cast_unsigned();
+    request.output_tokens.into_iter().for_each(|tokens| totals.osl.add(tokens));
+    request.cached_tokens.into_iter().for_each(|tokens| totals.cached.add(tokens));
     if let (Some(Ok(asked)), Some(Ok(got))) = (request.asked.map(u32::try_from), request.output_tokens.map(u32::try_from)) {
-        tally.asked += 1;
-        tally.mismatched += u64::from(is_length_mismatch(asked, got));
+        totals.asked += 1;
+        totals.mismatched += u64::from(is_length_mismatch(asked, got));
     }
+    tally.token_events += request.token_events.max(0).cast_unsigned();
     let assumed = request.tpot().is_some_and(|(_, how)| how == TpotDivisor::FirstEventAssumedOne);
     tally.tpot_assumed += u64::from(assumed);
 }

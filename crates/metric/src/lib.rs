@@ -1,0 +1,206 @@
+//! The metrics of serving: one table with the name, unit, direction, definition and formula of each. The names that specs accept,
+//! the statistics of reduce, the columns of the warehouse, the titles of reports and the reference page derive from it.
+//!
+//! A new metric is one row of `table.rs` with its formula; a new quantile is one row of `statistic.rs`. A value that cannot be
+//! computed is absent with its reason: never 0, and never infinite.
+
+mod events;
+mod name;
+mod reference;
+mod request;
+mod statistic;
+mod table;
+mod trial;
+mod unit;
+mod window;
+
+pub use events::{Gap, Jitter, gaps};
+pub use name::{ColumnValue, MetricName, SpreadColumns};
+pub use reference::reference_page;
+pub use request::{Field, Quotient, RequestFields, TpotDivisor, is_length_mismatch, since_ns, tpot_ns};
+pub use statistic::{Estimator, Statistic};
+pub use table::Metric;
+pub use trial::{MeasuredValue, Sum, Totals, TrialTotals, WorkTotals, no_request_ended_well, no_response_has};
+pub use unit::Unit;
+pub use window::{BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, share_within};
+
+/// The definition of a metric: one row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// The name without unit and statistic, such as `ttft`.
+    pub key: &'static str,
+    /// The title for people, such as `TTFT`.
+    pub title: &'static str,
+    /// The title in words, such as `Time to first token`; empty if the title is not an abbreviation.
+    pub long_title: &'static str,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// The better direction; `None` if neither is. Gates may judge a metric that has one.
+    pub better: Option<Direction>,
+    /// The part of the tables and of the reference page that it belongs to.
+    pub section: Section,
+    /// The conditions under which it can be measured.
+    pub requires: &'static [Requirement],
+    /// The places that offer it besides the Summary.
+    pub uses: &'static [Use],
+    /// The reported names: one for each statistic.
+    pub names: &'static [MetricName],
+    /// The meaning: a noun phrase.
+    pub meaning: &'static str,
+    /// The formula as people read it.
+    pub formula_text: &'static str,
+    /// The source of the formula, or the terms of other tools for it.
+    pub source: &'static str,
+    /// The formula as it is computed.
+    pub formula: Formula,
+}
+
+/// The formula of a metric, by the data that it needs.
+#[derive(Clone, Copy, Debug)]
+pub enum Formula {
+    /// A sample for each request that has both instants: `to` - `from`, in whole nanoseconds.
+    Span {
+        /// The earlier instant.
+        from: Field,
+        /// The later instant.
+        to: Field,
+    },
+    /// A sample for each request that has all of its parts, in nanoseconds.
+    Quotient(&'static Quotient),
+    /// Samples from the list of token events of each request: [`gaps`] and [`Jitter`].
+    TokenEvents,
+    /// One value of a whole trial.
+    Trial(fn(&TrialTotals<'_>) -> MeasuredValue),
+}
+
+/// The direction of values that is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Larger is better.
+    Higher,
+    /// Smaller is better.
+    Lower,
+}
+
+/// A condition on the API, the load or the workload under which a metric can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requirement {
+    /// Responses are streamed, so that token events have instants of their own.
+    Streaming,
+    /// Responses have output tokens.
+    OutputTokens,
+    /// Requests have documents, such as those of embeddings and rerank.
+    Documents,
+    /// Requests have intended times: open loop.
+    OpenLoop,
+    /// Users wait for their responses: closed loop.
+    ClosedLoop,
+    /// The workload has SLOs.
+    Slos,
+    /// The pipeline states a price, and the GPUs of the target are known.
+    Price,
+}
+
+impl Requirement {
+    /// Returns the condition in words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Streaming => "streamed responses",
+            Self::OutputTokens => "output tokens",
+            Self::Documents => "documents",
+            Self::OpenLoop => "open loop",
+            Self::ClosedLoop => "closed loop",
+            Self::Slos => "SLOs",
+            Self::Price => "a price",
+        }
+    }
+}
+
+/// A place that offers a metric besides the Summary and the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// The distribution is kept for plots.
+    Curve,
+    /// A workload may limit it with an SLO.
+    Slo,
+    /// `assay-simulator predict` prints it.
+    Prediction,
+}
+
+/// The part of the tables and of the reference page that a metric belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// The rate of sending.
+    OfferedLoad,
+    /// Lengths of prompts and responses.
+    Lengths,
+    /// Failed requests.
+    Failures,
+    /// Latencies of requests, and gaps between token events.
+    Latency,
+    /// The regularity of sending and of token events.
+    Regularity,
+    /// Work per second.
+    Throughput,
+    /// The prefix cache.
+    Cache,
+    /// Work that met the SLOs.
+    Goodput,
+    /// Prices.
+    Cost,
+}
+
+impl Section {
+    /// All sections, in the order of the reference page.
+    pub const ALL: [Self; 9] = [
+        Self::Latency,
+        Self::Regularity,
+        Self::Throughput,
+        Self::Goodput,
+        Self::Failures,
+        Self::OfferedLoad,
+        Self::Lengths,
+        Self::Cache,
+        Self::Cost,
+    ];
+
+    /// Returns the heading of the section.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::OfferedLoad => "Offered load",
+            Self::Lengths => "Lengths",
+            Self::Failures => "Failures",
+            Self::Latency => "Latency",
+            Self::Regularity => "Regularity",
+            Self::Throughput => "Throughput",
+            Self::Cache => "Prefix cache",
+            Self::Goodput => "Goodput",
+            Self::Cost => "Cost",
+        }
+    }
+}
+
+impl Metric {
+    /// Returns true if the metric can be measured only under the condition.
+    pub fn requires(self, requirement: Requirement) -> bool {
+        self.definition().requires.contains(&requirement)
+    }
+
+    /// Returns true if the place offers the metric.
+    pub fn has_use(self, place: Use) -> bool {
+        self.definition().uses.contains(&place)
+    }
+
+    /// Returns true if a request has at most one sample of the metric.
+    pub fn is_per_request(self) -> bool {
+        matches!(self.definition().formula, Formula::Span { .. } | Formula::Quotient(_))
+    }
+
+    /// Returns the metric of this key, such as `ttft`.
+    pub fn find(key: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|metric| metric.definition().key == key)
+    }
+}
+
+#[cfg(test)]
+mod tests;

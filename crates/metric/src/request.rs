@@ -1,0 +1,129 @@
+//! One request: the facts that its latencies are computed from, and the formulas.
+
+/// A fact of a request: an instant in nanoseconds since the trial's start, or a number of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// The start of latencies: the intended time in an open loop, the time of sending in a closed loop.
+    Start,
+    /// The intended time of sending; absent in a closed loop.
+    Intended,
+    /// The time at which the first byte was written.
+    Sent,
+    /// The first token event, on any channel.
+    FirstToken,
+    /// The first event with content, as opposed to reasoning or tool text.
+    FirstContent,
+    /// The last token event.
+    LastToken,
+    /// Tokens of the response.
+    OutputTokens,
+    /// Tokens that the first token event brought, if the endpoint reports them.
+    FirstEventTokens,
+}
+
+impl Field {
+    const COUNT: usize = Self::FirstEventTokens as usize + 1;
+
+    /// Returns true if the fact is of the response: only requests that ended well have one.
+    pub const fn is_of_response(self) -> bool {
+        !matches!(self, Self::Start | Self::Intended | Self::Sent)
+    }
+
+    /// Returns the description of a response that has the fact.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::FirstToken | Self::LastToken => "a token event",
+            Self::FirstContent => "a content event",
+            Self::OutputTokens => "a count of its tokens",
+            Self::FirstEventTokens => "a count of the first event's tokens",
+            Self::Start | Self::Intended | Self::Sent => "a time of sending",
+        }
+    }
+}
+
+/// The facts of one request. What did not happen, or was not read, is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestFields([Option<i64>; Field::COUNT]);
+
+impl RequestFields {
+    /// Returns a fact.
+    #[inline]
+    pub fn get(&self, field: Field) -> Option<i64> {
+        self.0.get(field as usize).copied().flatten()
+    }
+
+    /// Sets a fact.
+    #[inline]
+    pub fn set(&mut self, field: Field, value: Option<i64>) {
+        if let Some(slot) = self.0.get_mut(field as usize) {
+            *slot = value;
+        }
+    }
+
+    fn tokens(&self, field: Field) -> Option<u32> {
+        self.get(field).and_then(|tokens| u32::try_from(tokens).ok())
+    }
+}
+
+/// A formula of which each request has at most one sample, a double in nanoseconds.
+#[derive(Debug)]
+pub struct Quotient {
+    /// The facts that it reads.
+    pub reads: &'static [Field],
+    /// The description of a response that has a sample.
+    pub description: &'static str,
+    /// The sample, in nanoseconds; `None` if a fact is absent, or if there is nothing to divide by.
+    pub sample_ns: fn(&RequestFields) -> Option<f64>,
+}
+
+/// TPOT of a request.
+pub(crate) const TPOT: Quotient = Quotient {
+    reads: &[Field::FirstToken, Field::LastToken, Field::OutputTokens, Field::FirstEventTokens],
+    description: "two token events and a count of its tokens beyond the first event's",
+    sample_ns: |request| {
+        let (output, of_first) = (request.tokens(Field::OutputTokens), request.tokens(Field::FirstEventTokens));
+        tpot_ns(request.get(Field::FirstToken), request.get(Field::LastToken), output, of_first).map(|(ns, _)| ns)
+    },
+};
+
+/// The divisor of a TPOT: with the first event's tokens known or assumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TpotDivisor {
+    /// The tokens of the first event are known and were subtracted.
+    FirstEventKnown,
+    /// The tokens of the first event are unknown; one token was subtracted.
+    FirstEventAssumedOne,
+}
+
+/// Time per output token of one request, in nanoseconds: (last token event - first) / (output tokens - tokens of the first
+/// event), or output tokens - 1 if the first event's are unknown. `None` if the divisor is below 1, or if the request has no
+/// token events or no count.
+#[inline]
+pub fn tpot_ns(
+    first_token_ns: Option<i64>,
+    last_token_ns: Option<i64>,
+    output_tokens: Option<u32>,
+    first_event_tokens: Option<u32>,
+) -> Option<(f64, TpotDivisor)> {
+    let span = last_token_ns?.checked_sub(first_token_ns?)?;
+    let (first, how) = match first_event_tokens {
+        Some(tokens) => (tokens, TpotDivisor::FirstEventKnown),
+        None => (1, TpotDivisor::FirstEventAssumedOne),
+    };
+    let divisor = i64::from(output_tokens?) - i64::from(first);
+    (divisor >= 1).then(|| (span as f64 / divisor as f64, how))
+}
+
+/// Returns the time from one instant to a later one, in nanoseconds; `None` if either is absent, or if the difference overflows.
+/// Used for every latency: TTFT, TTFO and E2E from the start of a request, lateness from intended to sent.
+#[inline]
+pub fn since_ns(start_ns: Option<i64>, at_ns: Option<i64>) -> Option<i64> {
+    at_ns?.checked_sub(start_ns?)
+}
+
+/// Returns true if a response differs from the requested length by more than 5 % of it, or by more than 50 tokens (AIPerf's
+/// rule).
+pub fn is_length_mismatch(asked: u32, got: u32) -> bool {
+    let off = u64::from(asked.abs_diff(got));
+    off * 20 > u64::from(asked) || off > 50
+}

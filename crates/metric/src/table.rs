@@ -1,0 +1,340 @@
+//! The table of metrics.
+//!
+//! A row states the key, the name in the unit of the Summary, the column in the unit of the wide table, and all else that readers
+//! of a metric ask for. A statistic may be `primary` (gates judge it by default) and `shown` with a rank (reports have a column
+//! of it). The order of the rows is that of reports.
+
+use crate::name::{MetricName, SpreadColumns};
+use crate::request;
+use crate::statistic::{phrase, suffix};
+use crate::trial;
+use crate::{Definition, Direction, Field, Formula, Requirement, Section, Statistic, Unit, Use};
+
+use Direction::{Higher, Lower};
+use Formula::{Quotient, Span, TokenEvents, Trial};
+
+/// Makes the columns of the variation of a statistic across trials.
+macro_rules! spread_columns {
+    ($column:literal, $statistic:ident) => {
+        SpreadColumns {
+            cv_pct: [
+                concat!($column, suffix!($statistic), "_cv_pct"),
+                concat!("Coefficient of variation of `", $column, suffix!($statistic), "` across trials, ddof 1."),
+            ],
+            ci_low: [
+                concat!($column, suffix!($statistic), "_ci_low"),
+                concat!("Lower end of the interval of `", $column, suffix!($statistic), "`."),
+            ],
+            ci_high: [
+                concat!($column, suffix!($statistic), "_ci_high"),
+                concat!("Upper end of the interval of `", $column, suffix!($statistic), "`."),
+            ],
+        }
+    };
+}
+
+/// Defines [`Metric`] from rows.
+macro_rules! metrics {
+    ($($variant:ident {
+        key: $key:literal, name: $name:literal, column: $column:literal, title: $title:literal $(($long_title:literal))?, unit: $unit:ident,
+        better: $better:expr, section: $section:ident, requires: [$($requirement:ident),*], uses: [$($use:ident),*],
+        statistics: [$($statistic:ident $($mark:ident $($rank:literal)?)*),+],
+        meaning: $meaning:literal,
+        formula: $formula_text:literal => $formula:expr,
+        source: $source:literal,
+    })+) => {
+        /// A metric of serving: what is observed of requests. The order is that of reports.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Metric {
+            $(#[doc = concat!("`", $name, "`: ", $meaning, ".")] $variant,)+
+        }
+
+        impl Metric {
+            /// All metrics, in the order in which they are reported.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// Returns the row of the metric.
+            pub const fn definition(self) -> &'static Definition {
+                match self {
+                    $(Self::$variant => const { &Definition {
+                        key: $key,
+                        title: $title,
+                        long_title: concat!($($long_title)?),
+                        unit: Unit::$unit,
+                        better: $better,
+                        section: Section::$section,
+                        requires: &[$(Requirement::$requirement),*],
+                        uses: &[$(Use::$use),*],
+                        names: &[$(
+                            MetricName::new(
+                                Metric::$variant,
+                                Statistic::$statistic,
+                                concat!($name, suffix!($statistic)),
+                                concat!($column, suffix!($statistic)),
+                                concat!(phrase!($statistic), $meaning, "."),
+                                spread_columns!($column, $statistic),
+                            )$(.$mark($($rank)?))*
+                        ),+],
+                        meaning: $meaning,
+                        formula_text: $formula_text,
+                        source: $source,
+                        formula: $formula,
+                    } },)+
+                }
+            }
+        }
+    };
+}
+
+metrics! {
+    Ttft {
+        key: "ttft", name: "ttft_ms", column: "ttft_ns", title: "TTFT" ("Time to first token"), unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming], uses: [Curve, Slo, Prediction],
+        statistics: [Mean, P50 primary spread shown 3, P90, P95, P99 primary spread shown 9, P50WithFailures, P95WithFailures, P99WithFailures],
+        meaning: "the time from the intended send to the first token event",
+        formula: "first token event - start" => Span { from: Field::Start, to: Field::FirstToken },
+        source: "AIPerf `time_to_first_token`, counted from the intended time as in MLPerf LoadGen",
+    }
+    TtftSent {
+        key: "ttft_sent", name: "ttft_sent_ms", column: "ttft_sent_ns", title: "TTFT from sending", unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming, OpenLoop], uses: [],
+        statistics: [P50, P99],
+        meaning: "the time from the actual send to the first token event, under open loop",
+        formula: "first token event - sent" => Span { from: Field::Sent, to: Field::FirstToken },
+        source: "AIPerf `time_to_first_token`",
+    }
+    Ttfo {
+        key: "ttfo", name: "ttfo_ms", column: "ttfo_ns", title: "TTFO" ("Time to first content"), unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming], uses: [Slo],
+        statistics: [P50, P99],
+        meaning: "the time from the intended send to the first content event",
+        formula: "first event with content (as opposed to reasoning or tool text) - start"
+            => Span { from: Field::Start, to: Field::FirstContent },
+        source: "AIPerf `time_to_first_output_token`",
+    }
+    Tpot {
+        key: "tpot", name: "tpot_ms", column: "tpot_ns", title: "TPOT" ("Time per output token"), unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming, OutputTokens], uses: [Curve, Slo, Prediction],
+        statistics: [Mean, P50 primary spread shown 7, P90, P95, P99 shown 0],
+        meaning: "a request's time per output token after the first token event",
+        formula: "(last token event - first) / (output tokens - tokens of the first event, or 1 if those are unknown)"
+            => Quotient(&request::TPOT),
+        source: "vLLM and MLPerf TPOT; AIPerf calls it `inter_token_latency`",
+    }
+    Itl {
+        key: "itl", name: "itl_ms", column: "itl_ns", title: "ITL" ("Gaps between tokens"), unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming, OutputTokens], uses: [Prediction],
+        statistics: [Mean, P50, P99 shown 2],
+        meaning: "the gap between token events over the tokens that it brought",
+        formula: "gap / k, as k samples, k the tokens of the event that ends the gap" => TokenEvents,
+        source: "Assay",
+    }
+    Icl {
+        key: "icl", name: "icl_ms", column: "icl_ns", title: "ICL" ("Gaps between token events"), unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming], uses: [Curve, Prediction],
+        statistics: [Mean, P50, P99 shown 2],
+        meaning: "the gap between consecutive token events",
+        formula: "token event - the one before" => TokenEvents,
+        source: "AIPerf `inter_chunk_latency`; vLLM and SGLang call it ITL",
+    }
+    E2e {
+        key: "e2e", name: "e2e_ms", column: "e2e_ns", title: "E2E" ("Whole answers"), unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [], uses: [Curve, Slo, Prediction],
+        statistics: [Mean, P50 shown 3, P90, P95, P99 primary spread shown 4, P50WithFailures, P95WithFailures, P99WithFailures],
+        meaning: "the time from the intended send to the last token event",
+        formula: "last token event - start" => Span { from: Field::Start, to: Field::LastToken },
+        source: "AIPerf `request_latency`, counted from the intended time as in MLPerf LoadGen",
+    }
+    E2eSent {
+        key: "e2e_sent", name: "e2e_sent_ms", column: "e2e_sent_ns", title: "E2E from sending", unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [OpenLoop], uses: [],
+        statistics: [P50, P99],
+        meaning: "the time from the actual send to the last token event, under open loop",
+        formula: "last token event - sent" => Span { from: Field::Sent, to: Field::LastToken },
+        source: "AIPerf `request_latency`",
+    }
+    SendLateness {
+        key: "send_lateness", name: "send_lateness_ms", column: "send_lateness_ns", title: "send lateness", unit: Milliseconds,
+        better: Some(Lower), section: Regularity, requires: [OpenLoop], uses: [],
+        statistics: [P50, P99],
+        meaning: "the delay of the actual send after the intended one",
+        formula: "sent - intended, of every request that was sent" => Span { from: Field::Intended, to: Field::Sent },
+        source: "inference-perf `schedule_delay`",
+    }
+    Jitter {
+        key: "jitter", name: "jitter_ms", column: "jitter_ns", title: "jitter", unit: Milliseconds,
+        better: Some(Lower), section: Regularity, requires: [Streaming], uses: [],
+        statistics: [Value],
+        meaning: "Mean absolute difference of consecutive gaps between token events, averaged over requests",
+        formula: "mean of |gap - the gap before|, then its mean over requests" => TokenEvents,
+        source: "the idea of RFC 3550, unsmoothed",
+    }
+    RequestThroughput {
+        key: "request_throughput", name: "request_throughput_per_s", column: "request_throughput_per_s", title: "requests/s", unit: RequestsPerSecond,
+        better: Some(Higher), section: Throughput, requires: [], uses: [Prediction],
+        statistics: [Value primary spread shown 6],
+        meaning: "Requests per second that completed successfully within the window",
+        formula: "responses / window" => Trial(trial::request_throughput),
+        source: "AIPerf `request_throughput`, over the window",
+    }
+    RequestThroughputSteady {
+        key: "request_throughput_steady", name: "request_throughput_steady_per_s", column: "request_throughput_steady_per_s", title: "steady requests/s", unit: RequestsPerSecond,
+        better: Some(Higher), section: Throughput, requires: [ClosedLoop], uses: [],
+        statistics: [Value],
+        meaning: "Requests per second while all users of a closed loop were busy",
+        formula: "shares of requests in that time / that time" => Trial(trial::request_throughput_steady),
+        source: "AIPerf's time-weighted series",
+    }
+    OutputThroughput {
+        key: "output_tokens", name: "output_tokens_per_s", column: "output_tokens_per_s", title: "tokens/s", unit: TokensPerSecond,
+        better: Some(Higher), section: Throughput, requires: [OutputTokens], uses: [Prediction],
+        statistics: [Value primary spread shown 8],
+        meaning: "Output tokens per second of requests that completed within the window",
+        formula: "output tokens / window" => Trial(trial::output_throughput),
+        source: "AIPerf `output_token_throughput`, over the window",
+    }
+    OutputThroughputSteady {
+        key: "output_tokens_steady", name: "output_tokens_steady_per_s", column: "output_tokens_steady_per_s", title: "steady tokens/s", unit: TokensPerSecond,
+        better: Some(Higher), section: Throughput, requires: [OutputTokens, ClosedLoop], uses: [],
+        statistics: [Value],
+        meaning: "Output tokens per second while all users of a closed loop were busy",
+        formula: "output tokens of shares of requests in that time / that time" => Trial(trial::output_throughput_steady),
+        source: "AIPerf's time-weighted series",
+    }
+    SteadyFraction {
+        key: "steady_fraction", name: "steady_fraction", column: "steady_fraction", title: "steady fraction", unit: Ratio,
+        better: None, section: Throughput, requires: [ClosedLoop], uses: [],
+        statistics: [Value],
+        meaning: "The part of the window in which all users of a closed loop were busy, 0 to 1",
+        formula: "that time / window" => Trial(trial::steady_fraction),
+        source: "Assay",
+    }
+    TotalThroughput {
+        key: "total_tokens", name: "total_tokens_per_s", column: "total_tokens_per_s", title: "total tokens/s", unit: TokensPerSecond,
+        better: Some(Higher), section: Throughput, requires: [], uses: [],
+        statistics: [Value],
+        meaning: "Input and output tokens per second of requests that completed within the window; input tokens as the endpoint counts them, if it reports them",
+        formula: "(input + output tokens) / window" => Trial(trial::total_throughput),
+        source: "AIPerf `total_token_throughput`, over the window",
+    }
+    DocumentThroughput {
+        key: "documents", name: "documents_per_s", column: "documents_per_s", title: "documents/s", unit: DocumentsPerSecond,
+        better: Some(Higher), section: Throughput, requires: [Documents], uses: [],
+        statistics: [Value],
+        meaning: "Documents per second of requests that completed successfully within the window",
+        formula: "documents of responses / window" => Trial(trial::document_throughput),
+        source: "genai-perf, embeddings and rankings with a batch size",
+    }
+    GoodputRequests {
+        key: "goodput_requests", name: "goodput_requests_per_s", column: "goodput_requests_per_s", title: "goodput/s", unit: RequestsPerSecond,
+        better: Some(Higher), section: Goodput, requires: [Slos], uses: [],
+        statistics: [Value primary shown 5],
+        meaning: "Requests per second that completed successfully within the window and met every SLO",
+        formula: "good responses / window" => Trial(trial::goodput_requests),
+        source: "AIPerf and vLLM `goodput`, over the window",
+    }
+    GoodputTokens {
+        key: "goodput_tokens", name: "goodput_tokens_per_s", column: "goodput_tokens_per_s", title: "goodput tokens/s", unit: TokensPerSecond,
+        better: Some(Higher), section: Goodput, requires: [OutputTokens, Slos], uses: [],
+        statistics: [Value],
+        meaning: "Output tokens per second of the requests that met every SLO",
+        formula: "output tokens of good responses / window" => Trial(trial::goodput_tokens),
+        source: "Assay",
+    }
+    GoodFraction {
+        key: "good_fraction", name: "good_fraction", column: "good_fraction", title: "good fraction", unit: Ratio,
+        better: Some(Higher), section: Goodput, requires: [Slos], uses: [],
+        statistics: [Value],
+        meaning: "Requests that met every SLO over those due, 0 to 1",
+        formula: "good requests / requests due" => Trial(trial::good_fraction),
+        source: "AIPerf `good_request_fraction`",
+    }
+    ErrorRate {
+        key: "error_rate", name: "error_rate", column: "error_rate_median", title: "error rate", unit: Ratio,
+        better: Some(Lower), section: Failures, requires: [], uses: [Prediction],
+        statistics: [Value],
+        meaning: "The median of the trials' shares of requests that failed or were dropped, 0 to 1",
+        formula: "requests without a successful response / requests due" => Trial(trial::error_rate),
+        source: "AIPerf `request_error_rate`, dropped requests included",
+    }
+    IslAsked {
+        key: "isl_tokens_asked", name: "isl_tokens_asked_mean", column: "isl_tokens_asked_mean", title: "requested input length", unit: Tokens,
+        better: None, section: Lengths, requires: [], uses: [],
+        statistics: [Value],
+        meaning: "Mean requested input length of successful requests",
+        formula: "sum of requested input tokens / responses" => Trial(trial::isl_asked),
+        source: "Assay",
+    }
+    Isl {
+        key: "isl_tokens", name: "isl_tokens_mean", column: "isl_tokens_mean", title: "input length", unit: Tokens,
+        better: None, section: Lengths, requires: [], uses: [],
+        statistics: [Value],
+        meaning: "Mean input length of successful requests by the workload's tokenizer",
+        formula: "sum of input tokens / responses" => Trial(trial::isl),
+        source: "AIPerf `input_sequence_length`",
+    }
+    IslEndpoint {
+        key: "isl_tokens_endpoint", name: "isl_tokens_endpoint_mean", column: "isl_tokens_endpoint_mean", title: "input length by the endpoint", unit: Tokens,
+        better: None, section: Lengths, requires: [], uses: [],
+        statistics: [Value],
+        meaning: "Mean input length of successful requests as the endpoint counts it, if it reports it",
+        formula: "sum of the endpoint's input tokens / responses that report them" => Trial(trial::isl_endpoint),
+        source: "OpenAI `usage.prompt_tokens`",
+    }
+    IslDifference {
+        key: "isl_endpoint_difference", name: "isl_endpoint_difference", column: "isl_endpoint_difference", title: "difference of input lengths", unit: Ratio,
+        better: None, section: Lengths, requires: [], uses: [],
+        statistics: [Value],
+        meaning: "The endpoint's count of input tokens over that of the workload's tokenizer, less 1, for requests that both counted",
+        formula: "sum of the endpoint's input tokens / sum of the tokenizer's - 1" => Trial(trial::isl_difference),
+        source: "AIPerf usage difference",
+    }
+    Osl {
+        key: "osl_tokens", name: "osl_tokens_mean", column: "osl_tokens_mean", title: "output length", unit: Tokens,
+        better: None, section: Lengths, requires: [OutputTokens], uses: [],
+        statistics: [Value],
+        meaning: "Mean output length of successful requests",
+        formula: "sum of output tokens / responses" => Trial(trial::osl),
+        source: "AIPerf `output_sequence_length`",
+    }
+    OslMismatch {
+        key: "osl_mismatch", name: "osl_mismatch_rate", column: "osl_mismatch_rate", title: "output length mismatch", unit: Ratio,
+        better: Some(Lower), section: Lengths, requires: [OutputTokens], uses: [],
+        statistics: [Value],
+        meaning: "Responses whose length differs from the requested one, over those for which this is known, 0 to 1",
+        formula: "responses that differ by more than 5 % or 50 tokens / responses with both lengths" => Trial(trial::osl_mismatch),
+        source: "AIPerf's rule of a length mismatch",
+    }
+    OfferedRate {
+        key: "offered_rate", name: "offered_rate_per_s", column: "offered_rate_per_s", title: "offered requests/s", unit: RequestsPerSecond,
+        better: None, section: OfferedLoad, requires: [], uses: [],
+        statistics: [Value],
+        meaning: "Actual arrival rate, from the first to the last request that was sent",
+        formula: "(sent requests - 1) / (last time of sending - first)" => Trial(trial::offered_rate),
+        source: "Assay",
+    }
+    CachedTokens {
+        key: "cached_tokens", name: "cached_tokens", column: "cached_tokens", title: "cached tokens", unit: TokenCount,
+        better: None, section: Cache, requires: [], uses: [],
+        statistics: [Value],
+        meaning: "Input tokens that came from the server's prefix cache, if it reports them",
+        formula: "sum of cached input tokens" => Trial(trial::cached_tokens),
+        source: "OpenAI `usage.prompt_tokens_details.cached_tokens`",
+    }
+    CostPerRequest {
+        key: "cost_per_request", name: "cost_per_request", column: "cost_per_request", title: "cost of a request", unit: Currency,
+        better: Some(Lower), section: Cost, requires: [Price], uses: [],
+        statistics: [Value],
+        meaning: "GPU time over completed requests, in `currency`",
+        formula: "price of a GPU-second x GPUs / request throughput" => Trial(trial::cost_per_request),
+        source: "Assay",
+    }
+    CostPerMillionTokens {
+        key: "cost_per_million_output_tokens", name: "cost_per_million_output_tokens", column: "cost_per_token", title: "cost of a million output tokens", unit: CurrencyPerMillion,
+        better: Some(Lower), section: Cost, requires: [OutputTokens, Price], uses: [],
+        statistics: [Value],
+        meaning: "GPU time over output tokens, in `currency`",
+        formula: "price of a GPU-second x GPUs / output tokens per second x 1,000,000" => Trial(trial::cost_per_million_tokens),
+        source: "Assay",
+    }
+}

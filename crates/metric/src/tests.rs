@@ -1,0 +1,165 @@
+//! Tests of the table, and of the formulas of requests.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+#[test]
+fn every_name_and_column_is_there_once_and_is_found_again() {
+    let texts: BTreeSet<&str> = MetricName::all().map(|name| name.text).collect();
+    let columns: BTreeSet<&str> = MetricName::all().map(|name| name.column).collect();
+    let all = MetricName::all().count();
+    assert_eq!((texts.len(), columns.len()), (all, all));
+    for name in MetricName::all() {
+        assert_eq!((MetricName::find(name.text), MetricName::find_column(name.column)), (Some(name), Some(name)));
+    }
+    assert_eq!((MetricName::find("ttft"), MetricName::find("ttft_ms_p12")), (None, None));
+    for metric in Metric::ALL {
+        assert_eq!(Metric::find(metric.definition().key), Some(*metric));
+    }
+}
+
+#[test]
+fn names_begin_with_the_key_and_say_the_unit() {
+    for name in MetricName::all() {
+        let row = name.definition();
+        assert!(name.text.starts_with(row.key), "{}", name.text);
+        assert_eq!(name.text.contains("_ms"), row.unit == Unit::Milliseconds, "{}", name.text);
+        assert_eq!(name.text.ends_with("_per_s"), row.unit.as_str().ends_with("/s"), "{}", name.text);
+    }
+}
+
+/// A distribution has statistics of its samples, and everything else one value.
+#[test]
+fn statistics_fit_the_formula() {
+    for metric in Metric::ALL {
+        let row = metric.definition();
+        let has_value = row.names.iter().any(|name| name.statistic == Statistic::Value);
+        match row.formula {
+            Formula::Span { .. } | Formula::Quotient(_) => assert!(!has_value, "{metric:?}"),
+            Formula::TokenEvents => {}
+            Formula::Trial(_) => assert!(has_value, "{metric:?}"),
+        }
+        assert!(!has_value || row.names.len() == 1, "{metric:?}");
+        assert!(metric.is_per_request() || !row.names.iter().any(|name| name.statistic.counts_failures()), "{metric:?}");
+    }
+}
+
+#[test]
+fn texts_are_there_and_fit_a_cell() {
+    for metric in Metric::ALL {
+        let row = metric.definition();
+        for text in [row.title, row.meaning, row.formula_text, row.source] {
+            assert!(!text.is_empty() && !text.ends_with('.') && !text.contains('\n'), "{metric:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn gates_judge_these_names() {
+    let names: Vec<&str> = MetricName::judged().map(|name| name.text).collect();
+    insta::assert_snapshot!(names.join("\n"), @r"
+    ttft_ms_mean
+    ttft_ms_p50
+    ttft_ms_p90
+    ttft_ms_p95
+    ttft_ms_p99
+    ttft_ms_p50_with_failures
+    ttft_ms_p95_with_failures
+    ttft_ms_p99_with_failures
+    ttft_sent_ms_p50
+    ttft_sent_ms_p99
+    ttfo_ms_p50
+    ttfo_ms_p99
+    tpot_ms_mean
+    tpot_ms_p50
+    tpot_ms_p90
+    tpot_ms_p95
+    tpot_ms_p99
+    itl_ms_mean
+    itl_ms_p50
+    itl_ms_p99
+    icl_ms_mean
+    icl_ms_p50
+    icl_ms_p99
+    e2e_ms_mean
+    e2e_ms_p50
+    e2e_ms_p90
+    e2e_ms_p95
+    e2e_ms_p99
+    e2e_ms_p50_with_failures
+    e2e_ms_p95_with_failures
+    e2e_ms_p99_with_failures
+    e2e_sent_ms_p50
+    e2e_sent_ms_p99
+    send_lateness_ms_p50
+    send_lateness_ms_p99
+    jitter_ms
+    request_throughput_per_s
+    request_throughput_steady_per_s
+    output_tokens_per_s
+    output_tokens_steady_per_s
+    total_tokens_per_s
+    goodput_requests_per_s
+    goodput_tokens_per_s
+    good_fraction
+    error_rate
+    osl_mismatch_rate
+    cost_per_request
+    cost_per_million_output_tokens
+    ");
+    let primary = |has_slos| MetricName::default_primary(has_slos).map(|name| name.text).collect::<Vec<_>>().join(" ");
+    let always = "ttft_ms_p50 ttft_ms_p99 tpot_ms_p50 e2e_ms_p99 request_throughput_per_s output_tokens_per_s";
+    assert_eq!(primary(false), always);
+    assert_eq!(primary(true), format!("{always} goodput_requests_per_s"));
+}
+
+#[test]
+fn titles_are_those_that_people_use() {
+    let title = |text: &str| MetricName::find(text).map(MetricName::title);
+    let cases = [
+        ("ttft_ms_p99", "TTFT p99"),
+        ("ttft_ms_mean", "TTFT mean"),
+        ("e2e_ms_p99_with_failures", "E2E p99 with failures"),
+        ("output_tokens_per_s", "tokens/s"),
+        ("jitter_ms", "jitter"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(title(text).as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn columns_hold_nanoseconds_and_the_price_of_one() {
+    let column = |text: &str, value: f64| MetricName::find(text).map(|name| name.to_column(value));
+    assert_eq!(column("ttft_ms_p50", 1.000_000_6), Some(ColumnValue::Int(1_000_001)));
+    assert_eq!(column("cached_tokens", 5.5), Some(ColumnValue::Int(6)));
+    assert_eq!(column("osl_tokens_mean", 5.5), Some(ColumnValue::Float(5.5)));
+    assert_eq!(column("cost_per_million_output_tokens", 3e6), Some(ColumnValue::Float(3.0)));
+}
+
+#[test]
+fn tpot_takes_off_the_tokens_of_the_first_event() {
+    let tpot = |output, first| tpot_ns(Some(1_600), Some(2_600), output, first);
+    assert_eq!(tpot(Some(6), Some(2)), Some((250.0, TpotDivisor::FirstEventKnown)));
+    assert_eq!(tpot(Some(6), None), Some((200.0, TpotDivisor::FirstEventAssumedOne)));
+    assert_eq!(tpot(Some(4), Some(1)).map(|(ns, _)| ns), Some(1_000.0 / 3.0));
+    // All tokens in the first event, or more: a divisor below 1.
+    assert_eq!(
+        (tpot(Some(6), Some(6)), tpot(Some(6), Some(7)), tpot(Some(1), None), tpot(Some(0), None)),
+        (None, None, None, None)
+    );
+    assert_eq!(tpot(None, Some(2)), None);
+    assert_eq!(tpot(Some(2), Some(1)), Some((1_000.0, TpotDivisor::FirstEventKnown)), "a divisor of 1 is one");
+    assert_eq!((tpot_ns(None, Some(2), Some(5), None), tpot_ns(Some(1), None, Some(5), None)), (None, None));
+}
+
+#[test]
+fn a_length_is_missed_by_five_percent_or_fifty_tokens() {
+    let cases =
+        [(100, 100, false), (100, 95, false), (100, 94, true), (100, 106, true), (10_000, 9_950, false), (10_000, 9_949, true)];
+    for (asked, got, mismatch) in cases {
+        assert_eq!(is_length_mismatch(asked, got), mismatch, "{asked} {got}");
+    }
+    assert!(is_length_mismatch(10, 9) && !is_length_mismatch(0, 0) && is_length_mismatch(0, 1));
+}

@@ -1,0 +1,359 @@
+//! One trial: the sums over its requests, and the formulas of the metrics that have one value for each trial.
+
+use crate::SHARE_BITS;
+
+/// The value of a metric with the number of its samples, or the reason why there is none.
+pub type MeasuredValue = Result<(f64, u64), String>;
+
+/// A sum of whole numbers, which does not depend on their order, and their count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// The number of values.
+    pub n: u64,
+    /// Their sum.
+    pub sum: i128,
+}
+
+impl Sum {
+    /// Adds a value.
+    #[inline]
+    pub fn add(&mut self, value: i64) {
+        self.n += 1;
+        self.sum += i128::from(value);
+    }
+
+    /// Adds the values of another sum.
+    pub fn merge(&mut self, other: Self) {
+        self.n += other.n;
+        self.sum += other.sum;
+    }
+
+    /// Returns the mean; `None` if the count is 0.
+    pub fn mean(self) -> Option<f64> {
+        (self.n > 0).then(|| self.sum as f64 / self.n as f64)
+    }
+}
+
+/// Responses, and the part of their work that was done in a span of time: in shares of a request, 2^-32 each, as
+/// [`share_within`](crate::share_within) counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkTotals {
+    /// The number of responses of which some part counts.
+    pub answers: u64,
+    /// Their shares.
+    pub requests: u128,
+    /// Their input tokens, times their shares.
+    pub input_tokens: u128,
+    /// Their output tokens, times their shares.
+    pub output_tokens: u128,
+    /// The number of responses whose tokens were not counted.
+    pub uncounted: u64,
+}
+
+impl WorkTotals {
+    /// Adds a share of a response with its input and output tokens.
+    #[inline]
+    pub fn add(&mut self, share: u64, input: Option<i64>, output: Option<i64>) {
+        if share == 0 {
+            return;
+        }
+        let of = |tokens: i64| u128::from(share) * u128::from(tokens.max(0).unsigned_abs());
+        self.answers += 1;
+        self.requests += u128::from(share);
+        self.input_tokens += input.map_or(0, of);
+        match output {
+            Some(tokens) => self.output_tokens += of(tokens),
+            None => self.uncounted += 1,
+        }
+    }
+
+    /// Adds the work of other responses.
+    pub fn merge(&mut self, other: Self) {
+        self.answers += other.answers;
+        self.requests += other.requests;
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.uncounted += other.uncounted;
+    }
+
+    /// Returns tokens of these responses, if the tokens of all were counted.
+    fn counted(&self, tokens: u128) -> Result<u128, String> {
+        match self.uncounted {
+            0 => Ok(tokens),
+            uncounted => Err(format!("nobody counted the tokens of {uncounted} of {}", quantity(self.answers, "answer"))),
+        }
+    }
+}
+
+/// The sums over the requests of a trial. Every part adds up in any order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Requested tokens of the prompts of requests that ended well.
+    pub isl_asked: Sum,
+    /// Their tokens by the workload's tokenizer.
+    pub isl: Sum,
+    /// Their tokens by the endpoint.
+    pub isl_endpoint: Sum,
+    /// Tokens by the workload's tokenizer of the prompts that the endpoint counted as well.
+    pub isl_compared: Sum,
+    /// Tokens of their responses.
+    pub osl: Sum,
+    /// Tokens of their prompts that came from the prefix cache.
+    pub cached: Sum,
+    /// Responses whose length can be compared with the requested one.
+    pub asked: u64,
+    /// Those of them that miss it.
+    pub mismatched: u64,
+    /// The work that completed within the window.
+    pub done: WorkTotals,
+    /// The part of it that met every SLO.
+    pub good_done: WorkTotals,
+    /// The work that was done while all users were busy.
+    pub steady: WorkTotals,
+    /// Requests of the measured phase that met every SLO.
+    pub good: u64,
+    /// Requests of the measured phase that were sent.
+    pub sent: u64,
+    /// The first time of sending among them, in nanoseconds since the trial's start.
+    pub sent_first_ns: Option<i64>,
+    /// The last one.
+    pub sent_last_ns: Option<i64>,
+}
+
+impl Totals {
+    /// Adds a time of sending.
+    #[inline]
+    pub fn add_sent(&mut self, sent_ns: i64) {
+        self.sent += 1;
+        self.sent_first_ns = Some(self.sent_first_ns.map_or(sent_ns, |first| first.min(sent_ns)));
+        self.sent_last_ns = self.sent_last_ns.max(Some(sent_ns));
+    }
+
+    /// Adds the sums over other requests.
+    pub fn merge(&mut self, other: Self) {
+        self.isl_asked.merge(other.isl_asked);
+        self.isl.merge(other.isl);
+        self.isl_endpoint.merge(other.isl_endpoint);
+        self.isl_compared.merge(other.isl_compared);
+        self.osl.merge(other.osl);
+        self.cached.merge(other.cached);
+        self.asked += other.asked;
+        self.mismatched += other.mismatched;
+        self.done.merge(other.done);
+        self.good_done.merge(other.good_done);
+        self.steady.merge(other.steady);
+        self.good += other.good;
+        self.sent += other.sent;
+        self.sent_first_ns = self.sent_first_ns.into_iter().chain(other.sent_first_ns).min();
+        self.sent_last_ns = self.sent_last_ns.max(other.sent_last_ns);
+    }
+}
+
+/// A trial as the formulas see it.
+#[derive(Clone, Debug)]
+pub struct TrialTotals<'a> {
+    /// Requests that were due in the measured phase.
+    pub requests: u64,
+    /// Those of them that ended well.
+    pub ok: u64,
+    /// The sums over the requests.
+    pub totals: &'a Totals,
+    /// The length of the window; `None` if it has none.
+    pub window_ns: Option<u64>,
+    /// The time in which all users were busy, or the reason why there is none.
+    pub steady_ns: Result<u64, String>,
+    /// True if the workload has SLOs.
+    pub has_slos: bool,
+    /// The reason why responses have no output tokens; `None` if they have.
+    pub no_output: Option<String>,
+    /// The documents of each request; `None` if requests have none.
+    pub documents: Option<u32>,
+    /// The price of one second of the measured system, or the reason why there is none.
+    pub price_per_s: Result<f64, String>,
+}
+
+impl TrialTotals<'_> {
+    /// Returns a number of requests or tokens per second of the window, given as shares.
+    fn per_second(&self, shares: u128, n: u64) -> MeasuredValue {
+        let seconds = self.window_ns.map(seconds).ok_or("the measured phase has no length")?;
+        Ok((whole(shares) / seconds, n))
+    }
+
+    /// Returns a number of requests or tokens per second while all users were busy, given as shares.
+    fn steady_per_second(&self, shares: u128) -> MeasuredValue {
+        let steady_ns = self.steady_ns.clone()?;
+        Ok((whole(shares) / seconds(steady_ns), self.totals.steady.answers))
+    }
+
+    /// Fails with the reason if responses have no output tokens.
+    fn need_output(&self) -> Result<(), String> {
+        self.no_output.clone().map_or(Ok(()), Err)
+    }
+
+    /// Fails if the workload has no SLOs.
+    fn need_slos(&self) -> Result<(), String> {
+        if self.has_slos { Ok(()) } else { Err("the workload has no SLOs".to_owned()) }
+    }
+
+    /// Returns the output tokens of responses per second of the window.
+    fn output_rate(&self, of: &WorkTotals) -> MeasuredValue {
+        self.need_output()?;
+        self.per_second(of.counted(of.output_tokens)?, of.answers)
+    }
+
+    /// Returns the price of one unit of work at its rate.
+    fn cost(&self, rate: MeasuredValue, work: &str) -> MeasuredValue {
+        let price_per_s = self.price_per_s.clone()?;
+        match rate? {
+            (rate, n) if rate > 0.0 => Ok((price_per_s / rate, n)),
+            _ => Err(format!("no {work} completed in the measured phase")),
+        }
+    }
+}
+
+/// The reason for the absence of a value that only the endpoint can report.
+const NOT_REPORTED: &str = "the endpoint does not tell";
+/// The reason for the absence of a share of requests.
+const NONE_DUE: &str = "no request was due in the measured phase";
+
+pub(crate) fn request_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
+    trial.per_second(trial.totals.done.requests, trial.totals.done.answers)
+}
+
+pub(crate) fn request_throughput_steady(trial: &TrialTotals<'_>) -> MeasuredValue {
+    trial.steady_per_second(trial.totals.steady.requests)
+}
+
+pub(crate) fn output_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
+    trial.output_rate(&trial.totals.done)
+}
+
+pub(crate) fn output_throughput_steady(trial: &TrialTotals<'_>) -> MeasuredValue {
+    trial.need_output()?;
+    let steady = &trial.totals.steady;
+    trial.steady_per_second(steady.counted(steady.output_tokens)?)
+}
+
+/// The part of the window in which all users were busy: the rest is ramp and drain.
+pub(crate) fn steady_fraction(trial: &TrialTotals<'_>) -> MeasuredValue {
+    let steady_ns = trial.steady_ns.clone()?;
+    let window_ns = trial.window_ns.ok_or("the measured phase has no length")?;
+    Ok((steady_ns as f64 / window_ns as f64, trial.requests))
+}
+
+pub(crate) fn total_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
+    let done = &trial.totals.done;
+    trial.per_second(done.counted(done.input_tokens + done.output_tokens)?, done.answers)
+}
+
+pub(crate) fn document_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
+    let documents = trial.documents.ok_or("its requests have no documents")?;
+    request_throughput(trial).map(|(rate, n)| (rate * f64::from(documents), n))
+}
+
+pub(crate) fn goodput_requests(trial: &TrialTotals<'_>) -> MeasuredValue {
+    trial.need_slos()?;
+    trial.per_second(trial.totals.good_done.requests, trial.totals.good_done.answers)
+}
+
+pub(crate) fn goodput_tokens(trial: &TrialTotals<'_>) -> MeasuredValue {
+    trial.need_slos()?;
+    trial.output_rate(&trial.totals.good_done)
+}
+
+pub(crate) fn good_fraction(trial: &TrialTotals<'_>) -> MeasuredValue {
+    trial.need_slos()?;
+    share(trial.totals.good, trial.requests, NONE_DUE)
+}
+
+pub(crate) fn error_rate(trial: &TrialTotals<'_>) -> MeasuredValue {
+    share(trial.requests - trial.ok, trial.requests, NONE_DUE)
+}
+
+pub(crate) fn isl_asked(trial: &TrialTotals<'_>) -> MeasuredValue {
+    mean(trial.totals.isl_asked, || no_response_has(trial.ok, "a length that was asked for"))
+}
+
+pub(crate) fn isl(trial: &TrialTotals<'_>) -> MeasuredValue {
+    mean(trial.totals.isl, || no_request_ended_well(trial.requests))
+}
+
+pub(crate) fn isl_endpoint(trial: &TrialTotals<'_>) -> MeasuredValue {
+    mean(trial.totals.isl_endpoint, || NOT_REPORTED.to_owned())
+}
+
+/// The tokens that the endpoint counted more than the workload's tokenizer in the same prompts, as a share of the latter's.
+pub(crate) fn isl_difference(trial: &TrialTotals<'_>) -> MeasuredValue {
+    let (ours, theirs) = (trial.totals.isl_compared, trial.totals.isl_endpoint);
+    match ours.sum {
+        _ if ours.n == 0 => Err(NOT_REPORTED.to_owned()),
+        0 => Err("by the workload's tokenizer the prompts have no tokens".to_owned()),
+        sum => Ok(((theirs.sum - sum) as f64 / sum as f64, ours.n)),
+    }
+}
+
+pub(crate) fn osl(trial: &TrialTotals<'_>) -> MeasuredValue {
+    let none = || trial.no_output.clone().unwrap_or_else(|| no_response_has(trial.ok, "a count of its tokens"));
+    mean(trial.totals.osl, none)
+}
+
+pub(crate) fn osl_mismatch(trial: &TrialTotals<'_>) -> MeasuredValue {
+    let totals = trial.totals;
+    share(totals.mismatched, totals.asked, "no answer has both a count of its tokens and a length that was asked for")
+}
+
+/// The number of gaps between the first and the last time of sending, over the time between them. The wait after the last request
+/// has no part in it, however the trial ends.
+pub(crate) fn offered_rate(trial: &TrialTotals<'_>) -> MeasuredValue {
+    let Totals { sent, sent_first_ns, sent_last_ns, .. } = *trial.totals;
+    let span = sent_last_ns.zip(sent_first_ns).and_then(|(last, first)| last.checked_sub(first)).filter(|ns| *ns > 0);
+    match (span, sent.checked_sub(1).filter(|gaps| *gaps > 0)) {
+        (Some(ns), Some(gaps)) => Ok((gaps as f64 / (ns as f64 / 1e9), sent)),
+        _ => Err("fewer than two requests were sent at different times".to_owned()),
+    }
+}
+
+pub(crate) fn cached_tokens(trial: &TrialTotals<'_>) -> MeasuredValue {
+    let Sum { n, sum } = trial.totals.cached;
+    if n > 0 { Ok((sum as f64, n)) } else { Err(NOT_REPORTED.to_owned()) }
+}
+
+pub(crate) fn cost_per_request(trial: &TrialTotals<'_>) -> MeasuredValue {
+    trial.cost(request_throughput(trial), "request")
+}
+
+/// The price of a million output tokens.
+pub(crate) fn cost_per_million_tokens(trial: &TrialTotals<'_>) -> MeasuredValue {
+    trial.cost(output_throughput(trial), "output token").map(|(price, n)| (price * 1e6, n))
+}
+
+fn share(part: u64, of: u64, why_none: &str) -> MeasuredValue {
+    if of > 0 { Ok((part as f64 / of as f64, of)) } else { Err(why_none.to_owned()) }
+}
+
+fn mean(sum: Sum, why_none: impl FnOnce() -> String) -> MeasuredValue {
+    sum.mean().map(|mean| (mean, sum.n)).ok_or_else(why_none)
+}
+
+/// Converts shares of requests, or of tokens, to a number of them. Exact for whole numbers below 2^53.
+fn whole(shares: u128) -> f64 {
+    shares as f64 / (1_u64 << SHARE_BITS) as f64
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// Returns the reason that nothing can be measured because no request ended well.
+pub fn no_request_ended_well(requests: u64) -> String {
+    format!("none of {} ended well", quantity(requests, "request"))
+}
+
+/// Returns the reason that no response has the measured quantity.
+pub fn no_response_has(answers: u64, what: &str) -> String {
+    format!("none of {} has {what}", quantity(answers, "answer"))
+}
+
+fn quantity(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
