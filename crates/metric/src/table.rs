@@ -209,6 +209,14 @@ metrics! {
         formula: "that time / window" => Trial(trial::steady_fraction),
         source: "Assay",
     }
+    InputThroughput {
+        key: "input_tokens", name: "input_tokens_per_s", column: "input_tokens_per_s", title: "input tokens/s", unit: TokensPerSecond,
+        better: Some(Higher), section: Throughput, requires: [], uses: [],
+        statistics: [Value],
+        meaning: "Input tokens per second of requests that completed within the window, as the endpoint counts them, if it reports them",
+        formula: "input tokens / window" => Trial(trial::input_throughput),
+        source: "AIPerf and genai-bench input token throughput, over the window",
+    }
     TotalThroughput {
         key: "total_tokens", name: "total_tokens_per_s", column: "total_tokens_per_s", title: "total tokens/s", unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [], uses: [],

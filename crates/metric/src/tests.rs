@@ -99,6 +99,7 @@ fn gates_judge_these_names() {
     request_throughput_steady_per_s
     output_tokens_per_s
     output_tokens_steady_per_s
+    input_tokens_per_s
     total_tokens_per_s
     goodput_requests_per_s
     goodput_tokens_per_s
@@ -162,4 +163,25 @@ fn a_length_is_missed_by_five_percent_or_fifty_tokens() {
         assert_eq!(is_length_mismatch(asked, got), mismatch, "{asked} {got}");
     }
     assert!(is_length_mismatch(10, 9) && !is_length_mismatch(0, 0) && is_length_mismatch(0, 1));
+}
+
+#[test]
+fn input_throughput_is_of_the_work_within_the_window() {
+    let mut totals = Totals::default();
+    totals.done.add(1 << SHARE_BITS, Some(12), Some(5));
+    totals.done.add(1 << (SHARE_BITS - 1), Some(9), None);
+    let trial = |window_ns| TrialTotals {
+        requests: 2,
+        ok: 2,
+        totals: &totals,
+        window_ns,
+        steady_ns: Err(String::new()),
+        has_slos: false,
+        no_output: None,
+        price_per_s: Err(String::new()),
+    };
+    let Formula::Trial(formula) = Metric::InputThroughput.definition().formula else { panic!("a value of a trial") };
+    // 12 tokens and half of 9 in two seconds; whether output tokens were counted does not matter.
+    assert_eq!(formula(&trial(Some(2_000_000_000))), Ok((8.25, 2)));
+    assert_eq!(formula(&trial(None)), Err("the measured phase has no length".to_owned()));
 }

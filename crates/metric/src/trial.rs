@@ -241,6 +241,11 @@ pub(crate) fn steady_fraction(trial: &TrialTotals<'_>) -> MeasuredValue {
     Ok((steady_ns as f64 / window_ns as f64, trial.requests))
 }
 
+pub(crate) fn input_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
+    let done = &trial.totals.done;
+    trial.per_second(done.input_tokens, done.answers)
+}
+
 pub(crate) fn total_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
     let done = &trial.totals.done;
     trial.per_second(done.counted(done.input_tokens + done.output_tokens)?, done.answers)

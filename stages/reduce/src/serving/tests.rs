@@ -301,6 +301,7 @@ fn every_metric_of_four_requests_is_as_by_hand() {
             // Three in ten seconds, with 14 tokens out and 31 in: 12 and 9 by the endpoint, 10 by the tokenizer.
             ("request_throughput_per_s", 0.3),
             ("output_tokens_per_s", 1.4),
+            ("input_tokens_per_s", 3.1),
             ("total_tokens_per_s", 4.5),
             ("goodput_requests_per_s", 0.2),
             ("goodput_tokens_per_s", 1.0),
