@@ -231,7 +231,7 @@ metrics! {
         statistics: [Value],
         meaning: "Documents per second of requests that completed successfully within the window",
         formula: "documents of responses / window" => Trial(trial::document_throughput),
-        source: "genai-perf, embeddings and rankings with a batch size",
+        source: "Assay: the request throughput times the documents of a request",
     }
     GoodputRequests {
         key: "goodput_requests", name: "goodput_requests_per_s", column: "goodput_requests_per_s", title: "goodput/s", unit: RequestsPerSecond,
