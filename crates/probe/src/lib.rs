@@ -4,18 +4,15 @@
 //! - [`Client`] sends requests with the headers of the target, and is bounded in every respect: time, size, no redirects, no
 //!   proxy.
 //! - [`Identity`] holds the version and models that an endpoint reports, which must not change during a run.
-//! - [`samples`] parses the text format of Prometheus, line by line.
 //!
 //! An endpoint is not trusted: for any response, the result is a value or a reason.
 
 mod client;
-mod exposition;
 mod headers;
 mod identity;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use client::{Client, EndpointResponse, Limits, RequestError, endpoint_url, tls};
-pub use exposition::{Malformed, Sample, samples};
 pub use headers::{HeaderError, Headers};
 pub use identity::Identity;

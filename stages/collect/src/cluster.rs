@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use assay_cluster::{Cluster, PodEnvironment, RUN};
 use assay_manifest::Artifact;
 use assay_stage::{Context, ErrorCode, Failure};
+use assay_telemetry::cluster::{JOBS, PODS, file_name};
 use serde_json::{Value, json};
 
 /// Reads all of it; nothing on one machine. Nodes need a separate permission: without it, the refusal is kept in their place.
@@ -28,7 +29,7 @@ pub(crate) fn read_facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
     for object in jobs.iter_mut().chain(&mut pods).chain(&mut events).chain(&mut workloads) {
         without_bookkeeping(object);
     }
-    let mut kept = vec![("jobs", jobs), ("pods", pods), ("events", events), ("nodes", nodes)];
+    let mut kept = vec![(JOBS, jobs), (PODS, pods), ("events", events), ("nodes", nodes)];
     // A cluster without queues has none, which is not reported.
     kept.extend((!workloads.is_empty()).then_some(("workloads", workloads)));
     kept.into_iter().map(|(name, objects)| store_objects(ctx, name, &objects)).collect()
@@ -72,7 +73,7 @@ fn without_bookkeeping(object: &mut Value) {
 fn store_objects(ctx: &Context, name: &str, objects: &[Value]) -> Result<Artifact, Failure> {
     let bytes = serde_json::to_vec(objects)
         .map_err(|error| Failure::new(ErrorCode::Internal, "what the cluster says cannot be written").because(&error))?;
-    ctx.put(format!("cluster/{name}.json"), "application/json", &bytes)
+    ctx.put(file_name(name), "application/json", &bytes)
 }
 
 fn text(value: &Value) -> Option<String> {

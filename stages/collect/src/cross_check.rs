@@ -5,8 +5,7 @@
 
 use assay_manifest::{CacheMode, Count, CrossCheck, Instant, ServingOutcome, ServingWork};
 use assay_record::Outcome;
-
-use crate::counters::{CountedQuantity, Growth};
+use assay_telemetry::{CountedQuantity, Growth};
 
 /// The tolerance of tokens, as one in this number: endpoints count end-of-text tokens and clients do not, or vice versa.
 const TOKEN_TOLERANCE: u64 = 100;

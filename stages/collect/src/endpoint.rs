@@ -1,20 +1,16 @@
 //! The recorded responses of endpoints, and the other activity on each of them.
 
 use std::collections::BTreeMap;
-use std::io::BufReader;
+use std::io::Read;
 
 use assay_manifest::{
     Attempt, Block, CrossCheck, Environment, ExecutionPart, Instant, Name, Plan, Recording, Series, ServingWork, Window,
 };
 use assay_stage::{Context, ErrorCode, Failure};
+use assay_telemetry::{CountedQuantity, ReadError, Scrape, ScrapeLine, Source, counters, each_reading, growth, span};
 
-use crate::counters::{CountedQuantity, Scrape, counters, growth};
-use crate::coverage::span;
 use crate::cross_check::{ClientCounts, OtherActivity, checks};
-use crate::series::{ScrapeLine, each_line, endpoint_source, parse_reading};
-
-/// The longest line: the largest response that the recorder keeps, escaped.
-const MAX_LINE_BYTES: u64 = 128 << 20;
+use crate::read_failure;
 
 /// The most responses of one endpoint in one block: more than a week of them.
 const MAX_SCRAPES: usize = 1_000_000;
@@ -54,12 +50,12 @@ impl Endpoints {
         let activity = activity(plan, parts);
         let mut scrapes: BTreeMap<BlockTarget, Vec<Scrape>> = BTreeMap::new();
         for place in activity.keys().filter(|place| !has_several_pods(environments, place)) {
-            let source = endpoint_source(&place.1);
+            let source = Source::endpoint(&place.1).to_string();
             for recording in recordings.iter().filter(|recording| recording.block == place.0) {
                 for series in recording.series.iter().filter(|series| series.source == source) {
                     ctx.check_cancelled()?;
                     let file = ctx.materialise(&series.artifact)?;
-                    read_scrapes(series, BufReader::new(file.open()?), scrapes.entry(place.clone()).or_default())?;
+                    read_scrapes(series, file.open()?, scrapes.entry(place.clone()).or_default())?;
                 }
             }
         }
@@ -100,23 +96,19 @@ fn has_several_pods(environments: &[&Environment], (block, target): &BlockTarget
     of_block.flat_map(|environment| &environment.targets).any(|found| found.id == *target && found.pods.len() > 1)
 }
 
-fn read_scrapes(series: &Series, file: impl std::io::BufRead, out: &mut Vec<Scrape>) -> Result<(), Failure> {
-    let unreadable =
-        |error| Failure::new(ErrorCode::Zstd, format!("cannot unpack the recording `{}`", series.artifact.name)).because(&error);
-    let lines = BufReader::new(zstd::Decoder::with_buffer(file).map_err(unreadable)?);
-    each_line(series, lines, MAX_LINE_BYTES, |number, line| {
-        let line: ScrapeLine = parse_reading(series, number, line)?;
+fn read_scrapes(series: &Series, file: impl Read, out: &mut Vec<Scrape>) -> Result<(), Failure> {
+    let format = assay_telemetry::LineFormat::Scrapes;
+    let read = each_reading(series, format, file, |line: ScrapeLine| {
+        let (asked, answered) = (line.at, line.answered());
         let Some(body) = line.body else { return Ok(()) };
         if out.len() == MAX_SCRAPES {
-            return Err(Failure::new(
-                ErrorCode::Recording,
-                format!("more than {MAX_SCRAPES} answers of one endpoint were recorded"),
-            ));
+            let message = format!("more than {MAX_SCRAPES} answers of one endpoint were recorded");
+            return Err(ReadError::Caller(Failure::new(ErrorCode::Recording, message)));
         }
-        let answered = line.at.unix_ns().saturating_add(i64::try_from(line.took_ns).unwrap_or(i64::MAX));
-        out.push(Scrape { asked: line.at, answered: Instant::from_unix_ns(answered), counters: counters(&body) });
+        out.push(Scrape { asked, answered, counters: counters(&body) });
         Ok(())
-    })
+    });
+    read.map_err(read_failure)
 }
 
 /// Returns the attempts on each endpoint, each with all its shards.

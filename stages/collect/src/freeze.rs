@@ -1,6 +1,7 @@
 //! The collect stage: checks that every planned trial is accounted for, and freezes the evidence.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 
 use assay_claim::find_drift;
 use assay_manifest::{
@@ -8,11 +9,11 @@ use assay_manifest::{
     Environment, ExecutionPart, InputRef, Manifest, Plan, PlannedTrial, Recording, TrialId, canonical_json,
 };
 use assay_stage::{Context, ErrorCode, Failure, Inputs, Stage, StageName, counted_attempt};
+use assay_telemetry::Coverage;
 use serde::{Deserialize, Serialize};
 
-use crate::coverage::Coverage;
 use crate::endpoint::{Endpoints, serving_target};
-use crate::series::endpoint_source;
+use crate::read_failure;
 use crate::shards::{ShardAttempt, check_parts, check_schedules, check_shard_count, shard_outcomes};
 
 /// Collect has no parameters.
@@ -39,7 +40,11 @@ impl Stage for Collect {
         check_parts(bodies.iter().copied())?;
         check_shard_count(&environments, bodies.iter().copied())?;
         let windows = parts.iter().flat_map(|(_, part)| part.body.attempts.iter().map(|found| (part.body.block, found.window)));
-        let coverage = Coverage::read(ctx, &recordings, windows)?;
+        let open = |artifact: &Artifact| -> Result<Box<dyn Read>, Failure> {
+            ctx.check_cancelled()?;
+            Ok(Box::new(ctx.materialise(artifact)?.open()?))
+        };
+        let coverage = Coverage::read(&recordings, windows, &open).map_err(read_failure)?;
 
         let evidence_of =
             Evidence { plan, coverage, endpoints: Endpoints::read(ctx, plan, &environments, &recordings, &bodies)? };
@@ -116,7 +121,7 @@ impl Evidence<'_> {
     ) -> CollectedAttempt {
         let ShardAttempt { part, body, attempt } = *executed;
         let serving = serving_target(self.plan, attempt);
-        let source = serving.map(|(target, _)| endpoint_source(target));
+        let sources = assay_telemetry::observing(self.plan, &attempt.case_id);
         let cross_checks: Vec<CrossCheck> = match serving {
             Some((target, work)) if !shards.is_empty() => self.endpoints.cross_checks(body.block, target, work, shards),
             _ => Vec::new(),
@@ -128,7 +133,7 @@ impl Evidence<'_> {
             part,
             counted: counts == Some(executed.key()),
             samples: Count(self.coverage.samples(body.block, &attempt.window)),
-            gaps: self.coverage.gaps(body.block, &attempt.window, source.as_deref()),
+            gaps: self.coverage.gaps(body.block, &attempt.window, &sources),
             cross_checks,
         }
     }

@@ -1,15 +1,17 @@
 //! Collect: observes the host while execute runs, and afterwards completes, checks and freezes the raw evidence.
 
 mod cluster;
-mod counters;
-mod coverage;
 mod cross_check;
 mod endpoint;
 mod freeze;
 mod record;
 mod scrape;
-mod series;
 mod shards;
 
 pub use freeze::Collect;
 pub use record::{Record, RecordParameters};
+
+/// Returns the failure of a recording that cannot be read.
+pub(crate) fn read_failure(error: assay_telemetry::ReadError<assay_stage::Failure>) -> assay_stage::Failure {
+    error.into_caller(|error| assay_stage::Failure::from_error(error.code(), &error))
+}

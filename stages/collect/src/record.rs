@@ -1,5 +1,5 @@
-//! The recorder: reads the host's counters and requests those of the endpoints, at a fixed interval until it is stopped, then
-//! signs the recording.
+//! The recorder: samples every source of the block at a fixed interval until it is stopped, then signs the recording. It reads
+//! the counters of its machine itself; scraped sources have a thread each.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -9,10 +9,10 @@ use std::time::Duration;
 use assay_host::Root;
 use assay_manifest::{Block, Count, Environment, Gap, Instant, Recording, Series, Window};
 use assay_stage::{Clock, Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, Stopwatch};
+use assay_telemetry::{CounterLine, Sampled, Sampling, Source};
 use serde::{Deserialize, Serialize};
 
-use crate::scrape::{Scrapers, Scrapes};
-use crate::series::{HOST, endpoint_source};
+use crate::scrape::Scrapers;
 
 /// The interval between readings.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
@@ -53,18 +53,16 @@ impl Stage for Record {
             return Err(Failure::new(ErrorCode::OtherBlock, "the environment is not of the block that is to be recorded"));
         }
         let watch = ctx.clock().start();
-        let scrapers = Scrapers::start(ctx, plan, environment, watch)?;
-        let tape = HostRecording::record(ctx, watch, &scrapers)?;
-        let scrapes = scrapers.stop()?;
+        let sampled = assay_telemetry::sampled(plan, environment);
+        let scrapers = Scrapers::start(ctx, &sampled, watch)?;
+        let counters = CounterRecording::record(ctx, counter_source(&sampled)?, watch, &scrapers)?;
+        let recorded = std::iter::once(counters.recorded).chain(scrapers.stop()?);
 
         let folder = format!("recordings/{}-{}-{}", block.index, block.incarnation, parameters.sequence);
-        let artifact = ctx.put_file(format!("{folder}/host.jsonl"), "application/jsonl", &tape.path)?;
-        let mut series = vec![Series { source: HOST.to_owned(), samples: Count(tape.samples), artifact }];
-        let mut gaps = tape.gaps;
-        for Scrapes { target, path, samples, gaps: left } in scrapes {
-            let name = format!("{folder}/endpoint-{target}.jsonl.zst");
-            let artifact = ctx.put_file(name, "application/jsonl+zstd", &path)?;
-            series.push(Series { source: endpoint_source(&target), samples: Count(samples), artifact });
+        let (mut series, mut gaps) = (Vec::new(), Vec::new());
+        for RecordedSource { source, path, samples, gaps: left } in recorded {
+            let artifact = ctx.put_file(format!("{folder}/{}", source.file_name()), source.format().media_type(), &path)?;
+            series.push(Series { source: source.to_string(), samples: Count(samples), artifact });
             gaps.extend(left);
         }
         let interval_ns = Count(INTERVAL.as_nanos() as u64);
@@ -73,7 +71,7 @@ impl Stage for Record {
             block,
             sequence: parameters.sequence,
             place: ctx.pod_place().cloned(),
-            window: tape.window,
+            window: counters.window,
             interval_ns,
             series,
             gaps,
@@ -81,25 +79,31 @@ impl Stage for Record {
     }
 }
 
-/// One reading, as a line of the recording.
-#[derive(Serialize)]
-struct Line {
-    at: Instant,
-    #[serde(flatten)]
-    reading: assay_host::Reading,
+/// The readings of one source.
+pub(crate) struct RecordedSource {
+    pub(crate) source: Source,
+    /// The file of the readings, in the source's format.
+    pub(crate) path: PathBuf,
+    /// The number of lines in the file.
+    pub(crate) samples: u64,
+    pub(crate) gaps: Vec<Gap>,
 }
 
-/// The readings of one recording, written as they come.
-struct HostRecording {
-    path: PathBuf,
+/// Returns the source whose counters the recorder reads itself.
+fn counter_source(sampled: &[Sampled]) -> Result<&Source, Failure> {
+    let found = sampled.iter().find(|sampled| sampled.sampling == Sampling::Counters).map(|sampled| &sampled.source);
+    found.ok_or_else(|| Failure::new(ErrorCode::Internal, "no source has counters that the recorder reads itself"))
+}
+
+/// The readings of the counters of this machine, written as they come.
+struct CounterRecording {
+    recorded: RecordedSource,
     window: Window,
-    samples: u64,
-    gaps: Vec<Gap>,
 }
 
-impl HostRecording {
-    fn record(ctx: &Context, watch: Stopwatch, scrapers: &Scrapers) -> Result<Self, Failure> {
-        let path = ctx.scratch().join("host.jsonl");
+impl CounterRecording {
+    fn record(ctx: &Context, source: &Source, watch: Stopwatch, scrapers: &Scrapers) -> Result<Self, Failure> {
+        let path = ctx.scratch().join(source.file_name());
         let root = Root::host();
         let mut out = BufWriter::new(File::create(&path).map_err(|error| unwritable(&path, &error))?);
         let mut samples = 0;
@@ -107,9 +111,9 @@ impl HostRecording {
         let mut last: Option<(u64, Instant)> = None;
         loop {
             let (elapsed_ns, at) = (watch.elapsed_ns(), Clock.now());
-            gaps.extend(last.and_then(|(before_ns, before)| gap(before_ns, before, elapsed_ns, at)));
+            gaps.extend(last.and_then(|(before_ns, before)| gap(source, before_ns, before, elapsed_ns, at)));
             last = Some((elapsed_ns, at));
-            write_line(&mut out, &Line { at, reading: assay_host::counters(&root) })
+            write_line(&mut out, &CounterLine { at, values: assay_host::counters(&root) })
                 .map_err(|error| unwritable(&path, &error))?;
             samples += 1;
             if samples == 1 {
@@ -123,10 +127,11 @@ impl HostRecording {
             }
         }
         // One more reading at the very end, so that the last trial's window is covered.
-        write_line(&mut out, &Line { at: Clock.now(), reading: assay_host::counters(&root) })
+        write_line(&mut out, &CounterLine { at: Clock.now(), values: assay_host::counters(&root) })
             .and_then(|()| out.flush())
             .map_err(|error| unwritable(&path, &error))?;
-        Ok(Self { path, window: watch.window(), samples: samples + 1, gaps })
+        let recorded = RecordedSource { source: source.clone(), path, samples: samples + 1, gaps };
+        Ok(Self { recorded, window: watch.window() })
     }
 }
 
@@ -136,16 +141,16 @@ pub(crate) fn time_to_next(elapsed_ns: u64) -> Duration {
     Duration::from_nanos(interval - elapsed_ns % interval)
 }
 
-fn gap(before_ns: u64, before: Instant, now_ns: u64, now: Instant) -> Option<Gap> {
+fn gap(source: &Source, before_ns: u64, before: Instant, now_ns: u64, now: Instant) -> Option<Gap> {
     let span = now_ns.saturating_sub(before_ns);
     (span > GAP_INTERVALS * INTERVAL.as_nanos() as u64).then(|| Gap {
-        source: "host".to_owned(),
+        source: source.to_string(),
         window: Window { start: before, end: now, duration_ns: Count(span) },
         reason: "the recorder was not scheduled".to_owned(),
     })
 }
 
-fn write_line(out: &mut impl std::io::Write, line: &Line) -> std::io::Result<()> {
+fn write_line(out: &mut impl std::io::Write, line: &CounterLine<assay_host::Reading>) -> std::io::Result<()> {
     serde_json::to_writer(&mut *out, line)?;
     out.write_all(b"\n")
 }
@@ -165,7 +170,7 @@ mod tests {
     #[test]
     fn a_late_reading_leaves_a_gap() {
         let at = |ns: u64| Instant::from_unix_ns(i64::try_from(ns).expect("it fits"));
-        let between = |before, now| gap(before, at(before), now, at(now)).map(|gap| gap.window.duration_ns.0);
+        let between = |before, now| gap(&Source::host(), before, at(before), now, at(now)).map(|gap| gap.window.duration_ns.0);
         assert_eq!(between(0, SECOND), None);
         assert_eq!(between(0, 3 * SECOND), None, "the limit itself is no gap");
         assert_eq!(between(0, 3 * SECOND + 1), Some(3 * SECOND + 1));

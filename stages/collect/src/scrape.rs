@@ -1,4 +1,4 @@
-//! Requests the endpoints' counters while execute runs: each in a thread of its own, so that one that hangs delays no other.
+//! Scrapes sources while execute runs: each in a thread of its own, so that one that hangs delays no other.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -7,44 +7,33 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Moment};
 
-use assay_manifest::{Count, Environment, Gap, Instant, Name, Plan, Window};
+use assay_manifest::{Count, EnvVar, Gap, Instant, Window};
 use assay_probe::{Client, EndpointResponse, Headers, Limits, RequestError, endpoint_url};
 use assay_stage::{Clock, Context, ErrorCode, Event, Failure, Stopwatch};
+use assay_telemetry::{Sampled, Sampling, ScrapeAddress, ScrapeLine, Source};
 
-use crate::record::{GAP_INTERVALS, INTERVAL, time_to_next};
-use crate::series::{ScrapeLine, endpoint_source};
-
-/// The path of an endpoint's counters.
-const PATH: &str = "/metrics";
+use crate::record::{GAP_INTERVALS, INTERVAL, RecordedSource, time_to_next};
 
 /// The limits of one request: it is over before the next one is due.
 const LIMITS: Limits = Limits { time: Duration::from_millis(900), bytes: 16 << 20 };
 
-/// The time that the recorder waits for the first response of every endpoint before it reports that it records.
+/// The time that the recorder waits for the first response of every source before it reports that it records.
 const FIRST_LIMIT: Duration = Duration::from_secs(2);
 
-/// The largest file of one endpoint's responses, packed: a day of them is far smaller.
+/// The largest file of one source's responses, packed: a day of them is far smaller.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// The most gaps of one endpoint that are listed one by one.
+/// The most gaps of one source that are listed one by one.
 const MAX_GAPS: usize = 1000;
 
-/// The responses of one endpoint.
-pub(crate) struct Scrapes {
-    pub(crate) target: Name,
-    pub(crate) path: PathBuf,
-    pub(crate) samples: u64,
-    pub(crate) gaps: Vec<Gap>,
-}
-
-/// The scraping threads, one for each endpoint.
+/// The scraping threads, one for each source.
 pub(crate) struct Scrapers(Vec<ScraperThread>);
 
 struct ScraperThread {
     messages: Receiver<ScraperMessage>,
     /// Dropped to stop the thread.
     stop: Sender<()>,
-    thread: JoinHandle<Result<Scrapes, Failure>>,
+    thread: JoinHandle<Result<RecordedSource, Failure>>,
 }
 
 /// A message of a thread to the recorder.
@@ -56,25 +45,21 @@ enum ScraperMessage {
 }
 
 impl Scrapers {
-    /// Starts to scrape every target of the block that has an address.
-    pub(crate) fn start(ctx: &Context, plan: &Plan, environment: &Environment, watch: Stopwatch) -> Result<Self, Failure> {
-        let mut running = Vec::new();
-        for target in &environment.targets {
-            let Some(address) = &target.address else { continue };
-            let headers = plan.target(&target.id).map_or(&[][..], |target| target.headers.as_slice());
-            let headers = Headers::read(headers).map_err(|error| {
-                Failure::new(ErrorCode::SecretAbsent, format!("the headers of target `{}` cannot be sent", target.id))
-                    .because(&error)
-                    .lasting()
-            })?;
-            let path = ctx.scratch().join(format!("endpoint-{}.jsonl.zst", target.id));
-            let scraper = Scraper::new(Client::new(headers), &target.id, endpoint_url(address, PATH), path, watch)?;
-            running.push(ScraperThread::start(scraper)?);
-        }
-        Ok(Self(running))
+    /// Starts to scrape every source that is scraped.
+    pub(crate) fn start(ctx: &Context, sampled: &[Sampled], watch: Stopwatch) -> Result<Self, Failure> {
+        let scraped = sampled.iter().filter_map(|Sampled { source, sampling }| match sampling {
+            Sampling::Counters => None,
+            Sampling::Scrape { address, headers } => Some((source, address, headers)),
+        });
+        let started = scraped.map(|(source, address, headers)| {
+            let client = Client::new(read_headers(source, headers)?);
+            let path = ctx.scratch().join(source.file_name());
+            ScraperThread::start(Scraper::new(client, source, address, path, watch)?)
+        });
+        Ok(Self(started.collect::<Result<_, _>>()?))
     }
 
-    /// Waits until every endpoint was scraped once, but not for long: measurements after that have a first response before them.
+    /// Waits until every source was scraped once, but not for long: measurements after that have a first response before them.
     pub(crate) fn wait_for_first(&self, ctx: &Context) {
         let deadline = Moment::now() + FIRST_LIMIT;
         for running in &self.0 {
@@ -97,13 +82,20 @@ impl Scrapers {
         }
     }
 
-    /// Scrapes every endpoint once more, and returns the responses.
-    pub(crate) fn stop(self) -> Result<Vec<Scrapes>, Failure> {
+    /// Scrapes every source once more, and returns the responses.
+    pub(crate) fn stop(self) -> Result<Vec<RecordedSource>, Failure> {
         // All threads are stopped before one is joined: the last requests run together.
         let threads: Vec<_> = self.0.into_iter().map(|ScraperThread { stop, thread, .. }| (drop(stop), thread)).collect();
-        let panicked = |_| Failure::new(ErrorCode::Internal, "a thread that asks an endpoint panicked");
+        let panicked = |_| Failure::new(ErrorCode::Internal, "a thread that scrapes a source panicked");
         threads.into_iter().map(|((), thread)| thread.join().map_err(panicked)?).collect()
     }
+}
+
+fn read_headers(source: &Source, headers: &[EnvVar]) -> Result<Headers, Failure> {
+    Headers::read(headers).map_err(|error| {
+        let message = format!("the headers of {} cannot be sent", source.description());
+        Failure::new(ErrorCode::SecretAbsent, message).because(&error).lasting()
+    })
 }
 
 impl ScraperThread {
@@ -117,7 +109,7 @@ impl ScraperThread {
 }
 
 /// Scrapes at every whole interval until it is stopped, and then once more.
-fn run(mut scraper: Scraper, stopped: &Receiver<()>, say: &Sender<ScraperMessage>) -> Result<Scrapes, Failure> {
+fn run(mut scraper: Scraper, stopped: &Receiver<()>, say: &Sender<ScraperMessage>) -> Result<RecordedSource, Failure> {
     let mut first = true;
     loop {
         let step = scraper.scrape()?;
@@ -148,11 +140,13 @@ enum Step {
     Over(String),
 }
 
-/// Requests one endpoint's counters and keeps the responses, packed.
+/// Requests one source's counters and keeps the responses, packed.
 struct Scraper {
     client: Client,
     limits: Limits,
-    target: Name,
+    source: Source,
+    /// The address for people.
+    shown: String,
     url: String,
     path: PathBuf,
     out: zstd::Encoder<'static, CountingWriter<BufWriter<File>>>,
@@ -163,13 +157,15 @@ struct Scraper {
 }
 
 impl Scraper {
-    fn new(client: Client, target: &Name, url: String, path: PathBuf, watch: Stopwatch) -> Result<Self, Failure> {
+    fn new(client: Client, source: &Source, address: &ScrapeAddress, path: PathBuf, watch: Stopwatch) -> Result<Self, Failure> {
         let file = File::create(&path).map_err(|error| unwritable(&path, &error))?;
         let out = CountingWriter { inner: BufWriter::new(file), written: 0 };
         let out = zstd::Encoder::new(out, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(|error| unwritable(&path, &error))?;
-        let gaps = Gaps::new(endpoint_source(target), ClockReading { at: watch.started_at(), ns: 0 });
-        let (target, limits) = (target.clone(), LIMITS);
-        Ok(Self { client, limits, target, url, path, out, watch, samples: 0, has_answered: false, gaps })
+        let gaps = Gaps::new(source.to_string(), ClockReading { at: watch.started_at(), ns: 0 });
+        let ScrapeAddress::Endpoint { address: endpoint, path: path_of_counters } = address;
+        let url = endpoint_url(endpoint, path_of_counters);
+        let (source, shown, limits) = (source.clone(), address.to_string(), LIMITS);
+        Ok(Self { client, limits, source, shown, url, path, out, watch, samples: 0, has_answered: false, gaps })
     }
 
     /// Sends one request.
@@ -187,10 +183,12 @@ impl Scraper {
         }
         let over = if !self.has_answered && line.status.is_some_and(is_absence) {
             let status = line.error.as_deref().unwrap_or_default();
-            Some(format!("target `{}` has no `{PATH}` ({status}): its own counters are not recorded", self.target))
+            let (source, shown) = (self.source.description(), &self.shown);
+            Some(format!("{source} has no `{shown}` ({status}): its own counters are not recorded"))
         } else if self.out.get_ref().written >= MAX_FILE_BYTES {
-            self.gaps.record_failure(&format!("the recording of the endpoint has reached its limit of {MAX_FILE_BYTES} bytes"));
-            Some(format!("the recording of target `{}` has reached its limit of {MAX_FILE_BYTES} bytes", self.target))
+            let full = format!("the recording of {} has reached its limit of {MAX_FILE_BYTES} bytes", self.source.description());
+            self.gaps.record_failure(&full);
+            Some(full)
         } else {
             None
         };
@@ -205,11 +203,11 @@ impl Scraper {
         Ok(())
     }
 
-    fn finish(self) -> Result<Scrapes, Failure> {
-        let Self { target, path, out, watch, samples, gaps, .. } = self;
+    fn finish(self) -> Result<RecordedSource, Failure> {
+        let Self { source, path, out, watch, samples, gaps, .. } = self;
         let gaps = gaps.finish(ClockReading { at: Clock.now(), ns: watch.elapsed_ns() });
         out.finish().and_then(|mut out| out.flush()).map_err(|error| unwritable(&path, &error))?;
-        Ok(Scrapes { target, path, samples, gaps })
+        Ok(RecordedSource { source, path, samples, gaps })
     }
 }
 
@@ -229,7 +227,7 @@ fn to_line(at: Instant, took_ns: u64, answer: Result<EndpointResponse, RequestEr
     ScrapeLine { at, took_ns, status, body, error }
 }
 
-/// Returns true if a status means that the endpoint has no counters, now or later.
+/// Returns true if a status means that the address has no counters, now or later.
 fn is_absence(status: u16) -> bool {
     matches!(status, 404 | 405 | 410 | 501)
 }

@@ -120,7 +120,7 @@ struct PointOutcomes {
 }
 
 /// Adds to the rows of serving points the time that requests spent in the server's queue, from the run's telemetry.
-fn with_queue_delays(rows: Vec<Row>, delays: &telemetry::QueueDelays) -> Result<Vec<Row>, Failure> {
+fn with_queue_delays(rows: Vec<Row>, delays: &assay_telemetry::QueueDelays) -> Result<Vec<Row>, Failure> {
     let filled = |row: Row| {
         let text = |column: &str| row.text(column).unwrap_or_default();
         let delay = delays.mean_ns(text("benchmark_case_id"), text("point_id"));
@@ -242,7 +242,10 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
         0 => None,
         count => {
             let attempts = words::quantity(count as u64, "counted attempt");
-            Some(Reason::new("recording_gaps", format!("there are gaps in the recording of {attempts}")))
+            let found = context.attempts.0.iter().flat_map(|(_, found)| found).filter(|found| found.collected.counted);
+            let windows = found.map(|found| (&found.attempt.window, found.collected.gaps.as_slice()));
+            let gaps = assay_telemetry::describe_gaps(windows);
+            Some(Reason::new("recording_gaps", format!("there are gaps in the recording of {attempts}: {gaps}")))
         }
     };
     let counted = || context.attempts.counted();

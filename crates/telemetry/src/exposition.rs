@@ -9,27 +9,27 @@ use std::borrow::Cow;
 
 /// One sample of one metric.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample<'a> {
+pub(crate) struct Sample<'a> {
     /// The metric, with its suffix if it has one (`_bucket`, `_sum`, `_count`).
-    pub name: Cow<'a, str>,
+    pub(crate) name: Cow<'a, str>,
     /// The labels, in their order, unescaped.
-    pub labels: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    pub(crate) labels: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// The value; NaN and infinities are valid values.
-    pub value: f64,
+    pub(crate) value: f64,
 }
 
 /// A line that is neither a sample nor a comment nor blank.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is no sample: {what}")]
-pub struct Malformed {
+pub(crate) struct Malformed {
     /// Its number, from 1.
-    pub line: usize,
+    pub(crate) line: usize,
     /// The error.
-    pub what: &'static str,
+    pub(crate) what: &'static str,
 }
 
 /// Parses the samples of a scrape, line by line. Comments, help texts and types are skipped, and so are timestamps and exemplars.
-pub fn samples(text: &str) -> impl Iterator<Item = Result<Sample<'_>, Malformed>> {
+pub(crate) fn samples(text: &str) -> impl Iterator<Item = Result<Sample<'_>, Malformed>> {
     let lines = text.lines().map(trimmed).enumerate();
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     lines.map(|(index, line)| sample(line).map_err(|what| Malformed { line: index + 1, what }))

@@ -2,37 +2,39 @@
 //! with the readings.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::Read;
 
 use assay_manifest::{Block, Count, Gap, Instant, Recording, Series, Window};
-use assay_stage::{Context, Failure};
 use serde::Deserialize;
 
-use crate::series::{HOST, each_line, parse_reading};
+use crate::line::each_reading;
+use crate::recording::OpenArtifact;
+use crate::source::Source;
+use crate::{Error, ReadError};
 
-/// The longest line of a recording: one reading of a very large machine.
-const MAX_LINE_BYTES: u64 = 1 << 20;
+/// The longest reason of a gap in a sentence about several, in characters.
+const MAX_REASON: usize = 120;
 
 /// The coverage of every attempt's window by recordings.
-pub(crate) struct Coverage<'a> {
+pub struct Coverage<'a> {
     recordings: &'a [&'a Recording],
     readings: BTreeMap<Block, Readings>,
 }
 
 impl<'a> Coverage<'a> {
     /// Reads every recording once and counts its readings of the host in the windows of its block.
-    pub(crate) fn read(
-        ctx: &Context,
+    pub fn read<E>(
         recordings: &'a [&'a Recording],
         windows: impl Iterator<Item = (Block, Window)>,
-    ) -> Result<Self, Failure> {
+        open: &OpenArtifact<'_, E>,
+    ) -> Result<Self, ReadError<E>> {
         let mut tallies = tallies(windows);
+        let host = Source::host().to_string();
         for recording in recordings {
             let Some(tally) = tallies.get_mut(&recording.block) else { continue };
-            for series in recording.series.iter().filter(|series| series.source == HOST) {
-                ctx.check_cancelled()?;
-                let file = ctx.materialise(&series.artifact)?;
-                read_series(series, BufReader::new(file.open()?), |at| tally.add(at))?;
+            for series in recording.series.iter().filter(|series| series.source == host) {
+                let file = open(&series.artifact).map_err(ReadError::Caller)?;
+                read_series(series, file, |at| tally.add(at))?;
             }
         }
         let readings = tallies.into_iter().map(|(block, tally)| (block, tally.into_readings())).collect();
@@ -40,33 +42,57 @@ impl<'a> Coverage<'a> {
     }
 
     /// Returns the coverage of a run without recordings.
-    #[cfg(test)]
-    pub(crate) fn none() -> Self {
+    pub fn none() -> Self {
         Self { recordings: &[], readings: BTreeMap::new() }
     }
 
     /// Returns the number of readings of the host in a window of a block, both ends included.
-    pub(crate) fn samples(&self, block: Block, window: &Window) -> u64 {
+    pub fn samples(&self, block: Block, window: &Window) -> u64 {
         self.readings.get(&block).map_or(0, |readings| readings.within(window))
     }
 
-    /// Returns the parts of a window without readings, of the host and of the endpoint whose source is named: those without a
-    /// recorder, and the gaps of recorders.
-    pub(crate) fn gaps(&self, block: Block, window: &Window, endpoint: Option<&str>) -> Vec<Gap> {
+    /// Returns the parts of a window without readings of these sources: those without a recorder, and the gaps of recorders.
+    pub fn gaps(&self, block: Block, window: &Window, sources: &[Source]) -> Vec<Gap> {
         let recordings: Vec<_> = self.recordings.iter().copied().filter(|recording| recording.block == block).collect();
-        let sources = [Some(HOST), endpoint];
-        sources.into_iter().flatten().flat_map(|source| gaps_of(source, &recordings, window)).collect()
+        sources.iter().flat_map(|source| gaps_of(source, &recordings, window)).collect()
     }
 }
 
-fn gaps_of(source: &str, recordings: &[&Recording], window: &Window) -> Vec<Gap> {
-    let has = |recording: &&&Recording| source == HOST || recording.series.iter().any(|series| series.source == source);
+fn gaps_of(source: &Source, recordings: &[&Recording], window: &Window) -> Vec<Gap> {
+    let name = source.to_string();
+    let is_in_all = source.definition().is_in_every_recording();
+    let has = |recording: &&&Recording| is_in_all || recording.series.iter().any(|series| series.source == name);
     let mut spans: Vec<_> =
         recordings.iter().filter(has).map(|recording| (recording.window.start, recording.window.end)).collect();
     spans.sort_unstable();
     let all = recordings.iter().flat_map(|recording| &recording.gaps);
-    let left = all.filter(|gap| gap.source == source).filter_map(|gap| clip(gap, window));
-    uncovered(source, window, &spans).into_iter().chain(left).collect()
+    let left = all.filter(|gap| gap.source == name).filter_map(|gap| clip(gap, window));
+    uncovered(&name, window, &spans).into_iter().chain(left).collect()
+}
+
+/// Describes the gaps in these windows for people, source by source: the time without readings, and the reason of the first gap.
+/// Empty if there are none.
+pub fn describe_gaps<'a>(windows: impl IntoIterator<Item = (&'a Window, &'a [Gap])>) -> String {
+    let mut sources: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
+    let mut total_ns = 0_u64;
+    for (window, gaps) in windows {
+        total_ns = total_ns.saturating_add(window.duration_ns.0);
+        for gap in gaps {
+            let (missing_ns, _) = sources.entry(&gap.source).or_insert((0, &gap.reason));
+            *missing_ns = missing_ns.saturating_add(gap.window.duration_ns.0);
+        }
+    }
+    let one = |(source, (missing_ns, reason)): (&str, (u64, &str))| {
+        let reason: String = reason.chars().take(MAX_REASON).collect();
+        format!("`{source}` for {} of {} s ({reason})", seconds(missing_ns), seconds(total_ns))
+    };
+    sources.into_iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns a time in seconds with one decimal.
+fn seconds(ns: u64) -> String {
+    let tenths = ns / 100_000_000;
+    format!("{}.{}", tenths / 10, tenths % 10)
 }
 
 fn tallies(windows: impl Iterator<Item = (Block, Window)>) -> BTreeMap<Block, Tally> {
@@ -83,10 +109,9 @@ struct Line {
     at: Instant,
 }
 
-/// Calls `visit` with the instant of every reading of a series, a line at a time.
-fn read_series(series: &Series, lines: impl BufRead, mut visit: impl FnMut(Instant)) -> Result<(), Failure> {
-    each_line(series, lines, MAX_LINE_BYTES, |number, line| {
-        let Line { at } = parse_reading(series, number, line)?;
+/// Calls `visit` with the instant of every reading of the host in a series, a line at a time.
+fn read_series(series: &Series, file: impl Read, mut visit: impl FnMut(Instant)) -> Result<(), Error> {
+    each_reading(series, Source::host().format(), file, |Line { at }| {
         visit(at);
         Ok(())
     })
@@ -185,7 +210,8 @@ fn not_recorded(source: &str, start: Instant, end: Instant) -> Gap {
     Gap { source: source.to_owned(), window: span(start, end), reason: "no recorder was running".to_owned() }
 }
 
-pub(crate) fn span(start: Instant, end: Instant) -> Window {
+/// Returns the window between two instants; of no length if the second is not after the first.
+pub fn span(start: Instant, end: Instant) -> Window {
     Window { start, end, duration_ns: Count(end.ns_since(start)) }
 }
 
@@ -210,7 +236,7 @@ mod tests {
 
     fn uncovered_by(recorded: &[(i64, i64)]) -> Vec<(i64, i64)> {
         let recorded: Vec<_> = recorded.iter().map(|(start, end)| (at(*start), at(*end))).collect();
-        spans(&uncovered(HOST, &window(10, 20), &recorded))
+        spans(&uncovered("host", &window(10, 20), &recorded))
     }
 
     #[test]
@@ -228,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_window_without_length_has_no_gap() {
-        assert_eq!(uncovered(HOST, &window(10, 10), &[]), []);
+        assert_eq!(uncovered("host", &window(10, 10), &[]), []);
     }
 
     #[test]
@@ -264,19 +290,39 @@ mod tests {
         let first = recording(window(0, 16), &["host", "endpoint/a", "endpoint/b"], left);
         let second = recording(window(16, 30), &["host", "endpoint/a"], vec![]);
         let coverage = Coverage { recordings: &[&first, &second], readings: BTreeMap::new() };
-        let of = |endpoint| {
-            let gaps = coverage.gaps(first.block, &window(10, 20), endpoint);
+        let of = |endpoint: Option<&str>| {
+            let endpoint = endpoint.map(|name| Source::endpoint(&name.parse().expect("a name")));
+            let sources: Vec<_> = std::iter::once(Source::host()).chain(endpoint).collect();
+            let gaps = coverage.gaps(first.block, &window(10, 20), &sources);
             let one = |gap: &Gap| format!("{} {}..{}", gap.source, gap.window.start.unix_ns(), gap.window.end.unix_ns());
             gaps.iter().map(one).collect::<Vec<_>>()
         };
         assert_eq!(of(None), ["host 11..12"]);
-        assert_eq!(of(Some("endpoint/a")), ["host 11..12", "endpoint/a 12..13"]);
+        assert_eq!(of(Some("a")), ["host 11..12", "endpoint/a 12..13"]);
+        assert_eq!(of(Some("b")), ["host 11..12", "endpoint/b 16..20", "endpoint/b 13..14"], "the second did not ask it");
+        assert_eq!(of(Some("c")), ["host 11..12", "endpoint/c 10..20"]);
+    }
+
+    #[test]
+    fn gaps_are_described_source_by_source() {
+        let second = |start: i64, end: i64| window(start * 1_000_000_000, end * 1_000_000_000);
+        let gap = |source: &str, start, end, reason: &str| Gap {
+            source: source.to_owned(),
+            window: second(start, end),
+            reason: reason.to_owned(),
+        };
+        let gaps = [
+            gap("endpoint/node", 0, 10, "10 questions failed, the first one: refused"),
+            gap("endpoint/node", 12, 13, "late"),
+            gap("host", 0, 1, "late"),
+        ];
+        let windows = [second(0, 10), second(11, 22)];
+        let described = describe_gaps([(&windows[0], &gaps[..1]), (&windows[1], &gaps[1..])]);
         assert_eq!(
-            of(Some("endpoint/b")),
-            ["host 11..12", "endpoint/b 16..20", "endpoint/b 13..14"],
-            "the second did not ask it"
+            described,
+            "`endpoint/node` for 11.0 of 21.0 s (10 questions failed, the first one: refused), `host` for 1.0 of 21.0 s (late)"
         );
-        assert_eq!(of(Some("endpoint/c")), ["host 11..12", "endpoint/c 10..20"]);
+        assert_eq!(describe_gaps([(&windows[0], &[][..])]), "");
     }
 
     fn series(samples: u64) -> Series {
@@ -291,7 +337,7 @@ mod tests {
 
     fn instants(samples: u64, text: &[u8]) -> Result<usize, String> {
         let mut seen = 0;
-        read_series(&series(samples), text, |_| seen += 1).map(|()| seen).map_err(|failure| failure.message)
+        read_series(&series(samples), text, |_| seen += 1).map(|()| seen).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -334,7 +380,7 @@ mod tests {
         fn gaps_and_recordings_fill_a_window(recorded in prop::collection::vec((0_i64..40, 0_i64..10), 0..8)) {
             let mut recorded: Vec<_> = recorded.iter().map(|(start, length)| (at(*start), at(start + length))).collect();
             recorded.sort_unstable();
-            let gaps = uncovered(HOST, &window(10, 30), &recorded);
+            let gaps = uncovered("host", &window(10, 30), &recorded);
             for ns in 10..30 {
                 // Nothing changes between two whole nanoseconds, so its start stands for each.
                 let is_recorded = recorded.iter().any(|(start, end)| *start <= at(ns) && at(ns) < *end);

@@ -1,11 +1,11 @@
 //! The endpoints' counters of their own work, and the part of it that falls into a window.
 
+use crate::exposition::samples;
 use assay_manifest::{Instant, Window};
-use assay_probe::samples;
 
 /// A quantity that both sides count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CountedQuantity {
+pub enum CountedQuantity {
     /// Requests with a response.
     Requests,
     /// Tokens of prompts.
@@ -15,9 +15,11 @@ pub(crate) enum CountedQuantity {
 }
 
 impl CountedQuantity {
-    pub(crate) const ALL: [Self; 3] = [Self::Requests, Self::InputTokens, Self::OutputTokens];
+    /// All quantities.
+    pub const ALL: [Self; 3] = [Self::Requests, Self::InputTokens, Self::OutputTokens];
 
-    pub(crate) fn as_str(self) -> &'static str {
+    /// Returns the quantity as a word, such as `input_tokens`.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Requests => "requests",
             Self::InputTokens => "input_tokens",
@@ -44,16 +46,18 @@ const KNOWN_COUNTERS: [(CountedQuantity, &str); 11] = [
 
 /// The state of one counter, summed over its labels: reasons to finish, engines, models.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Counter {
-    pub(crate) name: &'static str,
-    pub(crate) value: f64,
+pub struct Counter {
+    /// The counter's name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
 }
 
 /// The counters of one response, in the order of [`CountedQuantity::ALL`].
-pub(crate) type Counters = [Option<Counter>; 3];
+pub type Counters = [Option<Counter>; 3];
 
 /// Parses the known counters in a response, and skips lines that cannot be read.
-pub(crate) fn counters(text: &str) -> Counters {
+pub fn counters(text: &str) -> Counters {
     let mut sums: [Option<f64>; KNOWN_COUNTERS.len()] = [None; KNOWN_COUNTERS.len()];
     for sample in samples(text).flatten() {
         let known = KNOWN_COUNTERS.iter().position(|(_, name)| *name == sample.name);
@@ -70,34 +74,36 @@ pub(crate) fn counters(text: &str) -> Counters {
 
 /// One successful response of an endpoint.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Scrape {
+pub struct Scrape {
     /// The time of the request: counted events happened before the response, and may have happened after this time.
-    pub(crate) asked: Instant,
+    pub asked: Instant,
     /// The time of the response: counted events happened before this time.
-    pub(crate) answered: Instant,
-    pub(crate) counters: Counters,
+    pub answered: Instant,
+    /// The counters in the response.
+    pub counters: Counters,
 }
 
 /// The growth of a counter around a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Growth {
-    pub(crate) counter: &'static str,
+pub struct Growth {
+    /// The counter's name.
+    pub counter: &'static str,
     /// The growth from the last response received by the window's start to the first one requested after its end: at least that
     /// of the window.
-    pub(crate) outer: u64,
+    pub outer: u64,
     /// The growth from the first response requested in the window to the last one received in it: at most that of the window.
-    pub(crate) inner: u64,
+    pub inner: u64,
     /// The number of responses completely within the window: with fewer than two, `inner` has no meaning.
-    pub(crate) within: usize,
+    pub within: usize,
     /// The start and the end of `outer`.
-    pub(crate) reach: (Instant, Instant),
+    pub reach: (Instant, Instant),
     /// The number of times that the counter fell, as at a restart of its server. Its growth since the previous response is lost.
-    pub(crate) resets: u32,
+    pub resets: u32,
 }
 
 /// Returns the growth of a counter around a window; `None` if no response lies before it or after it, or none has the counter.
 /// Responses come in the order of their requests.
-pub(crate) fn growth(scrapes: &[Scrape], what: CountedQuantity, window: &Window) -> Option<Growth> {
+pub fn growth(scrapes: &[Scrape], what: CountedQuantity, window: &Window) -> Option<Growth> {
     let of = |scrape: &Scrape| {
         CountedQuantity::ALL.iter().zip(scrape.counters).find_map(|(of, counter)| counter.filter(|_| *of == what))
     };

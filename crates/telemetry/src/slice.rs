@@ -2,25 +2,42 @@
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
-use assay_manifest::{Instant, Reason};
+use assay_manifest::{Gap, Instant, PlannedTrial, Reason};
 use assay_stats::{MAX_MAGNITUDE, Samples};
 
-use super::AttemptWindow;
-use super::metric::{MetricKey, MetricKind, MetricSample, unit};
-use super::recording::{MAX_RECORDINGS, Source};
+use crate::metric::{MetricKey, MetricKind, MetricSample, Observed};
+use crate::recording::MAX_RECORDINGS;
+use crate::source::Source;
 
 /// The maximum number of metrics of one source in one window. A host has about fifty, a serving program a few hundred.
-pub(super) const MAX_METRICS: usize = 1000;
+pub const MAX_METRICS: usize = 1000;
 
-/// The longest name of a metric with its labels.
-pub(super) const MAX_NAME_BYTES: usize = 1024;
+/// The longest name of a metric with its labels, in bytes.
+pub const MAX_NAME_BYTES: usize = 1024;
 
 /// The maximum number of values of one source in one window, 128 MiB: at a reading a second, two hundred metrics for 23 hours.
-pub(super) const MAX_VALUES: usize = 1 << 24;
+pub(crate) const MAX_VALUES: usize = 1 << 24;
+
+/// One attempt over all its shards, with the gaps in the readings of one source.
+pub struct AttemptWindow<'a> {
+    /// The trial.
+    pub trial: &'a PlannedTrial,
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// True if it is the attempt that counts for its trial.
+    pub counts: bool,
+    /// The start of the first shard.
+    pub start: Instant,
+    /// The end of the last shard.
+    pub end: Instant,
+    /// The gaps of all shards.
+    pub gaps: Vec<&'a Gap>,
+}
 
 /// The values in a window of each metric of one source.
-pub(super) struct Slice<'a> {
-    pub(super) watched: AttemptWindow<'a>,
+pub struct Slice<'a> {
+    /// The attempt.
+    pub watched: AttemptWindow<'a>,
     metrics: BTreeMap<MetricKey, Series>,
     values: usize,
     max_values: usize,
@@ -36,48 +53,65 @@ struct Series {
     kind: MetricKind,
     /// The number of samples in the window.
     n: u64,
-    last: Option<(Instant, f64)>,
+    last: Option<LastSample>,
     /// A gauge's samples; a counter's increases per second from each sample to the next.
     values: Vec<f64>,
     /// A counter's increase over the window, from its first sample to its last.
     increase: f64,
 }
 
+/// The previous sample of a metric.
+#[derive(Clone, Copy)]
+struct LastSample {
+    at: Instant,
+    value: f64,
+    /// The number of series that the value was computed from.
+    series: usize,
+}
+
 /// The statistics of one metric over a window.
-pub(super) struct Statistics {
-    pub(super) metric: String,
-    pub(super) kind: MetricKind,
-    pub(super) unit: String,
-    pub(super) n: u64,
-    /// `None` if a counter was read once: one sample has no increase.
-    pub(super) values: Option<Samples>,
+pub struct Statistics {
+    /// The metric, with its labels if the window has several of its name.
+    pub metric: String,
+    /// The kind of its values.
+    pub kind: MetricKind,
+    /// The unit of its values.
+    pub unit: String,
+    /// The number of samples in the window.
+    pub n: u64,
+    /// The values; `None` if a counter was read once: one sample has no increase.
+    pub values: Option<Samples>,
 }
 
 impl<'a> Slice<'a> {
-    pub(super) fn new(watched: AttemptWindow<'a>) -> Self {
+    pub(crate) fn new(watched: AttemptWindow<'a>) -> Self {
         Self::with_room(watched, MAX_VALUES)
     }
 
-    pub(super) fn with_room(watched: AttemptWindow<'a>, max_values: usize) -> Self {
+    pub(crate) fn with_room(watched: AttemptWindow<'a>, max_values: usize) -> Self {
         let metrics = BTreeMap::new();
         Self { watched, metrics, values: 0, max_values, full_from: None, metrics_left_out: 0, readings_left_out: 0 }
     }
 
     /// Adds the values of one reading. Readings come in the order of time.
-    pub(super) fn add(&mut self, at: Instant, observed: &[MetricSample]) {
-        if self.full_from.is_some() || self.values + observed.len() > self.max_values {
+    pub(crate) fn add(&mut self, at: Instant, observed: &Observed) {
+        let Observed { samples, left_out } = observed;
+        // No more than the metrics of a window are kept of a reading, however many series it has.
+        let kept = samples.len().min(MAX_METRICS);
+        if self.full_from.is_some() || self.values + kept > self.max_values {
             self.full_from.get_or_insert(at);
             self.readings_left_out += 1;
             return;
         }
-        self.values += observed.len();
-        let mut beyond = 0;
-        for MetricSample { key, kind, value } in observed {
+        self.values += kept;
+        let mut beyond = *left_out;
+        for sample in samples {
+            let MetricSample { key, kind, .. } = sample;
             let is_beyond = self.metrics.len() >= MAX_METRICS || key.name.len() + key.labels.len() > MAX_NAME_BYTES;
             match self.metrics.entry(key.clone()) {
-                Entry::Occupied(mut series) => series.get_mut().add(at, *value),
+                Entry::Occupied(mut series) => series.get_mut().add(at, sample),
                 Entry::Vacant(_) if is_beyond => beyond += 1,
-                Entry::Vacant(place) => place.insert(Series::new(*kind)).add(at, *value),
+                Entry::Vacant(place) => place.insert(Series::new(*kind)).add(at, sample),
             }
         }
         self.metrics_left_out = self.metrics_left_out.max(beyond);
@@ -85,7 +119,7 @@ impl<'a> Slice<'a> {
 
     /// Returns the statistics of every metric, by name and labels. The labels are part of a metric's name if the window has
     /// several of it.
-    pub(super) fn statistics(&self, source: &Source) -> impl Iterator<Item = Statistics> {
+    pub fn statistics(&self, source: &Source) -> impl Iterator<Item = Statistics> {
         let mut of_name: BTreeMap<&str, usize> = BTreeMap::new();
         for key in self.metrics.keys() {
             *of_name.entry(&key.name).or_default() += 1;
@@ -97,7 +131,7 @@ impl<'a> Slice<'a> {
                 _ => format!("{}{}", key.name, key.labels),
             },
             kind: series.kind,
-            unit: unit(source, &key.name, series.kind),
+            unit: source.definition().unit(&key.name, series.kind),
             n: series.n,
             // Rates beyond the range that statistics accept are no measurement.
             values: Samples::new(&series.values).ok(),
@@ -105,14 +139,14 @@ impl<'a> Slice<'a> {
     }
 
     /// Returns the increase of a counter over the window, the sum over all its labels; `None` if it was not read twice.
-    pub(super) fn increase(&self, name: &str) -> Option<f64> {
+    pub(crate) fn increase(&self, name: &str) -> Option<f64> {
         let of_name = self.metrics.iter().filter(|(key, series)| key.name == name && !series.values.is_empty());
         of_name.map(|(_, series)| series.increase).reduce(|sum, increase| sum + increase)
     }
 
     /// Returns the time of the window without samples: the gaps of all shards, each instant once, and the time after the limit of
     /// values.
-    pub(super) fn gap_ns(&self) -> u64 {
+    pub fn gap_ns(&self) -> u64 {
         let window = (self.watched.start, self.watched.end);
         let full = self.full_from.map(|from| (from, window.1));
         let gaps = self.watched.gaps.iter().map(|gap| (gap.window.start, gap.window.end)).chain(full);
@@ -133,22 +167,24 @@ impl Series {
         Self { kind, n: 0, last: None, values: Vec::new(), increase: 0.0 }
     }
 
-    fn add(&mut self, at: Instant, value: f64) {
+    fn add(&mut self, at: Instant, sample: &MetricSample) {
+        let MetricSample { value, series, .. } = *sample;
         let is_sample = match self.kind {
             MetricKind::Gauge => value.abs() <= MAX_MAGNITUDE,
             // A value that is no count is ignored.
             MetricKind::Counter => (0.0..=MAX_MAGNITUDE).contains(&value),
         };
         // A reading has each value once.
-        if !is_sample || self.last.is_some_and(|(before, _)| before >= at) {
+        if !is_sample || self.last.is_some_and(|before| before.at >= at) {
             return;
         }
         self.n += 1;
-        match (self.kind, self.last.replace((at, value))) {
+        let before = self.last.replace(LastSample { at, value, series });
+        match (self.kind, before.filter(|before| before.series == series)) {
             (MetricKind::Gauge, _) => self.values.push(value),
             (MetricKind::Counter, Some(before)) => {
-                self.increase += increase(before.1, value);
-                self.values.push(increase_per_second(before, (at, value)));
+                self.increase += increase(before.value, value);
+                self.values.push(increase_per_second((before.at, before.value), (at, value)));
             }
             (MetricKind::Counter, None) => {}
         }
@@ -169,23 +205,23 @@ fn increase(before: f64, value: f64) -> f64 {
 
 /// The parts of the recordings that are in no row.
 #[derive(Default)]
-pub(super) struct OmittedReadings {
+pub(crate) struct OmittedReadings {
     /// Recordings beyond the limit, of one source in one block.
-    pub(super) recordings: u64,
+    pub(crate) recordings: u64,
     /// Readings that are older than their predecessor.
-    pub(super) disordered: u64,
+    pub(crate) disordered: u64,
     metrics: u64,
     readings: u64,
 }
 
 impl OmittedReadings {
-    pub(super) fn add(&mut self, slice: &Slice<'_>) {
+    pub(crate) fn add(&mut self, slice: &Slice<'_>) {
         self.metrics += slice.metrics_left_out;
         self.readings += slice.readings_left_out;
     }
 
     /// Returns the reason why rows are missing, for people; `None` if none is missing.
-    pub(super) fn reason(&self) -> Option<Reason> {
+    pub(crate) fn reason(&self) -> Option<Reason> {
         let counts = [
             (
                 self.metrics,
@@ -199,3 +235,6 @@ impl OmittedReadings {
         (!said.is_empty()).then(|| Reason::new("telemetry_left_out", format!("no rows have {}", said.join(", "))))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! Telemetry sources: the host of the load, the targets' endpoints, and the objects of the cluster.
+//!
+//! Each source is one module. It states how the source is sampled, the names and lines of its files, its metrics with their units,
+//! and its rule of coverage. The recorder samples what [`sampled`] lists, collect states the coverage of each attempt by the
+//! sources that [`observing`] lists ([`Coverage`]), and reduce turns the recordings into one [`Slice`] for each attempt and source
+//! ([`Slices`]); none of them names a source.
+//!
+//! Nothing here does I/O: requests are described as [`Sampling`], and files are read through what the caller opens.
+
+pub mod cluster;
+mod coverage;
+mod endpoint;
+mod error;
+mod exposition;
+mod host;
+mod line;
+mod metric;
+mod recording;
+mod slice;
+mod source;
+mod sweep;
+
+pub use coverage::{Coverage, describe_gaps, span};
+pub use endpoint::QueueDelays;
+pub use endpoint::counters::{CountedQuantity, Counter, Counters, Growth, Scrape, counters, growth};
+pub use error::{Error, ReadError};
+pub use line::{CounterLine, LineFormat, ScrapeLine, each_reading};
+pub use metric::MetricKind;
+pub use recording::{BlockSource, MAX_RECORDINGS, OpenArtifact};
+pub use slice::{AttemptWindow, MAX_METRICS, MAX_NAME_BYTES, Slice, Statistics};
+pub use source::{Sampled, Sampling, Scope, ScrapeAddress, Source, observing, sampled};
+pub use sweep::Slices;

@@ -1,0 +1,194 @@
+//! The sources and what each of them states. A new source is a module with its [`SourceKind`], and a [`Kind`].
+
+use std::fmt;
+
+use assay_manifest::{Case, CaseId, EnvVar, Environment, Name, Plan};
+
+use crate::endpoint::Endpoint;
+use crate::host::Host;
+use crate::line::LineFormat;
+use crate::metric::{MetricKind, Observed};
+use crate::recording::ReadingBody;
+
+/// The kinds of sources, in the order in which their slices are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Host,
+    Endpoint,
+}
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Host, Self::Endpoint];
+
+    fn definition(self) -> &'static dyn SourceKind {
+        match self {
+            Self::Host => &Host,
+            Self::Endpoint => &Endpoint,
+        }
+    }
+}
+
+/// The properties of a kind of source.
+pub(crate) trait SourceKind: Sync {
+    /// Returns the word that begins the names of its sources and files.
+    fn word(&self) -> &'static str;
+
+    /// Returns the noun with which messages introduce the name of a source.
+    fn noun(&self) -> &'static str;
+
+    /// Returns true if its sources have names; otherwise there is only one.
+    fn is_named(&self) -> bool;
+
+    /// Returns its sources in a block, and how each is sampled.
+    fn sampled(&self, plan: &Plan, environment: &Environment) -> Vec<Sampled>;
+
+    /// Returns its sources that observe the attempts of a case; `None` stands for a case that the plan does not have.
+    fn observing(&self, plan: &Plan, case: Option<&Case>) -> Vec<Source>;
+
+    /// Returns the format of its files.
+    fn format(&self) -> LineFormat;
+
+    /// Returns true if every recording covers its sources, and false if only a recording with a series of a source covers it.
+    fn is_in_every_recording(&self) -> bool;
+
+    /// Returns the kind of the observed object: `scope_kind` of the tables.
+    fn scope_kind(&self) -> &'static str;
+
+    /// Returns the metrics in a reading.
+    fn observed(&self, body: &ReadingBody) -> Observed;
+
+    /// Returns the unit of the rows of a metric. A counter's rows hold its increase per second.
+    fn unit(&self, metric: &str, kind: MetricKind) -> String;
+}
+
+/// A source of readings: the host or an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Source {
+    pub(crate) kind: Kind,
+    /// The target; `None` if there is only one source of the kind.
+    pub(crate) name: Option<Name>,
+}
+
+/// A source of a block, and how it is sampled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sampled {
+    /// The source.
+    pub source: Source,
+    /// The way in which it is sampled.
+    pub sampling: Sampling,
+}
+
+/// The way in which a source is sampled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sampling {
+    /// The recorder reads the counters of the machine that it runs on.
+    Counters,
+    /// The recorder sends a GET request, whose response is a text of Prometheus.
+    Scrape {
+        /// The address.
+        address: ScrapeAddress,
+        /// Headers of the request; a secret is a reference.
+        headers: Vec<EnvVar>,
+    },
+}
+
+/// The address of a scrape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScrapeAddress {
+    /// A path of an endpoint, whose own address may end in the version of its API.
+    Endpoint {
+        /// The endpoint.
+        address: String,
+        /// The path.
+        path: &'static str,
+    },
+}
+
+/// Displays the part of the address that names it beside its source.
+impl fmt::Display for ScrapeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Endpoint { path, .. } => f.write_str(path),
+        }
+    }
+}
+
+/// The object that a source observes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope<'a> {
+    /// The kind of the object: `scope_kind` of the tables.
+    pub kind: &'static str,
+    /// The object; `None` for the machine of the recorder, which only the run knows.
+    pub id: Option<&'a str>,
+}
+
+/// Returns all sources of a block, and how each is sampled.
+pub fn sampled(plan: &Plan, environment: &Environment) -> Vec<Sampled> {
+    Kind::ALL.into_iter().flat_map(|kind| kind.definition().sampled(plan, environment)).collect()
+}
+
+/// Returns the sources that observe the attempts of a case.
+pub fn observing(plan: &Plan, case: &CaseId) -> Vec<Source> {
+    let case = plan.case(case);
+    Kind::ALL.into_iter().flat_map(|kind| kind.definition().observing(plan, case)).collect()
+}
+
+impl Source {
+    pub(crate) fn new(kind: Kind, name: Option<Name>) -> Self {
+        Self { kind, name }
+    }
+
+    /// Returns the counters of the host that the recorder runs on.
+    pub fn host() -> Self {
+        Self::new(Kind::Host, None)
+    }
+
+    /// Returns the counters of the endpoint of a target.
+    pub fn endpoint(target: &Name) -> Self {
+        Self::new(Kind::Endpoint, Some(target.clone()))
+    }
+
+    /// Returns the source for messages, such as ``target `vllm` ``.
+    pub fn description(&self) -> String {
+        let noun = self.definition().noun();
+        self.name.as_ref().map_or_else(|| noun.to_owned(), |name| format!("{noun} `{name}`"))
+    }
+
+    /// Returns the format of its files.
+    pub fn format(&self) -> LineFormat {
+        self.definition().format()
+    }
+
+    /// Returns the name of its file in the folder of a recording.
+    pub fn file_name(&self) -> String {
+        let (word, suffix) = (self.definition().word(), self.format().suffix());
+        self.name.as_ref().map_or_else(|| format!("{word}{suffix}"), |name| format!("{word}-{name}{suffix}"))
+    }
+
+    /// Parses the name of a file in the folder of a recording.
+    pub(crate) fn parse_file_name(file: &str) -> Option<Self> {
+        Kind::ALL.into_iter().find_map(|kind| {
+            let of_kind = kind.definition();
+            let rest = file.strip_prefix(of_kind.word())?.strip_suffix(of_kind.format().suffix())?;
+            let name = if rest.is_empty() { None } else { Some(Name::new(rest.strip_prefix('-')?).ok()?) };
+            (name.is_some() == of_kind.is_named()).then(|| Self::new(kind, name))
+        })
+    }
+
+    /// Returns the observed object.
+    pub fn scope(&self) -> Scope<'_> {
+        Scope { kind: self.definition().scope_kind(), id: self.name.as_ref().map(Name::as_str) }
+    }
+
+    pub(crate) fn definition(&self) -> &'static dyn SourceKind {
+        self.kind.definition()
+    }
+}
+
+/// Displays a source by its name in a Recording: `host`, `endpoint/TARGET`.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.definition().word())?;
+        self.name.as_ref().map_or(Ok(()), |name| write!(f, "/{name}"))
+    }
+}
