@@ -12,6 +12,7 @@ mod cluster;
 mod command;
 mod docs;
 mod errors;
+mod exporters;
 mod false_claims;
 mod falsify;
 mod foreign;

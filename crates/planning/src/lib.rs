@@ -161,6 +161,7 @@ pub fn derive_plan(
         workloads,
         targets,
         variants: spec.variants.iter().map(|variant| Variant { name: variant.name.clone(), env: variant.env.clone() }).collect(),
+        telemetry: spec.telemetry.clone(),
         cases,
         trial_policy: TrialPolicy {
             count: spec.trials.count,

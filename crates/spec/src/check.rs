@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use crate::checked_value::{CheckedValue, Value};
 use crate::field::{Choice, Field, Need, Rule, Table, Type, Uniqueness};
-use crate::format::{Format, HTTP_URL, HTTPS_URL, REMOTE, TEXT, WORD};
+use crate::format::{Format, HTTP_URL, HTTPS_URL, REMOTE, TELEMETRY_URL, TEXT, WORD};
 use crate::problem::{Problems, Source, Span, did_you_mean, quote};
 use crate::secret::{carries_key, carries_password};
 use crate::tables::REFERENCE;
@@ -282,6 +282,8 @@ impl Checker<'_, '_> {
             let message = format!("`{}` carries {secret}", place.path);
             let hint = if std::ptr::eq(format, &raw const REMOTE) {
                 "remove it; git has credential helpers and ssh keys of its own"
+            } else if std::ptr::eq(format, &raw const TELEMETRY_URL) {
+                "remove it; telemetry sources are asked without credentials"
             } else {
                 NO_CREDENTIALS
             };
@@ -475,7 +477,9 @@ impl Checker<'_, '_> {
 /// Returns a name for the credentials that a text carries, if it is an address with any. A malformed address with an `@` may hide
 /// them in an unusual place, so it counts as one with credentials.
 fn find_credentials(format: &'static Format, text: &str) -> Option<&'static str> {
-    let is_address = [&raw const HTTP_URL, &raw const HTTPS_URL].iter().any(|address| std::ptr::eq(format, *address));
+    let is_address = [&raw const HTTP_URL, &raw const HTTPS_URL, &raw const TELEMETRY_URL]
+        .iter()
+        .any(|address| std::ptr::eq(format, *address));
     if carries_password(text) || (is_address && text.contains('@') && (format.normal)(text).is_err()) {
         return Some("a user or password");
     }

@@ -304,6 +304,15 @@ pub(crate) static HTTP_URL: Format = Format {
     normal: |text| normal_url(text, &["http", "https"]),
 };
 
+/// The address of a telemetry source, which is asked without credentials.
+pub(crate) static TELEMETRY_URL: Format = Format {
+    what: "an address",
+    pattern: "^https?://[!-~]+$",
+    example: "http://node-7:9100/metrics",
+    max: 2000,
+    normal: |text| normal_url(text, &["http", "https"]),
+};
+
 fn normal_url(text: &str, schemes: &[&str]) -> Result<String, String> {
     let scheme = schemes.iter().find(|scheme| text.strip_prefix(**scheme).is_some_and(|rest| rest.starts_with("://")));
     if scheme.is_none() {
@@ -758,7 +767,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [&Format; 40] = [
+    const ALL: [&Format; 41] = [
         &GIT_REF,
         &TEXT,
         &WORD,
@@ -775,6 +784,7 @@ mod tests {
         &SQL_PATH,
         &HTTPS_URL,
         &HTTP_URL,
+        &TELEMETRY_URL,
         &HOST,
         &HTTP_PATH,
         &IMAGE,

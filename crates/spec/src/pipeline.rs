@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use assay_manifest::{
     Claim, Comparison, Control, CpuList, EnvVar, InferenceService, Intent, Isolation, Name, Placement, Pricing, Role, Side,
-    TargetKind,
+    TargetKind, TelemetrySource,
 };
 
 use crate::checked_value::{CheckedValue, Read, Value};
@@ -96,6 +96,8 @@ pub struct PipelineSpec {
     pub targets: Vec<Target>,
     /// Named changes of a target's environment; at least one.
     pub variants: Vec<Variant>,
+    /// The exporters whose counters are recorded while trials run.
+    pub telemetry: Vec<TelemetrySource>,
     /// The repetitions of each point.
     pub trials: Trials,
     /// The isolation between trials.
@@ -336,6 +338,7 @@ impl Define for Pipeline {
         check_secrets(spec, problems);
         check_simulators(spec, problems);
         check_cpus(spec, problems);
+        check_telemetry(spec, problems);
     }
 
     fn read(checked: &CheckedValue, places: SourcePlaces) -> Option<Self> {
@@ -522,6 +525,21 @@ fn check_cpus(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
 }
 
+/// Checks that telemetry comes from exporters: query servers have their keys, and no module reads them yet.
+fn check_telemetry(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let sources = spec.member("telemetry").map_or(&[][..], CheckedValue::items);
+    for (index, source) in sources.iter().enumerate() {
+        let path = format!("spec.telemetry[{index}]");
+        if let Some(server) = source.member("prometheus") {
+            let message = format!("`{path}.prometheus` is not supported yet: no query server can be a source");
+            problems.add_hinted(server.anchor, message, "name the exporters themselves, each with `scrape`");
+        } else if let Some(pack) = source.member("pack") {
+            let message = format!("`{path}.pack` belongs to `prometheus`, and not to `scrape`");
+            problems.add_hinted(pack.anchor, message, "remove it: an exporter is recorded as a whole");
+        }
+    }
+}
+
 /// Checks the settings of simulators, because a simulator would find an error only after its start, and report it in its log.
 fn check_simulators(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let targets = spec.member("targets").map_or(&[][..], CheckedValue::items);
@@ -567,6 +585,7 @@ impl Read for PipelineSpec {
             intent: spec.get("intent")?,
             workloads: spec.get("workloads")?,
             variants: spec.get("variants")?,
+            telemetry: spec.get("telemetry")?,
             trials: spec.get("trials")?,
             isolation: spec.get("isolation")?,
             placement: placement.unwrap_or_else(|| default_placement(&targets, comparison.as_ref(), &gates)),
@@ -674,6 +693,12 @@ impl Read for InferenceService {
 impl Read for ReadinessProbe {
     fn read(ready: &CheckedValue) -> Option<Self> {
         Some(Self { http: ready.get("http")?, timeout: ready.get("timeout")? })
+    }
+}
+
+impl Read for TelemetrySource {
+    fn read(source: &CheckedValue) -> Option<Self> {
+        Some(Self { name: source.get("name")?, scrape: source.get("scrape")? })
     }
 }
 

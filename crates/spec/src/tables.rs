@@ -11,7 +11,7 @@ use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default
 use crate::format::{
     BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, GIT_REF, HEADER,
     HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PUBLIC_KEY,
-    QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH, TEXT, TIMEZONE, UNIT, WORD,
+    QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
 
@@ -20,6 +20,8 @@ pub const API_VERSION: &str = "assay.dev/v1alpha1";
 
 /// The most workloads, targets or variants of one pipeline, for each list by itself; [`crate::MAX_CASES`] limits their product.
 const MAX_LIST: usize = 200;
+/// The most telemetry sources of one pipeline: each is scraped by a thread of the recorder.
+const MAX_TELEMETRY: usize = 16;
 /// The most values of one axis of a sweep: enough for every power of two of every unit.
 const MAX_AXIS: usize = 200;
 /// The most environment variables, labels, headers or parameters of one object.
@@ -449,6 +451,12 @@ static PIPELINE_SPEC: Table = Table {
             "[{\"name\": \"default\"}]",
             "Named changes of a target's surroundings.",
         ),
+        default(
+            "telemetry",
+            &Type::List { item: &Type::Object(&TELEMETRY), min: 0, max: MAX_TELEMETRY, unique: Uniqueness::Field("name") },
+            "[]",
+            "Further sources of telemetry, recorded once a second while trials run. The host of the load and the targets' endpoints are always recorded.",
+        ),
         default("trials", &Type::Object(&TRIALS), "{}", "The trials of each point."),
         default("isolation", &Type::Choice(&ISOLATIONS), "\"none\"", "The isolation between trials; limits what may be claimed."),
         optional(
@@ -625,6 +633,27 @@ static VARIANT: Table = Table {
         default("env", &ENV, "{}", "Environment variables that it adds to a target's, or replaces."),
     ],
     rules: &[],
+};
+static TELEMETRY: Table = Table {
+    name: "telemetry source",
+    doc: "An exporter: an address that serves counters as a text of Prometheus, such as node_exporter.",
+    selector: None,
+    fields: &[
+        required("name", &NAME_TYPE, "Its name, which becomes `exporter/NAME` in the column `source` of `telemetry_slice_fact`."),
+        optional(
+            "scrape",
+            &Type::Text(&TELEMETRY_URL),
+            "The address of the exporter's counters, without credentials, such as `http://node-7:9100/metrics`. The path is \
+             `/metrics` if it is left out.",
+        ),
+        optional(
+            "prometheus",
+            &Type::Text(&TELEMETRY_URL),
+            "The address of a query server. Reserved: it is refused in this version.",
+        ),
+        optional("pack", &NAME_TYPE, "The set of queries for `prometheus`. Reserved like it."),
+    ],
+    rules: &[Rule::ExactlyOne(&["scrape", "prometheus"])],
 };
 static TRIALS: Table = Table {
     name: "trials",

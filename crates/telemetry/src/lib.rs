@@ -1,4 +1,5 @@
-//! Telemetry sources: the host of the load, the targets' endpoints, and the objects of the cluster.
+//! Telemetry sources: the host of the load, the targets' endpoints, exporters that a pipeline names, and the objects of the
+//! cluster.
 //!
 //! Each source is one module. It states how the source is sampled, the names and lines of its files, its metrics with their units,
 //! and its rule of coverage. The recorder samples what [`sampled`] lists, collect states the coverage of each attempt by the
@@ -11,6 +12,7 @@ pub mod cluster;
 mod coverage;
 mod endpoint;
 mod error;
+mod exporter;
 mod exposition;
 mod host;
 mod line;

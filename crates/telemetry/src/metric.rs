@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn series_beyond_the_limit_of_a_response_are_counted() {
-        let text: String = (0..MAX_SERIES + 3).map(|index| format!("m{index} 1\n")).collect();
-        let observed = parse_text(&text, |_| true);
+        let lines: Vec<_> = (0..MAX_SERIES + 3).map(|index| format!("m{index} 1\n")).collect();
+        let observed = parse_text(&lines.concat(), |_| true);
         assert_eq!((observed.samples.len(), observed.left_out), (MAX_SERIES, 3));
     }
 }

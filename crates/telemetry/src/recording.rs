@@ -166,14 +166,15 @@ mod tests {
         };
         assert_eq!(named("recordings/1-2-3/host.jsonl").as_deref(), Some("1 2 host"));
         assert_eq!(named("recordings/1-2-3/endpoint-my-target.jsonl.zst").as_deref(), Some("1 2 endpoint/my-target"));
+        assert_eq!(named("recordings/1-2-3/exporter-node-1.jsonl.zst").as_deref(), Some("1 2 exporter/node-1"));
         for other in [
             "recordings/1-2/host.jsonl",
             "recordings/1-2-3-4/host.jsonl",
             "attempts/1-2-3/host.jsonl",
             "recordings/1-2-3/x",
             "recordings/1-2-3/host-a.jsonl",
-            "recordings/1-2-3/endpoint.jsonl.zst",
-            "recordings/1-2-3/endpoint-.jsonl.zst",
+            "recordings/1-2-3/exporter.jsonl.zst",
+            "recordings/1-2-3/exporter-.jsonl.zst",
         ] {
             assert_eq!(named(other), None, "{other}");
         }

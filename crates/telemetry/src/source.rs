@@ -5,6 +5,7 @@ use std::fmt;
 use assay_manifest::{Case, CaseId, EnvVar, Environment, Name, Plan};
 
 use crate::endpoint::Endpoint;
+use crate::exporter::Exporter;
 use crate::host::Host;
 use crate::line::LineFormat;
 use crate::metric::{MetricKind, Observed};
@@ -15,15 +16,17 @@ use crate::recording::ReadingBody;
 pub(crate) enum Kind {
     Host,
     Endpoint,
+    Exporter,
 }
 
 impl Kind {
-    const ALL: [Self; 2] = [Self::Host, Self::Endpoint];
+    const ALL: [Self; 3] = [Self::Host, Self::Endpoint, Self::Exporter];
 
     fn definition(self) -> &'static dyn SourceKind {
         match self {
             Self::Host => &Host,
             Self::Endpoint => &Endpoint,
+            Self::Exporter => &Exporter,
         }
     }
 }
@@ -54,6 +57,11 @@ pub(crate) trait SourceKind: Sync {
     /// Returns the kind of the observed object: `scope_kind` of the tables.
     fn scope_kind(&self) -> &'static str;
 
+    /// Refuses a successful response that is no reading, with the reason.
+    fn check_response(&self, _text: &str) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     /// Returns the metrics in a reading.
     fn observed(&self, body: &ReadingBody) -> Observed;
 
@@ -61,11 +69,11 @@ pub(crate) trait SourceKind: Sync {
     fn unit(&self, metric: &str, kind: MetricKind) -> String;
 }
 
-/// A source of readings: the host or an endpoint.
+/// A source of readings: the host, an endpoint or an exporter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     pub(crate) kind: Kind,
-    /// The target; `None` if there is only one source of the kind.
+    /// The target or the exporter; `None` if there is only one source of the kind.
     pub(crate) name: Option<Name>,
 }
 
@@ -102,6 +110,8 @@ pub enum ScrapeAddress {
         /// The path.
         path: &'static str,
     },
+    /// A whole URL.
+    Url(String),
 }
 
 /// Displays the part of the address that names it beside its source.
@@ -109,6 +119,7 @@ impl fmt::Display for ScrapeAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Endpoint { path, .. } => f.write_str(path),
+            Self::Url(url) => f.write_str(url),
         }
     }
 }
@@ -148,6 +159,11 @@ impl Source {
         Self::new(Kind::Endpoint, Some(target.clone()))
     }
 
+    /// Returns the counters of an exporter that the pipeline names.
+    pub fn exporter(name: &Name) -> Self {
+        Self::new(Kind::Exporter, Some(name.clone()))
+    }
+
     /// Returns the source for messages, such as ``target `vllm` ``.
     pub fn description(&self) -> String {
         let noun = self.definition().noun();
@@ -175,6 +191,11 @@ impl Source {
         })
     }
 
+    /// Refuses a successful response that is no reading of the source, with the reason.
+    pub fn check_response(&self, text: &str) -> Result<(), &'static str> {
+        self.definition().check_response(text)
+    }
+
     /// Returns the observed object.
     pub fn scope(&self) -> Scope<'_> {
         Scope { kind: self.definition().scope_kind(), id: self.name.as_ref().map(Name::as_str) }
@@ -185,7 +206,7 @@ impl Source {
     }
 }
 
-/// Displays a source by its name in a Recording: `host`, `endpoint/TARGET`.
+/// Displays a source by its name in a Recording: `host`, `endpoint/TARGET`, `exporter/NAME`.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.definition().word())?;

@@ -302,11 +302,14 @@ pub static TELEMETRY_SLICE_FACT: Table = Table {
             int("attempt", "The attempt, from 0.").key(),
             instant("window_start_unix_ns", "Start of the window.").required().key(),
             instant("window_end_unix_ns", "End of the window.").required().key(),
-            text("scope_kind", "The kind of the observed object: `host`, `node`, `gpu`, `rank`, `endpoint`, `pod` or `request`.")
-                .required()
-                .key(),
+            text(
+                "scope_kind",
+                "The kind of the observed object: `host`, `node`, `gpu`, `rank`, `endpoint`, `exporter`, `pod` or `request`.",
+            )
+            .required()
+            .key(),
             text("scope_id", "The observed object.").required().key(),
-            text("source", "The source of the values, such as `host` or an exporter's name.").required().key(),
+            text("source", "The source of the values: `host`, `endpoint/TARGET` or `exporter/NAME`.").required().key(),
             text("metric", "The metric.").required().key(),
             text("unit", "The unit of the values.").required(),
             text("metric_kind", "`gauge`, or `counter`, whose values are increases per second.").required(),

@@ -162,8 +162,10 @@ impl Scraper {
         let out = CountingWriter { inner: BufWriter::new(file), written: 0 };
         let out = zstd::Encoder::new(out, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(|error| unwritable(&path, &error))?;
         let gaps = Gaps::new(source.to_string(), ClockReading { at: watch.started_at(), ns: 0 });
-        let ScrapeAddress::Endpoint { address: endpoint, path: path_of_counters } = address;
-        let url = endpoint_url(endpoint, path_of_counters);
+        let url = match address {
+            ScrapeAddress::Endpoint { address, path } => endpoint_url(address, path),
+            ScrapeAddress::Url(url) => url.clone(),
+        };
         let (source, shown, limits) = (source.clone(), address.to_string(), LIMITS);
         Ok(Self { client, limits, source, shown, url, path, out, watch, samples: 0, has_answered: false, gaps })
     }
@@ -173,7 +175,7 @@ impl Scraper {
         let asked = ClockReading { at: Clock.now(), ns: self.watch.elapsed_ns() };
         let answer = self.client.get(&self.url, self.limits);
         let took_ns = self.watch.elapsed_ns().saturating_sub(asked.ns);
-        let line = to_line(asked.at, took_ns, answer);
+        let line = to_line(&self.source, asked.at, took_ns, answer);
         self.write(&line)?;
         if line.body.is_some() {
             self.has_answered = true;
@@ -212,13 +214,14 @@ impl Scraper {
 }
 
 /// Returns the line of a response: its body if it is successful and text, otherwise the reason.
-fn to_line(at: Instant, took_ns: u64, answer: Result<EndpointResponse, RequestError>) -> ScrapeLine {
+fn to_line(source: &Source, at: Instant, took_ns: u64, answer: Result<EndpointResponse, RequestError>) -> ScrapeLine {
     let status = answer.as_ref().ok().map(|answer| answer.status);
     let body = answer.map_err(|error| error.to_string()).and_then(|answer| {
         if !answer.is_success() {
             return Err(answer.status_text());
         }
-        String::from_utf8(answer.body).map_err(|_| "the answer is not UTF-8".to_owned())
+        let text = String::from_utf8(answer.body).map_err(|_| "the answer is not UTF-8".to_owned())?;
+        source.check_response(&text).map(|()| text).map_err(str::to_owned)
     });
     let (body, error) = match body {
         Ok(body) => (Some(body), None),

@@ -414,6 +414,7 @@ fn plan() -> Plan {
             {"name": "default", "env": []},
             {"name": "huge-pages", "env": [{"name": "GLIBC_TUNABLES", "value": "glibc.malloc.hugetlb=1"}]},
         ],
+        "telemetry": [{"name": "node-a", "scrape": "http://node-a:9100/metrics"}],
         "cases": cases().map(|(id, point)| case(&id, point)).collect::<Vec<_>>(),
         "trial_policy": {"count": TRIALS, "retry_budget": 2, "rebuilds": 3},
         "isolation": "none",

@@ -379,6 +379,16 @@ pub struct Target {
     pub artifacts: Vec<String>,
 }
 
+/// An exporter whose counters are recorded while trials run, as a text of Prometheus.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TelemetrySource {
+    /// Its name, which is part of the source `exporter/NAME` of its readings.
+    pub name: Name,
+    /// The address of its counters.
+    pub scrape: String,
+}
+
 /// A named change of the target's surroundings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -496,6 +506,9 @@ pub struct Plan {
     pub targets: Vec<Target>,
     /// The variants.
     pub variants: Vec<Variant>,
+    /// The exporters whose counters are recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub telemetry: Vec<TelemetrySource>,
     /// The cases, in the order of the pipeline.
     pub cases: Vec<Case>,
     /// The number of trials per point.

@@ -424,6 +424,43 @@ fn publication_needs_a_claim() {
 }
 
 #[test]
+fn telemetry_comes_from_exporters() {
+    let sources = |list: &str| replace_part(PIPELINE, "  targets:", &format!("  telemetry: [{list}]\n  targets:"));
+    let read = pipeline(&sources("{name: node, scrape: 'http://node-7:9100/metrics'}, {name: gpu, scrape: 'https://gpu'}")).spec;
+    let read: Vec<_> = read.telemetry.iter().map(|source| (source.name.as_str(), source.scrape.as_str())).collect();
+    assert_eq!(read, [("node", "http://node-7:9100/metrics"), ("gpu", "https://gpu")]);
+    let refused = |list: &str| {
+        let told = problems(&sources(list));
+        let lines = told.lines().filter(|line| line.starts_with("error: ") || line.trim_start().starts_with("hint: "));
+        lines.map(str::trim).collect::<Vec<_>>().join("\n")
+    };
+    assert_snapshot!(refused("{name: q, prometheus: 'http://q:9090', pack: dcgm}"), @r"
+    error: `spec.telemetry[0].prometheus` is not supported yet: no query server can be a source
+    hint: name the exporters themselves, each with `scrape`
+    ");
+    assert_snapshot!(refused("{name: q, scrape: 'http://q', pack: dcgm}"), @r"
+    error: `spec.telemetry[0].pack` belongs to `prometheus`, and not to `scrape`
+    hint: remove it: an exporter is recorded as a whole
+    ");
+    assert_snapshot!(refused("{name: r}"), @"error: `spec.telemetry[0]` needs one of `scrape`, `prometheus`");
+    assert_snapshot!(refused("{name: q, scrape: 'http://q'}, {name: q, scrape: 'http://r'}"), @"error: `q` is listed twice in `spec.telemetry` by `name`");
+    assert_snapshot!(refused("{name: Q/, scrape: 'http://r'}"), @r"
+    error: `spec.telemetry[0].name` is not a name: `Q/`
+    hint: lower-case letters, digits and inner hyphens, at most 40 characters
+    ");
+    assert_snapshot!(refused("{name: a, scrape: 'ftp://q'}, {name: b, scrape: 'http://u:pw@q'}, {name: c, scrape: 'http://q?token=x'}"), @r"
+    error: `spec.telemetry[0].scrape` is not an address: `ftp://q`
+    hint: its scheme has to be `http` or `https`, and is `ftp`
+    error: `spec.telemetry[1].scrape` carries a user or password
+    hint: remove it; telemetry sources are asked without credentials
+    error: `spec.telemetry[2].scrape` carries a key or token
+    hint: remove it; telemetry sources are asked without credentials
+    ");
+    let many: Vec<_> = (0..17).map(|index| format!("{{name: n{index}, scrape: 'http://q'}}")).collect();
+    assert_snapshot!(refused(&many.join(", ")), @"error: `spec.telemetry` has 17 items; at most 16 are allowed");
+}
+
+#[test]
 fn numbers_with_an_interval_need_three_trials() {
     assert_snapshot!(comparing("trials: {count: 7, retry_budget: 0}", "trials: {count: 2}"), @r"
     error: `intent: publication` needs at least 3 trials of each point
@@ -614,7 +651,7 @@ fn an_earlier_run_is_nothing_to_plan_with() {
       |
     6 |   baseline: {run: nightly}
       |   ^^^^^^^^
-    hint: it takes `intent`, `workloads`, `targets`, `variants`, `trials`, `isolation`, `placement`, `comparison`, `shards`, `load`, `pricing`, `claim`, `controls`, `gates`, `stages`, `schedule`, `publish`, `fetch`, `time_limit`
+    hint: it takes `intent`, `workloads`, `targets`, `variants`, `telemetry`, `trials`, `isolation`, `placement`, `comparison`, `shards`, `load`, `pricing`, `claim`, `controls`, `gates`, `stages`, `schedule`, `publish`, `fetch`, `time_limit`
     ");
 }
 

@@ -45,4 +45,6 @@ fn the_time_in_the_server_s_queue_is_of_the_requests_that_left_it() {
         Some(2_000_000_000)
     );
     assert_eq!(of(true, ["up 1\n", "up 1\n"]), None, "a server that does not say");
+    let exporter = of_source(&Source::exporter(&name), true, [&vllm(1.0, 10), &vllm(1.5, 20)]);
+    assert_eq!(exporter, None, "an exporter is no target");
 }

@@ -70,6 +70,20 @@ fn an_endpoint_without_counters_is_asked_once() {
 }
 
 #[test]
+fn an_exporter_is_named_with_its_address() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::with_replies(vec![]);
+    let source = Source::exporter(&"node".parse().expect("a name"));
+    let path = folder.path().join(source.file_name());
+    let address = ScrapeAddress::Url(server.at("/node?collect[]=cpu"));
+    let mut scraper = Scraper::new(Client::new(Headers::default()), &source, &address, path, Clock.start()).expect("a scraper");
+    let Ok(Step::Over(note)) = scraper.scrape() else { panic!("it has no counters") };
+    let expected = format!("exporter `node` has no `{}` (404 Not Found): its own counters are not recorded", scraper.url);
+    assert_eq!(note, expected);
+    assert_eq!(server.paths(), ["/node?collect[]=cpu"]);
+}
+
+#[test]
 fn one_that_had_counters_is_asked_on() {
     let replies =
         vec![Reply::ok("a 1"), Reply::status("404 Not Found"), Reply::status("503 Service Unavailable"), Reply::ok("a 0")];

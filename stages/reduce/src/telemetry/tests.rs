@@ -260,6 +260,34 @@ fn an_endpoint_says_more_than_a_host() {
     "#);
 }
 
+/// Adds an exporter to a plan.
+fn with_exporter(mut plan: Plan, name: &str) -> Plan {
+    let exporter = json!({"name": name, "scrape": "http://node:9100/metrics"});
+    plan.telemetry.push(serde_json::from_value(exporter).expect("an exporter"));
+    plan
+}
+
+#[test]
+fn an_exporter_observes_every_attempt() {
+    let body =
+        |forks: u32| format!("# TYPE node_forks_total counter\nnode_forks_total {forks}\nnode_load1 2\nup 1\ngo_threads 7\n");
+    let answers = [(1.0, 0.1, body(10)), (3.0, 0.1, body(50)), (6.0, 0.1, body(60))];
+    let answers: Vec<_> = answers.iter().map(|(at, took, body)| (*at, *took, body.as_str())).collect();
+    let plan = with_exporter(with_exporter(plan(2), "node"), "gone");
+    let given = recorded_run(plan, vec![vec![tried(0.5, 4.0)], vec![tried(5.0, 9.0)]])
+        .recorded("0-0-0/exporter-node.jsonl.zst", endpoint(&answers))
+        .recorded("0-0-0/exporter-other.jsonl.zst", endpoint(&answers));
+    // Another exporter is not of the plan, and one that was never there has no rows.
+    insta::assert_snapshot!(given.shown(), @"
+    t0 0 exporter node exporter/node node_forks_total counter 1/s 2 20.000 20.000 20.000 20.000 gap 0
+    t0 0 exporter node exporter/node node_load1 gauge tasks 2 2.000 2.000 2.000 2.000 gap 0
+    t0 0 exporter node exporter/node up gauge unknown 2 1.000 1.000 1.000 1.000 gap 0
+    t1 0 exporter node exporter/node node_forks_total counter 1/s 1 - - - - gap 0
+    t1 0 exporter node exporter/node node_load1 gauge tasks 1 2.000 2.000 2.000 2.000 gap 0
+    t1 0 exporter node exporter/node up gauge unknown 1 1.000 1.000 1.000 1.000 gap 0
+    ");
+}
+
 #[test]
 fn what_an_endpoint_did_not_answer_is_passed_over() {
     let failed = r#"{"at":"1970-01-01T00:00:01.000000000Z","took_ns":5,"error":"refused"}"#;
