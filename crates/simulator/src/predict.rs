@@ -281,11 +281,8 @@ const WHOLE_REQUEST: u64 = 1 << SHARE_BITS;
 
 impl Samples {
     fn new(metric: Metric) -> Self {
-        match metric.definition().formula {
-            Formula::Quotient(_) => Self::Quotients(Vec::new()),
-            _ if metric == Metric::Itl => Self::Quotients(Vec::new()),
-            _ => Self::Whole(Vec::new()),
-        }
+        let is_quotient = metric == Metric::Itl || matches!(metric.definition().formula, Formula::Quotient(_));
+        if is_quotient { Self::Quotients(Vec::new()) } else { Self::Whole(Vec::new()) }
     }
 
     fn add(&mut self, metric: Metric, fields: &RequestFields, gaps: &[Gap]) {

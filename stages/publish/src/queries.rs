@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{Count, Number, Plan, PublishedQuery, Summary};
+use assay_planning::run_query;
 use assay_stage::{Context, Failure};
 use assay_store::Scratch;
-use assay_planning::run_query;
 use assay_verify::{NumberRows, query_numbers, query_result_file};
 
 /// The largest query.
