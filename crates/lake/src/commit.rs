@@ -171,8 +171,10 @@ impl RunCommit<'_> {
     /// Returns the file's bytes after checking them against the Summary: a file that no query can read is not added.
     fn check_blob(&self, table: &'static Table, file: &CuratedFile) -> Result<ScratchFile> {
         let blob = self.lake.store().materialise(&file.artifact.digest, self.scratch)?;
-        let wrong =
-            |problem: String| assay_query::Error::BadFile { table: table.name.to_owned(), digest: file.artifact.digest, problem };
+        let wrong = |problem: String| {
+            let digest = file.artifact.digest;
+            Error::from(assay_query::Error::BadFile { table: table.name.to_owned(), digest, problem })
+        };
         if blob.size() != file.artifact.size.0 {
             return Err(wrong(format!("it has {} bytes and not {}", blob.size(), file.artifact.size)));
         }

@@ -197,7 +197,7 @@ impl Lake {
         }
         // A second creator finds the same bytes there, so it does not matter who was first.
         self.area.create(&format!("{}/_delta_log/{:020}.json", table.name, 0), first_commit(table).as_bytes())?;
-        self.open_latest(table)?.ok_or_else(|| assay_query::Error::NoTable(table.name.to_owned()))
+        self.open_latest(table)?.ok_or_else(|| assay_query::Error::NoTable(table.name.to_owned()).into())
     }
 
     /// Returns the version with which a transaction id was committed, if it was.

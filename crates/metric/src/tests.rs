@@ -178,6 +178,7 @@ fn input_throughput_is_of_the_work_within_the_window() {
         steady_ns: Err(String::new()),
         has_slos: false,
         no_output: None,
+        documents: None,
         price_per_s: Err(String::new()),
     };
     let Formula::Trial(formula) = Metric::InputThroughput.definition().formula else { panic!("a value of a trial") };

@@ -258,6 +258,7 @@ impl LoadSamples {
             steady_ns: Err("a prediction has no steady state".to_owned()),
             has_slos: false,
             no_output: None,
+            documents: None,
             price_per_s: Err("a prediction has no price".to_owned()),
         };
         let mut values = Vec::new();

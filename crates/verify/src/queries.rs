@@ -17,7 +17,8 @@ use crate::numbers::{NumberRows, read_number};
 use crate::published::PublishedFile;
 
 /// Turns a failure of the warehouse into one for the user of the command. A wrong query becomes a failure of kind `wrong_query`.
-pub fn lake_failure(error: Error, wrong_query: Exit) -> Failure {
+pub fn lake_failure(error: impl Into<Error>, wrong_query: Exit) -> Failure {
+    let error = error.into();
     let hint = error.hint().map(str::to_owned);
     let (exit, code) = match error {
         Error::Query(error) => return query_failure(error, wrong_query),
@@ -155,7 +156,8 @@ mod tests {
     #[test]
     fn failures_of_the_warehouse_keep_their_kind() {
         let exit = |error: Error| lake_failure(error, Exit::Usage).exit;
-        assert_eq!(exit(assay_query::Error::from(assay_query::QueryError::refused("")).into()), Exit::Usage);
+        let refused = assay_query::Error::from(assay_query::QueryError::refused(""));
+        assert_eq!(exit(refused.into()), Exit::Usage);
         assert_eq!(exit(Error::Missing { table: "t", digest: Digest::compute(b"") }), Exit::Verification);
         assert_eq!(exit(Error::Contended { table: "t", attempts: 3 }), Exit::Environment);
     }

@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use assay_lake::Reading;
 use assay_manifest::{CuratedFile, ExecutionPart, Summary};
-use assay_query::{Limits, Query};
+use assay_planning::query_failure;
+use assay_query::{Limits, Query, open_files, run_query};
 use assay_report::counted;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
-use assay_verify::lake_failure;
 
 use crate::commands::query::write_new;
 use crate::commands::verified_run::{StoreOptions, VerifiedRun};
@@ -145,12 +144,12 @@ impl<'a> CuratedExport<'a> {
         if format == Format::Parquet {
             return Ok(bytes);
         }
-        let failed = |error| lake_failure(error, Exit::Unexpected);
+        let failed = |error: assay_query::Error| query_failure(error, Exit::Unexpected);
         self.store.put(&bytes)?;
         let query = Query::parse(&format!("SELECT * FROM {} ORDER BY row_id", file.table)).map_err(failed)?;
         let of_table: Vec<_> = self.files.iter().filter(|other| other.artifact.digest == file.artifact.digest).cloned().collect();
-        let reading = Reading::from_files(&self.store, &of_table, &query, &self.scratch).map_err(failed)?;
-        let table = reading.run_query(&query, Limits { rows: MAX_ROWS, ..Limits::default() }).map_err(failed)?;
+        let opened = open_files(&self.store, &of_table, &query, &self.scratch).map_err(failed)?;
+        let table = run_query(&opened, &query, Limits { rows: MAX_ROWS, ..Limits::default() }).map_err(failed)?;
         Ok(if format == Format::Csv { table.csv() } else { table.json_lines() }.into_bytes())
     }
 }

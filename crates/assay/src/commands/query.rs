@@ -198,6 +198,6 @@ fn report_verification(reading: &Reading, signed: &SignedSummaries) -> Exit {
     Exit::Unestablished
 }
 
-fn failure(error: Error) -> Failure {
+fn failure(error: impl Into<Error>) -> Failure {
     lake_failure(error, Exit::Usage)
 }

@@ -59,9 +59,12 @@ pub(crate) struct SeriesFilter<'a> {
     pub(crate) point: Option<&'a str>,
 }
 
+fn failure(error: impl Into<assay_lake::Error>) -> Failure {
+    lake_failure(error, Exit::Usage)
+}
+
 /// Returns the series of a store's warehouse, by case, point and metric. Every file that is read is named by a signed Summary.
 pub(crate) fn read_series(place: &StoreOptions, asked: &SeriesFilter<'_>) -> Result<Vec<Series>, Failure> {
-    let failure = |error| lake_failure(error, Exit::Usage);
     let store = Store::open_existing(&place.store_uri()?)?;
     let lake = Lake::open(&store).map_err(failure)?;
     let signed = signed_summaries(&store, &place.trust)?;

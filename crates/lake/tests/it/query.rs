@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use assay_lake::{Error, Reading};
-use assay_query::{LimitedResource, Limits, MAX_SQL_TOKENS, Query, QueryError, ResultTable, VIEWS};
+use assay_query::{Error as Failed, LimitedResource, Limits, MAX_SQL_TOKENS, Query, QueryError, ResultTable, VIEWS};
 use assay_warehouse::{OUTCOME_FACT, TABLES};
 
 use crate::support::{TestStore, put, row, run_files};
@@ -98,7 +98,10 @@ fn what_hides_in_a_query_is_refused_too() {
         "SELECT * FROM \"/etc/passwd\"",
     ] {
         let error = ask(&place, sql).expect_err(sql);
-        assert!(matches!(error, Error::Query(QueryError::Refused { .. } | QueryError::Wrong { .. })), "{sql}: {error:?}");
+        assert!(
+            matches!(error, Error::Query(Failed::Query(QueryError::Refused { .. } | QueryError::Wrong { .. }))),
+            "{sql}: {error:?}"
+        );
     }
 }
 
@@ -183,11 +186,11 @@ fn a_query_that_makes_a_huge_text_is_ended() {
         let error = ask(&place, sql).expect_err(sql);
         let is_named = matches!(
             &error,
-            Error::Query(
+            Error::Query(Failed::Query(
                 QueryError::OverLimit { what: LimitedResource::Memory, .. }
                     | QueryError::Failed { .. }
                     | QueryError::Wrong { .. }
-            )
+            ))
         );
         assert!(is_named, "{sql}: {error:?}");
     }
