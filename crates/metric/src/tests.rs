@@ -101,6 +101,7 @@ fn gates_judge_these_names() {
     output_tokens_steady_per_s
     input_tokens_per_s
     total_tokens_per_s
+    documents_per_s
     goodput_requests_per_s
     goodput_tokens_per_s
     good_fraction

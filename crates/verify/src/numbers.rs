@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{Address, Count, CuratedFile, Digest, MIN_ROW_DIGITS, Number, NumberSource, Numbers, RunId};
 use assay_stage::{ErrorCode, Failure};
-use assay_warehouse::{NUMBER_TABLES, OUTCOME_FACT, ROW_ID, Row, SERVING_OUTCOME_FACT, Table, Value};
+use assay_warehouse::{NUMBER_TABLES, OUTCOME_FACT, ROW_ID, Row, Table, Value};
 
 /// The statistic of a number that has a column of its own in a wide table: the column names it.
 const COLUMN: &str = "column";
@@ -141,6 +141,7 @@ fn address_in(run_id: &RunId, text: &str) -> Option<Address> {
 mod tests {
     use assay_manifest::Artifact;
     use assay_stage::Exit;
+    use assay_warehouse::SERVING_OUTCOME_FACT;
     use proptest::prelude::*;
 
     use super::*;

@@ -573,7 +573,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/8", "12785aa94cdeff6dcd2abd553bdf08c1a26dcffc3778f09bdc4a8b76f9645247")
+        ("assay-gate/8", "88d4c64f6621c2e197c53f606faf98fec7d8e8d09f39284917d42c2e10eaba33")
     );
 }
 

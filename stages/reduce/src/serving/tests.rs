@@ -850,7 +850,9 @@ fn every_column_has_a_writer() {
     let records = (0..).zip([[0, 1_000], [1_000, 2_000]]).map(|(index, times)| timed(index, Phase::Measured, times)).collect();
     let closed =
         serving_run(&closed, &json!([]), &[vec![AttemptRecords { window_ms: (0, 2_000), ..attempted(records) }]]).reduce();
-    let rows = [serving_run(&slos, &json!([]), &few).reduce().fact, answered.fact, closed.fact];
+    let reranked =
+        reduced(&json!({"api": "rerank", "batch": 8}), vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }]);
+    let rows = [serving_run(&slos, &json!([]), &few).reduce().fact, answered.fact, closed.fact, reranked.fact];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();
     crate::fixture::assert_filled(&assay_warehouse::SERVING_OUTCOME_FACT, &rows, &but);
