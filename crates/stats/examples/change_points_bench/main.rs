@@ -42,7 +42,7 @@ fn main() {
     let series = series.map_or(Ok(2_000), |count| count.parse()).unwrap_or(0);
     match (table.as_deref(), series) {
         (_, 0) => {
-            println!("usage: change_points_bench [autocorrelation | steps | seconds] [SERIES], a number of series from 1 on")
+            println!("usage: change_points_bench [autocorrelation | steps | seconds] [SERIES], a number of series from 1 on");
         }
         (Some("seconds"), _) => seconds(),
         (Some("autocorrelation"), _) => autocorrelated(series),
