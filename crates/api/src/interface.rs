@@ -8,12 +8,12 @@ use crate::request::RequestBody;
 use crate::response::{self, ParsedResponse, TextSink, Usage};
 use crate::simulated::{Content, ContentFault, SimulatedResponse};
 
-/// The properties of an API that other crates decide by.
+/// The properties of an API on which other crates base decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The path. One that begins with `/v1` is below the version of an endpoint's URL, any other is beside it.
+    /// The path. A leading `/v1` stands for the version of an endpoint's URL; any other path begins at the root of that URL.
     pub path: &'static str,
-    /// The responses in the plural, for messages: `embeddings`.
+    /// The plural noun for responses in messages, such as `embeddings`.
     pub responses: &'static str,
     /// The inputs of a request.
     pub input: InputKind,
@@ -21,7 +21,7 @@ pub struct Capabilities {
     pub names_model: bool,
     /// True if responses can be streamed.
     pub streams: bool,
-    /// True if the model generates tokens, which have a number and a time.
+    /// True if responses have output tokens, which can be counted and timed.
     pub has_output_tokens: bool,
     /// True if responses may begin with reasoning.
     pub has_reasoning: bool,
@@ -36,7 +36,7 @@ pub enum InputKind {
     Prompt,
     /// Documents, as many as the workload's `batch`.
     Documents,
-    /// A query, and as many documents. A model reads each document together with the query.
+    /// A query, and documents, as many as the workload's `batch`. A model reads each document together with the query.
     QueryAndDocuments,
 }
 
@@ -47,15 +47,16 @@ impl InputKind {
     }
 }
 
-/// An API. The functions without a default are what every API has; the others are of APIs that stream, or that differ from OpenAI's.
+/// An API. Every API implements the functions without a default. The others are for APIs that stream, or that differ from
+/// OpenAI's.
 pub(crate) trait Interface: Sized {
-    /// The properties that other crates decide by.
+    /// The properties on which other crates base decisions.
     const CAPABILITIES: Capabilities;
 
     /// Inserts the inputs into the body of a request.
     fn insert_inputs(request: &RequestBody<'_>, body: &mut Map<String, Value>);
 
-    /// Reads, or skips, the value of a member of a response that is not common to all APIs.
+    /// Reads or skips the value of one member of a response, if not all APIs have this member.
     fn read_member<'a>(
         scanner: &mut Scanner<'a>,
         key: &[u8],
@@ -63,13 +64,13 @@ pub(crate) trait Interface: Sized {
         keep: &mut TextSink<'_>,
     ) -> Scan<()>;
 
-    /// Reads a document of a response: an object, or what the API has in its place.
+    /// Reads the JSON document of a response: an object, or the other kind of value that the API returns, such as a list.
     #[inline]
     fn read_document<'a>(scanner: &mut Scanner<'a>, response: &mut ParsedResponse<'a>, keep: &mut TextSink<'_>) -> Scan<()> {
         response::read_object::<Self>(scanner, response, keep)
     }
 
-    /// Reads, or skips, the value of a member of `usage` that is not common to all APIs.
+    /// Reads or skips the value of one member of `usage`, if not all APIs have this member.
     fn read_usage_member(scanner: &mut Scanner<'_>, _key: &[u8], _usage: &mut Usage) -> Scan<()> {
         scanner.skip()
     }
@@ -80,16 +81,16 @@ pub(crate) trait Interface: Sized {
     /// Returns the prefix of the ids of simulated responses, and their `object`.
     fn object_names(is_streamed: bool) -> (&'static str, &'static str);
 
-    /// Writes the complete response of a simulated endpoint to a request that is not streamed.
+    /// Writes the complete body of a simulated response that is not streamed.
     fn write_whole(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>);
 
-    /// Writes the first event of a simulated stream, which has no token. Returns false if there is none.
+    /// Writes the first event of a simulated stream, which has no token. Returns false if the API has no such event.
     fn write_first_event(_: &SimulatedResponse, _: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// Writes the text of an event of a simulated stream, as the member of its choice; `field` is the name of the reasoning, if
-    /// the text is reasoning.
+    /// Writes the text of an event of a simulated stream, with the member of the event's choice that holds it. `field` is the name
+    /// of the reasoning member; `None` if the text is not reasoning.
     fn write_delta(_field: Option<&str>, event: &mut Vec<u8>, text: impl FnOnce(&mut Vec<u8>)) {
         text(event);
     }

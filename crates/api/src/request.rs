@@ -15,15 +15,16 @@ pub struct RequestBody<'a> {
     pub query: Option<&'a str>,
     /// The prompt, or the documents.
     pub inputs: &'a [String],
-    /// The tokens of the response; none if the API has none.
+    /// The requested number of output tokens; `None` if responses of the API have none.
     pub output_tokens: Option<u32>,
     /// True if the response has to have exactly that number of tokens (`ignore_eos`, `min_tokens`).
     pub exact_output: bool,
     /// True if the response is streamed.
     pub streamed: bool,
-    /// True if the endpoint is asked to count tokens chunk by chunk.
+    /// True if each chunk has to report the tokens so far (`continuous_usage_stats`).
     pub continuous_usage: bool,
-    /// Further members, canonical JSON texts by name. They replace members of the same name.
+    /// Further members by name: a text that is a number or a boolean becomes that, any other a string. They replace members of the
+    /// same name.
     pub added: &'a BTreeMap<String, String>,
 }
 
@@ -59,7 +60,7 @@ impl ServingApi {
     }
 }
 
-/// Parses a number or a boolean, or else returns the text.
+/// Returns the number or boolean that a text holds; any other text is returned as a string.
 fn parse_scalar(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,

@@ -41,17 +41,17 @@ pub struct Definition {
     pub section: Section,
     /// The conditions under which it can be measured.
     pub requires: &'static [Requirement],
-    /// The places that offer it besides the Summary.
+    /// Its uses besides the Summary and the tables.
     pub uses: &'static [Use],
     /// The reported names: one for each statistic.
     pub names: &'static [MetricName],
     /// The meaning: a noun phrase.
     pub meaning: &'static str,
-    /// The formula as people read it.
+    /// The formula in words.
     pub formula_text: &'static str,
     /// The source of the formula, or the terms of other tools for it.
     pub source: &'static str,
-    /// The formula as it is computed.
+    /// The formula in code.
     pub formula: Formula,
 }
 
@@ -65,11 +65,11 @@ pub enum Formula {
         /// The later instant.
         to: Field,
     },
-    /// A sample for each request that has all of its parts, in nanoseconds.
+    /// A sample for each request that has all fields of the quotient, in nanoseconds.
     Quotient(&'static Quotient),
     /// Samples from the list of token events of each request: [`gaps`] and [`Jitter`].
     TokenEvents,
-    /// One value of a whole trial.
+    /// One value for a whole trial.
     Trial(fn(&TrialTotals<'_>) -> MeasuredValue),
 }
 
@@ -93,7 +93,7 @@ pub enum Requirement {
     Documents,
     /// Requests have intended times: open loop.
     OpenLoop,
-    /// Users wait for their responses: closed loop.
+    /// A request is sent when an earlier one ends: closed loop.
     ClosedLoop,
     /// The workload has SLOs.
     Slos,
@@ -116,7 +116,7 @@ impl Requirement {
     }
 }
 
-/// A place that offers a metric besides the Summary and the tables.
+/// A use of a metric besides the Summary and the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// The distribution is kept for plots.
@@ -186,7 +186,7 @@ impl Metric {
         self.definition().requires.contains(&requirement)
     }
 
-    /// Returns true if the place offers the metric.
+    /// Returns true if the metric has this use.
     pub fn has_use(self, place: Use) -> bool {
         self.definition().uses.contains(&place)
     }

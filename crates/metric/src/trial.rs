@@ -1,4 +1,4 @@
-//! One trial: the sums over its requests, and the formulas of the metrics that have one value for each trial.
+//! The sums over the requests of a trial, and the formulas of the metrics that have one value for each trial.
 
 use crate::SHARE_BITS;
 
@@ -34,19 +34,19 @@ impl Sum {
     }
 }
 
-/// Responses, and the part of their work that was done in a span of time: in shares of a request, 2^-32 each, as
-/// [`share_within`](crate::share_within) counts them.
+/// The work of responses within a span of time. A response that lies only partly in the span counts by its share, in units of
+/// 2^-32: see [`share_within`](crate::share_within).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkTotals {
-    /// The number of responses of which some part counts.
+    /// The number of responses with a share above 0.
     pub answers: u64,
-    /// Their shares.
+    /// The sum of their shares.
     pub requests: u128,
-    /// Their input tokens, times their shares.
+    /// The sum of their input tokens, each count times the share of its response.
     pub input_tokens: u128,
-    /// Their output tokens, times their shares.
+    /// The same sum of their output tokens.
     pub output_tokens: u128,
-    /// The number of responses whose tokens were not counted.
+    /// The number of responses with an unknown count of output tokens.
     pub uncounted: u64,
 }
 
@@ -76,7 +76,7 @@ impl WorkTotals {
         self.uncounted += other.uncounted;
     }
 
-    /// Returns tokens of these responses, if the tokens of all were counted.
+    /// Returns `tokens`, a sum over these responses, or an error if the output tokens of any of them were not counted.
     fn counted(&self, tokens: u128) -> Result<u128, String> {
         match self.uncounted {
             0 => Ok(tokens),
@@ -85,30 +85,30 @@ impl WorkTotals {
     }
 }
 
-/// The sums over the requests of a trial. Every part adds up in any order.
+/// The sums over the requests of a trial. None depends on the order of the requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Requested tokens of the prompts of requests that ended well.
+    /// Requested input tokens of successful requests.
     pub isl_asked: Sum,
-    /// Their tokens by the workload's tokenizer.
+    /// Input tokens of successful requests, by the workload's tokenizer.
     pub isl: Sum,
-    /// Their tokens by the endpoint.
+    /// Input tokens of successful requests, as the endpoint counts them.
     pub isl_endpoint: Sum,
-    /// Tokens by the workload's tokenizer of the prompts that the endpoint counted as well.
+    /// Input tokens by the workload's tokenizer, of those requests whose input tokens the endpoint counted as well.
     pub isl_compared: Sum,
-    /// Tokens of their responses.
+    /// Output tokens of successful requests.
     pub osl: Sum,
-    /// Tokens of their prompts that came from the prefix cache.
+    /// Input tokens of successful requests that came from the prefix cache.
     pub cached: Sum,
     /// Responses whose length can be compared with the requested one.
     pub asked: u64,
-    /// Those of them that miss it.
+    /// Those of them that differ from it: see [`is_length_mismatch`](crate::is_length_mismatch).
     pub mismatched: u64,
     /// The work that completed within the window.
     pub done: WorkTotals,
     /// The part of it that met every SLO.
     pub good_done: WorkTotals,
-    /// The work that was done while all users were busy.
+    /// The work that was done in the steady state.
     pub steady: WorkTotals,
     /// Requests of the measured phase that met every SLO.
     pub good: u64,
@@ -121,7 +121,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds a time of sending.
+    /// Counts a sent request, with its time of sending.
     #[inline]
     pub fn add_sent(&mut self, sent_ns: i64) {
         self.sent += 1;
@@ -149,18 +149,18 @@ impl Totals {
     }
 }
 
-/// A trial as the formulas see it.
+/// The inputs of the formulas of a trial.
 #[derive(Clone, Debug)]
 pub struct TrialTotals<'a> {
     /// Requests that were due in the measured phase.
     pub requests: u64,
-    /// Those of them that ended well.
+    /// Those of them with the outcome `ok`.
     pub ok: u64,
     /// The sums over the requests.
     pub totals: &'a Totals,
     /// The length of the window; `None` if it has none.
     pub window_ns: Option<u64>,
-    /// The time in which all users were busy, or the reason why there is none.
+    /// The length of the steady state, or the reason why there is none.
     pub steady_ns: Result<u64, String>,
     /// True if the workload has SLOs.
     pub has_slos: bool,
@@ -173,13 +173,13 @@ pub struct TrialTotals<'a> {
 }
 
 impl TrialTotals<'_> {
-    /// Returns a number of requests or tokens per second of the window, given as shares.
+    /// Converts a sum of shares of requests or tokens to their number per second of the window; `n` is the number of samples.
     fn per_second(&self, shares: u128, n: u64) -> MeasuredValue {
         let seconds = self.window_ns.map(seconds).ok_or("the measured phase has no length")?;
         Ok((whole(shares) / seconds, n))
     }
 
-    /// Returns a number of requests or tokens per second while all users were busy, given as shares.
+    /// Converts a sum of shares of requests or tokens to their number per second of the steady state.
     fn steady_per_second(&self, shares: u128) -> MeasuredValue {
         let steady_ns = self.steady_ns.clone()?;
         Ok((whole(shares) / seconds(steady_ns), self.totals.steady.answers))
@@ -201,7 +201,7 @@ impl TrialTotals<'_> {
         self.per_second(of.counted(of.output_tokens)?, of.answers)
     }
 
-    /// Returns the price of one unit of work at its rate.
+    /// Returns the price of one unit of work; `rate` is the number of units per second, and `work` the name of the unit.
     fn cost(&self, rate: MeasuredValue, work: &str) -> MeasuredValue {
         let price_per_s = self.price_per_s.clone()?;
         match rate? {
@@ -234,7 +234,7 @@ pub(crate) fn output_throughput_steady(trial: &TrialTotals<'_>) -> MeasuredValue
     trial.steady_per_second(steady.counted(steady.output_tokens)?)
 }
 
-/// The part of the window in which all users were busy: the rest is ramp and drain.
+/// Returns the part of the window that is steady state; the rest is ramp and drain.
 pub(crate) fn steady_fraction(trial: &TrialTotals<'_>) -> MeasuredValue {
     let steady_ns = trial.steady_ns.clone()?;
     let window_ns = trial.window_ns.ok_or("the measured phase has no length")?;
@@ -287,7 +287,7 @@ pub(crate) fn isl_endpoint(trial: &TrialTotals<'_>) -> MeasuredValue {
     mean(trial.totals.isl_endpoint, || NOT_REPORTED.to_owned())
 }
 
-/// The tokens that the endpoint counted more than the workload's tokenizer in the same prompts, as a share of the latter's.
+/// Returns the endpoint's count of input tokens over that of the workload's tokenizer, less 1, for requests that both counted.
 pub(crate) fn isl_difference(trial: &TrialTotals<'_>) -> MeasuredValue {
     let (ours, theirs) = (trial.totals.isl_compared, trial.totals.isl_endpoint);
     match ours.sum {
@@ -307,8 +307,8 @@ pub(crate) fn osl_mismatch(trial: &TrialTotals<'_>) -> MeasuredValue {
     share(totals.mismatched, totals.asked, "no answer has both a count of its tokens and a length that was asked for")
 }
 
-/// The number of gaps between the first and the last time of sending, over the time between them. The wait after the last request
-/// has no part in it, however the trial ends.
+/// Returns the number of gaps between consecutive times of sending, over the time from the first to the last. The time after the
+/// last request does not count, so the end of the trial does not change the rate.
 pub(crate) fn offered_rate(trial: &TrialTotals<'_>) -> MeasuredValue {
     let Totals { sent, sent_first_ns, sent_last_ns, .. } = *trial.totals;
     let span = sent_last_ns.zip(sent_first_ns).and_then(|(last, first)| last.checked_sub(first)).filter(|ns| *ns > 0);
@@ -327,7 +327,7 @@ pub(crate) fn cost_per_request(trial: &TrialTotals<'_>) -> MeasuredValue {
     trial.cost(request_throughput(trial), "request")
 }
 
-/// The price of a million output tokens.
+/// Returns the price of a million output tokens.
 pub(crate) fn cost_per_million_tokens(trial: &TrialTotals<'_>) -> MeasuredValue {
     trial.cost(output_throughput(trial), "output token").map(|(price, n)| (price * 1e6, n))
 }
@@ -349,12 +349,12 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Returns the reason that nothing can be measured because no request ended well.
+/// Returns the reason for the absence of a value that needs a successful request.
 pub fn no_request_ended_well(requests: u64) -> String {
     format!("none of {} ended well", quantity(requests, "request"))
 }
 
-/// Returns the reason that no response has the measured quantity.
+/// Returns the reason for the absence of a value that no response has.
 pub fn no_response_has(answers: u64, what: &str) -> String {
     format!("none of {} has {what}", quantity(answers, "answer"))
 }
