@@ -1,4 +1,4 @@
-//! Serving: from the records of requests to statistics of trials, and across trials to those of a point.
+//! Reduces serving: from the records of requests to the statistics of trials, and from these to the statistics of a point.
 //!
 //! `docs/statistics.md` states every definition; the formulas themselves are `assay-metric`'s and `assay-stats`'s.
 
@@ -32,7 +32,8 @@ use samples::Distribution;
 pub(crate) use trial::TrialFiles;
 use trial::{PlannedMeasurement, Rules, ScannedTrial, Tally};
 
-/// The maximum number of threads that read records: with more, each would have less room and would read more often.
+/// The maximum number of threads that read records: with more, each could hold fewer samples and would read the records more
+/// often.
 const MAX_THREADS: usize = 4;
 
 /// The number of samples that all threads together hold at a time: 336 MiB.
@@ -221,8 +222,8 @@ fn trial_files(
     Ok(files)
 }
 
-/// Checks the records of a counted attempt against the schedule that the plan makes for it, against its window, and against
-/// themselves.
+/// Checks the records of a counted attempt against the schedule that follows from the plan, against the attempt's window, and for
+/// contradictions among themselves.
 fn check_records(
     context: &RowContext<'_>,
     workload: &FrozenWorkload,
@@ -283,7 +284,7 @@ fn rules(work: &ServingWork) -> Rules {
     }
 }
 
-/// Counts and sums, and determines which records count.
+/// Reads all records once: computes counts and sums, and selects the records of the measured phase.
 fn first_pass<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: Limits) -> Result<Vec<ScannedTrial<'a>>, Failure> {
     let rules = rules(work);
     let see = |(place, files): (usize, &'a TrialFiles)| {
@@ -292,13 +293,13 @@ fn first_pass<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: Limits) -
     files.iter().enumerate().map(see).collect()
 }
 
-/// Computes the distributions.
+/// Reads the selected records again, and computes the distributions of the metrics.
 fn quantile_pass(trials: &[ScannedTrial<'_>], work: &ServingWork, limits: Limits) -> Result<Vec<Distribution>, Failure> {
     let unreadable = |error| Failure::new(ErrorCode::Records, "the records of a point cannot be read").because(&error);
     samples::distributions(trials, &rules(work), limits).map_err(unreadable)
 }
 
-/// The record files of a trial, outside of any run: for tools and measurements of reduce itself.
+/// The record files of a trial that belongs to no run: for tools, and for benchmarks of reduce itself.
 pub struct TrialRecords(Vec<TrialFiles>);
 
 /// The statistics of one trial by metric, each with the number of its samples, or the reason why there is none.
@@ -308,7 +309,7 @@ pub type Statistics = BTreeMap<&'static str, MeasuredValue>;
 pub struct FirstPass<'a>(Vec<ScannedTrial<'a>>);
 
 impl TrialRecords {
-    /// Takes the records of all shards of attempt 0 of a trial of some point, in the shards' order.
+    /// Creates the record files of attempt 0 of a trial: one file for each shard, in the order of the shards.
     pub fn new(trial_id: TrialId, shards: Vec<RecordFile>, work: &ServingWork, point: &Point) -> Self {
         let (shards, planned) = ((0..).zip(shards).collect(), planned_measurement(work, point));
         Self(vec![TrialFiles {
@@ -322,7 +323,7 @@ impl TrialRecords {
         }])
     }
 
-    /// Checks the records against the schedule that they follow, and against themselves.
+    /// Checks the records against the schedule that they follow, and for contradictions among themselves.
     pub fn check(&self, work: &ServingWork, schedule: &TrialSchedule) -> Result<(), Failure> {
         let refused = |error: Contradiction| {
             Failure::new(ErrorCode::RecordsDiffer, "the records contradict their schedule").because(&error)
@@ -337,20 +338,20 @@ impl TrialRecords {
         Ok(())
     }
 
-    /// Counts and sums, and determines which records count.
+    /// Reads all records once: computes counts and sums, and selects the records of the measured phase.
     pub fn first_pass(&self, work: &ServingWork) -> Result<FirstPass<'_>, Failure> {
         first_pass(&self.0, work, Limits::for_machine()).map(FirstPass)
     }
 }
 
 impl FirstPass<'_> {
-    /// Returns every distribution's statistics by metric, with the number of samples, or the reason why there is none.
+    /// Returns the statistics of every distribution by metric.
     pub fn quantiles(&self, work: &ServingWork) -> Result<Statistics, Failure> {
         let distributions = quantile_pass(&self.0, work, Limits::for_machine())?;
         Ok(distributions.into_iter().flat_map(|distribution| distribution.trials.into_iter().flatten()).collect())
     }
 
-    /// Returns every value that is a count over a count, or over the length of the measured phase. Without a price.
+    /// Returns every value that is a count over a count, or over the length of the window. Metrics of cost are absent.
     pub fn rates(&self, work: &ServingWork) -> Statistics {
         let unpriced = Err("there is no price".to_owned());
         self.0.first().map(|seen| counted_values(seen, work, &unpriced)).unwrap_or_default()
@@ -390,7 +391,7 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
     }
 }
 
-/// Returns the length of the measured phase, or `None` if it has none.
+/// Returns the length of the window, or `None` if it has none.
 fn window_ns(seen: &ScannedTrial<'_>) -> Option<u64> {
     length_ns(&seen.window)
 }
@@ -399,8 +400,8 @@ fn length_ns(window: &Range<i64>) -> Option<u64> {
     window.end.checked_sub(window.start).and_then(|ns| u64::try_from(ns).ok()).filter(|ns| *ns > 0)
 }
 
-/// Returns true if the 99th percentile by nearest rank, failures and missing values beyond all others, is within every limit: if
-/// at least 99 of 100 requests of all counted trials are. `None` without SLOs, and without requests.
+/// Returns true if, for every SLO, at least 99 of 100 requests of all counted trials are within it: the 99th percentile by
+/// nearest rank, with failed requests and missing values as the slowest. `None` without SLOs, and without requests.
 fn slo_met(work: &ServingWork, measured: &Measurements<'_>) -> Option<bool> {
     let requests: u64 = measured.trials.iter().map(|seen| seen.tally.requests()).sum();
     let needed = (u128::from(requests) * 99).div_ceil(100);
@@ -417,8 +418,8 @@ struct RequestedMetric {
     primary: bool,
 }
 
-/// Returns the declared metrics first, in their order, then the others. A declared metric that is not known is absent with that
-/// reason.
+/// Returns the metrics that the workload declares, in their order, then all others. An unknown declared metric is added to
+/// `absent`.
 fn metrics_to_report(
     workload: &FrozenWorkload,
     work: &ServingWork,
@@ -455,7 +456,7 @@ fn trial_values(measured: &Measurements<'_>, work: &ServingWork, price: &Result<
     measured.trials.iter().enumerate().map(of_trial).collect()
 }
 
-/// Returns every value that is a count over a count, or over the length of the measured phase.
+/// Returns every value that is a count over a count, or over the length of the window.
 fn counted_values(seen: &ScannedTrial<'_>, work: &ServingWork, price: &Result<Price, String>) -> TrialValues {
     let steady = seen.steady.as_ref().map_err(Clone::clone);
     let api = work.api.capabilities();
@@ -477,7 +478,8 @@ fn counted_values(seen: &ScannedTrial<'_>, work: &ServingWork, price: &Result<Pr
     Metric::ALL.iter().flat_map(|metric| values(metric.definition())).collect()
 }
 
-/// Returns the metrics that every counted trial has; the others are absent with the reason of the first trial that lacks them.
+/// Returns the metrics that every counted trial has. Adds the others to `absent`, with the reason of the first trial that lacks
+/// them.
 fn metrics(
     wanted: &[RequestedMetric],
     trials: &[ScannedTrial<'_>],
