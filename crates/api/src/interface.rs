@@ -89,8 +89,8 @@ pub(crate) trait Interface: Sized {
         false
     }
 
-    /// Writes the text of an event of a simulated stream, with the member of the event's choice that holds it. `field` is the name
-    /// of the reasoning member; `None` if the text is not reasoning.
+    /// Writes the text of an event of a simulated stream, with the member of the event's choice that holds it. `field` is the
+    /// name of the reasoning member; `None` if the text is not reasoning.
     fn write_delta(_field: Option<&str>, event: &mut Vec<u8>, text: impl FnOnce(&mut Vec<u8>)) {
         text(event);
     }

@@ -23,8 +23,8 @@ pub struct RequestBody<'a> {
     pub streamed: bool,
     /// True if each chunk has to report the tokens so far (`continuous_usage_stats`).
     pub continuous_usage: bool,
-    /// Further members by name: a text that is a number or a boolean becomes that, any other a string. They replace members of the
-    /// same name.
+    /// Further members by name: a text that is a number or a boolean becomes one, any other a string. They replace members of
+    /// the same name.
     pub added: &'a BTreeMap<String, String>,
 }
 
