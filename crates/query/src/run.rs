@@ -1,7 +1,7 @@
-//! Queries, executed by `assay-sql`: a separate program, so that a query can end that program and nothing else.
+//! Queries, executed by `assay-sql`: a separate program, so that a query that crashes or hangs ends that program and nothing else.
 //!
 //! A query may come from a pull request or from any published folder. In a process of its own its memory and its time can be
-//! bounded, and neither a panic nor a stack overflow reaches the stage or the command that asks.
+//! bounded, and neither a panic nor a stack overflow reaches the stage or the command that sent it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use crate::wire::{LimitedResource, Limits, PROGRAM, QueryError, Reply, Request};
 use crate::{Error, OpenedFiles, Result, ResultTable, result, wire};
 
-/// The time that the program may take beside the query itself: loading it on a busy machine, and writing the result.
+/// The time that the program may take in addition to the query: for its start on a busy machine, and for writing the result.
 const OWN_TIME: Duration = Duration::from_secs(30);
 /// The number of bytes of the program's stderr that are kept.
 const MAX_STDERR_BYTES: u64 = 4 << 10;
@@ -38,7 +38,7 @@ impl Query {
     /// Fails with [`QueryError::Refused`] for anything but one reading statement, and with [`QueryError::Wrong`] if it does not
     /// parse or names a table that does not exist. Tables and views are those of the warehouse, and `information_schema`.
     pub fn parse(sql: &str) -> Result<Self> {
-        // The program checks this too, but a longer text need not travel there.
+        // The program checks this too, but a longer text need not be sent to it.
         if sql.len() > wire::MAX_SQL_BYTES {
             return Err(QueryError::OverLimit { what: LimitedResource::SqlBytes, limit: wire::MAX_SQL_BYTES as u64 }.into());
         }
@@ -52,7 +52,7 @@ impl Query {
         }
     }
 
-    /// Returns the text as given, of which its digest is computed.
+    /// Returns the text as given. The digest of the query is that of this text.
     pub fn sql(&self) -> &str {
         &self.sql
     }

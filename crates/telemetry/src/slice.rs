@@ -34,7 +34,7 @@ pub struct AttemptWindow<'a> {
     pub gaps: Vec<&'a Gap>,
 }
 
-/// The values in a window of each metric of one source.
+/// The values of each metric of one source in one window.
 pub struct Slice<'a> {
     /// The attempt.
     pub watched: AttemptWindow<'a>,
@@ -43,7 +43,7 @@ pub struct Slice<'a> {
     max_values: usize,
     /// The time from which no more values are taken.
     full_from: Option<Instant>,
-    /// The number of metrics beyond the limits: the most in any one reading.
+    /// The largest number of metrics beyond the limits in any one reading.
     metrics_left_out: u64,
     readings_left_out: u64,
 }
@@ -71,7 +71,7 @@ struct LastSample {
 
 /// The statistics of one metric over a window.
 pub struct Statistics {
-    /// The metric, with its labels if the window has several of its name.
+    /// The metric, with its labels if the window has several series of its name.
     pub metric: String,
     /// The kind of its values.
     pub kind: MetricKind,
@@ -118,7 +118,7 @@ impl<'a> Slice<'a> {
     }
 
     /// Returns the statistics of every metric, by name and labels. The labels are part of a metric's name if the window has
-    /// several of it.
+    /// several series of that name.
     pub fn statistics(&self, source: &Source) -> impl Iterator<Item = Statistics> {
         let mut of_name: BTreeMap<&str, usize> = BTreeMap::new();
         for key in self.metrics.keys() {
@@ -144,8 +144,8 @@ impl<'a> Slice<'a> {
         of_name.map(|(_, series)| series.increase).reduce(|sum, increase| sum + increase)
     }
 
-    /// Returns the time of the window without samples: the gaps of all shards, each instant once, and the time after the limit of
-    /// values.
+    /// Returns the time of the window without samples: the gaps of all shards, overlaps counted once, and the time after the limit
+    /// of values was reached.
     pub fn gap_ns(&self) -> u64 {
         let window = (self.watched.start, self.watched.end);
         let full = self.full_from.map(|from| (from, window.1));

@@ -1,4 +1,4 @@
-//! The rows of attempts: time, place and outcome of each shard's part of each.
+//! The rows of `attempt_fact`: time, place and outcome of each shard of each attempt.
 
 use std::collections::BTreeMap;
 
@@ -102,7 +102,7 @@ fn parameters(output: &Output) -> Option<String> {
     json(&output.parameters.iter().map(|(path, parameter)| (path, value(parameter))).collect::<BTreeMap<_, _>>())
 }
 
-/// Adds the node, pod and Job that the row's data come from; null if they are several, or unknown.
+/// Adds the node, pod and Job that the row's data come from. Each is null if the data come from several, or if it is unknown.
 pub(crate) fn with_place<'a>(row: Row, places: impl IntoIterator<Item = Option<&'a PodPlace>>) -> RowResult<Row> {
     let places: Vec<_> = places.into_iter().collect();
     row.with("node_name", common_value(&places, |place| &place.node))?
