@@ -11,7 +11,7 @@ use crate::simulated::{Content, ContentFault, SimulatedResponse};
 /// The properties of an API on which other crates base decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The path. A leading `/v1` stands for the version of an endpoint's URL; any other path begins at the root of that URL.
+    /// The path. A leading `/v1` stands for the version of an endpoint's URL; any other path follows the part before the version.
     pub path: &'static str,
     /// The plural noun for responses in messages, such as `embeddings`.
     pub responses: &'static str,

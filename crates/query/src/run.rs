@@ -1,4 +1,4 @@
-//! Queries, executed by `assay-sql`: a separate program, so that a query that crashes or hangs ends that program and nothing else.
+//! Queries, executed by `assay-sql`: a separate program, so that a query that crashes or hangs affects nothing else.
 //!
 //! A query may come from a pull request or from any published folder. In a process of its own its memory and its time can be
 //! bounded, and neither a panic nor a stack overflow reaches the stage or the command that sent it.

@@ -144,8 +144,8 @@ impl<'a> Slice<'a> {
         of_name.map(|(_, series)| series.increase).reduce(|sum, increase| sum + increase)
     }
 
-    /// Returns the time of the window without samples: the gaps of all shards, overlaps counted once, and the time after the limit
-    /// of values was reached.
+    /// Returns the time of the window without samples: the gaps of all shards, overlaps counted once, and the time after the
+    /// limit of values was reached.
     pub fn gap_ns(&self) -> u64 {
         let window = (self.watched.start, self.watched.end);
         let full = self.full_from.map(|from| (from, window.1));
