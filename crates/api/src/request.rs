@@ -58,6 +58,25 @@ impl ServingApi {
         }
         Value::Object(body).to_string().into_bytes()
     }
+
+    /// Returns true if a member of the body states what is measured: the model, the inputs, their lengths or streaming. Settings of
+    /// the workload decide it, and a member of the same name that is added would make what they state false.
+    pub fn is_stated(self, member: &str) -> bool {
+        const STATED: [&str; 6] = ["model", "max_tokens", "min_tokens", "ignore_eos", "stream", "stream_options"];
+        let mut inputs = Map::new();
+        let request = RequestBody {
+            model: "",
+            query: None,
+            inputs: &[],
+            output_tokens: None,
+            exact_output: false,
+            streamed: false,
+            continuous_usage: false,
+            added: &BTreeMap::new(),
+        };
+        self.insert_inputs(&request, &mut inputs);
+        STATED.contains(&member) || inputs.contains_key(member)
+    }
 }
 
 /// Returns the number or boolean that a text holds; any other text is returned as a string.

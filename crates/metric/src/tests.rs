@@ -187,3 +187,25 @@ fn input_throughput_is_of_the_work_within_the_window() {
     assert_eq!(formula(&trial(Some(2_000_000_000))), Ok((8.25, 2)));
     assert_eq!(formula(&trial(None)), Err("the measured phase has no length".to_owned()));
 }
+
+#[test]
+fn responses_without_output_tokens_have_no_output_length() {
+    let mut totals = Totals { asked: 1, ..Totals::default() };
+    totals.osl.add(500);
+    let trial = |no_output: Option<&str>| TrialTotals {
+        requests: 1,
+        ok: 1,
+        totals: &totals,
+        window_ns: Some(1),
+        steady_ns: Err(String::new()),
+        has_slos: false,
+        no_output: no_output.map(str::to_owned),
+        documents: Some(1),
+        price_per_s: Err(String::new()),
+    };
+    for (metric, value) in [(Metric::Osl, 500.0), (Metric::OslMismatch, 0.0)] {
+        let Formula::Trial(formula) = metric.definition().formula else { panic!("a value of a trial") };
+        assert_eq!(formula(&trial(None)), Ok((value, 1)), "{metric:?}");
+        assert_eq!(formula(&trial(Some("scores have no output tokens"))), Err("scores have no output tokens".to_owned()));
+    }
+}

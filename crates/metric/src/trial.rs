@@ -298,11 +298,12 @@ pub(crate) fn isl_difference(trial: &TrialTotals<'_>) -> MeasuredValue {
 }
 
 pub(crate) fn osl(trial: &TrialTotals<'_>) -> MeasuredValue {
-    let none = || trial.no_output.clone().unwrap_or_else(|| no_response_has(trial.ok, "a count of its tokens"));
-    mean(trial.totals.osl, none)
+    trial.need_output()?;
+    mean(trial.totals.osl, || no_response_has(trial.ok, "a count of its tokens"))
 }
 
 pub(crate) fn osl_mismatch(trial: &TrialTotals<'_>) -> MeasuredValue {
+    trial.need_output()?;
     let totals = trial.totals;
     share(totals.mismatched, totals.asked, "no answer has both a count of its tokens and a length that was asked for")
 }

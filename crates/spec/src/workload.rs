@@ -407,6 +407,7 @@ impl Define for Workload {
         check_cache(spec, problems);
         check_files(spec, problems);
         check_slos(spec, problems);
+        check_body(spec, problems);
         if let Some(parameters) = spec.member("parameters") {
             refuse_secrets(parameters, "a workload's parameters are published with its results", problems);
         }
@@ -569,6 +570,17 @@ fn check_files(spec: &CheckedValue, problems: &mut Problems<'_>) {
             let name = quote(output.text().unwrap_or_default());
             problems.add(output.span, format!("{name} is an output of `prepare` and a file of the repository"));
         }
+    }
+}
+
+/// Refuses members of the body that state what is measured: other settings decide them, and results name those.
+fn check_body(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let api = spec.member("api").and_then(ServingApi::read).unwrap_or(ServingApi::Chat);
+    let members = spec.member("body").map_or(&[][..], CheckedValue::members);
+    for (name, value) in members.iter().filter(|(name, _)| api.is_stated(name)) {
+        let message = format!("`spec.body.{name}` would replace a member that Assay writes, and results would state another");
+        let hint = "the model is a setting of the target; lengths, `exact_output` and `streaming` are settings of the workload";
+        problems.add_hinted(value.anchor, message, hint);
     }
 }
 

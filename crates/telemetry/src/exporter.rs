@@ -33,8 +33,8 @@ const CPU_SECONDS: &str = "node_cpu_seconds_total";
 /// (`instance:node_cpu_utilisation:rate5m` of its mixin).
 const NOT_BUSY: [&str; 3] = ["idle", "iowait", "steal"];
 
-/// The share of CPU time that all CPUs were busy, from 0 to 1: a counter of busy seconds per CPU, whose increase per second is the
-/// share.
+/// The share of CPU time that all CPUs were busy: a counter of busy seconds per CPU, whose increase per second is the share. The
+/// seconds between two readings are the recorder's, so a share of 1 may be exceeded by the jitter of the scrapes.
 const CPU_BUSY: &str = "node_cpu_busy_ratio";
 
 /// The prefixes of network devices that carry no traffic of their own: the loopback, and devices that pass on what a physical

@@ -932,6 +932,11 @@ fn lengths_batch_and_slos_fit_the_api() {
     refused("  batch: 2\n  lengths: D(1,2)\n", "`spec.batch` belongs to `api: embeddings` or `api: rerank` or `api: rerank_tei`");
     let ttft = "`spec.slos.ttft` cannot be measured: the responses of `api: rerank` are not streamed";
     refused("  api: rerank\n  lengths: R(1,2)\n", ttft);
+    refused("  api: rerank\n  lengths: R(1,2)\n  body: {documents: 3}\n", "`spec.body.documents` would replace a member");
+    refused("  lengths: D(1,2)\n  body: {temperature: 1, model: other}\n", "`spec.body.model` would replace a member");
+    refused("  lengths: D(1,2)\n  body: {max_tokens: 3}\n", "`spec.body.max_tokens` would replace a member");
+    let added = serving("  lengths: N(480,240)/(300,150)\n", "  lengths: D(1,2)\n  body: {temperature: 1, documents: 3}\n");
+    assert!(!added.contains("would replace"), "{added}");
 }
 
 #[test]
