@@ -115,7 +115,7 @@ spec:
       |
     9 |   retries: 3
       |   ^^^^^^^
-    hint: it takes `intent`, `workloads`, `targets`, `variants`, `trials`, `isolation`, `placement`, `comparison`, `shards`, `load`, `pricing`, `claim`, `controls`, `gates`, `stages`, `schedule`, `publish`, `fetch`, `time_limit`
+    hint: it takes `intent`, `workloads`, `targets`, `variants`, `telemetry`, `trials`, `isolation`, `placement`, `comparison`, `shards`, `load`, `pricing`, `claim`, `controls`, `gates`, `stages`, `schedule`, `publish`, `fetch`, `time_limit`
     ");
     says!(fixture, &["validate"], @"
     exit code 10
@@ -157,7 +157,7 @@ spec:
       |
     9 |   retries: 3
       |   ^^^^^^^
-    hint: it takes `intent`, `workloads`, `targets`, `variants`, `trials`, `isolation`, `placement`, `comparison`, `shards`, `load`, `pricing`, `claim`, `controls`, `gates`, `stages`, `schedule`, `publish`, `fetch`, `time_limit`
+    hint: it takes `intent`, `workloads`, `targets`, `variants`, `telemetry`, `trials`, `isolation`, `placement`, `comparison`, `shards`, `load`, `pricing`, `claim`, `controls`, `gates`, `stages`, `schedule`, `publish`, `fetch`, `time_limit`
 
     error: `spec` has no field `timelimit`
      --> workloads/first/workload.yaml:9:3
