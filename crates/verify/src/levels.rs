@@ -190,17 +190,24 @@ fn check_reserved(row: &Row) -> Result<(), Failure> {
 
 /// Returns the rows of curated files, by table. No two files may hold the same table.
 pub fn read_tables<'a>(blobs: &dyn Blobs, files: impl IntoIterator<Item = &'a CuratedFile>) -> Result<Tables, Failure> {
-    let files: Vec<_> = files.into_iter().collect();
+    // No file after a second one of the same table is read: a hostile Summary may name any number of them.
     let mut names = BTreeSet::new();
-    if let Some(file) = files.iter().find(|file| !names.insert(&file.table)) {
-        return Err(Failure::new(ErrorCode::TableTwice, format!("the summary names two files of the table `{}`", file.table)));
-    }
-    let read = |file: &&CuratedFile| {
+    let mut is_twice = false;
+    let until_twice = |file: &&'a CuratedFile| !std::mem::replace(&mut is_twice, !names.insert(&file.table));
+    let files: Vec<_> = files.into_iter().take_while(until_twice).collect();
+    let read = |file: &&CuratedFile| -> Result<_, Failure> {
         let (name, rows) = read_rows(blobs, file)?;
         rows.iter().try_for_each(check_reserved)?;
         Ok((name, rows))
     };
-    map_in_parallel(&files, read).into_iter().collect()
+    let mut tables = Tables::new();
+    for read in map_in_parallel(&files, read) {
+        let (name, rows) = read?;
+        if tables.insert(name, rows).is_some() {
+            return Err(Failure::new(ErrorCode::TableTwice, format!("the summary names two files of the table `{name}`")));
+        }
+    }
+    Ok(tables)
 }
 
 /// Applies a function to all items, with a thread for each processor. Returns the results in the order of the items.
