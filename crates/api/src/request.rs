@@ -31,6 +31,36 @@ pub struct RequestBody<'a> {
 impl ServingApi {
     /// Builds the body of a request.
     pub fn request_body(self, request: &RequestBody<'_>) -> Vec<u8> {
+        let mut body = self.stated_members(request);
+        if request.output_tokens.is_some() {
+            // Greedy decoding: the measurement should not depend on a server's random numbers.
+            body.insert("temperature".to_owned(), json!(0));
+        }
+        for (name, text) in request.added {
+            body.insert(name.clone(), parse_scalar(text));
+        }
+        Value::Object(body).to_string().into_bytes()
+    }
+
+    /// Returns true if a member of the body states what is measured: the model, the inputs, their lengths or streaming. Settings of
+    /// the workload decide it, and a member of the same name that is added would make what they state false.
+    pub fn is_stated(self, member: &str) -> bool {
+        let request = RequestBody {
+            model: "",
+            query: None,
+            inputs: &[],
+            output_tokens: Some(1),
+            exact_output: true,
+            streamed: true,
+            continuous_usage: true,
+            added: &BTreeMap::new(),
+        };
+        // An API that names no model has none to add either: results name the target's.
+        member == "model" || self.stated_members(&request).contains_key(member)
+    }
+
+    /// Returns the members that state what is measured.
+    fn stated_members(self, request: &RequestBody<'_>) -> Map<String, Value> {
         let mut body = Map::new();
         if self.capabilities().names_model {
             body.insert("model".to_owned(), json!(request.model));
@@ -38,8 +68,6 @@ impl ServingApi {
         self.insert_inputs(request, &mut body);
         if let Some(tokens) = request.output_tokens {
             body.insert("max_tokens".to_owned(), json!(tokens));
-            // Greedy decoding: the measurement should not depend on a server's random numbers.
-            body.insert("temperature".to_owned(), json!(0));
             if request.exact_output {
                 body.insert("ignore_eos".to_owned(), json!(true));
                 body.insert("min_tokens".to_owned(), json!(tokens));
@@ -53,29 +81,7 @@ impl ServingApi {
             }
             body.insert("stream_options".to_owned(), options);
         }
-        for (name, text) in request.added {
-            body.insert(name.clone(), parse_scalar(text));
-        }
-        Value::Object(body).to_string().into_bytes()
-    }
-
-    /// Returns true if a member of the body states what is measured: the model, the inputs, their lengths or streaming. Settings of
-    /// the workload decide it, and a member of the same name that is added would make what they state false.
-    pub fn is_stated(self, member: &str) -> bool {
-        const STATED: [&str; 6] = ["model", "max_tokens", "min_tokens", "ignore_eos", "stream", "stream_options"];
-        let mut inputs = Map::new();
-        let request = RequestBody {
-            model: "",
-            query: None,
-            inputs: &[],
-            output_tokens: None,
-            exact_output: false,
-            streamed: false,
-            continuous_usage: false,
-            added: &BTreeMap::new(),
-        };
-        self.insert_inputs(&request, &mut inputs);
-        STATED.contains(&member) || inputs.contains_key(member)
+        body
     }
 }
 

@@ -209,3 +209,8 @@ fn responses_without_output_tokens_have_no_output_length() {
         assert_eq!(formula(&trial(Some("scores have no output tokens"))), Err("scores have no output tokens".to_owned()));
     }
 }
+
+#[test]
+fn one_is_no_plural() {
+    assert_eq!([0_u64, 1, 2].map(|count| quantity(count, "answer")), ["0 answers", "1 answer", "2 answers"]);
+}

@@ -360,6 +360,10 @@ pub fn no_response_has(answers: u64, what: &str) -> String {
     format!("none of {} has {what}", quantity(answers, "answer"))
 }
 
-fn quantity(count: u64, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+/// Returns `count` with its noun: `1 answer`, `5 answers`.
+pub fn quantity(count: impl Into<u64>, noun: &str) -> String {
+    match count.into() {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
 }

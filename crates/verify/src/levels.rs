@@ -192,9 +192,9 @@ fn check_reserved(row: &Row) -> Result<(), Failure> {
 pub fn read_tables<'a>(blobs: &dyn Blobs, files: impl IntoIterator<Item = &'a CuratedFile>) -> Result<Tables, Failure> {
     // No file after a second one of the same table is read: a hostile Summary may name any number of them.
     let mut names = BTreeSet::new();
-    let mut is_twice = false;
-    let until_twice = |file: &&'a CuratedFile| !std::mem::replace(&mut is_twice, !names.insert(&file.table));
-    let files: Vec<_> = files.into_iter().take_while(until_twice).collect();
+    let mut files: Vec<_> = files.into_iter().collect();
+    let second = files.iter().position(|file| !names.insert(&file.table));
+    files.truncate(second.map_or(files.len(), |place| place + 1));
     let read = |file: &&CuratedFile| -> Result<_, Failure> {
         let (name, rows) = read_rows(blobs, file)?;
         rows.iter().try_for_each(check_reserved)?;

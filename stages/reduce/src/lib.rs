@@ -11,7 +11,6 @@ mod resends;
 mod rows;
 mod serving;
 mod telemetry;
-mod words;
 
 use assay_claim::Evidence;
 use assay_manifest::{
@@ -229,7 +228,7 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
     let counted: u32 = points.iter().map(|point| point.trials_counted).sum();
     let planned: u32 = points.iter().map(|point| point.trials_planned).sum();
     let missing = (counted < planned).then(|| {
-        let of = words::quantity(planned, "planned trial");
+        let of = assay_metric::quantity(planned, "planned trial");
         Reason::new("trials_missing", format!("there is no valid attempt at {} of {of}", planned - counted))
     });
     let drift = collection
@@ -241,7 +240,7 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
     let unrecorded = match unrecorded.count() {
         0 => None,
         count => {
-            let attempts = words::quantity(count as u64, "counted attempt");
+            let attempts = assay_metric::quantity(count as u64, "counted attempt");
             let found = context.attempts.0.iter().flat_map(|(_, found)| found).filter(|found| found.collected.counted);
             let windows = found.map(|found| (&found.attempt.window, found.collected.gaps.as_slice()));
             let gaps = assay_telemetry::describe_gaps(windows);

@@ -5,7 +5,7 @@
 
 use assay_metric::{
     Estimator, Field, Formula, Jitter, MeasuredValue, Metric, MetricName, Quotient, RequestFields, Requirement, Sum, Use, gaps,
-    no_request_ended_well, no_response_has,
+    no_request_ended_well, no_response_has, quantity,
 };
 use assay_stats::selection::{decode_key, encode_key};
 use assay_stats::{SelectedQuantile, Selection, WantedQuantile};
@@ -14,7 +14,6 @@ use assay_warehouse::records::{Ints, MAX_CHUNKS, RecordColumn as Column, RecordE
 use super::Limits;
 use super::trial::{RowMarks, Rules, ScannedTrial, Unit, start_column};
 use super::views::probabilities;
-use crate::words::quantity;
 
 /// Returns the metrics of which each request has at most one sample, the slow ones first so that threads end together.
 fn latencies() -> Vec<Metric> {

@@ -7,14 +7,14 @@ use std::sync::{Mutex, PoisonError};
 
 use assay_manifest::{SloMetric, TrialId};
 use assay_metric::{
-    BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, Totals, TpotDivisor, is_length_mismatch, share_within, since_ns, tpot_ns,
+    BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, Totals, TpotDivisor, is_length_mismatch, quantity, share_within, since_ns,
+    tpot_ns,
 };
 use assay_record::{Outcome, Phase, TokenSource};
 use assay_schedule::Stripe;
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
 
 use super::views::Sample;
-use crate::words::quantity;
 
 /// The number of row groups that one thread takes at a time.
 const UNIT_GROUPS: usize = 8;
