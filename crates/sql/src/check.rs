@@ -24,6 +24,8 @@ const INFORMATION_SCHEMA: &str = "information_schema";
 pub(crate) struct QueryTables {
     /// The tables, including those behind views.
     pub(crate) tables: BTreeSet<String>,
+    /// The views.
+    pub(crate) views: BTreeSet<&'static str>,
     /// True if the query reads the tables that describe the tables.
     pub(crate) catalog: bool,
 }
@@ -123,10 +125,10 @@ fn first_word(statement: &Statement) -> String {
     text.split_whitespace().next().unwrap_or("an empty statement").chars().take(40).collect::<String>().to_uppercase()
 }
 
-fn collect_tables(statement: &Statement) -> Result<QueryTables, QueryError> {
+/// Returns the tables and views that a statement names. Fails if one does not exist.
+pub(crate) fn collect_tables(statement: &Statement) -> Result<QueryTables, QueryError> {
     let (references, _) = resolve_table_references(statement, true).map_err(|error| invalid_query(&error))?;
     let mut reads = QueryTables::default();
-    let tables = &mut reads.tables;
     for reference in references {
         if reference.schema() == Some(INFORMATION_SCHEMA) {
             reads.catalog = true;
@@ -136,9 +138,10 @@ fn collect_tables(statement: &Statement) -> Result<QueryTables, QueryError> {
         if reference.schema().is_some() {
             return Err(QueryError::wrong(format!("there is no table `{reference}`")));
         } else if let Some(view) = view(name) {
-            tables.extend(view.tables.iter().map(|table| (*table).to_owned()));
+            reads.views.insert(view.name);
+            reads.tables.extend(view.tables.iter().map(|table| (*table).to_owned()));
         } else if let Some(table) = table(name) {
-            tables.insert(table.name.to_owned());
+            reads.tables.insert(table.name.to_owned());
         } else if !is_function(name) {
             return Err(QueryError::wrong(format!("there is no table or view `{}`", name.chars().take(80).collect::<String>())));
         }

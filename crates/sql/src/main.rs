@@ -60,7 +60,7 @@ fn lower_limit(resource: Resource, bytes: u64) -> std::io::Result<()> {
 fn handle_request(request: Request) -> (Reply, Vec<u8>) {
     let done = match request {
         Request::Check { sql } => {
-            check::check_query(&sql).map(|QueryTables { tables, catalog }| (Reply::Reads { tables, catalog }, Vec::new()))
+            check::check_query(&sql).map(|QueryTables { tables, catalog, .. }| (Reply::Reads { tables, catalog }, Vec::new()))
         }
         Request::Ask { sql, tables, limits } => session::run_query(sql, tables, limits).and_then(encode_result),
     };

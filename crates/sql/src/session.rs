@@ -29,7 +29,7 @@ use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use futures::StreamExt as _;
 
 use crate::cells::{columns, from_batches};
-use crate::check::{STACK_BYTES, invalid_query, parse_statement};
+use crate::check::{QueryTables, STACK_BYTES, collect_tables, invalid_query, parse_statement};
 use crate::origin::table_column;
 use crate::thread_error;
 
@@ -69,8 +69,9 @@ fn run_with_timeout(sql: &str, tables: &Tables, limits: Limits) -> Result<Result
 async fn execute(sql: &str, tables: &Tables, limits: Limits) -> Result<ResultTable, QueryError> {
     let wrong = |error: DataFusionError| invalid_query(&error);
     let failed = |error: DataFusionError| failure(error, limits);
-    let context = context(tables, limits).await?;
-    let plan = context.state().statement_to_plan(parse_statement(sql)?).await.map_err(wrong)?;
+    let statement = parse_statement(sql)?;
+    let context = context(&collect_tables(&statement)?, tables, limits).await?;
+    let plan = context.state().statement_to_plan(statement).await.map_err(wrong)?;
     check_plan(&plan)?;
     let columns = columns(plan.schema().as_arrow(), |index| table_column(&plan, index));
     if columns.is_empty() {
@@ -103,19 +104,21 @@ fn failure(error: DataFusionError, limits: Limits) -> QueryError {
     }
 }
 
-async fn context(tables: &Tables, limits: Limits) -> Result<SessionContext, QueryError> {
+/// Returns the context of a query. It holds the tables and views that the query reads: to plan all views takes longer than most
+/// queries. A query of `information_schema` sees them all.
+async fn context(reads: &QueryTables, tables: &Tables, limits: Limits) -> Result<SessionContext, QueryError> {
     let start = |error: DataFusionError| QueryError::failed(error.strip_backtrace());
     let memory = usize::try_from(limits.memory_bytes).unwrap_or(usize::MAX);
     let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
     let runtime =
         RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0).with_disk_manager_builder(disk).build_arc().map_err(start)?;
     let context = SessionContext::new_with_config_rt(config(), runtime);
-    for table in assay_warehouse::TABLES {
+    for table in assay_warehouse::TABLES.iter().filter(|table| reads.catalog || reads.tables.contains(table.name)) {
         let files = tables.get(table.name).map(|files| files.iter().map(partitioned_file).collect());
         let provider = CuratedTable { name: table.name, schema: plain_schema(table), files };
         context.register_table(table.name, Arc::new(provider)).map_err(start)?;
     }
-    for view in VIEWS {
+    for view in VIEWS.iter().filter(|view| reads.catalog || reads.views.contains(view.name)) {
         let frame = context.sql(view.sql).await.map_err(start)?;
         context.register_table(view.name, frame.into_view()).map_err(start)?;
     }
