@@ -30,7 +30,7 @@ pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison, question: &GateInpu
         checks.extend(check_attempts(point, baseline, &subject));
         checks.extend(check_slo(point, baseline, question, &subject));
         checks.extend(check_error_rate(point, policy, &subject));
-        checks.extend(check_output_drift(point, baseline, policy, &subject));
+        checks.extend(check_output_drift(run, point, baseline, policy, &subject));
     }
     checks
 }
@@ -168,7 +168,9 @@ fn check_error_rate(point: &PointSummary, policy: &GatePolicy, subject: &str) ->
     Some(blocking_check("error_rate", subject, rate <= most, detail))
 }
 
+/// Checks that both sides generated about the same number of output tokens. An API without output tokens has nothing to check.
 fn check_output_drift(
+    run: &Run<'_>,
     point: &PointSummary,
     baseline: Option<&PointSummary>,
     policy: &GatePolicy,
@@ -177,6 +179,10 @@ fn check_output_drift(
     let most = policy.max_output_drift?;
     let length = |point: &PointSummary| Some(point.metrics.iter().find(|metric| metric.metric == OUTPUT_LENGTH)?.median);
     point.serving.as_ref()?;
+    let workload = run.plan.workloads.iter().find(|workload| workload.name.as_str() == point.case_id.names()[0]);
+    if workload.and_then(|workload| workload.serving.as_ref()).is_some_and(|work| !work.api.capabilities().has_output_tokens) {
+        return None;
+    }
     let (Some(before), Some(now)) = (baseline.and_then(length), length(point)) else {
         return Some(blocking_check("output_drift", subject, false, "the output length of a side is not known".to_owned()));
     };

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use assay_manifest::{Case, CaseId, Hasher, IdError, Name, Point, PointId, PointKind, TargetKind, WorkloadType, canonical_value};
-use assay_metric::MetricName;
+use assay_metric::{MetricName, Requirement};
 use serde_json::Value as Json;
 
 use crate::format::host_of;
 use crate::pipeline::{Pipeline, Target};
 use crate::problem::Problem;
-use crate::workload::{ArrivalMode, Parameter, Script, Work, Workload};
+use crate::workload::{ArrivalMode, Parameter, Script, Serving, Work, Workload};
 
 /// The most cases of one pipeline: ten times the largest that is planned for.
 pub const MAX_CASES: usize = 10_000;
@@ -33,7 +33,7 @@ pub fn expand(pipeline: &Pipeline, workloads: &[Workload]) -> Result<Vec<Case>, 
     let named: Vec<&Workload> = named_workloads(pipeline, &known, &mut problems);
     check_partners(pipeline, &named, &mut problems);
     check_sides(pipeline, &named, &mut problems);
-    check_gate_metrics(pipeline, &named, &mut problems);
+    check_gates(pipeline, &named, &mut problems);
     check_hosts(pipeline, &named, &mut problems);
     let sweeps = named.iter().filter_map(|workload| match points(workload) {
         Ok(points) => Some((*workload, points)),
@@ -127,28 +127,68 @@ fn check_sides(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<
     }
 }
 
-/// Checks that each metric of a gate is declared by some workload, or comes with serving.
-fn check_gate_metrics(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
+/// Checks that some workload measures what each gate judges.
+fn check_gates(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
     if workloads.len() < pipeline.spec.workloads.len() {
         return;
     }
-    let declared = gate_metric_names(workloads);
+    let measured = gate_metric_names(workloads, pipeline.spec.pricing.is_some());
     for (gate_index, gate) in pipeline.spec.gates.iter().enumerate() {
-        for (index, metric) in gate.metrics.iter().enumerate().filter(|(_, metric)| !declared.contains(&metric.as_str())) {
+        for (index, metric) in gate.metrics.iter().enumerate().filter(|(_, metric)| !measured.contains(&metric.as_str())) {
             let path = format!("spec.gates[{gate_index}].metrics[{index}]");
-            let mut problem =
-                pipeline.places.problem(&path, format!("no workload of this pipeline reports the metric `{metric}`"));
-            problem.hint = crate::problem::did_you_mean(metric, declared.iter().copied());
-            problems.push(problem);
+            let (message, hint) = unmeasured(pipeline, workloads, metric, &measured);
+            problems.push(Problem { hint, ..pipeline.places.problem(&path, message) });
+        }
+        let has_output_tokens = || serving_of(workloads).any(|serving| serving.api.capabilities().has_output_tokens);
+        if gate.max_output_drift_pct.is_some() && !has_output_tokens() {
+            let path = format!("spec.gates[{gate_index}].max_output_drift_pct");
+            let message = "no workload of this pipeline has responses with output tokens, whose number this limits";
+            problems.push(pipeline.places.problem(&path, message).with_hint("remove it"));
         }
     }
 }
 
-/// Returns the metrics that gates may judge: declared ones, and those that come with serving.
-pub(crate) fn gate_metric_names<'a>(workloads: &[&'a Workload]) -> Vec<&'a str> {
+/// Returns the message and the hint for a metric of a gate that no workload measures.
+fn unmeasured(pipeline: &Pipeline, workloads: &[&Workload], metric: &str, measured: &[&str]) -> (String, Option<String>) {
+    let name = MetricName::find(metric).filter(|_| serving_of(workloads).next().is_some());
+    let Some(name) = name else {
+        let hint = crate::problem::did_you_mean(metric, measured.iter().copied());
+        return (format!("no workload of this pipeline reports the metric `{metric}`"), hint);
+    };
+    let is_priced = pipeline.spec.pricing.is_some();
+    let missing = serving_of(workloads).find_map(|serving| missing_requirement(serving, name, is_priced));
+    match missing {
+        Some(missing) => {
+            (format!("no workload of this pipeline measures `{metric}`"), Some(format!("it needs {}", missing.as_str())))
+        }
+        None => (
+            format!("gates do not judge `{metric}`"),
+            Some("neither direction of it is better: it describes the load or the requests".to_owned()),
+        ),
+    }
+}
+
+/// Returns the metrics that gates may judge: declared ones, and those of serving that a workload measures.
+pub(crate) fn gate_metric_names<'a>(workloads: &[&'a Workload], is_priced: bool) -> Vec<&'a str> {
     let declared = workloads.iter().flat_map(|w| &w.spec.metrics).map(|metric| metric.path.as_str());
-    let is_serving = workloads.iter().any(|w| matches!(w.spec.work, Work::Serving(_)));
-    declared.chain(MetricName::judged().filter(|_| is_serving).map(|name| name.text)).collect()
+    let is_measured =
+        |name: &&MetricName| serving_of(workloads).any(|serving| missing_requirement(serving, name, is_priced).is_none());
+    declared.chain(MetricName::judged().filter(is_measured).map(|name| name.text)).collect()
+}
+
+fn serving_of<'a>(workloads: &[&'a Workload]) -> impl Iterator<Item = &'a Serving> {
+    workloads.iter().filter_map(|workload| match &workload.spec.work {
+        Work::Serving(serving) => Some(serving.as_ref()),
+        _ => None,
+    })
+}
+
+/// Returns the first condition of a metric that a workload does not meet; `None` if the workload measures the metric.
+fn missing_requirement(serving: &Serving, name: &MetricName, is_priced: bool) -> Option<Requirement> {
+    name.definition().requires.iter().copied().find(|requirement| match requirement {
+        Requirement::Price => !is_priced,
+        other => !serving.meets(*other),
+    })
 }
 
 /// Checks that the pipeline allows each script's host, if it lists any hosts.

@@ -203,6 +203,23 @@ pub struct Serving {
     pub slos: Vec<Slo>,
 }
 
+impl Serving {
+    /// Returns true if the workload meets a condition under which a metric can be measured. A price is the pipeline's.
+    pub fn meets(&self, requirement: Requirement) -> bool {
+        let capabilities = self.api.capabilities();
+        let is_open = matches!(self.load.arrivals, ArrivalMode::Open { .. });
+        match requirement {
+            Requirement::Streaming => self.streaming && capabilities.streams,
+            Requirement::OutputTokens => capabilities.has_output_tokens,
+            Requirement::Documents => capabilities.input.has_documents(),
+            Requirement::OpenLoop => is_open,
+            Requirement::ClosedLoop => !is_open,
+            Requirement::Slos => !self.slos.is_empty(),
+            Requirement::Price => false,
+        }
+    }
+}
+
 /// The arrival of requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {

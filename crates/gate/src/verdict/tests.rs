@@ -358,6 +358,18 @@ fn what_one_run_can_show_blocks_by_itself() {
     assert_eq!(outcome(&failing, |policy| policy.max_output_drift = Some(0.1)), broken("output_drift"));
     assert_eq!(outcome(&failing, |policy| policy.max_output_drift = Some(0.5)), fine);
     let sound = serving_fixture(0, [Some(true); 2], [128.0, 128.0]);
+    let without_lengths = |api: &str| {
+        let mut fixture = serving_fixture(0, [Some(true); 2], [128.0, 128.0]);
+        let mut work = fixture.plan.workloads.iter().find_map(|workload| workload.serving.clone()).expect("serving work");
+        work.api = serde_json::from_value(api.into()).expect("an API");
+        fixture.plan.workloads[0].serving = Some(work);
+        for point in &mut fixture.summary.points {
+            point.metrics.retain(|metric| metric.metric != "osl_tokens_mean");
+        }
+        outcome(&fixture, |policy| policy.max_output_drift = Some(0.1))
+    };
+    assert_eq!(without_lengths("chat"), broken("output_drift"), "lengths are missing");
+    assert_eq!(without_lengths("embeddings"), fine, "the API has no output tokens");
     let all =
         |policy: &mut GatePolicy| (policy.slo, policy.max_error_rate, policy.max_output_drift) = (true, Some(0.0), Some(0.01));
     assert_eq!(outcome(&sound, all), fine);

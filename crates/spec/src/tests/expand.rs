@@ -208,6 +208,53 @@ fn gates_judge_declared_metrics() {
 }
 
 #[test]
+fn gates_judge_what_a_workload_measures() {
+    let pipeline = |gate: &str| {
+        let text = replace_part(&replace_part(PIPELINE, "kind: host}\n", "kind: simulator}\n"), "[stream]", "[chat]");
+        let gate = format!(
+            "  comparison: {{baseline: {{target: here}}, candidate: {{target: here, variant: fast}}, variable_under_test: model}}\n  variants: [{{name: default}}, {{name: fast}}]\n  placement: alternate\n  gates: [{{name: g, {gate}}}]\n  targets:",
+        );
+        replace_part(&text, "  targets:", &gate)
+    };
+    assert_snapshot!(refusal(&pipeline("metrics: [e2e_ms_p50, isl_tokens_mean, steady_fraction]"), &[SERVING]), @r"
+    error: gates do not judge `isl_tokens_mean`
+     --> pipeline.yaml:9:43
+      |
+    9 |   gates: [{name: g, metrics: [e2e_ms_p50, isl_tokens_mean, steady_fraction]}]
+      |                                           ^^^^^^^^^^^^^^^
+    hint: neither direction of it is better: it describes the load or the requests
+
+    error: no workload of this pipeline measures `steady_fraction`
+     --> pipeline.yaml:9:60
+      |
+    9 |   gates: [{name: g, metrics: [e2e_ms_p50, isl_tokens_mean, steady_fraction]}]
+      |                                                            ^^^^^^^^^^^^^^^
+    hint: it needs closed loop
+    ");
+    let embeddings = replace_part(
+        &replace_part(SERVING, "  lengths: N(480,240)/(300,150)\n  slos: {ttft: 2s, tpot: 200ms}\n", "  lengths: E(64)\n"),
+        "  load:\n",
+        "  api: embeddings\n  load:\n",
+    );
+    assert_snapshot!(refusal(&pipeline("max_output_drift_pct: 5, metrics: [ttft_ms_p99, documents_per_s]"), &[&embeddings]), @r"
+    error: no workload of this pipeline measures `ttft_ms_p99`
+     --> pipeline.yaml:9:56
+      |
+    9 |   gates: [{name: g, max_output_drift_pct: 5, metrics: [ttft_ms_p99, documents_per_s]}]
+      |                                                        ^^^^^^^^^^^
+    hint: it needs streamed responses
+
+    error: no workload of this pipeline has responses with output tokens, whose number this limits
+     --> pipeline.yaml:9:43
+      |
+    9 |   gates: [{name: g, max_output_drift_pct: 5, metrics: [ttft_ms_p99, documents_per_s]}]
+      |                                           ^
+    hint: remove it
+    ");
+    assert_eq!(refusal(&pipeline("max_output_drift_pct: 5, metrics: [ttft_ms_p99]"), &[SERVING]), "no problem");
+}
+
+#[test]
 fn scripts_are_fetched_from_allowed_hosts() {
     let remote = replace_part(INDICATOR, "{path: run.sh}", "{url: https://evil.example/run.sh}");
     assert_eq!(refusal(PIPELINE, &[&remote]), "no problem");
