@@ -3,11 +3,11 @@
 
 use std::fs::File;
 use std::future::Future;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use assay_manifest::{Digest, Hasher};
 use futures::StreamExt as _;
@@ -15,8 +15,8 @@ use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    Error as ObjectError, GetOptions, GetRange, GetResultPayload, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt as _,
-    PutMode, PutOptions, PutPayload,
+    Error as ObjectError, GetOptions, GetRange, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode,
+    PutOptions, PutPayload,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -351,44 +351,61 @@ impl Backend {
         mut sink: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<bool> {
         let failed = self.backend_error("read", path);
-        self.check_plain(path)?;
+        if let Some(folder) = &self.folder {
+            // The backend would hand each read to another thread, and its stream never ends on a file that was cut short.
+            let Some((mut file, size)) = self.open_plain(folder, path)? else { return Ok(false) };
+            if let Some(range) = range.as_ref().filter(|range| range.start >= size) {
+                return Err(failed(format!("there is no byte {}: it has {size} bytes", range.start).into()));
+            }
+            let Range { start, end } = range.unwrap_or(0..size);
+            file.seek(SeekFrom::Start(start)).map_err(|source| failed(Box::new(source)))?;
+            let length = end.min(size).saturating_sub(start);
+            read_chunks(&mut file.take(length), length, sink, |source| failed(Box::new(source)))?;
+            return Ok(true);
+        }
         let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
-        let found = match Self::wait(self.objects.get_opts(path, options))? {
-            Ok(found) => found,
+        let mut chunks = match Self::wait(self.objects.get_opts(path, options))? {
+            Ok(found) => found.into_stream(),
             Err(ObjectError::NotFound { .. }) => return Ok(false),
             Err(source) => return Err(failed(Box::new(source))),
         };
-        match found.payload {
-            // The backend's own stream moves 8 KiB at a time between threads, and never ends on a file that was cut short.
-            GetResultPayload::File(mut file, _) => {
-                let Range { start, end } = found.range;
-                file.seek(SeekFrom::Start(start)).map_err(|source| failed(Box::new(source)))?;
-                read_chunks(&mut file.take(end.saturating_sub(start)), sink, |source| failed(Box::new(source)))?;
-            }
-            GetResultPayload::Stream(mut chunks) => {
-                while let Some(chunk) = Self::wait(async { tokio::time::timeout(STALL_TIME, chunks.next()).await })?
-                    .map_err(|_| failed(format!("no byte came for {} seconds", STALL_TIME.as_secs()).into()))?
-                {
-                    sink(&chunk.map_err(|source| failed(Box::new(source)))?)?;
-                }
-            }
+        while let Some(chunk) = Self::wait(async { tokio::time::timeout(STALL_TIME, chunks.next()).await })?
+            .map_err(|_| failed(format!("no byte came for {} seconds", STALL_TIME.as_secs()).into()))?
+        {
+            sink(&chunk.map_err(|source| failed(Box::new(source)))?)?;
         }
         Ok(true)
     }
 
-    /// Checks that an object in a folder is a plain file: a pipe would never end, and a link leads out of the store.
-    fn check_plain(&self, path: &Path) -> Result<()> {
-        let Some(folder) = &self.folder else { return Ok(()) };
-        match std::fs::symlink_metadata(folder.join(path.as_ref())) {
-            Ok(found) if found.is_file() => Ok(()),
-            Ok(_) => Err(Error::NotPlain { path: path.to_string(), uri: self.uri.clone() }),
-            // The caller reports a missing object.
-            Err(_) => Ok(()),
+    /// Opens an object in a folder, with its size in bytes; `None` if there is none. It must be a plain file: a pipe would never
+    /// end, and a link leads out of the store.
+    fn open_plain(&self, folder: &FilePath, path: &Path) -> Result<Option<(File, u64)>> {
+        let file = folder.join(path.as_ref());
+        let failed = |source| self.backend_error("read", path)(Box::new(source));
+        let is_absent = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
+        match std::fs::symlink_metadata(&file) {
+            Ok(found) if found.is_file() => {}
+            Ok(_) => return Err(Error::NotPlain { path: path.to_string(), uri: self.uri.clone() }),
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        }
+        match File::open(&file).and_then(|file| file.metadata().map(|found| (file, found.len()))) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(failed(error)),
         }
     }
 
     /// Returns an object's size and time; `None` if there is no such object.
     pub(crate) fn info(&self, path: &Path) -> Result<Option<Object>> {
+        if let Some(folder) = &self.folder {
+            return match std::fs::metadata(folder.join(path.as_ref())) {
+                Ok(found) if found.is_file() => Ok(Some(object_from_file(path, &found))),
+                Ok(_) => Ok(None),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                Err(source) => Err(self.backend_error("look for", path)(Box::new(source))),
+            };
+        }
         match Self::wait(self.objects.head(path))? {
             Ok(found) => Ok(Some(object_from_meta(found))),
             Err(ObjectError::NotFound { .. }) => Ok(None),
@@ -435,6 +452,12 @@ impl Backend {
 
 fn object_from_meta(found: ObjectMeta) -> Object {
     Object { path: found.location.to_string(), size: found.size, modified_unix_ms: found.last_modified.timestamp_millis() }
+}
+
+fn object_from_file(path: &Path, found: &std::fs::Metadata) -> Object {
+    let since_epoch = found.modified().ok().and_then(|modified| modified.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    let modified_unix_ms = i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX);
+    Object { path: path.to_string(), size: found.len(), modified_unix_ms }
 }
 
 /// Returns true if a retry may succeed: there was no response, or the service has trouble of its own.

@@ -67,18 +67,21 @@ impl Scratch {
     /// Writes all bytes of `reader` into a new file while hashing them.
     pub(crate) fn spool(&self, reader: &mut dyn Read, what: &str) -> Result<(Digest, ScratchFile)> {
         let mut writer = self.writer()?;
-        read_chunks(reader, |chunk| writer.append(chunk), |source| Error::Read { what: what.to_owned(), source })?;
+        read_chunks(reader, u64::MAX, |chunk| writer.append(chunk), |source| Error::Read { what: what.to_owned(), source })?;
         Ok(writer.finish())
     }
 }
 
-/// Feeds all bytes of `reader` to `sink`, a chunk at a time, and returns their number.
+/// Feeds all bytes of `reader` to `sink`, a chunk at a time, and returns their number. `expected` is the likely number.
 pub(crate) fn read_chunks(
     reader: &mut dyn Read,
+    expected: u64,
     mut sink: impl FnMut(&[u8]) -> Result<()>,
     unreadable: impl Fn(io::Error) -> Error,
 ) -> Result<u64> {
-    let mut buffer = vec![0; CHUNK_BYTES];
+    // One byte more than expected shows the end of a small file without a larger buffer.
+    let mut buffer =
+        vec![0; usize::try_from(expected).map_or(CHUNK_BYTES, |expected| expected.saturating_add(1).min(CHUNK_BYTES))];
     let mut total = 0;
     loop {
         match reader.read(&mut buffer) {
@@ -120,7 +123,7 @@ impl ScratchFile {
             hasher.update(chunk);
             Ok(())
         };
-        read_chunks(&mut self.open()?, add, unreadable)?;
+        read_chunks(&mut self.open()?, self.size, add, unreadable)?;
         Ok(hasher.finish())
     }
 

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
-use assay_manifest::Digest;
+use assay_manifest::{Digest, Hasher};
 use object_store::path::Path;
 
 use crate::backend::{Backend, Durability, OpenMode, WriteMode};
@@ -150,6 +150,24 @@ impl Store {
     pub fn check(&self, digest: &Digest) -> Result<Option<u64>> {
         let Some((found, size)) = self.0.digest(&layout::blob_path(digest))? else { return Ok(None) };
         check_digest(digest, found).map(|()| Some(size))
+    }
+
+    /// Hashes a blob in place and returns its size, and its bytes if there are at most `keep`; `None` if there is no such blob.
+    ///
+    /// Fails with [`Error::Corrupt`] if its bytes do not match.
+    pub fn check_keeping(&self, digest: &Digest, keep: u64) -> Result<Option<(u64, Option<Vec<u8>>)>> {
+        let (mut hasher, mut size, mut kept) = (Hasher::new(), 0, Some(Vec::new()));
+        let there = self.0.read(&layout::blob_path(digest), |chunk| {
+            hasher.update(chunk);
+            size += chunk.len() as u64;
+            kept = kept.take().filter(|_| size <= keep);
+            kept.iter_mut().for_each(|kept| kept.extend_from_slice(chunk));
+            Ok(())
+        })?;
+        if !there {
+            return Ok(None);
+        }
+        check_digest(digest, hasher.finish()).map(|()| Some((size, kept)))
     }
 
     /// Returns true if there is a blob of that name. Its bytes are not read.

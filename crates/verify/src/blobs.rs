@@ -1,9 +1,10 @@
 //! Bytes by digest, from a store or a published folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assay_manifest::{Digest, Hasher};
 use assay_stage::{ErrorCode, Failure};
@@ -18,6 +19,10 @@ const MAX_FILES: usize = 100_000;
 /// The most bytes of a published folder: a larger one belongs to no run, and hashing it would take minutes.
 const MAX_FOLDER_BYTES: u64 = 64 << 30;
 
+/// The largest blob of a store that is kept in memory, and the most bytes of all that are kept.
+const MAX_KEPT_BLOB_BYTES: u64 = 1 << 20;
+const MAX_KEPT_BYTES: u64 = 64 << 20;
+
 /// Bytes by digest. Returned bytes have been hashed: their digest is the requested one.
 pub trait Blobs: Sync {
     /// Returns the bytes of a digest, or `None` if they are absent. Bytes that are present and do not match are a failure.
@@ -27,20 +32,69 @@ pub trait Blobs: Sync {
     fn check(&self, digest: &Digest) -> Result<Option<u64>, Failure>;
 }
 
-/// The blobs of a store.
-pub struct StoreBlobs(pub Store);
+/// The blobs of a store. A verification needs most of them several times, so small ones are read and hashed once, and kept.
+pub struct StoreBlobs {
+    store: Store,
+    kept: Mutex<KeptBlobs>,
+}
+
+#[derive(Default)]
+struct KeptBlobs {
+    by_digest: HashMap<Digest, Arc<[u8]>>,
+    bytes: u64,
+}
+
+impl StoreBlobs {
+    /// Creates the blobs of `store`.
+    pub fn new(store: Store) -> Self {
+        Self { store, kept: Mutex::default() }
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn kept(&self, digest: &Digest) -> Option<Arc<[u8]>> {
+        self.lock().by_digest.get(digest).cloned()
+    }
+
+    /// Keeps bytes that have been hashed, if there is room.
+    fn keep(&self, digest: &Digest, bytes: &[u8]) {
+        let (mut kept, size) = (self.lock(), bytes.len() as u64);
+        if size <= MAX_KEPT_BLOB_BYTES && kept.bytes.saturating_add(size) <= MAX_KEPT_BYTES {
+            let before = kept.by_digest.insert(*digest, bytes.into());
+            kept.bytes = kept.bytes.saturating_add(size).saturating_sub(before.map_or(0, |before| before.len() as u64));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, KeptBlobs> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Blobs for StoreBlobs {
     fn get(&self, digest: &Digest, limit: u64) -> Result<Option<Vec<u8>>, Failure> {
-        match self.0.get(digest, limit) {
-            Ok(bytes) => Ok(Some(bytes)),
+        if let Some(bytes) = self.kept(digest).filter(|bytes| bytes.len() as u64 <= limit) {
+            return Ok(Some(bytes.to_vec()));
+        }
+        match self.store.get(digest, limit) {
+            Ok(bytes) => {
+                self.keep(digest, &bytes);
+                Ok(Some(bytes))
+            }
             Err(Error::Absent { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
     fn check(&self, digest: &Digest) -> Result<Option<u64>, Failure> {
-        Ok(self.0.check(digest)?)
+        if let Some(bytes) = self.kept(digest) {
+            return Ok(Some(bytes.len() as u64));
+        }
+        let Some((size, bytes)) = self.store.check_keeping(digest, MAX_KEPT_BLOB_BYTES)? else { return Ok(None) };
+        bytes.iter().for_each(|bytes| self.keep(digest, bytes));
+        Ok(Some(size))
     }
 }
 
@@ -213,10 +267,24 @@ mod tests {
 
     #[test]
     fn a_store_s_blobs_are_found_by_digest() {
-        let blobs = StoreBlobs(Store::open("memory:").expect("a store"));
-        let digest = blobs.0.put(b"plan").expect("put");
+        let store = Store::open("memory:").expect("a store");
+        let digest = store.put(b"plan").expect("put");
+        let blobs = StoreBlobs::new(store);
         assert_eq!((blobs.get(&digest, 4), blobs.check(&digest)), (Ok(Some(b"plan".to_vec())), Ok(Some(4))));
         assert_eq!(blobs.get(&Digest::compute(b"other"), 4), Ok(None));
         assert_eq!(blobs.get(&digest, 3).expect_err("four bytes").code.as_str(), "artifact_too_large");
+    }
+
+    #[test]
+    fn a_blob_that_was_read_is_the_one_that_was_checked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(folder.path().to_str().expect("UTF-8")).expect("a store");
+        let (small, large) = (b"plan".to_vec(), vec![7; 2 << 20]);
+        let digests = [&small, &large].map(|bytes| store.put(bytes).expect("put"));
+        let blobs = StoreBlobs::new(store);
+        assert_eq!(digests.map(|digest| blobs.check(&digest)), [Ok(Some(4)), Ok(Some(2 << 20))]);
+        std::fs::remove_dir_all(folder.path().join("blobs")).expect("removed");
+        assert_eq!(blobs.get(&digests[0], 9), Ok(Some(small)), "its bytes were kept");
+        assert_eq!(blobs.get(&digests[1], 9 << 20), Ok(None), "a large one is read again");
     }
 }

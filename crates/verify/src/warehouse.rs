@@ -123,7 +123,7 @@ fn read_signed_files(store: &Store, run: &RunId, trust: &Trust) -> Result<BTreeS
     let Some(accepted) = AcceptedResult::list_stage(store, run, StageName::Reduce)?.next().transpose()? else {
         return Ok(BTreeSet::new());
     };
-    let verified = load(&StoreBlobs(store.clone()), accepted.as_input(Kind::Summary), None, trust, run)?;
+    let verified = load(&StoreBlobs::new(store.clone()), accepted.as_input(Kind::Summary), None, trust, run)?;
     let files = Summary::from_document(verified.value()).map(|summary| summary.body.files.as_slice()).unwrap_or_default();
     Ok(files.iter().filter_map(|file| Some((assay_warehouse::table(&file.table)?.name, file.artifact.digest))).collect())
 }

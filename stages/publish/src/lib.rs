@@ -64,7 +64,7 @@ impl Stage for Publish {
         // Every refusal has happened before this point: a commit is never taken back.
         let warehouse_snapshot = commit(ctx, summary, &scratch)?;
         let unestablished = || Failure::new(ErrorCode::Internal, "a run is published under a trust policy");
-        let blobs = StoreBlobs(ctx.store().clone());
+        let blobs = StoreBlobs::new(ctx.store().clone());
         let publishable = PublicationInputs {
             run_id: ctx.run_id(),
             documents: inputs.verified().iter().collect(),
@@ -119,7 +119,7 @@ fn check_whole_chain(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
 fn check_evidence(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
     let collection = &inputs.one::<Collection>()?.body;
     let lost = || Failure::new(ErrorCode::ArtifactAbsent, "the collection's list of evidence is not in the store");
-    let list = assay_verify::read_evidence_list(&StoreBlobs(ctx.store().clone()), collection)?.ok_or_else(lost)?;
+    let list = assay_verify::read_evidence_list(&StoreBlobs::new(ctx.store().clone()), collection)?.ok_or_else(lost)?;
     assay_verify::check_attempts(inputs.verified())?;
     assay_verify::check_evidence_list(inputs.verified(), &list).map(|_| ())
 }
@@ -128,7 +128,7 @@ fn check_evidence(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
 fn number_rows(inputs: &Inputs, ctx: &Context, summary: &Summary) -> Result<NumberRows, Failure> {
     let is_large = |file: &&CuratedFile| [TELEMETRY_SLICE_FACT.name, CLUSTER_POD_FACT.name].contains(&file.table.as_str());
     let files: Vec<_> = summary.files.iter().filter(|file| !is_large(file)).collect();
-    let mut tables = assay_verify::read_tables(&StoreBlobs(ctx.store().clone()), files.iter().copied())?;
+    let mut tables = assay_verify::read_tables(&StoreBlobs::new(ctx.store().clone()), files.iter().copied())?;
     assay_verify::check_outcomes(ctx.run_id(), inputs.verified(), &tables)?;
     let mut rows = NumberRows::default();
     for file in files {

@@ -124,7 +124,7 @@ impl CopyPlan {
             wanted.blobs.insert(publication.body.trust_policy, "the trust policy".to_owned());
         }
         if let Some(collection) = opened.chain.one::<Collection>().filter(|_| !without_raw) {
-            let evidence = read_evidence_list(&StoreBlobs(from.clone()), &collection.body)?;
+            let evidence = read_evidence_list(&StoreBlobs::new(from.clone()), &collection.body)?;
             wanted.artifacts(&evidence.unwrap_or_default());
         }
         Ok(wanted)

@@ -32,7 +32,7 @@ pub(crate) fn recompute(opened: &VerifiedRun) -> Result<Level4, Failure> {
     let Some((_, signed)) = opened.chain.all::<Summary>().next() else { return absent("the run has no summary") };
     let Some(store) = &opened.store else { return absent("the raw evidence: it is in the run's store") };
     let RecomputedResult { summary, store, _folder } = reduce_again(opened, store, &signed.header.inputs)?;
-    let recomputed = compare(opened, &signed.body, &summary, &StoreBlobs(store))?;
+    let recomputed = compare(opened, &signed.body, &summary, &StoreBlobs::new(store))?;
     let report = LevelReport {
         checked: 1 + summary.files.len() as u64,
         bytes: summary.files.iter().map(|file| file.artifact.size.0).sum(),

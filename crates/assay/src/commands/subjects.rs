@@ -43,7 +43,7 @@ pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed
     for run_id in run_ids(store)? {
         let Some(summary) = AcceptedResult::list_stage(store, &run_id, StageName::Reduce)?.next().transpose()? else { continue };
         let reference = summary.as_input(Kind::Summary);
-        let blobs = StoreBlobs(store.clone());
+        let blobs = StoreBlobs::new(store.clone());
         let head = head_of_run(store, &run_id)?;
         match verified(&blobs, &head, reference, trust, &config) {
             Ok((summary, from)) => {

@@ -226,7 +226,7 @@ fn rederive(opened: &VerifiedRun, walk: &NumberTrace<'_>) -> Result<RederivedNum
     let lost = || Failure::new(ErrorCode::RecomputeDiffers, "the number is not among those that reduce gives now");
     let (_, signed) = opened.chain.all::<Summary>().next().ok_or_else(lost)?;
     let again = reduce_again(opened, store, &signed.header.inputs)?;
-    let blobs = StoreBlobs(again.store.clone());
+    let blobs = StoreBlobs::new(again.store.clone());
     let recomputed = compare(opened, &signed.body, &again.summary, &blobs)?;
     let file = again.summary.files.iter().find(|file| file.table == walk.file.table).ok_or_else(lost)?;
     let bytes = again.store.get(&file.artifact.digest, MAX_BYTES)?;

@@ -65,10 +65,10 @@ impl StoreOptions {
         let uri = self.store_uri()?;
         let store = Store::open_existing(&uri)?;
         let head = head_of_run(&store, run_id)?;
-        let blobs = StoreBlobs(store);
+        let blobs = StoreBlobs::new(store);
         let trust = trust_no_signer(&keys_beside_run(&blobs, &head)?);
         let chain = walk(&blobs, &head, &trust)?;
-        check_pointers(&blobs.0, &chain)?;
+        check_pointers(blobs.store(), &chain)?;
         let trusted_by = "nobody: it is not known who signed".to_owned();
         let (blobs, strangers) = (Box::new(blobs), Vec::new());
         Ok(VerifiedRun { chain, head, blobs, strangers, trust, trusted_by, store: Some(uri), folder: None })
@@ -137,10 +137,10 @@ impl StoreOptions {
         let uri = self.store_uri()?;
         let store = Store::open_existing(&uri)?;
         let head = head_of_run(&store, run_id)?;
-        let blobs = StoreBlobs(store);
+        let blobs = StoreBlobs::new(store);
         let established = establish(&self.trust, &config, &blobs, &keys_beside_run(&blobs, &head)?)?;
         let chain = walk(&blobs, &head, &established.trust)?;
-        check_pointers(&blobs.0, &chain)?;
+        check_pointers(blobs.store(), &chain)?;
         let (trust, trusted_by) = (established.trust, established.source);
         let (blobs, strangers) = (Box::new(blobs), Vec::new());
         Ok(VerifiedRun { chain, head, blobs, strangers, trust, trusted_by, store: Some(uri), folder: None })

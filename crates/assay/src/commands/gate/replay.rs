@@ -25,9 +25,9 @@ const MAX_DEFINITION_BYTES: u64 = assay_spec::MAX_FILE_BYTES as u64;
 
 /// Decides again and compares every byte.
 pub(crate) fn replay(name: &str, place: &StoreOptions) -> Result<Exit, Failure> {
-    let blobs = StoreBlobs(Store::open_existing(&place.store_uri()?)?);
+    let blobs = StoreBlobs::new(Store::open_existing(&place.store_uri()?)?);
     let trust = trust(place, &blobs)?;
-    let known = find(name, &blobs.0, &trust)?;
+    let known = find(name, blobs.store(), &trust)?;
     let verdict = known.verdict();
     if verdict.contract != CONTRACT {
         return Err(Failure::new(
@@ -46,7 +46,7 @@ pub(crate) fn replay(name: &str, place: &StoreOptions) -> Result<Exit, Failure> 
         }
         evidence.push(opened);
     }
-    check_sequence(verdict, &blobs.0, &trust)?;
+    check_sequence(verdict, blobs.store(), &trust)?;
     let again = decide_again(verdict, &known, &evidence, &blobs)?;
     let (before, now) = (bytes(&known.manifest)?, bytes(&again)?);
     if before != now {

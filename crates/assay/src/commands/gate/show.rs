@@ -28,7 +28,7 @@ pub(super) fn show(
     exit: Exit,
 ) -> Result<(), Failure> {
     let uri = place.store_uri()?;
-    let blobs = StoreBlobs(Store::open_existing(&uri)?);
+    let blobs = StoreBlobs::new(Store::open_existing(&uri)?);
     let many = decided.len().max(1);
     let of = |decided: &GateDecision| Ok(report(decided, &uri, &summaries(decided.verdict.verdict(), &blobs)?));
     let reports = decided.iter().map(of).collect::<Result<Vec<_>, Failure>>()?;
@@ -36,7 +36,7 @@ pub(super) fn show(
     let mut written = Vec::new();
     for (decided, report) in decided.iter().zip(&reports).filter(|_| to.is_some()) {
         let folder = to.unwrap_or(Path::new("")).join(decided.verdict.verdict().gate.as_str());
-        write(&folder, &decided.verdict, report, &blobs.0, MAX_COMMENT_BYTES / many)?;
+        write(&folder, &decided.verdict, report, blobs.store(), MAX_COMMENT_BYTES / many)?;
         written.push(format!("wrote the verdict and its reports to {}", folder.display()));
     }
     output::set_closed_pipe_exit(exit);
