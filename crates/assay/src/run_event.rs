@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use assay_manifest::{InputRef, RunId, Shard};
 use assay_runner::{Observer, StageCall, StagePolicy};
+use assay_stage::parameters::StageParameters;
 use assay_stage::{Event, Failure, StageName};
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +68,7 @@ impl StageCallRef {
             stage: self.stage,
             run_id: run_id.clone(),
             inputs: Vec::new(),
-            parameters: serde_json::Value::Null,
+            parameters: StageParameters::default_for(self.stage),
             shard: self.shard,
             policy: StagePolicy { timeout: None, retries: 0 },
             label: self.label.clone(),

@@ -1,4 +1,4 @@
-//! The chain of a run's manifests: the inputs of each stage, the links that must agree, and the completeness of a chain.
+//! The chain of a run's manifests: the inputs and parameters of each stage, the links that must agree, and the completeness of a chain.
 //!
 //! Pure rules over documents whose bytes and signatures were checked elsewhere. The harness applies them to a stage's inputs, and
 //! `assay verify` to a whole run, so that a stage can never accept a set of inputs that a reader would refuse.
@@ -6,6 +6,7 @@
 mod contract;
 mod links;
 mod names;
+pub mod parameters;
 mod source;
 
 pub use contract::{Arity, InputKinds, StageName};

@@ -7,13 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, verify};
 use assay_manifest::{
-    Body, Document, Environment, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, MAX_SHARDS, Manifest, Plan, Recording, RunId,
-    Shard, TrialId,
+    Block, Body, Document, Environment, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, MAX_SHARDS, Manifest, Plan, Recording,
+    RunId, Shard, TrialId,
 };
 use assay_spec::Shards;
+use assay_stage::parameters::{
+    CollectParameters, ExecuteParameters, PlanParameters, ProvisionParameters, PublishParameters, RecordParameters,
+    ReduceParameters, StageParameters,
+};
 use assay_stage::{AcceptedResult, ErrorCode, Event, Failure, Layout, ShardOutcome, StageName, counted_attempt, load_trust};
 use assay_store::{CreateOutcome, Store};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{StagePolicies, StagePolicy};
 
@@ -30,7 +34,7 @@ pub struct StageCall {
     /// Its inputs.
     pub inputs: Vec<InputRef>,
     /// Its parameters.
-    pub parameters: Value,
+    pub parameters: StageParameters,
     /// The shard: one of the processes that together make one trial.
     pub shard: Shard,
     /// Its time limit and retries.
@@ -88,7 +92,7 @@ pub fn drive(
     source: InputRef,
     store: &Store,
     policies: &StagePolicies,
-    plan_parameters: Value,
+    plan_parameters: PlanParameters,
     runner: &dyn Runner,
     observer: &mut dyn Observer,
 ) -> Result<FinishedRun, Failure> {
@@ -117,8 +121,8 @@ struct BlockResults {
 }
 
 impl Driver<'_> {
-    fn drive(&mut self, source: InputRef, plan_parameters: Value) -> Result<FinishedRun, Failure> {
-        let plan_ref = self.run_stage(StageName::Plan, vec![source], plan_parameters, "")?;
+    fn drive(&mut self, source: InputRef, plan_parameters: PlanParameters) -> Result<FinishedRun, Failure> {
+        let plan_ref = self.run_stage(vec![source], StageParameters::Plan(plan_parameters), "")?;
         let plan: Manifest<Plan> = load(self.store, plan_ref)?;
         self.runner.check(&plan.body)?;
         self.announce(&plan.body)?;
@@ -131,13 +135,13 @@ impl Driver<'_> {
         let evidence = || blocks.environments.iter().chain(&blocks.parts).chain(&recordings).copied();
 
         let collect_inputs = std::iter::once(plan_ref).chain(evidence()).collect();
-        let collection = self.run_stage(StageName::Collect, collect_inputs, json!({}), "")?;
+        let collection = self.run_stage(collect_inputs, StageParameters::Collect(CollectParameters {}), "")?;
         self.runner.release();
         let mut reduce_inputs = vec![plan_ref, collection];
         reduce_inputs.extend(&blocks.environments);
-        let summary = self.run_stage(StageName::Reduce, reduce_inputs, json!({}), "")?;
+        let summary = self.run_stage(reduce_inputs, StageParameters::Reduce(ReduceParameters {}), "")?;
         let publish_inputs = [source, plan_ref, collection, summary].into_iter().chain(evidence()).collect();
-        let publication = self.run_stage(StageName::Publish, publish_inputs, json!({}), "")?;
+        let publication = self.run_stage(publish_inputs, StageParameters::Publish(PublishParameters {}), "")?;
         Ok(FinishedRun { plan: plan_ref, summary, publication })
     }
 
@@ -154,17 +158,14 @@ impl Driver<'_> {
         let mut finished = BTreeSet::new();
         for incarnation in 0..MAX_INCARNATIONS {
             let label = format!("{index}-{incarnation}");
-            let block = json!({"block": index, "incarnation": incarnation});
+            let block = Block { index, incarnation };
             let counts = self.policies.shards == Shards::Auto && (index, incarnation) == (0, 0);
-            let mut provision = block.clone();
-            if counts {
-                provision["shards"] = json!(true);
-            }
-            let environment = self.run_stage(StageName::Provision, vec![plan], provision.clone(), &label)?;
+            let provision = StageParameters::Provision(ProvisionParameters { block: index, incarnation, shards: counts });
+            let environment = self.run_stage(vec![plan], provision.clone(), &label)?;
             if counts {
                 self.take_shards(environment, provision, &label)?;
             }
-            let executed = self.execute(plan, environment, &block, &finished, &label);
+            let executed = self.execute(plan, environment, block, &finished, &label);
             // Between blocks, no target of the previous block is up.
             self.runner.release();
             blocks.environments.push(environment);
@@ -174,7 +175,7 @@ impl Driver<'_> {
                     return Ok(());
                 }
                 Err(failure) if failure.code == ErrorCode::Drift => {
-                    let parts = self.close(plan, environment, &block, &finished, &label)?;
+                    let parts = self.close(plan, environment, block, &finished, &label)?;
                     finished.extend(self.valid_trials(&parts)?);
                     blocks.parts.extend(parts);
                 }
@@ -189,13 +190,13 @@ impl Driver<'_> {
         &mut self,
         plan: InputRef,
         environment: InputRef,
-        block: &Value,
+        block: Block,
         finished: &BTreeSet<TrialId>,
         label: &str,
     ) -> Result<Vec<InputRef>, Failure> {
         let parameters = execute_parameters(block, false, finished);
         let inputs = vec![plan, environment];
-        let accepted = self.shards().map(|shard| self.accepted(StageName::Execute, shard, &inputs, &parameters));
+        let accepted = self.shards().map(|shard| self.accepted(shard, &inputs, &parameters));
         let accepted = accepted.collect::<Result<Option<Vec<_>>, _>>()?;
         let recorder = self.recorder_call(&inputs, block, label)?;
         if let Some(parts) = accepted {
@@ -222,7 +223,7 @@ impl Driver<'_> {
         &mut self,
         plan: InputRef,
         environment: InputRef,
-        block: &Value,
+        block: Block,
         finished: &BTreeSet<TrialId>,
         label: &str,
     ) -> Result<Vec<InputRef>, Failure> {
@@ -245,7 +246,7 @@ impl Driver<'_> {
 
     /// Takes the number of shards from the Environment of the run's first block, for all of its blocks. It decides how many
     /// processes are started, so it is verified here as any stage verifies its inputs.
-    fn take_shards(&mut self, environment: InputRef, parameters: Value, label: &str) -> Result<(), Failure> {
+    fn take_shards(&mut self, environment: InputRef, parameters: StageParameters, label: &str) -> Result<(), Failure> {
         let (policy, _) = load_trust(self.store, &self.policies.trust.to_string())?;
         let manifest = self.store.get(&environment.manifest, MAX_MANIFEST_BYTES)?;
         let bundle = self.store.get(&environment.bundle, MAX_BUNDLE_BYTES as u64)?;
@@ -266,7 +267,7 @@ impl Driver<'_> {
         self.shards = count.shards;
         // If nothing had to be measured, there is nothing to report.
         if count.ceiling.is_some() {
-            let call = self.call(StageName::Provision, Shard::ONLY, Vec::new(), parameters, label);
+            let call = self.call(Shard::ONLY, Vec::new(), parameters, label);
             self.observer.event(&call, &Event::Note { message: count.formula });
         }
         Ok(())
@@ -278,19 +279,14 @@ impl Driver<'_> {
     }
 
     /// Returns the call of a recorder for a block that has not been recorded yet: each recorder of the run has a sequence number.
-    fn recorder_call(&self, inputs: &[InputRef], block: &Value, label: &str) -> Result<StageCall, Failure> {
+    fn recorder_call(&self, inputs: &[InputRef], block: Block, label: &str) -> Result<StageCall, Failure> {
         let sequence = self.recordings()?.len();
-        let mut parameters = block.clone();
-        parameters["sequence"] = json!(sequence);
-        Ok(StageCall {
-            stage: StageName::Record,
-            run_id: self.run_id.clone(),
-            inputs: inputs.to_vec(),
-            parameters,
-            shard: Shard::ONLY,
-            policy: self.policies.for_stage(StageName::Record),
-            label: format!("{label}-{sequence}"),
-        })
+        let parameters = StageParameters::Record(RecordParameters {
+            block: block.index,
+            incarnation: block.incarnation,
+            sequence: u32::try_from(sequence).unwrap_or(u32::MAX),
+        });
+        Ok(self.call(Shard::ONLY, inputs.to_vec(), parameters, &format!("{label}-{sequence}")))
     }
 
     /// Returns every accepted recording of the run.
@@ -321,14 +317,9 @@ impl Driver<'_> {
     }
 
     /// Returns the accepted result of a call, if there is one; the stage that takes it verifies it.
-    fn accepted(
-        &self,
-        stage: StageName,
-        shard: Shard,
-        inputs: &[InputRef],
-        parameters: &Value,
-    ) -> Result<Option<InputRef>, Failure> {
-        let digest = assay_stage::input_digest(stage, inputs, parameters, self.policies.trust)?;
+    fn accepted(&self, shard: Shard, inputs: &[InputRef], parameters: &StageParameters) -> Result<Option<InputRef>, Failure> {
+        let stage = parameters.stage();
+        let digest = assay_stage::input_digest(stage, inputs, &parameters_json(parameters)?, self.policies.trust)?;
         let path = Layout::for_run(self.run_id).accepted(stage, digest, shard);
         match self.store.read(&path, AcceptedResult::MAX_BYTES)? {
             Some(_) => self.read_pointer(&path, stage.output_kind()).map(Some),
@@ -337,26 +328,24 @@ impl Driver<'_> {
     }
 
     /// Calls a stage that is one process.
-    fn run_stage(
-        &mut self,
-        stage: StageName,
-        inputs: Vec<InputRef>,
-        parameters: Value,
-        label: &str,
-    ) -> Result<InputRef, Failure> {
-        let call = self.call(stage, Shard::ONLY, inputs, parameters, label);
+    fn run_stage(&mut self, inputs: Vec<InputRef>, parameters: StageParameters, label: &str) -> Result<InputRef, Failure> {
+        let stage = parameters.stage();
+        let call = self.call(Shard::ONLY, inputs, parameters, label);
         let results = self.run_calls(std::slice::from_ref(&call))?;
         results.into_iter().next().ok_or_else(|| Failure::new(ErrorCode::Internal, format!("{stage} gave no result")))
     }
 
     /// Calls execute once for each shard, all at once, and returns their parts in order.
-    fn run_execute_shards(&mut self, inputs: Vec<InputRef>, parameters: Value, label: &str) -> Result<Vec<InputRef>, Failure> {
+    fn run_execute_shards(
+        &mut self,
+        inputs: Vec<InputRef>,
+        parameters: StageParameters,
+        label: &str,
+    ) -> Result<Vec<InputRef>, Failure> {
         let shards: Vec<Shard> = self.shards().collect();
         let label = |shard: &Shard| if shards.len() == 1 { label.to_owned() } else { format!("{label}-{}", shard.index) };
-        let calls: Vec<_> = shards
-            .iter()
-            .map(|shard| self.call(StageName::Execute, *shard, inputs.clone(), parameters.clone(), &label(shard)))
-            .collect();
+        let calls: Vec<_> =
+            shards.iter().map(|shard| self.call(*shard, inputs.clone(), parameters.clone(), &label(shard))).collect();
         self.run_calls(&calls)
     }
 
@@ -374,7 +363,8 @@ impl Driver<'_> {
         results.into_iter().map(|result| result.map_err(|failure| at_stage(stage, failure))).collect()
     }
 
-    fn call(&self, stage: StageName, shard: Shard, inputs: Vec<InputRef>, parameters: Value, label: &str) -> StageCall {
+    fn call(&self, shard: Shard, inputs: Vec<InputRef>, parameters: StageParameters, label: &str) -> StageCall {
+        let stage = parameters.stage();
         let (run_id, policy) = (self.run_id.clone(), self.policies.for_stage(stage));
         StageCall { stage, run_id, inputs, parameters, shard, policy, label: label.to_owned() }
     }
@@ -389,11 +379,15 @@ pub(crate) fn load<B: Body>(store: &Store, reference: InputRef) -> Result<Manife
     })
 }
 
-fn execute_parameters(block: &Value, close: bool, except: &BTreeSet<TrialId>) -> Value {
-    let mut parameters = block.clone();
-    parameters["close"] = json!(close);
-    parameters["except"] = json!(except);
-    parameters
+/// Returns the parameters as they are on a stage's command line and in its input digest.
+pub(crate) fn parameters_json(parameters: &StageParameters) -> Result<Value, Failure> {
+    let unusable = |error| Failure::new(ErrorCode::Internal, "parameters have no JSON form").because(&error);
+    parameters.to_json().map_err(unusable)
+}
+
+fn execute_parameters(block: Block, close: bool, except: &BTreeSet<TrialId>) -> StageParameters {
+    let Block { index, incarnation } = block;
+    StageParameters::Execute(ExecuteParameters { block: index, incarnation, close, except: except.clone() })
 }
 
 /// Names the stage in the failure, once.

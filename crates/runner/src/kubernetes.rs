@@ -15,10 +15,11 @@ use assay_cluster::{
 use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Plan, Role, RunId};
 use assay_process::Cancel;
 use assay_spec::PodOverride;
+use assay_stage::parameters::StageParameters;
 use assay_stage::{AcceptedResult, BrokenMark, ErrorCode, Event, Failure, Layout, StageName, input_digest};
 use assay_store::Store;
 
-use crate::driver::load;
+use crate::driver::{load, parameters_json};
 use crate::{Runner, StageCall};
 
 mod image;
@@ -133,7 +134,7 @@ impl KubernetesRunner {
     }
 
     fn call_digest(&self, call: &StageCall) -> Result<Digest, Failure> {
-        input_digest(call.stage, &call.inputs, &call.parameters, self.trust)
+        input_digest(call.stage, &call.inputs, &parameters_json(&call.parameters)?, self.trust)
     }
 
     /// Returns the accepted results of all shards, if every shard has one, even from an earlier driver; the stage that takes them
@@ -155,7 +156,9 @@ impl KubernetesRunner {
         let asked = self.asked.get(&call.stage.role()).unwrap_or(&nothing);
         let image = self.image(call, asked)?;
         let avoid = self.serving_nodes(call)?;
-        let load = (call.stage == StageName::Provision && call.parameters["shards"] == true).then(|| self.load_pod());
+        let parameters = parameters_json(&call.parameters)?;
+        let measures_shards = matches!(&call.parameters, StageParameters::Provision(provision) if provision.shards);
+        let load = measures_shards.then(|| self.load_pod());
         let object = stage_job(&StageJob {
             site: &self.parameters.site,
             root: &self.parameters.root,
@@ -163,7 +166,7 @@ impl KubernetesRunner {
             stage: call.stage,
             input,
             inputs: &call.inputs,
-            parameters: &call.parameters,
+            parameters: &parameters,
             trust: self.trust,
             shards: u32::try_from(shards).unwrap_or(u32::MAX),
             timeout: call.policy.timeout,
@@ -194,13 +197,13 @@ impl KubernetesRunner {
 
     /// Returns the image of a call if it is not the installed one. It has been reviewed, because it is given the stage's key.
     fn image(&self, call: &StageCall, asked: &PodSettings) -> Result<Option<String>, Failure> {
-        let image = match call.inputs.iter().find(|input| input.kind == Kind::Plan).filter(|_| call.stage == StageName::Execute) {
-            None => asked.image.as_deref().map(assay_cluster::named_by_digest),
-            Some(input) => {
+        let plan = call.inputs.iter().find(|input| input.kind == Kind::Plan);
+        let image = match (&call.parameters, plan) {
+            (StageParameters::Execute(execute), Some(input)) => {
                 let plan: Manifest<Plan> = load(&self.store, *input)?;
-                let block = call.parameters["block"].as_u64().and_then(|block| u32::try_from(block).ok()).unwrap_or_default();
-                block_images(&plan.body, asked.image.as_deref())?.remove(&block)
+                block_images(&plan.body, asked.image.as_deref())?.remove(&execute.block)
             }
+            _ => asked.image.as_deref().map(assay_cluster::named_by_digest),
         };
         image.iter().try_for_each(|image| self.parameters.site.check_stage_image(image))?;
         Ok(image)
@@ -337,7 +340,8 @@ impl KubernetesRunner {
     /// Checks that the targets that execute's Environment describes are still up: those of an earlier try may have been released
     /// since.
     fn check_targets(&self, call: &StageCall) -> Result<(), Failure> {
-        if call.stage != StageName::Execute || call.parameters["close"] == true {
+        let measures = matches!(&call.parameters, StageParameters::Execute(execute) if !execute.close);
+        if !measures {
             return Ok(());
         }
         let placed = self.read_placement(call, "pod/")?;

@@ -16,6 +16,7 @@ use assay_manifest::{Digest, InputRef, Plan, Role};
 use assay_process::{Cancel, Child, ChildExit, Command, FdThree, Orphans, Output, Signal, Spawner, Status, pipe_with_bytes};
 use assay_stage::{ErrorCode, Event, Exit, Failure, HoldRequest, Secrets, StageName, read_secret};
 
+use crate::driver::parameters_json;
 use crate::{KeyRing, Runner, StageCall};
 
 mod retry;
@@ -81,7 +82,7 @@ impl LocalRunner {
     }
 
     fn start_stage(&self, call: &StageCall, cancel: Cancel) -> Result<Process, Failure> {
-        let arguments = stage_arguments(call, &self.store, self.trust, self.scratch.as_deref());
+        let arguments = stage_arguments(call, &self.store, self.trust, self.scratch.as_deref())?;
         let binary = self.binary(call.stage.role())?;
         let mut command = supervisor_command(binary.as_os_str(), arguments)?.inherit_env();
         command.env.remove(OsStr::new(PASSWORD_VARIABLE));
@@ -176,19 +177,19 @@ fn end(held: Process, why: &str) {
 }
 
 /// Returns the command line of a stage's binary. Its key comes on descriptor 3.
-fn stage_arguments(call: &StageCall, store: &str, trust: Digest, scratch: Option<&Path>) -> Vec<OsString> {
+fn stage_arguments(call: &StageCall, store: &str, trust: Digest, scratch: Option<&Path>) -> Result<Vec<OsString>, Failure> {
     let recorder = (call.stage == StageName::Record).then(|| OsString::from("record"));
     let mut named: Vec<(&str, OsString)> = vec![
         ("--store", store.into()),
         ("--run", call.run_id.as_str().into()),
         ("--trust", trust.to_string().into()),
         ("--key-fd", "3".into()),
-        ("--parameters", call.parameters.to_string().into()),
+        ("--parameters", parameters_json(&call.parameters)?.to_string().into()),
         ("--shard", format!("{}/{}", call.shard.index, call.shard.count).into()),
     ];
     named.extend(scratch.map(|scratch| ("--scratch", scratch.into())));
     named.extend(call.inputs.iter().map(|input| ("--input", format!("{},{}", input.manifest, input.bundle).into())));
-    recorder.into_iter().chain(named.into_iter().flat_map(|(name, value)| [name.into(), value])).collect()
+    Ok(recorder.into_iter().chain(named.into_iter().flat_map(|(name, value)| [name.into(), value])).collect())
 }
 
 /// Returns the command that runs `program` under a supervisor.

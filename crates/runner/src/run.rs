@@ -10,6 +10,7 @@ use assay_manifest::{
 };
 use assay_process::{Cancel, Spawner};
 use assay_spec::{Closure, PublishSettings};
+use assay_stage::parameters::PlanParameters;
 use assay_stage::{AcceptedResult, Clock, ErrorCode, Exit, Failure, Layout, Seal, StageName, binary_digest, load_trust, seal};
 use assay_store::Store;
 use serde_json::{Value, json};
@@ -34,7 +35,7 @@ pub struct RunSpec {
     /// The run's name; without it, a new one.
     pub run_id: Option<RunId>,
     /// Parameters of the plan stage.
-    pub plan: Value,
+    pub plan: PlanParameters,
     /// The folder that holds the stages' binaries.
     pub binaries: PathBuf,
     /// The trust policy that its stages verify under; without it, the configured root.
@@ -52,7 +53,7 @@ pub struct DriverSpec {
     /// The trust policy that stages verify under.
     pub trust: Vec<u8>,
     /// Parameters of the plan stage.
-    pub plan: Value,
+    pub plan: PlanParameters,
     /// A folder for scratch files.
     pub home: PathBuf,
 }
@@ -78,7 +79,7 @@ pub struct Run {
     policies: StagePolicies,
     pods: BTreeMap<Role, PodSettings>,
     intent: Intent,
-    plan: Value,
+    plan: PlanParameters,
     binaries: PathBuf,
     cancel: Cancel,
     /// Held by the process that drives a run on this machine; in a cluster it is a Lease.

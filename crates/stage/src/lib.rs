@@ -16,7 +16,7 @@ mod seal;
 mod secret;
 mod trust;
 
-pub use assay_chain::{ShardOutcome, StageName, chain_name, counted_attempt};
+pub use assay_chain::{ShardOutcome, StageName, chain_name, counted_attempt, parameters};
 pub use assay_failure::{ErrorCode, Exit, Retry};
 pub use broken_mark::BrokenMark;
 pub use context::{Clock, Context, StartMark, Stopwatch};

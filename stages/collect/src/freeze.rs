@@ -8,29 +8,24 @@ use assay_manifest::{
     Artifact, Attempt, Block, Body as _, CollectedAttempt, CollectedTrial, Collection, Count, CrossCheck, Digest, Drift,
     Environment, ExecutionPart, InputRef, Manifest, Plan, PlannedTrial, Recording, TrialId, canonical_json,
 };
+use assay_stage::parameters::CollectParameters;
 use assay_stage::{Context, ErrorCode, Failure, Inputs, Stage, StageName, counted_attempt};
 use assay_telemetry::Coverage;
-use serde::{Deserialize, Serialize};
 
 use crate::endpoint::{Endpoints, serving_target};
 use crate::read_failure;
 use crate::shards::{ShardAttempt, check_parts, check_schedules, check_shard_count, shard_outcomes};
-
-/// Collect has no parameters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Parameters {}
 
 /// The collect stage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Collect;
 
 impl Stage for Collect {
-    type Parameters = Parameters;
+    type Parameters = CollectParameters;
     type Output = Collection;
     const NAME: StageName = StageName::Collect;
 
-    fn run(&self, inputs: &Inputs, _: &Parameters, ctx: &Context) -> Result<Collection, Failure> {
+    fn run(&self, inputs: &Inputs, _: &CollectParameters, ctx: &Context) -> Result<Collection, Failure> {
         let (plan, plan_digest) = inputs.plan()?;
         let parts: Vec<_> = inputs.all::<ExecutionPart>().collect();
         let recordings: Vec<_> = inputs.all::<Recording>().map(|(_, manifest)| &manifest.body).collect();

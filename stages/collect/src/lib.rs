@@ -9,7 +9,7 @@ mod scrape;
 mod shards;
 
 pub use freeze::Collect;
-pub use record::{Record, RecordParameters};
+pub use record::Record;
 
 /// Returns the failure of a recording that cannot be read.
 pub(crate) fn read_failure(error: assay_telemetry::ReadError<assay_stage::Failure>) -> assay_stage::Failure {

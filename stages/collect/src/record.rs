@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use assay_host::Root;
 use assay_manifest::{Block, Count, Environment, Gap, Instant, Recording, Series, Window};
+use assay_stage::parameters::RecordParameters;
 use assay_stage::{Clock, Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, Stopwatch};
 use assay_telemetry::{CounterLine, Sampled, Sampling, Source};
-use serde::{Deserialize, Serialize};
 
 use crate::scrape::Scrapers;
 
@@ -22,18 +22,6 @@ pub(crate) const GAP_INTERVALS: u64 = 3;
 
 /// The longest recording: a day of readings. A longer run makes several.
 const MAX_SAMPLES: u64 = 86_400;
-
-/// The identity of a recording.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RecordParameters {
-    /// The block's place in the run.
-    pub block: u32,
-    /// The number of times that the block was provisioned again.
-    pub incarnation: u32,
-    /// The number of the recording in the block, from 0.
-    pub sequence: u32,
-}
 
 /// The recorder. It ends when it is stopped (SIGTERM), and that is its success.
 #[derive(Clone, Copy, Debug, Default)]

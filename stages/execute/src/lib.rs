@@ -12,7 +12,7 @@ mod times;
 mod workspace;
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use assay_host::FileDigests;
@@ -21,8 +21,8 @@ use assay_manifest::{
     PlannedTrial, Reason, TrialId, Window,
 };
 use assay_probe::{Client, Headers, Identity};
+use assay_stage::parameters::ExecuteParameters;
 use assay_stage::{Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, StartMark};
-use serde::{Deserialize, Serialize};
 
 use crate::attempt::Runner;
 use crate::journal::{CheckpointContext, Journal};
@@ -33,30 +33,16 @@ use crate::workspace::Workspace;
 /// nothing.
 const MAX_INTERRUPTIONS: usize = 64;
 
-/// The block to run, and the part of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Parameters {
-    /// The index of the block in the run.
-    pub block: u32,
-    /// The number of times that the block was provisioned again.
-    pub incarnation: u32,
-    /// If true, measures nothing: only closes the block with its existing attempts, because its target has gone.
-    pub close: bool,
-    /// Trials that an earlier incarnation of the block has finished.
-    pub except: BTreeSet<TrialId>,
-}
-
 /// The execute stage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Execute;
 
 impl Stage for Execute {
-    type Parameters = Parameters;
+    type Parameters = ExecuteParameters;
     type Output = ExecutionPart;
     const NAME: StageName = StageName::Execute;
 
-    fn run(&self, inputs: &Inputs, parameters: &Parameters, ctx: &Context) -> Result<ExecutionPart, Failure> {
+    fn run(&self, inputs: &Inputs, parameters: &ExecuteParameters, ctx: &Context) -> Result<ExecutionPart, Failure> {
         let (plan, plan_digest) = inputs.plan()?;
         let environment = &inputs.one::<Environment>()?.body;
         let block = Block { index: parameters.block, incarnation: parameters.incarnation };
@@ -153,8 +139,8 @@ struct BlockRun<'a> {
 impl BlockRun<'_> {
     /// Loads the finished work of an earlier process of this same stage. A call that only closes the block loads that of the call
     /// that ran it.
-    fn resume(&mut self, parameters: &Parameters) -> Result<(), Failure> {
-        let running = Parameters { close: false, ..parameters.clone() };
+    fn resume(&mut self, parameters: &ExecuteParameters) -> Result<(), Failure> {
+        let running = ExecuteParameters { close: false, ..parameters.clone() };
         self.journal = Journal::load(self.ctx, self.ctx.input_digest_with(&running)?)?;
         for (trial, attempt, StartMark { at, place }) in self.journal.cut_short() {
             let planned = self.planned(&trial)?.clone();
@@ -222,7 +208,7 @@ impl BlockRun<'_> {
         })
     }
 
-    fn run_trials(&mut self, parameters: &Parameters) -> Result<(), Failure> {
+    fn run_trials(&mut self, parameters: &ExecuteParameters) -> Result<(), Failure> {
         let plan = self.plan;
         let trials: Vec<_> = plan.trials.iter().filter(|trial| trial.block == self.of.block.index).collect();
         let of = trials.len() as u32;

@@ -7,38 +7,24 @@ mod pin;
 use assay_git::{OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{MAX_MANIFEST_BYTES, OriginKind, Plan, Source};
 use assay_planning::{DerivedPlan, SourceFiles, derive_plan};
+use assay_stage::parameters::PlanParameters;
 use assay_stage::{Context, ErrorCode, Failure, Inputs, Stage, StageName};
-use serde::{Deserialize, Serialize};
 
 use crate::pin::Pinner;
 
 /// The largest file of a Source that is read back.
 const MAX_FILE_BYTES: u64 = assay_spec::MAX_FILE_BYTES as u64;
 
-/// The network access of the plan stage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Parameters {
-    /// True if fetching is allowed. Plans of pull requests that are not yet reviewed fetch nothing that their author chose.
-    pub fetch: bool,
-}
-
-impl Default for Parameters {
-    fn default() -> Self {
-        Self { fetch: true }
-    }
-}
-
 /// The plan stage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Planner;
 
 impl Stage for Planner {
-    type Parameters = Parameters;
+    type Parameters = PlanParameters;
     type Output = Plan;
     const NAME: StageName = StageName::Plan;
 
-    fn run(&self, inputs: &Inputs, parameters: &Parameters, ctx: &Context) -> Result<Plan, Failure> {
+    fn run(&self, inputs: &Inputs, parameters: &PlanParameters, ctx: &Context) -> Result<Plan, Failure> {
         let source = &inputs.one::<Source>()?.body;
         let files = SourceFiles::load(source, |artifact| ctx.get(artifact, MAX_FILE_BYTES))?;
         check_commit(ctx, source, &files)?;
@@ -87,9 +73,9 @@ mod tests {
 
     #[test]
     fn a_plan_fetches_unless_it_is_told_not_to() {
-        let read = |text| serde_json::from_str::<Parameters>(text).expect("parameters");
-        assert_eq!(read("{}"), Parameters { fetch: true });
-        assert_eq!(read(r#"{"fetch":false}"#), Parameters { fetch: false });
-        assert!(serde_json::from_str::<Parameters>(r#"{"fetsh":false}"#).is_err(), "a slip of the pen is not a permission");
+        let read = |text| serde_json::from_str::<PlanParameters>(text).expect("parameters");
+        assert_eq!(read("{}"), PlanParameters { fetch: true });
+        assert_eq!(read(r#"{"fetch":false}"#), PlanParameters { fetch: false });
+        assert!(serde_json::from_str::<PlanParameters>(r#"{"fetsh":false}"#).is_err(), "a slip of the pen is not a permission");
     }
 }

@@ -24,8 +24,8 @@ use assay_manifest::{
     Isolation, Name, Plan, Probe, ProvisionedTarget, ShardCount, Target, TargetKind,
 };
 use assay_probe::{Client, Headers, Identity};
+use assay_stage::parameters::ProvisionParameters;
 use assay_stage::{Context, ErrorCode, Event, Failure, HoldRequest, Inputs, Stage, StageName};
-use serde::{Deserialize, Serialize};
 
 use crate::execution::Execution;
 use crate::hardware::{ProbeResults, common_controls, nodes_to_probe};
@@ -35,29 +35,16 @@ use crate::target_end::TargetEnd;
 /// The host name of the machine that a stage runs on.
 const LOCAL: &str = "local";
 
-/// The block to provision.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Parameters {
-    /// The block's index in the run.
-    pub block: u32,
-    /// The number of times that the block was provisioned again.
-    pub incarnation: u32,
-    /// True if the Environment has to say how many shards make each trial: once in a run, by its first block.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub shards: bool,
-}
-
 /// The provision stage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Provision;
 
 impl Stage for Provision {
-    type Parameters = Parameters;
+    type Parameters = ProvisionParameters;
     type Output = Environment;
     const NAME: StageName = StageName::Provision;
 
-    fn run(&self, inputs: &Inputs, parameters: &Parameters, ctx: &Context) -> Result<Environment, Failure> {
+    fn run(&self, inputs: &Inputs, parameters: &ProvisionParameters, ctx: &Context) -> Result<Environment, Failure> {
         let (plan, plan_digest) = inputs.plan()?;
         let block = Block { index: parameters.block, incarnation: parameters.incarnation };
         let targets = block_targets(plan, block.index)?;

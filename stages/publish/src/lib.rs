@@ -9,11 +9,11 @@ use std::ops::ControlFlow;
 use assay_claim::Evidence;
 use assay_lake::{Lake, Snapshot, commit_run};
 use assay_manifest::{Artifact, Collection, CuratedFile, Environment, Kind, Numbers, Publication, Summary};
+use assay_stage::parameters::PublishParameters;
 use assay_stage::{Context, ErrorCode, Exit, Failure, Inputs, Stage, StageName};
 use assay_store::Scratch;
 use assay_verify::{NumberRows, PublicationInputs, PublishDecisions, PublishedFile, StoreBlobs, lake_failure};
 use assay_warehouse::{CLUSTER_POD_FACT, TELEMETRY_SLICE_FACT};
-use serde::{Deserialize, Serialize};
 
 /// The largest trust policy.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
@@ -21,21 +21,16 @@ const MAX_POLICY_BYTES: u64 = 1 << 20;
 /// The most bytes on disk that publish uses beside the store: the curated files of one run.
 const MAX_SCRATCH_BYTES: u64 = 8 << 30;
 
-/// Publish has no parameters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Parameters {}
-
 /// The publish stage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Publish;
 
 impl Stage for Publish {
-    type Parameters = Parameters;
+    type Parameters = PublishParameters;
     type Output = Publication;
     const NAME: StageName = StageName::Publish;
 
-    fn run(&self, inputs: &Inputs, _: &Parameters, ctx: &Context) -> Result<Publication, Failure> {
+    fn run(&self, inputs: &Inputs, _: &PublishParameters, ctx: &Context) -> Result<Publication, Failure> {
         let (plan, plan_digest) = inputs.plan()?;
         let collection = &inputs.one::<Collection>()?.body;
         let summary = &inputs.one::<Summary>()?.body;

@@ -17,10 +17,10 @@ use assay_manifest::{
     Artifact, Case, Collection, Count, CuratedFile, Digest, Environment, InputRef, Intent, Kind, Plan, Point, PointSummary,
     PointView, Reason, RunStatus, Summary, Views, WorkloadType, canonical_json,
 };
+use assay_stage::parameters::ReduceParameters;
 use assay_stage::{Context, ErrorCode, Failure, Inputs, Stage, StageName};
 use assay_warehouse::records::RecordFile;
 use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, SERVING_OUTCOME_FACT, Table};
-use serde::{Deserialize, Serialize};
 
 use crate::dimensions::Dimensions;
 use crate::evidence::{Attempts, read_output};
@@ -28,21 +28,16 @@ use crate::rows::{Findings, RowContext};
 use crate::serving::RecordSource;
 pub use crate::serving::{FirstPass, Statistics, TrialRecords};
 
-/// Reduce has no parameters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Parameters {}
-
 /// The reduce stage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reduce;
 
 impl Stage for Reduce {
-    type Parameters = Parameters;
+    type Parameters = ReduceParameters;
     type Output = Summary;
     const NAME: StageName = StageName::Reduce;
 
-    fn run(&self, inputs: &Inputs, _: &Parameters, ctx: &Context) -> Result<Summary, Failure> {
+    fn run(&self, inputs: &Inputs, _: &ReduceParameters, ctx: &Context) -> Result<Summary, Failure> {
         let (plan, plan_digest) = inputs.plan()?;
         let collection = inputs.one::<Collection>()?;
         let recordings = evidence::read_recordings(ctx, &collection.header)?;

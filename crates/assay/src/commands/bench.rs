@@ -11,6 +11,7 @@ use assay_api::{InputKind, ServingApi};
 use assay_manifest::RunId;
 use assay_runner::SourceSpec;
 use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, expand, read_closure};
+use assay_stage::parameters::PlanParameters;
 use assay_stage::{ErrorCode, Exit, Failure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Map, Value, json};
@@ -166,7 +167,7 @@ impl Bench {
             return Ok(Exit::Done);
         }
         let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
-        let plan = json!({"fetch": false});
+        let plan = PlanParameters { fetch: false };
         let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, shows: ReportScope::Tables };
         let url = self.url;
         asked.run().map_err(|failure| naming_the_url(failure, url.as_deref()))

@@ -9,6 +9,7 @@ use assay_cluster::{
 use assay_manifest::{Instant, Role, RunId};
 use assay_process::{Cancel, Signal};
 use assay_runner::{BranchPush, ClusterParameters, DriverSpec, KeyRing, Run as Driven, SourceSpec};
+use assay_stage::parameters::PlanParameters;
 use assay_stage::{Clock, ErrorCode, Exit, Failure, write_failure};
 use serde_json::json;
 
@@ -127,7 +128,7 @@ impl Drive {
             source,
             store: site.store.clone(),
             trust: site.trust.clone().into_bytes(),
-            plan: json!({"fetch": !self.no_fetch}),
+            plan: PlanParameters { fetch: !self.no_fetch },
             home: PathBuf::from(SCRATCH),
         };
         let run = Driven::open_for_driver(&spec, keys, stopped)?;

@@ -8,6 +8,7 @@ use assay_manifest::{InputRef, Plan, Publication, RunId, RunStatus, Summary};
 use assay_process::{Cancel, Signal};
 use assay_report::shell_word;
 use assay_runner::{BranchPush, CommittedFolder, Config, Run as Driven, RunSpec, SourceSpec, export, init_keys};
+use assay_stage::parameters::PlanParameters;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use serde_json::json;
@@ -64,7 +65,7 @@ enum RunnerKind {
 impl Run {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let source = SourceSpec { pipeline: self.pipeline, repo: self.repo, commit: self.commit, ..SourceSpec::default() };
-        let plan = json!({"fetch": !self.no_fetch});
+        let plan = PlanParameters { fetch: !self.no_fetch };
         let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, shows: ReportScope::Report };
         match self.on {
             RunnerKind::Kubernetes => self.in_cluster.run(&asked, !self.no_push, !self.no_fetch),
@@ -98,7 +99,7 @@ pub(crate) struct RunRequest {
     pub(crate) source: SourceSpec,
     pub(crate) store: Option<String>,
     pub(crate) name: Option<RunId>,
-    pub(crate) plan: serde_json::Value,
+    pub(crate) plan: PlanParameters,
     pub(crate) json: bool,
     pub(crate) shows: ReportScope,
 }

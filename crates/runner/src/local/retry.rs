@@ -65,7 +65,7 @@ mod tests {
 
     use assay_manifest::{Digest, Kind, Shard};
     use assay_stage::StageName;
-    use serde_json::json;
+    use assay_stage::parameters::StageParameters;
 
     use super::*;
     use crate::StagePolicy;
@@ -75,7 +75,7 @@ mod tests {
             stage: StageName::Provision,
             run_id: "nightly".parse().expect("a run id"),
             inputs: Vec::new(),
-            parameters: json!({}),
+            parameters: StageParameters::default_for(StageName::Provision),
             shard,
             policy: StagePolicy { timeout: None, retries: 2 },
             label: String::new(),

@@ -1,8 +1,8 @@
 use std::io::Cursor;
 
 use assay_manifest::{Kind, RunId, Shard};
+use assay_stage::parameters::StageParameters;
 use proptest::prelude::*;
-use serde_json::json;
 
 use super::*;
 use crate::StagePolicy;
@@ -13,7 +13,7 @@ fn call(stage: StageName) -> StageCall {
         stage,
         run_id: "nightly".parse::<RunId>().expect("a run id"),
         inputs: vec![InputRef { kind: Kind::Plan, manifest: digest("m"), bundle: digest("b") }],
-        parameters: json!({"block": 0}),
+        parameters: StageParameters::default_for(stage),
         shard: Shard { index: 1, count: 2 },
         policy: StagePolicy { timeout: None, retries: 0 },
         label: String::new(),
@@ -21,7 +21,7 @@ fn call(stage: StageName) -> StageCall {
 }
 
 fn line(stage: StageName, scratch: Option<&Path>) -> String {
-    let words = stage_arguments(&call(stage), "/store", Digest::compute(b"t"), scratch);
+    let words = stage_arguments(&call(stage), "/store", Digest::compute(b"t"), scratch).expect("arguments");
     let text = words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
     [("m", "<manifest>"), ("b", "<bundle>"), ("t", "<trust>")]
         .iter()
@@ -30,8 +30,8 @@ fn line(stage: StageName, scratch: Option<&Path>) -> String {
 
 #[test]
 fn a_stage_is_told_everything_on_its_command_line() {
-    insta::assert_snapshot!(line(StageName::Execute, None), @r#"--store /store --run nightly --trust <trust> --key-fd 3 --parameters {"block":0} --shard 1/2 --input <manifest>,<bundle>"#);
-    insta::assert_snapshot!(line(StageName::Record, Some(Path::new("/scratch"))), @r#"record --store /store --run nightly --trust <trust> --key-fd 3 --parameters {"block":0} --shard 1/2 --scratch /scratch --input <manifest>,<bundle>"#);
+    insta::assert_snapshot!(line(StageName::Execute, None), @r#"--store /store --run nightly --trust <trust> --key-fd 3 --parameters {"block":0,"close":false,"except":[],"incarnation":0} --shard 1/2 --input <manifest>,<bundle>"#);
+    insta::assert_snapshot!(line(StageName::Record, Some(Path::new("/scratch"))), @r#"record --store /store --run nightly --trust <trust> --key-fd 3 --parameters {"block":0,"incarnation":0,"sequence":0} --shard 1/2 --scratch /scratch --input <manifest>,<bundle>"#);
 }
 
 #[test]
