@@ -1,11 +1,9 @@
 //! `assay`: the command-line program.
 
 mod commands;
-mod files;
 mod output;
 mod progress;
 mod run_event;
-mod trust;
 
 use std::process::ExitCode;
 

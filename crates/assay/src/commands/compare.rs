@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use assay_gate::differences_between_runs;
 use assay_manifest::{BetterDirection, Environment, MetricSummary, Name, Plan, PointSummary, Summary};
 use assay_report::{counted, probability, significant};
+use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_stats::{Alternative, Samples, benjamini_hochberg, hodges_lehmann, mann_whitney};
 use serde_json::json;
 
-use crate::commands::verified_run::{StoreOptions, VerifiedRun};
+use crate::commands::store_options::StoreOptions;
 use crate::output;
 
 /// The confidence level of intervals.
@@ -49,7 +50,7 @@ struct Row {
 
 impl Compare {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let opened = [self.place.open(&self.baseline)?, self.place.open(&self.candidate)?];
+        let opened = [self.place.runs().open(&self.baseline)?, self.place.runs().open(&self.candidate)?];
         let [baseline, candidate] = [summary(&opened[0])?, summary(&opened[1])?];
         let (mut rows, left_out) = rows(baseline, candidate);
         let adjusted = benjamini_hochberg(&rows.iter().map(|row| row.p.unwrap_or(1.0)).collect::<Vec<_>>());

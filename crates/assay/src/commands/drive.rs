@@ -9,6 +9,7 @@ use assay_cluster::{
 use assay_manifest::{Instant, Role, RunId};
 use assay_process::{Cancel, Signal};
 use assay_runner::{BranchPush, ClusterParameters, DriverSpec, KeyRing, Run as Driven, SourceSpec};
+use assay_runs::RunStore;
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{Clock, ErrorCode, Exit, Failure, write_failure};
 use serde_json::json;
@@ -16,7 +17,6 @@ use serde_json::json;
 use crate::commands::cluster::{TemporaryNamespace, exec_command, find_root, remove, require_root, restart_command, site};
 use crate::commands::on_kubernetes::EXPIRES_NS;
 use crate::commands::run::no_valid_trial;
-use crate::commands::verified_run::StoreOptions;
 use crate::commands::{push, tidy};
 use crate::output;
 use crate::run_event::{RunEvent, RunEventWriter, write_event};
@@ -163,7 +163,7 @@ fn finish(run: &Driven, site: &Site, cancel: &Cancel) -> Result<(), Failure> {
     let policy = Path::new(SCRATCH).join("trust.yaml");
     std::fs::write(&policy, &site.trust)
         .map_err(|error| Failure::new(ErrorCode::Scratch, "the trust policy cannot be written").because(&error))?;
-    let place = StoreOptions { store: Some(run.store_uri.clone()), trust: vec![policy.display().to_string()] };
+    let place = RunStore { store: Some(run.store_uri.clone()), trust: vec![policy.display().to_string()] };
     let opened = place.open(run.run_id.as_str())?;
     if let BranchPush::Automatic(branch) = run.find_branch_push()? {
         output::diagnostic(push::line(&push::commit(&opened, &branch, cancel)?));

@@ -6,11 +6,12 @@ use assay_manifest::{CuratedFile, ExecutionPart, Summary};
 use assay_planning::query_failure;
 use assay_query::{Limits, Query, open_files, run_query};
 use assay_report::counted;
+use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 
 use crate::commands::query::write_new;
-use crate::commands::verified_run::{StoreOptions, VerifiedRun};
+use crate::commands::store_options::StoreOptions;
 use crate::output;
 
 /// The largest curated file and the largest file of records that are exported, in bytes.
@@ -64,7 +65,7 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let opened = self.place.open(&self.run)?;
+        let opened = self.place.runs().open(&self.run)?;
         let summary = opened.chain.one::<Summary>().ok_or_else(|| {
             Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no rows yet", opened.chain.run_id))
                 .hint("`assay run` with the same run id resumes it")

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_manifest::{Artifact, Collection, Digest, Document, InputRef, MAX_MANIFEST_BYTES, Plan, Publication, RunId};
 use assay_report::counted;
 use assay_runner::default_store;
+use assay_runs::{VerifiedRun, store_option};
 use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout};
 use assay_store::{CreateOutcome, MAX_POINTER_BYTES, Scratch, Store};
 use assay_verify::{StoreBlobs, fetched_from, read_evidence_list};
 
-use crate::commands::verified_run::{StoreOptions, VerifiedRun, store_option};
+use crate::commands::store_options::StoreOptions;
 use crate::output;
 
 /// The most bytes of one blob in transit.
@@ -47,7 +48,7 @@ impl Fetch {
     }
 
     fn copy(&self, called: Option<&str>) -> Result<(Store, CopyResult, bool), Failure> {
-        let from = Store::open_existing(&self.place.store_uri()?)?;
+        let from = Store::open_existing(&self.place.runs().store_uri()?)?;
         let to = self.to.clone().map_or_else(default_store, Ok)?;
         // Checked before the other store is opened, because opening tries to write to it.
         if from.uri() == to {
@@ -57,7 +58,7 @@ impl Fetch {
         if from.uri() == to.uri() {
             return Err(same_store(&from));
         }
-        let opened = self.place.open_or_unestablished(&self.run)?;
+        let opened = self.place.runs().open_or_unestablished(&self.run)?;
         let wanted = CopyPlan::collect(&from, &opened, self.without_raw)?;
         check_same_run(&to, &wanted)?;
         let copied = copy_blobs(&from, &to, &wanted)?;

@@ -6,11 +6,11 @@ use assay_forge::{
     AbsentAction, Api, Check, Comment, CommitSha, Conclusion, Forge as Client, ForgeError, HeadBranch, Issue, Kind, PostOutcome,
     PullCriteria, Repository, Tag, Token,
 };
+use assay_runs::read_regular_file;
 use assay_stage::{ErrorCode, Exit, Failure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Deserialize;
 
-use crate::files::read_regular_file;
 use crate::output;
 
 /// The variable that holds the token. Arguments are visible to all users of the machine.

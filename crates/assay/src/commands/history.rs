@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use assay_manifest::{Address, Digest, Instant};
 use assay_report::{counted, history};
+use assay_runs::{RunValue, Series, SeriesFilter, SeriesReading, named_store, read_series};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_stats::change_point::{
     self, AmbiguousPart, Budget, ChangePoint, ChangePointError, DEFAULT_LEVEL, Rule, Scale, WINDOW, replay_reports,
 };
 
-use crate::commands::series::{RunValue, Series, SeriesFilter, read_series};
-use crate::commands::verified_run::{StoreOptions, named_store};
+use crate::commands::query::report_fetched;
+use crate::commands::store_options::StoreOptions;
 use crate::output;
 
 /// The number of runs for which a change is reported as new, so that the next night makes up for one without a report.
@@ -45,7 +46,11 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let asked = SeriesFilter { metric: self.metric.as_deref(), case: self.case.as_deref(), point: self.point.as_deref() };
-        let mut all = read_series(&self.place, &asked)?;
+        let SeriesReading { series: mut all, fetched, is_established } = read_series(&self.place.runs(), &asked)?;
+        report_fetched(fetched);
+        if !is_established {
+            output::diagnostic("internally consistent; signer not established");
+        }
         all.retain(|series| self.metric.is_some() || series.primary);
         if all.is_empty() {
             let what = self.metric.as_deref().map_or_else(|| "a primary metric".to_owned(), |metric| format!("`{metric}`"));
@@ -53,7 +58,7 @@ impl History {
                 .hint("`assay query 'SELECT DISTINCT benchmark_case_id, point_id, metric FROM outcomes'` lists what there is"));
         }
         let searched: Vec<history::Series> = all.iter().map(search).collect();
-        let uri = self.place.store_uri()?;
+        let uri = self.place.runs().store_uri()?;
         let inputs = history::Inputs { series: &searched, level: DEFAULT_LEVEL, store: named_store(&uri) };
         self.tell(&searched, &history::Report::build(&inputs))?;
         Ok(Exit::Done)
@@ -189,7 +194,17 @@ mod tests {
     use super::*;
 
     fn series(values: &[f64], hardware: impl Fn(usize) -> &'static str) -> Series {
-        let of = |(place, value): (usize, &f64)| RunValue::example(&format!("run-{place}"), *value, hardware(place));
+        let of = |(place, value): (usize, &f64)| RunValue {
+            run: format!("run-{place}"),
+            value: *value,
+            started: 0,
+            commit: None,
+            workload: "work".to_owned(),
+            definition: "pipeline".to_owned(),
+            hardware: hardware(place).to_owned(),
+            software: "software".to_owned(),
+            row: "0123456789ab".to_owned(),
+        };
         Series {
             pipeline: "nightly".to_owned(),
             case: "sort.local.default".to_owned(),

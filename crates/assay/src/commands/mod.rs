@@ -28,16 +28,14 @@ mod render;
 mod run;
 mod runs;
 mod schema;
-mod series;
 mod serve;
 mod show;
 mod status;
-mod subjects;
+mod store_options;
 mod supervise;
 mod tidy;
 mod trace;
 mod validate;
-mod verified_run;
 mod verify;
 mod verify_bundle;
 

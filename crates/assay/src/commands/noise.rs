@@ -10,6 +10,7 @@ use assay_gate::{MetricKey, learn};
 use assay_manifest::{Digest, Name, RunId};
 use assay_report::{counted, percent};
 use assay_runner::{Config, gate_signers};
+use assay_runs::published_runs;
 use assay_spec as spec;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_stats::BaseNoise;
@@ -17,8 +18,7 @@ use assay_store::Store;
 
 use crate::commands::gate::evidence::Evidence;
 use crate::commands::gate::sequence::{RegressedRuns, regressed_runs, trust_own_gate};
-use crate::commands::runs::published_runs;
-use crate::commands::verified_run::StoreOptions;
+use crate::commands::store_options::StoreOptions;
 use crate::output;
 
 /// The default number of runs to learn from.
@@ -92,13 +92,13 @@ impl LearnNoise {
     /// Returns the runs to learn from, oldest first, each once: those that were named, or the newest in which no gate of this
     /// store has found a regression. A known change is no noise.
     fn select_runs(&self, pipeline: &str) -> Result<Vec<Evidence>, Failure> {
-        let open = |run: &RunId| Evidence::open(&self.place, run.as_str(), self.unestablished);
+        let open = |run: &RunId| Evidence::open(&self.place.runs(), run.as_str(), self.unestablished);
         if !self.runs.is_empty() {
             let named: BTreeSet<&RunId> = self.runs.iter().collect();
             require_enough(pipeline, named.len(), "to learn from")?;
             return named.into_iter().map(open).collect();
         }
-        let store = Store::open_existing(&self.place.store_uri()?)?;
+        let store = Store::open_existing(&self.place.runs().store_uri()?)?;
         let published = published_runs(&store, pipeline)?;
         require_enough(pipeline, published.len(), "of commits to learn from")?;
         let own = gate_signers(&Config::find()?)?;

@@ -24,7 +24,7 @@ use crate::commands::cluster::{
 use crate::commands::fetch::fetch;
 use crate::commands::render::InstallOptions;
 use crate::commands::run::{RunRequest, make_missing_keys};
-use crate::commands::verified_run::StoreOptions;
+use crate::commands::store_options::StoreOptions;
 use crate::output;
 use crate::progress::Progress;
 
@@ -230,7 +230,7 @@ impl OnKubernetes {
                 to
             }
         };
-        let opened = whom(&uri).open_or_unestablished(&run.run_id)?;
+        let opened = whom(&uri).runs().open_or_unestablished(&run.run_id)?;
         let exit = asked.present(run, publication, &uri, &opened, to_branch, cancel)?;
         if exit == Exit::Unestablished {
             output::diagnostic(format!(

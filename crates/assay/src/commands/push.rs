@@ -6,12 +6,13 @@ use assay_git::{MAX_FOLDER_FILE_BYTES, Repository};
 use assay_manifest::{Digest, Publication, Source};
 use assay_process::{Cancel, Signal};
 use assay_runner::{Branch, BranchOptions, CommittedFolder, PublishedRun, read_pipeline};
+use assay_runs::VerifiedRun;
 use assay_spec::Pipeline;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_verify::verify_rows;
 use serde_json::json;
 
-use crate::commands::verified_run::{StoreOptions, VerifiedRun};
+use crate::commands::store_options::StoreOptions;
 use crate::commands::verify::publish_binary;
 use crate::output;
 
@@ -44,7 +45,7 @@ impl Push {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
             .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
-        let opened = self.place.open(&self.run)?;
+        let opened = self.place.runs().open(&self.run)?;
         let committed = commit(&opened, &self.branch_of(&opened)?, &cancel)?;
         for stranger in &opened.strangers {
             let stranger = stranger.escape_debug();

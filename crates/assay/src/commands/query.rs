@@ -7,12 +7,12 @@ use assay_lake::{Error, Lake, Reading, Snapshot, Subjects};
 use assay_manifest::{Publication, RunId};
 use assay_query::{Limits, Query as Sql, ResultTable};
 use assay_report::counted;
+use assay_runs::{SignedSummaries, signed_summaries};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
 
-use crate::commands::subjects::{SignedSummaries, signed_summaries};
-use crate::commands::verified_run::StoreOptions;
+use crate::commands::store_options::StoreOptions;
 use crate::output;
 
 /// The most bytes on disk of the files that a query reads, apart from the store.
@@ -70,7 +70,7 @@ impl Query {
             );
         }
         let query = Sql::parse(&self.text()?).map_err(failure)?;
-        let store = Store::open_existing(&self.place.store_uri()?)?;
+        let store = Store::open_existing(&self.place.runs().store_uri()?)?;
         let lake = Lake::open(&store).map_err(failure)?;
         // The signed Summaries are read first: a run that is published meanwhile is in the tables that are read afterwards.
         let mut signed = signed_summaries(&store, &self.place.trust)?;
@@ -121,7 +121,7 @@ impl Query {
     /// Returns the newest versions, or those that a run's Publication pins.
     fn snapshot(&self, lake: &Lake) -> Result<Snapshot, Failure> {
         let Some(run) = &self.at else { return lake.latest().map_err(failure) };
-        let opened = self.place.open(run.as_str())?;
+        let opened = self.place.runs().open(run.as_str())?;
         let publication = opened.chain.one::<Publication>().ok_or_else(|| {
             Failure::new(
                 ErrorCode::NotPublished,
@@ -170,6 +170,16 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     write().map_err(|error| Failure::new(ErrorCode::Unwritable, format!("cannot write `{}`", path.display())).because(&error))
 }
 
+/// Reports on stderr how many runs are not in the tables.
+pub(crate) fn report_fetched(runs: usize) {
+    if runs > 0 {
+        let runs = counted(runs as u64, "run");
+        output::diagnostic(format!(
+            "{runs} of this store fetched from elsewhere: the tables of that store have their rows, and not these"
+        ));
+    }
+}
+
 /// Reports on stderr how far the files that were read are verified.
 fn report_verification(reading: &Reading, signed: &SignedSummaries) -> Exit {
     for (run, failure) in &signed.refused {
@@ -185,7 +195,7 @@ fn report_verification(reading: &Reading, signed: &SignedSummaries) -> Exit {
     let runs = counted(signed.runs as u64, "run");
     let trust = &signed.trusted_by;
     output::diagnostic(format!("verified: {verified} of {files} files are named by signed Summaries ({runs}; trust: {trust})"));
-    signed.say_fetched();
+    report_fetched(signed.fetched);
     if !absent.is_empty() {
         let many = if absent.len() == 1 { "1 of them is" } else { &format!("{} of them are", absent.len()) };
         output::diagnostic(format!("the result says less than the tables should: {many} not in it"));

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use assay_manifest::{Body as _, Digest, Document, InputRef, MAX_MANIFEST_BYTES, Summary};
+use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Event, Failure};
 use assay_store::Store;
 use assay_verify::{
@@ -11,7 +12,6 @@ use assay_verify::{
 use serde_json::Value;
 
 use crate::commands::run::binaries;
-use crate::commands::verified_run::VerifiedRun;
 
 /// The largest views, in bytes.
 const MAX_VIEWS_BYTES: u64 = assay_manifest::Views::MAX_BYTES;

@@ -8,6 +8,7 @@ use assay_manifest::{InputRef, Plan, Publication, RunId, RunStatus, Summary};
 use assay_process::{Cancel, Signal};
 use assay_report::shell_word;
 use assay_runner::{BranchPush, CommittedFolder, Config, Run as Driven, RunSpec, SourceSpec, export, init_keys};
+use assay_runs::{RunStore, VerifiedRun, store_option};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
@@ -15,7 +16,6 @@ use serde_json::json;
 
 use crate::commands::on_kubernetes::OnKubernetes;
 use crate::commands::push;
-use crate::commands::verified_run::{StoreOptions, VerifiedRun, store_option};
 use crate::output;
 use crate::progress::Progress;
 
@@ -139,7 +139,7 @@ impl RunRequest {
             progress.begin(&run);
             run.drive(&mut progress)?.publication
         };
-        let opened = StoreOptions { store: Some(run.store_uri.clone()), trust: Vec::new() }.open(run.run_id.as_str())?;
+        let opened = RunStore { store: Some(run.store_uri.clone()), trust: Vec::new() }.open(run.run_id.as_str())?;
         self.present(&run, publication, &run.store_uri, &opened, &to_branch, &cancel)
     }
 

@@ -1,12 +1,9 @@
 //! `assay runs`: lists the runs of a store with their states.
 
-use std::collections::BTreeSet;
-
 use assay_envelope::{Bundle, MAX_BUNDLE_BYTES, Statement};
-use assay_manifest::{
-    Body as _, Document, DocumentError, EndState, Instant, MAX_MANIFEST_BYTES, OriginKind, RunEnd, RunId, Source,
-};
+use assay_manifest::{Body as _, Document, EndState, Instant, RunEnd, RunId, Source};
 use assay_runner::default_store;
+use assay_runs::{read_document, read_manifest, run_ids};
 use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout, StageName};
 use assay_store::Store;
 use serde_json::json;
@@ -85,17 +82,10 @@ fn print_table(runs: &[RunEntry]) {
     }
 }
 
-/// Returns the runs of a store, in the order of their names.
-pub(crate) fn run_ids(store: &Store) -> Result<Vec<RunId>, Failure> {
-    let paths = store.list(Layout::RUNS)?;
-    let names: BTreeSet<&str> = paths.iter().filter_map(|path| path.split('/').nth(1)).collect();
-    Ok(names.into_iter().filter_map(|name| name.parse().ok()).collect())
-}
-
 fn read_entry(store: &Store, run_id: &RunId) -> Result<RunEntry, Failure> {
     let layout = Layout::for_run(run_id);
     let accepted = AcceptedResult::read(store, &layout.source())?;
-    let source = match accepted.map(|accepted| manifest_of(store, accepted, run_id)).transpose()? {
+    let source = match accepted.map(|accepted| read_manifest(store, accepted, run_id)).transpose()? {
         Some(Document::Source(source)) => Some(source.body),
         _ => None,
     };
@@ -125,7 +115,7 @@ fn state(store: &Store, layout: &Layout, run_id: &RunId) -> Result<String, Failu
         return Ok("published".to_owned());
     }
     if let Some(last) = store.list(&format!("{}/ends", layout.run()))?.last()
-        && let Some(document) = document(store, last, run_id)?
+        && let Some(document) = read_document(store, last, run_id)?
         && let Some(end) = RunEnd::from_document(&document)
     {
         let how = if end.body.state == EndState::Cancelled { "cancelled" } else { "failed" };
@@ -137,48 +127,4 @@ fn state(store: &Store, layout: &Layout, run_id: &RunId) -> Result<String, Failu
         }
     }
     Ok("unfinished".to_owned())
-}
-
-/// Returns the published runs of commits of a pipeline, by the path that their Sources name, the latest last: runs of a work tree
-/// belong to no history. Pointers are not verified here: a reader of a run verifies it.
-pub(crate) fn published_runs(store: &Store, pipeline: &str) -> Result<Vec<RunId>, Failure> {
-    let mut found = Vec::new();
-    for run_id in run_ids(store)? {
-        let layout = Layout::for_run(&run_id);
-        let is_of = |document| matches!(document, Some(Document::Source(source)) if source.body.pipeline == pipeline && source.body.kind == OriginKind::Git);
-        if !is_of(document(store, &layout.source(), &run_id)?) {
-            continue;
-        }
-        let pointers = store.list(&layout.stage(StageName::Publish))?;
-        let Some(pointer) = pointers.iter().find(|path| path.contains("/accepted/")) else { continue };
-        if let Some(Document::Publication(publication)) = document(store, pointer, &run_id)? {
-            found.push((publication.body.published_at, run_id));
-        }
-    }
-    found.sort();
-    Ok(found.into_iter().map(|(_, run_id)| run_id).collect())
-}
-
-fn document(store: &Store, path: &str, run_id: &RunId) -> Result<Option<Document>, Failure> {
-    AcceptedResult::read(store, path)?.map(|accepted| manifest_of(store, accepted, run_id)).transpose()
-}
-
-/// Returns the failure for a manifest that cannot be parsed: it has another format of Assay's, or is damaged.
-fn parse_failure(run_id: &RunId, error: &DocumentError) -> Failure {
-    match error {
-        DocumentError::Fields { .. } | DocumentError::UnknownVersion(_) => Failure::from_error(ErrorCode::OldFormat, error)
-            .hint(format!("`assay verify {run_id}` names the Assay that signed it; nothing was changed")),
-        error => Failure::from_error(ErrorCode::Manifest, error),
-    }
-}
-
-/// Returns the manifest that a pointer of a run names, which has to be that run's.
-fn manifest_of(store: &Store, accepted: AcceptedResult, run_id: &RunId) -> Result<Document, Failure> {
-    let bytes = store.get(&accepted.manifest, MAX_MANIFEST_BYTES)?;
-    let document = Document::parse(&bytes).map_err(|error| parse_failure(run_id, &error))?;
-    let found = &document.header().run_id;
-    if found == run_id {
-        return Ok(document);
-    }
-    Err(Failure::new(ErrorCode::PointerElsewhere, format!("a pointer of run `{run_id}` leads to a manifest of run `{found}`")))
 }

@@ -2,7 +2,7 @@
 
 use assay_stage::{ErrorCode, Exit, Failure};
 
-use crate::commands::verified_run::StoreOptions;
+use crate::commands::store_options::StoreOptions;
 use crate::output;
 
 /// Show a run's result as a report.
@@ -20,7 +20,7 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let opened = self.place.open(&self.run)?;
+        let opened = self.place.runs().open(&self.run)?;
         let report = opened.report("assay show")?.ok_or_else(|| {
             Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no result yet", opened.chain.run_id))
                 .hint("`assay run` with the same run id resumes it; `assay verify` says how far it came")

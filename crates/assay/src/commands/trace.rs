@@ -5,6 +5,7 @@ use assay_manifest::{
     PinnedFile, Plan, PointSummary, Publication, ServingOutcome, Source, Summary, TrialValue,
 };
 use assay_report::counted;
+use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use assay_verify::{RecomputeOutcome, StoreBlobs, is_close};
@@ -12,7 +13,7 @@ use assay_warehouse::{ROW_ID, Row, Value};
 use serde_json::json;
 
 use crate::commands::recompute::{compare, reduce_again};
-use crate::commands::verified_run::{StoreOptions, VerifiedRun};
+use crate::commands::store_options::StoreOptions;
 use crate::output;
 
 /// The largest curated file and the largest raw output that are read, in bytes.
@@ -90,8 +91,8 @@ impl Trace {
                 .hint("an address is `<run>/<table>/<row id>/<column>`; tables and reports print it")
         })?;
         let opened = match &self.from {
-            Some(folder) => self.place.open_folder(folder)?,
-            None => self.place.open_here_or_in_store(address.run_id())?,
+            Some(folder) => self.place.runs().open_folder(folder)?,
+            None => self.place.runs().open_here_or_in_store(address.run_id())?,
         };
         if opened.chain.run_id != *address.run_id() {
             return Err(Failure::new(

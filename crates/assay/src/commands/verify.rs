@@ -1,6 +1,7 @@
 //! `assay verify`: verifies the whole chain, and reports which of the four levels it reached.
 
 use assay_manifest::{Digest, EndState, RunEnd};
+use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure, file_digest};
 use assay_store::Store;
 use assay_verify::{Level, LevelReport, RecomputeOutcome, fetched_from, verify_evidence, verify_rows, verify_snapshot};
@@ -8,7 +9,7 @@ use serde_json::json;
 
 use crate::commands::recompute::{Level4, recompute};
 use crate::commands::run::binaries;
-use crate::commands::verified_run::{StoreOptions, VerifiedRun};
+use crate::commands::store_options::StoreOptions;
 use crate::output;
 
 /// Verify a run, given by its name or by its published folder.
@@ -46,7 +47,7 @@ struct LevelResults {
 
 impl Verify {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let opened = self.place.open(&self.run).inspect_err(|failure| self.show_no_chain(failure))?;
+        let opened = self.place.runs().open(&self.run).inspect_err(|failure| self.show_no_chain(failure))?;
         if !opened.chain.is_complete {
             self.show_chain(&opened);
             let failure = unfinished_failure(&opened);

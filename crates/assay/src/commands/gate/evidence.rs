@@ -8,11 +8,11 @@ use assay_git::{CommitInfo, Oid};
 use assay_manifest::{
     Body as _, Digest, EarlierEnd, Environment, ExecutionPart, InputRef, Kind, Plan, RunEnd, RunId, Source, Summary,
 };
+use assay_runs::{RunStore, VerifiedRun};
 use assay_stage::{ErrorCode, Failure};
 use assay_verify::Chain;
 
 use crate::commands::gate::rules::{MAX_RULES_BYTES, RuleFile};
-use crate::commands::verified_run::{StoreOptions, VerifiedRun};
 
 /// A run that is judged.
 pub(crate) struct Evidence(VerifiedRun);
@@ -26,7 +26,7 @@ struct Documents<'a> {
 
 impl Evidence {
     /// Opens a run and verifies its chain. A run of unknown signers is refused unless `unestablished` is set.
-    pub(crate) fn open(place: &StoreOptions, run: &str, unestablished: bool) -> Result<Self, Failure> {
+    pub(crate) fn open(place: &RunStore, run: &str, unestablished: bool) -> Result<Self, Failure> {
         let name: RunId = run.parse().map_err(|error| no_run(run).because(&error))?;
         let opened = match place.open(run) {
             Err(failure) if failure.code == ErrorCode::UnknownKey && unestablished => place.open_unestablished(&name)?,

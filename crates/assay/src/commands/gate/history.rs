@@ -8,13 +8,13 @@ use assay_gate::history::{
 use assay_gate::{History, MetricKey};
 use assay_manifest::{MetricSummary, PairUnit, PointSummary, Summary};
 use assay_report::{counted, percent, significant};
+use assay_runs::{RunStore, RunValue, Series, SeriesFilter, SeriesReading, read_series};
 use assay_spec as spec;
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::json;
 
 use crate::commands::gate::evidence::Evidence;
-use crate::commands::series::{RunValue, Series, SeriesFilter, read_series};
-use crate::commands::verified_run::StoreOptions;
+use crate::commands::query::report_fetched;
 use crate::output;
 
 /// The most pairs that a recommended design may have.
@@ -34,12 +34,16 @@ pub(super) fn judge(
     evidence: &Evidence,
     gate: Option<&spec::Gate>,
     learned: Option<&History>,
-    place: &StoreOptions,
+    place: &RunStore,
     as_json: bool,
 ) -> Result<Exit, Failure> {
     let (q, budget) = gate.map_or((0.05, 0.05), |gate| (gate.q, gate.budget_pct / 100.0));
     let run = evidence.as_run()?;
-    let history = read_series(place, &SeriesFilter::default())?;
+    let SeriesReading { series: history, fetched, is_established } = read_series(place, &SeriesFilter::default())?;
+    report_fetched(fetched);
+    if !is_established {
+        output::diagnostic("internally consistent; signer not established");
+    }
     let named = gate.map_or(&[][..], |gate| gate.metrics.as_slice());
     let pipeline = run.plan.pipeline.name.as_str();
     let history: Vec<Series> = history.into_iter().filter(|series| series.pipeline == pipeline).collect();

@@ -14,6 +14,7 @@ use assay_envelope::{TestResult, Trust};
 use assay_gate::{GateInput, judge};
 use assay_manifest::{Acknowledgement, Digest, InputRef, Manifest, Name, Outcome, Role, RunId, Sequence, Verdict};
 use assay_runner::{Config, KeyRing, LocalKeys, gate_signers};
+use assay_runs::RunStore;
 use assay_spec as spec;
 use assay_stage::{Clock, ErrorCode, Exit, Failure, seal_with};
 use assay_store::Store;
@@ -22,7 +23,7 @@ use crate::commands::gate::evidence::Evidence;
 use crate::commands::gate::rules::{Branch, JudgedSubject, Rules, changes, definition_changes, gates};
 use crate::commands::gate::sequence::{VerifiedVerdict, append, read_verdicts, trust_own_gate};
 use crate::commands::run::make_missing_keys;
-use crate::commands::verified_run::StoreOptions;
+use crate::commands::store_options::StoreOptions;
 use crate::output;
 
 /// The keyword that selects a comparison with earlier runs, in place of a branch.
@@ -92,7 +93,7 @@ struct GateQuestion<'a> {
     rules: &'a Rules,
     candidate: &'a Evidence,
     subject: &'a Name,
-    place: &'a StoreOptions,
+    place: &'a RunStore,
     unestablished: bool,
 }
 
@@ -118,7 +119,7 @@ impl Gate {
         // If the reader closes the output, nothing is decided: only a stored verdict ends with success.
         output::set_closed_pipe_exit(Exit::Environment);
         if let Some(verdict) = &self.replay {
-            return replay::replay(verdict, &self.place);
+            return replay::replay(verdict, &self.place.runs());
         }
         let run = self.run.as_deref().unwrap_or_default();
         if self.baseline.as_deref() == Some(HISTORY) {
@@ -160,14 +161,14 @@ impl Gate {
     /// Compares with history, by the run's own rules: the result blocks nothing.
     fn against_history(&self, run: &str) -> Result<Exit, Failure> {
         self.refuse_what_history_ignores()?;
-        let candidate = Evidence::open(&self.place, run, self.unestablished)?;
+        let candidate = Evidence::open(&self.place.runs(), run, self.unestablished)?;
         let mut rules = Rules::from_run(candidate.own_pipeline()?);
         rules.noise = candidate.own_file(&rules.noise_path()?)?;
         let gates = if self.name.is_some() { self.gates(&rules)? } else { rules.gates()? };
         if let [first, _, ..] = gates.as_slice() {
             output::diagnostic(format!("by gate `{}`, the first of {}: `--gate` names another", first.name, gates.len()));
         }
-        history::judge(&candidate, gates.first(), rules.history()?.as_ref(), &self.place, self.json)
+        history::judge(&candidate, gates.first(), rules.history()?.as_ref(), &self.place.runs(), self.json)
     }
 
     /// Checks that the run is the one to be judged: it names its own pipeline, and so also what it measured.
@@ -222,8 +223,8 @@ impl Gate {
     }
 
     /// Returns the place to look for runs. By default, it uses the trust policy of the target branch.
-    fn find_place(&self, from: &RuleSource) -> Result<StoreOptions, Failure> {
-        let mut place = self.place.clone();
+    fn find_place(&self, from: &RuleSource) -> Result<RunStore, Failure> {
+        let mut place = self.place.runs();
         let RuleSource::Branch(branch) = from else { return Ok(place) };
         if let Some(policy) = branch.trust()?.filter(|_| place.trust.is_empty()) {
             let digest = Store::open_existing(&place.store_uri()?)?.put(&policy.bytes)?;

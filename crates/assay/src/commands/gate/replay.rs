@@ -7,6 +7,7 @@ use assay_envelope::{MAX_BUNDLE_BYTES, Trust};
 use assay_gate::{CONTRACT, GateInput};
 use assay_manifest::{Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Verdict};
 use assay_runner::{Config, gate_signers};
+use assay_runs::{RunStore, establish, read_regular_file};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use assay_verify::{Blobs as _, StoreBlobs};
@@ -15,16 +16,13 @@ use crate::commands::gate::evidence::Evidence;
 use crate::commands::gate::rules::{RuleFile, Rules, TRUST};
 use crate::commands::gate::sequence::{VerifiedVerdict, find_verdict, trust_own_gate, verify_verdict};
 use crate::commands::gate::{changes_of_definitions, make_manifest, policy_changes};
-use crate::commands::verified_run::StoreOptions;
-use crate::files::read_regular_file;
 use crate::output;
-use crate::trust::establish;
 
 /// The largest file that a pipeline names, in bytes.
 const MAX_DEFINITION_BYTES: u64 = assay_spec::MAX_FILE_BYTES as u64;
 
 /// Decides again and compares every byte.
-pub(crate) fn replay(name: &str, place: &StoreOptions) -> Result<Exit, Failure> {
+pub(crate) fn replay(name: &str, place: &RunStore) -> Result<Exit, Failure> {
     let blobs = StoreBlobs::new(Store::open_existing(&place.store_uri()?)?);
     let trust = trust(place, &blobs)?;
     let known = find(name, blobs.store(), &trust)?;
@@ -176,7 +174,7 @@ fn read_rules(verdict: &Verdict, blobs: &StoreBlobs) -> Result<Rules, Failure> {
 }
 
 /// Returns the trust: the named or configured policy, and this machine's own gate if it has one.
-fn trust(place: &StoreOptions, blobs: &StoreBlobs) -> Result<Trust, Failure> {
+fn trust(place: &RunStore, blobs: &StoreBlobs) -> Result<Trust, Failure> {
     let config = Config::find()?;
     let trust = establish(&place.trust, &config, blobs, &[])?.trust;
     Ok(match gate_signers(&config) {

@@ -6,10 +6,9 @@ use std::path::Path;
 use assay_gate::History;
 use assay_git::{Commit, Oid, Repository};
 use assay_manifest::{Acknowledgement, Artifact, Count, Difference, Digest, GatePolicy, Name};
+use assay_runs::read_regular_file;
 use assay_spec as spec;
 use assay_stage::{ErrorCode, Failure};
-
-use crate::files::read_regular_file;
 
 /// The path of a repository's trust policy, from its root.
 pub(crate) const TRUST: &str = "pipelines/trust.yaml";

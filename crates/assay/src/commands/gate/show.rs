@@ -6,6 +6,7 @@ use std::path::Path;
 use assay_manifest::{Body as _, Digest, Document, MAX_MANIFEST_BYTES, Role, RunId, Summary, Verdict};
 use assay_report::ChainSignature;
 use assay_report::gate::{EarlierVerdict, Inputs, Report};
+use assay_runs::{RunStore, named_store};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use assay_verify::{Blobs as _, StoreBlobs};
@@ -13,7 +14,6 @@ use serde_json::json;
 
 use crate::commands::gate::GateDecision;
 use crate::commands::gate::sequence::VerifiedVerdict;
-use crate::commands::verified_run::{StoreOptions, named_store};
 use crate::output;
 
 /// The longest comment of all gates together, in bytes: the forge's limit, less the text that the posting program adds.
@@ -24,7 +24,7 @@ pub(super) fn show(
     decided: &[GateDecision],
     to: Option<&Path>,
     as_json: bool,
-    place: &StoreOptions,
+    place: &RunStore,
     exit: Exit,
 ) -> Result<(), Failure> {
     let uri = place.store_uri()?;

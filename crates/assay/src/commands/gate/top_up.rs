@@ -4,12 +4,12 @@ use std::process::Stdio;
 
 use assay_manifest::{Outcome, RunId, Source, Verdict};
 use assay_report::counted;
+use assay_runs::RunStore;
 use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout};
 use assay_store::Store;
 
 use crate::commands::gate::GateDecision;
 use crate::commands::gate::evidence::Evidence;
-use crate::commands::verified_run::StoreOptions;
 use crate::output;
 
 /// The most names that are tried.
@@ -47,7 +47,7 @@ fn explain_undecidable(verdict: &Verdict) -> Option<String> {
 pub(super) fn run_again(
     candidate: &Evidence,
     decided: &[GateDecision],
-    place: &StoreOptions,
+    place: &RunStore,
     store: &Store,
 ) -> Result<String, Failure> {
     let source = candidate.verified_run().chain.one::<Source>().map(|source| &source.body);

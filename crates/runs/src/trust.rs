@@ -12,19 +12,16 @@ use assay_verify::{Blobs, FolderBlobs, Head};
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A trust, with a description of its source.
-pub(crate) struct ResolvedTrust {
-    pub(crate) trust: Trust,
-    pub(crate) source: String,
+pub struct ResolvedTrust {
+    /// The trust.
+    pub trust: Trust,
+    /// Its source.
+    pub source: String,
 }
 
 /// Returns the trust that the options name. Keys that lie beside the evidence are only candidates: a pinned fingerprint decides
 /// about them, and without any trust they show only that nothing has changed since it was signed.
-pub(crate) fn establish(
-    options: &[String],
-    config: &Config,
-    blobs: &dyn Blobs,
-    beside: &[Vec<u8>],
-) -> Result<ResolvedTrust, Failure> {
+pub fn establish(options: &[String], config: &Config, blobs: &dyn Blobs, beside: &[Vec<u8>]) -> Result<ResolvedTrust, Failure> {
     let candidates: Vec<PublicKey> =
         beside.iter().filter_map(|bytes| PublicKey::from_pem(std::str::from_utf8(bytes).ok()?).ok()).collect();
     match options {
@@ -46,7 +43,7 @@ pub(crate) fn establish(
 }
 
 /// Returns a trust in no signer: keys that lie beside the evidence show that nothing has changed since it was signed.
-pub(crate) fn trust_no_signer(beside: &[Vec<u8>]) -> Trust {
+pub fn trust_no_signer(beside: &[Vec<u8>]) -> Trust {
     Trust::None {
         candidates: beside.iter().filter_map(|bytes| PublicKey::from_pem(std::str::from_utf8(bytes).ok()?).ok()).collect(),
     }
@@ -95,7 +92,7 @@ fn policy_file(path: &Path) -> Result<TrustPolicy, Failure> {
 }
 
 /// Returns the key files that a run in a store was published with, unverified: they are candidates only.
-pub(crate) fn keys_beside_run(blobs: &dyn Blobs, head: &Head) -> Result<Vec<Vec<u8>>, Failure> {
+pub fn keys_beside_run(blobs: &dyn Blobs, head: &Head) -> Result<Vec<Vec<u8>>, Failure> {
     let mut found = Vec::new();
     for reference in &head.references {
         let Some(bytes) = blobs.get(&reference.manifest, MAX_MANIFEST_BYTES)? else { continue };
@@ -109,7 +106,7 @@ pub(crate) fn keys_beside_run(blobs: &dyn Blobs, head: &Head) -> Result<Vec<Vec<
 }
 
 /// Returns the key files of a published folder.
-pub(crate) fn keys_in_folder(blobs: &FolderBlobs) -> Result<Vec<Vec<u8>>, Failure> {
+pub fn keys_in_folder(blobs: &FolderBlobs) -> Result<Vec<Vec<u8>>, Failure> {
     let keys = blobs.iter().filter(|(path, _)| is_key_file(path));
     keys.filter_map(|(_, digest)| blobs.get(digest, MAX_BYTES).transpose()).collect()
 }

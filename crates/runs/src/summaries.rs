@@ -3,34 +3,34 @@
 use assay_envelope::Verified;
 use assay_lake::Subjects;
 use assay_manifest::{Body as _, Document, InputRef, Kind, Publication, RunId, Summary};
-use assay_report::counted;
 use assay_runner::Config;
 use assay_stage::{AcceptedResult, Failure, StageName};
 use assay_store::Store;
 use assay_verify::{Head, StoreBlobs, fetched_from, head_of_run, load};
 
-use crate::commands::runs::run_ids;
-use crate::output;
+use crate::list::run_ids;
 use crate::trust::{establish, keys_beside_run};
 
 /// The Summaries of a store.
-pub(crate) struct SignedSummaries {
-    pub(crate) subjects: Subjects,
+pub struct SignedSummaries {
+    /// The curated files that they name.
+    pub subjects: Subjects,
     /// The number of runs with a Summary that verifies.
-    pub(crate) runs: usize,
+    pub runs: usize,
     /// The number of those that were copied here from other stores, whose tables hold them.
-    pub(crate) fetched: usize,
+    pub fetched: usize,
     /// Runs whose Summary or Publication does not verify, with the reason.
-    pub(crate) refused: Vec<(RunId, Failure)>,
+    pub refused: Vec<(RunId, Failure)>,
     /// True if a trust policy names every signer.
-    pub(crate) is_established: bool,
-    pub(crate) trusted_by: String,
+    pub is_established: bool,
+    /// The source of the trust.
+    pub trusted_by: String,
 }
 
 /// Verifies the Summary of every run of a store that has one.
 ///
 /// Its signature vouches for the curated files; `assay verify` checks the rest of a run's chain.
-pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<SignedSummaries, Failure> {
+pub fn signed_summaries(store: &Store, trust: &[String]) -> Result<SignedSummaries, Failure> {
     let config = Config::find()?;
     let mut signed = SignedSummaries {
         subjects: Subjects::new(),
@@ -66,16 +66,6 @@ pub(crate) fn signed_summaries(store: &Store, trust: &[String]) -> Result<Signed
 }
 
 impl SignedSummaries {
-    /// Reports on stderr which runs are not in the tables.
-    pub(crate) fn say_fetched(&self) {
-        if self.fetched > 0 {
-            let runs = counted(self.fetched as u64, "run");
-            output::diagnostic(format!(
-                "{runs} of this store fetched from elsewhere: the tables of that store have their rows, and not these"
-            ));
-        }
-    }
-
     /// Records the versions with which a run was published, if it was: from those on, the tables have to show it.
     fn add_publication(
         &mut self,

@@ -20,40 +20,44 @@ const PUBLICATION: &str = "chain/publication.json";
 /// The largest frozen workload and the largest query, in bytes.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
 
-/// The store and the trust root of a run.
-#[derive(clap::Args, Clone, Debug)]
-pub(crate) struct StoreOptions {
-    /// The artifact store [default: `.assay` of the repository]
-    #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
-    pub(crate) store: Option<String>,
-    /// The trust root: a TrustPolicy file, or a fingerprint [default: the configured root]
-    #[arg(long, value_name = "POLICY|FINGERPRINT")]
-    pub(crate) trust: Vec<String>,
+/// A store of runs, with the trust root that they are verified under.
+#[derive(Clone, Debug)]
+pub struct RunStore {
+    /// The URI of the store; without it, `.assay` of the repository.
+    pub store: Option<String>,
+    /// A TrustPolicy file, or fingerprints; without any, the configured root.
+    pub trust: Vec<String>,
 }
 
 /// A run whose chain has been verified.
-pub(crate) struct VerifiedRun {
-    pub(crate) chain: Chain,
-    pub(crate) head: Head,
-    pub(crate) blobs: Box<dyn Blobs>,
+pub struct VerifiedRun {
+    /// Its manifests.
+    pub chain: Chain,
+    /// The references that the walk began at.
+    pub head: Head,
+    /// Its artifacts, by digest.
+    pub blobs: Box<dyn Blobs>,
     /// Files of a published folder that do not belong to the run.
-    pub(crate) strangers: Vec<String>,
-    pub(crate) trust: Trust,
-    pub(crate) trusted_by: String,
-    pub(crate) store: Option<String>,
+    pub strangers: Vec<String>,
+    /// The trust that its signatures were verified under.
+    pub trust: Trust,
+    /// The source of the trust.
+    pub trusted_by: String,
+    /// The URI of its store; `None` if it is a published folder.
+    pub store: Option<String>,
     /// The published folder, as it was named.
-    pub(crate) folder: Option<String>,
+    pub folder: Option<String>,
 }
 
-impl StoreOptions {
+impl RunStore {
     /// Returns the store's URI.
-    pub(crate) fn store_uri(&self) -> Result<String, Failure> {
+    pub fn store_uri(&self) -> Result<String, Failure> {
         self.store.clone().map_or_else(default_store, Ok)
     }
 
     /// Opens a run of the store. If the configured root does not know its signers, the run is opened with its signers not
     /// established.
-    pub(crate) fn open_or_unestablished(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
+    pub fn open_or_unestablished(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
         match self.open(run_id.as_str()) {
             Err(failure) if failure.code == ErrorCode::UnknownKey && self.trust.is_empty() => self.open_unestablished(run_id),
             opened => opened,
@@ -61,7 +65,7 @@ impl StoreOptions {
     }
 
     /// Opens a run of unknown signers: it is internally consistent, and no more is known.
-    pub(crate) fn open_unestablished(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
+    pub fn open_unestablished(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
         let uri = self.store_uri()?;
         let store = Store::open_existing(&uri)?;
         let head = head_of_run(&store, run_id)?;
@@ -75,7 +79,7 @@ impl StoreOptions {
     }
 
     /// Finds a run by its name, or by the folder that it was published to, and verifies its chain.
-    pub(crate) fn open(&self, name: &str) -> Result<VerifiedRun, Failure> {
+    pub fn open(&self, name: &str) -> Result<VerifiedRun, Failure> {
         // A folder has to be named with a slash, so that a folder that happens to have a run's name is never taken for that run.
         let is_path = name.contains('/') || name == "." || name == "..";
         if is_path && Path::new(name).is_dir() {
@@ -96,7 +100,7 @@ impl StoreOptions {
 
     /// Finds a run by its name, in the working folder if that is the run's published folder: the recipient of a folder works
     /// inside it.
-    pub(crate) fn open_here_or_in_store(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
+    pub fn open_here_or_in_store(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
         // The variable names a store for all commands, so it does not rule out the folder that this command runs in.
         let names_store = self.store.is_some() && self.store != std::env::var("ASSAY_STORE").ok();
         if !names_store && published_run(Path::new(".")).as_ref() == Some(run_id) {
@@ -106,7 +110,7 @@ impl StoreOptions {
     }
 
     /// Finds the run that a published folder holds, and verifies its chain.
-    pub(crate) fn open_folder(&self, name: &str) -> Result<VerifiedRun, Failure> {
+    pub fn open_folder(&self, name: &str) -> Result<VerifiedRun, Failure> {
         let path = Path::new(name);
         // Checked before any hashing: a folder further up may hold a whole disk.
         let is_plain = |found: std::fs::Metadata| found.is_file();
@@ -157,18 +161,18 @@ fn published_run(folder: &Path) -> Option<RunId> {
 }
 
 /// Returns the store's name if commands need it; `None` if it is the default store.
-pub(crate) fn named_store(uri: &str) -> Option<&str> {
+pub fn named_store(uri: &str) -> Option<&str> {
     Some(uri).filter(|uri| default_store().ok().as_deref() != Some(*uri))
 }
 
 /// Returns the option by which a command line names a store; empty if it is the default store.
-pub(crate) fn store_option(uri: &str) -> String {
+pub fn store_option(uri: &str) -> String {
     named_store(uri).map(|uri| format!(" --store {}", shell_word(uri))).unwrap_or_default()
 }
 
 impl VerifiedRun {
     /// Returns the report of a published run, which names `command` as its verifier; `None` if the run is not published.
-    pub(crate) fn report(&self, command: &str) -> Result<Option<Report>, Failure> {
+    pub fn report(&self, command: &str) -> Result<Option<Report>, Failure> {
         let chain = &self.chain;
         let (Some(plan), Some(collection), Some(summary), Some(publication)) =
             (chain.one::<Plan>(), chain.one::<Collection>(), chain.one::<Summary>(), chain.one::<Publication>())

@@ -7,9 +7,8 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
 
-use crate::commands::subjects::signed_summaries;
-use crate::commands::verified_run::StoreOptions;
-use crate::output;
+use crate::summaries::signed_summaries;
+use crate::verified_run::RunStore;
 
 /// The most bytes on disk of the files that are read, apart from the store.
 const MAX_SCRATCH_BYTES: u64 = 64 << 30;
@@ -17,46 +16,70 @@ const MAX_SCRATCH_BYTES: u64 = 64 << 30;
 /// A metric at a point of a case of a pipeline, run by run, oldest first. Cases of two pipelines may have the same name and
 /// differ in their setup.
 #[derive(Clone, Debug)]
-pub(crate) struct Series {
-    pub(crate) pipeline: String,
-    pub(crate) case: String,
-    pub(crate) point: String,
-    pub(crate) metric: String,
-    pub(crate) unit: String,
-    pub(crate) better: Option<BetterDirection>,
-    pub(crate) primary: bool,
+pub struct Series {
+    /// The name of the pipeline.
+    pub pipeline: String,
+    /// The case.
+    pub case: String,
+    /// The point of the case.
+    pub point: String,
+    /// The name of the metric.
+    pub metric: String,
+    /// The unit of its values.
+    pub unit: String,
+    /// The direction that is better, if one is.
+    pub better: Option<BetterDirection>,
+    /// True if gates judge it by default.
+    pub primary: bool,
     /// The runs of the newest workload: others did other work, and their numbers are not comparable.
-    pub(crate) runs: Vec<RunValue>,
+    pub runs: Vec<RunValue>,
     /// Runs of other workloads, which are left out.
-    pub(crate) other_work: usize,
+    pub other_work: usize,
 }
 
 /// The value of the metric in one run.
 #[derive(Clone, Debug)]
-pub(crate) struct RunValue {
-    pub(crate) run: String,
+pub struct RunValue {
+    /// The run.
+    pub run: String,
     /// The median over the run's trials.
-    pub(crate) value: f64,
+    pub value: f64,
     /// The start of its first attempt, in nanoseconds since 1970.
-    pub(crate) started: i64,
-    pub(crate) commit: Option<String>,
+    pub started: i64,
+    /// The commit that it measured, if it measured one.
+    pub commit: Option<String>,
     /// The digest of its workload.
-    pub(crate) workload: String,
+    pub workload: String,
     /// The digest of its pipeline's file, which defines how targets and variants are set up.
-    pub(crate) definition: String,
-    /// The hardware and software that it was measured on, by the digests of their rows.
-    pub(crate) hardware: String,
-    pub(crate) software: String,
+    pub definition: String,
+    /// The hardware that it was measured on, by the digest of its row.
+    pub hardware: String,
+    /// The software that it was measured on, by the digest of its row.
+    pub software: String,
     /// The row that holds the value.
-    pub(crate) row: String,
+    pub row: String,
 }
 
 /// The requested series; a field that is `None` selects all.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SeriesFilter<'a> {
-    pub(crate) metric: Option<&'a str>,
-    pub(crate) case: Option<&'a str>,
-    pub(crate) point: Option<&'a str>,
+pub struct SeriesFilter<'a> {
+    /// The metric.
+    pub metric: Option<&'a str>,
+    /// The case.
+    pub case: Option<&'a str>,
+    /// The point.
+    pub point: Option<&'a str>,
+}
+
+/// The series that were read, and what a reader has to know of the runs behind them.
+#[derive(Clone, Debug)]
+pub struct SeriesReading {
+    /// The series, by case, point and metric.
+    pub series: Vec<Series>,
+    /// The number of the store's runs that were copied here from other stores, whose tables have their rows.
+    pub fetched: usize,
+    /// True if a trust policy names every signer.
+    pub is_established: bool,
 }
 
 fn failure(error: impl Into<assay_lake::Error>) -> Failure {
@@ -64,7 +87,7 @@ fn failure(error: impl Into<assay_lake::Error>) -> Failure {
 }
 
 /// Returns the series of a store's warehouse, by case, point and metric. Every file that is read is named by a signed Summary.
-pub(crate) fn read_series(place: &StoreOptions, asked: &SeriesFilter<'_>) -> Result<Vec<Series>, Failure> {
+pub fn read_series(place: &RunStore, asked: &SeriesFilter<'_>) -> Result<SeriesReading, Failure> {
     let store = Store::open_existing(&place.store_uri()?)?;
     let lake = Lake::open(&store).map_err(failure)?;
     let signed = signed_summaries(&store, &place.trust)?;
@@ -77,10 +100,6 @@ pub(crate) fn read_series(place: &StoreOptions, asked: &SeriesFilter<'_>) -> Res
     let scratch = Scratch::new(MAX_SCRATCH_BYTES)?;
     let reading = Reading::open_trusted(&lake, &snapshot, &signed.subjects, &query, &scratch).map_err(failure)?;
     let result = reading.run_query(&query, Limits::default()).map_err(failure)?;
-    signed.say_fetched();
-    if !signed.is_established {
-        output::diagnostic("internally consistent; signer not established");
-    }
     let mut all: Vec<Series> = Vec::new();
     for row in &result.rows {
         let Some((head, of)) = parse_row(row) else { continue };
@@ -95,7 +114,7 @@ pub(crate) fn read_series(place: &StoreOptions, asked: &SeriesFilter<'_>) -> Res
         series.runs.retain(|of| of.workload == newest);
         series.other_work = before - series.runs.len();
     }
-    Ok(all)
+    Ok(SeriesReading { series: all, fetched: signed.fetched, is_established: signed.is_established })
 }
 
 fn sql(asked: &SeriesFilter<'_>) -> String {
@@ -141,24 +160,6 @@ fn parse_row(row: &[Cell]) -> Option<(Series, RunValue)> {
     Some((head, of))
 }
 
-#[cfg(test)]
-impl RunValue {
-    /// Returns a run that was measured on this hardware.
-    pub(crate) fn example(run: &str, value: f64, hardware: &str) -> Self {
-        Self {
-            run: run.to_owned(),
-            value,
-            started: 0,
-            commit: None,
-            workload: "work".to_owned(),
-            definition: "pipeline".to_owned(),
-            hardware: hardware.to_owned(),
-            software: "software".to_owned(),
-            row: "0123456789ab".to_owned(),
-        }
-    }
-}
-
 impl Series {
     /// Returns the fields that identify the series.
     fn key(&self) -> [&str; 4] {
@@ -166,7 +167,7 @@ impl Series {
     }
 
     /// Returns the values, oldest first.
-    pub(crate) fn values(&self) -> Vec<f64> {
+    pub fn values(&self) -> Vec<f64> {
         self.runs.iter().map(|of| of.value).collect()
     }
 }

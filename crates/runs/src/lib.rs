@@ -1,0 +1,19 @@
+//! Runs as a reader opens them: from a store or a published folder, verified under a trust root; and what many runs say together.
+//!
+//! [`RunStore`] names a store and a trust root. It opens one run as a [`VerifiedRun`]; [`signed_summaries`] verifies the Summaries
+//! of all runs, and [`read_series`] reads their metrics from run to run out of the warehouse. The checks are those of
+//! `assay-verify`; this crate decides which root, which keys and which pointers they are given. Nothing is printed here.
+
+mod files;
+mod list;
+mod series;
+mod summaries;
+mod trust;
+mod verified_run;
+
+pub use files::read_regular_file;
+pub use list::{published_runs, read_document, read_manifest, run_ids};
+pub use series::{RunValue, Series, SeriesFilter, SeriesReading, read_series};
+pub use summaries::{SignedSummaries, signed_summaries};
+pub use trust::{ResolvedTrust, establish, keys_beside_run, keys_in_folder, trust_no_signer};
+pub use verified_run::{RunStore, VerifiedRun, named_store, store_option};
