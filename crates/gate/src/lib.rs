@@ -1,4 +1,4 @@
-//! Gates: decide whether a candidate got worse, with known error rates.
+//! Gates: decide whether a candidate got worse, with known error rates; `assay-gating` gathers the evidence and replays verdicts.
 //!
 //! Everything here is pure: a verdict is a function of the evidence that it names, so a reader who has that evidence can compute
 //! it again, to the byte. [`rule`] holds the statistics of one family of metrics, [`stretch`] tests whether its pairs are

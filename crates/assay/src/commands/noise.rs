@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use assay_gate::learning::FEWEST_RUNS;
 use assay_gate::rule::{Launches, LearnedNoise};
 use assay_gate::{MetricKey, learn};
+use assay_gating::{Evidence, RegressedRuns, regressed_runs, trust_own_gate};
 use assay_manifest::{Digest, Name, RunId};
 use assay_report::{counted, percent};
 use assay_runner::{Config, gate_signers};
@@ -16,8 +17,6 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use assay_stats::BaseNoise;
 use assay_store::Store;
 
-use crate::commands::gate::evidence::Evidence;
-use crate::commands::gate::sequence::{RegressedRuns, regressed_runs, trust_own_gate};
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 

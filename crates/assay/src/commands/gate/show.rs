@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use assay_gating::{GateDecision, VerifiedVerdict};
 use assay_manifest::{Body as _, Digest, Document, MAX_MANIFEST_BYTES, Role, RunId, Summary, Verdict};
 use assay_report::ChainSignature;
 use assay_report::gate::{EarlierVerdict, Inputs, Report};
@@ -12,8 +13,6 @@ use assay_store::Store;
 use assay_verify::{Blobs as _, StoreBlobs};
 use serde_json::json;
 
-use crate::commands::gate::GateDecision;
-use crate::commands::gate::sequence::VerifiedVerdict;
 use crate::output;
 
 /// The longest comment of all gates together, in bytes: the forge's limit, less the text that the posting program adds.

@@ -8,21 +8,20 @@ use assay_gate::{CONTRACT, GateInput};
 use assay_manifest::{Digest, InputRef, Kind, MAX_MANIFEST_BYTES, Verdict};
 use assay_runner::{Config, gate_signers};
 use assay_runs::{RunStore, establish, read_regular_file};
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Failure};
 use assay_store::Store;
 use assay_verify::{Blobs as _, StoreBlobs};
 
-use crate::commands::gate::evidence::Evidence;
-use crate::commands::gate::rules::{RuleFile, Rules, TRUST};
-use crate::commands::gate::sequence::{VerifiedVerdict, find_verdict, trust_own_gate, verify_verdict};
-use crate::commands::gate::{changes_of_definitions, make_manifest, policy_changes};
-use crate::output;
+use crate::decide::{changes_of_definitions, make_manifest, policy_changes};
+use crate::evidence::Evidence;
+use crate::rules::{RuleFile, Rules, TRUST};
+use crate::sequence::{VerifiedVerdict, find_verdict, trust_own_gate, verify_verdict};
 
 /// The largest file that a pipeline names, in bytes.
 const MAX_DEFINITION_BYTES: u64 = assay_spec::MAX_FILE_BYTES as u64;
 
-/// Decides again and compares every byte.
-pub(crate) fn replay(name: &str, place: &RunStore) -> Result<Exit, Failure> {
+/// Decides a verdict again and compares every byte. `name` is its digest, or its file with the bundle beside it.
+pub fn replay(name: &str, place: &RunStore) -> Result<VerifiedVerdict, Failure> {
     let blobs = StoreBlobs::new(Store::open_existing(&place.store_uri()?)?);
     let trust = trust(place, &blobs)?;
     let known = find(name, blobs.store(), &trust)?;
@@ -54,16 +53,7 @@ pub(crate) fn replay(name: &str, place: &RunStore) -> Result<Exit, Failure> {
         )
         .hint("whoever signed this verdict did not decide by what it names"));
     }
-    output::line(format!("verdict {}", known.reference.manifest));
-    output::line(format!("  ok  signed by {}", known.signer));
-    let count = |count: usize, what: &str| assay_report::counted(count as u64, what);
-    output::line(format!(
-        "  ok  {} verified to level 1 (chain): `assay verify` reads their raw bytes, too",
-        count(verdict.runs.len(), "run")
-    ));
-    output::line(format!("  ok  {} of rules", count(verdict.files.len(), "file")));
-    output::line(format!("  ok  decided again, with the same bytes: {}", verdict.outcome_label()));
-    Ok(Exit::Done)
+    Ok(known)
 }
 
 /// Checks that the earlier verdicts exist, and that this one follows them.
@@ -221,7 +211,7 @@ mod tests {
 
     /// Returns the example's verdict as this look, of runs with these Summaries.
     fn verdict(look: u32, summaries: &[&str]) -> Verdict {
-        let bytes = include_bytes!("../../../../../manifests/examples/v1alpha1/verdict.json");
+        let bytes = include_bytes!("../../../manifests/examples/v1alpha1/verdict.json");
         let document = Document::parse(bytes).expect("a manifest");
         let mut verdict = Verdict::from_document(&document).expect("a verdict").body.clone();
         let like = verdict.runs.first().expect("a run").clone();

@@ -9,19 +9,22 @@ use assay_store::{CreateOutcome, Store};
 
 /// A verdict that was found and verified.
 #[derive(Clone, Debug)]
-pub(crate) struct VerifiedVerdict {
+pub struct VerifiedVerdict {
     /// Its number in the order of its subject, from 1.
-    pub(crate) number: u32,
-    pub(crate) reference: InputRef,
-    pub(crate) manifest: Manifest<Verdict>,
+    pub number: u32,
+    /// The reference of its manifest and bundle.
+    pub reference: InputRef,
+    /// Its manifest.
+    pub manifest: Manifest<Verdict>,
     /// The name of its signer.
-    pub(crate) signer: String,
+    pub signer: String,
     /// The fingerprint of the signer's key.
-    pub(crate) fingerprint: Digest,
+    pub fingerprint: Digest,
 }
 
 impl VerifiedVerdict {
-    pub(crate) fn verdict(&self) -> &Verdict {
+    /// Returns the verdict.
+    pub fn verdict(&self) -> &Verdict {
         &self.manifest.body
     }
 }
@@ -29,7 +32,7 @@ impl VerifiedVerdict {
 /// Adds this machine's own gate, with its present and former keys, to the trust for verdicts. If the policy itself names one of
 /// these keys, the policy's window applies. Keys that lie beside a run vouch for no verdict: otherwise the machine that measures
 /// could plant one that counts.
-pub(crate) fn trust_own_gate(trust: &Trust, own: &[TrustedSigner]) -> Trust {
+pub fn trust_own_gate(trust: &Trust, own: &[TrustedSigner]) -> Trust {
     match trust.clone() {
         Trust::Policy(mut policy) => {
             let is_named =
@@ -76,16 +79,16 @@ fn check_order(known: &[VerifiedVerdict], subject: &Name) -> Result<(), Failure>
 
 /// The runs of a store in which a gate has found a regression.
 #[derive(Default)]
-pub(crate) struct RegressedRuns {
+pub struct RegressedRuns {
     /// The digests of their Summaries.
-    pub(crate) summaries: BTreeSet<Digest>,
+    pub summaries: BTreeSet<Digest>,
     /// The number of unusable verdicts: damaged, or signed by no trusted gate.
-    pub(crate) unread: usize,
+    pub unread: usize,
 }
 
 /// Returns the runs in which a verdict of the store has found a regressed metric, accepted or not. A verdict that does not verify
 /// is ignored, and counted.
-pub(crate) fn regressed_runs(store: &Store, trust: &Trust) -> Result<RegressedRuns, Failure> {
+pub fn regressed_runs(store: &Store, trust: &Trust) -> Result<RegressedRuns, Failure> {
     let mut regressed = RegressedRuns::default();
     for path in store.list(Layout::VERDICTS)? {
         let Some(accepted) = AcceptedResult::read(store, &path)? else { continue };

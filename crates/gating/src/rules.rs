@@ -21,10 +21,11 @@ const MAX_ACKNOWLEDGEMENTS: usize = 1_000;
 
 /// A file that rules are read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RuleFile {
+pub struct RuleFile {
     /// From the repository's root.
-    pub(crate) path: String,
-    pub(crate) bytes: Vec<u8>,
+    pub path: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
 }
 
 impl RuleFile {
@@ -74,7 +75,7 @@ impl Branch {
 
     /// Describes the branch by its name and its commit.
     pub(crate) fn describe(&self) -> String {
-        format!("`{}` ({})", self.rev, crate::output::short(&self.commit.id.to_string()))
+        format!("`{}` ({})", self.rev, crate::short(&self.commit.id.to_string()))
     }
 
     /// Refuses a merge of `head` with a commit with which merging it into this branch would not have merged it.

@@ -1,25 +1,22 @@
 //! More pairs for an inconclusive verdict: the same pipeline at the same commit, run again.
 
-use std::process::Stdio;
-
 use assay_manifest::{Outcome, RunId, Source, Verdict};
 use assay_report::counted;
-use assay_runs::RunStore;
-use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout};
+use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout};
 use assay_store::Store;
 
-use crate::commands::gate::GateDecision;
-use crate::commands::gate::evidence::Evidence;
-use crate::output;
+use crate::caller::{Caller, GateEvent, RepeatedRun};
+use crate::decide::GateDecision;
+use crate::evidence::Evidence;
 
 /// The most names that are tried.
 const MAX_NAMES: u32 = 1_000;
 
-/// Returns the message if the remaining looks would be used for nothing; `None` if a verdict may change.
-pub(super) fn explain_futile_looks(decided: &[GateDecision]) -> Option<String> {
+/// Returns the reason if the remaining looks would be used for nothing; `None` if a verdict may change.
+pub(crate) fn explain_futile_looks(decided: &[GateDecision]) -> Option<String> {
     let asked = decided.iter().filter(|decided| decided.may_be_topped_up());
     let whys: Option<Vec<String>> = asked.map(|decided| explain_undecidable(decided.verdict.verdict())).collect();
-    whys?.first().map(|why| format!("not run once more: {why}"))
+    whys?.into_iter().next()
 }
 
 /// Returns the reason why the remaining looks cannot decide; `None` if they may.
@@ -44,12 +41,12 @@ fn explain_undecidable(verdict: &Verdict) -> Option<String> {
 }
 
 /// Runs the candidate's pipeline at its commit again, and returns the new run's name.
-pub(super) fn run_again(
+pub(crate) fn run_again(
     candidate: &Evidence,
     decided: &[GateDecision],
-    place: &RunStore,
     store: &Store,
-) -> Result<String, Failure> {
+    caller: &dyn Caller,
+) -> Result<RunId, Failure> {
     let source = candidate.verified_run().chain.one::<Source>().map(|source| &source.body);
     let no_commit = || {
         Failure::new(
@@ -62,23 +59,10 @@ pub(super) fn run_again(
     let commit = source.commit.as_deref().filter(|_| !source.dirty).ok_or_else(no_commit)?;
     let look = decided.iter().map(|decided| decided.verdict.verdict().sequence.look).max().unwrap_or(1) + 1;
     let run = free_name(candidate.run_id(), look, store)?;
-    output::diagnostic(format!(
-        "inconclusive, and a look is left: running `{}` at {} once more, as `{run}`",
-        source.pipeline,
-        output::short(commit)
-    ));
-    let this = std::env::current_exe()
-        .map_err(|error| Failure::new(ErrorCode::Binaries, "cannot find the running program").because(&error))?;
-    let mut command = std::process::Command::new(this);
-    command.args(["run", &source.pipeline, "--commit", commit, "--run-id", run.as_str(), "--no-push", "--store"]);
-    command.arg(place.store_uri()?).stdin(Stdio::null()).stdout(Stdio::null());
-    let ended = command.status().map_err(|error| Failure::new(ErrorCode::Binaries, "cannot run `assay run`").because(&error))?;
-    match Exit::from_code(ended.code().unwrap_or(1)) {
-        Exit::Done | Exit::Unestablished => Ok(run.to_string()),
-        exit => Err(Failure::new(ErrorCode::TopUp, format!("the run `{run}` did not come to its end"))
-            .with_exit(exit)
-            .hint("the verdict before it stands; judge again when the run can be made")),
-    }
+    let repeated = RepeatedRun { pipeline: &source.pipeline, commit, run_id: &run };
+    caller.report(GateEvent::RunsAgain(&repeated));
+    caller.run_again(&repeated)?;
+    Ok(run)
 }
 
 /// Returns the first name for that look, or for one after it, that no run of the store has: a run that already exists is no new
@@ -109,7 +93,7 @@ mod tests {
     use super::*;
 
     fn verdict(more_pairs: Option<u32>, look: u32) -> Verdict {
-        let bytes = include_bytes!("../../../../../manifests/examples/v1alpha1/verdict.json");
+        let bytes = include_bytes!("../../../manifests/examples/v1alpha1/verdict.json");
         let document = assay_manifest::Document::parse(bytes).expect("a manifest");
         let mut verdict = <Verdict as assay_manifest::Body>::from_document(&document).expect("a verdict").body.clone();
         verdict.policy.looks = vec![0.4, 0.3, 0.3];

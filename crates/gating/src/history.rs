@@ -1,0 +1,161 @@
+//! The comparison of a run with the runs before it, which never blocks.
+
+use std::collections::BTreeMap;
+
+use assay_gate::history::{
+    FalseAlarms, HistoryComparison, MetricComparison, MetricHistory, MetricSpread, PairedDesign, Prediction, size_paired_design,
+};
+use assay_gate::{History, MetricKey};
+use assay_manifest::{CaseId, Digest, MetricSummary, Name, PairUnit, PointId, PointSummary, Summary};
+use assay_runs::{RunStore, RunValue, Series, SeriesFilter, SeriesReading, read_series};
+use assay_stage::{ErrorCode, Failure};
+
+use crate::caller::{Caller, GateEvent};
+use crate::evidence::Evidence;
+use crate::request::select_gates;
+use crate::rules::Rules;
+
+/// The most pairs that a recommended design may have.
+const MOST_PAIRS: usize = 60;
+
+/// A metric of the run, with its values in the runs before it.
+#[derive(Clone, Debug)]
+pub struct FollowedMetric {
+    /// The case.
+    pub case: CaseId,
+    /// The point of the case.
+    pub point: PointId,
+    /// The digest of the workload.
+    pub work: Digest,
+    /// The metric in the run's Summary.
+    pub metric: MetricSummary,
+    /// Its values.
+    pub past: MetricHistory,
+    /// The number of those runs with other surroundings than this one; `None` if this one is not in the tables.
+    pub elsewhere: Option<usize>,
+}
+
+/// A run as the runs before it show it.
+#[derive(Clone, Debug)]
+pub struct HistoryJudgement {
+    /// The metrics of the run.
+    pub followed: Vec<FollowedMetric>,
+    /// The comparison of each, in the same order.
+    pub compared: Vec<MetricComparison>,
+    /// The probability that the family raises a false alarm; `None` if nothing is predicted.
+    pub false_alarms: Option<FalseAlarms>,
+    learned: Option<History>,
+    q: f64,
+    budget: f64,
+}
+
+/// A paired run that would decide.
+#[derive(Clone, Debug)]
+pub struct RecommendedDesign {
+    /// The design.
+    pub paired: PairedDesign,
+    /// The number of metrics that it is sized for.
+    pub metrics: usize,
+    /// The budget as a share; the design finds twice of it.
+    pub budget: f64,
+}
+
+/// Compares a run with those before it, by the run's own rules and by the named gate or its first one.
+pub fn compare_with_history(
+    run: &str,
+    gate: Option<&Name>,
+    place: &RunStore,
+    unestablished: bool,
+    caller: &dyn Caller,
+) -> Result<HistoryJudgement, Failure> {
+    let candidate = Evidence::open(place, run, unestablished)?;
+    let mut rules = Rules::from_run(candidate.own_pipeline()?);
+    rules.noise = candidate.own_file(&rules.noise_path()?)?;
+    let gates = if gate.is_some() { select_gates(&rules, gate)? } else { rules.gates()? };
+    if let [first, _, ..] = gates.as_slice() {
+        caller.report(GateEvent::FirstGate { gate: &first.name, of: gates.len() });
+    }
+    let (gate, learned) = (gates.first(), rules.history()?);
+    let (q, budget) = gate.map_or((0.05, 0.05), |gate| (gate.q, gate.budget_pct / 100.0));
+    let run = candidate.as_run()?;
+    let SeriesReading { series: history, fetched, is_established } = read_series(place, &SeriesFilter::default())?;
+    caller.report(GateEvent::HistoryRead { fetched, is_established });
+    let named = gate.map_or(&[][..], |gate| gate.metrics.as_slice());
+    let pipeline = run.plan.pipeline.name.as_str();
+    let history: Vec<Series> = history.into_iter().filter(|series| series.pipeline == pipeline).collect();
+    let followed = collect_histories(run.summary.1, &history, run.run_id.as_str(), named);
+    if followed.is_empty() {
+        return Err(Failure::new(ErrorCode::NothingJudged, "the run reports no primary metric with a direction that is better"));
+    }
+    let family: Vec<MetricHistory> = followed.iter().map(|followed| followed.past.clone()).collect();
+    let HistoryComparison { metrics, false_alarms } = assay_gate::history::compare_with_history(&family, q, budget);
+    Ok(HistoryJudgement { followed, compared: metrics, false_alarms, learned, q, budget })
+}
+
+impl HistoryJudgement {
+    /// Returns true if a metric is worse than the earlier runs explain.
+    pub fn is_worse(&self) -> bool {
+        self.compared.iter().any(|compared| compared.is_worse)
+    }
+
+    /// Returns true if the earlier runs predict at least one of the metrics.
+    pub fn is_predicted(&self) -> bool {
+        self.compared.iter().any(|compared| matches!(compared.prediction, Prediction::Interval { .. }))
+    }
+
+    /// Returns a paired run that would decide, sized by the learned noise, and otherwise by the spread of this run's own trials.
+    pub fn recommend(&self) -> RecommendedDesign {
+        let family: Vec<MetricSpread> = self.followed.iter().filter_map(FollowedMetric::spread).collect();
+        let paired = size_paired_design(&family, self.learned.as_ref(), self.q, self.budget, MOST_PAIRS);
+        RecommendedDesign { paired, metrics: family.len(), budget: self.budget }
+    }
+}
+
+impl FollowedMetric {
+    /// Returns the spread that determines the number of pairs for it.
+    fn spread(&self) -> Option<MetricSpread> {
+        let taught = MetricKey {
+            workload: self.case.names().first()?.parse().ok()?,
+            work: self.work,
+            point: self.point.clone(),
+            metric: self.metric.metric.clone(),
+            unit: PairUnit::Launch,
+        };
+        Some(MetricSpread { key: taught, cv: self.metric.cv, trials: self.metric.n.0 })
+    }
+}
+
+fn collect_histories(summary: &Summary, history: &[Series], run: &str, named: &[String]) -> Vec<FollowedMetric> {
+    let mut all = Vec::new();
+    for point in &summary.points {
+        let is_asked = |metric: &&MetricSummary| if named.is_empty() { metric.primary } else { named.contains(&metric.metric) };
+        for metric in point.metrics.iter().filter(is_asked) {
+            let Some(better) = metric.better else { continue };
+            let same = |series: &&Series| {
+                series.case == point.case_id.as_str() && series.point == point.point_id.as_str() && series.metric == metric.metric
+            };
+            let series = history.iter().find(same);
+            let before = series.map(|series| earlier_runs(series, run, point)).unwrap_or_default();
+            let own = series.and_then(|series| series.runs.iter().find(|of| of.run == run));
+            let surroundings = |of: &RunValue| (of.hardware.clone(), of.software.clone(), of.definition.clone());
+            let elsewhere = own.map(|own| before.iter().filter(|of| surroundings(of) != surroundings(own)).count());
+            let earlier: BTreeMap<String, f64> = before.iter().map(|of| (of.run.clone(), of.value)).collect();
+            all.push(FollowedMetric {
+                case: point.case_id.clone(),
+                point: point.point_id.clone(),
+                work: point.workload_spec_digest,
+                metric: metric.clone(),
+                past: MetricHistory { better, value: metric.median, earlier },
+                elsewhere,
+            });
+        }
+    }
+    all
+}
+
+/// Returns the runs before `run` that did the same work; if `run` is not in the tables, all such runs.
+fn earlier_runs<'a>(series: &'a Series, run: &str, point: &PointSummary) -> Vec<&'a RunValue> {
+    let work = point.workload_spec_digest.to_string();
+    let own = series.runs.iter().find(|of| of.run == run).map_or(i64::MAX, |of| of.started);
+    series.runs.iter().filter(|of| of.workload == work && of.run != run && of.started < own).collect()
+}

@@ -1,0 +1,29 @@
+//! Gating: gathers the evidence that a gate decides by, runs more trials, and replays verdicts; `assay-gate` decides.
+//!
+//! [`GateRequest::judge`] opens the judged run, reads the rules, finds the earlier verdicts, and signs and stores a new one.
+//! [`replay`] repeats a verdict from the inputs that it names, and [`compare_with_history`] compares a run with those before it.
+//! Nothing is printed here: a [`Caller`] is given typed [`GateEvent`]s, holds the key, and runs a pipeline once more.
+
+mod caller;
+mod decide;
+mod evidence;
+mod history;
+mod replay;
+mod request;
+mod rules;
+mod sequence;
+mod top_up;
+
+pub use caller::{Caller, GateEvent, RepeatedRun};
+pub use decide::GateDecision;
+pub use evidence::Evidence;
+pub use history::{FollowedMetric, HistoryJudgement, RecommendedDesign, compare_with_history};
+pub use replay::replay;
+pub use request::{GateRequest, RuleOrigin};
+pub use rules::RuleFile;
+pub use sequence::{RegressedRuns, VerifiedVerdict, regressed_runs, trust_own_gate};
+
+/// Returns the beginning of a commit id, enough to recognise it.
+fn short(commit: &str) -> String {
+    commit.chars().take(12).collect()
+}
