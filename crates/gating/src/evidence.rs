@@ -15,7 +15,7 @@ use assay_verify::Chain;
 use crate::rules::{MAX_RULES_BYTES, RuleFile};
 
 /// A run that is judged.
-pub struct Evidence(VerifiedRun);
+pub(crate) struct Evidence(VerifiedRun);
 
 /// The documents of a run's chain that a judgement needs.
 struct Documents<'a> {
@@ -26,7 +26,7 @@ struct Documents<'a> {
 
 impl Evidence {
     /// Opens a run and verifies its chain. A run of unknown signers is refused unless `unestablished` is set.
-    pub fn open(place: &RunStore, run: &str, unestablished: bool) -> Result<Self, Failure> {
+    pub(crate) fn open(place: &RunStore, run: &str, unestablished: bool) -> Result<Self, Failure> {
         let name: RunId = run.parse().map_err(|error| no_run(run).because(&error))?;
         let opened = match place.open(run) {
             Err(failure) if failure.code == ErrorCode::UnknownKey && unestablished => place.open_unestablished(&name)?,
@@ -47,28 +47,28 @@ impl Evidence {
     }
 
     /// Returns the run's name.
-    pub fn run_id(&self) -> &RunId {
+    pub(crate) fn run_id(&self) -> &RunId {
         &self.0.chain.run_id
     }
 
     /// Returns the run.
-    pub fn verified_run(&self) -> &VerifiedRun {
+    pub(crate) fn verified_run(&self) -> &VerifiedRun {
         &self.0
     }
 
     /// Returns its Summary, as a verdict names it.
-    pub fn summary(&self) -> Result<InputRef, Failure> {
+    pub(crate) fn summary(&self) -> Result<InputRef, Failure> {
         Ok(self.documents()?.summary.0)
     }
 
     /// Returns the commit that it measured; `None` for a work tree, whatever is checked out there.
-    pub fn commit(&self) -> Option<&str> {
+    pub(crate) fn commit(&self) -> Option<&str> {
         self.0.chain.commit.as_ref()?;
         self.0.chain.one::<Source>()?.body.commit.as_deref()
     }
 
     /// Returns the tree that it measured: the commit's or, without a commit, the digest of its definitions' files.
-    pub fn tree(&self) -> Result<String, Failure> {
+    pub(crate) fn tree(&self) -> Result<String, Failure> {
         let source = self.documents()?.source;
         Ok(match &self.0.chain.commit {
             Some(commit) => commit.tree.to_string(),
@@ -77,39 +77,39 @@ impl Evidence {
     }
 
     /// Returns the pipeline of the run's own Source.
-    pub fn own_pipeline(&self) -> Result<RuleFile, Failure> {
+    pub(crate) fn own_pipeline(&self) -> Result<RuleFile, Failure> {
         let source = self.documents()?.source;
         self.own_file(&source.pipeline)?.ok_or_else(|| missing_file(&source.pipeline))
     }
 
     /// Returns a file of the run's own Source; `None` if it has none of that path.
-    pub fn own_file(&self, path: &str) -> Result<Option<RuleFile>, Failure> {
+    pub(crate) fn own_file(&self, path: &str) -> Result<Option<RuleFile>, Failure> {
         let Some(file) = self.documents()?.source.file(path) else { return Ok(None) };
         let bytes = self.0.blobs.get(&file.artifact.digest, MAX_RULES_BYTES)?.ok_or_else(|| missing_file(path))?;
         Ok(Some(RuleFile { path: path.to_owned(), bytes }))
     }
 
     /// Returns the digests of the files that it was made from, by path.
-    pub fn files(&self) -> BTreeMap<String, Digest> {
+    pub(crate) fn files(&self) -> BTreeMap<String, Digest> {
         let source = self.0.chain.one::<Source>();
         let files = source.into_iter().flat_map(|source| &source.body.files);
         files.map(|file| (file.path.clone(), file.artifact.digest)).collect()
     }
 
     /// Returns true if it measured this commit, or a merge of it with another. A commit that merely follows it may undo it.
-    pub fn has_measured(&self, head: &str) -> bool {
+    pub(crate) fn has_measured(&self, head: &str) -> bool {
         let is_merge = |info: &CommitInfo| info.parents.len() > 1 && info.parents.iter().any(|parent| parent.to_string() == head);
         self.commit() == Some(head) || self.0.chain.commit.as_ref().is_some_and(is_merge)
     }
 
     /// Returns the commits that it measured `head` merged with; none if it measured `head` itself.
-    pub fn merged_with(&self, head: &str) -> Vec<Oid> {
+    pub(crate) fn merged_with(&self, head: &str) -> Vec<Oid> {
         let merge = self.0.chain.commit.as_ref().filter(|_| self.commit() != Some(head));
         merge.into_iter().flat_map(|info| &info.parents).filter(|parent| parent.to_string() != head).copied().collect()
     }
 
     /// Returns the run as the rule reads it.
-    pub fn as_run(&self) -> Result<Run<'_>, Failure> {
+    pub(crate) fn as_run(&self) -> Result<Run<'_>, Failure> {
         let Documents { source, plan, summary } = self.documents()?;
         let chain = &self.0.chain;
         let mut environments: Vec<&Environment> = chain.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();

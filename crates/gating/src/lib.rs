@@ -1,13 +1,15 @@
 //! Gating: gathers the evidence that a gate decides by, runs more trials, and replays verdicts; `assay-gate` decides.
 //!
 //! [`GateRequest::judge`] opens the judged run, reads the rules, finds the earlier verdicts, and signs and stores a new one.
-//! [`replay`] repeats a verdict from the inputs that it names, and [`compare_with_history`] compares a run with those before it.
+//! [`replay`] repeats a verdict from the inputs that it names, [`compare_with_history`] compares a run with those before it, and
+//! [`NoiseRequest::learn`] learns noise from earlier runs.
 //! Nothing is printed here: a [`Caller`] is given typed [`GateEvent`]s, holds the key, and runs a pipeline once more.
 
 mod caller;
 mod decide;
 mod evidence;
 mod history;
+mod noise;
 mod replay;
 mod request;
 mod rules;
@@ -16,12 +18,11 @@ mod top_up;
 
 pub use caller::{Caller, GateEvent, RepeatedRun};
 pub use decide::GateDecision;
-pub use evidence::Evidence;
 pub use history::{FollowedMetric, HistoryJudgement, RecommendedDesign, compare_with_history};
+pub use noise::{NoiseEvent, NoiseFile, NoiseRequest};
 pub use replay::replay;
 pub use request::{GateRequest, RuleOrigin};
-pub use rules::RuleFile;
-pub use sequence::{RegressedRuns, VerifiedVerdict, regressed_runs, trust_own_gate};
+pub use sequence::VerifiedVerdict;
 
 /// Returns the beginning of a commit id, enough to recognise it.
 fn short(commit: &str) -> String {

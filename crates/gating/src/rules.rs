@@ -21,11 +21,11 @@ const MAX_ACKNOWLEDGEMENTS: usize = 1_000;
 
 /// A file that rules are read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleFile {
+pub(crate) struct RuleFile {
     /// From the repository's root.
-    pub path: String,
+    pub(crate) path: String,
     /// Its content.
-    pub bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl RuleFile {

@@ -32,7 +32,7 @@ impl VerifiedVerdict {
 /// Adds this machine's own gate, with its present and former keys, to the trust for verdicts. If the policy itself names one of
 /// these keys, the policy's window applies. Keys that lie beside a run vouch for no verdict: otherwise the machine that measures
 /// could plant one that counts.
-pub fn trust_own_gate(trust: &Trust, own: &[TrustedSigner]) -> Trust {
+pub(crate) fn trust_own_gate(trust: &Trust, own: &[TrustedSigner]) -> Trust {
     match trust.clone() {
         Trust::Policy(mut policy) => {
             let is_named =
@@ -79,16 +79,16 @@ fn check_order(known: &[VerifiedVerdict], subject: &Name) -> Result<(), Failure>
 
 /// The runs of a store in which a gate has found a regression.
 #[derive(Default)]
-pub struct RegressedRuns {
+pub(crate) struct RegressedRuns {
     /// The digests of their Summaries.
-    pub summaries: BTreeSet<Digest>,
+    pub(crate) summaries: BTreeSet<Digest>,
     /// The number of unusable verdicts: damaged, or signed by no trusted gate.
-    pub unread: usize,
+    pub(crate) unread: usize,
 }
 
 /// Returns the runs in which a verdict of the store has found a regressed metric, accepted or not. A verdict that does not verify
 /// is ignored, and counted.
-pub fn regressed_runs(store: &Store, trust: &Trust) -> Result<RegressedRuns, Failure> {
+pub(crate) fn regressed_runs(store: &Store, trust: &Trust) -> Result<RegressedRuns, Failure> {
     let mut regressed = RegressedRuns::default();
     for path in store.list(Layout::VERDICTS)? {
         let Some(accepted) = AcceptedResult::read(store, &path)? else { continue };
