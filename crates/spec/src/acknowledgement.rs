@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use assay_manifest::{CaseId, Instant, Name, PointId};
 
 use crate::checked_value::CheckedValue;
-use crate::definition::{Define, DefinitionKind, SourcePlaces, parse_as};
+use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::problem::{Problem, Problems};
 
 /// The folder of acknowledgement files, from the repository's root.

@@ -18,6 +18,7 @@ mod acknowledgement;
 mod check;
 mod checked_value;
 mod closure;
+mod define;
 mod definition;
 mod expand;
 mod field;
@@ -47,14 +48,15 @@ pub use check::NO_CREDENTIALS;
 pub use closure::{
     Closure, ClosureError, ClosureFile, MAX_CLOSURE_BYTES, MAX_CLOSURE_FILES, MAX_FILE_BYTES, ReadFile, read_closure,
 };
-pub use definition::{Definition, DefinitionKind};
+pub use define::DefinitionKind;
+pub use definition::Definition;
 pub use expand::{MAX_CASES, MAX_POINTS, MAX_TRIALS, expand};
 pub use freeze::{FreezeError, FrozenSpec, MutableParts, Pins, derive_seed};
 pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
 pub use noise::{MetricNoise, NOISE, Noise, NoiseRun};
 pub use objects::{MAX_OBJECT_BYTES, parse_objects};
 pub use pipeline::{
-    ControlRequirement, Gate, MIN_TRIALS, Pipeline, PipelineSpec, PublishSettings, ReadinessProbe, SIMULATOR_PROFILES,
+    ControlRequirement, Gate, MAX_SIZED, MIN_TRIALS, Pipeline, PipelineSpec, PublishSettings, ReadinessProbe, SIMULATOR_PROFILES,
     SIMULATOR_SETTINGS, Schedule, SecretRef, Shards, Stage, Target, Trials, Variant,
 };
 pub use pod::PodOverride;
@@ -62,7 +64,7 @@ pub use problem::{Excerpt, MAX_PROBLEMS, Problem, render};
 pub use reference::reference_page;
 pub use schema::json_schema;
 pub use secret::looks_secret;
-pub use sizing::{GateSize, MAX_SIZED, gate_sizes};
+pub use sizing::{GateSize, gate_sizes};
 pub use tables::API_VERSION;
 pub use trust::{Expectation, Signer, TimestampAuthority, TrustPolicy};
 pub use validate::validate;

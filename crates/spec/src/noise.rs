@@ -8,7 +8,7 @@ use assay_manifest::{Digest, Name, PairUnit, PointId, RunId};
 use assay_stats::{BaseNoise, Noise as Spread, Spikes};
 
 use crate::checked_value::{CheckedValue, Read};
-use crate::definition::{Define, DefinitionKind, SourcePlaces, parse_as};
+use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::problem::{Problem, Problems};
 
 /// The folder of noise files, from the repository's root. Each file has the name of its pipeline.

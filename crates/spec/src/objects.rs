@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::definition::decode_text;
+use crate::define::decode_text;
 use crate::problem::{Problem, Problems, Source, quote};
 use crate::secret::looks_secret;
 use crate::yaml::{Key, Node, Scalar, ScalarType, Value, parse_all};

@@ -9,13 +9,16 @@ use assay_manifest::{
 };
 
 use crate::checked_value::{CheckedValue, Read, Value};
-use crate::definition::{Define, DefinitionKind, SourcePlaces, parse_as};
+use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::pod::{PodOverride, check_pods};
 use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::refuse_secrets;
 
 /// The fewest trials for a number with an interval.
 pub const MIN_TRIALS: u32 = 3;
+
+/// The most pairs that are planned automatically: a comparison that needs more should be made quieter.
+pub const MAX_SIZED: u32 = 60;
 
 /// The profiles of the simulator. They are repeated here so that a mistyped one is reported before anything runs. A test of the
 /// stage that starts simulators keeps both lists equal.
@@ -712,7 +715,7 @@ impl Read for Trials {
     fn read(trials: &CheckedValue) -> Option<Self> {
         let count: Option<u32> = trials.member("count").and_then(u32::read);
         Some(Self {
-            count: count.unwrap_or(crate::sizing::MAX_SIZED),
+            count: count.unwrap_or(MAX_SIZED),
             sized: count.is_none(),
             retry_budget: trials.get("retry_budget")?,
             rebuilds: trials.get("rebuilds")?,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::definition::DefinitionKind;
+use crate::define::DefinitionKind;
 use crate::field::{Choice, Field, Need, Rule, Table, Type};
 use crate::format::{Format, TEXT};
 use crate::tables::REFERENCE;

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::definition::DefinitionKind;
+use crate::define::DefinitionKind;
 use crate::field::{Field, Need, Rule, Table, Type, Uniqueness};
 use crate::format::Format;
 use crate::tables::{API_VERSION, REFERENCE};

@@ -6,11 +6,8 @@ use assay_manifest::{Case, Comparison, Digest, Name, PairUnit, Side};
 use assay_metric::MetricName;
 
 use crate::noise::Noise;
-use crate::pipeline::{Gate, Pipeline, PipelineSpec};
+use crate::pipeline::{Gate, MAX_SIZED, Pipeline, PipelineSpec};
 use crate::workload::{Work, Workload};
-
-/// The most pairs that are planned automatically: a comparison that needs more should be made quieter.
-pub const MAX_SIZED: u32 = 60;
 
 /// The size that a gate needs.
 #[derive(Clone, Debug)]

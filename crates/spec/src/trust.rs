@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use assay_manifest::{Digest, Instant, Name, Role};
 
 use crate::checked_value::{CheckedValue, Read};
-use crate::definition::{Define, DefinitionKind, SourcePlaces, parse_as};
+use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::problem::{Problem, Problems};
 
 /// A trust policy as its file defines it.

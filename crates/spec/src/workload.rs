@@ -12,7 +12,7 @@ use assay_metric::Requirement;
 use serde_json::Value as Json;
 
 use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
-use crate::definition::{Define, DefinitionKind, SourcePlaces, parse_as};
+use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
 use crate::format::parse_latency;
 use crate::lengths::{Scenario, scenario_example, scenario_form};
