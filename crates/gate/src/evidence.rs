@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{
     BetterDirection, Case, Comparison, Difference, Digest, EarlierEnd, Environment, ExecutionPart, InputRef, Isolation,
-    MetricSummary, PairUnit, Placement, Plan, PointId, PointSummary, RunId, Side, Source, Summary, TargetKind, TrialId,
+    MetricSummary, Name, PairUnit, Placement, Plan, PointId, PointSummary, RunId, Side, Source, Summary, TargetKind, TrialId,
     TrialPair,
 };
 
-use crate::learning::MetricKey;
 use crate::sides::{differences, is_on_side};
 
 /// One run, as far as a gate reads it. The caller that creates one has verified its chain.
@@ -42,6 +41,21 @@ impl Run<'_> {
         let schedules = self.parts.iter().flat_map(|part| &part.schedule_digests).map(|(trial, digest)| (trial, *digest));
         differences(self.plan, &self.environments, &schedules.collect(), comparison)
     }
+}
+
+/// The key of a metric at a point of certain work.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MetricKey {
+    /// The workload.
+    pub workload: Name,
+    /// The `workload_spec_digest` of the workload: nothing is known of other work.
+    pub work: Digest,
+    /// The point.
+    pub point: PointId,
+    /// The metric.
+    pub metric: String,
+    /// The unit drawn anew for each pair: pairs of launches tell nothing about sides that stay up, nor the reverse.
+    pub unit: PairUnit,
 }
 
 /// A metric of a point on both sides.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Digest, Name, PairUnit, PointId};
+use assay_manifest::Digest;
 use assay_stats::{Dependence, benjamini_hochberg, dependence};
 
-use crate::evidence::{Run, pair_metrics, unit};
+use crate::evidence::{MetricKey, Run, pair_metrics, unit};
 use crate::rule::{LearnedNoise, Series, logs};
 
 /// The noise learned from earlier runs.
@@ -15,21 +15,6 @@ pub struct History {
     pub digest: Digest,
     /// The learned noise of each metric.
     pub metrics: BTreeMap<MetricKey, LearnedNoise>,
-}
-
-/// The key of a metric at a point of certain work.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MetricKey {
-    /// The workload.
-    pub workload: Name,
-    /// The `workload_spec_digest` of the workload: nothing is known of other work.
-    pub work: Digest,
-    /// The point.
-    pub point: PointId,
-    /// The metric.
-    pub metric: String,
-    /// The unit drawn anew for each pair: pairs of launches tell nothing about sides that stay up, nor the reverse.
-    pub unit: PairUnit,
 }
 
 /// The fewest runs from which anything is learned: two launches a side tell next to nothing about the next.

@@ -24,9 +24,9 @@ pub mod sizing;
 pub mod stretch;
 pub mod verdict;
 
-pub use evidence::{Run, pair_unit};
+pub use evidence::{MetricKey, Run, pair_unit};
 pub use executables::unpinned;
-pub use learning::{History, MetricKey, learn};
+pub use learning::{History, learn};
 pub use sides::{Schedules, differences, differences_between_runs, find_confounding};
 pub use sizing::{DesignPower, Size, SizingError, assess_design, size};
 pub use verdict::{CONTRACT, GateInput, Refusal, judge};

@@ -3,7 +3,8 @@
 use assay_manifest::PairUnit;
 use assay_stats::Noise;
 
-use crate::learning::{History, MetricKey};
+use crate::evidence::MetricKey;
+use crate::learning::History;
 use crate::rule::{LearnedNoise, Rules};
 use crate::sizing::{Size, SizingError, size};
 
