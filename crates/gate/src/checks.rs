@@ -7,7 +7,7 @@ use assay_manifest::{
 use assay_schedule::draw_seed;
 
 use crate::evidence::Run;
-use crate::verdict::{GateInput, acknowledge_check, percent};
+use crate::input::{GateInput, acknowledge_check, percent};
 
 /// The metric whose drift is checked: shorter responses are not faster ones.
 const OUTPUT_LENGTH: &str = "osl_tokens_mean";

@@ -17,6 +17,7 @@ mod curves;
 pub mod evidence;
 mod executables;
 pub mod history;
+mod input;
 pub mod learning;
 pub mod rule;
 pub mod sides;
@@ -26,7 +27,8 @@ pub mod verdict;
 
 pub use evidence::{MetricKey, Run, pair_unit};
 pub use executables::unpinned;
+pub use input::GateInput;
 pub use learning::{History, learn};
 pub use sides::{Schedules, differences, differences_between_runs, find_confounding};
 pub use sizing::{DesignPower, Size, SizingError, assess_design, size};
-pub use verdict::{CONTRACT, GateInput, Refusal, judge};
+pub use verdict::{CONTRACT, Refusal, judge};

@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Acknowledgement, Artifact, BetterDirection, CaseId, Change, Check, Comparison, Difference, FloorSource, GatePolicy, Instant,
-    JudgedRun, MetricVerdict, Name, NoiseFloor, OriginKind, Outcome, PairUnit, PointId, PointSummary, Reason, Sequence,
-    TrialPair, Verdict,
+    BetterDirection, CaseId, Change, Check, Comparison, Difference, FloorSource, JudgedRun, MetricVerdict, NoiseFloor,
+    OriginKind, Outcome, PairUnit, Reason, TrialPair, Verdict,
 };
 use assay_stats::{Alternative, Limits, Samples, mann_whitney};
 
 use crate::checks::{ORDER, check_definitions, checks};
 use crate::curves::Curves;
 use crate::evidence::{ComparedMetric, Run, pair_metrics, unit};
-use crate::learning::History;
+use crate::input::{GateInput, apply_acknowledgements, percent};
 use crate::rule::{BOUND_ALPHA, Effect, JudgedMetric, OutcomeReason, Rules, Series, judge_with, share};
 use crate::sides::find_confounding;
 
@@ -21,31 +20,6 @@ pub const CONTRACT: &str = "assay-gate/8";
 
 /// The most pairs that an inconclusive verdict asks for.
 const MOST_PAIRS: usize = 200;
-
-/// The input of a gate.
-#[derive(Clone, Debug)]
-pub struct GateInput<'a> {
-    /// The gate's name.
-    pub gate: &'a Name,
-    /// Its rules.
-    pub policy: GatePolicy,
-    /// The runs to judge together, oldest first: all of one tree.
-    pub runs: Vec<Run<'a>>,
-    /// The number of this look, and those before it.
-    pub sequence: Sequence,
-    /// The acknowledgements of the target branch.
-    pub acknowledgements: Vec<Acknowledgement>,
-    /// The date that expiries are compared with.
-    pub judged_on: Instant,
-    /// The noise learned from earlier runs.
-    pub learned: Option<History>,
-    /// The differences of the candidate's own rules from these.
-    pub policy_changes: Vec<Difference>,
-    /// The differences of the candidate's definitions from those of the branch that it is to be merged into.
-    pub definition_changes: Vec<Difference>,
-    /// The files from which rules and acknowledgements were read.
-    pub files: Vec<Artifact>,
-}
 
 /// The reason why nothing can be judged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -277,10 +251,6 @@ fn change(effect: &Effect, series: &Series, pairs: &[TrialPair]) -> Option<Chang
     })
 }
 
-pub(crate) fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
 fn reason(why: OutcomeReason, judged: &JudgedMetric, rules: &Rules, is_out_of_reach: bool) -> Reason {
     let must_find = percent(2.0 * rules.budget);
     let reason = match why {
@@ -374,49 +344,6 @@ fn acknowledge(metric: &mut MetricVerdict, comparison: &Comparison, question: &G
     let Some((path, why)) = apply_acknowledgements(&case, &metric.point_id, &metric.metric, worse, question) else { return };
     metric.acknowledged = path;
     metric.reason = Some(why);
-}
-
-/// Adds the acknowledgements of `metric` for a change this much worse to a failed check.
-pub(crate) fn acknowledge_check(check: Check, point: &PointSummary, metric: &str, worse: f64, question: &GateInput<'_>) -> Check {
-    match apply_acknowledgements(&point.case_id, &point.point_id, metric, worse, question) {
-        None => check,
-        Some((path, why)) => Check { acknowledged: path, detail: format!("{}; {}", check.detail, why.detail), ..check },
-    }
-}
-
-/// Applies the acknowledgements of that metric. The first that accepts the change lets it pass; if none does, the first gives the
-/// reason.
-fn apply_acknowledgements(
-    case: &CaseId,
-    point: &PointId,
-    metric: &str,
-    worse: f64,
-    question: &GateInput<'_>,
-) -> Option<(Option<String>, Reason)> {
-    let about = |accepted: &&Acknowledgement| {
-        accepted.applies
-            && accepted.case == *case
-            && accepted.metric == metric
-            && accepted.point.as_ref().is_none_or(|of| of == point)
-    };
-    let answers =
-        question.acknowledgements.iter().filter(about).map(|accepted| apply_acknowledgement(accepted, worse, question.judged_on));
-    let answers: Vec<_> = answers.collect();
-    answers.iter().find(|(path, _)| path.is_some()).or(answers.first()).cloned()
-}
-
-/// Returns the file's path if it accepts a change this much worse, and the reason in words.
-fn apply_acknowledgement(accepted: &Acknowledgement, worse: f64, judged_on: Instant) -> (Option<String>, Reason) {
-    if accepted.expires <= judged_on {
-        let text = format!("`{}` accepted it until {}", accepted.path, accepted.expires.to_seconds());
-        (None, Reason::new("acknowledgement_expired", text))
-    } else if worse > accepted.accepts {
-        let text = format!("`{}` accepts {}, and this is {}", accepted.path, percent(accepted.accepts), percent(worse));
-        (None, Reason::new("beyond_acknowledgement", text))
-    } else {
-        let text = format!("`{}` accepts it: {}", accepted.path, accepted.reason);
-        (Some(accepted.path.clone()), Reason::new("acknowledged", text))
-    }
 }
 
 /// Returns the deciding reasons, worst first.

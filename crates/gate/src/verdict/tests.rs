@@ -1,8 +1,8 @@
 use std::path::Path;
 
 use assay_manifest::{
-    Body, Count, Digest, Document, Environment, Executable, ExecutableRole, ExecutionPart, InputRef, Kind, Plan, PlannedTrial,
-    RunId, RunStatus, Source, Summary, TrialId, TrialValue, canonical_json,
+    Acknowledgement, Body, Count, Digest, Document, Environment, Executable, ExecutableRole, ExecutionPart, GatePolicy, InputRef,
+    Instant, Kind, Name, Plan, PlannedTrial, RunId, RunStatus, Sequence, Source, Summary, TrialId, TrialValue, canonical_json,
 };
 use assay_simulator::{Config, Engine, Latency, Load, PerRequest, Profile, Seed, SimulatedRequest, SlowRequests, simulate};
 
