@@ -1,6 +1,6 @@
 //! The links between manifests that must agree.
 
-use assay_failure::ErrorCode;
+use assay_failure::{ErrorCode, Exit, Failure};
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
@@ -161,6 +161,13 @@ impl BrokenLink {
             Self::PlanSource(_) => ErrorCode::PlanSourceDiffers,
             Self::Canonical(_) => ErrorCode::NotCanonical,
         }
+    }
+}
+
+/// Manifests that do not belong together fail verification, also by a number of inputs that a caller of a stage could have given.
+impl From<BrokenLink> for Failure {
+    fn from(broken: BrokenLink) -> Self {
+        Self::from_error(broken.code(), &broken).with_exit(Exit::Verification)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The refusals of a manifest: one named error for each way in which it can be broken.
 
-use assay_failure::ErrorCode;
+use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{Digest, DocumentError, Instant, Kind, Role, RunId};
 
 use crate::bundle::BundleError;
@@ -247,6 +247,12 @@ impl VerifyError {
     }
 }
 
+impl From<VerifyError> for Failure {
+    fn from(error: VerifyError) -> Self {
+        Self::from_error(error.code(), &error).hint_if(error.hint())
+    }
+}
+
 fn bundle_code(error: &BundleError) -> ErrorCode {
     match error {
         BundleError::TooLarge(_) => ErrorCode::BundleTooLarge,
@@ -281,5 +287,19 @@ fn manifest_code(error: &DocumentError) -> ErrorCode {
         DocumentError::NotCanonical(_) => ErrorCode::ManifestNotCanonical,
         DocumentError::TooLarge(_) => ErrorCode::ManifestTooLarge,
         _ => ErrorCode::ManifestMalformed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_of_another_format_is_no_tampering() {
+        let source = DocumentError::UnknownVersion("v0".to_owned());
+        let (kind, writer) = (Kind::Summary, "Assay 0.0.1 (program sha256:00)".to_owned());
+        let failure = Failure::from(VerifyError::OldFormat { kind, writer, source });
+        assert_eq!((failure.exit, failure.code.as_str()), (assay_failure::Exit::Environment, "old_format"));
+        insta::assert_snapshot!(failure.message, @"the summary is of another format than this Assay reads; Assay 0.0.1 (program sha256:00) signed it");
     }
 }

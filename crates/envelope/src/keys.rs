@@ -1,7 +1,9 @@
 //! ECDSA P-256 keys: generated, stored in cosign's key files, named by the digest of their public half.
 
 use std::fmt;
+use std::path::Path;
 
+use assay_failure::{ErrorCode, Failure};
 use assay_manifest::Digest;
 use p256::ecdsa::signature::hazmat::PrehashVerifier as _;
 use p256::ecdsa::signature::{Signer as _, Verifier as _};
@@ -102,6 +104,13 @@ impl KeyError {
             Self::UnsupportedScrypt { .. } => Some("import the key again with cosign, which writes known parameters"),
             _ => None,
         }
+    }
+
+    /// Converts the error of unlocking the key file at `path`.
+    pub fn into_failure(self, path: &Path) -> Failure {
+        Failure::new(ErrorCode::KeyLocked, format!("cannot unlock the key `{}`", path.display()))
+            .because(&self)
+            .hint_if(self.hint())
     }
 }
 

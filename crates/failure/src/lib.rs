@@ -55,10 +55,12 @@ macro_rules! error_codes {
 
 mod codes;
 mod exit;
+mod failure;
 mod reference;
 
 pub use codes::ErrorCode;
 pub use exit::Exit;
+pub use failure::Failure;
 pub use reference::reference_page;
 
 /// The use of trying the same call again after a failure.

@@ -7,6 +7,7 @@ mod serving;
 
 use std::collections::BTreeMap;
 
+use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
     Artifact, Control, ControlFact, ControlState, Count, Digest, FrozenWorkload, Image, IndicatorWork, Metric, Name, PinnedFile,
     PipelineRef, Plan, PrepareCommand, RunId, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, UnpinnedInput,
@@ -14,7 +15,6 @@ use assay_manifest::{
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, expand, read_closure};
-use assay_stage::{ErrorCode, Failure};
 
 pub use queries::{check_query, query_failure, row_id_column, run_query};
 pub use recorded_pins::{RecordedPins, check_plan};

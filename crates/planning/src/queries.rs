@@ -4,9 +4,9 @@
 //! row in the column `row_id`, and every value under the name of one of that row's columns is that row's value. Other columns are
 //! allowed: they are shown, and are no numbers.
 
+use assay_failure::{ErrorCode, Exit, Failure};
 use assay_manifest::CuratedFile;
 use assay_query::{Error, Limits, Query, QueryError, ResultTable, TableColumn, open_files};
-use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_warehouse::{NUMBER_TABLES, ROW_ID};
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use assay_failure::{ErrorCode, Exit, Failure};
 use assay_manifest::{Artifact, Digest, Image, Name, PinnedFile, Plan, RunId, UnpinnedInput};
-use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::{DerivedPlan, Pins, SourceFiles, derive_plan};
 

@@ -1,9 +1,9 @@
 //! Serving workloads: the requests of execute, and the recipe of each point's load.
 
+use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{ArrivalLaw, Case, Count, Digest, FrozenWorkload, LengthLaw, Point, ServingWork, Slo, Tokenizer};
 use assay_schedule::{Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, load_recipe_digest};
 use assay_spec::{ArrivalMode, ArrivalProcess, Distribution, Lengths, Scenario, Serving, Workload};
-use assay_stage::{ErrorCode, Failure};
 
 use crate::{Pins, SourceFiles, nanoseconds};
 

@@ -207,7 +207,7 @@ pub fn gate_signers(config: &Config) -> Result<Vec<TrustedSigner>, Failure> {
 
 fn unlock(path: &Path, password: &[u8]) -> Result<UnlockedKey, Failure> {
     let text = read_key(path)?;
-    let key = SecretKey::decrypt(&text, password).map_err(|error| Failure::locked_key(path, &error))?;
+    let key = SecretKey::decrypt(&text, password).map_err(|error| error.into_failure(path))?;
     let unusable =
         |error: assay_envelope::KeyError| Failure::new(ErrorCode::Internal, "an unlocked key cannot be written").because(&error);
     Ok(UnlockedKey { pkcs8: key.to_pkcs8_der().map_err(unusable)?, public: key.public_key() })

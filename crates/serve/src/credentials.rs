@@ -5,8 +5,8 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use assay_failure::{ErrorCode, Failure};
 use assay_manifest::Digest;
-use assay_stage::{ErrorCode, Failure};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Result, s3_error};
 

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_failure::{ErrorCode, Exit, Failure};
 use assay_store::{Objects, Scratch, Store};
 use bucket::Bucket;
 use clap::Parser;

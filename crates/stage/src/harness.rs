@@ -364,7 +364,7 @@ fn decrypt(path: &Path) -> Result<SecretKey, Failure> {
     };
     let text = String::from_utf8(read_limited(path).map_err(|error| unreadable(&error))?).map_err(|error| unreadable(&error))?;
     let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
-    SecretKey::decrypt(&text, password.as_encoded_bytes()).map_err(|error| Failure::locked_key(path, &error))
+    SecretKey::decrypt(&text, password.as_encoded_bytes()).map_err(|error| error.into_failure(path))
 }
 
 fn from_descriptor(fd: u32) -> Result<SecretKey, Failure> {

@@ -13,7 +13,7 @@ use assay_manifest::{Body, Digest, Document, Hasher, InputRef, Instant, Kind, Ma
 use assay_store::Store;
 use serde_json::{Value, json};
 
-use crate::{Clock, ErrorCode, Exit, Failure};
+use crate::{Clock, ErrorCode, Failure};
 
 /// The key of a process, and the facts about the process that its statements contain.
 pub struct Seal {
@@ -195,35 +195,5 @@ pub fn file_digest(path: &Path) -> std::io::Result<Digest> {
             0 => return Ok(hasher.finish()),
             read => hasher.update(buffer.get(..read).unwrap_or_default()),
         }
-    }
-}
-
-impl From<assay_store::Error> for Failure {
-    fn from(error: assay_store::Error) -> Self {
-        use assay_store::Error;
-        let code = match &error {
-            Error::BadUri { .. } | Error::NoBackend { .. } | Error::NoStore { .. } => ErrorCode::StoreUri,
-            Error::NoCredentials { .. } => ErrorCode::StoreCredentials,
-            Error::Absent { .. } => ErrorCode::ArtifactAbsent,
-            Error::Corrupt { .. } => ErrorCode::ArtifactCorrupt,
-            Error::TooLarge { .. } => ErrorCode::ArtifactTooLarge,
-            Error::NotPlain { .. } => ErrorCode::NotPlain,
-            Error::ScratchFull { .. } => ErrorCode::ScratchFull,
-            _ => ErrorCode::Store,
-        };
-        Self::from_error(code, &error).hint_if(error.hint())
-    }
-}
-
-/// Manifests that do not belong together fail verification, also by a number of inputs that a caller of a stage could have given.
-impl From<assay_chain::BrokenLink> for Failure {
-    fn from(broken: assay_chain::BrokenLink) -> Self {
-        Self::from_error(broken.code(), &broken).with_exit(Exit::Verification)
-    }
-}
-
-impl From<assay_envelope::VerifyError> for Failure {
-    fn from(error: assay_envelope::VerifyError) -> Self {
-        Self::from_error(error.code(), &error).hint_if(error.hint())
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use assay_failure::{ErrorCode, Failure};
 use assay_manifest::Digest;
 
 /// The backend's own description of a failure.
@@ -170,5 +171,27 @@ impl Error {
             Self::NoStore { .. } => Some("check the URI; a run creates its store when it starts"),
             _ => None,
         }
+    }
+}
+
+impl Error {
+    /// Returns the error code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::BadUri { .. } | Self::NoBackend { .. } | Self::NoStore { .. } => ErrorCode::StoreUri,
+            Self::NoCredentials { .. } => ErrorCode::StoreCredentials,
+            Self::Absent { .. } => ErrorCode::ArtifactAbsent,
+            Self::Corrupt { .. } => ErrorCode::ArtifactCorrupt,
+            Self::TooLarge { .. } => ErrorCode::ArtifactTooLarge,
+            Self::NotPlain { .. } => ErrorCode::NotPlain,
+            Self::ScratchFull { .. } => ErrorCode::ScratchFull,
+            _ => ErrorCode::Store,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::from_error(error.code(), &error).hint_if(error.hint())
     }
 }

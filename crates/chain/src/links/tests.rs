@@ -548,6 +548,14 @@ fn an_attempt_that_lost_a_shard_does_not_count() {
     assert_eq!(counted_attempt([of(0, 0), of(0, 1), of(0, 1)]), None, "one shard twice is not two");
 }
 
+#[test]
+fn manifests_that_do_not_belong_together_fail_verification_whatever_their_code_means_elsewhere() {
+    let count = BrokenLink::InputCount { of: Kind::Summary, kind: Kind::Plan, count: 2, expected: Arity::One };
+    let failure = Failure::from(count);
+    assert_eq!((failure.exit, failure.code), (Exit::Verification, ErrorCode::InputCount));
+    assert_eq!(ErrorCode::InputCount.exit(), Exit::Usage);
+}
+
 proptest! {
     #[test]
     fn what_counts_does_not_depend_on_the_order(

@@ -3,8 +3,9 @@
 use std::error::Error;
 use std::fmt;
 
-use assay_failure::{ErrorCode, Exit, Retry};
 use serde::{Deserialize, Serialize};
+
+use crate::{ErrorCode, Exit, Retry};
 
 /// The reason why a stage or command failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,21 +82,14 @@ impl Failure {
         self.exit == Exit::Environment && !self.lasting
     }
 
-    /// Creates a failure of invalid definitions; the message shows every problem with its location.
-    pub fn invalid(problems: &[assay_spec::Problem]) -> Self {
+    /// Creates a failure of invalid definitions; the message shows every problem, as its `Display` writes it.
+    pub fn invalid(problems: &[impl fmt::Display]) -> Self {
         let count = match problems.len() {
             1 => "a problem".to_owned(),
             count => format!("{count} problems"),
         };
-        let shown = assay_spec::render(problems);
+        let shown = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n");
         Self::new(ErrorCode::DefinitionInvalid, format!("the definitions have {count}\n\n{}", shown.trim_end()))
-    }
-
-    /// Creates a failure of a key file that cannot be unlocked.
-    pub fn locked_key(path: &std::path::Path, error: &assay_envelope::KeyError) -> Self {
-        Self::new(ErrorCode::KeyLocked, format!("cannot unlock the key `{}`", path.display()))
-            .because(error)
-            .hint_if(error.hint())
     }
 
     /// Wraps an error whose own message says what happened.
@@ -126,15 +120,6 @@ impl Error for Failure {}
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_manifest_of_another_format_is_no_tampering() {
-        let source = assay_manifest::DocumentError::UnknownVersion("v0".to_owned());
-        let (kind, writer) = (assay_manifest::Kind::Summary, "Assay 0.0.1 (program sha256:00)".to_owned());
-        let failure = Failure::from(assay_envelope::VerifyError::OldFormat { kind, writer, source });
-        assert_eq!((failure.exit, failure.code.as_str()), (Exit::Environment, "old_format"));
-        insta::assert_snapshot!(failure.message, @"the summary is of another format than this Assay reads; Assay 0.0.1 (program sha256:00) signed it");
-    }
 
     #[derive(Debug, thiserror::Error)]
     #[error("the disk is full")]
@@ -175,15 +160,6 @@ mod tests {
         let lasting = Failure::new(ErrorCode::Unreachable, "m").lasting();
         assert_eq!(serde_json::from_str::<Failure>(&json(&lasting)).expect("read back"), lasting);
         assert!(!json(&Failure::new(ErrorCode::Unreachable, "m")).contains("lasting"), "it is said where it is so");
-    }
-
-    #[test]
-    fn manifests_that_do_not_belong_together_fail_verification_whatever_their_code_means_elsewhere() {
-        let (of, kind) = (assay_manifest::Kind::Summary, assay_manifest::Kind::Plan);
-        let count = assay_chain::BrokenLink::InputCount { of, kind, count: 2, expected: assay_chain::Arity::One };
-        let failure = Failure::from(count);
-        assert_eq!((failure.exit, failure.code), (Exit::Verification, ErrorCode::InputCount));
-        assert_eq!(ErrorCode::InputCount.exit(), Exit::Usage);
     }
 
     #[test]
