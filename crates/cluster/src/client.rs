@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use assay_stage::{ErrorCode, Failure};
 use http::{Method, Request};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -23,7 +22,7 @@ pub use lease::Lease;
 pub use logs::LogLine;
 pub use watch::{RunObjects, RunWatch};
 
-use crate::Object;
+use crate::{Error, Object, Outage, Refusal, Result};
 
 /// The longest outage of the API server that a run survives: as long as one of a store.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -60,38 +59,30 @@ pub struct Cluster {
 
 impl Cluster {
     /// Connects to the cluster that a person selects. Errors show at once, without retries.
-    pub fn from_kubeconfig(connect: &ConnectOptions) -> Result<Self, Failure> {
+    pub fn from_kubeconfig(connect: &ConnectOptions) -> Result<Self> {
         let runtime = runtime()?;
-        let unusable = |error: &(dyn std::error::Error + 'static)| {
-            Failure::new(ErrorCode::Kubeconfig, "no cluster is configured that could be asked")
-                .because(error)
-                .hint("name a kubeconfig with `--kubeconfig` or KUBECONFIG, and a context of it with `--context`")
-        };
         let read = match &connect.kubeconfig {
             Some(path) => Kubeconfig::read_from(path),
             None => Kubeconfig::read(),
         };
         let options = KubeConfigOptions { context: connect.context.clone(), ..KubeConfigOptions::default() };
-        let config = read.map_err(|error| unusable(&error))?;
-        let config = runtime.block_on(Config::from_custom_kubeconfig(config, &options)).map_err(|error| unusable(&error))?;
+        let config = runtime.block_on(async { Config::from_custom_kubeconfig(read?, &options).await });
+        let config = config.map_err(|error| Error::Kubeconfig(error.into()))?;
         Self::new(runtime, config, false)
     }
 
     /// Connects to the cluster that this pod runs in, as its service account.
-    pub fn from_pod() -> Result<Self, Failure> {
+    pub fn from_pod() -> Result<Self> {
         let runtime = runtime()?;
-        let config = Config::incluster().map_err(|error| {
-            Failure::new(ErrorCode::NoCluster, "this is no pod of a cluster, or it may not ask its API server").because(&error)
-        })?;
+        let config = Config::incluster().map_err(|error| Error::NoCluster(error.into()))?;
         Self::new(runtime, config, true)
     }
 
-    fn new(runtime: Runtime, config: Config, waits: bool) -> Result<Self, Failure> {
+    fn new(runtime: Runtime, config: Config, waits: bool) -> Result<Self> {
         // If two crypto providers are linked and none is chosen, every connection panics.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let guard = runtime.enter();
-        let client = Client::try_from(config)
-            .map_err(|error| Failure::new(ErrorCode::Cluster, "no client of the cluster can be made").because(&error))?;
+        let client = Client::try_from(config).map_err(|error| Error::Client(error.into()))?;
         drop(guard);
         Ok(Self { runtime: Arc::new(runtime), client, waits, request_count: Arc::default() })
     }
@@ -118,25 +109,25 @@ impl Cluster {
     }
 
     /// Returns an object by its place; `None` if there is none.
-    pub fn get<K: DeserializeOwned>(&self, place: &ObjectPath<'_>) -> Result<Option<K>, Failure> {
+    pub fn get<K: DeserializeOwned>(&self, place: &ObjectPath<'_>) -> Result<Option<K>> {
         match self.send(Method::GET, &place.path(), &[], None) {
             Ok(value) => read(value).map(Some),
-            Err(failure) if failure.code == ErrorCode::NotFound => Ok(None),
-            Err(failure) => Err(failure),
+            Err(error) if error.refusal() == Some(Refusal::NotFound) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
     /// Returns true if the cluster has an API, by its group and version.
-    pub fn has_api(&self, version: &str) -> Result<bool, Failure> {
+    pub fn has_api(&self, version: &str) -> Result<bool> {
         match self.send(Method::GET, &format!("/apis/{version}"), &[], None) {
             Ok(_) => Ok(true),
-            Err(failure) if failure.code == ErrorCode::NotFound => Ok(false),
-            Err(failure) => Err(failure),
+            Err(error) if error.refusal() == Some(Refusal::NotFound) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
     /// Lists all objects of a kind in a namespace that match a label selector.
-    pub fn list<K: DeserializeOwned>(&self, kind: &'static str, namespace: &str, selector: &str) -> Result<Vec<K>, Failure> {
+    pub fn list<K: DeserializeOwned>(&self, kind: &'static str, namespace: &str, selector: &str) -> Result<Vec<K>> {
         let path = ObjectPath::all_of_kind(kind, namespace).path();
         let query = if selector.is_empty() { vec![] } else { vec![("labelSelector", selector)] };
         let mut answer = self.send(Method::GET, &path, &query, None)?;
@@ -144,7 +135,7 @@ impl Cluster {
     }
 
     /// Returns the events of an object that are recent enough to describe the present, the oldest first.
-    pub fn events(&self, namespace: &str, name: &str) -> Result<Vec<k8s_openapi::api::core::v1::Event>, Failure> {
+    pub fn events(&self, namespace: &str, name: &str) -> Result<Vec<k8s_openapi::api::core::v1::Event>> {
         let path = ObjectPath::all_of_kind("Event", namespace).path();
         let mut answer = self.send(Method::GET, &path, &[("fieldSelector", &format!("involvedObject.name={name}"))], None)?;
         let mut events: Vec<k8s_openapi::api::core::v1::Event> = read(answer["items"].take())?;
@@ -154,52 +145,52 @@ impl Cluster {
     }
 
     /// Creates an object; the server refuses unknown fields. Returns false if an object of that name exists.
-    pub fn create(&self, object: &Object) -> Result<bool, Failure> {
+    pub fn create(&self, object: &Object) -> Result<bool> {
         let place = ObjectPath::from_object(object);
         let path = ObjectPath { name: None, ..place }.path();
         match self.send(Method::POST, &path, &strict(), Some((JSON, object))) {
             Ok(_) => Ok(true),
-            Err(failure) if failure.code == ErrorCode::AlreadyExists => Ok(false),
-            Err(failure) => Err(failure),
+            Err(error) if error.refusal() == Some(Refusal::AlreadyExists) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
     /// Applies an object (server-side apply): creates it, or changes it to be as given.
-    pub fn apply(&self, object: &Object) -> Result<Value, Failure> {
+    pub fn apply(&self, object: &Object) -> Result<Value> {
         let query: Vec<_> = strict().into_iter().chain([("force", "true")]).collect();
         self.send(Method::PATCH, &ObjectPath::from_object(object).path(), &query, Some((APPLY, object)))
     }
 
     /// Merges a patch into an object.
-    pub fn merge(&self, place: &ObjectPath<'_>, patch: &Value) -> Result<Value, Failure> {
+    pub fn merge(&self, place: &ObjectPath<'_>, patch: &Value) -> Result<Value> {
         self.send(Method::PATCH, &place.path(), &strict(), Some((MERGE, patch)))
     }
 
     /// Replaces an object as it was last read: fails with `conflict` if it has changed since.
-    pub fn replace(&self, object: &Object) -> Result<Value, Failure> {
+    pub fn replace(&self, object: &Object) -> Result<Value> {
         self.send(Method::PUT, &ObjectPath::from_object(object).path(), &strict(), Some((JSON, object)))
     }
 
     /// Deletes an object and its dependents. An object that does not exist is no error.
-    pub fn delete(&self, place: &ObjectPath<'_>, uid: Option<&str>) -> Result<(), Failure> {
+    pub fn delete(&self, place: &ObjectPath<'_>, uid: Option<&str>) -> Result<()> {
         let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
         if let Some(uid) = uid {
             options["preconditions"] = json!({"uid": uid});
         }
         match self.send(Method::DELETE, &place.path(), &[], Some((JSON, &options))) {
-            Err(failure) if failure.code != ErrorCode::NotFound => Err(failure),
+            Err(error) if error.refusal() != Some(Refusal::NotFound) => Err(error),
             _ => Ok(()),
         }
     }
 
     /// Deletes all objects of a kind in a namespace that match a label selector.
-    pub fn delete_all(&self, kind: &'static str, namespace: &str, selector: &str) -> Result<(), Failure> {
+    pub fn delete_all(&self, kind: &'static str, namespace: &str, selector: &str) -> Result<()> {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
         let path = ObjectPath::all_of_kind(kind, namespace).path();
         self.send(Method::DELETE, &path, &[("labelSelector", selector)], Some((JSON, &options))).map(drop)
     }
 
-    fn send(&self, method: Method, path: &str, query: &[(&str, &str)], body: Option<(&str, &Value)>) -> Result<Value, Failure> {
+    fn send(&self, method: Method, path: &str, query: &[(&str, &str)], body: Option<(&str, &Value)>) -> Result<Value> {
         let mut serializer = url::form_urlencoded::Serializer::new(format!("{path}?"));
         let uri = serializer.extend_pairs(query).finish();
         let begun = Instant::now();
@@ -210,22 +201,21 @@ impl Cluster {
                 Some((kind, value)) => request.header("content-type", kind).body(value.to_string().into_bytes()),
                 None => request.body(Vec::new()),
             };
-            let request =
-                request.map_err(|error| Failure::new(ErrorCode::Internal, "a request cannot be made").because(&error))?;
+            let request = request.map_err(Error::Request)?;
             let asked = async { tokio::time::timeout(ANSWER_TIME, self.client.request::<Value>(request)).await };
-            let failure = match self.runtime.block_on(asked) {
+            let error = match self.runtime.block_on(asked) {
                 Ok(Ok(value)) => return Ok(value),
-                Ok(Err(error)) => to_failure(&error),
+                Ok(Err(error)) => to_error(&error),
                 Err(_) => away("it did not answer in time".to_owned()),
             };
             // A create request whose response was lost finds its own object on the next try.
-            let patience = match failure.code {
-                ErrorCode::ClusterAway => PATIENCE,
-                ErrorCode::Forbidden | ErrorCode::Unauthenticated => DOUBT,
+            let patience = match &error {
+                Error::Away { .. } => PATIENCE,
+                Error::Refused { refusal: Refusal::Forbidden | Refusal::Unauthenticated, .. } => DOUBT,
                 _ => Duration::ZERO,
             };
             if !self.waits || begun.elapsed() >= patience {
-                return Err(failure);
+                return Err(error);
             }
             std::thread::sleep(PAUSE);
         }
@@ -240,53 +230,39 @@ fn strict() -> Vec<(&'static str, &'static str)> {
     vec![("fieldValidation", "Strict"), ("fieldManager", MANAGER)]
 }
 
-fn read<K: DeserializeOwned>(value: Value) -> Result<K, Failure> {
-    serde_json::from_value(value)
-        .map_err(|error| Failure::new(ErrorCode::Cluster, "the API server's answer cannot be understood").because(&error))
+fn read<K: DeserializeOwned>(value: Value) -> Result<K> {
+    serde_json::from_value(value).map_err(Error::Response)
 }
 
-fn runtime() -> Result<Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(ErrorCode::Threads, "no threads can be started").because(&error))
+fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(Error::Threads)
 }
 
-fn away(why: String) -> Failure {
-    let mut failure = Failure::new(ErrorCode::ClusterAway, "the cluster's API server does not answer");
-    failure.causes.push(why);
-    failure
+fn away(detail: String) -> Error {
+    Error::Away { outage: Outage::ApiServer, detail }
 }
 
-/// Converts an error of the API server into a failure for the caller.
-fn to_failure(error: &kube::Error) -> Failure {
+/// Classifies an error of the API server by what the caller can do about it.
+fn to_error(error: &kube::Error) -> Error {
     let kube::Error::Api(status) = error else { return away(texts(error)) };
     let message = status.message.clone();
-    match (status.code, status.reason.as_str()) {
-        (401, _) => Failure::new(ErrorCode::Unauthenticated, format!("the cluster does not know who asks: {message}"))
-            .hint("renew the kubeconfig's credentials")
-            .lasting(),
-        (403, _) if message.contains("exceeded quota") => {
-            Failure::new(ErrorCode::Quota, format!("the cluster's quota is used up: {message}"))
-        }
-        (403, _) if message.contains("violates PodSecurity") || message.contains("admission webhook") => {
-            Failure::new(ErrorCode::Admission, format!("the cluster admits no such object: {message}")).lasting()
-        }
-        (403, _) => Failure::new(ErrorCode::Forbidden, format!("the cluster forbids it: {message}"))
-            .hint("docs/kubernetes.md lists the rights that each role needs")
-            .lasting(),
-        (404, _) => Failure::new(ErrorCode::NotFound, message),
-        (409, "AlreadyExists") => Failure::new(ErrorCode::AlreadyExists, message),
-        (409, _) => Failure::new(ErrorCode::Conflict, message),
-        (400 | 422, _) => Failure::new(ErrorCode::Refused, format!("the cluster refuses the object: {message}")).lasting(),
+    let refusal = match (status.code, status.reason.as_str()) {
+        (401, _) => Refusal::Unauthenticated,
+        (403, _) if message.contains("exceeded quota") => Refusal::Quota,
+        (403, _) if message.contains("violates PodSecurity") || message.contains("admission webhook") => Refusal::Admission,
+        (403, _) => Refusal::Forbidden,
+        (404, _) => Refusal::NotFound,
+        (409, "AlreadyExists") => Refusal::AlreadyExists,
+        (409, _) => Refusal::Conflict,
+        (400 | 422, _) => Refusal::Invalid,
         // The API server is there, but a webhook that it calls is not.
         (500, _) if message.contains("failed calling webhook") => {
-            Failure { message: "the cluster's API server gets no answer from a webhook".to_owned(), ..away(message) }
+            return Error::Away { outage: Outage::Webhook, detail: message };
         }
-        (429 | 500..=599, _) => away(message),
-        (code, _) => Failure::new(ErrorCode::Cluster, format!("the API server answered {code}: {message}")),
-    }
+        (429 | 500..=599, _) => return away(message),
+        (code, _) => Refusal::Other(code),
+    };
+    Error::Refused { refusal, message }
 }
 
 fn texts(error: &dyn std::error::Error) -> String {
@@ -377,6 +353,7 @@ fn kind(kind: &str) -> (&'static str, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use assay_failure::Failure;
 
     #[test]
     fn places_have_the_paths_of_the_api() {
@@ -395,7 +372,7 @@ mod tests {
         let told = |code: u16, reason: &str, message: &str| {
             let status: kube::core::Status =
                 serde_json::from_value(json!({"code": code, "reason": reason, "message": message})).expect("a status");
-            let failure = to_failure(&kube::Error::Api(Box::new(status)));
+            let failure = Failure::from(to_error(&kube::Error::Api(Box::new(status))));
             format!("{}{}: {}", failure.code, if failure.lasting { " (lasts)" } else { "" }, failure.message)
         };
         insta::assert_snapshot!(told(403, "Forbidden", "pods is forbidden"), @"forbidden (lasts): the cluster forbids it: pods is forbidden");

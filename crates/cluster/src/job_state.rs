@@ -1,8 +1,10 @@
 //! The state of a Job, from its conditions, pods and events: waiting, running, succeeded or failed, with the reason.
 
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_failure::{Exit, Failure};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Event, Pod, PodStatus};
+
+use crate::{JobFailure, Obstacle, PodEnd, PodFailure, PodRefusal, Trouble};
 
 /// The name of the container in Assay's own pods.
 const OWN_CONTAINER: &str = "assay";
@@ -17,16 +19,7 @@ pub enum JobState {
     /// All of its pods have succeeded.
     Succeeded,
     /// It has failed and will not be retried.
-    Failed(Failure),
-}
-
-/// The trouble that keeps a pod from starting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// Its description.
-    pub failure: Failure,
-    /// True if waiting cannot help.
-    pub lasts: bool,
+    Failed(JobFailure),
 }
 
 /// Returns the state of a Job of `shards` pods.
@@ -43,8 +36,8 @@ pub fn job_state(job: Option<&Job>, pods: &[&Pod], events: &[Event], shards: u32
         let (reason, message) = (failed.reason.as_deref().unwrap_or_default(), failed.message.as_deref().unwrap_or_default());
         return JobState::Failed(failure_of_job(reason, message, pods));
     }
-    if let Some(lasting) = pods.iter().filter_map(|pod| failure_of_pod(pod)).find(|failure| failure.lasting) {
-        return JobState::Failed(lasting);
+    if let Some(lasting) = pods.iter().filter_map(|pod| failure_of_pod(pod)).find(PodFailure::is_lasting) {
+        return JobState::Failed(JobFailure::Pod(lasting));
     }
     let succeeded = pods.iter().filter(|pod| phase(pod) == "Succeeded").count();
     if succeeded >= shards as usize && distinct_indexes(pods, "Succeeded") >= shards as usize {
@@ -59,7 +52,7 @@ pub fn job_state(job: Option<&Job>, pods: &[&Pod], events: &[Event], shards: u32
     let of_job = || is_waiting.then(|| events.iter().rev().find_map(trouble_of_event)).flatten();
     let suspended = || {
         let is_suspended = job.and_then(|job| job.spec.as_ref()?.suspend).unwrap_or(false);
-        is_suspended.then(|| trouble(ErrorCode::Queue, "it waits in its queue to be admitted", false))
+        is_suspended.then_some(Trouble { obstacle: Obstacle::Queue { pod: None, message: None }, lasts: false })
     };
     JobState::Waiting(of_pods.or_else(of_job).or_else(suspended))
 }
@@ -94,10 +87,10 @@ pub fn has_ended(job: &Job) -> bool {
 /// Returns the trouble of a pod that belongs to no Job: it has ended, or it cannot start. `None` if no trouble is known.
 pub fn trouble_of(pod: &Pod) -> Option<Trouble> {
     if let Some(failure) = failure_of_pod(pod) {
-        return Some(Trouble { failure, lasts: true });
+        return Some(Trouble { obstacle: Obstacle::Failed(failure), lasts: true });
     }
     match phase(pod) {
-        "Succeeded" => Some(trouble(ErrorCode::PodEnded, "it ended by itself", true)),
+        "Succeeded" => Some(Trouble { obstacle: Obstacle::Ended, lasts: true }),
         _ => trouble_of_pod(pod),
     }
 }
@@ -110,7 +103,7 @@ pub fn pod_image(pod: &Pod) -> Option<(String, Option<assay_manifest::Digest>)> 
 }
 
 /// Returns why a pod has failed; `None` if it has not failed.
-pub fn failure_of_pod(pod: &Pod) -> Option<Failure> {
+pub fn failure_of_pod(pod: &Pod) -> Option<PodFailure> {
     let status = pod.status.as_ref()?;
     if phase(pod) != "Failed" {
         return None;
@@ -118,50 +111,53 @@ pub fn failure_of_pod(pod: &Pod) -> Option<Failure> {
     let name = pod.metadata.name.as_deref().unwrap_or("a pod");
     let message = status.message.as_deref().unwrap_or_default();
     let terminated = container(pod).and_then(terminated);
+    let ended = |end: PodEnd, reason: &str, message: &str| PodFailure::Ended {
+        pod: name.to_owned(),
+        end,
+        detail: detail(reason, message),
+        output: String::new(),
+    };
     if let Some(reason) = status.reason.as_deref() {
-        let (code, what) = match reason {
-            "Evicted" => (ErrorCode::Evicted, "was evicted from its node"),
-            "NodeLost" | "NodeShutdown" | "Terminated" => (ErrorCode::NodeLost, "went away with its node"),
-            "Preempted" | "Preempting" => (ErrorCode::Preempted, "gave way to a pod of higher priority"),
-            "DeadlineExceeded" => (ErrorCode::StageTimeout, "ran into its time limit"),
-            _ => (ErrorCode::PodFailed, "failed"),
+        let end = match reason {
+            "Evicted" => PodEnd::Evicted,
+            "NodeLost" | "NodeShutdown" | "Terminated" => PodEnd::NodeLost,
+            "Preempted" | "Preempting" => PodEnd::Preempted,
+            "DeadlineExceeded" => PodEnd::TimeLimit,
+            _ => PodEnd::Failed,
         };
-        let failure = Failure::new(code, format!("the pod `{name}` {what}"));
-        return Some(add_cause(failure, reason, message));
+        return Some(ended(end, reason, message));
     }
     let disrupted =
         status.conditions.iter().flatten().find(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True");
     if let Some(disrupted) = disrupted {
         let (reason, message) = (disrupted.reason.as_deref(), disrupted.message.as_deref());
-        let failure = Failure::new(ErrorCode::Disrupted, format!("the pod `{name}` was taken away by the cluster"));
-        return Some(add_cause(failure, reason.unwrap_or_default(), message.unwrap_or_default()));
+        return Some(ended(PodEnd::Disrupted, reason.unwrap_or_default(), message.unwrap_or_default()));
     }
-    Some(match terminated.map(|ended| failure_of_container(name, pod, ended)).or_else(|| failure_of_setup(name, pod, status)) {
-        Some(failure) => failure,
-        None => Failure::new(ErrorCode::PodLost, format!("the pod `{name}` failed, and nothing says why")),
-    })
+    let failure = terminated.map(|ended| failure_of_container(name, pod, ended)).or_else(|| failure_of_setup(name, pod, status));
+    Some(failure.unwrap_or_else(|| ended(PodEnd::Unexplained, "", "")))
 }
 
 /// Returns why a pod's container was never started: an init container has failed.
-fn failure_of_setup(pod_name: &str, pod: &Pod, status: &PodStatus) -> Option<Failure> {
+fn failure_of_setup(pod_name: &str, pod: &Pod, status: &PodStatus) -> Option<PodFailure> {
     let mut before = status.init_container_statuses.iter().flatten().filter_map(|status| Some((status, terminated(status)?)));
     let (container, ended) = before.find(|(_, ended)| ended.exit_code != 0)?;
+    let (reason, exit_code) = (ended.reason.as_deref().unwrap_or_default(), ended.exit_code);
     if !is_own(pod) {
-        let (name, code) = (&container.name, ended.exit_code);
-        let message = format!("the init container `{name}` of the pod `{pod_name}` ended with exit code {code}");
-        return Some(add_cause(Failure::new(ErrorCode::PodEnded, message), ended.reason.as_deref().unwrap_or_default(), ""));
+        let (container, detail) = (container.name.clone(), reason.to_owned());
+        return Some(PodFailure::InitContainer { container, pod: pod_name.to_owned(), exit_code, detail });
     }
-    let message = format!("the pod `{pod_name}` could not be given the programs of its stage: exit code {}", ended.exit_code);
-    let (reason, message_of) = (ended.reason.as_deref().unwrap_or_default(), ended.message.as_deref().unwrap_or_default().trim());
-    Some(add_cause(Failure::new(ErrorCode::Programs, message), reason, message_of))
+    let message = ended.message.as_deref().unwrap_or_default().trim();
+    Some(PodFailure::Ended {
+        pod: pod_name.to_owned(),
+        end: PodEnd::Programs(exit_code),
+        detail: detail(reason, message),
+        output: String::new(),
+    })
 }
 
-fn add_cause(mut failure: Failure, reason: &str, message: &str) -> Failure {
-    let text = if message.is_empty() { reason } else { message };
-    if !text.is_empty() {
-        failure.causes.push(text.to_owned());
-    }
-    failure
+/// Returns the cluster's message, or its reason if there is no message.
+fn detail(reason: &str, message: &str) -> String {
+    if message.is_empty() { reason.to_owned() } else { message.to_owned() }
 }
 
 fn container(pod: &Pod) -> Option<&ContainerStatus> {
@@ -179,20 +175,23 @@ fn is_own(pod: &Pod) -> bool {
 
 /// Returns why a container failed. A stage reports its own failure, except if it was killed. Only stages are believed: the
 /// message of a target's container is the target's own.
-fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTerminated) -> Failure {
+fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTerminated) -> PodFailure {
     let reason = ended.reason.as_deref().unwrap_or_default();
+    let ended_by = |end: PodEnd, detail: &str, output: &str| PodFailure::Ended {
+        pod: pod_name.to_owned(),
+        end,
+        detail: detail.to_owned(),
+        output: output.to_owned(),
+    };
     if reason == "OOMKilled" {
         let limit = pod.spec.as_ref().and_then(|spec| {
             let limits = spec.containers.first()?.resources.as_ref()?.limits.as_ref()?;
             limits.get("memory").map(|quantity| quantity.0.clone())
         });
-        let limit = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
-        return Failure::new(ErrorCode::OutOfMemory, format!("the pod `{pod_name}` was killed at its memory limit{limit}"))
-            .hint("give the stage more with `resources: {memory: ...}` in the pipeline's `stages`");
+        return ended_by(PodEnd::OutOfMemory(limit), "", "");
     }
     if !is_own(pod) {
-        let message = format!("the pod `{pod_name}` ended with exit code {}", ended.exit_code);
-        return add_cause(Failure::new(ErrorCode::PodEnded, message), reason, "");
+        return ended_by(PodEnd::TargetExit(ended.exit_code), reason, "");
     }
     if let Some(failure) = ended.message.as_deref().and_then(|text| serde_json::from_str::<Failure>(text).ok()) {
         // The exit code is the kernel's, so it outranks the message.
@@ -200,42 +199,33 @@ fn failure_of_container(pod_name: &str, pod: &Pod, ended: &ContainerStateTermina
             137 | 143 => Exit::Environment,
             code => Exit::from_code(code),
         };
-        return Failure { exit: if exit == Exit::Done { Exit::Unexpected } else { exit }, ..failure };
+        return PodFailure::Stage(Failure { exit: if exit == Exit::Done { Exit::Unexpected } else { exit }, ..failure });
     }
-    let failure = match ended.exit_code {
-        137 | 143 => Failure::new(ErrorCode::StageKilled, format!("the pod `{pod_name}` was killed")),
-        code if code > 128 => {
-            Failure::new(ErrorCode::StageKilled, format!("the pod `{pod_name}` was ended by signal {}", code - 128))
-        }
-        code => {
-            Failure::new(ErrorCode::StageFailed, format!("the pod `{pod_name}` ended with exit code {code} and said no reason"))
-                .with_exit(Exit::from_code(code))
-        }
+    let end = match ended.exit_code {
+        137 | 143 => PodEnd::Killed,
+        code if code > 128 => PodEnd::Signal(code - 128),
+        code => PodEnd::StageExit(code),
     };
     match ended.message.as_deref().map(str::trim) {
-        Some(tail) if !tail.is_empty() => failure.hint(format!("the last that it said:\n{tail}")),
-        _ => add_cause(failure, reason, ""),
+        Some(tail) if !tail.is_empty() => ended_by(end, "", tail),
+        _ => ended_by(end, reason, ""),
     }
 }
 
 /// Returns why a Job has failed: from its pods, except if the Job as a whole was stopped.
-fn failure_of_job(reason: &str, message: &str, pods: &[&Pod]) -> Failure {
+fn failure_of_job(reason: &str, message: &str, pods: &[&Pod]) -> JobFailure {
     if reason == "DeadlineExceeded" {
         let waits = pods.iter().filter(|pod| phase(pod) == "Pending").find_map(|pod| trouble_of_pod(pod));
-        let failure = Failure::new(ErrorCode::StageTimeout, "the stage ran into its time limit and was stopped");
-        return match waits {
-            Some(waits) => add_cause(failure, "", &waits.failure.message),
-            None => failure,
-        };
+        return JobFailure::TimeLimit(waits.map(|waits| waits.obstacle));
     }
     let mut failures: Vec<_> = pods.iter().filter_map(|pod| Some((ended_at(pod), failure_of_pod(pod)?))).collect();
     failures.sort_by(|(one, _), (other, _)| one.cmp(other));
     // A failure that cannot be retried is the reason of the Job's; otherwise the last one.
     let last = failures.iter().rev().map(|(_, failure)| failure);
-    let worst = last.clone().find(|failure| failure.exit != Exit::Environment).or_else(|| last.clone().next());
+    let worst = last.clone().find(|failure| failure.exit() != Exit::Environment).or_else(|| last.clone().next());
     match worst {
-        Some(failure) => failure.clone(),
-        None => add_cause(Failure::new(ErrorCode::JobFailed, "the stage's Job failed"), reason, message),
+        Some(failure) => JobFailure::Pod(failure.clone()),
+        None => JobFailure::Unexplained(detail(reason, message)),
     }
 }
 
@@ -243,8 +233,8 @@ fn ended_at(pod: &Pod) -> Option<String> {
     container(pod).and_then(terminated)?.finished_at.as_ref().map(|at| at.0.to_string())
 }
 
-fn trouble(code: ErrorCode, message: impl Into<String>, lasts: bool) -> Trouble {
-    Trouble { failure: Failure::new(code, message), lasts }
+fn passing(obstacle: Obstacle) -> Trouble {
+    Trouble { obstacle, lasts: false }
 }
 
 /// Returns the trouble that keeps a pod from starting.
@@ -255,14 +245,14 @@ fn trouble_of_pod(pod: &Pod) -> Option<Trouble> {
         condition.type_ == "PodScheduled" && condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable")
     });
     if let Some(condition) = unscheduled {
-        let why = condition.message.as_deref().unwrap_or("the scheduler does not say why");
-        return Some(trouble(ErrorCode::Unschedulable, format!("no node takes the pod `{name}`: {why}"), false));
+        let detail = condition.message.as_deref().unwrap_or("the scheduler does not say why");
+        return Some(passing(Obstacle::Unschedulable { pod: name.to_owned(), detail: detail.to_owned() }));
     }
     let gated = status.conditions.iter().flatten().any(|condition| {
         condition.type_ == "PodScheduled" && condition.status == "False" && condition.reason.as_deref() == Some("SchedulingGated")
     });
     if gated {
-        return Some(trouble(ErrorCode::Queue, format!("the pod `{name}` waits in its queue to be admitted"), false));
+        return Some(passing(Obstacle::Queue { pod: Some(name.to_owned()), message: None }));
     }
     let mut containers = [&status.init_container_statuses, &status.container_statuses].into_iter().flatten().flatten();
     containers.find_map(|container| trouble_of_container(name, pod, container))
@@ -271,26 +261,20 @@ fn trouble_of_pod(pod: &Pod) -> Option<Trouble> {
 fn trouble_of_container(name: &str, pod: &Pod, container: &ContainerStatus) -> Option<Trouble> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let reason = waiting.reason.as_deref().unwrap_or_default();
-    let why = waiting.message.as_deref().unwrap_or(reason);
+    let (pod_name, detail) = (name.to_owned(), waiting.message.as_deref().unwrap_or(reason).to_owned());
     let spec = pod.spec.as_ref();
     let all = spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
     let image = all.filter(|known| known.name == container.name).find_map(|known| known.image.clone()).unwrap_or_default();
+    let of_image = |is_retried: bool| Trouble {
+        obstacle: Obstacle::Image { image, pod: name.to_owned(), is_retried, detail: detail.clone() },
+        lasts: !is_retried,
+    };
     Some(match reason {
-        "ErrImageNeverPull" | "InvalidImageName" => {
-            trouble(ErrorCode::ImagePull, format!("the image `{image}` of the pod `{name}` cannot be had: {why}"), true)
-        }
-        "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" => {
-            trouble(ErrorCode::ImagePull, format!("the image `{image}` of the pod `{name}` cannot be pulled: {why}"), false)
-        }
-        "CreateContainerConfigError" => trouble(ErrorCode::PodConfig, format!("the pod `{name}` cannot be set up: {why}"), false),
-        "CreateContainerError" | "RunContainerError" => {
-            trouble(ErrorCode::Container, format!("the container of the pod `{name}` cannot be started: {why}"), false)
-        }
-        "CrashLoopBackOff" => trouble(
-            ErrorCode::CrashLoop,
-            format!("the container `{}` of the pod `{name}` ends again and again: {why}", container.name),
-            false,
-        ),
+        "ErrImageNeverPull" | "InvalidImageName" => of_image(false),
+        "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" => of_image(true),
+        "CreateContainerConfigError" => passing(Obstacle::Setup { pod: Some(pod_name), detail }),
+        "CreateContainerError" | "RunContainerError" => passing(Obstacle::Container { pod: pod_name, detail }),
+        "CrashLoopBackOff" => passing(Obstacle::CrashLoop { container: container.name.clone(), pod: pod_name, detail }),
         _ => return None,
     })
 }
@@ -299,7 +283,7 @@ fn trouble_of_container(name: &str, pod: &Pod, container: &ContainerStatus) -> O
 pub(crate) fn trouble_of_event(event: &Event) -> Option<Trouble> {
     let said = event.message.as_deref().unwrap_or_default();
     if matches!(event.reason.as_deref(), Some("FailedMount" | "FailedAttachVolume" | "FailedCreatePodSandBox")) {
-        return Some(trouble(ErrorCode::PodConfig, format!("a pod cannot be set up: {said}"), false));
+        return Some(passing(Obstacle::Setup { pod: None, detail: said.to_owned() }));
     }
     if event.reason.as_deref() != Some("FailedCreate") {
         return None;
@@ -309,21 +293,22 @@ pub(crate) fn trouble_of_event(event: &Event) -> Option<Trouble> {
 
 /// Classifies the cluster's message for why it makes no pod.
 pub(crate) fn trouble_of_refusal(message: &str) -> Trouble {
-    let code = if message.contains("exceeded quota") || message.contains("must specify limits") {
-        ErrorCode::Quota
+    let refusal = if message.contains("exceeded quota") || message.contains("must specify limits") {
+        PodRefusal::Quota
     } else if message.contains("violates PodSecurity") || message.contains("admission webhook") {
-        ErrorCode::Admission
+        PodRefusal::Admission
     } else if message.contains("forbidden") {
-        ErrorCode::Forbidden
+        PodRefusal::Forbidden
     } else {
-        ErrorCode::PodsNotCreated
+        PodRefusal::Other
     };
-    trouble(code, format!("the cluster makes no pod: {message}"), false)
+    passing(Obstacle::NoPod { refusal, message: message.to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use assay_failure::ErrorCode;
     use serde_json::{Value, json};
 
     fn pod(status: Value) -> Pod {
@@ -351,15 +336,19 @@ mod tests {
         serde_json::from_value(json!({"metadata": {}, "status": {"conditions": conditions}})).expect("a Job")
     }
 
+    fn pod_failure(pod: &Pod) -> Failure {
+        failure_of_pod(pod).expect("failed").into()
+    }
+
     fn describe_state(standing: JobState) -> String {
         match standing {
             JobState::Waiting(None) => "waiting".to_owned(),
-            JobState::Waiting(Some(Trouble { failure, lasts })) => {
-                format!("waiting[{}{}]: {}", failure.code, if lasts { ", lasts" } else { "" }, failure.message)
+            JobState::Waiting(Some(Trouble { obstacle, lasts })) => {
+                format!("waiting[{}{}]: {obstacle}", obstacle.code(), if lasts { ", lasts" } else { "" })
             }
             JobState::Running => "running".to_owned(),
             JobState::Succeeded => "succeeded".to_owned(),
-            JobState::Failed(failure) => failure.to_string(),
+            JobState::Failed(failure) => Failure::from(failure).to_string(),
         }
     }
 
@@ -372,14 +361,14 @@ mod tests {
         let failure = Failure::new(ErrorCode::Drift, "another boot").lasting();
         let message = serde_json::to_string(&failure).expect("JSON");
         let pod = failed(json!({"exitCode": 30, "reason": "Error", "message": message}));
-        assert_eq!(failure_of_pod(&pod), Some(failure.clone()));
+        assert_eq!(pod_failure(&pod), failure);
         // A lasting failure ends the stage at once, even if the Job would still retry.
-        assert_eq!(job_state(None, &[&pod], &[], 1), JobState::Failed(failure));
+        assert_eq!(job_state(None, &[&pod], &[], 1), JobState::Failed(JobFailure::Pod(PodFailure::Stage(failure))));
     }
 
     #[test]
     fn what_was_killed_is_told_by_the_cluster() {
-        let told = |terminated| failure_of_pod(&failed(terminated)).expect("failed").to_string();
+        let told = |terminated| pod_failure(&failed(terminated)).to_string();
         insta::assert_snapshot!(told(json!({"exitCode": 137, "reason": "OOMKilled"})), @r"
         error[out_of_memory]: the pod `p` was killed at its memory limit of 48Mi
 
@@ -396,7 +385,7 @@ mod tests {
         boom
         ");
         let evicted = pod(json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}));
-        insta::assert_snapshot!(failure_of_pod(&evicted).expect("failed"), @r"
+        insta::assert_snapshot!(pod_failure(&evicted), @r"
         error[evicted]: the pod `p` was evicted from its node
           because: The node was low on resource: memory.
         ");
@@ -441,12 +430,12 @@ mod tests {
         assert_eq!(describe_pods_state(&[with_setup("Pending", json!({"running": {}}))]), "waiting");
         let ended = json!({"terminated": {"exitCode": 30, "reason": "Error", "message": "error[lay]: no room\n"}});
         let mut pod = with_setup("Failed", ended);
-        insta::assert_snapshot!(failure_of_pod(&pod).expect("failed"), @r"
+        insta::assert_snapshot!(pod_failure(&pod), @r"
         error[programs]: the pod `p` could not be given the programs of its stage: exit code 30
           because: error[lay]: no room
         ");
         pod.spec.as_mut().expect("a spec").containers[0].name = "vllm".to_owned();
-        let failure = failure_of_pod(&pod).expect("failed");
+        let failure = pod_failure(&pod);
         assert_eq!(failure.code.as_str(), "pod_ended");
         assert_eq!(failure.message, "the init container `programs` of the pod `p` ended with exit code 30");
         assert_eq!(failure.causes, ["Error"], "what a target writes is its own");
@@ -459,7 +448,7 @@ mod tests {
                 .expect("an event")
         };
         let code = |message: &str| match job_state(None, &[], &[event(message)], 1) {
-            JobState::Waiting(Some(trouble)) => trouble.failure.code.as_str(),
+            JobState::Waiting(Some(trouble)) => trouble.obstacle.code().as_str(),
             other => panic!("{other:?}"),
         };
         assert_eq!(code("pods \"a\" is forbidden: exceeded quota: q, requested: cpu=1"), "quota");
@@ -476,16 +465,16 @@ mod tests {
     fn what_a_target_writes_of_its_end_is_not_believed() {
         let forged = serde_json::to_string(&Failure::cancelled("by whom").lasting()).expect("JSON");
         let mut pod = failed(json!({"exitCode": 50, "reason": "Error", "message": forged}));
-        assert_eq!(failure_of_pod(&pod).expect("failed").exit, Exit::Cancelled, "a stage's word");
+        assert_eq!(pod_failure(&pod).exit, Exit::Cancelled, "a stage's word");
         if let Some(spec) = pod.spec.as_mut() {
             spec.containers[0].name = "target".to_owned();
         }
-        insta::assert_snapshot!(failure_of_pod(&pod).expect("failed"), @r"
+        insta::assert_snapshot!(pod_failure(&pod), @r"
         error[pod_ended]: the pod `p` ended with exit code 50
           because: Error
         ");
         let done = json!({"exitCode": 1, "message": r#"{"exit":"done","code":"c","message":"m","causes":[],"hint":null}"#});
-        assert_eq!(failure_of_pod(&failed(done)).expect("failed").exit, Exit::Unexpected);
+        assert_eq!(pod_failure(&failed(done)).exit, Exit::Unexpected);
     }
 
     #[test]

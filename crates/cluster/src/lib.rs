@@ -7,6 +7,7 @@ mod affinity;
 mod ceiling;
 mod client;
 mod cron;
+mod error;
 mod image;
 mod inference;
 mod install;
@@ -15,6 +16,7 @@ mod job_state;
 mod names;
 mod objects;
 mod pod;
+mod pod_failure;
 #[cfg(test)]
 mod pod_override;
 mod probe;
@@ -28,16 +30,18 @@ mod target;
 pub use ceiling::{CeilingPod, LoadPod, ceiling_pod};
 pub use client::{Cluster, ConnectOptions, Lease, LogLine, ObjectPath, PortForward, RunObjects, RunWatch};
 pub use cron::{CronSchedule, cron_job};
+pub use error::{Error, ObjectConflict, ObjectOwner, Outage, Refusal, TargetUrlError, TargetUrlFault};
 pub use image::{by_digest, named_by_digest};
 pub use inference::{ReadyService, inference_api, inference_kind, read_service};
 pub use install::{
     InstallParameters, Keys, ServedStore, TEMPORARY, identities, installation, removal_rights, set_namespace_owner,
 };
 pub use job::{DriverJob, Resources, StageJob, driver_job, stage_job};
-pub use job_state::{JobState, Trouble, failure_of_pod, has_begun, has_ended, job_state, phase, pod_image, trouble_of};
+pub use job_state::{JobState, failure_of_pod, has_begun, has_ended, job_state, phase, pod_image, trouble_of};
 pub use names::{MANAGED_BY, QUEUE, RUN, STAGE, TARGET, TARGETS_OWNER, driver_name, job_name, root_name};
 pub use objects::{ObjectsOwner, Rollout, TARGET_KINDS, owner_conflict, rollout, service_address, target_objects};
 pub use pod::{FAILURE_FILE, KEY_FOLDER, PodEnvironment, SCRATCH};
+pub use pod_failure::{JobFailure, Obstacle, PodEnd, PodFailure, PodRefusal, Trouble};
 pub use probe::{ProbePod, ProbeState, probe_pod, probe_state};
 pub use redaction::{pod_facts, redact_secrets};
 pub use render::to_yaml;
@@ -48,6 +52,9 @@ pub use target::{TargetPod, target_pod};
 pub use k8s_openapi::api::batch::v1::Job;
 pub use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod, Secret};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// The result of a call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An object in the form that the API server takes.
 pub type Object = serde_json::Value;

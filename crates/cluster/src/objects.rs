@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use assay_manifest::RunId;
-use assay_stage::{ErrorCode, Failure};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use serde_json::{Value, json};
 
 use crate::job_state::{trouble_of_event, trouble_of_refusal};
-use crate::{MANAGED_BY, Object, QUEUE, RUN, TARGET, Trouble, phase, trouble_of};
+use crate::{
+    Error, MANAGED_BY, Object, ObjectConflict, ObjectOwner, QUEUE, RUN, Result, TARGET, TargetUrlError, TargetUrlFault, Trouble,
+    phase, trouble_of,
+};
 
 /// The kinds that a target may consist of, with their API versions, in the order of creation: mounted objects and Services come
 /// before pods.
@@ -56,13 +58,13 @@ pub struct ObjectsOwner<'a> {
 /// labels get the labels of run and target, so two runs never select each other's pods.
 ///
 /// # Errors
-/// All rules that the objects break, in one failure.
-pub fn target_objects(of: &ObjectsOwner<'_>, files: &[(String, Vec<Value>)]) -> Result<Vec<Object>, Failure> {
+/// All rules that the objects break, in one error.
+pub fn target_objects(of: &ObjectsOwner<'_>, files: &[(String, Vec<Value>)]) -> Result<Vec<Object>> {
     let mut check = ObjectCheck { path: "", what: String::new(), problems: Vec::new() };
     let (mut names, mut objects, mut pods) = (BTreeSet::new(), Vec::new(), 0i64);
     let count: usize = files.iter().map(|(_, documents)| documents.len()).sum();
     if count > MAX_OBJECTS {
-        return Err(invalid_objects(of, &[format!("there are {count} objects; a target has at most {MAX_OBJECTS}")]));
+        return Err(invalid_objects(of, vec![format!("there are {count} objects; a target has at most {MAX_OBJECTS}")]));
     }
     for (path, documents) in files {
         for object in documents {
@@ -82,17 +84,15 @@ pub fn target_objects(of: &ObjectsOwner<'_>, files: &[(String, Vec<Value>)]) -> 
         _ => {}
     }
     if !check.problems.is_empty() {
-        return Err(invalid_objects(of, &check.problems));
+        return Err(invalid_objects(of, check.problems));
     }
     let mut built: Vec<Object> = objects.into_iter().map(|object| build(of, object)).collect();
     built.sort_by_key(|object| KINDS.iter().position(|(kind, _)| object["kind"] == *kind));
     Ok(built)
 }
 
-fn invalid_objects(of: &ObjectsOwner<'_>, problems: &[String]) -> Failure {
-    let message = format!("the objects of target `{}` cannot be brought up:\n  {}", of.target, problems.join("\n  "));
-    Failure::new(ErrorCode::TargetObjects, message)
-        .hint("docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`")
+fn invalid_objects(of: &ObjectsOwner<'_>, problems: Vec<String>) -> Error {
+    Error::TargetObjects { target: of.target.to_owned(), problems }
 }
 
 /// Validation of objects, with the problems found so far.
@@ -369,50 +369,47 @@ fn complete_pod(of: &ObjectsOwner<'_>, pod: &mut Value) {
     pod["spec"]["automountServiceAccountToken"] = json!(false);
 }
 
-/// Returns a failure that names the owner of an existing object; `None` if it is this target's own.
-pub fn owner_conflict(of: &ObjectsOwner<'_>, there: &Object) -> Option<Failure> {
+/// Returns an error that names the owner of an existing object; `None` if it is this target's own.
+pub fn owner_conflict(of: &ObjectsOwner<'_>, there: &Object) -> Option<Error> {
     let label = |name: &str| there["metadata"]["labels"][name].as_str();
     if (label(RUN), label(TARGET)) == (Some(of.run_id.as_str()), Some(of.target)) {
         return None;
     }
     let (kind, name) = (there["kind"].as_str().unwrap_or("object"), there["metadata"]["name"].as_str().unwrap_or_default());
-    let who = match (label(RUN), label(TARGET)) {
-        (Some(run), Some(target)) if run == of.run_id.as_str() => {
-            format!("target `{}` of this run uses it", printable_text(target))
-        }
-        (Some(run), _) => format!("another run uses it: `{}`", printable_text(run)),
-        (None, _) => "it is not Assay's".to_owned(),
+    let owner = match (label(RUN), label(TARGET)) {
+        (Some(run), Some(target)) if run == of.run_id.as_str() => ObjectOwner::Target(printable_text(target)),
+        (Some(run), _) => ObjectOwner::Run(printable_text(run)),
+        (None, _) => ObjectOwner::Foreign,
     };
-    let message = format!("the {kind} `{name}` of target `{}` is in namespace `{}` already, and {who}", of.target, of.namespace);
-    Some(
-        Failure::new(ErrorCode::TargetTaken, message)
-            .hint("names stay as they are written: wait until the other has ended, or give the objects other names")
-            .lasting(),
-    )
+    Some(Error::ObjectTaken(Box::new(ObjectConflict {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        target: of.target.to_owned(),
+        namespace: of.namespace.to_owned(),
+        owner,
+    })))
 }
 
 /// Returns the address at which a target's Service is reached from every namespace: `url` names it as its definition does.
-pub fn service_address(of: &ObjectsOwner<'_>, url: &str, objects: &[Object]) -> Result<String, Failure> {
-    let refuse = |why: String| {
+pub fn service_address(of: &ObjectsOwner<'_>, url: &str, objects: &[Object]) -> Result<String> {
+    let refuse = |fault: TargetUrlFault| {
         let services =
             objects.iter().filter(|object| object["kind"] == "Service").filter_map(|object| object["metadata"]["name"].as_str());
-        let known: Vec<String> = services.map(|name| format!("`{name}`")).collect();
-        let known = if known.is_empty() { "no Service".to_owned() } else { known.join(", ") };
-        Failure::new(ErrorCode::TargetUrl, format!("target `{}` is at `{url}`, but {why}", of.target))
-            .hint(format!("its host is a Service among the objects, and its port one of that Service's; they have {known}"))
+        let services = services.map(str::to_owned).collect();
+        Error::TargetUrl(Box::new(TargetUrlError { target: of.target.to_owned(), url: url.to_owned(), fault, services }))
     };
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| refuse("that is no address".to_owned()))?;
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| refuse(TargetUrlFault::NotAnAddress))?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let usual = if scheme == "https" { 443 } else { 80 };
     let (host, port) = match authority.split_once(':') {
         None => (authority, usual),
-        Some((host, port)) => (host, port.parse().map_err(|_| refuse(format!("`{port}` is no port")))?),
+        Some((host, port)) => (host, port.parse().map_err(|_| refuse(TargetUrlFault::NotAPort(port.to_owned())))?),
     };
     let is_it = |object: &&Object| object["kind"] == "Service" && object["metadata"]["name"] == *host;
-    let service = objects.iter().find(is_it).ok_or_else(|| refuse(format!("no Service `{host}` is among its objects")))?;
+    let service = objects.iter().find(is_it).ok_or_else(|| refuse(TargetUrlFault::NoService(host.to_owned())))?;
     if !list(&service["spec"]["ports"]).iter().any(|open| open["port"].as_u64() == Some(port)) {
-        return Err(refuse(format!("the Service `{host}` has no port {port}")));
+        return Err(refuse(TargetUrlFault::NoServicePort { service: host.to_owned(), port }));
     }
     Ok(format!("{scheme}://{host}.{}.svc:{port}{path}", of.namespace))
 }

@@ -2,7 +2,6 @@
 //! ends when it has printed the facts.
 
 use assay_manifest::{Digest, RunId};
-use assay_stage::Failure;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -99,11 +98,10 @@ pub enum ProbeState {
 /// Returns the state of a probe from its pod.
 pub fn probe_state(pod: Option<&Pod>) -> ProbeState {
     let Some(pod) = pod else { return ProbeState::Failed("the probe's pod has gone".to_owned()) };
-    let told = |failure: &Failure| failure.message.clone();
     match (phase(pod), trouble_of(pod)) {
         ("Succeeded", _) => ProbeState::Done,
-        (_, Some(trouble)) if trouble.lasts => ProbeState::Failed(told(&trouble.failure)),
-        (_, trouble) => ProbeState::Waiting(trouble.map(|trouble| told(&trouble.failure))),
+        (_, Some(trouble)) if trouble.lasts => ProbeState::Failed(trouble.obstacle.to_string()),
+        (_, trouble) => ProbeState::Waiting(trouble.map(|trouble| trouble.obstacle.to_string())),
     }
 }
 

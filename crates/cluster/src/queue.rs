@@ -1,9 +1,8 @@
 //! Kueue: the state of what waits in its queues.
 
-use assay_stage::{ErrorCode, Failure};
 use serde_json::Value;
 
-use crate::{Cluster, Trouble};
+use crate::{Cluster, Obstacle, Refusal, Result, Trouble};
 
 /// Kueue's object for each Job or pod that waits in one of its queues, since version 0.15.
 pub(crate) const WORKLOAD: &str = "Workload.v1beta2";
@@ -15,10 +14,10 @@ const WORKLOAD_UID_LABEL: &str = "kueue.x-k8s.io/job-uid";
 impl Cluster {
     /// Lists the Workloads of a namespace that match a label selector: when each was queued, had its quota reserved, was admitted
     /// or evicted. Empty if there is no Kueue.
-    pub fn workloads(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, Failure> {
+    pub fn workloads(&self, namespace: &str, selector: &str) -> Result<Vec<Value>> {
         for kind in [WORKLOAD, OLD_WORKLOAD] {
             match self.list(kind, namespace, selector) {
-                Err(failure) if failure.code == ErrorCode::NotFound => {}
+                Err(error) if error.refusal() == Some(Refusal::NotFound) => {}
                 answer => return answer,
             }
         }
@@ -45,14 +44,14 @@ fn missing_quota(workload: &Value) -> Option<String> {
 impl Trouble {
     /// Returns true if the trouble is that it waits in a queue.
     pub fn is_queued(&self) -> bool {
-        self.failure.code == ErrorCode::Queue
+        matches!(self.obstacle, Obstacle::Queue { .. })
     }
 
     /// Appends the queue's own message, if the trouble is that it waits in a queue.
     #[must_use]
     pub fn with_queue_message(mut self, said: Option<&str>) -> Self {
-        if let Some(said) = said.filter(|_| self.is_queued()) {
-            self.failure.message = format!("{}: {said}", self.failure.message);
+        if let (Obstacle::Queue { message, .. }, Some(said)) = (&mut self.obstacle, said) {
+            *message = Some(said.to_owned());
         }
         self
     }
@@ -76,12 +75,14 @@ mod tests {
 
     #[test]
     fn only_what_waits_in_a_queue_has_its_words() {
-        let told = |code: ErrorCode, said| {
-            let trouble = Trouble { failure: Failure::new(code, "it waits"), lasts: false };
-            trouble.with_queue_message(said).failure.message
+        let told = |obstacle: Obstacle, said| {
+            let trouble = Trouble { obstacle, lasts: false };
+            trouble.with_queue_message(said).obstacle.to_string()
         };
-        assert_eq!(told(ErrorCode::Queue, Some("no quota")), "it waits: no quota");
-        assert_eq!(told(ErrorCode::Queue, None), "it waits");
-        assert_eq!(told(ErrorCode::Unschedulable, Some("no quota")), "it waits");
+        let queue = Obstacle::Queue { pod: None, message: None };
+        assert_eq!(told(queue.clone(), Some("no quota")), "it waits in its queue to be admitted: no quota");
+        assert_eq!(told(queue, None), "it waits in its queue to be admitted");
+        let unschedulable = Obstacle::Unschedulable { pod: "p".to_owned(), detail: "0/1 nodes".to_owned() };
+        assert_eq!(told(unschedulable, Some("no quota")), "no node takes the pod `p`: 0/1 nodes");
     }
 }

@@ -177,7 +177,7 @@ impl BranchError {
             Self::Remote(error) => error.code(),
             Self::Name { .. } => ErrorCode::BranchName,
             Self::Path(_) | Self::DuplicatePath { .. } => ErrorCode::BranchPath,
-            Self::TooManyFiles | Self::FileTooLarge { .. } | Self::TooLarge => ErrorCode::FolderTooLarge,
+            Self::TooManyFiles | Self::FileTooLarge { .. } | Self::TooLarge => ErrorCode::CommitTooLarge,
             Self::Objects(_) => ErrorCode::Scratch,
             Self::NotAFolder { .. } => ErrorCode::NotAFolder,
             Self::InsideCompleteFolder { .. } => ErrorCode::InsideAnother,

@@ -303,7 +303,7 @@ impl RemoteError {
             Self::Git { said, .. } => match Obstacle::from_message(said) {
                 Some(Obstacle::HostKey) => ErrorCode::UnknownHost,
                 Some(Obstacle::Authentication) => ErrorCode::Authentication,
-                Some(Obstacle::NoRepository) => ErrorCode::NoRepository,
+                Some(Obstacle::NoRepository) => ErrorCode::RepositoryNotFound,
                 Some(Obstacle::Unreachable) => ErrorCode::Unreachable,
                 None => ErrorCode::GitFailed,
             },
@@ -452,9 +452,9 @@ mod tests {
             ("Host key verification failed.\nfatal: Could not read from remote repository.", "unknown_host"),
             (
                 "fatal: '/srv/a' does not appear to be a git repository\nfatal: Could not read from remote repository.",
-                "no_repository",
+                "repository_not_found",
             ),
-            ("remote: Not Found\nfatal: repository 'https://example.org/a/' not found", "no_repository"),
+            ("remote: Not Found\nfatal: repository 'https://example.org/a/' not found", "repository_not_found"),
             ("fatal: unable to access 'https://nowhere/': Could not resolve host: nowhere", "unreachable"),
             ("ssh: connect to host example.org port 22: Connection timed out\nfatal: Could not read from", "unreachable"),
             ("fatal: something new", "git_failed"),

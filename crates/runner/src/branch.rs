@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use assay_git::{BranchError, Destination, Remote, RemoteError, Repository, StagedFolder};
+use assay_failure::Failure;
+use assay_git::{Destination, Remote, Repository, StagedFolder};
 use assay_manifest::{Digest, Name, Publication, RunId, Source};
 use assay_process::{Cancel, Spawner};
 use assay_spec::{Pipeline, PublishSettings};
-use assay_stage::{ErrorCode, Exit, Failure};
 use serde::Serialize;
+
+use crate::{CancelledWork, Error, Resource, Result};
 
 /// A file that only the folder of a published run has. No run is published inside another run's folder.
 const MARK: &str = "chain/publication.json";
@@ -69,11 +71,10 @@ pub struct CommittedFolder {
 }
 
 /// Returns the pipeline from which a run was started. `read` returns bytes that match their digest.
-pub fn read_pipeline(source: &Source, read: impl FnOnce(&Digest) -> Result<Vec<u8>, Failure>) -> Result<Pipeline, Failure> {
+pub fn read_pipeline(source: &Source, read: impl FnOnce(&Digest) -> Result<Vec<u8>, Failure>) -> Result<Pipeline> {
     let file = source.files.iter().find(|file| file.path == source.pipeline);
-    let file =
-        file.ok_or_else(|| Failure::new(ErrorCode::PipelineAbsent, format!("the source does not hold `{}`", source.pipeline)))?;
-    Pipeline::parse(&source.pipeline, &read(&file.artifact.digest)?).map_err(|problems| Failure::invalid(&problems))
+    let file = file.ok_or_else(|| Error::PipelineAbsent(source.pipeline.clone()))?;
+    Pipeline::parse(&source.pipeline, &read(&file.artifact.digest)?).map_err(Error::Definitions)
 }
 
 impl Branch {
@@ -86,7 +87,7 @@ impl Branch {
         publish: &PublishSettings,
         source: &Source,
         checkout: Option<&Path>,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>> {
         let Some(name) = asked.branch.as_ref().or(publish.branch.as_ref()) else { return Ok(None) };
         let remote = match (&asked.remote, &publish.remote) {
             (Some(asked), _) => find_remote(asked, source, checkout)?,
@@ -112,17 +113,15 @@ impl Branch {
         record: &PublishedRun<'_>,
         read: &mut dyn FnMut(&Digest) -> Result<Vec<u8>, Failure>,
         cancel: &Cancel,
-    ) -> Result<CommittedFolder, Failure> {
-        let scratch = tempfile::tempdir()
-            .map_err(|error| Failure::new(ErrorCode::Scratch, "cannot make a scratch folder").because(&error))?;
-        let spawner =
-            Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
-        let mut staged = StagedFolder::new(scratch.path()).map_err(|error| failure(&error))?;
+    ) -> Result<CommittedFolder> {
+        let scratch = tempfile::tempdir().map_err(|error| Resource::ScratchFolder.error(error))?;
+        let spawner = Spawner::start().map_err(|error| Resource::Spawner.error(error))?;
+        let mut staged = StagedFolder::new(scratch.path())?;
         for (path, digest) in record.files {
             if let Some(reason) = cancel.reason() {
-                return Err(Failure::cancelled(format!("the push was stopped ({reason})")));
+                return Err(Error::Cancelled(CancelledWork::Push(reason.to_owned())));
             }
-            staged.add(path, &read(digest)?).map_err(|error| failure(&error))?;
+            staged.add(path, &read(digest)?)?;
         }
         let path = match self.folder.as_deref() {
             None | Some(".") => record.run_id.to_string(),
@@ -131,7 +130,7 @@ impl Branch {
         let to =
             Destination { remote: &self.remote, branch: &self.name, path: &path, mark: MARK, checkout: self.checkout.as_deref() };
         let at = record.publication.published_at;
-        let pushed = staged.push(&to, &message(record), at, &spawner, cancel).map_err(|error| failure(&error))?;
+        let pushed = staged.push(&to, &message(record), at, &spawner, cancel)?;
         Ok(CommittedFolder {
             remote: self.remote.url().to_owned(),
             branch: self.name.clone(),
@@ -152,51 +151,25 @@ fn message(record: &PublishedRun<'_>) -> String {
     )
 }
 
-fn find_remote(text: &str, source: &Source, checkout: Option<&Path>) -> Result<Remote, Failure> {
+fn find_remote(text: &str, source: &Source, checkout: Option<&Path>) -> Result<Remote> {
     let is_name = !text.contains([':', '/']);
     let found = match (checkout, source.repository.as_deref()) {
         _ if !is_name => Remote::from_url(text),
         (Some(checkout), _) => Remote::from_checkout(checkout, text),
         (None, Some(address)) if text == DEFAULT_REMOTE => Remote::from_url(address),
-        (None, _) => {
-            let message = format!("there is no checkout here that would know the remote `{text}`");
-            return Err(Failure::new(ErrorCode::NoSuchRemote, message).hint("name the remote by its address"));
-        }
+        (None, _) => return Err(Error::NoCheckout(text.to_owned())),
     };
-    found.map_err(|error| failure(&BranchError::Remote(error)))
+    Ok(found?)
 }
 
 /// Refuses the `origin` of a checkout of another repository: the pipeline does not mean that one.
-fn require_own_checkout(remote: &str, source: &Source, checkout: Option<&Path>) -> Result<(), Failure> {
+fn require_own_checkout(remote: &str, source: &Source, checkout: Option<&Path>) -> Result<()> {
     let Some(of) = source.repository.as_ref().filter(|_| remote == DEFAULT_REMOTE) else { return Ok(()) };
     let here = checkout.and_then(|checkout| Repository::discover(checkout).ok()?.origin());
     match here.filter(|here| here != of) {
         None => Ok(()),
-        Some(here) => {
-            let message = format!("the run is of `{of}`, and `{DEFAULT_REMOTE}` of this checkout is `{here}`");
-            Err(Failure::new(ErrorCode::OtherRemote, message).hint("name the remote that is meant with `--remote`"))
-        }
+        Some(checkout) => Err(Error::OtherRemote { run: of.clone(), remote: DEFAULT_REMOTE, checkout }),
     }
-}
-
-fn failure(error: &BranchError) -> Failure {
-    let exit = match error {
-        BranchError::Remote(RemoteError::Cancelled { .. }) => Exit::Cancelled,
-        BranchError::Remote(
-            RemoteError::Url { .. }
-            | RemoteError::SecretInUrl { .. }
-            | RemoteError::NoSuchRemote { .. }
-            | RemoteError::Checkout(_),
-        )
-        | BranchError::Name { .. }
-        | BranchError::InsideCompleteFolder { .. }
-        | BranchError::NotAFolder { .. }
-        | BranchError::Path(_) => Exit::Usage,
-        // The folder of this run's name holds files that this run did not publish.
-        BranchError::OtherFolder { .. } => Exit::Verification,
-        _ => Exit::Environment,
-    };
-    Failure::from_error(error.code(), error).with_exit(exit).hint_if(error.hint())
 }
 
 #[cfg(test)]

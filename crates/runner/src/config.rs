@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use assay_manifest::{Digest, Role};
-use assay_stage::{ErrorCode, Failure};
+
+use crate::{Error, Result, UserFolder};
 
 /// The user's configuration folder: `$ASSAY_CONFIG`, else `$XDG_CONFIG_HOME/assay`, else `~/.config/assay`.
 #[derive(Clone, Debug)]
@@ -12,20 +13,17 @@ pub struct Config(PathBuf);
 
 impl Config {
     /// Finds the folder; it need not exist yet.
-    pub fn find() -> Result<Self, Failure> {
+    pub fn find() -> Result<Self> {
         Self::from_variables(|name| std::env::var_os(name))
     }
 
-    fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, Failure> {
+    fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
         let from = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         from("ASSAY_CONFIG")
             .or_else(|| from("XDG_CONFIG_HOME").map(|folder| folder.join("assay")))
             .or_else(|| from("HOME").map(|home| home.join(".config/assay")))
             .map(Self)
-            .ok_or_else(|| {
-                Failure::new(ErrorCode::NoConfigFolder, "there is no place for keys: neither ASSAY_CONFIG nor HOME is set")
-                    .hint("set ASSAY_CONFIG to a folder that only you can read")
-            })
+            .ok_or(Error::NoFolder(UserFolder::Config))
     }
 
     /// Uses a folder that the caller chooses.
@@ -65,7 +63,8 @@ mod tests {
 
     fn found(variables: &[(&str, &str)]) -> String {
         let variable = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
-        Config::from_variables(variable).map_or_else(|failure| failure.to_string(), |config| config.0.display().to_string())
+        Config::from_variables(variable)
+            .map_or_else(|error| assay_failure::Failure::from(error).to_string(), |config| config.0.display().to_string())
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, verify};
+use assay_failure::Failure;
 use assay_manifest::{
     Block, Body, Document, Environment, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, MAX_SHARDS, Manifest, Plan, Recording,
     RunId, Shard, TrialId,
@@ -15,11 +16,11 @@ use assay_stage::parameters::{
     CollectParameters, ExecuteParameters, PlanParameters, ProvisionParameters, PublishParameters, RecordParameters,
     ReduceParameters, StageParameters,
 };
-use assay_stage::{AcceptedResult, ErrorCode, Event, Failure, Layout, ShardOutcome, StageName, counted_attempt, load_trust};
+use assay_stage::{AcceptedResult, Event, Layout, ShardOutcome, StageName, counted_attempt, load_trust};
 use assay_store::{CreateOutcome, Store};
 use serde_json::Value;
 
-use crate::{StagePolicies, StagePolicy};
+use crate::{Defect, Error, Result, StagePolicies, StagePolicy};
 
 /// The limit on provisioning a block again because its target is found dead.
 const MAX_INCARNATIONS: u32 = 16;
@@ -46,20 +47,20 @@ pub struct StageCall {
 /// Runs stages, on this machine or in a cluster.
 pub trait Runner: Sync {
     /// Refuses a plan that it cannot run, before anything is started for it.
-    fn check(&self, plan: &Plan) -> Result<(), Failure>;
+    fn check(&self, plan: &Plan) -> Result<()>;
 
     /// Runs a stage to its end, on all of its shards at once, and returns the accepted result of each. A failure that a retry may
     /// fix is retried, as often as its policy allows.
     fn run(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Vec<Result<InputRef, Failure>>;
 
     /// Starts the recorder and returns once it is recording.
-    fn start_recorder(&self, call: &StageCall) -> Result<(), Failure>;
+    fn start_recorder(&self, call: &StageCall) -> Result<()>;
 
     /// Stops the recorder, whose recording is then accepted. A recorder that has gone is a gap, not a failure.
-    fn stop_recorder(&self) -> Option<Failure>;
+    fn stop_recorder(&self) -> Option<Error>;
 
     /// Stops a recorder that an earlier driver started and abandoned, if a recorder can outlive its driver.
-    fn stop_abandoned_recorder(&self, call: &StageCall) -> Option<Failure>;
+    fn stop_abandoned_recorder(&self, call: &StageCall) -> Option<Error>;
 
     /// Releases every target that is held.
     fn release(&self);
@@ -95,7 +96,7 @@ pub fn drive(
     plan_parameters: PlanParameters,
     runner: &dyn Runner,
     observer: &mut dyn Observer,
-) -> Result<FinishedRun, Failure> {
+) -> Result<FinishedRun> {
     let shards = if let Shards::Count(count) = policies.shards { count } else { 1 };
     let mut driver = Driver { run_id, store, policies, runner, observer, shards };
     let outcome = driver.drive(source, plan_parameters);
@@ -121,7 +122,7 @@ struct BlockResults {
 }
 
 impl Driver<'_> {
-    fn drive(&mut self, source: InputRef, plan_parameters: PlanParameters) -> Result<FinishedRun, Failure> {
+    fn drive(&mut self, source: InputRef, plan_parameters: PlanParameters) -> Result<FinishedRun> {
         let plan_ref = self.run_stage(vec![source], StageParameters::Plan(plan_parameters), "")?;
         let plan: Manifest<Plan> = load(self.store, plan_ref)?;
         self.runner.check(&plan.body)?;
@@ -146,7 +147,7 @@ impl Driver<'_> {
     }
 
     /// Marks the run under each of its cases before anything is measured, so that no run of a case can be left out later.
-    fn announce(&self, plan: &Plan) -> Result<(), Failure> {
+    fn announce(&self, plan: &Plan) -> Result<()> {
         for case in &plan.cases {
             self.store.create(&Layout::for_run(self.run_id).case(&case.case_id), b"{}")?;
         }
@@ -154,7 +155,7 @@ impl Driver<'_> {
     }
 
     /// Provisions and executes one block; repeats both as a new incarnation if its target is found dead.
-    fn run_block(&mut self, plan: InputRef, index: u32, blocks: &mut BlockResults) -> Result<(), Failure> {
+    fn run_block(&mut self, plan: InputRef, index: u32, blocks: &mut BlockResults) -> Result<()> {
         let mut finished = BTreeSet::new();
         for incarnation in 0..MAX_INCARNATIONS {
             let label = format!("{index}-{incarnation}");
@@ -174,16 +175,15 @@ impl Driver<'_> {
                     blocks.parts.extend(parts);
                     return Ok(());
                 }
-                Err(failure) if failure.code == ErrorCode::Drift => {
+                Err(error) if error.is_target_lost() => {
                     let parts = self.close(plan, environment, block, &finished, &label)?;
                     finished.extend(self.valid_trials(&parts)?);
                     blocks.parts.extend(parts);
                 }
-                Err(failure) => return Err(failure),
+                Err(error) => return Err(error),
             }
         }
-        Err(Failure::new(ErrorCode::Drift, format!("block {index} lost its target {MAX_INCARNATIONS} times"))
-            .hint("find out what ends the target, then start a new run"))
+        Err(Error::TargetLostTooOften { block: index, times: MAX_INCARNATIONS })
     }
 
     fn execute(
@@ -193,7 +193,7 @@ impl Driver<'_> {
         block: Block,
         finished: &BTreeSet<TrialId>,
         label: &str,
-    ) -> Result<Vec<InputRef>, Failure> {
+    ) -> Result<Vec<InputRef>> {
         let parameters = execute_parameters(block, false, finished);
         let inputs = vec![plan, environment];
         let accepted = self.shards().map(|shard| self.accepted(shard, &inputs, &parameters));
@@ -212,9 +212,9 @@ impl Driver<'_> {
         executed
     }
 
-    fn report_gap(&mut self, recorder: &StageCall, failure: Option<Failure>) {
-        if let Some(failure) = failure {
-            let message = format!("the recorder ended early, which leaves a gap: {}", failure.message);
+    fn report_gap(&mut self, recorder: &StageCall, error: Option<Error>) {
+        if let Some(error) = error {
+            let message = format!("the recorder ended early, which leaves a gap: {}", Failure::from(error).message);
             self.observer.event(recorder, &Event::Note { message });
         }
     }
@@ -226,12 +226,12 @@ impl Driver<'_> {
         block: Block,
         finished: &BTreeSet<TrialId>,
         label: &str,
-    ) -> Result<Vec<InputRef>, Failure> {
+    ) -> Result<Vec<InputRef>> {
         self.run_execute_shards(vec![plan, environment], execute_parameters(block, true, finished), label)
     }
 
     /// Returns the trials that have an attempt which is valid in every shard.
-    fn valid_trials(&self, parts: &[InputRef]) -> Result<Vec<TrialId>, Failure> {
+    fn valid_trials(&self, parts: &[InputRef]) -> Result<Vec<TrialId>> {
         let mut tries: BTreeMap<TrialId, Vec<ShardOutcome>> = BTreeMap::new();
         for part in parts {
             let part: Manifest<ExecutionPart> = load(self.store, *part)?;
@@ -246,7 +246,7 @@ impl Driver<'_> {
 
     /// Takes the number of shards from the Environment of the run's first block, for all of its blocks. It decides how many
     /// processes are started, so it is verified here as any stage verifies its inputs.
-    fn take_shards(&mut self, environment: InputRef, parameters: StageParameters, label: &str) -> Result<(), Failure> {
+    fn take_shards(&mut self, environment: InputRef, parameters: StageParameters, label: &str) -> Result<()> {
         let (policy, _) = load_trust(self.store, &self.policies.trust.to_string())?;
         let manifest = self.store.get(&environment.manifest, MAX_MANIFEST_BYTES)?;
         let bundle = self.store.get(&environment.bundle, MAX_BUNDLE_BYTES as u64)?;
@@ -262,7 +262,7 @@ impl Driver<'_> {
             return Ok(());
         };
         if !(1..=MAX_SHARDS).contains(&count.shards) {
-            return Err(Failure::new(ErrorCode::ShardCount, format!("the Environment asks for {} shards", count.shards)));
+            return Err(Error::ShardCount(count.shards));
         }
         self.shards = count.shards;
         // If nothing had to be measured, there is nothing to report.
@@ -279,7 +279,7 @@ impl Driver<'_> {
     }
 
     /// Returns the call of a recorder for a block that has not been recorded yet: each recorder of the run has a sequence number.
-    fn recorder_call(&self, inputs: &[InputRef], block: Block, label: &str) -> Result<StageCall, Failure> {
+    fn recorder_call(&self, inputs: &[InputRef], block: Block, label: &str) -> Result<StageCall> {
         let sequence = self.recordings()?.len();
         let parameters = StageParameters::Record(RecordParameters {
             block: block.index,
@@ -290,7 +290,7 @@ impl Driver<'_> {
     }
 
     /// Returns every accepted recording of the run.
-    fn recordings(&self) -> Result<Vec<InputRef>, Failure> {
+    fn recordings(&self) -> Result<Vec<InputRef>> {
         let pointers = self.store.list(&Layout::for_run(self.run_id).stage(StageName::Record))?;
         let accepted = pointers.iter().filter(|path| path.contains("/accepted/"));
         accepted.map(|path| self.read_pointer(path, Kind::Recording)).collect()
@@ -298,7 +298,7 @@ impl Driver<'_> {
 
     /// Returns the recordings of these blocks. The recording of a block that was provisioned again, under other keys for example,
     /// belongs to no counted block.
-    fn recordings_of(&self, blocks: &BlockResults) -> Result<Vec<InputRef>, Failure> {
+    fn recordings_of(&self, blocks: &BlockResults) -> Result<Vec<InputRef>> {
         let mut of_blocks = Vec::new();
         for reference in self.recordings()? {
             let recording: Manifest<Recording> = load(self.store, reference)?;
@@ -309,15 +309,15 @@ impl Driver<'_> {
         Ok(of_blocks)
     }
 
-    fn read_pointer(&self, path: &str, kind: Kind) -> Result<InputRef, Failure> {
+    fn read_pointer(&self, path: &str, kind: Kind) -> Result<InputRef> {
         let bytes = self.store.read(path, AcceptedResult::MAX_BYTES)?;
-        let bytes = bytes.ok_or_else(|| Failure::new(ErrorCode::PointerMissing, format!("the pointer `{path}` has gone")))?;
+        let bytes = bytes.ok_or_else(|| Error::PointerMissing(path.to_owned()))?;
         let AcceptedResult { manifest, bundle } = AcceptedResult::parse(path, &bytes)?;
         Ok(InputRef { kind, manifest, bundle })
     }
 
     /// Returns the accepted result of a call, if there is one; the stage that takes it verifies it.
-    fn accepted(&self, shard: Shard, inputs: &[InputRef], parameters: &StageParameters) -> Result<Option<InputRef>, Failure> {
+    fn accepted(&self, shard: Shard, inputs: &[InputRef], parameters: &StageParameters) -> Result<Option<InputRef>> {
         let stage = parameters.stage();
         let digest = assay_stage::input_digest(stage, inputs, &parameters_json(parameters)?, self.policies.trust)?;
         let path = Layout::for_run(self.run_id).accepted(stage, digest, shard);
@@ -328,11 +328,11 @@ impl Driver<'_> {
     }
 
     /// Calls a stage that is one process.
-    fn run_stage(&mut self, inputs: Vec<InputRef>, parameters: StageParameters, label: &str) -> Result<InputRef, Failure> {
+    fn run_stage(&mut self, inputs: Vec<InputRef>, parameters: StageParameters, label: &str) -> Result<InputRef> {
         let stage = parameters.stage();
         let call = self.call(Shard::ONLY, inputs, parameters, label);
         let results = self.run_calls(std::slice::from_ref(&call))?;
-        results.into_iter().next().ok_or_else(|| Failure::new(ErrorCode::Internal, format!("{stage} gave no result")))
+        results.into_iter().next().ok_or(Error::Internal(Defect::NoResult(stage)))
     }
 
     /// Calls execute once for each shard, all at once, and returns their parts in order.
@@ -341,7 +341,7 @@ impl Driver<'_> {
         inputs: Vec<InputRef>,
         parameters: StageParameters,
         label: &str,
-    ) -> Result<Vec<InputRef>, Failure> {
+    ) -> Result<Vec<InputRef>> {
         let shards: Vec<Shard> = self.shards().collect();
         let label = |shard: &Shard| if shards.len() == 1 { label.to_owned() } else { format!("{label}-{}", shard.index) };
         let calls: Vec<_> =
@@ -350,7 +350,7 @@ impl Driver<'_> {
     }
 
     /// Runs calls at once. The first failure is that of the stage.
-    fn run_calls(&mut self, calls: &[StageCall]) -> Result<Vec<InputRef>, Failure> {
+    fn run_calls(&mut self, calls: &[StageCall]) -> Result<Vec<InputRef>> {
         for call in calls {
             self.observer.stage_started(call);
         }
@@ -360,7 +360,7 @@ impl Driver<'_> {
             self.observer.stage_finished(call, result.as_ref().copied());
         }
         let stage = calls.first().map_or(StageName::Plan, |call| call.stage);
-        results.into_iter().map(|result| result.map_err(|failure| at_stage(stage, failure))).collect()
+        results.into_iter().map(|result| result.map_err(|failure| Error::Stage { stage, failure })).collect()
     }
 
     fn call(&self, shard: Shard, inputs: Vec<InputRef>, parameters: StageParameters, label: &str) -> StageCall {
@@ -371,16 +371,15 @@ impl Driver<'_> {
 }
 
 /// Loads a manifest that a stage has returned; the store checks its digest, the stage that takes it its signature.
-pub(crate) fn load<B: Body>(store: &Store, reference: InputRef) -> Result<Manifest<B>, Failure> {
+pub(crate) fn load<B: Body>(store: &Store, reference: InputRef) -> Result<Manifest<B>> {
     let bytes = store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
-    let document = Document::parse(&bytes).map_err(|error| Failure::from_error(ErrorCode::Manifest, &error))?;
-    B::from_document(&document).cloned().ok_or_else(|| {
-        Failure::new(ErrorCode::OtherKind, format!("{} is a {}, not a {}", reference.manifest, document.kind(), B::KIND))
-    })
+    let document = Document::parse(&bytes).map_err(Error::Manifest)?;
+    let other = Error::OtherKind { manifest: reference.manifest, found: document.kind(), expected: B::KIND };
+    B::from_document(&document).cloned().ok_or(other)
 }
 
 /// Returns the parameters as they are on a stage's command line and in its input digest.
-pub(crate) fn parameters_json(parameters: &StageParameters) -> Result<Value, Failure> {
+pub(crate) fn parameters_json(parameters: &StageParameters) -> Result<Value> {
     let unusable = |error| Failure::new(ErrorCode::Internal, "parameters have no JSON form").because(&error);
     parameters.to_json().map_err(unusable)
 }
@@ -390,14 +389,8 @@ fn execute_parameters(block: Block, close: bool, except: &BTreeSet<TrialId>) -> 
     StageParameters::Execute(ExecuteParameters { block: index, incarnation, close, except: except.clone() })
 }
 
-/// Names the stage in the failure, once.
-fn at_stage(stage: StageName, mut failure: Failure) -> Failure {
-    failure.message = format!("{stage}: {}", failure.message);
-    failure
-}
-
 /// Creates a pointer, or returns the bytes that it already holds.
-pub(crate) fn create_or_read(store: &Store, path: &str, bytes: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+pub(crate) fn create_or_read(store: &Store, path: &str, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok(match store.create(path, bytes)? {
         CreateOutcome::New => None,
         CreateOutcome::Existing { existing } => Some(existing),

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use assay_chain::published_files;
 use assay_manifest::{Digest, Document, InputRef, MAX_MANIFEST_BYTES, RunId};
-use assay_stage::{ErrorCode, Failure};
 use assay_store::{Scratch, Store};
+
+use crate::{Error, FileRole, Result};
 
 /// The path of the Publication in a published folder.
 const PUBLICATION: &str = "chain/publication.json";
@@ -19,33 +20,31 @@ const SCRATCH_BYTES: u64 = 16 << 30;
 /// digest is appended to the name.
 ///
 /// Raw evidence stays in the store; its digests are in the folder.
-pub fn export(store: &Store, run_id: &RunId, publication: InputRef, folder: &Path) -> Result<PathBuf, Failure> {
-    let unwritable = |path: &Path, error: &std::io::Error| {
-        Failure::new(ErrorCode::Export, format!("cannot write `{}`", path.display())).because(error)
-    };
-    fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
+pub fn export(store: &Store, run_id: &RunId, publication: InputRef, folder: &Path) -> Result<PathBuf> {
+    let unwritable = |path: &Path, error: std::io::Error| FileRole::Export.error(path)(error);
+    fs::create_dir_all(folder).map_err(|error| unwritable(folder, error))?;
     // Named after the run, so that the next export removes the remains of a killed process.
     let staged = folder.join(format!(".staged-{run_id}"));
     if staged.exists() {
-        fs::remove_dir_all(&staged).map_err(|error| unwritable(&staged, &error))?;
+        fs::remove_dir_all(&staged).map_err(|error| unwritable(&staged, error))?;
     }
-    fs::create_dir_all(&staged).map_err(|error| unwritable(&staged, &error))?;
+    fs::create_dir_all(&staged).map_err(|error| unwritable(&staged, error))?;
     let scratch = Scratch::new_in(&staged, SCRATCH_BYTES)?;
     let whole = staged.join("run");
     for (name, digest) in contents(store, publication)? {
         let path = whole.join(&name);
         let parent = path.parent().unwrap_or(&whole);
-        fs::create_dir_all(parent).map_err(|error| unwritable(parent, &error))?;
+        fs::create_dir_all(parent).map_err(|error| unwritable(parent, error))?;
         store.materialise(&digest, &scratch)?.persist(&path)?;
-        make_readable(&path).map_err(|error| unwritable(&path, &error))?;
+        make_readable(&path).map_err(|error| unwritable(&path, error))?;
     }
     let target = folder.join(folder_name(folder, run_id, &publication));
     if target.exists() {
-        fs::remove_dir_all(&target).map_err(|error| unwritable(&target, &error))?;
+        fs::remove_dir_all(&target).map_err(|error| unwritable(&target, error))?;
     }
-    fs::rename(&whole, &target).map_err(|error| unwritable(&target, &error))?;
+    fs::rename(&whole, &target).map_err(|error| unwritable(&target, error))?;
     drop(scratch);
-    fs::remove_dir_all(&staged).map_err(|error| unwritable(&staged, &error))?;
+    fs::remove_dir_all(&staged).map_err(|error| unwritable(&staged, error))?;
     Ok(target)
 }
 
@@ -62,7 +61,7 @@ fn make_readable(path: &Path) -> std::io::Result<()> {
 }
 
 /// Returns the files of the folder: path and digest.
-fn contents(store: &Store, publication: InputRef) -> Result<Vec<(String, Digest)>, Failure> {
+fn contents(store: &Store, publication: InputRef) -> Result<Vec<(String, Digest)>> {
     let published = load(store, publication)?;
     let mut files = published_files(&published, publication);
     for input in &published.header().inputs {
@@ -73,7 +72,7 @@ fn contents(store: &Store, publication: InputRef) -> Result<Vec<(String, Digest)
     Ok(files)
 }
 
-fn load(store: &Store, reference: InputRef) -> Result<Document, Failure> {
+fn load(store: &Store, reference: InputRef) -> Result<Document> {
     let bytes = store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
-    Document::parse(&bytes).map_err(|error| Failure::from_error(ErrorCode::Manifest, &error))
+    Document::parse(&bytes).map_err(Error::Manifest)
 }

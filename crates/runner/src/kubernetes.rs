@@ -12,15 +12,16 @@ use assay_cluster::{
     Cluster, Event as ClusterEvent, Job, JobState, LoadPod, LogLine, ObjectPath, Pod, RUN, Resources, RunRoot, RunWatch, Site,
     StageJob, TARGET_KINDS, Trouble, has_begun, job_name, job_state, phase, stage_job,
 };
+use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Plan, Role, RunId};
 use assay_process::Cancel;
 use assay_spec::PodOverride;
 use assay_stage::parameters::StageParameters;
-use assay_stage::{AcceptedResult, BrokenMark, ErrorCode, Event, Failure, Layout, StageName, input_digest};
+use assay_stage::{AcceptedResult, BrokenMark, Event, Layout, StageName, input_digest};
 use assay_store::Store;
 
 use crate::driver::{load, parameters_json};
-use crate::{Runner, StageCall};
+use crate::{CancelledWork, Error, Result, Runner, StageCall};
 
 mod image;
 mod shards;
@@ -104,18 +105,18 @@ impl KubernetesRunner {
     }
 
     /// Runs a call's Job to its end. If a result was accepted before, no Job is needed.
-    fn run_job(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Result<Vec<InputRef>, Failure> {
+    fn run_job(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Result<Vec<InputRef>> {
         let Some(call) = calls.first() else { return Ok(Vec::new()) };
         let input = self.call_digest(call)?;
         if let Some(done) = self.accepted(calls, input)? {
             return Ok(done);
         }
-        if let Err(failure) = self.check_targets(call) {
+        if let Err(error) = self.check_targets(call) {
             // An earlier driver's Job may still measure a target that has gone: it ends before anything else is started.
             self.end(&job_name(&self.run_id, call.stage, &input))?;
             return match self.accepted(calls, input)? {
                 Some(done) => Ok(done),
-                None => Err(failure),
+                None => Err(error),
             };
         }
         let job = self.start(call, input, calls.len())?;
@@ -127,19 +128,17 @@ impl KubernetesRunner {
             self.end(&job)?;
         }
         outcome?;
-        self.accepted(calls, input)?.ok_or_else(|| {
-            Failure::new(ErrorCode::StageFailed, "the stage ended well, but gave no result")
-                .hint(format!("kubectl --namespace {} logs job/{job}", self.parameters.site.namespace))
-        })
+        let namespace = &self.parameters.site.namespace;
+        self.accepted(calls, input)?.ok_or_else(|| Error::NoJobResult { namespace: namespace.clone(), job })
     }
 
-    fn call_digest(&self, call: &StageCall) -> Result<Digest, Failure> {
-        input_digest(call.stage, &call.inputs, &parameters_json(&call.parameters)?, self.trust)
+    fn call_digest(&self, call: &StageCall) -> Result<Digest> {
+        Ok(input_digest(call.stage, &call.inputs, &parameters_json(&call.parameters)?, self.trust)?)
     }
 
     /// Returns the accepted results of all shards, if every shard has one, even from an earlier driver; the stage that takes them
     /// verifies them.
-    fn accepted(&self, calls: &[StageCall], input: Digest) -> Result<Option<Vec<InputRef>>, Failure> {
+    fn accepted(&self, calls: &[StageCall], input: Digest) -> Result<Option<Vec<InputRef>>> {
         let layout = Layout::for_run(&self.run_id);
         let read = |call: &StageCall| {
             let found = AcceptedResult::read(&self.store, &layout.accepted(call.stage, input, call.shard))?;
@@ -149,7 +148,7 @@ impl KubernetesRunner {
     }
 
     /// Creates the Job of a call, or finds the one that an earlier driver created. A failed Job is replaced for a retry.
-    fn start(&self, call: &StageCall, input: Digest, shards: usize) -> Result<String, Failure> {
+    fn start(&self, call: &StageCall, input: Digest, shards: usize) -> Result<String> {
         let name = job_name(&self.run_id, call.stage, &input);
         let place = ObjectPath::named("Job", &self.parameters.site.namespace, &name);
         let nothing = PodSettings::default();
@@ -188,7 +187,7 @@ impl KubernetesRunner {
             if has_failed || is_ending || there.is_none() {
                 self.end(&name)?;
                 if !self.parameters.cluster.create(&object)? {
-                    return Err(Failure::new(ErrorCode::JobStays, format!("the Job `{name}` of an earlier try is not removed")));
+                    return Err(Error::JobStays(name));
                 }
             }
         }
@@ -196,7 +195,7 @@ impl KubernetesRunner {
     }
 
     /// Returns the image of a call if it is not the installed one. It has been reviewed, because it is given the stage's key.
-    fn image(&self, call: &StageCall, asked: &PodSettings) -> Result<Option<String>, Failure> {
+    fn image(&self, call: &StageCall, asked: &PodSettings) -> Result<Option<String>> {
         let plan = call.inputs.iter().find(|input| input.kind == Kind::Plan);
         let image = match (&call.parameters, plan) {
             (StageParameters::Execute(execute), Some(input)) => {
@@ -217,7 +216,7 @@ impl KubernetesRunner {
     }
 
     /// Returns the nodes that the block's targets run on, as its Environment states.
-    fn serving_nodes(&self, call: &StageCall) -> Result<Vec<String>, Failure> {
+    fn serving_nodes(&self, call: &StageCall) -> Result<Vec<String>> {
         if call.stage != StageName::Execute {
             return Ok(Vec::new());
         }
@@ -226,7 +225,7 @@ impl KubernetesRunner {
     }
 
     /// Returns each target's placement under this key, from the Environments of a call.
-    fn read_placement(&self, call: &StageCall, key: &str) -> Result<BTreeMap<String, String>, Failure> {
+    fn read_placement(&self, call: &StageCall, key: &str) -> Result<BTreeMap<String, String>> {
         let mut placed = BTreeMap::new();
         for input in call.inputs.iter().filter(|input| input.kind == Kind::Environment) {
             let environment: Manifest<Environment> = load(&self.store, *input)?;
@@ -243,13 +242,13 @@ impl KubernetesRunner {
         calls: &[StageCall],
         told: &mut PodEventReader<'_>,
         observe: &mut dyn FnMut(&StageCall, &Event),
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let shards = u32::try_from(calls.len()).unwrap_or(u32::MAX);
         let mut waits = StartupWait::default();
         let mut measuring = Shards::default();
         loop {
             if self.cancel.is_cancelled() {
-                return Err(Failure::cancelled(self.cancel.reason().unwrap_or("stopped")));
+                return Err(Error::Cancelled(CancelledWork::Stage(self.cancel.reason().unwrap_or("stopped").to_owned())));
             }
             let seen = self.watched.next(LOOK);
             let pods = seen.job_pods(job);
@@ -268,7 +267,7 @@ impl KubernetesRunner {
                 JobState::Succeeded => return Ok(()),
                 JobState::Failed(failure) => {
                     told.finish(LOG_REST, &mut |shard, event| forward_event(calls, shard, event, observe));
-                    return Err(failure);
+                    return Err(Error::Job(Box::new(failure)));
                 }
                 JobState::Running => waits = StartupWait::default(),
                 JobState::Waiting(trouble) => {
@@ -287,7 +286,8 @@ impl KubernetesRunner {
         let layout = Layout::for_run(&self.run_id);
         for call in calls.iter().filter(|call| call.stage == StageName::Execute && lost.contains(&call.shard.index)) {
             let shard = call.shard.index;
-            let broken = self.call_digest(call).and_then(|input| BrokenMark::write_all(&self.store, &layout, input, call.shard));
+            let broken = self.call_digest(call).map_err(Failure::from);
+            let broken = broken.and_then(|input| BrokenMark::write_all(&self.store, &layout, input, call.shard));
             match broken {
                 Ok(broken) => {
                     for (trial, attempt) in broken {
@@ -300,7 +300,7 @@ impl KubernetesRunner {
     }
 
     /// Asks the cluster what keeps a Job's pods from starting.
-    fn ask_obstacles(&self, waits: &mut StartupWait, silent: &str, job: Option<&Job>) -> Result<(), Failure> {
+    fn ask_obstacles(&self, waits: &mut StartupWait, silent: &str, job: Option<&Job>) -> Result<()> {
         let (cluster, namespace) = (&self.parameters.cluster, self.parameters.site.namespace.as_str());
         waits.events = cluster.events(namespace, silent)?;
         // A namespace may have a default queue, so that Jobs without a queue of ours wait too.
@@ -310,7 +310,7 @@ impl KubernetesRunner {
     }
 
     /// Ends a Job with its pods, each of which has its grace period to end in order.
-    fn end(&self, job: &str) -> Result<(), Failure> {
+    fn end(&self, job: &str) -> Result<()> {
         let place = ObjectPath::named("Job", &self.parameters.site.namespace, job);
         // A Job of the same name that another driver creates meanwhile is not deleted.
         if let Some(there) = self.parameters.cluster.get::<Job>(&place)? {
@@ -320,8 +320,7 @@ impl KubernetesRunner {
         // Before the first complete list, the state of the cluster is unknown.
         while self.watched.inspect(|seen| !seen.is_whole || seen.jobs.contains_key(job) || !seen.job_pods(job).is_empty()) {
             if begun.elapsed() > END_LIMIT {
-                return Err(Failure::new(ErrorCode::PodsStay, format!("the pods of the Job `{job}` do not end"))
-                    .hint("a node that has gone away keeps its pods until it is removed from the cluster"));
+                return Err(Error::PodsStay(job.to_owned()));
             }
             self.watched.next(LOOK);
         }
@@ -329,17 +328,16 @@ impl KubernetesRunner {
     }
 
     /// Checks that a Job still exists while it is waited for: it may have been deleted.
-    fn check_job_exists(&self, job: &str) -> Result<(), Failure> {
+    fn check_job_exists(&self, job: &str) -> Result<()> {
         match self.parameters.cluster.get::<Job>(&ObjectPath::named("Job", &self.parameters.site.namespace, job))? {
             Some(_) => Ok(()),
-            None => Err(Failure::new(ErrorCode::JobGone, format!("the Job `{job}` was taken away while it ran"))
-                .hint("run it again with the same `--run-id`: what was accepted stays")),
+            None => Err(Error::JobGone(job.to_owned())),
         }
     }
 
     /// Checks that the targets that execute's Environment describes are still up: those of an earlier try may have been released
     /// since.
-    fn check_targets(&self, call: &StageCall) -> Result<(), Failure> {
+    fn check_targets(&self, call: &StageCall) -> Result<()> {
         let measures = matches!(&call.parameters, StageParameters::Execute(execute) if !execute.close);
         if !measures {
             return Ok(());
@@ -352,12 +350,7 @@ impl KubernetesRunner {
         let there: Vec<Pod> = self.parameters.cluster.list("Pod", &self.parameters.site.targets_namespace, &selector)?;
         match find_lost_pod(&placed, &there) {
             None => Ok(()),
-            Some((target, pod)) => Err(Failure::new(
-                ErrorCode::Drift,
-                format!("the pod `{pod}` of target `{target}` that was provisioned is not up any more"),
-            )
-            .hint("the block has to be provisioned anew; `assay run` with the same run id does so")
-            .lasting()),
+            Some((target, pod)) => Err(Error::TargetPodLost { target: target.to_owned(), pod: pod.to_owned() }),
         }
     }
 
@@ -378,11 +371,11 @@ impl KubernetesRunner {
         false
     }
 
-    fn wait_until_recording(&self, job: &str) -> Result<bool, Failure> {
+    fn wait_until_recording(&self, job: &str) -> Result<bool> {
         let (begun, mut waits, mut told) = (Instant::now(), StartupWait::default(), PodEventReader::new(&self.parameters, job));
         loop {
             if self.cancel.is_cancelled() {
-                return Err(Failure::cancelled(self.cancel.reason().unwrap_or("stopped")));
+                return Err(Error::Cancelled(CancelledWork::Stage(self.cancel.reason().unwrap_or("stopped").to_owned())));
             }
             let seen = self.watched.next(LOOK);
             let pods = seen.job_pods(job);
@@ -398,36 +391,36 @@ impl KubernetesRunner {
             match job_state(seen.jobs.get(job), &pods, &waits.events, 1) {
                 // An earlier process has made this very recording.
                 JobState::Succeeded => return Ok(false),
-                JobState::Failed(failure) => return Err(failure),
+                JobState::Failed(failure) => return Err(Error::Job(Box::new(failure))),
                 JobState::Waiting(trouble) => {
                     waits.check_obstacle(trouble, self.parameters.start_limit)?;
                 }
                 JobState::Running => {}
             }
             if begun.elapsed() > RECORDER_START {
-                return Err(Failure::new(ErrorCode::Recorder, format!("the recorder did not start within {RECORDER_START:?}")));
+                return Err(Error::RecorderNotStarted(RECORDER_START));
             }
         }
     }
 }
 
 impl Runner for KubernetesRunner {
-    fn check(&self, plan: &Plan) -> Result<(), Failure> {
+    fn check(&self, plan: &Plan) -> Result<()> {
         let of_stage = self.asked.get(&Role::Execute).and_then(|asked| asked.image.as_deref());
         let of_blocks: BTreeSet<String> = block_images(plan, of_stage)?.into_values().collect();
         // A refusal that only the last stage would give comes before the measurement.
         let images = self.asked.values().filter_map(|asked| asked.image.as_ref()).chain(&of_blocks);
-        images.into_iter().try_for_each(|image| self.parameters.site.check_stage_image(image))
+        Ok(images.into_iter().try_for_each(|image| self.parameters.site.check_stage_image(image))?)
     }
 
     fn run(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Vec<Result<InputRef, Failure>> {
-        match self.run_job(calls, observe) {
+        match self.run_job(calls, observe).map_err(Failure::from) {
             Ok(results) => results.into_iter().map(Ok).collect(),
             Err(failure) => calls.iter().map(|_| Err(failure.clone())).collect(),
         }
     }
 
-    fn start_recorder(&self, call: &StageCall) -> Result<(), Failure> {
+    fn start_recorder(&self, call: &StageCall) -> Result<()> {
         let input = self.call_digest(call)?;
         let job = self.start(call, input, 1)?;
         match self.wait_until_recording(&job) {
@@ -437,17 +430,17 @@ impl Runner for KubernetesRunner {
                 Ok(())
             }
             Ok(false) => Ok(()),
-            Err(failure) => {
+            Err(error) => {
                 self.end(&job)?;
-                Err(failure)
+                Err(error)
             }
         }
     }
 
-    fn stop_abandoned_recorder(&self, call: &StageCall) -> Option<Failure> {
+    fn stop_abandoned_recorder(&self, call: &StageCall) -> Option<Error> {
         let input = match self.call_digest(call) {
             Ok(input) => input,
-            Err(failure) => return Some(failure),
+            Err(error) => return Some(error),
         };
         let job = job_name(&self.run_id, call.stage, &input);
         let pointer = Layout::for_run(&self.run_id).accepted(call.stage, input, call.shard);
@@ -457,18 +450,16 @@ impl Runner for KubernetesRunner {
                 *self.recorder() = Some(Recorder { job, pointer });
                 self.stop_recorder()
             }
-            Err(failure) => Some(failure),
+            Err(error) => Some(error.into()),
         }
     }
 
-    fn stop_recorder(&self) -> Option<Failure> {
+    fn stop_recorder(&self) -> Option<Error> {
         let Recorder { job, pointer } = self.recorder().take()?;
         let ended = self.end(&job).err();
         match self.store.read(&pointer, AcceptedResult::MAX_BYTES) {
             Ok(Some(_)) => None,
-            Ok(None) => {
-                Some(ended.unwrap_or_else(|| Failure::new(ErrorCode::Recorder, "the recorder's pod ended without a recording")))
-            }
+            Ok(None) => Some(ended.unwrap_or(Error::NoRecording)),
             Err(error) => Some(error.into()),
         }
     }
@@ -476,8 +467,8 @@ impl Runner for KubernetesRunner {
     fn release(&self) {
         let (namespace, selector) = (&self.parameters.site.targets_namespace, format!("{RUN}={}", self.run_id));
         for kind in TARGET_KINDS {
-            if let Err(failure) = self.parameters.cluster.delete_all(kind, namespace, &selector) {
-                tracing::warn!(%failure, kind, "targets of the run stay behind");
+            if let Err(error) = self.parameters.cluster.delete_all(kind, namespace, &selector) {
+                tracing::warn!(failure = %Failure::from(error), kind, "targets of the run stay behind");
             }
         }
         let begun = Instant::now();
@@ -486,7 +477,9 @@ impl Runner for KubernetesRunner {
             match self.parameters.cluster.list::<Pod>("Pod", namespace, &selector) {
                 Ok(pods) if !pods.is_empty() => std::thread::sleep(LOOK),
                 Ok(_) => return,
-                Err(failure) => return tracing::warn!(%failure, "whether targets of the run stay behind is not known"),
+                Err(error) => {
+                    return tracing::warn!(failure = %Failure::from(error), "whether targets of the run stay behind is not known");
+                }
             }
         }
         tracing::warn!("targets of the run do not end");
@@ -502,8 +495,8 @@ impl KubernetesRunner {
 
 impl Drop for KubernetesRunner {
     fn drop(&mut self) {
-        if let Some(failure) = self.stop_recorder() {
-            tracing::debug!(%failure, "the recorder did not end in order");
+        if let Some(error) = self.stop_recorder() {
+            tracing::debug!(failure = %Failure::from(error), "the recorder did not end in order");
         }
     }
 }
@@ -563,21 +556,21 @@ impl StartupWait {
     }
 
     /// Returns the message about an obstacle, once; a failure if the obstacle lasts too long.
-    fn check_obstacle(&mut self, trouble: Option<Trouble>, limit: Duration) -> Result<Option<String>, Failure> {
+    fn check_obstacle(&mut self, trouble: Option<Trouble>, limit: Duration) -> Result<Option<String>> {
         let Some(trouble) = trouble.map(|trouble| trouble.with_queue_message(self.queue.as_deref())) else {
             self.since = None;
             return Ok(None);
         };
         // Successive different obstacles do not count as one that lasts.
-        if self.code != Some(trouble.failure.code) {
+        if self.code != Some(trouble.obstacle.code()) {
             self.since = None;
-            self.code = Some(trouble.failure.code);
+            self.code = Some(trouble.obstacle.code());
         }
         let since = *self.since.get_or_insert_with(Instant::now);
         if trouble.lasts || since.elapsed() > limit {
-            return Err(trouble.failure.hint(format!("it was waited for {:.0?}", since.elapsed())));
+            return Err(Error::NotStarted { obstacle: Box::new(trouble.obstacle), waited: since.elapsed() });
         }
-        let message = format!("waiting: {}", trouble.failure.message);
+        let message = format!("waiting: {}", trouble.obstacle);
         if self.told.as_ref() == Some(&message) {
             return Ok(None);
         }
@@ -648,9 +641,10 @@ impl<'a> PodEventReader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use assay_cluster::Obstacle;
 
     fn trouble(message: &str, lasts: bool) -> Trouble {
-        Trouble { failure: Failure::new(ErrorCode::Unschedulable, message), lasts }
+        Trouble { obstacle: Obstacle::Unschedulable { pod: "p".to_owned(), detail: message.to_owned() }, lasts }
     }
 
     #[test]
@@ -669,28 +663,33 @@ mod tests {
 
     #[test]
     fn load_that_its_queue_does_not_admit_is_given_up() {
-        let queue =
-            || Some(Trouble { failure: Failure::new(ErrorCode::Queue, "it waits in its queue to be admitted"), lasts: false });
+        let queue = || Some(Trouble { obstacle: Obstacle::Queue { pod: None, message: None }, lasts: false });
         let mut waits = StartupWait::default();
         assert!(waits.check_obstacle(queue(), Duration::from_mins(5)).expect("time is left").is_some());
-        assert_eq!(waits.check_obstacle(queue(), Duration::ZERO).expect_err("not admitted in time").code.as_str(), "queue");
+        assert_eq!(waits.check_obstacle(queue(), Duration::ZERO).expect_err("not admitted in time").code().as_str(), "queue");
     }
 
     #[test]
     fn what_stands_in_the_way_is_told_once_and_not_waited_for_for_ever() {
         let (mut waits, limit) = (StartupWait::default(), Duration::from_mins(5));
-        assert_eq!(waits.check_obstacle(None, limit), Ok(None));
-        assert_eq!(waits.check_obstacle(Some(trouble("no CPU", false)), limit), Ok(Some("waiting: no CPU".to_owned())));
-        assert_eq!(waits.check_obstacle(Some(trouble("no CPU", false)), limit), Ok(None));
-        assert_eq!(waits.check_obstacle(Some(trouble("no memory", false)), limit), Ok(Some("waiting: no memory".to_owned())));
+        assert_eq!(waits.check_obstacle(None, limit).expect("no obstacle"), None);
         assert_eq!(
-            waits.check_obstacle(Some(trouble("no CPU", false)), Duration::ZERO).expect_err("for too long").code,
+            waits.check_obstacle(Some(trouble("no CPU", false)), limit).expect("time is left"),
+            Some("waiting: no node takes the pod `p`: no CPU".to_owned())
+        );
+        assert_eq!(waits.check_obstacle(Some(trouble("no CPU", false)), limit).expect("time is left"), None);
+        assert_eq!(
+            waits.check_obstacle(Some(trouble("no memory", false)), limit).expect("time is left"),
+            Some("waiting: no node takes the pod `p`: no memory".to_owned())
+        );
+        assert_eq!(
+            waits.check_obstacle(Some(trouble("no CPU", false)), Duration::ZERO).expect_err("for too long").code(),
             ErrorCode::Unschedulable
         );
-        assert_eq!(waits.check_obstacle(None, Duration::ZERO), Ok(None), "it has gone");
+        assert_eq!(waits.check_obstacle(None, Duration::ZERO).expect("no obstacle"), None, "it has gone");
         assert_eq!(
-            StartupWait::default().check_obstacle(Some(trouble("never", true)), limit).expect_err("no use").message,
-            "never"
+            StartupWait::default().check_obstacle(Some(trouble("never", true)), limit).expect_err("no use").to_string(),
+            "no node takes the pod `p`: never"
         );
     }
 }

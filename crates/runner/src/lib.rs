@@ -5,6 +5,7 @@
 mod branch;
 mod config;
 mod driver;
+mod error;
 mod export;
 mod keys;
 mod kubernetes;
@@ -18,6 +19,7 @@ mod source;
 pub use branch::{Branch, BranchOptions, CommittedFolder, PublishedRun, read_pipeline};
 pub use config::Config;
 pub use driver::{FinishedRun, Observer, Runner, StageCall, drive};
+pub use error::{CancelledWork, Defect, Error, FileRole, KeyWork, LogEnd, Resource, SecretOrigin, StageEnd, UserFolder};
 pub use export::export;
 pub use keys::{KeyRing, LocalKeys, RotatedKey, add_signers, gate_signers, init_keys, rotate_keys};
 pub use kubernetes::{ClusterParameters, KubernetesRunner, PodSettings};
@@ -27,3 +29,6 @@ pub use log::tail;
 pub use policy::{StagePolicies, StagePolicy};
 pub use run::{BranchPush, DriverSpec, Run, RunSpec, default_store, new_run_id};
 pub use source::{SourceSpec, read_source, redact_address};
+
+/// The result of a call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -12,12 +12,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use assay_failure::Failure;
 use assay_manifest::{Digest, InputRef, Plan, Role};
 use assay_process::{Cancel, Child, ChildExit, Command, FdThree, Orphans, Output, Signal, Spawner, Status, pipe_with_bytes};
-use assay_stage::{ErrorCode, Event, Exit, Failure, HoldRequest, Secrets, StageName, read_secret};
+use assay_stage::{Event, HoldRequest, Secrets, StageName, read_secret};
 
 use crate::driver::parameters_json;
-use crate::{KeyRing, Runner, StageCall};
+use crate::{Defect, Error, FileRole, KeyRing, LogEnd, Resource, Result, Runner, SecretOrigin, StageCall, StageEnd};
 
 mod retry;
 
@@ -66,11 +67,9 @@ impl LocalRunner {
         logs: PathBuf,
         scratch: Option<PathBuf>,
         cancel: Cancel,
-    ) -> Result<Self, Failure> {
-        let spawner =
-            Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
-        std::fs::create_dir_all(&logs)
-            .map_err(|error| Failure::new(ErrorCode::Logs, format!("cannot make `{}`", logs.display())).because(&error))?;
+    ) -> Result<Self> {
+        let spawner = Spawner::start().map_err(|error| Resource::Spawner.error(error))?;
+        std::fs::create_dir_all(&logs).map_err(FileRole::Logs.error(&logs))?;
         let (recorder, held) = (Mutex::default(), Mutex::default());
         Ok(Self { spawner, binaries, store, trust, keys, logs, scratch, cancel, recorder, held })
     }
@@ -81,12 +80,12 @@ impl LocalRunner {
         self.logs.join(format!("{name}.log"))
     }
 
-    fn start_stage(&self, call: &StageCall, cancel: Cancel) -> Result<Process, Failure> {
+    fn start_stage(&self, call: &StageCall, cancel: Cancel) -> Result<Process> {
         let arguments = stage_arguments(call, &self.store, self.trust, self.scratch.as_deref())?;
         let binary = self.binary(call.stage.role())?;
         let mut command = supervisor_command(binary.as_os_str(), arguments)?.inherit_env();
         command.env.remove(OsStr::new(PASSWORD_VARIABLE));
-        let key = pipe_with_bytes(self.keys.unlocked(call.stage.role())?).map_err(|error| process(&error))?;
+        let key = pipe_with_bytes(self.keys.unlocked(call.stage.role())?)?;
         command.fd_three = FdThree::Passed(key);
         command.stdout = Output::Pipe;
         let log = self.log_path(call.stage, &call.label);
@@ -94,18 +93,17 @@ impl LocalRunner {
         Process::start(&self.spawner, command, call.policy.timeout, cancel, Some(log))
     }
 
-    fn binary(&self, role: Role) -> Result<PathBuf, Failure> {
+    fn binary(&self, role: Role) -> Result<PathBuf> {
         let path = self.binaries.join(format!("assay-{role}"));
         if path.is_file() {
             return Ok(path);
         }
-        Err(Failure::new(ErrorCode::BinaryMissing, format!("the stage's binary `{}` is not there", path.display()))
-            .hint("the six stage binaries lie beside `assay`; build them all with `cargo build`"))
+        Err(Error::BinaryMissing(path))
     }
 
-    fn hold(&self, request: &HoldRequest) -> Result<(), Failure> {
+    fn hold(&self, request: &HoldRequest) -> Result<()> {
         let Some((program, arguments)) = request.command.split_first() else {
-            return Err(Failure::new(ErrorCode::TargetCommand, format!("target `{}` has an empty command", request.target)));
+            return Err(Error::EmptyCommand(request.target.clone()));
         };
         let arguments = arguments.iter().map(OsString::from).collect();
         let mut command = supervisor_command_on(request.cpus.as_deref(), OsStr::new(program), arguments)?;
@@ -171,13 +169,13 @@ fn read_secrets(request: &HoldRequest, env: &BTreeMap<String, OsString>) -> Secr
 
 fn end(held: Process, why: &str) {
     held.cancel.cancel(why);
-    if let Err(failure) = held.join() {
-        tracing::warn!(%failure, "a target did not end in order");
+    if let Err(error) = held.join() {
+        tracing::warn!(failure = %Failure::from(error), "a target did not end in order");
     }
 }
 
 /// Returns the command line of a stage's binary. Its key comes on descriptor 3.
-fn stage_arguments(call: &StageCall, store: &str, trust: Digest, scratch: Option<&Path>) -> Result<Vec<OsString>, Failure> {
+fn stage_arguments(call: &StageCall, store: &str, trust: Digest, scratch: Option<&Path>) -> Result<Vec<OsString>> {
     let recorder = (call.stage == StageName::Record).then(|| OsString::from("record"));
     let mut named: Vec<(&str, OsString)> = vec![
         ("--store", store.into()),
@@ -193,14 +191,13 @@ fn stage_arguments(call: &StageCall, store: &str, trust: Digest, scratch: Option
 }
 
 /// Returns the command that runs `program` under a supervisor.
-fn supervisor_command(program: &OsStr, arguments: Vec<OsString>) -> Result<Command, Failure> {
+fn supervisor_command(program: &OsStr, arguments: Vec<OsString>) -> Result<Command> {
     supervisor_command_on(None, program, arguments)
 }
 
 /// Returns the same command, restricted to those CPUs.
-fn supervisor_command_on(cpus: Option<&str>, program: &OsStr, arguments: Vec<OsString>) -> Result<Command, Failure> {
-    let this = std::env::current_exe()
-        .map_err(|error| Failure::new(ErrorCode::Binaries, "cannot find the running program").because(&error))?;
+fn supervisor_command_on(cpus: Option<&str>, program: &OsStr, arguments: Vec<OsString>) -> Result<Command> {
+    let this = std::env::current_exe().map_err(|error| Resource::OwnProgram.error(error))?;
     let supervisor = this.parent().map(|folder| folder.join("assay")).filter(|path| path.is_file()).unwrap_or(this);
     let mut own: Vec<OsString> = vec![
         "supervise".into(),
@@ -219,39 +216,35 @@ fn supervisor_command_on(cpus: Option<&str>, program: &OsStr, arguments: Vec<OsS
 }
 
 /// Returns the environment of a held target: a short list of harmless variables, and those that its definition names.
-fn held_environment(request: &HoldRequest) -> Result<BTreeMap<String, OsString>, Failure> {
+fn held_environment(request: &HoldRequest) -> Result<BTreeMap<String, OsString>> {
     let passed = ["PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"];
     let mut env: BTreeMap<_, _> = passed.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var_os(name)?))).collect();
     env.extend(request.env.iter().map(|(name, value)| (name.clone(), value.into())));
     for (name, from) in &request.env_from {
-        let value = std::env::var_os(from).ok_or_else(|| absent(request, name, &format!("the environment variable `{from}`")))?;
+        let value = std::env::var_os(from).ok_or_else(|| absent(request, name, SecretOrigin::Variable(from.clone()), None))?;
         env.insert(name.clone(), value);
     }
     for (name, path) in &request.env_files {
-        let value = read_secret(path).map_err(|error| absent(request, name, &format!("the file `{path}`")).because(&error))?;
+        let value = read_secret(path).map_err(|error| absent(request, name, SecretOrigin::File(path.clone()), Some(error)))?;
         env.insert(name.clone(), value);
     }
     Ok(env)
 }
 
-fn absent(request: &HoldRequest, name: &str, what: &str) -> Failure {
-    Failure::new(
-        ErrorCode::SecretAbsent,
-        format!("`{name}` of target `{}` comes from {what}, which cannot be read", request.target),
-    )
-    .lasting()
+fn absent(request: &HoldRequest, name: &str, origin: SecretOrigin, source: Option<std::io::Error>) -> Error {
+    Error::SecretAbsent { variable: name.to_owned(), target: request.target.clone(), origin, source }
 }
 
 impl LocalRunner {
-    fn run_once(&self, call: &StageCall, observe: &mut dyn FnMut(&Event)) -> Result<InputRef, Failure> {
+    fn run_once(&self, call: &StageCall, observe: &mut dyn FnMut(&Event)) -> Result<InputRef> {
         let process = self.start_stage(call, self.cancel.clone())?;
         let mut held = Ok(());
         let outcome = process.finish(&mut |event| {
             if let (Event::Hold(request), Ok(())) = (event, &held) {
                 held = self.hold(request);
                 // The stage must not wait for a process that was never started; the failure is the runner's.
-                if let Err(failure) = &held {
-                    notify_stage(Path::new(&request.end_file), &format!("it was not started: {}", failure.message));
+                if let Err(error) = &held {
+                    notify_stage(Path::new(&request.end_file), &format!("it was not started: {error}"));
                 }
             }
             observe(event);
@@ -262,16 +255,16 @@ impl LocalRunner {
 }
 
 impl Runner for LocalRunner {
-    fn check(&self, _: &Plan) -> Result<(), Failure> {
+    fn check(&self, _: &Plan) -> Result<()> {
         // On one machine, a workload runs with the machine's programs, whatever image it names.
         Ok(())
     }
 
     fn run(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Vec<Result<InputRef, Failure>> {
-        retry::run_concurrently(calls, observe, |call, observe| self.run_once(call, observe))
+        retry::run_concurrently(calls, observe, |call, observe| Ok(self.run_once(call, observe)?))
     }
 
-    fn start_recorder(&self, call: &StageCall) -> Result<(), Failure> {
+    fn start_recorder(&self, call: &StageCall) -> Result<()> {
         let process = self.start_stage(call, new_cancel()?)?;
         let deadline = Instant::now() + RECORDER_START;
         loop {
@@ -280,22 +273,22 @@ impl Runner for LocalRunner {
                     *lock(&self.recorder) = Some(process);
                     return Ok(());
                 }
-                Ok(Event::Failed(failure)) => return Err(failure),
+                Ok(Event::Failed(failure)) => return Err(failure.into()),
                 // An earlier process has made this very recording.
                 Ok(Event::Accepted { .. }) => return Ok(()),
                 Ok(_) => {}
-                Err(why) => return Err(start_failure(process, why)),
+                Err(why) => return Err(start_error(process, why)),
             }
         }
     }
 
-    fn stop_recorder(&self) -> Option<Failure> {
+    fn stop_recorder(&self) -> Option<Error> {
         let recorder = lock(&self.recorder).take()?;
         recorder.cancel.cancel("the stage that it records has ended");
         recorder.finish(&mut |_| {}).err()
     }
 
-    fn stop_abandoned_recorder(&self, _: &StageCall) -> Option<Failure> {
+    fn stop_abandoned_recorder(&self, _: &StageCall) -> Option<Error> {
         // A recorder of this machine ends with its driver.
         None
     }
@@ -309,22 +302,22 @@ impl Runner for LocalRunner {
 
 impl Drop for LocalRunner {
     fn drop(&mut self) {
-        if let Some(failure) = self.stop_recorder() {
-            tracing::debug!(%failure, "the recorder did not end in order");
+        if let Some(error) = self.stop_recorder() {
+            tracing::debug!(failure = %Failure::from(error), "the recorder did not end in order");
         }
         self.release();
     }
 }
 
 /// Returns the reason for which a recorder does not record: it has ended and its failure says why, or it hangs and is stopped.
-fn start_failure(recorder: Process, why: RecvTimeoutError) -> Failure {
+fn start_error(recorder: Process, why: RecvTimeoutError) -> Error {
     let hangs = why == RecvTimeoutError::Timeout;
     if hangs {
         recorder.cancel.cancel("the recorder did not start in time");
     }
     // The failure of a recorder that was stopped would only say that it was stopped, which helps no user.
-    let failure = recorder.finish(&mut |_| {}).err().filter(|_| !hangs);
-    failure.unwrap_or_else(|| Failure::new(ErrorCode::Recorder, format!("the recorder did not start within {RECORDER_START:?}")))
+    let error = recorder.finish(&mut |_| {}).err().filter(|_| !hangs);
+    error.unwrap_or(Error::RecorderNotStarted(RECORDER_START))
 }
 
 /// A poisoned lock only means that another thread panicked while it held the list, which is still valid.
@@ -332,12 +325,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn new_cancel() -> Result<Cancel, Failure> {
-    Cancel::new().map_err(|error| Failure::new(ErrorCode::Descriptors, "no file descriptor is left").because(&error))
-}
-
-fn process(error: &assay_process::Error) -> Failure {
-    Failure::from_error(ErrorCode::Process, error)
+fn new_cancel() -> Result<Cancel> {
+    Cancel::new().map_err(|error| Resource::Descriptor.error(error))
 }
 
 /// A supervised child, its events, and the thread that waits for it.
@@ -350,13 +339,7 @@ struct Process {
 }
 
 impl Process {
-    fn start(
-        spawner: &Spawner,
-        command: Command,
-        limit: Option<Duration>,
-        cancel: Cancel,
-        log: Option<PathBuf>,
-    ) -> Result<Self, Failure> {
+    fn start(spawner: &Spawner, command: Command, limit: Option<Duration>, cancel: Cancel, log: Option<PathBuf>) -> Result<Self> {
         Self::start_then(spawner, command, limit, cancel, log, |_| ())
     }
 
@@ -368,22 +351,21 @@ impl Process {
         cancel: Cancel,
         log: Option<PathBuf>,
         then: impl FnOnce(&ChildExit) + Send + 'static,
-    ) -> Result<Self, Failure> {
-        let mut child = spawner.spawn(command).map_err(|error| process(&error))?;
+    ) -> Result<Self> {
+        let mut child = spawner.spawn(command)?;
         let events = read_events(&mut child);
         let (waiting, pid) = (cancel.clone(), child.pid());
         let waiter = std::thread::spawn(move || child.wait(limit, &waiting).inspect(then));
         Ok(Self { events, cancel, waiter, log, pid })
     }
 
-    fn join(self) -> Result<ChildExit, Failure> {
-        let ended =
-            self.waiter.join().map_err(|_| Failure::new(ErrorCode::Internal, "the thread that waits for a child panicked"))?;
-        ended.map_err(|error| process(&error))
+    fn join(self) -> Result<ChildExit> {
+        let ended = self.waiter.join().map_err(|_| Error::Internal(Defect::WaitPanicked))?;
+        Ok(ended?)
     }
 
     /// Watches the stage to its end, and returns its accepted result.
-    fn finish(self, observe: &mut dyn FnMut(&Event)) -> Result<InputRef, Failure> {
+    fn finish(self, observe: &mut dyn FnMut(&Event)) -> Result<InputRef> {
         let (mut accepted, mut failed) = (None, None);
         for event in &self.events {
             observe(&event);
@@ -397,38 +379,24 @@ impl Process {
         let ended = self.join()?;
         match (accepted, failed) {
             (Some(result), _) if ended.status.is_success() => Ok(result),
-            (_, Some(failure)) => Err(failure),
-            _ => Err(unreported_failure(&ended, &stopped, log.as_deref())),
+            (_, Some(failure)) => Err(failure.into()),
+            _ => Err(unreported_end(&ended, &stopped, log.as_deref())),
         }
     }
 }
 
-/// Makes the failure of a process that ended without reporting one.
-fn unreported_failure(ended: &ChildExit, stopped: &Cancel, log: Option<&Path>) -> Failure {
-    let failure = match ended {
-        ChildExit { timed_out: true, .. } => {
-            Failure::new(ErrorCode::StageTimeout, "the stage ran into its time limit and was stopped")
-        }
-        _ if stopped.is_cancelled() => Failure::cancelled(stopped.reason().unwrap_or("stopped").to_owned()),
-        ChildExit { status: Status::Exited(0), .. } => {
-            Failure::new(ErrorCode::StageFailed, "the stage ended well, but gave no result")
-        }
-        ChildExit { status: Status::Exited(code), .. } if *code > 128 => {
-            Failure::new(ErrorCode::StageKilled, format!("the stage was ended by signal {}", code - 128))
-        }
-        ChildExit { status: Status::Signaled(signal), .. } => {
-            Failure::new(ErrorCode::StageKilled, format!("the stage's supervisor was ended by signal {signal}"))
-        }
-        ChildExit { status: Status::Exited(code), .. } => {
-            Failure::new(ErrorCode::StageFailed, format!("the stage ended with exit code {code} and no result"))
-                .with_exit(Exit::from_code(*code))
-        }
+/// Returns the error of a process that ended without stating a failure.
+fn unreported_end(ended: &ChildExit, stopped: &Cancel, log: Option<&Path>) -> Error {
+    let end = match ended {
+        ChildExit { timed_out: true, .. } => StageEnd::TimeLimit,
+        _ if stopped.is_cancelled() => StageEnd::Cancelled(stopped.reason().unwrap_or("stopped").to_owned()),
+        ChildExit { status: Status::Exited(0), .. } => StageEnd::NoResult,
+        ChildExit { status: Status::Exited(code), .. } if *code > 128 => StageEnd::Signal(code - 128),
+        ChildExit { status: Status::Signaled(signal), .. } => StageEnd::SupervisorSignal(*signal),
+        ChildExit { status: Status::Exited(code), .. } => StageEnd::ExitCode(*code),
     };
-    match log.map(|log| (log, crate::log::tail(log, 5))) {
-        Some((log, tail)) if !tail.is_empty() => failure.hint(format!("the end of its log, `{}`:\n{tail}", log.display())),
-        Some((log, _)) => failure.hint(format!("its log, `{}`, is empty", log.display())),
-        None => failure,
-    }
+    let log = log.map(|log| LogEnd { path: log.to_owned(), tail: crate::log::tail(log, 5) });
+    Error::StageEnd { end, log }
 }
 
 /// Reads a child's events in a thread of its own, so that its stdout pipe never fills.

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::path::Path;
 
 use assay_manifest::RunId;
-use assay_stage::{ErrorCode, Failure};
 use rustix::fs::FlockOperation;
+
+use crate::{Error, FileRole, Result};
 
 /// A lock that is held while a run is driven. The kernel releases it when the process ends, however it ends.
 #[derive(Debug)]
@@ -15,42 +16,35 @@ pub struct RunLock {
 
 impl RunLock {
     /// Takes the lock of a run in `folder`; fails if another process has it.
-    pub fn take(folder: &Path, run_id: &RunId) -> Result<Self, Failure> {
+    pub fn take(folder: &Path, run_id: &RunId) -> Result<Self> {
         let path = folder.join(format!("{run_id}.lock"));
         let file = open(&path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                Err(Failure::new(ErrorCode::RunLocked, format!("another `assay` is driving the run `{run_id}`"))
-                    .hint("wait for it to end; a run has one driver at a time"))
-            }
-            Err(error) => Err(unusable(&path, &error.into())),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::RunLocked(run_id.clone())),
+            Err(error) => Err(FileRole::Lock.error(&path)(error.into())),
         }
     }
 }
 
 /// Waits for the lock of a file, which is held until the returned file is dropped.
-pub(crate) fn wait(path: &Path) -> Result<File, Failure> {
+pub(crate) fn wait(path: &Path) -> Result<File> {
     let file = open(path)?;
-    rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|error| unusable(path, &error.into()))?;
+    rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|error| FileRole::Lock.error(path)(error.into()))?;
     Ok(file)
 }
 
-fn open(path: &Path) -> Result<File, Failure> {
+fn open(path: &Path) -> Result<File> {
     let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
     let opened = made.and_then(|()| File::options().create(true).truncate(false).write(true).open(path));
-    opened.map_err(|error| unusable(path, &error))
-}
-
-fn unusable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(ErrorCode::Lock, format!("cannot use the lock `{}`", path.display())).because(error)
+    opened.map_err(FileRole::Lock.error(path))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn take(folder: &Path, run: &str) -> Result<RunLock, Failure> {
+    fn take(folder: &Path, run: &str) -> Result<RunLock> {
         RunLock::take(folder, &run.parse().expect("a run id"))
     }
 
@@ -59,13 +53,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let locks = folder.path().join("locks");
         let first = take(&locks, "nightly").expect("nobody else has it");
-        let refused = take(&locks, "nightly").expect_err("the first has it");
+        let refused = assay_failure::Failure::from(take(&locks, "nightly").expect_err("the first has it"));
         insta::assert_snapshot!(refused, @r"
         error[run_locked]: another `assay` is driving the run `nightly`
 
         hint: wait for it to end; a run has one driver at a time
         ");
-        assert_eq!(refused.exit, assay_stage::Exit::Environment);
+        assert_eq!(refused.exit, assay_failure::Exit::Environment);
         take(&locks, "weekly").expect("another run has a lock of its own");
         drop(first);
         take(&locks, "nightly").expect("it is free again");
@@ -77,6 +71,6 @@ mod tests {
         let file = folder.path().join("file");
         std::fs::write(&file, "").expect("written");
         let failure = take(&file, "nightly").expect_err("a file is no folder");
-        assert_eq!(failure.message, format!("cannot use the lock `{}`", file.join("nightly.lock").display()));
+        assert_eq!(failure.to_string(), format!("cannot use the lock `{}`", file.join("nightly.lock").display()));
     }
 }

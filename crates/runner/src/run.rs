@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use assay_envelope::{ExpectedManifest, Trust, TrustPolicy, verify};
+use assay_failure::{Exit, Failure};
 use assay_manifest::{
     Body as _, Digest, Document, EndState, InputRef, Instant, Intent, Kind, MAX_MANIFEST_BYTES, MAX_NAME, Name, OriginKind,
     Reason, Role, RunEnd, RunId, Shard, Source,
@@ -11,7 +12,7 @@ use assay_manifest::{
 use assay_process::{Cancel, Spawner};
 use assay_spec::{Closure, PublishSettings};
 use assay_stage::parameters::PlanParameters;
-use assay_stage::{AcceptedResult, Clock, ErrorCode, Exit, Failure, Layout, Seal, StageName, binary_digest, load_trust, seal};
+use assay_stage::{AcceptedResult, Clock, Layout, Seal, StageName, binary_digest, load_trust, seal};
 use assay_store::Store;
 use serde_json::{Value, json};
 
@@ -19,8 +20,8 @@ use crate::driver::{create_or_read, drive};
 use crate::kubernetes::{ClusterParameters, KubernetesRunner, PodSettings};
 use crate::source::{SourceSpec, read_source, read_stored_closure};
 use crate::{
-    Branch, BranchOptions, Config, FinishedRun, KeyRing, LocalKeys, LocalRunner, Observer, RunLock, Runner, StagePolicies,
-    StagePolicy,
+    Branch, BranchOptions, CancelledWork, Config, Error, FileRole, FinishedRun, KeyRing, LocalKeys, LocalRunner, Observer,
+    Resource, Result, RunLock, Runner, StagePolicies, StagePolicy, UserFolder,
 };
 
 /// The limit on early ends of one run.
@@ -99,11 +100,9 @@ pub enum BranchPush {
 
 impl Run {
     /// Reads the Source, opens the store, takes the run's lock and unlocks the keys.
-    pub fn open(spec: &RunSpec, config: &Config, password: &[u8], cancel: &Cancel) -> Result<Self, Failure> {
-        let scratch = tempfile::tempdir()
-            .map_err(|error| Failure::new(ErrorCode::Scratch, "cannot make a scratch folder").because(&error))?;
-        let spawner =
-            Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
+    pub fn open(spec: &RunSpec, config: &Config, password: &[u8], cancel: &Cancel) -> Result<Self> {
+        let scratch = tempfile::tempdir().map_err(|error| Resource::ScratchFolder.error(error))?;
+        let spawner = Spawner::start().map_err(|error| Resource::Spawner.error(error))?;
         let read = read_source(&spec.source, scratch.path(), &spawner, cancel)?;
         let (store_uri, home) = find_store_and_home(spec.store.as_deref(), read.root.as_deref())?;
         let store = Store::open(&store_uri)?;
@@ -142,17 +141,15 @@ impl Run {
 
     /// Opens a run for a driver in a cluster. The driver reads the source itself, or takes the Source that is already signed and
     /// stored: then it is verified like every input.
-    pub fn open_for_driver(spec: &DriverSpec, keys: KeyRing, cancel: &Cancel) -> Result<Self, Failure> {
+    pub fn open_for_driver(spec: &DriverSpec, keys: KeyRing, cancel: &Cancel) -> Result<Self> {
         let store = Store::reopen(&spec.store)?;
         let trust = store.put(&spec.trust)?;
         let policy = assay_stage::read_trust("the cluster's trust policy", &spec.trust)?;
         // A driver that replaces another continues with the first one's Source: the branch may have moved since.
         let is_stored = store.read(&Layout::for_run(&spec.run_id).source(), AcceptedResult::MAX_BYTES)?.is_some();
         let (source, closure) = if let Some(asked) = spec.source.as_ref().filter(|_| !is_stored) {
-            let scratch = tempfile::tempdir_in(&spec.home)
-                .map_err(|error| Failure::new(ErrorCode::Scratch, "cannot make a scratch folder").because(&error))?;
-            let spawner =
-                Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
+            let scratch = tempfile::tempdir_in(&spec.home).map_err(|error| Resource::ScratchFolder.error(error))?;
+            let spawner = Spawner::start().map_err(|error| Resource::Spawner.error(error))?;
             let read = read_source(asked, scratch.path(), &spawner, cancel)?;
             let source = read.store(&store)?;
             check_same_source(&store, &spec.run_id, &source)?;
@@ -184,7 +181,7 @@ impl Run {
 
     /// Returns the branch that the run's published folder is to be committed to. Makes no network request: a remote that the
     /// checkout does not know is an error before the measurement.
-    pub fn find_branch_push(&self) -> Result<BranchPush, Failure> {
+    pub fn find_branch_push(&self) -> Result<BranchPush> {
         let Some(name) = &self.publish.branch else { return Ok(BranchPush::NotConfigured) };
         if self.source.kind != OriginKind::Git {
             return Ok(BranchPush::Manual(name.clone()));
@@ -194,7 +191,7 @@ impl Run {
     }
 
     /// Returns the run's Publication, if an earlier process has finished it.
-    pub fn published(&self) -> Result<Option<InputRef>, Failure> {
+    pub fn published(&self) -> Result<Option<InputRef>> {
         let published = AcceptedResult::list_stage(&self.store, &self.run_id, StageName::Publish)?.next().transpose()?;
         Ok(published.map(|accepted| accepted.as_input(Kind::Publication)))
     }
@@ -205,10 +202,10 @@ impl Run {
     }
 
     /// Drives the run to its end on this machine.
-    pub fn drive(&self, observer: &mut dyn Observer) -> Result<FinishedRun, Failure> {
+    pub fn drive(&self, observer: &mut dyn Observer) -> Result<FinishedRun> {
         // Processes that a killed supervisor leaves behind become children of this process, which ends them before it starts
         // others.
-        assay_process::become_reaper().map_err(|error| Failure::from_error(ErrorCode::Process, &error))?;
+        assay_process::become_reaper()?;
         let scratch = self.fresh_scratch()?;
         let runner = LocalRunner::new(
             self.binaries.clone(),
@@ -228,41 +225,39 @@ impl Run {
     }
 
     /// Drives the run to its end as Jobs of a cluster.
-    pub fn drive_in(&self, cluster: ClusterParameters, observer: &mut dyn Observer) -> Result<FinishedRun, Failure> {
+    pub fn drive_in(&self, cluster: ClusterParameters, observer: &mut dyn Observer) -> Result<FinishedRun> {
         let (trust, pods) = (self.policies.trust, self.pods.clone());
         let runner = KubernetesRunner::new(cluster, &self.run_id, &self.store, trust, self.intent, pods, &self.cancel);
         self.drive_on(&runner, observer)
     }
 
     /// Drives the run to its end, wherever its stages run. If it ends early, the end is recorded, signed.
-    fn drive_on(&self, runner: &dyn Runner, observer: &mut dyn Observer) -> Result<FinishedRun, Failure> {
+    fn drive_on(&self, runner: &dyn Runner, observer: &mut dyn Observer) -> Result<FinishedRun> {
         let source = self.sign_source()?;
         let mut watching = StageTracker { observer, at: StageName::Plan };
         let driven = drive(&self.run_id, source, &self.store, &self.policies, self.plan.clone(), runner, &mut watching);
-        driven.map_err(|failure| {
-            let failure = match self.cancel.reason() {
-                Some(reason) => Failure::cancelled(format!("the run was stopped ({reason})")),
-                None => failure,
+        driven.map_err(|error| {
+            let error = match self.cancel.reason() {
+                Some(reason) => Error::Cancelled(CancelledWork::Run(reason.to_owned())),
+                None => error,
             };
-            match self.sign_end(&failure, watching.at, source) {
-                Ok(()) => failure,
-                Err(unsigned) => failure.hint(format!("the end of the run could not be recorded: {unsigned}")),
+            let failure = Failure::from(error);
+            match self.sign_end(&failure, watching.at, source).map_err(Failure::from) {
+                Ok(()) => failure.into(),
+                Err(unsigned) => failure.hint(format!("the end of the run could not be recorded: {unsigned}")).into(),
             }
         })
     }
 
     /// Makes the folder for the stages' scratch files, without the remains of killed processes. The run's lock makes it this
     /// process's.
-    fn fresh_scratch(&self) -> Result<PathBuf, Failure> {
+    fn fresh_scratch(&self) -> Result<PathBuf> {
         let folder = self.home.join("scratch").join(self.run_id.as_str());
         let removed = if folder.exists() { std::fs::remove_dir_all(&folder) } else { Ok(()) };
-        removed
-            .and_then(|()| std::fs::create_dir_all(&folder))
-            .map(|()| folder.clone())
-            .map_err(|error| Failure::new(ErrorCode::Scratch, format!("cannot make `{}`", folder.display())).because(&error))
+        removed.and_then(|()| std::fs::create_dir_all(&folder)).map(|()| folder.clone()).map_err(FileRole::Scratch.error(&folder))
     }
 
-    fn seal(&self, parameters: Value) -> Result<Seal, Failure> {
+    fn seal(&self, parameters: Value) -> Result<Seal> {
         Ok(Seal {
             signer: self.keys.signer(Role::Source)?,
             binary: binary_digest()?,
@@ -277,7 +272,7 @@ impl Run {
     }
 
     /// Signs and creates the run's Source once; a resumed run takes the existing one.
-    pub fn sign_source(&self) -> Result<InputRef, Failure> {
+    pub fn sign_source(&self) -> Result<InputRef> {
         let path = Layout::for_run(&self.run_id).source();
         if let Some(existing) = self.store.read(&path, AcceptedResult::MAX_BYTES)? {
             return pointer(&path, &existing);
@@ -291,7 +286,7 @@ impl Run {
         }
     }
 
-    fn sign_end(&self, failure: &Failure, at: StageName, source: InputRef) -> Result<(), Failure> {
+    fn sign_end(&self, failure: &Failure, at: StageName, source: InputRef) -> Result<()> {
         let state = if failure.exit == Exit::Cancelled { EndState::Cancelled } else { EndState::Failed };
         let layout = Layout::for_run(&self.run_id);
         for sequence in 0..MAX_ENDS {
@@ -315,11 +310,11 @@ impl Run {
                 Some(_) => {}
             }
         }
-        Err(Failure::new(ErrorCode::TooManyEnds, format!("the run has ended {MAX_ENDS} times")))
+        Err(Error::TooManyEnds(MAX_ENDS))
     }
 }
 
-fn pointer(path: &str, bytes: &[u8]) -> Result<InputRef, Failure> {
+fn pointer(path: &str, bytes: &[u8]) -> Result<InputRef> {
     let AcceptedResult { manifest, bundle } = AcceptedResult::parse(path, bytes)?;
     Ok(InputRef { kind: Kind::Source, manifest, bundle })
 }
@@ -346,7 +341,7 @@ impl Observer for StageTracker<'_> {
 }
 
 /// Returns the store, and the folder for files that are no evidence: logs, locks and published folders.
-fn find_store_and_home(store: Option<&str>, root: Option<&Path>) -> Result<(String, PathBuf), Failure> {
+fn find_store_and_home(store: Option<&str>, root: Option<&Path>) -> Result<(String, PathBuf)> {
     let home = match root.filter(|root| root.join(".git").exists()) {
         Some(root) => root.canonicalize().unwrap_or_else(|_| root.to_owned()).join(".assay"),
         None => data_folder()?,
@@ -356,20 +351,17 @@ fn find_store_and_home(store: Option<&str>, root: Option<&Path>) -> Result<(Stri
         let ignore = home.join(".gitignore");
         if ignore.exists() { Ok(()) } else { std::fs::write(ignore, "*\n") }
     });
-    made.map_err(|error| Failure::new(ErrorCode::Home, format!("cannot write `{}`", home.display())).because(&error))?;
+    made.map_err(FileRole::Home.error(&home))?;
     let uri = match store {
         Some(uri) if uri.contains("://") || uri.starts_with('/') => uri.to_owned(),
-        Some(path) => std::path::absolute(path)
-            .map_err(|error| Failure::new(ErrorCode::StoreUri, format!("`{path}` is not a folder")).because(&error))?
-            .display()
-            .to_string(),
+        Some(path) => std::path::absolute(path).map_err(FileRole::Store.error(Path::new(path)))?.display().to_string(),
         None => home.display().to_string(),
     };
     Ok((uri, home))
 }
 
 /// Returns the default store: `.assay` of the repository around the working folder, or the user's data folder.
-pub fn default_store() -> Result<String, Failure> {
+pub fn default_store() -> Result<String> {
     let repository = assay_git::Repository::discover(Path::new("."));
     let root = repository.ok().and_then(|repository| repository.worktree().map(Path::to_path_buf));
     let home = match root {
@@ -379,56 +371,45 @@ pub fn default_store() -> Result<String, Failure> {
     Ok(home.display().to_string())
 }
 
-fn data_folder() -> Result<PathBuf, Failure> {
+fn data_folder() -> Result<PathBuf> {
     let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     from("XDG_DATA_HOME")
         .map(|folder| folder.join("assay"))
         .or_else(|| from("HOME").map(|home| home.join(".local/share/assay")))
-        .ok_or_else(|| {
-            Failure::new(ErrorCode::NoDataFolder, "there is no place for the store: HOME is not set")
-                .hint("name one with `--store`")
-        })
+        .ok_or(Error::NoFolder(UserFolder::Data))
 }
 
 /// Refuses to resume a run from another Source, because it would be another run. The name by which a commit was found makes no
 /// difference: the Source that began the run records it.
-fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<(), Failure> {
+fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<()> {
     let path = Layout::for_run(run_id).source();
     let Some(bytes) = store.read(&path, AcceptedResult::MAX_BYTES)? else { return Ok(()) };
     let existing = store.get(&AcceptedResult::parse(&path, &bytes)?.manifest, MAX_MANIFEST_BYTES)?;
-    let existing = Document::parse(&existing).map_err(|error| Failure::from_error(ErrorCode::SourceDamaged, &error))?;
+    let existing = Document::parse(&existing).map_err(Error::SourceDamaged)?;
     let unnamed = |source: &Source| Source { reference: None, ..source.clone() };
     match &existing {
         Document::Source(manifest) if unnamed(&manifest.body) == unnamed(source) => Ok(()),
-        _ => Err(Failure::new(ErrorCode::OtherSource, format!("the run `{run_id}` was started from another source"))
-            .hint("a run is resumed from the same commit and files; leave out `--run-id` to start a new one")),
+        _ => Err(Error::OtherSource(run_id.clone())),
     }
 }
 
 /// Puts the policy of a cluster into the store. It has to allow this machine's key to start runs, or the first stage would refuse
 /// this one.
-fn store_cluster_policy(store: &Store, policy: &[u8], keys: &KeyRing) -> Result<Digest, Failure> {
+fn store_cluster_policy(store: &Store, policy: &[u8], keys: &KeyRing) -> Result<Digest> {
     let read = assay_stage::read_trust("the cluster's trust policy", policy)?;
     let own = keys.public(Role::Source)?;
     let is_listed = read.signers.iter().any(|signer| signer.key == *own && signer.signs.contains(&Role::Source));
     if !is_listed {
-        let message =
-            format!("the cluster's trust policy `{}` does not let your key {} start runs", read.name, own.fingerprint());
-        let key = own.to_pem().trim_end().replace('\n', "\n      ");
-        return Err(Failure::new(ErrorCode::WrongSigner, message).hint(format!(
-            "whoever administers the cluster adds this signer to `trust.yaml` of its ConfigMap `assay`:\n    - name: {}\n      signs: [source]\n      key: |\n      {}{key}",
-            "your-name", "  "
-        )));
+        return Err(Error::KeyNotInPolicy { policy: read.name, fingerprint: own.fingerprint(), pem: own.to_pem() });
     }
     Ok(store.put(policy)?)
 }
 
 /// Returns the Source that is already signed for a run.
-fn stored_source(store: &Store, run_id: &RunId, policy: TrustPolicy) -> Result<Source, Failure> {
+fn stored_source(store: &Store, run_id: &RunId, policy: TrustPolicy) -> Result<Source> {
     let path = Layout::for_run(run_id).source();
     let Some(AcceptedResult { manifest, bundle }) = AcceptedResult::read(store, &path)? else {
-        return Err(Failure::new(ErrorCode::NoSource, format!("nobody has signed a Source for the run `{run_id}`"))
-            .hint("`assay run --on kubernetes` does so before it starts a driver"));
+        return Err(Error::NoSource(run_id.clone()));
     };
     let manifest = store.get(&manifest, MAX_MANIFEST_BYTES)?;
     let bundle = store.get(&bundle, assay_envelope::MAX_BUNDLE_BYTES as u64)?;
@@ -436,7 +417,7 @@ fn stored_source(store: &Store, run_id: &RunId, policy: TrustPolicy) -> Result<S
     let document: &Document = verified.value();
     match Source::from_document(document).filter(|source| source.header.run_id == *run_id) {
         Some(source) => Ok(source.body.clone()),
-        None => Err(Failure::new(ErrorCode::OtherKind, format!("`{path}` does not name the Source of the run"))),
+        None => Err(Error::NotTheSource(path)),
     }
 }
 

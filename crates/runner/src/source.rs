@@ -8,8 +8,9 @@ use assay_git::{Commit, FileContent, RawObject, Repository, fetch_remote};
 use assay_manifest::{Artifact, Count, GitObject, Intent, OriginKind, Source, SourceFile};
 use assay_process::{Cancel, Spawner};
 use assay_spec::{Closure, ClosureError, expand, read_closure as read_definitions};
-use assay_stage::{ErrorCode, Failure};
 use assay_store::Store;
+
+use crate::{Defect, Error, FileRole, Result};
 
 /// The source to start a run from.
 #[derive(Clone, Debug, Default)]
@@ -42,15 +43,14 @@ pub struct LoadedSource {
 }
 
 /// Reads the pipeline and everything that it names. A remote is fetched into `scratch`.
-pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel: &Cancel) -> Result<LoadedSource, Failure> {
+pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel: &Cancel) -> Result<LoadedSource> {
     if !spec.adhoc.is_empty() {
         return from_adhoc(spec);
     }
     match &spec.repo {
         Some(address) if is_address(address) => {
             let rev = spec.commit.as_deref().unwrap_or("HEAD");
-            let fetched = fetch_remote(address, rev, scratch, spawner, cancel)
-                .map_err(|error| Failure::from_error(ErrorCode::Fetch, &error).hint_if(error.hint()))?;
+            let fetched = fetch_remote(address, rev, scratch, spawner, cancel)?;
             // Only the remote knows which branch or tag a short name is.
             let reference = Some(rev.to_owned()).filter(|rev| rev.starts_with("refs/"));
             let origin = (assay_git::redact_url(address), reference);
@@ -70,7 +70,7 @@ fn is_address(text: &str) -> bool {
     text.contains("://") || text.split('/').next().is_some_and(|first| first.contains(':'))
 }
 
-fn read_local(spec: &SourceSpec) -> Result<LoadedSource, Failure> {
+fn read_local(spec: &SourceSpec) -> Result<LoadedSource> {
     let (folder, path) = match &spec.repo {
         Some(folder) => (PathBuf::from(folder), PathBuf::from(folder).join(&spec.pipeline)),
         None => (parent(Path::new(&spec.pipeline)), PathBuf::from(&spec.pipeline)),
@@ -78,17 +78,17 @@ fn read_local(spec: &SourceSpec) -> Result<LoadedSource, Failure> {
     let repository = match Repository::discover(&folder) {
         Ok(repository) => repository,
         Err(assay_git::Error::NoRepository { .. }) if spec.commit.is_none() => return from_folder(&path),
-        Err(error) => return Err(git(&error)),
+        Err(error) => return Err(error.into()),
     };
     let Some(root) = repository.worktree().map(Path::to_path_buf) else {
         let rev = spec.commit.as_deref().unwrap_or("HEAD");
-        let commit = repository.resolve(rev).map_err(|error| git(&error))?;
+        let commit = repository.resolve(rev)?;
         return from_commit(&repository, &commit, (None, repository.full_name(rev)), spec.pipeline.clone(), None);
     };
     let pipeline = path_inside(&root, &path, spec.commit.is_some())?;
     match &spec.commit {
         Some(rev) => {
-            let commit = repository.resolve(rev).map_err(|error| git(&error))?;
+            let commit = repository.resolve(rev)?;
             from_commit(&repository, &commit, (repository.origin(), repository.full_name(rev)), pipeline, Some(root))
         }
         None => from_worktree(&repository, pipeline, root),
@@ -103,40 +103,24 @@ fn parent(path: &Path) -> PathBuf {
 }
 
 /// Returns the path of a file from the root of its repository, with `/`.
-fn path_inside(root: &Path, path: &Path, may_be_gone: bool) -> Result<String, Failure> {
-    let root = root.canonicalize().map_err(|error| unreadable(root, &error))?;
+fn path_inside(root: &Path, path: &Path, may_be_gone: bool) -> Result<String> {
+    let root = root.canonicalize().map_err(FileRole::Source.error(root))?;
     // A file of an older commit need not be in the work tree, but its folder or one above it is.
     let absolute = match path.canonicalize() {
         Ok(absolute) => absolute,
-        Err(_) if may_be_gone => std::path::absolute(path).map_err(|error| unreadable(path, &error))?,
-        Err(error) => return Err(unreadable(path, &error)),
+        Err(_) if may_be_gone => std::path::absolute(path).map_err(FileRole::Source.error(path))?,
+        Err(error) => return Err(FileRole::Source.error(path)(error)),
     };
     let inside = absolute.strip_prefix(&root).ok().and_then(Path::to_str);
-    inside.map(str::to_owned).ok_or_else(|| {
-        Failure::new(
-            ErrorCode::PipelinePath,
-            format!("`{}` is not a file of the repository `{}`", path.display(), root.display()),
-        )
-    })
-}
-
-fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display())).because(error)
-}
-
-fn git(error: &assay_git::Error) -> Failure {
-    Failure::from_error(ErrorCode::Git, error).hint_if(error.hint())
+    inside.map(str::to_owned).ok_or_else(|| Error::PipelinePath { path: path.to_owned(), root: root.clone() })
 }
 
 type Files = BTreeMap<String, FileContent>;
 
 /// Finds the closure with `read`, and keeps the files that were read.
-fn read_closure<E>(
-    pipeline: &str,
-    mut read: impl FnMut(&str) -> Result<Option<FileContent>, E>,
-) -> Result<(Closure, Files), Failure>
+fn read_closure<E>(pipeline: &str, mut read: impl FnMut(&str) -> Result<Option<FileContent>, E>) -> Result<(Closure, Files)>
 where
-    E: std::error::Error + 'static,
+    E: std::error::Error + Send + Sync + 'static,
 {
     let files = RefCell::new(Files::new());
     let found = read_definitions::<E>(pipeline, &mut |path| {
@@ -151,12 +135,10 @@ where
         // A definition that does not expand is refused here, before anything of the run exists.
         Ok(closure) => match expand(&closure.pipeline, &closure.workloads) {
             Ok(_) => Ok((closure, files.into_inner())),
-            Err(problems) => Err(Failure::invalid(&problems)),
+            Err(problems) => Err(Error::Definitions(problems)),
         },
-        Err(ClosureError::Problems(problems)) => Err(Failure::invalid(&problems)),
-        Err(ClosureError::Read { path, cause }) => {
-            Err(Failure::new(ErrorCode::Unreadable, format!("cannot read `{path}`")).because(&cause))
-        }
+        Err(ClosureError::Problems(problems)) => Err(Error::Definitions(problems)),
+        Err(ClosureError::Read { path, cause }) => Err(Error::Definition { path, source: cause.into() }),
     }
 }
 
@@ -166,10 +148,10 @@ fn from_commit(
     (address, reference): (Option<String>, Option<String>),
     pipeline: String,
     root: Option<PathBuf>,
-) -> Result<LoadedSource, Failure> {
+) -> Result<LoadedSource> {
     let (closure, files) = read_closure(&pipeline, |path| repository.read_at(commit, path))?;
     let paths: Vec<_> = closure.files.iter().map(|file| file.path.as_str()).collect();
-    let objects = repository.commit_objects(commit, &paths).map_err(|error| git(&error))?;
+    let objects = repository.commit_objects(commit, &paths)?;
     Ok(LoadedSource {
         kind: OriginKind::Git,
         repository: address,
@@ -186,10 +168,10 @@ fn from_commit(
 
 /// Reads a work tree. It is its commit if nothing that the pipeline names differs from it; otherwise it is allowed for
 /// exploratory runs only.
-fn from_worktree(repository: &Repository, pipeline: String, root: PathBuf) -> Result<LoadedSource, Failure> {
+fn from_worktree(repository: &Repository, pipeline: String, root: PathBuf) -> Result<LoadedSource> {
     let (closure, files) = read_closure(&pipeline, |path| repository.read_worktree(path))?;
     let paths: Vec<_> = closure.files.iter().map(|file| file.path.as_str()).collect();
-    let changed = repository.status(&paths).map_err(|error| git(&error))?;
+    let changed = repository.status(&paths)?;
     let head = repository.resolve("HEAD").ok();
     match head {
         Some(commit) if changed.is_empty() => {
@@ -213,23 +195,17 @@ fn from_worktree(repository: &Repository, pipeline: String, root: PathBuf) -> Re
     }
 }
 
-fn require_exploratory(closure: &Closure, changed: &[String]) -> Result<(), Failure> {
+fn require_exploratory(closure: &Closure, changed: &[String]) -> Result<()> {
     let intent = closure.pipeline.spec.intent;
     if intent == Intent::Exploratory {
         return Ok(());
     }
-    let what =
-        if changed.is_empty() { "nothing is committed yet".to_owned() } else { format!("changed: {}", changed.join(", ")) };
-    Err(Failure::new(
-        ErrorCode::DirtyWorktree,
-        format!("a run of intent `{intent}` starts from a commit, but the work tree differs from it; {what}"),
-    )
-    .hint("commit first, name a commit with `--commit`, or set `intent: exploratory`"))
+    Err(Error::DirtyWorktree { intent, changed: changed.to_vec() })
 }
 
 /// Reads files outside any repository; the root is the folder above `pipelines/`, if the pipeline lies in one.
-fn from_folder(path: &Path) -> Result<LoadedSource, Failure> {
-    let absolute = path.canonicalize().map_err(|error| unreadable(path, &error))?;
+fn from_folder(path: &Path) -> Result<LoadedSource> {
+    let absolute = path.canonicalize().map_err(FileRole::Source.error(path))?;
     let folder = parent(&absolute);
     let root = if folder.ends_with("pipelines") { parent(&folder) } else { folder };
     let pipeline = path_inside(&root, &absolute, false)?;
@@ -250,7 +226,7 @@ fn from_folder(path: &Path) -> Result<LoadedSource, Failure> {
 }
 
 /// Reads files that exist only in memory. The store is that of the repository around the working folder, if there is one.
-fn from_adhoc(spec: &SourceSpec) -> Result<LoadedSource, Failure> {
+fn from_adhoc(spec: &SourceSpec) -> Result<LoadedSource> {
     let read = |path: &str| {
         let file = spec.adhoc.get(path).map(|bytes| FileContent { bytes: bytes.clone(), executable: false });
         Ok::<_, std::convert::Infallible>(file)
@@ -273,7 +249,7 @@ fn from_adhoc(spec: &SourceSpec) -> Result<LoadedSource, Failure> {
 }
 
 /// Returns the definitions of a stored Source, read from its own files.
-pub(crate) fn read_stored_closure(store: &Store, source: &Source) -> Result<Closure, Failure> {
+pub(crate) fn read_stored_closure(store: &Store, source: &Source) -> Result<Closure> {
     let read = |path: &str| {
         let Some(file) = source.files.iter().find(|file| file.path == path) else { return Ok(None) };
         let bytes = store.get(&file.artifact.digest, assay_spec::MAX_FILE_BYTES as u64)?;
@@ -289,15 +265,15 @@ impl LoadedSource {
     }
 
     /// Puts all files that were read into the store and returns the Source that names them.
-    pub fn store(&self, store: &Store) -> Result<Source, Failure> {
+    pub fn store(&self, store: &Store) -> Result<Source> {
         let objects = self.objects.iter().map(|object| {
             let name = format!("objects/{}", object.oid);
             let artifact = put(store, name, "application/octet-stream", &object.bytes)?;
             Ok(GitObject { oid: object.oid.to_string(), kind: object.kind, artifact })
         });
-        let objects = objects.collect::<Result<_, Failure>>()?;
+        let objects = objects.collect::<Result<_>>()?;
         let files = self.closure.files.iter().map(|file| self.store_file(store, &file.path));
-        let files = files.collect::<Result<Vec<_>, Failure>>()?;
+        let files = files.collect::<Result<Vec<_>>>()?;
         Ok(Source {
             kind: self.kind,
             repository: self.repository.clone(),
@@ -311,14 +287,14 @@ impl LoadedSource {
         })
     }
 
-    fn store_file(&self, store: &Store, path: &str) -> Result<SourceFile, Failure> {
-        let file = self.files.get(path).ok_or_else(|| Failure::new(ErrorCode::Internal, format!("`{path}` was not read")))?;
+    fn store_file(&self, store: &Store, path: &str) -> Result<SourceFile> {
+        let file = self.files.get(path).ok_or_else(|| Error::Internal(Defect::FileNotRead(path.to_owned())))?;
         let artifact = put(store, format!("files/{path}"), "application/octet-stream", &file.bytes)?;
         Ok(SourceFile { path: path.to_owned(), executable: file.executable, artifact })
     }
 }
 
-fn put(store: &Store, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure> {
+fn put(store: &Store, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact> {
     let digest = store.put(bytes)?;
     Ok(Artifact { name, digest, size: Count(bytes.len() as u64), media_type: media_type.to_owned() })
 }

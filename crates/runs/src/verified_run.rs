@@ -52,7 +52,7 @@ pub struct VerifiedRun {
 impl RunStore {
     /// Returns the store's URI.
     pub fn store_uri(&self) -> Result<String, Failure> {
-        self.store.clone().map_or_else(default_store, Ok)
+        Ok(self.store.clone().map_or_else(default_store, Ok)?)
     }
 
     /// Opens a run of the store. If the configured root does not know its signers, the run is opened with its signers not

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_cluster::{Cluster, PodEnvironment, RUN};
+use assay_cluster::{Cluster, PodEnvironment, RUN, Refusal};
 use assay_manifest::Artifact;
 use assay_stage::{Context, ErrorCode, Failure};
 use assay_telemetry::cluster::{JOBS, PODS, file_name};
@@ -39,9 +39,9 @@ pub(crate) fn read_facts(ctx: &Context) -> Result<Vec<Artifact>, Failure> {
 fn workloads(cluster: &Cluster, namespace: &str, jobs: &BTreeSet<String>) -> Vec<Value> {
     match cluster.workloads(namespace, "") {
         Ok(all) => all.into_iter().filter(|workload| is_owned_by(workload, jobs)).collect(),
-        Err(failure) if failure.code == ErrorCode::Forbidden => Vec::new(),
+        Err(error) if error.refusal() == Some(Refusal::Forbidden) => Vec::new(),
         // Unknown data of a queue are no failure of the run.
-        Err(failure) => vec![json!({"unknown": failure.message})],
+        Err(error) => vec![json!({"unknown": error.to_string()})],
     }
 }
 
@@ -59,7 +59,7 @@ fn node(cluster: &Cluster, name: &str) -> Value {
         }
         Ok(None) => json!({"metadata": {"name": name}, "unknown": "the node has gone"}),
         // Unknown data of a node are no failure of the run.
-        Err(failure) => json!({"metadata": {"name": name}, "unknown": failure.message}),
+        Err(error) => json!({"metadata": {"name": name}, "unknown": error.to_string()}),
     }
 }
 

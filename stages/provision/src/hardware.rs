@@ -151,8 +151,8 @@ impl PodProvisioner<'_> {
 
     /// Removes the pod of a probe that has ended.
     pub(crate) fn delete_pod(&self, name: &str) {
-        if let Err(failure) = self.cluster.delete(&ObjectPath::named("Pod", &self.here.targets_namespace, name), None) {
-            tracing::warn!(%failure, name, "a probe's pod stays until the targets are released");
+        if let Err(error) = self.cluster.delete(&ObjectPath::named("Pod", &self.here.targets_namespace, name), None) {
+            tracing::warn!(failure = %Failure::from(error), name, "a probe's pod stays until the targets are released");
         }
     }
 
@@ -163,7 +163,7 @@ impl PodProvisioner<'_> {
         name: &str,
         (to_start, in_all): (Duration, Duration),
     ) -> Result<String, String> {
-        let told = |failure: Failure| failure.message;
+        let told = |error: assay_cluster::Error| error.to_string();
         let watch = ctx.clock().start();
         loop {
             let elapsed = Duration::from_nanos(watch.elapsed_ns());

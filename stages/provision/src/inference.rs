@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use assay_cluster::{ObjectPath, Pod, inference_api, inference_kind, phase, read_service};
+use assay_cluster::{ObjectPath, Pod, Refusal, inference_api, inference_kind, phase, read_service};
 use assay_manifest::{InferenceService, Target};
 use assay_stage::{Context, ErrorCode, Failure};
 use serde_json::Value;
@@ -42,7 +42,7 @@ impl PodProvisioner<'_> {
         let (_, label) = inference_api(named.api);
         let selector = format!("{label}={}", named.name);
         let mut pods: Vec<Pod> =
-            self.cluster.list("Pod", &named.namespace, &selector).map_err(|failure| add_right_hint(failure, named))?;
+            self.cluster.list("Pod", &named.namespace, &selector).map_err(|error| add_right_hint(error, named))?;
         pods.retain(|pod| phase(pod) == "Running" && pod.metadata.deletion_timestamp.is_none());
         pods.truncate(MAX_PODS);
         let address = format!("{}{}", served.address, named.path.as_deref().unwrap_or_default());
@@ -54,7 +54,7 @@ impl PodProvisioner<'_> {
 
     fn service(&self, target: &Target, named: &InferenceService) -> Result<Value, Failure> {
         let place = ObjectPath::named(inference_kind(named.api), &named.namespace, &named.name);
-        if let Some(object) = self.cluster.get(&place).map_err(|failure| add_right_hint(failure, named))? {
+        if let Some(object) = self.cluster.get(&place).map_err(|error| add_right_hint(error, named))? {
             return Ok(object);
         }
         let (version, _) = inference_api(named.api);
@@ -74,12 +74,12 @@ fn describe_service(named: &InferenceService) -> String {
 }
 
 /// Adds a hint to a missing right: the administrator decides what a run may read in a namespace that is not Assay's.
-fn add_right_hint(failure: Failure, named: &InferenceService) -> Failure {
-    if failure.code != ErrorCode::Forbidden {
-        return failure;
+fn add_right_hint(error: assay_cluster::Error, named: &InferenceService) -> Failure {
+    if error.refusal() != Some(Refusal::Forbidden) {
+        return error.into();
     }
     let namespace = &named.namespace;
-    failure.hint(format!(
+    Failure::from(error).hint(format!(
         "`--serving-namespace {namespace}` of `assay bootstrap` or `assay render kubernetes` gives provision the right to read it"
     ))
 }
@@ -93,13 +93,12 @@ mod tests {
     fn a_missing_right_names_the_option_that_gives_it() {
         let named =
             InferenceService { api: InferenceApi::Kserve, name: "llama".to_owned(), namespace: "serving".to_owned(), path: None };
-        let forbidden = Failure::new(ErrorCode::Forbidden, "the cluster forbids it").hint("docs");
-        insta::assert_snapshot!(add_right_hint(forbidden, &named), @r"
-        error[forbidden]: the cluster forbids it
+        let refused = |refusal: Refusal| assay_cluster::Error::Refused { refusal, message: "services".to_owned() };
+        insta::assert_snapshot!(add_right_hint(refused(Refusal::Forbidden), &named), @r"
+        error[forbidden]: the cluster forbids it: services
 
         hint: `--serving-namespace serving` of `assay bootstrap` or `assay render kubernetes` gives provision the right to read it
         ");
-        let other = Failure::new(ErrorCode::ClusterAway, "nobody answers");
-        assert_eq!(add_right_hint(other.clone(), &named), other);
+        assert_eq!(add_right_hint(refused(Refusal::Quota), &named), Failure::from(refused(Refusal::Quota)));
     }
 }

@@ -45,11 +45,12 @@ impl PodProvisioner<'_> {
     /// that want the same name one gets an error.
     fn create_or_apply(&self, ctx: &Context, of: &ObjectsOwner<'_>, object: &Value) -> Result<(), Failure> {
         let watch = ctx.clock().start();
-        let named = |failure: Failure| Failure { message: format!("target `{}`: {}", of.target, failure.message), ..failure };
+        let named =
+            |error: assay_cluster::Error| Failure { message: format!("target `{}`: {error}", of.target), ..Failure::from(error) };
         while !self.cluster.create(object).map_err(named)? {
             if let Some(there) = self.cluster.get::<Value>(&place_of(object))? {
                 if let Some(taken) = owner_conflict(of, &there) {
-                    return Err(taken);
+                    return Err(taken.into());
                 }
                 let is_ending = !there["metadata"]["deletionTimestamp"].is_null();
                 if object["kind"] == "Pod" {
@@ -87,7 +88,9 @@ impl PodProvisioner<'_> {
             let trouble = trouble.map(|trouble| self.add_queue_message(&mut queue, elapsed, &pods, trouble));
             match (patience.next_step(elapsed, trouble.as_ref()), trouble) {
                 (WaitStep::Wait(note), _) => emit_note(ctx, note),
-                (WaitStep::GiveUp, Some(trouble)) => return Err(not_up_failure(target, trouble.failure, &self.log_tail(&pods))),
+                (WaitStep::GiveUp, Some(trouble)) => {
+                    return Err(not_up_failure(target, trouble.obstacle.into(), &self.log_tail(&pods)));
+                }
                 (WaitStep::GiveUp, None) => {
                     let seconds = target.ready_timeout_ns.0 / 1_000_000_000;
                     let message = format!("the objects of target `{}` are not up after {seconds} s", target.name);

@@ -220,7 +220,7 @@ impl<'a> PodProvisioner<'a> {
                 (WaitStep::Wait(note), _) => emit_note(ctx, note),
                 (WaitStep::GiveUp, Some(trouble)) => {
                     let said = self.cluster.log(namespace, name, Some(10)).unwrap_or_default();
-                    return Err(not_up_failure(target, trouble.failure, &said));
+                    return Err(not_up_failure(target, trouble.obstacle.into(), &said));
                 }
                 (WaitStep::GiveUp, None) => {
                     let message =
@@ -296,7 +296,7 @@ impl RunningTarget {
             };
             if let Some(trouble) = trouble_of(pod).filter(|trouble| trouble.lasts) {
                 let said = self.cluster.log(&self.namespace, &known.name, Some(10)).unwrap_or_default();
-                let failure = trouble.failure;
+                let failure = Failure::from(trouble.obstacle);
                 let message = format!("target `{target}` ended before it was ready: {}", failure.message);
                 let failure = Failure { message, code: ErrorCode::TargetEnded, ..failure };
                 return Err(if said.is_empty() { failure } else { failure.hint(format!("the end of its log:\n{said}")) });

@@ -43,7 +43,7 @@ impl WaitLimits {
         if is_late || trouble.is_some_and(|trouble| trouble.lasts) {
             return WaitStep::GiveUp;
         }
-        let message = trouble.map(|trouble| format!("waiting: {}", trouble.failure.message));
+        let message = trouble.map(|trouble| format!("waiting: {}", trouble.obstacle));
         WaitStep::Wait(
             message.filter(|message| self.told.as_ref() != Some(message)).inspect(|message| self.told = Some(message.clone())),
         )
@@ -53,18 +53,26 @@ impl WaitLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_stage::{ErrorCode, Failure};
+    use assay_cluster::Obstacle;
 
-    fn trouble(code: ErrorCode, lasts: bool) -> Trouble {
-        Trouble { failure: Failure::new(code, format!("it is {code}")), lasts }
+    fn trouble(obstacle: Obstacle, lasts: bool) -> Trouble {
+        Trouble { obstacle, lasts }
+    }
+
+    fn image(lasts: bool) -> Trouble {
+        let (image, pod) = ("i".to_owned(), "p".to_owned());
+        trouble(Obstacle::Image { image, pod, is_retried: true, detail: "no route".to_owned() }, lasts)
     }
 
     #[test]
     fn time_in_the_queue_is_not_time_to_become_ready() {
         let at = Duration::from_secs;
         let mut patience = WaitLimits::new(at(10), at(300));
-        let queued = trouble(ErrorCode::Queue, false);
-        assert_eq!(patience.next_step(at(0), Some(&queued)), WaitStep::Wait(Some("waiting: it is queue".to_owned())));
+        let queued = trouble(Obstacle::Queue { pod: None, message: None }, false);
+        assert_eq!(
+            patience.next_step(at(0), Some(&queued)),
+            WaitStep::Wait(Some("waiting: it waits in its queue to be admitted".to_owned()))
+        );
         assert_eq!(patience.next_step(at(200), Some(&queued)), WaitStep::Wait(None), "told once");
         assert_eq!(patience.next_step(at(209), None), WaitStep::Wait(None), "admitted");
         assert_eq!(patience.next_step(at(210), None), WaitStep::GiveUp, "ten seconds after it was");
@@ -80,22 +88,19 @@ mod tests {
         assert_eq!(patience.next_step(at(599), Some(&queued)), WaitStep::GiveUp, "its second stay was too long");
         assert_eq!(
             WaitLimits::new(at(900), at(300)).next_step(at(299), Some(&queued)),
-            WaitStep::Wait(Some("waiting: it is queue".to_owned()))
+            WaitStep::Wait(Some("waiting: it waits in its queue to be admitted".to_owned()))
         );
     }
 
     #[test]
     fn what_lasts_is_not_waited_for() {
         let at = Duration::from_secs;
-        assert_eq!(
-            WaitLimits::new(at(10), at(10)).next_step(at(0), Some(&trouble(ErrorCode::ImagePull, true))),
-            WaitStep::GiveUp
-        );
+        assert_eq!(WaitLimits::new(at(10), at(10)).next_step(at(0), Some(&image(true))), WaitStep::GiveUp);
         let mut patience = WaitLimits::new(at(10), at(10));
         assert_eq!(
-            patience.next_step(at(1), Some(&trouble(ErrorCode::ImagePull, false))),
-            WaitStep::Wait(Some("waiting: it is image_pull".to_owned()))
+            patience.next_step(at(1), Some(&image(false))),
+            WaitStep::Wait(Some("waiting: the image `i` of the pod `p` cannot be pulled: no route".to_owned()))
         );
-        assert_eq!(patience.next_step(at(10), Some(&trouble(ErrorCode::ImagePull, false))), WaitStep::GiveUp);
+        assert_eq!(patience.next_step(at(10), Some(&image(false))), WaitStep::GiveUp);
     }
 }

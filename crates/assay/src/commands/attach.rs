@@ -109,13 +109,16 @@ pub(crate) fn follow(
                 JobState::Failed(failure) => {
                     // A driver that removes its own namespace does not live to end in order.
                     let ended = drain(&lines, run_id, observer).or(ended);
-                    return ended.unwrap_or(Err(failure)).map(|()| true);
+                    return ended.unwrap_or_else(|| Err(failure.into())).map(|()| true);
                 }
-                JobState::Waiting(Some(trouble)) if trouble.failure.message != told => {
-                    output::diagnostic(format!("  waiting for the driver: {}", trouble.failure.message));
-                    told = trouble.failure.message;
+                JobState::Waiting(Some(trouble)) => {
+                    let obstacle = trouble.obstacle.to_string();
+                    if obstacle != told {
+                        output::diagnostic(format!("  waiting for the driver: {obstacle}"));
+                        told = obstacle;
+                    }
                 }
-                JobState::Waiting(_) | JobState::Running => {}
+                JobState::Waiting(None) | JobState::Running => {}
             },
             None if seen.is_whole => {
                 if let Some(ended) = drain(&lines, run_id, observer).or(ended) {
@@ -130,11 +133,11 @@ pub(crate) fn follow(
             tried = Instant::now();
             match cluster.get::<serde_json::Value>(&ObjectPath::named("ConfigMap", namespace, &root_name(run_id))) {
                 Ok(_) => answered = Instant::now(),
-                Err(failure) if answered.elapsed() > LOST_AFTER => {
+                Err(error) if answered.elapsed() > LOST_AFTER => {
                     let again = format!("the run goes on; `assay attach {run_id}{}` follows it again", at.options());
-                    return Err(Failure { code: ErrorCode::ConnectionLost, ..failure }.hint(again));
+                    return Err(Failure { code: ErrorCode::ConnectionLost, ..Failure::from(error) }.hint(again));
                 }
-                Err(failure) => tracing::debug!(%failure, "the cluster does not answer"),
+                Err(error) => tracing::debug!(failure = %Failure::from(error), "the cluster does not answer"),
             }
         }
     }
@@ -157,5 +160,6 @@ fn drain(
 pub(crate) fn mark_cancelled(cluster: &Cluster, namespace: &str, run_id: &RunId, reason: &str) -> Result<(), Failure> {
     let name = root_name(run_id);
     let place = ObjectPath::named("ConfigMap", namespace, &name);
-    cluster.merge(&place, &json!({"metadata": {"annotations": {CANCEL: reason}}})).map(drop)
+    cluster.merge(&place, &json!({"metadata": {"annotations": {CANCEL: reason}}}))?;
+    Ok(())
 }

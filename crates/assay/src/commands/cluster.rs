@@ -24,7 +24,7 @@ pub(crate) struct ClusterOptions {
 impl ClusterOptions {
     /// Connects to the cluster.
     pub(crate) fn connect(&self) -> Result<Cluster, Failure> {
-        Cluster::from_kubeconfig(&ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() })
+        Ok(Cluster::from_kubeconfig(&ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() })?)
     }
 
     /// Returns the installation of the namespace.
@@ -72,7 +72,7 @@ pub(crate) fn site(cluster: &Cluster, namespace: &str) -> Result<Site, Failure> 
             ))
             .lasting()
     })?;
-    Site::read(namespace, &map.data.unwrap_or_default())
+    Ok(Site::read(namespace, &map.data.unwrap_or_default())?)
 }
 
 /// A namespace that was made for one run.
@@ -125,7 +125,10 @@ fn parse_temporary(namespace: &Namespace, own: &str) -> Option<TemporaryNamespac
 /// Makes namespaces that were made for one run permanent, with all objects in them.
 pub(crate) fn keep(cluster: &Cluster, namespaces: &[TemporaryNamespace]) -> Result<(), Failure> {
     let forgotten = serde_json::json!({"metadata": {"labels": {TEMPORARY: null}}});
-    namespaces.iter().try_for_each(|made| cluster.merge(&ObjectPath::in_cluster("Namespace", &made.name), &forgotten).map(drop))
+    for made in namespaces {
+        cluster.merge(&ObjectPath::in_cluster("Namespace", &made.name), &forgotten)?;
+    }
+    Ok(())
 }
 
 /// Removes namespaces that were made for one run of the installation `own`, if they are unchanged; one that has gone is no error.

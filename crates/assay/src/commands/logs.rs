@@ -49,7 +49,7 @@ impl Logs {
                 }
                 match cluster.log(namespace, &name, None) {
                     Ok(said) => said.lines().for_each(|line| output::line(format!("{name}  {line}"))),
-                    Err(failure) => output::diagnostic(format!("{name}: {}", failure.message)),
+                    Err(error) => output::diagnostic(format!("{name}: {error}")),
                 }
             }
             return Ok(Exit::Done);

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::time::{Duration, Instant};
 
 use assay_cluster::{
-    Cluster, DriverJob, Job, Namespace, ObjectPath, PortForward, Secret, Site, driver_job, driver_name, has_ended, root_name,
-    run_root,
+    Cluster, DriverJob, Job, Namespace, ObjectPath, PortForward, Refusal, Secret, Site, driver_job, driver_name, has_ended,
+    root_name, run_root,
 };
 use assay_manifest::{InputRef, RunId};
 use assay_process::{Cancel, Signal};
@@ -203,9 +203,9 @@ impl OnKubernetes {
         // If the result could not be shown, the objects stay for inspection.
         if presented.is_ok()
             && !self.keep
-            && let Err(failure) = cluster.delete(&ObjectPath::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), None)
+            && let Err(error) = cluster.delete(&ObjectPath::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), None)
         {
-            output::diagnostic(format!("the run's objects stay in the cluster: {}", failure.message));
+            output::diagnostic(format!("the run's objects stay in the cluster: {error}"));
         }
         presented
     }
@@ -278,7 +278,8 @@ impl OnKubernetes {
         if !self.keep && made.store.is_empty() {
             arguments.extend(made.with_driver.iter().flat_map(|made| ["--remove".to_owned(), made.to_string()]));
         }
-        cluster.create(&driver_job(&DriverJob { site, root: &root, run_id: &run.run_id, arguments: &arguments })).map(drop)
+        cluster.create(&driver_job(&DriverJob { site, root: &root, run_id: &run.run_id, arguments: &arguments }))?;
+        Ok(())
     }
 }
 
@@ -304,7 +305,7 @@ struct RunSite {
 /// Returns true if an installation is complete: the last run may have removed a part of it.
 fn is_installed(cluster: &Cluster, options: &InstallOptions) -> bool {
     let is_there = |name: &str| {
-        let there: Result<Option<Namespace>, Failure> = cluster.get(&ObjectPath::in_cluster("Namespace", name));
+        let there: Result<Option<Namespace>, _> = cluster.get(&ObjectPath::in_cluster("Namespace", name));
         there.is_ok_and(|there| there.is_some_and(|there| there.metadata.deletion_timestamp.is_none()))
     };
     let found = crate::commands::cluster::site(cluster, &options.namespace);
@@ -327,7 +328,7 @@ fn remove_made(cluster: &Cluster, options: &InstallOptions, run: Option<&RunId>,
     };
     let drives = |run: &RunId| {
         let driver = driver_name(run);
-        let job: Result<Option<Job>, Failure> = cluster.get(&ObjectPath::named("Job", &options.namespace, &driver));
+        let job: Result<Option<Job>, _> = cluster.get(&ObjectPath::named("Job", &options.namespace, &driver));
         job.map_or(true, |job| job.is_some_and(|job| !has_ended(&job)))
     };
     if failure.is_some_and(|failure| failure.code == ErrorCode::ConnectionLost) || (failure.is_some() && run.is_some_and(drives))
@@ -418,7 +419,7 @@ fn restart_as_source(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
     let name = "assay-store-source";
     let secret: Option<Secret> = cluster
         .get(&ObjectPath::named("Secret", &site.namespace, name))
-        .or_else(|failure| if failure.code == ErrorCode::Forbidden { Ok(None) } else { Err(failure) })?;
+        .or_else(|error| if error.refusal() == Some(Refusal::Forbidden) { Ok(None) } else { Err(error) })?;
     let Some([id, key]) = secret.and_then(|secret| {
         let given = |name: &str| secret.data.as_ref()?.get(name).filter(|bytes| !bytes.0.is_empty());
         let member = |name: &str| given(name).map(|bytes| OsString::from_vec(bytes.0.clone()));

@@ -91,7 +91,7 @@ pub(crate) fn commit(opened: &VerifiedRun, branch: &Branch, cancel: &Cancel) -> 
         publication: &publication.body,
         files: &chain.published_files(),
     };
-    branch.commit(&record, &mut |digest| bytes(opened, digest, MAX_FOLDER_FILE_BYTES), cancel)
+    Ok(branch.commit(&record, &mut |digest| bytes(opened, digest, MAX_FOLDER_FILE_BYTES), cancel)?)
 }
 
 /// Describes the place of a published folder in one line.

@@ -80,7 +80,7 @@ pub(crate) struct InstallOptions {
 /// Renders the default installation, with an image of zeros: the base that agents apply.
 pub(crate) fn base() -> Result<String, Failure> {
     let options = InstallOptions::with_defaults(&format!("assay.test/assay@sha256:{}", "0".repeat(64)), "assay");
-    to_yaml(&options.objects(NO_SIGNERS.to_owned(), None, StoreChoice::Install)?.1)
+    Ok(to_yaml(&options.objects(NO_SIGNERS.to_owned(), None, StoreChoice::Install)?.1)?)
 }
 
 /// The source of a served store.

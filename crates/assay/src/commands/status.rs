@@ -81,10 +81,13 @@ fn job_entry(job: &Job, pods: &[Pod]) -> JobEntry {
     let wanted = job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
     let running = pods.iter().filter(|pod| phase(pod) == "Running").count();
     let (state, why) = match job_state(Some(job), &pods, &[], u32::try_from(wanted).unwrap_or(1)) {
-        JobState::Waiting(trouble) => ("waiting", trouble.map(|trouble| trouble.failure.message)),
+        JobState::Waiting(trouble) => ("waiting", trouble.map(|trouble| trouble.obstacle.to_string())),
         JobState::Running => ("running", None),
         JobState::Succeeded => ("done", None),
-        JobState::Failed(failure) => ("failed", Some(format!("{}: {}", failure.code, failure.message))),
+        JobState::Failed(failure) => {
+            let failure = Failure::from(failure);
+            ("failed", Some(format!("{}: {}", failure.code, failure.message)))
+        }
     };
     JobEntry {
         // A schedule's Job has the run's name.

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use assay_stage::{ErrorCode, Failure};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Api;
 use kube::api::ListParams;
@@ -10,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::{Cluster, ObjectPath};
-use crate::phase;
+use crate::{Error, Result, phase};
 
 /// A local port that leads to a Service, until it is dropped.
 pub struct PortForward {
@@ -27,26 +26,24 @@ impl Drop for PortForward {
 
 impl Cluster {
     /// Opens a local port that leads to a pod behind `service`, written `namespace/name:port`.
-    pub fn forward(&self, service: &str) -> Result<PortForward, Failure> {
-        let unread = || Failure::new(ErrorCode::Forward, format!("`{service}` is no Service: expected `namespace/name:port`"));
+    pub fn forward(&self, service: &str) -> Result<PortForward> {
+        let unread = || Error::ServiceName(service.to_owned());
         let (namespace, rest) = service.split_once('/').ok_or_else(unread)?;
         let (name, port) = rest.split_once(':').ok_or_else(unread)?;
         let port: u16 = port.parse().map_err(|_| unread())?;
-        let found: Service = self.get(&ObjectPath::named("Service", namespace, name))?.ok_or_else(|| {
-            Failure::new(ErrorCode::Forward, format!("there is no Service `{name}` in namespace `{namespace}`"))
-        })?;
+        let found: Option<Service> = self.get(&ObjectPath::named("Service", namespace, name))?;
+        let found = found.ok_or_else(|| Error::NoService { namespace: namespace.to_owned(), name: name.to_owned() })?;
         let selector = found.spec.and_then(|spec| spec.selector).unwrap_or_default();
         let selector: Vec<String> = selector.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
         let selector = selector.join(",");
         // A missing pod is reported here, before a client relies on the port.
         let listed: Vec<Pod> = self.list("Pod", namespace, &selector)?;
         if !listed.iter().any(is_running) {
-            return Err(Failure::new(ErrorCode::Forward, format!("no pod runs behind the Service `{service}`")));
+            return Err(Error::NoServicePod(service.to_owned()));
         }
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let failed = |error: std::io::Error| Failure::new(ErrorCode::Forward, "no port can be opened").because(&error);
-        let listener = self.runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let listener = self.runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(Error::LocalPort)?;
+        let address = listener.local_addr().map_err(Error::LocalPort)?;
         let task = self.runtime.spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
                 let (pods, selector) = (pods.clone(), selector.clone());

@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use assay_failure::Failure;
 use assay_manifest::RunId;
 use assay_process::Cancel;
-use assay_stage::{Clock, ErrorCode, Failure};
+use assay_stage::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Cluster, ObjectPath};
-use crate::{MANAGED_BY, Object, RUN, RunRoot, root_name};
+use crate::{Error, MANAGED_BY, Object, RUN, Refusal, Result, RunRoot, root_name};
 
 /// The duration of the Lease: a holder that has not renewed it for this long has gone.
 const DURATION: Duration = Duration::from_secs(20);
@@ -35,23 +36,16 @@ pub struct Lease {
 impl Lease {
     /// Takes the run's Lease, or fails with the name of its holder. It is renewed while it is held; if renewal fails, `lost` is
     /// cancelled: another driver may be driving the run by then, and this driver must stop touching it.
-    pub fn take(
-        cluster: &Cluster,
-        namespace: &str,
-        run_id: &RunId,
-        holder: &str,
-        root: &RunRoot,
-        lost: &Cancel,
-    ) -> Result<Self, Failure> {
+    pub fn take(cluster: &Cluster, namespace: &str, run_id: &RunId, holder: &str, root: &RunRoot, lost: &Cancel) -> Result<Self> {
         let begun = Instant::now();
         let (mut lease, mut seen) = (None, None);
         while lease.is_none() {
             lease = try_take(cluster, namespace, run_id, holder, root, &mut seen)?;
             if lease.is_none() && begun.elapsed() > WAIT {
-                return Err(locked(run_id));
+                return Err(Error::RunLocked(run_id.clone()));
             }
             if lease.is_none() && lost.wait_timeout(LOOK) {
-                return Err(Failure::cancelled(lost.reason().unwrap_or("stopped")));
+                return Err(Error::Cancelled(lost.reason().unwrap_or("stopped").to_owned()));
             }
         }
         let stop = Arc::new(AtomicBool::new(false));
@@ -73,23 +67,25 @@ impl Lease {
                         renewed = Instant::now();
                     }
                     // If a response was lost, our own change looks like another driver's.
-                    Err(failure) if failure.code == ErrorCode::Conflict => {
+                    Err(error) if error.refusal() == Some(Refusal::Conflict) => {
                         match cluster.get::<Value>(&ObjectPath::named("Lease", &namespace, &name)) {
                             Ok(Some(there)) if is_held_by(&there, &holder) => lease = there,
                             Ok(_) => return lost.cancel("another driver has taken the run over"),
-                            Err(failure) => tracing::warn!(%failure, "who holds the run's Lease is not known"),
+                            Err(error) => {
+                                tracing::warn!(failure = %Failure::from(error), "who holds the run's Lease is not known")
+                            }
                         }
                     }
-                    Err(failure) if renewed.elapsed() > GIVEN_UP => {
-                        return lost.cancel(format!("the run's Lease could not be renewed: {}", failure.message));
+                    Err(error) if renewed.elapsed() > GIVEN_UP => {
+                        return lost.cancel(format!("the run's Lease could not be renewed: {error}"));
                     }
-                    Err(failure) => tracing::warn!(%failure, "the run's Lease was not renewed"),
+                    Err(error) => tracing::warn!(failure = %Failure::from(error), "the run's Lease was not renewed"),
                 }
             }
             // The next driver need not wait.
             lease["spec"]["holderIdentity"] = Value::Null;
-            if let Err(failure) = cluster.replace(&lease) {
-                tracing::debug!(%failure, "the run's Lease was not given back");
+            if let Err(error) = cluster.replace(&lease) {
+                tracing::debug!(failure = %Failure::from(error), "the run's Lease was not given back");
             }
         });
         Ok(Self { stop, renewer: Some(renewer) })
@@ -117,7 +113,7 @@ fn try_take(
     holder: &str,
     root: &RunRoot,
     seen: &mut LastSeen,
-) -> Result<Option<Object>, Failure> {
+) -> Result<Option<Object>> {
     let name = root_name(run_id);
     let place = ObjectPath::named("Lease", namespace, &name);
     let Some(mut there) = cluster.get::<Value>(&place)? else {
@@ -144,8 +140,8 @@ fn try_take(
     there["spec"]["renewTime"] = json!(now());
     match cluster.replace(&there) {
         Ok(there) => Ok(Some(there)),
-        Err(failure) if failure.code == ErrorCode::Conflict => Ok(None),
-        Err(failure) => Err(failure),
+        Err(error) if error.refusal() == Some(Refusal::Conflict) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -177,10 +173,4 @@ fn lease(namespace: &str, run_id: &RunId, holder: &str, root: &RunRoot) -> Objec
             "renewTime": now(),
         },
     })
-}
-
-fn locked(run_id: &RunId) -> Failure {
-    Failure::new(ErrorCode::RunLocked, format!("another driver is driving the run `{run_id}`"))
-        .hint("wait for it to end, or stop it with `assay cancel`; a run has one driver at a time")
-        .lasting()
 }

@@ -10,7 +10,7 @@ use kube::api::LogParams;
 use tokio::task::JoinHandle;
 
 use super::Cluster;
-use crate::phase;
+use crate::{Result, phase};
 
 /// The pause before a stream that broke off is reopened.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -74,16 +74,16 @@ impl Cluster {
     }
 
     /// Returns a pod's whole log, or its last lines.
-    pub fn log(&self, namespace: &str, pod: &str, tail: Option<i64>) -> Result<String, assay_stage::Failure> {
+    pub fn log(&self, namespace: &str, pod: &str, tail: Option<i64>) -> Result<String> {
         let limit = if tail.is_some() { MAX_TAIL_BYTES } else { MAX_LOG_BYTES };
         self.log_limited(namespace, pod, tail, limit)
     }
 
     /// Returns the first `bytes` bytes of a pod's log, or of its last lines.
-    pub fn log_limited(&self, namespace: &str, pod: &str, tail: Option<i64>, bytes: i64) -> Result<String, assay_stage::Failure> {
+    pub fn log_limited(&self, namespace: &str, pod: &str, tail: Option<i64>, bytes: i64) -> Result<String> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let parameters = LogParams { tail_lines: tail, limit_bytes: Some(bytes), ..LogParams::default() };
-        self.runtime.block_on(pods.logs(pod, &parameters)).map_err(|error| super::to_failure(&error))
+        self.runtime.block_on(pods.logs(pod, &parameters)).map_err(|error| super::to_error(&error))
     }
 }
 

@@ -15,7 +15,7 @@ fn files(text: &str) -> Vec<(String, Vec<Value>)> {
 fn check(text: &str) -> String {
     match with_owner(None, |of| target_objects(of, &files(text))) {
         Ok(objects) => crate::to_yaml(&objects).expect("YAML"),
-        Err(failure) => failure.to_string(),
+        Err(error) => assay_failure::Failure::from(error).to_string(),
     }
 }
 
@@ -207,7 +207,7 @@ fn there_are_limits() {
 #[test]
 fn an_object_of_somebody_else_is_left_alone() {
     let there = |labels: Value| json!({"kind": "Service", "metadata": {"name": "vllm", "labels": labels}});
-    let who = |labels: Value| with_owner(None, |of| owner_conflict(of, &there(labels))).map(|failure| failure.message);
+    let who = |labels: Value| with_owner(None, |of| owner_conflict(of, &there(labels))).map(|conflict| conflict.to_string());
     assert_eq!(who(json!({RUN: "nightly-1", TARGET: "vllm"})), None);
     insta::assert_snapshot!(who(json!({RUN: "nightly-2", TARGET: "vllm"})).expect("taken"), @"the Service `vllm` of target `vllm` is in namespace `assay-targets` already, and another run uses it: `nightly-2`");
     insta::assert_snapshot!(who(json!({RUN: "nightly-1", TARGET: "other"})).expect("taken"), @"the Service `vllm` of target `vllm` is in namespace `assay-targets` already, and target `other` of this run uses it");
@@ -219,7 +219,7 @@ fn a_service_is_reached_from_every_namespace() {
     let objects = with_owner(None, |of| target_objects(of, &files(WHOLE))).expect("objects");
     let address = |url: &str| match with_owner(None, |of| service_address(of, url, &objects)) {
         Ok(address) => address,
-        Err(failure) => failure.message,
+        Err(error) => error.to_string(),
     };
     assert_eq!(address("http://vllm:8000"), "http://vllm.assay-targets.svc:8000");
     assert_eq!(address("http://vllm:8000/openai"), "http://vllm.assay-targets.svc:8000/openai");
@@ -246,7 +246,9 @@ fn describe_rollout(rollout: &Rollout) -> String {
     match rollout {
         Rollout::Up => "up".to_owned(),
         Rollout::Waiting(None) => "waiting".to_owned(),
-        Rollout::Waiting(Some(Trouble { failure, lasts })) => format!("{}{}", failure.code, if *lasts { ", lasts" } else { "" }),
+        Rollout::Waiting(Some(Trouble { obstacle, lasts })) => {
+            format!("{}{}", obstacle.code(), if *lasts { ", lasts" } else { "" })
+        }
     }
 }
 

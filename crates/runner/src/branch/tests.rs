@@ -1,5 +1,6 @@
 use std::process::Command;
 
+use assay_failure::Exit;
 use assay_manifest::{Artifact, Count};
 use assay_manifest::{Grade, Intent, OriginKind};
 
@@ -37,7 +38,7 @@ fn asked(remote: &str) -> BranchOptions {
     BranchOptions { remote: Some(remote.to_owned()), ..BranchOptions::default() }
 }
 
-fn url(found: Result<Option<Branch>, Failure>) -> String {
+fn url(found: Result<Option<Branch>>) -> String {
     found.expect("found").expect("a branch").remote.url().to_owned()
 }
 
@@ -65,7 +66,7 @@ fn a_remote_is_that_of_the_checkout_or_an_address() {
 fn without_a_checkout_origin_is_where_the_source_comes_from() {
     let find = |remote| Branch::find(&BranchOptions::default(), &publish(Some("numbers"), remote), &source(Some(ORIGIN)), None);
     assert_eq!(url(find(None)), ORIGIN);
-    insta::assert_snapshot!(find(Some("team")).expect_err("nobody knows it"), @r"
+    insta::assert_snapshot!(Failure::from(find(Some("team")).expect_err("nobody knows it")), @r"
     error[no_such_remote]: there is no checkout here that would know the remote `team`
 
     hint: name the remote by its address
@@ -78,7 +79,7 @@ fn the_origin_of_another_checkout_is_not_meant() {
     let find = |asked: &BranchOptions| {
         Branch::find(asked, &publish(Some("numbers"), None), &source(Some(ORIGIN)), Some(elsewhere.path()))
     };
-    insta::assert_snapshot!(find(&BranchOptions::default()).expect_err("refused"), @r"
+    insta::assert_snapshot!(Failure::from(find(&BranchOptions::default()).expect_err("refused")), @r"
     error[other_remote]: the run is of `https://example.org/a.git`, and `origin` of this checkout is `https://example.org/other.git`
 
     hint: name the remote that is meant with `--remote`
@@ -96,7 +97,7 @@ fn what_no_remote_can_be_is_a_usage_error() {
     ] {
         let here = checkout(ORIGIN);
         let refused = Branch::find(&asked(remote), &publish(Some("b"), None), &source(None), Some(here.path()));
-        let refused = refused.expect_err("refused");
+        let refused = Failure::from(refused.expect_err("refused"));
         assert_eq!((refused.exit, refused.code.as_str()), (Exit::Usage, code), "{remote}");
     }
 }

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use assay_cluster::{by_digest, named_by_digest};
 use assay_manifest::{CaseId, FrozenWorkload, Name, Plan};
-use assay_stage::{ErrorCode, Failure};
+
+use crate::{Error, Result};
 
 /// Returns the image of each block that does not run in the installed one. `of_stage` is the pipeline's image for execute as a
 /// whole.
-pub(super) fn block_images(plan: &Plan, of_stage: Option<&str>) -> Result<BTreeMap<u32, String>, Failure> {
+pub(super) fn block_images(plan: &Plan, of_stage: Option<&str>) -> Result<BTreeMap<u32, String>> {
     let of_stage = of_stage.map(named_by_digest);
     let workloads: HashMap<&CaseId, &FrozenWorkload> =
         plan.cases.iter().filter_map(|case| Some((&case.case_id, plan.workload(&case.workload)?))).collect();
@@ -32,31 +33,23 @@ pub(super) fn block_images(plan: &Plan, of_stage: Option<&str>) -> Result<BTreeM
 fn workload_image<'a>(
     workloads: impl IntoIterator<Item = &'a &'a FrozenWorkload>,
     of_stage: Option<&str>,
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<String>> {
     let mut first: Option<(&Name, Option<String>)> = None;
     for workload in workloads {
         let own = workload.image.as_ref().map(by_digest);
         if let (Some(own), Some(of_stage)) = (own.as_deref(), of_stage.filter(|image| own.as_deref() != Some(*image))) {
-            let message =
-                format!("the workload `{}` runs in the image `{own}`, and the stage execute in `{of_stage}`", workload.name);
-            return Err(
-                Failure::new(ErrorCode::WorkloadImage, message).hint("keep one of them: execute is what runs the workload")
-            );
+            return Err(Error::WorkloadAndStageImage {
+                workload: workload.name.to_string(),
+                image: own.to_owned(),
+                stage_image: of_stage.to_owned(),
+            });
         }
         let image = own.or_else(|| of_stage.map(str::to_owned));
         match &first {
             None => first = Some((&workload.name, image)),
             Some((name, known)) if *known != image => {
-                let shown =
-                    |image: &Option<String>| image.as_ref().map_or_else(|| "Assay's".to_owned(), |image| format!("`{image}`"));
-                let message = format!(
-                    "the workloads `{name}` and `{}` of one block run in two images: {} and {}",
-                    workload.name,
-                    shown(known),
-                    shown(&image)
-                );
-                return Err(Failure::new(ErrorCode::WorkloadImage, message)
-                    .hint("the trials of a block run in one Job: give the workloads one image, or a pipeline each"));
+                let (first, second) = ((name.to_string(), known.clone()), (workload.name.to_string(), image));
+                return Err(Error::BlockImages { first, second });
             }
             Some(_) => {}
         }
@@ -106,7 +99,7 @@ mod tests {
     }
 
     fn refused(workloads: &[(Option<&str>, u32)], of_stage: Option<&str>) -> String {
-        block_images(&plan(workloads), of_stage).expect_err("two images").to_string()
+        assay_failure::Failure::from(block_images(&plan(workloads), of_stage).expect_err("two images")).to_string()
     }
 
     #[test]

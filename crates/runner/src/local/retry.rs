@@ -2,8 +2,9 @@
 
 use std::sync::mpsc::sync_channel;
 
+use assay_failure::{ErrorCode, Failure};
 use assay_manifest::InputRef;
-use assay_stage::{ErrorCode, Event, Failure};
+use assay_stage::Event;
 
 use super::WAITING_EVENTS;
 use crate::StageCall;

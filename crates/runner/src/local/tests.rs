@@ -82,7 +82,7 @@ fn silent(ended: &ChildExit, cancelled: Option<&str>) -> String {
     if let Some(reason) = cancelled {
         cancel.cancel(reason);
     }
-    let failure = unreported_failure(ended, &cancel, None);
+    let failure = Failure::from(unreported_end(ended, &cancel, None));
     format!("{} {failure}", failure.exit.code())
 }
 
@@ -103,7 +103,7 @@ fn a_stage_that_says_nothing_is_judged_by_how_it_ended() {
 fn the_end_of_its_log_is_the_hint() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let cancel = Cancel::new().expect("an eventfd");
-    let hint = || unreported_failure(&ended(Status::Exited(1)), &cancel, Some(log.path())).hint.expect("a hint");
+    let hint = || Failure::from(unreported_end(&ended(Status::Exited(1)), &cancel, Some(log.path()))).hint.expect("a hint");
     assert_eq!(hint(), format!("its log, `{}`, is empty", log.path().display()));
     std::fs::write(log.path(), "thread 'main' panicked\n").expect("written");
     assert_eq!(hint(), format!("the end of its log, `{}`:\nthread 'main' panicked", log.path().display()));

@@ -54,10 +54,10 @@ fn a_store_and_a_home_are_found_for_every_run() {
     let root = folder.path().canonicalize().expect("a path");
     std::fs::create_dir(root.join(".git")).expect("a repository");
     let home = root.join(".assay");
-    assert_eq!(find_store_and_home(None, Some(&root)), Ok((home.display().to_string(), home.clone())));
+    assert_eq!(find_store_and_home(None, Some(&root)).expect("found"), (home.display().to_string(), home.clone()));
     assert_eq!(std::fs::read_to_string(home.join(".gitignore")).expect("it hides itself"), "*\n");
     for uri in ["/elsewhere", "s3://bucket/prefix", "file:///elsewhere"] {
-        assert_eq!(find_store_and_home(Some(uri), Some(&root)), Ok((uri.to_owned(), home.clone())), "{uri}");
+        assert_eq!(find_store_and_home(Some(uri), Some(&root)).expect("found"), (uri.to_owned(), home.clone()), "{uri}");
     }
     let (relative, _) = find_store_and_home(Some("there"), Some(&root)).expect("a folder");
     assert_eq!(Path::new(&relative), std::path::absolute("there").expect("a path"));
@@ -74,14 +74,14 @@ fn a_run_is_resumed_from_the_source_that_it_began_with() {
         });
         serde_json::from_value(body).expect("a source")
     };
-    assert_eq!(check_same_source(&store, &run_id, &source("a.yaml")), Ok(()), "it has not begun");
+    check_same_source(&store, &run_id, &source("a.yaml")).expect("it has not begun");
 
     let manifest = assay_manifest::Manifest::new(run_id.clone(), Vec::new(), source("a.yaml"));
     let manifest = store.put(&manifest.to_bytes().expect("bytes")).expect("put");
     let pointer = AcceptedResult { manifest, bundle: Digest::compute(b"bundle") }.to_bytes().expect("bytes");
     store.create(&Layout::for_run(&run_id).source(), &pointer).expect("created");
-    assert_eq!(check_same_source(&store, &run_id, &source("a.yaml")), Ok(()));
-    let other = check_same_source(&store, &run_id, &source("b.yaml")).expect_err("another pipeline");
+    check_same_source(&store, &run_id, &source("a.yaml")).expect("the same source");
+    let other = Failure::from(check_same_source(&store, &run_id, &source("b.yaml")).expect_err("another pipeline"));
     insta::assert_snapshot!(other, @r"
     error[other_source]: the run `nightly` was started from another source
 

@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use assay_stage::Exit;
+use assay_failure::{Exit, Failure};
 
 use super::*;
 
@@ -65,13 +65,13 @@ impl Tree {
         String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
     }
 
-    fn read(&self, commit: Option<&str>) -> Result<LoadedSource, Failure> {
+    fn read(&self, commit: Option<&str>) -> Result<LoadedSource> {
         let pipeline = self.0.path().join("pipelines/p.yaml").display().to_string();
         read_at(&SourceSpec { pipeline, repo: None, commit: commit.map(str::to_owned), ..SourceSpec::default() })
     }
 }
 
-fn read_at(spec: &SourceSpec) -> Result<LoadedSource, Failure> {
+fn read_at(spec: &SourceSpec) -> Result<LoadedSource> {
     let scratch = tempfile::tempdir().expect("a folder");
     let spawner = Spawner::start().expect("a thread");
     let cancel = Cancel::new().expect("an eventfd");
@@ -82,8 +82,8 @@ fn stored(read: &LoadedSource) -> Source {
     read.store(&Store::open("memory:").expect("a store")).expect("stored")
 }
 
-fn refusal(read: Result<LoadedSource, Failure>) -> Failure {
-    read.err().expect("refused")
+fn refusal(read: Result<LoadedSource>) -> Failure {
+    read.err().expect("refused").into()
 }
 
 const FILES: [&str; 3] = ["pipelines/p.yaml", "workloads/w/run.sh", "workloads/w/workload.yaml"];

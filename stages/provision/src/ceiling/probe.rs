@@ -34,13 +34,12 @@ impl PodProvisioner<'_> {
 
     /// Runs the probe; returns the node that the pod ran on, and its output.
     fn run_probe(&self, ctx: &Context, pod: &CeilingPod<'_>) -> Result<(String, String), String> {
-        let told = |failure: Failure| failure.message;
         let name = pod.name();
-        self.create_pod(ctx, &name, &ceiling_pod(pod)).map_err(told)?;
+        self.create_pod(ctx, &name, &ceiling_pod(pod)).map_err(|failure| failure.message)?;
         let place = ObjectPath::named("Pod", pod.namespace, &name);
         // The pod may wait for a node as long as a shard would.
         let said = self.await_output(ctx, &name, (self.here.start_limit, self.here.start_limit + LIMIT));
-        let there = self.cluster.get::<Pod>(&place).map_err(told);
+        let there = self.cluster.get::<Pod>(&place).map_err(|error| error.to_string());
         self.delete_pod(&name);
         let node = there?.and_then(|pod| pod.spec?.node_name);
         Ok((node.ok_or("its pod does not say which node it ran on")?, said?))
