@@ -108,7 +108,7 @@ pub fn keys_beside_run(blobs: &dyn Blobs, head: &Head) -> Result<Vec<Vec<u8>>, F
 /// Returns the key files of a published folder.
 pub fn keys_in_folder(blobs: &FolderBlobs) -> Result<Vec<Vec<u8>>, Failure> {
     let keys = blobs.iter().filter(|(path, _)| is_key_file(path));
-    keys.filter_map(|(_, digest)| blobs.get(digest, MAX_BYTES).transpose()).collect()
+    Ok(keys.filter_map(|(_, digest)| blobs.get(digest, MAX_BYTES).transpose()).collect::<Result<_, _>>()?)
 }
 
 fn is_key_file(path: &str) -> bool {

@@ -9,12 +9,13 @@ use assay_manifest::{
     Attempt, AttemptStatus, Block, Body as _, Collection, Digest, Document, Environment, ExecutionPart, FrozenWorkload, InputRef,
     Name, Plan, Shard, TrialId,
 };
-use assay_stage::{ErrorCode, Failure};
+
+use crate::{Error, Result};
 
 /// Checks every attempt of every execution part: it belongs to the planned case, point and script; a valid one agrees with
 /// itself; attempts are numbered without gaps; its records are among its evidence; the Collection lists it under the same trial
 /// as its part does.
-pub fn check_attempts(documents: &[Verified<Document>]) -> Result<(), Failure> {
+pub fn check_attempts(documents: &[Verified<Document>]) -> Result<()> {
     let plan = documents.iter().find_map(|verified| Plan::from_document(verified.value())).map(|plan| &plan.body);
     let parts: BTreeMap<Digest, &ExecutionPart> = documents
         .iter()
@@ -41,46 +42,38 @@ pub fn check_attempts(documents: &[Verified<Document>]) -> Result<(), Failure> {
 }
 
 /// Checks that the Collection reports the same differences between blocks as the Environments do.
-fn check_drift(collection: &Collection, documents: &[Verified<Document>]) -> Result<(), Failure> {
+fn check_drift(collection: &Collection, documents: &[Verified<Document>]) -> Result<()> {
     let environments = documents.iter().filter_map(|verified| Environment::from_document(verified.value()));
     let found = find_drift(&environments.map(|environment| &environment.body).collect::<Vec<_>>());
     if found == collection.drift {
         return Ok(());
     }
-    let message = format!(
-        "the collection names {} differences between blocks, and its environments have {}",
-        collection.drift.len(),
-        found.len()
-    );
-    Err(Failure::new(ErrorCode::DriftDiffers, message))
+    Err(Error::Drift { stated: collection.drift.len(), found: found.len() })
 }
 
-fn differs(attempt: &Attempt, what: &str) -> Failure {
-    let message = format!("attempt {} of trial `{}` {what}", attempt.attempt, attempt.trial_id);
-    Failure::new(ErrorCode::AttemptDiffers, message)
+fn differs(attempt: &Attempt, what: &str) -> Error {
+    Error::Attempt { attempt: attempt.attempt, trial: attempt.trial_id.clone(), difference: what.to_owned() }
 }
 
-fn ensure(holds: bool, attempt: &Attempt, what: &str) -> Result<(), Failure> {
+fn ensure(holds: bool, attempt: &Attempt, what: &str) -> Result<()> {
     if holds { Ok(()) } else { Err(differs(attempt, what)) }
 }
 
 /// Checks that an Environment has the plan's targets, by name and kind, each once.
-fn check_targets(plan: &Plan, environment: &Environment) -> Result<(), Failure> {
+fn check_targets(plan: &Plan, environment: &Environment) -> Result<()> {
     let is_planned = |id: &Name, kind| plan.targets.iter().any(|target| target.name == *id && target.kind == kind);
     if let Some(target) = environment.targets.iter().find(|target| !is_planned(&target.id, target.kind)) {
-        let message = format!("the environment has a target `{}` ({}), which the plan has not", target.id, target.kind);
-        return Err(Failure::new(ErrorCode::OtherTarget, message));
+        return Err(Error::OtherTarget { target: target.id.clone(), kind: target.kind });
     }
     let mut seen = BTreeSet::new();
     if let Some(target) = environment.targets.iter().find(|target| !seen.insert(&target.id)) {
-        let message = format!("the environment tells of the target `{}` twice", target.id);
-        return Err(Failure::new(ErrorCode::EnvironmentTwice, message));
+        return Err(Error::TargetTwice(target.id.clone()));
     }
     Ok(())
 }
 
 /// Checks that each block's measurements and recordings were made from the Environment of that block.
-fn check_blocks(documents: &[Verified<Document>]) -> Result<(), Failure> {
+fn check_blocks(documents: &[Verified<Document>]) -> Result<()> {
     let environments: BTreeMap<Digest, Block> = documents
         .iter()
         .filter_map(|verified| Some((verified.manifest_digest(), Environment::from_document(verified.value())?.body.block)))
@@ -93,28 +86,22 @@ fn check_blocks(documents: &[Verified<Document>]) -> Result<(), Failure> {
         };
         let of = |input: &InputRef| environments.get(&input.manifest).copied();
         if let Some(other) = document.header().inputs.iter().filter_map(of).find(|other| *other != block) {
-            let kind = document.kind();
-            let message = format!(
-                "the {kind} says that it is of block {}.{}, and was made from the environment of block {}.{}",
-                block.index, block.incarnation, other.index, other.incarnation
-            );
-            return Err(Failure::new(ErrorCode::OtherBlock, message));
+            return Err(Error::OtherBlock { kind: document.kind(), stated: block, environment: other });
         }
     }
     Ok(())
 }
 
-fn check_shard(shard: Shard) -> Result<(), Failure> {
+fn check_shard(shard: Shard) -> Result<()> {
     if shard.index < shard.count {
         return Ok(());
     }
-    let message = format!("an execution part is of shard {}, and there are {} shards, numbered from 0", shard.index, shard.count);
-    Err(Failure::new(ErrorCode::AttemptDiffers, message))
+    Err(Error::NoShard(shard))
 }
 
 /// Checks that the attempts of a trial are numbered from 0 in each part, in the order in which they ran: a gap shows that one was
 /// left out.
-fn check_numbers(part: &ExecutionPart) -> Result<(), Failure> {
+fn check_numbers(part: &ExecutionPart) -> Result<()> {
     let mut next: BTreeMap<&TrialId, u32> = BTreeMap::new();
     for attempt in &part.attempts {
         let expected = next.entry(&attempt.trial_id).or_default();
@@ -124,7 +111,7 @@ fn check_numbers(part: &ExecutionPart) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_consistency(attempt: &Attempt) -> Result<(), Failure> {
+fn check_consistency(attempt: &Attempt) -> Result<()> {
     let validity = &attempt.validity;
     ensure(validity.valid == validity.reasons.is_empty(), attempt, "is valid and has reasons against it, or neither")?;
     if validity.valid {
@@ -140,13 +127,13 @@ fn check_consistency(attempt: &Attempt) -> Result<(), Failure> {
     ensure(records.is_none_or(|records| attempt.evidence.contains(records)), attempt, "names records that are not its evidence")
 }
 
-fn check_schedule(part: &ExecutionPart, attempt: &Attempt) -> Result<(), Failure> {
+fn check_schedule(part: &ExecutionPart, attempt: &Attempt) -> Result<()> {
     let Some(serving) = &attempt.serving else { return Ok(()) };
     let is_same = part.schedule_digests.get(&attempt.trial_id) == Some(&serving.schedule_digest);
     ensure(is_same, attempt, "followed another schedule than its part names for the trial")
 }
 
-fn check_planned(plan: &Plan, attempt: &Attempt) -> Result<(), Failure> {
+fn check_planned(plan: &Plan, attempt: &Attempt) -> Result<()> {
     let planned = plan.trials.iter().find(|trial| trial.trial_id == attempt.trial_id);
     let is_planned = planned.is_some_and(|trial| trial.case_id == attempt.case_id && trial.point_id == attempt.point_id);
     ensure(is_planned, attempt, "is of another case or point than the plan says")?;
@@ -172,16 +159,12 @@ fn is_script_of(workload: &FrozenWorkload, ran: Option<Digest>) -> bool {
     planned.map(|script| script.artifact.digest) == ran
 }
 
-fn check_places(collection: &Collection, parts: &BTreeMap<Digest, &ExecutionPart>) -> Result<(), Failure> {
+fn check_places(collection: &Collection, parts: &BTreeMap<Digest, &ExecutionPart>) -> Result<()> {
     for trial in &collection.trials {
         for found in &trial.attempts {
             let is_same = parts.get(&found.part).is_none_or(|part| (part.block, part.shard) == (found.block, found.shard));
             if !is_same {
-                let message = format!(
-                    "the collection places attempt {} of trial `{}` in another block or shard than its execution part",
-                    found.attempt, trial.trial_id
-                );
-                return Err(Failure::new(ErrorCode::AttemptDiffers, message));
+                return Err(Error::AttemptPlace { attempt: found.attempt, trial: trial.trial_id.clone() });
             }
         }
     }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assay_manifest::{Digest, Hasher};
-use assay_stage::{ErrorCode, Failure};
-use assay_store::{Error, Store};
+use assay_store::Store;
+
+use crate::{Error, Result};
 
 /// The largest file of a published folder, in bytes: a curated file. A larger file belongs to no run and is not worth hashing.
 const MAX_FILE_BYTES: u64 = 4 << 30;
@@ -26,10 +27,10 @@ const MAX_KEPT_BYTES: u64 = 64 << 20;
 /// Bytes by digest. Returned bytes have been hashed: their digest is the requested one.
 pub trait Blobs: Sync {
     /// Returns the bytes of a digest, or `None` if they are absent. Bytes that are present and do not match are a failure.
-    fn get(&self, digest: &Digest, limit: u64) -> Result<Option<Vec<u8>>, Failure>;
+    fn get(&self, digest: &Digest, limit: u64) -> Result<Option<Vec<u8>>>;
 
     /// Hashes the bytes of a digest without keeping them, and returns their size in bytes; `None` if they are absent.
-    fn check(&self, digest: &Digest) -> Result<Option<u64>, Failure>;
+    fn check(&self, digest: &Digest) -> Result<Option<u64>>;
 }
 
 /// The blobs of a store. A verification needs most of them several times, so small ones are read and hashed once, and kept.
@@ -74,7 +75,7 @@ impl StoreBlobs {
 }
 
 impl Blobs for StoreBlobs {
-    fn get(&self, digest: &Digest, limit: u64) -> Result<Option<Vec<u8>>, Failure> {
+    fn get(&self, digest: &Digest, limit: u64) -> Result<Option<Vec<u8>>> {
         if let Some(bytes) = self.kept(digest).filter(|bytes| bytes.len() as u64 <= limit) {
             return Ok(Some(bytes.to_vec()));
         }
@@ -83,12 +84,12 @@ impl Blobs for StoreBlobs {
                 self.keep(digest, &bytes);
                 Ok(Some(bytes))
             }
-            Err(Error::Absent { .. }) => Ok(None),
+            Err(assay_store::Error::Absent { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn check(&self, digest: &Digest) -> Result<Option<u64>, Failure> {
+    fn check(&self, digest: &Digest) -> Result<Option<u64>> {
         if let Some(bytes) = self.kept(digest) {
             return Ok(Some(bytes.len() as u64));
         }
@@ -109,14 +110,14 @@ pub struct FolderBlobs {
 
 impl FolderBlobs {
     /// Lists a folder and hashes every file of it, unless there are too many.
-    pub fn open(folder: &Path) -> Result<Self, Failure> {
+    pub fn open(folder: &Path) -> Result<Self> {
         let mut found = Self { folder: folder.to_owned(), by_path: BTreeMap::new(), by_digest: BTreeMap::new(), odd: Vec::new() };
         let (mut pending, mut files, mut bytes) = (vec![folder.to_owned()], Vec::new(), 0_u64);
         while let Some(inner) = pending.pop() {
-            let entries = std::fs::read_dir(&inner).map_err(|error| unreadable(&inner, &error))?;
+            let entries = std::fs::read_dir(&inner).map_err(|error| unreadable(&inner, error))?;
             for entry in entries {
-                let entry = entry.map_err(|error| unreadable(&inner, &error))?;
-                let kind = entry.file_type().map_err(|error| unreadable(&entry.path(), &error))?;
+                let entry = entry.map_err(|error| unreadable(&inner, error))?;
+                let kind = entry.file_type().map_err(|error| unreadable(&entry.path(), error))?;
                 // A link could point anywhere; its target is not part of the folder.
                 if kind.is_dir() {
                     pending.push(entry.path());
@@ -127,12 +128,10 @@ impl FolderBlobs {
                     found.odd.push(found.relative_path(&entry.path()));
                 }
                 if files.len() + found.odd.len() + pending.len() > MAX_FILES {
-                    let message = format!("`{}` holds more than {MAX_FILES} files", folder.display());
-                    return Err(Failure::new(ErrorCode::TooManyFiles, message));
+                    return Err(Error::TooManyFiles { folder: folder.to_owned(), limit: MAX_FILES });
                 }
                 if bytes > MAX_FOLDER_BYTES {
-                    let message = format!("the files of `{}` have more than {MAX_FOLDER_BYTES} bytes", folder.display());
-                    return Err(Failure::new(ErrorCode::FolderTooLarge, message));
+                    return Err(Error::FolderTooLarge { folder: folder.to_owned(), limit: MAX_FOLDER_BYTES });
                 }
             }
         }
@@ -140,7 +139,7 @@ impl FolderBlobs {
         Ok(found)
     }
 
-    fn add(&mut self, path: PathBuf) -> Result<(), Failure> {
+    fn add(&mut self, path: PathBuf) -> Result<()> {
         let digest = digest_of(&path, &mut std::io::sink())?;
         self.by_path.insert(self.relative_path(&path), digest);
         self.by_digest.insert(digest, path);
@@ -162,18 +161,12 @@ impl FolderBlobs {
     }
 
     /// Checks that every file of a run is at its path and has its bytes, and returns the files that do not belong to the run.
-    pub fn check_files(&self, expected: &BTreeMap<String, Digest>) -> Result<Vec<String>, Failure> {
+    pub fn check_files(&self, expected: &BTreeMap<String, Digest>) -> Result<Vec<String>> {
         for (path, digest) in expected {
             match self.by_path.get(path) {
                 Some(found) if found == digest => {}
-                Some(found) => {
-                    let message = format!("`{path}` is not the published file: its bytes are {found}, not {digest}");
-                    return Err(Failure::new(ErrorCode::ArtifactCorrupt, message));
-                }
-                None => {
-                    let message = format!("the published file `{path}` ({digest}) is not there");
-                    return Err(Failure::new(ErrorCode::ArtifactAbsent, message));
-                }
+                Some(found) => return Err(Error::OtherFile { path: path.clone(), found: *found, expected: *digest }),
+                None => return Err(Error::NoFile { path: path.clone(), digest: *digest }),
             }
         }
         let strangers = self.by_path.keys().filter(|path| !expected.contains_key(*path));
@@ -181,49 +174,47 @@ impl FolderBlobs {
     }
 }
 
-fn size_of(entry: &std::fs::DirEntry) -> Result<u64, Failure> {
-    Ok(entry.metadata().map_err(|error| unreadable(&entry.path(), &error))?.len())
+fn size_of(entry: &std::fs::DirEntry) -> Result<u64> {
+    Ok(entry.metadata().map_err(|error| unreadable(&entry.path(), error))?.len())
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display())).because(error)
+fn unreadable(path: &Path, source: std::io::Error) -> Error {
+    Error::Unreadable { path: path.to_owned(), source }
 }
 
-fn digest_of(path: &Path, copy: &mut dyn std::io::Write) -> Result<Digest, Failure> {
-    let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
+fn digest_of(path: &Path, copy: &mut dyn std::io::Write) -> Result<Digest> {
+    let mut file = File::open(path).map_err(|error| unreadable(path, error))?;
     let mut hasher = Hasher::new();
     let mut buffer = vec![0; 1 << 18];
     loop {
-        let read = file.read(&mut buffer).map_err(|error| unreadable(path, &error))?;
+        let read = file.read(&mut buffer).map_err(|error| unreadable(path, error))?;
         if read == 0 {
             return Ok(hasher.finish());
         }
         let chunk = buffer.get(..read).unwrap_or_default();
         hasher.update(chunk);
-        copy.write_all(chunk).map_err(|error| unreadable(path, &error))?;
+        copy.write_all(chunk).map_err(|error| unreadable(path, error))?;
     }
 }
 
 impl Blobs for FolderBlobs {
-    fn get(&self, digest: &Digest, limit: u64) -> Result<Option<Vec<u8>>, Failure> {
+    fn get(&self, digest: &Digest, limit: u64) -> Result<Option<Vec<u8>>> {
         let Some(path) = self.by_digest.get(digest) else { return Ok(None) };
-        let size = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
+        let size = std::fs::metadata(path).map_err(|error| unreadable(path, error))?.len();
         if size > limit {
-            let message = format!("`{}` has {size} bytes, more than the limit of {limit}", path.display());
-            return Err(Failure::new(ErrorCode::ArtifactTooLarge, message));
+            return Err(Error::FileTooLarge { path: path.clone(), size, limit });
         }
         let mut bytes = Vec::new();
         let found = digest_of(path, &mut bytes)?;
         if found != *digest {
-            let message = format!("`{}` changed while it was read: it was {digest} and is {found}", path.display());
-            return Err(Failure::new(ErrorCode::ArtifactCorrupt, message));
+            return Err(Error::FileChanged { path: path.clone(), before: *digest, now: found });
         }
         Ok(Some(bytes))
     }
 
-    fn check(&self, digest: &Digest) -> Result<Option<u64>, Failure> {
+    fn check(&self, digest: &Digest) -> Result<Option<u64>> {
         let Some(path) = self.by_digest.get(digest) else { return Ok(None) };
-        Ok(Some(std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len()))
+        Ok(Some(std::fs::metadata(path).map_err(|error| unreadable(path, error))?.len()))
     }
 }
 
@@ -244,9 +235,9 @@ mod tests {
     #[test]
     fn files_are_found_by_what_they_contain() {
         let (_folder, blobs) = folder();
-        assert_eq!(blobs.get(&Digest::compute(b"plan"), 4), Ok(Some(b"plan".to_vec())));
-        assert_eq!(blobs.check(&Digest::compute(b"report")), Ok(Some(6)));
-        assert_eq!(blobs.get(&Digest::compute(b"other"), 4), Ok(None));
+        assert_eq!(blobs.get(&Digest::compute(b"plan"), 4).expect("read"), Some(b"plan".to_vec()));
+        assert_eq!(blobs.check(&Digest::compute(b"report")).expect("read"), Some(6));
+        assert_eq!(blobs.get(&Digest::compute(b"other"), 4).expect("read"), None);
         assert_eq!(blobs.iter().count(), 2, "a link is no file of the folder");
     }
 
@@ -254,15 +245,15 @@ mod tests {
     fn a_file_that_changes_under_the_reader_is_refused() {
         let (folder, blobs) = folder();
         std::fs::write(folder.path().join("chain/plan.json"), "nalp").expect("written");
-        assert_eq!(blobs.get(&Digest::compute(b"plan"), 4).expect_err("changed").code.as_str(), "artifact_corrupt");
+        assert_eq!(blobs.get(&Digest::compute(b"plan"), 4).expect_err("changed").code().as_str(), "artifact_corrupt");
         std::fs::remove_file(folder.path().join("report.md")).expect("removed");
-        assert_eq!(blobs.get(&Digest::compute(b"report"), 9).expect_err("gone").code.as_str(), "unreadable");
+        assert_eq!(blobs.get(&Digest::compute(b"report"), 9).expect_err("gone").code().as_str(), "unreadable");
     }
 
     #[test]
     fn what_is_too_large_is_not_read() {
         let (_folder, blobs) = folder();
-        assert_eq!(blobs.get(&Digest::compute(b"plan"), 3).expect_err("four bytes").code.as_str(), "artifact_too_large");
+        assert_eq!(blobs.get(&Digest::compute(b"plan"), 3).expect_err("four bytes").code().as_str(), "artifact_too_large");
     }
 
     #[test]
@@ -270,9 +261,10 @@ mod tests {
         let store = Store::open("memory:").expect("a store");
         let digest = store.put(b"plan").expect("put");
         let blobs = StoreBlobs::new(store);
-        assert_eq!((blobs.get(&digest, 4), blobs.check(&digest)), (Ok(Some(b"plan".to_vec())), Ok(Some(4))));
-        assert_eq!(blobs.get(&Digest::compute(b"other"), 4), Ok(None));
-        assert_eq!(blobs.get(&digest, 3).expect_err("four bytes").code.as_str(), "artifact_too_large");
+        assert_eq!(blobs.get(&digest, 4).expect("read"), Some(b"plan".to_vec()));
+        assert_eq!(blobs.check(&digest).expect("read"), Some(4));
+        assert_eq!(blobs.get(&Digest::compute(b"other"), 4).expect("read"), None);
+        assert_eq!(blobs.get(&digest, 3).expect_err("four bytes").code().as_str(), "artifact_too_large");
     }
 
     #[test]
@@ -282,9 +274,9 @@ mod tests {
         let (small, large) = (b"plan".to_vec(), vec![7; 2 << 20]);
         let digests = [&small, &large].map(|bytes| store.put(bytes).expect("put"));
         let blobs = StoreBlobs::new(store);
-        assert_eq!(digests.map(|digest| blobs.check(&digest)), [Ok(Some(4)), Ok(Some(2 << 20))]);
+        assert_eq!(digests.map(|digest| blobs.check(&digest).expect("read")), [Some(4), Some(2 << 20)]);
         std::fs::remove_dir_all(folder.path().join("blobs")).expect("removed");
-        assert_eq!(blobs.get(&digests[0], 9), Ok(Some(small)), "its bytes were kept");
-        assert_eq!(blobs.get(&digests[1], 9 << 20), Ok(None), "a large one is read again");
+        assert_eq!(blobs.get(&digests[0], 9).expect("kept"), Some(small), "its bytes were kept");
+        assert_eq!(blobs.get(&digests[1], 9 << 20).expect("read"), None, "a large one is read again");
     }
 }

@@ -14,7 +14,6 @@ use assay_manifest::{
 };
 use assay_planning::{SourceFiles, check_plan, run_query};
 use assay_query::ResultTable;
-use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_warehouse::Row;
 use serde::Serialize;
@@ -28,6 +27,7 @@ use crate::published::{PublicationInputs, PublishDecisions, PublishedFile, numbe
 use crate::queries::{merge_query_numbers, query_numbers, query_result_file};
 use crate::times::check_times;
 use crate::walk::Chain;
+use crate::{ArtifactHolder, Error, KeysFault, ReportsFault, Result, TableNamer};
 
 /// The largest curated file that is read, in bytes.
 const MAX_CURATED_BYTES: u64 = 4 << 30;
@@ -110,7 +110,7 @@ pub fn verify_rows(
     blobs: &dyn Blobs,
     chain: &Chain,
     publish_binary: &(dyn Fn() -> Option<Digest> + Sync),
-) -> Result<LevelReport, Failure> {
+) -> Result<LevelReport> {
     let mut report = LevelReport::default();
     let (Some(summary), Some(publication)) = (chain.one::<Summary>(), chain.one::<Publication>()) else {
         report.absent.push("the run is not published".to_owned());
@@ -153,7 +153,7 @@ pub fn join_thread<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// Returns the rows that hold numbers.
-fn number_rows(files: &[CuratedFile], mut tables: Tables) -> Result<NumberRows, Failure> {
+fn number_rows(files: &[CuratedFile], mut tables: Tables) -> Result<NumberRows> {
     let mut rows = NumberRows::default();
     for file in files {
         rows.add(file, tables.remove(file.table.as_str()).unwrap_or_default())?;
@@ -163,39 +163,38 @@ fn number_rows(files: &[CuratedFile], mut tables: Tables) -> Result<NumberRows, 
 
 /// Checks that the Plan is the one that the Source's files give, in the order that is drawn for the run: it is made again with
 /// the pins that it records.
-fn check_planned(blobs: &dyn Blobs, chain: &Chain) -> Result<(), Failure> {
+fn check_planned(blobs: &dyn Blobs, chain: &Chain) -> Result<()> {
     let (Some(source), Some(plan)) = (chain.one::<Source>(), chain.one::<Plan>()) else { return Ok(()) };
-    let read = |artifact: &Artifact| blobs.get(&artifact.digest, MAX_SOURCE_BYTES)?.ok_or_else(|| absent(artifact));
-    check_plan(&SourceFiles::load(&source.body, read)?, &chain.run_id, &plan.body)
+    let read = |artifact: &Artifact| -> Result<Vec<u8>> {
+        blobs.get(&artifact.digest, MAX_SOURCE_BYTES)?.ok_or_else(|| absent(artifact))
+    };
+    Ok(check_plan(&SourceFiles::load(&source.body, |artifact| Ok(read(artifact)?))?, &chain.run_id, &plan.body)?)
 }
 
 /// Checks that the Collection's list, which is published, leaves nothing out.
-fn check_published_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<(), Failure> {
+fn check_published_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<()> {
     let Some(collection) = chain.one::<Collection>() else { return Ok(()) };
     let list = read_evidence_list(blobs, &collection.body)?.ok_or_else(|| absent(&collection.body.evidence))?;
     check_evidence_list(&chain.documents, &list).map(|_| ())
 }
 
 /// Refuses a value in a reserved column: no source fills it yet, so the value was made up.
-fn check_reserved(row: &Row) -> Result<(), Failure> {
+fn check_reserved(row: &Row) -> Result<()> {
     let filled = row.iter().find(|(column, value)| column.reserved.is_some() && **value != assay_warehouse::Value::Null);
     match filled {
-        Some((column, _)) => {
-            let message = format!("a row of `{}` has a value in `{}`, which nothing fills yet", row.table().name, column.name);
-            Err(Failure::new(ErrorCode::ReservedColumn, message))
-        }
+        Some((column, _)) => Err(Error::ReservedColumn { table: row.table().name, column: column.name }),
         None => Ok(()),
     }
 }
 
 /// Returns the rows of curated files, by table. No two files may hold the same table.
-pub fn read_tables<'a>(blobs: &dyn Blobs, files: impl IntoIterator<Item = &'a CuratedFile>) -> Result<Tables, Failure> {
+pub fn read_tables<'a>(blobs: &dyn Blobs, files: impl IntoIterator<Item = &'a CuratedFile>) -> Result<Tables> {
     // No file after a second one of the same table is read: a hostile Summary may name any number of them.
     let mut names = BTreeSet::new();
     let mut files: Vec<_> = files.into_iter().collect();
     let second = files.iter().position(|file| !names.insert(&file.table));
     files.truncate(second.map_or(files.len(), |place| place + 1));
-    let read = |file: &&CuratedFile| -> Result<_, Failure> {
+    let read = |file: &&CuratedFile| -> Result<_> {
         let (name, rows) = read_rows(blobs, file)?;
         rows.iter().try_for_each(check_reserved)?;
         Ok((name, rows))
@@ -204,7 +203,7 @@ pub fn read_tables<'a>(blobs: &dyn Blobs, files: impl IntoIterator<Item = &'a Cu
     for read in map_in_parallel(&files, read) {
         let (name, rows) = read?;
         if tables.insert(name, rows).is_some() {
-            return Err(Failure::new(ErrorCode::TableTwice, format!("the summary names two files of the table `{name}`")));
+            return Err(Error::TableTwice(name));
         }
     }
     Ok(tables)
@@ -226,12 +225,7 @@ fn map_in_parallel<T: Sync, R: Send>(items: &[T], apply: impl Fn(&T) -> R + Sync
 
 /// Checks that `numbers.json` holds every number of the Summary and of the queries, and no other: it is made again and compared
 /// byte for byte.
-fn check_whole_numbers(
-    run_id: &RunId,
-    summary: &Summary,
-    publication: &Publication,
-    selected: Vec<Number>,
-) -> Result<(), Failure> {
+fn check_whole_numbers(run_id: &RunId, summary: &Summary, publication: &Publication, selected: Vec<Number>) -> Result<()> {
     let numbers = Numbers {
         run_id: run_id.clone(),
         grade: publication.grade.clone(),
@@ -242,15 +236,11 @@ fn check_whole_numbers(
         return Ok(());
     }
     let count = numbers.numbers.len();
-    let message = format!(
-        "the published `{}` does not hold exactly the {count} numbers of the summary and its queries",
-        publication.numbers.name
-    );
-    Err(Failure::new(ErrorCode::NumbersDiffer, message))
+    Err(Error::OtherNumbers { name: publication.numbers.name.clone(), count })
 }
 
 /// Checks how a Publication lists its own run among all runs of its cases. For the list of other runs, only its signer vouches.
-fn check_listed_runs(chain: &Chain, publication: &Publication) -> Result<(), Failure> {
+fn check_listed_runs(chain: &Chain, publication: &Publication) -> Result<()> {
     let Some(plan) = chain.one::<Plan>() else { return Ok(()) };
     let cases: BTreeSet<String> = plan.body.cases.iter().map(|case| case.case_id.to_string()).collect();
     let is_own = |run: &&ListedRun| run.outcome == RunOutcome::This || run.run_id == chain.run_id;
@@ -262,8 +252,7 @@ fn check_listed_runs(chain: &Chain, publication: &Publication) -> Result<(), Fai
     if matches!(own.as_slice(), [run] if is_right(run)) {
         return Ok(());
     }
-    let message = "the publication lists its own run not at all, twice, or with other cases or another outcome";
-    Err(Failure::new(ErrorCode::OwnRunListedOtherwise, message))
+    Err(Error::OwnRun)
 }
 
 /// Makes reports and keys again and compares them byte for byte. Returns the reports that could not be compared, with the reason.
@@ -272,15 +261,12 @@ fn check_reports(
     chain: &Chain,
     publication: &Publication,
     publish_binary: &(dyn Fn() -> Option<Digest> + Sync),
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>> {
     let named = |name: &str| publication.keys.iter().find(|file| file.name == name);
     let policy_file = named("trust.yaml").filter(|file| file.digest == publication.trust_policy);
-    let policy_file = policy_file.ok_or_else(|| {
-        Failure::new(ErrorCode::KeysDiffer, "the published `trust.yaml` is not the trust policy of the publication")
-    })?;
+    let policy_file = policy_file.ok_or(Error::Keys(KeysFault::Policy))?;
     let bytes = blobs.get(&policy_file.digest, MAX_POLICY_BYTES)?.ok_or_else(|| absent(policy_file))?;
-    let unreadable = |failure: Failure| Failure { exit: Exit::Verification, ..failure };
-    let policy = assay_stage::read_trust("trust.yaml", &bytes).map_err(unreadable)?;
+    let policy = assay_stage::read_trust("trust.yaml", &bytes).map_err(Error::PublishedPolicy)?;
     let publishable = PublicationInputs {
         run_id: &chain.run_id,
         documents: chain.documents.iter().collect(),
@@ -291,7 +277,7 @@ fn check_reports(
     let keys: BTreeSet<Artifact> = publishable.key_files().iter().map(PublishedFile::artifact).collect();
     let said: BTreeSet<Artifact> = publication.keys.iter().filter(|file| *file != policy_file).cloned().collect();
     if policy_file.media_type != POLICY_TYPE || keys != said || publication.keys.len() != said.len() + 1 {
-        return Err(Failure::new(ErrorCode::KeysDiffer, "the published keys are not those of the published trust policy"));
+        return Err(Error::Keys(KeysFault::Keys));
     }
     let Publication { grade, runs, queries, warehouse_snapshot: snapshot, .. } = publication;
     let made = publishable.reports(&PublishDecisions { grade, runs, queries, snapshot })?;
@@ -305,11 +291,11 @@ fn check_reports(
     });
     let here = publish_binary();
     if by.is_some() && by == here {
-        return Err(Failure::new(ErrorCode::ReportDiffers, "a published report is not the one that the verified run gives"));
+        return Err(Error::Reports(ReportsFault::Content));
     }
     let names: Vec<&str> = publication.reports.iter().map(|file| file.name.as_str()).collect();
     if !names.iter().eq(&["report.md", "report.html"]) {
-        return Err(Failure::new(ErrorCode::ReportDiffers, "the published reports are not `report.md` and `report.html`"));
+        return Err(Error::Reports(ReportsFault::Names));
     }
     let differing = publication.reports.iter().filter(|file| !made.contains(file));
     let by = by.map(|digest| digest.short().clone()).unwrap_or_default();
@@ -322,7 +308,7 @@ fn check_reports(
 }
 
 /// Returns the present results of the queries that the Plan pins, in its order.
-fn run_queries(blobs: &dyn Blobs, chain: &Chain) -> Result<Vec<ResultTable>, Failure> {
+fn run_queries(blobs: &dyn Blobs, chain: &Chain) -> Result<Vec<ResultTable>> {
     let (Some(plan), Some(summary)) = (chain.one::<Plan>(), chain.one::<Summary>()) else { return Ok(Vec::new()) };
     if plan.body.queries.is_empty() {
         return Ok(Vec::new());
@@ -340,9 +326,9 @@ fn run_pinned(
     files: &[CuratedFile],
     store: &Store,
     scratch: &Scratch,
-) -> Result<(Vec<u8>, ResultTable), Failure> {
+) -> Result<(Vec<u8>, ResultTable)> {
     let text = blobs.get(&query.artifact.digest, MAX_QUERY_BYTES)?.ok_or_else(|| absent(&query.artifact))?;
-    let result = run_query(&query.path, &text, files, store, scratch).map_err(as_verification)?;
+    let result = run_query(&query.path, &text, files, store, scratch).map_err(|failure| requery(failure.into()))?;
     Ok((text, result))
 }
 
@@ -352,27 +338,23 @@ fn check_queries(
     chain: &Chain,
     numbers: &Numbers,
     rows: &NumberRows,
-    answers: impl FnOnce() -> Result<Vec<ResultTable>, Failure>,
-) -> Result<Vec<Number>, Failure> {
+    answers: impl FnOnce() -> Result<Vec<ResultTable>>,
+) -> Result<Vec<Number>> {
     let (Some(plan), Some(publication)) = (chain.one::<Plan>(), chain.one::<Publication>()) else {
         return Ok(Vec::new());
     };
     let (planned, published) = (&plan.body.queries, &publication.body.queries);
     let named = planned.iter().map(|query| (&query.path, query.artifact.digest));
     if !named.eq(published.iter().map(|query| (&query.path, query.digest))) {
-        return Err(Failure::new(ErrorCode::OtherQueries, "the published queries are not those that the plan pins"));
+        return Err(Error::Queries);
     }
     let mut selected = Vec::new();
     for ((query, published), result) in planned.iter().zip(published).zip(answers()?) {
         let made = query_result_file(query, &result).artifact();
         if made != published.result || result.rows.len() as u64 != published.rows.0 {
-            let message = format!("the query `{}` gives another result than the published one", query.path);
-            return Err(Failure::new(ErrorCode::QueryDiffers, message).hint(
-                "the rows themselves have been checked: what was published over them is false, or another version of assay writes \
-                 results differently",
-            ));
+            return Err(Error::QueryResult(query.path.clone()));
         }
-        selected.extend(query_numbers(&chain.run_id, query, &result, rows).map_err(as_verification)?);
+        selected.extend(query_numbers(&chain.run_id, query, &result, rows).map_err(requery)?);
     }
     let selected = merge_query_numbers(Vec::new(), selected);
     check_selected(numbers, &selected)?;
@@ -380,7 +362,7 @@ fn check_queries(
 }
 
 /// Checks that the numbers whose source is a query are exactly those that the queries select.
-fn check_selected(numbers: &Numbers, selected: &[Number]) -> Result<(), Failure> {
+fn check_selected(numbers: &Numbers, selected: &[Number]) -> Result<()> {
     let by_address = |number: &&Number| number.address.clone();
     let mut said: Vec<_> =
         numbers.numbers.iter().filter(|number| number.source == NumberSource::Query || number.query.is_some()).collect();
@@ -401,26 +383,25 @@ fn check_selected(numbers: &Numbers, selected: &[Number]) -> Result<(), Failure>
 /// # Errors
 /// Fails if the query, a curated file or a row is missing or does not verify; `number_not_in_query` if the query gives no such
 /// number.
-pub fn check_selected_by(blobs: &dyn Blobs, chain: &Chain, query: &PinnedFile, number: &Number) -> Result<String, Failure> {
+pub fn check_selected_by(blobs: &dyn Blobs, chain: &Chain, query: &PinnedFile, number: &Number) -> Result<String> {
     let summary = chain.one::<Summary>().ok_or_else(|| not_selected(number))?;
     let files = &summary.body.files;
     let (store, scratch) = (curated_store(blobs, files)?, Scratch::new(MAX_CURATED_BYTES)?);
     let (text, result) = run_pinned(blobs, query, files, &store, &scratch)?;
     let rows = number_rows(files, read_tables(blobs, files)?)?;
-    let selected = query_numbers(&chain.run_id, query, &result, &rows).map_err(as_verification)?;
+    let selected = query_numbers(&chain.run_id, query, &result, &rows).map_err(requery)?;
     if selected.iter().any(|found| found.address == number.address) {
         return Ok(String::from_utf8_lossy(&text).into_owned());
     }
     Err(not_selected(number))
 }
 
-fn not_selected(number: &Number) -> Failure {
-    let message = format!("the number `{}` is not published as the queries select it", number.address);
-    Failure::new(ErrorCode::NumberNotInQuery, message)
+fn not_selected(number: &Number) -> Error {
+    Error::NumberNotInQuery(number.address.clone())
 }
 
 /// Returns a store in memory with the curated files of a run, for queries.
-fn curated_store(blobs: &dyn Blobs, files: &[CuratedFile]) -> Result<Store, Failure> {
+fn curated_store(blobs: &dyn Blobs, files: &[CuratedFile]) -> Result<Store> {
     let store = Store::open("memory:")?;
     for file in files {
         let bytes = blobs.get(&file.artifact.digest, MAX_CURATED_BYTES)?.ok_or_else(|| absent(&file.artifact))?;
@@ -429,15 +410,13 @@ fn curated_store(blobs: &dyn Blobs, files: &[CuratedFile]) -> Result<Store, Fail
     Ok(store)
 }
 
-/// Turns the failure of a query that worked when the run was published into a failure of verification. A query that this machine
-/// cannot execute is evidence neither for nor against the run.
-fn as_verification(failure: Failure) -> Failure {
-    let exit = if failure.exit == Exit::Definition { Exit::Verification } else { failure.exit };
-    Failure { exit, ..failure }
+/// Marks the error of a query that worked when the run was published: it is not an error of the definition.
+fn requery(error: Error) -> Error {
+    Error::Requery(Box::new(error))
 }
 
 /// Checks that the grade is the one that the claim rules give now: publish is not taken at its word.
-fn check_grade(chain: &Chain, summary: &Summary, publication: &Publication) -> Result<(), Failure> {
+fn check_grade(chain: &Chain, summary: &Summary, publication: &Publication) -> Result<()> {
     let (Some(plan), Some(collection)) = (chain.one::<Plan>(), chain.one::<Collection>()) else { return Ok(()) };
     let mut environments: Vec<_> = chain.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
     environments.sort_by_key(|environment| environment.block);
@@ -445,13 +424,11 @@ fn check_grade(chain: &Chain, summary: &Summary, publication: &Publication) -> R
     if earned == publication.grade {
         return Ok(());
     }
-    let (said, given) = (publication.grade.given, earned.given);
-    Err(Failure::new(ErrorCode::OtherGrade, format!("the run is published as `{said}` grade, but its evidence earns `{given}`"))
-        .hint("an `assay` of another version may have other rules; the grade's reasons are in the publication"))
+    Err(Error::Grade { published: publication.grade.given, earned: earned.given })
 }
 
 /// Checks that the numbers belong to this run, this Summary and this grade.
-fn check_origin(numbers: &Numbers, run_id: &RunId, publication: &Publication) -> Result<(), Failure> {
+fn check_origin(numbers: &Numbers, run_id: &RunId, publication: &Publication) -> Result<()> {
     let comparisons = [
         ("run", numbers.run_id == *run_id),
         ("summary", numbers.summary == publication.summary),
@@ -459,19 +436,15 @@ fn check_origin(numbers: &Numbers, run_id: &RunId, publication: &Publication) ->
     ];
     match comparisons.into_iter().find(|(_, is_same)| !is_same) {
         None => Ok(()),
-        Some((what, _)) => Err(Failure::new(
-            ErrorCode::OtherNumbers,
-            format!("the published numbers are of another {what} than their publication"),
-        )),
+        Some((what, _)) => Err(Error::NumbersOfOther(what)),
     }
 }
 
 /// Counts an artifact that is present. Its bytes have its digest, and must have the size that its manifest states.
-pub(crate) fn check_present(blobs: &dyn Blobs, artifact: &Artifact, report: &mut LevelReport) -> Result<(), Failure> {
+pub(crate) fn check_present(blobs: &dyn Blobs, artifact: &Artifact, report: &mut LevelReport) -> Result<()> {
     match blobs.check(&artifact.digest)? {
         Some(size) if size != artifact.size.0 => {
-            let message = format!("`{}` has {size} bytes, and the signed manifest says {}", artifact.name, artifact.size);
-            return Err(Failure::new(ErrorCode::SizeDiffers, message));
+            return Err(Error::SizeDiffers { name: artifact.name.clone(), found: size, stated: artifact.size });
         }
         Some(size) => {
             report.checked += 1;
@@ -483,26 +456,24 @@ pub(crate) fn check_present(blobs: &dyn Blobs, artifact: &Artifact, report: &mut
 }
 
 /// Returns the published numbers of a run.
-pub fn read_numbers(blobs: &dyn Blobs, publication: &Publication) -> Result<Numbers, Failure> {
+pub fn read_numbers(blobs: &dyn Blobs, publication: &Publication) -> Result<Numbers> {
     let artifact = &publication.numbers;
     let bytes = blobs.get(&artifact.digest, MAX_LIST_BYTES)?.ok_or_else(|| absent(artifact))?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::new(ErrorCode::Numbers, "the published numbers cannot be read").because(&error))
+    serde_json::from_slice(&bytes).map_err(Error::Numbers)
 }
 
-fn absent(artifact: &Artifact) -> Failure {
-    Failure::new(ErrorCode::ArtifactAbsent, format!("the published `{}` ({}) is not there", artifact.name, artifact.digest))
+fn absent(artifact: &Artifact) -> Error {
+    Error::NoArtifact { holder: ArtifactHolder::Published, name: artifact.name.clone(), digest: artifact.digest }
 }
 
 /// Returns the rows of a curated file, and checks that there are as many as the Summary states.
-fn read_rows(blobs: &dyn Blobs, file: &CuratedFile) -> Result<(&'static str, Vec<Row>), Failure> {
+fn read_rows(blobs: &dyn Blobs, file: &CuratedFile) -> Result<(&'static str, Vec<Row>)> {
     let table = assay_warehouse::table(&file.table)
-        .ok_or_else(|| Failure::new(ErrorCode::UndefinedTable, format!("the summary names a table `{}`", file.table)))?;
+        .ok_or_else(|| Error::NoTable { namer: TableNamer::Summary, table: file.table.clone() })?;
     let bytes = blobs.get(&file.artifact.digest, MAX_CURATED_BYTES)?.ok_or_else(|| absent(&file.artifact))?;
-    let rows = assay_warehouse::read(table, bytes).map_err(|error| Failure::from_error(error.code(), &error))?;
+    let rows = assay_warehouse::read(table, bytes)?;
     if rows.len() as u64 != file.rows.0 {
-        let message = format!("`{}` has {} rows, and the summary says {}", file.artifact.name, rows.len(), file.rows);
-        return Err(Failure::new(ErrorCode::RowCount, message));
+        return Err(Error::RowCount { file: file.artifact.name.clone(), found: rows.len(), stated: file.rows });
     }
     Ok((table.name, rows))
 }
@@ -531,7 +502,7 @@ mod tests {
         let (grade, summary) = (publication.grade.clone(), publication.summary);
         let mut numbers = Numbers { run_id: run_id.clone(), grade, summary, numbers: Vec::new() };
         change(&mut numbers);
-        check_origin(&numbers, &run_id, &publication).map_or_else(|failure| failure.message, |()| "the same".to_owned())
+        check_origin(&numbers, &run_id, &publication).map_or_else(|error| error.to_string(), |()| "the same".to_owned())
     }
 
     #[test]
@@ -554,11 +525,11 @@ mod tests {
     struct TestBlobs(Vec<Vec<u8>>);
 
     impl Blobs for TestBlobs {
-        fn get(&self, digest: &Digest, _: u64) -> Result<Option<Vec<u8>>, Failure> {
+        fn get(&self, digest: &Digest, _: u64) -> Result<Option<Vec<u8>>> {
             Ok(self.0.iter().find(|bytes| Digest::compute(bytes) == *digest).cloned())
         }
 
-        fn check(&self, digest: &Digest) -> Result<Option<u64>, Failure> {
+        fn check(&self, digest: &Digest) -> Result<Option<u64>> {
             Ok(self.get(digest, 0)?.map(|bytes| bytes.len() as u64))
         }
     }
@@ -576,9 +547,14 @@ mod tests {
     #[test]
     fn the_list_of_evidence_is_the_collection_s() {
         let held = |list: &[u8]| TestBlobs(vec![list.to_vec()]);
-        assert_eq!(read_evidence_list(&held(b"[]"), &collection(b"[]", 0)), Ok(Some(Vec::new())));
-        assert_eq!(read_evidence_list(&TestBlobs::default(), &collection(b"[]", 0)), Ok(None), "evidence stays in the store");
-        let code = |list: &[u8], count| read_evidence_list(&held(list), &collection(list, count)).expect_err("refused").message;
+        assert_eq!(read_evidence_list(&held(b"[]"), &collection(b"[]", 0)).expect("a list"), Some(Vec::new()));
+        assert_eq!(
+            read_evidence_list(&TestBlobs::default(), &collection(b"[]", 0)).expect("no list"),
+            None,
+            "evidence stays in the store"
+        );
+        let code =
+            |list: &[u8], count| read_evidence_list(&held(list), &collection(list, count)).expect_err("refused").to_string();
         insta::assert_snapshot!(code(b"[]", 1), @"the list of evidence has 0 entries, and the collection says 1");
         insta::assert_snapshot!(code(b"{}", 0), @"the list of evidence cannot be read");
     }

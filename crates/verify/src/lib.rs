@@ -10,6 +10,7 @@
 
 mod attempts;
 mod blobs;
+mod error;
 mod evidence;
 mod levels;
 mod numbers;
@@ -25,6 +26,10 @@ mod warehouse;
 
 pub use attempts::check_attempts;
 pub use blobs::{Blobs, FolderBlobs, StoreBlobs};
+pub use error::{
+    ArtifactHolder, Error, EvidenceFault, ExtraRow, ForeignTie, KeysFault, ManifestPart, PointerTarget, QueryRowFault,
+    ReportsFault, SnapshotFault, TableNamer, Unwritable,
+};
 pub use evidence::{check_evidence_list, read_evidence_list, verify_evidence};
 pub use levels::{Level, LevelReport, check_selected_by, join_thread, read_numbers, read_tables, verify_rows};
 pub use numbers::{NumberRows, check_numbers};
@@ -36,3 +41,6 @@ pub use recomputed::{RecomputeOutcome, ReduceResult, compare_results, tolerance_
 pub use times::check_times;
 pub use walk::{Chain, Head, head_of_folder, head_of_run, load, walk};
 pub use warehouse::{fetched_from, verify_snapshot};
+
+/// The result of a check.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

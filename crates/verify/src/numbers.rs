@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{Address, Count, CuratedFile, Digest, MIN_ROW_DIGITS, Number, NumberSource, Numbers, RunId};
-use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::{NUMBER_TABLES, OUTCOME_FACT, ROW_ID, Row, Table, Value};
+
+use crate::{Error, Result};
 
 /// The statistic of a number that has a column of its own in a wide table: the column names it.
 const COLUMN: &str = "column";
@@ -21,15 +22,12 @@ impl NumberRows {
 
     /// Adds the rows of a curated file, without those of a table that holds no numbers. Two rows of a table must not have the
     /// same id.
-    pub fn add(&mut self, file: &CuratedFile, rows: Vec<Row>) -> Result<(), Failure> {
+    pub fn add(&mut self, file: &CuratedFile, rows: Vec<Row>) -> Result<()> {
         for row in rows.into_iter().filter(|row| Self::is_number_table(row.table())) {
             let key = (row.table().name, row.text(ROW_ID).unwrap_or_default().to_owned());
             if let Some((_, row)) = self.0.insert(key, (file.artifact.digest, row)) {
-                let id = row.text(ROW_ID).unwrap_or_default();
-                return Err(Failure::new(
-                    ErrorCode::RowTwice,
-                    format!("the row `{id}` of `{}` is there twice", file.artifact.name),
-                ));
+                let row = row.text(ROW_ID).unwrap_or_default().to_owned();
+                return Err(Error::RowTwice { row, file: file.artifact.name.clone() });
             }
         }
         Ok(())
@@ -93,14 +91,11 @@ pub(crate) fn read_number(run_id: &RunId, file: Digest, row: &Row, column: &str)
 
 /// Checks that every number agrees with its row and with its address. Otherwise a signed number that was put under another name,
 /// unit or case would still find a row with its value.
-pub fn check_numbers(run_id: &RunId, numbers: &Numbers, rows: &NumberRows) -> Result<(), Failure> {
+pub fn check_numbers(run_id: &RunId, numbers: &Numbers, rows: &NumberRows) -> Result<()> {
     let differing = numbers.numbers.iter().find_map(|number| Some((number, difference(run_id, number, rows)?)));
     match differing {
         None => Ok(()),
-        Some((Number { address, .. }, what)) => Err(Failure::new(
-            ErrorCode::NumberNotInRow,
-            format!("the number `{address}` is not the one in its row: {what} differs"),
-        )),
+        Some((Number { address, .. }, difference)) => Err(Error::Number { address: address.clone(), difference }),
     }
 }
 
@@ -139,8 +134,8 @@ fn address_in(run_id: &RunId, text: &str) -> Option<Address> {
 
 #[cfg(test)]
 mod tests {
+    use assay_failure::{Exit, Failure};
     use assay_manifest::Artifact;
-    use assay_stage::Exit;
     use assay_warehouse::SERVING_OUTCOME_FACT;
     use proptest::prelude::*;
 
@@ -278,8 +273,9 @@ mod tests {
             summary: Digest::compute(b""),
             numbers,
         };
-        assert_eq!(check_numbers(&run_id(), &all(vec![good.clone()]), &rows()), Ok(()));
-        let failure = check_numbers(&run_id(), &all(vec![good, bad.clone()]), &rows()).expect_err("another value");
+        check_numbers(&run_id(), &all(vec![good.clone()]), &rows()).expect("the number of its row");
+        let error = check_numbers(&run_id(), &all(vec![good, bad.clone()]), &rows()).expect_err("another value");
+        let failure = Failure::from(error);
         assert_eq!((failure.exit, failure.code.as_str()), (Exit::Verification, "number_not_in_row"));
         assert_eq!(failure.message, format!("the number `{}` is not the one in its row: the value differs", bad.address));
     }
@@ -288,7 +284,7 @@ mod tests {
     fn a_row_is_there_once() {
         let mut rows = rows();
         let failure = rows.add(&file(), vec![row("rate", None)]).expect_err("again");
-        assert_eq!(failure.code.as_str(), "row_twice");
+        assert_eq!(failure.code().as_str(), "row_twice");
     }
 
     #[test]

@@ -10,12 +10,13 @@ use assay_manifest::{
     PointSummary, Reason, RunId, RunStatus, ServingPoint, Summary, TrialId,
 };
 use assay_metric::MetricName;
-use assay_stage::{ErrorCode, Failure};
 use assay_stats::{CONFIDENCE_LEVEL, Samples, median_interval};
 use assay_warehouse::{
     ARTIFACT_LINEAGE_DIM, ATTEMPT_FACT, BENCHMARK_RUN_FACT, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM, OUTCOME_FACT, ROW_ID, Row,
     SERVING_OUTCOME_FACT, SOFTWARE_VERSION_DIM, Table, Value, WORKLOAD_DIM,
 };
+
+use crate::{Error, ExtraRow, Result};
 
 /// The relative tolerance between a statistic and the one computed from the trials' values: the last digits of a double.
 pub const TOLERANCE: f64 = 1e-9;
@@ -25,7 +26,7 @@ pub type Tables = BTreeMap<&'static str, Vec<Row>>;
 
 /// Checks the curated rows of a run against its Summary, and both against the manifests that they repeat. `documents` are the
 /// verified manifests of the run, up to its Summary at least.
-pub fn check_outcomes(run_id: &RunId, documents: &[Verified<Document>], tables: &Tables) -> Result<(), Failure> {
+pub fn check_outcomes(run_id: &RunId, documents: &[Verified<Document>], tables: &Tables) -> Result<()> {
     let (Some(plan), Some(collection), Some(summary)) =
         (all::<Plan>(documents).next(), all::<Collection>(documents).next(), all::<Summary>(documents).next())
     else {
@@ -56,7 +57,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<()> {
         self.check_points()?;
         for rows in self.tables.values() {
             self.check_identity(rows)?;
@@ -73,11 +74,11 @@ impl Run<'_> {
     }
 
     /// Checks that the Summary has the Plan's points, and that its statistics are those of its trials.
-    fn check_points(&self) -> Result<(), Failure> {
+    fn check_points(&self) -> Result<()> {
         let planned = self.plan.cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
         let said = self.summary.points.iter().map(|point| (&point.case_id, &point.point_id));
         if !planned.clone().map(|(case, point)| (&case.case_id, &point.point_id)).eq(said) {
-            return Err(Failure::new(ErrorCode::PointsDiffer, "the summary's points are not those of the plan, in its order"));
+            return Err(Error::Points);
         }
         for ((case, planned), point) in planned.zip(&self.summary.points) {
             let workload =
@@ -93,7 +94,7 @@ impl Run<'_> {
     }
 
     /// Checks that the counted and the excluded trials of a point are those of the Collection.
-    fn check_trials(&self, point: &PointSummary) -> Result<(), Failure> {
+    fn check_trials(&self, point: &PointSummary) -> Result<()> {
         let of_point = self.plan.trials.iter().filter(|trial| trial.case_id == point.case_id && trial.point_id == point.point_id);
         let trials: BTreeSet<&TrialId> = of_point.map(|trial| &trial.trial_id).collect();
         let collected = || self.collection.trials.iter().filter(|trial| trials.contains(&trial.trial_id));
@@ -143,7 +144,7 @@ impl Run<'_> {
     }
 
     /// Checks the columns that say to which run a row belongs, which every row has.
-    fn check_identity(&self, rows: &[Row]) -> Result<(), Failure> {
+    fn check_identity(&self, rows: &[Row]) -> Result<()> {
         let keys = [
             ("software_version_key", &SOFTWARE_VERSION_DIM),
             ("hardware_topology_key", &HARDWARE_TOPOLOGY_DIM),
@@ -176,7 +177,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn check_lineage(&self) -> Result<(), Failure> {
+    fn check_lineage(&self) -> Result<()> {
         for row in self.rows(&ARTIFACT_LINEAGE_DIM) {
             check_column(row, "plan_digest", self.summary.plan_digest)?;
             check_column(row, "reduce_binary_digest", self.summary.reduce_binary)?;
@@ -194,7 +195,7 @@ impl Run<'_> {
     }
 
     /// Checks that every statistic of the Summary is a row, and that every counted row is a statistic of the Summary.
-    fn check_outcome_rows(&self) -> Result<(), Failure> {
+    fn check_outcome_rows(&self) -> Result<()> {
         let mut expected: BTreeMap<String, Outcome<'_>> = BTreeMap::new();
         for point in &self.summary.points {
             for metric in &point.metrics {
@@ -210,24 +211,20 @@ impl Run<'_> {
         }
         match expected.values().next() {
             None => Ok(()),
-            Some(Outcome { point, metric, statistic, .. }) => Err(Failure::new(
-                ErrorCode::SummaryWithoutRow,
-                format!(
-                    "no row holds the {statistic} of `{}` of {} at `{}`, which the summary has",
-                    metric.metric, point.case_id, point.point_id
-                ),
-            )),
+            Some(Outcome { point, metric, statistic, .. }) => Err(Error::NoRow {
+                statistic: (*statistic).to_owned(),
+                metric: metric.metric.clone(),
+                case: point.case_id.clone(),
+                point: point.point_id.to_string(),
+            }),
         }
     }
 
     /// Checks a row that the Summary does not name: a further statistic of one attempt, marked as counted if that attempt is.
-    fn check_other(&self, row: &Row) -> Result<(), Failure> {
+    fn check_other(&self, row: &Row) -> Result<()> {
         let unnamed = || {
             let id = row.text(ROW_ID).unwrap_or_default();
-            Err(Failure::new(
-                ErrorCode::RowWithoutSummary,
-                format!("the row `{id}` of `outcome_fact` holds a statistic that the summary does not have"),
-            ))
+            Err(Error::ExtraRow(ExtraRow::Statistic(id.to_owned())))
         };
         let (Some(trial), Some(Value::Int(attempt))) = (row.text("trial_id"), row.get("attempt")) else { return unnamed() };
         let collected =
@@ -239,12 +236,11 @@ impl Run<'_> {
         check_column(row, "valid", tried.iter().any(|found| found.counted))
     }
 
-    fn check_serving_rows(&self) -> Result<(), Failure> {
+    fn check_serving_rows(&self) -> Result<()> {
         let rows = self.rows(&SERVING_OUTCOME_FACT);
         let serving = self.summary.points.iter().filter(|point| point.serving.is_some()).count();
         if rows.len() != serving {
-            let message = format!("`serving_outcome_fact` has {} rows, and the summary has {serving} serving points", rows.len());
-            return Err(Failure::new(ErrorCode::RowWithoutSummary, message));
+            return Err(Error::ExtraRow(ExtraRow::Serving { rows: rows.len(), points: serving }));
         }
         for row in rows {
             let (case, id) = (row.text("benchmark_case_id"), row.text("point_id"));
@@ -258,11 +254,10 @@ impl Run<'_> {
     }
 
     /// Checks that each case has one row, with the sums over the points of the case.
-    fn check_run_rows(&self) -> Result<(), Failure> {
+    fn check_run_rows(&self) -> Result<()> {
         let (plan, rows) = (self.plan, self.rows(&BENCHMARK_RUN_FACT));
         if rows.len() != plan.cases.len() {
-            let message = format!("`benchmark_run_fact` has {} rows, and the plan has {} cases", rows.len(), plan.cases.len());
-            return Err(Failure::new(ErrorCode::RowWithoutSummary, message));
+            return Err(Error::ExtraRow(ExtraRow::Cases { rows: rows.len(), cases: plan.cases.len() }));
         }
         let evidence = Evidence::from_summary(plan, self.environments, self.collection, self.summary);
         let publication_safe = assay_claim::shortfalls(Intent::Publication, &evidence).is_empty();
@@ -305,7 +300,7 @@ impl Run<'_> {
     }
 
     /// Checks that every attempt of the execution parts is a row that agrees with the part and the Collection.
-    fn check_attempt_rows(&self) -> Result<(), Failure> {
+    fn check_attempt_rows(&self) -> Result<()> {
         let mut expected = BTreeMap::new();
         for trial in &self.collection.trials {
             for collected in &trial.attempts {
@@ -319,8 +314,7 @@ impl Run<'_> {
         }
         let rows = self.rows(&ATTEMPT_FACT);
         if rows.len() != expected.len() {
-            let message = format!("`attempt_fact` has {} rows, and the run has {} attempts", rows.len(), expected.len());
-            return Err(Failure::new(ErrorCode::RowWithoutSummary, message));
+            return Err(Error::ExtraRow(ExtraRow::Attempts { rows: rows.len(), attempts: expected.len() }));
         }
         for row in rows {
             let number = |column: &str| match row.get(column) {
@@ -356,7 +350,7 @@ struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    fn check(&self, row: &Row) -> Result<(), Failure> {
+    fn check(&self, row: &Row) -> Result<()> {
         let unit = if self.trial.is_none() && self.statistic == "cv" { "ratio" } else { &self.metric.unit };
         check_column(row, "benchmark_case_id", self.point.case_id.as_str())?;
         check_column(row, "point_id", self.point.point_id.as_str())?;
@@ -374,7 +368,7 @@ impl Outcome<'_> {
 }
 
 /// Returns the statistics of a metric by the ids of the rows that the Summary names for them.
-fn outcomes<'a>(point: &'a PointSummary, metric: &'a MetricSummary) -> Result<Vec<(String, Outcome<'a>)>, Failure> {
+fn outcomes<'a>(point: &'a PointSummary, metric: &'a MetricSummary) -> Result<Vec<(String, Outcome<'a>)>> {
     let statistics = metric.statistics();
     if !metric.rows.keys().eq(statistics.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>()) {
         return Err(point_differs(point, &format!("the rows of `{}`", metric.metric)));
@@ -395,7 +389,7 @@ fn outcomes<'a>(point: &'a PointSummary, metric: &'a MetricSummary) -> Result<Ve
 
 /// Checks that the statistics of a metric are those of its trials' values. The interval of many trials is resampled with a seed
 /// and not computed again here: level 4 compares it.
-fn check_statistics(point: &PointSummary, metric: &MetricSummary) -> Result<(), Failure> {
+fn check_statistics(point: &PointSummary, metric: &MetricSummary) -> Result<()> {
     let values: Vec<f64> = metric.trials.iter().map(|trial| trial.value).collect();
     let refuse = |what: &str| Err(point_differs(point, &format!("the {what} of `{}`", metric.metric)));
     if metric.n.0 != values.len() as u64 {
@@ -437,7 +431,7 @@ pub fn is_close(before: f64, now: f64) -> bool {
 }
 
 /// Checks the columns of a wide row that repeat the Summary's values of its point. A metric that the Summary does not have is null.
-fn check_wide(row: &Row, point: &PointSummary) -> Result<(), Failure> {
+fn check_wide(row: &Row, point: &PointSummary) -> Result<()> {
     if let Some(serving) = &point.serving {
         check_counts(row, point, serving)?;
     }
@@ -451,7 +445,7 @@ fn check_wide(row: &Row, point: &PointSummary) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_spread(row: &Row, name: &MetricName, metric: Option<&MetricSummary>) -> Result<(), Failure> {
+fn check_spread(row: &Row, name: &MetricName, metric: Option<&MetricSummary>) -> Result<()> {
     let interval = metric.and_then(|metric| metric.interval.as_ref());
     let end = |value: f64| name.definition().unit.to_column_unit(value);
     check_column(row, name.spread.cv_pct[0], metric.and_then(|metric| metric.cv).map(|cv| cv * 100.0))?;
@@ -459,7 +453,7 @@ fn check_spread(row: &Row, name: &MetricName, metric: Option<&MetricSummary>) ->
     check_column(row, name.spread.ci_high[0], interval.map(|interval| end(interval.high)))
 }
 
-fn check_counts(row: &Row, point: &PointSummary, serving: &ServingPoint) -> Result<(), Failure> {
+fn check_counts(row: &Row, point: &PointSummary, serving: &ServingPoint) -> Result<()> {
     let count = |word: &str| serving.outcomes.get(word).map_or(0, |count| count.0);
     let (requests, completed, dropped) = (serving.requests.0, count("ok"), count("dropped"));
     check_column(row, "trials_counted", point.trials_counted)?;
@@ -475,7 +469,7 @@ fn check_counts(row: &Row, point: &PointSummary, serving: &ServingPoint) -> Resu
 }
 
 /// Refuses a row whose column holds another value. A column that the table does not have is ignored.
-fn check_column(row: &Row, column: &str, expected: impl Into<Value>) -> Result<(), Failure> {
+fn check_column(row: &Row, column: &str, expected: impl Into<Value>) -> Result<()> {
     match row.get(column) {
         Some(found) if !is_same(found, &expected.into()) => Err(differs(row, &format!("`{column}`"))),
         _ => Ok(()),
@@ -490,18 +484,12 @@ pub(crate) fn is_same(left: &Value, right: &Value) -> bool {
     }
 }
 
-fn differs(row: &Row, what: &str) -> Failure {
-    let (id, table) = (row.text(ROW_ID).unwrap_or_default(), row.table().name);
-    Failure::new(
-        ErrorCode::RowDiffers,
-        format!("the row `{id}` of `{table}` does not say what the run's manifests say: {what} differs"),
-    )
+fn differs(row: &Row, what: &str) -> Error {
+    let row_id = row.text(ROW_ID).unwrap_or_default().to_owned();
+    Error::Row { row: row_id, table: row.table().name, difference: what.to_owned() }
 }
 
-fn point_differs(point: &PointSummary, what: &str) -> Failure {
-    let (case, id) = (&point.case_id, &point.point_id);
-    Failure::new(
-        ErrorCode::SummaryContradictsItself,
-        format!("the summary's {case} at `{id}` contradicts the evidence: {what} differs"),
-    )
+fn point_differs(point: &PointSummary, what: &str) -> Error {
+    let (case, point) = (point.case_id.clone(), point.point_id.to_string());
+    Error::Point { case, point, difference: what.to_owned() }
 }

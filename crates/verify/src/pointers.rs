@@ -7,13 +7,14 @@
 use std::collections::BTreeSet;
 
 use assay_manifest::{Body as _, Checkpoint, Digest, Document, Kind, MAX_MANIFEST_BYTES, RunId, Shard};
-use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout, StageName};
+use assay_stage::{AcceptedResult, Layout, StageName};
 use assay_store::Store;
 
 use crate::walk::Chain;
+use crate::{Error, PointerTarget, Result};
 
 /// Checks every pointer of a run. A manifest of its chain has been verified; for any other, run, kind and path are compared.
-pub fn check_pointers(store: &Store, chain: &Chain) -> Result<(), Failure> {
+pub fn check_pointers(store: &Store, chain: &Chain) -> Result<()> {
     let run = &chain.run_id;
     let layout = Layout::for_run(run);
     let known: BTreeSet<Digest> = chain.documents.iter().map(assay_envelope::Verified::manifest_digest).collect();
@@ -23,7 +24,7 @@ pub fn check_pointers(store: &Store, chain: &Chain) -> Result<(), Failure> {
         // There is one Source, and every manifest of the chain rests on it.
         let is_known = known.contains(&accepted.manifest);
         if kind == Kind::Source && !is_known && chain.one::<assay_manifest::Source>().is_some() {
-            return Err(misplaced_pointer(&path, "another source than the one that the run rests on"));
+            return Err(misplaced_pointer(&path, PointerTarget::OtherSource));
         }
         if !is_known || kind == Kind::Checkpoint {
             check_manifest(store, run, &path, kind, accepted.manifest)?;
@@ -47,19 +48,22 @@ fn pointer_kind(layout: &Layout, path: &str) -> Option<Kind> {
     }
 }
 
-fn check_manifest(store: &Store, run: &RunId, path: &str, kind: Kind, manifest: Digest) -> Result<(), Failure> {
-    let document = Document::parse(&store.get(&manifest, MAX_MANIFEST_BYTES)?)
-        .map_err(|error| misplaced_pointer(path, "what is no manifest").because(&error))?;
+fn check_manifest(store: &Store, run: &RunId, path: &str, kind: Kind, manifest: Digest) -> Result<()> {
+    let document = Document::parse(&store.get(&manifest, MAX_MANIFEST_BYTES)?).map_err(|error| Error::Pointer {
+        path: path.to_owned(),
+        target: PointerTarget::NoManifest,
+        source: Some(error),
+    })?;
     if document.header().run_id != *run {
-        return Err(misplaced_pointer(path, &format!("a manifest of run `{}`", document.header().run_id)));
+        return Err(misplaced_pointer(path, PointerTarget::OtherRun(document.header().run_id.clone())));
     }
     if document.kind() != kind {
-        return Err(misplaced_pointer(path, &format!("a {} instead of a {kind}", document.kind())));
+        return Err(misplaced_pointer(path, PointerTarget::OtherKind { found: document.kind(), expected: kind }));
     }
     match Checkpoint::from_document(&document)
         .filter(|checkpoint| checkpoint_path(run, &checkpoint.body).as_deref() != Some(path))
     {
-        Some(_) => Err(misplaced_pointer(path, "the checkpoint of another step")),
+        Some(_) => Err(misplaced_pointer(path, PointerTarget::OtherStep)),
         None => Ok(()),
     }
 }
@@ -74,7 +78,6 @@ fn checkpoint_path(run: &RunId, checkpoint: &Checkpoint) -> Option<String> {
     }
 }
 
-fn misplaced_pointer(path: &str, where_to: &str) -> Failure {
-    Failure::new(ErrorCode::PointerElsewhere, format!("the pointer `{path}` leads to {where_to}"))
-        .hint("a pointer is not signed: somebody who can write to the store has turned it")
+fn misplaced_pointer(path: &str, target: PointerTarget) -> Error {
+    Error::Pointer { path: path.to_owned(), target, source: None }
 }

@@ -9,10 +9,11 @@ use assay_manifest::{
     Name, Number, NumberSource, Numbers, Plan, PointSummary, PublishedQuery, Role, RunId, Summary, Views, canonical_json,
 };
 use assay_report::{ChainSignature, Report};
-use assay_stage::{ErrorCode, Failure, StageName};
+use assay_stage::StageName;
 use assay_warehouse::OUTCOME_FACT;
 
 use crate::blobs::Blobs;
+use crate::{ArtifactHolder, Error, Result, Unwritable};
 
 /// The largest frozen workload and the largest query, in bytes.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
@@ -68,15 +69,13 @@ pub struct PublishDecisions<'a> {
 }
 
 impl PublicationInputs<'_> {
-    fn one<B: assay_manifest::Body>(&self) -> Result<&B, Failure> {
+    fn one<B: assay_manifest::Body>(&self) -> Result<&B> {
         let found = self.documents.iter().find_map(|verified| B::from_document(verified.value()));
-        found
-            .map(|manifest| &manifest.body)
-            .ok_or_else(|| Failure::new(ErrorCode::MissingStage, format!("the chain has no {}", B::KIND)))
+        found.map(|manifest| &manifest.body).ok_or(Error::NoDocument(B::KIND))
     }
 
     /// Makes `report.md` and `report.html`.
-    pub fn reports(&self, decided: &PublishDecisions<'_>) -> Result<Vec<PublishedFile>, Failure> {
+    pub fn reports(&self, decided: &PublishDecisions<'_>) -> Result<Vec<PublishedFile>> {
         let (plan, summary) = (self.one::<Plan>()?, self.one::<Summary>()?);
         let mut environments: Vec<&Environment> = self
             .documents
@@ -109,7 +108,7 @@ impl PublicationInputs<'_> {
     }
 
     /// Returns the signers with what each signed, in the order of the chain, under their names of the trust policy.
-    fn signers(&self) -> Result<Vec<ChainSignature>, Failure> {
+    fn signers(&self) -> Result<Vec<ChainSignature>> {
         let trust = Trust::Policy(self.policy.clone());
         let signed = |verified: &&Verified<Document>| {
             let (stage, fingerprint) = (verified.value().kind().signer(), verified.signer().fingerprint);
@@ -129,28 +128,26 @@ impl PublicationInputs<'_> {
     }
 
     /// Returns the data of the serving charts.
-    fn views(&self, summary: &Summary) -> Result<Option<Views>, Failure> {
+    fn views(&self, summary: &Summary) -> Result<Option<Views>> {
         let Some(artifact) = &summary.views else { return Ok(None) };
         let bytes = self.bytes(artifact, Views::MAX_BYTES)?;
-        let views = Views::parse(&bytes);
-        views.map(Some).map_err(|error| Failure::new(ErrorCode::Views, "the summary's views are damaged").because(&error))
+        Views::parse(&bytes).map(Some).map_err(Error::Views)
     }
 
     /// Returns the frozen workloads as readable text.
-    fn workload_specs(&self, plan: &Plan) -> Result<BTreeMap<Name, String>, Failure> {
+    fn workload_specs(&self, plan: &Plan) -> Result<BTreeMap<Name, String>> {
         let readable = |workload: &assay_manifest::FrozenWorkload| {
             let bytes = self.bytes(&workload.spec, MAX_SPEC_BYTES)?;
-            let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| {
-                Failure::new(ErrorCode::Spec, format!("the frozen workload `{}` is damaged", workload.name)).because(&error)
-            })?;
+            let json: serde_json::Value =
+                serde_json::from_slice(&bytes).map_err(|source| Error::Workload { workload: workload.name.clone(), source })?;
             let text = serde_json::to_string_pretty(&json)
-                .map_err(|error| Failure::new(ErrorCode::Internal, "a frozen workload cannot be written").because(&error))?;
+                .map_err(|error| Error::Unwritable { value: Unwritable::Workload, source: error.into() })?;
             Ok((workload.name.clone(), text))
         };
         plan.workloads.iter().map(readable).collect()
     }
 
-    fn query_texts(&self, plan: &Plan) -> Result<BTreeMap<String, String>, Failure> {
+    fn query_texts(&self, plan: &Plan) -> Result<BTreeMap<String, String>> {
         let text = |query: &assay_manifest::PinnedFile| {
             let bytes = self.bytes(&query.artifact, MAX_SPEC_BYTES)?;
             Ok((query.path.clone(), String::from_utf8_lossy(&bytes).into_owned()))
@@ -158,13 +155,9 @@ impl PublicationInputs<'_> {
         plan.queries.iter().map(text).collect()
     }
 
-    fn bytes(&self, artifact: &Artifact, limit: u64) -> Result<Vec<u8>, Failure> {
-        let absent = || {
-            Failure::new(
-                ErrorCode::ArtifactAbsent,
-                format!("the published `{}` ({}) is not there", artifact.name, artifact.digest),
-            )
-        };
+    fn bytes(&self, artifact: &Artifact, limit: u64) -> Result<Vec<u8>> {
+        let absent =
+            || Error::NoArtifact { holder: ArtifactHolder::Published, name: artifact.name.clone(), digest: artifact.digest };
         self.blobs.get(&artifact.digest, limit)?.ok_or_else(absent)
     }
 
@@ -204,14 +197,14 @@ fn key_files<'a>(policy: &'a TrustPolicy, used: &BTreeSet<Role>) -> BTreeMap<Str
 }
 
 /// Makes `numbers.json`.
-pub fn numbers_file(numbers: &Numbers) -> Result<PublishedFile, Failure> {
-    let bytes = canonical_json(numbers)
-        .map_err(|error| Failure::new(ErrorCode::Internal, "the numbers have no canonical form").because(&error))?;
+pub fn numbers_file(numbers: &Numbers) -> Result<PublishedFile> {
+    let bytes =
+        canonical_json(numbers).map_err(|error| Error::Unwritable { value: Unwritable::Numbers, source: error.into() })?;
     Ok(PublishedFile { name: "numbers.json".to_owned(), media_type: "application/json", bytes })
 }
 
 /// Returns every statistic across counted trials of every metric, in the Summary's order.
-pub fn summary_numbers(run_id: &RunId, summary: &Summary) -> Result<Vec<Number>, Failure> {
+pub fn summary_numbers(run_id: &RunId, summary: &Summary) -> Result<Vec<Number>> {
     let metrics = summary.points.iter().flat_map(|point| point.metrics.iter().map(move |metric| (point, metric)));
     let mut numbers = Vec::new();
     for (point, metric) in metrics {
@@ -246,9 +239,13 @@ fn number(
     }
 }
 
-fn missing_row(point: &PointSummary, metric: &MetricSummary, what: &str) -> Failure {
-    let message = format!("the summary names no {what} for `{}` of {} at `{}`", metric.metric, point.case_id, point.point_id);
-    Failure::new(ErrorCode::NumberWithoutRow, message)
+fn missing_row(point: &PointSummary, metric: &MetricSummary, part: &'static str) -> Error {
+    Error::NumberWithoutRow {
+        part,
+        metric: metric.metric.clone(),
+        case: point.case_id.clone(),
+        point: point.point_id.to_string(),
+    }
 }
 
 fn outcome_files(summary: &Summary) -> impl Iterator<Item = &CuratedFile> {

@@ -6,19 +6,20 @@
 
 use std::collections::BTreeMap;
 
-use assay_lake::Error;
+use assay_failure::{ErrorCode, Exit, Failure};
 use assay_manifest::{Number, NumberSource, PinnedFile, RunId};
 use assay_planning::{query_failure, row_id_column};
 use assay_query::{Cell, ResultTable};
-use assay_stage::{ErrorCode, Exit, Failure};
 use assay_warehouse::Value;
 
 use crate::numbers::{NumberRows, read_number};
 use crate::published::PublishedFile;
+use crate::{Error, QueryRowFault, Result};
 
 /// Turns a failure of the warehouse into one for the user of the command. A wrong query becomes a failure of kind `wrong_query`.
-pub fn lake_failure(error: impl Into<Error>, wrong_query: Exit) -> Failure {
-    let error = error.into();
+pub fn lake_failure(error: impl Into<assay_lake::Error>, wrong_query: Exit) -> Failure {
+    use assay_lake::Error;
+    let error: Error = error.into();
     let hint = error.hint().map(str::to_owned);
     let (exit, code) = match error {
         Error::Query(error) => return query_failure(error, wrong_query),
@@ -39,30 +40,21 @@ pub fn query_result_file(query: &PinnedFile, result: &ResultTable) -> PublishedF
 
 /// Returns the numbers that a query's result publishes, row by row. Fails if a row is not of the run, or if a value under the
 /// name of one of its columns is not the row's.
-pub fn query_numbers(
-    run_id: &RunId,
-    query: &PinnedFile,
-    result: &ResultTable,
-    rows: &NumberRows,
-) -> Result<Vec<Number>, Failure> {
+pub fn query_numbers(run_id: &RunId, query: &PinnedFile, result: &ResultTable, rows: &NumberRows) -> Result<Vec<Number>> {
     let id_column = row_id_column(result)?;
-    let refuse = |message: String, hint: &str| {
-        Err(Failure::new(ErrorCode::QueryChangesRows, format!("`{}`: {message}", query.path)).hint(hint))
-    };
+    let refuse = |fault: QueryRowFault| Err(Error::QueryRow { query: query.path.clone(), fault });
     let mut numbers = Vec::new();
     for cells in &result.rows {
         let Some(Cell::Text(id)) = cells.get(id_column) else {
-            return refuse("a row has no `row_id`".to_owned(), "an outer join may have made it; select rows that are there");
+            return refuse(QueryRowFault::NoRowId);
         };
         let Some((file, row)) = rows.find_by_id(id) else {
-            let hint = "published rows are those of `outcome_fact`, `serving_outcome_fact` and `training_outcome_fact`";
-            return refuse(format!("`row_id` {id} is no row of this run that holds numbers"), hint);
+            return refuse(QueryRowFault::UnknownRow(id.clone()));
         };
         for (column, cell) in result.columns.iter().zip(cells) {
             let Some(value) = row.get(&column.name) else { continue };
             if !is_same(cell, value) {
-                let message = format!("the row {id} holds another `{}` than the query gives", column.name);
-                return refuse(message, "give a column that you compute a name of its own: statistics are not made by queries");
+                return refuse(QueryRowFault::OtherValue { row: id.clone(), column: column.name.clone() });
             }
             let number = read_number(run_id, *file, row, &column.name);
             numbers.extend(number.map(|number| Number {
@@ -155,6 +147,7 @@ mod tests {
 
     #[test]
     fn failures_of_the_warehouse_keep_their_kind() {
+        use assay_lake::Error;
         let exit = |error: Error| lake_failure(error, Exit::Usage).exit;
         let refused = assay_query::Error::from(assay_query::QueryError::refused(""));
         assert_eq!(exit(refused.into()), Exit::Usage);

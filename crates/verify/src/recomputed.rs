@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{CuratedFile, Summary};
-use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::{ROW_ID, Row, Value};
 use serde::Serialize;
 use serde_json::Value as Json;
+
+use crate::{Error, Result, Unwritable};
 
 use crate::outcomes::{TOLERANCE, Tables, is_close};
 
@@ -41,7 +42,7 @@ pub enum RecomputeOutcome {
 }
 
 /// Compares a signed result with that of reduce now.
-pub fn compare_results(signed: &ReduceResult<'_>, again: &ReduceResult<'_>) -> Result<RecomputeOutcome, Failure> {
+pub fn compare_results(signed: &ReduceResult<'_>, again: &ReduceResult<'_>) -> Result<RecomputeOutcome> {
     if signed.summary.reduce_binary == again.summary.reduce_binary {
         return compare_bytes(signed.summary, again.summary);
     }
@@ -58,7 +59,7 @@ pub fn compare_results(signed: &ReduceResult<'_>, again: &ReduceResult<'_>) -> R
 }
 
 /// Compares two results of the same program, which must be equal byte for byte. The Summary names the digest of everything else.
-fn compare_bytes(signed: &Summary, again: &Summary) -> Result<RecomputeOutcome, Failure> {
+fn compare_bytes(signed: &Summary, again: &Summary) -> Result<RecomputeOutcome> {
     let lacks = |file: &&CuratedFile, other: &Summary| !other.files.contains(file);
     let differing = signed.files.iter().find(|file| lacks(file, again)).or(again.files.iter().find(|file| lacks(file, signed)));
     match differing {
@@ -69,20 +70,19 @@ fn compare_bytes(signed: &Summary, again: &Summary) -> Result<RecomputeOutcome, 
     }
 }
 
-fn differs(what: &str) -> Failure {
-    Failure::new(ErrorCode::RecomputeDiffers, format!("reduce gives another {what} now"))
+fn differs(what: &str) -> Error {
+    Error::Recomputed(what.to_owned())
 }
 
-fn differs_at(what: &str) -> Failure {
-    Failure::new(ErrorCode::RecomputeDiffers, format!("reduce gives something else now: {what} differs"))
-        .hint("the run was reduced by another version, and is compared with what this one gives")
+fn differs_at(what: &str) -> Error {
+    Error::RecomputedByOther(what.to_owned())
 }
 
 /// Returns a Summary as JSON without the fields that another program changes in any case: its own digest, and the digests of
 /// files whose contents are compared.
-fn comparable(summary: &Summary) -> Result<Json, Failure> {
-    let mut json = serde_json::to_value(summary)
-        .map_err(|error| Failure::new(ErrorCode::Internal, "a summary has no JSON form").because(&error))?;
+fn comparable(summary: &Summary) -> Result<Json> {
+    let mut json =
+        serde_json::to_value(summary).map_err(|error| Error::Unwritable { value: Unwritable::Summary, source: error.into() })?;
     if let Some(members) = json.as_object_mut() {
         members.remove("reduce_binary");
         members.remove("views");
@@ -127,7 +127,7 @@ impl UnmatchedItems {
     }
 
     /// Compares two documents member by member.
-    fn compare_documents(&mut self, what: &str, signed: &Json, again: &Json) -> Result<(), Failure> {
+    fn compare_documents(&mut self, what: &str, signed: &Json, again: &Json) -> Result<()> {
         let (mut signed_kinds, mut again_kinds) = (BTreeSet::new(), BTreeSet::new());
         collect_kinds(signed, what, &mut signed_kinds);
         collect_kinds(again, what, &mut again_kinds);
@@ -139,7 +139,7 @@ impl UnmatchedItems {
     }
 
     /// Compares the rows of a table by their ids.
-    fn compare_tables(&mut self, name: &str, signed: Option<&Vec<Row>>, again: Option<&Vec<Row>>) -> Result<(), Failure> {
+    fn compare_tables(&mut self, name: &str, signed: Option<&Vec<Row>>, again: Option<&Vec<Row>>) -> Result<()> {
         let (signed, again) = match (signed, again) {
             (Some(signed), Some(again)) => (signed, again),
             // The Summary's list of files shows this as well.
@@ -171,7 +171,7 @@ impl UnmatchedItems {
         Ok(())
     }
 
-    fn compare_rows(&mut self, row: &Row, other: &Row, signed: &Columns, again: &Columns) -> Result<(), Failure> {
+    fn compare_rows(&mut self, row: &Row, other: &Row, signed: &Columns, again: &Columns) -> Result<()> {
         for (column, value) in row.iter().filter(|(column, _)| column.name != "reduce_binary_digest") {
             let (name, table) = (column.name, row.table().name);
             let described = format!("the column `{table}.{name}`");
@@ -229,7 +229,7 @@ struct DocumentComparison<'a> {
 }
 
 impl DocumentComparison<'_> {
-    fn compare(&mut self, place: DocumentPlace<'_>, signed: &Json, again: &Json) -> Result<(), Failure> {
+    fn compare(&mut self, place: DocumentPlace<'_>, signed: &Json, again: &Json) -> Result<()> {
         match (signed, again) {
             (Json::Object(signed), Json::Object(again)) => {
                 let names: BTreeSet<_> = signed.keys().chain(again.keys()).collect();
@@ -248,7 +248,7 @@ impl DocumentComparison<'_> {
         name: &str,
         signed: Option<&Json>,
         again: Option<&Json>,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let (kind, path) = (format!("{}.{name}", place.kind), format!("{}.{name}", place.path));
         let is_map = MAPS.iter().any(|map| place.kind.ends_with(&format!(".{map}")));
         match (signed, again) {
@@ -259,7 +259,7 @@ impl DocumentComparison<'_> {
 
     /// Lists an item that only one result has. Refused unless a result `may_lack` it and the other result has nothing of that
     /// kind anywhere.
-    fn record_unmatched(&mut self, place: DocumentPlace<'_>, may_lack: bool, is_signed: bool) -> Result<(), Failure> {
+    fn record_unmatched(&mut self, place: DocumentPlace<'_>, may_lack: bool, is_signed: bool) -> Result<()> {
         let (only, others) =
             if is_signed { (&mut self.only.signed, &self.again_kinds) } else { (&mut self.only.again, &self.signed_kinds) };
         if !may_lack || others.contains(place.kind) {
@@ -269,7 +269,7 @@ impl DocumentComparison<'_> {
         Ok(())
     }
 
-    fn compare_lists(&mut self, place: DocumentPlace<'_>, signed: &[Json], again: &[Json]) -> Result<(), Failure> {
+    fn compare_lists(&mut self, place: DocumentPlace<'_>, signed: &[Json], again: &[Json]) -> Result<()> {
         let name = place.kind.rsplit('.').next().unwrap_or_default();
         let key = keys_of(name);
         let (of_signed, of_again) = (elements_by_key(key, signed), elements_by_key(key, again));

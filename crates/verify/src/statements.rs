@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use assay_chain::StageName;
 use assay_envelope::{Predicate, Provenance, ResourceDescriptor, VerificationResult, VerificationSummary, Verified};
 use assay_manifest::{Body as _, Document, InputRef, Kind, Publication, Source};
-use assay_stage::{
-    ErrorCode, Failure, chain_name, dependencies, policy_uri, published_uri, source_dependencies, verified_levels,
-};
+use assay_stage::{chain_name, dependencies, policy_uri, published_uri, source_dependencies, verified_levels};
+
+use crate::{Error, Result};
 
 /// Checks that each statement names the run, the stage, the commit, the definitions and the images that the manifests name, and
 /// that a Publication states a verification of this run that passed.
-pub(crate) fn check_statements(documents: &[Verified<Document>]) -> Result<(), Failure> {
+pub(crate) fn check_statements(documents: &[Verified<Document>]) -> Result<()> {
     let known: BTreeMap<InputRef, &Document> =
         documents.iter().map(|verified| (verified.input_ref(), verified.value())).collect();
     for verified in documents {
@@ -22,10 +22,8 @@ pub(crate) fn check_statements(documents: &[Verified<Document>]) -> Result<(), F
             Predicate::VerificationSummary(summary) => other_verification(summary, document),
             Predicate::TestResult(_) => None,
         };
-        if let Some(what) = other {
-            let message = format!("the statement about the {} names {what} than the manifests do", chain_name(document));
-            return Err(Failure::new(ErrorCode::StatementDiffers, message)
-                .hint("whoever signed it said one thing in the manifest and another in the statement about it"));
+        if let Some(difference) = other {
+            return Err(Error::Statement { manifest: chain_name(document), difference });
         }
     }
     Ok(())

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 
 use assay_envelope::Verified;
 use assay_manifest::{Block, Digest, Document, Instant, Window};
-use assay_stage::{ErrorCode, Failure};
 
 use crate::walk::Chain;
+use crate::{Error, Result};
 
 /// The allowed difference between the clocks of the machines of one run, in nanoseconds: one minute.
 const CLOCK_ALLOWANCE_NS: i64 = 60_000_000_000;
 
 /// Checks that no manifest was signed before what it was made from, that nothing was measured before its environment was observed
 /// or after it was signed, and that nothing was published before it was measured.
-pub fn check_times(chain: &Chain) -> Result<(), Failure> {
+pub fn check_times(chain: &Chain) -> Result<()> {
     let signed: BTreeMap<Digest, (&Verified<Document>, Option<Instant>)> =
         chain.documents.iter().map(|verified| (verified.manifest_digest(), (verified, verified.asserted_time()))).collect();
     let observed: BTreeMap<Block, Instant> = chain
@@ -73,25 +73,28 @@ fn measured_windows(chain: &Chain) -> impl Iterator<Item = (Instant, Instant)> +
 }
 
 /// Refuses a duration that start and end rule out: the wall clock may be set meanwhile, by as much as clocks may differ.
-fn check_duration(what: &str, window: Window) -> Result<(), Failure> {
+fn check_duration(what: &str, window: Window) -> Result<()> {
     let between = window.end.unix_ns().saturating_sub(window.start.unix_ns());
     let lasted = i64::try_from(window.duration_ns.0).unwrap_or(i64::MAX);
     if lasted.abs_diff(between) <= CLOCK_ALLOWANCE_NS.unsigned_abs() {
         return Ok(());
     }
-    let message = format!("{what} lasted {lasted} ns by its own clock, and {between} ns lie between its start and its end");
-    Err(Failure::new(ErrorCode::TimeOrder, message))
+    Err(Error::Duration { window: what.to_owned(), lasted_ns: lasted, between_ns: between })
 }
 
 type Event<'a> = (&'a str, Instant);
 
 /// Refuses a time that is before a time on which it rests.
-fn check_order((earlier, before): Event<'_>, (later, after): Event<'_>) -> Result<(), Failure> {
+fn check_order((earlier, before): Event<'_>, (later, after): Event<'_>) -> Result<()> {
     if after.unix_ns().saturating_add(CLOCK_ALLOWANCE_NS) >= before.unix_ns() {
         return Ok(());
     }
-    let message = format!("{later} at {}, which is before {earlier} at {}", after.to_seconds(), before.to_seconds());
-    Err(Failure::new(ErrorCode::TimeOrder, message))
+    Err(Error::TimeOrder {
+        later: later.to_owned(),
+        later_at: after.to_seconds(),
+        earlier: earlier.to_owned(),
+        earlier_at: before.to_seconds(),
+    })
 }
 
 #[cfg(test)]
@@ -103,7 +106,7 @@ mod tests {
         let at = |seconds: i64| Instant::from_unix_ns(seconds * 1_000_000_000);
         let said = |before, after| {
             check_order(("the last trial ended", at(before)), ("the run was published", at(after)))
-                .map_or_else(|failure| failure.to_string(), |()| "in order".to_owned())
+                .map_or_else(|error| assay_failure::Failure::from(error).to_string(), |()| "in order".to_owned())
         };
         assert_eq!(said(100, 100), "in order");
         assert_eq!(said(100, 40), "in order", "two machines' clocks may differ by a minute");

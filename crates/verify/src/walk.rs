@@ -7,11 +7,12 @@ use assay_chain::{Member, StageName, check_complete, check_links, published_file
 use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, Verified, verify};
 use assay_git::{CommitInfo, OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{Body, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, OriginKind, Role, RunId, Source};
-use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout};
+use assay_stage::{AcceptedResult, Layout};
 use assay_store::Store;
 
 use crate::blobs::{Blobs, FolderBlobs};
 use crate::statements::check_statements;
+use crate::{ArtifactHolder, Error, ManifestPart, Result};
 
 /// The largest file or Git object of a Source, in bytes.
 const MAX_SOURCE_BYTES: u64 = 256 << 20;
@@ -35,40 +36,33 @@ impl Head {
 }
 
 /// Returns the head of a run in a store.
-pub fn head_of_run(store: &Store, run_id: &RunId) -> Result<Head, Failure> {
+pub fn head_of_run(store: &Store, run_id: &RunId) -> Result<Head> {
     let layout = Layout::for_run(run_id);
-    let pointer = |path: &String, kind: Kind| -> Result<Option<InputRef>, Failure> {
+    let pointer = |path: &String, kind: Kind| -> Result<Option<InputRef>> {
         Ok(AcceptedResult::read(store, path)?.map(|accepted| accepted.as_input(kind)))
     };
     let ends = store.list(&format!("{}/ends", layout.run()))?;
     let ends = ends.iter().filter_map(|path| pointer(path, Kind::RunEnd).transpose()).collect::<Result<Vec<_>, _>>()?;
     for stage in StageName::ALL.into_iter().rev().filter(|stage| *stage != StageName::Record) {
         let accepted = AcceptedResult::list_stage(store, run_id, stage)?;
-        let references =
-            accepted.map(|accepted| Ok(accepted?.as_input(stage.output_kind()))).collect::<Result<Vec<_>, Failure>>()?;
+        let references = accepted.map(|accepted| Ok(accepted?.as_input(stage.output_kind()))).collect::<Result<Vec<_>>>()?;
         if !references.is_empty() {
             return Ok(Head { run_id: run_id.clone(), references, ends });
         }
     }
     match pointer(&layout.source(), Kind::Source)? {
         Some(source) => Ok(Head { run_id: run_id.clone(), references: vec![source], ends }),
-        None => Err(Failure::new(ErrorCode::NoSuchRun, format!("the store `{}` has no run `{run_id}`", store.uri()))
-            .hint("`assay runs` lists the runs of a store")),
+        None => Err(Error::NoRun { store: store.uri().to_owned(), run_id: run_id.clone() }),
     }
 }
 
 /// Returns the head of the run that a published folder holds: the Publication at its fixed path.
-pub fn head_of_folder(blobs: &FolderBlobs) -> Result<Head, Failure> {
-    let [manifest, bundle] = ["chain/publication.json", "chain/publication.sigstore.json"].map(|path| {
-        blobs.digest_at(path).ok_or_else(|| {
-            Failure::new(ErrorCode::MissingStage, format!("the folder holds no `{path}`"))
-                .hint("name the folder of one published run")
-        })
-    });
+pub fn head_of_folder(blobs: &FolderBlobs) -> Result<Head> {
+    let [manifest, bundle] = ["chain/publication.json", "chain/publication.sigstore.json"]
+        .map(|path| blobs.digest_at(path).ok_or(Error::NoPublishedRun(path)));
     let (manifest, bundle) = (manifest?, bundle?);
     let bytes = blobs.get(&manifest, MAX_MANIFEST_BYTES)?.unwrap_or_default();
-    let document = Document::parse(&bytes)
-        .map_err(|error| Failure::new(ErrorCode::Manifest, "`chain/publication.json` is no manifest").because(&error))?;
+    let document = Document::parse(&bytes).map_err(Error::Publication)?;
     let reference = InputRef { kind: Kind::Publication, manifest, bundle };
     Ok(Head { run_id: document.header().run_id.clone(), references: vec![reference], ends: Vec::new() })
 }
@@ -115,7 +109,7 @@ impl Chain {
 
 /// Walks a run back from its head. Every manifest is loaded by digest, verified under `trust`, and pinned by the manifest that
 /// names it.
-pub fn walk(blobs: &dyn Blobs, head: &Head, trust: &Trust) -> Result<Chain, Failure> {
+pub fn walk(blobs: &dyn Blobs, head: &Head, trust: &Trust) -> Result<Chain> {
     let mut found: BTreeMap<InputRef, Verified<Document>> = BTreeMap::new();
     let mut pending: Vec<(InputRef, Option<Kind>)> =
         head.references.iter().chain(&head.ends).map(|reference| (*reference, None)).collect();
@@ -143,25 +137,20 @@ pub fn load(
     named_by: Option<Kind>,
     trust: &Trust,
     run_id: &RunId,
-) -> Result<Verified<Document>, Failure> {
+) -> Result<Verified<Document>> {
     let InputRef { kind, manifest, bundle } = reference;
-    let missing = |what: &str, digest: &assay_manifest::Digest| {
-        let by = named_by.map(|kind| format!(", which the {kind} was made from,")).unwrap_or_default();
-        let code = if what == "bundle" { ErrorCode::BundleMissing } else { ErrorCode::ManifestMissing };
-        Failure::new(code, format!("the {what} {digest} of the {kind}{by} is not there"))
-            .hint("it was removed, or other bytes were put in its place")
-    };
-    let in_place = |failure: Failure| Failure { message: format!("the {kind} does not verify: {}", failure.message), ..failure };
+    let missing = |part: ManifestPart, digest| Error::NoManifest { part, digest, kind, named_by };
+    let in_place = |error: Error| Error::Unverified { kind, source: Box::new(error) };
     let manifest_bytes =
-        blobs.get(&manifest, MAX_MANIFEST_BYTES).map_err(in_place)?.ok_or_else(|| missing("manifest", &manifest))?;
+        blobs.get(&manifest, MAX_MANIFEST_BYTES).map_err(in_place)?.ok_or_else(|| missing(ManifestPart::Manifest, manifest))?;
     let bundle_bytes =
-        blobs.get(&bundle, MAX_BUNDLE_BYTES as u64).map_err(in_place)?.ok_or_else(|| missing("bundle", &bundle))?;
+        blobs.get(&bundle, MAX_BUNDLE_BYTES as u64).map_err(in_place)?.ok_or_else(|| missing(ManifestPart::Bundle, bundle))?;
     let expect = ExpectedManifest { run_id: Some(run_id), kind: Some(kind), stage: Some(kind.signer()), input: Some(&reference) };
     verify(&manifest_bytes, &bundle_bytes, trust, &expect).map_err(|error| in_place(error.into()))
 }
 
 /// Checks that the run has the origin that the trust policy requires of each role that signed.
-fn check_origin(trust: &Trust, documents: &[Verified<Document>]) -> Result<(), Failure> {
+fn check_origin(trust: &Trust, documents: &[Verified<Document>]) -> Result<()> {
     let roles: BTreeSet<Role> = documents.iter().map(|verified| verified.value().kind().signer()).collect();
     for role in roles {
         documents.iter().try_for_each(|verified| trust.check_origin(role, verified.value()))?;
@@ -169,7 +158,7 @@ fn check_origin(trust: &Trust, documents: &[Verified<Document>]) -> Result<(), F
     Ok(())
 }
 
-fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>]) -> Result<Option<CommitInfo>, Failure> {
+fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>]) -> Result<Option<CommitInfo>> {
     let members: Vec<_> =
         documents.iter().map(|verified| Member { document: verified.value(), reference: verified.input_ref() }).collect();
     let checked = if head.is_published() { check_complete(&head.run_id, &members) } else { check_links(&head.run_id, &members) };
@@ -182,25 +171,23 @@ fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>])
 }
 
 /// Shows offline that the files that define the run are those of the commit.
-fn check_commit(blobs: &dyn Blobs, source: &Source) -> Result<CommitInfo, Failure> {
-    let not_shown = |error: &(dyn std::error::Error + 'static)| Failure::from_error(ErrorCode::Commit, error);
-    let unnamed = || Failure::new(ErrorCode::Commit, "the source is of a commit, but does not name it");
-    let commit: Oid = source.commit.as_deref().ok_or_else(unnamed)?.parse().map_err(|error| not_shown(&error))?;
+fn check_commit(blobs: &dyn Blobs, source: &Source) -> Result<CommitInfo> {
+    let parse = |oid: &str| oid.parse::<Oid>().map_err(|error| Error::Commit(error.into()));
+    let commit = parse(source.commit.as_deref().ok_or(Error::CommitNotNamed)?)?;
     let bytes_of = |artifact: &assay_manifest::Artifact| {
-        blobs.get(&artifact.digest, MAX_SOURCE_BYTES)?.ok_or_else(|| {
-            Failure::new(
-                ErrorCode::ArtifactAbsent,
-                format!("the source's `{}` ({}) is not there", artifact.name, artifact.digest),
-            )
+        blobs.get(&artifact.digest, MAX_SOURCE_BYTES)?.ok_or_else(|| Error::NoArtifact {
+            holder: ArtifactHolder::Source,
+            name: artifact.name.clone(),
+            digest: artifact.digest,
         })
     };
-    let objects = source.objects.iter().map(|object| {
-        let oid = object.oid.parse().map_err(|error| not_shown(&error))?;
-        Ok(RawObject { oid, kind: object.kind, bytes: bytes_of(&object.artifact)? })
-    });
-    let objects = objects.collect::<Result<Vec<_>, Failure>>()?;
-    let files = source.files.iter().map(|file| Ok((file, bytes_of(&file.artifact)?))).collect::<Result<Vec<_>, Failure>>()?;
+    let objects = source
+        .objects
+        .iter()
+        .map(|object| Ok(RawObject { oid: parse(&object.oid)?, kind: object.kind, bytes: bytes_of(&object.artifact)? }));
+    let objects = objects.collect::<Result<Vec<_>>>()?;
+    let files = source.files.iter().map(|file| Ok((file, bytes_of(&file.artifact)?))).collect::<Result<Vec<_>>>()?;
     let files: Vec<_> =
         files.iter().map(|(file, bytes)| OfflineFile { path: &file.path, executable: file.executable, bytes }).collect();
-    check_offline(commit, &objects, &files).map_err(|error| not_shown(&error))
+    check_offline(commit, &objects, &files).map_err(|error| Error::Commit(error.into()))
 }

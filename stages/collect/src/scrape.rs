@@ -94,7 +94,7 @@ impl Scrapers {
 fn read_headers(source: &Source, headers: &[EnvVar]) -> Result<Headers, Failure> {
     Headers::read(headers).map_err(|error| {
         let message = format!("the headers of {} cannot be sent", source.description());
-        Failure::new(ErrorCode::SecretAbsent, message).because(&error).lasting()
+        Failure::new(ErrorCode::SecretAbsent, message).because(&error)
     })
 }
 

@@ -182,7 +182,7 @@ impl<'a> Runner<'a> {
         let absent = |place: String| {
             let message = format!("`{program}`, which the workload `{}` runs, is not {place}", self.workload.name);
             let hint = "build it before the run; a program with a `/` lies in the target's `folder`, another one in PATH";
-            Failure::new(ErrorCode::ProgramAbsent, message).hint(hint).lasting()
+            Failure::new(ErrorCode::ProgramAbsent, message).hint(hint)
         };
         if !program.contains('/') {
             let found = assay_host::find_in_path(program, search).ok_or_else(|| absent("in PATH".to_owned()))?;
@@ -295,7 +295,7 @@ pub(crate) fn host_state(ctx: &Context) -> HostState {
 fn resolve(variable: &EnvVar) -> Result<OsString, Failure> {
     let absent = |what: String| {
         let message = format!("the variable `{}` comes from {what}, which cannot be read", variable.name);
-        Failure::new(ErrorCode::SecretAbsent, message).lasting()
+        Failure::new(ErrorCode::SecretAbsent, message)
     };
     read_value(variable).map_err(|why| match why {
         MissingValue::Env(name) => absent(format!("the environment variable `{name}`")),

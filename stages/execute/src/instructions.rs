@@ -36,9 +36,9 @@ pub(crate) fn count(
     let search = std::env::var("PATH").unwrap_or_default();
     let Some(tool) = assay_host::find_in_path(tool, &search) else {
         let message = format!("`{tool}`, which is to count instructions, is not in PATH");
-        return Err(Failure::new(ErrorCode::CounterAbsent, message)
-            .hint(format!("on Debian and Ubuntu: apt-get install {package}"))
-            .lasting());
+        return Err(
+            Failure::new(ErrorCode::CounterAbsent, message).hint(format!("on Debian and Ubuntu: apt-get install {package}"))
+        );
     };
     // Its output was kept when it was timed.
     let counted = Command { stdout: Output::Null, stderr: Output::Null, ..wrap_command(counter, &tool, &counts, command) };

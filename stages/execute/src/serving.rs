@@ -526,7 +526,7 @@ fn health(finished: &TrialSummary, is_open: bool) -> ClientHealth {
 
 /// Returns the failure for a header whose secret cannot be read from its reference.
 pub(crate) fn unreadable_header(error: &HeaderError) -> Failure {
-    Failure::from_error(ErrorCode::SecretAbsent, error).lasting()
+    Failure::from_error(ErrorCode::SecretAbsent, error)
 }
 
 fn load_failure(error: &assay_load::Error) -> Failure {

@@ -32,8 +32,7 @@ impl PodProvisioner<'_> {
                 let message =
                     format!("the {} of target `{}` was not ready after {limit:?}: {why}", describe_service(named), target.name);
                 return Err(Failure::new(ErrorCode::TargetNotReady, message)
-                    .hint("`kubectl describe` tells more of it; `ready.timeout` gives it more time")
-                    .lasting());
+                    .hint("`kubectl describe` tells more of it; `ready.timeout` gives it more time"));
             }
             if ctx.cancel().wait_timeout(LOOK) {
                 ctx.check_cancelled()?;
@@ -60,12 +59,10 @@ impl PodProvisioner<'_> {
         let (version, _) = inference_api(named.api);
         if !self.cluster.has_api(version)? {
             let message = format!("target `{}` is of `{version}`, which this cluster does not have", target.name);
-            return Err(Failure::new(ErrorCode::NoSuchApi, message)
-                .hint("is it `kserve` or `ome`, and is it installed there?")
-                .lasting());
+            return Err(Failure::new(ErrorCode::NoSuchApi, message).hint("is it `kserve` or `ome`, and is it installed there?"));
         }
         let message = format!("there is no {}, which target `{}` is", describe_service(named), target.name);
-        Err(Failure::new(ErrorCode::NoSuchService, message).hint("its owner brings it up; a run only finds it").lasting())
+        Err(Failure::new(ErrorCode::NoSuchService, message).hint("its owner brings it up; a run only finds it"))
     }
 }
 

@@ -298,9 +298,7 @@ fn target_address(target: &Target) -> Result<String, Failure> {
 
 fn target_headers(target: &Target) -> Result<Headers, Failure> {
     Headers::read(&target.headers).map_err(|error| {
-        Failure::new(ErrorCode::SecretAbsent, format!("the headers of target `{}` cannot be sent", target.name))
-            .because(&error)
-            .lasting()
+        Failure::new(ErrorCode::SecretAbsent, format!("the headers of target `{}` cannot be sent", target.name)).because(&error)
     })
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn check(target: &Target, asked: &BTreeSet<&str>, identity: &Identity
     let message = format!("target `{}` does not serve the model `{missing}`: it lists {}", target.name, list_models(listed));
     Err(Failure::new(ErrorCode::ModelNotServed, message).hint(
         "write one of the listed names as the workload's `model`, or start the endpoint with that name (vLLM: `--served-model-name`)",
-    ).lasting())
+    ))
 }
 
 fn list_models(models: &[String]) -> String {

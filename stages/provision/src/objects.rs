@@ -95,8 +95,7 @@ impl PodProvisioner<'_> {
                     let seconds = target.ready_timeout_ns.0 / 1_000_000_000;
                     let message = format!("the objects of target `{}` are not up after {seconds} s", target.name);
                     return Err(Failure::new(ErrorCode::TargetNotReady, message)
-                        .hint("a readiness probe that never passes keeps them from it; `ready.timeout` gives them more time")
-                        .lasting());
+                        .hint("a readiness probe that never passes keeps them from it; `ready.timeout` gives them more time"));
                 }
             }
             if ctx.cancel().wait_timeout(LOOK) {

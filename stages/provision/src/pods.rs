@@ -225,7 +225,7 @@ impl<'a> PodProvisioner<'a> {
                 (WaitStep::GiveUp, None) => {
                     let message =
                         format!("target `{}` has no address after {} s", target.name, target.ready_timeout_ns.0 / 1_000_000_000);
-                    return Err(Failure::new(ErrorCode::TargetNotReady, message).lasting());
+                    return Err(Failure::new(ErrorCode::TargetNotReady, message));
                 }
             }
             if ctx.cancel().wait_timeout(PAUSE) {

@@ -60,9 +60,7 @@ fn not_ready(target: &Target, address: &str, question: &ReadyCheck, why: &str) -
         ),
         _ => "look into its log beside the stage's, or give it more time with `ready.timeout`".to_owned(),
     };
-    Failure::new(ErrorCode::TargetNotReady, format!("target `{}` was not ready after {limit:?}: {why}", target.name))
-        .hint(hint)
-        .lasting()
+    Failure::new(ErrorCode::TargetNotReady, format!("target `{}` was not ready after {limit:?}: {why}", target.name)).hint(hint)
 }
 
 /// A readiness check.

@@ -147,8 +147,7 @@ fn wait_for_port(
                 ErrorCode::SimulatorNotStarted,
                 format!("the simulator `{}` did not listen within {limit:?}", target.name),
             )
-            .hint(format!("its log beside the stage's, `target-{}.log`, says why", target.name))
-            .lasting());
+            .hint(format!("its log beside the stage's, `target-{}.log`, says why", target.name)));
         }
         if cancel.wait_timeout(PAUSE) {
             return Err(Failure::cancelled(cancel.reason().unwrap_or("stopped")));

@@ -116,7 +116,8 @@ fn check_evidence(inputs: &Inputs, ctx: &Context) -> Result<(), Failure> {
     let lost = || Failure::new(ErrorCode::ArtifactAbsent, "the collection's list of evidence is not in the store");
     let list = assay_verify::read_evidence_list(&StoreBlobs::new(ctx.store().clone()), collection)?.ok_or_else(lost)?;
     assay_verify::check_attempts(inputs.verified())?;
-    assay_verify::check_evidence_list(inputs.verified(), &list).map(|_| ())
+    assay_verify::check_evidence_list(inputs.verified(), &list)?;
+    Ok(())
 }
 
 /// Returns the rows that hold numbers. Refuses to publish rows that differ from the Summary, which a reader would refuse.

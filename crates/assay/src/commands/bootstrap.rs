@@ -110,8 +110,7 @@ fn check_targets_alone(cluster: &Cluster, options: &InstallOptions) -> Result<()
             ErrorCode::TargetsShared,
             format!("the namespace `{name}` is for the targets of the installation in `{other}`"),
         )
-        .hint("name another one with `--targets-namespace`")
-        .lasting()),
+        .hint("name another one with `--targets-namespace`")),
         _ => Ok(()),
     }
 }

@@ -70,7 +70,6 @@ pub(crate) fn site(cluster: &Cluster, namespace: &str) -> Result<Site, Failure> 
             .hint(format!(
                 "an administrator installs it with `assay bootstrap --namespace {namespace}`, or from `assay render kubernetes`; `assay run --bootstrap` makes what is missing"
             ))
-            .lasting()
     })?;
     Ok(Site::read(namespace, &map.data.unwrap_or_default())?)
 }

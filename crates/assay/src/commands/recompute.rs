@@ -63,7 +63,7 @@ pub(crate) fn compare(
     if signed.reduce_binary == again.reduce_binary {
         let none = Tables::new();
         let result = |summary| ReduceResult { summary, tables: &none, views: None };
-        return compare_results(&result(signed), &result(again));
+        return Ok(compare_results(&result(signed), &result(again))?);
     }
     crate::output::diagnostic(format!(
         "this reduce binary ({}) is not the one of the run ({}): every row and field is compared, {}",
@@ -74,10 +74,10 @@ pub(crate) fn compare(
     let blobs = opened.blobs.as_ref();
     let (signed_tables, again_tables) = (read_tables(blobs, &signed.files)?, read_tables(store, &again.files)?);
     let (signed_views, again_views) = (views(blobs, signed)?, views(store, again)?);
-    compare_results(
+    Ok(compare_results(
         &ReduceResult { summary: signed, tables: &signed_tables, views: signed_views.as_ref() },
         &ReduceResult { summary: again, tables: &again_tables, views: again_views.as_ref() },
-    )
+    )?)
 }
 
 fn views(blobs: &dyn Blobs, summary: &Summary) -> Result<Option<Value>, Failure> {

@@ -81,8 +81,8 @@ impl Verify {
         let (blobs, chain) = (opened.blobs.as_ref(), &opened.chain);
         // The three checks are independent. A failure of the warehouse is reported first.
         let (warehouse, rows, raw) = std::thread::scope(|scope| {
-            let rows = scope.spawn(|| verify_rows(blobs, chain, &publish_binary));
-            let raw = scope.spawn(|| verify_evidence(blobs, chain));
+            let rows = scope.spawn(|| verify_rows(blobs, chain, &publish_binary).map_err(Failure::from));
+            let raw = scope.spawn(|| verify_evidence(blobs, chain).map_err(Failure::from));
             (check_warehouse(opened), assay_verify::join_thread(rows), assay_verify::join_thread(raw))
         });
         let rows = warehouse.and_then(|warehouse| {

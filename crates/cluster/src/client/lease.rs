@@ -72,7 +72,7 @@ impl Lease {
                             Ok(Some(there)) if is_held_by(&there, &holder) => lease = there,
                             Ok(_) => return lost.cancel("another driver has taken the run over"),
                             Err(error) => {
-                                tracing::warn!(failure = %Failure::from(error), "who holds the run's Lease is not known")
+                                tracing::warn!(failure = %Failure::from(error), "who holds the run's Lease is not known");
                             }
                         }
                     }

@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn what_a_retry_may_mend_is_tried_again_and_nothing_else() {
         let passing = Failure::new(ErrorCode::Busy, "m");
-        let lasting = Failure::new(ErrorCode::ModelNotServed, "m").lasting();
+        let lasting = Failure::new(ErrorCode::ModelNotServed, "m");
         assert_eq!(run_failing(&[]), (Ok(()), 0));
         assert_eq!(run_failing(&[passing.clone(), passing.clone()]), (Ok(()), 2));
         assert_eq!(run_failing(&[passing.clone(), passing.clone(), passing.clone()]), (Err("busy".to_owned()), 2));

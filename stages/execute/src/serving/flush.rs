@@ -91,7 +91,6 @@ pub(crate) fn flush_failure(target: &str, said: &str) -> Failure {
             "vLLM takes the order where it was started with `VLLM_SERVER_DEV_MODE=1`, SGLang always (with its admin key); for any other \
              endpoint write `cache: cold_salt` in the workload and `isolation: none`, which need no order",
         )
-        .lasting()
 }
 
 #[cfg(test)]

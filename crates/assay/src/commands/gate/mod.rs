@@ -151,7 +151,7 @@ impl Caller for CommandLine {
         if keys.missing().contains(&Role::Gate) {
             make_missing_keys(&config, password.as_encoded_bytes())?;
         }
-        keys.unlock(&[Role::Gate], password.as_encoded_bytes())
+        Ok(keys.unlock(&[Role::Gate], password.as_encoded_bytes())?)
     }
 
     fn run_again(&self, run: &RepeatedRun<'_>) -> Result<(), Failure> {
