@@ -1,6 +1,8 @@
-//! Exit codes and error codes of Assay's programs: one table, from which messages, retries and the reference page derive.
+//! Failures of Assay's programs, with their exit codes and error codes: one table, from which messages, retries and the reference
+//! page derive.
 //!
-//! An error code belongs to one exit code and one retry class. A new kind of failure is one row of `codes.rs`.
+//! An error code belongs to one exit code and one retry class. A new kind of failure is one row of `codes.rs`. The crate depends on
+//! no other of Assay's, so that any crate can convert its errors into a [`Failure`].
 
 /// Defines [`ErrorCode`] from rows of variant, code, exit, retry class, meaning and remedy.
 macro_rules! error_codes {

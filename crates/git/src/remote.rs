@@ -1,6 +1,6 @@
 //! Remotes: the settings for reaching one, the reasons of failure, and fetching one commit.
 
-use assay_failure::ErrorCode;
+use assay_failure::{ErrorCode, Exit};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -303,7 +303,7 @@ impl RemoteError {
             Self::Git { said, .. } => match Obstacle::from_message(said) {
                 Some(Obstacle::HostKey) => ErrorCode::UnknownHost,
                 Some(Obstacle::Authentication) => ErrorCode::Authentication,
-                Some(Obstacle::NoRepository) => ErrorCode::RepositoryNotFound,
+                Some(Obstacle::NoRepository) => ErrorCode::NoRepository,
                 Some(Obstacle::Unreachable) => ErrorCode::Unreachable,
                 None => ErrorCode::GitFailed,
             },
@@ -311,6 +311,14 @@ impl RemoteError {
             Self::TimedOut { .. } => ErrorCode::RemoteTimeout,
             Self::Cancelled { .. } => ErrorCode::Cancelled,
             Self::Unreadable { .. } => ErrorCode::RemoteUnreadable,
+        }
+    }
+
+    /// Returns the exit code of a command that ends with this error. Whatever git says of a remote is a fact of the environment.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Git { .. } => Exit::Environment,
+            _ => self.code().exit(),
         }
     }
 
@@ -452,9 +460,9 @@ mod tests {
             ("Host key verification failed.\nfatal: Could not read from remote repository.", "unknown_host"),
             (
                 "fatal: '/srv/a' does not appear to be a git repository\nfatal: Could not read from remote repository.",
-                "repository_not_found",
+                "no_repository",
             ),
-            ("remote: Not Found\nfatal: repository 'https://example.org/a/' not found", "repository_not_found"),
+            ("remote: Not Found\nfatal: repository 'https://example.org/a/' not found", "no_repository"),
             ("fatal: unable to access 'https://nowhere/': Could not resolve host: nowhere", "unreachable"),
             ("ssh: connect to host example.org port 22: Connection timed out\nfatal: Could not read from", "unreachable"),
             ("fatal: something new", "git_failed"),

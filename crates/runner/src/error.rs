@@ -95,7 +95,7 @@ pub enum Error {
     /// A key cannot be made or used.
     #[error("{}", work)]
     Key {
-        /// What was done with the key.
+        /// The work that was done with the key.
         work: KeyWork,
         /// The error of the key.
         #[source]
@@ -702,6 +702,8 @@ impl From<Error> for Failure {
             error => {
                 let failure = Self::from_error(error.code(), &error).hint_if(error.hint());
                 match error {
+                    Error::Remote(error) => failure.with_exit(error.exit()),
+                    Error::Branch(error) => failure.with_exit(error.exit()),
                     // The exit code of a stage that stated no failure is its own.
                     Error::StageEnd { end: StageEnd::ExitCode(code), .. } => failure.with_exit(Exit::from_code(code)),
                     // A block whose target is lost has to be provisioned again, so the same call is of no use.
