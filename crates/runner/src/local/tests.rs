@@ -140,7 +140,8 @@ fn a_target_sees_what_its_definition_names_and_little_else() {
 
 #[test]
 fn a_secret_that_is_not_there_is_named_and_not_shown() {
-    let refused = |from: &[_], files: &[_]| held_environment(&request(from, files)).expect_err("absent").to_string();
+    let refused =
+        |from: &[_], files: &[_]| Failure::from(held_environment(&request(from, files)).expect_err("absent")).to_string();
     insta::assert_snapshot!(refused(&[("TOKEN", "ASSAY_TEST_NO_SUCH_VARIABLE")], &[]), @"error[secret_absent]: `TOKEN` of target `vllm` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which cannot be read");
     insta::assert_snapshot!(refused(&[], &[("TOKEN", "/nonexistent/token")]), @r"
     error[secret_absent]: `TOKEN` of target `vllm` comes from the file `/nonexistent/token`, which cannot be read
