@@ -380,8 +380,7 @@ pub(crate) fn load<B: Body>(store: &Store, reference: InputRef) -> Result<Manife
 
 /// Returns the parameters as they are on a stage's command line and in its input digest.
 pub(crate) fn parameters_json(parameters: &StageParameters) -> Result<Value> {
-    let unusable = |error| Failure::new(ErrorCode::Internal, "parameters have no JSON form").because(&error);
-    parameters.to_json().map_err(unusable)
+    parameters.to_json().map_err(|error| Error::Internal(Defect::ParametersNotJson(error.to_string())))
 }
 
 fn execute_parameters(block: Block, close: bool, except: &BTreeSet<TrialId>) -> StageParameters {

@@ -559,6 +559,8 @@ pub enum Defect {
     NoResult(StageName),
     /// A file of the definitions was not read.
     FileNotRead(String),
+    /// The parameters of a stage have no JSON form, for this reason.
+    ParametersNotJson(String),
     /// The thread that unlocks a key panicked.
     UnlockPanicked,
     /// The thread that waits for a child panicked.
@@ -570,6 +572,7 @@ impl fmt::Display for Defect {
         match self {
             Self::NoResult(stage) => write!(f, "{stage} gave no result"),
             Self::FileNotRead(path) => write!(f, "`{path}` was not read"),
+            Self::ParametersNotJson(why) => write!(f, "parameters have no JSON form: {why}"),
             Self::UnlockPanicked => f.write_str("a thread that unlocks a key panicked"),
             Self::WaitPanicked => f.write_str("the thread that waits for a child panicked"),
         }
