@@ -43,12 +43,12 @@ impl Query {
             return Err(QueryError::OverLimit { what: LimitedResource::SqlBytes, limit: wire::MAX_SQL_BYTES as u64 }.into());
         }
         match send_request(&Request::Check { sql: sql.to_owned() })? {
-            (Reply::Reads { tables, catalog }, _) => {
+            (Reply::Tables { tables, catalog }, _) => {
                 let known = tables.iter().map(|name| table(name).map(|table| table.name));
-                let tables = known.collect::<Option<_>>().ok_or_else(|| bad_reply("it names a table that there is not"))?;
+                let tables = known.collect::<Option<_>>().ok_or_else(|| bad_reply("it names an unknown table"))?;
                 Ok(Self { sql: sql.to_owned(), tables, catalog })
             }
-            _ => Err(bad_reply("it did not answer what was asked")),
+            _ => Err(bad_reply("its reply does not match the request")),
         }
     }
 
@@ -77,9 +77,9 @@ pub fn run_query(opened: &OpenedFiles, query: &Query, limits: Limits) -> Result<
         files.iter().map(|(_, file)| wire::File { path: file.path().to_owned(), bytes: file.size() }).collect()
     };
     let tables: BTreeMap<_, _> = opened.iter().map(|(name, opened)| ((*name).to_owned(), files(opened))).collect();
-    match send_request(&Request::Ask { sql: query.sql.clone(), tables, limits })? {
-        (Reply::Gives { columns }, rows) => result::from_parquet(columns, rows).map_err(|why| bad_reply(&why)),
-        _ => Err(bad_reply("it did not answer what was asked")),
+    match send_request(&Request::Run { sql: query.sql.clone(), tables, limits })? {
+        (Reply::Result { columns }, rows) => result::from_parquet(columns, rows).map_err(|why| bad_reply(&why)),
+        _ => Err(bad_reply("its reply does not match the request")),
     }
 }
 
@@ -90,36 +90,37 @@ fn bad_reply(what: &str) -> Error {
 /// Returns the program's reply: its first line, and the bytes after it.
 fn send_request(request: &Request) -> Result<(Reply, Vec<u8>)> {
     let limits = request.limits();
-    let asked = serde_json::to_vec(request).map_err(|error| bad_reply(&error.to_string()))?;
-    let ran = run(asked, limits)?;
-    if ran.ended.timed_out {
+    let request_bytes = serde_json::to_vec(request).map_err(|error| bad_reply(&error.to_string()))?;
+    let output = run(request_bytes, limits)?;
+    if output.exit.timed_out {
         return Err(QueryError::over_time(limits).into());
     }
-    if !ran.ended.status.is_success() {
-        return Err(exit_error(ran.ended.status, &ran.said, limits).into());
+    if !output.exit.status.is_success() {
+        return Err(exit_error(output.exit.status, &output.stderr, limits).into());
     }
-    let end = ran.written.iter().take(MAX_HEAD_BYTES).position(|byte| *byte == b'\n');
-    let (head, rest) = ran.written.split_at(end.ok_or_else(|| bad_reply("its answer has no first line"))?);
+    let end = output.stdout.iter().take(MAX_HEAD_BYTES).position(|byte| *byte == b'\n');
+    let (head, rest) = output.stdout.split_at(end.ok_or_else(|| bad_reply("its reply has no first line"))?);
     match serde_json::from_slice(head) {
-        Ok(Reply::Fails { failure }) => Err(failure.into()),
+        Ok(Reply::Failure { failure }) => Err(failure.into()),
         Ok(reply) => Ok((reply, rest.get(1..).unwrap_or_default().to_vec())),
         Err(error) => Err(bad_reply(&error.to_string())),
     }
 }
 
 /// Returns the error for a program that ended by itself. It has no other way to report that it ran out of memory.
-fn exit_error(status: Status, said: &str, limits: Limits) -> QueryError {
-    if said.contains("memory allocation of") {
+fn exit_error(status: Status, stderr: &str, limits: Limits) -> QueryError {
+    if stderr.contains("memory allocation of") {
         return QueryError::OverLimit { what: LimitedResource::Memory, limit: limits.address_space_bytes() };
     }
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output on stderr");
     QueryError::gave_up(format!("it ended with {status}: {last}"))
 }
 
+/// The exit of `assay-sql` and its output.
 struct ProgramOutput {
-    ended: ChildExit,
-    written: Vec<u8>,
-    said: String,
+    exit: ChildExit,
+    stdout: Vec<u8>,
+    stderr: String,
 }
 
 fn run(request: Vec<u8>, limits: Limits) -> Result<ProgramOutput> {
@@ -135,16 +136,16 @@ fn run(request: Vec<u8>, limits: Limits) -> Result<ProgramOutput> {
     };
     let cancel = Cancel::new().map_err(Error::Start)?;
     let mut child = Spawner::start().map_err(Error::Start)?.spawn(command).map_err(Error::Program)?;
-    let (written, said) = (child.take_stdout(), child.take_stderr());
+    let (stdout, stderr) = (child.take_stdout(), child.take_stderr());
     // The result, its columns and its encoding are at most this large: a program that writes more is not Assay's.
     let most = limits.memory_bytes.saturating_mul(2).saturating_add(MAX_HEAD_BYTES as u64);
     std::thread::scope(|scope| {
-        let written = scope.spawn(|| read(written, most));
-        let said = scope.spawn(|| read(said, MAX_STDERR_BYTES));
-        let ended = child.wait(Some(limits.time.saturating_add(OWN_TIME)), &cancel).map_err(Error::Program)?;
-        let written = written.join().unwrap_or_default();
-        let said = said.join().unwrap_or_default();
-        Ok(ProgramOutput { ended, written, said: String::from_utf8_lossy(&said).into_owned() })
+        let stdout = scope.spawn(|| read(stdout, most));
+        let stderr = scope.spawn(|| read(stderr, MAX_STDERR_BYTES));
+        let exit = child.wait(Some(limits.time.saturating_add(OWN_TIME)), &cancel).map_err(Error::Program)?;
+        let stdout = stdout.join().unwrap_or_default();
+        let stderr = stderr.join().unwrap_or_default();
+        Ok(ProgramOutput { exit, stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() })
     })
 }
 

@@ -1,7 +1,7 @@
 //! The protocol between a client that runs a query and `assay-sql`, the program that executes it.
 //!
 //! The request is one JSON document on the program's stdin. The reply is one JSON document on a line of its own on its stdout,
-//! and after [`Reply::Gives`] the rows as a Parquet file.
+//! and after [`Reply::Result`] the rows as a Parquet file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ pub enum Request {
         sql: String,
     },
     /// Run a query.
-    Ask {
+    Run {
         /// The query.
         sql: String,
         /// The files of every table that it may read, in the order in which they are read.
@@ -71,7 +71,7 @@ impl Request {
     pub fn limits(&self) -> Limits {
         match self {
             Self::Check { .. } => Limits::default(),
-            Self::Ask { limits, .. } => *limits,
+            Self::Run { limits, .. } => *limits,
         }
     }
 }
@@ -88,22 +88,22 @@ pub struct File {
 
 /// A reply of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "snake_case", tag = "answer")]
+#[serde(deny_unknown_fields, rename_all = "snake_case", tag = "reply")]
 pub enum Reply {
     /// The query is allowed.
-    Reads {
+    Tables {
         /// The tables that it reads, including those behind views.
         tables: BTreeSet<String>,
         /// True if it reads `information_schema`.
         catalog: bool,
     },
     /// The query was executed: a Parquet file with a column for each of these follows. Its own names do not count.
-    Gives {
+    Result {
         /// The columns.
         columns: Vec<ResultColumn>,
     },
     /// The request failed.
-    Fails {
+    Failure {
         /// The error.
         failure: QueryError,
     },

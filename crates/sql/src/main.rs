@@ -32,9 +32,9 @@ fn main() -> ExitCode {
 }
 
 fn serve() -> std::io::Result<()> {
-    let mut asked = Vec::new();
-    std::io::stdin().take(MAX_REQUEST_BYTES).read_to_end(&mut asked)?;
-    let request: Request = serde_json::from_slice(&asked)?;
+    let mut request_bytes = Vec::new();
+    std::io::stdin().take(MAX_REQUEST_BYTES).read_to_end(&mut request_bytes)?;
+    let request: Request = serde_json::from_slice(&request_bytes)?;
     set_limits(request.limits())?;
     let (reply, rows) = handle_request(request);
     let mut out = std::io::stdout().lock();
@@ -58,18 +58,18 @@ fn lower_limit(resource: Resource, bytes: u64) -> std::io::Result<()> {
 }
 
 fn handle_request(request: Request) -> (Reply, Vec<u8>) {
-    let done = match request {
+    let outcome = match request {
         Request::Check { sql } => {
-            check::check_query(&sql).map(|QueryTables { tables, catalog, .. }| (Reply::Reads { tables, catalog }, Vec::new()))
+            check::check_query(&sql).map(|QueryTables { tables, catalog, .. }| (Reply::Tables { tables, catalog }, Vec::new()))
         }
-        Request::Ask { sql, tables, limits } => session::run_query(sql, tables, limits).and_then(encode_result),
+        Request::Run { sql, tables, limits } => session::run_query(sql, tables, limits).and_then(encode_result),
     };
-    done.unwrap_or_else(|failure| (Reply::Fails { failure }, Vec::new()))
+    outcome.unwrap_or_else(|failure| (Reply::Failure { failure }, Vec::new()))
 }
 
 fn encode_result(result: ResultTable) -> Result<(Reply, Vec<u8>), QueryError> {
     let rows = result.parquet().map_err(|error| QueryError::gave_up(error.to_string()))?;
-    Ok((Reply::Gives { columns: result.columns }, rows))
+    Ok((Reply::Result { columns: result.columns }, rows))
 }
 
 fn thread_error(error: std::io::Error) -> QueryError {
