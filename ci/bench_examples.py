@@ -105,7 +105,7 @@ def client(place, table):
         f"{late}, {late.median / statistics.median(timer):.1f} x a timer",
         f"{BAR_PACING_US:g} us",
         late.median / BAR_PACING_US,
-        "sent less intended, 5 s against a server that only answers, after a thread that does nothing but wait for the same times "
+        "sent less intended, 5 s against a server that only responds, after a thread that does nothing but wait for the same times "
         f"({statistics.median(timer):.0f} us)",
     )
 
@@ -158,8 +158,8 @@ def reduce(place, table):
         text = example(place, "reduce_bench", folder, records, streams)
         seconds = r"# s \(CPU # s\)"
         passes.append(numbers(f"check {seconds}, first pass {seconds}, quantile pass {seconds}, whole {seconds}; peak # MiB", text, "reduce_bench"))
-        answers = re.findall(rf"^([a-z ]+): {NUMBER} s", output(place, python, script, folder, threads), re.M)
-        asked.append({query: float(wall) for query, wall in answers})
+        responses = re.findall(rf"^([a-z ]+): {NUMBER} s", output(place, python, script, folder, threads), re.M)
+        asked.append({query: float(wall) for query, wall in responses})
     of_requests, of_streams = zip(*passes)
     against = f"wall time with {threads} threads each, on the same file from the page cache, in turn with"
     rows = [

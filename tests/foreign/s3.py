@@ -47,8 +47,8 @@ def send(who, method, path, query="", body=b"", unsigned=None, **headers):
     signed["authorization"] = f"AWS4-HMAC-SHA256 Credential={who}/{scope}, SignedHeaders={names}, Signature={signature}"
     connection = http.client.HTTPConnection(host, timeout=60)
     connection.request(method, path + (f"?{query}" if query else ""), body, {**signed, **(unsigned or {})})
-    answer = connection.getresponse()
-    return answer.status, answer.read().decode(errors="replace")
+    response = connection.getresponse()
+    return response.status, response.read().decode(errors="replace")
 
 
 def denied(what, why, *request, **headers):

@@ -39,7 +39,7 @@ pub(crate) fn run_bench(fixture: &Fixture, server: &Server, run_id: &str) -> Com
 /// The model of every scripted server here.
 pub(crate) const MODEL: &str = "served";
 
-/// Starts a server that answers every third inference request with an error, and the others correctly.
+/// Starts a server that responds to every third inference request with an error, and to the others correctly.
 pub(crate) fn failing_server() -> Server {
     Server::start(MODEL, |request| match request.number % 3 {
         2 => (json_response("503 Service Unavailable", "{}"), AfterResponse::KeepAlive),
@@ -260,10 +260,10 @@ fn an_endpoint_that_refuses_everything_has_a_summary_and_no_number() {
     let server = refusing_server();
     let fixture = Fixture::bare();
     let ran = run_bench(&fixture, &server, "refused").refuses(30, "no_valid_trial");
-    let why = "none of 4 trials counts\n  because: all_failed, none of 10 requests was answered: 10 http_error";
+    let why = "none of 4 trials counts\n  because: all_failed, none of 10 requests succeeded: 10 http_error";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
     assert!(ran.stdout.contains("absent, no trial counts"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("none of 10 requests was answered: 10 http_error"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("none of 10 requests succeeded: 10 http_error"), "{}", ran.stdout);
     let summary = &fixture.manifest("refused", "reduce")["body"];
     assert_eq!(text(&summary["status"]), "failed");
     for (name, point) in points(summary) {

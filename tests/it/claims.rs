@@ -177,7 +177,7 @@ fn nothing_mutable_is_said_to_be_left_only_where_that_is_true() {
     let fixture = chat(5, &[&endpoint("unknown", &server, "")], 0);
     fixture.run("one").success();
     let report = report(&fixture, "one");
-    assert!(!report.contains(SENTENCE), "nobody knows what answered:\n{report}");
+    assert!(!report.contains(SENTENCE), "the server is unknown:\n{report}");
     assert!(report.contains("the program behind the target `unknown` (it gives no version)"), "{report}");
 }
 

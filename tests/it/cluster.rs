@@ -84,7 +84,7 @@ impl TestCluster {
 
     /// Runs kubectl. A test that restarts the API server may run at the same time, so a command is retried if the API server is away.
     fn kubectl(&self, arguments: &[&str]) -> CommandResult {
-        wait_until("the API server answers", || {
+        wait_until("the API server responds", || {
             let ran =
                 CommandResult::from_output(self.command().args(arguments).stdin(Stdio::null()).output().expect("kubectl runs"));
             let away =

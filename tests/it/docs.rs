@@ -122,7 +122,7 @@ fn benchmarking_an_endpoint_is_followed_to_its_end() {
         assert!(published.join(run).join("report.html").is_file(), "{run}");
     }
     let question = blocks.iter().find(|block| block.purpose == "ask").expect("the page asks the raw records");
-    raw_records_answer(&reader.folder.join("my-serving"), &published.join("first"), &question.body);
+    check_raw_records(&reader.folder.join("my-serving"), &published.join("first"), &question.body);
     drop(reader);
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
@@ -176,7 +176,7 @@ fn stores_are_served_and_fetched_as_the_page_says() {
 
 /// The query over the raw records returns the trial's number up to the last bit, if DuckDB is installed (see `foreign.rs`).
 #[expect(clippy::print_stdout, reason = "a test that looks at less says so")]
-fn raw_records_answer(repository: &Path, published: &Path, sql: &str) {
+fn check_raw_records(repository: &Path, published: &Path, sql: &str) {
     const ASK: &str = "import duckdb, json, sys; print(json.dumps(duckdb.execute(sys.argv[1]).fetchall()))";
     let Some(folder) = std::env::var_os("ASSAY_TEST_FOREIGN").map(PathBuf::from) else {
         println!("ASSAY_TEST_FOREIGN is not set: nobody has asked the raw records");
@@ -192,16 +192,16 @@ fn raw_records_answer(repository: &Path, published: &Path, sql: &str) {
         .find(|trial| text(&trial["trial_id"]).rsplit('.').next() == Some("t0"))
         .expect("it counts");
     let mut python = Command::new(folder.join("venv/bin/python"));
-    let answer = CommandResult::from_output(python.args(["-c", ASK, sql]).current_dir(repository).output().expect("python runs"))
+    let output = CommandResult::from_output(python.args(["-c", ASK, sql]).current_dir(repository).output().expect("python runs"))
         .success()
         .json();
     // The query names every attempt of the trial, and a busy machine may have invalidated one.
     if trial["attempt"] == 0 {
-        let [row] = &list(&answer)[..] else { panic!("one row, as every request was answered: {answer}") };
-        assert_eq!(row[2].to_string(), text(&trial["n"]), "{answer}");
+        let [row] = &list(&output)[..] else { panic!("one row, as every request succeeded: {output}") };
+        assert_eq!(row[2].to_string(), text(&trial["n"]), "{output}");
         // DuckDB interpolates by other operations, which may differ in the last bit.
         let (asked, stored) = (row[3].as_f64().expect("a number"), trial["value"].as_f64().expect("a number"));
-        assert!((asked - stored).abs() <= 1e-12 * stored, "{answer} is not {stored}");
+        assert!((asked - stored).abs() <= 1e-12 * stored, "{output} is not {stored}");
     }
 }
 

@@ -137,7 +137,7 @@ fn an_exporter_that_dies_leaves_a_gap_to_the_end() {
 }
 
 #[test]
-fn exporters_without_usable_answers_fail_nothing_and_are_told() {
+fn exporters_without_usable_responses_fail_nothing_and_are_reported() {
     let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
     let many: Vec<_> = (0..1500).map(|index| format!("m{index:04}{{label=\"{}\"}} 1\n", "x".repeat(20))).collect();
     let long = format!("long{{label=\"{}\"}} 1\nshort 1\n", "x".repeat(5000));
@@ -166,11 +166,11 @@ fn exporters_without_usable_answers_fail_nothing_and_are_told() {
 
     let gaps = issue(&fixture, "one", "recording_gaps");
     let reasons = [
-        ("page", "the answer has no metrics"),
-        ("bytes", "the answer is not UTF-8"),
+        ("page", "the response has no metrics"),
+        ("bytes", "the response is not UTF-8"),
         ("missing", "404 Not Found"),
         ("gone", "Connection refused"),
-        ("hangs", "no answer within 900ms"),
+        ("hangs", "no response within 900ms"),
         ("endless", ""),
     ];
     for (name, reason) in reasons {

@@ -19,7 +19,7 @@ use crate::tamper::key_of;
 const SCRIPT: &str = r#"n=$(cat "$COUNT" 2>/dev/null || echo 0)
 n=$((n + 1))
 echo "$n" > "$COUNT"
-exec "$SIMULATOR" predict --ttft-ms 50 --ttft-jitter-ms 10 --ttft-jitter-sigma 0.3 --itl-ms 10 --itl-jitter-ms 1 --users 8 \
+exec "$SIMULATOR" predict --ttft-ms 50 --ttft-jitter-ms 10 --ttft-jitter-sigma 0.3 --itl-ms 10 --itl-jitter-ms 1 --concurrency 8 \
     --requests "$REQUESTS" --osl 4 --seed-from "$SEED.$n" $SLOWNESS"#;
 
 const METRICS: &str = "    - {path: ttft_ms_p50, unit: ms, better: lower}
@@ -696,7 +696,7 @@ fn what_a_change_was_merged_with_has_to_be_of_the_branch_and_no_older_than_the_c
         gate(&fixture, run, 1, &["--baseline", "main", "--head", &head])
     };
     let older = judged("older", &old).refuses(20, "other_base");
-    assert!(older.stderr.contains("which lacks what the head has already of `main`"), "{}", older.stderr);
+    assert!(older.stderr.contains("which lacks commits that the head already has of `main`"), "{}", older.stderr);
     let stray = judged("stray", &aside).refuses(20, "other_base");
     assert!(stray.stderr.contains("which is no commit of `main`"), "{}", stray.stderr);
     judged("merged", &new).exits(41);

@@ -97,7 +97,7 @@ impl Shared {
         let length = header(&head, "content-length").map_or(0, |length| length.parse().expect("a length"));
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        let answer = if let Some(bytes) = self.file(&head) {
+        let response = if let Some(bytes) = self.file(&head) {
             let start = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", bytes.len());
             [start.as_bytes(), &bytes].concat()
         } else if header(&head, "authorization") == Some(&self.authorization) {
@@ -107,7 +107,7 @@ impl Shared {
                 .to_vec()
         };
         let tls = reader.get_mut();
-        tls.write_all(&answer).ok()?;
+        tls.write_all(&response).ok()?;
         tls.conn.send_close_notify();
         tls.flush().ok()
     }

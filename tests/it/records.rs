@@ -156,18 +156,18 @@ pub(crate) fn column_falsification(column: Column, far: bool) -> RecordsFalsific
         Column::Error => of(Box::new(|record| record.error = Some("no error".to_owned()))),
         Column::RequestBytes => of(Box::new(|record| record.request_bytes += 1)),
         Column::ResponseBytes => of(Box::new(|record| record.response_bytes += 1)),
-        Column::InputTokensAsked => of(Box::new(move |record| more(&mut record.input_tokens_asked))),
+        Column::InputTokensRequested => of(Box::new(move |record| more(&mut record.input_tokens_requested))),
         Column::InputTokens => of(Box::new(move |record| record.input_tokens += tokens)),
         Column::InputTokensEndpoint => of(Box::new(move |record| more(&mut record.input_tokens_endpoint))),
         Column::CachedTokens => of(Box::new(move |record| more(&mut record.cached_tokens))),
-        Column::OutputTokensAsked => of(Box::new(move |record| more(&mut record.output_tokens_asked))),
+        Column::OutputTokensRequested => of(Box::new(move |record| more(&mut record.output_tokens_requested))),
         Column::OutputTokens => of(Box::new(move |record| more(&mut record.output_tokens))),
         Column::OutputSource => of(Box::new(|record| record.output_source = TokenSource::Unknown)),
         Column::ReasoningTokens => of(Box::new(move |record| more(&mut record.reasoning_tokens))),
         Column::FirstEventTokens => of(Box::new(move |record| more(&mut record.first_event_tokens))),
         Column::TokenEvents => of(Box::new(move |record| record.token_events += tokens)),
         Column::PromptSha256 => of(Box::new(|record| record.prompt_sha256 = Some([7; 32]))),
-        Column::AnswerSha256 => of(Box::new(|record| record.answer_sha256 = Some([7; 32]))),
+        Column::ResponseSha256 => of(Box::new(|record| record.response_sha256 = Some([7; 32]))),
         Column::ChunkAt => of(Box::new(move |record| {
             let waits = |pair: &[Chunk]| pair[0].at_ns + 2_000 < pair[1].at_ns;
             let place = record.chunks[1..].windows(2).position(waits).expect("a pause between token events");

@@ -312,7 +312,7 @@ fn three_shards_offer_what_one_offers() {
 
 /// An endpoint's failures are a result, however few of the requests fall to a shard: an attempt is not repeated until they succeed.
 #[test]
-fn a_shard_whose_requests_all_fail_beside_others_that_are_answered_is_counted() {
+fn a_shard_whose_requests_all_fail_beside_others_that_succeed_is_counted() {
     // Each attempt sends two requests, one per shard.
     let server = Server::start(MODEL, |request| {
         let is_first = request.number % 2 == 0;
@@ -470,7 +470,7 @@ fn requests_that_fail_are_rows_with_their_outcome() {
     let ran = fixture.run("one").exits(30);
     assert!(ran.stdout.contains("report "), "there is a report all the same:\n{}\n{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("30 of 30 requests failed, in attempts that do not count"), "{}", ran.stdout);
-    let why = "chat.fails.default.concurrency-1.t0: attempt 1 does not count: none of 5 requests was answered";
+    let why = "chat.fails.default.concurrency-1.t0: attempt 1 does not count: none of 5 requests succeeded";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
     for name in ["report.html", "report.md"] {
         let text = fs::read_to_string(fixture.published("one").join(name)).expect("a report");
@@ -495,7 +495,7 @@ fn requests_that_fail_are_rows_with_their_outcome() {
         assert!(reasons.contains(&"all_failed"), "{name}: {reasons:?}");
         if let (Some(status), "http_error") = (status, *outcome) {
             let detail = text(&attempt["validity"]["reasons"][0]["detail"]);
-            let expected = format!("none of 5 requests was answered: 5 http_error; most often `{status}: {{}}`");
+            let expected = format!("none of 5 requests succeeded: 5 http_error; most often `{status}: {{}}`");
             assert_eq!(detail, expected);
         }
         let rows: Vec<_> = records(&fixture, attempt).records().expect("rows").map(|row| row.expect("a record")).collect();
@@ -523,7 +523,7 @@ fn what_an_endpoint_fails_is_in_its_error_rate_and_nowhere_else() {
     let point = &points(&fixture, "one")["chat.half.default"];
     assert_eq!(point["serving"]["outcomes"], json!({"http_error": "5", "ok": "5"}));
     assert_eq!(metric(point, "error_rate").expect("it is measured")["median"].as_f64(), Some(0.5));
-    assert_eq!(metric(point, "ttft_ms_p50").expect("it is measured")["trials"][0]["n"], json!("5"), "of good answers only");
+    assert_eq!(metric(point, "ttft_ms_p50").expect("it is measured")["trials"][0]["n"], json!("5"), "of good responses only");
     assert_eq!(server.request_count(), 10, "nothing is retried");
     fixture.assay(&["verify", "one", "--recompute"]).success();
 }
@@ -616,9 +616,9 @@ fn a_secret_that_an_endpoint_repeats_is_masked_and_the_attempt_does_not_count() 
     let errors: Vec<_> = rows.map(|record| record.error.unwrap_or_default()).collect();
     let cut = format!("{}Bearer [secret]", "x".repeat(185));
     assert_eq!(errors, ["Incorrect API key provided: [secret]", &cut, ""].repeat(2));
-    let answers = list(&attempt["evidence"]).iter().find(|artifact| text(&artifact["name"]).ends_with("answers.jsonl"));
-    let answers = fs::read(blob(&fixture.store(), text(&answers.expect("answers")["digest"]))).expect("the answers");
-    assert_eq!(String::from_utf8_lossy(&answers).matches("[secret]").count(), 2);
+    let responses = list(&attempt["evidence"]).iter().find(|artifact| text(&artifact["name"]).ends_with("responses.jsonl"));
+    let responses = fs::read(blob(&fixture.store(), text(&responses.expect("responses")["digest"]))).expect("the responses");
+    assert_eq!(String::from_utf8_lossy(&responses).matches("[secret]").count(), 2);
 
     for path in files_under(&fixture.root()) {
         let bytes = fs::read(&path).expect("a file of the fixture");
@@ -751,7 +751,7 @@ fn a_plan_says_how_long_its_loads_take() {
     at most 9 min of trials
     ");
     insta::assert_snapshot!(planned("mode: closed, concurrency: [1], requests: 100"), @r"
-    how long is unknown before a first run: a closed loop of so many requests takes as long as their answers
+    the duration is unknown before a first run: a closed loop with a number of requests lasts until the last response
     at most 90 min of trials, if every one runs into its time limit
     ");
 }

@@ -329,26 +329,26 @@ impl LossyProxy {
         let mut server = TcpStream::connect(server).ok()?;
         server.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).ok()?;
         server.write_all(&body).ok()?;
-        let mut answer = Vec::new();
-        server.read_to_end(&mut answer).ok()?;
+        let mut response = Vec::new();
+        server.read_to_end(&mut response).ok()?;
         let asked = head.lines().next()?.to_owned();
         let is_write = asked.starts_with("PUT ") || asked.starts_with("POST ");
         if is_write && lost.lock().ok()?.insert(asked) {
             return None;
         }
-        client.write_all(&answer).ok()
+        client.write_all(&response).ok()
     }
 }
 
 #[test]
-fn lost_answers_change_nothing() {
+fn lost_responses_change_nothing() {
     let served = ServedStore::start();
     let lossy = LossyProxy::start(served.address);
     let mut fixture = Fixture::new();
     served.set_credentials(&mut fixture, "run");
     let uri = format!("s3://assay?endpoint=http://{}", lossy.address);
     fixture.assay(&["run", PIPELINE, "--run-id", "one", "--store", &uri]).success();
-    assert!(lossy.lost.lock().expect("no panic").len() > 100, "answers were lost");
+    assert!(lossy.lost.lock().expect("no panic").len() > 100, "responses were lost");
     let verified = fixture.assay(&["verify", "one", "--store", &served.uri()]).success();
     assert!(verified.stdout.contains("level 3 (raw bytes) of 4 reached"), "{}", verified.stdout);
     // No write was taken for another client's: nothing was retried, ended or measured twice.
@@ -413,8 +413,8 @@ fn a_workload_s_identity_is_exchanged_for_credentials() {
             let head: Vec<_> = lines.take_while(|line| !line.is_empty()).map(|line| line.to_lowercase()).collect();
             let is_known = head.contains(&format!("authorization: {TOKEN}"));
             let (status, body) = if is_known { ("200 OK", credentials.to_string()) } else { ("403 Forbidden", String::new()) };
-            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
-            stream.write_all(answer.as_bytes()).expect("answered");
+            let response = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+            stream.write_all(response.as_bytes()).expect("sent");
         }
     });
     let token = fixture.root().join("token");
@@ -508,17 +508,17 @@ fn a_stage_s_credentials_write_its_own_results_only() {
 }
 
 #[test]
-fn a_server_ends_when_it_is_told_to_and_answers_probes() {
+fn a_server_ends_on_its_signal_and_responds_to_probes() {
     let mut served = ServedStore::start();
-    let answer = |path: &str| {
+    let response = |path: &str| {
         let mut stream = TcpStream::connect(served.address).expect("connected");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("answered");
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("sent");
+        response
     };
-    assert!(answer("/-/ready").starts_with("HTTP/1.1 200 OK"));
-    let denied = answer("/assay?list-type=2");
+    assert!(response("/-/ready").starts_with("HTTP/1.1 200 OK"));
+    let denied = response("/assay?list-type=2");
     assert!(denied.starts_with("HTTP/1.1 403") && denied.contains("credentials are needed"), "{denied}");
     let pid = i32::try_from(served.server.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it takes a signal");

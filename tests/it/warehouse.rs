@@ -77,9 +77,9 @@ fn every_attempt_has_a_row_and_one_machine_has_no_place() {
     let mut paragraphs = page.split("\n\n").filter(|paragraph| paragraph.contains("JOIN attempts AS a"));
     let question = paragraphs.next().expect("the page asks where a number was measured");
     let question = question.replace("nightly-20261120-0200", "one").replace("ttft_ms_p99", "speed");
-    let answer = fixture.assay(&["query", &question, "--format", "json"]).success();
-    let rows: Vec<Value> = answer.stdout.lines().map(|row| serde_json::from_str(row).expect("JSON")).collect();
-    assert!(rows.len() >= trials / 2 && rows.iter().all(|row| row["shard"] == 0 && row["node_name"].is_null()), "{answer:?}");
+    let result = fixture.assay(&["query", &question, "--format", "json"]).success();
+    let rows: Vec<Value> = result.stdout.lines().map(|row| serde_json::from_str(row).expect("JSON")).collect();
+    assert!(rows.len() >= trials / 2 && rows.iter().all(|row| row["shard"] == 0 && row["node_name"].is_null()), "{result:?}");
     let part = fixture.manifest("one", "execute");
     assert!(list(&part["body"]["attempts"]).iter().all(|attempt| attempt.get("place").is_none()), "{part}");
 }

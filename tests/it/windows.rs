@@ -119,6 +119,6 @@ fn throughput_is_over_the_time_to_the_end_of_the_load() {
         list(&summary["body"]["points"]).iter().find(|point| text(&point["case_id"]).starts_with("few.")).expect("it is there");
     let of = |name: &str| metric(point, name).and_then(|metric| metric["median"].as_f64());
     // The requested count, by our tokenizer, and by the endpoint: the simulator counts as the built-in tokenizer does.
-    assert_eq!(["isl_tokens_asked_mean", "isl_tokens_mean", "isl_tokens_endpoint_mean"].map(of), [Some(20.0); 3]);
+    assert_eq!(["isl_tokens_requested_mean", "isl_tokens_mean", "isl_tokens_endpoint_mean"].map(of), [Some(20.0); 3]);
     assert_eq!(of("isl_endpoint_difference"), Some(0.0));
 }

@@ -592,7 +592,7 @@ spec:
 const NIGHT: &str = r#"n=$(cat "$COUNT" 2>/dev/null || echo 0)
 n=$((n + 1))
 echo "$n" > "$COUNT"
-exec "$SIMULATOR" predict --ttft-ms 50 --ttft-jitter-ms 10 --ttft-jitter-sigma 0.3 --itl-ms 10 --itl-jitter-ms 1 --users 8 \
+exec "$SIMULATOR" predict --ttft-ms 50 --ttft-jitter-ms 10 --ttft-jitter-sigma 0.3 --itl-ms 10 --itl-jitter-ms 1 --concurrency 8 \
     --requests 1000 --osl 4 --seed-from "night.$n" $(cat "$SLOWNESS")"#;
 
 /// Runs the steps of many nights: a level that holds is not reported, and if it has moved, one issue says which one and since when.

@@ -69,7 +69,7 @@ kueue_install() {
 
 # There is one of it, so nobody else could lead: and who leads ends when the API server is away for long, and with it its webhooks. Its
 # interface for looking at queues is served by way of the API server, which our own node does not do; and a namespace goes only when all
-# that the API server offers answers.
+# that the API server offers responds.
 kueue_settings() {
     sed -i 's/^  leaderElect: true$/  leaderElect: false/' "$1"
     printf 'featureGates:\n  VisibilityOnDemand: false\n' >>"$1"

@@ -54,7 +54,7 @@ refuse() {
     [ "${#state}" -le 60 ] || fail "the path of the state folder is too long for sockets: $state" "set ASSAY_KUBERNETES_STATE"
     [[ $state != /run/* ]] || fail "the node has a /run of its own, so its state cannot be there: $state" "set ASSAY_KUBERNETES_STATE"
     local taken
-    ! alive node || fail "a cluster is running that does not answer" "take it down first: ci/kubernetes down"
+    ! alive node || fail "a cluster is running that does not respond" "take it down first: ci/kubernetes down"
     taken=$(ip -o route show root "$net.0.0/16")
     [ -z "$taken" ] || fail "addresses below $net are taken here: $taken" "set ASSAY_KUBERNETES_NET to two other numbers"
 }
@@ -210,15 +210,15 @@ until_ready() {
     wait_until "the node" kubelet node_is_ready
     wait_until "the default service account" kube-controller-manager k get serviceaccount default
     wait_until "the scheduler" kube-scheduler listens 10259
-    wait_until "an answer about a name, through a Service" dns dns_answers
+    wait_until "a DNS response, through a Service" dns dns_responds
 }
 
 node_is_ready() { k wait --for=condition=Ready node/assay --timeout=1s; }
 
 listens() { inside bash -c "</dev/tcp/127.0.0.1/$1"; }
 
-# Asks the Service for its own address, which is the end of the answer.
-dns_answers() {
+# Asks the Service for its own address, which is the end of the response.
+dns_responds() {
     local head='\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00' type='\x00\x01\x00\x01'
     local labels='\x08kube-dns\x0bkube-system\x03svc\x07cluster\x05local\x00'
     timeout 2 bash -c "exec 3<>/dev/udp/$dns_service/53 && printf '$head$labels$type' >&3 && dd bs=512 count=1 <&3 2>/dev/null" |

@@ -109,7 +109,7 @@ END
     k wait --for=condition=Ready --timeout="$deadline" pod/server
     job caller '"get", "http://greeter/"'
     completes caller
-    is "the answer" "$(k logs job/caller 2>/dev/null | tail -n 1)" "hello from a Service"
+    is "the response" "$(k logs job/caller 2>/dev/null | tail -n 1)" "hello from a Service"
     job far-caller "\"get\", \"http://greeter.$space.svc.cluster.local/\""
     completes far-caller
 }
@@ -142,9 +142,9 @@ a_hardened_pod_runs() {
 }
 
 an_unhardened_pod_is_refused() {
-    local answer
-    answer=$(k run unhardened --image "$image" --restart Never -- exit 0 2>&1) && say "it was accepted" && return 1
-    grep -q 'violates PodSecurity "restricted' <<<"$answer" || { say "$answer" && return 1; }
+    local output
+    output=$(k run unhardened --image "$image" --restart Never -- exit 0 2>&1) && say "it was accepted" && return 1
+    grep -q 'violates PodSecurity "restricted' <<<"$output" || { say "$output" && return 1; }
 }
 
 too_much_memory_is_killed() {

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::api_format::{ApiFormat, Capabilities, InputKind};
 use crate::generation;
-use crate::interface::{Capabilities, InputKind, Interface};
 use crate::json::{Scan, Scanner};
 use crate::received::{InputCounts, InputReader, Message, ReceivedRequest, missing};
 use crate::request::RequestBody;
@@ -12,7 +12,7 @@ use crate::simulated::{Content, ContentFault, SimulatedResponse, push};
 
 pub(crate) struct Chat;
 
-impl Interface for Chat {
+impl ApiFormat for Chat {
     const CAPABILITIES: Capabilities = Capabilities {
         path: "/v1/chat/completions",
         responses: "chat completions",
@@ -52,7 +52,7 @@ impl Interface for Chat {
         ("chatcmpl", if is_streamed { "chat.completion.chunk" } else { "chat.completion" })
     }
 
-    fn write_whole(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>) {
+    fn write_unstreamed(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>) {
         let (tokens, thought) = (response.plan.output.tokens, response.plan.output.reasoning_tokens);
         response.open(body);
         body.extend_from_slice(br#""choices":[{"index":0,"message":{"role":"assistant""#);

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::api_format::{ApiFormat, Capabilities, InputKind};
 use crate::generation;
-use crate::interface::{Capabilities, InputKind, Interface};
 use crate::json::{Scan, Scanner};
 use crate::received::{InputCounts, InputReader, ReceivedRequest, read_prompts};
 use crate::request::RequestBody;
@@ -12,7 +12,7 @@ use crate::simulated::{Content, ContentFault, SimulatedResponse};
 
 pub(crate) struct Completions;
 
-impl Interface for Completions {
+impl ApiFormat for Completions {
     const CAPABILITIES: Capabilities = Capabilities {
         path: "/v1/completions",
         responses: "completions",
@@ -46,7 +46,7 @@ impl Interface for Completions {
         ("cmpl", "text_completion")
     }
 
-    fn write_whole(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>) {
+    fn write_unstreamed(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>) {
         response.open(body);
         body.extend_from_slice(br#""choices":[{"index":0,"text":""#);
         body.extend_from_slice(fault.garble);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interface::{Capabilities, InputKind, Interface};
+use crate::api_format::{ApiFormat, Capabilities, InputKind};
 use crate::json::{Scan, Scanner};
 use crate::received::{InputCounts, InputReader, ReceivedRequest, read_prompts};
 use crate::request::RequestBody;
@@ -14,7 +14,7 @@ const MAX_DOCUMENTS: usize = 2_048;
 
 pub(crate) struct Embeddings;
 
-impl Interface for Embeddings {
+impl ApiFormat for Embeddings {
     const CAPABILITIES: Capabilities = Capabilities {
         path: "/v1/embeddings",
         responses: "embeddings",
@@ -47,7 +47,7 @@ impl Interface for Embeddings {
         ("embd", "list")
     }
 
-    fn write_whole(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>) {
+    fn write_unstreamed(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>) {
         let dimensions = u64::from(response.plan.dimensions);
         response.open(body);
         body.extend_from_slice(br#""data":["#);

@@ -1,6 +1,6 @@
 //! Responses with generated text, which chats and completions have: a list of choices, each a delta, a message or a text.
 //!
-//! Some servers answer one of the two APIs in the words of the other, so both read all of them.
+//! Some servers respond to one of the two APIs in the format of the other, so both read all of them.
 
 use crate::json::{Scan, Scanner, Text};
 use crate::response::{ParsedResponse, TextSink, array_or_null, optional_string, text};

@@ -7,11 +7,11 @@
 //!
 //! An API is chosen once for each request or document, by a `match`; inside of a document all calls are static.
 
+mod api_format;
 mod chat;
 mod completions;
 mod embeddings;
 mod generation;
-mod interface;
 mod json;
 mod received;
 mod request;
@@ -20,7 +20,7 @@ mod response;
 mod serving_api;
 mod simulated;
 
-pub use interface::{Capabilities, InputKind};
+pub use api_format::{Capabilities, InputKind};
 pub use json::{Scan, Text};
 pub use received::{InputCounts, InputReader, ReceivedRequest};
 pub use request::RequestBody;

@@ -23,9 +23,9 @@ pub struct RequestBody<'a> {
     pub streamed: bool,
     /// True if each chunk has to report the tokens so far (`continuous_usage_stats`).
     pub continuous_usage: bool,
-    /// Further members by name: a text that is a number or a boolean becomes one, any other a string. They replace members of
+    /// Further members of the body by name: a text that is a number or a boolean becomes one, any other a string. They replace members of
     /// the same name.
-    pub added: &'a BTreeMap<String, String>,
+    pub extra_body: &'a BTreeMap<String, String>,
 }
 
 impl ServingApi {
@@ -36,14 +36,14 @@ impl ServingApi {
             // Greedy decoding: the measurement should not depend on a server's random numbers.
             body.insert("temperature".to_owned(), json!(0));
         }
-        for (name, text) in request.added {
-            body.insert(name.clone(), parse_scalar(text));
+        for (name, text) in request.extra_body {
+            body.insert(name.clone(), parse_member_value(text));
         }
         Value::Object(body).to_string().into_bytes()
     }
 
     /// Returns true if a member of the body states what is measured: the model, the inputs, their lengths or streaming. Settings of
-    /// the workload decide it, and a member of the same name that is added would make what they state false.
+    /// the workload decide it, and a member of the same name in `extra_body` would make what they state false.
     pub fn is_stated(self, member: &str) -> bool {
         let request = RequestBody {
             model: "",
@@ -53,7 +53,7 @@ impl ServingApi {
             exact_output: true,
             streamed: true,
             continuous_usage: true,
-            added: &BTreeMap::new(),
+            extra_body: &BTreeMap::new(),
         };
         // An API that names no model has none to add either: results name the target's.
         member == "model" || self.stated_members(&request).contains_key(member)
@@ -85,8 +85,8 @@ impl ServingApi {
     }
 }
 
-/// Returns the number or boolean that a text holds; any other text is returned as a string.
-fn parse_scalar(text: &str) -> Value {
+/// Returns the value of a member of `extra_body`: the number or boolean that the text holds, or else the text as a string.
+fn parse_member_value(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
         _ => Value::String(text.to_owned()),

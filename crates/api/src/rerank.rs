@@ -9,7 +9,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interface::{Capabilities, InputKind, Interface};
+use crate::api_format::{ApiFormat, Capabilities, InputKind};
 use crate::json::{Scan, Scanner};
 use crate::received::{InputCounts, InputReader, ReceivedRequest, missing};
 use crate::request::RequestBody;
@@ -35,7 +35,7 @@ const CAPABILITIES: Capabilities = Capabilities {
 
 pub(crate) struct Rerank;
 
-impl Interface for Rerank {
+impl ApiFormat for Rerank {
     const CAPABILITIES: Capabilities = CAPABILITIES;
 
     fn insert_inputs(request: &RequestBody<'_>, body: &mut Map<String, Value>) {
@@ -84,7 +84,7 @@ impl Interface for Rerank {
         ("rerank", "list")
     }
 
-    fn write_whole(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>) {
+    fn write_unstreamed(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>) {
         let units = response.plan.counts.inputs.div_ceil(DOCUMENTS_PER_SEARCH_UNIT);
         response.open(body);
         body.extend_from_slice(br#""results":["#);
@@ -102,7 +102,7 @@ impl Interface for Rerank {
 /// The shape of Text Embeddings Inference.
 pub(crate) struct Tei;
 
-impl Interface for Tei {
+impl ApiFormat for Tei {
     const CAPABILITIES: Capabilities = Capabilities { path: "/rerank", names_model: false, ..CAPABILITIES };
 
     fn insert_inputs(request: &RequestBody<'_>, body: &mut Map<String, Value>) {
@@ -134,7 +134,7 @@ impl Interface for Tei {
         Rerank::object_names(false)
     }
 
-    fn write_whole(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>) {
+    fn write_unstreamed(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>) {
         body.push(b'[');
         for (place, (index, score)) in scores(response, content).into_iter().enumerate() {
             let comma = if place == 0 { "" } else { "," };
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn bodies_have_the_members_of_their_shape() {
         let body = |api: ServingApi| {
-            let added = BTreeMap::from([("top_n".to_owned(), "1".to_owned())]);
+            let extra_body = BTreeMap::from([("top_n".to_owned(), "1".to_owned())]);
             let inputs = ["a \"b\"".to_owned(), "c".to_owned()];
             let request = RequestBody {
                 model: "m",
@@ -279,7 +279,7 @@ mod tests {
                 exact_output: true,
                 streamed: false,
                 continuous_usage: false,
-                added: &added,
+                extra_body: &extra_body,
             };
             serde_json::from_slice::<Value>(&api.request_body(&request)).expect("JSON")
         };

@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::interface::Interface;
+use crate::api_format::ApiFormat;
 use crate::json::{Scan, Scanner, Text};
 
 /// The content of one document. Sizes are bytes of the decoded text.
@@ -91,7 +91,7 @@ impl ParsedResponse<'_> {
 
 /// Parses a document of an API.
 #[inline]
-pub(crate) fn parse<'a, I: Interface>(document: &'a [u8], keep: &mut TextSink<'_>) -> Scan<ParsedResponse<'a>> {
+pub(crate) fn parse<'a, I: ApiFormat>(document: &'a [u8], keep: &mut TextSink<'_>) -> Scan<ParsedResponse<'a>> {
     let mut response = ParsedResponse::default();
     let mut scanner = Scanner::new(document)?;
     I::read_document(&mut scanner, &mut response, keep)?;
@@ -102,7 +102,7 @@ pub(crate) fn parse<'a, I: Interface>(document: &'a [u8], keep: &mut TextSink<'_
 
 /// Reads an object with the members of a response.
 #[inline]
-pub(crate) fn read_object<'a, I: Interface>(
+pub(crate) fn read_object<'a, I: ApiFormat>(
     scanner: &mut Scanner<'a>,
     response: &mut ParsedResponse<'a>,
     keep: &mut TextSink<'_>,
@@ -112,7 +112,7 @@ pub(crate) fn read_object<'a, I: Interface>(
 
 /// Reads a member: those that all APIs have here, the others by the API.
 #[inline]
-fn read_member<'a, I: Interface>(
+fn read_member<'a, I: ApiFormat>(
     scanner: &mut Scanner<'a>,
     key: &[u8],
     response: &mut ParsedResponse<'a>,
@@ -133,7 +133,7 @@ fn read_member<'a, I: Interface>(
     }
 }
 
-fn usage<I: Interface>(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
+fn usage<I: ApiFormat>(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
     if scanner.null()? {
         return Ok(());
     }
@@ -213,7 +213,7 @@ pub(crate) fn text<'a>(scanner: &mut Scanner<'a>) -> Scan<Text<'a>> {
     match scanner.peek()? {
         b'"' => scanner.string(),
         b'n' => scanner.skip().map(|()| Text::default()),
-        _ => Err("text of the answer is no string"),
+        _ => Err("the text of the response is not a string"),
     }
 }
 
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_refused() {
+    fn other_documents_are_refused() {
         for document in [
             "",
             "5",

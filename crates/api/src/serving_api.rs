@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::interface::{Capabilities, Interface};
+use crate::api_format::{ApiFormat, Capabilities};
 use crate::json::Scan;
 use crate::received::{InputCounts, InputReader, ReceivedRequest};
 use crate::request::RequestBody;
@@ -19,7 +19,7 @@ const QUOTED: usize = 80;
 
 /// Declares the APIs: variant, name in workloads, the type that implements it, and what the reference of workloads says of it.
 macro_rules! apis {
-    ($($variant:ident, $name:literal, $interface:ty, $summary:literal;)+) => {
+    ($($variant:ident, $name:literal, $format:ty, $summary:literal;)+) => {
         /// The API of an inference endpoint that is called.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         pub enum ServingApi {
@@ -42,46 +42,46 @@ macro_rules! apis {
 
             /// Returns the capabilities.
             pub const fn capabilities(self) -> Capabilities {
-                match self { $(Self::$variant => <$interface>::CAPABILITIES),+ }
+                match self { $(Self::$variant => <$format>::CAPABILITIES),+ }
             }
 
             /// Parses a document of a response: an event of a stream, or a complete response. A document of another shape, and
             /// text that is not a string, are errors; unknown keys are validated and skipped.
             #[inline]
             pub fn parse_response<'a>(self, document: &'a [u8], keep: &mut TextSink<'_>) -> Scan<ParsedResponse<'a>> {
-                match self { $(Self::$variant => response::parse::<$interface>(document, keep)),+ }
+                match self { $(Self::$variant => response::parse::<$format>(document, keep)),+ }
             }
 
             /// Reads the inputs of a request that an endpoint received, and counts them. Fails with the reason for which
             /// an endpoint refuses the request.
             pub fn read_inputs(self, request: &ReceivedRequest, reader: &mut impl InputReader) -> Result<InputCounts, String> {
-                match self { $(Self::$variant => <$interface>::read_inputs(request, reader)),+ }
+                match self { $(Self::$variant => <$format>::read_inputs(request, reader)),+ }
             }
 
             pub(crate) fn insert_inputs(self, request: &RequestBody<'_>, body: &mut Map<String, Value>) {
-                match self { $(Self::$variant => <$interface>::insert_inputs(request, body)),+ }
+                match self { $(Self::$variant => <$format>::insert_inputs(request, body)),+ }
             }
 
             pub(crate) fn object_names(self, is_streamed: bool) -> (&'static str, &'static str) {
-                match self { $(Self::$variant => <$interface>::object_names(is_streamed)),+ }
+                match self { $(Self::$variant => <$format>::object_names(is_streamed)),+ }
             }
 
             pub(crate) fn write_first_event(self, response: &SimulatedResponse, event: &mut Vec<u8>) -> bool {
-                match self { $(Self::$variant => <$interface>::write_first_event(response, event)),+ }
+                match self { $(Self::$variant => <$format>::write_first_event(response, event)),+ }
             }
 
             pub(crate) fn write_delta(self, field: Option<&str>, event: &mut Vec<u8>, text: impl FnOnce(&mut Vec<u8>)) {
-                match self { $(Self::$variant => <$interface>::write_delta(field, event, text)),+ }
+                match self { $(Self::$variant => <$format>::write_delta(field, event, text)),+ }
             }
 
-            pub(crate) fn write_whole(
+            pub(crate) fn write_unstreamed(
                 self,
                 response: &SimulatedResponse,
                 content: &impl Content,
                 fault: ContentFault<'_>,
                 body: &mut Vec<u8>,
             ) {
-                match self { $(Self::$variant => <$interface>::write_whole(response, content, fault, body)),+ }
+                match self { $(Self::$variant => <$format>::write_unstreamed(response, content, fault, body)),+ }
             }
         }
     };

@@ -137,7 +137,7 @@ impl SimulatedResponse {
     /// Returns the complete response of a request that is not streamed.
     pub fn whole(&self, content: &impl Content, fault: ContentFault<'_>) -> Vec<u8> {
         let mut body = Vec::new();
-        self.plan.api.write_whole(self, content, fault, &mut body);
+        self.plan.api.write_unstreamed(self, content, fault, &mut body);
         body
     }
 
@@ -151,7 +151,7 @@ impl SimulatedResponse {
         push(document, format_args!(r#","logprobs":null,"finish_reason":"{}"}}]"#, self.plan.output.finish_reason));
     }
 
-    /// Writes the end of an event after this many tokens of the response, with the usage so far if it was asked for.
+    /// Writes the end of an event after this many tokens of the response, with the usage so far if the request has `continuous_usage_stats`.
     pub(crate) fn close_event(&self, sent: u32, event: &mut Vec<u8>) {
         if self.plan.continuous_usage {
             let (prompt, total) = (self.plan.prompt_tokens, self.plan.prompt_tokens.saturating_add(sent));

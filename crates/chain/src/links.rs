@@ -424,7 +424,7 @@ pub struct ShardOutcome {
 }
 
 /// Returns the attempt that counts for a trial: the first that is valid in every shard, so that the best one cannot be chosen. A
-/// lost shard invalidates its attempt, because the rest is not the load that was asked for.
+/// lost shard invalidates its attempt, because the rest is not the planned load.
 ///
 /// `tries` are those of all shards, in any order.
 pub fn counted_attempt(tries: impl IntoIterator<Item = ShardOutcome>) -> Option<(Block, u32)> {

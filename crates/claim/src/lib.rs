@@ -152,7 +152,7 @@ fn control_shortfalls(environments: &[&Environment]) -> Vec<Shortfall> {
 fn absent_control(environment: &Environment, control: Control) -> Option<Shortfall> {
     let mut facts = environment.controls.iter().filter(|fact| fact.control == control).peekable();
     let evidence = match facts.peek() {
-        None => "nothing is said of it",
+        None => "it is not declared",
         Some(_) => &facts.find(|fact| fact.state == ControlState::Absent)?.evidence,
     };
     Some(shortfall("controls", format!("`{control}` is absent: {evidence}")))

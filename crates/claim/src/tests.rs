@@ -141,7 +141,7 @@ fn every_block_has_every_control() {
     ");
     insta::assert_snapshot!(graded(|run| run.environments[1].controls.truncate(3)), @r"
     publication -> realism
-    controls: `stable_background` is absent: nothing is said of it
+    controls: `stable_background` is absent: it is not declared
     ");
     let proved = |run: &mut Run| run.environments[0].controls[0] = fact(Control::DedicatedNodes, ControlState::Proved);
     assert_eq!(graded(proved), "publication -> publication");

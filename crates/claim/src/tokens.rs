@@ -36,8 +36,8 @@ fn differences_beyond(points: &[PointSummary], limit: f64) -> impl Iterator<Item
         (share.abs() > limit || share.is_nan()).then(|| {
             let (percent, more) = (share.abs() * 100.0, if share > 0.0 { "more" } else { "fewer" });
             format!(
-                "in trial `{}` the endpoint counts {percent:.0} % {more} input tokens than the workload's tokenizer; {} % is told, and above {} % \
-                 no claim is made",
+                "in trial `{}` the endpoint counts {percent:.0} % {more} input tokens than the workload's tokenizer; more than {} % is reported, and more than {} % \
+                 bars a claim",
                 worst.trial_id,
                 REPORTED_DIFFERENCE * 100.0,
                 BARRING_DIFFERENCE * 100.0
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_is_told_and_a_half_bars_a_claim() {
+    fn a_tenth_is_reported_and_a_half_bars_a_claim() {
         let found = |differences: &[f64]| {
             let points = [point(differences)];
             (find_input_token_difference(&points).is_some(), input_token_shortfalls(&points).count())
@@ -79,6 +79,6 @@ mod tests {
         assert_eq!([found(&[3.0, 0.0]), found(&[-0.75]), found(&[0.0, 0.51])], [(true, 1); 3]);
         assert_eq!((found(&[]), find_input_token_difference(&[])), ((false, 0), None));
         let detail = find_input_token_difference(&[point(&[0.0]), point(&[0.0, 3.0])]).expect("a reason").detail;
-        insta::assert_snapshot!(detail, @"in trial `w.t.default.one.t1` the endpoint counts 300 % more input tokens than the workload's tokenizer; 10 % is told, and above 50 % no claim is made");
+        insta::assert_snapshot!(detail, @"in trial `w.t.default.one.t1` the endpoint counts 300 % more input tokens than the workload's tokenizer; more than 10 % is reported, and more than 50 % bars a claim");
     }
 }

@@ -19,7 +19,7 @@ use crate::{Api, ForgeError, Kind, Repository, Token, text};
 pub const REQUEST_TIME: Duration = Duration::from_secs(30);
 
 /// The largest response, in bytes: a page of a hundred comments of maximum length is 26 MiB of text before it is escaped.
-pub const MAX_ANSWER_BYTES: u64 = 64 << 20;
+pub const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
 /// The maximum number of retries of a request, and of checks after a write whose response was lost.
 pub const MAX_REPEATS: u32 = 3;
@@ -130,7 +130,7 @@ impl Forge {
     fn send_with_retries(&self, question: &ForgeRequest<'_>) -> Result<ForgeResponse, ForgeError> {
         let (mut waits, mut repeats) = (0, 0);
         loop {
-            match self.send(question).and_then(|answer| self.check_status(answer, question.about)) {
+            match self.send(question).and_then(|response| self.check_status(response, question.about)) {
                 Err(ForgeError::RateLimited { wait: Some(wait) }) if wait <= MAX_WAIT && waits < MAX_WAITS => {
                     waits += 1;
                     self.pause(wait);
@@ -166,9 +166,9 @@ impl Forge {
     fn read(&self, response: Response<Body>) -> Result<ForgeResponse, ForgeError> {
         let (head, body) = response.into_parts();
         let mut bytes = Vec::new();
-        let mut reader = body.into_reader().take(MAX_ANSWER_BYTES + 1);
+        let mut reader = body.into_reader().take(MAX_RESPONSE_BYTES + 1);
         reader.read_to_end(&mut bytes).map_err(|error| self.unreachable_error(error.into()))?;
-        if bytes.len() as u64 > MAX_ANSWER_BYTES {
+        if bytes.len() as u64 > MAX_RESPONSE_BYTES {
             return Err(ForgeError::TooLarge);
         }
         let header = |name: &str| header(&head.headers, name);
@@ -182,16 +182,18 @@ impl Forge {
     }
 
     /// Returns a successful response, or the error that another status means.
-    fn check_status(&self, answer: ForgeResponse, about: &RequestContext) -> Result<ForgeResponse, ForgeError> {
-        let said = || self.sanitise(&error_message(&answer.body));
-        match answer.status {
-            200..=299 => Ok(answer),
+    fn check_status(&self, response: ForgeResponse, about: &RequestContext) -> Result<ForgeResponse, ForgeError> {
+        let said = || self.sanitise(&error_message(&response.body));
+        match response.status {
+            200..=299 => Ok(response),
             300..=399 => Err(ForgeError::Redirected {
-                to: self.token.mask(&text::without_user(answer.location.as_deref().unwrap_or_default())),
+                to: self.token.mask(&text::without_user(response.location.as_deref().unwrap_or_default())),
             }),
             401 => Err(ForgeError::BadToken),
-            429 => Err(ForgeError::RateLimited { wait: answer.wait }),
-            403 if answer.wait.is_some() || said().contains("rate limit") => Err(ForgeError::RateLimited { wait: answer.wait }),
+            429 => Err(ForgeError::RateLimited { wait: response.wait }),
+            403 if response.wait.is_some() || said().contains("rate limit") => {
+                Err(ForgeError::RateLimited { wait: response.wait })
+            }
             403 => Err(ForgeError::Forbidden { permission: about.permission, kind: self.kind, said: said() }),
             404 => Err(ForgeError::NotFound { what: about.what.clone() }),
             400 | 422 => Err(ForgeError::Invalid { said: said() }),
@@ -203,24 +205,24 @@ impl Forge {
     /// Parses a response as JSON. A parse error may repeat parts of it, so the error is masked as well.
     pub(crate) fn parse_json<T: DeserializeOwned>(
         &self,
-        answer: &ForgeResponse,
+        response: &ForgeResponse,
         about: &RequestContext,
     ) -> Result<T, ForgeError> {
-        self.parse_with(answer, about, |body| serde_json::from_slice(body))
+        self.parse_with(response, about, |body| serde_json::from_slice(body))
     }
 
     /// Parses a response with `parse`.
     pub(crate) fn parse_with<T>(
         &self,
-        answer: &ForgeResponse,
+        response: &ForgeResponse,
         about: &RequestContext,
         parse: impl Fn(&[u8]) -> Parsed<T>,
     ) -> Result<T, ForgeError> {
-        parse(&answer.body).map_err(|error| self.bad_response(about, &error.to_string()))
+        parse(&response.body).map_err(|error| self.bad_response(about, &error.to_string()))
     }
 
     pub(crate) fn bad_response(&self, about: &RequestContext, why: &str) -> ForgeError {
-        ForgeError::BadAnswer { what: about.what.clone(), why: self.sanitise(why) }
+        ForgeError::BadResponse { what: about.what.clone(), why: self.sanitise(why) }
     }
 
     fn unreachable_error(&self, source: ureq::Error) -> ForgeError {

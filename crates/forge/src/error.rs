@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::issue::LABEL;
-use crate::{Kind, MAX_ANSWER_BYTES, MAX_PAGES};
+use crate::{Kind, MAX_PAGES, MAX_RESPONSE_BYTES};
 
 /// The reason why something was not posted. Texts of a forge are cut, without control characters and without the token.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +96,7 @@ pub enum ForgeError {
         status: u16,
     },
     /// No complete response came, even after retries.
-    #[error("`{api}` gave no answer")]
+    #[error("`{api}` sent no response")]
     Unreachable {
         /// The address of the API.
         api: String,
@@ -105,11 +105,11 @@ pub enum ForgeError {
         source: Box<ureq::Error>,
     },
     /// A response larger than the limit.
-    #[error("the forge's answer is larger than {MAX_ANSWER_BYTES} bytes")]
+    #[error("the forge's response is larger than {MAX_RESPONSE_BYTES} bytes")]
     TooLarge,
     /// A response that differs from the API's documentation.
-    #[error("the forge's answer about {what} is not what its API promises: {why}")]
-    BadAnswer {
+    #[error("the forge's response about {what} is not what its API promises: {why}")]
+    BadResponse {
         /// The requested thing.
         what: String,
         /// The problem.
@@ -172,8 +172,8 @@ impl ForgeError {
             Self::RateLimited { .. } => "wait as long as the forge says, then post again: what is there already is not repeated",
             Self::Redirected { .. } => "the repository may have been renamed: give its name of today, and the API's own address",
             Self::Failed { .. } | Self::Unreachable { .. } => "post again later: what is there already is not repeated",
-            Self::TooLarge | Self::BadAnswer { .. } => {
-                "is this the address of a forge's API, or does a proxy answer in its place?"
+            Self::TooLarge | Self::BadResponse { .. } => {
+                "is this the address of a forge's API, or does a proxy respond in its place?"
             }
             Self::TooManyPages { .. } => {
                 "use another tag on a shorter thread, or close what is long: without the whole list, ours might be doubled"

@@ -26,7 +26,7 @@ mod text;
 mod token;
 
 pub use check::{Annotation, Check, Conclusion, Level, MAX_ANNOTATIONS, MAX_OUTPUT_CHARS, MAX_TITLE_CHARS};
-pub use client::{Forge, MAX_ANSWER_BYTES, MAX_REPEATS, MAX_WAIT, MAX_WAITS, REQUEST_TIME};
+pub use client::{Forge, MAX_REPEATS, MAX_RESPONSE_BYTES, MAX_WAIT, MAX_WAITS, REQUEST_TIME};
 pub use comment::{AbsentAction, Comment, MAX_BODY_CHARS};
 pub use error::ForgeError;
 pub use idempotent_write::PostOutcome;

@@ -18,11 +18,11 @@ impl Forge {
     ) -> Result<Option<T>, ForgeError> {
         let mut url = self.api().url_for(path);
         for _ in 0..MAX_PAGES {
-            let answer = self.get(&url, about)?;
-            if let Some(found) = see(self.parse_with(&answer, about, &parse)?) {
+            let response = self.get(&url, about)?;
+            if let Some(found) = see(self.parse_with(&response, about, &parse)?) {
                 return Ok(Some(found));
             }
-            match next(answer.link.as_deref(), self.api()) {
+            match next(response.link.as_deref(), self.api()) {
                 NextPage::None => return Ok(None),
                 NextPage::Page(next) => url = next,
                 NextPage::Elsewhere(there) => {

@@ -1064,10 +1064,10 @@ fn run_in_order<T: Send>(jobs: usize, work: impl Fn(usize) -> T + Sync, mut then
         let mut waiting = std::collections::BTreeMap::new();
         let mut wanted = 0;
         while wanted < jobs {
-            let (job, answer) = receiver.recv().expect("an answer");
-            waiting.insert(job, answer);
-            while let Some(answer) = waiting.remove(&wanted) {
-                then(wanted, answer);
+            let (job, result) = receiver.recv().expect("a result");
+            waiting.insert(job, result);
+            while let Some(result) = waiting.remove(&wanted) {
+                then(wanted, result);
                 wanted += 1;
             }
         }

@@ -188,7 +188,7 @@ fn check_output_drift(
     };
     let drift = (now - before).abs() / before;
     let detail = format!(
-        "answers have {now:.1} tokens instead of {before:.1}, {:.1} % off; at most {:.1} % may be",
+        "responses have {now:.1} tokens instead of {before:.1}, {:.1} % off; at most {:.1} % may be",
         drift * 100.0,
         most * 100.0
     );

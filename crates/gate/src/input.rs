@@ -55,10 +55,10 @@ pub(crate) fn apply_acknowledgements(
             && accepted.metric == metric
             && accepted.point.as_ref().is_none_or(|of| of == point)
     };
-    let answers =
+    let results =
         question.acknowledgements.iter().filter(about).map(|accepted| apply_acknowledgement(accepted, worse, question.judged_on));
-    let answers: Vec<_> = answers.collect();
-    answers.iter().find(|(path, _)| path.is_some()).or(answers.first()).cloned()
+    let results: Vec<_> = results.collect();
+    results.iter().find(|(path, _)| path.is_some()).or(results.first()).cloned()
 }
 
 /// Returns the file's path if it accepts a change this much worse, and the reason in words.

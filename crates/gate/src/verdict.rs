@@ -165,18 +165,18 @@ fn judged_run(run: &Run<'_>) -> JudgedRun {
 fn collect_metrics<'a>(runs: &[Run<'a>], comparison: &Comparison) -> Vec<ComparedMetric<'a>> {
     let mut all: Vec<ComparedMetric<'a>> = Vec::new();
     for (number, run) in (0_u32..).zip(runs) {
-        for found in pair_metrics(run, number, comparison) {
-            let same = |known: &&mut ComparedMetric<'_>| {
-                known.case.case_id == found.case.case_id
-                    && known.point == found.point
-                    && known.metric.metric == found.metric.metric
+        for compared in pair_metrics(run, number, comparison) {
+            let same = |earlier: &&mut ComparedMetric<'_>| {
+                earlier.case.case_id == compared.case.case_id
+                    && earlier.point == compared.point
+                    && earlier.metric.metric == compared.metric.metric
             };
             match all.iter_mut().find(same) {
-                Some(known) => {
-                    known.planned += found.planned;
-                    known.pairs.extend(found.pairs);
+                Some(earlier) => {
+                    earlier.planned += compared.planned;
+                    earlier.pairs.extend(compared.pairs);
                 }
-                None => all.push(found),
+                None => all.push(compared),
             }
         }
     }
@@ -201,11 +201,11 @@ fn metric_verdict(
     curves: &mut Curves,
     primary: bool,
 ) -> MetricVerdict {
-    let found = u32::try_from(compared.pairs.len()).unwrap_or(u32::MAX);
-    let wanted = effect_to_find(judged, rules);
-    let more_pairs = wanted.and_then(|effect| more_pairs(effect, judged, rules, curves, found));
+    let pairs = u32::try_from(compared.pairs.len()).unwrap_or(u32::MAX);
+    let effect = effect_to_find(judged, rules);
+    let more_pairs = effect.and_then(|effect| more_pairs(effect, judged, rules, curves, pairs));
     let is_known = judged.noise.is_some() && judged.floor.is_some();
-    let is_out_of_reach = wanted.is_some() && is_known && more_pairs.is_none();
+    let is_out_of_reach = effect.is_some() && is_known && more_pairs.is_none();
     MetricVerdict {
         workload: compared.case.workload.clone(),
         point_id: compared.point.clone(),
@@ -216,7 +216,7 @@ fn metric_verdict(
         outcome: judged.outcome,
         reason: judged.why.map(|why| reason(why, judged, rules, is_out_of_reach)),
         pairs: compared.pairs.clone(),
-        missing: compared.planned.saturating_sub(found),
+        missing: compared.planned.saturating_sub(pairs),
         change: judged.effect.as_ref().and_then(|effect| change(effect, series, &compared.pairs)),
         p_worse_adjusted: judged.worse_adjusted,
         p_better_adjusted: judged.better_adjusted,

@@ -105,7 +105,7 @@ impl Branch {
                     .hint("fetch the head that is judged"))
             }
             Some(common) if self.repository.is_ancestor_or_same(common, with) => Ok(()),
-            Some(_) => Err(refused("which lacks what the head has already of")),
+            Some(_) => Err(refused("which lacks commits that the head already has of")),
         }
     }
 

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_answer_or_give_a_reason() {
+    fn programs_return_output_or_a_reason() {
         let root = Root::host();
         assert_eq!(program_output(&root, "echo", &["a", "b"]), Ok("a b\n".to_owned()));
         insta::assert_snapshot!(program_output(&root, "false", &[]).expect_err("fails"), @"cannot ask `false`: it ended with exit code 1");

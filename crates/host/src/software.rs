@@ -7,8 +7,8 @@ use crate::{Root, program, system};
 
 /// Returns the kernel, the C library and the C compiler; and the GPU driver if its tool is installed.
 pub fn software(root: &Root) -> Vec<Software> {
-    let said = |how: &str, answer: Result<String, String>, pick: fn(&str) -> Option<String>| {
-        let version = answer.and_then(|text| pick(&text).ok_or_else(|| format!("`{how}` says `{}`", clip(text.trim()))));
+    let said = |how: &str, output: Result<String, String>, pick: fn(&str) -> Option<String>| {
+        let version = output.and_then(|text| pick(&text).ok_or_else(|| format!("`{how}` says `{}`", clip(text.trim()))));
         version.map_or_else(Fact::unknown, |version| Fact::observed(version, how))
     };
     let driver = program::program_output(root, "nvidia-smi", &["--query-gpu=driver_version", "--format=csv,noheader"]);

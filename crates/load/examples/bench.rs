@@ -20,7 +20,7 @@ use assay_record::{Outcome, Phase, Record};
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 const END: &[u8] = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n";
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 116\r\n\r\n{\"choices\":[{\"message\":{\"role\":\"assistant\",\"content\":\"ok\"},\"finish_reason\":\"stop\"}],\"usage\":{\"completion_tokens\":1}}";
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 116\r\n\r\n{\"choices\":[{\"message\":{\"role\":\"assistant\",\"content\":\"ok\"},\"finish_reason\":\"stop\"}],\"usage\":{\"completion_tokens\":1}}";
 const SECOND: i64 = 1_000_000_000;
 
 fn main() {
@@ -28,7 +28,7 @@ fn main() {
     let number = |at: usize| arguments[at].parse::<u64>().unwrap();
     match arguments.first().map(String::as_str) {
         Some("emit") => emit(number(1) as usize, number(2), number(3)),
-        Some("answer") => answer(),
+        Some("respond") => respond(),
         Some("streams") => report(measure_cpu(|| streams(&arguments[1], number(2), number(3)))),
         Some("bare-streams") => report(measure_cpu(|| bare_streams(&arguments[1], number(2) as usize, number(3)))),
         Some("requests") => report(measure_cpu(|| requests(&arguments[1], number(2)))),
@@ -68,7 +68,7 @@ fn all() {
     println!("bare {:.2} us, assay {:.2} us, ratio {:.2}", bare.total_us(), assay.total_us(), assay.total_us() / bare.total_us());
     println!("\nlateness of sending, 5 s at 10,000 arrivals a second");
     println!("a bare timer thread: {}", child(&["timer", "10000", "5"]));
-    let server = Server::start(&["answer"]);
+    let server = Server::start(&["respond"]);
     println!("assay:               {}", child(&["pace", &server.address, "10000", "5"]));
 }
 
@@ -112,7 +112,7 @@ fn stream_run(client: &str, streams: u64, rate: u64, seconds: u64) -> Cost {
 }
 
 fn request_run(client: &str, count: u64) -> Cost {
-    let server = Server::start(&["answer"]);
+    let server = Server::start(&["respond"]);
     parse(&child(&[client, &server.address, &count.to_string()]))
 }
 
@@ -213,7 +213,7 @@ fn begun(listener: &TcpListener) -> TcpStream {
 }
 
 /// Discards every request and sends a short response.
-fn answer() {
+fn respond() {
     let listener = listen();
     listener.set_nonblocking(true).unwrap();
     let mut poller = Poller::new(256).unwrap();
@@ -234,7 +234,7 @@ fn answer() {
             }
             let socket = &mut sockets[ready.token as usize];
             match socket.read(&mut buffer) {
-                Ok(count) if count > 0 => drop(socket.write_all(ANSWER)),
+                Ok(count) if count > 0 => drop(socket.write_all(RESPONSE)),
                 _ => drop(poller.remove(&*socket)),
             }
         }
@@ -293,7 +293,7 @@ fn bare_requests(address: &str, count: u64) -> u64 {
     while done < count {
         for ready in poller.wait(None).unwrap() {
             let socket = &mut sockets[ready.token as usize];
-            assert_eq!(socket.read(&mut buffer).unwrap(), ANSWER.len());
+            assert_eq!(socket.read(&mut buffer).unwrap(), RESPONSE.len());
             done += 1;
             if sent < count {
                 socket.write_all(REQUEST).unwrap();

@@ -199,7 +199,7 @@ fn truth(address: SocketAddr) -> Result<HashMap<u128, SimulatorReport>, Box<dyn 
         write!(socket, "GET /truth?since={since} HTTP/1.0\r\n\r\n")?;
         let mut text = String::new();
         socket.read_to_string(&mut text)?;
-        let (_, lines) = text.split_once("\r\n\r\n").ok_or("no answer")?;
+        let (_, lines) = text.split_once("\r\n\r\n").ok_or("no response")?;
         let mut more = false;
         for line in lines.lines() {
             let line: Value = serde_json::from_str(line)?;

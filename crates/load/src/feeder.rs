@@ -25,9 +25,9 @@ pub(crate) struct PreparedRequest {
     pub(crate) global_index: u64,
     pub(crate) intended_ns: Option<i64>,
     pub(crate) wire: Vec<u8>,
-    pub(crate) input_tokens_asked: Option<u32>,
+    pub(crate) input_tokens_requested: Option<u32>,
     pub(crate) input_tokens: u32,
-    pub(crate) output_tokens_asked: Option<u32>,
+    pub(crate) output_tokens_requested: Option<u32>,
     pub(crate) request_id: u128,
     pub(crate) prompt_sha256: Option<[u8; 32]>,
 }
@@ -73,9 +73,9 @@ impl Template {
             global_index: planned.global_index,
             intended_ns: planned.intended_offset_ns,
             wire: self.wire(planned.request_id, &planned.body),
-            input_tokens_asked: planned.input_tokens_asked,
+            input_tokens_requested: planned.input_tokens_requested,
             input_tokens: planned.input_tokens,
-            output_tokens_asked: planned.output_tokens_asked,
+            output_tokens_requested: planned.output_tokens_requested,
             request_id: planned.request_id,
             prompt_sha256: planned.prompt_sha256,
         }

@@ -24,8 +24,8 @@ const KEEP_TEXT: usize = 64 << 10;
 
 /// A consumer of finished records, in the order in which they ended, on its own thread.
 pub trait Sink: Send {
-    /// Writes one record. `answer` is the text of the response in UTF-8, under [`Capture::Full`]. An error ends the trial.
-    fn record(&mut self, record: &Record, answer: Option<&[u8]>) -> Result<(), Cause>;
+    /// Writes one record. `response` is the text of the response in UTF-8, under [`Capture::Full`]. An error ends the trial.
+    fn record(&mut self, record: &Record, response: Option<&[u8]>) -> Result<(), Cause>;
 }
 
 /// A record and its text.
@@ -194,7 +194,7 @@ impl Writer {
     fn write(&self, row: &mut Row, sink: &mut (impl Sink + ?Sized)) -> Result<(), Cause> {
         let full = self.capture == Capture::Full;
         if full && !row.text.is_empty() {
-            row.record.answer_sha256 = Some(Sha256::digest(&row.text).into());
+            row.record.response_sha256 = Some(Sha256::digest(&row.text).into());
         }
         sink.record(&row.record, full.then_some(row.text.as_slice()))
     }

@@ -24,11 +24,11 @@ pub struct PlannedRequest {
     /// The body: a JSON document.
     pub body: Vec<u8>,
     /// Requested tokens of the prompt; copied into the record.
-    pub input_tokens_asked: Option<u32>,
+    pub input_tokens_requested: Option<u32>,
     /// Tokens of the prompt by the workload's tokenizer.
     pub input_tokens: u32,
     /// Tokens of the response that the body requests.
-    pub output_tokens_asked: Option<u32>,
+    pub output_tokens_requested: Option<u32>,
     /// Sent as `x-request-id` and as the trace id of `traceparent`: 128 bits, unique.
     pub request_id: u128,
     /// SHA-256 of the prompt, if the workload captures it; copied into the record.

@@ -78,7 +78,7 @@ pub struct Delays {
     pub requests: u64,
     /// Those whose first or last token event was read late by [`DELAY_GRAIN`](crate::DELAY_GRAIN) or more.
     pub late_requests: u64,
-    /// The sum of their times from sending to end.
+    /// The sum of their times from send to end.
     pub request_ns: i64,
     /// The part of it for which the last token events waited for the client.
     pub request_late_ns: i64,

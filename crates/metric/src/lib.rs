@@ -20,7 +20,7 @@ pub use reference::reference_page;
 pub use request::{Field, Quotient, RequestFields, TpotDivisor, is_length_mismatch, since_ns, tpot_ns};
 pub use statistic::{Estimator, Statistic};
 pub use table::Metric;
-pub use trial::{MeasuredValue, Sum, Totals, TrialTotals, WorkTotals, no_request_ended_well, no_response_has, quantity};
+pub use trial::{MeasuredValue, Sum, Totals, TrialTotals, WorkTotals, no_request_succeeded, no_response_has, quantity};
 pub use unit::Unit;
 pub use window::{BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, share_within};
 

@@ -3,9 +3,9 @@
 /// A fact of a request: an instant in nanoseconds since the trial's start, or a number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// The start of latencies: the intended time in an open loop, the time of sending in a closed loop.
+    /// The start of latencies: the intended time in an open loop, the send time in a closed loop.
     Start,
-    /// The intended time of sending; absent in a closed loop.
+    /// The intended send time; absent in a closed loop.
     Intended,
     /// The time at which the first byte was written.
     Sent,
@@ -24,7 +24,7 @@ pub enum Field {
 impl Field {
     const COUNT: usize = Self::FirstEventTokens as usize + 1;
 
-    /// Returns true if the fact is of the response: only requests that ended well have one.
+    /// Returns true if the fact is of the response: only successful requests have one.
     pub const fn is_of_response(self) -> bool {
         !matches!(self, Self::Start | Self::Intended | Self::Sent)
     }
@@ -34,9 +34,9 @@ impl Field {
         match self {
             Self::FirstToken | Self::LastToken => "a token event",
             Self::FirstContent => "a content event",
-            Self::OutputTokens => "a count of its tokens",
+            Self::OutputTokens => "a token count",
             Self::FirstEventTokens => "a count of the first event's tokens",
-            Self::Start | Self::Intended | Self::Sent => "a time of sending",
+            Self::Start | Self::Intended | Self::Sent => "a send time",
         }
     }
 }
@@ -79,7 +79,7 @@ pub struct Quotient {
 /// TPOT of a request.
 pub(crate) const TPOT: Quotient = Quotient {
     reads: &[Field::FirstToken, Field::LastToken, Field::OutputTokens, Field::FirstEventTokens],
-    description: "two token events and a count of its tokens beyond the first event's",
+    description: "two token events and more tokens than the first event has",
     sample_ns: |request| {
         let (output, of_first) = (request.tokens(Field::OutputTokens), request.tokens(Field::FirstEventTokens));
         tpot_ns(request.get(Field::FirstToken), request.get(Field::LastToken), output, of_first).map(|(ns, _)| ns)
@@ -123,7 +123,7 @@ pub fn since_ns(start_ns: Option<i64>, at_ns: Option<i64>) -> Option<i64> {
 
 /// Returns true if a response differs from the requested length by more than 5 % of it, or by more than 50 tokens (AIPerf's
 /// rule).
-pub fn is_length_mismatch(asked: u32, got: u32) -> bool {
-    let off = u64::from(asked.abs_diff(got));
-    off * 20 > u64::from(asked) || off > 50
+pub fn is_length_mismatch(requested: u32, actual: u32) -> bool {
+    let off = u64::from(requested.abs_diff(actual));
+    off * 20 > u64::from(requested) || off > 50
 }

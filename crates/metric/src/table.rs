@@ -1,7 +1,7 @@
 //! The table of metrics.
 //!
 //! A row states the key, the name in the unit of the Summary, the column in the unit of the wide table, and all else that readers
-//! of a metric ask for. A statistic may be `primary` (gates judge it by default) and `shown` with a rank (reports have a column
+//! of a metric need. A statistic may be `primary` (gates judge it by default) and `shown` with a rank (reports have a column
 //! of it). The order of the rows is that of reports.
 
 use crate::name::{MetricName, SpreadColumns};
@@ -91,24 +91,24 @@ metrics! {
         key: "ttft", name: "ttft_ms", column: "ttft_ns", title: "TTFT" ("Time to first token"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Streaming], uses: [Curve, Slo, Prediction],
         statistics: [Mean, P50 primary spread shown 3, P90, P95, P99 primary spread shown 9, P50WithFailures, P95WithFailures, P99WithFailures],
-        meaning: "the time from the intended send to the first token event",
+        meaning: "the time from the intended send time to the first token event",
         formula: "first token event - start" => Span { from: Field::Start, to: Field::FirstToken },
         source: "AIPerf `time_to_first_token`, counted from the intended time as in MLPerf LoadGen",
     }
     TtftSent {
-        key: "ttft_sent", name: "ttft_sent_ms", column: "ttft_sent_ns", title: "TTFT from sending", unit: Milliseconds,
+        key: "ttft_sent", name: "ttft_sent_ms", column: "ttft_sent_ns", title: "TTFT from send time", unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Streaming, OpenLoop], uses: [],
         statistics: [P50, P99],
-        meaning: "the time from the actual send to the first token event, under open loop",
-        formula: "first token event - sent" => Span { from: Field::Sent, to: Field::FirstToken },
+        meaning: "the time from the actual send time to the first token event, under open loop",
+        formula: "first token event - send time" => Span { from: Field::Sent, to: Field::FirstToken },
         source: "AIPerf `time_to_first_token`",
     }
     Ttfo {
         key: "ttfo", name: "ttfo_ms", column: "ttfo_ns", title: "TTFO" ("Time to first content"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Streaming], uses: [Slo],
         statistics: [P50, P99],
-        meaning: "the time from the intended send to the first content event",
-        formula: "first event with content (as opposed to reasoning or tool text) - start"
+        meaning: "the time from the intended send time to the first content event",
+        formula: "first content event (content, not reasoning or tool text) - start"
             => Span { from: Field::Start, to: Field::FirstContent },
         source: "AIPerf `time_to_first_output_token`",
     }
@@ -116,57 +116,57 @@ metrics! {
         key: "tpot", name: "tpot_ms", column: "tpot_ns", title: "TPOT" ("Time per output token"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Streaming, OutputTokens], uses: [Curve, Slo, Prediction],
         statistics: [Mean, P50 primary spread shown 7, P90, P95, P99 shown 0],
-        meaning: "a request's time per output token after the first token event",
-        formula: "(last token event - first) / (output tokens - tokens of the first event, or 1 if those are unknown)"
+        meaning: "the time per output token of a request, after its first token event",
+        formula: "(last token event - first token event) / (output tokens - tokens of the first event); 1 is subtracted if the endpoint does not report the tokens of the first event"
             => Quotient(&request::TPOT),
         source: "vLLM and MLPerf TPOT; AIPerf calls it `inter_token_latency`",
     }
     Itl {
-        key: "itl", name: "itl_ms", column: "itl_ns", title: "ITL" ("Gaps between tokens"), unit: Milliseconds,
+        key: "itl", name: "itl_ms", column: "itl_ns", title: "ITL" ("Inter-token latency"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Streaming, OutputTokens], uses: [Prediction],
         statistics: [Mean, P50, P99 shown 2],
-        meaning: "the gap between token events over the tokens that it brought",
-        formula: "gap / k, as k samples, k the tokens of the event that ends the gap" => TokenEvents,
+        meaning: "the inter-token latency: the time between consecutive token events, divided by the tokens of the later event",
+        formula: "(t[i] - t[i-1]) / k[i], as k[i] samples, where token event i has k[i] tokens and the time t[i]" => TokenEvents,
         source: "Assay",
     }
     Icl {
-        key: "icl", name: "icl_ms", column: "icl_ns", title: "ICL" ("Gaps between token events"), unit: Milliseconds,
+        key: "icl", name: "icl_ms", column: "icl_ns", title: "ICL" ("Inter-chunk latency"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Streaming], uses: [Curve, Prediction],
         statistics: [Mean, P50, P99 shown 2],
-        meaning: "the gap between consecutive token events",
-        formula: "token event - the one before" => TokenEvents,
+        meaning: "the inter-chunk latency: the time between consecutive token events",
+        formula: "t[i] - t[i-1], where t[i] is the time of token event i" => TokenEvents,
         source: "AIPerf `inter_chunk_latency`; vLLM and SGLang call it ITL",
     }
     E2e {
-        key: "e2e", name: "e2e_ms", column: "e2e_ns", title: "E2E" ("Whole answers"), unit: Milliseconds,
+        key: "e2e", name: "e2e_ms", column: "e2e_ns", title: "E2E" ("End-to-end latency"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [], uses: [Curve, Slo, Prediction],
         statistics: [Mean, P50 shown 3, P90, P95, P99 primary spread shown 4, P50WithFailures, P95WithFailures, P99WithFailures],
-        meaning: "the time from the intended send to the last token event",
+        meaning: "the time from the intended send time to the last token event",
         formula: "last token event - start" => Span { from: Field::Start, to: Field::LastToken },
         source: "AIPerf `request_latency`, counted from the intended time as in MLPerf LoadGen",
     }
     E2eSent {
-        key: "e2e_sent", name: "e2e_sent_ms", column: "e2e_sent_ns", title: "E2E from sending", unit: Milliseconds,
+        key: "e2e_sent", name: "e2e_sent_ms", column: "e2e_sent_ns", title: "E2E from send time", unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [OpenLoop], uses: [],
         statistics: [P50, P99],
-        meaning: "the time from the actual send to the last token event, under open loop",
-        formula: "last token event - sent" => Span { from: Field::Sent, to: Field::LastToken },
+        meaning: "the time from the actual send time to the last token event, under open loop",
+        formula: "last token event - send time" => Span { from: Field::Sent, to: Field::LastToken },
         source: "AIPerf `request_latency`",
     }
     SendLateness {
         key: "send_lateness", name: "send_lateness_ms", column: "send_lateness_ns", title: "send lateness", unit: Milliseconds,
         better: Some(Lower), section: Regularity, requires: [OpenLoop], uses: [],
         statistics: [P50, P99],
-        meaning: "the delay of the actual send after the intended one",
-        formula: "sent - intended, of every request that was sent" => Span { from: Field::Intended, to: Field::Sent },
+        meaning: "the delay from the intended to the actual send time",
+        formula: "send time - intended send time, for every request that was sent" => Span { from: Field::Intended, to: Field::Sent },
         source: "inference-perf `schedule_delay`",
     }
     Jitter {
         key: "jitter", name: "jitter_ms", column: "jitter_ns", title: "jitter", unit: Milliseconds,
         better: Some(Lower), section: Regularity, requires: [Streaming], uses: [],
         statistics: [Value],
-        meaning: "Mean absolute difference of consecutive gaps between token events, averaged over requests",
-        formula: "mean of |gap - the gap before|, then its mean over requests" => TokenEvents,
+        meaning: "Mean absolute difference of consecutive inter-chunk latencies, averaged over requests",
+        formula: "mean over requests of the mean of |ICL[i] - ICL[i-1]|" => TokenEvents,
         source: "the idea of RFC 3550, unsmoothed",
     }
     RequestThroughput {
@@ -174,15 +174,15 @@ metrics! {
         better: Some(Higher), section: Throughput, requires: [], uses: [Prediction],
         statistics: [Value primary spread shown 6],
         meaning: "Requests per second that completed successfully within the window",
-        formula: "responses / window" => Trial(trial::request_throughput),
+        formula: "successful requests / window" => Trial(trial::request_throughput),
         source: "AIPerf `request_throughput`, over the window",
     }
     RequestThroughputSteady {
         key: "request_throughput_steady", name: "request_throughput_steady_per_s", column: "request_throughput_steady_per_s", title: "steady requests/s", unit: RequestsPerSecond,
         better: Some(Higher), section: Throughput, requires: [ClosedLoop], uses: [],
         statistics: [Value],
-        meaning: "Requests per second while all users of a closed loop were busy",
-        formula: "shares of requests in that time / that time" => Trial(trial::request_throughput_steady),
+        meaning: "Requests per second in the steady state of a closed loop",
+        formula: "sum of the shares of requests in the steady state / length of the steady state" => Trial(trial::request_throughput_steady),
         source: "AIPerf's time-weighted series",
     }
     OutputThroughput {
@@ -190,23 +190,23 @@ metrics! {
         better: Some(Higher), section: Throughput, requires: [OutputTokens], uses: [Prediction],
         statistics: [Value primary spread shown 8],
         meaning: "Output tokens per second of requests that completed within the window",
-        formula: "output tokens / window" => Trial(trial::output_throughput),
+        formula: "output tokens of successful requests / window" => Trial(trial::output_throughput),
         source: "AIPerf `output_token_throughput`, over the window",
     }
     OutputThroughputSteady {
         key: "output_tokens_steady", name: "output_tokens_steady_per_s", column: "output_tokens_steady_per_s", title: "steady tokens/s", unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [OutputTokens, ClosedLoop], uses: [],
         statistics: [Value],
-        meaning: "Output tokens per second while all users of a closed loop were busy",
-        formula: "output tokens of shares of requests in that time / that time" => Trial(trial::output_throughput_steady),
+        meaning: "Output tokens per second in the steady state of a closed loop",
+        formula: "sum of (share of a request in the steady state x its output tokens) / length of the steady state" => Trial(trial::output_throughput_steady),
         source: "AIPerf's time-weighted series",
     }
     SteadyFraction {
         key: "steady_fraction", name: "steady_fraction", column: "steady_fraction", title: "steady fraction", unit: Ratio,
         better: None, section: Throughput, requires: [ClosedLoop], uses: [],
         statistics: [Value],
-        meaning: "The part of the window in which all users of a closed loop were busy, 0 to 1",
-        formula: "that time / window" => Trial(trial::steady_fraction),
+        meaning: "The share of the window that is steady state of a closed loop, 0 to 1",
+        formula: "length of the steady state / window" => Trial(trial::steady_fraction),
         source: "Assay",
     }
     InputThroughput {
@@ -230,7 +230,7 @@ metrics! {
         better: Some(Higher), section: Throughput, requires: [Documents], uses: [],
         statistics: [Value],
         meaning: "Documents per second of requests that completed successfully within the window",
-        formula: "documents of responses / window" => Trial(trial::document_throughput),
+        formula: "documents of successful requests / window" => Trial(trial::document_throughput),
         source: "Assay: the request throughput times the documents of a request",
     }
     GoodputRequests {
@@ -238,7 +238,7 @@ metrics! {
         better: Some(Higher), section: Goodput, requires: [Slos], uses: [],
         statistics: [Value primary shown 5],
         meaning: "Requests per second that completed successfully within the window and met every SLO",
-        formula: "good responses / window" => Trial(trial::goodput_requests),
+        formula: "good requests / window" => Trial(trial::goodput_requests),
         source: "AIPerf and vLLM `goodput`, over the window",
     }
     GoodputTokens {
@@ -246,7 +246,7 @@ metrics! {
         better: Some(Higher), section: Goodput, requires: [OutputTokens, Slos], uses: [],
         statistics: [Value],
         meaning: "Output tokens per second of the requests that met every SLO",
-        formula: "output tokens of good responses / window" => Trial(trial::goodput_tokens),
+        formula: "output tokens of good requests / window" => Trial(trial::goodput_tokens),
         source: "Assay",
     }
     GoodFraction {
@@ -261,16 +261,16 @@ metrics! {
         key: "error_rate", name: "error_rate", column: "error_rate_median", title: "error rate", unit: Ratio,
         better: Some(Lower), section: Failures, requires: [], uses: [Prediction],
         statistics: [Value],
-        meaning: "The median of the trials' shares of requests that failed or were dropped, 0 to 1",
-        formula: "requests without a successful response / requests due" => Trial(trial::error_rate),
+        meaning: "The share of requests that failed or were dropped, 0 to 1; for a point, the median over its trials",
+        formula: "(requests due - successful requests) / requests due" => Trial(trial::error_rate),
         source: "AIPerf `request_error_rate`, dropped requests included",
     }
-    IslAsked {
-        key: "isl_tokens_asked", name: "isl_tokens_asked_mean", column: "isl_tokens_asked_mean", title: "requested input length", unit: Tokens,
+    IslRequested {
+        key: "isl_tokens_requested", name: "isl_tokens_requested_mean", column: "isl_tokens_requested_mean", title: "requested input length", unit: Tokens,
         better: None, section: Lengths, requires: [], uses: [],
         statistics: [Value],
         meaning: "Mean requested input length of successful requests",
-        formula: "sum of requested input tokens / responses" => Trial(trial::isl_asked),
+        formula: "sum of requested input tokens / successful requests" => Trial(trial::isl_requested),
         source: "Assay",
     }
     Isl {
@@ -278,7 +278,7 @@ metrics! {
         better: None, section: Lengths, requires: [], uses: [],
         statistics: [Value],
         meaning: "Mean input length of successful requests by the workload's tokenizer",
-        formula: "sum of input tokens / responses" => Trial(trial::isl),
+        formula: "sum of input tokens / successful requests" => Trial(trial::isl),
         source: "AIPerf `input_sequence_length`",
     }
     IslEndpoint {
@@ -302,15 +302,15 @@ metrics! {
         better: None, section: Lengths, requires: [OutputTokens], uses: [],
         statistics: [Value],
         meaning: "Mean output length of successful requests",
-        formula: "sum of output tokens / responses" => Trial(trial::osl),
+        formula: "sum of output tokens / responses with a token count" => Trial(trial::osl),
         source: "AIPerf `output_sequence_length`",
     }
     OslMismatch {
         key: "osl_mismatch", name: "osl_mismatch_rate", column: "osl_mismatch_rate", title: "output length mismatch", unit: Ratio,
         better: Some(Lower), section: Lengths, requires: [OutputTokens], uses: [],
         statistics: [Value],
-        meaning: "Responses whose length differs from the requested one, over those for which this is known, 0 to 1",
-        formula: "responses that differ by more than 5 % or 50 tokens / responses with both lengths" => Trial(trial::osl_mismatch),
+        meaning: "The share of responses whose output length differs from the requested one, of those with both lengths, 0 to 1",
+        formula: "responses that differ by more than 5 % of the requested length or by more than 50 tokens / responses with both lengths" => Trial(trial::osl_mismatch),
         source: "AIPerf's rule of a length mismatch",
     }
     OfferedRate {
@@ -318,7 +318,7 @@ metrics! {
         better: None, section: OfferedLoad, requires: [], uses: [],
         statistics: [Value],
         meaning: "Actual arrival rate, from the first to the last request that was sent",
-        formula: "(sent requests - 1) / (last time of sending - first)" => Trial(trial::offered_rate),
+        formula: "(sent requests - 1) / (last send time - first send time)" => Trial(trial::offered_rate),
         source: "Assay",
     }
     CachedTokens {
@@ -333,15 +333,15 @@ metrics! {
         key: "cost_per_request", name: "cost_per_request", column: "cost_per_request", title: "cost of a request", unit: Currency,
         better: Some(Lower), section: Cost, requires: [Price], uses: [],
         statistics: [Value],
-        meaning: "GPU time over completed requests, in `currency`",
-        formula: "price of a GPU-second x GPUs / request throughput" => Trial(trial::cost_per_request),
+        meaning: "Cost of a completed request, in `currency`",
+        formula: "price of a GPU-second x GPUs / requests per second" => Trial(trial::cost_per_request),
         source: "Assay",
     }
     CostPerMillionTokens {
         key: "cost_per_million_output_tokens", name: "cost_per_million_output_tokens", column: "cost_per_token", title: "cost of a million output tokens", unit: CurrencyPerMillion,
         better: Some(Lower), section: Cost, requires: [OutputTokens, Price], uses: [],
         statistics: [Value],
-        meaning: "GPU time over output tokens, in `currency`",
+        meaning: "Cost of output tokens, in `currency`",
         formula: "price of a GPU-second x GPUs / output tokens per second x 1,000,000" => Trial(trial::cost_per_million_tokens),
         source: "Assay",
     }

@@ -169,8 +169,8 @@ fn a_length_is_missed_by_five_percent_or_fifty_tokens() {
 #[test]
 fn input_throughput_is_of_the_work_within_the_window() {
     let mut totals = Totals::default();
-    totals.done.add(1 << SHARE_BITS, Some(12), Some(5));
-    totals.done.add(1 << (SHARE_BITS - 1), Some(9), None);
+    totals.completed.add(1 << SHARE_BITS, Some(12), Some(5));
+    totals.completed.add(1 << (SHARE_BITS - 1), Some(9), None);
     let trial = |window_ns| TrialTotals {
         requests: 2,
         ok: 2,
@@ -190,7 +190,7 @@ fn input_throughput_is_of_the_work_within_the_window() {
 
 #[test]
 fn responses_without_output_tokens_have_no_output_length() {
-    let mut totals = Totals { asked: 1, ..Totals::default() };
+    let mut totals = Totals { with_both_lengths: 1, ..Totals::default() };
     totals.osl.add(500);
     let trial = |no_output: Option<&str>| TrialTotals {
         requests: 1,
@@ -212,5 +212,5 @@ fn responses_without_output_tokens_have_no_output_length() {
 
 #[test]
 fn one_is_no_plural() {
-    assert_eq!([0_u64, 1, 2].map(|count| quantity(count, "answer")), ["0 answers", "1 answer", "2 answers"]);
+    assert_eq!([0_u64, 1, 2].map(|count| quantity(count, "response")), ["0 responses", "1 response", "2 responses"]);
 }

@@ -39,15 +39,15 @@ impl Sum {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkTotals {
     /// The number of responses with a share above 0.
-    pub answers: u64,
-    /// The sum of their shares.
-    pub requests: u128,
+    pub responses: u64,
+    /// The sum of their shares of a request.
+    pub request_shares: u128,
     /// The sum of their input tokens, each count times the share of its response.
     pub input_tokens: u128,
     /// The same sum of their output tokens.
     pub output_tokens: u128,
     /// The number of responses with an unknown count of output tokens.
-    pub uncounted: u64,
+    pub without_token_count: u64,
 }
 
 impl WorkTotals {
@@ -58,29 +58,31 @@ impl WorkTotals {
             return;
         }
         let of = |tokens: i64| u128::from(share) * u128::from(tokens.max(0).unsigned_abs());
-        self.answers += 1;
-        self.requests += u128::from(share);
+        self.responses += 1;
+        self.request_shares += u128::from(share);
         self.input_tokens += input.map_or(0, of);
         match output {
             Some(tokens) => self.output_tokens += of(tokens),
-            None => self.uncounted += 1,
+            None => self.without_token_count += 1,
         }
     }
 
     /// Adds the work of other responses.
     pub fn merge(&mut self, other: Self) {
-        self.answers += other.answers;
-        self.requests += other.requests;
+        self.responses += other.responses;
+        self.request_shares += other.request_shares;
         self.input_tokens += other.input_tokens;
         self.output_tokens += other.output_tokens;
-        self.uncounted += other.uncounted;
+        self.without_token_count += other.without_token_count;
     }
 
-    /// Returns `tokens`, a sum over these responses, or an error if the output tokens of any of them were not counted.
+    /// Returns `tokens`, a sum over these responses, or an error if any of them has no token count.
     fn counted(&self, tokens: u128) -> Result<u128, String> {
-        match self.uncounted {
+        match self.without_token_count {
             0 => Ok(tokens),
-            uncounted => Err(format!("nobody counted the tokens of {uncounted} of {}", quantity(self.answers, "answer"))),
+            without_token_count => {
+                Err(format!("token counts are missing for {without_token_count} of {}", quantity(self.responses, "response")))
+            }
         }
     }
 }
@@ -89,7 +91,7 @@ impl WorkTotals {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Requested input tokens of successful requests.
-    pub isl_asked: Sum,
+    pub isl_requested: Sum,
     /// Input tokens of successful requests, by the workload's tokenizer.
     pub isl: Sum,
     /// Input tokens of successful requests, as the endpoint counts them.
@@ -100,28 +102,28 @@ pub struct Totals {
     pub osl: Sum,
     /// Input tokens of successful requests that came from the prefix cache.
     pub cached: Sum,
-    /// Responses whose length can be compared with the requested one.
-    pub asked: u64,
+    /// Responses with a requested and an actual output length.
+    pub with_both_lengths: u64,
     /// Those of them that differ from it: see [`is_length_mismatch`](crate::is_length_mismatch).
     pub mismatched: u64,
     /// The work that completed within the window.
-    pub done: WorkTotals,
+    pub completed: WorkTotals,
     /// The part of it that met every SLO.
-    pub good_done: WorkTotals,
+    pub completed_good: WorkTotals,
     /// The work that was done in the steady state.
     pub steady: WorkTotals,
     /// Requests of the measured phase that met every SLO.
     pub good: u64,
     /// Requests of the measured phase that were sent.
     pub sent: u64,
-    /// The first time of sending among them, in nanoseconds since the trial's start.
+    /// The first send time among them, in nanoseconds since the trial's start.
     pub sent_first_ns: Option<i64>,
     /// The last one.
     pub sent_last_ns: Option<i64>,
 }
 
 impl Totals {
-    /// Counts a sent request, with its time of sending.
+    /// Counts a sent request, with its send time.
     #[inline]
     pub fn add_sent(&mut self, sent_ns: i64) {
         self.sent += 1;
@@ -131,16 +133,16 @@ impl Totals {
 
     /// Adds the sums over other requests.
     pub fn merge(&mut self, other: Self) {
-        self.isl_asked.merge(other.isl_asked);
+        self.isl_requested.merge(other.isl_requested);
         self.isl.merge(other.isl);
         self.isl_endpoint.merge(other.isl_endpoint);
         self.isl_compared.merge(other.isl_compared);
         self.osl.merge(other.osl);
         self.cached.merge(other.cached);
-        self.asked += other.asked;
+        self.with_both_lengths += other.with_both_lengths;
         self.mismatched += other.mismatched;
-        self.done.merge(other.done);
-        self.good_done.merge(other.good_done);
+        self.completed.merge(other.completed);
+        self.completed_good.merge(other.completed_good);
         self.steady.merge(other.steady);
         self.good += other.good;
         self.sent += other.sent;
@@ -182,7 +184,7 @@ impl TrialTotals<'_> {
     /// Converts a sum of shares of requests or tokens to their number per second of the steady state.
     fn steady_per_second(&self, shares: u128) -> MeasuredValue {
         let steady_ns = self.steady_ns.clone()?;
-        Ok((whole(shares) / seconds(steady_ns), self.totals.steady.answers))
+        Ok((whole(shares) / seconds(steady_ns), self.totals.steady.responses))
     }
 
     /// Fails with the reason if responses have no output tokens.
@@ -198,7 +200,7 @@ impl TrialTotals<'_> {
     /// Returns the output tokens of responses per second of the window.
     fn output_rate(&self, of: &WorkTotals) -> MeasuredValue {
         self.need_output()?;
-        self.per_second(of.counted(of.output_tokens)?, of.answers)
+        self.per_second(of.counted(of.output_tokens)?, of.responses)
     }
 
     /// Returns the price of one unit of work; `rate` is the number of units per second, and `work` the name of the unit.
@@ -212,20 +214,20 @@ impl TrialTotals<'_> {
 }
 
 /// The reason for the absence of a value that only the endpoint can report.
-const NOT_REPORTED: &str = "the endpoint does not tell";
+const NOT_REPORTED: &str = "the endpoint does not report it";
 /// The reason for the absence of a share of requests.
 const NONE_DUE: &str = "no request was due in the measured phase";
 
 pub(crate) fn request_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
-    trial.per_second(trial.totals.done.requests, trial.totals.done.answers)
+    trial.per_second(trial.totals.completed.request_shares, trial.totals.completed.responses)
 }
 
 pub(crate) fn request_throughput_steady(trial: &TrialTotals<'_>) -> MeasuredValue {
-    trial.steady_per_second(trial.totals.steady.requests)
+    trial.steady_per_second(trial.totals.steady.request_shares)
 }
 
 pub(crate) fn output_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
-    trial.output_rate(&trial.totals.done)
+    trial.output_rate(&trial.totals.completed)
 }
 
 pub(crate) fn output_throughput_steady(trial: &TrialTotals<'_>) -> MeasuredValue {
@@ -242,13 +244,13 @@ pub(crate) fn steady_fraction(trial: &TrialTotals<'_>) -> MeasuredValue {
 }
 
 pub(crate) fn input_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
-    let done = &trial.totals.done;
-    trial.per_second(done.input_tokens, done.answers)
+    let completed = &trial.totals.completed;
+    trial.per_second(completed.input_tokens, completed.responses)
 }
 
 pub(crate) fn total_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
-    let done = &trial.totals.done;
-    trial.per_second(done.counted(done.input_tokens + done.output_tokens)?, done.answers)
+    let completed = &trial.totals.completed;
+    trial.per_second(completed.counted(completed.input_tokens + completed.output_tokens)?, completed.responses)
 }
 
 pub(crate) fn document_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
@@ -258,12 +260,12 @@ pub(crate) fn document_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
 
 pub(crate) fn goodput_requests(trial: &TrialTotals<'_>) -> MeasuredValue {
     trial.need_slos()?;
-    trial.per_second(trial.totals.good_done.requests, trial.totals.good_done.answers)
+    trial.per_second(trial.totals.completed_good.request_shares, trial.totals.completed_good.responses)
 }
 
 pub(crate) fn goodput_tokens(trial: &TrialTotals<'_>) -> MeasuredValue {
     trial.need_slos()?;
-    trial.output_rate(&trial.totals.good_done)
+    trial.output_rate(&trial.totals.completed_good)
 }
 
 pub(crate) fn good_fraction(trial: &TrialTotals<'_>) -> MeasuredValue {
@@ -275,12 +277,12 @@ pub(crate) fn error_rate(trial: &TrialTotals<'_>) -> MeasuredValue {
     share(trial.requests - trial.ok, trial.requests, NONE_DUE)
 }
 
-pub(crate) fn isl_asked(trial: &TrialTotals<'_>) -> MeasuredValue {
-    mean(trial.totals.isl_asked, || no_response_has(trial.ok, "a length that was asked for"))
+pub(crate) fn isl_requested(trial: &TrialTotals<'_>) -> MeasuredValue {
+    mean(trial.totals.isl_requested, || no_response_has(trial.ok, "a requested length"))
 }
 
 pub(crate) fn isl(trial: &TrialTotals<'_>) -> MeasuredValue {
-    mean(trial.totals.isl, || no_request_ended_well(trial.requests))
+    mean(trial.totals.isl, || no_request_succeeded(trial.requests))
 }
 
 pub(crate) fn isl_endpoint(trial: &TrialTotals<'_>) -> MeasuredValue {
@@ -299,16 +301,16 @@ pub(crate) fn isl_difference(trial: &TrialTotals<'_>) -> MeasuredValue {
 
 pub(crate) fn osl(trial: &TrialTotals<'_>) -> MeasuredValue {
     trial.need_output()?;
-    mean(trial.totals.osl, || no_response_has(trial.ok, "a count of its tokens"))
+    mean(trial.totals.osl, || no_response_has(trial.ok, "a token count"))
 }
 
 pub(crate) fn osl_mismatch(trial: &TrialTotals<'_>) -> MeasuredValue {
     trial.need_output()?;
     let totals = trial.totals;
-    share(totals.mismatched, totals.asked, "no answer has both a count of its tokens and a length that was asked for")
+    share(totals.mismatched, totals.with_both_lengths, "no response has both a token count and a requested length")
 }
 
-/// Returns the number of gaps between consecutive times of sending, over the time from the first to the last. The time after the
+/// Returns the number of gaps between consecutive send times, over the time from the first to the last. The time after the
 /// last request does not count, so the end of the trial does not change the rate.
 pub(crate) fn offered_rate(trial: &TrialTotals<'_>) -> MeasuredValue {
     let Totals { sent, sent_first_ns, sent_last_ns, .. } = *trial.totals;
@@ -351,16 +353,16 @@ fn seconds(ns: u64) -> f64 {
 }
 
 /// Returns the reason for the absence of a value that needs a successful request.
-pub fn no_request_ended_well(requests: u64) -> String {
-    format!("none of {} ended well", quantity(requests, "request"))
+pub fn no_request_succeeded(requests: u64) -> String {
+    format!("none of {} succeeded", quantity(requests, "request"))
 }
 
 /// Returns the reason for the absence of a value that no response has.
-pub fn no_response_has(answers: u64, what: &str) -> String {
-    format!("none of {} has {what}", quantity(answers, "answer"))
+pub fn no_response_has(responses: u64, what: &str) -> String {
+    format!("none of {} has {what}", quantity(responses, "response"))
 }
 
-/// Returns `count` with its noun: `1 answer`, `5 answers`.
+/// Returns `count` with its noun: `1 response`, `5 responses`.
 pub fn quantity(count: impl Into<u64>, noun: &str) -> String {
     match count.into() {
         1 => format!("1 {noun}"),

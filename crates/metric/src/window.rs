@@ -39,13 +39,13 @@ impl MeasuredPhase {
     }
 }
 
-/// Finds the time in which all N users of a closed loop were busy: from the sending of the N-th request to the end of the N-th
+/// Finds the steady state of a closed loop of concurrency N: from the send time of the N-th request to the end of the N-th
 /// last. Before it, some user has not started; after it, some user has finished. Requests may be added in any order; memory is
 /// bounded by the number of users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusySpan {
     users: usize,
-    /// The earliest times of sending.
+    /// The earliest send times.
     sent: SmallestValues,
     /// The latest ends, bitwise negated so that the latest is the smallest.
     ended: SmallestValues,
@@ -115,7 +115,7 @@ impl SmallestValues {
 /// Binary places of a share of a request: see [`share_within`].
 pub const SHARE_BITS: u32 = 32;
 
-/// Returns the share of a request's time from sending to end that lies within a span, in units of 2^-32, rounded down: the
+/// Returns the share of a request's time from send to end that lies within a span, in units of 2^-32, rounded down: the
 /// request's work counts as spread evenly over its time. Sums of such integers do not depend on their order.
 pub fn share_within(sent_ns: i64, end_ns: i64, span: &Range<i64>) -> u64 {
     let whole = 1_u64 << SHARE_BITS;

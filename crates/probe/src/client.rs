@@ -54,10 +54,10 @@ pub enum RequestError {
     #[error("`{0}` is no address that can be asked: http or https, a host, and no password")]
     Address(String),
     /// No complete response arrived in time.
-    #[error("no answer within {0:?}")]
+    #[error("no response within {0:?}")]
     Timeout(Duration),
     /// The body is larger than the limit.
-    #[error("the answer is larger than the limit of {0} bytes")]
+    #[error("the response is larger than the limit of {0} bytes")]
     TooLarge(u64),
     /// The connection could not be made, or broke.
     #[error("{0}")]

@@ -49,7 +49,7 @@ impl Identity {
             listed => version(client, url, listed.as_ref().ok()),
         };
         let server = server(listed.as_ref().ok(), &version);
-        let models = listed.map_err(|error| error.to_string()).and_then(|answer| models(&answer));
+        let models = listed.map_err(|error| error.to_string()).and_then(|response| models(&response));
         Self { version, server, models: models.map_err(|why| format!("GET /v1/models: {why}")) }
     }
 
@@ -76,7 +76,7 @@ impl Identity {
 
 /// Identifies the server software: by the owner of all of its models, else by a version path that only one server has.
 fn server(listed: Option<&EndpointResponse>, version: &Fact<String>) -> Fact<String> {
-    if let Some(name) = listed.and_then(|answer| owner(&json(answer).ok()?)) {
+    if let Some(name) = listed.and_then(|response| owner(&json(response).ok()?)) {
         return Fact::observed(name.to_owned(), "`owned_by` of GET /v1/models");
     }
     match SERVERS_BY_PATH.iter().find(|(how, _)| *how == version.how) {
@@ -100,13 +100,13 @@ fn version(client: &Client, url: &str, listed: Option<&EndpointResponse>) -> Fac
         match client
             .get(&endpoint_url(url, path), LIMITS)
             .map_err(|error| error.to_string())
-            .and_then(|answer| text_at(&answer, member))
+            .and_then(|response| text_at(&response, member))
         {
             Ok(version) => return Fact::observed(version, format!("GET {path}")),
             Err(why) => said.push(format!("GET {path}: {why}")),
         }
     }
-    match listed.and_then(|answer| answer.server.as_deref()) {
+    match listed.and_then(|response| response.server.as_deref()) {
         Some(server) if is_versioned(server) => Fact::observed(server.to_owned(), "`Server` header of GET /v1/models"),
         Some(_) => Fact::unknown(format!("{}; the `Server` header names no version", said.join("; "))),
         None => Fact::unknown(format!("{}; no `Server` header", said.join("; "))),
@@ -119,26 +119,26 @@ fn is_versioned(server: &str) -> bool {
     is_name(server) && after_slash.is_some_and(|byte| byte.is_ascii_digit())
 }
 
-fn json(answer: &EndpointResponse) -> Result<Value, String> {
-    if !answer.is_success() {
-        return Err(answer.status_text());
+fn json(response: &EndpointResponse) -> Result<Value, String> {
+    if !response.is_success() {
+        return Err(response.status_text());
     }
-    serde_json::from_slice(&answer.body).map_err(|_| "the answer is not JSON".to_owned())
+    serde_json::from_slice(&response.body).map_err(|_| "the response is not JSON".to_owned())
 }
 
-fn text_at(answer: &EndpointResponse, member: &str) -> Result<String, String> {
-    let value = json(answer)?;
-    let text = value.get(member).and_then(Value::as_str).ok_or_else(|| format!("the answer has no text `{member}`"))?;
+fn text_at(response: &EndpointResponse, member: &str) -> Result<String, String> {
+    let value = json(response)?;
+    let text = value.get(member).and_then(Value::as_str).ok_or_else(|| format!("the response has no text `{member}`"))?;
     if is_name(text) {
         Ok(text.to_owned())
     } else {
-        Err(format!("the `{member}` in the answer is empty, too long or not printable"))
+        Err(format!("the `{member}` in the response is empty, too long or not printable"))
     }
 }
 
-fn models(answer: &EndpointResponse) -> Result<Vec<String>, String> {
-    let value = json(answer)?;
-    let list = value.get("data").and_then(Value::as_array).ok_or("the answer has no list `data`")?;
+fn models(response: &EndpointResponse) -> Result<Vec<String>, String> {
+    let value = json(response)?;
+    let list = value.get("data").and_then(Value::as_array).ok_or("the response has no list `data`")?;
     if list.len() > MAX_MODELS {
         return Err(format!("the list has {} models, more than {MAX_MODELS}", list.len()));
     }

@@ -114,12 +114,12 @@ impl Child {
         reaper::has_ended(self.pid)
     }
 
-    /// Returns the read end of stdout, once, if the command asked for [`crate::Output::Pipe`].
+    /// Returns the read end of stdout, once, if the command has [`crate::Output::Pipe`].
     pub fn take_stdout(&mut self) -> Option<File> {
         self.stdout.take().map(File::from)
     }
 
-    /// Returns the read end of stderr, once, if the command asked for [`crate::Output::Pipe`].
+    /// Returns the read end of stderr, once, if the command has [`crate::Output::Pipe`].
     pub fn take_stderr(&mut self) -> Option<File> {
         self.stderr.take().map(File::from)
     }

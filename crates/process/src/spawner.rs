@@ -28,7 +28,7 @@ pub struct Spawner(mpsc::Sender<SpawnRequest>);
 /// A command for the thread, and the channel of the result.
 struct SpawnRequest {
     command: Command,
-    answer: mpsc::SyncSender<Result<StartedChild, Error>>,
+    reply: mpsc::SyncSender<Result<StartedChild, Error>>,
 }
 
 /// A child that was just started.
@@ -47,7 +47,7 @@ impl Spawner {
         std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
             for order in incoming {
                 // The caller waits for the result below.
-                let _ = order.answer.send(start(order.command));
+                let _ = order.reply.send(start(order.command));
             }
         })?;
         Ok(Self(orders))
@@ -56,10 +56,10 @@ impl Spawner {
     /// Starts a child, as the leader of its own process group. Returns once the program runs, or could not be executed.
     pub fn spawn(&self, command: Command) -> Result<Child, Error> {
         let grace = command.grace;
-        let (answer, answered) = mpsc::sync_channel(1);
+        let (reply, replies) = mpsc::sync_channel(1);
         let gone = || Error::System { what: "reach the spawner thread", source: io::ErrorKind::BrokenPipe.into() };
-        self.0.send(SpawnRequest { command, answer }).map_err(|_| gone())?;
-        let started = answered.recv().map_err(|_| gone())??;
+        self.0.send(SpawnRequest { command, reply }).map_err(|_| gone())?;
+        let started = replies.recv().map_err(|_| gone())??;
         Ok(Child::new(started, grace, self.clone()))
     }
 }

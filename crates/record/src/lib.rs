@@ -64,7 +64,7 @@ pub struct Record {
     /// Bytes that were read.
     pub response_bytes: u64,
     /// Requested tokens of the prompt.
-    pub input_tokens_asked: Option<u32>,
+    pub input_tokens_requested: Option<u32>,
     /// Tokens of the prompt by the workload's tokenizer.
     pub input_tokens: u32,
     /// Tokens of the prompt as counted by the endpoint.
@@ -72,7 +72,7 @@ pub struct Record {
     /// Tokens of the prompt that the endpoint found in its prefix cache.
     pub cached_tokens: Option<u32>,
     /// Requested tokens of the response.
-    pub output_tokens_asked: Option<u32>,
+    pub output_tokens_requested: Option<u32>,
     /// Tokens of the response, as counted by `output_source`.
     pub output_tokens: Option<u32>,
     /// The source of the response's token count.
@@ -86,7 +86,7 @@ pub struct Record {
     /// SHA-256 of the prompt, if the workload captures it.
     pub prompt_sha256: Option<[u8; 32]>,
     /// SHA-256 of the response's text, if the workload captures it.
-    pub answer_sha256: Option<[u8; 32]>,
+    pub response_sha256: Option<[u8; 32]>,
     /// The token events, in order of arrival.
     pub chunks: Vec<Chunk>,
 }

@@ -80,23 +80,23 @@ fn serving(inputs: &Inputs<'_>) -> Vec<FinePrint> {
     ]
 }
 
-const PERCENTILES: &str = "For serving a trial's value is the statistic that the metric names, over all of the trial's requests that were \
-                           answered; the number is the median of the counted trials' values. Linear interpolation at (n - 1) q. A \
+const PERCENTILES: &str = "For serving a trial's value is the statistic that the metric names, over the trial's successful \
+                           requests; the number is the median of the counted trials' values. Linear interpolation at (n - 1) q. A \
                            distribution is of the requests of all counted trials together: where trials differ, a percentile that is \
                            read from it is not the number.";
-const FROM: &str = "Under open loop latencies count from the intended time of sending, so that a request that waits for its turn is late. Under \
-                    closed loop there is no intended time: they count from sending, and a stalled endpoint hides how long others would \
+const FROM: &str = "Under open loop latencies count from the intended send time, so that a request that waits for its turn is late. Under \
+                    closed loop there is no intended time: they count from the send time, and a stalled endpoint hides how long others would \
                     have waited.";
 const TTFT: &str = "Time to the first token event: the first chunk that brings content, reasoning or tool text. TTFO is the time to the first \
                     content.";
 const TPOT: &str = "Time per output token of one request: from the first token event to the last, over the output tokens less those of the first \
-                    event (less one where that is unknown). Other tools call this ITL.";
-const ITL: &str = "ICL is the gap between consecutive token events, one sample each. ITL is such a gap over the tokens that it brought, one \
-                   sample for each token.";
-const E2E: &str = "To the last token event; where answers are not streamed, to the end of the answer.";
-const THROUGHPUT: &str = "Requests that completed well within the window, and their output tokens, over its length. The window begins with the measured phase and \
-     ends with its duration, or with the last measured request where a number of them ended the load. `_steady` is the rate while all users \
-     of a closed loop were busy, without ramp and drain. Failed requests bring nothing.";
+                    event (less one if that is unknown). Other tools call this ITL.";
+const ITL: &str = "ICL is the time between consecutive token events, one sample each. ITL is that time divided by the tokens of the later \
+                   event, one sample for each token.";
+const E2E: &str = "To the last token event; if responses are not streamed, to the end of the response.";
+const THROUGHPUT: &str = "Successful requests that completed within the window, and their output tokens, over its length. The window begins with the measured phase and \
+     ends with its duration, or with the last measured request where a number of them ended the load. `_steady` is the rate in the \
+     steady state of a closed loop, without ramp and drain. Failed requests do not count.";
 const ERRORS: &str = "The table counts requests over all counted trials, and so does the share in a remark. The metric `error_rate` is the median \
                       of the trials' own shares.";
 const GOODPUT: &str = "Requests a second that met every SLO, each by itself. Whether a load met the SLOs as a whole is another question: the 99th \

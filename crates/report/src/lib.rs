@@ -1,6 +1,6 @@
 //! The results of a run for people: one [`Report`], rendered for the terminal, as Markdown and as an HTML page.
 //!
-//! The reader has one minute and a doubt. Every rendering gives the answer first, with its uncertainty and the way to the evidence:
+//! The reader has one minute and a doubt. Every rendering gives the result first, with its uncertainty and the way to the evidence:
 //! sentence, state, picture, table, lineage, fine print. Strings in, strings out: this crate reads no file, and renderings of equal
 //! inputs have equal bytes.
 

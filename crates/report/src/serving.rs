@@ -193,7 +193,7 @@ impl SloLine {
 
 fn arrivals(law: &ArrivalLaw) -> String {
     match law {
-        ArrivalLaw::Closed => "closed loop: each stream sends its next request after the last answer".to_owned(),
+        ArrivalLaw::Closed => "closed loop: each response is followed by the next request".to_owned(),
         ArrivalLaw::Constant => "open loop, equal gaps".to_owned(),
         ArrivalLaw::Poisson => "open loop, Poisson".to_owned(),
         ArrivalLaw::Gamma { smoothness } => format!("open loop, Gamma with smoothness {smoothness}"),
@@ -271,8 +271,8 @@ impl Load {
 /// Returns a readable name of the instant that latencies count from.
 fn latency_from(word: &str) -> String {
     match word {
-        "sent" => "the sending".to_owned(),
-        "intended" => "the intended time of sending".to_owned(),
+        "sent" => "the send time".to_owned(),
+        "intended" => "the intended send time".to_owned(),
         other => clean(other),
     }
 }
@@ -693,14 +693,14 @@ mod tests {
         480 of 480 requests failed, in attempts that do not count
         http_error: 459
         connect_error: 21
-        none of 160 requests was answered: 160 http_error; most often `401: no such key`
+        none of 160 requests succeeded: 160 http_error; most often `401: no such key`
         ");
         let screen = report.terminal(100, false);
         let table = screen.lines().skip_while(|line| !line.contains("chat.vllm.default")).take(12).collect::<Vec<_>>();
         insta::assert_snapshot!(table.join("\n"), @r"
         chat.vllm.default
-          llama-3.1-8b, chat, streamed; closed loop: each stream sends its next request after the last
-          answer; latencies from the sending; SLOs TTFT 500 ms, TPOT 50 ms
+          llama-3.1-8b, chat, streamed; closed loop: each response is followed by the next request;
+          latencies from the send time; SLOs TTFT 500 ms, TPOT 50 ms
                                  requests          TTFT  TPOT
           load           trials        ok  failed   p99   p50  tok/s  SLOs
           ! 1 stream        0/5         0     160     —     —      —  —

@@ -71,8 +71,8 @@ fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
     let (ok, named) = by_outcome(points.iter().flat_map(|point| &point.outcomes));
     let failed = due.saturating_sub(ok);
     let headline = match failed {
-        0 if due == 1 => "the only request was answered".to_owned(),
-        0 if due > 0 => format!("{} answered", all_of(due, "request")),
+        0 if due == 1 => "the only request succeeded".to_owned(),
+        0 if due > 0 => format!("{} succeeded", all_of(due, "request")),
         _ => format!("{} of {} failed ({})", grouped(failed), counted(due, "request"), share(failed, due)),
     };
     let mut details: Vec<String> =
@@ -387,7 +387,7 @@ mod tests {
         }
         let serving = model.summary.points[0].serving.as_mut().expect("it serves");
         (serving.requests, serving.outcomes) = (Count(1), BTreeMap::from([("ok".to_owned(), Count(1))]));
-        assert_eq!(item(&model, "Requests").headline, "the only request was answered");
+        assert_eq!(item(&model, "Requests").headline, "the only request succeeded");
         assert_eq!(item(&fixture::model(), "Trials").headline, "partial: 12 of 20 trials count");
     }
 

@@ -149,7 +149,7 @@ async fn tidy(objects: Objects) {
     }
 }
 
-/// Serves connections until the server is told to shut down.
+/// Serves connections until the server is stopped.
 async fn accept(listener: TcpListener, service: &S3Service) -> Result<(), Failure> {
     let signals = |error: std::io::Error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error);
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(signals)?;
@@ -214,11 +214,11 @@ async fn respond(
         return Ok(signature::forbidden_response(why));
     }
     let asked = format!("{} {}", request.method(), request.uri().path());
-    let answer = service.call(request.map(s3s::Body::from)).await?;
-    let status = answer.status();
+    let response = service.call(request.map(s3s::Body::from)).await?;
+    let status = response.status();
     // An absent or existing object is an ordinary response; a missing right or a full disk is logged.
     if status == hyper::StatusCode::FORBIDDEN || status.is_server_error() {
         tracing::warn!(asked, %status, "not served");
     }
-    Ok(answer)
+    Ok(response)
 }

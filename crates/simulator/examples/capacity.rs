@@ -114,7 +114,7 @@ fn tell(address: SocketAddr, since: u64, mut chunk_of: impl FnMut(i64, i64)) -> 
     write!(socket, "GET /truth?since={since} HTTP/1.0\r\n\r\n")?;
     let mut text = String::new();
     socket.read_to_string(&mut text)?;
-    let (_, lines) = text.split_once("\r\n\r\n").ok_or("no answer")?;
+    let (_, lines) = text.split_once("\r\n\r\n").ok_or("no response")?;
     for line in lines.lines() {
         match serde_json::from_str(line)? {
             Truth::Request(request) => {

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_answers_are_shorter_than_the_median_and_none_longer_than_the_most() {
+    fn half_of_the_responses_are_shorter_than_the_median_and_none_longer_than_the_most() {
         let law = LengthDistribution { median_tokens: 100, sigma: 1.0, max_tokens: 300 };
         let lengths: Vec<u32> = (0..4_000).map(|request| law.draw(key(request))).collect();
         let shorter = lengths.iter().filter(|length| **length < 100).count();

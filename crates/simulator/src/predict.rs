@@ -32,9 +32,9 @@ const MAX_NS: i64 = 1 << 53;
 /// The load to simulate.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
 pub(crate) struct LoadArgs {
-    /// Closed loop: concurrent users, each sending its next request at the instant its last one ended
+    /// Closed loop: requests in flight; each response is followed at once by the next request
     #[arg(long, value_name = "N", required_unless_present = "rate", conflicts_with = "rate", help_heading = "Load")]
-    users: Option<u32>,
+    concurrency: Option<u32>,
     /// Open loop: requests per second on average, with random arrivals (Poisson)
     #[arg(long, value_name = "PER_S", help_heading = "Load")]
     rate: Option<f64>,
@@ -74,7 +74,7 @@ pub(crate) struct Prediction {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Parameters {
     #[serde(skip_serializing_if = "Option::is_none")]
-    users: Option<u32>,
+    concurrency: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<f64>,
     requests: u32,
@@ -102,34 +102,31 @@ impl Serialize for PredictedMetrics {
 impl Prediction {
     /// Returns the absent metrics with the reasons, for people.
     pub(crate) fn remarks(&self) -> Vec<&'static str> {
-        let is_answered = self.result.has("ttft_ms_p50");
+        let has_latency = self.result.has("ttft_ms_p50");
         let remarks = [
-            (!is_answered, "no latency is there, because no request was answered"),
-            (
-                is_answered && !self.result.has("tpot_ms_p50"),
-                "no TPOT, ITL and ICL are there, because answers of one chunk have none",
-            ),
-            (!self.result.has("request_throughput_per_s"), "no throughput is there, because no time passed"),
+            (!has_latency, "latencies are missing: no request succeeded"),
+            (has_latency && !self.result.has("tpot_ms_p50"), "TPOT, ITL and ICL are missing: responses of one chunk have none"),
+            (!self.result.has("request_throughput_per_s"), "throughput is missing: no time passed"),
         ];
         remarks.into_iter().filter(|(holds, _)| *holds).map(|(_, remark)| remark).collect()
     }
 }
 
 /// Serves the load in virtual time, from the start of the endpoint on.
-pub(crate) fn predict(config: &Config, asked: &LoadArgs) -> Result<Prediction, PredictError> {
-    check(config, asked)?;
+pub(crate) fn predict(config: &Config, args: &LoadArgs) -> Result<Prediction, PredictError> {
+    check(config, args)?;
     let mut engine = Engine::new(PerRequest::new(config.latency.clone(), &config.seed));
     config.stalls.iter().try_for_each(|stall| engine.stall(*stall))?;
-    let requests = requests(config, asked);
+    let requests = requests(config, args);
     let last_due_ns = requests.last().map_or(0, |due| due.offset_ns);
     // Requests with one of these faults are refused at once: they do not queue and do not load the engine.
-    let (failing, answered): (Vec<SimulatedRequest>, Vec<SimulatedRequest>) =
+    let (refused, served): (Vec<SimulatedRequest>, Vec<SimulatedRequest>) =
         requests.into_iter().partition(|due| has_fault(config, due));
-    let load = match asked.users {
-        Some(clients) => Load::Closed { clients, requests: answered },
-        None => Load::Open(answered),
+    let load = match args.concurrency {
+        Some(clients) => Load::Closed { clients, requests: served },
+        None => Load::Open(served),
     };
-    let mut seen = LoadSamples { failed: failing.len() as u32, last_ns: last_due_ns, ..LoadSamples::new() };
+    let mut seen = LoadSamples { failed: refused.len() as u32, last_ns: last_due_ns, ..LoadSamples::new() };
     simulate(engine, config.seed, load).with_max_waiting(config.limits.waiting).for_each(|record| seen.add(&record));
     if seen.last_ns > MAX_NS {
         return Err(PredictError::TooLong);
@@ -138,26 +135,26 @@ pub(crate) fn predict(config: &Config, asked: &LoadArgs) -> Result<Prediction, P
         name: "prediction",
         component: "assay-simulator",
         parameters: Parameters {
-            users: asked.users,
-            rate: asked.rate,
-            requests: asked.requests,
-            isl: asked.isl,
-            osl: asked.osl,
+            concurrency: args.concurrency,
+            rate: args.rate,
+            requests: args.requests,
+            isl: args.isl,
+            osl: args.osl,
             seed: config.seed.to_string(),
         },
-        result: seen.into_metrics(asked.requests),
+        result: seen.into_metrics(args.requests),
     })
 }
 
-fn check(config: &Config, asked: &LoadArgs) -> Result<(), SettingsError> {
-    within("users", asked.users, 1, MAX_REQUESTS)?;
-    within("rate", asked.rate, RATE_PER_S.0, RATE_PER_S.1)?;
-    within("isl", Some(asked.isl), 1, config.max_model_len - 1)?;
-    within("osl", Some(asked.osl), 1, config.max_model_len.saturating_sub(asked.isl))?;
-    let most = MAX_REQUESTS.min(MAX_OUTPUT_TOKENS / asked.osl);
-    if !(1..=most).contains(&asked.requests) {
-        let range = format!("from 1 to {most} with answers of {} tokens", asked.osl);
-        return Err(out_of_range("requests", &asked.requests.to_string(), &range));
+fn check(config: &Config, args: &LoadArgs) -> Result<(), SettingsError> {
+    within("concurrency", args.concurrency, 1, MAX_REQUESTS)?;
+    within("rate", args.rate, RATE_PER_S.0, RATE_PER_S.1)?;
+    within("isl", Some(args.isl), 1, config.max_model_len - 1)?;
+    within("osl", Some(args.osl), 1, config.max_model_len.saturating_sub(args.isl))?;
+    let most = MAX_REQUESTS.min(MAX_OUTPUT_TOKENS / args.osl);
+    if !(1..=most).contains(&args.requests) {
+        let range = format!("from 1 to {most} with responses of {} tokens", args.osl);
+        return Err(out_of_range("requests", &args.requests.to_string(), &range));
     }
     if config.ready_after_ns > 0 {
         let ms = config.ready_after_ns as f64 / 1e6;
@@ -177,18 +174,18 @@ fn check(config: &Config, asked: &LoadArgs) -> Result<(), SettingsError> {
     }
 }
 
-fn requests(config: &Config, asked: &LoadArgs) -> Vec<SimulatedRequest> {
-    let reasoning_tokens = (f64::from(asked.osl) * config.reasoning_share) as u32;
+fn requests(config: &Config, args: &LoadArgs) -> Vec<SimulatedRequest> {
+    let reasoning_tokens = (f64::from(args.osl) * config.reasoning_share) as u32;
     let due = |(number, offset_ns)| SimulatedRequest {
         offset_ns,
         request_id: u128::from(number),
-        prompt_tokens: asked.isl,
-        output_tokens: asked.osl,
+        prompt_tokens: args.isl,
+        output_tokens: args.osl,
         reasoning_tokens,
         prefix_blocks: Vec::new(),
     };
-    let numbers = 1..=asked.requests;
-    match asked.rate {
+    let numbers = 1..=args.requests;
+    match args.rate {
         Some(rate) => numbers.zip(arrivals(&config.seed, rate)).map(due).collect(),
         None => numbers.map(|number| (number, 0)).map(due).collect(),
     }
@@ -245,7 +242,7 @@ impl LoadSamples {
         }
         let (fields, gaps) = (record.fields(), record.gaps());
         self.distributions.iter_mut().for_each(|(metric, samples)| samples.add(*metric, &fields, &gaps));
-        self.totals.done.add(WHOLE_REQUEST, None, Some(record.output_tokens.unwrap_or(0).into()));
+        self.totals.completed.add(WHOLE_REQUEST, None, Some(record.output_tokens.unwrap_or(0).into()));
     }
 
     fn into_metrics(self, requests: u32) -> PredictedMetrics {

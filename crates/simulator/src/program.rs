@@ -56,7 +56,7 @@ enum SimulatorCommand {
     /// endpoint alone (its address, its limits except `--max-waiting`, its truth) are ignored.
     Predict {
         #[command(flatten)]
-        asked: LoadArgs,
+        load: LoadArgs,
         #[command(flatten)]
         told: Box<ConfigArgs>,
     },
@@ -128,13 +128,13 @@ impl ProgramError {
 
 fn run(program: Program) -> Result<(), ProgramError> {
     match program.instead {
-        Some(SimulatorCommand::Predict { asked, told }) => print_prediction(&told.config()?, &asked),
+        Some(SimulatorCommand::Predict { load, told }) => print_prediction(&told.config()?, &load),
         None => serve(program),
     }
 }
 
-fn print_prediction(config: &Config, asked: &LoadArgs) -> Result<(), ProgramError> {
-    let prediction = predict(config, asked)?;
+fn print_prediction(config: &Config, load: &LoadArgs) -> Result<(), ProgramError> {
+    let prediction = predict(config, load)?;
     for remark in prediction.remarks() {
         let _ = writeln!(std::io::stderr(), "note: {remark}");
     }

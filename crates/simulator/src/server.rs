@@ -105,7 +105,7 @@ impl Server {
 
     /// Serves until it is stopped.
     pub fn run(mut self) -> Result<(), ServeError> {
-        // By default the kernel lets a thread sleep 50 us longer than it asked for. If that cannot be changed, chunks are late by
+        // By default the kernel lets a thread sleep 50 us longer than requested. If that cannot be changed, chunks are late by
         // this much, which the truth shows.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut poller = Poller::new(SOCKETS_AT_A_TIME)?;

@@ -119,25 +119,25 @@ settings! {
     #[arg(long, value_name = "MS", help_heading = "Slowness")]
     cotenant_episode_ms: f64,
     /// Median length of responses that end by themselves [default: 128]
-    #[arg(long, value_name = "TOKENS", help_heading = "Answers")]
+    #[arg(long, value_name = "TOKENS", help_heading = "Responses")]
     output_median: u32,
     /// Sigma of their lognormal distribution [default: 0.6]
-    #[arg(long, value_name = "SIGMA", help_heading = "Answers")]
+    #[arg(long, value_name = "SIGMA", help_heading = "Responses")]
     output_sigma: f64,
     /// Their maximum length [default: 2048]
-    #[arg(long, value_name = "TOKENS", help_heading = "Answers")]
+    #[arg(long, value_name = "TOKENS", help_heading = "Responses")]
     output_max: u32,
     /// Maximum tokens of a prompt and its response together [default: 131072]
-    #[arg(long, value_name = "TOKENS", help_heading = "Answers")]
+    #[arg(long, value_name = "TOKENS", help_heading = "Responses")]
     max_model_len: u32,
     /// Share of a chat response that is reasoning, from 0 to 1 [default: 0]
-    #[arg(long, value_name = "SHARE", help_heading = "Answers")]
+    #[arg(long, value_name = "SHARE", help_heading = "Responses")]
     reasoning_share: f64,
     /// Field of reasoning text: reasoning_content or reasoning [default: reasoning_content]
-    #[arg(long, value_name = "NAME", help_heading = "Answers")]
+    #[arg(long, value_name = "NAME", help_heading = "Responses")]
     reasoning_field: String,
     /// Dimensions of an embedding [default: 384]
-    #[arg(long, value_name = "N", help_heading = "Answers")]
+    #[arg(long, value_name = "N", help_heading = "Responses")]
     embedding_dimensions: u32,
     /// Fault to inject, as in the header `x-assay-fault`; repeatable
     #[arg(long = "fault", value_name = "FAULT", help_heading = "Faults")]
@@ -234,7 +234,7 @@ impl Settings {
         let mut config = Config::from_profile(self.profile.as_deref().unwrap_or("instant").parse::<Profile>()?);
         self.set_latency(&mut config)?;
         self.set_slowness(&mut config.latency)?;
-        self.set_answers(&mut config)?;
+        self.set_responses(&mut config)?;
         self.set_faults(&mut config)?;
         self.set_limits(&mut config)?;
         set(&mut config.listen, self.listen);
@@ -281,7 +281,7 @@ impl Settings {
         Ok(())
     }
 
-    fn set_answers(&self, config: &mut Config) -> Result<(), SettingsError> {
+    fn set_responses(&self, config: &mut Config) -> Result<(), SettingsError> {
         set(&mut config.output.median_tokens, within("output_median", self.output_median, 1, MAX_TOKENS)?);
         set(&mut config.output.sigma, within("output_sigma", self.output_sigma, 0.0, 5.0)?);
         set(&mut config.output.max_tokens, within("output_max", self.output_max, 1, MAX_TOKENS)?);

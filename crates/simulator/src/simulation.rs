@@ -43,7 +43,7 @@ impl SimulatedRequest {
 pub enum Load<I> {
     /// Each request at its offset, independent of completions.
     Open(I),
-    /// A fixed number of concurrent clients, each sending its next request when its last one has completed.
+    /// A closed loop of concurrent clients: each response is followed by the client's next request.
     Closed {
         /// The number of clients.
         clients: u32,
@@ -166,7 +166,7 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
             finish_reason: Some("length".to_owned()),
             input_tokens: due.prompt_tokens,
             input_tokens_endpoint: Some(due.prompt_tokens),
-            output_tokens_asked: Some(due.output_tokens),
+            output_tokens_requested: Some(due.output_tokens),
             output_source: TokenSource::ContinuousUsage,
             reasoning_tokens: Some(due.reasoning_tokens),
             ..Record::default()

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_bounded_as_well_and_a_large_answer_comes_in_parts() {
+    fn chunks_are_bounded_as_well_and_a_large_response_comes_in_parts() {
         let mut ring = TruthRing::new(100, 250_000);
         for id in ["a", "b", "c", "d"] {
             ring.push(row(id, 80_000));

@@ -49,7 +49,7 @@ mod tests {
     use crate::draw::Seed;
 
     #[test]
-    fn chunks_of_an_answer_join_to_as_many_words_as_tokens() {
+    fn chunks_of_a_response_join_to_as_many_words_as_tokens() {
         let key = RequestKey::from_id(&Seed::default(), "words");
         let (mut whole, mut parts) = (Vec::new(), Vec::new());
         push_words(key, 0, 0, 7, &mut whole);

@@ -266,7 +266,7 @@ const fn api_choices() -> [Choice; ServingApi::ALL.len()] {
 pub(crate) static LOAD_MODES: [Choice; 2] = [
     choice(
         "closed",
-        "A fixed number of users; each sends its next request after the previous response. Has no intended send times.",
+        "A closed loop: each response is followed by the next request, at a fixed concurrency. Has no intended send times.",
     ),
     choice("open", "Requests arrive by a schedule, independent of completions."),
 ];

@@ -239,7 +239,7 @@ pub struct Load {
 /// The arrival mode: the event that triggers a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ArrivalMode {
-    /// Closed loop: a fixed number of users, each of which sends its next request after the last response. One point for each
+    /// Closed loop: at a fixed concurrency, each response is followed by the next request. One point for each
     /// number.
     Closed {
         /// Concurrent users.

@@ -425,10 +425,10 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_answered_in_one_pass() {
+    fn what_fits_is_selected_in_one_pass() {
         let values = [40, 10, 20, 30];
-        let (answers, passes) = selected(&values, vec![WantedQuantile::Quantile(0.5), WantedQuantile::Quantile(1.0)], 4);
-        assert_eq!((answers[0].value(), answers[1].value(), passes), (Some(25.0), Some(40.0), 1));
+        let (quantiles, passes) = selected(&values, vec![WantedQuantile::Quantile(0.5), WantedQuantile::Quantile(1.0)], 4);
+        assert_eq!((quantiles[0].value(), quantiles[1].value(), passes), (Some(25.0), Some(40.0), 1));
         assert!(selected(&values, vec![WantedQuantile::Quantile(0.5)], 3).1 > 1);
     }
 
@@ -436,12 +436,15 @@ mod tests {
     fn ranks_that_fall_beyond_say_so() {
         let wants = |of| [0.5, 0.75, 1.0].map(|q| WantedQuantile::QuantileWithMissing { q, of }).to_vec();
         let values = [1, 2, 3];
-        let (answers, _) = selected(&values, wants(3), 10);
-        assert_eq!(answers.iter().map(|answer| answer.value()).collect::<Vec<_>>(), [Some(2.0), Some(2.5), Some(3.0)]);
+        let (quantiles, _) = selected(&values, wants(3), 10);
+        assert_eq!(quantiles.iter().map(|quantile| quantile.value()).collect::<Vec<_>>(), [Some(2.0), Some(2.5), Some(3.0)]);
         // With one failure among four: half-way between the second and the third, a quarter of the way from the third to the
         // failure.
-        let (answers, _) = selected(&values, wants(4), 10);
-        assert_eq!((answers[0].value(), answers[1], answers[2]), (Some(2.5), SelectedQuantile::Beyond, SelectedQuantile::Beyond));
+        let (quantiles, _) = selected(&values, wants(4), 10);
+        assert_eq!(
+            (quantiles[0].value(), quantiles[1], quantiles[2]),
+            (Some(2.5), SelectedQuantile::Beyond, SelectedQuantile::Beyond)
+        );
         // With two failures among five: the third of five is the last success, and nothing of the way to the next is needed.
         assert_eq!(selected(&values, wants(5), 10).0[0].value(), Some(3.0));
         // 0.07 x 100 is above 7 in binary; the eighth of 101 is meant, without any part of the ninth.
@@ -466,8 +469,8 @@ mod tests {
 
     #[test]
     fn equal_samples_settle_however_many_they_are() {
-        let (answers, passes) = selected(&vec![1_000_000_007; 5_000], quantiles(), 10);
-        assert!(answers.iter().all(|answer| answer.value() == Some(1_000_000_007.0)));
+        let (quantiles, passes) = selected(&vec![1_000_000_007; 5_000], quantiles(), 10);
+        assert!(quantiles.iter().all(|quantile| quantile.value() == Some(1_000_000_007.0)));
         assert!(passes <= 4, "{passes}");
     }
 
@@ -488,18 +491,18 @@ mod tests {
         fn little_room_gives_what_sorting_gives(values in any_values(), room in 0_usize..500, beyond in 0_u64..50) {
             let of = values.len() as u64 + beyond;
             let with_failures = QS.into_iter().map(|q| WantedQuantile::QuantileWithMissing { q, of });
-            let (answers, _) = selected(&values, quantiles().into_iter().chain(with_failures).collect(), room);
+            let (quantiles, _) = selected(&values, quantiles().into_iter().chain(with_failures).collect(), room);
             let mut with_largest = values.clone();
             with_largest.extend(std::iter::repeat_n(i64::MAX, beyond as usize));
             let with_largest = quantiles_ns(&mut with_largest, &QS).expect("quantiles");
             let expected = quantiles_ns(&mut values.clone(), &QS).expect("quantiles");
-            let found: Vec<f64> = answers.iter().take(QS.len()).filter_map(|answer| answer.value()).collect();
+            let found: Vec<f64> = quantiles.iter().take(QS.len()).filter_map(|quantile| quantile.value()).collect();
             prop_assert_eq!(found, expected);
-            for (((answer, twin), q), with_largest) in answers.iter().skip(QS.len()).zip(&answers).zip(QS).zip(with_largest) {
+            for (((quantile, twin), q), with_largest) in quantiles.iter().skip(QS.len()).zip(&quantiles).zip(QS).zip(with_largest) {
                 // If no failure is needed, the values of failures do not matter.
                 let needs_failure = (of - 1) as f64 * q > (values.len() - 1) as f64 + 1e-9;
-                prop_assert_eq!(answer.value().is_none(), needs_failure);
-                if let (Some(value), Some(twin)) = (answer.value(), twin.value()) {
+                prop_assert_eq!(quantile.value().is_none(), needs_failure);
+                if let (Some(value), Some(twin)) = (quantile.value(), twin.value()) {
                     prop_assert!(value >= twin, "{q}: {value} is below {twin}");
                     prop_assert!(value.total_cmp(&with_largest).is_eq() || (of - 1) as f64 * q % 1.0 > 0.0, "{q}");
                 }

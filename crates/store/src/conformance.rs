@@ -168,7 +168,7 @@ fn pointers_are_created_once(open: &dyn Fn() -> Store) {
 fn one_of_many_creators_wins(open: &dyn Fn() -> Store) {
     for round in 0..8 {
         let path = format!("runs/race/plan/{round}");
-        let outcomes = race(open, |store, index| store.create(&path, format!("racer {index}").as_bytes()).expect("answered"));
+        let outcomes = race(open, |store, index| store.create(&path, format!("racer {index}").as_bytes()).expect("a result"));
         let winners: Vec<_> = (0..RACERS).filter(|index| outcomes[*index] == CreateOutcome::New).collect();
         assert_eq!(winners.len(), 1, "exactly one wins");
         let winner = format!("racer {}", winners[0]).into_bytes();
@@ -207,7 +207,7 @@ fn files_of_an_area_are_created_once(open: &dyn Fn() -> Store) {
             let create = |(_, file)| {
                 let area = open().area("warehouse").expect("an area");
                 let path = &path;
-                scope.spawn(move || area.create_file(path, file).expect("answered"))
+                scope.spawn(move || area.create_file(path, file).expect("a result"))
             };
             let racers: Vec<_> = files.iter().map(|(digest, file)| create((digest, file))).collect();
             racers.into_iter().map(|racer| racer.join().expect("no panic")).collect()

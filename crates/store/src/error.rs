@@ -161,12 +161,12 @@ impl Error {
             }
             Self::Bucket { .. } => Some("check the bucket's name, its endpoint and region, and that the credentials may list it"),
             Self::NoCredentials { .. } => Some(
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a workload identity's variables; AWS_SKIP_SIGNATURE=true asks as nobody",
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a workload identity's variables; AWS_SKIP_SIGNATURE=true sends anonymous requests",
             ),
             Self::NoCreateIfAbsent { .. } => {
                 Some("use a file system with hard links, or an object store with conditional writes")
             }
-            Self::Corrupt { .. } => Some("put the true bytes again: that repairs the blob"),
+            Self::Corrupt { .. } => Some("put the correct bytes again: that repairs the blob"),
             Self::ScratchFull { .. } => Some("give the stage a larger scratch volume and limit"),
             Self::NoStore { .. } => Some("check the URI; a run creates its store when it starts"),
             _ => None,

@@ -312,7 +312,7 @@ mod tests {
             reason: reason.to_owned(),
         };
         let gaps = [
-            gap("exporter/node", 0, 10, "10 questions failed, the first one: refused"),
+            gap("exporter/node", 0, 10, "10 requests failed, the first one: refused"),
             gap("exporter/node", 12, 13, "late"),
             gap("host", 0, 1, "late"),
         ];
@@ -320,7 +320,7 @@ mod tests {
         let described = describe_gaps([(&windows[0], &gaps[..1]), (&windows[1], &gaps[1..])]);
         assert_eq!(
             described,
-            "`exporter/node` for 11.0 of 21.0 s (10 questions failed, the first one: refused), `host` for 1.0 of 21.0 s (late)"
+            "`exporter/node` for 11.0 of 21.0 s (10 requests failed, the first one: refused), `host` for 1.0 of 21.0 s (late)"
         );
         assert_eq!(describe_gaps([(&windows[0], &[][..])]), "");
     }

@@ -80,12 +80,12 @@ pub struct QueueDelays(BTreeMap<(CaseId, PointId), (f64, f64)>);
 impl QueueDelays {
     /// Adds the requests of a slice, if it is of an endpoint that counts the time in its queue.
     pub fn add(&mut self, source: &Source, slice: &Slice<'_>) {
-        if source.kind != Kind::Endpoint || !slice.watched.counts {
+        if source.kind != Kind::Endpoint || !slice.window.counts {
             return;
         }
         let sum_and_count = |name: &str| slice.increase(&format!("{name}_sum")).zip(slice.increase(&format!("{name}_count")));
         let Some((seconds, requests)) = QUEUE_HISTOGRAMS.into_iter().find_map(sum_and_count) else { return };
-        let trial = slice.watched.trial;
+        let trial = slice.window.trial;
         let total = self.0.entry((trial.case_id.clone(), trial.point_id.clone())).or_default();
         *total = (total.0 + seconds, total.1 + requests);
     }

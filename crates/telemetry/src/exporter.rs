@@ -160,7 +160,7 @@ impl SourceKind for Exporter {
 
     /// Refuses a page without any sample, such as the start page of an exporter.
     fn check_response(&self, text: &str) -> Result<(), &'static str> {
-        samples(text).flatten().next().map(drop).ok_or("the answer has no metrics")
+        samples(text).flatten().next().map(drop).ok_or("the response has no metrics")
     }
 
     fn observed(&self, body: &ReadingBody) -> Observed {

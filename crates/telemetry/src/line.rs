@@ -93,7 +93,7 @@ pub struct ScrapeLine {
 
 impl ScrapeLine {
     /// Returns the time of the response.
-    pub fn answered(&self) -> Instant {
+    pub fn received_at(&self) -> Instant {
         Instant::from_unix_ns(self.at.unix_ns().saturating_add(i64::try_from(self.took_ns).unwrap_or(i64::MAX)))
     }
 }

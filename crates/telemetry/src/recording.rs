@@ -55,9 +55,9 @@ fn parse_name(name: &str) -> Option<(BlockSource, u32)> {
 /// One reading, not yet parsed.
 pub(crate) struct Reading {
     /// The time of the request: the time of its samples.
-    pub(crate) asked: Instant,
+    pub(crate) requested_at: Instant,
     /// The time of the response.
-    pub(crate) answered: Instant,
+    pub(crate) received_at: Instant,
     pub(crate) body: ReadingBody,
 }
 
@@ -71,15 +71,15 @@ pub(crate) enum ReadingBody {
 
 impl From<CounterLine<BTreeMap<String, f64>>> for Reading {
     fn from(CounterLine { at, values }: CounterLine<BTreeMap<String, f64>>) -> Self {
-        Self { asked: at, answered: at, body: ReadingBody::Counters(values) }
+        Self { requested_at: at, received_at: at, body: ReadingBody::Counters(values) }
     }
 }
 
 impl Reading {
     /// Returns the reading on a line; `None` if there was no successful response.
     fn from_scrape(line: ScrapeLine) -> Option<Self> {
-        let (asked, answered) = (line.at, line.answered());
-        Some(Self { asked, answered, body: ReadingBody::Text(line.body?) })
+        let (requested_at, received_at) = (line.at, line.received_at());
+        Some(Self { requested_at, received_at, body: ReadingBody::Text(line.body?) })
     }
 }
 
@@ -112,7 +112,9 @@ impl MergedReadings {
     /// Returns the earliest of the next readings; of equal ones, that of the earlier recording.
     pub(crate) fn next(&mut self) -> Result<Option<Reading>, Error> {
         let heads = self.recordings.iter_mut().filter(|(_, head)| head.is_some());
-        let Some((readings, head)) = heads.min_by_key(|(_, head)| head.as_ref().map(|head| head.asked)) else { return Ok(None) };
+        let Some((readings, head)) = heads.min_by_key(|(_, head)| head.as_ref().map(|head| head.requested_at)) else {
+            return Ok(None);
+        };
         let next = readings.next()?;
         Ok(std::mem::replace(head, next))
     }

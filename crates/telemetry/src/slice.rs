@@ -37,7 +37,7 @@ pub struct AttemptWindow<'a> {
 /// The values of each metric of one source in one window.
 pub struct Slice<'a> {
     /// The attempt.
-    pub watched: AttemptWindow<'a>,
+    pub window: AttemptWindow<'a>,
     metrics: BTreeMap<MetricKey, Series>,
     values: usize,
     max_values: usize,
@@ -84,13 +84,13 @@ pub struct Statistics {
 }
 
 impl<'a> Slice<'a> {
-    pub(crate) fn new(watched: AttemptWindow<'a>) -> Self {
-        Self::with_room(watched, MAX_VALUES)
+    pub(crate) fn new(window: AttemptWindow<'a>) -> Self {
+        Self::with_room(window, MAX_VALUES)
     }
 
-    pub(crate) fn with_room(watched: AttemptWindow<'a>, max_values: usize) -> Self {
+    pub(crate) fn with_room(window: AttemptWindow<'a>, max_values: usize) -> Self {
         let metrics = BTreeMap::new();
-        Self { watched, metrics, values: 0, max_values, full_from: None, metrics_left_out: 0, readings_left_out: 0 }
+        Self { window, metrics, values: 0, max_values, full_from: None, metrics_left_out: 0, readings_left_out: 0 }
     }
 
     /// Adds the values of one reading. Readings come in the order of time.
@@ -147,9 +147,9 @@ impl<'a> Slice<'a> {
     /// Returns the time of the window without samples: the gaps of all shards, overlaps counted once, and the time after the
     /// limit of values was reached.
     pub fn gap_ns(&self) -> u64 {
-        let window = (self.watched.start, self.watched.end);
+        let window = (self.window.start, self.window.end);
         let full = self.full_from.map(|from| (from, window.1));
-        let gaps = self.watched.gaps.iter().map(|gap| (gap.window.start, gap.window.end)).chain(full);
+        let gaps = self.window.gaps.iter().map(|gap| (gap.window.start, gap.window.end)).chain(full);
         let mut gaps: Vec<_> = gaps.map(|(start, end)| (start.max(window.0), end.min(window.1))).collect();
         gaps.sort_unstable();
         let (mut covered_to, mut sum) = (window.0, 0_u64);
@@ -209,7 +209,7 @@ pub(crate) struct OmittedReadings {
     /// Recordings beyond the limit, of one source in one block.
     pub(crate) recordings: u64,
     /// Readings that are older than their predecessor.
-    pub(crate) disordered: u64,
+    pub(crate) out_of_order: u64,
     metrics: u64,
     readings: u64,
 }
@@ -229,7 +229,7 @@ impl OmittedReadings {
             ),
             (self.readings, format!("readings beyond {MAX_VALUES} values of one source in one attempt")),
             (self.recordings, format!("recordings beyond {MAX_RECORDINGS} of one source in one block")),
-            (self.disordered, "readings that are older than the reading before them".to_owned()),
+            (self.out_of_order, "readings that are older than the reading before them".to_owned()),
         ];
         let said: Vec<_> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
         (!said.is_empty()).then(|| Reason::new("telemetry_left_out", format!("no rows have {}", said.join(", "))))

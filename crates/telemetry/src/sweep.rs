@@ -22,11 +22,11 @@ pub struct Slices<'a, E> {
 impl<'a, E> Slices<'a, E> {
     /// Finds the recordings of these attempts in a run's list of evidence.
     pub fn new(
-        mut watched: BTreeMap<BlockSource, Vec<AttemptWindow<'a>>>,
+        mut windows: BTreeMap<BlockSource, Vec<AttemptWindow<'a>>>,
         evidence: &'a [Artifact],
         open: &'a OpenArtifact<'a, E>,
     ) -> Self {
-        let of_place = |(place, recorded)| watched.remove(&place).map(|watched| (place, recorded, by_start(watched)));
+        let of_place = |(place, recorded)| windows.remove(&place).map(|windows| (place, recorded, by_start(windows)));
         let places = by_place(evidence).into_iter().filter_map(of_place).collect();
         Self { open, places, current: None, left_out: OmittedReadings::default() }
     }
@@ -54,9 +54,9 @@ impl<'a, E> Slices<'a, E> {
 }
 
 /// Sorts attempts by their start. Attempts that began at the same time keep their order.
-fn by_start(mut watched: Vec<AttemptWindow<'_>>) -> VecDeque<AttemptWindow<'_>> {
-    watched.sort_by_key(|watched| (watched.start, watched.end));
-    watched.into()
+fn by_start(mut windows: Vec<AttemptWindow<'_>>) -> VecDeque<AttemptWindow<'_>> {
+    windows.sort_by_key(|window| (window.start, window.end));
+    windows.into()
 }
 
 /// The readings of one place, merged in the order of time and distributed to its attempts.
@@ -83,7 +83,7 @@ impl<'a> ReadingSweep<'a> {
             }
             match self.merged.next()? {
                 // The clock was set back: the first reading of a time is kept.
-                Some(reading) if self.latest.is_some_and(|latest| reading.asked <= latest) => left_out.disordered += 1,
+                Some(reading) if self.latest.is_some_and(|latest| reading.requested_at <= latest) => left_out.out_of_order += 1,
                 Some(reading) => self.take(&reading),
                 None => {
                     self.waiting.clear();
@@ -94,20 +94,20 @@ impl<'a> ReadingSweep<'a> {
     }
 
     fn take(&mut self, reading: &Reading) {
-        self.latest = Some(reading.asked);
+        self.latest = Some(reading.requested_at);
         let (over, active): (Vec<_>, Vec<_>) =
-            self.active.drain(..).partition(|slice: &Slice<'_>| slice.watched.end < reading.asked);
+            self.active.drain(..).partition(|slice: &Slice<'_>| slice.window.end < reading.requested_at);
         self.over.extend(over);
         self.active = active;
-        while self.waiting.front().is_some_and(|watched| watched.start <= reading.asked) {
-            let begun = self.waiting.pop_front().filter(|watched| reading.asked <= watched.end);
+        while self.waiting.front().is_some_and(|window| window.start <= reading.requested_at) {
+            let begun = self.waiting.pop_front().filter(|window| reading.requested_at <= window.end);
             self.active.extend(begun.map(Slice::new));
         }
-        // A reading requested in the window and answered after it may count later events.
-        if self.active.iter().any(|slice| reading.answered <= slice.watched.end) {
+        // A reading requested in the window and received after it may count later events.
+        if self.active.iter().any(|slice| reading.received_at <= slice.window.end) {
             let observed = self.place.source.definition().observed(&reading.body);
-            for slice in self.active.iter_mut().filter(|slice| reading.answered <= slice.watched.end) {
-                slice.add(reading.asked, &observed);
+            for slice in self.active.iter_mut().filter(|slice| reading.received_at <= slice.window.end) {
+                slice.add(reading.requested_at, &observed);
             }
         }
     }

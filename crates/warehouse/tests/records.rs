@@ -45,18 +45,18 @@ fn full_record() -> Record {
         error: Some("none ü".to_owned()),
         request_bytes: 11,
         response_bytes: 12,
-        input_tokens_asked: Some(19),
+        input_tokens_requested: Some(19),
         input_tokens: u32::MAX,
         input_tokens_endpoint: Some(13),
         cached_tokens: Some(14),
-        output_tokens_asked: Some(15),
+        output_tokens_requested: Some(15),
         output_tokens: Some(16),
         output_source: TokenSource::Usage,
         reasoning_tokens: Some(17),
         first_event_tokens: Some(18),
         token_events: 3,
         prompt_sha256: Some([0xab; 32]),
-        answer_sha256: Some([0x01; 32]),
+        response_sha256: Some([0x01; 32]),
         chunks: vec![
             Chunk { at_ns: 7, bytes: 3, tokens: Some(1) },
             Chunk { at_ns: 8, bytes: u32::MAX, tokens: None },
@@ -95,7 +95,7 @@ fn columns_are_as_agreed() {
             )
         })
         .collect();
-    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_asked int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_asked int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, answer_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
+    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_requested int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_requested int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, response_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
 }
 
 /// A change here changes the digest of every record file: state it in the change.
@@ -210,10 +210,10 @@ fn any_record() -> impl Strategy<Value = Record> {
                 end_ns,
             ] = times;
             let [
-                input_tokens_asked,
+                input_tokens_requested,
                 input_tokens_endpoint,
                 cached_tokens,
-                output_tokens_asked,
+                output_tokens_requested,
                 output_tokens,
                 reasoning_tokens,
                 first_event_tokens,
@@ -239,18 +239,18 @@ fn any_record() -> impl Strategy<Value = Record> {
                 error: texts.1,
                 request_bytes: sizes.2,
                 response_bytes: sizes.1,
-                input_tokens_asked,
+                input_tokens_requested,
                 input_tokens: sizes.3,
                 input_tokens_endpoint,
                 cached_tokens,
-                output_tokens_asked,
+                output_tokens_requested,
                 output_tokens,
                 output_source: words.2,
                 reasoning_tokens,
                 first_event_tokens,
                 token_events: sizes.5,
                 prompt_sha256: digests.0,
-                answer_sha256: digests.1,
+                response_sha256: digests.1,
                 chunks,
             }
         },

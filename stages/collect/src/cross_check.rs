@@ -146,7 +146,7 @@ struct Bounds {
 impl Bounds {
     fn for_requests(ok: u64, unsure: u64) -> Self {
         let most = ok.saturating_add(unsure);
-        let rule = format!("{ok} requests were answered and {unsure} others may have been counted: from {ok} to {most}");
+        let rule = format!("{ok} requests succeeded and {unsure} others may have been counted: from {ok} to {most}");
         Self { least: ok, most, rule }
     }
 

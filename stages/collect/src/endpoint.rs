@@ -60,7 +60,7 @@ impl Endpoints {
             }
         }
         for scrapes in scrapes.values_mut() {
-            scrapes.sort_by_key(|scrape| scrape.asked);
+            scrapes.sort_by_key(|scrape| scrape.requested_at);
         }
         Ok(Self { scrapes, activity })
     }
@@ -99,13 +99,13 @@ fn has_several_pods(environments: &[&Environment], (block, target): &BlockTarget
 fn read_scrapes(series: &Series, file: impl Read, out: &mut Vec<Scrape>) -> Result<(), Failure> {
     let format = assay_telemetry::LineFormat::Scrapes;
     let read = each_reading(series, format, file, |line: ScrapeLine| {
-        let (asked, answered) = (line.at, line.answered());
+        let (requested_at, received_at) = (line.at, line.received_at());
         let Some(body) = line.body else { return Ok(()) };
         if out.len() == MAX_SCRAPES {
-            let message = format!("more than {MAX_SCRAPES} answers of one endpoint were recorded");
+            let message = format!("more than {MAX_SCRAPES} responses of one endpoint were recorded");
             return Err(ReadError::Caller(Failure::new(ErrorCode::Recording, message)));
         }
-        out.push(Scrape { asked, answered, counters: counters(&body) });
+        out.push(Scrape { requested_at, received_at, counters: counters(&body) });
         Ok(())
     });
     read.map_err(read_failure)

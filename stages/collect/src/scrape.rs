@@ -45,7 +45,7 @@ enum ScraperMessage {
 }
 
 impl Scrapers {
-    /// Starts to scrape every source that is scraped.
+    /// Starts a thread for each source that is scraped.
     pub(crate) fn start(ctx: &Context, sampled: &[Sampled], watch: Stopwatch) -> Result<Self, Failure> {
         let scraped = sampled.iter().filter_map(|Sampled { source, sampling }| match sampling {
             Sampling::Counters => None,
@@ -59,12 +59,12 @@ impl Scrapers {
         Ok(Self(started.collect::<Result<_, _>>()?))
     }
 
-    /// Waits until every source was scraped once, but not for long: measurements after that have a first response before them.
+    /// Waits, up to a limit, until every source was scraped once: a response then precedes each measurement.
     pub(crate) fn wait_for_first(&self, ctx: &Context) {
         let deadline = Moment::now() + FIRST_LIMIT;
         for running in &self.0 {
-            while let Ok(said) = running.messages.recv_timeout(deadline.saturating_duration_since(Moment::now())) {
-                match said {
+            while let Ok(message) = running.messages.recv_timeout(deadline.saturating_duration_since(Moment::now())) {
+                match message {
                     ScraperMessage::First => break,
                     ScraperMessage::Note(message) => ctx.emit(Event::Note { message }),
                 }
@@ -74,9 +74,9 @@ impl Scrapers {
 
     /// Passes on the threads' notes.
     pub(crate) fn pass_notes(&self, ctx: &Context) {
-        let said = self.0.iter().flat_map(|running| running.messages.try_iter());
-        for said in said {
-            if let ScraperMessage::Note(message) = said {
+        let messages = self.0.iter().flat_map(|running| running.messages.try_iter());
+        for message in messages {
+            if let ScraperMessage::Note(message) = message {
                 ctx.emit(Event::Note { message });
             }
         }
@@ -101,24 +101,24 @@ fn read_headers(source: &Source, headers: &[EnvVar]) -> Result<Headers, Failure>
 impl ScraperThread {
     fn start(scraper: Scraper) -> Result<Self, Failure> {
         let (stop, stopped) = channel();
-        let (say, said) = channel();
-        let thread = std::thread::Builder::new().name(scraper.gaps.source.clone()).spawn(move || run(scraper, &stopped, &say));
+        let (sender, messages) = channel();
+        let thread = std::thread::Builder::new().name(scraper.gaps.source.clone()).spawn(move || run(scraper, &stopped, &sender));
         let thread = thread.map_err(|error| Failure::new(ErrorCode::Threads, "cannot start a thread").because(&error))?;
-        Ok(Self { messages: said, stop, thread })
+        Ok(Self { messages, stop, thread })
     }
 }
 
 /// Scrapes at every whole interval until it is stopped, and then once more.
-fn run(mut scraper: Scraper, stopped: &Receiver<()>, say: &Sender<ScraperMessage>) -> Result<RecordedSource, Failure> {
+fn run(mut scraper: Scraper, stopped: &Receiver<()>, sender: &Sender<ScraperMessage>) -> Result<RecordedSource, Failure> {
     let mut first = true;
     loop {
         let step = scraper.scrape()?;
         // The receiver may be gone: the recorder ends, and stops this thread.
         if let Step::Over(note) = &step {
-            let _ = say.send(ScraperMessage::Note(note.clone()));
+            let _ = sender.send(ScraperMessage::Note(note.clone()));
         }
         if std::mem::take(&mut first) {
-            let _ = say.send(ScraperMessage::First);
+            let _ = sender.send(ScraperMessage::First);
         }
         if matches!(step, Step::Over(_)) {
             let _ = stopped.recv();
@@ -145,14 +145,14 @@ struct Scraper {
     client: Client,
     limits: Limits,
     source: Source,
-    /// The address for people.
-    shown: String,
+    /// The address as messages show it.
+    display_address: String,
     url: String,
     path: PathBuf,
     out: zstd::Encoder<'static, CountingWriter<BufWriter<File>>>,
     watch: Stopwatch,
     samples: u64,
-    has_answered: bool,
+    has_responded: bool,
     gaps: Gaps,
 }
 
@@ -166,26 +166,26 @@ impl Scraper {
             ScrapeAddress::Endpoint { address, path } => endpoint_url(address, path),
             ScrapeAddress::Url(url) => url.clone(),
         };
-        let (source, shown, limits) = (source.clone(), address.to_string(), LIMITS);
-        Ok(Self { client, limits, source, shown, url, path, out, watch, samples: 0, has_answered: false, gaps })
+        let (source, display_address, limits) = (source.clone(), address.to_string(), LIMITS);
+        Ok(Self { client, limits, source, display_address, url, path, out, watch, samples: 0, has_responded: false, gaps })
     }
 
     /// Sends one request.
     fn scrape(&mut self) -> Result<Step, Failure> {
-        let asked = ClockReading { at: Clock.now(), ns: self.watch.elapsed_ns() };
-        let answer = self.client.get(&self.url, self.limits);
-        let took_ns = self.watch.elapsed_ns().saturating_sub(asked.ns);
-        let line = to_line(&self.source, asked.at, took_ns, answer);
+        let requested = ClockReading { at: Clock.now(), ns: self.watch.elapsed_ns() };
+        let response = self.client.get(&self.url, self.limits);
+        let took_ns = self.watch.elapsed_ns().saturating_sub(requested.ns);
+        let line = to_line(&self.source, requested.at, took_ns, response);
         self.write(&line)?;
         if line.body.is_some() {
-            self.has_answered = true;
-            self.gaps.record_success(asked);
+            self.has_responded = true;
+            self.gaps.record_success(requested);
         } else {
             self.gaps.record_failure(line.error.as_deref().unwrap_or_default());
         }
-        let over = if !self.has_answered && line.status.is_some_and(is_absence) {
+        let over = if !self.has_responded && line.status.is_some_and(is_absence) {
             let status = line.error.as_deref().unwrap_or_default();
-            let (source, shown) = (self.source.description(), &self.shown);
+            let (source, shown) = (self.source.description(), &self.display_address);
             Some(format!("{source} has no `{shown}` ({status}): its own counters are not recorded"))
         } else if self.out.get_ref().written >= MAX_FILE_BYTES {
             let full = format!("the recording of {} has reached its limit of {MAX_FILE_BYTES} bytes", self.source.description());
@@ -214,13 +214,13 @@ impl Scraper {
 }
 
 /// Returns the line of a response: its body if it is successful and text, otherwise the reason.
-fn to_line(source: &Source, at: Instant, took_ns: u64, answer: Result<EndpointResponse, RequestError>) -> ScrapeLine {
-    let status = answer.as_ref().ok().map(|answer| answer.status);
-    let body = answer.map_err(|error| error.to_string()).and_then(|answer| {
-        if !answer.is_success() {
-            return Err(answer.status_text());
+fn to_line(source: &Source, at: Instant, took_ns: u64, response: Result<EndpointResponse, RequestError>) -> ScrapeLine {
+    let status = response.as_ref().ok().map(|response| response.status);
+    let body = response.map_err(|error| error.to_string()).and_then(|response| {
+        if !response.is_success() {
+            return Err(response.status_text());
         }
-        let text = String::from_utf8(answer.body).map_err(|_| "the answer is not UTF-8".to_owned())?;
+        let text = String::from_utf8(response.body).map_err(|_| "the response is not UTF-8".to_owned())?;
         source.check_response(&text).map(|()| text).map_err(str::to_owned)
     });
     let (body, error) = match body {
@@ -239,7 +239,7 @@ fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::new(ErrorCode::Scratch, format!("cannot write `{}`", path.display())).because(error)
 }
 
-/// An instant by both clocks; the monotonic one counts from the recording's beginning.
+/// An instant by both clocks; the monotonic one counts from the start of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ClockReading {
     at: Instant,
@@ -250,15 +250,15 @@ struct ClockReading {
 struct Gaps {
     source: String,
     list: Vec<Gap>,
-    /// The last successful response, or the recording's beginning.
-    good: ClockReading,
-    /// The reason why the first request since then failed, and the number of failed ones.
+    /// The last successful response, or the start of the recording.
+    last_success: ClockReading,
+    /// The reason of the first failed request since then, and the number of failed requests.
     failed: Option<(String, u64)>,
 }
 
 impl Gaps {
     fn new(source: String, begin: ClockReading) -> Self {
-        Self { source, list: Vec::new(), good: begin, failed: None }
+        Self { source, list: Vec::new(), last_success: begin, failed: None }
     }
 
     fn record_failure(&mut self, why: &str) {
@@ -266,36 +266,37 @@ impl Gaps {
         *count += 1;
     }
 
-    /// Ends the gap of failed requests with a successful response; without failed ones it may just be late.
-    fn record_success(&mut self, asked: ClockReading) {
+    /// Records a successful response. It ends the gap of failed requests; without failures, a gap is recorded if the response is late.
+    fn record_success(&mut self, requested: ClockReading) {
         let late_ns = GAP_INTERVALS * INTERVAL.as_nanos() as u64;
         if self.failed.is_some() {
-            self.close(asked);
-        } else if asked.ns.saturating_sub(self.good.ns) > late_ns {
+            self.close(requested);
+        } else if requested.ns.saturating_sub(self.last_success.ns) > late_ns {
             self.failed = Some(("the recorder was not scheduled".to_owned(), 0));
-            self.close(asked);
+            self.close(requested);
         }
-        self.good = asked;
+        self.last_success = requested;
     }
 
     fn close(&mut self, end: ClockReading) {
         let Some((why, count)) = self.failed.take() else { return };
         let reason = match count {
             0 => why,
-            1 => format!("a question failed: {why}"),
-            count => format!("{count} questions failed, the first one: {why}"),
+            1 => format!("a request failed: {why}"),
+            count => format!("{count} requests failed, the first one: {why}"),
         };
         let is_full = self.list.len() == MAX_GAPS;
         match self.list.last_mut() {
             Some(last) if is_full => {
                 last.window.end = end.at;
                 last.window.duration_ns = Count(end.at.ns_since(last.window.start));
-                last.reason =
-                    format!("there are more gaps than {MAX_GAPS}; this one holds all others, whatever lies between them");
+                last.reason = format!(
+                    "there are more gaps than {MAX_GAPS}; this one holds all others, with the successful responses between them"
+                );
             }
             _ => {
-                let span = Count(end.ns.saturating_sub(self.good.ns));
-                let window = Window { start: self.good.at, end: end.at, duration_ns: span };
+                let span = Count(end.ns.saturating_sub(self.last_success.ns));
+                let window = Window { start: self.last_success.at, end: end.at, duration_ns: span };
                 self.list.push(Gap { source: self.source.clone(), window, reason });
             }
         }

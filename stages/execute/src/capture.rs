@@ -19,7 +19,7 @@ pub(crate) struct Capture(File);
 pub(crate) struct KeptOutput {
     /// The output, byte for byte up to the limit; secrets in it are masked.
     pub(crate) artifact: Artifact,
-    /// Its first bytes, as many as the caller asked for.
+    /// Its first bytes, as many as the caller requested.
     pub(crate) head: Vec<u8>,
     /// True if it held a secret.
     pub(crate) held_secret: bool,

@@ -124,7 +124,7 @@ impl<'a> ServingTrial<'a> {
         let after = host_state(ctx);
 
         let mut artifacts = vec![shot.records.clone()];
-        artifacts.extend(shot.answers);
+        artifacts.extend(shot.responses);
         let pressure_us = pressure_us(&before, &after);
         let client = ClientHealth {
             cgroup_throttled_us: throttled_us(&before, &after).map(Count),
@@ -132,12 +132,12 @@ impl<'a> ServingTrial<'a> {
             cpu_pressure: pressure_us.map(|us| share_of(us, window.duration_ns.0)),
             ..health(&shot.finished, schedule.users().is_none())
         };
-        let answered = shot.finished.counts.count(Phase::Measured, Outcome::Ok) > 0;
-        barrier.report_responses(ctx, answered)?;
+        let has_response = shot.finished.counts.count(Phase::Measured, Outcome::Ok) > 0;
+        barrier.report_responses(ctx, has_response)?;
         // The check for measured requests covers the whole attempt: if all of a shard's few requests failed, that is its
         // measurement.
         let is_whole = !shot.timed_out && !shot.finished.cancelled;
-        let others_measure = is_idle(ctx, &schedule) || (is_whole && !answered && barrier.others_answered(ctx)?);
+        let others_measure = is_idle(ctx, &schedule) || (is_whole && !has_response && barrier.others_have_responses(ctx)?);
         let (status, verdict) = judge::judge(&judge::JudgeInput {
             finished: &shot.finished,
             timed_out: shot.timed_out,
@@ -283,9 +283,9 @@ impl<'a> ServingTrial<'a> {
         let path = folder.join("records.parquet");
         let out = BufWriter::new(File::create(&path).map_err(|error| unwritable(&path, &error))?);
         let writer = RecordWriter::new(out, attempt, shard).map_err(|error| Failure::from_error(ErrorCode::Internal, &error))?;
-        let answers = folder.join("answers.jsonl");
-        let kept_answers = (self.work.capture == CaptureMode::Full).then_some(answers.as_path());
-        let mut sink = RecordSink::new(writer, kept_answers, secrets).map_err(|error| unwritable(&answers, &error))?;
+        let responses = folder.join("responses.jsonl");
+        let kept_responses = (self.work.capture == CaptureMode::Full).then_some(responses.as_path());
+        let mut sink = RecordSink::new(writer, kept_responses, secrets).map_err(|error| unwritable(&responses, &error))?;
 
         let (cancel, progress) = (AtomicBool::new(false), Progress::new());
         let limit = i64::try_from(self.time_limit().as_nanos()).unwrap_or(i64::MAX);
@@ -307,14 +307,14 @@ impl<'a> ServingTrial<'a> {
         if records.digest != written.digest {
             return Err(Failure::new(ErrorCode::Scratch, "the records that were read back are not those that were written"));
         }
-        let answers = match self.work.capture {
-            CaptureMode::Full => Some(ctx.put_file(name("answers.jsonl"), "application/jsonl", &answers)?),
+        let responses = match self.work.capture {
+            CaptureMode::Full => Some(ctx.put_file(name("responses.jsonl"), "application/jsonl", &responses)?),
             CaptureMode::None | CaptureMode::Digest => None,
         };
         if let Err(error) = std::fs::remove_dir_all(&folder) {
             tracing::warn!(folder = %folder.display(), %error, "the folder of an attempt was not removed");
         }
-        Ok(LoadResult { finished, timed_out, told, records, answers })
+        Ok(LoadResult { finished, timed_out, told, records, responses })
     }
 }
 
@@ -346,7 +346,7 @@ struct LoadResult {
     timed_out: bool,
     told: sink::RecordSummary,
     records: Artifact,
-    answers: Option<Artifact>,
+    responses: Option<Artifact>,
 }
 
 /// Runs `work` while another thread sets `cancel` once the stage is stopped or the deadline has passed, and calls `look`

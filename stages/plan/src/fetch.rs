@@ -29,7 +29,7 @@ pub(crate) enum FetchError {
     Address(String),
     #[error("`{from}` redirects to `{to}`, which is on this machine")]
     RedirectHere { from: String, to: String },
-    #[error("`{url}` answered {status}")]
+    #[error("`{url}` returned {status}")]
     Status { url: String, status: StatusCode },
     #[error("`{0}` redirects more than {MAX_REDIRECTS} times")]
     Redirects(String),
@@ -210,7 +210,7 @@ mod tests {
         });
         assert_eq!(anywhere().get(&server.at("/script")).expect("there"), b"#!/bin/sh\n");
         let failure = refusal(anywhere().get(&server.at("/other")));
-        assert_eq!(failure, format!("`{}` answered 404 Not Found", server.at("/other")));
+        assert_eq!(failure, format!("`{}` returned 404 Not Found", server.at("/other")));
     }
 
     #[test]
@@ -246,21 +246,21 @@ mod tests {
         let headers = [("authorization", "Bearer t"), ("accept", "x")];
         let text = |path: &str| {
             let url = server.at(path);
-            String::from_utf8(read(&url, anywhere().request(&url, &headers).expect("an answer")).expect("read")).expect("UTF-8")
+            String::from_utf8(read(&url, anywhere().request(&url, &headers).expect("a response")).expect("read")).expect("UTF-8")
         };
         assert_eq!(text("/here"), "Bearer t");
         assert_eq!(text("/moved"), "none");
     }
 
     #[test]
-    fn an_answer_without_end_is_cut_off() {
+    fn a_response_without_end_is_cut_off() {
         let server = Server::start(|_| Reply::endless());
         let url = server.at("/");
         assert_eq!(refusal(anywhere().get(&url)), format!("`{url}` is larger than 67108864 bytes"));
     }
 
     #[test]
-    fn an_answer_that_breaks_off_is_no_answer() {
+    fn a_response_that_breaks_off_is_an_error() {
         let server = Server::start(|_| Reply::raw("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nhalf"));
         let url = server.at("/");
         assert_eq!(refusal(anywhere().get(&url)), format!("`{url}` broke off"));

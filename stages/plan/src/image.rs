@@ -106,8 +106,8 @@ pub(crate) fn resolve(fetcher: &Fetcher, reference: &Reference) -> Result<Digest
 fn anonymous_token(fetcher: &Fetcher, challenge: &str) -> Result<String, FetchError> {
     let refuse = || FetchError::Login(challenge.chars().take(MAX_QUOTED_CHARS).collect());
     let address = token_address(challenge).ok_or_else(refuse)?;
-    let answer: serde_json::Value = serde_json::from_slice(&fetcher.get(&address)?).map_err(|_| refuse())?;
-    let token = ["token", "access_token"].iter().find_map(|name| answer.get(name)?.as_str());
+    let response: serde_json::Value = serde_json::from_slice(&fetcher.get(&address)?).map_err(|_| refuse())?;
+    let token = ["token", "access_token"].iter().find_map(|name| response.get(name)?.as_str());
     token.map(str::to_owned).ok_or_else(refuse)
 }
 

@@ -215,7 +215,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(pinner.image(&reference).expect("no failure of the stage").digest, None);
         }
-        let reason = format!("`{}` answered 404 Not Found", server.at("/v2/a/manifests/v1"));
+        let reason = format!("`{}` returned 404 Not Found", server.at("/v2/a/manifests/v1"));
         assert_eq!(unpinned(pinner), [(reference, reason)]);
     }
 

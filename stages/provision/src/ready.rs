@@ -34,12 +34,12 @@ pub(crate) fn wait(
         if cancel.is_cancelled() {
             return Err(Failure::cancelled(cancel.reason().unwrap_or("stopped")));
         }
-        let answer = question.run(client);
+        let response = question.run(client);
         end.map_or(Ok(()), TargetEnd::check)?;
-        let why = match answer {
-            Ok(answer) => {
+        let why = match response {
+            Ok(response) => {
                 let waited_ns = Count(watch.elapsed_ns());
-                return Ok(Probe { question: question.to_string(), ready: true, answer, waited_ns });
+                return Ok(Probe { question: question.to_string(), ready: true, response, waited_ns });
             }
             Err(why) => why,
         };
@@ -97,7 +97,7 @@ impl ReadyCheck {
             Self::Http { url, path } => {
                 let status = client.get_status(url, ASK_LIMIT).map_err(|error| error.to_string())?;
                 let text = Client::status_text(status);
-                if (200..300).contains(&status) { Ok(text) } else { Err(format!("`{path}` answered `{text}`")) }
+                if (200..300).contains(&status) { Ok(text) } else { Err(format!("`{path}` returned `{text}`")) }
             }
             Self::Connect { host, port } => connect(host, *port),
         }

@@ -32,7 +32,7 @@ COUNTS = """
     select outcome, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens), min(sent_ns), max(sent_ns),
            count(*) filter (first_token_ns - dequeued_ns <= 200000000
                             and (last_token_ns - first_token_ns) <= 12000000 * (output_tokens - 1)),
-           count(*) filter (abs(output_tokens - output_tokens_asked) * 20 > output_tokens_asked)
+           count(*) filter (abs(output_tokens - output_tokens_requested) * 20 > output_tokens_requested)
     from '{file}' where phase = 'measured' group by outcome
 """
 GAPS = """

@@ -60,7 +60,7 @@ pub(crate) fn summarise_counts<T>(
 }
 
 fn exclusion(evidence: &Evidence<'_>) -> Exclusion {
-    let attempt = &evidence.found.attempt;
+    let attempt = &evidence.shard.attempt;
     Exclusion { trial_id: attempt.trial_id.clone(), attempt: attempt.attempt, reasons: attempt.validity.reasons.clone() }
 }
 
@@ -88,9 +88,9 @@ impl ReportedMetric {
 
 /// Returns the declared metrics in their order, then every other numeric value, sorted: kept raw, of unknown unit, never gated.
 pub(crate) fn metrics(declared: &[Metric], evidence: &[&Evidence<'_>]) -> Vec<ReportedMetric> {
-    let known: BTreeSet<&str> = declared.iter().map(|metric| metric.path.as_str()).collect();
+    let declared_paths: BTreeSet<&str> = declared.iter().map(|metric| metric.path.as_str()).collect();
     let outputs = evidence.iter().filter_map(|evidence| evidence.output.as_ref());
-    let others: BTreeSet<&str> = outputs.flat_map(numeric_paths).filter(|path| !known.contains(path)).collect();
+    let others: BTreeSet<&str> = outputs.flat_map(numeric_paths).filter(|path| !declared_paths.contains(path)).collect();
     let others = others.into_iter().map(ReportedMetric::from_path);
     declared.iter().map(ReportedMetric::from_declaration).chain(others).collect()
 }
@@ -139,7 +139,7 @@ fn trial_value(metric: &ReportedMetric, evidence: &Evidence<'_>, seed: [u8; 32])
         // The metric is not declared: it stays in the raw evidence.
         (Err(_), false) => return Ok(None),
     };
-    let attempt = &evidence.found.attempt;
+    let attempt = &evidence.shard.attempt;
     Ok(Some(TrialValue {
         trial_id: attempt.trial_id.clone(),
         attempt: attempt.attempt,
@@ -194,7 +194,7 @@ fn metric_summary(
 }
 
 fn unusable(metric: &ReportedMetric, evidence: &Evidence<'_>, error: &assay_stats::SampleError) -> Failure {
-    let attempt = &evidence.found.attempt;
+    let attempt = &evidence.shard.attempt;
     Failure::new(ErrorCode::Samples, format!("`{}` of trial `{}` cannot be summarised", metric.path, attempt.trial_id))
         .because(error)
 }

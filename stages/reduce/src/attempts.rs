@@ -35,13 +35,13 @@ fn rows(
     points: &[PointSummary],
     read: &ReadOutput<'_>,
 ) -> impl Iterator<Item = Result<Row, Failure>> {
-    context.attempts.0.iter().flat_map(move |(trial, found)| {
+    context.attempts.0.iter().flat_map(move |(trial, shards)| {
         let point = points.iter().find(|point| point.case_id == trial.case_id && point.point_id == trial.point_id);
-        found.iter().map(move |found| {
-            let lost = || Failure::new(ErrorCode::Attempts, format!("the trial `{}` is of no point", trial.trial_id));
-            let output = read(&found.attempt)?;
-            row(context, dimensions, point.ok_or_else(lost)?, trial, found)
-                .and_then(|row| with_indicator(row, found.attempt.indicator.as_ref(), output.as_ref())?.seal())
+        shards.iter().map(move |shard| {
+            let no_point = || Failure::new(ErrorCode::Attempts, format!("the trial `{}` is of no point", trial.trial_id));
+            let output = read(&shard.attempt)?;
+            row(context, dimensions, point.ok_or_else(no_point)?, trial, shard)
+                .and_then(|row| with_indicator(row, shard.attempt.indicator.as_ref(), output.as_ref())?.seal())
                 .map_err(|error| row_failure(&error))
         })
     })
@@ -162,8 +162,8 @@ mod tests {
             host_after: Some(state(7)),
             ..attempt(&plan.trials[0], 0, false)
         };
-        let found = ShardAttempt { collected: collected(0, false), attempt: tried };
-        let run = Run::with_attempts(plan.clone(), vec![(plan.trials[0].clone(), vec![found])]);
+        let shard = ShardAttempt { collected: collected(0, false), attempt: tried };
+        let run = Run::with_attempts(plan.clone(), vec![(plan.trials[0].clone(), vec![shard])]);
         let (context, dimensions, case) = (run.context(), run.dimensions(), &plan.cases[0]);
         let point = summarise(&plan.workloads[0], case, &case.points[0], &[], digest("collection")).expect("a summary");
         let document = br#"{"name": "copy", "component": "memory", "@parameters": {"b": [1, 2], "a": {"size": 64}}, "@result": {"rate": 1}}"#;
@@ -192,9 +192,9 @@ mod tests {
     }
 
     /// Returns the rows of a run of one trial with these attempts.
-    fn lines(found: Vec<ShardAttempt>) -> String {
+    fn lines(shards: Vec<ShardAttempt>) -> String {
         let plan = plan(1);
-        let run = Run::with_attempts(plan.clone(), vec![(plan.trials[0].clone(), found)]);
+        let run = Run::with_attempts(plan.clone(), vec![(plan.trials[0].clone(), shards)]);
         let (context, dimensions, case) = (run.context(), run.dimensions(), &plan.cases[0]);
         let point = summarise(&plan.workloads[0], case, &case.points[0], &[], digest("collection")).expect("a summary");
         let points = [point];
@@ -222,7 +222,7 @@ mod tests {
         rows(&context, &dimensions, &points, &|_| Ok(None)).map(line).collect::<Vec<_>>().join("\n")
     }
 
-    fn found(number: u32, shard: u32, place: Option<PodPlace>) -> ShardAttempt {
+    fn shard_attempt(number: u32, shard: u32, place: Option<PodPlace>) -> ShardAttempt {
         let planned = plan(1).trials.remove(0);
         let collected =
             assay_manifest::CollectedAttempt { shard: Shard { index: shard, count: 2 }, ..collected(number, number == 1) };
@@ -231,15 +231,15 @@ mod tests {
 
     #[test]
     fn every_shard_s_part_of_an_attempt_says_where_it_ran() {
-        let first = [found(0, 0, Some(place("a", "first"))), found(0, 1, Some(place("b", "second")))];
-        let second = [found(1, 0, Some(place("a", "first"))), found(1, 1, Some(place("c", "third")))];
+        let first = [shard_attempt(0, 0, Some(place("a", "first"))), shard_attempt(0, 1, Some(place("b", "second")))];
+        let second = [shard_attempt(1, 0, Some(place("a", "first"))), shard_attempt(1, 1, Some(place("c", "third")))];
         insta::assert_snapshot!(lines(first.into_iter().chain(second).collect()), @r"
         0 0 completed false a first-uid job-uid first -
         0 1 completed false b second-uid job-uid second -
         1 0 completed true a first-uid job-uid first -
         1 1 completed true c third-uid job-uid third -
         ");
-        insta::assert_snapshot!(lines(vec![found(0, 0, None)]), @"0 0 completed false - - - - -");
+        insta::assert_snapshot!(lines(vec![shard_attempt(0, 0, None)]), @"0 0 completed false - - - - -");
     }
 
     #[test]

@@ -159,17 +159,17 @@ const TENSOR_PARALLEL_OPTIONS: [&str; 6] =
 impl<'a> TargetEvidence<'a> {
     /// Finds the evidence of a target in the first block that has it.
     fn find(context: &RowContext<'a>, name: &Name) -> Self {
-        let found = context.environments.iter().find_map(|environment| {
+        let provisioned = context.environments.iter().find_map(|environment| {
             let target = environment.targets.iter().find(|target| target.id == *name)?;
             Some((*environment, target))
         });
-        let hosts = found.map_or_else(Vec::new, |(environment, target)| {
+        let hosts = provisioned.map_or_else(Vec::new, |(environment, target)| {
             environment.hosts.iter().filter(|host| target.hosts.contains(&host.name)).collect()
         });
         Self {
             declared: context.plan.target(name),
-            provisioned: found.map(|(_, target)| target),
-            environment: found.map(|(environment, _)| environment),
+            provisioned: provisioned.map(|(_, target)| target),
+            environment: provisioned.map(|(environment, _)| environment),
             hosts,
         }
     }

@@ -43,7 +43,7 @@ impl Attempts {
 
     /// Returns the attempts that count, each with the shard that made it.
     pub(crate) fn counted(&self) -> impl Iterator<Item = CountedAttempt<'_>> {
-        let counted = self.0.iter().flat_map(|(_, attempts)| attempts).filter(|found| found.collected.counted);
+        let counted = self.0.iter().flat_map(|(_, attempts)| attempts).filter(|shard| shard.collected.counted);
         counted.map(|ShardAttempt { collected, attempt }| CountedAttempt {
             block: collected.block,
             shard: collected.shard,
@@ -61,7 +61,7 @@ impl Attempts {
         let of_point = self.0.iter().filter(|(trial, _)| trial.case_id == *case_id && trial.point_id == *point_id);
         let mut trials = Vec::new();
         for (_, attempts) in of_point {
-            let evidence = attempts.iter().map(|found| Ok(Evidence { found, output: read(&found.attempt)? }));
+            let evidence = attempts.iter().map(|shard| Ok(Evidence { shard, output: read(&shard.attempt)? }));
             trials.push(evidence.collect::<Result<_, Failure>>()?);
         }
         Ok(trials)
@@ -73,14 +73,14 @@ pub(crate) type Trial<'a> = Vec<Evidence<'a>>;
 
 /// One attempt with its output, if that is a result.
 pub(crate) struct Evidence<'a> {
-    pub(crate) found: &'a ShardAttempt,
+    pub(crate) shard: &'a ShardAttempt,
     pub(crate) output: Option<Output>,
 }
 
 impl Evidence<'_> {
     /// Returns true if this attempt counts for its trial.
     pub(crate) fn counts(&self) -> bool {
-        self.found.collected.counted
+        self.shard.collected.counted
     }
 }
 
@@ -113,11 +113,11 @@ fn load<B: Body + Clone>(ctx: &Context, digest: Digest) -> Result<B, Failure> {
 fn find_attempt(parts: &Parts, trial: &PlannedTrial, collected: &CollectedAttempt) -> Result<ShardAttempt, Failure> {
     let is_it = |attempt: &&Attempt| attempt.trial_id == trial.trial_id && attempt.attempt == collected.attempt;
     let attempt = parts.get(&collected.part).and_then(|part| part.attempts.iter().find(is_it)).cloned();
-    let lost = || {
+    let missing = || {
         let which = format!("attempt {} of trial `{}`", collected.attempt, trial.trial_id);
         Failure::new(ErrorCode::AttemptsUnaccounted, format!("the part {} has no {which}", collected.part))
     };
-    Ok(ShardAttempt { collected: collected.clone(), attempt: attempt.ok_or_else(lost)? })
+    Ok(ShardAttempt { collected: collected.clone(), attempt: attempt.ok_or_else(missing)? })
 }
 
 /// Reads the result that a script printed or that was measured of a command, if it ran to its end and gave a result.
@@ -149,7 +149,7 @@ fn check_measured(outcome: &IndicatorOutcome, output: &Output) -> Result<(), &'s
     let ended_well = outcome.exit_code == Some(0);
     let cpu_ms: f64 = of(CPU_TIME).iter().sum();
     // Each is a whole number of microseconds: less than one is lost by adding them up as floating-point numbers.
-    let is_same = |said: f64, known: f64, least: f64| said <= known + least && (!ended_well || said >= known - least);
+    let is_same = |stated: f64, actual: f64, least: f64| stated <= actual + least && (!ended_well || stated >= actual - least);
     if !is_same(cpu_ms, used_ms, 1e-3) {
         return Err(CPU_TIME);
     }
@@ -213,8 +213,8 @@ mod tests {
             collected: CollectedAttempt { shard: Shard { index, count: 2 }, ..fixture::collected(number, counted) },
             attempt: fixture::attempt(&planned, number, counted),
         };
-        let found = vec![of_shard(0, 0, false), of_shard(1, 0, false), of_shard(0, 1, true), of_shard(1, 1, true)];
-        let attempts = Attempts(vec![(planned, found)]);
+        let shards = vec![of_shard(0, 0, false), of_shard(1, 0, false), of_shard(0, 1, true), of_shard(1, 1, true)];
+        let attempts = Attempts(vec![(planned, shards)]);
         let counted: Vec<_> = attempts.counted().map(|counted| (counted.shard.index, counted.attempt.attempt)).collect();
         assert_eq!(counted, [(0, 1), (1, 1)]);
     }

@@ -61,22 +61,22 @@ pub(crate) fn digest(text: &str) -> Digest {
 pub(crate) fn run(trials: &[&[PrintedAttempt]]) -> Run {
     let plan = plan(trials.len());
     let mut outputs = BTreeMap::new();
-    let mut found = Vec::new();
-    for (planned, attempts) in plan.trials.iter().zip(trials) {
-        let of_trial = (0..).zip(attempts.iter()).map(|(number, printed)| {
+    let mut attempts = Vec::new();
+    for (planned, printed_attempts) in plan.trials.iter().zip(trials) {
+        let of_trial = (0..).zip(printed_attempts.iter()).map(|(number, printed)| {
             let document = json!({"name": "n", "@parameters": {}, "@result": printed.result}).to_string();
             let output = assay_indicator::parse(document.as_bytes()).expect("a result");
             outputs.insert((planned.trial_id.to_string(), number), output);
             ShardAttempt { collected: collected(number, printed.counts), attempt: attempt(planned, number, printed.counts) }
         });
-        found.push((planned.clone(), of_trial.collect()));
+        attempts.push((planned.clone(), of_trial.collect()));
     }
-    let collection = collection(&found);
+    let collection = collection(&attempts);
     Run {
         name: "nightly".parse().expect("a run id"),
         plan,
         collection,
-        attempts: Attempts(found),
+        attempts: Attempts(attempts),
         recordings: Vec::new(),
         outputs,
     }
@@ -108,16 +108,16 @@ pub(crate) fn attempt(planned: &PlannedTrial, number: u32, valid: bool) -> Attem
     Attempt::new(planned, number, Window { start, end, duration_ns: Count(50) }, AttemptStatus::Completed, reasons)
 }
 
-fn collection(found: &[(PlannedTrial, Vec<ShardAttempt>)]) -> Collection {
-    let trial = |(planned, found): &(PlannedTrial, Vec<ShardAttempt>)| CollectedTrial {
+fn collection(attempts: &[(PlannedTrial, Vec<ShardAttempt>)]) -> Collection {
+    let trial = |(planned, attempts): &(PlannedTrial, Vec<ShardAttempt>)| CollectedTrial {
         trial_id: planned.trial_id.clone(),
-        counted: found.iter().any(|found| found.collected.counted),
-        attempts: found.iter().map(|found| found.collected.clone()).collect(),
+        counted: attempts.iter().any(|shard| shard.collected.counted),
+        attempts: attempts.iter().map(|shard| shard.collected.clone()).collect(),
     };
     let artifact = json!({"name": "evidence.json", "digest": digest("e"), "size": "2", "media_type": "application/json"});
     Collection {
         plan_digest: digest("plan"),
-        trials: found.iter().map(trial).collect(),
+        trials: attempts.iter().map(trial).collect(),
         drift: Vec::new(),
         evidence: serde_json::from_value(artifact).expect("an artifact"),
         evidence_count: Count(10),
@@ -156,10 +156,10 @@ pub(crate) fn plan(trials: usize) -> Plan {
 
 impl Run {
     /// Returns a run of a plan whose trials had these attempts.
-    pub(crate) fn with_attempts(plan: Plan, found: Vec<(PlannedTrial, Vec<ShardAttempt>)>) -> Self {
-        let collection = collection(&found);
+    pub(crate) fn with_attempts(plan: Plan, attempts: Vec<(PlannedTrial, Vec<ShardAttempt>)>) -> Self {
+        let collection = collection(&attempts);
         let name = "nightly".parse().expect("a run id");
-        Self { name, plan, collection, attempts: Attempts(found), recordings: Vec::new(), outputs: BTreeMap::new() }
+        Self { name, plan, collection, attempts: Attempts(attempts), recordings: Vec::new(), outputs: BTreeMap::new() }
     }
 
     /// Returns the trials of its one point with their outputs.

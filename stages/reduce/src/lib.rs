@@ -166,8 +166,8 @@ fn reduce_point(
     point: &Point,
 ) -> Result<ReducedPoint, Failure> {
     ctx.check_cancelled()?;
-    let lost = || Failure::new(ErrorCode::Plan, format!("the plan has no workload `{}`", case.workload));
-    let workload = context.plan.workload(&case.workload).ok_or_else(lost)?;
+    let unknown = || Failure::new(ErrorCode::Plan, format!("the plan has no workload `{}`", case.workload));
+    let workload = context.plan.workload(&case.workload).ok_or_else(unknown)?;
     if workload.workload_type == WorkloadType::Serving {
         let open = |artifact: &Artifact| open_records(ctx, artifact);
         let reduced =
@@ -236,8 +236,8 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
         0 => None,
         count => {
             let attempts = assay_metric::quantity(count as u64, "counted attempt");
-            let found = context.attempts.0.iter().flat_map(|(_, found)| found).filter(|found| found.collected.counted);
-            let windows = found.map(|found| (&found.attempt.window, found.collected.gaps.as_slice()));
+            let counted = context.attempts.0.iter().flat_map(|(_, shards)| shards).filter(|shard| shard.collected.counted);
+            let windows = counted.map(|shard| (&shard.attempt.window, shard.collected.gaps.as_slice()));
             let gaps = assay_telemetry::describe_gaps(windows);
             Some(Reason::new("recording_gaps", format!("there are gaps in the recording of {attempts}: {gaps}")))
         }

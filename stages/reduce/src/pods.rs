@@ -61,11 +61,11 @@ struct RecordedPod {
 /// Returns the recorded data of each pod, by its UID.
 fn recorded_pods<'a>(context: &RowContext<'a>) -> BTreeMap<&'a str, RecordedPod> {
     let mut all: BTreeMap<&str, RecordedPod> = BTreeMap::new();
-    for found in context.attempts.0.iter().flat_map(|(_, found)| found) {
-        let Some(place) = &found.attempt.place else { continue };
+    for shard in context.attempts.0.iter().flat_map(|(_, shards)| shards) {
+        let Some(place) = &shard.attempt.place else { continue };
         let of_pod = all.entry(place.pod_uid.as_str()).or_insert(RecordedPod { attempts: 0, throttled_ns: Some(0) });
         of_pod.attempts = of_pod.attempts.saturating_add(1);
-        let ns = cpu_throttled_ns(&found.attempt);
+        let ns = cpu_throttled_ns(&shard.attempt);
         of_pod.throttled_ns = of_pod.throttled_ns.zip(ns).map(|(sum, ns)| sum.saturating_add(ns));
     }
     all

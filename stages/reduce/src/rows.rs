@@ -97,10 +97,10 @@ pub(crate) fn outcome(
     point: &PointSummary,
     outcome: &Outcome<'_>,
 ) -> Result<Row, Failure> {
-    let attempt = outcome.shards.first().map(|found| &found.attempt);
+    let attempt = outcome.shards.first().map(|shard| &shard.attempt);
     let build = || {
         let row = fact(&OUTCOME_FACT, context, dimensions, point)?;
-        with_place(row, outcome.shards.iter().map(|found| found.attempt.place.as_ref()))?
+        with_place(row, outcome.shards.iter().map(|shard| shard.attempt.place.as_ref()))?
             .with("point_id", point.point_id.as_str())?
             .with("trial_id", attempt.map(|attempt| attempt.trial_id.as_str()))?
             .with("attempt", attempt.map(|attempt| attempt.attempt))?
@@ -161,7 +161,7 @@ fn attempt_rows(
         statistics.extend([("mean", within.mean), ("min", within.min), ("max", within.max)]);
         statistics.extend(within.sd.map(|sd| ("sd", sd)));
     }
-    let attempt = &evidence.found.attempt;
+    let attempt = &evidence.shard.attempt;
     let mut rows = Vec::new();
     for (statistic, value) in statistics {
         let row = outcome(
@@ -169,7 +169,7 @@ fn attempt_rows(
             dimensions,
             point,
             &Outcome {
-                shards: &[evidence.found],
+                shards: &[evidence.shard],
                 metric: &metric.path,
                 unit: &metric.unit,
                 better: metric.better,
@@ -260,7 +260,7 @@ fn run_row(
     let sum = |of: fn(&PointSummary) -> u32| points.iter().map(|point| of(point)).sum::<u32>();
     let (planned, counted) = (sum(|point| point.trials_planned), sum(|point| point.trials_counted));
     let of_case = context.attempts.0.iter().filter(|(trial, _)| trial.case_id == first.case_id);
-    let windows: Vec<_> = of_case.flat_map(|(_, found)| found.iter().map(|found| found.attempt.window)).collect();
+    let windows: Vec<_> = of_case.flat_map(|(_, shards)| shards.iter().map(|shard| shard.attempt.window)).collect();
     let side = |side: &assay_manifest::Side| format!("{}.{}", side.target, side.variant);
     let (stable, reason) = stable(points);
     let workload = plan.case(&first.case_id).and_then(|case| plan.workload(&case.workload));

@@ -83,13 +83,13 @@ fn attempt_window<'a>(trial: &'a PlannedTrial, shards: &[&'a ShardAttempt], sour
 /// Returns the attempts that each source observes, in the plan's order.
 fn attempts_by_place<'a>(context: &RowContext<'a>) -> BTreeMap<BlockSource, Vec<AttemptWindow<'a>>> {
     let mut all: BTreeMap<BlockSource, Vec<AttemptWindow<'a>>> = BTreeMap::new();
-    for (trial, found) in &context.attempts.0 {
-        let mut tries: BTreeMap<(Block, u32), Vec<&ShardAttempt>> = BTreeMap::new();
-        for shard in found {
-            tries.entry((shard.collected.block, shard.attempt.attempt)).or_default().push(shard);
+    for (trial, shards) in &context.attempts.0 {
+        let mut attempts: BTreeMap<(Block, u32), Vec<&ShardAttempt>> = BTreeMap::new();
+        for shard in shards {
+            attempts.entry((shard.collected.block, shard.attempt.attempt)).or_default().push(shard);
         }
         let sources = assay_telemetry::observing(context.plan, &trial.case_id);
-        for ((block, _), shards) in tries {
+        for ((block, _), shards) in attempts {
             for source in &sources {
                 let place = BlockSource { block, source: source.clone() };
                 all.entry(place).or_default().extend(attempt_window(trial, &shards, source));
@@ -106,19 +106,19 @@ fn rows(
     points: &[PointSummary],
     (place, slice): &(BlockSource, Slice<'_>),
 ) -> Result<Vec<Row>, Failure> {
-    let trial = slice.watched.trial;
+    let trial = slice.window.trial;
     let is_of = |point: &&PointSummary| point.case_id == trial.case_id && point.point_id == trial.point_id;
-    let lost = || Failure::new(ErrorCode::Attempts, format!("the trial `{}` is of no point", trial.trial_id));
-    let point = points.iter().find(is_of).ok_or_else(lost)?;
-    let recorders = recorders(context.recordings, place.block, &slice.watched);
+    let no_point = || Failure::new(ErrorCode::Attempts, format!("the trial `{}` is of no point", trial.trial_id));
+    let point = points.iter().find(is_of).ok_or_else(no_point)?;
+    let recorders = recorders(context.recordings, place.block, &slice.window);
     let scope = scope(context.environments, place, &recorders);
-    let row = |found: Statistics| row(context, dimensions, point, (place, scope, &recorders), slice, &found);
+    let row = |statistics: Statistics| row(context, dimensions, point, (place, scope, &recorders), slice, &statistics);
     slice.statistics(&place.source).map(row).collect::<Result<_, _>>().map_err(|error| row_failure(&error))
 }
 
 /// Returns the places of a block's recorders that were up during an attempt.
-fn recorders<'a>(recordings: &'a [Recording], block: Block, watched: &AttemptWindow<'_>) -> Vec<Option<&'a PodPlace>> {
-    let overlaps = |window: &Window| window.start <= watched.end && watched.start <= window.end;
+fn recorders<'a>(recordings: &'a [Recording], block: Block, attempt: &AttemptWindow<'_>) -> Vec<Option<&'a PodPlace>> {
+    let overlaps = |recorded: &Window| recorded.start <= attempt.end && attempt.start <= recorded.end;
     let up = recordings.iter().filter(|recording| recording.block == block && overlaps(&recording.window));
     up.map(|recording| recording.place.as_ref()).collect()
 }
@@ -149,10 +149,10 @@ fn row(
     point: &PointSummary,
     (place, (scope_kind, scope_id), recorders): (&BlockSource, (&str, &str), &[Option<&PodPlace>]),
     slice: &Slice<'_>,
-    found: &Statistics,
+    statistics: &Statistics,
 ) -> assay_warehouse::Result<Row> {
-    let AttemptWindow { trial, attempt, start, end, .. } = &slice.watched;
-    let values = found.values.as_ref();
+    let AttemptWindow { trial, attempt, start, end, .. } = &slice.window;
+    let values = statistics.values.as_ref();
     with_place(fact(&TELEMETRY_SLICE_FACT, context, dimensions, point)?, recorders.iter().copied())?
         .with("trial_id", trial.trial_id.as_str())?
         .with("attempt", *attempt)?
@@ -161,10 +161,10 @@ fn row(
         .with("scope_kind", scope_kind)?
         .with("scope_id", scope_id)?
         .with("source", place.source.to_string())?
-        .with("metric", found.metric.as_str())?
-        .with("unit", found.unit.as_str())?
-        .with("metric_kind", if found.kind == MetricKind::Counter { "counter" } else { "gauge" })?
-        .with("n", Value::from_count(found.n))?
+        .with("metric", statistics.metric.as_str())?
+        .with("unit", statistics.unit.as_str())?
+        .with("metric_kind", if statistics.kind == MetricKind::Counter { "counter" } else { "gauge" })?
+        .with("n", Value::from_count(statistics.n))?
         .with("min", values.map(assay_stats::Samples::min))?
         .with("mean", values.map(assay_stats::Samples::mean))?
         .with("max", values.map(assay_stats::Samples::max))?

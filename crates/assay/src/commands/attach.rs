@@ -76,7 +76,7 @@ pub(crate) fn follow(
     let watched = cluster.watch(namespace, &format!("{RUN}={run_id},{STAGE}=driver"));
     let (sender, lines) = sync_channel(WAITING_LINES);
     let (mut followed, mut told, mut asked) = (BTreeSet::new(), String::new(), false);
-    let (mut tried, mut answered) = (Instant::now(), Instant::now());
+    let (mut last_try, mut last_response) = (Instant::now(), Instant::now());
     let mut ended = None;
     loop {
         let seen = watched.next(LOOK);
@@ -129,15 +129,15 @@ pub(crate) fn follow(
             }
             None => {}
         }
-        if tried.elapsed() > TRY_EVERY {
-            tried = Instant::now();
+        if last_try.elapsed() > TRY_EVERY {
+            last_try = Instant::now();
             match cluster.get::<serde_json::Value>(&ObjectPath::named("ConfigMap", namespace, &root_name(run_id))) {
-                Ok(_) => answered = Instant::now(),
-                Err(error) if answered.elapsed() > LOST_AFTER => {
+                Ok(_) => last_response = Instant::now(),
+                Err(error) if last_response.elapsed() > LOST_AFTER => {
                     let again = format!("the run goes on; `assay attach {run_id}{}` follows it again", at.options());
                     return Err(Failure { code: ErrorCode::ConnectionLost, ..Failure::from(error) }.hint(again));
                 }
-                Err(error) => tracing::debug!(failure = %Failure::from(error), "the cluster does not answer"),
+                Err(error) => tracing::debug!(failure = %Failure::from(error), "the cluster does not respond"),
             }
         }
     }

@@ -66,7 +66,7 @@ pub(crate) struct Bench {
     /// The model name in requests
     #[arg(long, value_name = "NAME", required_unless_present = "simulator")]
     model: Option<String>,
-    /// Closed loop: concurrent users, each sending its next request after the last response
+    /// Closed loop: requests in flight; each response is followed by the next request
     #[arg(long, value_name = "N,..", value_delimiter = ',', required_unless_present = "rate")]
     concurrency: Vec<u64>,
     /// Open loop: requests per second, independent of completions
@@ -129,7 +129,7 @@ pub(crate) struct Bench {
     /// The model's tokenizer.json; without it, prompts consist of common words, one token each
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
-    /// The serving stack, such as vllm: `vllm` is asked for token counts per chunk
+    /// The serving stack; requests to `vllm` set `continuous_usage_stats`
     #[arg(long, value_name = "NAME", default_value = "unknown")]
     stack: String,
     /// The number format of the model, such as fp8

@@ -19,7 +19,7 @@ use crate::output;
 
 /// The time limit for a namespace that is being removed.
 const GONE_LIMIT: Duration = Duration::from_mins(2);
-/// The identities that a served store knows in addition to the roles.
+/// The identities of a served store besides the roles.
 const PEOPLE: [&str; 2] = ["read", "run"];
 
 /// Install Assay in a cluster, or update an installation. Existing keys stay; missing keys are created for this namespace, and
@@ -40,7 +40,7 @@ impl Bootstrap {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let connect = assay_cluster::ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
         let trust = install(&Cluster::from_kubeconfig(&connect)?, &self.install, InstallLifetime::Permanent)?;
-        output::diagnostic("runs of this namespace verify for whoever trusts its keys; a reviewer merges this policy:\n");
+        output::diagnostic("runs of this namespace verify under this trust policy; merge it by a reviewed pull request:\n");
         output::lines(trust.trim_end());
         Ok(Exit::Done)
     }
@@ -56,16 +56,16 @@ pub(crate) enum InstallLifetime {
 }
 
 /// Installs Assay with a person's credentials, and returns the trust policy of its runs.
-pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: InstallLifetime) -> Result<String, Failure> {
+pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lifetime: InstallLifetime) -> Result<String, Failure> {
     let config = Config::find()?;
     let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
     make_missing_keys(&config, password.as_encoded_bytes())?;
     let namespace = options.namespace.as_str();
     check_targets_alone(cluster, options)?;
-    // The keys of a namespace that is being removed are about to be lost.
+    // A namespace that is being removed loses its keys.
     wait_until_gone(cluster, namespace)?;
 
-    let makes = if lasts == InstallLifetime::OneRun && serves_already(cluster, options)? {
+    let makes = if lifetime == InstallLifetime::OneRun && serves_already(cluster, options)? {
         StoreChoice::UseExisting
     } else {
         StoreChoice::Install
@@ -80,7 +80,7 @@ pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: Instal
     };
     let keys = Keys { signing: made.clone(), store };
     let (site, mut objects) = options.objects(trust.clone(), Some(&keys), makes)?;
-    match lasts {
+    match lifetime {
         InstallLifetime::OneRun => make_namespaces(cluster, options, &site, &mut objects)?,
         // Namespaces that were made for one run are permanent from now on.
         InstallLifetime::Permanent => {
@@ -104,8 +104,8 @@ pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lasts: Instal
 fn check_targets_alone(cluster: &Cluster, options: &InstallOptions) -> Result<(), Failure> {
     let name = options.site(String::new()).targets_namespace;
     let there: Option<Namespace> = cluster.get(&ObjectPath::in_cluster("Namespace", &name))?;
-    let whose = there.and_then(|there| there.metadata.labels?.remove(TARGETS_OWNER));
-    match whose {
+    let owner = there.and_then(|there| there.metadata.labels?.remove(TARGETS_OWNER));
+    match owner {
         Some(other) if other != options.namespace => Err(Failure::new(
             ErrorCode::TargetsShared,
             format!("the namespace `{name}` is for the targets of the installation in `{other}`"),

@@ -1,4 +1,4 @@
-//! `assay drive`: the program of a driver's pod. It creates the stages' Jobs in their order, and ends them when it is told to.
+//! `assay drive`: the program of a driver's pod. It creates the stages' Jobs in their order, and ends them when the run is cancelled.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

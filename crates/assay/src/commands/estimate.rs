@@ -150,10 +150,10 @@ spec:
         let closed =
             |load: &str| length(&format!("mode: closed, concurrency: [4], {load}"), (PointKind::Concurrency, "concurrency", "4"));
         let open = |load: &str| length(&format!("mode: open, rate: [2.5], {load}"), (PointKind::Rate, "rate", "2.5"));
-        assert_eq!(closed("duration: 60s, warmup: 5s"), (Some(65), 95), "and half a minute for the last answers");
+        assert_eq!(closed("duration: 60s, warmup: 5s"), (Some(65), 95), "and half a minute for the last responses");
         assert_eq!(closed("duration: 60s, warmup: 5s, timeout: 10s"), (Some(65), 75), "or as long as one may take");
         assert_eq!(closed("duration: 1790s, warmup: 1s"), (Some(1791), 1800), "and no longer than the limit");
-        assert_eq!(closed("requests: 100, warmup: 5s"), (None, 1800), "answers take as long as they take");
+        assert_eq!(closed("requests: 100, warmup: 5s"), (None, 1800), "the duration of responses is unknown");
         assert_eq!(closed("requests: 100, duration: 60s, warmup: 5s"), (None, 95), "whichever comes first");
         assert_eq!(open("requests: 100, warmup: 5s"), (Some(45), 1800), "100 at 2.5 a second");
         assert_eq!(open("requests: 100, duration: 10s, warmup: 5s"), (Some(15), 45));

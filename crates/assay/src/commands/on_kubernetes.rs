@@ -128,7 +128,7 @@ impl OnKubernetes {
             let trust = install(cluster, options, InstallLifetime::OneRun)?;
             store.as_deref().map_or(Ok(()), |store| wait_for_store(cluster, store, cancel))?;
             output::diagnostic(format!(
-                "runs of this namespace verify for whoever trusts its keys; a reviewer merges this policy:\n\n{}\n",
+                "runs of this namespace verify under this trust policy; merge it by a reviewed pull request:\n\n{}\n",
                 trust.trim_end()
             ));
         }

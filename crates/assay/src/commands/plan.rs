@@ -51,8 +51,8 @@ struct PlanDuration {
     length: Length,
     /// True if only its time limit ends some trial, and true if that is so for every trial.
     by_limit: (bool, bool),
-    /// True if some trial ends with the response to its last request.
-    is_answered: bool,
+    /// True if some trial ends with the response to its last request, by a number of requests.
+    has_request_count: bool,
     /// The duration according to earlier runs of the cases; `None` if one of them was never run.
     before: Option<Duration>,
 }
@@ -158,18 +158,18 @@ impl TrialOrder {
 impl PlanDuration {
     fn new(closure: &Closure, cases: &[Case], workloads: &[WorkloadOutline], before: Option<Duration>) -> Self {
         let mut length = Length { expected: Some(Duration::ZERO), at_most: Duration::ZERO };
-        let (mut some, mut all, mut is_answered) = (false, true, false);
+        let (mut some, mut all, mut has_request_count) = (false, true, false);
         let workload = |case: &Case| workloads.iter().find(|workload| workload.name == case.workload.as_str());
         for (workload, case) in cases.iter().filter_map(|case| Some((workload(case)?, case))) {
             let is_by_limit = workload.serving.as_ref().is_none_or(|serving| serving.load.duration.is_none());
-            is_answered |= workload.serving.as_ref().is_some_and(|serving| serving.load.requests.is_some());
+            has_request_count |= workload.serving.as_ref().is_some_and(|serving| serving.load.requests.is_some());
             some |= is_by_limit;
             all &= is_by_limit;
             for point in &case.points {
                 length = length.then(workload.length(point).times(closure.pipeline.spec.trials.count));
             }
         }
-        Self { length, by_limit: (some, all), is_answered, before }
+        Self { length, by_limit: (some, all), has_request_count, before }
     }
 
     /// Describes the expected duration, if there is one, and the longest.
@@ -177,8 +177,8 @@ impl PlanDuration {
         let expected = match (self.before, self.length.expected) {
             (Some(before), _) => Some(format!("about {} of trials, by what these cases took before", format_duration(before))),
             (None, Some(expected)) => Some(format!("about {} of trials, by their loads", format_duration(expected))),
-            (None, None) if self.is_answered => Some(
-                "how long is unknown before a first run: a closed loop of so many requests takes as long as their answers"
+            (None, None) if self.has_request_count => Some(
+                "the duration is unknown before a first run: a closed loop with a number of requests lasts until the last response"
                     .to_owned(),
             ),
             (None, None) => None,

@@ -1,6 +1,6 @@
 //! Removes objects that runs leave in a cluster: roots that have expired, and targets whose root has gone.
 //!
-//! Every driver does so before it begins, so that no process has to run for it all the time.
+//! Each driver does this before it begins, so no permanent process is needed.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,16 @@ use assay_manifest::Instant;
 use assay_stage::{Clock, Failure};
 use serde_json::Value;
 
-/// Deletes the roots that have expired, and the targets that have lost their root.
+/// Deletes the roots that have expired, and the targets whose root was deleted.
 pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
-    let ours = format!("{}={},{RUN}", MANAGED_BY.0, MANAGED_BY.1);
+    let selector = format!("{}={},{RUN}", MANAGED_BY.0, MANAGED_BY.1);
     // Before the roots: a run that starts meanwhile has its root first, and is found.
     let mut targets: Vec<Value> = Vec::new();
     for kind in TARGET_KINDS {
-        targets.extend(cluster.list::<Value>(kind, &site.targets_namespace, &ours)?);
+        targets.extend(cluster.list::<Value>(kind, &site.targets_namespace, &selector)?);
     }
-    let roots: Vec<ConfigMap> = cluster.list("ConfigMap", &site.namespace, &ours)?;
-    let drivers: Vec<Job> = cluster.list("Job", &site.namespace, &format!("{ours},{STAGE}=driver"))?;
+    let roots: Vec<ConfigMap> = cluster.list("ConfigMap", &site.namespace, &selector)?;
+    let drivers: Vec<Job> = cluster.list("Job", &site.namespace, &format!("{selector},{STAGE}=driver"))?;
     let driven: BTreeSet<String> =
         drivers.iter().filter(|job| !has_ended(job)).filter_map(|job| run_label(&job.metadata)).collect();
     let mut live = BTreeSet::new();
@@ -33,10 +33,10 @@ pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
         cluster.delete(&ObjectPath::named("ConfigMap", &site.namespace, name), uid)?;
     }
     // Owner references do not cross namespaces: if a root is deleted after its driver has died, its targets stay.
-    let of_run = |target: &Value| target["metadata"]["labels"][RUN].as_str().map(str::to_owned);
-    let orphans: BTreeSet<String> = targets.iter().filter_map(of_run).filter(|run| !live.contains(run)).collect();
+    let run_of = |target: &Value| target["metadata"]["labels"][RUN].as_str().map(str::to_owned);
+    let orphans: BTreeSet<String> = targets.iter().filter_map(run_of).filter(|run| !live.contains(run)).collect();
     for run in orphans {
-        tracing::info!(run, "targets of a run that is no more");
+        tracing::info!(run, "deleting the targets of a run that has no root");
         for kind in TARGET_KINDS {
             cluster.delete_all(kind, &site.targets_namespace, &format!("{RUN}={run}"))?;
         }
@@ -66,7 +66,7 @@ mod tests {
         };
         let now = "2026-01-02T00:00:00.000000000Z".parse().expect("an instant");
         assert!(!has_expired(&root(None), now));
-        assert!(!has_expired(&root(Some("soon")), now), "what does not read does not end");
+        assert!(!has_expired(&root(Some("soon")), now), "an expiry that does not parse is ignored");
         assert!(has_expired(&root(Some("2026-01-01T00:00:00.000000000Z")), now));
         assert!(!has_expired(&root(Some("2026-01-03T00:00:00.000000000Z")), now));
     }

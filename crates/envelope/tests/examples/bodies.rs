@@ -429,7 +429,7 @@ fn plan() -> Plan {
         "load_cpus": "48-95",
         "order": {"seed": digest("order").hex(), "digest": digest("ordered trials")},
         "trials": trials,
-        "unpinned": [{"what": "the model `chat-8b`", "reason": "the endpoint does not tell the digest of its weights"}],
+        "unpinned": [{"what": "the model `chat-8b`", "reason": "the endpoint does not report the digest of its weights"}],
         "queries": [pinned("headline.sql", "queries/headline.sql", 411, false)],
     }))
 }
@@ -536,7 +536,7 @@ fn environment_of_any_block(plan: Digest, incarnation: u32) -> Environment {
                 "core_cpus": "0-47",
                 "models": ["chat-8b"],
                 "image": image(),
-                "probes": [{"question": "GET /health", "ready": true, "answer": "200", "waited_ns": "41250000000"}],
+                "probes": [{"question": "GET /health", "ready": true, "response": "200", "waited_ns": "41250000000"}],
             },
             {
                 "id": "served",
@@ -744,7 +744,7 @@ fn execution_part(plan: Digest, resumed: InputRef) -> ExecutionPart {
 }
 
 fn gap() -> Value {
-    json!({"source": "vllm", "window": window(617_000, 2_000), "reason": "`/metrics` did not answer within 1 s"})
+    json!({"source": "vllm", "window": window(617_000, 2_000), "reason": "`/metrics` did not respond within 1 s"})
 }
 
 fn recording(plan: Digest) -> Recording {

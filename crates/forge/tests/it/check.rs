@@ -93,7 +93,7 @@ fn annotations_are_added_once_and_a_stale_one_takes_a_new_check() {
 }
 
 #[test]
-fn a_lost_answer_doubles_neither_check_nor_annotation() {
+fn a_lost_response_doubles_neither_check_nor_annotation() {
     let stand_in = StandIn::start(Identity::Workflow);
     let noted = |count| Check { annotations: (1..=count).map(note).collect(), ..check(Conclusion::Failure) };
     stand_in.fail(1, "POST", "/check-runs", Fault::Lost);

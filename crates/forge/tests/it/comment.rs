@@ -144,7 +144,7 @@ fn a_text_beyond_the_limit_is_refused_before_anything_is_asked() {
 }
 
 #[test]
-fn a_lost_answer_doubles_no_comment() {
+fn a_lost_response_doubles_no_comment() {
     for fault in [Fault::Lost, Fault::Half] {
         let stand_in = StandIn::start(Identity::Workflow);
         stand_in.fail(1, "POST", "/comments", fault.clone());

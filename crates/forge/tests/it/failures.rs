@@ -105,7 +105,7 @@ fn a_next_page_elsewhere_is_not_asked_for() {
     let elsewhere = StandIn::start(Identity::Workflow);
     let line = format!("link: <{}/repos/example/project/issues/7/comments?page=2>; rel=\"next\"", elsewhere.url());
     let error = refused_by(Fault::Status(200, vec![line], "[]".to_owned()));
-    assert!(matches!(error, ForgeError::BadAnswer { .. }), "{error:?}");
+    assert!(matches!(error, ForgeError::BadResponse { .. }), "{error:?}");
     assert!(elsewhere.requests().is_empty(), "the token went elsewhere");
 }
 
@@ -149,7 +149,7 @@ fn nobody_there_is_unreachable() {
         Forge::new(Kind::GitHub, gone.parse().expect("an address"), Token::new(TOKEN).expect("a token")).with_pause(|_| ());
     let error = guarded(forge.comment(&comment("one")).expect_err("nobody is there"));
     assert!(matches!(error, ForgeError::Unreachable { .. }), "{error:?}");
-    assert_eq!(error.to_string(), format!("`{gone}` gave no answer"));
+    assert_eq!(error.to_string(), format!("`{gone}` sent no response"));
 }
 
 #[test]
@@ -185,24 +185,24 @@ fn a_limit_that_stays_or_is_far_away_is_told() {
 }
 
 #[test]
-fn an_answer_without_an_end_is_cut_off() {
+fn a_response_without_an_end_is_cut_off() {
     let error = refused_by(Fault::Endless);
     assert!(matches!(error, ForgeError::TooLarge), "{error:?}");
 }
 
 #[test]
-fn what_is_no_answer_of_the_api_is_a_named_error() {
+fn a_response_of_no_forge_api_is_a_named_error() {
     let deep = "[".repeat(100_000);
     let wrong =
         ["", "<html>", "null", "{}", "[{}]", "[null]", "[1", r#"[{"id": -1, "html_url": "x"}]"#, r#"[{"id": 1e400}]"#, &deep];
     for body in wrong {
         let error = refused_by(Fault::Status(200, Vec::new(), body.to_owned()));
-        assert!(matches!(error, ForgeError::BadAnswer { .. }), "{body}: {error:?}");
+        assert!(matches!(error, ForgeError::BadResponse { .. }), "{body}: {error:?}");
     }
     for bytes in ["SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1 999999 x\r\n\r\n", "\0", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n[]"]
     {
         let error = refused_by(Fault::Raw(bytes.as_bytes().to_vec()));
-        assert!(matches!(error, ForgeError::Unreachable { .. } | ForgeError::BadAnswer { .. }), "{bytes}: {error:?}");
+        assert!(matches!(error, ForgeError::Unreachable { .. } | ForgeError::BadResponse { .. }), "{bytes}: {error:?}");
     }
     // A deleted account has left its comments.
     let stand_in = StandIn::start(Identity::Workflow);
@@ -216,7 +216,7 @@ fn a_forge_that_does_not_say_who_we_are_is_told_from_one_that_fails() {
     let error = refused(|stand_in| stand_in.fail(usize::MAX, "GET", "/user", Fault::status(500, "no")));
     assert!(matches!(error, ForgeError::Failed { .. }), "{error:?}");
     let error = refused(|stand_in| stand_in.fail(usize::MAX, "GET", "/user", Fault::Status(200, Vec::new(), "{}".to_owned())));
-    assert!(matches!(error, ForgeError::BadAnswer { .. }), "{error:?}");
+    assert!(matches!(error, ForgeError::BadResponse { .. }), "{error:?}");
     // A guess of the account after a mere failure of the forge could edit another account's comment, or duplicate the own one.
     let stand_in = StandIn::start(Identity::App("my-app"));
     stand_in.comment_by(STRANGER, PULL, &tagged("click here"));

@@ -81,7 +81,7 @@ fn what_we_said_last_may_be_on_a_later_page() {
 }
 
 #[test]
-fn a_lost_answer_doubles_neither_issue_nor_comment() {
+fn a_lost_response_doubles_neither_issue_nor_comment() {
     let stand_in = StandIn::start(Identity::Workflow);
     stand_in.fail(1, "POST", "/issues", Fault::Lost);
     assert!(matches!(post_issue(&stand_in, "one"), PostOutcome::Created { .. }));

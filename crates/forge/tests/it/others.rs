@@ -194,7 +194,7 @@ fn a_status_about_another_pull_request_is_left_as_it_is() {
 
 /// The newest status of a name is the one that counts, by any account.
 #[test]
-fn a_status_that_somebody_else_put_over_ours_is_answered() {
+fn a_status_that_another_user_put_over_ours_is_replaced() {
     for flavor in OTHERS {
         let stand_in = start(flavor);
         stand_in.paginate(1);
@@ -262,7 +262,7 @@ fn gitea_s_label_is_made_once() {
 }
 
 #[test]
-fn a_lost_answer_doubles_nothing() {
+fn a_lost_response_doubles_nothing() {
     for flavor in OTHERS {
         let stand_in = start(flavor);
         for part in ["notes", "comments", "/statuses/", "/labels", "/issues"] {
@@ -330,10 +330,10 @@ fn what_goes_wrong_has_a_name() {
         assert!(matches!(by(Fault::Lost), ForgeError::Unreachable { .. }));
         for body in ["<html>", "{}", "[{}]", r#"[{"id": -1, "body": "x"}]"#] {
             let error = by(Fault::Status(200, Vec::new(), body.to_owned()));
-            assert!(matches!(error, ForgeError::BadAnswer { .. }), "{body}: {error:?}");
+            assert!(matches!(error, ForgeError::BadResponse { .. }), "{body}: {error:?}");
         }
         let elsewhere = "link: <https://evil.example/api/v4/x?page=2>; rel=\"next\"".to_owned();
-        assert!(matches!(by(Fault::Status(200, vec![elsewhere], "[]".to_owned())), ForgeError::BadAnswer { .. }));
+        assert!(matches!(by(Fault::Status(200, vec![elsewhere], "[]".to_owned())), ForgeError::BadResponse { .. }));
         let echo = Fault::status(400, &format!("{TOKEN} is no good"));
         assert!(matches!(by(echo), ForgeError::Invalid { said } if said == "[secret] is no good"));
     }

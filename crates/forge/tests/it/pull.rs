@@ -31,7 +31,7 @@ fn the_open_pull_request_with_that_head_is_found_on_whatever_page() {
 }
 
 #[test]
-fn a_closed_one_is_no_answer() {
+fn a_closed_one_is_not_found() {
     let stand_in = StandIn::start(Identity::Workflow);
     let closed = stand_in.pull_at(STRANGER, &commit("a"));
     stand_in.close(closed);

@@ -186,7 +186,7 @@ impl StandIn {
                     break;
                 }
                 // The client closes the connection once it has read enough.
-                let _ = answer(stream, &held);
+                let _ = respond(stream, &held);
             }
         });
         Self { flavor, address, state, over, thread: Some(thread) }
@@ -377,7 +377,7 @@ fn head_and_body(status: u16, lines: &[String], body: &str) -> Vec<u8> {
     [text.as_bytes(), b"\r\n", body.as_bytes()].concat()
 }
 
-fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
+fn respond(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let Some(asked) = read(&stream) else { return Ok(()) };
     let (fault, reply) = {
         let mut state = state.lock().expect("no panic in the forge");

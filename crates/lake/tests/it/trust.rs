@@ -45,7 +45,7 @@ fn a_pinned_version_of_verified_files_is_read() {
     let reading = trusted(&place, &snapshot, &subjects).expect("trusted");
     assert!(reading.unverified().is_empty());
     assert_eq!(reading.files().filter(|(table, _)| *table == "outcome_fact").count(), 2);
-    let table = reading.run_query(&query(), Limits::default()).expect("an answer");
+    let table = reading.run_query(&query(), Limits::default()).expect("a result");
     assert_eq!(table.csv(), "run_id,total\nrun-1,3260.8\nrun-2,6460.8\n");
 }
 
@@ -55,7 +55,7 @@ fn a_pinned_version_does_not_see_what_came_later() {
     let first = place.commit(1);
     place.commit(2);
     let reading = trusted(&place, &first, &place.subjects([1])).expect("trusted");
-    assert_eq!(reading.run_query(&query(), Limits::default()).expect("an answer").csv(), "run_id,total\nrun-1,3260.8\n");
+    assert_eq!(reading.run_query(&query(), Limits::default()).expect("a result").csv(), "run_id,total\nrun-1,3260.8\n");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn an_added_file_is_named_and_read_only_when_that_is_asked_for() {
     let [unverified] = reading.unverified() else { panic!("one file: {:?}", reading.unverified()) };
     assert_eq!((unverified.reason.as_str(), unverified.read), (error.to_string().as_str(), true));
     let count = Query::parse("SELECT count(*) FROM outcome_fact").expect("a query");
-    assert_eq!(reading.run_query(&count, Limits::default()).expect("an answer").csv(), "count(*)\n90\n");
+    assert_eq!(reading.run_query(&count, Limits::default()).expect("a result").csv(), "count(*)\n90\n");
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn an_empty_warehouse_has_nothing_unverified() {
     let place = TestStore::new();
     let reading =
         Reading::open_unverified(&place.lake, &Snapshot::new(), &Subjects::new(), &query(), &place.scratch).expect("read");
-    assert_eq!(reading.run_query(&query(), Limits::default()).expect("an answer").csv(), "run_id,total\n");
+    assert_eq!(reading.run_query(&query(), Limits::default()).expect("a result").csv(), "run_id,total\n");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_run_s_own_files_are_asked_before_it_is_committed() {
     let place = TestStore::new();
     let files = run_files(&place.store, 7);
     let reading = Reading::from_files(&place.store, &files, &query(), &place.scratch).expect("read");
-    assert_eq!(reading.run_query(&query(), Limits::default()).expect("an answer").csv(), "run_id,total\nrun-7,22460.8\n");
+    assert_eq!(reading.run_query(&query(), Limits::default()).expect("a result").csv(), "run_id,total\nrun-7,22460.8\n");
     assert!(place.lake.latest().expect("versions").is_empty(), "nothing was written");
     let digest = files.iter().find(|file| file.table == BENCHMARK_RUN_FACT.name).expect("a file").artifact.digest;
     let hex = digest.hex();

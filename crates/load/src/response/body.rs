@@ -118,7 +118,7 @@ impl Body {
             (FramingState::Trailer | FramingState::TrailerLine, _) => {
                 self.advance_within(MAX_TRAILER, FramingState::TrailerLine)?
             }
-            _ => return Err("the chunks of the answer are out of order"),
+            _ => return Err("the chunks of the response are out of order"),
         };
         Ok(())
     }
@@ -127,14 +127,14 @@ impl Body {
         let digit = char::from(byte).to_digit(16);
         match (digit, byte) {
             (Some(digit), _) => {
-                self.remaining = self.remaining.checked_mul(16).ok_or("a chunk of the answer is too large")? | u64::from(digit);
+                self.remaining = self.remaining.checked_mul(16).ok_or("a chunk of the response is too large")? | u64::from(digit);
                 self.advance_within(MAX_SIZE_LINE, FramingState::Size)?;
             }
             // A size needs at least one digit.
-            (None, _) if self.line == 0 => return Err("a chunk of the answer has no size"),
+            (None, _) if self.line == 0 => return Err("a chunk of the response has no size"),
             (None, b'\n') => self.state = self.after_size_line(),
             (None, b'\r' | b';' | b' ' | b'\t') => self.state = FramingState::Extension,
-            (None, _) => return Err("a chunk of the answer has no size"),
+            (None, _) => return Err("a chunk of the response has no size"),
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Body {
 
     fn advance_within(&mut self, limit: usize, place: FramingState) -> Result<FramingState, &'static str> {
         self.line += 1;
-        if self.line > limit { Err("the framing of the answer is too long") } else { Ok(place) }
+        if self.line > limit { Err("the framing of the response is too long") } else { Ok(place) }
     }
 }
 

@@ -48,10 +48,10 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> 
     let window = &bytes[..bytes.len().min(MAX_HEAD_BYTES)];
     match response.parse(window) {
         Ok(httparse::Status::Complete(length)) => Ok(Some((head(&response)?, length))),
-        Ok(httparse::Status::Partial) if bytes.len() >= MAX_HEAD_BYTES => Err("the head of the answer is too long"),
+        Ok(httparse::Status::Partial) if bytes.len() >= MAX_HEAD_BYTES => Err("the head of the response is too long"),
         Ok(httparse::Status::Partial) => Ok(None),
-        Err(httparse::Error::TooManyHeaders) => Err("the head of the answer has too many lines"),
-        Err(_) => Err("the answer is no HTTP"),
+        Err(httparse::Error::TooManyHeaders) => Err("the head of the response has too many lines"),
+        Err(_) => Err("the response is not HTTP"),
     }
 }
 
@@ -67,11 +67,11 @@ fn head(response: &httparse::Response<'_, '_>) -> Result<Head, &'static str> {
         if is("content-length") {
             let found = self::length(value)?;
             if length.replace(found).is_some_and(|before| before != found) {
-                return Err("the answer has two lengths");
+                return Err("the response has two lengths");
             }
         } else if is("transfer-encoding") {
             if !value.eq_ignore_ascii_case(b"chunked") || chunked {
-                return Err("the answer has a transfer encoding other than chunked");
+                return Err("the response has a transfer encoding other than chunked");
             }
             chunked = true;
         } else if is("content-type") {
@@ -101,7 +101,7 @@ fn framing(status: u16, length: Option<u64>, chunked: bool) -> Framing {
 
 fn length(value: &[u8]) -> Result<u64, &'static str> {
     let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    digits.and_then(|digits| digits.parse().ok()).ok_or("the answer's length is no number")
+    digits.and_then(|digits| digits.parse().ok()).ok_or("the response's length is not a number")
 }
 
 fn content(value: &[u8]) -> Content {
@@ -169,9 +169,9 @@ mod tests {
         assert_eq!(read(b"HTTP/1.1 200 OK\r\nconte"), Ok(None));
         assert_eq!(read(b""), Ok(None));
         let long = format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(MAX_HEAD_BYTES));
-        assert_eq!(read(long.as_bytes()), Err("the head of the answer is too long"));
+        assert_eq!(read(long.as_bytes()), Err("the head of the response is too long"));
         let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(MAX_HEADERS + 1));
-        assert_eq!(read(many.as_bytes()), Err("the head of the answer has too many lines"));
+        assert_eq!(read(many.as_bytes()), Err("the head of the response has too many lines"));
     }
 
     proptest! {

@@ -159,7 +159,7 @@ impl Reader {
         let how = || why.map_or_else(|| "closed".to_owned(), |error| format!("lost ({error})"));
         if row.record.first_byte_ns.is_none() {
             return self.end(
-                Err((Outcome::ConnectionClosed, format!("the connection was {} before an answer began", how()))),
+                Err((Outcome::ConnectionClosed, format!("the connection was {} before a response began", how()))),
                 at_ns,
                 false,
                 row,
@@ -167,7 +167,7 @@ impl Reader {
         }
         if self.stage == Stage::Head {
             return self.end(
-                Err((Outcome::Truncated, format!("the connection was {} in the head of the answer", how()))),
+                Err((Outcome::Truncated, format!("the connection was {} in the head of the response", how()))),
                 at_ns,
                 false,
                 row,
@@ -180,7 +180,7 @@ impl Reader {
             return self.finish_body(at_ns, false, row);
         }
         self.end(
-            Err((Outcome::Truncated, format!("the connection was {} before the answer was complete", how()))),
+            Err((Outcome::Truncated, format!("the connection was {} before the response was complete", how()))),
             at_ns,
             false,
             row,
@@ -244,7 +244,7 @@ impl Reader {
                         return Ok(Some(bytes.get(from.saturating_sub(before)..).unwrap_or_default()));
                     }
                     if head.status == 101 {
-                        return Err(malformed("the answer switches protocols"));
+                        return Err(malformed("the response switches protocols"));
                     }
                 }
             }
@@ -260,7 +260,7 @@ impl Reader {
             return Ok(());
         }
         if head.encoded {
-            return Err(malformed("the answer is compressed, which was not asked for"));
+            return Err(malformed("the response is compressed, which was not requested"));
         }
         self.stage = match (self.expects, head.content) {
             (ExpectedKind::Events, Content::Events | Content::Absent) => Stage::Events,
@@ -329,7 +329,7 @@ impl Reader {
         let expected = if self.expects == ExpectedKind::Events { "text/event-stream" } else { "application/json" };
         match error {
             Some(error) => (Outcome::StreamError, error),
-            None => (Outcome::Malformed, format!("the answer's content type is not {expected}{}", excerpt(&self.buffered))),
+            None => (Outcome::Malformed, format!("the response's content type is not {expected}{}", excerpt(&self.buffered))),
         }
     }
 
@@ -403,7 +403,7 @@ impl ResponseState {
             Capture::Full => TextSink::Text(&mut row.text),
         };
         let said = self.api.parse_response(document, &mut keep).map_err(|problem| {
-            (Outcome::Malformed, format!("the answer is not what it should be: {problem}{}", excerpt(document)))
+            (Outcome::Malformed, format!("the response is not in the API's format: {problem}{}", excerpt(document)))
         })?;
         if row.text.len() > MAX_TEXT_BYTES {
             return Err(too_large("the text of the response", MAX_TEXT_BYTES));
@@ -472,7 +472,7 @@ impl ResponseState {
             None => (None, TokenSource::Unknown),
         };
         if self.has_text && self.capture == Capture::Digest {
-            record.answer_sha256 = Some(std::mem::take(&mut self.hasher).finalize().into());
+            record.response_sha256 = Some(std::mem::take(&mut self.hasher).finalize().into());
         }
     }
 }

@@ -154,7 +154,7 @@ fn the_shapes_of_servers_are_understood() {
 }
 
 #[test]
-fn where_an_answer_is_cut_makes_no_difference() {
+fn the_places_where_a_response_is_cut_make_no_difference() {
     let trial = trial(ServingApi::Chat, true);
     for (events, _) in SHAPES {
         let wire = streamed(events);
@@ -214,7 +214,7 @@ fn tokens_of_an_event_are_known_only_where_the_events_before_said_theirs() {
 }
 
 #[test]
-fn answers_that_are_not_streamed_have_no_first_token() {
+fn responses_that_are_not_streamed_have_no_first_token() {
     let body = r#"{"choices":[{"message":{"role":"assistant","content":"ab"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#;
     let trial = trial(ServingApi::Chat, false);
     let wire = document(body);
@@ -255,7 +255,7 @@ fn scores_are_counted_in_both_shapes() {
 }
 
 #[test]
-fn an_answer_that_said_done_is_whole_however_it_closes() {
+fn a_response_with_done_is_complete_however_it_closes() {
     let trial = trial(ServingApi::Chat, true);
     let wire = streamed(VLLM);
     let without_last_chunk = &wire[..wire.len() - 5];
@@ -271,7 +271,7 @@ fn an_answer_that_said_done_is_whole_however_it_closes() {
 }
 
 #[test]
-fn what_comes_behind_an_answer_ends_its_connection() {
+fn what_comes_behind_a_response_ends_its_connection() {
     let wire = [streamed(VLLM).as_slice(), b"x"].concat();
     let (ending, _) = follow_pieces(&trial(ServingApi::Chat, true), [wire.as_slice()]);
     assert_eq!((ending.outcome, ending.reusable), (Outcome::Ok, false));
@@ -283,7 +283,7 @@ fn a_digest_is_of_the_text() {
     trial.capture = Capture::Digest;
     let (_, row) = follow_pieces(&trial, [streamed(VLLM_CONTINUOUS).as_slice()]);
     let expected: [u8; 32] = Sha256::digest("a b\u{e9}").into();
-    assert_eq!(row.record.answer_sha256, Some(expected));
+    assert_eq!(row.record.response_sha256, Some(expected));
     assert!(row.text.is_empty());
 }
 

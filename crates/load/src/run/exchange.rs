@@ -204,8 +204,8 @@ impl Engine<'_> {
         let record = &exchange.row.record;
         let missing = match (record.connect_end_ns, record.first_byte_ns) {
             (None, _) if !exchange.reused => "no connection",
-            (_, None) => "no answer",
-            (_, Some(_)) => "no complete answer",
+            (_, None) => "no response",
+            (_, Some(_)) => "no complete response",
         };
         let ending = place.reader.give_up(outcome, &format!("{missing} before {because}"), at_ns, &mut exchange.row);
         self.finish(slot, ending);

@@ -176,9 +176,9 @@ impl Engine<'_> {
         record.request_id = prepared.request_id;
         record.intended_ns = prepared.intended_ns.filter(|_| matches!(self.trial.arrivals, Arrivals::Open { .. }));
         record.dequeued_ns = Some(now);
-        record.input_tokens_asked = prepared.input_tokens_asked;
+        record.input_tokens_requested = prepared.input_tokens_requested;
         record.input_tokens = prepared.input_tokens;
-        record.output_tokens_asked = prepared.output_tokens_asked;
+        record.output_tokens_requested = prepared.output_tokens_requested;
         record.prompt_sha256 = prepared.prompt_sha256;
         (row, prepared.wire)
     }

@@ -53,31 +53,31 @@ fn refusals_keep_their_status_and_message() {
 }
 
 #[test]
-fn what_is_no_answer_is_malformed() {
+fn what_is_no_response_is_malformed() {
     let cases: &[(Vec<u8>, &str)] = &[
-        (b"SSH-2.0-OpenSSH\r\n".to_vec(), "malformed: the answer is no HTTP"),
+        (b"SSH-2.0-OpenSSH\r\n".to_vec(), "malformed: the response is not HTTP"),
         (
             b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>".to_vec(),
-            "malformed: the answer's content type is not text/event-stream: `<html>`",
+            "malformed: the response's content type is not text/event-stream: `<html>`",
         ),
         (
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"choices\":[{\"message\":{\"content\":\"a\"}}]}"
                 .to_vec(),
-            "malformed: the answer's content type is not text/event-stream",
+            "malformed: the response's content type is not text/event-stream",
         ),
         (
             b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\nx".to_vec(),
-            "malformed: the answer is compressed, which was not asked for",
+            "malformed: the response is compressed, which was not requested",
         ),
-        (streamed("data: hello\n\n"), "malformed: the answer is not what it should be: an object is missing: `hello`"),
-        (streamed("data: {\"choices\":[\n\n"), "malformed: the answer is not what it should be: it ends too early"),
+        (streamed("data: hello\n\n"), "malformed: the response is not in the API's format: an object is missing: `hello`"),
+        (streamed("data: {\"choices\":[\n\n"), "malformed: the response is not in the API's format: it ends too early"),
         (
             streamed("data: {\"choices\":[{\"delta\":{\"content\":5}}]}\n\n"),
-            "malformed: the answer is not what it should be: text of the answer is no string",
+            "malformed: the response is not in the API's format: the text of the response is not a string",
         ),
         (
             [streamed("data: {\"choices\":[{\"delta\":{\"content\":\""), b"\xff\"}}]}\n\n".to_vec()].concat(),
-            "malformed: the answer is not what it should be: it is not UTF-8",
+            "malformed: the response is not in the API's format: it is not UTF-8",
         ),
         (
             streamed(&format!("data: {}", "x".repeat(2 << 20))),
@@ -85,12 +85,15 @@ fn what_is_no_answer_is_malformed() {
         ),
         (
             streamed(&format!("data: {}\n\n", "[".repeat(1000))),
-            "malformed: the answer is not what it should be: an object is missing",
+            "malformed: the response is not in the API's format: an object is missing",
         ),
-        (format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(100_000)).into_bytes(), "malformed: the head of the answer is too long"),
+        (
+            format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(100_000)).into_bytes(),
+            "malformed: the head of the response is too long",
+        ),
         (
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_vec(),
-            "malformed: a chunk of the answer has no size",
+            "malformed: a chunk of the response has no size",
         ),
     ];
     for (bytes, expected) in cases {
@@ -101,10 +104,10 @@ fn what_is_no_answer_is_malformed() {
     };
     assert_eq!(
         describe(&record_of(false, &json("not json"))),
-        "malformed: the answer is not what it should be: an object is missing: `not json`"
+        "malformed: the response is not in the API's format: an object is missing: `not json`"
     );
-    assert_eq!(describe(&record_of(false, &json(""))), "malformed: the answer is not what it should be: it ends too early");
-    assert_eq!(describe(&record_of(false, &streamed(""))), "malformed: the answer's content type is not application/json");
+    assert_eq!(describe(&record_of(false, &json(""))), "malformed: the response is not in the API's format: it ends too early");
+    assert_eq!(describe(&record_of(false, &streamed(""))), "malformed: the response's content type is not application/json");
 }
 
 #[test]
@@ -183,16 +186,16 @@ fn a_stream_is_whole_only_if_it_says_so() {
     let neither = record_response(&streamed(&format!("{TOKEN}\n\n")));
     assert_eq!(describe(&neither), "truncated: the stream ended without `[DONE]` and without a finish reason");
     let cut = record_response(&good_stream()[..150]);
-    assert_eq!(describe(&cut), "truncated: the connection was closed before the answer was complete");
+    assert_eq!(describe(&cut), "truncated: the connection was closed before the response was complete");
     let head = record_response(b"HTTP/1.1 200 OK\r\ncont");
-    assert_eq!(describe(&head), "truncated: the connection was closed in the head of the answer");
+    assert_eq!(describe(&head), "truncated: the connection was closed in the head of the response");
     let short =
         record_of(false, b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{\"choices\":[]}");
-    assert_eq!(describe(&short), "truncated: the connection was closed before the answer was complete");
+    assert_eq!(describe(&short), "truncated: the connection was closed before the response was complete");
 }
 
 #[test]
-fn a_whole_answer_without_text_is_empty() {
+fn a_complete_response_without_text_is_empty() {
     let record = record_response(&event_stream(&[
         r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#,
         r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
@@ -205,7 +208,7 @@ fn a_whole_answer_without_text_is_empty() {
 #[test]
 fn a_server_that_closes_without_a_word_has_closed_the_connection() {
     let record = record_response(b"");
-    assert_eq!(describe(&record), "connection_closed: the connection was closed before an answer began");
+    assert_eq!(describe(&record), "connection_closed: the connection was closed before a response began");
     assert!(record.sent_ns.is_some() && record.first_byte_ns.is_none());
 }
 
@@ -220,7 +223,7 @@ fn a_port_that_nobody_listens_on_is_a_connect_error() {
 }
 
 #[test]
-fn a_drip_is_an_answer() {
+fn a_drip_is_a_response() {
     let server = Server::start(|_, stream| {
         for byte in good_stream() {
             let _ = stream.write_all(&[byte]);
@@ -230,7 +233,7 @@ fn a_drip_is_an_answer() {
     });
     let (_, kept) = run_trial(&trial(&server.url()), &mut numbered(2));
     assert!(kept.records.iter().all(|record| record.outcome == Outcome::Ok && record.token_events == 2));
-    assert_eq!(kept.answers, [Some("ab".to_owned()), Some("ab".to_owned())]);
+    assert_eq!(kept.responses, [Some("ab".to_owned()), Some("ab".to_owned())]);
 }
 
 #[test]
@@ -249,7 +252,7 @@ fn a_server_that_hangs_runs_into_the_time_limit() {
         let (_, kept) = run_trial(&trial, &mut numbered(1));
         let record = &kept.records[0];
         assert_eq!(record.outcome, Outcome::Timeout);
-        assert!(describe(record).ends_with("answer before its time limit"), "{record:?}");
+        assert!(describe(record).ends_with("response before its time limit"), "{record:?}");
         assert!(record.end_ns.expect("an end") - record.dequeued_ns.expect("a beginning") >= 100 * MS);
         hung.open();
     }
@@ -273,7 +276,7 @@ fn what_is_under_way_at_the_end_may_drain_and_is_cancelled_then() {
     };
     let (finished, kept) = run_trial(&trial, &mut numbered(1_000_000));
     assert_eq!(kept.records.len(), 2);
-    assert_eq!(describe(&kept.records[1]), "cancelled_at_end: no answer before the trial's end");
+    assert_eq!(describe(&kept.records[1]), "cancelled_at_end: no response before the trial's end");
     assert_eq!((finished.measured_to_ns, finished.cancelled), (50 * MS, false));
     assert!(finished.ended_ns >= 70 * MS);
     hung.open();

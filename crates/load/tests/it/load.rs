@@ -32,8 +32,8 @@ fn a_request_says_who_it_is_and_its_record_what_became_of_it() {
     let record = &kept.records[0];
     assert_eq!((record.outcome, record.request_id, record.http_status), (Outcome::Ok, 0xabc0, Some(200)));
     assert_eq!((record.request_bytes, record.response_bytes), ((head.len() + body.len()) as u64, good_stream().len() as u64));
-    assert_eq!((record.input_tokens, record.output_tokens_asked, record.token_events), (3, Some(2), 2));
-    assert_eq!(kept.answers, [Some("ab".to_owned())]);
+    assert_eq!((record.input_tokens, record.output_tokens_requested, record.token_events), (3, Some(2), 2));
+    assert_eq!(kept.responses, [Some("ab".to_owned())]);
     let instants = [
         record.dequeued_ns,
         record.connect_start_ns,
@@ -61,7 +61,7 @@ fn a_connection_is_kept_alive() {
 }
 
 #[test]
-fn a_server_that_closes_after_each_answer_gets_a_connection_for_each_request() {
+fn a_server_that_closes_after_each_response_gets_a_connection_for_each_request() {
     let server = Server::start(|_, stream| {
         let announced = String::from_utf8(good_stream()).expect("UTF-8").replacen("\r\n", "\r\nconnection: close\r\n", 1);
         let _ = stream.write_all(announced.as_bytes());
@@ -82,7 +82,7 @@ fn a_request_that_the_server_may_have_read_is_not_sent_again() {
     let closed: Vec<_> = kept.records.iter().filter(|record| record.outcome == Outcome::ConnectionClosed).collect();
     assert_eq!((closed.len(), finished.client.resends), (10, 0));
     for record in closed {
-        assert_eq!(record.error.as_deref(), Some("the connection was closed before an answer began"));
+        assert_eq!(record.error.as_deref(), Some("the connection was closed before a response began"));
         assert!(record.sent_ns.is_some() && record.first_byte_ns.is_none(), "{record:?}");
     }
 }
@@ -132,7 +132,7 @@ fn a_count_ends_the_measured_phase() {
 }
 
 #[test]
-fn by_count_the_window_ends_with_the_last_answer() {
+fn by_count_the_window_ends_with_the_last_response() {
     let server = Server::start(good);
     let seven = MeasuredLimits { duration_ns: Some(LONG), requests: Some(7) };
     let last_end =
@@ -366,10 +366,10 @@ fn lists_may_be_sampled_and_nothing_is_kept_that_was_not_asked_for() {
     let (_, kept) = run_trial(&trial, &mut numbered(8));
     for record in &kept.records {
         assert_eq!(record.chunks.len(), if record.global_index.is_multiple_of(4) { 2 } else { 0 });
-        assert_eq!((record.token_events, record.answer_sha256), (2, None));
+        assert_eq!((record.token_events, record.response_sha256), (2, None));
         assert!(record.first_token_ns.is_some());
     }
-    assert!(kept.answers.iter().all(Option::is_none));
+    assert!(kept.responses.iter().all(Option::is_none));
 }
 
 #[test]

@@ -45,9 +45,9 @@ impl Requests for NumberedRequests {
             global_index,
             intended_offset_ns: self.gap_ns.map(|gap| self.from_ns + gap * global_index.cast_signed()),
             body: format!("{{\"index\":{global_index}}}").into_bytes(),
-            input_tokens_asked: Some(3),
+            input_tokens_requested: Some(3),
             input_tokens: 3,
-            output_tokens_asked: Some(2),
+            output_tokens_requested: Some(2),
             request_id: u128::from(global_index) + 0xabc0,
             prompt_sha256: None,
         }))
@@ -58,13 +58,13 @@ impl Requests for NumberedRequests {
 #[derive(Default)]
 pub(crate) struct RecordingSink {
     pub(crate) records: Vec<Record>,
-    pub(crate) answers: Vec<Option<String>>,
+    pub(crate) responses: Vec<Option<String>>,
 }
 
 impl Sink for RecordingSink {
-    fn record(&mut self, record: &Record, answer: Option<&[u8]>) -> Result<(), Cause> {
+    fn record(&mut self, record: &Record, response: Option<&[u8]>) -> Result<(), Cause> {
         self.records.push(record.clone());
-        self.answers.push(answer.map(|answer| String::from_utf8(answer.to_vec()).expect("UTF-8")));
+        self.responses.push(response.map(|response| String::from_utf8(response.to_vec()).expect("UTF-8")));
         Ok(())
     }
 }

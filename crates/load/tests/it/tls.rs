@@ -41,7 +41,7 @@ fn requests_go_over_tls_to_a_server_that_is_trusted() {
     trial.endpoint = trial.endpoint.with_roots_pem(AUTHORITY).expect("an authority");
     let (finished, kept) = run_trial(&trial, &mut numbered(30));
     assert_eq!(indices(&kept, Outcome::Ok), (0..30).collect::<Vec<_>>(), "{:?}", kept.records[0].error);
-    assert_eq!(kept.answers[7], Some("ab".to_owned()));
+    assert_eq!(kept.responses[7], Some("ab".to_owned()));
     assert!(finished.client.connections_opened <= 4);
     assert!(kept.records[0].connect_end_ns > kept.records[0].connect_start_ns);
 }

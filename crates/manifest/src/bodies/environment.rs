@@ -255,7 +255,7 @@ pub struct Probe {
     /// True if the target was ready.
     pub ready: bool,
     /// The response of the target.
-    pub answer: String,
+    pub response: String,
     /// Time until the target was ready, in nanoseconds.
     pub waited_ns: Count,
 }

@@ -63,7 +63,7 @@ impl SloMetric {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "law", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ArrivalLaw {
-    /// Closed loop: each user sends its next request after the last response. The point gives the number of users.
+    /// Closed loop: each response is followed by the next request. The point gives the concurrency.
     Closed,
     /// Equal gaps. Here and below, the point gives the rate.
     Constant,
@@ -200,7 +200,7 @@ pub struct ServingWork {
 }
 
 impl ServingWork {
-    /// Returns true if responses are streamed. An API that cannot stream does not, even if asked for.
+    /// Returns true if responses are streamed. An API that cannot stream does not, even if streaming is requested.
     pub fn is_streamed(&self) -> bool {
         self.streaming && self.api.capabilities().streams
     }
@@ -287,7 +287,7 @@ pub struct ClientHealth {
     pub full_reads: Count,
     /// Times that sending waited because no request was prepared.
     pub starved: Count,
-    /// Request rate that this shard was asked for, per second; absent in a closed loop.
+    /// Requested rate of this shard, in requests per second; absent in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub asked_rate_per_s: Option<f64>,
     /// Requests actually sent per second.
@@ -380,7 +380,7 @@ pub struct ServingPoint {
     pub cost_absent: Option<String>,
     /// Statistics that could not be computed, by metric, with the reason.
     pub absent: BTreeMap<String, String>,
-    /// The start of latencies: the intended time (open loop) or the time of sending (closed loop).
+    /// The start of latencies: the intended time (open loop) or the send time (closed loop).
     pub latency_from: String,
 }
 
@@ -404,9 +404,9 @@ pub struct Curve {
 pub struct TimelineRequest {
     /// Its global index.
     pub index: Count,
-    /// Intended time (in a closed loop: time of sending), in milliseconds since the trial's start.
+    /// Intended time (in a closed loop: send time), in milliseconds since the trial's start.
     pub start_ms: f64,
-    /// Time of sending.
+    /// Send time.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sent_ms: Option<f64>,
     /// First token event.

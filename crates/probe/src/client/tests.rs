@@ -22,21 +22,21 @@ fn get_reply(reply: Reply, limits: Limits) -> Result<EndpointResponse, String> {
 }
 
 #[test]
-fn what_is_answered_is_given_whole_whatever_its_status() {
-    let answer = get_reply(Reply::with_body("200 OK", &["server: vllm/1.0"], "body"), LONG).expect("an answer");
-    assert_eq!(answer, EndpointResponse { status: 200, server: Some("vllm/1.0".to_owned()), body: b"body".to_vec() });
-    assert!(answer.is_success());
-    let answer = get_reply(Reply::with_body("404 Not Found", &[], b"\xff\x00"), LONG).expect("an answer as well");
-    assert_eq!((answer.is_success(), answer.status_text()), (false, "404 Not Found".to_owned()));
-    assert_eq!(answer.body, b"\xff\x00", "bytes that are no text");
+fn a_response_is_returned_whole_whatever_its_status() {
+    let response = get_reply(Reply::with_body("200 OK", &["server: vllm/1.0"], "body"), LONG).expect("a response");
+    assert_eq!(response, EndpointResponse { status: 200, server: Some("vllm/1.0".to_owned()), body: b"body".to_vec() });
+    assert!(response.is_success());
+    let response = get_reply(Reply::with_body("404 Not Found", &[], b"\xff\x00"), LONG).expect("a response as well");
+    assert_eq!((response.is_success(), response.status_text()), (false, "404 Not Found".to_owned()));
+    assert_eq!(response.body, b"\xff\x00", "bytes that are no text");
 }
 
 #[test]
-fn a_redirect_is_an_answer_and_takes_no_secret_anywhere() {
+fn a_redirect_is_a_response_and_takes_no_secret_anywhere() {
     let elsewhere = Server::start(|_| Reply::ok("here"));
     let to = format!("location: {}", elsewhere.url());
-    let answer = get_reply(Reply::with_body("307 Temporary Redirect", &[&to], ""), LONG).expect("an answer");
-    assert_eq!(answer.status, 307);
+    let response = get_reply(Reply::with_body("307 Temporary Redirect", &[&to], ""), LONG).expect("a response");
+    assert_eq!(response.status, 307);
     assert_eq!(elsewhere.paths(), Vec::<String>::new());
 }
 
@@ -50,7 +50,7 @@ fn the_headers_of_the_target_are_sent() {
         from_file: None,
     };
     let headers = Headers::read(&[header("authorization", "Bearer t"), header("x-org", "a")]).expect("readable");
-    Client::new(headers).get(&endpoint_url(&server.url(), "/v1/models"), LONG).expect("an answer");
+    Client::new(headers).get(&endpoint_url(&server.url(), "/v1/models"), LONG).expect("a response");
     let request = server.requests().pop().expect("one question");
     assert_eq!(request.path, "/v1/models");
     assert_eq!((request.header("authorization"), request.header("x-org")), (Some("Bearer t"), Some("a")));
@@ -68,16 +68,16 @@ fn a_secret_that_comes_back_is_masked() {
     let from_file = file.path().to_str().map(str::to_owned);
     let header = EnvVar { name: "authorization".to_owned(), value: None, from_env: None, from_file };
     let headers = Headers::read(&[header]).expect("readable");
-    let answer = Client::new(headers).get(&server.url(), LONG).expect("an answer");
-    assert_eq!(answer.server.as_deref(), Some("vllm/Bearer [secret]"));
-    assert_eq!(String::from_utf8_lossy(&answer.body), r#"{"sent": "Bearer [secret]"}"#);
+    let response = Client::new(headers).get(&server.url(), LONG).expect("a response");
+    assert_eq!(response.server.as_deref(), Some("vllm/Bearer [secret]"));
+    assert_eq!(String::from_utf8_lossy(&response.body), r#"{"sent": "Bearer [secret]"}"#);
 }
 
 #[test]
-fn an_answer_of_exactly_the_limit_is_one_and_a_larger_one_is_not() {
-    assert_eq!(get_reply(Reply::ok("x".repeat(1000)), LONG).map(|answer| answer.body.len()), Ok(1000));
-    insta::assert_snapshot!(get_reply(Reply::ok("x".repeat(1001)), LONG).expect_err("too large"), @"the answer is larger than the limit of 1000 bytes");
-    insta::assert_snapshot!(get_reply(Reply::endless(), LONG).expect_err("endless"), @"the answer is larger than the limit of 1000 bytes");
+fn a_response_of_exactly_the_limit_is_one_and_a_larger_one_is_not() {
+    assert_eq!(get_reply(Reply::ok("x".repeat(1000)), LONG).map(|response| response.body.len()), Ok(1000));
+    insta::assert_snapshot!(get_reply(Reply::ok("x".repeat(1001)), LONG).expect_err("too large"), @"the response is larger than the limit of 1000 bytes");
+    insta::assert_snapshot!(get_reply(Reply::endless(), LONG).expect_err("endless"), @"the response is larger than the limit of 1000 bytes");
     assert!(get_reply(Reply::endless_head(), LONG).is_err(), "a head has a limit as well");
 }
 
@@ -85,7 +85,7 @@ fn an_answer_of_exactly_the_limit_is_one_and_a_larger_one_is_not() {
 fn whoever_hangs_or_drips_is_given_up() {
     for reply in [Reply::hang(), Reply::drip()] {
         insta::allow_duplicates! {
-            insta::assert_snapshot!(get_reply(reply, SHORT).expect_err("too slow"), @"no answer within 50ms");
+            insta::assert_snapshot!(get_reply(reply, SHORT).expect_err("too slow"), @"no response within 50ms");
         }
     }
 }
@@ -101,7 +101,7 @@ fn a_status_is_there_before_the_body_is() {
 }
 
 #[test]
-fn what_is_no_http_is_no_answer() {
+fn what_is_no_http_is_no_response() {
     for reply in
         ["", "\n", "SSH-2.0-OpenSSH\r\n", "HTTP/1.1 nonsense\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"]
     {
@@ -110,7 +110,7 @@ fn what_is_no_http_is_no_answer() {
 }
 
 #[test]
-fn nobody_there_is_silence_and_a_bad_answer_is_not() {
+fn an_absent_server_is_silence_and_a_bad_response_is_not() {
     // Port 1 is never assigned by the system: a port that was released may be another test's already.
     let error = client().get("http://127.0.0.1:1/", LONG).expect_err("nobody");
     assert!(error.is_unreachable());
@@ -192,7 +192,7 @@ fn only_an_address_is_asked() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_is_sent_is_an_answer_or_a_reason(bytes in prop::collection::vec(any::<u8>(), 0..300), head in any::<bool>()) {
+    fn whatever_is_sent_is_a_response_or_a_reason(bytes in prop::collection::vec(any::<u8>(), 0..300), head in any::<bool>()) {
         let bytes = if head { [b"HTTP/1.1 200 OK\r\n".as_slice(), &bytes].concat() } else { bytes };
         let _ = get_reply(Reply::raw(bytes), LONG);
     }

@@ -63,22 +63,22 @@ fn the_server_is_known_by_the_owner_of_its_models_or_by_where_it_has_a_version()
 #[test]
 fn a_version_is_a_short_text_in_json() {
     let said = |body: &str| version(vec![("/version", Reply::ok(body))]).split(';').next().unwrap_or_default().to_owned();
-    insta::assert_snapshot!(said("0.11.0"), @"None GET /version: the answer is not JSON");
-    insta::assert_snapshot!(said("11"), @"None GET /version: the answer has no text `version`");
-    insta::assert_snapshot!(said(r#"{"version":7}"#), @"None GET /version: the answer has no text `version`");
-    insta::assert_snapshot!(said(r#"{"version":"a\u001b[31mb"}"#), @"None GET /version: the `version` in the answer is empty, too long or not printable");
-    insta::assert_snapshot!(said(&format!(r#"{{"version":"{}"}}"#, "1".repeat(301))), @"None GET /version: the `version` in the answer is empty, too long or not printable");
+    insta::assert_snapshot!(said("0.11.0"), @"None GET /version: the response is not JSON");
+    insta::assert_snapshot!(said("11"), @"None GET /version: the response has no text `version`");
+    insta::assert_snapshot!(said(r#"{"version":7}"#), @"None GET /version: the response has no text `version`");
+    insta::assert_snapshot!(said(r#"{"version":"a\u001b[31mb"}"#), @"None GET /version: the `version` in the response is empty, too long or not printable");
+    insta::assert_snapshot!(said(&format!(r#"{{"version":"{}"}}"#, "1".repeat(301))), @"None GET /version: the `version` in the response is empty, too long or not printable");
 }
 
 #[test]
 fn what_is_no_list_of_models_is_none() {
     let why = |reply| listed(reply).expect_err("no list");
     insta::assert_snapshot!(why(Reply::status("401 Unauthorized")), @"GET /v1/models: 401 Unauthorized");
-    insta::assert_snapshot!(why(Reply::ok("<html>")), @"GET /v1/models: the answer is not JSON");
-    insta::assert_snapshot!(why(Reply::ok(b"\xff\xfe")), @"GET /v1/models: the answer is not JSON");
-    insta::assert_snapshot!(why(Reply::ok("{}")), @"GET /v1/models: the answer has no list `data`");
+    insta::assert_snapshot!(why(Reply::ok("<html>")), @"GET /v1/models: the response is not JSON");
+    insta::assert_snapshot!(why(Reply::ok(b"\xff\xfe")), @"GET /v1/models: the response is not JSON");
+    insta::assert_snapshot!(why(Reply::ok("{}")), @"GET /v1/models: the response has no list `data`");
     insta::assert_snapshot!(why(Reply::ok(r#"{"data":[{"id":"a"},{"name":"b"}]}"#)), @"GET /v1/models: a model in the list has no usable `id`");
-    insta::assert_snapshot!(why(Reply::endless()), @"GET /v1/models: the answer is larger than the limit of 1048576 bytes");
+    insta::assert_snapshot!(why(Reply::endless()), @"GET /v1/models: the response is larger than the limit of 1048576 bytes");
     let many = vec![r#"{"id":"a"}"#; MAX_MODELS + 1].join(",");
     insta::assert_snapshot!(why(Reply::ok(format!(r#"{{"data":[{many}]}}"#))), @"GET /v1/models: the list has 1001 models, more than 1000");
     assert_eq!(listed(Reply::ok(r#"{"data":[]}"#)), Ok(vec![]), "an empty list is a list");
@@ -131,9 +131,9 @@ fn another_version_or_another_list_is_another_endpoint() {
 
 proptest! {
     #[test]
-    fn whatever_is_answered_is_understood_or_explained(bytes in prop::collection::vec(any::<u8>(), 0..200), status in 100_u16..1000) {
-        let answer = EndpointResponse { status, server: None, body: bytes };
-        let _ = (models(&answer), text_at(&answer, "version"));
+    fn every_response_is_understood_or_explained(bytes in prop::collection::vec(any::<u8>(), 0..200), status in 100_u16..1000) {
+        let response = EndpointResponse { status, server: None, body: bytes };
+        let _ = (models(&response), text_at(&response, "version"));
     }
 
     #[test]

@@ -56,7 +56,7 @@ const DETECTABLE: &str = "The smallest change for the worse that this design fin
 const P: &str = "The smaller of the two one-sided probabilities of signed ranks so far from no change, exact up to 200 pairs, adjusted for the family and for both directions.";
 const MEDIANS: &str = "The median of all trials of a side that are part of a pair, to three significant digits.";
 const ACKNOWLEDGED: &str =
-    "It regressed, and a reviewed file of the target branch had accepted a change of that size: it is told, and passes.";
+    "It regressed, and a reviewed file of the target branch had accepted a change of that size: it is reported, and passes.";
 const OTHERS: &str = "Reported, adjusted as a family of their own, and without a say in the outcome.";
 const REPRESENTS: &str = "The two sides as they were measured, on these machines at that time, and nothing more. Times are asserted by the \
                           signers; no independent clock has stamped them.";

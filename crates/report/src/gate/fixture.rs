@@ -142,8 +142,8 @@ fn metrics() -> Vec<MetricVerdict> {
         outcome: Outcome::Improved,
     };
     let mut accepted = lower("c8", "e2e_ms_p99", 1_840.0, 1.089, 0.005, Outcome::Regressed);
-    accepted.acknowledged = Some("pipelines/acks/longer-answers.yaml".to_owned());
-    let detail = "`pipelines/acks/longer-answers.yaml` accepts it: answers are longer by design";
+    accepted.acknowledged = Some("pipelines/acks/longer-responses.yaml".to_owned());
+    let detail = "`pipelines/acks/longer-responses.yaml` accepts it: responses are longer by design";
     accepted.reason = Some(Reason::new("acknowledged", detail));
     let mut noisy = lower("c64", "itl_ms_p99", 31.7, 1.042, 0.06, Outcome::Inconclusive);
     noisy.reason =
@@ -173,7 +173,7 @@ fn acknowledgement(metric: &str, point: Option<&str>, accepts: f64, file: &str, 
         accepts,
         of: "pull request 17".to_owned(),
         applies: true,
-        reason: "answers are longer by design".to_owned(),
+        reason: "responses are longer by design".to_owned(),
         approver: "perf-owners".to_owned(),
         expires: instant(expires),
     }
@@ -316,7 +316,7 @@ pub(crate) fn model() -> Model {
         sequence: Sequence { subject: name("pr-17"), look: 2, earlier: vec![Digest::compute(b"the first")] },
         judged_on: instant("2026-11-20T12:00:00.000000000Z"),
         acknowledgements: vec![
-            acknowledgement("e2e_ms_p99", Some("c8"), 0.10, "longer-answers", later),
+            acknowledgement("e2e_ms_p99", Some("c8"), 0.10, "longer-responses", later),
             acknowledgement("tpot_ms_p50", None, 0.08, "slower-decoding", later),
             acknowledgement("itl_ms_p99", None, 0.02, "old", "2026-11-01T00:00:00.000000000Z"),
         ],

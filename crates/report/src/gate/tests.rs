@@ -55,7 +55,8 @@ fn a_terminal_says_it_all() {
       chat at c8           within budget  [-1.6, +2.6]                   ms         ms                             history
       · `itl_ms_p99` of chat at c64: the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more
         pairs would tell
-      · `e2e_ms_p99` of chat at c8: passes: `pipelines/acks/longer-answers.yaml` accepts it: answers are longer by design
+      · `e2e_ms_p99` of chat at c8: passes: `pipelines/acks/longer-responses.yaml` accepts it: responses are longer by
+        design
 
     Other metrics, reported only
       metric             verdict            change       of the  baseline  candidate  pairs  would  adjusted    floor
@@ -65,13 +66,13 @@ fn a_terminal_says_it_all() {
 
     Acknowledgements
       `pipelines/acks/old.yaml` accepts 2 % of `itl_ms_p99`; expired: nothing regressed that it was about
-        chat.vllm.patched at every point; pull request 17; answers are longer by design (approved by perf-owners, until
+        chat.vllm.patched at every point; pull request 17; responses are longer by design (approved by perf-owners, until
         2026-11-01T00:00:00Z)
-      `pipelines/acks/longer-answers.yaml` accepts 10 % of `e2e_ms_p99`; used: `e2e_ms_p99` of chat at c8 (8.9 %)
-        chat.vllm.patched at c8; pull request 17; answers are longer by design (approved by perf-owners, until
+      `pipelines/acks/longer-responses.yaml` accepts 10 % of `e2e_ms_p99`; used: `e2e_ms_p99` of chat at c8 (8.9 %)
+        chat.vllm.patched at c8; pull request 17; responses are longer by design (approved by perf-owners, until
         2027-01-01T00:00:00Z)
       `pipelines/acks/slower-decoding.yaml` accepts 8 % of `tpot_ms_p50`; unused: nothing regressed that it is about
-        chat.vllm.patched at every point; pull request 17; answers are longer by design (approved by perf-owners, until
+        chat.vllm.patched at every point; pull request 17; responses are longer by design (approved by perf-owners, until
         2027-01-01T00:00:00Z)
 
     Earlier verdicts of this pull request
@@ -112,7 +113,7 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
     | --- | --- | --- | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | --- |
     | **regressed** | `ttft_ms_p99` | chat at c64 | 412 ms | 462 ms | +12.1 % \[+9.0, +15.5\] | 2-4 × budget | 0.000366 | 1.2 % | 7.2 % | 14 |  |
     | **inconclusive** | `itl_ms_p99` | chat at c64 | 31.7 ms | 33.0 ms | +4 % \[-11, +21\] | within budget | 1.00 | 1.2 % | 17 % | 13 of 14 | the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more pairs would tell |
-    | acknowledged | `e2e_ms_p99` | chat at c8 | 1.84 s | 2.00 s | +8.9 % \[+7.5, +10.4\] | 1-2 × budget | 0.000366 | 1.2 % | 6.0 % | 14 | passes: `pipelines/acks/longer-answers.yaml` accepts it: answers are longer by design |
+    | acknowledged | `e2e_ms_p99` | chat at c8 | 1.84 s | 2.00 s | +8.9 % \[+7.5, +10.4\] | 1-2 × budget | 0.000366 | 1.2 % | 6.0 % | 14 | passes: `pipelines/acks/longer-responses.yaml` accepts it: responses are longer by design |
     | improved | `output_tokens_per_s` | chat at c64 | 2410 tok/s | 2710 tok/s | +12.4 % \[+10.7, +14.3\] | 2-4 × budget | 0.000366 | 1.2 % | 6.2 % | 14 |  |
 
     ### How far to believe it
@@ -161,9 +162,9 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
 
     | | metric | at | accepts | what it did | of | why | approved by | until | file |
     | --- | --- | --- | ---: | --- | --- | --- | --- | --- | --- |
-    | expired | `itl_ms_p99` | chat.vllm.patched at every point | 2 % | nothing regressed that it was about | pull request 17 | answers are longer by design | perf-owners | 2026-11-01T00:00:00Z | `pipelines/acks/old.yaml` |
-    | used | `e2e_ms_p99` | chat.vllm.patched at c8 | 10 % | `e2e_ms_p99` of chat at c8 (8.9 %) | pull request 17 | answers are longer by design | perf-owners | 2027-01-01T00:00:00Z | `pipelines/acks/longer-answers.yaml` |
-    | unused | `tpot_ms_p50` | chat.vllm.patched at every point | 8 % | nothing regressed that it is about | pull request 17 | answers are longer by design | perf-owners | 2027-01-01T00:00:00Z | `pipelines/acks/slower-decoding.yaml` |
+    | expired | `itl_ms_p99` | chat.vllm.patched at every point | 2 % | nothing regressed that it was about | pull request 17 | responses are longer by design | perf-owners | 2026-11-01T00:00:00Z | `pipelines/acks/old.yaml` |
+    | used | `e2e_ms_p99` | chat.vllm.patched at c8 | 10 % | `e2e_ms_p99` of chat at c8 (8.9 %) | pull request 17 | responses are longer by design | perf-owners | 2027-01-01T00:00:00Z | `pipelines/acks/longer-responses.yaml` |
+    | unused | `tpot_ms_p50` | chat.vllm.patched at every point | 8 % | nothing regressed that it is about | pull request 17 | responses are longer by design | perf-owners | 2027-01-01T00:00:00Z | `pipelines/acks/slower-decoding.yaml` |
 
     </details>
 
@@ -209,7 +210,7 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
     - **Adjusted p**: The smaller of the two one-sided probabilities of signed ranks so far from no change, exact up to 200 pairs, adjusted for the family and for both directions.
     - **Unpaired p**: Rank sums of Mann and Whitney, two-sided, as if nothing were paired and unadjusted: 0.0100 for `ttft_ms_p99` of chat at c64, 0.0100 for `itl_ms_p99` of chat at c64, 0.0100 for `e2e_ms_p99` of chat at c8, 0.0100 for `output_tokens_per_s` of chat at c64, 0.0100 for `ttft_ms_p99` of chat at c8. It decides nothing.
     - **Medians**: The median of all trials of a side that are part of a pair, to three significant digits.
-    - **Acknowledged**: It regressed, and a reviewed file of the target branch had accepted a change of that size: it is told, and passes.
+    - **Acknowledged**: It regressed, and a reviewed file of the target branch had accepted a change of that size: it is reported, and passes.
     - **Other metrics**: Reported, adjusted as a family of their own, and without a say in the outcome.
     - **What it represents**: The two sides as they were measured, on these machines at that time, and nothing more. Times are asserted by the signers; no independent clock has stamped them.
 
@@ -225,7 +226,7 @@ fn junit_has_a_test_case_for_each_metric() {
     <testsuite name="chat" tests="6" failures="1" errors="0" skipped="2" timestamp="2026-11-20T12:00:00"><properties><property name="gate" value="pull-request"/><property name="outcome" value="regressed"/><property name="verdict" value="sha256:11e221bd1b7fc99544f3f765b0c39dd2786e636c3422d6bec026d1ed03884cac"/></properties>
     <testcase classname="chat.c64" name="ttft_ms_p99"><properties><property name="outcome" value="regressed"/><property name="primary" value="true"/><property name="ratio" value="1.121"/><property name="ci_low" value="1.0901725"/><property name="ci_high" value="1.1549102500000001"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/></properties><failure type="regression" message="regressed: +12.1 % [+9.0, +15.5]; 2-4 × budget">regressed: +12.1 % [+9.0, +15.5]; 2-4 × budget</failure></testcase>
     <testcase classname="chat.c64" name="itl_ms_p99"><properties><property name="outcome" value="inconclusive"/><property name="primary" value="true"/><property name="ratio" value="1.042"/><property name="ci_low" value="0.8857"/><property name="ci_high" value="1.2139300000000002"/><property name="p" value="0.4079"/><property name="p_adjusted" value="1"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="13"/><property name="more_pairs" value="18"/></properties><skipped message="inconclusive: +4 % [-11, +21]; within budget; the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more pairs would tell"/></testcase>
-    <testcase classname="chat.c8" name="e2e_ms_p99"><properties><property name="outcome" value="acknowledged"/><property name="primary" value="true"/><property name="ratio" value="1.089"/><property name="ci_low" value="1.0753875"/><property name="ci_high" value="1.10397375"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/><property name="acknowledged" value="passes: `pipelines/acks/longer-answers.yaml` accepts it: answers are longer by design"/></properties></testcase>
+    <testcase classname="chat.c8" name="e2e_ms_p99"><properties><property name="outcome" value="acknowledged"/><property name="primary" value="true"/><property name="ratio" value="1.089"/><property name="ci_low" value="1.0753875"/><property name="ci_high" value="1.10397375"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/><property name="acknowledged" value="passes: `pipelines/acks/longer-responses.yaml` accepts it: responses are longer by design"/></properties></testcase>
     <testcase classname="chat.c64" name="output_tokens_per_s"><properties><property name="outcome" value="improved"/><property name="primary" value="true"/><property name="ratio" value="1.124"/><property name="ci_low" value="1.10714"/><property name="ci_high" value="1.142546"/><property name="p" value="1"/><property name="p_adjusted" value="1"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/></properties></testcase>
     <testcase classname="chat.c8" name="ttft_ms_p99"><properties><property name="outcome" value="unchanged"/><property name="primary" value="true"/><property name="ratio" value="1.004"/><property name="ci_low" value="0.98392"/><property name="ci_high" value="1.0260880000000001"/><property name="p" value="0.4079"/><property name="p_adjusted" value="1"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/></properties></testcase>
     <testcase classname="chat.c64" name="queue_ms_p50"><properties><property name="outcome" value="regressed"/><property name="primary" value="false"/><property name="ratio" value="1.4"/><property name="ci_low" value="1.3299999999999998"/><property name="ci_high" value="1.4769999999999999"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/></properties><skipped message="reported only, regressed: +40 % [+33, +48]; beyond 4 × budget"/></testcase>
@@ -338,7 +339,7 @@ fn an_acknowledged_regression_passes_and_is_told() {
     assert_eq!(report.check_run()["conclusion"], "success");
     let xml = report.junit();
     assert!(xml.contains("failures=\"0\"") && !xml.contains("<failure") && !xml.contains("<skipped"), "{xml}");
-    assert!(xml.contains("<property name=\"acknowledged\" value=\"passes: `pipelines/acks/longer-answers.yaml` accepts it"));
+    assert!(xml.contains("<property name=\"acknowledged\" value=\"passes: `pipelines/acks/longer-responses.yaml` accepts it"));
     for text in [report.terminal(100, false), report.markdown(LIMIT), report.html()] {
         assert!(text.contains("passes: "), "{text}");
     }

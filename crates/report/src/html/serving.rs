@@ -665,7 +665,7 @@ fn row_y(row: usize) -> f64 {
 /// Draws all lines of a timeline as three paths: waiting, receiving the response, and the dots between them.
 fn timeline_lines(page: &mut Writer, requests: &[TimelineRequest], axis: &Axis, height: f64) {
     let x = |ms: f64| axis.position(ms / 1e3) * 10.0;
-    let (mut waiting, mut answering, mut firsts, mut starts) = (String::new(), String::new(), String::new(), String::new());
+    let (mut waiting, mut responding, mut firsts, mut starts) = (String::new(), String::new(), String::new(), String::new());
     for (row, request) in requests.iter().enumerate() {
         let y = row_y(row);
         let (start, end) = (x(request.start_ms), x(last_instant(request)));
@@ -673,12 +673,12 @@ fn timeline_lines(page: &mut Writer, requests: &[TimelineRequest], axis: &Axis, 
         let _ = write!(waiting, "M{} {}H{}", path_coordinate(start), path_coordinate(y), path_coordinate(first.unwrap_or(end)));
         let _ = write!(starts, "M{} {}v3", path_coordinate(start), path_coordinate(y - 1.5));
         if let Some(first) = first {
-            let _ = write!(answering, "M{} {}H{}", path_coordinate(first), path_coordinate(y), path_coordinate(end));
+            let _ = write!(responding, "M{} {}H{}", path_coordinate(first), path_coordinate(y), path_coordinate(end));
             let _ = write!(firsts, "M{} {}h0", path_coordinate(first), path_coordinate(y));
         }
     }
     stretched(page, height, |page| {
-        for (class, path) in [("waiting", waiting), ("waiting", starts), ("answering", answering), ("first", firsts)] {
+        for (class, path) in [("waiting", waiting), ("waiting", starts), ("responding", responding), ("first", firsts)] {
             page.shape("path", &[("class", class), ("d", &path)]);
         }
     });

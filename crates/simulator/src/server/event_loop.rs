@@ -347,7 +347,7 @@ impl EventLoop {
         let sent = self.connection_mut(token).map(|connection| connection.flush(&mut stamps).is_ok());
         self.after_sending(token, stamps, sent, poller);
         if self.connection(token).is_some_and(|connection| connection.is_complete && connection.is_flushed()) {
-            self.answered(token);
+            self.end_response(token);
         }
     }
 
@@ -389,11 +389,11 @@ impl EventLoop {
         let Some(connection) = self.connection_mut(token) else { return };
         connection.is_complete = true;
         if connection.is_flushed() {
-            self.answered(token);
+            self.end_response(token);
         }
     }
 
-    fn answered(&mut self, token: u64) {
+    fn end_response(&mut self, token: u64) {
         let Some(connection) = self.connection_mut(token) else { return };
         let (request, keep_alive) = (connection.request.take(), connection.keep_alive);
         connection.end_response();
@@ -426,7 +426,7 @@ impl EventLoop {
             match connection.next_request(max) {
                 Ok(Some((head, body))) => {
                     connection.keep_alive = head.keep_alive;
-                    self.answer(token, &head, &body, read_ns, poller);
+                    self.handle_request(token, &head, &body, read_ns, poller);
                 }
                 Ok(None) => {
                     if connection.expects_continue() {
@@ -445,7 +445,7 @@ impl EventLoop {
         }
     }
 
-    fn answer(&mut self, token: u64, head: &Head, body: &[u8], read_ns: i64, poller: &Poller) {
+    fn handle_request(&mut self, token: u64, head: &Head, body: &[u8], read_ns: i64, poller: &Poller) {
         let is_post = head.method == "POST";
         let api = ServingApi::at_path(&head.path);
         if let Some(api) = api.filter(|_| is_post) {
@@ -577,7 +577,7 @@ impl EventLoop {
         let request_id = head.request_id.clone().unwrap_or_else(|| format!("simulated-{request}"));
         // The engine's time has already advanced to this instant; a request that was read earlier counts as arriving now.
         let arrived_ns = read_ns.max(self.handled_ns);
-        let answer = ask.response_length(key, &self.config);
+        let length = ask.response_length(key, &self.config);
         let truth = RequestTruth {
             number: 0,
             request_id,
@@ -589,15 +589,15 @@ impl EventLoop {
             finish_reason: None,
             prompt_tokens: ask.prompt.tokens,
             cached_tokens: 0,
-            output_tokens: answer.tokens,
-            reasoning_tokens: answer.reasoning_tokens,
+            output_tokens: length.tokens,
+            reasoning_tokens: length.reasoning_tokens,
             arrived_ns,
             admitted_ns: None,
             chunks: Vec::new(),
             end_ns: arrived_ns,
         };
         let response = SimulatedResponse::new(
-            self.plan_response(&ask, answer),
+            self.plan_response(&ask, length),
             ResponseNames {
                 request_id: &truth.request_id,
                 model: &self.config.model,
@@ -608,8 +608,8 @@ impl EventLoop {
             request,
             key,
             prompt_tokens: ask.prompt.tokens,
-            output_tokens: answer.tokens,
-            reasoning_tokens: answer.reasoning_tokens,
+            output_tokens: length.tokens,
+            reasoning_tokens: length.reasoning_tokens,
             prefix_blocks: ask.prompt.blocks.clone(),
         };
         let under_way = InFlightRequest {
@@ -617,7 +617,7 @@ impl EventLoop {
             key,
             ask,
             response,
-            length: answer,
+            length,
             fault,
             truth,
             sent: 0,

@@ -91,7 +91,7 @@ fn check_lengths(ask: &InferenceRequest, config: &Config) -> Result<(), Refusal>
     }
     let asked = ask.max_tokens.unwrap_or(least).max(ask.min_tokens);
     if prompt.saturating_add(asked) > most {
-        let what = format!("{prompt} tokens of the prompt and {asked} of the answer");
+        let what = format!("{prompt} tokens of the prompt and {asked} of the response");
         return Err(Refusal::new(400, format!("the maximum context length is {most} tokens; the request has {what}")));
     }
     Ok(())
@@ -241,28 +241,28 @@ mod tests {
         }
     }
 
-    fn answer(fields: &str) -> (u32, &'static str) {
+    fn response(fields: &str) -> (u32, &'static str) {
         let ask = chat(&format!(r#"{{"model": "m", "messages": [{{"role": "user", "content": "a"}}]{fields}}}"#)).expect(fields);
         let law = LengthDistribution { median_tokens: 20, sigma: 0.0, max_tokens: 50 };
-        let answer = ask.response_length(RequestKey::from_id(&Seed::default(), "a"), &Config { output: law, ..config() });
-        (answer.tokens, answer.finish_reason)
+        let length = ask.response_length(RequestKey::from_id(&Seed::default(), "a"), &Config { output: law, ..config() });
+        (length.tokens, length.finish_reason)
     }
 
     #[test]
-    fn an_answer_is_as_long_as_was_asked_for() {
-        assert_eq!(answer(""), (20, "stop"));
-        assert_eq!(answer(r#", "max_tokens": 10"#), (10, "length"));
-        assert_eq!(answer(r#", "max_tokens": 20"#), (20, "length"));
-        assert_eq!(answer(r#", "max_tokens": 30"#), (20, "stop"));
-        assert_eq!(answer(r#", "max_tokens": 9, "max_completion_tokens": 8"#), (8, "length"));
-        assert_eq!(answer(r#", "max_tokens": 30, "ignore_eos": true"#), (30, "length"));
-        assert_eq!(answer(r#", "max_tokens": 30, "min_tokens": 30"#), (30, "length"));
-        assert_eq!(answer(r#", "max_tokens": 30, "min_tokens": 25"#), (25, "stop"));
-        assert_eq!(answer(r#", "ignore_eos": true"#), (99, "length"));
+    fn a_response_has_the_requested_length() {
+        assert_eq!(response(""), (20, "stop"));
+        assert_eq!(response(r#", "max_tokens": 10"#), (10, "length"));
+        assert_eq!(response(r#", "max_tokens": 20"#), (20, "length"));
+        assert_eq!(response(r#", "max_tokens": 30"#), (20, "stop"));
+        assert_eq!(response(r#", "max_tokens": 9, "max_completion_tokens": 8"#), (8, "length"));
+        assert_eq!(response(r#", "max_tokens": 30, "ignore_eos": true"#), (30, "length"));
+        assert_eq!(response(r#", "max_tokens": 30, "min_tokens": 30"#), (30, "length"));
+        assert_eq!(response(r#", "max_tokens": 30, "min_tokens": 25"#), (25, "stop"));
+        assert_eq!(response(r#", "ignore_eos": true"#), (99, "length"));
     }
 
     #[test]
-    fn reasoning_comes_first_and_is_a_share_of_a_chat_answer() {
+    fn reasoning_comes_first_and_is_a_share_of_a_chat_response() {
         let config = Config { reasoning_share: 0.3, ..config() };
         let key = RequestKey::from_id(&Seed::default(), "a");
         let reasoning = |api, body: &str| {

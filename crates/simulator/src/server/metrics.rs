@@ -119,17 +119,17 @@ impl Metrics {
             writeln!(page.text, "vllm:request_success_total{{{labels},finished_reason=\"{}\"}} {count}", reason.as_str())?;
         }
         page.histogram("vllm:time_to_first_token_seconds", "From arrival to the first token", &self.ttft)?;
-        page.histogram("vllm:inter_token_latency_seconds", "Between consecutive chunks of an answer", &self.itl)?;
+        page.histogram("vllm:inter_token_latency_seconds", "Between consecutive chunks of a response", &self.itl)?;
         page.histogram("vllm:e2e_request_latency_seconds", "From arrival to the last token", &self.e2e)?;
         page.histogram("vllm:request_queue_time_seconds", "From arrival to the request's turn", &self.queue)?;
         page.histogram("vllm:request_prefill_time_seconds", "From the request's turn to its first token", &self.prefill)?;
         page.histogram("vllm:request_decode_time_seconds", "From the first token to the last", &self.decode)?;
         page.histogram("vllm:request_prompt_tokens", "Tokens of a request's prompt", &self.request_prompt)?;
-        page.histogram("vllm:request_generation_tokens", "Tokens of a request's answer", &self.request_generation)?;
+        page.histogram("vllm:request_generation_tokens", "Tokens of a request's response", &self.request_generation)?;
         page.histogram("assay_simulator_chunk_lateness_seconds", "From planned to sent, of each chunk", &self.lateness)?;
         page.gauge("assay_simulator_connections", "Open connections", standing.connections as f64)?;
         page.counter("assay_simulator_faults_total", "Requests that met a fault", self.faults)?;
-        page.counter("assay_simulator_refused_requests_total", "Requests answered with an error", self.refused_requests)?;
+        page.counter("assay_simulator_refused_requests_total", "Requests refused with an error", self.refused_requests)?;
         page.counter("assay_simulator_refused_connections_total", "Connections beyond the limit", self.refused_connections)?;
         page.counter("assay_simulator_truth_dropped_total", "Truths let go for want of room", standing.truth_dropped)?;
         page.counter("assay_simulator_truth_file_dropped_total", "Truths that the file lacks", standing.truth_file_dropped)

@@ -120,7 +120,7 @@ fn a_request_is_refused_without_a_word() {
 }
 
 #[test]
-fn a_request_that_hangs_is_never_answered() {
+fn a_request_that_hangs_gets_no_response() {
     let server = serve(r#"{"model": "m"}"#);
     let mut client = Client::new(server.address());
     client.send("POST", "/v1/completions", &[("x-assay-fault", "hang")], &BODY.replace("STREAM", "true"));
@@ -133,7 +133,7 @@ fn a_request_that_hangs_is_never_answered() {
 }
 
 #[test]
-fn answers_without_a_stream_fail_in_their_way() {
+fn responses_without_a_stream_fail_in_their_way() {
     let server = serve(r#"{"model": "m"}"#);
     let reply = ask(&server, "close:1", false);
     assert!(reply.status == 200 && !reply.whole);

@@ -149,7 +149,7 @@ fn a_stall_shows_in_open_loop_and_hides_in_closed_loop() {
 }
 
 #[test]
-fn clients_of_a_closed_loop_send_when_they_are_answered() {
+fn clients_of_a_closed_loop_send_after_each_response() {
     let latency = Latency { ttft_ns: 10, itl_ns: 1, ..Latency::none() };
     let requests: Vec<SimulatedRequest> = (0..7).map(|request| due(request, 0, 3)).collect();
     let engine = Engine::new(PerRequest::new(latency, &Seed::default()));

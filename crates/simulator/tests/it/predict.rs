@@ -30,7 +30,7 @@ fn refusal(flags: &str) -> String {
     errors
 }
 
-const CONSTANT: &str = "--ttft-ms 50 --prefill-per-token-us 100 --itl-ms 10 --users 4 --requests 400 --isl 200 --osl 11";
+const CONSTANT: &str = "--ttft-ms 50 --prefill-per-token-us 100 --itl-ms 10 --concurrency 4 --requests 400 --isl 200 --osl 11";
 /// An 8B model, with all the randomness of a profile.
 const RANDOM: &str = "--profile h100-8b --rate 5 --requests 200 --isl 200 --osl 20";
 
@@ -39,7 +39,7 @@ fn it_prints_one_line_of_an_indicator() {
     let (_, line, _) = run(CONSTANT);
     // TTFT = 50 + 200 x 0.1 = 70 ms; E2E = 70 + 10 x 10 = 170 ms; four users make 4 / 0.17 s requests a second.
     let expected = concat!(
-        r#"{"name":"prediction","component":"assay-simulator","@parameters":{"users":4,"requests":400,"isl":200,"osl":11,"seed":""#,
+        r#"{"name":"prediction","component":"assay-simulator","@parameters":{"concurrency":4,"requests":400,"isl":200,"osl":11,"seed":""#,
         r#"0000000000000000000000000000000000000000000000000000000000000000"},"@result":{"ttft_ms_p50":70.0,"ttft_ms_p99":70.0,"#,
         r#""tpot_ms_p50":10.0,"tpot_ms_p99":10.0,"itl_ms_p50":10.0,"itl_ms_p99":10.0,"icl_ms_p50":10.0,"icl_ms_p99":10.0,"#,
         r#""e2e_ms_p50":170.0,"e2e_ms_p99":170.0,"request_throughput_per_s":23.529411764705884,"#,
@@ -90,10 +90,7 @@ fn an_open_loop_waits_in_the_queue_that_it_makes() {
     // 50 / (2 x (1 - 0.5)) = 25 ms (Pollaczek and Khinchine), and half of all find the queue empty.
     let queue = "--rate 10 --requests 20000 --osl 1 --ttft-ms 50 --max-num-seqs 1";
     let (code, line, errors) = run(queue);
-    assert_eq!(
-        (code, errors.as_str()),
-        (Some(0), "note: no TPOT, ITL and ICL are there, because answers of one chunk have none\n")
-    );
+    assert_eq!((code, errors.as_str()), (Some(0), "note: TPOT, ITL and ICL are missing: responses of one chunk have none\n"));
     let result: Value = serde_json::from_str::<Value>(&line).expect("one document")["@result"].take();
     let value = |name: &str| result[name].as_f64().expect(name);
     assert!((50.0..52.0).contains(&value("ttft_ms_p50")), "{line}");
@@ -155,33 +152,33 @@ fn faults_and_a_full_queue_are_errors() {
     let (code, line, errors) = run(&format!("{CONSTANT} --fault status:500"));
     assert_eq!(code, Some(0));
     assert!(line.ends_with("\"@result\":{\"error_rate\":1.0}}\n"), "{line}");
-    let said =
-        "note: no latency is there, because no request was answered\nnote: no throughput is there, because no time passed\n";
+    let said = "note: latencies are missing: no request succeeded\nnote: throughput is missing: no time passed\n";
     assert_eq!(errors, said);
 }
 
 #[test]
 fn what_cannot_be_predicted_is_refused() {
     let constant = |flags: &str| refusal(&format!("{CONSTANT} {flags}"));
-    assert!(refusal("--requests 5").contains("--users <N>"));
-    assert!(refusal("--users 5").contains("--requests <N>"));
+    assert!(refusal("--requests 5").contains("--concurrency <N>"));
+    assert!(refusal("--concurrency 5").contains("--requests <N>"));
     assert!(constant("--rate 5").contains("cannot be used with"));
     assert!(constant("--port-file here").contains("unexpected argument"));
-    assert_eq!(refusal("--users 0 --requests 5"), "error: `users` is 0, and has to be from 1 to 1000000\n");
+    assert_eq!(refusal("--concurrency 0 --requests 5"), "error: `concurrency` is 0, and has to be from 1 to 1000000\n");
     assert_eq!(refusal("--rate NaN --requests 5"), "error: `rate` is NaN, and has to be from 0.0001 to 10000000\n");
-    let requests = "error: `requests` is 1000000, and has to be from 1 to 156250 with answers of 128 tokens\n";
-    assert_eq!(refusal("--users 1 --requests 1000000"), requests);
-    assert_eq!(refusal("--users 1 --requests 5 --isl 0"), "error: `isl` is 0, and has to be from 1 to 131071\n");
-    assert_eq!(refusal("--users 1 --requests 5 --osl 131072"), "error: `osl` is 131072, and has to be from 1 to 130944\n");
+    let requests = "error: `requests` is 1000000, and has to be from 1 to 156250 with responses of 128 tokens\n";
+    assert_eq!(refusal("--concurrency 1 --requests 1000000"), requests);
+    assert_eq!(refusal("--concurrency 1 --requests 5 --isl 0"), "error: `isl` is 0, and has to be from 1 to 131071\n");
+    assert_eq!(refusal("--concurrency 1 --requests 5 --osl 131072"), "error: `osl` is 131072, and has to be from 1 to 130944\n");
     assert_eq!(constant("--slow-share 0.02"), "error: `slow_share` is 0.02, and has to be set together with `slow_factor`\n");
     assert!(
         constant("--fault hang").starts_with("error: `fault` is hang, and has to be `status:CODE` or `refuse` for a prediction")
     );
     assert!(constant("--ready-after-ms 5").starts_with("error: `ready_after_ms` is 5, and has to be 0 for a prediction"));
-    let long = "--users 1 --requests 100000 --osl 1 --ttft-ms 3600000 --slow-factor 1000";
+    let long = "--concurrency 1 --requests 100000 --osl 1 --ttft-ms 3600000 --slow-factor 1000";
     assert_eq!(refusal(long), "error: the load would take more than 104 days; ask for fewer requests, or for shorter times\n");
     assert!(
-        refusal("--users 1 --requests 5 --config /nowhere").starts_with("error: cannot read the configuration file `/nowhere`")
+        refusal("--concurrency 1 --requests 5 --config /nowhere")
+            .starts_with("error: cannot read the configuration file `/nowhere`")
     );
 }
 
@@ -207,7 +204,7 @@ fn the_endpoint_keeps_to_what_was_predicted() {
         requests(server.address()).iter().map(|request| request.chunks[0].planned_ns - request.arrived_ns).collect();
     planned.sort_unstable();
     let flags = "--seed 7 --ttft-ms 2 --itl-ms 0.5 --slow-factor 4 --slow-share 0.3 --cotenant-factor 2 \
-                 --cotenant-share 1 --users 1 --requests 20 --osl 3";
+                 --cotenant-share 1 --concurrency 1 --requests 20 --osl 3";
     let (middle, last) = (planned[9] as f64 + planned[10] as f64, planned[18] as f64 + (planned[19] - planned[18]) as f64 * 0.81);
     assert!((metric(flags, "ttft_ms_p50") - middle / 2e6).abs() < 1e-9, "{planned:?}");
     assert!((metric(flags, "ttft_ms_p99") - last / 1e6).abs() < 1e-9, "{planned:?}");

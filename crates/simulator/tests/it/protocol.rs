@@ -13,7 +13,7 @@ fn chat(fields: &str) -> String {
 }
 
 #[test]
-fn what_is_looked_up_is_answered() {
+fn resources_are_served() {
     let server = serve(INSTANT);
     let mut client = Client::new(server.address());
     assert_eq!(client.get("/health").status, 200);
@@ -66,7 +66,7 @@ fn usage_is_told_only_where_it_was_asked_for() {
 }
 
 #[test]
-fn an_answer_without_a_stream_is_the_streamed_one_in_one() {
+fn a_response_without_a_stream_holds_the_content_of_a_streamed_one() {
     let server = serve(r#"{"model": "m", "seed": "1", "reasoning_share": 0.5}"#);
     let mut client = Client::new(server.address());
     let headers = [("x-request-id", "same")];
@@ -181,7 +181,7 @@ fn a_refused_client_that_goes_on_sending_still_reads_why() {
 }
 
 #[test]
-fn requests_that_are_sent_ahead_are_answered_in_their_order() {
+fn pipelined_requests_get_their_responses_in_order() {
     let server = serve(r#"{"model": "m", "profile": "fast"}"#);
     let mut client = Client::new(server.address());
     let body = r#"{"model": "m", "prompt": "a", "max_tokens": 2, "stream": true}"#;

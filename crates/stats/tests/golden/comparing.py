@@ -5,7 +5,7 @@ Run in this folder, with NumPy 2 and SciPy 1.17 in an environment of their own; 
 
     python3 -m venv /tmp/scipy && /tmp/scipy/bin/pip install numpy scipy && /tmp/scipy/bin/python comparing.py
 
-It draws from seeded generators only, so it writes the same file each time. Where SciPy has no answer of its own (p-values given ties,
+It draws from seeded generators only, so it writes the same file each time. Where SciPy has no function of its own (p-values given ties,
 the interval of a shift, Geyer's sequence) the definition is computed the plain way, by listing every choice or in exact fractions. What
 SciPy says of pairs is held to such counts as well.
 """

@@ -76,9 +76,9 @@ pub fn counters(text: &str) -> Counters {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scrape {
     /// The time of the request: counted events happened before the response, and may have happened after this time.
-    pub asked: Instant,
+    pub requested_at: Instant,
     /// The time of the response: counted events happened before this time.
-    pub answered: Instant,
+    pub received_at: Instant,
     /// The counters in the response.
     pub counters: Counters,
 }
@@ -112,18 +112,21 @@ pub fn growth(scrapes: &[Scrape], what: CountedQuantity, window: &Window) -> Opt
         .iter()
         .filter(|scrape| of(scrape).is_none_or(|counter| counter.value.is_finite() && counter.value >= 0.0))
         .collect();
-    let first = usable.iter().rposition(|scrape| scrape.answered <= window.start)?;
-    let last = usable.iter().position(|scrape| scrape.asked >= window.end)?;
+    let first = usable.iter().rposition(|scrape| scrape.received_at <= window.start)?;
+    let last = usable.iter().position(|scrape| scrape.requested_at >= window.end)?;
     let around = usable.get(first..=last)?;
     let name = around.iter().rev().find_map(|scrape| of(scrape))?.name;
     // Client libraries show a counter with labels once it has first counted: one that is not there yet is 0.
     let value = |scrape: &&Scrape| of(scrape).filter(|counter| counter.name == name).map_or(0.0, |counter| counter.value);
     let values: Vec<f64> = around.iter().map(value).collect();
-    let within: Vec<f64> =
-        around.iter().filter(|scrape| scrape.asked >= window.start && scrape.answered <= window.end).map(value).collect();
+    let within: Vec<f64> = around
+        .iter()
+        .filter(|scrape| scrape.requested_at >= window.start && scrape.received_at <= window.end)
+        .map(value)
+        .collect();
     let (outer, resets) = sum_growth(&values);
     let (inner, _) = sum_growth(&within);
-    let reach = (around.first()?.asked, around.last()?.answered);
+    let reach = (around.first()?.requested_at, around.last()?.received_at);
     Some(Growth { counter: name, outer, inner, within: within.len(), reach, resets })
 }
 

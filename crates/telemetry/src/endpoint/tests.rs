@@ -10,8 +10,8 @@ fn the_time_in_the_server_s_queue_is_of_the_requests_that_left_it() {
     let trial = json!({"trial_id": "w.t.default.one.t0", "case_id": "w.t.default", "point_id": "one", "index": 0, "block": 0});
     let trial = serde_json::from_value(trial).expect("a trial");
     let of_source = |source: &Source, counts: bool, bodies: [&str; 2]| {
-        let watched = AttemptWindow { trial: &trial, attempt: 0, counts, start: at(0), end: at(10), gaps: Vec::new() };
-        let mut slice = Slice::new(watched);
+        let window = AttemptWindow { trial: &trial, attempt: 0, counts, start: at(0), end: at(10), gaps: Vec::new() };
+        let mut slice = Slice::new(window);
         for (seconds, body) in (1..).zip(bodies) {
             slice.add(at(seconds), &parse_text(body, |_| true));
         }

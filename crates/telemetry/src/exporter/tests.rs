@@ -90,8 +90,8 @@ fn other_exporters_have_all_their_series_but_buckets_and_their_own_process() {
     "#);
     assert_eq!(Exporter.check_response(text), Ok(()));
     let page = "<html><head><title>Node Exporter</title></head></html>\n";
-    assert_eq!((shown(page).as_str(), Exporter.check_response(page)), ("", Err("the answer has no metrics")));
-    assert_eq!(Exporter.check_response("# TYPE up gauge\n"), Err("the answer has no metrics"));
+    assert_eq!((shown(page).as_str(), Exporter.check_response(page)), ("", Err("the response has no metrics")));
+    assert_eq!(Exporter.check_response("# TYPE up gauge\n"), Err("the response has no metrics"));
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn read(text: &str) -> String {
 }
 
 #[test]
-fn an_answer_of_vllm_is_read() {
+fn a_response_of_vllm_is_read() {
     let text = "\
 # HELP vllm:request_success_total Count of successfully processed requests.
 # TYPE vllm:request_success_total counter

@@ -12,14 +12,14 @@ fn trial() -> PlannedTrial {
     serde_json::from_value(trial).expect("a trial")
 }
 
-fn watched(trial: &PlannedTrial) -> AttemptWindow<'_> {
+fn window(trial: &PlannedTrial) -> AttemptWindow<'_> {
     AttemptWindow { trial, attempt: 0, counts: true, start: at(0), end: at(10), gaps: Vec::new() }
 }
 
 #[test]
 fn a_full_slice_says_from_when_on_it_has_no_samples() {
     let trial = trial();
-    let mut slice = Slice::with_room(watched(&trial), 5);
+    let mut slice = Slice::with_room(window(&trial), 5);
     let observed = parse_text("a 1\nb 2\n", |_| true);
     for seconds in 1..=4 {
         slice.add(at(seconds), &observed);
@@ -34,7 +34,7 @@ fn a_full_slice_says_from_when_on_it_has_no_samples() {
 #[test]
 fn a_sum_of_other_series_has_no_increase() {
     let trial = trial();
-    let mut slice = Slice::new(watched(&trial));
+    let mut slice = Slice::new(window(&trial));
     let key = MetricKey { name: "cpu_total".to_owned(), labels: String::new() };
     // One of three series goes away between seconds 2 and 3.
     for (seconds, value, series) in [(1, 30.0, 3), (2, 36.0, 3), (3, 26.0, 2), (4, 30.0, 2)] {

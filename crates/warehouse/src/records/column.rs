@@ -98,7 +98,7 @@ columns! {
     /// Bytes that were read.
     ResponseBytes "response_bytes" Int false;
     /// The requested tokens of the prompt.
-    InputTokensAsked "input_tokens_asked" Int true;
+    InputTokensRequested "input_tokens_requested" Int true;
     /// Tokens of the prompt by the workload's tokenizer.
     InputTokens "input_tokens" Int false;
     /// Tokens of the prompt as the endpoint counts them.
@@ -106,7 +106,7 @@ columns! {
     /// Tokens of the prompt from the endpoint's prefix cache.
     CachedTokens "cached_tokens" Int true;
     /// The requested tokens of the response.
-    OutputTokensAsked "output_tokens_asked" Int true;
+    OutputTokensRequested "output_tokens_requested" Int true;
     /// Tokens of the response.
     OutputTokens "output_tokens" Int true;
     /// The source of their count.
@@ -120,7 +120,7 @@ columns! {
     /// SHA-256 of the prompt: 64 hexadecimal digits.
     PromptSha256 "prompt_sha256" Text true;
     /// SHA-256 of the response's text: 64 hexadecimal digits.
-    AnswerSha256 "answer_sha256" Text true;
+    ResponseSha256 "response_sha256" Text true;
     /// The time of each token event; empty if the list was not kept.
     ChunkAt "chunk_at_ns" Ints false;
     /// Bytes of text of each token event.

@@ -116,7 +116,7 @@ fn properties() -> Result<WriterProperties> {
             _ => ColumnPath::from(column.name()),
         };
         properties = match column {
-            RecordColumn::RequestId | RecordColumn::PromptSha256 | RecordColumn::AnswerSha256 => properties,
+            RecordColumn::RequestId | RecordColumn::PromptSha256 | RecordColumn::ResponseSha256 => properties,
             column if matches!(column.kind(), RecordKind::Word | RecordKind::Text) => {
                 properties.set_column_dictionary_enabled(path, true)
             }
@@ -173,14 +173,14 @@ impl Rows {
     }
 
     fn add_texts(&mut self, record: &Record) {
-        let [request_id, finish_reason, error, prompt, answer] = &mut self.texts;
+        let [request_id, finish_reason, error, prompt, response] = &mut self.texts;
         let mut digits = [0; 32];
         request_id.append_value(hex(&record.request_id.to_be_bytes(), &mut digits));
         finish_reason.append_option(record.finish_reason.as_deref().map(|text| truncate(text, MAX_FINISH_REASON_BYTES)));
         error.append_option(record.error.as_deref().map(|text| truncate(text, MAX_ERROR_BYTES)));
         let mut digits = [0; 64];
         prompt.append_option(record.prompt_sha256.map(|digest| hex(&digest, &mut digits).to_owned()));
-        answer.append_option(record.answer_sha256.map(|digest| hex(&digest, &mut digits).to_owned()));
+        response.append_option(record.response_sha256.map(|digest| hex(&digest, &mut digits).to_owned()));
     }
 
     fn add_chunks(&mut self, record: &Record) {
@@ -246,11 +246,11 @@ fn ints(record: &Record, attempt: u32, shard: u32, index: u64) -> Result<[Option
         record.http_status.map(i64::from),
         large(RecordColumn::RequestBytes, record.request_bytes)?,
         large(RecordColumn::ResponseBytes, record.response_bytes)?,
-        small(record.input_tokens_asked),
+        small(record.input_tokens_requested),
         Some(record.input_tokens.into()),
         small(record.input_tokens_endpoint),
         small(record.cached_tokens),
-        small(record.output_tokens_asked),
+        small(record.output_tokens_requested),
         small(record.output_tokens),
         small(record.reasoning_tokens),
         small(record.first_event_tokens),

@@ -70,10 +70,10 @@ fn requests(ok: u64, unsure: u64) -> ClientCounts {
 }
 
 #[test]
-fn every_answered_request_is_counted_and_no_other_but_those_that_may_be() {
+fn every_successful_request_is_counted_and_no_other_but_those_that_may_be() {
     let alone = |ok, unsure, outer| agrees(CountedQuantity::Requests, &requests(ok, unsure), growth(outer, 0, 0), 0, false);
     assert!(alone(100, 0, 100));
-    assert!(!alone(100, 0, 99), "the client says more than the endpoint answered");
+    assert!(!alone(100, 0, 99), "the client counts more than the endpoint");
     assert!(!alone(100, 0, 101), "somebody else asked");
     assert!(alone(100, 3, 103));
     assert!(!alone(100, 3, 104));
@@ -156,8 +156,8 @@ fn a_check_says_its_rule_and_what_was_seen() {
     let said = |outer, inner, resets, shared| {
         detail(&work, &requests(100, 3), CountedQuantity::Requests, growth(outer, inner, resets), shared)
     };
-    insta::assert_snapshot!(said(101, 0, 0, false), @"requests true: 100 requests were answered and 3 others may have been counted: from 100 to 103; the counter grew by 101 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z");
-    insta::assert_snapshot!(said(140, 90, 0, true), @"requests true: 100 requests were answered and 3 others may have been counted: from 100 to 103; the counter grew by 140 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z, which requests outside of the window share, and by 90 within the window");
-    insta::assert_snapshot!(said(140, 0, 0, true), @"requests true: 100 requests were answered and 3 others may have been counted: from 100 to 103; the counter grew by 140 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z, which requests outside of the window share; the window is too short to hold two readings, so it was only checked that the growth is not smaller");
-    insta::assert_snapshot!(said(101, 0, 2, false), @"requests false: 100 requests were answered and 3 others may have been counted: from 100 to 103; the counter grew by 101 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z; it fell 2 times, as when the endpoint starts again, and what it lost is unknown");
+    insta::assert_snapshot!(said(101, 0, 0, false), @"requests true: 100 requests succeeded and 3 others may have been counted: from 100 to 103; the counter grew by 101 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z");
+    insta::assert_snapshot!(said(140, 90, 0, true), @"requests true: 100 requests succeeded and 3 others may have been counted: from 100 to 103; the counter grew by 140 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z, which requests outside of the window share, and by 90 within the window");
+    insta::assert_snapshot!(said(140, 0, 0, true), @"requests true: 100 requests succeeded and 3 others may have been counted: from 100 to 103; the counter grew by 140 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z, which requests outside of the window share; the window is too short to hold two readings, so it was only checked that the growth is not smaller");
+    insta::assert_snapshot!(said(101, 0, 2, false), @"requests false: 100 requests succeeded and 3 others may have been counted: from 100 to 103; the counter grew by 101 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z; it fell 2 times, as when the endpoint starts again, and what it lost is unknown");
 }

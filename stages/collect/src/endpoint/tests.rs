@@ -83,8 +83,8 @@ fn part(shard: u32, attempts: Vec<Attempt>) -> ExecutionPart {
 /// The number of completed requests of an endpoint at each second.
 fn counted(requests: &[(i64, u64)]) -> Vec<Scrape> {
     let one = |(second, value): &(i64, u64)| Scrape {
-        asked: at(*second),
-        answered: at(*second),
+        requested_at: at(*second),
+        received_at: at(*second),
         counters: counters(&format!("vllm:request_success_total {value}\nvllm:generation_tokens_total {}\n", 10 * value)),
     };
     requests.iter().map(one).collect()
@@ -128,7 +128,7 @@ fn the_shards_of_an_attempt_are_counted_together() {
 }
 
 #[test]
-fn attempts_close_to_each_other_share_the_answers_between_them() {
+fn attempts_close_to_each_other_share_the_responses_between_them() {
     // The second begins within the second in which the first ended: the response at 20 s is after both.
     let attempts = |open| [part(0, vec![attempt(1, 5, 9, 40, open), attempt(0, 10, 19, 50, 0), attempt(2, 19, 25, 7, 0)])];
     let first = |open, counts: &[(i64, u64)]| checked(&attempts(open), counts)[0].clone();
@@ -164,8 +164,8 @@ fn a_recording_is_read_back() {
     let failed = ScrapeLine { body: None, error: Some("why".to_owned()), ..good.clone() };
     let lines: Vec<_> = [&good, &failed].map(|line| serde_json::to_string(line).expect("JSON") + "\n").concat().into_bytes();
     let scrapes = read(2, &packed(&lines)).expect("readable");
-    let [scrape] = scrapes.as_slice() else { panic!("one good answer: {scrapes:?}") };
-    assert_eq!((scrape.asked, scrape.answered.unix_ns()), (at(1), SECOND + 7));
+    let [scrape] = scrapes.as_slice() else { panic!("one good response: {scrapes:?}") };
+    assert_eq!((scrape.requested_at, scrape.received_at.unix_ns()), (at(1), SECOND + 7));
     assert_eq!(scrape.counters[0].map(|counter| counter.value), Some(3.0));
     insta::assert_snapshot!(read(1, &packed(&lines)).expect_err("too many"), @"`e.zst` has more readings, and its recording says 1");
     insta::assert_snapshot!(read(3, &packed(&lines)).expect_err("too few"), @"`e.zst` has 2 readings, and its recording says 3");

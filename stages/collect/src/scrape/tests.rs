@@ -45,7 +45,7 @@ fn reasons(scrapes: &RecordedSource) -> Vec<&str> {
 fn recorded(replies: Vec<Reply>, limits: Limits) -> (Vec<Step>, RecordedSource, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let count = replies.len();
-    let server = Server::start(move |request| replies.get(request.number).cloned().expect("no more questions than answers"));
+    let server = Server::start(move |request| replies.get(request.number).cloned().expect("no more requests than responses"));
     let mut scraper = scraper(&server.url(), &folder, limits);
     let steps = (0..count).map(|_| scraper.scrape().expect("written")).collect();
     assert!(server.paths().iter().all(|path| path == "/metrics"));
@@ -53,7 +53,7 @@ fn recorded(replies: Vec<Reply>, limits: Limits) -> (Vec<Step>, RecordedSource, 
 }
 
 #[test]
-fn good_answers_are_kept_as_they_came() {
+fn good_responses_are_kept_as_they_came() {
     let (steps, scrapes, _folder) = recorded(vec![Reply::ok("a 1\n"), Reply::ok("a 2\n\"\u{1}ü")], LONG);
     assert_eq!(steps, [Step::Next, Step::Next]);
     assert_eq!(lines(&scrapes), ["200 a 1", "200 a 2\n\"\u{1}ü"]);
@@ -66,7 +66,7 @@ fn an_endpoint_without_counters_is_asked_once() {
     let [Step::Over(note)] = steps.as_slice() else { panic!("one step: {steps:?}") };
     insta::assert_snapshot!(note, @"target `vllm` has no `/metrics` (404 Not Found): its own counters are not recorded");
     assert_eq!(lines(&scrapes), ["404 404 Not Found"]);
-    assert_eq!(reasons(&scrapes), ["a question failed: 404 Not Found"]);
+    assert_eq!(reasons(&scrapes), ["a request failed: 404 Not Found"]);
 }
 
 #[test]
@@ -90,11 +90,11 @@ fn one_that_had_counters_is_asked_on() {
     let (steps, scrapes, _folder) = recorded(replies, LONG);
     assert!(steps.iter().all(|step| *step == Step::Next), "it starts again");
     assert_eq!(lines(&scrapes), ["200 a 1", "404 404 Not Found", "503 503 Service Unavailable", "200 a 0"]);
-    assert_eq!(reasons(&scrapes), ["2 questions failed, the first one: 404 Not Found"]);
+    assert_eq!(reasons(&scrapes), ["2 requests failed, the first one: 404 Not Found"]);
 }
 
 #[test]
-fn bad_answers_are_reasons() {
+fn bad_responses_are_reasons() {
     let replies = vec![
         Reply::ok(b"a \xff"),
         Reply::ok("x".repeat(1001)),
@@ -105,18 +105,18 @@ fn bad_answers_are_reasons() {
     ];
     let (_, scrapes, _folder) = recorded(replies, LONG);
     let lines = lines(&scrapes);
-    assert_eq!(lines[0], "200 the answer is not UTF-8");
-    assert_eq!(lines[1..3], ["- the answer is larger than the limit of 1000 bytes"; 2]);
+    assert_eq!(lines[0], "200 the response is not UTF-8");
+    assert_eq!(lines[1..3], ["- the response is larger than the limit of 1000 bytes"; 2]);
     assert_eq!(lines[3], "302 302 Found");
     assert_eq!(lines[5], "401 401 Unauthorized");
-    assert_eq!(reasons(&scrapes), ["6 questions failed, the first one: the answer is not UTF-8"]);
+    assert_eq!(reasons(&scrapes), ["6 requests failed, the first one: the response is not UTF-8"]);
 }
 
 #[test]
 fn one_that_hangs_is_given_up_until_the_next_question() {
     let (_, scrapes, _folder) = recorded(vec![Reply::hang(), Reply::drip()], SHORT);
-    assert_eq!(lines(&scrapes), ["- no answer within 50ms"; 2]);
-    assert_eq!(reasons(&scrapes), ["2 questions failed, the first one: no answer within 50ms"]);
+    assert_eq!(lines(&scrapes), ["- no response within 50ms"; 2]);
+    assert_eq!(reasons(&scrapes), ["2 requests failed, the first one: no response within 50ms"]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn one_without_counters_waits_to_be_stopped_and_is_asked_no_more() {
     let (say, said) = channel();
     let scraper = scraper(&server.url(), &folder, LONG);
     let thread = std::thread::spawn(move || run(scraper, &stopped, &say));
-    assert!(matches!(said.recv(), Ok(ScraperMessage::Note(_))), "the note comes before the first answer is reported");
+    assert!(matches!(said.recv(), Ok(ScraperMessage::Note(_))), "the note comes before the first response is reported");
     assert!(matches!(said.recv(), Ok(ScraperMessage::First)));
     drop(stop);
     assert_eq!(thread.join().expect("no panic").expect("written").samples, 1);
@@ -168,9 +168,9 @@ fn point(seconds: u64) -> ClockReading {
 }
 
 /// Returns the gaps that these responses leave until second 100: the second of each, and whether it was successful.
-fn gaps(answers: &[(u64, bool)]) -> Vec<(u64, u64, String)> {
+fn gaps(responses: &[(u64, bool)]) -> Vec<(u64, u64, String)> {
     let mut gaps = Gaps::new("endpoint/a".to_owned(), point(0));
-    for (second, good) in answers {
+    for (second, good) in responses {
         if *good { gaps.record_success(point(*second)) } else { gaps.record_failure("why") }
     }
     let seconds = |instant: Instant| u64::try_from(instant.unix_ns()).expect("not before 1970") / SECOND;
@@ -180,29 +180,29 @@ fn gaps(answers: &[(u64, bool)]) -> Vec<(u64, u64, String)> {
 }
 
 #[test]
-fn a_gap_reaches_from_one_good_answer_to_the_next() {
+fn a_gap_reaches_from_one_good_response_to_the_next() {
     let failed = |count: u64| {
-        if count == 1 { "a question failed: why".to_owned() } else { format!("{count} questions failed, the first one: why") }
+        if count == 1 { "a request failed: why".to_owned() } else { format!("{count} requests failed, the first one: why") }
     };
     assert_eq!(gaps(&[(0, true), (1, true), (4, true)]), [], "three intervals are no gap");
     assert_eq!(gaps(&[(0, true), (1, false), (2, true)]), [(0, 2, failed(1))]);
     assert_eq!(gaps(&[(0, true), (1, false), (2, false), (3, true), (4, false)]), [(0, 3, failed(2)), (3, 100, failed(1))]);
-    assert_eq!(gaps(&[(0, false), (1, false)]), [(0, 100, failed(2))], "it never answered");
+    assert_eq!(gaps(&[(0, false), (1, false)]), [(0, 100, failed(2))], "it never responded");
     assert_eq!(gaps(&[(0, true), (5, true)]), [(0, 5, "the recorder was not scheduled".to_owned())]);
 }
 
 #[test]
 fn gaps_without_end_are_listed_up_to_a_limit() {
-    let answers: Vec<_> = (0..2 * MAX_GAPS as u64 + 20).map(|second| (second, second % 2 == 0)).collect();
+    let responses: Vec<_> = (0..2 * MAX_GAPS as u64 + 20).map(|second| (second, second % 2 == 0)).collect();
     let mut gaps = Gaps::new("endpoint/a".to_owned(), point(0));
-    for (second, good) in answers {
+    for (second, good) in responses {
         if good { gaps.record_success(point(second)) } else { gaps.record_failure("why") }
     }
     let list = gaps.finish(point(9999));
     assert_eq!(list.len(), MAX_GAPS);
     let last = list.last().expect("the last");
     assert_eq!(last.window.end, point(9999).at);
-    insta::assert_snapshot!(last.reason, @"there are more gaps than 1000; this one holds all others, whatever lies between them");
+    insta::assert_snapshot!(last.reason, @"there are more gaps than 1000; this one holds all others, with the successful responses between them");
 }
 
 #[test]

@@ -86,7 +86,7 @@ struct FirstResultMark<T> {
 #[serde(deny_unknown_fields)]
 struct LoadSentMark {
     /// True if one of its measured requests got a response.
-    answered: bool,
+    has_response: bool,
 }
 
 /// The mark of a shard that has finished an attempt.
@@ -193,7 +193,7 @@ impl Barrier {
         let first: ReadyMark = self.wait_for_shard(ctx, 0, "ready", &watch)?;
         let exchanged = match &first.exchange {
             _ if are_on_one_boot(own, &first) => None,
-            ClockService::NotNeeded => Some(Err("shard 0 does not answer questions about its clock".to_owned())),
+            ClockService::NotNeeded => Some(Err("shard 0 does not respond to requests for its clock".to_owned())),
             ClockService::At(address) => Some(exchange::measure_offset(*address, wall_ns)),
             ClockService::Unable(why) => Some(Err(why.clone())),
         };
@@ -228,19 +228,19 @@ impl Barrier {
     }
 
     /// Tells the other shards if a measured request of this shard got a response.
-    pub(crate) fn report_responses(&self, ctx: &Context, answered: bool) -> Result<(), Failure> {
+    pub(crate) fn report_responses(&self, ctx: &Context, has_response: bool) -> Result<(), Failure> {
         if self.shard.count <= 1 {
             return Ok(());
         }
-        put(ctx, &self.mark(self.shard.index, OFFERED), &LoadSentMark { answered })
+        put(ctx, &self.mark(self.shard.index, OFFERED), &LoadSentMark { has_response })
     }
 
     /// Returns true if a measured request of another shard got a response, once each has recorded it.
-    pub(crate) fn others_answered(&self, ctx: &Context) -> Result<bool, Failure> {
+    pub(crate) fn others_have_responses(&self, ctx: &Context) -> Result<bool, Failure> {
         if self.shard.count <= 1 {
             return Ok(false);
         }
-        Ok(self.wait_for_all::<LoadSentMark>(ctx, OFFERED)?.iter().any(|shard| shard.answered))
+        Ok(self.wait_for_all::<LoadSentMark>(ctx, OFFERED)?.iter().any(|shard| shard.has_response))
     }
 
     /// Records the validity of this shard's attempt, and returns true if it is valid in every shard.

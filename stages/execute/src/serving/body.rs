@@ -13,7 +13,7 @@ pub(crate) fn request_body(work: &ServingWork, query: Option<&str>, prompts: &[S
         exact_output: work.exact_output,
         streamed: work.is_streamed(),
         continuous_usage: work.continuous_usage,
-        added: &work.body,
+        extra_body: &work.body,
     })
 }
 

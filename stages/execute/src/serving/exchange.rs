@@ -1,8 +1,8 @@
 //! Measures the offset of another host's wall clock from shard 0's: a few pings over TCP, of which the one with the shortest
 //! round trip counts.
 //!
-//! Each ping is an NTP exchange (RFC 5905, section 8): sent at t0 by the asking clock, received at t1 and answered at t2 by the
-//! answering one, received at t3. The error of the estimate is at most half of the round trip, for any asymmetry of the path.
+//! Each ping is an NTP exchange (RFC 5905, section 8): sent at t0 by the client's clock, received at t1 and its response sent at
+//! t2 by the server's, received at t3 by the client's. The error of the estimate is at most half of the round trip, for any asymmetry of the path.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -30,20 +30,20 @@ const ADDRESS_VARIABLE: &str = "ASSAY_SHARD_ADDRESS";
 /// One ping, in nanoseconds since the epoch, each by its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ping {
-    /// Sent, by the asking clock.
+    /// Sent, by the client's clock.
     pub(crate) t0: i64,
-    /// Received, by the answering clock.
+    /// Received, by the server's clock.
     pub(crate) t1: i64,
-    /// Answered, by the answering clock.
+    /// The response sent, by the server's clock.
     pub(crate) t2: i64,
-    /// Received, by the asking clock.
+    /// Received, by the client's clock.
     pub(crate) t3: i64,
 }
 
 /// The result of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offset {
-    /// The answering clock minus the asking one, in nanoseconds.
+    /// The server's clock minus the client's, in nanoseconds.
     pub(crate) ns: i64,
     /// The maximum error of it, in nanoseconds.
     pub(crate) bound_ns: u64,
@@ -53,8 +53,8 @@ impl Ping {
     /// Returns the round trip time without the time at the peer; none if the instants contradict each other.
     fn round_trip_ns(&self) -> Option<u64> {
         let there_and_back = i128::from(self.t3) - i128::from(self.t0);
-        let answering = i128::from(self.t2) - i128::from(self.t1);
-        u64::try_from(there_and_back - answering).ok().filter(|_| answering >= 0)
+        let at_server = i128::from(self.t2) - i128::from(self.t1);
+        u64::try_from(there_and_back - at_server).ok().filter(|_| at_server >= 0)
     }
 
     fn offset(&self) -> Option<Offset> {
@@ -96,7 +96,7 @@ impl Listener {
         Ok(Self { socket, address })
     }
 
-    /// Answers pings by the clock `now` until `is_over`, each connection in its own thread; at most the connections that `shards`
+    /// Responds to pings by the clock `now` until `is_over`, each connection in its own thread; at most the connections that `shards`
     /// need.
     pub(crate) fn serve(&self, now: ClockFn, shards: u32, is_over: &AtomicBool) {
         let mut left = shards.saturating_mul(CONNECTIONS_PER_SHARD);
@@ -122,7 +122,7 @@ fn primary_address() -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Answers the pings of one connection.
+/// Responds to the pings of one connection.
 fn serve_connection(mut stream: &TcpStream, now: ClockFn) -> io::Result<()> {
     let deadline = prepare(stream)?;
     let mut question = [0; 16];
@@ -133,12 +133,12 @@ fn serve_connection(mut stream: &TcpStream, now: ClockFn) -> io::Result<()> {
         if magic != MAGIC {
             return Err(ErrorKind::InvalidData.into());
         }
-        let mut answer = [0; 32];
-        answer[..8].copy_from_slice(&MAGIC);
-        answer[8..16].copy_from_slice(&number);
-        answer[16..24].copy_from_slice(&received.to_be_bytes());
-        answer[24..].copy_from_slice(&now().to_be_bytes());
-        stream.write_all(&answer)?;
+        let mut response = [0; 32];
+        response[..8].copy_from_slice(&MAGIC);
+        response[8..16].copy_from_slice(&number);
+        response[16..24].copy_from_slice(&received.to_be_bytes());
+        response[24..].copy_from_slice(&now().to_be_bytes());
+        stream.write_all(&response)?;
     }
     Ok(())
 }
@@ -146,8 +146,8 @@ fn serve_connection(mut stream: &TcpStream, now: ClockFn) -> io::Result<()> {
 /// Pings the listener at `address` by the clock `now`.
 pub(crate) fn measure_offset(address: SocketAddr, now: ClockFn) -> Result<Offset, String> {
     let pings = questions(address, now).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no answer from {address} within {TIMEOUT:?}"),
-        ErrorKind::InvalidData => format!("{address} answers something else"),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no response from {address} within {TIMEOUT:?}"),
+        ErrorKind::InvalidData => format!("{address} sent another response"),
         _ => format!("{address}: {error}"),
     })?;
     estimate(&pings).ok_or_else(|| format!("the instants that {address} gave contradict each other"))
@@ -166,10 +166,10 @@ fn question(mut stream: &TcpStream, number: u64, now: ClockFn, deadline: Instant
     // The wall clock may be set meanwhile, so the time span comes from the monotonic clock.
     let (t0, began) = (now(), Instant::now());
     stream.write_all(&question)?;
-    let mut answer = [0; 32];
-    read_before(stream, &mut answer, deadline)?;
+    let mut response = [0; 32];
+    read_before(stream, &mut response, deadline)?;
     let t3 = t0.saturating_add(i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX));
-    let (said, instants) = answer.split_at(16);
+    let (said, instants) = response.split_at(16);
     if said != question {
         return Err(ErrorKind::InvalidData.into());
     }
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn an_even_way_gives_the_very_offset() {
-        // The other clock is 1000 ahead; 10 there, 5 to answer, 10 back.
+        // The other clock is 1000 ahead; 10 there, 5 at the server, 10 back.
         assert_eq!(found(&[ping(0, 1010, 1015, 25)]), Some((1000, 10)));
         // 300 behind.
         assert_eq!(found(&[ping(1000, 710, 710, 1020)]), Some((-300, 10)));
@@ -253,9 +253,9 @@ mod tests {
 
     #[test]
     fn instants_that_contradict_each_other_tell_nothing() {
-        assert_eq!(found(&[ping(10, 5, 5, 0)]), None, "an answer before its question");
-        assert_eq!(found(&[ping(0, 5, 4, 10)]), None, "answered before it was received");
-        assert_eq!(found(&[ping(0, 5, 20, 10)]), None, "answering took longer than all of it");
+        assert_eq!(found(&[ping(10, 5, 5, 0)]), None, "a response before its request");
+        assert_eq!(found(&[ping(0, 5, 4, 10)]), None, "sent before the request was received");
+        assert_eq!(found(&[ping(0, 5, 20, 10)]), None, "the time at the server is longer than all of it");
         assert_eq!(found(&[ping(i64::MIN, i64::MAX, i64::MAX, i64::MIN)]), None, "farther than can be said");
         assert_eq!(found(&[ping(10, 5, 5, 0), ping(0, 1010, 1010, 20)]), Some((1000, 10)), "one that is good is enough");
     }
@@ -266,17 +266,17 @@ mod tests {
             offset in -1_000_000_000_i64..1_000_000_000,
             pings in prop::collection::vec((0_i64..1_000_000, 0_i64..1000, 0_i64..1_000_000, any::<i32>()), 1..20),
         ) {
-            let pings: Vec<Ping> = pings.iter().map(|(there, answering, back, at)| {
+            let pings: Vec<Ping> = pings.iter().map(|(there, at_server, back, at)| {
                 let t0 = i64::from(*at);
                 let t1 = t0 + there + offset;
-                Ping { t0, t1, t2: t1 + answering, t3: t0 + there + answering + back }
+                Ping { t0, t1, t2: t1 + at_server, t3: t0 + there + at_server + back }
             }).collect();
             let found = estimate(&pings).expect("an estimate");
             prop_assert!((found.ns - offset).unsigned_abs() <= found.bound_ns, "{found:?} of {offset}");
         }
 
         #[test]
-        fn whatever_is_answered_is_an_estimate_or_none(t0: i64, t1: i64, t2: i64, t3: i64) {
+        fn every_response_is_an_estimate_or_none(t0: i64, t1: i64, t2: i64, t3: i64) {
             let _ = estimate(&[Ping { t0, t1, t2, t3 }]);
         }
     }
@@ -312,16 +312,16 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_something_else_or_nothing_is_told() {
+    fn a_peer_that_sends_another_response_or_none_is_reported() {
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = socket.local_addr().expect("an address");
-        let answering = std::thread::spawn(move || {
+        let peer = std::thread::spawn(move || {
             let (mut stream, _) = socket.accept().expect("a connection");
             let _ = stream.write_all(&[b'x'; 32]);
             let _ = stream.read(&mut [0; 16]);
         });
-        assert_eq!(measure_offset(address, wall_ns), Err(format!("{address} answers something else")));
-        answering.join().expect("no panic");
+        assert_eq!(measure_offset(address, wall_ns), Err(format!("{address} sent another response")));
+        peer.join().expect("no panic");
         let gone = measure_offset(address, wall_ns).expect_err("nobody listens");
         assert!(gone.contains("refused"), "{gone}");
     }

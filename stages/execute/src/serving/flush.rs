@@ -53,13 +53,13 @@ fn try_paths(client: &Client, address: &str) -> Result<&'static str, FlushError>
     let (mut said, mut is_there) = (Vec::new(), false);
     for path in PATHS {
         match client.post(&endpoint_url(address, path), LIMITS) {
-            Ok(answer) if reports_success(&answer) => return Ok(path),
-            Ok(answer) => {
-                is_there |= !is_unsupported(answer.status);
+            Ok(response) if reports_success(&response) => return Ok(path),
+            Ok(response) => {
+                is_there |= !is_unsupported(response.status);
                 said.push(format!(
-                    "`POST {path}` answered `{}`{}",
-                    answer.status_text(),
-                    if answer.is_success() { ", and that it failed" } else { "" }
+                    "`POST {path}` returned `{}`{}",
+                    response.status_text(),
+                    if response.is_success() { ", and that it failed" } else { "" }
                 ));
             }
             Err(error) => {
@@ -73,10 +73,10 @@ fn try_paths(client: &Client, address: &str) -> Result<&'static str, FlushError>
 }
 
 /// Returns true if the response has a success status and does not deny it, as newer vLLM does with `{"success": false}`.
-fn reports_success(answer: &EndpointResponse) -> bool {
-    let said: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
+fn reports_success(response: &EndpointResponse) -> bool {
+    let said: Option<serde_json::Value> = serde_json::from_slice(&response.body).ok();
     let refused = said.is_some_and(|said| said.get("success") == Some(&serde_json::Value::Bool(false)));
-    answer.is_success() && !refused
+    response.is_success() && !refused
 }
 
 /// Returns true if a status means that no retry can succeed.
@@ -121,13 +121,13 @@ mod tests {
     #[test]
     fn an_endpoint_without_the_order_is_found_out_at_once() {
         let neither = Server::with_replies(Vec::new());
-        let said = "`POST /reset_prefix_cache` answered `404 Not Found`; `POST /flush_cache` answered `404 Not Found`";
+        let said = "`POST /reset_prefix_cache` returned `404 Not Found`; `POST /flush_cache` returned `404 Not Found`";
         assert_eq!(flushed(&neither), Err(FlushError::Never(said.to_owned())));
         assert_eq!(neither.paths().len(), 2, "each path once");
         let closed = Server::start(|_| Reply::status("403 Forbidden"));
         assert!(matches!(once(&closed), Err(FlushError::Never(_))));
         insta::assert_snapshot!(flush_failure("vllm", said), @r"
-        error[cannot_flush]: the prefix cache of target `vllm` cannot be emptied: `POST /reset_prefix_cache` answered `404 Not Found`; `POST /flush_cache` answered `404 Not Found`
+        error[cannot_flush]: the prefix cache of target `vllm` cannot be emptied: `POST /reset_prefix_cache` returned `404 Not Found`; `POST /flush_cache` returned `404 Not Found`
 
         hint: vLLM takes the order where it was started with `VLLM_SERVER_DEV_MODE=1`, SGLang always (with its admin key); for any other endpoint write `cache: cold_salt` in the workload and `isolation: none`, which need no order
         ");
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(
             failed,
             FlushError::Failed(
-                "`POST /reset_prefix_cache` answered `200 OK`, and that it failed; `POST /flush_cache` answered `404 Not Found`"
+                "`POST /reset_prefix_cache` returned `200 OK`, and that it failed; `POST /flush_cache` returned `404 Not Found`"
                     .to_owned()
             )
         );

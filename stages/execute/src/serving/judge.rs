@@ -60,8 +60,7 @@ fn nothing_measured(left: &JudgeInput<'_>) -> Option<Reason> {
         (due, 0) => {
             let most = left.commonest_error.map(|error| format!("; most often `{error}`")).unwrap_or_default();
             let requests = if due == 1 { "request" } else { "requests" };
-            let detail =
-                format!("none of {due} {requests} was answered: {}{most}", format_outcomes(left.finished, Phase::Measured));
+            let detail = format!("none of {due} {requests} succeeded: {}{most}", format_outcomes(left.finished, Phase::Measured));
             Some(Reason::new("all_failed", detail))
         }
         _ => None,

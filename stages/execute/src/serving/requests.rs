@@ -52,9 +52,9 @@ impl<'a> Prompts<'a> {
             global_index: request.global_index,
             intended_offset_ns: request.offset_ns,
             body: request_body(self.work, query.as_deref(), &prompts, output_tokens),
-            input_tokens_asked: Some(request.total_input_tokens(documents)),
+            input_tokens_requested: Some(request.total_input_tokens(documents)),
             input_tokens,
-            output_tokens_asked: output_tokens,
+            output_tokens_requested: output_tokens,
             request_id: request.request_id,
             prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(query.iter().chain(&prompts))),
         })
@@ -170,7 +170,7 @@ pub(crate) mod tests {
         for (warm, measured) in warm.iter().zip(&measured) {
             assert_eq!(warm.prompt_sha256, measured.prompt_sha256);
             assert_ne!(warm.request_id, measured.request_id);
-            assert_eq!((warm.output_tokens_asked, warm.intended_offset_ns), (Some(1), None));
+            assert_eq!((warm.output_tokens_requested, warm.intended_offset_ns), (Some(1), None));
         }
     }
 

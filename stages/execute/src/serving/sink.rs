@@ -53,41 +53,41 @@ impl RecordSummary {
 /// Writes records as they come.
 pub(crate) struct RecordSink<W: Write + Send> {
     writer: RecordWriter<W>,
-    answers: Option<BufWriter<File>>,
+    responses: Option<BufWriter<File>>,
     secrets: Secrets,
     told: RecordSummary,
 }
 
 impl<W: Write + Send> RecordSink<W> {
     /// Writes to `writer`, and the texts of responses to a file if there is one; `secrets` are masked in both.
-    pub(crate) fn new(writer: RecordWriter<W>, answers: Option<&Path>, secrets: Secrets) -> std::io::Result<Self> {
-        let answers = answers.map(File::create).transpose()?.map(BufWriter::new);
-        Ok(Self { writer, answers, secrets, told: RecordSummary::default() })
+    pub(crate) fn new(writer: RecordWriter<W>, responses: Option<&Path>, secrets: Secrets) -> std::io::Result<Self> {
+        let responses = responses.map(File::create).transpose()?.map(BufWriter::new);
+        Ok(Self { writer, responses, secrets, told: RecordSummary::default() })
     }
 
     /// Completes the files.
     pub(crate) fn finish(self) -> Result<(RecordSummary, WrittenFile), Cause> {
-        if let Some(mut answers) = self.answers {
-            answers.flush()?;
+        if let Some(mut responses) = self.responses {
+            responses.flush()?;
         }
         Ok((self.told, self.writer.finish()?))
     }
 }
 
 impl<W: Write + Send> Sink for RecordSink<W> {
-    fn record(&mut self, record: &Record, answer: Option<&[u8]>) -> Result<(), Cause> {
+    fn record(&mut self, record: &Record, response: Option<&[u8]>) -> Result<(), Cause> {
         let tokens = &mut self.told.tokens;
         if record.phase == Phase::Measured && record.sent_ns.is_some() {
             tokens.input += u64::from(record.input_tokens);
         }
         tokens.output += u64::from(record.output_tokens.unwrap_or(0));
-        let masked_answer = answer.and_then(|answer| self.secrets.mask(answer));
-        let masked_record = mask_record(record, masked_answer.is_some(), &self.secrets);
-        self.told.held_secret |= masked_answer.is_some() || masked_record.is_some();
-        if let (Some(out), Some(answer)) = (&mut self.answers, masked_answer.as_deref().or(answer)) {
+        let masked_response = response.and_then(|response| self.secrets.mask(response));
+        let masked_record = mask_record(record, masked_response.is_some(), &self.secrets);
+        self.told.held_secret |= masked_response.is_some() || masked_record.is_some();
+        if let (Some(out), Some(response)) = (&mut self.responses, masked_response.as_deref().or(response)) {
             let line = serde_json::json!({
                 "phase": record.phase.as_str(), "global_index": record.global_index,
-                "request_id": format!("{:032x}", record.request_id), "answer": String::from_utf8_lossy(answer),
+                "request_id": format!("{:032x}", record.request_id), "response": String::from_utf8_lossy(response),
             });
             writeln!(out, "{line}")?;
         }
@@ -99,16 +99,16 @@ impl<W: Write + Send> Sink for RecordSink<W> {
 
 /// Returns the record without the secrets in the endpoint's texts; none if it has none. The digest of a response that held one is
 /// removed as well: it would be of a text that is not kept.
-fn mask_record(record: &Record, answer_held_one: bool, secrets: &Secrets) -> Option<Record> {
+fn mask_record(record: &Record, response_held_one: bool, secrets: &Secrets) -> Option<Record> {
     let mask = |text: &Option<String>| text.as_deref().and_then(|text| secrets.mask_truncated(text));
     let (error, reason) = (mask(&record.error), mask(&record.finish_reason));
-    if error.is_none() && reason.is_none() && !answer_held_one {
+    if error.is_none() && reason.is_none() && !response_held_one {
         return None;
     }
     let mut masked = record.clone();
     masked.error = error.or(masked.error);
     masked.finish_reason = reason.or(masked.finish_reason);
-    masked.answer_sha256 = masked.answer_sha256.filter(|_| !answer_held_one);
+    masked.response_sha256 = masked.response_sha256.filter(|_| !response_held_one);
     Some(masked)
 }
 
@@ -128,23 +128,23 @@ mod tests {
     use super::*;
 
     /// Returns the kept record and response, and true if either held a secret.
-    fn kept(record: &Record, answer: &str) -> (Record, String, bool) {
-        let answers = tempfile::NamedTempFile::new().expect("a file");
+    fn kept(record: &Record, response: &str) -> (Record, String, bool) {
+        let responses = tempfile::NamedTempFile::new().expect("a file");
         let file = tempfile::NamedTempFile::new().expect("a file");
         let writer = RecordWriter::new(file.reopen().expect("the file"), 0, 0).expect("a writer");
-        let mut sink = RecordSink::new(writer, Some(answers.path()), Secrets::new(["hunter22"])).expect("a sink");
-        sink.record(record, Some(answer.as_bytes())).expect("kept");
+        let mut sink = RecordSink::new(writer, Some(responses.path()), Secrets::new(["hunter22"])).expect("a sink");
+        sink.record(record, Some(response.as_bytes())).expect("kept");
         let (told, _) = sink.finish().expect("finished");
         let records = RecordFile::open(std::fs::read(file.path()).expect("the records")).expect("a file of records");
         let record = records.records().expect("rows").next().expect("one").expect("a record");
         let line: serde_json::Value =
-            serde_json::from_slice(&std::fs::read(answers.path()).expect("the answers")).expect("one line");
-        (record, line["answer"].as_str().expect("a text").to_owned(), told.held_secret)
+            serde_json::from_slice(&std::fs::read(responses.path()).expect("the responses")).expect("one line");
+        (record, line["response"].as_str().expect("a text").to_owned(), told.held_secret)
     }
 
     fn said(error: &str, reason: &str) -> Record {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        Record { error: text(error), finish_reason: text(reason), answer_sha256: Some([7; 32]), ..Record::default() }
+        Record { error: text(error), finish_reason: text(reason), response_sha256: Some([7; 32]), ..Record::default() }
     }
 
     #[test]
@@ -155,15 +155,15 @@ mod tests {
 
     #[test]
     fn a_secret_is_masked_in_every_word_of_the_endpoint() {
-        let of = |record: &Record, answer: &str| kept(record, answer);
-        let (record, answer, held) = of(&said("no such key: hunter22, nor hunter2", "stop"), "good");
+        let of = |record: &Record, response: &str| kept(record, response);
+        let (record, response, held) = of(&said("no such key: hunter22, nor hunter2", "stop"), "good");
         assert_eq!(record.error.as_deref(), Some("no such key: [secret], nor [secret]"), "the second one was cut");
-        assert_eq!((answer.as_str(), record.answer_sha256, held), ("good", Some([7; 32]), true));
+        assert_eq!((response.as_str(), record.response_sha256, held), ("good", Some([7; 32]), true));
         let (record, _, held) = of(&said("", "hunter22"), "good");
         assert_eq!((record.finish_reason.as_deref(), held), (Some("[secret]"), true));
-        let (record, answer, held) = of(&said("", "stop"), "it is hunter22");
+        let (record, response, held) = of(&said("", "stop"), "it is hunter22");
         assert_eq!(
-            (answer.as_str(), record.answer_sha256, held),
+            (response.as_str(), record.response_sha256, held),
             ("it is [secret]", None, true),
             "no digest of what is not kept"
         );

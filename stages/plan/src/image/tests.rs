@@ -111,7 +111,7 @@ fn a_tag_becomes_the_digest_of_what_the_registry_has() {
     assert_eq!(resolved(&server, "a/b:v1"), Ok(digest));
     assert_eq!(resolved(&server, "silent"), Ok(digest), "a registry need not say the digest");
     let missing = resolved(&server, "a/b:v2").expect_err("not there");
-    assert_eq!(missing, format!("`{}` answered 404 Not Found", server.at("/v2/a/b/manifests/v2")));
+    assert_eq!(missing, format!("`{}` returned 404 Not Found", server.at("/v2/a/b/manifests/v2")));
 }
 
 #[test]
@@ -223,10 +223,10 @@ impl RealRegistry {
             "config": part("config.v1+json", config), "layers": [part("layer.v1.tar", layer)],
         });
         let manifest = manifest.to_string();
-        let answer = ureq::put(self.url(&format!("/v2/{repository}/manifests/{tag}")))
+        let response = ureq::put(self.url(&format!("/v2/{repository}/manifests/{tag}")))
             .header("content-type", "application/vnd.oci.image.manifest.v1+json")
             .send(manifest.as_bytes());
-        assert_eq!(answer.expect("pushed").status(), StatusCode::CREATED);
+        assert_eq!(response.expect("pushed").status(), StatusCode::CREATED);
         Digest::compute(manifest.as_bytes())
     }
 
@@ -258,5 +258,5 @@ fn a_real_registry_is_understood() {
     let first = registry.push("team/model", "v1");
     assert_eq!(of("team/model:v1"), Ok(first));
     let missing = of("team/model:v2").expect_err("never pushed");
-    assert!(missing.ends_with("answered 404 Not Found"), "{missing}");
+    assert!(missing.ends_with("returned 404 Not Found"), "{missing}");
 }

@@ -136,9 +136,9 @@ fn try_requests(simulator: &Simulator, per_s: u32, cancel: &Cancel) -> LevelOutc
     let mut sink = EventsWithin { from_ns: 0, to_ns: i64::MAX, events: 0 };
     let trial = simulator.trial(MAX_IN_FLIGHT.min(max_connections()), SEND_NS, DRAIN_NS);
     let finished = run(&trial, &mut requests, &mut sink, cancel)?;
-    let answered = finished.counts.count(Phase::Measured, Outcome::Ok);
-    let told = format!("{answered} of {count} requests were answered in their time");
-    Ok(certificate_flaw(&finished).or_else(|| ((answered as f64) < MIN_SHARE * f64::from(count)).then_some(told)))
+    let successful = finished.counts.count(Phase::Measured, Outcome::Ok);
+    let told = format!("{successful} of {count} requests succeeded in time");
+    Ok(certificate_flaw(&finished).or_else(|| ((successful as f64) < MIN_SHARE * f64::from(count)).then_some(told)))
 }
 
 /// Returns why the client's own certificate does not hold, by the limits of an attempt.
@@ -242,7 +242,7 @@ fn body(tokens: u32) -> Vec<u8> {
         exact_output: true,
         streamed: true,
         continuous_usage: false,
-        added: &BTreeMap::new(),
+        extra_body: &BTreeMap::new(),
     })
 }
 
@@ -279,7 +279,7 @@ struct EventsWithin {
 }
 
 impl Sink for EventsWithin {
-    fn record(&mut self, record: &Record, _answer: Option<&[u8]>) -> Result<(), Cause> {
+    fn record(&mut self, record: &Record, _response: Option<&[u8]>) -> Result<(), Cause> {
         self.events += record.chunks.iter().filter(|chunk| (self.from_ns..self.to_ns).contains(&chunk.at_ns)).count();
         Ok(())
     }

@@ -26,9 +26,9 @@ impl PodProvisioner<'_> {
             avoid,
             known: &known,
         };
-        let answer = self.run_probe(ctx, &pod);
+        let output = self.run_probe(ctx, &pod);
         ctx.check_cancelled()?;
-        let fact = answer.and_then(|(node, said)| resolve_ceiling(ctx, &node, &parse_output(&said)?));
+        let fact = output.and_then(|(node, said)| resolve_ceiling(ctx, &node, &parse_output(&said)?));
         Ok(fact.unwrap_or_else(|why| Fact::unknown(format!("the probe of a load node said nothing: {why}"))))
     }
 

@@ -38,7 +38,7 @@ fn a_target_is_asked_until_it_is_ready() {
     });
     let probe = wait_for(&server.url(), Some("/health"), LONG).expect("ready in the end");
     assert_eq!((probe.question, probe.ready), (format!("GET {}/health", server.url()), true));
-    assert_eq!(probe.answer, "200 OK");
+    assert_eq!(probe.response, "200 OK");
     assert_eq!(server.paths(), ["/health"; 5]);
 }
 
@@ -48,7 +48,7 @@ fn an_open_port_is_enough_where_no_path_is_named() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let probe = wait_for(&format!("{scheme}://{address}/v1"), None, LONG).expect("it listens");
-        assert_eq!((probe.question, probe.answer.as_str()), (format!("connect to {address}"), "connected"));
+        assert_eq!((probe.question, probe.response.as_str()), (format!("connect to {address}"), "connected"));
     }
 }
 
@@ -71,7 +71,7 @@ fn a_name_with_several_addresses_is_asked_at_each() {
 }
 
 #[test]
-fn an_answer_that_does_not_end_is_good_enough() {
+fn a_response_that_does_not_end_is_good_enough() {
     for reply in [Reply::endless(), Reply::drip()] {
         let server = Server::start(move |_| reply.clone());
         assert!(wait_for(&server.url(), Some("/health"), LONG).is_ok());
@@ -95,12 +95,12 @@ fn a_target_that_never_is_ready_is_named_with_what_it_said_last() {
     insta::assert_snapshot!(failure.hint.expect("a hint"), @"look into its log beside the stage's, or give it more time with `ready.timeout`");
     let server = Server::start(|_| Reply::status("503 Service Unavailable"));
     let failure = wait_for(&server.url(), Some("/health"), Duration::ZERO).expect_err("busy");
-    insta::assert_snapshot!(failure.message, @"target `vllm` was not ready after 0ns: `/health` answered `503 Service Unavailable`");
+    insta::assert_snapshot!(failure.message, @"target `vllm` was not ready after 0ns: `/health` returned `503 Service Unavailable`");
     assert!(failure.hint.expect("a hint").contains(&format!("Assay tried `GET {}/health`", server.url())));
 }
 
 #[test]
-fn a_target_that_has_ended_is_not_taken_for_whoever_answers_in_its_place() {
+fn a_target_that_has_ended_is_not_taken_for_another_server_in_its_place() {
     let folder = tempfile::tempdir().expect("a folder");
     let end = TargetEnd::from_file("vllm", &folder.path().join("end"));
     std::fs::write(folder.path().join("end"), "signal 9 (SIGKILL)").expect("written");

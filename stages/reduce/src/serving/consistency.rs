@@ -24,16 +24,16 @@ pub(crate) enum Contradiction {
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
     /// Execute signed nothing about the records.
-    #[error("execute says nothing of shard {shard}")]
+    #[error("execute states nothing about shard {shard}")]
     NoOutcome {
         /// The shard.
         shard: u32,
     },
     /// Execute names another schedule.
-    #[error("execute says that it followed schedule {said}, but the plan's is {planned}")]
+    #[error("execute states the schedule {stated}, but the plan's is {planned}")]
     OtherSchedule {
         /// The schedule that execute names.
-        said: Digest,
+        stated: Digest,
         /// The schedule of the plan.
         planned: Digest,
     },
@@ -72,16 +72,16 @@ pub(crate) enum Contradiction {
         at_ns: i64,
     },
     /// Execute signed another sum.
-    #[error("execute says that shard {shard} had {said} {what}, but its records have {found}")]
+    #[error("execute states {stated} {what} of shard {shard}, but its records have {actual}")]
     OtherSum {
         /// The shard.
         shard: u32,
         /// The quantity that is summed.
         what: &'static str,
         /// The sum that execute states.
-        said: String,
+        stated: String,
         /// The sum of the records.
-        found: String,
+        actual: String,
     },
 }
 
@@ -95,13 +95,13 @@ pub(super) fn check(
 ) -> Result<(), Contradiction> {
     let planned = schedule.digest();
     let shards: Vec<_> = attempt.shards.iter().zip(files.shards.iter().map(|(_, file)| file)).collect();
-    let checked = in_parallel(threads, &shards, |(found, file)| {
-        let shard = found.collected.shard;
-        let outcome = found.attempt.serving.as_ref().ok_or(Contradiction::NoOutcome { shard: shard.index })?;
+    let checked = in_parallel(threads, &shards, |(of_shard, file)| {
+        let shard = of_shard.collected.shard;
+        let outcome = of_shard.attempt.serving.as_ref().ok_or(Contradiction::NoOutcome { shard: shard.index })?;
         if outcome.schedule_digest != planned {
-            return Err(Contradiction::OtherSchedule { said: outcome.schedule_digest, planned });
+            return Err(Contradiction::OtherSchedule { stated: outcome.schedule_digest, planned });
         }
-        let attempt_ns = i64::try_from(found.attempt.window.duration_ns.0).unwrap_or(i64::MAX);
+        let attempt_ns = i64::try_from(of_shard.attempt.window.duration_ns.0).unwrap_or(i64::MAX);
         let rules = Rules::new(schedule, work, shard, files.planned, attempt_ns);
         rules.check(schedule, file)?.check(shard, outcome)
     });
@@ -135,11 +135,11 @@ const COLUMNS: &[Column] = &[
     Column::LastToken,
     Column::End,
     Column::HttpStatus,
-    Column::InputTokensAsked,
+    Column::InputTokensRequested,
     Column::InputTokens,
     Column::InputTokensEndpoint,
     Column::CachedTokens,
-    Column::OutputTokensAsked,
+    Column::OutputTokensRequested,
     Column::OutputTokens,
     Column::FirstEventTokens,
     Column::TokenEvents,
@@ -205,8 +205,8 @@ impl Rules {
         let asked = i64::from(due.total_input_tokens(self.documents));
         ensure(request.id == due.request_id, "has another id than by its schedule")?;
         ensure(request.intended == due.offset_ns, "was due at another time than by its schedule")?;
-        ensure(request.input_tokens_asked == Some(asked), "asks for another length of prompt than its schedule")?;
-        ensure(request.output_tokens_asked == due.output_tokens.map(i64::from), "asks for another length than its schedule")?;
+        ensure(request.input_tokens_requested == Some(asked), "asks for another length of prompt than its schedule")?;
+        ensure(request.output_tokens_requested == due.output_tokens.map(i64::from), "asks for another length than its schedule")?;
         ensure(request.counts().all(|count| u32::try_from(count).is_ok()), "has a number of tokens that no client writes")?;
         self.check_phase(request, phase)?;
         ensure(request.end.is_some(), "has no end")?;
@@ -227,12 +227,12 @@ impl Rules {
         ensure(is_in_phase, "was begun outside of its phase")
     }
 
-    /// Checks that a request that ended well was sent and had a response, at instants in this order.
+    /// Checks that a request that succeeded was sent and had a response, at instants in this order.
     fn check_response(&self, request: &Request) -> Result<(), &'static str> {
         let Request { dequeued, sent, first_byte, first_token, first_content, last_token, end, .. } = *request;
-        ensure(sent.is_some() && last_token.is_some() && end.is_some(), "ended well without having been sent or responded to")?;
-        ensure(request.http_status.is_some_and(|status| (200..300).contains(&status)), "ended well with a status of failure")?;
-        ensure(!self.streaming || (first_token.is_some() && request.token_events > 0), "ended well without a token event")?;
+        ensure(sent.is_some() && last_token.is_some() && end.is_some(), "succeeded without having been sent or responded to")?;
+        ensure(request.http_status.is_some_and(|status| (200..300).contains(&status)), "succeeded with a status of failure")?;
+        ensure(!self.streaming || (first_token.is_some() && request.token_events > 0), "succeeded without a token event")?;
         let in_order = |instants: &[Option<i64>]| instants.iter().flatten().is_sorted();
         let follow = in_order(&[dequeued, sent, first_byte, first_token, last_token, end])
             && in_order(&[first_token, first_content, last_token]);
@@ -272,12 +272,12 @@ impl AwaitedRequests {
         while self.due.len() <= ahead {
             self.due.push_back(Some(self.next.next().ok_or(OTHER)?));
         }
-        let found = self.due.get_mut(ahead).and_then(Option::take).ok_or("is there twice")?;
+        let request = self.due.get_mut(ahead).and_then(Option::take).ok_or("is there twice")?;
         while matches!(self.due.front(), Some(None)) {
             self.due.pop_front();
             self.first += 1;
         }
-        Ok(found)
+        Ok(request)
     }
 
     /// Fails if a request that was due has no record.
@@ -340,20 +340,24 @@ impl RecordSums {
     }
 
     fn check(&self, shard: Shard, outcome: &ServingOutcome) -> Result<(), Contradiction> {
-        let other = |what, said: String, found: String| Contradiction::OtherSum { shard: shard.index, what, said, found };
-        for (what, Count(said), found) in [
+        let other = |what, stated: String, actual: String| Contradiction::OtherSum { shard: shard.index, what, stated, actual };
+        for (what, Count(stated), actual) in [
             ("input tokens", outcome.input_tokens, self.input_tokens),
             ("output tokens", outcome.output_tokens, self.output_tokens),
             ("token events", outcome.client.events, self.token_events),
         ] {
-            if said != found {
-                return Err(other(what, said.to_string(), found.to_string()));
+            if stated != actual {
+                return Err(other(what, stated.to_string(), actual.to_string()));
             }
         }
-        let said = outcome.warmup_outcomes.iter().filter(|(_, count)| count.0 > 0).map(|(word, count)| (word.clone(), count.0));
-        let said: BTreeMap<String, u64> = said.collect();
-        let found: BTreeMap<String, u64> = self.warmup.iter().map(|(outcome, count)| (outcome.to_string(), *count)).collect();
-        if said == found { Ok(()) } else { Err(other("requests in its warm-up", format!("{said:?}"), format!("{found:?}"))) }
+        let stated = outcome.warmup_outcomes.iter().filter(|(_, count)| count.0 > 0).map(|(word, count)| (word.clone(), count.0));
+        let stated: BTreeMap<String, u64> = stated.collect();
+        let actual: BTreeMap<String, u64> = self.warmup.iter().map(|(outcome, count)| (outcome.to_string(), *count)).collect();
+        if stated == actual {
+            Ok(())
+        } else {
+            Err(other("requests in its warm-up", format!("{stated:?}"), format!("{actual:?}")))
+        }
     }
 }
 
@@ -371,11 +375,11 @@ struct Request {
     last_token: Option<i64>,
     end: Option<i64>,
     http_status: Option<i64>,
-    input_tokens_asked: Option<i64>,
+    input_tokens_requested: Option<i64>,
     input_tokens: i64,
     input_tokens_endpoint: Option<i64>,
     cached_tokens: Option<i64>,
-    output_tokens_asked: Option<i64>,
+    output_tokens_requested: Option<i64>,
     output_tokens: Option<i64>,
     first_event_tokens: Option<i64>,
     token_events: i64,
@@ -384,8 +388,8 @@ struct Request {
 impl Request {
     /// Returns every number of tokens, and of token events.
     fn counts(&self) -> impl Iterator<Item = i64> {
-        let known = [self.input_tokens_endpoint, self.cached_tokens, self.output_tokens, self.first_event_tokens];
-        [self.input_tokens, self.token_events].into_iter().chain(known.into_iter().flatten())
+        let optional = [self.input_tokens_endpoint, self.cached_tokens, self.output_tokens, self.first_event_tokens];
+        [self.input_tokens, self.token_events].into_iter().chain(optional.into_iter().flatten())
     }
 }
 
@@ -404,11 +408,11 @@ struct Columns<'a> {
     last_token: Ints<'a>,
     end: Ints<'a>,
     http_status: Ints<'a>,
-    input_tokens_asked: Ints<'a>,
+    input_tokens_requested: Ints<'a>,
     input_tokens: Ints<'a>,
     input_tokens_endpoint: Ints<'a>,
     cached_tokens: Ints<'a>,
-    output_tokens_asked: Ints<'a>,
+    output_tokens_requested: Ints<'a>,
     output_tokens: Ints<'a>,
     first_event_tokens: Ints<'a>,
     token_events: Ints<'a>,
@@ -430,11 +434,11 @@ impl<'a> Columns<'a> {
             last_token: batch.ints(Column::LastToken)?,
             end: batch.ints(Column::End)?,
             http_status: batch.ints(Column::HttpStatus)?,
-            input_tokens_asked: batch.ints(Column::InputTokensAsked)?,
+            input_tokens_requested: batch.ints(Column::InputTokensRequested)?,
             input_tokens: batch.ints(Column::InputTokens)?,
             input_tokens_endpoint: batch.ints(Column::InputTokensEndpoint)?,
             cached_tokens: batch.ints(Column::CachedTokens)?,
-            output_tokens_asked: batch.ints(Column::OutputTokensAsked)?,
+            output_tokens_requested: batch.ints(Column::OutputTokensRequested)?,
             output_tokens: batch.ints(Column::OutputTokens)?,
             first_event_tokens: batch.ints(Column::FirstEventTokens)?,
             token_events: batch.ints(Column::TokenEvents)?,
@@ -456,11 +460,11 @@ impl<'a> Columns<'a> {
             last_token: self.last_token.get(row),
             end: self.end.get(row),
             http_status: self.http_status.get(row),
-            input_tokens_asked: self.input_tokens_asked.get(row),
+            input_tokens_requested: self.input_tokens_requested.get(row),
             input_tokens: self.input_tokens.get(row).unwrap_or_default(),
             input_tokens_endpoint: self.input_tokens_endpoint.get(row),
             cached_tokens: self.cached_tokens.get(row),
-            output_tokens_asked: self.output_tokens_asked.get(row),
+            output_tokens_requested: self.output_tokens_requested.get(row),
             output_tokens: self.output_tokens.get(row),
             first_event_tokens: self.first_event_tokens.get(row),
             token_events: self.token_events.get(row).unwrap_or_default(),

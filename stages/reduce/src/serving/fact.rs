@@ -77,8 +77,8 @@ pub(super) fn serving_row(
     work: &ServingWork,
     price: Option<&Price>,
 ) -> Result<Row, Failure> {
-    let lost = || Failure::new(ErrorCode::Internal, "a serving point has no account of its requests");
-    let serving = summary.serving.as_ref().ok_or_else(lost)?;
+    let missing = || Failure::new(ErrorCode::Internal, "a serving point has no account of its requests");
+    let serving = summary.serving.as_ref().ok_or_else(missing)?;
     let build = || {
         let row = fact(&SERVING_OUTCOME_FACT, context, dimensions, summary)?;
         let row = load(row, point, summary, serving)?.with("tensor_parallel", tensor_parallel(context, &summary.case_id))?;

@@ -72,11 +72,11 @@ struct AttemptShards<'a> {
 
 impl<'a> AttemptShards<'a> {
     fn counts(&self) -> bool {
-        self.shards.iter().all(|found| found.collected.counted)
+        self.shards.iter().all(|shard| shard.collected.counted)
     }
 
     fn attempt(&self) -> Option<&'a Attempt> {
-        self.shards.first().map(|found| &found.attempt)
+        self.shards.first().map(|shard| &shard.attempt)
     }
 }
 
@@ -96,11 +96,11 @@ pub(crate) fn reduce(
     records: &RecordSource<'_>,
 ) -> Result<ReducedServingPoint, Failure> {
     let missing =
-        || Failure::new(ErrorCode::Plan, format!("the workload `{}` does not say what is asked of the endpoint", workload.name));
+        || Failure::new(ErrorCode::Plan, format!("the workload `{}` has no definition of its serving work", workload.name));
     let work = workload.serving.as_ref().ok_or_else(missing)?;
-    let tries = planned_attempts(context, case, point);
+    let attempts = planned_attempts(context, case, point);
     let counted: Vec<&AttemptShards<'_>> =
-        tries.iter().filter_map(|tries| tries.iter().find(|attempt| attempt.counts())).collect();
+        attempts.iter().filter_map(|of_trial| of_trial.iter().find(|attempt| attempt.counts())).collect();
     let planned = planned_measurement(work, point);
     let files = counted.iter().map(|attempt| trial_files(attempt, planned, records.open)).collect::<Result<Vec<_>, _>>()?;
     if records.checked {
@@ -111,11 +111,11 @@ pub(crate) fn reduce(
     }
     let measured = measure(&files, work, Limits::for_machine())?;
     let price = cost::price(context.plan, context.environments, case);
-    let excluded = tries.iter().flatten().filter(|attempt| !attempt.counts()).filter_map(exclusion);
+    let excluded = attempts.iter().flatten().filter(|attempt| !attempt.counts()).filter_map(exclusion);
     let mut summary =
-        PointSummary { excluded: excluded.collect(), ..summarise_counts(workload, case, point, &tries, files.len()) };
+        PointSummary { excluded: excluded.collect(), ..summarise_counts(workload, case, point, &attempts, files.len()) };
     let mut serving = serving_point(work, &measured, price.as_ref().err());
-    serving.uncounted = uncounted_outcomes(tries.iter().flatten());
+    serving.uncounted = uncounted_outcomes(attempts.iter().flatten());
     let reported = metrics_to_report(workload, work, &mut serving.absent);
     let values = trial_values(&measured, work, &price);
     let seed = |metric: &str| seed(context.collection_manifest, case, point, metric);
@@ -136,25 +136,25 @@ pub(crate) fn reduce(
 fn planned_attempts<'a>(context: &RowContext<'a>, case: &Case, point: &Point) -> Vec<Vec<AttemptShards<'a>>> {
     let of_point =
         context.attempts.0.iter().filter(|(trial, _)| trial.case_id == case.case_id && trial.point_id == point.point_id);
-    let by_attempt = |found: &'a [ShardAttempt]| {
-        let mut tries: BTreeMap<(Block, u32), AttemptShards<'a>> = BTreeMap::new();
-        for shard in found {
+    let by_attempt = |shards: &'a [ShardAttempt]| {
+        let mut attempts: BTreeMap<(Block, u32), AttemptShards<'a>> = BTreeMap::new();
+        for shard in shards {
             let key = (shard.collected.block, shard.collected.attempt);
-            tries.entry(key).or_insert(AttemptShards { shards: Vec::new() }).shards.push(shard);
+            attempts.entry(key).or_insert(AttemptShards { shards: Vec::new() }).shards.push(shard);
         }
-        for attempt in tries.values_mut() {
-            attempt.shards.sort_by_key(|found| found.collected.shard.index);
+        for attempt in attempts.values_mut() {
+            attempt.shards.sort_by_key(|shard| shard.collected.shard.index);
         }
-        tries.into_values().collect()
+        attempts.into_values().collect()
     };
-    of_point.map(|(_, found)| by_attempt(found)).collect()
+    of_point.map(|(_, shards)| by_attempt(shards)).collect()
 }
 
 /// Returns the outcomes of the requests of attempts that do not count, as execute states them.
-fn uncounted_outcomes<'a>(tries: impl Iterator<Item = &'a AttemptShards<'a>>) -> BTreeMap<String, Count> {
+fn uncounted_outcomes<'a>(attempts: impl Iterator<Item = &'a AttemptShards<'a>>) -> BTreeMap<String, Count> {
     let mut total: BTreeMap<String, Count> = BTreeMap::new();
-    let shards = tries.filter(|attempt| !attempt.counts()).flat_map(|attempt| &attempt.shards);
-    for (word, count) in shards.filter_map(|found| found.attempt.serving.as_ref()).flat_map(|serving| &serving.outcomes) {
+    let shards = attempts.filter(|attempt| !attempt.counts()).flat_map(|attempt| &attempt.shards);
+    for (word, count) in shards.filter_map(|shard| shard.attempt.serving.as_ref()).flat_map(|serving| &serving.outcomes) {
         let sum = total.entry(word.clone()).or_default();
         sum.0 = sum.0.saturating_add(count.0);
     }
@@ -165,7 +165,7 @@ fn uncounted_outcomes<'a>(tries: impl Iterator<Item = &'a AttemptShards<'a>>) ->
 fn exclusion(attempt: &AttemptShards<'_>) -> Option<Exclusion> {
     let first = attempt.attempt()?;
     let mut reasons: Vec<Reason> = Vec::new();
-    for reason in attempt.shards.iter().flat_map(|found| &found.attempt.validity.reasons) {
+    for reason in attempt.shards.iter().flat_map(|shard| &shard.attempt.validity.reasons) {
         if !reasons.contains(reason) {
             reasons.push(reason.clone());
         }
@@ -199,26 +199,26 @@ fn trial_files(
         stated_outcomes: None,
         all_lists: true,
     };
-    let mut said: BTreeMap<String, u64> = BTreeMap::new();
+    let mut stated_outcomes: BTreeMap<String, u64> = BTreeMap::new();
     let (mut start, mut end) = (i64::MAX, i64::MIN);
-    for found in &attempt.shards {
-        let lost = || {
+    for shard in &attempt.shards {
+        let no_records = || {
             Failure::new(
                 ErrorCode::Records,
-                format!("shard {} of trial `{}` has no records", found.collected.shard.index, first.trial_id),
+                format!("shard {} of trial `{}` has no records", shard.collected.shard.index, first.trial_id),
             )
         };
-        let outcome = found.attempt.serving.as_ref().ok_or_else(lost)?;
-        files.shards.push((found.collected.shard.index, open(&outcome.records)?));
+        let outcome = shard.attempt.serving.as_ref().ok_or_else(no_records)?;
+        files.shards.push((shard.collected.shard.index, open(&outcome.records)?));
         start = start.min(signed(outcome.measured_from_ns));
         end = end.max(signed(outcome.measured_to_ns));
         files.all_lists &= outcome.chunk_lists == "all";
         for (word, count) in &outcome.outcomes {
-            *said.entry(word.clone()).or_default() += count.0;
+            *stated_outcomes.entry(word.clone()).or_default() += count.0;
         }
     }
     files.stated_window = Some(start..end);
-    files.stated_outcomes = Some(said);
+    files.stated_outcomes = Some(stated_outcomes);
     Ok(files)
 }
 
@@ -262,13 +262,13 @@ pub(crate) struct Measurements<'a> {
 pub(crate) fn measure<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: Limits) -> Result<Measurements<'a>, Failure> {
     let mut trials = first_pass(files, work, limits)?;
     let distributions = quantile_pass(&trials, work, limits)?;
-    let failed: u64 = trials.iter().map(|seen| seen.tally.requests() - seen.tally.ok()).sum();
+    let failed: u64 = trials.iter().map(|scanned| scanned.tally.requests() - scanned.tally.ok()).sum();
     let mut curves: Vec<_> = distributions
         .iter()
         .filter_map(|distribution| distribution.pooled.as_ref())
         .filter_map(|pooled| {
             let failed = if pooled.metric.is_per_request() { failed } else { 0 };
-            views::curve(pooled.metric.definition().key, pooled.n, failed, &pooled.answers, |answer| pooled.ms(answer))
+            views::curve(pooled.metric.definition().key, pooled.n, failed, &pooled.quantiles, |quantile| pooled.ms(quantile))
         })
         .collect();
     curves.sort_by_key(|curve| Metric::find(&curve.metric));
@@ -287,10 +287,10 @@ fn rules(work: &ServingWork) -> Rules {
 /// Reads all records once: computes counts and sums, and selects the records of the measured phase.
 fn first_pass<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: Limits) -> Result<Vec<ScannedTrial<'a>>, Failure> {
     let rules = rules(work);
-    let see = |(place, files): (usize, &'a TrialFiles)| {
+    let scan = |(place, files): (usize, &'a TrialFiles)| {
         trial::scan_trial(files, &rules, place == 0, limits.threads).map_err(|error| refused(files, &error))
     };
-    files.iter().enumerate().map(see).collect()
+    files.iter().enumerate().map(scan).collect()
 }
 
 /// Reads the selected records again, and computes the distributions of the metrics.
@@ -354,7 +354,7 @@ impl FirstPass<'_> {
     /// Returns every value that is a count over a count, or over the length of the window. Metrics of cost are absent.
     pub fn rates(&self, work: &ServingWork) -> Statistics {
         let unpriced = Err("there is no price".to_owned());
-        self.0.first().map(|seen| counted_values(seen, work, &unpriced)).unwrap_or_default()
+        self.0.first().map(|scanned| counted_values(scanned, work, &unpriced)).unwrap_or_default()
     }
 }
 
@@ -369,7 +369,7 @@ fn refused(files: &TrialFiles, error: &trial::TrialError) -> Failure {
 
 /// Returns the totals of the requests of a point, over its counted trials.
 fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: Option<&String>) -> ServingPoint {
-    let tallies = || measured.trials.iter().map(|seen| &seen.tally);
+    let tallies = || measured.trials.iter().map(|scanned| &scanned.tally);
     let sum = |counts: fn(&Tally) -> BTreeMap<String, u64>| {
         let mut total: BTreeMap<String, Count> = BTreeMap::new();
         for (word, count) in tallies().flat_map(counts) {
@@ -392,8 +392,8 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
 }
 
 /// Returns the length of the window, or `None` if it has none.
-fn window_ns(seen: &ScannedTrial<'_>) -> Option<u64> {
-    length_ns(&seen.window)
+fn window_ns(scanned: &ScannedTrial<'_>) -> Option<u64> {
+    length_ns(&scanned.window)
 }
 
 fn length_ns(window: &Range<i64>) -> Option<u64> {
@@ -403,17 +403,17 @@ fn length_ns(window: &Range<i64>) -> Option<u64> {
 /// Returns true if, for every SLO, at least 99 of 100 requests of all counted trials are within it: the 99th percentile by
 /// nearest rank, with failed requests and missing values as the slowest. `None` without SLOs, and without requests.
 fn slo_met(work: &ServingWork, measured: &Measurements<'_>) -> Option<bool> {
-    let requests: u64 = measured.trials.iter().map(|seen| seen.tally.requests()).sum();
+    let requests: u64 = measured.trials.iter().map(|scanned| scanned.tally.requests()).sum();
     let needed = (u128::from(requests) * 99).div_ceil(100);
     let within = |place: usize| {
-        measured.trials.iter().filter_map(|seen| seen.tally.within.get(place)).map(|n| u128::from(*n)).sum::<u128>()
+        measured.trials.iter().filter_map(|scanned| scanned.tally.within.get(place)).map(|n| u128::from(*n)).sum::<u128>()
     };
     (requests > 0 && !work.slos.is_empty()).then(|| (0..work.slos.len()).all(|place| within(place) >= needed))
 }
 
 /// A metric to be reported, and its declaration.
 struct RequestedMetric {
-    known: &'static MetricName,
+    name: &'static MetricName,
     declared: Option<assay_manifest::Metric>,
     primary: bool,
 }
@@ -425,29 +425,29 @@ fn metrics_to_report(
     work: &ServingWork,
     absent: &mut BTreeMap<String, String>,
 ) -> Vec<RequestedMetric> {
-    let mut wanted = Vec::new();
+    let mut requested = Vec::new();
     for metric in &workload.metrics {
         match MetricName::find(&metric.path) {
-            Some(known) => wanted.push(RequestedMetric { known, declared: Some(metric.clone()), primary: metric.primary }),
+            Some(name) => requested.push(RequestedMetric { name, declared: Some(metric.clone()), primary: metric.primary }),
             None => {
                 absent.insert(metric.path.clone(), "it is not a metric of serving".to_owned());
             }
         }
     }
-    let by_default = |known: &MetricName| {
-        workload.metrics.is_empty() && MetricName::default_primary(!work.slos.is_empty()).any(|name| name == known)
+    let by_default = |name: &MetricName| {
+        workload.metrics.is_empty() && MetricName::default_primary(!work.slos.is_empty()).any(|primary| primary == name)
     };
-    let others = MetricName::all().filter(|known| workload.metrics.iter().all(|metric| metric.path != known.text));
-    wanted.extend(others.map(|known| RequestedMetric { primary: by_default(known), known, declared: None }));
-    wanted
+    let others = MetricName::all().filter(|name| workload.metrics.iter().all(|metric| metric.path != name.text));
+    requested.extend(others.map(|name| RequestedMetric { primary: by_default(name), name, declared: None }));
+    requested
 }
 
 /// The values of one trial, by metric.
 type TrialValues = Statistics;
 
 fn trial_values(measured: &Measurements<'_>, work: &ServingWork, price: &Result<Price, String>) -> Vec<TrialValues> {
-    let of_trial = |(place, seen): (usize, &ScannedTrial<'_>)| {
-        let mut values: TrialValues = counted_values(seen, work, price);
+    let of_trial = |(place, scanned): (usize, &ScannedTrial<'_>)| {
+        let mut values: TrialValues = counted_values(scanned, work, price);
         for distribution in &measured.distributions {
             values.extend(distribution.trials.get(place).into_iter().flatten().cloned());
         }
@@ -457,14 +457,14 @@ fn trial_values(measured: &Measurements<'_>, work: &ServingWork, price: &Result<
 }
 
 /// Returns every value that is a count over a count, or over the length of the window.
-fn counted_values(seen: &ScannedTrial<'_>, work: &ServingWork, price: &Result<Price, String>) -> TrialValues {
-    let steady = seen.steady.as_ref().map_err(Clone::clone);
+fn counted_values(scanned: &ScannedTrial<'_>, work: &ServingWork, price: &Result<Price, String>) -> TrialValues {
+    let steady = scanned.steady.as_ref().map_err(Clone::clone);
     let api = work.api.capabilities();
     let trial = TrialTotals {
-        requests: seen.tally.requests(),
-        ok: seen.tally.ok(),
-        totals: &seen.tally.totals,
-        window_ns: window_ns(seen),
+        requests: scanned.tally.requests(),
+        ok: scanned.tally.ok(),
+        totals: &scanned.tally.totals,
+        window_ns: window_ns(scanned),
         steady_ns: steady.and_then(|steady| length_ns(steady).ok_or_else(|| "it has no length".to_owned())),
         has_slos: !work.slos.is_empty(),
         no_output: (!api.has_output_tokens).then(|| format!("{} have no output tokens", api.responses)),
@@ -481,7 +481,7 @@ fn counted_values(seen: &ScannedTrial<'_>, work: &ServingWork, price: &Result<Pr
 /// Returns the metrics that every counted trial has. Adds the others to `absent`, with the reason of the first trial that lacks
 /// them.
 fn metrics(
-    wanted: &[RequestedMetric],
+    requested: &[RequestedMetric],
     trials: &[ScannedTrial<'_>],
     values: &[TrialValues],
     price: Option<&Price>,
@@ -489,16 +489,15 @@ fn metrics(
     absent: &mut BTreeMap<String, String>,
 ) -> Result<Vec<MetricSummary>, Failure> {
     let mut summaries = Vec::new();
-    for wanted in wanted {
-        let name = wanted.known.text;
-        let of_trial = |(seen, values): (&ScannedTrial<'_>, &TrialValues)| trial_value(name, seen, values);
-        let found: Result<Vec<TrialValue>, String> = trials.iter().zip(values).map(of_trial).collect();
-        let found = match found {
-            Ok(found) if found.is_empty() => Err("no trial counts".to_owned()),
-            found => found,
-        };
-        match found {
-            Ok(found) => summaries.push(summarise_trials(&to_reported(wanted, price), found, seed(name))?),
+    for metric in requested {
+        let name = metric.name.text;
+        let of_trial = |(scanned, values): (&ScannedTrial<'_>, &TrialValues)| trial_value(name, scanned, values);
+        let of_trials: Result<Vec<TrialValue>, String> = trials.iter().zip(values).map(of_trial).collect();
+        match of_trials {
+            Ok(of_trials) if of_trials.is_empty() => {
+                absent.insert(name.to_owned(), "no trial counts".to_owned());
+            }
+            Ok(of_trials) => summaries.push(summarise_trials(&to_reported(metric, price), of_trials, seed(name))?),
             Err(why) => {
                 absent.insert(name.to_owned(), why);
             }
@@ -507,8 +506,8 @@ fn metrics(
     Ok(summaries)
 }
 
-fn trial_value(name: &str, seen: &ScannedTrial<'_>, values: &TrialValues) -> Result<TrialValue, String> {
-    let trial = seen.trial;
+fn trial_value(name: &str, scanned: &ScannedTrial<'_>, values: &TrialValues) -> Result<TrialValue, String> {
+    let trial = scanned.trial;
     let value = values.get(name).cloned().unwrap_or_else(|| Err("it was not computed".to_owned()));
     let (value, n) = value.map_err(|why| format!("trial `{}`: {why}", trial.trial_id))?;
     Ok(TrialValue {
@@ -521,14 +520,14 @@ fn trial_value(name: &str, seen: &ScannedTrial<'_>, values: &TrialValues) -> Res
     })
 }
 
-fn to_reported(wanted: &RequestedMetric, price: Option<&Price>) -> ReportedMetric {
-    let row = wanted.known.definition();
+fn to_reported(metric: &RequestedMetric, price: Option<&Price>) -> ReportedMetric {
+    let row = metric.name.definition();
     let unit = match row.unit.as_str() {
         Unit::CURRENCY => price.map_or(Unit::CURRENCY, |price| price.currency.as_str()),
         unit => unit,
     };
-    let better = wanted.declared.as_ref().map(|metric| metric.better).or(row.better.map(Into::into));
-    ReportedMetric { path: wanted.known.text.to_owned(), unit: unit.to_owned(), better, primary: wanted.primary }
+    let better = metric.declared.as_ref().map(|declared| declared.better).or(row.better.map(Into::into));
+    ReportedMetric { path: metric.name.text.to_owned(), unit: unit.to_owned(), better, primary: metric.primary }
 }
 
 /// Returns the SLO on a metric, in nanoseconds.

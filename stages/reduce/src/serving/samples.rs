@@ -5,14 +5,14 @@
 
 use assay_metric::{
     Estimator, Field, Formula, Jitter, MeasuredValue, Metric, MetricName, Quotient, RequestFields, Requirement, Sum, Use, gaps,
-    no_request_ended_well, no_response_has, quantity,
+    no_request_succeeded, no_response_has, quantity,
 };
 use assay_stats::selection::{decode_key, encode_key};
 use assay_stats::{SelectedQuantile, Selection, WantedQuantile};
 use assay_warehouse::records::{Ints, MAX_CHUNKS, RecordColumn as Column, RecordError};
 
 use super::Limits;
-use super::trial::{RowMarks, Rules, ScannedTrial, Unit, start_column};
+use super::trial::{RowGroupSpan, RowMarks, Rules, ScannedTrial, start_column};
 use super::views::probabilities;
 
 /// Returns the metrics of which each request has at most one sample, the slow ones first so that threads end together.
@@ -51,19 +51,19 @@ pub(super) struct Distribution {
 pub(super) struct PooledDistribution {
     pub(super) metric: Metric,
     pub(super) n: u64,
-    pub(super) answers: Vec<SelectedQuantile>,
+    pub(super) quantiles: Vec<SelectedQuantile>,
     quotient: bool,
 }
 
 impl PooledDistribution {
     /// Returns a result in milliseconds.
-    pub(super) fn ms(&self, answer: SelectedQuantile) -> Option<f64> {
-        ns_of(answer, self.quotient).map(|ns| ns / 1e6)
+    pub(super) fn ms(&self, quantile: SelectedQuantile) -> Option<f64> {
+        ns_of(quantile, self.quotient).map(|ns| ns / 1e6)
     }
 }
 
-fn ns_of(answer: SelectedQuantile, quotient: bool) -> Option<f64> {
-    if quotient { answer.decoded_value(decode_key) } else { answer.value() }
+fn ns_of(quantile: SelectedQuantile, quotient: bool) -> Option<f64> {
+    if quotient { quantile.decoded_value(decode_key) } else { quantile.value() }
 }
 
 /// The number of binary places below the nanosecond in sums of quotients. A sum of fixed-point numbers does not depend on its
@@ -95,9 +95,11 @@ impl Channel {
         let has_curve = metric.has_use(Use::Curve);
         let room = if separate && has_curve { room / 2 } else { room };
         let grid = || probabilities().into_iter().map(WantedQuantile::Quantile);
-        let selection = |seen: &ScannedTrial<'_>| {
-            let mut wants: Vec<WantedQuantile> =
-                names(metric).iter().filter_map(|name| want(name.statistic.estimator(), seen.tally.requests())).collect();
+        let selection = |scanned: &ScannedTrial<'_>| {
+            let mut wants: Vec<WantedQuantile> = names(metric)
+                .iter()
+                .filter_map(|name| wanted_quantile(name.statistic.estimator(), scanned.tally.requests()))
+                .collect();
             if has_curve && !separate {
                 wants.extend(grid());
             }
@@ -169,34 +171,35 @@ impl Channel {
     fn finish(self, trials: &[ScannedTrial<'_>], why_none: impl Fn(&ScannedTrial<'_>) -> String) -> Distribution {
         let scale = if self.quotient { f64::from(1_u32 << FRACTION_BITS) } else { 1.0 };
         let mut of_trials = Vec::new();
-        for ((seen, selection), sum) in trials.iter().zip(&self.selections).zip(&self.sums) {
-            let mut answers = selection.quantiles().into_iter();
+        for ((scanned, selection), sum) in trials.iter().zip(&self.selections).zip(&self.sums) {
+            let mut quantiles = selection.quantiles().into_iter();
             let n = selection.n();
             let measured = names(self.metric).iter().map(|name| {
                 let estimator = name.statistic.estimator();
                 let ns = match estimator {
-                    Estimator::Value | Estimator::Mean => sum.mean().map(|mean| mean / scale).ok_or_else(|| why_none(seen)),
-                    Estimator::Quantile(_) => {
-                        ns_of(answers.next().unwrap_or(SelectedQuantile::Absent), self.quotient).ok_or_else(|| why_none(seen))
-                    }
-                    Estimator::WithFailures(q) => match answers.next() {
-                        Some(SelectedQuantile::Beyond) => Err(beyond(q, seen.tally.requests(), n)),
-                        answer => ns_of(answer.unwrap_or(SelectedQuantile::Absent), self.quotient).ok_or_else(|| why_none(seen)),
+                    Estimator::Value | Estimator::Mean => sum.mean().map(|mean| mean / scale).ok_or_else(|| why_none(scanned)),
+                    Estimator::Quantile(_) => ns_of(quantiles.next().unwrap_or(SelectedQuantile::Absent), self.quotient)
+                        .ok_or_else(|| why_none(scanned)),
+                    Estimator::WithFailures(q) => match quantiles.next() {
+                        Some(SelectedQuantile::Beyond) => Err(beyond(q, scanned.tally.requests(), n)),
+                        quantile => {
+                            ns_of(quantile.unwrap_or(SelectedQuantile::Absent), self.quotient).ok_or_else(|| why_none(scanned))
+                        }
                     },
                 };
-                let n = if name.statistic.counts_failures() { seen.tally.requests() } else { n };
+                let n = if name.statistic.counts_failures() { scanned.tally.requests() } else { n };
                 (name.text, ns.map(|ns| (ns / 1e6, n)))
             });
             of_trials.push(measured.collect());
         }
-        let wanted = names(self.metric).iter().filter(|name| want(name.statistic.estimator(), 0).is_some()).count();
+        let of_trial = names(self.metric).iter().filter(|name| wanted_quantile(name.statistic.estimator(), 0).is_some()).count();
         let pooled = self.metric.has_use(Use::Curve).then_some(self.metric).and_then(|metric| {
             let (selection, skip) = match (&self.pooled, self.selections.first()) {
                 (Some(pooled), _) => (pooled, 0),
-                (None, first) => (first?, wanted),
+                (None, first) => (first?, of_trial),
             };
-            let answers = selection.quantiles().into_iter().skip(skip).collect();
-            Some(PooledDistribution { metric, n: selection.n(), answers, quotient: self.quotient })
+            let quantiles = selection.quantiles().into_iter().skip(skip).collect();
+            Some(PooledDistribution { metric, n: selection.n(), quantiles, quotient: self.quotient })
         });
         Distribution { trials: of_trials, pooled }
     }
@@ -206,7 +209,7 @@ fn names(metric: Metric) -> &'static [MetricName] {
     metric.definition().names
 }
 
-fn want(estimator: Estimator, requests: u64) -> Option<WantedQuantile> {
+fn wanted_quantile(estimator: Estimator, requests: u64) -> Option<WantedQuantile> {
     match estimator {
         Estimator::Value | Estimator::Mean => None,
         Estimator::Quantile(q) => Some(WantedQuantile::Quantile(q)),
@@ -228,13 +231,13 @@ fn settle(
     channels: &mut [Channel],
     mut scan: impl FnMut(&ScannedTrial<'_>, &mut [Channel], bool) -> Result<(), RecordError>,
 ) -> Result<(), RecordError> {
-    for (place, seen) in trials.iter().enumerate() {
+    for (place, scanned) in trials.iter().enumerate() {
         let mut first = true;
         loop {
             for channel in channels.iter_mut() {
                 channel.begin(Some(place), first);
             }
-            scan(seen, channels, first)?;
+            scan(scanned, channels, first)?;
             // Every channel ends the pass, independent of the others.
             let open = channels.iter_mut().map(Channel::settle).filter(|done| !done).count();
             if open == 0 {
@@ -250,8 +253,8 @@ fn settle(
         for channel in channels.iter_mut() {
             channel.begin(None, false);
         }
-        for seen in trials {
-            scan(seen, channels, false)?;
+        for scanned in trials {
+            scan(scanned, channels, false)?;
         }
         for channel in channels.iter_mut() {
             channel.settle_pooled();
@@ -260,7 +263,7 @@ fn settle(
     Ok(())
 }
 
-/// One unit of work of a thread.
+/// One job of a thread.
 #[derive(Clone, Copy, Debug)]
 enum Job {
     Chunks,
@@ -275,11 +278,11 @@ pub(super) fn distributions(
 ) -> Result<Vec<Distribution>, RecordError> {
     let jobs: Vec<Job> = std::iter::once(Job::Chunks).chain(latencies().into_iter().map(Job::Latency)).collect();
     let room = limits.room / limits.threads.clamp(1, jobs.len());
-    let found = super::trial::in_parallel(limits.threads, &jobs, |job| match job {
+    let results = super::trial::in_parallel(limits.threads, &jobs, |job| match job {
         Job::Chunks => chunks(trials, room),
         Job::Latency(metric) => latency(*metric, trials, rules, room).map(|distribution| vec![distribution]),
     })?;
-    Ok(found.into_iter().flatten().collect())
+    Ok(results.into_iter().flatten().collect())
 }
 
 fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usize) -> Result<Distribution, RecordError> {
@@ -290,55 +293,55 @@ fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usi
     }
     let formula = metric.definition().formula;
     let mut channels = [Channel::new(metric, matches!(formula, Formula::Quotient(_)), trials, room)];
-    let of_all = trials.iter().map(|seen| samples_at_most(formula, seen)).sum();
-    settle(trials, &mut channels, |seen, channels, first| {
+    let of_all = trials.iter().map(|scanned| samples_at_most(formula, scanned)).sum();
+    settle(trials, &mut channels, |scanned, channels, first| {
         let Some(channel) = channels.first_mut() else { return Ok(()) };
         if first {
-            channel.expect(samples_at_most(formula, seen), of_all);
+            channel.expect(samples_at_most(formula, scanned), of_all);
         }
-        seen.units.iter().try_for_each(|unit| scan(formula, rules, unit, channel))
+        scanned.row_groups.iter().try_for_each(|span| scan(formula, rules, span, channel))
     })?;
     let [channel] = channels;
-    Ok(channel.finish(trials, |seen| absence_reason(formula, seen)))
+    Ok(channel.finish(trials, |scanned| absence_reason(formula, scanned)))
 }
 
 /// Returns the marks of the requests that a formula is computed of: all of the measured phase, if it reads nothing of a response.
-fn marks<'a>(formula: Formula, unit: &'a Unit<'_>) -> &'a RowMarks {
+fn marks<'a>(formula: Formula, span: &'a RowGroupSpan<'_>) -> &'a RowMarks {
     match formula {
-        Formula::Span { to, .. } if !to.is_of_response() => &unit.measured,
-        _ => &unit.ok,
+        Formula::Span { to, .. } if !to.is_of_response() => &span.measured,
+        _ => &span.ok,
     }
 }
 
-fn samples_at_most(formula: Formula, seen: &ScannedTrial<'_>) -> usize {
-    seen.units.iter().map(|unit| marks(formula, unit).count()).sum()
+fn samples_at_most(formula: Formula, scanned: &ScannedTrial<'_>) -> usize {
+    scanned.row_groups.iter().map(|span| marks(formula, span).count()).sum()
 }
 
-fn absence_reason(formula: Formula, seen: &ScannedTrial<'_>) -> String {
-    let (requests, ok) = (seen.tally.requests(), seen.tally.ok());
+fn absence_reason(formula: Formula, scanned: &ScannedTrial<'_>) -> String {
+    let (requests, ok) = (scanned.tally.requests(), scanned.tally.ok());
     match formula {
         _ if requests == 0 => "no request was due in the measured phase".to_owned(),
         Formula::Span { to, .. } if !to.is_of_response() => "no request was sent".to_owned(),
-        _ if ok == 0 => no_request_ended_well(requests),
+        _ if ok == 0 => no_request_succeeded(requests),
         Formula::Span { to, .. } => no_response_has(ok, to.description()),
         Formula::Quotient(quotient) => no_response_has(ok, quotient.description),
         Formula::TokenEvents | Formula::Trial(_) => no_response_has(ok, "a list of two token events"),
     }
 }
 
-fn scan(formula: Formula, rules: &Rules, unit: &Unit<'_>, channel: &mut Channel) -> Result<(), RecordError> {
+fn scan(formula: Formula, rules: &Rules, span: &RowGroupSpan<'_>, channel: &mut Channel) -> Result<(), RecordError> {
     match formula {
         Formula::Span { from, to } => {
-            scan_spans([from, to].map(|field| column(field, rules)), marks(formula, unit), unit, channel)
+            scan_spans([from, to].map(|field| column(field, rules)), marks(formula, span), span, channel)
         }
-        Formula::Quotient(quotient) => scan_quotients(quotient, rules, unit, channel),
+        Formula::Quotient(quotient) => scan_quotients(quotient, rules, span, channel),
         Formula::TokenEvents | Formula::Trial(_) => Ok(()),
     }
 }
 
-fn scan_spans(columns: [Column; 2], marks: &RowMarks, unit: &Unit<'_>, channel: &mut Channel) -> Result<(), RecordError> {
+fn scan_spans(columns: [Column; 2], marks: &RowMarks, span: &RowGroupSpan<'_>, channel: &mut Channel) -> Result<(), RecordError> {
     let [from, to] = columns;
-    unit.each(&columns, |batch, before| {
+    span.each(&columns, |batch, before| {
         let (start, at) = (batch.ints(from)?, batch.ints(to)?);
         for row in (0..batch.rows()).filter(|row| marks.get(before + row)) {
             if let Some(ns) = assay_metric::since_ns(start.get(row), at.get(row)) {
@@ -349,12 +352,12 @@ fn scan_spans(columns: [Column; 2], marks: &RowMarks, unit: &Unit<'_>, channel: 
     })
 }
 
-fn scan_quotients(quotient: &Quotient, rules: &Rules, unit: &Unit<'_>, channel: &mut Channel) -> Result<(), RecordError> {
+fn scan_quotients(quotient: &Quotient, rules: &Rules, span: &RowGroupSpan<'_>, channel: &mut Channel) -> Result<(), RecordError> {
     let columns: Vec<Column> = quotient.reads.iter().map(|field| column(*field, rules)).collect();
-    unit.each(&columns, |batch, before| {
+    span.each(&columns, |batch, before| {
         let values: Vec<Ints<'_>> = columns.iter().map(|column| batch.ints(*column)).collect::<Result<_, _>>()?;
         let mut request = RequestFields::default();
-        for row in (0..batch.rows()).filter(|row| unit.ok.get(before + row)) {
+        for row in (0..batch.rows()).filter(|row| span.ok.get(before + row)) {
             for (field, values) in quotient.reads.iter().zip(&values) {
                 request.set(*field, values.get(row));
             }
@@ -394,24 +397,24 @@ impl ChunkListStatistics {
 fn chunks(trials: &[ScannedTrial<'_>], room: usize) -> Result<Vec<Distribution>, RecordError> {
     let mut channels = [Channel::new(Metric::Icl, false, trials, room / 2), Channel::new(Metric::Itl, true, trials, room / 2)];
     let mut lists = vec![ChunkListStatistics::default(); trials.len()];
-    settle(trials, &mut channels, |seen, channels, first| {
-        let place = trials.iter().position(|other| std::ptr::eq(other, seen));
+    settle(trials, &mut channels, |scanned, channels, first| {
+        let place = trials.iter().position(|other| std::ptr::eq(other, scanned));
         let mut ignored = ChunkListStatistics::default();
         let lists = place.filter(|_| first).and_then(|place| lists.get_mut(place)).unwrap_or(&mut ignored);
-        seen.units.iter().try_for_each(|unit| scan_chunks(unit, channels, lists))
+        scanned.row_groups.iter().try_for_each(|span| scan_chunks(span, channels, lists))
     })?;
-    let why = |seen: &ScannedTrial<'_>| absence_reason(Formula::TokenEvents, seen);
+    let why = |scanned: &ScannedTrial<'_>| absence_reason(Formula::TokenEvents, scanned);
     let mut distributions: Vec<Distribution> = channels.into_iter().map(|channel| channel.finish(trials, why)).collect();
     absent_where_packed(distributions.last_mut(), &lists);
     distributions.push(jitter(trials, &lists));
     // A missing list would change the distribution.
     for distribution in &mut distributions {
-        for ((seen, lists), measured) in trials.iter().zip(&lists).zip(&mut distribution.trials) {
-            if seen.trial.all_lists && lists.missing > 0 {
+        for ((scanned, lists), measured) in trials.iter().zip(&lists).zip(&mut distribution.trials) {
+            if scanned.trial.all_lists && lists.missing > 0 {
                 let why = format!(
                     "the list of token events is missing in {} of {}, although all were kept",
                     lists.missing,
-                    quantity(seen.tally.ok(), "answer")
+                    quantity(scanned.tally.ok(), "response")
                 );
                 for (_, measured) in measured {
                     *measured = Err(why.clone());
@@ -429,7 +432,7 @@ fn absent_where_packed(itl: Option<&mut Distribution>, lists: &[ChunkListStatist
     for (lists, measured) in lists.iter().zip(&mut itl.trials).filter(|(lists, _)| lists.are_packed()) {
         let (tokens, events) = (lists.unplaced, lists.unplaced_events);
         let why =
-            format!("the endpoint counts {tokens} tokens in at most {events} events and does not say how many each brought");
+            format!("the endpoint counts {tokens} tokens in at most {events} events and does not report how many each holds");
         for (_, measured) in measured {
             *measured = Err(why.clone());
         }
@@ -437,9 +440,9 @@ fn absent_where_packed(itl: Option<&mut Distribution>, lists: &[ChunkListStatist
 }
 
 fn jitter(trials: &[ScannedTrial<'_>], lists: &[ChunkListStatistics]) -> Distribution {
-    let of_trial = |(seen, lists): (&ScannedTrial<'_>, &ChunkListStatistics)| {
-        let none = || match seen.tally.ok() {
-            0 => absence_reason(Formula::TokenEvents, seen),
+    let of_trial = |(scanned, lists): (&ScannedTrial<'_>, &ChunkListStatistics)| {
+        let none = || match scanned.tally.ok() {
+            0 => absence_reason(Formula::TokenEvents, scanned),
             ok => no_response_has(ok, "a list of three token events"),
         };
         let mean = lists.jitter.mean().map(|mean| (mean / f64::from(1_u32 << FRACTION_BITS) / 1e6, lists.jitter.n));
@@ -455,12 +458,12 @@ fn is_list_of(at: &[i64], first: Option<i64>, last: Option<i64>, events: Option<
     (is_cut || is_whole) && at.first().copied() == first && at.is_sorted()
 }
 
-fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut ChunkListStatistics) -> Result<(), RecordError> {
+fn scan_chunks(span: &RowGroupSpan<'_>, channels: &mut [Channel], lists: &mut ChunkListStatistics) -> Result<(), RecordError> {
     let [icl, itl] = channels else { return Ok(()) };
-    if !unit.file.has_gaps(unit.groups.clone()) {
-        return unit.each(&[Column::TokenEvents], |batch, before| {
+    if !span.file.has_gaps(span.groups.clone()) {
+        return span.each(&[Column::TokenEvents], |batch, before| {
             let events = batch.ints(Column::TokenEvents)?;
-            let several = |row: &usize| unit.ok.get(before + row) && events.get(*row) > Some(1);
+            let several = |row: &usize| span.ok.get(before + row) && events.get(*row) > Some(1);
             lists.missing += (0..batch.rows()).filter(several).count() as u64;
             Ok(())
         });
@@ -474,11 +477,11 @@ fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut ChunkListS
         Column::ChunkAt,
         Column::ChunkTokens,
     ];
-    unit.each(&columns, |batch, before| {
+    span.each(&columns, |batch, before| {
         let (events, chunks) = (batch.ints(Column::TokenEvents)?, batch.chunk_lists()?);
         let (first, last) = (batch.ints(Column::FirstToken)?, batch.ints(Column::LastToken)?);
         let (output, of_first) = (batch.ints(Column::OutputTokens)?, batch.ints(Column::FirstEventTokens)?);
-        for row in (0..batch.rows()).filter(|row| unit.ok.get(before + row)) {
+        for row in (0..batch.rows()).filter(|row| span.ok.get(before + row)) {
             let at = chunks.at(row);
             if at.is_empty() && events.get(row) > Some(1) {
                 lists.missing += 1;
@@ -496,7 +499,7 @@ fn scan_chunks(unit: &Unit<'_>, channels: &mut [Channel], lists: &mut ChunkListS
             if !at.is_empty() && tokens(0) != of_first.get(row) {
                 return Err(wrong(
                     Column::ChunkTokens,
-                    "its first token event brought another number of tokens than is said of it",
+                    "its first token event has another number of tokens than the record states",
                 ));
             }
             // A lone event makes no gap: its number of tokens does not matter.

@@ -33,7 +33,7 @@ fn attempted(records: Vec<Record>) -> AttemptRecords {
     AttemptRecords { records, window_ms: (0, 10_000), counts: true, shards: 1, lists: "all" }
 }
 
-/// A measured request that ended well: the times are intended, sent, first token and last token in milliseconds.
+/// A measured request that succeeded: the times are intended, sent, first token and last token in milliseconds.
 fn request(index: u64, [intended, sent, first, last]: [i64; 4], tokens: u32) -> Record {
     Record {
         global_index: index,
@@ -44,9 +44,9 @@ fn request(index: u64, [intended, sent, first, last]: [i64; 4], tokens: u32) -> 
         last_token_ns: Some(last * MS),
         end_ns: Some((last + 10) * MS),
         outcome: Outcome::Ok,
-        input_tokens_asked: Some(8),
+        input_tokens_requested: Some(8),
         input_tokens: 10,
-        output_tokens_asked: Some(5),
+        output_tokens_requested: Some(5),
         output_tokens: Some(tokens),
         output_source: TokenSource::Usage,
         token_events: 1,
@@ -307,7 +307,7 @@ fn every_metric_of_four_requests_is_as_by_hand() {
             ("goodput_tokens_per_s", 1.0),
             ("good_fraction", 0.5),
             ("error_rate", 0.25),
-            ("isl_tokens_asked_mean", 8.0),
+            ("isl_tokens_requested_mean", 8.0),
             ("isl_tokens_mean", 10.0),
             ("isl_tokens_endpoint_mean", 10.5),
             // 21 for 20.
@@ -467,7 +467,7 @@ struct WindowCase {
     what: &'static str,
     changes: Json,
     warmup: Vec<[i64; 2]>,
-    /// The times of sending and end of each request.
+    /// The send times and end of each request.
     measured: Vec<[i64; 2]>,
     shards: &'static [u32],
     window_ms: (u64, u64),
@@ -518,7 +518,7 @@ fn ends_by_hand() -> Vec<WindowCase> {
         case("a rate, the clock first", open(1_000, Some(1_000)), every(50, 20, 100), &[1, 3], (0, 1_000), 19.0, None),
         // One response, and four of six parts of the next.
         case(
-            "the last answer is beyond the duration",
+            "the last response is beyond the duration",
             json!({"arrival": {"law": "closed"}, "users": 1, "requests": "2", "duration_ns": "1000000000"}),
             vec![[0, 600], [600, 1_200]],
             &[1],
@@ -599,26 +599,26 @@ fn a_window_that_execute_says_otherwise_is_refused() {
     let run = serving_run(&closed, &json!([]), &[vec![trial]]);
     insta::assert_snapshot!(run.reduce_in(&environment(None)).err().expect("refused"), @r"
     error[records]: the records of attempt 0 of trial `w.t.default.one.t0` cannot be reduced
-      because: execute says that measuring lasted from 0 to 100000000 ns, but by plan and records it did from 0 to 1000000000 ns
+      because: execute states a measured window from 0 to 100000000 ns, but by plan and records it is from 0 to 1000000000 ns
     ");
 }
 
 #[test]
 fn there_is_no_itl_of_events_that_bring_an_unknown_number_of_tokens() {
-    let answered = |tokens| Record {
+    let successful = |tokens| Record {
         chunks: chunks(&[(10, None), (20, None), (30, None), (40, None)]),
         token_events: 4,
         ..request(0, [0, 0, 10, 40], tokens)
     };
-    let itl = |tokens| value(&reduced(&json!({}), vec![answered(tokens)]), "itl_ms_mean");
+    let itl = |tokens| value(&reduced(&json!({}), vec![successful(tokens)]), "itl_ms_mean");
     assert_eq!(itl(4).expect("a token an event"), 10.0);
-    assert_eq!(itl(5).expect("the token that ends an answer brings no text"), 10.0);
-    let why = "the endpoint counts 16 tokens in at most 5 events and does not say how many each brought";
+    assert_eq!(itl(5).expect("the token that ends a response brings no text"), 10.0);
+    let why = "the endpoint counts 16 tokens in at most 5 events and does not report how many each holds";
     assert_eq!(itl(16).expect_err("packed"), format!("trial `w.t.default.one.t0`: {why}"));
-    assert_eq!(value(&reduced(&json!({}), vec![answered(16)]), "icl_ms_mean").expect("gaps"), 10.0);
+    assert_eq!(value(&reduced(&json!({}), vec![successful(16)]), "icl_ms_mean").expect("gaps"), 10.0);
     // A response in one event has no gap, so it does not count here, whether alone in a file or beside others.
     let lone = Record { chunks: chunks(&[(10, None)]), ..request(1, [0, 0, 10, 10], 30) };
-    let beside = reduced(&json!({}), vec![answered(16), lone]);
+    let beside = reduced(&json!({}), vec![successful(16), lone]);
     assert_eq!(value(&beside, "itl_ms_mean").expect_err("packed"), format!("trial `w.t.default.one.t0`: {why}"));
 }
 
@@ -628,8 +628,8 @@ fn what_cannot_be_computed_says_why() {
     let prefix = "trial `w.t.default.one.t0`: ";
     let cases = [
         (json!({}), vec![], "error_rate", "no request was due in the measured phase"),
-        (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "ttft_ms_p50", "none of 1 request ended well"),
-        (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "icl_ms_p50", "none of 1 request ended well"),
+        (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "ttft_ms_p50", "none of 1 request succeeded"),
+        (json!({}), vec![failed(0, [0, 0, 5], Outcome::Timeout)], "icl_ms_p50", "none of 1 request succeeded"),
         (
             json!({}),
             vec![failed(0, [0, 0, 5], Outcome::Timeout)],
@@ -640,21 +640,21 @@ fn what_cannot_be_computed_says_why() {
             json!({}),
             vec![request(0, [0, 0, 1, 1], 1)],
             "tpot_ms_p50",
-            "none of 1 answer has two token events and a count of its tokens beyond the first event's",
+            "none of 1 response has two token events and more tokens than the first event has",
         ),
-        (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "jitter_ms", "none of 1 answer has a list of three token events"),
+        (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "jitter_ms", "none of 1 response has a list of three token events"),
         (
             json!({}),
             vec![request(0, [0, 0, 1, 1], 1)],
             "offered_rate_per_s",
             "fewer than two requests were sent at different times",
         ),
-        (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "cached_tokens", "the endpoint does not tell"),
+        (json!({}), vec![request(0, [0, 0, 1, 1], 1)], "cached_tokens", "the endpoint does not report it"),
         (
             json!({}),
             vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }],
             "output_tokens_per_s",
-            "nobody counted the tokens of 1 of 1 answer",
+            "token counts are missing for 1 of 1 response",
         ),
         (
             json!({"api": "embeddings"}),
@@ -666,7 +666,7 @@ fn what_cannot_be_computed_says_why() {
             json!({}),
             vec![Record { token_events: 2, ..request(0, [0, 0, 1, 2], 2) }],
             "itl_ms_mean",
-            "the list of token events is missing in 1 of 1 answer, although all were kept",
+            "the list of token events is missing in 1 of 1 response, although all were kept",
         ),
     ];
     for (changes, records, name, expected) in cases {
@@ -741,7 +741,7 @@ fn a_metric_that_one_trial_lacks_is_absent_from_the_point() {
     let point = serving_run(&json!({}), &json!([]), &[vec![attempted(four())], vec![attempted(without)]]).reduce();
     assert_eq!(
         value(&point, "ttfo_ms_p50").expect_err("absent"),
-        "trial `w.t.default.one.t1`: none of 3 answers has a content event"
+        "trial `w.t.default.one.t1`: none of 3 responses has a content event"
     );
     let ttft = point.summary.metrics.iter().find(|metric| metric.metric == "ttft_ms_p50").expect("there");
     assert_eq!((ttft.n.0, ttft.median), (2, 210.0));
@@ -845,14 +845,14 @@ fn every_column_has_a_writer() {
         vec![attempted(four())],
         vec![attempted(four())],
     ];
-    let answered = reduced(&slos, vec![request(0, [0, 0, 100, 300], 5)]);
+    let successful = reduced(&slos, vec![request(0, [0, 0, 100, 300], 5)]);
     let closed = json!({"arrival": {"law": "closed"}, "users": 1, "requests": "2", "duration_ns": null});
     let records = (0..).zip([[0, 1_000], [1_000, 2_000]]).map(|(index, times)| timed(index, Phase::Measured, times)).collect();
     let closed =
         serving_run(&closed, &json!([]), &[vec![AttemptRecords { window_ms: (0, 2_000), ..attempted(records) }]]).reduce();
     let reranked =
         reduced(&json!({"api": "rerank", "batch": 8}), vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }]);
-    let rows = [serving_run(&slos, &json!([]), &few).reduce().fact, answered.fact, closed.fact, reranked.fact];
+    let rows = [serving_run(&slos, &json!([]), &few).reduce().fact, successful.fact, closed.fact, reranked.fact];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();
     crate::fixture::assert_filled(&assay_warehouse::SERVING_OUTCOME_FACT, &rows, &but);
@@ -908,7 +908,7 @@ fn records_that_are_not_the_attempt_s_are_refused() {
     swapped.files.values_mut().for_each(|bytes| bytes.clone_from(&fewer));
     insta::assert_snapshot!(swapped.reduce_in(&environment(None)).err().expect("refused"), @r#"
     error[records]: the records of attempt 0 of trial `w.t.default.one.t0` cannot be reduced
-      because: execute says that the measured phase's requests came to {"ok": 3, "timeout": 1}, but their records to {"ok": 3}
+      because: execute states the outcomes {"ok": 3, "timeout": 1} of the measured phase, but the records have {"ok": 3}
     "#);
 }
 
@@ -998,6 +998,10 @@ fn an_attempt_s_validity_is_told_once() {
     let point = serving_run(&json!({}), &json!([]), &[vec![bad]]).reduce();
     let reasons = &point.summary.excluded[0].reasons;
     let requests: u64 = serving(&point).uncounted.values().map(|count| count.0).sum();
-    assert_eq!((serving(&point).requests, requests), (Count(0), 4), "its requests are told, over both shards, and in no number");
+    assert_eq!(
+        (serving(&point).requests, requests),
+        (Count(0), 4),
+        "its requests are listed, over both shards, and in no number"
+    );
     assert_eq!(reasons, &Validity::from_reasons(vec![Reason::new("cpu_throttled", "60 %")]).reasons);
 }

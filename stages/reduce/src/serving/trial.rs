@@ -17,7 +17,7 @@ use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError,
 use super::views::Sample;
 
 /// The number of row groups that one thread takes at a time.
-const UNIT_GROUPS: usize = 8;
+const SPAN_GROUPS: usize = 8;
 
 /// The counted attempt of a trial with the records of all its shards.
 pub(crate) struct TrialFiles {
@@ -58,18 +58,18 @@ pub(super) struct Rules {
     pub(super) slos: Vec<(SloMetric, u64)>,
 }
 
-/// Some row groups of a file, and which of their rows count.
-pub(super) struct Unit<'a> {
+/// Some row groups of a file, with marks for the rows that count.
+pub(super) struct RowGroupSpan<'a> {
     pub(super) file: &'a RecordFile,
     pub(super) groups: Range<usize>,
     /// The requests of the measured phase.
     pub(super) measured: RowMarks,
-    /// Those of them that ended well.
+    /// Those of them that succeeded.
     pub(super) ok: RowMarks,
 }
 
-impl Unit<'_> {
-    /// Calls `visit` with batches of some columns, and with the place of their first row among the unit's.
+impl RowGroupSpan<'_> {
+    /// Calls `visit` with batches of some columns, and with the place of their first row among the span's rows.
     pub(super) fn each(
         &self,
         columns: &[Column],
@@ -85,7 +85,7 @@ impl Unit<'_> {
     }
 }
 
-/// A mark for each row of a unit.
+/// A mark for each row of some row groups.
 #[derive(Default)]
 pub(super) struct RowMarks(Vec<u64>);
 
@@ -120,13 +120,13 @@ const WHOLE: u64 = 1 << SHARE_BITS;
 pub(super) struct Tally {
     /// Requests of the measured phase by outcome.
     outcomes: [u64; Outcome::ALL.len()],
-    /// Those that ended well, by the source of their token counts.
+    /// Those that succeeded, by the source of their token counts.
     sources: [u64; TokenSource::ALL.len()],
     /// The sums that metrics are computed from.
     pub(super) totals: Totals,
     /// Requests whose TPOT assumes one token in the first event.
     pub(super) tpot_assumed: u64,
-    /// Token events of those that ended well.
+    /// Token events of those that succeeded.
     pub(super) token_events: u64,
     /// Requests of the measured phase that met each SLO.
     pub(super) within: Vec<u64>,
@@ -145,12 +145,12 @@ impl Tally {
         nonzero_counts(Outcome::ALL, &self.outcomes)
     }
 
-    /// Returns the number of requests that ended well, by the source of their token counts.
+    /// Returns the number of requests that succeeded, by the source of their token counts.
     pub(super) fn sources(&self) -> BTreeMap<String, u64> {
         nonzero_counts(TokenSource::ALL, &self.sources)
     }
 
-    /// Returns the number of requests that ended well.
+    /// Returns the number of requests that succeeded.
     pub(super) fn ok(&self) -> u64 {
         self.outcomes.get(Outcome::Ok as usize).copied().unwrap_or(0)
     }
@@ -196,20 +196,20 @@ pub(crate) enum TrialError {
         found_shard: i64,
     },
     /// Execute states other outcomes.
-    #[error("execute says that the measured phase's requests came to {said}, but their records to {found}")]
+    #[error("execute states the outcomes {stated} of the measured phase, but the records have {actual}")]
     OtherOutcomes {
         /// The outcomes that execute states.
-        said: String,
+        stated: String,
         /// The outcomes in the records.
-        found: String,
+        actual: String,
     },
     /// Execute states another window.
-    #[error("execute says that measuring lasted from {} to {} ns, but by plan and records it did from {} to {} ns", .said.start, .said.end, .found.start, .found.end)]
+    #[error("execute states a measured window from {} to {} ns, but by plan and records it is from {} to {} ns", .stated.start, .stated.end, .actual.start, .actual.end)]
     OtherWindow {
         /// The window that execute states.
-        said: Range<i64>,
+        stated: Range<i64>,
         /// The window that follows from the plan and the records.
-        found: Range<i64>,
+        actual: Range<i64>,
     },
 }
 
@@ -220,11 +220,11 @@ pub(super) struct ScannedTrial<'a> {
     pub(super) window: Range<i64>,
     /// The part of it in which all users were busy, or the reason why there is none.
     pub(super) steady: Result<Range<i64>, String>,
-    pub(super) units: Vec<Unit<'a>>,
+    pub(super) row_groups: Vec<RowGroupSpan<'a>>,
     pub(super) tally: Tally,
 }
 
-/// Reads all records of a trial once, several threads at a time. `timeline` tells whether some are kept to be shown.
+/// Reads all records of a trial once, several threads at a time. `timeline` is true if some are kept for the timeline.
 pub(super) fn scan_trial<'a>(
     trial: &'a TrialFiles,
     rules: &Rules,
@@ -235,25 +235,27 @@ pub(super) fn scan_trial<'a>(
         .shards
         .iter()
         .flat_map(|(shard, file)| {
-            let starts = (0..file.row_groups()).step_by(UNIT_GROUPS);
-            starts.map(move |start| (*shard, file, start..(start + UNIT_GROUPS).min(file.row_groups())))
+            let starts = (0..file.row_groups()).step_by(SPAN_GROUPS);
+            starts.map(move |start| (*shard, file, start..(start + SPAN_GROUPS).min(file.row_groups())))
         })
         .collect();
-    let Spans { window, ends_with_an_answer, steady } = spans(trial, &ranges, threads)?;
+    let Spans { window, ends_with_response, steady } = spans(trial, &ranges, threads)?;
     let never = i64::MAX..i64::MAX;
     let pass =
-        Pass { trial, rules, timeline, window: window.clone(), ends_with_an_answer, steady: steady.clone().unwrap_or(never) };
-    let found = in_parallel(threads, &ranges, |(shard, file, groups)| pass.unit(*shard, file, groups.clone()))?;
-    let mut seen = ScannedTrial { trial, window, steady, units: Vec::new(), tally: Tally::default() };
-    seen.tally.within = vec![0; rules.slos.len()];
-    for (unit, tally) in found {
-        seen.units.push(unit);
-        seen.tally.merge(tally);
+        Pass { trial, rules, timeline, window: window.clone(), ends_with_response, steady: steady.clone().unwrap_or(never) };
+    let scans = in_parallel(threads, &ranges, |(shard, file, groups)| pass.scan_span(*shard, file, groups.clone()))?;
+    let mut scanned = ScannedTrial { trial, window, steady, row_groups: Vec::new(), tally: Tally::default() };
+    scanned.tally.within = vec![0; rules.slos.len()];
+    for (span, tally) in scans {
+        scanned.row_groups.push(span);
+        scanned.tally.merge(tally);
     }
-    check_outcomes(trial, &seen.tally)?;
+    check_outcomes(trial, &scanned.tally)?;
     match &trial.stated_window {
-        Some(said) if *said != seen.window => Err(TrialError::OtherWindow { said: said.clone(), found: seen.window }),
-        _ => Ok(seen),
+        Some(stated) if *stated != scanned.window => {
+            Err(TrialError::OtherWindow { stated: stated.clone(), actual: scanned.window })
+        }
+        _ => Ok(scanned),
     }
 }
 
@@ -299,7 +301,7 @@ impl EndTimes {
 struct Spans {
     window: Range<i64>,
     /// True if the window ends with the last response, so that no request is in flight at its end.
-    ends_with_an_answer: bool,
+    ends_with_response: bool,
     /// The part of the window in which all users were busy, or the reason why there is none.
     steady: Result<Range<i64>, String>,
 }
@@ -309,16 +311,17 @@ fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], thread
     let PlannedMeasurement { phase, requests, users } = trial.planned;
     if requests.is_none() && users.is_none() {
         let steady = Err("under open loop there are no users".to_owned());
-        return Ok(Spans { window: phase.window(PhaseEnd::ByClock), ends_with_an_answer: false, steady });
+        return Ok(Spans { window: phase.window(PhaseEnd::ByClock), ends_with_response: false, steady });
     }
     let shards = u32::try_from(trial.shards.len()).unwrap_or(u32::MAX);
     let own_users = |shard: u32| {
         let share = Stripe::new(shard, shards).map_or(0, |stripe| stripe.share(users.unwrap_or(0)));
         usize::try_from(share).ok().filter(|share| *share > 0)
     };
-    let found = in_parallel(threads, ranges, |(shard, file, groups)| EndTimes::read(file, groups.clone(), own_users(*shard)))?;
+    let end_times =
+        in_parallel(threads, ranges, |(shard, file, groups)| EndTimes::read(file, groups.clone(), own_users(*shard)))?;
     let mut of_shards: BTreeMap<u32, EndTimes> = BTreeMap::new();
-    for ((shard, ..), ends) in ranges.iter().zip(found) {
+    for ((shard, ..), ends) in ranges.iter().zip(end_times) {
         of_shards.entry(*shard).or_default().merge(ends);
     }
     let measured: u64 = of_shards.values().map(|ends| ends.measured).sum();
@@ -336,15 +339,19 @@ fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], thread
             (spans.len() == with_users && all.start < all.end).then_some(all).ok_or_else(never)
         }
     };
-    Ok(Spans { ends_with_an_answer: Some(window.end) == last_end_ns, window, steady })
+    Ok(Spans { ends_with_response: Some(window.end) == last_end_ns, window, steady })
 }
 
 fn check_outcomes(trial: &TrialFiles, tally: &Tally) -> Result<(), TrialError> {
-    let found = tally.outcomes();
-    let Some(said) = &trial.stated_outcomes else { return Ok(()) };
-    let said: BTreeMap<String, u64> =
-        said.iter().filter(|(_, count)| **count > 0).map(|(word, count)| (word.clone(), *count)).collect();
-    if said == found { Ok(()) } else { Err(TrialError::OtherOutcomes { said: format!("{said:?}"), found: format!("{found:?}") }) }
+    let actual = tally.outcomes();
+    let Some(stated) = &trial.stated_outcomes else { return Ok(()) };
+    let stated: BTreeMap<String, u64> =
+        stated.iter().filter(|(_, count)| **count > 0).map(|(word, count)| (word.clone(), *count)).collect();
+    if stated == actual {
+        Ok(())
+    } else {
+        Err(TrialError::OtherOutcomes { stated: format!("{stated:?}"), actual: format!("{actual:?}") })
+    }
 }
 
 /// Works on every item, several at a time, and returns the results in the items' order.
@@ -379,7 +386,7 @@ struct Pass<'a, 'r> {
     rules: &'r Rules,
     timeline: bool,
     window: Range<i64>,
-    ends_with_an_answer: bool,
+    ends_with_response: bool,
     /// The time in which all users were busy; of no length if there was none.
     steady: Range<i64>,
 }
@@ -398,11 +405,11 @@ const COLUMNS: &[Column] = &[
     Column::FirstContent,
     Column::LastToken,
     Column::End,
-    Column::InputTokensAsked,
+    Column::InputTokensRequested,
     Column::InputTokens,
     Column::InputTokensEndpoint,
     Column::CachedTokens,
-    Column::OutputTokensAsked,
+    Column::OutputTokensRequested,
     Column::OutputTokens,
     Column::OutputSource,
     Column::FirstEventTokens,
@@ -421,11 +428,11 @@ pub(super) struct Request {
     pub(super) first_content: Option<i64>,
     pub(super) last_token: Option<i64>,
     pub(super) end: Option<i64>,
-    input_tokens_asked: Option<i64>,
+    input_tokens_requested: Option<i64>,
     input_tokens: Option<i64>,
     input_tokens_endpoint: Option<i64>,
     cached_tokens: Option<i64>,
-    asked: Option<i64>,
+    output_tokens_requested: Option<i64>,
     output_tokens: Option<i64>,
     source: TokenSource,
     first_event_tokens: Option<i64>,
@@ -454,29 +461,35 @@ impl Request {
 }
 
 impl<'a> Pass<'a, '_> {
-    fn unit(&self, shard: u32, file: &'a RecordFile, groups: Range<usize>) -> Result<(Unit<'a>, Tally), TrialError> {
+    fn scan_span(&self, shard: u32, file: &'a RecordFile, groups: Range<usize>) -> Result<(RowGroupSpan<'a>, Tally), TrialError> {
         let rows = file.rows_in(groups.clone());
-        let mut unit = Unit { file, groups, measured: RowMarks::with_rows(rows), ok: RowMarks::with_rows(rows) };
+        let mut span = RowGroupSpan { file, groups, measured: RowMarks::with_rows(rows), ok: RowMarks::with_rows(rows) };
         let mut tally = Tally { within: vec![0; self.rules.slos.len()], ..Tally::default() };
         let mut before = 0;
-        for batch in file.batches(COLUMNS, unit.groups.clone())? {
+        for batch in file.batches(COLUMNS, span.groups.clone())? {
             let batch = batch?;
             check_origin(&batch, shard, self.trial.attempt)?;
-            self.batch(&batch, before, &mut unit, &mut tally)?;
+            self.scan_batch(&batch, before, &mut span, &mut tally)?;
             before += batch.rows();
         }
-        Ok((unit, tally))
+        Ok((span, tally))
     }
 
-    fn batch(&self, batch: &Batch, before: usize, unit: &mut Unit<'_>, tally: &mut Tally) -> Result<(), RecordError> {
+    fn scan_batch(
+        &self,
+        batch: &Batch,
+        before: usize,
+        span: &mut RowGroupSpan<'_>,
+        tally: &mut Tally,
+    ) -> Result<(), RecordError> {
         let columns = Columns::new(batch, self.rules.open_loop)?;
         let phases: Vec<Phase> = batch.words(Column::Phase)?;
         for (row, phase) in phases.into_iter().enumerate() {
             let Some(request) = columns.request(row) else { continue };
             if phase == Phase::Measured {
-                unit.measured.set(before + row);
+                span.measured.set(before + row);
                 if request.outcome.is_ok() {
-                    unit.ok.set(before + row);
+                    span.ok.set(before + row);
                 }
                 self.add_measured(&request, tally);
             }
@@ -515,18 +528,18 @@ impl<'a> Pass<'a, '_> {
         let output = if self.rules.has_output { request.output_tokens } else { Some(0) };
         let input = request.input_tokens_endpoint.or(request.input_tokens);
         tally.totals.steady.add(share_within(sent, end, &self.steady), input, output);
-        let share = if self.ends_with_an_answer {
+        let share = if self.ends_with_response {
             share_within(sent, end, &self.window)
         } else if end > self.window.start && end <= self.window.end {
             WHOLE
         } else {
             0
         };
-        tally.totals.done.add(share, input, output);
+        tally.totals.completed.add(share, input, output);
         if !self.rules.slos.is_empty()
             && self.rules.slos.iter().all(|(metric, at_most_ns)| request.is_within(*metric, *at_most_ns))
         {
-            tally.totals.good_done.add(share, input, output);
+            tally.totals.completed_good.add(share, input, output);
         }
     }
 }
@@ -534,7 +547,7 @@ impl<'a> Pass<'a, '_> {
 fn add_successful(request: &Request, tally: &mut Tally) {
     bump(&mut tally.sources, request.source as usize);
     let totals = &mut tally.totals;
-    request.input_tokens_asked.into_iter().for_each(|tokens| totals.isl_asked.add(tokens));
+    request.input_tokens_requested.into_iter().for_each(|tokens| totals.isl_requested.add(tokens));
     request.input_tokens.into_iter().for_each(|tokens| totals.isl.add(tokens));
     if let (Some(ours), Some(theirs)) = (request.input_tokens, request.input_tokens_endpoint) {
         totals.isl_compared.add(ours);
@@ -542,9 +555,11 @@ fn add_successful(request: &Request, tally: &mut Tally) {
     }
     request.output_tokens.into_iter().for_each(|tokens| totals.osl.add(tokens));
     request.cached_tokens.into_iter().for_each(|tokens| totals.cached.add(tokens));
-    if let (Some(Ok(asked)), Some(Ok(got))) = (request.asked.map(u32::try_from), request.output_tokens.map(u32::try_from)) {
-        totals.asked += 1;
-        totals.mismatched += u64::from(is_length_mismatch(asked, got));
+    if let (Some(Ok(requested)), Some(Ok(actual))) =
+        (request.output_tokens_requested.map(u32::try_from), request.output_tokens.map(u32::try_from))
+    {
+        totals.with_both_lengths += 1;
+        totals.mismatched += u64::from(is_length_mismatch(requested, actual));
     }
     tally.token_events += request.token_events.max(0).cast_unsigned();
     let assumed = request.tpot().is_some_and(|(_, how)| how == TpotDivisor::FirstEventAssumedOne);
@@ -578,11 +593,11 @@ struct Columns<'a> {
     first_content: Ints<'a>,
     last_token: Ints<'a>,
     end: Ints<'a>,
-    input_tokens_asked: Ints<'a>,
+    input_tokens_requested: Ints<'a>,
     input_tokens: Ints<'a>,
     input_tokens_endpoint: Ints<'a>,
     cached_tokens: Ints<'a>,
-    asked: Ints<'a>,
+    output_tokens_requested: Ints<'a>,
     output_tokens: Ints<'a>,
     first_event_tokens: Ints<'a>,
     token_events: Ints<'a>,
@@ -601,11 +616,11 @@ impl<'a> Columns<'a> {
             first_content: batch.ints(Column::FirstContent)?,
             last_token: batch.ints(Column::LastToken)?,
             end: batch.ints(Column::End)?,
-            input_tokens_asked: batch.ints(Column::InputTokensAsked)?,
+            input_tokens_requested: batch.ints(Column::InputTokensRequested)?,
             input_tokens: batch.ints(Column::InputTokens)?,
             input_tokens_endpoint: batch.ints(Column::InputTokensEndpoint)?,
             cached_tokens: batch.ints(Column::CachedTokens)?,
-            asked: batch.ints(Column::OutputTokensAsked)?,
+            output_tokens_requested: batch.ints(Column::OutputTokensRequested)?,
             output_tokens: batch.ints(Column::OutputTokens)?,
             first_event_tokens: batch.ints(Column::FirstEventTokens)?,
             token_events: batch.ints(Column::TokenEvents)?,
@@ -623,11 +638,11 @@ impl<'a> Columns<'a> {
             first_content: self.first_content.get(row),
             last_token: self.last_token.get(row),
             end: self.end.get(row),
-            input_tokens_asked: self.input_tokens_asked.get(row),
+            input_tokens_requested: self.input_tokens_requested.get(row),
             input_tokens: self.input_tokens.get(row),
             input_tokens_endpoint: self.input_tokens_endpoint.get(row),
             cached_tokens: self.cached_tokens.get(row),
-            asked: self.asked.get(row),
+            output_tokens_requested: self.output_tokens_requested.get(row),
             output_tokens: self.output_tokens.get(row),
             source: *self.sources.get(row)?,
             first_event_tokens: self.first_event_tokens.get(row),
@@ -636,7 +651,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Returns the column from which latencies count: the intended time under open loop, the time of sending under closed loop.
+/// Returns the column from which latencies count: the intended time under open loop, the send time under closed loop.
 pub(super) fn start_column(open_loop: bool) -> Column {
     if open_loop { Column::Intended } else { Column::Sent }
 }

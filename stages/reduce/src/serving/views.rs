@@ -46,11 +46,11 @@ pub(super) fn curve(
     metric: &str,
     n: u64,
     failed: u64,
-    answers: &[SelectedQuantile],
+    quantiles: &[SelectedQuantile],
     to_ms: impl Fn(SelectedQuantile) -> Option<f64>,
 ) -> Option<Curve> {
-    let supported = curve_probabilities().zip(answers).filter(|(place, _)| place.is_supported(n));
-    let quantiles: Vec<_> = supported.filter_map(|(place, answer)| Some([place.probability(), to_ms(*answer)?])).collect();
+    let supported = curve_probabilities().zip(quantiles).filter(|(place, _)| place.is_supported(n));
+    let quantiles: Vec<_> = supported.filter_map(|(place, quantile)| Some([place.probability(), to_ms(*quantile)?])).collect();
     (n > 0).then(|| Curve { metric: metric.to_owned(), n: Count(n), failed: Count(failed), quantiles })
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Sample {
 
 #[derive(Debug, Default, PartialEq)]
 struct LowestRequests {
-    seen: u64,
+    offered: u64,
     kept: Vec<(u64, TimelineRequest)>,
 }
 
@@ -79,7 +79,7 @@ fn mix(index: u64) -> u64 {
 
 impl LowestRequests {
     fn add(&mut self, index: u64, request: impl FnOnce() -> TimelineRequest) {
-        self.seen += 1;
+        self.offered += 1;
         let mixed = mix(index);
         if self.kept.len() >= MAX_TIMELINE_REQUESTS
             && self.kept.get(MAX_TIMELINE_REQUESTS - 1).is_some_and(|(last, _)| mixed > *last)
@@ -99,7 +99,7 @@ impl LowestRequests {
     }
 
     fn merge(&mut self, other: Self) {
-        self.seen += other.seen;
+        self.offered += other.offered;
         self.kept.extend(other.kept);
         self.prune();
     }
@@ -137,26 +137,26 @@ fn to_timeline_request(request: &Request) -> TimelineRequest {
 
 /// Returns the requests of a trial that are shown: every failed one up to half of the limit, more if there are few others, then
 /// others.
-pub(super) fn timeline(seen: &mut ScannedTrial<'_>) -> Timeline {
-    let requests = seen.tally.requests();
-    let Sample { mut failed, mut others } = std::mem::take(&mut seen.tally.sample);
+pub(super) fn timeline(scanned: &mut ScannedTrial<'_>) -> Timeline {
+    let requests = scanned.tally.requests();
+    let Sample { mut failed, mut others } = std::mem::take(&mut scanned.tally.sample);
     failed.prune();
     others.prune();
     let of_failed =
         failed.kept.len().min((MAX_TIMELINE_REQUESTS / 2).max(MAX_TIMELINE_REQUESTS.saturating_sub(others.kept.len())));
     let of_others = others.kept.len().min(MAX_TIMELINE_REQUESTS - of_failed);
-    let thinning = if failed.seen + others.seen <= MAX_TIMELINE_REQUESTS as u64 {
+    let thinning = if failed.offered + others.offered <= MAX_TIMELINE_REQUESTS as u64 {
         "all".to_owned()
     } else {
         format!(
             "{of_failed} of {} failed requests and {of_others} of {} others, those whose index mixed by SplitMix64 is smallest",
-            failed.seen, others.seen
+            failed.offered, others.offered
         )
     };
     let kept = failed.kept.into_iter().take(of_failed).chain(others.kept.into_iter().take(of_others));
     let mut shown: Vec<TimelineRequest> = kept.map(|(_, request)| request).collect();
     shown.sort_by(|a, b| a.start_ms.total_cmp(&b.start_ms).then(a.index.cmp(&b.index)));
-    let trial = seen.trial;
+    let trial = scanned.trial;
     Timeline { trial_id: trial.trial_id.clone(), attempt: trial.attempt, requests: Count(requests), thinning, shown }
 }
 

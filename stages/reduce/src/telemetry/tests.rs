@@ -86,11 +86,11 @@ fn host(readings: &[(f64, Json)]) -> Vec<u8> {
 }
 
 /// Responses of an endpoint: the time of the request, the seconds until the response, and the body.
-fn endpoint(answers: &[(f64, f64, &str)]) -> Vec<u8> {
+fn endpoint(responses: &[(f64, f64, &str)]) -> Vec<u8> {
     let line = |(seconds, took, body): &(f64, f64, &str)| {
         format!("{}\n", json!({"at": at(*seconds), "took_ns": (took * 1e9) as u64, "status": 200, "body": body}))
     };
-    packed(&answers.iter().map(line).collect::<String>())
+    packed(&responses.iter().map(line).collect::<String>())
 }
 
 fn packed(text: &str) -> Vec<u8> {
@@ -218,7 +218,7 @@ fn gaps_of_all_shards_count_once() {
     ");
 }
 
-const ANSWER: &str = r#"
+const RESPONSE: &str = r#"
 # TYPE queue_seconds gauge
 queue_seconds 0.5
 # TYPE done counter
@@ -240,11 +240,11 @@ cache_usage NaN
 
 #[test]
 fn an_endpoint_says_more_than_a_host() {
-    let later = ANSWER.replace("} 10", "} 30").replace("} 8", "} 9").replace("} 4", "} 5").replace(" 100", " 350");
-    let answers = [(1.0, 0.2, ANSWER), (3.0, 0.2, later.as_str()), (4.9, 0.2, ANSWER), (4.8, 0.1, ANSWER)];
+    let later = RESPONSE.replace("} 10", "} 30").replace("} 8", "} 9").replace("} 4", "} 5").replace(" 100", " 350");
+    let responses = [(1.0, 0.2, RESPONSE), (3.0, 0.2, later.as_str()), (4.9, 0.2, RESPONSE), (4.8, 0.1, RESPONSE)];
     let given = recorded_run(serving(1), vec![vec![tried(1.0, 5.0)]])
-        .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&answers))
-        .recorded("0-0-0/endpoint-u.jsonl.zst", endpoint(&answers));
+        .recorded("0-0-0/endpoint-t.jsonl.zst", endpoint(&responses))
+        .recorded("0-0-0/endpoint-u.jsonl.zst", endpoint(&responses));
     // The third was not there at the window's end, and the fourth is older than it. Another target's responses belong to no
     // trial.
     insta::assert_snapshot!(given.shown(), @r#"
@@ -271,12 +271,12 @@ fn with_exporter(mut plan: Plan, name: &str) -> Plan {
 fn an_exporter_observes_every_attempt() {
     let body =
         |forks: u32| format!("# TYPE node_forks_total counter\nnode_forks_total {forks}\nnode_load1 2\nup 1\ngo_threads 7\n");
-    let answers = [(1.0, 0.1, body(10)), (3.0, 0.1, body(50)), (6.0, 0.1, body(60))];
-    let answers: Vec<_> = answers.iter().map(|(at, took, body)| (*at, *took, body.as_str())).collect();
+    let responses = [(1.0, 0.1, body(10)), (3.0, 0.1, body(50)), (6.0, 0.1, body(60))];
+    let responses: Vec<_> = responses.iter().map(|(at, took, body)| (*at, *took, body.as_str())).collect();
     let plan = with_exporter(with_exporter(plan(2), "node"), "gone");
     let given = recorded_run(plan, vec![vec![tried(0.5, 4.0)], vec![tried(5.0, 9.0)]])
-        .recorded("0-0-0/exporter-node.jsonl.zst", endpoint(&answers))
-        .recorded("0-0-0/exporter-other.jsonl.zst", endpoint(&answers));
+        .recorded("0-0-0/exporter-node.jsonl.zst", endpoint(&responses))
+        .recorded("0-0-0/exporter-other.jsonl.zst", endpoint(&responses));
     // Another exporter is not of the plan, and one that was never there has no rows.
     insta::assert_snapshot!(given.shown(), @"
     t0 0 exporter node exporter/node node_forks_total counter 1/s 2 20.000 20.000 20.000 20.000 gap 0
@@ -289,7 +289,7 @@ fn an_exporter_observes_every_attempt() {
 }
 
 #[test]
-fn what_an_endpoint_did_not_answer_is_passed_over() {
+fn readings_without_a_response_are_passed_over() {
     let failed = r#"{"at":"1970-01-01T00:00:01.000000000Z","took_ns":5,"error":"refused"}"#;
     let given = recorded_run(serving(1), vec![vec![tried(0.0, 5.0)]])
         .recorded("0-0-0/endpoint-t.jsonl.zst", packed(&format!("{failed}\n{failed}\n")));
@@ -419,10 +419,10 @@ proptest! {
         for (sequence, readings) in recorded.iter().enumerate() {
             let of_host: Vec<_> = readings.iter().map(|(at, count)| (tenths(*at), json!({"forks": count, "load_1m": count}))).collect();
             let bodies: Vec<_> = readings.iter().map(|(at, count)| (tenths(*at), format!("a_total {count}\nb {count}\n"))).collect();
-            let answers: Vec<_> = bodies.iter().map(|(at, body)| (*at, 0.05, body.as_str())).collect();
+            let responses: Vec<_> = bodies.iter().map(|(at, body)| (*at, 0.05, body.as_str())).collect();
             run = run
                 .recorded(&format!("0-0-{sequence}/host.jsonl"), host(&of_host))
-                .recorded(&format!("0-0-{sequence}/endpoint-t.jsonl.zst"), endpoint(&answers));
+                .recorded(&format!("0-0-{sequence}/endpoint-t.jsonl.zst"), endpoint(&responses));
         }
         let listed: Vec<_> = run.recordings.iter().map(|(artifact, _)| artifact.clone()).collect();
         let shuffled: Vec<_> = order.iter().map(|index| listed[*index].clone()).collect();

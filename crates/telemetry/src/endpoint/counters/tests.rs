@@ -56,9 +56,9 @@ fn the_counters_of_other_servers_are_known() {
 /// was not there.
 fn scrapes(of: &[(i64, Option<f64>)]) -> Vec<Scrape> {
     let counter = |value| Counter { name: "vllm:request_success_total", value };
-    let one = |(asked, value): &(i64, Option<f64>)| Scrape {
-        asked: at(*asked),
-        answered: at(asked + 10),
+    let one = |(requested, value): &(i64, Option<f64>)| Scrape {
+        requested_at: at(*requested),
+        received_at: at(requested + 10),
         counters: [value.map(counter), None, None],
     };
     of.iter().map(one).collect()
@@ -75,13 +75,13 @@ fn growth_is_taken_from_before_the_window_to_behind_it() {
     let all = [(0, Some(1.0)), (900, Some(5.0)), (1200, Some(7.0)), (1800, Some(12.0)), (2100, Some(14.0)), (3000, Some(99.0))];
     assert_eq!(around(&all), Some((9, 5, 0)), "14 - 5 around it, 12 - 7 within it");
     let edges = [(990, Some(5.0)), (1000, Some(6.0)), (1990, Some(9.0)), (2000, Some(10.0))];
-    assert_eq!(around(&edges), Some((5, 3, 0)), "answered at the start is before it, asked for at the end is behind it");
+    assert_eq!(around(&edges), Some((5, 3, 0)), "received at the start is before it, requested at the end is after it");
     let unready = [(0, Some(1.0)), (995, Some(5.0)), (1995, Some(9.0)), (2100, Some(14.0))];
-    assert_eq!(around(&unready), Some((13, 0, 0)), "an answer on the way at an edge is neither");
+    assert_eq!(around(&unready), Some((13, 0, 0)), "a response in flight at an edge is neither");
 }
 
 #[test]
-fn without_an_answer_on_both_sides_nothing_is_known() {
+fn without_a_response_on_both_sides_nothing_is_known() {
     assert_eq!(around(&[]), None);
     assert_eq!(around(&[(1500, Some(1.0)), (2000, Some(2.0))]), None);
     assert_eq!(around(&[(900, Some(1.0)), (1500, Some(2.0))]), None);

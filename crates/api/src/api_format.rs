@@ -47,9 +47,9 @@ impl InputKind {
     }
 }
 
-/// An API. Every API implements the functions without a default. The others are for APIs that stream, or that differ from
+/// The format of an API's requests and responses. Every API implements the functions without a default. The others are for APIs that stream, or that differ from
 /// OpenAI's.
-pub(crate) trait Interface: Sized {
+pub(crate) trait ApiFormat: Sized {
     /// The properties on which other crates base decisions.
     const CAPABILITIES: Capabilities;
 
@@ -82,7 +82,7 @@ pub(crate) trait Interface: Sized {
     fn object_names(is_streamed: bool) -> (&'static str, &'static str);
 
     /// Writes the complete body of a simulated response that is not streamed.
-    fn write_whole(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>);
+    fn write_unstreamed(response: &SimulatedResponse, content: &impl Content, fault: ContentFault<'_>, body: &mut Vec<u8>);
 
     /// Writes the first event of a simulated stream, which has no token. Returns false if the API has no such event.
     fn write_first_event(_: &SimulatedResponse, _: &mut Vec<u8>) -> bool {
