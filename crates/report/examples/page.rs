@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use assay_report::{ChainSignature, Inputs, Report, Verification};
 
 #[expect(dead_code, reason = "an example needs a part of what tests need")]
-#[path = "../src/fixture/mod.rs"]
+#[path = "../src/run/fixture/mod.rs"]
 mod fixture;
 
 fn main() -> io::Result<()> {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use assay_report::{ChainSignature, Inputs, Report, Verification};
 
 #[expect(dead_code, reason = "an example needs a part of what tests need")]
-#[path = "../src/fixture/mod.rs"]
+#[path = "../src/run/fixture/mod.rs"]
 mod fixture;
 
 /// Number of repetitions; their median is reported.

@@ -4,30 +4,16 @@
 //! sentence, state, picture, table, lineage, fine print. Strings in, strings out: this crate reads no file, and renderings of equal
 //! inputs have equal bytes.
 
-mod environment;
-mod fine_print;
+mod evidence;
 pub mod gate;
 pub mod history;
-mod html;
-mod inputs;
-mod lineage;
-mod markdown;
-mod model;
-mod number;
-mod remark;
-mod serving;
-mod strip;
-pub mod terminal;
-mod text;
-mod unit;
+mod render;
+mod run;
 
 pub use assay_manifest::Address;
-pub use inputs::{ChainSignature, Inputs, Verification};
-pub use lineage::shell_word;
-pub use markdown::escape as escape_markdown;
-pub use model::{Report, commonest_reason, describe_none_counted};
-pub use number::{bytes, duration, percent, probability, significant};
-pub use text::counted;
-
-#[cfg(test)]
-mod fixture;
+pub use evidence::ChainSignature;
+pub use render::command::shell_word;
+pub use render::markdown::escape as escape_markdown;
+pub use render::number::{bytes, duration, percent, probability, significant};
+pub use render::text::counted;
+pub use run::{Inputs, Report, Verification, commonest_reason, describe_none_counted, terminal};

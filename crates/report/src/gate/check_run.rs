@@ -3,10 +3,10 @@
 use assay_manifest::Outcome;
 use serde_json::{Value, json};
 
-use super::Report;
-use super::row::Row;
-use super::sections::join_within;
-use crate::text::counted;
+use super::markdown::sections::join_within;
+use super::model::Report;
+use super::model::row::Row;
+use crate::render::text::counted;
 
 /// GitHub's limit of a summary and of a text, in characters. A text of at most as many bytes is always within it.
 const MAX_OUTPUT: usize = 65_535;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Report;
-use super::row::{MetricOutcome, Row};
-use crate::html::writer::Writer;
+use super::model::Report;
+use super::model::row::{MetricOutcome, Row};
+use crate::render::html::writer::Writer;
 
 /// The result of a test case.
 enum CaseResult {

@@ -1,11 +1,11 @@
 //! A verdict in a terminal: sentence, strip, table, the details that do not fit the table, commands.
 
-use super::Report;
-use super::acknowledgements::{AcknowledgementLine, EffectKind};
-use super::row::{ABSENT, MetricOutcome, Row};
-use crate::terminal::table::{Cell, NEVER_DROPPED, Table, TableColumn};
-use crate::terminal::{Paint, Screen};
-use crate::text::{align_points, counted};
+use super::model::Report;
+use super::model::acknowledgements::{AcknowledgementLine, EffectKind};
+use super::model::row::{ABSENT, MetricOutcome, Row};
+use crate::render::terminal::table::{Cell, NEVER_DROPPED, Table, TableColumn};
+use crate::render::terminal::{Paint, Screen};
+use crate::render::text::{align_points, counted};
 
 /// The indentation of every row.
 const INDENT: &str = "  ";

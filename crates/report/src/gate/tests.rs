@@ -3,11 +3,11 @@
 use assay_manifest::{Acknowledgement, Difference, EarlierEnd, EndState, MetricVerdict, Outcome, Reason, Role};
 use proptest::prelude::*;
 
-use super::EarlierVerdict;
 use super::fixture::{self, Model};
-use super::row::MetricOutcome;
-use crate::html::tests::{check_balance, ids};
-use crate::text::columns;
+use super::inputs::EarlierVerdict;
+use super::model::row::MetricOutcome;
+use crate::render::check::{check_balance, ids, outside_code};
+use crate::render::text::columns;
 
 /// GitHub's limit of a comment's length.
 const LIMIT: usize = 65_535;
@@ -399,7 +399,7 @@ fn what_bounds_nothing_has_no_interval_and_no_third_digit() {
     change.high = None;
     model.metric("output_tokens_per_s").change = None;
     let report = model.report();
-    let changes: Vec<String> = report.primary.iter().map(super::row::Row::change_text).collect();
+    let changes: Vec<String> = report.primary.iter().map(super::model::row::Row::change_text).collect();
     insta::assert_snapshot!(changes.join("\n"), @r"
     +12.1 % [+9.0, +15.5]
     +12 %, no interval
@@ -476,7 +476,7 @@ fn every_judged_number_walks_back() {
     assert_eq!(walks.len(), 2 * 6 + 1, "both sides of every metric, and the number that decided");
     for command in walks {
         let address = command.split(' ').nth(2).expect("an address");
-        assert!(address.parse::<crate::Address>().is_ok() && command.ends_with(" --store s3://results"), "{command}");
+        assert!(address.parse::<assay_manifest::Address>().is_ok() && command.ends_with(" --store s3://results"), "{command}");
     }
     let summary = model.verdict.runs[0].summary.manifest.to_string();
     assert_eq!(html.matches(&summary).count(), 6 + 2, "each metric's, and the run's with its bundle");
@@ -499,7 +499,7 @@ fn a_pair_walks_back_to_the_run_that_it_is_of() {
     let row = report.primary.iter().find(|row| row.metric == "itl_ms_p99").expect("the metric");
     let trials: Vec<_> = row.origins.iter().map(|origin| (origin.run_id.as_str(), origin.candidate.trials.len())).collect();
     assert_eq!(trials, [("pull-17-b", 7), ("pull-17-c", 6)]);
-    let runs = row.origins[1].candidate.trials.values().map(crate::Address::run_id);
+    let runs = row.origins[1].candidate.trials.values().map(assay_manifest::Address::run_id);
     assert!(runs.map(assay_manifest::RunId::as_str).all(|run| run == "pull-17-c"));
 }
 
@@ -706,38 +706,6 @@ fn with_hostile_text(text: &str) -> Model {
         earlier.commit = Some(own());
     }
     model
-}
-
-/// Returns Markdown without its code spans and blocks, in which a forge finds neither markup nor names.
-pub(crate) fn outside_code(markdown: &str) -> String {
-    let fence = |text: &str| text.chars().take_while(|character| *character == '`').count();
-    let mut outside = String::new();
-    let mut rest = markdown;
-    while let Some(next) = rest.chars().next() {
-        if next == '\\' {
-            // An escaped character is text and does not delimit code.
-            let two: String = rest.chars().take(2).collect();
-            rest = rest.get(two.len()..).unwrap_or_default();
-            outside.push('·');
-            continue;
-        }
-        let length = fence(rest);
-        if length == 0 {
-            outside.push(next);
-            rest = rest.get(next.len_utf8()..).unwrap_or_default();
-            continue;
-        }
-        let (mark, after) = rest.split_at(length);
-        let closing = after.match_indices(mark).find(|(at, _)| {
-            let before = after.get(..*at).unwrap_or_default();
-            !before.ends_with('`') && fence(after.get(*at..).unwrap_or_default()) == length
-        });
-        match closing {
-            Some((at, _)) => rest = after.get(at + length..).unwrap_or_default(),
-            None => rest = after,
-        }
-    }
-    outside
 }
 
 /// Asserts that XML has no character that version 1.0 forbids, and that every element is closed in order.

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{AmbiguousStretch, Change, Run, Series, phrases};
+use super::model::{AmbiguousStretch, Change, Run, Series};
+use super::phrases;
 
 impl Series {
     /// Returns the history with its changes. Changes and their intervals are shares; `news` is the change of the newest runs.

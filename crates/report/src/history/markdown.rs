@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, Series, phrases};
-use crate::markdown::{code, escape, prose};
+use super::model::{Report, Series};
+use super::phrases;
+use crate::render::markdown::{code, escape, prose};
 
 /// Maximum size of an issue, in bytes: forges accept 65,536 characters, and the caller may add some.
 const MAX_ISSUE: usize = 60_000;

@@ -4,10 +4,9 @@ use std::cmp::Ordering;
 
 use assay_manifest::BetterDirection;
 
-use super::{AmbiguousStretch, Change, LOCATION_TOLERANCE, Run, Series};
-use crate::gate::short_commit;
-use crate::number::{Format, probability, significant};
-use crate::text::counted;
+use super::model::{AmbiguousStretch, Change, LOCATION_TOLERANCE, Run, Series};
+use crate::render::number::{Format, probability, significant};
+use crate::render::text::{counted, short_commit};
 
 /// Returns the result in one sentence: the level moved and with which run, or it did not move, or the reason why it was not searched.
 /// Backticks mark names.

@@ -1,8 +1,9 @@
 //! Histories in a terminal: each a chart of points, and under it its changes.
 
-use super::{Report, Series, phrases};
-use crate::number::significant;
-use crate::text::counted;
+use super::model::{Report, Series};
+use super::phrases;
+use crate::render::number::significant;
+use crate::render::text::counted;
 
 /// Number of rows of a chart.
 const ROWS: usize = 8;

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::fixture::{self, report};
-use super::{Change, Level, Run, Series, phrases};
-use crate::gate::tests::outside_code;
-use crate::html::tests::{check_balance, ids};
+use super::model::{Change, Level, Run, Series};
+use super::phrases;
+use crate::render::check::{check_balance, ids, outside_code};
 
 #[test]
 fn a_terminal_shows_each_history_and_what_changed() {

@@ -1,0 +1,329 @@
+//! Tests of the whole page.
+
+use proptest::prelude::*;
+
+use crate::render::check::{check_balance, ids};
+use crate::run::fixture;
+use crate::run::inputs::Verification;
+use crate::run::model::Report;
+
+/// The first character of a terminal's escape sequence.
+const ESCAPE: char = '\u{1b}';
+
+#[test]
+fn the_page_is_well_formed() {
+    let tags = check_balance(&fixture::report().html()).expect("well formed");
+    assert!(tags > 500, "{tags}");
+    assert!(check_balance("<style></style><p><b></p></b>").is_err());
+    assert!(check_balance("<style></style><p>").is_err());
+}
+
+#[test]
+fn every_link_inside_the_page_arrives_at_one_place() {
+    let html = fixture::report().html();
+    let targets = ids(&html, " id=\"");
+    let unique: std::collections::BTreeSet<_> = targets.iter().collect();
+    assert_eq!(unique.len(), targets.len(), "an id stands twice");
+    let links = ids(&html, "href=\"#");
+    assert!(links.len() > 20, "{}", links.len());
+    for link in links {
+        assert!(targets.contains(&link), "nothing is called {link}");
+    }
+}
+
+#[test]
+fn every_number_of_the_table_opens_its_lineage() {
+    let report = fixture::report();
+    let html = report.html();
+    for (_, _, row) in report.rows() {
+        let Ok(measured) = &row.measured else { continue };
+        let row = measured.address.row();
+        assert!(html.contains(&format!("href=\"#r-{row}\"")), "{row}");
+        assert!(html.contains(&format!("assay trace {}", measured.address)), "{row}");
+    }
+}
+
+#[test]
+fn nothing_is_requested_and_nothing_runs() {
+    let html = fixture::report().html();
+    for forbidden in ["<script", "<link", "<img", "<iframe", " src=", "url(", "@import", "@font-face", " onload", "href=\"http"] {
+        assert!(!html.contains(forbidden), "{forbidden}");
+    }
+}
+
+#[test]
+fn headings_nest() {
+    let html = fixture::report().html();
+    let mut before = 0;
+    for level in html.split("<h").skip(1).filter_map(|rest| rest.chars().next()?.to_digit(10)) {
+        assert!(level <= before + 1, "h{level} after h{before}");
+        before = level;
+    }
+    assert_eq!(html.matches("<h1").count(), 1);
+}
+
+#[test]
+fn a_serving_page_is_well_formed_and_every_link_arrives() {
+    let html = fixture::serving::whole().report().html();
+    check_balance(&html).expect("well formed");
+    let targets = ids(&html, " id=\"");
+    let unique: std::collections::BTreeSet<_> = targets.iter().collect();
+    assert_eq!(unique.len(), targets.len(), "an id stands twice");
+    for link in ids(&html, "href=\"#") {
+        assert!(unique.contains(&link), "nothing is called {link}");
+    }
+    for forbidden in ["<script", "<link", "<img", " src=", "url(", "@import", "href=\"http"] {
+        assert!(!html.contains(forbidden), "{forbidden}");
+    }
+}
+
+#[test]
+fn every_number_of_serving_opens_its_lineage() {
+    let report = fixture::serving::small().report();
+    let html = report.html();
+    let numbers: Vec<_> = report.rows().filter_map(|(_, _, row)| row.measured.as_ref().ok()).collect();
+    assert!(numbers.len() > 40, "{}", numbers.len());
+    for measured in numbers {
+        assert!(html.contains(&format!("id=\"r-{}\"", measured.address.row())), "{}", measured.address);
+    }
+}
+
+#[test]
+fn serving_pictures_say_what_they_show_and_what_they_do_not() {
+    let model = fixture::serving::small();
+    let timelines = model.views.iter().flat_map(|views| &views.points).filter_map(|view| view.timeline.as_ref());
+    let failed = timelines.flat_map(|timeline| &timeline.shown).filter(|request| request.outcome != "ok").count();
+    let html = model.report().html();
+    assert!(html.contains("Not drawn: vllm at 128 streams: none of 5 trials counts (client_stalled × 5)"));
+    assert!(html.contains("vllm: no counted trial"));
+    assert!(html.contains("1.6 % failed"), "a curve ends at the share of failed requests");
+    assert!(html.contains("SLO TTFT 500 ms"));
+    assert!(html.contains("48 of 160 requests, thinned: 1 in 2 requests, and all failed ones; of those, evenly chosen"));
+    assert_eq!(html.matches("class=\"failed\"").count(), failed, "a cross for each failed request");
+    assert!(failed > 0);
+    for picture in html.split("<svg role=\"img\"").skip(1) {
+        let title = picture.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>")).expect("a title").0;
+        assert!(title.len() > 10, "{title}");
+    }
+}
+
+#[test]
+fn hollow_is_what_is_unstable_or_incomplete() {
+    let mut model = fixture::serving::small();
+    let hollow = |model: &fixture::Model| model.report().html().matches("class=\"mark hollow\"").count();
+    assert_eq!(hollow(&model), 0);
+    model.summary.points[0].trials_counted = 4;
+    assert_eq!(hollow(&model), 3, "one for each of TTFT, TPOT and E2E");
+}
+
+#[test]
+fn a_thousand_loads_stay_under_two_megabytes_with_all_their_rows() {
+    let html = fixture::serving::many(1_000).report().html();
+    assert!(html.len() < 2_000_000, "{}", html.len());
+    assert!(!html.contains("rows are left out"));
+    assert_eq!(html.matches("<section id=\"p-0-").count(), 1_000);
+    assert!(html.contains("12 of 1000 loads, evenly chosen."));
+    assert!(html.contains("6 of 1000 loads, evenly chosen."));
+    assert!(html.contains("Of more than 60 loads of a case, 60 evenly chosen ones are drawn."));
+    check_balance(&html).expect("well formed");
+    let targets: std::collections::BTreeSet<_> = ids(&html, " id=\"").into_iter().collect();
+    for link in ids(&html, "href=\"#") {
+        assert!(targets.contains(link), "nothing is called {link}");
+    }
+}
+
+/// Returns a serving fixture in which every free text is `text`.
+fn serving_with_hostile_text(text: &str) -> Report {
+    let mut model = fixture::serving::small();
+    let own = || text.to_owned();
+    for work in model.plan.workloads.iter_mut().filter_map(|workload| workload.serving.as_mut()) {
+        work.model = own();
+    }
+    for point in &mut model.summary.points {
+        for metric in &mut point.metrics {
+            metric.stability = assay_manifest::Stability::Unstable;
+            metric.stability_reason = own();
+        }
+        for reason in point.excluded.iter_mut().flat_map(|excluded| &mut excluded.reasons) {
+            (reason.code, reason.detail) = (own(), own());
+        }
+        if let Some(serving) = &mut point.serving {
+            serving.outcomes.insert(own(), assay_manifest::Count(3));
+            serving.latency_from = own();
+            serving.absent.insert(own(), own());
+            serving.absent.insert("e2e_ms_p99_with_failures".to_owned(), own());
+        }
+    }
+    for view in model.views.iter_mut().flat_map(|views| &mut views.points) {
+        for curve in &mut view.curves {
+            curve.quantiles.insert(0, [f64::NAN, f64::INFINITY]);
+        }
+        if let Some(timeline) = &mut view.timeline {
+            timeline.thinning = own();
+            for request in &mut timeline.shown {
+                request.outcome = own();
+                request.end_ms = Some(f64::INFINITY);
+            }
+        }
+    }
+    for check in
+        model.collection.trials.iter_mut().flat_map(|trial| &mut trial.attempts).flat_map(|tried| &mut tried.cross_checks)
+    {
+        check.what = own();
+        check.agrees = false;
+    }
+    model.verified = Some(Verification { level: own(), verifier: own() });
+    model.report()
+}
+
+#[test]
+fn hostile_texts_of_serving_reach_no_rendering_as_markup() {
+    let report = serving_with_hostile_text("</text></svg><script>alert(1)</script>\"' onload=x \u{1b}]0;owned\u{7}");
+    let html = report.html();
+    check_balance(&html).expect("well formed");
+    assert!(!html.contains("<script"));
+    assert!(html.contains("&lt;script&gt;"));
+    assert!(!report.markdown().contains("<script"));
+    for text in [report.terminal(100, false), report.markdown(), html] {
+        assert!(!text.contains(['\u{1b}', '\u{7}']));
+        assert!(!text.contains("NaN"));
+    }
+}
+
+#[test]
+fn a_thousand_points_stay_under_two_megabytes_with_all_their_rows() {
+    let html = fixture::many_points(1_000).html();
+    assert!(html.len() < 2_000_000, "{}", html.len());
+    assert_eq!(html.matches("class=\"lineage\"").count(), 1_000);
+    assert!(html.contains("The first 40 of 1000 points are drawn."));
+    assert!(!html.contains("rows are left out"));
+    check_balance(&html).expect("well formed");
+}
+
+#[test]
+fn more_than_fits_is_left_out_aloud() {
+    let html = fixture::many_points(5_000).html();
+    assert!(html.len() < 2_000_000, "{}", html.len());
+    assert!(html.contains("more rows left out to keep this page small; numbers.json has all of them."));
+}
+
+#[test]
+fn texts_of_any_length_keep_the_page_small() {
+    let mut model = fixture::model();
+    let long = "x".repeat(1_000_000);
+    model.plan.pipeline.path.clone_from(&long);
+    for spec in model.specs.values_mut() {
+        spec.clone_from(&long);
+    }
+    for metric in model.summary.points.iter_mut().flat_map(|point| &mut point.metrics) {
+        metric.stability_reason.clone_from(&long);
+    }
+    let html = model.report().html();
+    assert!(html.len() < 300_000, "{}", html.len());
+}
+
+/// Returns a fixture in which every free text is `text`.
+fn with_hostile_text(text: &str) -> Report {
+    let mut model = fixture::model();
+    let text = || text.to_owned();
+    model.plan.pipeline.path = text();
+    model.plan.source.repository = Some(text());
+    model.plan.source.commit = Some(text());
+    model.plan.order.seed = text();
+    model.plan.claim = Some(assay_manifest::Claim { methodology: text(), representative: true, statement: text() });
+    model.plan.unpinned.push(assay_manifest::UnpinnedInput { what: text(), reason: text() });
+    for workload in &mut model.plan.workloads {
+        workload.seed = text();
+        for metric in &mut workload.metrics {
+            metric.path = text();
+            metric.unit = text();
+        }
+        for file in workload.indicator.iter_mut().flat_map(|work| &mut work.files) {
+            file.origin = text();
+        }
+    }
+    for point in model.plan.cases.iter_mut().flat_map(|case| &mut case.points) {
+        point.value = std::iter::once((text(), text())).collect();
+    }
+    for control in &mut model.environment.controls {
+        control.evidence = text();
+    }
+    for host in &mut model.environment.hosts {
+        host.name = text();
+        host.facts.cpu_model = assay_manifest::Fact::observed(text(), text());
+        host.facts.virtualization = assay_manifest::Fact::unknown(text());
+    }
+    for software in &mut model.environment.software {
+        software.name = text();
+    }
+    model.summary.issues.push(assay_manifest::Reason { code: text(), detail: text() });
+    for file in &mut model.summary.files {
+        file.artifact.name = text();
+    }
+    for point in &mut model.summary.points {
+        for reason in point.excluded.iter_mut().flat_map(|excluded| &mut excluded.reasons) {
+            reason.code = text();
+            reason.detail = text();
+        }
+        for metric in &mut point.metrics {
+            metric.metric = text();
+            metric.unit = text();
+            metric.stability_reason = text();
+            metric.interval_absent = Some(text());
+            if let Some(interval) = &mut metric.interval {
+                interval.method = text();
+            }
+            metric.rows = metric
+                .rows
+                .iter()
+                .map(|(statistic, row)| (if statistic == "median" { statistic.clone() } else { text() }, *row))
+                .collect();
+        }
+    }
+    for shortfall in &mut model.grade.shortfalls {
+        shortfall.rule = text();
+        shortfall.found = text();
+    }
+    for signature in &mut model.signers {
+        signature.name = text();
+        signature.signer = text();
+        signature.key_fingerprint = text();
+    }
+    model.trust_policy = model.trust_policy.map(|(_, digest)| (text(), digest));
+    for spec in model.specs.values_mut() {
+        *spec = text();
+    }
+    model.report()
+}
+
+#[test]
+fn hostile_texts_reach_no_rendering_as_markup() {
+    let report = with_hostile_text("</code><script>alert(1)</script>\"' onload=x \u{1b}]0;owned\u{7}");
+    let html = report.html();
+    check_balance(&html).expect("well formed");
+    assert!(!html.contains("<script"));
+    assert!(html.contains("&lt;script&gt;"));
+    for text in [report.terminal(100, false), report.markdown(), html] {
+        assert!(!text.contains(['\u{1b}', '\u{7}']));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn no_text_opens_a_tag(text in "[<>&\"'`a-z/= \\-!\\[\\]\u{0}-\u{1f}\u{202e}]{0,24}") {
+        let report = with_hostile_text(&text);
+        let html = report.html();
+        prop_assert!(check_balance(&html).is_ok(), "{:?}", check_balance(&html));
+        // The tags are the fixture's own: as many as with a text that is harmless and has no code marks.
+        if !text.contains('`') && !text.trim().is_empty() {
+            let count = |html: &str| html.matches('<').count();
+            // Its lines stay, because some places write each as an element of its own.
+            let harmless: String = text.chars().map(|letter| if letter.is_ascii_graphic() { 'x' } else { letter }).collect();
+            prop_assert!(count(&html).abs_diff(count(&with_hostile_text(&harmless).html())) <= 8, "{text:?}");
+        }
+        prop_assert!(!report.terminal(80, false).contains(ESCAPE));
+        prop_assert!(!report.markdown().contains("<script"));
+    }
+}

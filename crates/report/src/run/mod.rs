@@ -1,0 +1,14 @@
+//! The report of a run: one [`Report`], rendered for the terminal, as Markdown and as an HTML page. The model holds all content; the
+//! renderings only lay it out.
+
+#[cfg(test)]
+pub(crate) mod fixture;
+mod html;
+mod inputs;
+mod markdown;
+mod model;
+pub mod terminal;
+
+pub use inputs::{Inputs, Verification};
+pub use model::Report;
+pub use model::exclusions::{commonest_reason, describe_none_counted};

@@ -1,0 +1,115 @@
+//! The metrics of a serving case: the columns of its tables, their names, and its throughput.
+
+use std::collections::BTreeSet;
+
+use assay_manifest::{MetricSummary, ServingPoint, Stability};
+use assay_metric::{MetricName, Statistic};
+
+use super::section::{CaseSection, MetricStatistics, PointSection, Row};
+use crate::render::text::clean;
+
+/// Maximum number of absent metrics that a point explains.
+const MAX_ABSENT: usize = 100;
+
+/// The headline metric of a serving case; the second is used if responses are not streamed.
+pub(crate) const HEADLINES: [&str; 2] = ["ttft_ms_p99", "e2e_ms_p99"];
+
+/// The metrics of throughput, best first: not every API has output tokens.
+pub(crate) const THROUGHPUTS: [&str; 2] = ["output_tokens_per_s", "request_throughput_per_s"];
+
+/// A column of the serving table.
+pub(crate) type Column = MetricName;
+
+/// Returns the columns of a case: those that some point has, without those whose content another column shows better.
+pub(crate) fn columns(case: &CaseSection) -> Vec<&'static Column> {
+    let known: BTreeSet<&str> = case.points.iter().flat_map(|point| &point.rows).map(|row| row.metric.as_str()).collect();
+    let measured = |metric: &str| case.points.iter().any(|point| point.measured(metric).is_some());
+    let has_slos = case.serving.as_ref().is_some_and(|work| !work.slos.is_empty());
+    let wanted = |column: &&Column| match column.text {
+        "icl_ms_p99" => !measured("itl_ms_p99"),
+        "e2e_ms_p50" => !measured("ttft_ms_p50"),
+        "tpot_ms_p99" => has_slos,
+        "goodput_requests_per_s" => has_slos || measured("goodput_requests_per_s"),
+        _ => true,
+    };
+    let shown = MetricName::all().filter(|name| name.rank.is_some());
+    shown.filter(|column| known.contains(column.text)).filter(wanted).collect()
+}
+
+/// Returns the title of a column with its unit: `TTFT p99, ms`, `tokens/s`.
+pub(crate) fn title_with_unit(column: &Column) -> String {
+    match column.statistic {
+        Statistic::Value => column.title(),
+        _ => format!("{}, {}", column.title(), column.definition().unit.as_str()),
+    }
+}
+
+/// Returns the common name of a metric: `TTFT p99` for `ttft_ms_p99`; the metric's own name if it is not one of serving.
+pub(crate) fn metric_name(metric: &str) -> String {
+    MetricName::find(metric).map_or_else(|| metric.to_owned(), MetricName::title)
+}
+
+/// The suffix of a metric's twin that counts failed requests as the slowest.
+pub(crate) const WITH_FAILURES: &str = "_with_failures";
+
+/// Returns the twin of a column that counts failed requests as the slowest; `None` if no requests of the load failed.
+pub(crate) fn twin<'a>(point: &'a PointSection, column: &Column) -> Option<&'a Row> {
+    let failed = point.serving.as_ref().is_some_and(|load| load.failed() > 0);
+    let row = || point.rows.iter().find(|row| row.metric.strip_suffix(WITH_FAILURES) == Some(column.text));
+    failed.then(row).flatten()
+}
+
+/// Returns a row for each metric that the Summary lists as not computable, with its reason.
+pub(crate) fn absent_rows(serving: &ServingPoint, metrics: &[MetricSummary]) -> Vec<Row> {
+    let missing = serving.absent.iter().filter(|(name, _)| !metrics.iter().any(|metric| metric.metric == **name));
+    let row = |(name, reason): (&String, &String)| Row {
+        metric: clean(name),
+        unit: MetricName::find(name).map_or("unknown", |name| name.definition().unit.as_str()).to_owned(),
+        better: None,
+        primary: false,
+        measured: Err(clean(reason)),
+    };
+    missing.take(MAX_ABSENT).map(row).collect()
+}
+
+/// Returns the largest distance of an interval's ends from its median, as a share of the median; `None` if there is no interval.
+pub(crate) fn reach(measured: &MetricStatistics) -> Option<f64> {
+    let ends = measured.interval.as_ref().ok()?;
+    let reach = (ends.high - measured.median).max(measured.median - ends.low) / measured.median.abs();
+    reach.is_finite().then_some(reach)
+}
+
+/// Returns true if every headline metric of a point is stable and all its planned trials count; otherwise the point is drawn hollow.
+pub(crate) fn is_solid(point: &PointSection) -> bool {
+    let headlines = THROUGHPUTS.iter().chain(&HEADLINES);
+    let stable = headlines.filter_map(|metric| point.measured(metric)).all(|found| found.stability == Stability::Stable);
+    stable && point.counted == point.planned
+}
+
+/// Returns the throughput of a point, in the best available unit.
+pub(crate) fn throughput(point: &PointSection) -> Option<(&'static str, &MetricStatistics)> {
+    THROUGHPUTS.iter().find_map(|metric| Some((*metric, point.measured(metric)?)))
+}
+
+/// Returns the unit of a throughput metric with its subject: `output tokens/s`, `requests/s`.
+pub(crate) fn throughput_unit(metric: &str) -> &'static str {
+    if metric == "output_tokens_per_s" { "output tokens/s" } else { "requests/s" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_have_the_names_that_people_use() {
+        let table = [
+            ("ttft_ms_p99", "TTFT p99"),
+            ("output_tokens_per_s", "tokens/s"),
+            ("e2e_ms_p99_with_failures", "E2E p99 with failures"),
+            ("something_else", "something_else"),
+        ];
+        for (metric, name) in table {
+            assert_eq!(metric_name(metric), name);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The remarks on a serving table.
+
+use assay_manifest::Stability;
+use assay_metric::{Metric, Statistic};
+
+use super::load::Load;
+use super::remark::Remark;
+use super::section::{CaseSection, MetricStatistics, PointSection};
+use super::serving::{Column, columns, twin};
+use crate::render::number::{grouped, percent};
+use crate::render::text::counted;
+
+/// Minimum number of samples of a trial for a meaningful 99th percentile: with fewer, it lies between the two largest.
+const MIN_FOR_P99: u64 = 100;
+
+/// Returns the remarks on a serving table: the reason why a value is absent, unstable or excluded, and the outcomes of failed
+/// requests. Metrics of a point with the same remark are named together.
+pub(crate) fn remarks(case: &CaseSection) -> Vec<Remark> {
+    let columns = columns(case);
+    case.points.iter().flat_map(|point| point_remarks(point, &columns)).collect()
+}
+
+fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remark> {
+    let mut said: Vec<(String, Vec<String>)> = Vec::new();
+    let mut say = |what: String, name: String| match said.iter_mut().find(|(known, _)| *known == what) {
+        Some((_, names)) => names.push(name),
+        None => said.push((what, vec![name])),
+    };
+    for (column, row) in columns.iter().filter_map(|column| Some((column, point.row(column.text)?))) {
+        match &row.measured {
+            Err(reason) => say(format!("absent, {reason}"), column.title()),
+            Ok(measured) => {
+                if let Err(reason) = &measured.interval {
+                    say(format!("no interval, {reason}"), column.title());
+                }
+                if measured.stability != Stability::Stable {
+                    say(format!("{}, {}", measured.stability, measured.stability_reason), column.title());
+                }
+                for caveat in [p99_caveat(column, measured), zero_gap_caveat(column, measured)].into_iter().flatten() {
+                    say(caveat, column.title());
+                }
+            }
+        }
+    }
+    let mut remarks: Vec<Remark> = Vec::new();
+    if let Some(load) = point.serving.as_ref().filter(|load| load.failed() > 0) {
+        let slowest = if load.are_uncounted { String::new() } else { describe_as_slowest(point, columns) };
+        let (failed, due, what) = (grouped(load.failed()), counted(load.requests, "request"), load.failure_text());
+        let uncounted = if load.are_uncounted { ", in attempts that do not count" } else { "" };
+        let share = if load.are_uncounted { String::new() } else { error_rates(point, load) };
+        let text = format!("{failed} of {due} failed ({what}){uncounted}{share}{slowest}");
+        remarks.push(Remark::for_point(&point.label, text));
+    }
+    remarks.extend(said.into_iter().map(|(text, metrics)| Remark {
+        point: point.label.clone(),
+        metrics,
+        table_metrics: Some(columns.len()),
+        text,
+    }));
+    remarks.extend(point.exclusions.iter().map(|exclusion| Remark::for_point(&point.label, format!("excluded {exclusion}"))));
+    remarks
+}
+
+/// States the share of failed requests of all counted trials, beside the median of the trials' own shares, which may be 0 if one trial
+/// failed.
+fn error_rates(point: &PointSection, load: &Load) -> String {
+    let of_all = percent(load.failed() as f64 / load.requests.max(1) as f64);
+    let median = point.measured("error_rate").map(|found| percent(found.median));
+    median.map_or_else(String::new, |median| format!("; {of_all} of all requests, {median} in the median of the trials"))
+}
+
+/// Returns true if a metric is about gaps between token events, of which a request has many.
+fn is_gap_metric(column: &Column) -> bool {
+    [Metric::Itl, Metric::Icl].contains(&column.metric)
+}
+
+/// Returns a caveat if a p99 has so few samples that it is nearly their maximum.
+fn p99_caveat(column: &Column, measured: &MetricStatistics) -> Option<String> {
+    let fewest = measured.trials.iter().map(|trial| trial.samples).min().filter(|_| column.statistic == Statistic::P99)?;
+    let samples = if is_gap_metric(column) { "gaps" } else { "requests" };
+    (fewest < MIN_FOR_P99).then(|| {
+        format!(
+            "p99 of fewer than {MIN_FOR_P99} {samples} is close to their maximum, so ask for at least {MIN_FOR_P99} requests a trial; \
+             the smallest trial has {}",
+            grouped(fewest)
+        )
+    })
+}
+
+/// Returns a caveat if a time between tokens is 0: tokens of one packet have the same timestamp.
+fn zero_gap_caveat(column: &Column, measured: &MetricStatistics) -> Option<String> {
+    let is_between_tokens = is_gap_metric(column) || column.metric == Metric::Tpot;
+    (is_between_tokens && measured.median == 0.0)
+        .then(|| "0, since tokens came together and no gap between them could be measured".to_owned())
+}
+
+/// States the latencies with failed requests as the slowest: those that then have a value, and those that have none.
+fn describe_as_slowest(point: &PointSection, columns: &[&'static Column]) -> String {
+    let mut values: Vec<String> = Vec::new();
+    let mut absent: Vec<(&str, Vec<String>)> = Vec::new();
+    for (row, name) in columns.iter().filter_map(|column| Some((twin(point, column)?, column.title()))) {
+        match &row.measured {
+            Ok(found) => values.push(format!("{name} is {} {}", found.median_text, row.unit)),
+            Err(reason) => match absent.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, names)) => names.push(name),
+                None => absent.push((reason, vec![name])),
+            },
+        }
+    }
+    let absent = absent.iter().map(|(reason, names)| format!("there is no {}: {reason}", names.join(" and no ")));
+    let said: Vec<String> = values.into_iter().chain(absent).collect();
+    if said.is_empty() { String::new() } else { format!("; with failures as slowest, {}", said.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::Count;
+
+    use super::*;
+    use crate::run::fixture;
+    use crate::run::model::remark;
+
+    /// Returns the remarks on a case with one load, whose trials have `samples` samples of each metric and these medians.
+    fn remarks_text(samples: u64, medians: &[(&str, f64)]) -> String {
+        let mut model = fixture::serving::small();
+        model.plan.cases[0].points.truncate(1);
+        for metric in &mut model.summary.points[0].metrics {
+            metric.trials.iter_mut().for_each(|trial| trial.n = Count(samples));
+            if let Some((_, median)) = medians.iter().find(|(name, _)| *name == metric.metric) {
+                metric.median = *median;
+            }
+        }
+        let report = model.report();
+        remarks(&report.cases[0]).iter().map(Remark::full_text).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_p99_of_few_requests_says_that_it_is_a_maximum() {
+        assert_eq!(remarks_text(100, &[]), "", "a hundred are enough");
+        insta::assert_snapshot!(remarks_text(99, &[]), @r"
+        1 stream, TTFT p99, TPOT p99, E2E p99: p99 of fewer than 100 requests is close to their maximum, so ask for at least 100 requests a trial; the smallest trial has 99
+        1 stream, ITL p99: p99 of fewer than 100 gaps is close to their maximum, so ask for at least 100 requests a trial; the smallest trial has 99
+        ");
+        assert!(remarks_text(1, &[]).ends_with("the smallest trial has 1"));
+    }
+
+    #[test]
+    fn few_requests_are_remarked_once_for_all_loads_and_in_every_rendering() {
+        let mut model = fixture::serving::small();
+        for (place, point) in model.summary.points.iter_mut().enumerate() {
+            for metric in &mut point.metrics {
+                metric.trials.iter_mut().for_each(|trial| trial.n = Count(10 + place as u64));
+            }
+        }
+        let report = model.report();
+        let brief = remark::summarize(&remarks(&report.cases[0]), 3, "load");
+        let about: Vec<String> = brief.into_iter().filter(|remark| remark.contains("close to their maximum")).collect();
+        insta::assert_snapshot!(about.join("\n"), @r"
+        1 stream, 64 streams, TTFT p99, TPOT p99, E2E p99: p99 of fewer than 100 requests is close to their maximum, so ask for at least 100 requests a trial
+        1 stream, 64 streams, ITL p99: p99 of fewer than 100 gaps is close to their maximum, so ask for at least 100 requests a trial
+        ");
+        for text in [report.terminal(100, false), report.markdown(), report.html()] {
+            assert!(text.contains("p99 of fewer than 100 requests"), "{text}");
+        }
+    }
+
+    #[test]
+    fn tokens_that_came_together_have_no_gaps() {
+        insta::assert_snapshot!(remarks_text(160, &[("tpot_ms_p50", 0.0), ("itl_ms_p99", 0.0), ("ttft_ms_p50", 0.0)]), @"1 stream, TPOT p50, ITL p99: 0, since tokens came together and no gap between them could be measured");
+        assert_eq!(remarks_text(160, &[("tpot_ms_p50", 0.001)]), "");
+    }
+
+    /// Returns the remark on the failed requests of a load with these twins.
+    fn with_twins(twins: &[(&str, Result<f64, &str>)]) -> String {
+        let mut model = fixture::serving::small();
+        let point = &mut model.summary.points[1];
+        let serving = point.serving.as_mut().expect("it serves");
+        serving.absent.clear();
+        for (name, twin) in twins {
+            match twin {
+                Ok(value) => {
+                    let mut metric = point.metrics[0].clone();
+                    (metric.metric, metric.median) = ((*name).to_owned(), *value);
+                    point.metrics.push(metric);
+                }
+                Err(reason) => drop(serving.absent.insert((*name).to_owned(), (*reason).to_owned())),
+            }
+        }
+        let report = model.report();
+        remarks(&report.cases[0]).iter().map(Remark::full_text).find(|remark| remark.contains("failed (")).expect("it is said")
+    }
+
+    #[test]
+    fn failures_as_slowest_are_told_in_plain_words() {
+        assert_eq!(
+            with_twins(&[]),
+            "64 streams: 13 of 800 requests failed (timeout × 11, http_error × 2); 1.6 % of all requests, 1.9 % in the median of the trials"
+        );
+        let why = "the 99 % rank lies beyond those that have a value, 3 of 4";
+        let twins = [
+            ("ttft_ms_p50_with_failures", Ok(130.0)),
+            ("ttft_ms_p99_with_failures", Err(why)),
+            ("e2e_ms_p99_with_failures", Err(why)),
+        ];
+        insta::assert_snapshot!(with_twins(&twins), @"64 streams: 13 of 800 requests failed (timeout × 11, http_error × 2); 1.6 % of all requests, 1.9 % in the median of the trials; with failures as slowest, TTFT p50 is 130 ms; there is no TTFT p99 and no E2E p99: the 99 % rank lies beyond those that have a value, 3 of 4");
+    }
+}

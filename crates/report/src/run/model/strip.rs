@@ -1,0 +1,391 @@
+//! The state strip of a run: how far to trust the numbers below it, in a few labelled facts.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{
+    Control, ControlFact, ControlState, Count, CrossCheck, Exclusion, Grade, Role, RunOutcome, RunStatus, ServingPoint, Summary,
+    WorkloadType,
+};
+
+use super::environment::{self, Machine};
+use super::exclusions::{describe_none_counted, reason_counts};
+use crate::render::number::{bytes, grouped, milliseconds, percent};
+use crate::render::strip::StripItem;
+use crate::render::text::{all_of, clean, counted};
+use crate::run::inputs::Inputs;
+
+/// Maximum number of different error messages about failed requests.
+const MAX_ERROR_MESSAGES: usize = 3;
+
+/// Returns all items, in the order in which a reader needs them.
+pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<StripItem> {
+    let always = [signatures, controls, machine, source, evidence, runs].map(|item| item(inputs));
+    let first = [verified(inputs), Some(trials(inputs)), requests(inputs), client(inputs), Some(grade(inputs))];
+    first.into_iter().flatten().chain(always).collect()
+}
+
+fn verified(inputs: &Inputs<'_>) -> Option<StripItem> {
+    let verified = inputs.verified.as_ref()?;
+    let by = clean(&format!("by {}, before this report was made", verified.verifier));
+    let again =
+        "a report cannot vouch for itself: verify its folder again, with `assay verify` or the verifier page of an Assay release"
+            .to_owned();
+    Some(StripItem::new("Verified", false, clean(&format!("to level {}", verified.level)), vec![by, again]))
+}
+
+/// States the outcomes of all requests that were due; `None` for a run without serving.
+fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
+    let points: Vec<&ServingPoint> = inputs.summary.points.iter().filter_map(|point| point.serving.as_ref()).collect();
+    if points.is_empty() {
+        return None;
+    }
+    let due: u64 = points.iter().map(|point| point.requests.0).sum();
+    let uncounted = points.iter().flat_map(|point| &point.uncounted);
+    if due == 0 && uncounted.clone().next().is_some() {
+        return Some(uncounted_requests(inputs, uncounted));
+    }
+    let (ok, named) = by_outcome(points.iter().flat_map(|point| &point.outcomes));
+    let failed = due.saturating_sub(ok);
+    let headline = match failed {
+        0 if due == 1 => "the only request succeeded".to_owned(),
+        0 if due > 0 => format!("{} succeeded", all_of(due, "request")),
+        _ => format!("{} of {} failed ({})", grouped(failed), counted(due, "request"), share(failed, due)),
+    };
+    let mut details: Vec<String> =
+        named.iter().map(|(outcome, count)| clean(&format!("{outcome}: {}", grouped(*count)))).collect();
+    details.push("of the measured phases of counted trials; none is left out of the error rate".to_owned());
+    Some(StripItem::new("Requests", failed > 0 || due == 0, headline, details))
+}
+
+/// Returns the number of `ok` requests, and the other outcomes with their counts, most frequent first.
+fn by_outcome<'a>(counts: impl Iterator<Item = (&'a String, &'a Count)>) -> (u64, Vec<(&'a str, u64)>) {
+    let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
+    for (outcome, count) in counts {
+        let sum = outcomes.entry(outcome).or_default();
+        *sum = sum.saturating_add(count.0);
+    }
+    let ok = outcomes.remove("ok").unwrap_or(0);
+    let mut named: Vec<(&str, u64)> = outcomes.into_iter().filter(|(_, count)| *count > 0).collect();
+    named.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    (ok, named)
+}
+
+/// States the outcomes of the requests of a run without a counted attempt, with their error messages.
+fn uncounted_requests<'a>(inputs: &Inputs<'_>, counts: impl Iterator<Item = (&'a String, &'a Count)>) -> StripItem {
+    let (ok, named) = by_outcome(counts);
+    let failed = named.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
+    let due = failed.saturating_add(ok);
+    let headline = format!("{} of {} failed, in attempts that do not count", grouped(failed), counted(due, "request"));
+    let mut details: Vec<String> =
+        named.iter().map(|(outcome, count)| clean(&format!("{outcome}: {}", grouped(*count)))).collect();
+    let reasons = inputs.summary.points.iter().flat_map(|point| &point.excluded).flat_map(|exclusion| &exclusion.reasons);
+    for reason in reasons.filter(|reason| reason.code == "all_failed") {
+        let said = clean(&reason.detail);
+        if details.len() < named.len() + MAX_ERROR_MESSAGES && !details.contains(&said) {
+            details.push(said);
+        }
+    }
+    StripItem::new("Requests", true, headline, details)
+}
+
+fn share(part: u64, whole: u64) -> String {
+    percent(if whole == 0 { 0.0 } else { part as f64 / whole as f64 })
+}
+
+/// States whether the client measured the endpoint or limited the result; `None` for a run without serving.
+fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
+    let points = || inputs.summary.points.iter().filter(|point| point.workload_type == WorkloadType::Serving);
+    points().next()?;
+    let limited: Vec<&Exclusion> =
+        points().flat_map(|point| &point.excluded).filter(|exclusion| is_client_limit(exclusion)).collect();
+    let attempts = inputs.collection.trials.iter().flat_map(|trial| &trial.attempts);
+    // If client and endpoint count by different rules, the counts are shown but need not match, so they are not an agreement.
+    let (told, checks): (Vec<&CrossCheck>, Vec<&CrossCheck>) =
+        attempts.flat_map(|attempt| &attempt.cross_checks).partition(|check| check.detail.starts_with("informational"));
+    let agreeing = checks.iter().filter(|check| check.agrees).count();
+    let headline = match limited.len() {
+        0 => "no attempt was limited by its client".to_owned(),
+        some => format!("{} limited by the client, excluded", counted(some as u64, "attempt")),
+    };
+    let mut details: Vec<String> = Vec::new();
+    details.extend((!limited.is_empty()).then(|| reason_counts(limited.iter().copied())));
+    details.extend(worst_lateness(inputs.summary));
+    details.push(match checks.len() {
+        0 => "the endpoint has no counters that must agree with the client's counts".to_owned(),
+        all if agreeing == all => format!("the endpoint's own counters agree in {}", all_of(all as u64, "check")),
+        all => format!("the endpoint's own counters agree in {agreeing} of {}", counted(all as u64, "check")),
+    });
+    details.extend((!told.is_empty()).then(|| {
+        format!(
+            "of {} nothing is required, since client and endpoint count differently",
+            counted(told.len() as u64, "other count")
+        )
+    }));
+    let disagreeing = checks.iter().filter(|check| !check.agrees);
+    details.extend(disagreeing.map(|check| {
+        clean(&format!("{}: the client counted {}, the endpoint {}", check.what, check.client.0, check.endpoint.0))
+    }));
+    let assumed: u64 = points().filter_map(|point| point.serving.as_ref()).map(|serving| serving.tpot_assumed.0).sum();
+    details
+        .extend((assumed > 0).then(|| format!("TPOT of {} assumes one token in the first event", counted(assumed, "request"))));
+    Some(StripItem::new("Client", !limited.is_empty() || agreeing < checks.len(), headline, details))
+}
+
+/// Returns true if an exclusion's reasons say that the client, not the endpoint, was the limit.
+fn is_client_limit(exclusion: &Exclusion) -> bool {
+    let codes = ["cpu_throttled", "late_sends", "rate_not_reached", "starved", "stalled"];
+    exclusion.reasons.iter().any(|reason| reason.code.starts_with("client") || codes.contains(&reason.code.as_str()))
+}
+
+/// States the largest delay with which requests were sent, over the points that had intended times.
+fn worst_lateness(summary: &Summary) -> Option<String> {
+    let metrics = summary.points.iter().flat_map(|point| &point.metrics);
+    let worst = metrics.filter(|metric| metric.metric == "send_lateness_ms_p99").map(|metric| metric.max).reduce(f64::max)?;
+    Some(format!("sent at most {} late in its worst trial (99th percentile)", milliseconds(worst)))
+}
+
+fn trials(inputs: &Inputs<'_>) -> StripItem {
+    let points = &inputs.summary.points;
+    let planned: u64 = inputs.plan.trials.len() as u64;
+    let counting: u64 = points.iter().map(|point| u64::from(point.trials_counted)).sum();
+    let attempts: u64 = points.iter().map(|point| u64::from(point.attempts)).sum();
+    let excluded: usize = points.iter().map(|point| point.excluded.len()).sum();
+    let status = inputs.summary.status;
+    let headline = match status {
+        RunStatus::Succeeded if planned == 1 => "the only trial counts".to_owned(),
+        RunStatus::Succeeded => format!("{} count", all_of(planned, "trial")),
+        RunStatus::Partial => {
+            let count = if counting == 1 { "counts" } else { "count" };
+            format!("partial: {} of {} {count}", grouped(counting), counted(planned, "trial"))
+        }
+        RunStatus::Failed => format!("failed: {}", describe_none_counted(planned)),
+    };
+    let reasons = reason_counts(points.iter().flat_map(|point| &point.excluded));
+    let attempts = match excluded {
+        0 => format!("{}, none excluded", counted(attempts, "attempt")),
+        _ => format!("{}, {excluded} excluded: {reasons}", counted(attempts, "attempt")),
+    };
+    let issues = inputs.summary.issues.iter().map(|issue| clean(&format!("{}: {}", issue.code, issue.detail)));
+    StripItem::new("Trials", status != RunStatus::Succeeded, headline, std::iter::once(attempts).chain(issues).collect())
+}
+
+/// States which controls rest on declarations alone; `None` if all are proved.
+fn declared_controls(grade: &Grade) -> Option<String> {
+    let named: Vec<_> = grade.declared.iter().map(|control| format!("`{control}`")).collect();
+    let (controls, rest) = if named.len() == 1 { ("control", "rests") } else { ("controls", "rest") };
+    let sentence = || format!("the {controls} {} {rest} on a person's declaration, and no telemetry proves it", named.join(", "));
+    (!named.is_empty()).then(sentence)
+}
+
+fn grade(inputs: &Inputs<'_>) -> StripItem {
+    let grade = inputs.grade;
+    let lower = grade.given != grade.asked;
+    let headline =
+        if lower { format!("{}; {} was asked", grade.given, grade.asked) } else { format!("{}, as asked", grade.given) };
+    let rests = declared_controls(grade);
+    let headline = rests.as_ref().map_or(headline.clone(), |_| format!("{headline}, by declaration"));
+    let shortfalls = grade.shortfalls.iter().map(|shortfall| clean(&format!("{}: {}", shortfall.rule, shortfall.found)));
+    StripItem::new("Grade", lower || rests.is_some(), headline, shortfalls.chain(rests).collect())
+}
+
+/// Counts the verified signatures. A published report is made before the Publication that names it, and a shown one afterwards: both
+/// count the manifests without the Publication, so that they give the same number.
+fn signatures(inputs: &Inputs<'_>) -> StripItem {
+    let publications = inputs.signers.iter().filter(|signature| signature.stage == Role::Publish).count();
+    let before = counted((inputs.signers.len() - publications) as u64, "signed manifest");
+    let signed = if publications > 0 { format!("{before} and the Publication") } else { before };
+    let (caution, headline) = match &inputs.trust_policy {
+        _ if inputs.signers.is_empty() => (true, "none: nothing here is signed".to_owned()),
+        Some((name, _)) => (false, format!("{signed}, trusted by `{}`", clean(name))),
+        None => (true, format!("{signed}, signer not established")),
+    };
+    let mut by_signer: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for signature in inputs.signers {
+        let stages = by_signer.entry(&signature.signer).or_default();
+        if !stages.contains(&signature.stage.as_str()) {
+            stages.push(signature.stage.as_str());
+        }
+    }
+    let mut details: Vec<_> =
+        by_signer.into_iter().map(|(signer, stages)| clean(&format!("{signer}: {}", stages.join(", ")))).collect();
+    if publications == 0 && !inputs.signers.is_empty() {
+        details.push("the Publication is signed after this report, which it names".to_owned());
+    }
+    details.push(
+        "a report cannot vouch for itself: `assay verify`, or the verifier page of an Assay release, says which level holds"
+            .to_owned(),
+    );
+    StripItem::new("Signatures", caution, headline, details)
+}
+
+fn controls(inputs: &Inputs<'_>) -> StripItem {
+    let facts: Vec<(Control, &ControlFact)> = weakest_controls(inputs);
+    let count = |state| {
+        let known = facts.iter().filter(|(_, fact)| fact.state == state).count();
+        let unmentioned = if state == ControlState::Absent { Control::ALL.len() - facts.len() } else { 0 };
+        known + unmentioned
+    };
+    let headline = format!(
+        "{} proved, {} declared, {} absent",
+        count(ControlState::Proved),
+        count(ControlState::Declared),
+        count(ControlState::Absent)
+    );
+    let detail = |control: &Control| {
+        let name = control.as_str().replace('_', " ");
+        match facts.iter().find(|(known, _)| known == control) {
+            Some((_, fact)) if fact.evidence.is_empty() => format!("{name}: {}", fact.state),
+            Some((_, fact)) => clean(&format!("{name}: {} ({})", fact.state, fact.evidence)),
+            None => format!("{name}: absent (not mentioned)"),
+        }
+    };
+    StripItem::new("Controls", count(ControlState::Absent) > 0, headline, Control::ALL.iter().map(detail).collect())
+}
+
+/// Returns each control at its weakest: a run is as controlled as its least controlled block.
+fn weakest_controls<'a>(inputs: &Inputs<'a>) -> Vec<(Control, &'a ControlFact)> {
+    let observed = inputs.environments.iter().flat_map(|environment| &environment.controls);
+    let plan: &'a assay_manifest::Plan = inputs.plan;
+    let declared = plan.controls.iter().filter(|_| inputs.environments.is_empty());
+    let mut weakest: BTreeMap<Control, &ControlFact> = BTreeMap::new();
+    for fact in observed.chain(declared) {
+        let known = weakest.entry(fact.control).or_insert(fact);
+        if fact.state > known.state {
+            *known = fact;
+        }
+    }
+    weakest.into_iter().collect()
+}
+
+fn machine(inputs: &Inputs<'_>) -> StripItem {
+    let machines = environment::machines(inputs.environments);
+    let Some((machine, others)) = machines.split_first() else {
+        return StripItem::new("Machine", true, "unknown".to_owned(), vec!["no host has the role of a target".to_owned()]);
+    };
+    let whole = |machine: &Machine| {
+        [&*machine.title, &*machine.details].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
+    };
+    let others = others.iter().map(|other| format!("also {}", whole(other)));
+    let clients = environment::clients(inputs.environments);
+    let clients = clients.iter().map(|client| format!("the client ran on {}", whole(client)));
+    let rest = Some(machine.details.clone()).filter(|rest| !rest.is_empty());
+    let details = rest.into_iter().chain(others).chain(clients).chain([format!("facts read {}", read_at(inputs))]);
+    StripItem::new("Machine", false, machine.title.clone(), details.collect())
+}
+
+fn read_at(inputs: &Inputs<'_>) -> String {
+    let times: Vec<_> = inputs.environments.iter().map(|environment| environment.observed_at).collect();
+    match (times.iter().min(), times.iter().max()) {
+        (Some(first), Some(last)) if first != last => {
+            format!("{} to {}, {}", first.to_seconds(), last.to_seconds(), counted(times.len() as u64, "block"))
+        }
+        (Some(only), _) => only.to_seconds(),
+        _ => "never".to_owned(),
+    }
+}
+
+fn source(inputs: &Inputs<'_>) -> StripItem {
+    let source = &inputs.plan.source;
+    let commit = source.commit.as_deref().map(|commit| clean(&commit.chars().take(12).collect::<String>()));
+    let headline = match (&commit, source.dirty) {
+        (Some(commit), false) => format!("commit {commit}"),
+        (Some(commit), true) => format!("commit {commit} with uncommitted changes"),
+        (None, _) => format!("{}, no commit", source.kind),
+    };
+    let pipeline = clean(&format!("pipeline {}", inputs.plan.pipeline.path));
+    let details = source.repository.iter().map(|repository| clean(repository)).chain([pipeline]).collect();
+    StripItem::new("Source", source.dirty || commit.is_none(), headline, details)
+}
+
+fn evidence(inputs: &Inputs<'_>) -> StripItem {
+    let collection = inputs.collection;
+    let gaps: usize = collection.trials.iter().flat_map(|trial| &trial.attempts).map(|attempt| attempt.gaps.len()).sum();
+    let headline = format!("{}, {}", counted(collection.evidence_count.0, "raw artifact"), bytes(collection.evidence_bytes.0));
+    let recording = match gaps {
+        0 => "no gaps in what was recorded".to_owned(),
+        _ => format!("{} in what was recorded", counted(gaps as u64, "gap")),
+    };
+    let drift = collection.drift.iter().map(|drift| clean(&format!("drift of {}: {}", drift.what, drift.detail)));
+    let caution = gaps > 0 || !collection.drift.is_empty();
+    StripItem::new("Evidence", caution, headline, std::iter::once(recording).chain(drift).collect())
+}
+
+fn runs(inputs: &Inputs<'_>) -> StripItem {
+    let others: Vec<_> = inputs.runs.iter().filter(|run| run.outcome != RunOutcome::This).collect();
+    let headline = match others.len() {
+        0 => "this one only".to_owned(),
+        more => format!("this one and {}", counted(more as u64, "other")),
+    };
+    let details = others.iter().map(|run| format!("`{}` {}", run.run_id, run.outcome)).collect();
+    StripItem::new("Runs of these cases", false, headline, details)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::fixture::{self, Model};
+
+    fn item(model: &Model, label: &str) -> StripItem {
+        model.report().strip.into_iter().find(|item| item.label == label).expect("it is there")
+    }
+
+    #[test]
+    fn a_published_report_and_a_shown_one_count_the_same_manifests() {
+        let mut model = fixture::model();
+        let shown = item(&model, "Signatures");
+        assert_eq!(shown.headline, "6 signed manifests and the Publication, trusted by `local`");
+        model.signers.retain(|signature| signature.stage != Role::Publish);
+        let published = item(&model, "Signatures");
+        assert_eq!(published.headline, "6 signed manifests, trusted by `local`");
+        let follows = "the Publication is signed after this report, which it names".to_owned();
+        assert!(published.details.contains(&follows) && !shown.details.contains(&follows));
+        model.signers.clear();
+        assert!(!item(&model, "Signatures").details.contains(&follows), "nothing is signed here");
+    }
+
+    #[test]
+    fn one_trial_and_one_request_are_no_plural() {
+        let mut model = fixture::serving::small();
+        let trials = |model: &Model| item(model, "Trials").headline;
+        model.plan.trials.truncate(1);
+        model.summary.status = RunStatus::Succeeded;
+        assert_eq!(trials(&model), "the only trial counts");
+        model.summary.status = RunStatus::Failed;
+        assert_eq!(trials(&model), "failed: the only trial does not count");
+        let mut model = fixture::serving::small();
+        for point in &mut model.summary.points {
+            point.trials_counted = 0;
+        }
+        model.summary.points[0].trials_counted = 1;
+        assert_eq!(trials(&model), "partial: 1 of 15 trials counts");
+        for serving in model.summary.points.iter_mut().filter_map(|point| point.serving.as_mut()) {
+            (serving.requests, serving.outcomes) = (Count(0), BTreeMap::new());
+        }
+        let serving = model.summary.points[0].serving.as_mut().expect("it serves");
+        (serving.requests, serving.outcomes) = (Count(1), BTreeMap::from([("ok".to_owned(), Count(1))]));
+        assert_eq!(item(&model, "Requests").headline, "the only request succeeded");
+        assert_eq!(item(&fixture::model(), "Trials").headline, "partial: 12 of 20 trials count");
+    }
+
+    #[test]
+    fn runs_are_set_as_code() {
+        let html = fixture::report().html();
+        assert!(html.contains("<code>quickstart-2026-11-19</code> finished"));
+        assert!(fixture::report().markdown().contains("`quickstart-2026-11-19` finished"));
+    }
+
+    #[test]
+    fn a_count_of_which_nothing_is_required_is_no_agreement() {
+        let mut model = fixture::serving::small();
+        let attempts = model.collection.trials.iter_mut().flat_map(|trial| &mut trial.attempts);
+        let checks: Vec<_> = attempts.flat_map(|attempt| &mut attempt.cross_checks).collect();
+        let all = checks.len();
+        for check in checks {
+            check.detail = "informational, nothing is required: the endpoint's chat template adds tokens".to_owned();
+        }
+        let report = model.report();
+        let client = report.strip.iter().find(|item| item.label == "Client").expect("it is there").details.join("\n");
+        assert!(client.contains("the endpoint has no counters that must agree with the client's counts"), "{client}");
+        assert!(client.contains(&format!("of {all} other count")) && !client.contains("counters agree"), "{client}");
+    }
+}

@@ -1,0 +1,94 @@
+//! The requested work of a serving case: model, arrivals, lengths and SLOs.
+
+use assay_manifest::{ArrivalLaw, CacheMode, LengthLaw, ServingWork, Slo};
+
+use crate::render::text::clean;
+
+/// The requested work.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RequestedWork {
+    pub(crate) model: String,
+    pub(crate) api: &'static str,
+    pub(crate) streaming: bool,
+    /// True if requests are sent at a set request rate, independent of responses.
+    pub(crate) open_loop: bool,
+    pub(crate) arrivals: String,
+    pub(crate) lengths: String,
+    pub(crate) cache: &'static str,
+    pub(crate) slos: Vec<SloLine>,
+}
+
+/// A limit that each request must keep.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SloLine {
+    /// `TTFT`.
+    pub(crate) name: &'static str,
+    /// `ttft`, the prefix of metric names.
+    pub(crate) metric: &'static str,
+    pub(crate) limit_ms: f64,
+    /// `TTFT 500 ms`.
+    pub(crate) text: String,
+}
+
+impl RequestedWork {
+    pub(crate) fn new(work: &ServingWork) -> Self {
+        let query = work.query.as_ref().map(|law| format!(", {} query", length(law))).unwrap_or_default();
+        let output = work.output.as_ref().map(|law| format!(", {} out", length(law))).unwrap_or_default();
+        Self {
+            model: clean(&work.model),
+            api: work.api.as_str(),
+            streaming: work.is_streamed(),
+            open_loop: !matches!(work.arrival, ArrivalLaw::Closed),
+            arrivals: arrivals(&work.arrival),
+            lengths: format!("tokens {} in{query}{output}", length(&work.input)),
+            cache: match work.cache {
+                CacheMode::ColdSalt => "cold (each trial's prompts have a salt of their own)",
+                CacheMode::ColdFlush => "cold (flushed before each trial)",
+                CacheMode::Warm => "warm (each trial's prompts were sent once before)",
+                CacheMode::Shared => "as earlier trials left it",
+            },
+            slos: work.slos.iter().map(SloLine::new).collect(),
+        }
+    }
+
+    /// Returns `TTFT 500 ms, TPOT 50 ms`.
+    pub(crate) fn slo_text(&self) -> String {
+        self.slos.iter().map(|slo| slo.text.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the model and the requested work: `llama-8b, chat, streamed`.
+    pub(crate) fn summary(&self) -> String {
+        let streamed = if self.streaming { ", streamed" } else { "" };
+        format!("{}, {}{streamed}", self.model, self.api)
+    }
+}
+
+impl SloLine {
+    fn new(slo: &Slo) -> Self {
+        let row = slo.metric.metric().definition();
+        let (name, metric) = (row.title, row.key);
+        let limit_ms = slo.at_most_ns.0 as f64 / 1e6;
+        // A limit is exact: it was declared, not measured.
+        Self { name, metric, limit_ms, text: format!("{name} {limit_ms} ms") }
+    }
+}
+
+fn arrivals(law: &ArrivalLaw) -> String {
+    match law {
+        ArrivalLaw::Closed => "closed loop: each response is followed by the next request".to_owned(),
+        ArrivalLaw::Constant => "open loop, equal gaps".to_owned(),
+        ArrivalLaw::Poisson => "open loop, Poisson".to_owned(),
+        ArrivalLaw::Gamma { smoothness } => format!("open loop, Gamma with smoothness {smoothness}"),
+    }
+}
+
+fn length(law: &LengthLaw) -> String {
+    match law {
+        LengthLaw::Fixed { tokens } => format!("{tokens}"),
+        LengthLaw::Uniform { min, max } => format!("{min} to {max}"),
+        LengthLaw::Normal { mean, stddev } => format!("N({mean}, {stddev})"),
+        LengthLaw::Lognormal { mean, stddev } => format!("log-normal ({mean}, {stddev})"),
+        LengthLaw::TruncatedNormal { mean, stddev, floor } => format!("N({mean}, {stddev}) from {floor}"),
+        LengthLaw::TruncatedUniform { low, high, floor } => format!("U[{low}, {high}) from {floor}"),
+    }
+}

@@ -1,0 +1,222 @@
+//! Serving in a terminal: one row for each load, each number with the half-width of its interval beneath it.
+
+use assay_manifest::{Plan, RunId, Summary};
+
+use super::case::{MAX_GLYPHS, MIN_SWING};
+use crate::render::number::{grouped, percent};
+use crate::render::terminal::table::{Cell, NEVER_DROPPED, PICTURE_RANK, Table, TableColumn};
+use crate::render::terminal::{Paint, Screen};
+use crate::render::text::{align_points, columns, trials_glyphs};
+use crate::run::model::load::Load;
+use crate::run::model::remark;
+use crate::run::model::section::{CaseSection, MetricStatistics, PointSection, deviations};
+use crate::run::model::serving::{self, Column, reach, throughput};
+use crate::run::model::{self, serving_remarks};
+
+/// The indentation of every row.
+const INDENT: &str = "  ";
+
+/// Minimum number of loads for which the curve is shown as a row of bars.
+const MIN_BARS: usize = 3;
+
+const LEGEND: &str = "latencies in ms; ± is how far the interval reaches from the number above it; ! and — have a remark";
+
+/// Returns the serving cases of a run as tables for a terminal of `width` columns, without the rest of a report: the outcomes of the
+/// requests at each load, latencies and rates with the reach of their intervals, and remarks on absent, unstable and excluded values.
+/// The text has ANSI colours if `color` is true, else no escape sequences. It is empty if the plan has no serving.
+pub fn serving(run_id: &RunId, plan: &Plan, summary: &Summary, width: usize, color: bool) -> String {
+    let mut screen = Screen::new(width, color);
+    let cases = model::cases(run_id, plan, summary);
+    for case in cases.iter().filter(|case| case.serving.is_some()) {
+        screen.serving_case(case);
+    }
+    screen.out
+}
+
+impl Screen {
+    pub(super) fn serving_case(&mut self, case: &CaseSection) {
+        self.line("");
+        let title = self.paint(Paint::Strong, case.case_id.as_str());
+        self.line(&title);
+        if let Some(work) = &case.serving {
+            let slos = if work.slos.is_empty() { String::new() } else { format!("; SLOs {}", work.slo_text()) };
+            let from = latency_from(case).map(|from| format!("; latencies from {from}")).unwrap_or_default();
+            self.paragraph(INDENT, &format!("{}; {}{from}{slos}", work.summary(), work.arrivals), Paint::Faint);
+        }
+        if case.points.is_empty() {
+            self.line("  the case has no loads");
+            return;
+        }
+        self.serving_table(case);
+        self.curve(case);
+        self.paragraph(INDENT, LEGEND, Paint::Faint);
+        self.brief_remarks(&remark::summarize(&serving_remarks::remarks(case), case.points.len(), "load"));
+    }
+
+    fn serving_table(&mut self, case: &CaseSection) {
+        self.table(INDENT, &Table::fitting(all_columns(case), self.width.saturating_sub(INDENT.len())));
+    }
+
+    /// Writes the growth of throughput and tail latency with the load, as bars from zero.
+    fn curve(&mut self, case: &CaseSection) {
+        let rates: Vec<f64> = case.points.iter().filter_map(|point| Some(throughput(point)?.1.median)).collect();
+        let metric =
+            serving::HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()));
+        let Some(metric) = metric.filter(|_| rates.len() >= MIN_BARS) else { return };
+        let tails: Vec<f64> = case.points.iter().filter_map(|point| Some(point.measured(metric)?.median)).collect();
+        let unit = case.points.iter().find_map(throughput).map_or("throughput", |(metric, _)| metric);
+        let name = serving::metric_name(unit);
+        let text = format!(
+            "{name} {}   {} {}   in the order of the loads, from zero",
+            bars(&rates),
+            serving::metric_name(metric),
+            bars(&tails)
+        );
+        if columns(&text) + INDENT.len() <= self.width {
+            self.paragraph(INDENT, &text, Paint::Faint);
+        }
+    }
+}
+
+fn latency_from(case: &CaseSection) -> Option<&str> {
+    let loads = case.points.iter().filter_map(|point| point.serving.as_ref());
+    loads.map(|load| load.latency_from.as_str()).find(|from| !from.is_empty())
+}
+
+/// Returns values as bars from zero, the largest value as the highest bar.
+fn bars(values: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let largest = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let bar = |value: &f64| BARS.get((value / largest * 7.0).round().clamp(0.0, 7.0) as usize).copied().unwrap_or('?');
+    values.iter().map(bar).collect()
+}
+
+fn all_columns(case: &CaseSection) -> Vec<TableColumn> {
+    let loads = || case.points.iter().map(|point| (point, point.serving.as_ref()));
+    let label = |(point, _): (&PointSection, _)| {
+        let mark = if serving::is_solid(point) { ' ' } else { '!' };
+        let paint = if mark == '!' { Paint::Caution } else { Paint::Strong };
+        Cell { paint, ..Cell::plain(format!("{mark} {}", point.label)) }
+    };
+    let trials = |(point, _): (&PointSection, _)| Cell::plain(format!("{}/{}", point.counted, point.planned));
+    let ok = |(_, load): (_, Option<&Load>)| Cell::plain(load.map_or_else(|| "—".to_owned(), |load| grouped(load.ok)));
+    let failed = |(_, load): (_, Option<&Load>)| match load {
+        Some(load) if load.failed() > 0 => Cell { paint: Paint::Caution, ..Cell::plain(grouped(load.failed())) },
+        Some(_) => Cell::plain("0"),
+        None => Cell::plain("—"),
+    };
+    let mut all = vec![
+        TableColumn::new(["", "load"], NEVER_DROPPED, false, loads().map(label).collect()),
+        TableColumn::new(["", "trials"], 6, true, loads().map(trials).collect()),
+        TableColumn::new(["requests", "ok"], NEVER_DROPPED, true, loads().map(ok).collect()),
+        TableColumn::new(["", "failed"], NEVER_DROPPED, true, loads().map(failed).collect()),
+    ];
+    let shown = serving::columns(case).into_iter().filter(|column| column.rank > Some(0));
+    all.extend(shown.map(|column| metric_column(case, column)));
+    if case.serving.as_ref().is_some_and(|work| !work.slos.is_empty()) {
+        let met = |(_, load): (_, Option<&Load>)| match load.and_then(|load| load.slo_met) {
+            Some(true) => Cell::plain("met"),
+            Some(false) => Cell { paint: Paint::Caution, ..Cell::plain("missed") },
+            None => Cell::plain("—"),
+        };
+        all.push(TableColumn::new(["", "SLOs"], 4, false, loads().map(met).collect()));
+    }
+    all.extend(spread_column(case));
+    all
+}
+
+fn metric_column(case: &CaseSection, column: &Column) -> TableColumn {
+    let measured = |point: &PointSection| point.measured(column.text).map(|found| found.median_text.clone());
+    let texts: Vec<String> = case.points.iter().map(|point| measured(point).unwrap_or_else(|| "—".to_owned())).collect();
+    let cell = |(point, value): (&PointSection, String)| {
+        let found = point.measured(column.text);
+        let beneath = found.map(|found| reach(found).map_or_else(|| "±?".to_owned(), reach_text));
+        let paint = if column.rank == Some(9) { Paint::Strong } else { Paint::Plain };
+        Cell { value, beneath: beneath.unwrap_or_default(), paint: if found.is_some() { paint } else { Paint::Faint } }
+    };
+    let cells = case.points.iter().zip(align_points(&texts, ' ', ' ')).map(cell).collect();
+    let (row, statistic) = (column.definition(), column.statistic.title());
+    let head = match statistic.as_str() {
+        "" if row.title == row.unit.as_str() => ["", row.unit.short()],
+        "" => [row.title.trim_end_matches("/s"), row.unit.short()],
+        statistic => [row.title, statistic],
+    };
+    TableColumn::new(head, column.rank.unwrap_or(0), true, cells)
+}
+
+/// Returns a reach in percent, with few digits.
+fn reach_text(reach: f64) -> String {
+    let percent = reach * 100.0;
+    if percent < 9.95 { format!("±{percent:.1}%") } else { format!("±{percent:.0}%") }
+}
+
+/// Returns the column with the trials of the tail latency, each relative to their median, to show whether they agree. It is the first
+/// column to be dropped.
+fn spread_column(case: &CaseSection) -> Option<TableColumn> {
+    let metric =
+        serving::HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()))?;
+    let found = || case.points.iter().map(|point| point.measured(metric));
+    let swing = found().flatten().flat_map(deviations).fold(MIN_SWING, |widest, deviation| widest.max(deviation.abs()));
+    let cell = |found: Option<&MetricStatistics>| {
+        Cell::plain(found.map(|found| trials_glyphs(&deviations(found), swing, MAX_GLYPHS)).unwrap_or_default())
+    };
+    let head = format!("trials ±{}", percent(swing));
+    Some(TableColumn::new([&serving::metric_name(metric), &head], PICTURE_RANK, false, found().map(cell).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::render::text::columns;
+    use crate::run::fixture;
+
+    #[test]
+    fn bars_start_at_zero() {
+        assert_eq!(super::bars(&[0.0, 5.0, 10.0]), "▁▅█");
+        assert_eq!(super::bars(&[]), "");
+    }
+
+    #[test]
+    fn a_reach_has_two_digits() {
+        assert_eq!(
+            [0.0, 0.000_4, 0.012, 0.099_6, 0.5, 12.0].map(super::reach_text),
+            ["±0.0%", "±0.0%", "±1.2%", "±10%", "±50%", "±1200%"]
+        );
+    }
+
+    #[test]
+    fn a_hundred_columns_hold_every_number() {
+        let model = fixture::serving::small();
+        let text = super::serving(&model.run_id, &model.plan, &model.summary, 100, false);
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn eighty_columns_keep_what_matters_most() {
+        let model = fixture::serving::small();
+        let text = super::serving(&model.run_id, &model.plan, &model.summary, 80, false);
+        for title in ["load", "ok", "failed", "TTFT", "TPOT", "tok/s", "req/s"] {
+            assert!(text.contains(title), "{title}\n{text}");
+        }
+    }
+
+    #[test]
+    fn lines_keep_within_the_width() {
+        let model = fixture::serving::whole();
+        for width in [50, 80, 100, 140] {
+            let text = super::serving(&model.run_id, &model.plan, &model.summary, width, false);
+            for line in text.lines() {
+                assert!(columns(line) <= width, "{width}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn colour_is_only_paint() {
+        let model = fixture::serving::small();
+        let render = |color| super::serving(&model.run_id, &model.plan, &model.summary, 100, color);
+        let stripped = ["0", "1", "2", "33"].iter().fold(render(true), |text, code| text.replace(&format!("\u{1b}[{code}m"), ""));
+        assert!(!render(false).contains('\u{1b}'));
+        let trimmed = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+        assert_eq!(trimmed(&stripped), trimmed(&render(false)));
+    }
+}
