@@ -5,7 +5,7 @@ use assay_manifest::{Digest, DocumentError, Instant, Kind, Role, RunId};
 
 use crate::bundle::BundleError;
 use crate::expectation::OriginError;
-use crate::statement::StatementError;
+use crate::statement_error::StatementError;
 use crate::subjects::SubjectError;
 use crate::timestamp::TimestampError;
 

@@ -11,7 +11,8 @@ use serde::de::IgnoredAny;
 use crate::bundle::{MAX_BUNDLE_BYTES, MEDIA_TYPE};
 use crate::dsse::{PAYLOAD_TYPE, pae};
 use crate::keys::PublicKey;
-use crate::statement::{MAX_SUBJECTS, STATEMENT_TYPE};
+use crate::predicate::STATEMENT_TYPE;
+use crate::statement::MAX_SUBJECTS;
 use crate::text::{from_base64, quote};
 
 /// The statement format before version 1, which some signers still write.

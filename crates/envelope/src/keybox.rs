@@ -7,7 +7,7 @@ use crypto_secretbox::{Nonce, XSalsa20Poly1305};
 use p256::elliptic_curve::zeroize::Zeroizing;
 use serde::{Deserialize, Serialize};
 
-use crate::keys::{KeyError, random_bytes};
+use crate::key_error::KeyError;
 use crate::text::{from_base64, quote, to_base64};
 
 const KDF: &str = "scrypt";
@@ -85,6 +85,13 @@ struct ScryptParams {
 struct Cipher {
     name: String,
     nonce: String,
+}
+
+/// Returns random bytes from the operating system.
+pub(crate) fn random_bytes<const N: usize>() -> Result<Zeroizing<[u8; N]>, KeyError> {
+    let mut bytes = Zeroizing::new([0; N]);
+    getrandom::fill(bytes.as_mut_slice()).map_err(KeyError::Random)?;
+    Ok(bytes)
 }
 
 /// Encrypts `secret` with a password, under a fresh salt and nonce. Returns the JSON body of a key file.

@@ -1,9 +1,7 @@
 //! ECDSA P-256 keys: generated, stored in cosign's key files, named by the digest of their public half.
 
 use std::fmt;
-use std::path::Path;
 
-use assay_failure::{ErrorCode, Failure};
 use assay_manifest::Digest;
 use p256::ecdsa::signature::hazmat::PrehashVerifier as _;
 use p256::ecdsa::signature::{Signer as _, Verifier as _};
@@ -12,11 +10,9 @@ use p256::elliptic_curve::zeroize::Zeroizing;
 use p256::pkcs8::der::pem;
 use p256::pkcs8::{DecodePrivateKey, EncodePrivateKey, LineEnding};
 
-use crate::keybox::{self, ScryptCost};
+use crate::key_error::{KeyError, MAX_KEY_BYTES};
+use crate::keybox::{self, ScryptCost, random_bytes};
 use crate::text::{quote, to_base64};
-
-/// The largest key file that is read. Ours have some 650 bytes.
-pub const MAX_KEY_BYTES: usize = 16 << 10;
 
 const SECRET_LABEL: &str = "ENCRYPTED SIGSTORE PRIVATE KEY";
 /// The label that cosign wrote before version 2.
@@ -32,94 +28,6 @@ const SPKI_PREFIX: [u8; 26] = [
 const POINT_BYTES: usize = 65;
 /// The first byte of an uncompressed point (SEC 1, section 2.3.3).
 const UNCOMPRESSED: u8 = 4;
-
-/// The error of generating, reading or using a key.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    /// The operating system gave no random bytes.
-    #[error("the operating system gives no random bytes")]
-    Random(#[source] getrandom::Error),
-    /// The file is larger than [`MAX_KEY_BYTES`].
-    #[error("the key file has {0} bytes, more than the limit of {MAX_KEY_BYTES}")]
-    TooLarge(usize),
-    /// The text is not PEM.
-    #[error("the key is not PEM text: {0}")]
-    NotPem(pem::Error),
-    /// The PEM text has another label.
-    #[error("the PEM text holds `{found}`; expected `{expected}`")]
-    WrongLabel {
-        /// The label that was found.
-        found: String,
-        /// The expected label.
-        expected: &'static str,
-    },
-    /// The body of the key file is not the known JSON.
-    #[error("the key file's body does not parse")]
-    BoxMalformed(#[source] serde_json::Error),
-    /// A field of the key file is malformed.
-    #[error("the key file's `{0}` is not base64 of the right length")]
-    BoxField(&'static str),
-    /// Cosign's key files do not use this algorithm.
-    #[error("the {what} `{found}` is not known: expected `{known}`")]
-    UnknownAlgorithm {
-        /// Key derivation or cipher.
-        what: &'static str,
-        /// The value in the file.
-        found: String,
-        /// The supported value.
-        known: &'static str,
-    },
-    /// The scrypt parameters are not one of the three supported sets.
-    #[error("the key file asks for scrypt with N={n}, r={r}, p={p}; known are N=32768, 65536 and 131072 with r=8, p=1")]
-    UnsupportedScrypt {
-        /// The parameter N.
-        n: u64,
-        /// The parameter r.
-        r: u32,
-        /// The parameter p.
-        p: u32,
-    },
-    /// The box did not open: the password is wrong, or the bytes were changed.
-    #[error("the key does not unlock with this password")]
-    WrongPassword,
-    /// The private key is not ECDSA P-256 in PKCS#8 form.
-    #[error("the private key is not an ECDSA P-256 key in PKCS#8 form")]
-    NotP256Private,
-    /// The public key is not ECDSA P-256 in SubjectPublicKeyInfo form.
-    #[error("the public key is not an ECDSA P-256 key in SubjectPublicKeyInfo form")]
-    NotP256Public,
-    /// The key could not be encoded.
-    #[error("the key has no encoded form")]
-    Encode,
-}
-
-impl KeyError {
-    /// Returns the remedy, if there is one.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::WrongPassword => Some("set COSIGN_PASSWORD to the key's password"),
-            Self::NotP256Private | Self::NotP256Public => Some(
-                "make a key with `assay keys init` or `cosign generate-key-pair`; only ECDSA P-256 is read by every verifier",
-            ),
-            Self::UnsupportedScrypt { .. } => Some("import the key again with cosign, which writes known parameters"),
-            _ => None,
-        }
-    }
-
-    /// Converts the error of unlocking the key file at `path`.
-    pub fn into_failure(self, path: &Path) -> Failure {
-        Failure::new(ErrorCode::KeyLocked, format!("cannot unlock the key `{}`", path.display()))
-            .because(&self)
-            .hint_if(self.hint())
-    }
-}
-
-/// Returns random bytes from the operating system.
-pub(crate) fn random_bytes<const N: usize>() -> Result<Zeroizing<[u8; N]>, KeyError> {
-    let mut bytes = Zeroizing::new([0; N]);
-    getrandom::fill(bytes.as_mut_slice()).map_err(KeyError::Random)?;
-    Ok(bytes)
-}
 
 fn read_pem(text: &str, labels: &[&'static str; 2]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     if text.len() > MAX_KEY_BYTES {

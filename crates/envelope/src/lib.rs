@@ -18,11 +18,13 @@ mod dsse;
 mod error;
 mod expectation;
 mod foreign;
+mod key_error;
 mod keybox;
 mod keys;
 mod predicate;
 mod sign;
 mod statement;
+mod statement_error;
 mod subjects;
 mod text;
 mod timestamp;
@@ -36,15 +38,17 @@ pub use dsse::{Envelope, PAYLOAD_TYPE, pae};
 pub use error::VerifyError;
 pub use expectation::{Expectation, OriginError, OriginFact};
 pub use foreign::{CheckedBundle, ForeignBundleError, check_bundle};
+pub use key_error::{KeyError, MAX_KEY_BYTES};
 pub use keybox::ScryptCost;
-pub use keys::{KeyError, MAX_KEY_BYTES, PublicKey, SecretKey, Signer};
+pub use keys::{PublicKey, SecretKey, Signer};
 pub use p256::elliptic_curve::zeroize::Zeroizing;
 pub use predicate::{
-    GateResult, IMAGE, PROVENANCE, Predicate, Provenance, TEST_RESULT, TestResult, VERIFICATION_SUMMARY, VerificationResult,
-    VerificationSummary, build_type, image_digest, predicate_type,
+    GateResult, IMAGE, PROVENANCE, Predicate, Provenance, STATEMENT_TYPE, TEST_RESULT, TestResult, VERIFICATION_SUMMARY,
+    VerificationResult, VerificationSummary, build_type, image_digest, predicate_type,
 };
 pub use sign::{SignError, Signable, SignedManifest, sign};
-pub use statement::{MAX_DEPENDENCIES, MAX_SUBJECTS, STATEMENT_TYPE, Statement, StatementError};
+pub use statement::{MAX_DEPENDENCIES, MAX_SUBJECTS, Statement};
+pub use statement_error::StatementError;
 pub use subjects::{MAX_OUTPUT_SUBJECTS, OUTPUTS_INDEX, SubjectError, bundle_name, manifest_name, outputs_index};
 pub use timestamp::{AuthorityError, Timestamp, TimestampAuthority, TimestampError, check_timestamp};
 pub use trust::{SignerIdentity, Trust, TrustError, TrustPolicy, TrustedSigner};

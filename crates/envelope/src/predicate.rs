@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::descriptor::{ResourceDescriptor, describe_input};
 
+/// The type of the only statement format that is written and read.
+pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
+
 /// SLSA provenance: the making of a manifest. For every kind except the Publication and the Verdict.
 pub const PROVENANCE: &str = "https://slsa.dev/provenance/v1";
 /// The result of a gate. For the Verdict.

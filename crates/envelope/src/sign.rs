@@ -7,7 +7,8 @@ use crate::descriptor::{ResourceDescriptor, describe_input};
 use crate::dsse::Envelope;
 use crate::keys::Signer;
 use crate::predicate::{Predicate, predicate_type};
-use crate::statement::{Statement, StatementError};
+use crate::statement::Statement;
+use crate::statement_error::StatementError;
 use crate::subjects::{self, SubjectError};
 
 /// A value that can be signed: a manifest, typed or not.

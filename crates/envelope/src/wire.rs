@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::descriptor::ResourceDescriptor;
 use crate::predicate::{Provenance, VerificationResult, VerificationSummary, build_type};
-use crate::statement::StatementError;
+use crate::statement_error::StatementError;
 use crate::subjects::bundle_name;
 use crate::text::quote;
 
