@@ -1,48 +1,11 @@
 //! The pod that measures how much load a shard can make: placed and limited as a shard is, with nothing else of a shard.
 
-use std::collections::BTreeMap;
-
 use assay_manifest::{Digest, RunId};
-use assay_spec::PodOverride;
-use assay_stage::StageName;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::affinity::{avoid_nodes, join_affinities};
 use crate::probe::OncePod;
-use crate::{Object, Resources};
-
-/// The settings that decide on which node a shard of load runs, and how much of its CPUs it has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LoadPod {
-    resources: Value,
-    node_selector: BTreeMap<String, String>,
-    affinity: Option<Value>,
-    tolerations: Vec<Value>,
-    priority_class: Option<String>,
-    must_avoid: bool,
-}
-
-impl LoadPod {
-    /// Takes the settings of execute's pods from a pipeline. `must_avoid` keeps them off the nodes of their targets in any case.
-    pub fn new(resources: &Resources, node_selector: &BTreeMap<String, String>, asked: &PodOverride, must_avoid: bool) -> Self {
-        Self {
-            resources: resources.for_stage(StageName::Execute),
-            node_selector: node_selector.clone(),
-            affinity: asked.affinity().cloned(),
-            tolerations: asked.tolerations().to_vec(),
-            priority_class: asked.priority_class().map(str::to_owned),
-            must_avoid,
-        }
-    }
-
-    /// Returns true if a shard has at least one CPU.
-    pub fn has_whole_cpu(&self) -> bool {
-        let cpus = self.resources["requests"]["cpu"].as_str().and_then(|cpu| cpu.parse::<f64>().ok());
-        cpus.is_some_and(|cpus| cpus >= 1.0)
-    }
-}
+use crate::{LoadPod, Object};
 
 /// A probe of how much load a shard can make.
 pub struct CeilingPod<'a> {
@@ -90,7 +53,10 @@ pub fn ceiling_pod(probe: &CeilingPod<'_>) -> Object {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::Resources;
     use assay_manifest::Role;
 
     fn load(cpu: Option<&str>) -> LoadPod {

@@ -10,7 +10,9 @@ use serde_json::{Map, Value, json};
 
 use crate::affinity::avoid_nodes;
 use crate::pod::{IN_QUEUE, LOAD_POD, PodParameters, START_LIMIT, template};
-use crate::{KEY_FOLDER, LoadPod, MANAGED_BY, Object, QUEUE, RUN, RunRoot, SCRATCH, STAGE, Site, driver_name, job_name};
+use crate::{
+    KEY_FOLDER, LoadPod, MANAGED_BY, Object, QUEUE, RUN, Resources, RunRoot, SCRATCH, STAGE, Site, driver_name, job_name,
+};
 
 /// The termination grace period of a stage, in seconds.
 const STAGE_GRACE: u32 = 30;
@@ -22,38 +24,6 @@ const DRIVER_GRACE: u32 = 120;
 const DRIVER_RETRIES: u32 = 6;
 /// Exit codes after which a retry is useless.
 const FINAL_CODES: [u8; 8] = [1, 2, 10, 20, 21, 40, 41, 50];
-
-/// The resources of a node that a stage may use.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resources {
-    /// CPUs, as a quantity.
-    pub cpu: Option<String>,
-    /// Memory, as a quantity.
-    pub memory: Option<String>,
-}
-
-impl Resources {
-    /// Returns the requests and limits of a stage. A stage that makes load gets exclusive whole CPUs (QoS class Guaranteed, by
-    /// equal requests and limits), unless its pipeline asks for a part of one; of other stages only the memory is limited.
-    pub(crate) fn for_stage(&self, stage: StageName) -> Value {
-        let is_load = stage == StageName::Execute;
-        let cpu = self.cpu.as_deref().unwrap_or(if is_load { "1" } else { "100m" });
-        let memory = self.memory.as_deref().unwrap_or(match stage {
-            StageName::Execute | StageName::Collect | StageName::Reduce | StageName::Publish => "1Gi",
-            StageName::Plan | StageName::Provision | StageName::Record => "512Mi",
-        });
-        let mut limits = json!({"memory": memory});
-        if is_load && cpu.bytes().all(|byte| byte.is_ascii_digit()) {
-            limits["cpu"] = json!(cpu);
-        }
-        let requested = match (&self.memory, is_load) {
-            (Some(asked), _) => asked,
-            (None, true) => memory,
-            (None, false) => "128Mi",
-        };
-        json!({"requests": {"cpu": cpu, "memory": requested}, "limits": limits})
-    }
-}
 
 /// One call of a stage, to be run as a Job.
 pub struct StageJob<'a> {

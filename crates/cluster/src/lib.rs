@@ -13,6 +13,7 @@ mod inference;
 mod install;
 mod job;
 mod job_state;
+mod load_pod;
 mod names;
 mod objects;
 mod pod;
@@ -23,11 +24,12 @@ mod probe;
 mod queue;
 mod redaction;
 mod render;
+mod resources;
 mod root;
 mod site;
 mod target;
 
-pub use ceiling::{CeilingPod, LoadPod, ceiling_pod};
+pub use ceiling::{CeilingPod, ceiling_pod};
 pub use client::{Cluster, ConnectOptions, Lease, LogLine, ObjectPath, PortForward, RunObjects, RunWatch};
 pub use cron::{CronSchedule, cron_job};
 pub use error::{Error, ObjectConflict, ObjectOwner, Outage, Refusal, TargetUrlError, TargetUrlFault};
@@ -36,8 +38,9 @@ pub use inference::{ReadyService, inference_api, inference_kind, read_service};
 pub use install::{
     InstallParameters, Keys, ServedStore, TEMPORARY, identities, installation, removal_rights, set_namespace_owner,
 };
-pub use job::{DriverJob, Resources, StageJob, driver_job, stage_job};
+pub use job::{DriverJob, StageJob, driver_job, stage_job};
 pub use job_state::{JobState, failure_of_pod, has_begun, has_ended, job_state, phase, pod_image, trouble_of};
+pub use load_pod::LoadPod;
 pub use names::{MANAGED_BY, QUEUE, RUN, STAGE, TARGET, TARGETS_OWNER, driver_name, job_name, root_name};
 pub use objects::{ObjectsOwner, Rollout, TARGET_KINDS, owner_conflict, rollout, service_address, target_objects};
 pub use pod::{FAILURE_FILE, KEY_FOLDER, PodEnvironment, SCRATCH};
@@ -45,6 +48,7 @@ pub use pod_failure::{JobFailure, Obstacle, PodEnd, PodFailure, PodRefusal, Trou
 pub use probe::{ProbePod, ProbeState, probe_pod, probe_state};
 pub use redaction::{pod_facts, redact_secrets};
 pub use render::to_yaml;
+pub use resources::Resources;
 pub use root::{CANCEL, EXPIRES, RunRoot, run_root};
 pub use site::{SITE, Site};
 pub use target::{TargetPod, target_pod};

@@ -13,6 +13,10 @@ pub const STAGE: &str = assay_stage::pod::STAGE_LABEL;
 pub const TARGET: &str = "assay.dev/target";
 /// Kueue's label for the queue that a pod or Job waits in.
 pub const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+/// Kueue's object for each Job or pod that waits in one of its queues, since version 0.15.
+pub(crate) const WORKLOAD: &str = "Workload.v1beta2";
+/// The same object of an earlier Kueue.
+pub(crate) const OLD_WORKLOAD: &str = "Workload.v1beta1";
 
 /// The label of a targets' namespace. Its value is the namespace whose runs bring their targets up there, and remove leftovers.
 pub const TARGETS_OWNER: &str = "assay.dev/targets-of";

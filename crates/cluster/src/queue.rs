@@ -4,10 +4,8 @@ use serde_json::Value;
 
 use crate::{Cluster, Obstacle, Refusal, Result, Trouble};
 
-/// Kueue's object for each Job or pod that waits in one of its queues, since version 0.15.
-pub(crate) const WORKLOAD: &str = "Workload.v1beta2";
-/// The same object of an earlier Kueue.
-pub(crate) const OLD_WORKLOAD: &str = "Workload.v1beta1";
+use crate::names::{OLD_WORKLOAD, WORKLOAD};
+
 /// The label of a Workload with the UID of its Job or pod.
 const WORKLOAD_UID_LABEL: &str = "kueue.x-k8s.io/job-uid";
 

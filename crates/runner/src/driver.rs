@@ -336,12 +336,7 @@ impl Driver<'_> {
     }
 
     /// Calls execute once for each shard, all at once, and returns their parts in order.
-    fn run_execute_shards(
-        &mut self,
-        inputs: Vec<InputRef>,
-        parameters: StageParameters,
-        label: &str,
-    ) -> Result<Vec<InputRef>> {
+    fn run_execute_shards(&mut self, inputs: Vec<InputRef>, parameters: StageParameters, label: &str) -> Result<Vec<InputRef>> {
         let shards: Vec<Shard> = self.shards().collect();
         let label = |shard: &Shard| if shards.len() == 1 { label.to_owned() } else { format!("{label}-{}", shard.index) };
         let calls: Vec<_> =
