@@ -245,7 +245,7 @@ fn number(folder: &Path, case: &str, metric: &str) -> Value {
 #[test]
 fn a_serving_report_asks_nobody_for_anything() {
     let html = fs::read_to_string(served_fixture().published("one").join("report.html")).expect("the report");
-    assert!(html.contains("2 streams"), "it shows the loads");
+    assert!(html.contains("concurrency 2"), "it shows the loads");
     assert!(!html.contains("://"), "it names no other host");
     let links: BTreeSet<_> = html.split("href=\"").skip(1).filter_map(|rest| rest.chars().next()).collect();
     assert_eq!(links, ['#'].into(), "every link leads into the report itself");

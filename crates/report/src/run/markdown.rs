@@ -76,7 +76,7 @@ fn results(out: &mut String, report: &Report) {
     if let Some(address) = report.example_address() {
         let _ = writeln!(
             out,
-            "\nA row's address is {}; walk one back with {}.",
+            "\nA row's address is {}; trace one with {}.",
             code(&format!("{}/{}/<row>/value", report.run_id, Address::TABLE)),
             code(&report.trace_command(address))
         );

@@ -52,10 +52,7 @@ impl Panels {
             // A thousand of these are half of the page, so the wording is as short as possible.
             page.leaf("a", &[("class", "close"), ("href", "#results")], "Close");
             page.leaf("h2", &[], &title);
-            page.element("p", &[], |page| {
-                page.text("The rows of its numbers; ");
-                page.leaf("a", &[("href", "#check")], "how to walk one back");
-            });
+            page.element("p", &[], |page| page.leaf("a", &[("href", "#check")], "How to trace a row"));
             page.element("dl", &[("class", "rows")], |page| {
                 for (name, row) in numbers(point, columns) {
                     page.leaf("dt", &[], &name);

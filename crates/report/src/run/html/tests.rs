@@ -94,7 +94,7 @@ fn serving_pictures_say_what_they_show_and_what_they_do_not() {
     let timelines = model.views.iter().flat_map(|views| &views.points).filter_map(|view| view.timeline.as_ref());
     let failed = timelines.flat_map(|timeline| &timeline.shown).filter(|request| request.outcome != "ok").count();
     let html = model.report().html();
-    assert!(html.contains("Not drawn: vllm at 128 streams: none of 5 trials counts (client_stalled × 5)"));
+    assert!(html.contains("Not drawn: vllm at concurrency 128: none of 5 trials counts (client_stalled × 5)"));
     assert!(html.contains("vllm: no counted trial"));
     assert!(html.contains("1.6 % failed"), "a curve ends at the share of failed requests");
     assert!(html.contains("SLO TTFT 500 ms"));

@@ -34,13 +34,11 @@ pub(crate) struct Load {
     pub(crate) timeline: Option<Timeline>,
 }
 
-/// Returns the name of a load point: `64 streams`, `2.5 requests/s`; `None` for another kind of point.
+/// Returns the name of a load point: `concurrency 64`, `2.5 requests/s`; `None` for another kind of point.
 pub(crate) fn label(point: &Point) -> Option<String> {
     let value = |name: &str| point.value.get(name).filter(|_| point.value.len() == 1).map(|text| clean(text));
     match point.kind {
-        PointKind::Concurrency => {
-            value("concurrency").map(|text| if text == "1" { "1 stream".to_owned() } else { format!("{text} streams") })
-        }
+        PointKind::Concurrency => value("concurrency").map(|text| format!("concurrency {text}")),
         PointKind::Rate => value("rate").map(|text| format!("{text} req/s")),
         _ => None,
     }

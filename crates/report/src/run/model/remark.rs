@@ -41,7 +41,7 @@ impl Remark {
         self.table_metrics == Some(self.metrics.len())
     }
 
-    /// Returns the full remark: `64 streams, TTFT p99: no interval, ..`.
+    /// Returns the full remark: `concurrency 64, TTFT p99: no interval, ..`.
     pub(crate) fn full_text(&self) -> String {
         match (self.is_about_all(), self.metrics.is_empty()) {
             (true, _) => format!("{}, everything: {}", self.point, self.text),
@@ -168,32 +168,32 @@ mod tests {
     #[test]
     fn what_several_points_have_to_say_is_said_once() {
         let remarks = [
-            remark_on_all("1 stream", "no interval, 3 samples; 5 are needed"),
-            remark("1 stream", &["TTFT p99"], "unstable; noise: 9.64 %"),
-            remark_on_all("4 streams", "no interval, 3 samples; 5 are needed"),
-            remark("4 streams", &["TTFT p99"], "unstable; noise: 7 %"),
-            remark("4 streams", &[], "5 of 9 requests failed"),
+            remark_on_all("concurrency 1", "no interval, 3 samples; 5 are needed"),
+            remark("concurrency 1", &["TTFT p99"], "unstable; noise: 9.64 %"),
+            remark_on_all("concurrency 4", "no interval, 3 samples; 5 are needed"),
+            remark("concurrency 4", &["TTFT p99"], "unstable; noise: 7 %"),
+            remark("concurrency 4", &[], "5 of 9 requests failed"),
         ];
         insta::assert_snapshot!(summarize(&remarks, 2, "load").join("\n"), @r"
         every load, everything: no interval, 3 samples; 5 are needed
         every load, TTFT p99: unstable
-        4 streams: 5 of 9 requests failed
+        concurrency 4: 5 of 9 requests failed
         ");
-        assert_eq!(summarize(&remarks[..1], 1, "load"), ["1 stream, everything: no interval, 3 samples; 5 are needed"]);
-        assert_eq!(summarize(&remarks[..2], 3, "load")[1], "1 stream, TTFT p99: unstable; noise: 9.64 %");
+        assert_eq!(summarize(&remarks[..1], 1, "load"), ["concurrency 1, everything: no interval, 3 samples; 5 are needed"]);
+        assert_eq!(summarize(&remarks[..2], 3, "load")[1], "concurrency 1, TTFT p99: unstable; noise: 9.64 %");
     }
 
     #[test]
     fn what_several_metrics_have_to_say_is_said_once() {
         let of = |point: &str, metric: &str, text: &str| Remark { table_metrics: Some(2), ..remark(point, &[metric], text) };
         let remarks = [
-            of("1 stream", "TTFT p99", "unknown, 3 trials"),
-            of("1 stream", "E2E p99", "unknown, 3 trials; noise: 9.64 %"),
-            of("4 streams", "E2E p99", "unknown, 3 trials; noise: 7 %"),
-            of("4 streams", "TTFT p99", "unknown, 3 trials; noise: 8 %"),
+            of("concurrency 1", "TTFT p99", "unknown, 3 trials"),
+            of("concurrency 1", "E2E p99", "unknown, 3 trials; noise: 9.64 %"),
+            of("concurrency 4", "E2E p99", "unknown, 3 trials; noise: 7 %"),
+            of("concurrency 4", "TTFT p99", "unknown, 3 trials; noise: 8 %"),
         ];
         assert_eq!(summarize(&remarks, 2, "load"), ["every load, everything: unknown, 3 trials"]);
-        assert_eq!(summarize(&remarks[..3], 2, "load")[1], "4 streams, E2E p99: unknown, 3 trials; noise: 7 %");
+        assert_eq!(summarize(&remarks[..3], 2, "load")[1], "concurrency 4, E2E p99: unknown, 3 trials; noise: 7 %");
         let failed = [Remark::for_point("p", "a; x".to_owned()), Remark::for_point("p", "a; y".to_owned())];
         assert_eq!(summarize(&failed, 9, "load"), ["p: a"]);
     }

@@ -190,11 +190,11 @@ mod tests {
     fn the_sentence_of_a_case_is_its_best_load() {
         let mut model = fixture::serving::small();
         let sentence = |model: &fixture::Model| model.report().sentences().collect::<Vec<_>>().join("\n");
-        insta::assert_snapshot!(sentence(&model), @"TTFT p99 75.0 ms [72.1, 81.9], at 102 output tokens/s [101, 103] and 1 stream, 5 trials: llama-3.1-8b on vllm, chat; the only one of 3 loads that met the SLOs (TTFT 500 ms, TPOT 50 ms); realism grade; stable");
+        insta::assert_snapshot!(sentence(&model), @"TTFT p99 75.0 ms [72.1, 81.9], at 102 output tokens/s [101, 103] and concurrency 1, 5 trials: llama-3.1-8b on vllm, chat; the only one of 3 loads that met the SLOs (TTFT 500 ms, TPOT 50 ms); realism grade; stable");
         for work in model.plan.workloads.iter_mut().filter_map(|workload| workload.serving.as_mut()) {
             work.slos.clear();
         }
-        insta::assert_snapshot!(sentence(&model), @"TTFT p99 330 ms [230, 380], at 3330 output tokens/s [3270, 3360] and 64 streams, 5 trials: llama-3.1-8b on vllm, chat; the highest throughput of 3 loads; 1.6 % of 800 requests failed; realism grade; stable");
+        insta::assert_snapshot!(sentence(&model), @"TTFT p99 330 ms [230, 380], at 3330 output tokens/s [3270, 3360] and concurrency 64, 5 trials: llama-3.1-8b on vllm, chat; the highest throughput of 3 loads; 1.6 % of 800 requests failed; realism grade; stable");
         for point in &mut model.summary.points {
             point.metrics.clear();
         }
@@ -218,11 +218,11 @@ mod tests {
         chat.vllm.default
           llama-3.1-8b, chat, streamed; closed loop: each response is followed by the next request;
           latencies from the send time; SLOs TTFT 500 ms, TPOT 50 ms
-                                 requests          TTFT  TPOT
-          load           trials        ok  failed   p99   p50  tok/s  SLOs
-          ! 1 stream        0/5         0     160     —     —      —  —
-          ! 64 streams      0/5         0     160     —     —      —  —
-          ! 128 streams     0/5         0     160     —     —      —  —
+                                     requests          TTFT  TPOT
+          load               trials        ok  failed   p99   p50  tok/s  SLOs
+          ! concurrency 1       0/5         0     160     —     —      —  —
+          ! concurrency 64      0/5         0     160     —     —      —  —
+          ! concurrency 128     0/5         0     160     —     —      —  —
           latencies in ms; ± is how far the interval reaches from the number above it; ! and — have a remark
           · every load: 160 of 160 requests failed (http_error × 153, connect_error × 7), in attempts that
             do not count

@@ -138,8 +138,8 @@ mod tests {
     fn a_p99_of_few_requests_says_that_it_is_a_maximum() {
         assert_eq!(remarks_text(100, &[]), "", "a hundred are enough");
         insta::assert_snapshot!(remarks_text(99, &[]), @r"
-        1 stream, TTFT p99, TPOT p99, E2E p99: p99 of fewer than 100 requests is close to their maximum, so ask for at least 100 requests a trial; the smallest trial has 99
-        1 stream, ITL p99: p99 of fewer than 100 gaps is close to their maximum, so ask for at least 100 requests a trial; the smallest trial has 99
+        concurrency 1, TTFT p99, TPOT p99, E2E p99: p99 of fewer than 100 requests is close to their maximum, so ask for at least 100 requests a trial; the smallest trial has 99
+        concurrency 1, ITL p99: p99 of fewer than 100 gaps is close to their maximum, so ask for at least 100 requests a trial; the smallest trial has 99
         ");
         assert!(remarks_text(1, &[]).ends_with("the smallest trial has 1"));
     }
@@ -156,8 +156,8 @@ mod tests {
         let brief = remark::summarize(&remarks(&report.cases[0]), 3, "load");
         let about: Vec<String> = brief.into_iter().filter(|remark| remark.contains("close to their maximum")).collect();
         insta::assert_snapshot!(about.join("\n"), @r"
-        1 stream, 64 streams, TTFT p99, TPOT p99, E2E p99: p99 of fewer than 100 requests is close to their maximum, so ask for at least 100 requests a trial
-        1 stream, 64 streams, ITL p99: p99 of fewer than 100 gaps is close to their maximum, so ask for at least 100 requests a trial
+        concurrency 1, concurrency 64, TTFT p99, TPOT p99, E2E p99: p99 of fewer than 100 requests is close to their maximum, so ask for at least 100 requests a trial
+        concurrency 1, concurrency 64, ITL p99: p99 of fewer than 100 gaps is close to their maximum, so ask for at least 100 requests a trial
         ");
         for text in [report.terminal(100, false), report.markdown(), report.html()] {
             assert!(text.contains("p99 of fewer than 100 requests"), "{text}");
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn tokens_that_came_together_have_no_gaps() {
-        insta::assert_snapshot!(remarks_text(160, &[("tpot_ms_p50", 0.0), ("itl_ms_p99", 0.0), ("ttft_ms_p50", 0.0)]), @"1 stream, TPOT p50, ITL p99: 0, since tokens came together and no gap between them could be measured");
+        insta::assert_snapshot!(remarks_text(160, &[("tpot_ms_p50", 0.0), ("itl_ms_p99", 0.0), ("ttft_ms_p50", 0.0)]), @"concurrency 1, TPOT p50, ITL p99: 0, since tokens came together and no gap between them could be measured");
         assert_eq!(remarks_text(160, &[("tpot_ms_p50", 0.001)]), "");
     }
 
@@ -194,7 +194,7 @@ mod tests {
     fn failures_as_slowest_are_told_in_plain_words() {
         assert_eq!(
             with_twins(&[]),
-            "64 streams: 13 of 800 requests failed (timeout × 11, http_error × 2); 1.6 % of all requests, 1.9 % in the median of the trials"
+            "concurrency 64: 13 of 800 requests failed (timeout × 11, http_error × 2); 1.6 % of all requests, 1.9 % in the median of the trials"
         );
         let why = "the 99 % rank lies beyond those that have a value, 3 of 4";
         let twins = [
@@ -202,6 +202,6 @@ mod tests {
             ("ttft_ms_p99_with_failures", Err(why)),
             ("e2e_ms_p99_with_failures", Err(why)),
         ];
-        insta::assert_snapshot!(with_twins(&twins), @"64 streams: 13 of 800 requests failed (timeout × 11, http_error × 2); 1.6 % of all requests, 1.9 % in the median of the trials; with failures as slowest, TTFT p50 is 130 ms; there is no TTFT p99 and no E2E p99: the 99 % rank lies beyond those that have a value, 3 of 4");
+        insta::assert_snapshot!(with_twins(&twins), @"concurrency 64: 13 of 800 requests failed (timeout × 11, http_error × 2); 1.6 % of all requests, 1.9 % in the median of the trials; with failures as slowest, TTFT p50 is 130 ms; there is no TTFT p99 and no E2E p99: the 99 % rank lies beyond those that have a value, 3 of 4");
     }
 }
