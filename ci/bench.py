@@ -32,6 +32,7 @@ SCRYPT_NS = (32768, 65536, 131072)
 
 BAR_CHAIN_S = 1.0
 BAR_VERIFY_S = 0.1
+BAR_RECOMPUTE_S = 3
 BAR_PLAN_S = 1.0
 BAR_START_S = 0.02
 # "Near the machine's speed", as a number: no more than a quarter slower than openssl.
@@ -226,6 +227,26 @@ def verify(place, table, repo):
     return walls.median
 
 
+def quickstart(place, table):
+    """The verification of the run that the quickstart makes."""
+    repo = place.folder / "quickstart"
+    for copied in ("pipelines/quickstart.yaml", "workloads", "queries"):
+        source, target = place.root / copied, repo / copied
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    place.commit(repo)
+    config = place.config(65536)
+    place.run(repo, config, "assay", "run", "pipelines/quickstart.yaml", "--run-id", "quickstart")
+    for name, bar, arguments in [
+        ("verify of the quickstart's run, level 3", BAR_VERIFY_S, []),
+        ("verify of the quickstart's run, level 4", BAR_RECOMPUTE_S, ["--recompute"]),
+    ]:
+        times = range(SAMPLES_OF_A_START)
+        walls = Figure([place.run(repo, config, "assay", "verify", "quickstart", *arguments)[0] for _ in times])
+        method = f"wall time of `{' '.join(['assay', 'verify', 'quickstart', *arguments])}`, from the page cache"
+        table.add(name, walls, seconds(bar), walls.median / bar, method)
+
+
 def hashing(place, table, small_verify):
     scale = float(os.environ.get("ASSAY_BENCH_SCALE", "1"))
     size = max(1 << 20, int(GIB * scale))
@@ -346,6 +367,7 @@ def machine():
 FIGURES = {
     "start": (start, ["--bins"]),
     "chain": (chain, ["--bins"]),
+    "verify": (quickstart, ["--bins"]),
     "plan": (plan, ["--bins"]),
     "client": (bench_examples.client, ["--example", "bench"]),
     "ttft": (bench_examples.ttft, ["--example", "ttft_error", "--bin", "assay-simulator"]),

@@ -161,7 +161,9 @@ impl Store {
             hasher.update(chunk);
             size += chunk.len() as u64;
             kept = kept.take().filter(|_| size <= keep);
-            kept.iter_mut().for_each(|kept| kept.extend_from_slice(chunk));
+            if let Some(kept) = &mut kept {
+                kept.extend_from_slice(chunk);
+            }
             Ok(())
         })?;
         if !there {

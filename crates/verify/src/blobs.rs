@@ -94,7 +94,9 @@ impl Blobs for StoreBlobs {
             return Ok(Some(bytes.len() as u64));
         }
         let Some((size, bytes)) = self.store.check_keeping(digest, MAX_KEPT_BLOB_BYTES)? else { return Ok(None) };
-        bytes.iter().for_each(|bytes| self.keep(digest, bytes));
+        if let Some(bytes) = bytes {
+            self.keep(digest, &bytes);
+        }
         Ok(Some(size))
     }
 }
