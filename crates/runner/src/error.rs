@@ -245,8 +245,8 @@ pub enum Error {
         /// Its log, if it has one.
         log: Option<LogEnd>,
     },
-    /// The Job of a stage ended well, and the store has no result of it.
-    #[error("the stage ended well, but gave no result")]
+    /// The Job of a stage succeeded, and the store has no result of it.
+    #[error("the stage succeeded, but gave no result")]
     NoJobResult {
         /// The namespace of the Job.
         namespace: String,
@@ -509,7 +509,7 @@ pub enum StageEnd {
     TimeLimit,
     /// It was cancelled, with the reason.
     Cancelled(String),
-    /// It ended well, without a result.
+    /// It succeeded, without a result.
     NoResult,
     /// It was ended by this signal.
     Signal(i32),
@@ -524,7 +524,7 @@ impl fmt::Display for StageEnd {
         match self {
             Self::TimeLimit => f.write_str("the stage ran into its time limit and was stopped"),
             Self::Cancelled(reason) => f.write_str(reason),
-            Self::NoResult => f.write_str("the stage ended well, but gave no result"),
+            Self::NoResult => f.write_str("the stage succeeded, but gave no result"),
             Self::Signal(signal) => write!(f, "the stage was ended by signal {signal}"),
             Self::SupervisorSignal(signal) => write!(f, "the stage's supervisor was ended by signal {signal}"),
             Self::ExitCode(code) => write!(f, "the stage ended with exit code {code} and no result"),

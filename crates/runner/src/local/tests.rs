@@ -96,7 +96,7 @@ fn a_stage_that_says_nothing_is_judged_by_how_it_ended() {
     insta::assert_snapshot!(silent(&ended(Status::Signaled(9)), None), @"30 error[stage_killed]: the stage's supervisor was ended by signal 9");
     insta::assert_snapshot!(silent(&exited(20), None), @"20 error[stage_failed]: the stage ended with exit code 20 and no result");
     insta::assert_snapshot!(silent(&exited(101), None), @"1 error[stage_failed]: the stage ended with exit code 101 and no result");
-    insta::assert_snapshot!(silent(&exited(0), None), @"1 error[stage_failed]: the stage ended well, but gave no result");
+    insta::assert_snapshot!(silent(&exited(0), None), @"1 error[stage_failed]: the stage succeeded, but gave no result");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The headline sentences of a report: the answer first, with its uncertainty.
+//! The headline sentences of a report: the result first, with its uncertainty.
 
 use std::collections::BTreeMap;
 use std::fmt;
