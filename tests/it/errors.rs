@@ -553,6 +553,29 @@ fn output_that_nobody_reads_is_no_failure() {
 }
 
 #[test]
+fn an_exit_code_does_not_depend_on_a_reader() {
+    let without_reader = |fixture: &Fixture, arguments: &[&str]| {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = fixture.command(&binary("assay"));
+        let ran = command.args(arguments).stdout(writer).output().expect("the binary runs");
+        (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+    };
+    let fixture = Fixture::with_script(&steady_script("only"));
+    assert_eq!(without_reader(&fixture, &["run", PIPELINE, "--run-id", "one"]).0, Some(0), "it is measured all the same");
+    fixture.verify("one").success();
+    let published = fixture.published("one");
+    let folder = published.display().to_string();
+    assert_eq!(without_reader(&fixture, &["verify", &folder]), (Some(0), String::new()));
+    fs::write(published.join("report.md"), "faster").expect("written");
+    let refused = fixture.assay(&["verify", &folder]);
+    assert_eq!(refused.code, 20);
+    assert_eq!(without_reader(&fixture, &["verify", &folder]), (Some(20), refused.stderr));
+    let scratch: Vec<_> = fs::read_dir(fixture.scratch()).expect("a folder").collect();
+    assert!(scratch.is_empty(), "what a command has begun is not left behind: {scratch:?}");
+}
+
+#[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
     let commands: [&[&str]; 32] = [

@@ -7,7 +7,7 @@ mod run_event;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::Parser as _;
 
 use crate::commands::Command;
 
@@ -30,10 +30,8 @@ struct Assay {
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // The reader of stdout may close it early, as `head` does; that is no failure, and a panic message would not help.
-    output::end_quietly_on_a_closed_pipe();
     match Assay::try_parse() {
         Ok(assay) => output::finish(assay.command.run()),
-        Err(error) => output::usage(&error, &mut Assay::command()),
+        Err(error) => output::usage(&error),
     }
 }

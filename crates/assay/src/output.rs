@@ -1,8 +1,8 @@
 //! The output streams: data goes to stdout, diagnostics go to stderr, and the exit code carries the outcome.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde::Serialize;
@@ -21,21 +21,18 @@ fn in_one_line(text: &str) -> String {
 
 /// Writes lines of Assay's own data, in which untrusted text is on a line of its own or absent.
 pub(crate) fn lines(text: impl AsRef<str>) {
-    record_write(write(&mut std::io::stdout().lock(), &escape_controls(text.as_ref())));
+    record_write(to_stdout(|out| write(out, &escape_controls(text.as_ref()))));
 }
 
 /// Writes data as it is, for other programs.
 pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
-    match std::io::stdout().lock().write_all(bytes) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => quit_quietly(),
-        Err(error) => Err(Failure::new(ErrorCode::Output, "cannot write to standard output").because(&error)),
-    }
+    to_stdout(|out| out.write_all(bytes))
+        .map_err(|error| Failure::new(ErrorCode::Output, "cannot write to standard output").because(&error))
 }
 
 /// Writes a report, which has already escaped untrusted text and may contain colour.
 pub(crate) fn report(text: impl AsRef<str>) {
-    record_write(write(&mut std::io::stdout().lock(), text.as_ref()));
+    record_write(to_stdout(|out| write(out, text.as_ref())));
 }
 
 /// Writes a line of diagnostics to stderr.
@@ -62,12 +59,31 @@ fn is_steering(letter: char) -> bool {
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-fn write(out: &mut dyn std::io::Write, text: &str) -> std::io::Result<()> {
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n"));
-    match &written {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => quit_quietly(),
-        _ => written,
+/// Writes to stdout. If its reader has gone, as after `| head`, the rest of the output is dropped: the command still comes to its
+/// end, so that its exit code is its own and nothing that it has begun is left behind.
+fn to_stdout(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -> std::io::Result<()> {
+    if has_no_reader() {
+        return Ok(());
     }
+    match write(&mut std::io::stdout().lock()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            NO_READER.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+        written => written,
+    }
+}
+
+fn write(out: &mut dyn std::io::Write, text: &str) -> std::io::Result<()> {
+    out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n"))
+}
+
+/// True if the reader of stdout has gone.
+static NO_READER: AtomicBool = AtomicBool::new(false);
+
+/// Returns true if the reader of stdout has gone. A command that only follows something ends then.
+pub(crate) fn has_no_reader() -> bool {
+    NO_READER.load(Ordering::Relaxed)
 }
 
 /// Records that data was lost.
@@ -120,7 +136,8 @@ static LOST: AtomicBool = AtomicBool::new(false);
 
 /// Reports the outcome of a command. A command whose data could not be written has failed.
 pub(crate) fn finish(outcome: Result<Exit, Failure>) -> ExitCode {
-    let is_written = std::io::stdout().flush().is_ok() && !LOST.load(Ordering::Relaxed);
+    record_write(to_stdout(|out| out.flush()));
+    let is_written = !LOST.load(Ordering::Relaxed);
     match outcome {
         Ok(exit) if is_written => exit.into(),
         Ok(_) => {
@@ -137,34 +154,9 @@ pub(crate) fn finish(outcome: Result<Exit, Failure>) -> ExitCode {
 }
 
 /// Shows a usage error, or the requested help.
-pub(crate) fn usage(error: &clap::Error, _command: &mut clap::Command) -> ExitCode {
-    let shown = error.print();
-    if error.use_stderr() || shown.is_err() { Exit::Usage.into() } else { Exit::Done.into() }
-}
-
-/// Makes a closed pipe end the process, as in every other program.
-pub(crate) fn end_quietly_on_a_closed_pipe() {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        let text = panic.payload().downcast_ref::<String>().map(String::as_str).unwrap_or_default();
-        if text.contains("Broken pipe") {
-            quit_quietly();
-        }
-        usual(panic);
-    }));
-}
-
-/// The exit code if the reader of the output has gone: 0, unless the command sets another.
-static LEAVE_WITH: AtomicU8 = AtomicU8::new(0);
-
-/// Sets the exit code for a closed output from here on.
-pub(crate) fn set_closed_pipe_exit(exit: Exit) {
-    LEAVE_WITH.store(exit.code(), Ordering::Relaxed);
-}
-
-#[expect(clippy::exit, reason = "the reader of the output is gone, so there is nobody to return to")]
-fn quit_quietly() -> ! {
-    std::process::exit(i32::from(LEAVE_WITH.load(Ordering::Relaxed)))
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    let is_shown = error.print().map_or_else(|error| error.kind() == ErrorKind::BrokenPipe, |()| true);
+    if error.use_stderr() || !is_shown { Exit::Usage.into() } else { Exit::Done.into() }
 }
 
 #[cfg(test)]

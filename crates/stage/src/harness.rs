@@ -114,7 +114,12 @@ fn stage_arguments(stage: StageName, arguments: impl Iterator<Item = OsString>) 
 pub fn init_tracing() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ASSAY_LOG").unwrap_or_else(|_| "info".into());
     // A second subscriber is refused, which happens only if a test has set one.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false)
+        .with_ansi(false)
+        .try_init();
 }
 
 fn run<S: Stage>(stage: &S, arguments: &Arguments) -> Result<Event, Failure> {

@@ -71,6 +71,9 @@ impl Logs {
                 output::line(format!("{}  {}", line.pod, line.text));
             }
             let is_live = |pod: &Pod| !matches!(phase(pod), "Succeeded" | "Failed");
+            if output::has_no_reader() {
+                return Ok(Exit::Done);
+            }
             if seen.is_whole && !seen.pods.values().any(is_live) && seen.jobs.values().all(has_ended) {
                 while let Ok(line) = lines.recv_timeout(LOOK) {
                     output::line(format!("{}  {}", line.pod, line.text));

@@ -72,8 +72,6 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        // If the reader closes the output, nothing is decided: only a stored verdict ends with success.
-        output::set_closed_pipe_exit(Exit::Environment);
         let caller = CommandLine { store: self.place.runs() };
         if let Some(verdict) = &self.replay {
             show_replayed(&replay(verdict, &caller.store)?);
@@ -87,7 +85,7 @@ impl Gate {
         }
         let decided = self.request().judge(&caller)?;
         let exit = decided.iter().map(|decided| exit_for(decided.verdict.verdict().outcome)).fold(Exit::Done, worse_exit);
-        show::show(&decided, self.to.as_deref(), self.json, &caller.store, exit)?;
+        show::show(&decided, self.to.as_deref(), self.json, &caller.store)?;
         Ok(exit)
     }
 

@@ -8,7 +8,7 @@ use assay_manifest::{Body as _, Digest, Document, MAX_MANIFEST_BYTES, Role, RunI
 use assay_report::ChainSignature;
 use assay_report::gate::{EarlierVerdict, Inputs, Report};
 use assay_runs::{RunStore, named_store};
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Failure};
 use assay_store::Store;
 use assay_verify::{Blobs as _, StoreBlobs};
 use serde_json::json;
@@ -19,26 +19,18 @@ use crate::output;
 const MAX_COMMENT_BYTES: usize = 65_000;
 
 /// Shows the decision, and writes it into a folder if one is named.
-pub(super) fn show(
-    decided: &[GateDecision],
-    to: Option<&Path>,
-    as_json: bool,
-    place: &RunStore,
-    exit: Exit,
-) -> Result<(), Failure> {
+pub(super) fn show(decided: &[GateDecision], to: Option<&Path>, as_json: bool, place: &RunStore) -> Result<(), Failure> {
     let uri = place.store_uri()?;
     let blobs = StoreBlobs::new(Store::open_existing(&uri)?);
     let many = decided.len().max(1);
     let of = |decided: &GateDecision| Ok(report(decided, &uri, &summaries(decided.verdict.verdict(), &blobs)?));
     let reports = decided.iter().map(of).collect::<Result<Vec<_>, Failure>>()?;
-    // Files come first: the reader of the output may close it at any line.
     let mut written = Vec::new();
     for (decided, report) in decided.iter().zip(&reports).filter(|_| to.is_some()) {
         let folder = to.unwrap_or(Path::new("")).join(decided.verdict.verdict().gate.as_str());
         write(&folder, &decided.verdict, report, blobs.store(), MAX_COMMENT_BYTES / many)?;
         written.push(format!("wrote the verdict and its reports to {}", folder.display()));
     }
-    output::set_closed_pipe_exit(exit);
     if as_json {
         output::json(&decided.iter().map(document).collect::<Vec<_>>())?;
     } else {
