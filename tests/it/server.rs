@@ -38,6 +38,8 @@ pub(crate) struct Server {
 
 struct Shared {
     models: String,
+    /// Returns the version after this many inference requests; `None` for a server that reports none.
+    version: Option<fn(usize) -> usize>,
     script: Box<Script>,
     request_count: AtomicUsize,
     stopping: AtomicBool,
@@ -46,11 +48,29 @@ struct Shared {
 impl Server {
     /// Starts a server of `model` on a free port.
     pub(crate) fn start(model: &str, script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static) -> Self {
+        Self::start_with(model, None, script)
+    }
+
+    /// Starts a server whose version depends on the number of inference requests that it has received.
+    pub(crate) fn start_with_version(
+        model: &str,
+        version: fn(usize) -> usize,
+        script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_with(model, Some(version), script)
+    }
+
+    fn start_with(
+        model: &str,
+        version: Option<fn(usize) -> usize>,
+        script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let models = format!(r#"{{"object": "list", "data": [{{"id": "{model}", "object": "model"}}]}}"#);
         let script = Box::new(script);
-        let shared = Arc::new(Shared { models, script, request_count: AtomicUsize::new(0), stopping: AtomicBool::new(false) });
+        let (request_count, stopping) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let shared = Arc::new(Shared { models, version, script, request_count, stopping });
         let serving = Arc::clone(&shared);
         let accepting = thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -109,6 +129,10 @@ impl Shared {
             (Some("POST"), _) => (self.script)(&Request { number: self.request_count.fetch_add(1, Ordering::SeqCst), head }),
             (_, Some("/health")) => (json_response("200 OK", "{}"), AfterResponse::KeepAlive),
             (_, Some("/v1/models")) => (json_response("200 OK", &self.models), AfterResponse::KeepAlive),
+            (_, Some("/version")) if self.version.is_some() => {
+                let version = self.version.map(|version| version(self.request_count.load(Ordering::SeqCst))).unwrap_or_default();
+                (json_response("200 OK", &format!(r#"{{"version": "{version}"}}"#)), AfterResponse::KeepAlive)
+            }
             _ => (json_response("404 Not Found", "{}"), AfterResponse::KeepAlive),
         }
     }

@@ -547,6 +547,55 @@ fn a_process_target_serves_and_ends_with_the_run() {
 }
 
 #[test]
+fn an_attempt_does_not_count_if_its_target_changed_meanwhile() {
+    // The first attempt sends ten requests, and after five of them another version responds.
+    let upgraded = Server::start_with_version(
+        MODEL,
+        |requests| usize::from(requests >= 5),
+        |_| (complete_stream(), AfterResponse::KeepAlive),
+    );
+    let fixture = chat(10, &[&endpoint("upgraded", &upgraded, "")], 0);
+    fixture.run("one").success();
+    let environments = fixture.pointers("one", "provision");
+    assert_eq!(environments.len(), 2, "the block was provisioned anew");
+    let attempts: Vec<Value> = fixture
+        .pointers("one", "execute")
+        .iter()
+        .flat_map(|part| list(&part.load(&fixture.store())["body"]["attempts"]).clone())
+        .collect();
+    let reasons: Vec<&str> =
+        attempts.iter().flat_map(|attempt| list(&attempt["validity"]["reasons"])).map(|reason| text(&reason["code"])).collect();
+    assert_eq!(reasons, ["target_changed"], "{attempts:?}");
+    assert_eq!(points(&fixture, "one")["chat.upgraded.default"]["serving"]["outcomes"], json!({"ok": "10"}));
+    assert_eq!(upgraded.request_count(), 20);
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+}
+
+#[test]
+fn a_run_that_was_killed_before_its_first_attempt_measures_no_dead_target() {
+    let fixture = chat(10, &[SIMULATOR], RETRY_BUDGET);
+    fixture.run("one").success();
+    // What a driver leaves that is killed once provision has its result: the simulator has ended with it.
+    for later in ["execute", "record", "collect", "reduce", "publish"] {
+        fs::remove_dir_all(fixture.store().join("runs/one").join(later)).expect("the stage has a result");
+    }
+    fs::remove_dir_all(fixture.published("one")).expect("it was published");
+    fixture.run("one").success();
+    assert_eq!(fixture.pointers("one", "provision").len(), 2, "the simulator was started anew");
+    assert_eq!(points(&fixture, "one")["chat.simulator.default"]["serving"]["outcomes"], json!({"ok": "10"}));
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+}
+
+#[test]
+fn a_target_that_never_stays_the_same_ends_the_run() {
+    let restless = Server::start_with_version(MODEL, |requests| requests, |_| (complete_stream(), AfterResponse::KeepAlive));
+    let fixture = chat(10, &[&endpoint("restless", &restless, "")], RETRY_BUDGET);
+    let refused = fixture.run("one").refuses(30, "target_died");
+    assert!(refused.stderr.contains("block 0 lost its target 3 times"), "{}", refused.stderr);
+    assert_eq!(restless.request_count(), 30, "one attempt of ten requests under each incarnation");
+}
+
+#[test]
 fn a_secret_header_reaches_the_endpoint_and_no_file() {
     const SECRET: &str = "a-secret-of-the-endpoint";
     let script = |request: &Request| match header(&request.head, "authorization") {

@@ -393,6 +393,7 @@ error_codes! {
     Stdout, "stdout", Environment, AtOnce, "The result of the capacity measurement cannot be written to stdout.", "Check what reads the output of the command.";
     Store, "store", Environment, AtOnce, "The store cannot be read or written, or does not respond.", "Check the store's address and credentials, that it runs, and its free space.";
     System, "system", Environment, AtOnce, "The command cannot start a thread.", "Check the limits on threads and memory.";
+    TargetDied, "target_died", Environment, Lasting, "A target changed or ended several times before a single trial had finished.", "Find out what ends the target, then run again with the same `--run-id`.";
     TargetEnded, "target_ended", Environment, AtOnce, "A target ended or was removed before it was ready.", "Read its log, and run its command by hand with the environment that the pipeline gives it.";
     TargetNotReady, "target_not_ready", Environment, Lasting, "A target was not ready within its time limit.", "Read its log, or give it more time with `ready.timeout`.";
     TargetStays, "target_stays", Environment, AtOnce, "A pod or object of an earlier target does not end within the time limit.", "Remove the pod or object with `kubectl delete`.";

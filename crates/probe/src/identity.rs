@@ -8,7 +8,7 @@ use std::time::Duration;
 use assay_manifest::{Fact, ProvisionedTarget};
 use serde_json::Value;
 
-use crate::{Client, EndpointResponse, Limits, endpoint_url};
+use crate::{Client, EndpointResponse, Limits, RequestError, endpoint_url};
 
 /// The limits of each request.
 const LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 1 << 20 };
@@ -29,9 +29,22 @@ const SERVERS_BY_OWNER: [(&str, &str); 4] =
 /// Server software by the path at which its version was read. Many servers have a `/version`.
 const SERVERS_BY_PATH: [(&str, &str); 2] = [("GET /get_server_info", "sglang"), ("GET /info", "tgi")];
 
+/// The way in which an endpoint reacted to the first request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It responded, with whatever status.
+    Responded,
+    /// It accepted the connection or not, and sent nothing in time: it may be busy.
+    Silent,
+    /// The connection could not be made, or broke, for this reason.
+    Gone(String),
+}
+
 /// The version and models that an endpoint reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
+    /// Its reaction to the first request.
+    pub presence: Presence,
     /// Its version, and where it was read.
     pub version: Fact<String>,
     /// The server software, and how it was identified.
@@ -44,13 +57,18 @@ impl Identity {
     /// Queries the endpoint at `url`. If it does not respond to the first request, no others are sent.
     pub fn query(client: &Client, url: &str) -> Self {
         let listed = client.get(&endpoint_url(url, "/v1/models"), LIMITS);
+        let presence = match &listed {
+            Err(RequestError::Connection(error)) => Presence::Gone(error.to_string()),
+            Err(RequestError::Timeout(_)) => Presence::Silent,
+            _ => Presence::Responded,
+        };
         let version = match &listed {
             Err(error) if error.is_unreachable() => Fact::unknown(format!("GET /v1/models: {error}")),
             listed => version(client, url, listed.as_ref().ok()),
         };
         let server = server(listed.as_ref().ok(), &version);
         let models = listed.map_err(|error| error.to_string()).and_then(|response| models(&response));
-        Self { version, server, models: models.map_err(|why| format!("GET /v1/models: {why}")) }
+        Self { presence, version, server, models: models.map_err(|why| format!("GET /v1/models: {why}")) }
     }
 
     /// Returns the models that it lists; empty if it gives no list.
@@ -58,8 +76,18 @@ impl Identity {
         self.models.as_deref().unwrap_or_default()
     }
 
+    /// Returns true if it reports a version or a list of models, and the recorded state of the same target has another. What it does
+    /// not report, for instance because it is overloaded, contradicts nothing.
+    pub fn contradicts(&self, recorded: &ProvisionedTarget) -> bool {
+        let is_other_version = self.version.value.is_some() && self.version.value != recorded.version.value;
+        is_other_version || self.models.as_ref().is_ok_and(|models| *models != recorded.models)
+    }
+
     /// Describes the difference to the recorded state of the same target, for people; `None` if there is none.
     pub fn differs_from(&self, recorded: &ProvisionedTarget) -> Option<String> {
+        if let Presence::Gone(why) = &self.presence {
+            return Some(format!("it responded when it was provisioned, and does not now ({why})"));
+        }
         let version = |fact: &Fact<String>| fact.value.clone().unwrap_or_else(|| format!("unknown ({})", fact.how));
         if self.version.value != recorded.version.value {
             let (before, now) = (version(&recorded.version), version(&self.version));

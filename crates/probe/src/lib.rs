@@ -15,4 +15,4 @@ pub mod testing;
 
 pub use client::{Client, EndpointResponse, Limits, RequestError, endpoint_url, tls};
 pub use headers::{HeaderError, Headers};
-pub use identity::Identity;
+pub use identity::{Identity, Presence};

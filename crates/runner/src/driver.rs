@@ -22,8 +22,8 @@ use serde_json::Value;
 
 use crate::{Defect, Error, Result, StagePolicies, StagePolicy};
 
-/// The limit on provisioning a block again because its target is found dead.
-const MAX_INCARNATIONS: u32 = 16;
+/// The most incarnations of a block, one after the other, in which its target is lost before a trial has finished.
+const MAX_FRUITLESS_INCARNATIONS: u32 = 3;
 
 /// One call of a stage.
 #[derive(Clone, Debug)]
@@ -154,10 +154,11 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Provisions and executes one block; repeats both as a new incarnation if its target is found dead.
+    /// Provisions and executes one block; repeats both as a new incarnation if its target is lost. Each loss of a target costs the
+    /// trial that it interrupts, so a block ends: with all of its trials, or because its target does not live long enough for one.
     fn run_block(&mut self, plan: InputRef, index: u32, blocks: &mut BlockResults) -> Result<()> {
-        let mut finished = BTreeSet::new();
-        for incarnation in 0..MAX_INCARNATIONS {
+        let (mut finished, mut fruitless) = (BTreeSet::new(), 0);
+        for incarnation in 0.. {
             let label = format!("{index}-{incarnation}");
             let block = Block { index, incarnation };
             let counts = self.policies.shards == Shards::Auto && (index, incarnation) == (0, 0);
@@ -166,50 +167,68 @@ impl Driver<'_> {
             if counts {
                 self.take_shards(environment, provision, &label)?;
             }
-            let executed = self.execute(plan, environment, block, &finished, &label);
-            // Between blocks, no target of the previous block is up.
-            self.runner.release();
             blocks.environments.push(environment);
-            match executed {
-                Ok(parts) => {
-                    blocks.parts.extend(parts);
-                    return Ok(());
+            let inputs = [plan, environment];
+            // An earlier driver has closed it, if the target was lost under that one.
+            let closed = execute_parameters(block, true, &finished);
+            let parts = match self.accepted_parts(&inputs, &closed, block, &label)? {
+                Some(parts) => parts,
+                None => {
+                    let executed = self.execute(&inputs, block, &finished, &label);
+                    // Between blocks, no target of the previous block is up.
+                    self.runner.release();
+                    match executed {
+                        Ok(parts) => {
+                            blocks.parts.extend(parts);
+                            return Ok(());
+                        }
+                        Err(error) if error.is_target_lost() => fruitless += 1,
+                        Err(error) => return Err(error),
+                    }
+                    self.run_execute_shards(inputs.to_vec(), closed, &label)?
                 }
-                Err(error) if error.is_target_lost() => {
-                    let parts = self.close(plan, environment, block, &finished, &label)?;
-                    finished.extend(self.valid_trials(&parts)?);
-                    blocks.parts.extend(parts);
-                }
-                Err(error) => return Err(error),
+            };
+            let known = finished.len();
+            finished.extend(self.valid_trials(&parts)?);
+            blocks.parts.extend(parts);
+            if finished.len() > known {
+                fruitless = 0;
+            }
+            if fruitless == MAX_FRUITLESS_INCARNATIONS {
+                break;
             }
         }
-        Err(Error::TargetLostTooOften { block: index, times: MAX_INCARNATIONS })
+        Err(Error::TargetLostTooOften { block: index, times: MAX_FRUITLESS_INCARNATIONS })
     }
 
-    fn execute(
-        &mut self,
-        plan: InputRef,
-        environment: InputRef,
-        block: Block,
-        finished: &BTreeSet<TrialId>,
-        label: &str,
-    ) -> Result<Vec<InputRef>> {
+    fn execute(&mut self, inputs: &[InputRef], block: Block, finished: &BTreeSet<TrialId>, label: &str) -> Result<Vec<InputRef>> {
         let parameters = execute_parameters(block, false, finished);
-        let inputs = vec![plan, environment];
-        let accepted = self.shards().map(|shard| self.accepted(shard, &inputs, &parameters));
-        let accepted = accepted.collect::<Result<Option<Vec<_>>, _>>()?;
-        let recorder = self.recorder_call(&inputs, block, label)?;
-        if let Some(parts) = accepted {
-            // The stage has ended while no driver ran, and its recorder has not been stopped.
-            let ended = self.runner.stop_abandoned_recorder(&recorder);
-            self.report_gap(&recorder, ended);
+        if let Some(parts) = self.accepted_parts(inputs, &parameters, block, label)? {
             return Ok(parts);
         }
+        let recorder = self.recorder_call(inputs, block, label)?;
         self.runner.start_recorder(&recorder)?;
-        let executed = self.run_execute_shards(inputs, parameters, label);
+        let executed = self.run_execute_shards(inputs.to_vec(), parameters, label);
         let ended = self.runner.stop_recorder();
         self.report_gap(&recorder, ended);
         executed
+    }
+
+    /// Returns the results of an execute stage that ended while no driver ran, or under an earlier one; `None` if there are none.
+    fn accepted_parts(
+        &mut self,
+        inputs: &[InputRef],
+        parameters: &StageParameters,
+        block: Block,
+        label: &str,
+    ) -> Result<Option<Vec<InputRef>>> {
+        let accepted = self.shards().map(|shard| self.accepted(shard, inputs, parameters));
+        let Some(parts) = accepted.collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
+        // Nobody has stopped its recorder.
+        let recorder = self.recorder_call(inputs, block, label)?;
+        let ended = self.runner.stop_abandoned_recorder(&recorder);
+        self.report_gap(&recorder, ended);
+        Ok(Some(parts))
     }
 
     fn report_gap(&mut self, recorder: &StageCall, error: Option<Error>) {
@@ -217,17 +236,6 @@ impl Driver<'_> {
             let message = format!("the recorder ended early, which leaves a gap: {}", Failure::from(error).message);
             self.observer.event(recorder, &Event::Note { message });
         }
-    }
-
-    fn close(
-        &mut self,
-        plan: InputRef,
-        environment: InputRef,
-        block: Block,
-        finished: &BTreeSet<TrialId>,
-        label: &str,
-    ) -> Result<Vec<InputRef>> {
-        self.run_execute_shards(vec![plan, environment], execute_parameters(block, true, finished), label)
     }
 
     /// Returns the trials that have an attempt which is valid in every shard.

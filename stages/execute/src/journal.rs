@@ -57,11 +57,6 @@ impl Journal {
         self.attempts.iter().filter(|attempt| attempt.status == AttemptStatus::Interrupted).count()
     }
 
-    /// Returns true if no attempt has been begun yet.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.begun.is_empty() && self.attempts.is_empty()
-    }
-
     /// Returns the attempts that are over; true marks those that are valid here.
     pub(crate) fn finished(&self) -> Vec<(TrialId, u32, bool)> {
         self.attempts.iter().map(|done| (done.trial_id.clone(), done.attempt, done.validity.valid)).collect()

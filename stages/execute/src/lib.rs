@@ -17,10 +17,10 @@ use std::rc::Rc;
 
 use assay_host::FileDigests;
 use assay_manifest::{
-    Attempt, AttemptStatus, Block, CpuList, Environment, ExecutionPart, Fact, FrozenWorkload, HostFacts, HostRole, Plan,
-    PlannedTrial, Reason, TrialId, Window,
+    Attempt, AttemptStatus, Block, CaseId, CpuList, Environment, ExecutionPart, Fact, FrozenWorkload, HostFacts, HostRole, Name,
+    Plan, PlannedTrial, Reason, TargetKind, TrialId, Validity, Window,
 };
-use assay_probe::{Client, Headers, Identity};
+use assay_probe::{Client, Headers, Identity, Presence};
 use assay_stage::parameters::ExecuteParameters;
 use assay_stage::{Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, StartMark};
 
@@ -32,6 +32,9 @@ use crate::workspace::Workspace;
 /// The maximum interruptions of a run's trials from outside before the stage gives up: a machine that is lost this often measures
 /// nothing.
 const MAX_INTERRUPTIONS: usize = 64;
+
+/// The reason of an attempt whose target became another one while it ran.
+const TARGET_CHANGED: &str = "target_changed";
 
 /// The execute stage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,7 +67,6 @@ impl Stage for Execute {
         if !parameters.close {
             pin_load(ctx, plan)?;
             check_drift(environment, &block.host_facts().boot_id)?;
-            block.check_targets()?;
             block.agree_on_earlier()?;
             block.run_trials(parameters)?;
         }
@@ -164,26 +166,39 @@ impl BlockRun<'_> {
         }
     }
 
-    /// Checks that the targets are unchanged before trials are added to earlier ones. A first process has no earlier ones, and
-    /// provision has just checked.
-    fn check_targets(&self) -> Result<(), Failure> {
-        if self.journal.is_empty() {
-            return Ok(());
-        }
-        for found in &self.environment.targets {
-            let Some(target) = self.plan.target(&found.id) else { continue };
-            let Some(address) = &found.address else { continue };
-            let headers = Headers::read(&target.headers).map_err(|error| unreadable_header(&error))?;
-            if let Some(difference) = Identity::query(&Client::new(headers), address).differs_from(found) {
-                return Err(Failure::new(
-                    ErrorCode::Drift,
-                    format!("the target `{}` is not the one provisioned: {difference}", found.id),
-                )
-                .hint("the block has to be provisioned anew; `assay run` with the same run id does so")
-                .lasting());
+    /// Fails if the target of a case is not the provisioned one, so that its block is provisioned anew.
+    fn check_target(&self, case: &CaseId) -> Result<(), Failure> {
+        match self.target_change(case)? {
+            None => Ok(()),
+            Some((target, change)) => {
+                Err(Failure::new(ErrorCode::Drift, format!("the target `{target}` is not the one provisioned: {change}"))
+                    .hint("the block has to be provisioned anew; `assay run` with the same run id does so")
+                    .lasting())
             }
         }
-        Ok(())
+    }
+
+    /// Returns the attempt; if its target is not the provisioned one any more, as cut short, which spends no retry.
+    fn check_target_after(&self, attempt: Attempt) -> Result<Attempt, Failure> {
+        let Some((target, change)) = self.target_change(&attempt.case_id)? else { return Ok(attempt) };
+        let mut reasons = attempt.validity.reasons.clone();
+        reasons.push(Reason::new(TARGET_CHANGED, format!("the target `{target}`: {change}")));
+        Ok(Attempt { status: AttemptStatus::Interrupted, validity: Validity::from_reasons(reasons), ..attempt })
+    }
+
+    /// Describes the difference between the provisioned target of a case and what is at its address now: another process may have
+    /// its port. A target that Assay started is lost if it is gone or another. Any other endpoint has to name another version or
+    /// other models: if it is gone or overloaded, this is measured.
+    fn target_change(&self, case: &CaseId) -> Result<Option<(&Name, String)>, Failure> {
+        let target = self.plan.case(case).and_then(|case| self.plan.target(&case.target));
+        let Some(target) = target else { return Ok(None) };
+        let Some(found) = self.environment.targets.iter().find(|found| found.id == target.name) else { return Ok(None) };
+        let Some(address) = &found.address else { return Ok(None) };
+        let headers = Headers::read(&target.headers).map_err(|error| unreadable_header(&error))?;
+        let identity = Identity::query(&Client::new(headers), address);
+        let is_held = matches!(found.kind, TargetKind::Simulator | TargetKind::Process);
+        let is_telling = if is_held { identity.presence != Presence::Silent } else { identity.contradicts(found) };
+        Ok(identity.differs_from(found).filter(|_| is_telling).map(|change| (&target.name, change)))
     }
 
     /// Counts the attempts of an earlier process only if they are valid in every shard.
@@ -260,16 +275,17 @@ impl BlockRun<'_> {
 
     fn attempt(&mut self, trial: &PlannedTrial, attempt: u32) -> Result<Attempt, Failure> {
         if let Some(serving) = ServingTrial::new(self.ctx, self.plan, self.environment, trial, &mut self.tokenizers)? {
+            self.check_target(&trial.case_id)?;
             self.ctx.mark_attempt(&trial.trial_id, attempt)?;
             let watch = self.ctx.clock().start();
             let allowed = || assay_host::own_allowed_cpus().map(|cpus| cpus.to_string());
-            return match serving.run(self.ctx, self.host_facts(), attempt).map(|done| Attempt { allowed_cpus: allowed(), ..done })
-            {
+            return match serving.run(self.ctx, self.host_facts(), attempt) {
+                Ok(done) => self.check_target_after(Attempt { allowed_cpus: allowed(), ..done }),
                 Err(lost) if lost.code == ErrorCode::ShardLost => {
                     let reasons = vec![Reason::new(lost.code.as_str(), lost.message)];
                     Ok(Attempt::new(trial, attempt, watch.window(), AttemptStatus::Interrupted, reasons))
                 }
-                done => done,
+                Err(failure) => Err(failure),
             };
         }
         let (workload, runner) = Runner::new(self.plan, trial)?;

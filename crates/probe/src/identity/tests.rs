@@ -115,6 +115,7 @@ fn recorded(version: Option<&str>, models: &[&str]) -> ProvisionedTarget {
 #[test]
 fn another_version_or_another_list_is_another_endpoint() {
     let now = Identity {
+        presence: Presence::Responded,
         version: Fact::observed("1".to_owned(), "GET /info"),
         server: Fact::unknown("x"),
         models: Ok(vec!["a".to_owned()]),
@@ -123,10 +124,19 @@ fn another_version_or_another_list_is_another_endpoint() {
     insta::assert_snapshot!(now.differs_from(&recorded(Some("2"), &["a"])).expect("another"), @"version 2 when it was provisioned, 1 now");
     insta::assert_snapshot!(now.differs_from(&recorded(None, &["a"])).expect("another"), @"version unknown (404) when it was provisioned, 1 now");
     insta::assert_snapshot!(now.differs_from(&recorded(Some("1"), &[])).expect("another"), @"models [] when it was provisioned, [a] now");
-    let silent =
-        Identity { version: Fact::unknown("x"), server: Fact::unknown("x"), models: Err("GET /v1/models: gone".to_owned()) };
+    let silent = Identity {
+        presence: Presence::Responded,
+        version: Fact::unknown("x"),
+        server: Fact::unknown("x"),
+        models: Err("GET /v1/models: gone".to_owned()),
+    };
     assert_eq!(silent.differs_from(&recorded(None, &[])), None, "it never said anything");
     insta::assert_snapshot!(silent.differs_from(&recorded(None, &["a"])).expect("another"), @"models [a] when it was provisioned, none (GET /v1/models: gone) now");
+    assert!(!silent.contradicts(&recorded(Some("1"), &["a"])), "it reports nothing");
+    assert!(now.contradicts(&recorded(Some("2"), &["a"])) && now.contradicts(&recorded(Some("1"), &["b"])));
+    assert!(!now.contradicts(&recorded(Some("1"), &["a"])));
+    let gone = Identity { presence: Presence::Gone("connection refused".to_owned()), ..silent };
+    insta::assert_snapshot!(gone.differs_from(&recorded(None, &[])).expect("another"), @"it responded when it was provisioned, and does not now (connection refused)");
 }
 
 proptest! {

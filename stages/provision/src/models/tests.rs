@@ -1,4 +1,5 @@
 use assay_manifest::{Digest, Fact};
+use assay_probe::Presence;
 use assay_stage::Exit;
 use serde_json::json;
 
@@ -13,7 +14,7 @@ fn target(name: &str) -> Target {
 
 fn listing(models: Result<Vec<&str>, &str>) -> Identity {
     let models = models.map(|models| models.into_iter().map(str::to_owned).collect()).map_err(str::to_owned);
-    Identity { version: Fact::unknown("a test"), server: Fact::unknown("a test"), models }
+    Identity { presence: Presence::Responded, version: Fact::unknown("a test"), server: Fact::unknown("a test"), models }
 }
 
 fn refused(asked: &[&str], listed: Vec<&str>) -> Failure {
