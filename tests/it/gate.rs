@@ -244,7 +244,7 @@ fn the_same_passes_and_a_tenth_slower_blocks() {
     assert!((1.08..1.12).contains(&ratio), "{ratio}");
 }
 
-/// The candidate's own branch would let it pass: it is judged by the branch that it is merged into, and the attempt is shown.
+/// The candidate's own branch would let it pass: it is judged by the target branch, and the attempt is shown.
 #[test]
 fn a_slower_tail_is_told_as_the_tail_and_by_the_rules_of_the_target_branch() {
     let fixture = judged_fixture();

@@ -11,7 +11,7 @@ pub struct PullCriteria {
     pub commit: CommitSha,
     /// The branch that it asks to merge; any branch with the commit as its head if left out.
     pub head: Option<HeadBranch>,
-    /// The branch that it is to be merged into, without `refs/heads/`; any if left out.
+    /// The target branch, without `refs/heads/`; any if left out.
     pub base: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct ListedPull {
     pub(crate) branch: String,
     /// The repository of that branch. Absent once a fork is deleted.
     pub(crate) repository: Option<HeadRepository>,
-    /// The branch that it is to be merged into.
+    /// The target branch.
     pub(crate) base: String,
 }
 

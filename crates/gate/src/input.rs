@@ -26,7 +26,7 @@ pub struct GateInput<'a> {
     pub learned: Option<History>,
     /// The differences of the candidate's own rules from these.
     pub policy_changes: Vec<Difference>,
-    /// The differences of the candidate's definitions from those of the branch that it is to be merged into.
+    /// The differences of the candidate's definitions from those of the target branch.
     pub definition_changes: Vec<Difference>,
     /// The files from which rules and acknowledgements were read.
     pub files: Vec<Artifact>,

@@ -190,7 +190,7 @@ pub(crate) fn policy_changes(rules: &Rules, gate: &spec::Gate, candidate: &Evide
     Ok(changes(gate, gates(&own)?.iter().find(|own| own.name == gate.name)))
 }
 
-/// Returns the differences between the candidate's definitions and those of the rules' branch.
+/// Returns the differences between the candidate's definitions and those of the target branch.
 pub(crate) fn changes_of_definitions(rules: &Rules, candidate: &Evidence) -> Result<Vec<Difference>, Failure> {
     definition_changes(rules, &candidate.own_pipeline()?, &candidate.files())
 }

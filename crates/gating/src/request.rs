@@ -30,7 +30,7 @@ pub enum RuleOrigin {
 pub struct GateRequest {
     /// The run.
     pub run: String,
-    /// The store of the run and of the verdicts. Without a trust root, that of the rules' branch applies.
+    /// The store of the run and of the verdicts. Without a trust root, that of the target branch applies.
     pub store: RunStore,
     /// The origin of the rules.
     pub rules: RuleOrigin,
@@ -40,7 +40,7 @@ pub struct GateRequest {
     pub pull: Option<u32>,
     /// The required pipeline of the run.
     pub pipeline: Option<String>,
-    /// The required commit of the run, by itself or merged into the branch of the rules.
+    /// The required commit of the run, by itself or merged into the target branch.
     pub head: Option<String>,
     /// True if an inconclusive verdict with a look left runs the pipeline once more.
     pub top_up: bool,
@@ -118,7 +118,7 @@ impl GateRequest {
                 Branch::open("origin/HEAD").map(|branch| RuleSource::Branch(Box::new(branch))).map_err(|failure| {
                     let message = "nothing says by whose rules to judge: this checkout knows no default branch of `origin`";
                     Failure { message: message.to_owned(), code: ErrorCode::NoBaseline, ..failure }
-                        .hint("name the branch that it is to be merged into: `--baseline main`")
+                        .hint("name the target branch: `--baseline main`")
                 })
             }
         }

@@ -118,7 +118,7 @@ impl Branch {
     pub(crate) fn rules(&self, pipeline: &str) -> Result<Rules, Failure> {
         let found = self.file(pipeline)?.ok_or_else(|| {
             Failure::new(ErrorCode::NoPolicy, format!("`{}` has no `{pipeline}`, so nothing there says how to judge", self.rev))
-                .hint("rules come from the branch that is merged into: merge the pipeline first, or name a file with `--policy`")
+                .hint("rules come from the target branch: merge the pipeline first, or name a file with `--policy`")
         })?;
         let mut acknowledgements = Vec::new();
         let paths = self.repository.files_at(&self.commit, spec::ACKNOWLEDGEMENTS).map_err(git)?;

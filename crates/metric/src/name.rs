@@ -70,6 +70,12 @@ impl MetricName {
         self
     }
 
+    /// Gives the column a meaning of its own: its unit is not that of the metric's name.
+    pub(crate) const fn column_doc(mut self, doc: &'static str) -> Self {
+        self.doc = doc;
+        self
+    }
+
     /// Gives the name a column in reports.
     pub(crate) const fn shown(mut self, rank: u8) -> Self {
         self.rank = Some(rank);

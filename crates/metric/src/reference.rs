@@ -20,7 +20,7 @@ of the same name, with latencies in nanoseconds (`_ns`).
 
 [Statistics](../statistics.md) has the full definitions and the rules that several metrics share.
 
-Gates can judge the metrics that have a better direction. A metric is absent, with the reason, if its condition (*needs*) does not hold.
+Gates can judge the metrics that have a better direction. A metric is absent, with the reason, if a requirement (column *needs*) is not met.
 ";
 
 /// Returns the Markdown page of all metrics, by section.

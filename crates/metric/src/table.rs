@@ -2,7 +2,7 @@
 //!
 //! A row states the key, the name in the unit of the Summary, the column in the unit of the wide table, and all else that readers
 //! of a metric need. A statistic may be `primary` (gates judge it by default) and `shown` with a rank (reports have a column
-//! of it). The order of the rows is that of reports.
+//! of it). It has a `column_doc` if its column has another meaning than the metric. The order of the rows is that of reports.
 
 use crate::name::{MetricName, SpreadColumns};
 use crate::request;
@@ -91,7 +91,7 @@ metrics! {
         key: "ttft", name: "ttft_ms", column: "ttft_ns", title: "TTFT" ("Time to first token"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Streaming], uses: [Curve, Slo, Prediction],
         statistics: [Mean, P50 primary spread shown 3, P90, P95, P99 primary spread shown 9, P50WithFailures, P95WithFailures, P99WithFailures],
-        meaning: "the time from the intended send time to the first token event",
+        meaning: "the time from the start of a request (open loop: intended send time; closed loop: send time) to the first token event",
         formula: "first token event - start" => Span { from: Field::Start, to: Field::FirstToken },
         source: "AIPerf `time_to_first_token`, counted from the intended time as in MLPerf LoadGen",
     }
@@ -107,7 +107,7 @@ metrics! {
         key: "ttfo", name: "ttfo_ms", column: "ttfo_ns", title: "TTFO" ("Time to first content"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Streaming], uses: [Slo],
         statistics: [P50, P99],
-        meaning: "the time from the intended send time to the first content event",
+        meaning: "the time from the start of a request (open loop: intended send time; closed loop: send time) to the first content event",
         formula: "first content event (content, not reasoning or tool text) - start"
             => Span { from: Field::Start, to: Field::FirstContent },
         source: "AIPerf `time_to_first_output_token`",
@@ -141,7 +141,7 @@ metrics! {
         key: "e2e", name: "e2e_ms", column: "e2e_ns", title: "E2E" ("End-to-end latency"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [], uses: [Curve, Slo, Prediction],
         statistics: [Mean, P50 shown 3, P90, P95, P99 primary spread shown 4, P50WithFailures, P95WithFailures, P99WithFailures],
-        meaning: "the time from the intended send time to the last token event",
+        meaning: "the time from the start of a request (open loop: intended send time; closed loop: send time) to the last token event",
         formula: "last token event - start" => Span { from: Field::Start, to: Field::LastToken },
         source: "AIPerf `request_latency`, counted from the intended time as in MLPerf LoadGen",
     }
@@ -189,7 +189,7 @@ metrics! {
         key: "output_tokens", name: "output_tokens_per_s", column: "output_tokens_per_s", title: "tokens/s", unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [OutputTokens], uses: [Prediction],
         statistics: [Value primary spread shown 8],
-        meaning: "Output tokens per second of requests that completed within the window",
+        meaning: "Output tokens per second of requests that completed successfully within the window",
         formula: "output tokens of successful requests / window" => Trial(trial::output_throughput),
         source: "AIPerf `output_token_throughput`, over the window",
     }
@@ -213,7 +213,7 @@ metrics! {
         key: "input_tokens", name: "input_tokens_per_s", column: "input_tokens_per_s", title: "input tokens/s", unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [], uses: [],
         statistics: [Value],
-        meaning: "Input tokens per second of requests that completed within the window, as the endpoint counts them, if it reports them",
+        meaning: "Input tokens per second of requests that completed successfully within the window, as the endpoint counts them, if it reports them",
         formula: "input tokens / window" => Trial(trial::input_throughput),
         source: "AIPerf and genai-bench input token throughput, over the window",
     }
@@ -221,7 +221,7 @@ metrics! {
         key: "total_tokens", name: "total_tokens_per_s", column: "total_tokens_per_s", title: "total tokens/s", unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [], uses: [],
         statistics: [Value],
-        meaning: "Input and output tokens per second of requests that completed within the window; input tokens as the endpoint counts them, if it reports them",
+        meaning: "Input and output tokens per second of requests that completed successfully within the window; input tokens as the endpoint counts them, if it reports them",
         formula: "(input + output tokens) / window" => Trial(trial::total_throughput),
         source: "AIPerf `total_token_throughput`, over the window",
     }
@@ -317,7 +317,7 @@ metrics! {
         key: "offered_rate", name: "offered_rate_per_s", column: "offered_rate_per_s", title: "offered requests/s", unit: RequestsPerSecond,
         better: None, section: OfferedLoad, requires: [], uses: [],
         statistics: [Value],
-        meaning: "Actual arrival rate, from the first to the last request that was sent",
+        meaning: "Actual request rate, from the first to the last request that was sent",
         formula: "(sent requests - 1) / (last send time - first send time)" => Trial(trial::offered_rate),
         source: "Assay",
     }
@@ -333,15 +333,15 @@ metrics! {
         key: "cost_per_request", name: "cost_per_request", column: "cost_per_request", title: "cost of a request", unit: Currency,
         better: Some(Lower), section: Cost, requires: [Price], uses: [],
         statistics: [Value],
-        meaning: "Cost of a completed request, in `currency`",
+        meaning: "Cost of a request that completed successfully, in `currency`",
         formula: "price of a GPU-second x GPUs / requests per second" => Trial(trial::cost_per_request),
         source: "Assay",
     }
     CostPerMillionTokens {
         key: "cost_per_million_output_tokens", name: "cost_per_million_output_tokens", column: "cost_per_token", title: "cost of a million output tokens", unit: CurrencyPerMillion,
         better: Some(Lower), section: Cost, requires: [OutputTokens, Price], uses: [],
-        statistics: [Value],
-        meaning: "Cost of output tokens, in `currency`",
+        statistics: [Value column_doc "Cost of one output token, in `currency`."],
+        meaning: "Cost of a million output tokens, in `currency`",
         formula: "price of a GPU-second x GPUs / output tokens per second x 1,000,000" => Trial(trial::cost_per_million_tokens),
         source: "Assay",
     }

@@ -1055,7 +1055,7 @@ static SIGNER: Table = Table {
 /// An acknowledgement file.
 pub(crate) static ACKNOWLEDGEMENT: Table = Table {
     name: "Acknowledgement",
-    doc: "Accepts one change for the worse beforehand, at `pipelines/acks/<name>.yaml` of the branch that is merged into. A larger change \
+    doc: "Accepts one change for the worse beforehand, at `pipelines/acks/<name>.yaml` of the target branch. A larger change \
           still blocks, and so does every other one.",
     selector: None,
     fields: &[
@@ -1105,8 +1105,8 @@ static RANGE: Table = Table {
 /// A noise file.
 pub(crate) static NOISE: Table = Table {
     name: "Noise",
-    doc: "The noise of a comparison, learned from earlier runs, at `pipelines/noise/<pipeline>.yaml` of the branch that is \
-          merged into. `assay noise` writes it. Gates judge by it, and `assay plan` sizes comparisons by it.",
+    doc: "The noise of a comparison, learned from earlier runs, at `pipelines/noise/<pipeline>.yaml` of the target branch. \
+          `assay noise` writes it. Gates judge by it, and `assay plan` sizes comparisons by it.",
     selector: None,
     fields: &[
         required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),

@@ -29,7 +29,7 @@ pub trait Blobs: Sync {
     /// Returns the bytes of a digest, or `None` if they are absent. Bytes that are present and do not match are a failure.
     fn get(&self, digest: &Digest, limit: u64) -> Result<Option<Vec<u8>>>;
 
-    /// Hashes the bytes of a digest without keeping them, and returns their size in bytes; `None` if they are absent.
+    /// Returns the size in bytes of the blob with this digest, whose bytes have been hashed; `None` if it is absent.
     fn check(&self, digest: &Digest) -> Result<Option<u64>>;
 }
 

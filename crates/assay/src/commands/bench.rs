@@ -54,7 +54,7 @@ const OPTIONS: [(&str, &str); 22] = [
     ("spec.model", "--model"),
 ];
 
-/// Benchmark an endpoint: each concurrency and each request rate is a separate load level.
+/// Benchmark an endpoint: each concurrency and each request rate is a separate load.
 #[derive(clap::Args)]
 pub(crate) struct Bench {
     /// The endpoint's address, such as http://127.0.0.1:8000
@@ -90,7 +90,7 @@ pub(crate) struct Bench {
     /// The request timeout; slower requests fail
     #[arg(long, value_name = "TIME", default_value = "5m")]
     timeout: String,
-    /// Trials per load level; an interval needs at least five
+    /// Trials per load; an interval needs at least five
     #[arg(long, value_name = "N", default_value_t = 3)]
     trials: u32,
     /// Tokens per prompt

@@ -67,7 +67,7 @@ impl LearnNoise {
                 output::diagnostic(format!("{metrics} of {runs}: {}", file.display()));
                 output::diagnostic(describe_spreads(&learned));
                 let wanted = spec::Noise::path_of(&pipeline);
-                output::diagnostic(format!("gates read `{wanted}` of the branch that is merged into: merge it there"));
+                output::diagnostic(format!("gates read `{wanted}` of the target branch: merge it there"));
             }
         }
         Ok(Exit::Done)

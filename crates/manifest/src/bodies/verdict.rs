@@ -332,8 +332,8 @@ pub struct Verdict {
     pub acknowledgements: Vec<Acknowledgement>,
     /// The differences between the candidate's own rules and the rules that it was judged by.
     pub policy_changes: Vec<Difference>,
-    /// The differences between the definitions (pipeline and workloads, without gates) of the candidate and of the branch it is
-    /// to be merged into. Without them, a change could pass by measuring less.
+    /// The differences between the definitions (pipeline and workloads, without gates) of the candidate and of the target
+    /// branch. Without them, a change could pass by measuring less.
     pub definition_changes: Vec<Difference>,
     /// The differences between the sides besides the variable under test.
     pub differences: Vec<Difference>,

@@ -48,7 +48,7 @@ pub(crate) struct Gate {
     /// The required pipeline of the run [default: any]
     #[arg(long, value_name = "FILE")]
     pipeline: Option<String>,
-    /// The required commit of the run, by itself or merged into the branch of the rules [default: any]
+    /// The required commit of the run, by itself or merged into the target branch [default: any]
     #[arg(long, value_name = "SHA")]
     head: Option<String>,
     /// If the verdict is inconclusive and a look is left, run the pipeline once more and judge both runs together

@@ -11,10 +11,10 @@ use crate::render::text::clean;
 /// Maximum number of outcomes that a point names; there are only so many kinds of outcome, but a hostile Summary can invent more.
 const MAX_OUTCOMES: usize = 12;
 
-/// A load level, and the outcomes of its requests.
+/// A load, and the outcomes of its requests.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Load {
-    /// Concurrency, or arrivals per second; `None` if it is neither.
+    /// Concurrency, or request rate per second; `None` if it is neither.
     pub(crate) amount: Option<f64>,
     /// `64`, `2.5/s`: the load for labels without room for words.
     pub(crate) short: String,
@@ -34,7 +34,7 @@ pub(crate) struct Load {
     pub(crate) timeline: Option<Timeline>,
 }
 
-/// Returns the name of a load point: `concurrency 64`, `2.5 requests/s`; `None` for another kind of point.
+/// Returns the name of a load: `concurrency 64`, `2.5 req/s`; `None` for another kind of point.
 pub(crate) fn label(point: &Point) -> Option<String> {
     let value = |name: &str| point.value.get(name).filter(|_| point.value.len() == 1).map(|text| clean(text));
     match point.kind {
