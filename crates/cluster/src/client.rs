@@ -206,7 +206,7 @@ impl Cluster {
             let error = match self.runtime.block_on(asked) {
                 Ok(Ok(value)) => return Ok(value),
                 Ok(Err(error)) => to_error(&error),
-                Err(_) => away("it did not answer in time".to_owned()),
+                Err(_) => away("it did not respond in time".to_owned()),
             };
             // A create request whose response was lost finds its own object on the next try.
             let patience = match &error {
@@ -375,13 +375,13 @@ mod tests {
             let failure = Failure::from(to_error(&kube::Error::Api(Box::new(status))));
             format!("{}{}: {}", failure.code, if failure.lasting { " (lasts)" } else { "" }, failure.message)
         };
-        insta::assert_snapshot!(told(403, "Forbidden", "pods is forbidden"), @"forbidden (lasts): the cluster forbids it: pods is forbidden");
+        insta::assert_snapshot!(told(403, "Forbidden", "pods is forbidden"), @"forbidden (lasts): the API server denies the request: pods is forbidden");
         insta::assert_snapshot!(told(403, "Forbidden", "exceeded quota: q"), @"quota: the cluster's quota is used up: exceeded quota: q");
-        insta::assert_snapshot!(told(403, "Forbidden", "violates PodSecurity \"restricted\""), @r#"admission (lasts): the cluster admits no such object: violates PodSecurity "restricted""#);
+        insta::assert_snapshot!(told(403, "Forbidden", "violates PodSecurity \"restricted\""), @r#"admission (lasts): admission was denied: violates PodSecurity "restricted""#);
         insta::assert_snapshot!(told(409, "AlreadyExists", "jobs a"), @"already_exists: jobs a");
         insta::assert_snapshot!(told(409, "Conflict", "changed"), @"conflict: changed");
         insta::assert_snapshot!(told(422, "Invalid", "bad"), @"refused (lasts): the cluster refuses the object: bad");
-        insta::assert_snapshot!(told(503, "", "starting"), @"cluster_away: the cluster's API server does not answer");
-        insta::assert_snapshot!(told(500, "InternalError", "Internal error occurred: failed calling webhook \"mjob.kb.io\""), @"cluster_away: the cluster's API server gets no answer from a webhook");
+        insta::assert_snapshot!(told(503, "", "starting"), @"cluster_away: the cluster's API server does not respond");
+        insta::assert_snapshot!(told(500, "InternalError", "Internal error occurred: failed calling webhook \"mjob.kb.io\""), @"cluster_away: the cluster's API server gets no response from a webhook");
     }
 }

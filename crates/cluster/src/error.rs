@@ -15,10 +15,10 @@ pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No kubeconfig can be read, or it lacks the selected context.
-    #[error("no cluster is configured that could be asked")]
+    #[error("no kubeconfig can be read, or it lacks the context")]
     Kubeconfig(#[source] Cause),
     /// The process runs in no pod, or its pod has no service account token.
-    #[error("this is no pod of a cluster, or it may not ask its API server")]
+    #[error("this process does not run in a pod, or its pod has no service account token")]
     NoCluster(#[source] Cause),
     /// The client cannot be created from its configuration.
     #[error("no client of the cluster can be made")]
@@ -30,7 +30,7 @@ pub enum Error {
     #[error("a request cannot be made")]
     Request(#[source] http::Error),
     /// A response cannot be parsed.
-    #[error("the API server's answer cannot be understood")]
+    #[error("the API server's response cannot be parsed")]
     Response(#[source] serde_json::Error),
     /// The API server, or a webhook that it calls, does not respond.
     #[error("the cluster's API server {outage}")]
@@ -49,7 +49,7 @@ pub enum Error {
         message: String,
     },
     /// The name of a Service to forward to is malformed.
-    #[error("`{0}` is no Service: expected `namespace/name:port`")]
+    #[error("`{0}` is not a Service: expected `namespace/name:port`")]
     ServiceName(String),
     /// There is no Service of that name.
     #[error("there is no Service `{name}` in namespace `{namespace}`")]
@@ -72,7 +72,7 @@ pub enum Error {
     #[error("{0}")]
     Cancelled(String),
     /// The ConfigMap of an installation lacks a value.
-    #[error("the ConfigMap `{SITE}` of namespace `{namespace}` says no `{key}`")]
+    #[error("the ConfigMap `{SITE}` of namespace `{namespace}` has no value for `{key}`")]
     SiteValue {
         /// The namespace of the installation.
         namespace: String,
@@ -80,13 +80,15 @@ pub enum Error {
         key: &'static str,
     },
     /// The targets of an installation would be in the namespace of the keys.
-    #[error("targets would be brought up in the namespace `{namespace}`, which holds Assay's keys")]
+    #[error("the namespace of targets is `{namespace}`, which holds Assay's keys")]
     TargetsBesideKeys {
         /// The namespace of the installation.
         namespace: String,
     },
     /// An image that would get a stage's key is not listed by the installation.
-    #[error("the image `{image}` of a stage or workload is not one that the namespace `{namespace}` lets have a key")]
+    #[error(
+        "the image `{image}` of a stage or workload is not listed in namespace `{namespace}` as an image that gets a signing key"
+    )]
     StageImage {
         /// The image.
         image: String,
@@ -97,7 +99,7 @@ pub enum Error {
     #[error("the image `{0}` is not named by its digest")]
     ImageNotPinned(String),
     /// Objects of a target break rules.
-    #[error("the objects of target `{target}` cannot be brought up:\n  {}", problems.join("\n  "))]
+    #[error("the objects of target `{target}` cannot be provisioned:\n  {}", problems.join("\n  "))]
     TargetObjects {
         /// The target.
         target: String,
@@ -187,8 +189,8 @@ pub enum TargetUrlFault {
 impl fmt::Display for TargetUrlFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAnAddress => f.write_str("that is no address"),
-            Self::NotAPort(port) => write!(f, "`{port}` is no port"),
+            Self::NotAnAddress => f.write_str("that is not an address"),
+            Self::NotAPort(port) => write!(f, "`{port}` is not a port"),
             Self::NoService(service) => write!(f, "no Service `{service}` is among its objects"),
             Self::NoServicePort { service, port } => write!(f, "the Service `{service}` has no port {port}"),
         }
@@ -207,8 +209,8 @@ pub enum Outage {
 impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::ApiServer => "does not answer",
-            Self::Webhook => "gets no answer from a webhook",
+            Self::ApiServer => "does not respond",
+            Self::Webhook => "gets no response from a webhook",
         })
     }
 }
@@ -240,13 +242,13 @@ impl fmt::Display for Refusal {
     /// Writes what precedes the API server's message, or nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unauthenticated => f.write_str("the cluster does not know who asks: "),
-            Self::Forbidden => f.write_str("the cluster forbids it: "),
+            Self::Unauthenticated => f.write_str("the API server rejects the credentials: "),
+            Self::Forbidden => f.write_str("the API server denies the request: "),
             Self::Quota => f.write_str("the cluster's quota is used up: "),
-            Self::Admission => f.write_str("the cluster admits no such object: "),
+            Self::Admission => f.write_str("admission was denied: "),
             Self::NotFound | Self::AlreadyExists | Self::Conflict => Ok(()),
             Self::Invalid => f.write_str("the cluster refuses the object: "),
-            Self::Other(code) => write!(f, "the API server answered {code}: "),
+            Self::Other(code) => write!(f, "the API server responded with {code}: "),
         }
     }
 }
@@ -314,10 +316,10 @@ impl Error {
                 "write it as `registry/name@sha256:...`; `ci/image` prints the name of the image that it makes"
             }
             Self::TargetObjects { .. } => {
-                "docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`"
+                "docs/kubernetes.md says what such objects may be; measure anything else as a target of kind `endpoint`"
             }
             Self::ObjectTaken(_) => {
-                "names stay as they are written: wait until the other has ended, or give the objects other names"
+                "Assay does not rename objects: wait until the other has ended, or give the objects other names"
             }
             Self::TargetUrl(error) => return Some(error.hint()),
             _ => return None,

@@ -137,8 +137,8 @@ mod tests {
             change(&mut site);
             Site::read("assay", &data(&site)).expect_err("refused").to_string()
         };
-        insta::assert_snapshot!(refused(&|site| site.store = " ".to_owned()), @"the ConfigMap `assay` of namespace `assay` says no `store`");
+        insta::assert_snapshot!(refused(&|site| site.store = " ".to_owned()), @"the ConfigMap `assay` of namespace `assay` has no value for `store`");
         insta::assert_snapshot!(refused(&|site| site.image = "assay:latest".to_owned()), @"the image `assay:latest` is not named by its digest");
-        insta::assert_snapshot!(refused(&|site| site.targets_namespace = "assay".to_owned()), @"targets would be brought up in the namespace `assay`, which holds Assay's keys");
+        insta::assert_snapshot!(refused(&|site| site.targets_namespace = "assay".to_owned()), @"the namespace of targets is `assay`, which holds Assay's keys");
     }
 }

@@ -92,7 +92,7 @@ mod tests {
             InferenceService { api: InferenceApi::Kserve, name: "llama".to_owned(), namespace: "serving".to_owned(), path: None };
         let refused = |refusal: Refusal| assay_cluster::Error::Refused { refusal, message: "services".to_owned() };
         insta::assert_snapshot!(add_right_hint(refused(Refusal::Forbidden), &named), @r"
-        error[forbidden]: the cluster forbids it: services
+        error[forbidden]: the API server denies the request: services
 
         hint: `--serving-namespace serving` of `assay bootstrap` or `assay render kubernetes` gives provision the right to read it
         ");

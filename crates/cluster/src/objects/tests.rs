@@ -77,7 +77,7 @@ fn everything_that_an_object_may_not_be_is_told_at_once() {
     insta::assert_snapshot!(check(
         "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n---\napiVersion: v1\nkind: Deployment\nmetadata: {name: Vllm, namespace: assay, finalizers: [a], ownerReferences: []}\nspec: {replicas: -1}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: 1st, labels: {assay.dev/run: other}}\nspec: {type: NodePort, externalIPs: [1.2.3.4], ports: []}\n---\nkind: 1\n"
     ), @r"
-    error[target_objects]: the objects of target `vllm` cannot be brought up:
+    error[target_objects]: the objects of target `vllm` cannot be provisioned:
       `targets/vllm.yaml`: the Secret `s` is of no kind that a target may consist of: ConfigMap, Service, Pod, Deployment, StatefulSet
       `targets/vllm.yaml`: the Deployment `Vllm` has to be of `apiVersion: apps/v1`
       `targets/vllm.yaml`: the Deployment `Vllm` needs a name of lower-case letters, digits and inner hyphens, at most 40 characters
@@ -92,14 +92,14 @@ fn everything_that_an_object_may_not_be_is_told_at_once() {
       `targets/vllm.yaml`: the Service `1st` needs a `selector`
       `targets/vllm.yaml`: the object `` is of no kind that a target may consist of: ConfigMap, Service, Pod, Deployment, StatefulSet
 
-    hint: docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`
+    hint: docs/kubernetes.md says what such objects may be; measure anything else as a target of kind `endpoint`
     ");
 }
 
 #[test]
 fn what_leads_out_of_a_pod_is_refused() {
     insta::assert_snapshot!(pods_with("hostNetwork: true, hostPID: true, nodeName: gpu-1, serviceAccountName: assay-provision, automountServiceAccountToken: true, imagePullSecrets: [{name: assay-key-plan}]"), @r"
-    error[target_objects]: the objects of target `vllm` cannot be brought up:
+    error[target_objects]: the objects of target `vllm` cannot be provisioned:
       `targets/vllm.yaml`: the Deployment `vllm` may not set `automountServiceAccountToken`
       `targets/vllm.yaml`: the Deployment `vllm` may not set `hostNetwork`
       `targets/vllm.yaml`: the Deployment `vllm` may not set `hostPID`
@@ -107,20 +107,20 @@ fn what_leads_out_of_a_pod_is_refused() {
       `targets/vllm.yaml`: the Deployment `vllm` may not use the service account `assay-provision`: names with `assay` are Assay's own
       `targets/vllm.yaml`: the Deployment `vllm` may not use the Secret `assay-key-plan`: names with `assay` are Assay's own
 
-    hint: docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`
+    hint: docs/kubernetes.md says what such objects may be; measure anything else as a target of kind `endpoint`
     ");
     insta::assert_snapshot!(pods_with("volumes: [{name: a, hostPath: {path: /}}, {name: b, secret: {secretName: assay-key-publish}}, {name: c, projected: {sources: [{secret: {name: assay-git}}, {serviceAccountToken: {path: t}}]}}, {name: d, nfs: {server: s, path: /}}]"), @r"
-    error[target_objects]: the objects of target `vllm` cannot be brought up:
+    error[target_objects]: the objects of target `vllm` cannot be provisioned:
       `targets/vllm.yaml`: the Deployment `vllm` may not mount a volume of `hostPath`
       `targets/vllm.yaml`: the Deployment `vllm` may not use the Secret `assay-key-publish`: names with `assay` are Assay's own
       `targets/vllm.yaml`: the Deployment `vllm` may not use the Secret `assay-git`: names with `assay` are Assay's own
       `targets/vllm.yaml`: the Deployment `vllm` may not set `projected.serviceAccountToken`
       `targets/vllm.yaml`: the Deployment `vllm` may not mount a volume of `nfs`
 
-    hint: docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`
+    hint: docs/kubernetes.md says what such objects may be; measure anything else as a target of kind `endpoint`
     ");
     insta::assert_snapshot!(pods_with("initContainers: [{name: assay, securityContext: {privileged: true, capabilities: {add: [SYS_ADMIN]}}}], containers: [{name: b, ports: [{containerPort: 1, hostPort: 1}], env: [{name: A, valueFrom: {secretKeyRef: {name: assay-store-plan, key: k}}}], envFrom: [{secretRef: {name: assay-endpoints}}]}]"), @r"
-    error[target_objects]: the objects of target `vllm` cannot be brought up:
+    error[target_objects]: the objects of target `vllm` cannot be provisioned:
       `targets/vllm.yaml`: the Deployment `vllm` may not call a container `assay`
       `targets/vllm.yaml`: the Deployment `vllm` may not set `privileged`
       `targets/vllm.yaml`: the Deployment `vllm` may not set `capabilities.add`
@@ -128,7 +128,7 @@ fn what_leads_out_of_a_pod_is_refused() {
       `targets/vllm.yaml`: the Deployment `vllm` may not use the Secret `assay-store-plan`: names with `assay` are Assay's own
       `targets/vllm.yaml`: the Deployment `vllm` may not use the Secret `assay-endpoints`: names with `assay` are Assay's own
 
-    hint: docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`
+    hint: docs/kubernetes.md says what such objects may be; measure anything else as a target of kind `endpoint`
     ");
     let harmless = "serviceAccountName: default, hostNetwork: false, containers: [{name: a, image: i, ports: [{containerPort: 80}], securityContext: {privileged: false, capabilities: {drop: [ALL]}}}]";
     assert!(pods_with(harmless).starts_with("---"), "{}", pods_with(harmless));
@@ -179,24 +179,24 @@ fn shapes_that_labels_cannot_be_put_into_are_refused() {
 fn there_are_limits() {
     let pod = |index: usize| format!("---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p{index}}}\nspec: {{containers: []}}\n");
     insta::assert_snapshot!(check(&(0..51).map(pod).collect::<String>()), @r"
-    error[target_objects]: the objects of target `vllm` cannot be brought up:
+    error[target_objects]: the objects of target `vllm` cannot be provisioned:
       there are 51 objects; a target has at most 50
 
-    hint: docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`
+    hint: docs/kubernetes.md says what such objects may be; measure anything else as a target of kind `endpoint`
     ");
     insta::assert_snapshot!(check("apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {replicas: 9223372036854775807, volumeClaimTemplates: [{}]}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"), @r"
-    error[target_objects]: the objects of target `vllm` cannot be brought up:
+    error[target_objects]: the objects of target `vllm` cannot be provisioned:
       `targets/vllm.yaml`: the StatefulSet `a` may not set `volumeClaimTemplates`
       `targets/vllm.yaml`: the Pod `a` is given twice
       they make 9223372036854775807 pods; a target has at most 64
 
-    hint: docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`
+    hint: docs/kubernetes.md says what such objects may be; measure anything else as a target of kind `endpoint`
     ");
     insta::assert_snapshot!(check("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"), @r"
-    error[target_objects]: the objects of target `vllm` cannot be brought up:
+    error[target_objects]: the objects of target `vllm` cannot be provisioned:
       none of them brings up a pod
 
-    hint: docs/kubernetes.md says what such objects may be; what needs more is measured as an `endpoint`
+    hint: docs/kubernetes.md says what such objects may be; measure anything else as a target of kind `endpoint`
     ");
     let long = "a".repeat(41);
     assert!(
@@ -225,8 +225,8 @@ fn a_service_is_reached_from_every_namespace() {
     assert_eq!(address("http://vllm:8000/openai"), "http://vllm.assay-targets.svc:8000/openai");
     insta::assert_snapshot!(address("http://vllm"), @"target `vllm` is at `http://vllm`, but the Service `vllm` has no port 80");
     insta::assert_snapshot!(address("https://router:8000"), @"target `vllm` is at `https://router:8000`, but no Service `router` is among its objects");
-    insta::assert_snapshot!(address("http://vllm:x"), @"target `vllm` is at `http://vllm:x`, but `x` is no port");
-    assert!(address("vllm").contains("that is no address"));
+    insta::assert_snapshot!(address("http://vllm:x"), @"target `vllm` is at `http://vllm:x`, but `x` is not a port");
+    assert!(address("vllm").contains("that is not an address"));
 }
 
 /// Returns a Deployment of two replicas as the cluster reports it.
