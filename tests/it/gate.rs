@@ -650,7 +650,7 @@ fn a_top_up_spends_the_looks_that_are_left() {
     assert!(other.stderr.contains("once more, as `few-look-3`"), "{}", other.stderr);
     let hopeless = gate(fixture, "noisy", 52, &["--baseline", "main", "--top-up"]).exits(41);
     assert!(
-        hopeless.stderr.contains("more pairs would tell, and the looks that are left have 8 together"),
+        hopeless.stderr.contains("more pairs are needed to decide, and the remaining looks measure 8:"),
         "{}",
         hopeless.stderr
     );

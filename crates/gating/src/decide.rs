@@ -17,13 +17,13 @@ use crate::sequence::{VerifiedVerdict, append, read_verdicts, trust_own_gate};
 /// The limit on retries because another gate appended first.
 const MAX_TRIES: u32 = 100;
 
-/// The question of one gate, without the earlier verdicts.
-pub(crate) struct GateQuestion<'a> {
+/// Everything that decides one gate, except the earlier verdicts, which `decide` reads.
+pub(crate) struct GateDecider<'a> {
     pub(crate) gate: spec::Gate,
     pub(crate) rules: &'a Rules,
     pub(crate) candidate: &'a Evidence,
     pub(crate) subject: &'a Name,
-    pub(crate) place: &'a RunStore,
+    pub(crate) run_store: &'a RunStore,
     pub(crate) unestablished: bool,
     pub(crate) caller: &'a dyn Caller,
 }
@@ -32,7 +32,7 @@ pub(crate) struct GateQuestion<'a> {
 struct LookRuns {
     /// The runs of the verdict before.
     runs: Vec<RunId>,
-    look: u32,
+    number: u32,
     /// True if the candidate's trials are new evidence.
     is_new: bool,
 }
@@ -55,7 +55,7 @@ impl GateDecision {
     }
 }
 
-impl GateQuestion<'_> {
+impl GateDecider<'_> {
     /// Judges, signs and stores the verdict; or finds the existing one.
     pub(crate) fn decide(&self, store: &Store, keys: &KeyRing) -> Result<GateDecision, Failure> {
         let trust = trust_own_gate(&self.candidate.verified_run().trust, &gate_signers(&Config::find()?)?);
@@ -63,17 +63,17 @@ impl GateQuestion<'_> {
             let mut all = read_verdicts(store, self.subject, &trust)?;
             let earlier = self.filter_sequence(&all)?;
             let acknowledgements = self.acknowledgements()?;
-            // A file that others have learned since is no evidence either.
+            // If the learned noise has changed since the last verdict, the same evidence is judged again.
             let learned = self.rules.learned();
-            let draw = self.plan_look(&earlier);
+            let look = self.plan_look(&earlier);
             if let Some(standing) = earlier.last().filter(|last| {
-                !draw.is_new && has_same_acknowledgements(last.verdict(), &acknowledgements) && last.verdict().learned == learned
+                !look.is_new && has_same_acknowledgements(last.verdict(), &acknowledgements) && last.verdict().learned == learned
             }) {
                 self.caller.report(GateEvent::VerdictStands { number: standing.number, subject: self.subject });
                 return Ok(self.make_decision(standing.clone(), all));
             }
             let number = all.last().map_or(1, |last| last.number + 1);
-            let reference = self.judge(&earlier, &draw, acknowledgements, store, keys)?;
+            let reference = self.judge(&earlier, &look, acknowledgements, store, keys)?;
             if append(store, self.subject, number, reference)? {
                 all = read_verdicts(store, self.subject, &trust)?;
                 let verdict = all.iter().find(|known| known.reference == reference).cloned();
@@ -81,7 +81,10 @@ impl GateQuestion<'_> {
                 return Ok(self.make_decision(verdict, all));
             }
         }
-        Err(Failure::new(ErrorCode::Busy, format!("others judged `{}` at the same time, {MAX_TRIES} times", self.subject)))
+        Err(Failure::new(
+            ErrorCode::Busy,
+            format!("another gate stored a verdict about `{}` first, {MAX_TRIES} times", self.subject),
+        ))
     }
 
     fn make_decision(&self, verdict: VerifiedVerdict, all: Vec<VerifiedVerdict>) -> GateDecision {
@@ -109,19 +112,19 @@ impl GateQuestion<'_> {
     fn plan_look(&self, earlier: &[VerifiedVerdict]) -> LookRuns {
         let (run, looks) = (self.candidate.run_id(), self.gate.looks.len());
         let Some(last) = earlier.last().map(VerifiedVerdict::verdict) else {
-            return LookRuns { runs: Vec::new(), look: 1, is_new: true };
+            return LookRuns { runs: Vec::new(), number: 1, is_new: true };
         };
         let runs: Vec<RunId> = last.runs.iter().map(|judged| judged.run_id.clone()).collect();
         let look = last.sequence.look;
         if runs.contains(run) {
             self.caller.report(GateEvent::JudgedBefore { run });
-            return LookRuns { runs, look, is_new: false };
+            return LookRuns { runs, number: look, is_new: false };
         }
         if look as usize >= looks {
             self.caller.report(GateEvent::NoLookLeft { gate: &self.gate.name, looks, run });
-            return LookRuns { runs, look, is_new: false };
+            return LookRuns { runs, number: look, is_new: false };
         }
-        LookRuns { runs, look: look + 1, is_new: true }
+        LookRuns { runs, number: look + 1, is_new: true }
     }
 
     fn acknowledgements(&self) -> Result<Vec<Acknowledgement>, Failure> {
@@ -132,47 +135,48 @@ impl GateQuestion<'_> {
     fn judge(
         &self,
         earlier: &[VerifiedVerdict],
-        draw: &LookRuns,
+        look: &LookRuns,
         acknowledgements: Vec<Acknowledgement>,
         store: &Store,
         keys: &KeyRing,
     ) -> Result<InputRef, Failure> {
         let mut evidence = Vec::new();
         let judged = earlier.last().map_or(&[][..], |last| last.verdict().runs.as_slice());
-        for run in &draw.runs {
+        for run in &look.runs {
             let known = judged.iter().find(|judged| judged.run_id == *run);
-            let opened = (run != self.candidate.run_id()).then(|| Evidence::open(self.place, run.as_str(), self.unestablished));
+            let opened =
+                (run != self.candidate.run_id()).then(|| Evidence::open(self.run_store, run.as_str(), self.unestablished));
             let opened = opened.transpose()?;
             // A run that was measured again under a name that was judged is other evidence.
             if known.is_some_and(|known| Ok(known.summary) != opened.as_ref().unwrap_or(self.candidate).summary()) {
                 let message = format!("the Summary of run `{run}` is not the one that was judged before");
-                return Err(Failure::new(ErrorCode::OtherSummary, message).hint("a run that was judged stays as it was"));
+                return Err(Failure::new(ErrorCode::OtherSummary, message).hint("give the new measurement a run id of its own"));
             }
             evidence.extend(opened);
         }
         let mut runs = evidence.iter().map(Evidence::as_run).collect::<Result<Vec<_>, _>>()?;
-        if draw.is_new {
+        if look.is_new {
             runs.push(self.candidate.as_run()?);
-        } else if let Some(place) = draw.runs.iter().position(|run| run == self.candidate.run_id()) {
+        } else if let Some(place) = look.runs.iter().position(|run| run == self.candidate.run_id()) {
             runs.insert(place, self.candidate.as_run()?);
         }
-        let question = GateInput {
+        let input = GateInput {
             gate: &self.gate.name,
             policy: self.rules.policy(&self.gate),
             sequence: Sequence {
                 subject: self.subject.clone(),
-                look: draw.look,
+                look: look.number,
                 earlier: earlier.iter().map(|known| known.reference.manifest).collect(),
             },
             acknowledgements,
             judged_on: Clock.now(),
             learned: self.rules.history()?,
             policy_changes: policy_changes(self.rules, &self.gate, self.candidate)?,
-            definition_changes: changes_of_definitions(self.rules, self.candidate)?,
+            definition_changes: candidate_definition_changes(self.rules, self.candidate)?,
             files: self.rules.files().map(RuleFile::artifact).collect(),
             runs,
         };
-        let manifest = make_manifest(&question, earlier.iter().map(|known| known.reference).collect())?;
+        let manifest = make_manifest(&input, earlier.iter().map(|known| known.reference).collect())?;
         for file in self.rules.files() {
             store.put(&file.bytes)?;
         }
@@ -191,7 +195,7 @@ pub(crate) fn policy_changes(rules: &Rules, gate: &spec::Gate, candidate: &Evide
 }
 
 /// Returns the differences between the candidate's definitions and those of the target branch.
-pub(crate) fn changes_of_definitions(rules: &Rules, candidate: &Evidence) -> Result<Vec<Difference>, Failure> {
+pub(crate) fn candidate_definition_changes(rules: &Rules, candidate: &Evidence) -> Result<Vec<Difference>, Failure> {
     definition_changes(rules, &candidate.own_pipeline()?, &candidate.files())
 }
 
@@ -204,12 +208,12 @@ fn has_same_acknowledgements(verdict: &Verdict, now: &[Acknowledgement]) -> bool
 }
 
 /// Makes the verdict's manifest, from the Summaries of its runs and the verdicts before it.
-pub(crate) fn make_manifest(question: &GateInput<'_>, earlier: Vec<InputRef>) -> Result<Manifest<Verdict>, Failure> {
-    let verdict = judge(question).map_err(|refusal| {
+pub(crate) fn make_manifest(input: &GateInput<'_>, earlier: Vec<InputRef>) -> Result<Manifest<Verdict>, Failure> {
+    let verdict = judge(input).map_err(|refusal| {
         Failure::new(ErrorCode::NotJudged, refusal.to_string()).hint("see `comparison` and `gates` of the pipeline")
     })?;
-    let run = question.runs.last().map(|run| run.run_id.clone());
+    let run = input.runs.last().map(|run| run.run_id.clone());
     let run = run.ok_or_else(|| Failure::new(ErrorCode::Internal, "a verdict has no run"))?;
-    let summaries = question.runs.iter().map(|run| run.summary.0);
+    let summaries = input.runs.iter().map(|run| run.summary.0);
     Ok(Manifest::new(run, summaries.chain(earlier).collect(), verdict))
 }

@@ -163,7 +163,7 @@ fn earlier_ends(chain: &Chain) -> Vec<EarlierEnd> {
 }
 
 fn missing_file(path: &str) -> Failure {
-    Failure::new(ErrorCode::ArtifactAbsent, format!("the run's `{path}` is not there"))
+    Failure::new(ErrorCode::ArtifactAbsent, format!("the run's `{path}` is missing"))
 }
 
 fn no_run(run: &str) -> Failure {

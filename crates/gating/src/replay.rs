@@ -12,7 +12,7 @@ use assay_stage::{ErrorCode, Failure};
 use assay_store::Store;
 use assay_verify::{Blobs as _, StoreBlobs};
 
-use crate::decide::{changes_of_definitions, make_manifest, policy_changes};
+use crate::decide::{candidate_definition_changes, make_manifest, policy_changes};
 use crate::evidence::Evidence;
 use crate::rules::{RuleFile, Rules, TRUST};
 use crate::sequence::{VerifiedVerdict, find_verdict, trust_own_gate, verify_verdict};
@@ -109,7 +109,7 @@ fn decide_again(
     }
     let candidate = evidence.last().ok_or_else(|| Failure::new(ErrorCode::Verdict, "the verdict names no run"))?;
     let applied = |path: &str| verdict.acknowledgements.iter().any(|known| known.path == path && known.applies);
-    let question = GateInput {
+    let input = GateInput {
         gate: &verdict.gate,
         policy: rules.policy(&gate),
         runs,
@@ -118,7 +118,7 @@ fn decide_again(
         judged_on: verdict.judged_on,
         learned: rules.history()?,
         policy_changes: policy_changes(&rules, &gate, candidate)?,
-        definition_changes: changes_of_definitions(&rules, candidate)?,
+        definition_changes: candidate_definition_changes(&rules, candidate)?,
         files: rules.files().map(RuleFile::artifact).collect(),
     };
     let earlier: Vec<InputRef> =
@@ -129,7 +129,7 @@ fn decide_again(
     if named != listed {
         return Err(Failure::new(ErrorCode::OtherSequence, "the verdict was made from others than those that it lists"));
     }
-    make_manifest(&question, earlier)
+    make_manifest(&input, earlier)
 }
 
 /// Returns the files that the verdict names, from the store.

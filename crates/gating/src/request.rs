@@ -9,7 +9,7 @@ use assay_stage::{ErrorCode, Failure};
 use assay_store::Store;
 
 use crate::caller::{Caller, GateEvent};
-use crate::decide::{GateDecision, GateQuestion};
+use crate::decide::{GateDecider, GateDecision};
 use crate::evidence::Evidence;
 use crate::rules::{Branch, Rules, gates};
 use crate::{short, top_up};
@@ -48,8 +48,8 @@ pub struct GateRequest {
     pub unestablished: bool,
 }
 
-/// The source of the rules.
-enum RuleSource {
+/// The origin of the rules, with its branch opened.
+enum OpenedRuleOrigin {
     Branch(Box<Branch>),
     File(PathBuf),
 }
@@ -57,23 +57,23 @@ enum RuleSource {
 impl GateRequest {
     /// Judges the run by each gate, and returns the decisions in the order of the gates.
     pub fn judge(&self, caller: &dyn Caller) -> Result<Vec<GateDecision>, Failure> {
-        let from = self.rule_source()?;
-        let place = self.find_place(&from)?;
-        let mut candidate = Evidence::open(&place, &self.run, self.unestablished)?;
+        let origin = self.open_rule_origin()?;
+        let run_store = self.find_run_store(&origin)?;
+        let mut candidate = Evidence::open(&run_store, &self.run, self.unestablished)?;
         self.check_run(&candidate)?;
-        if let (Some(head), RuleSource::Branch(branch)) = (&self.head, &from) {
+        if let (Some(head), OpenedRuleOrigin::Branch(branch)) = (&self.head, &origin) {
             candidate.merged_with(head).into_iter().try_for_each(|with| branch.check_merged(head, with))?;
         }
-        let rules = read_rules(&from, &candidate, caller)?;
+        let rules = read_rules(&origin, &candidate, caller)?;
         let subject = self.subject(&candidate)?;
-        let store = Store::open(&place.store_uri()?)?;
+        let store = Store::open(&run_store.store_uri()?)?;
         let keys = caller.gate_key()?;
         let gates = select_gates(&rules, self.gate.as_ref())?;
-        let asked = |gate: &spec::Gate, candidate: &Evidence| {
-            let (rules, subject, place, unestablished) = (&rules, &subject, &place, self.unestablished);
-            GateQuestion { gate: gate.clone(), rules, candidate, subject, place, unestablished, caller }.decide(&store, &keys)
+        let decide = |gate: &spec::Gate, candidate: &Evidence| {
+            let (rules, subject, run_store, unestablished) = (&rules, &subject, &run_store, self.unestablished);
+            GateDecider { gate: gate.clone(), rules, candidate, subject, run_store, unestablished, caller }.decide(&store, &keys)
         };
-        let mut decided = gates.iter().map(|gate| asked(gate, &candidate)).collect::<Result<Vec<_>, _>>()?;
+        let mut decided = gates.iter().map(|gate| decide(gate, &candidate)).collect::<Result<Vec<_>, _>>()?;
         // Each round uses a look of every undecided gate, so there are no more rounds than looks.
         while self.top_up && decided.iter().any(GateDecision::may_be_topped_up) {
             if let Some(reason) = top_up::explain_futile_looks(&decided) {
@@ -81,28 +81,28 @@ impl GateRequest {
                 break;
             }
             let run = top_up::run_again(&candidate, &decided, &store, caller)?;
-            candidate = Evidence::open(&place, run.as_str(), self.unestablished)?;
+            candidate = Evidence::open(&run_store, run.as_str(), self.unestablished)?;
             for (gate, decided) in gates.iter().zip(&mut decided).filter(|(_, decided)| decided.may_be_topped_up()) {
-                *decided = asked(gate, &candidate)?;
+                *decided = decide(gate, &candidate)?;
             }
         }
         Ok(decided)
     }
 
-    /// Checks that the run is the one to be judged: it names its own pipeline, and so also what it measured.
+    /// Checks the pipeline and the commit of the run against the request.
     fn check_run(&self, candidate: &Evidence) -> Result<(), Failure> {
         let run = candidate.run_id();
         let own = candidate.own_pipeline()?.path;
         if let Some(wanted) = self.pipeline.as_ref().filter(|wanted| **wanted != own) {
-            return Err(Failure::new(
-                ErrorCode::OtherPipeline,
-                format!("run `{run}` ran `{own}`, and `{wanted}` was to be judged"),
-            ));
+            return Err(Failure::new(ErrorCode::OtherPipeline, format!("run `{run}` is of pipeline `{own}`, not of `{wanted}`")));
         }
         let is_whole = |head: &&str| head.len() == 40 && head.bytes().all(|byte| byte.is_ascii_hexdigit());
         if let Some(head) = self.head.as_deref().filter(|head| !is_whole(head)) {
-            return Err(Failure::new(ErrorCode::Head, format!("`--head {head}` is no commit's 40 digits"))
-                .hint("`git rev-parse` gives them for a branch, a tag or their beginning"));
+            return Err(Failure::new(
+                ErrorCode::Head,
+                format!("`--head {head}` is not a full commit id (40 hexadecimal digits)"),
+            )
+            .hint("`git rev-parse` prints it for a branch, a tag or an abbreviated id"));
         }
         let Some(wanted) = self.head.as_deref().filter(|head| !candidate.has_measured(head)) else { return Ok(()) };
         let found = candidate.commit().unwrap_or("no commit");
@@ -110,13 +110,13 @@ impl GateRequest {
         Err(Failure::new(ErrorCode::OtherCommit, message))
     }
 
-    fn rule_source(&self) -> Result<RuleSource, Failure> {
+    fn open_rule_origin(&self) -> Result<OpenedRuleOrigin, Failure> {
         match &self.rules {
-            RuleOrigin::File(path) => Ok(RuleSource::File(path.clone())),
-            RuleOrigin::Branch(rev) => Ok(RuleSource::Branch(Box::new(Branch::open(rev)?))),
+            RuleOrigin::File(path) => Ok(OpenedRuleOrigin::File(path.clone())),
+            RuleOrigin::Branch(rev) => Ok(OpenedRuleOrigin::Branch(Box::new(Branch::open(rev)?))),
             RuleOrigin::DefaultBranch => {
-                Branch::open("origin/HEAD").map(|branch| RuleSource::Branch(Box::new(branch))).map_err(|failure| {
-                    let message = "nothing says by whose rules to judge: this checkout knows no default branch of `origin`";
+                Branch::open("origin/HEAD").map(|branch| OpenedRuleOrigin::Branch(Box::new(branch))).map_err(|failure| {
+                    let message = "the target branch is unknown: this checkout has no default branch of `origin`";
                     Failure { message: message.to_owned(), code: ErrorCode::NoBaseline, ..failure }
                         .hint("name the target branch: `--baseline main`")
                 })
@@ -124,15 +124,15 @@ impl GateRequest {
         }
     }
 
-    /// Returns the place to look for runs. By default, it uses the trust policy of the target branch.
-    fn find_place(&self, from: &RuleSource) -> Result<RunStore, Failure> {
-        let mut place = self.store.clone();
-        let RuleSource::Branch(branch) = from else { return Ok(place) };
-        if let Some(policy) = branch.trust()?.filter(|_| place.trust.is_empty()) {
-            let digest = Store::open_existing(&place.store_uri()?)?.put(&policy.bytes)?;
-            place.trust = vec![digest.to_string()];
+    /// Returns the store of the runs. By default, it uses the trust policy of the target branch.
+    fn find_run_store(&self, origin: &OpenedRuleOrigin) -> Result<RunStore, Failure> {
+        let mut run_store = self.store.clone();
+        let OpenedRuleOrigin::Branch(branch) = origin else { return Ok(run_store) };
+        if let Some(policy) = branch.trust()?.filter(|_| run_store.trust.is_empty()) {
+            let digest = Store::open_existing(&run_store.store_uri()?)?.put(&policy.bytes)?;
+            run_store.trust = vec![digest.to_string()];
         }
-        Ok(place)
+        Ok(run_store)
     }
 
     /// Returns the subject of the verdicts: the pull request or, without one, the tree.
@@ -147,14 +147,14 @@ impl GateRequest {
 }
 
 /// Reads the rules for the candidate's pipeline.
-fn read_rules(from: &RuleSource, candidate: &Evidence, caller: &dyn Caller) -> Result<Rules, Failure> {
+fn read_rules(origin: &OpenedRuleOrigin, candidate: &Evidence, caller: &dyn Caller) -> Result<Rules, Failure> {
     let own = candidate.own_pipeline()?;
-    match from {
-        RuleSource::Branch(branch) => {
+    match origin {
+        OpenedRuleOrigin::Branch(branch) => {
             caller.report(GateEvent::RulesRead { branch: &branch.describe() });
             branch.rules(&own.path)
         }
-        RuleSource::File(path) => Rules::from_file(path),
+        OpenedRuleOrigin::File(path) => Rules::from_file(path),
     }
 }
 

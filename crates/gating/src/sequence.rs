@@ -50,7 +50,7 @@ pub(crate) fn read_verdicts(store: &Store, subject: &Name, trust: &Trust) -> Res
     let paths = store.list(&Layout::verdicts(subject))?;
     let known = (1_u32..).zip(paths).map(|(number, path)| {
         if path != Layout::verdict(subject, number) {
-            return Err(Failure::new(ErrorCode::VerdictMissing, format!("verdict {number} about `{subject}` is not there"))
+            return Err(Failure::new(ErrorCode::VerdictMissing, format!("verdict {number} about `{subject}` is missing"))
                 .hint("a sequence of verdicts only grows: one was removed, and what it spent is not known any more"));
         }
         let accepted = AcceptedResult::read(store, &path)?.ok_or_else(|| absent(&path))?;
@@ -147,7 +147,7 @@ fn load(store: &Store, reference: InputRef, number: u32, trust: &Trust) -> Resul
 }
 
 fn absent(path: &str) -> Failure {
-    Failure::new(ErrorCode::VerdictMissing, format!("the pointer `{path}` is not there any more"))
+    Failure::new(ErrorCode::VerdictMissing, format!("the pointer `{path}` no longer exists"))
 }
 
 #[cfg(test)]

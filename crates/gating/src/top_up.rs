@@ -14,9 +14,9 @@ const MAX_NAMES: u32 = 1_000;
 
 /// Returns the reason if the remaining looks would be used for nothing; `None` if a verdict may change.
 pub(crate) fn explain_futile_looks(decided: &[GateDecision]) -> Option<String> {
-    let asked = decided.iter().filter(|decided| decided.may_be_topped_up());
-    let whys: Option<Vec<String>> = asked.map(|decided| explain_undecidable(decided.verdict.verdict())).collect();
-    whys?.into_iter().next()
+    let open = decided.iter().filter(|decided| decided.may_be_topped_up());
+    let reasons: Option<Vec<String>> = open.map(|decided| explain_undecidable(decided.verdict.verdict())).collect();
+    reasons?.into_iter().next()
 }
 
 /// Returns the reason why the remaining looks cannot decide; `None` if they may.
@@ -33,10 +33,10 @@ fn explain_undecidable(verdict: &Verdict) -> Option<String> {
     match undecided().filter_map(|metric| metric.more_pairs).min() {
         Some(more) if more <= reach => None,
         Some(more) => Some(format!(
-            "{} would tell, and the looks that are left have {reach} together: raise `trials.count` of the pipeline",
-            counted(u64::from(more), "more pair")
+            "{} needed to decide, and the remaining looks measure {reach}: raise `trials.count` of the pipeline",
+            if more == 1 { "1 more pair is".to_owned() } else { format!("{} are", counted(u64::from(more), "more pair")) }
         )),
-        None => Some("no number of pairs that this pipeline can measure would".to_owned()),
+        None => Some("no number of pairs that this pipeline can measure decides the verdict".to_owned()),
     }
 }
 
@@ -111,13 +111,10 @@ mod tests {
     #[test]
     fn a_look_is_not_spent_where_it_cannot_tell() {
         assert_eq!(explain_undecidable(&verdict(Some(16), 1)), None, "two looks of eight pairs");
-        assert!(
-            explain_undecidable(&verdict(Some(17), 1))
-                .is_some_and(|why| why.contains("the looks that are left have 16 together"))
-        );
+        assert!(explain_undecidable(&verdict(Some(17), 1)).is_some_and(|why| why.contains("the remaining looks measure 16:")));
         assert!(
             explain_undecidable(&verdict(Some(9), 2))
-                .is_some_and(|why| why.starts_with("9 more pairs would tell, and the looks that are left have 8"))
+                .is_some_and(|why| why.starts_with("9 more pairs are needed to decide, and the remaining looks measure 8:"))
         );
         assert!(explain_undecidable(&verdict(None, 1)).is_some());
         let mut missing = verdict(None, 1);
