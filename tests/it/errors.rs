@@ -480,7 +480,7 @@ fn stages_that_are_not_beside_assay() {
     ----- stderr -----
     run one of fixture from commit [SHORT]
       plan [DURATION]  failed: binary_missing
-    error[binary_missing]: plan: the stage's binary `[ROOT]/alone/assay-plan` is not there
+    error[binary_missing]: plan: the stage's binary `[ROOT]/alone/assay-plan` is missing
 
     hint: the six stage binaries lie beside `assay`; build them all with `cargo build`
     ");

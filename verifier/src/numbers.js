@@ -16,7 +16,7 @@ export class NumberRows {
   add({ table, artifact }, rows) {
     const known = this.#rows.get(table);
     for (const row of known ? rows : []) {
-      ensure(!known.has(row.row_id), "row_twice", `the row \`${row.row_id}\` of \`${table}\` is there twice`);
+      ensure(!known.has(row.row_id), "row_twice", `\`${table}\` holds the row \`${row.row_id}\` twice`);
       const found = { row, file: artifact.digest };
       known.set(row.row_id, found);
       const digits = `${table}/${row.row_id.slice(0, MIN_ROW_DIGITS)}`;
@@ -151,7 +151,7 @@ export function checkSummary(runId, summary, rows) {
       const where = `\`${shown(metric.metric)}\` of ${point.case_id} at \`${point.point_id}\``;
       const check = (id, expected) => {
         const row = rows.byId("outcome_fact", id.slice(7))?.row;
-        ensure(row, "number_without_row", `the summary names a row for ${where} that is not there`);
+        ensure(row, "number_without_row", `the summary names a row for ${where} that is missing`);
         const own = { benchmark_case_id: point.case_id, point_id: point.point_id, metric: metric.metric, ...expected };
         const other = Object.keys(own).find((name) => !Object.is(own[name], text(row[name])));
         ensure(other === undefined, "row_differs", `the row of ${where} has another \`${other}\` than the summary`);

@@ -170,7 +170,7 @@ export function checkRepeated(members) {
       !other,
       "statement_differs",
       `the statement about the ${inWords(kind)} names ${other} than the manifests do`,
-      "whoever signed it said one thing in the manifest and another in the statement about it",
+      "the signer stated other facts in the statement than in the manifest",
     );
   }
 }

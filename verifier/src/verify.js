@@ -225,7 +225,7 @@ async function headOf(folder, schemas) {
     return { input: { kind: "publication", manifest, bundle }, runId: header.run_id };
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    throw new Refusal("manifest", `\`chain/publication.json\` is no manifest: ${error.message}`);
+    throw new Refusal("manifest", `\`chain/publication.json\` is not a manifest: ${error.message}`);
   }
 }
 
@@ -237,7 +237,7 @@ async function load(folder, input, by, trust, schemas, runId) {
     ensure(
       bytes,
       `${what}_missing`,
-      `the ${what} ${digest} of the ${inWords(kind)}${from} is not there`,
+      `the ${what} ${digest} of the ${inWords(kind)}${from} is missing`,
       "it was removed, or other bytes were put in its place",
     );
     return bytes;
@@ -293,14 +293,14 @@ const describe = ({ document, reference, signer, fingerprint, time }) => ({
 
 async function needed(folder, { name, digest }) {
   const bytes = await folder.get(digest);
-  ensure(bytes, "artifact_absent", () => `the published \`${shown(name)}\` (${digest}) is not there`);
+  ensure(bytes, "artifact_absent", () => `the published \`${shown(name)}\` (${digest}) is missing`);
   return bytes;
 }
 
 function checkFiles(folder, expected) {
   for (const [path, { digest, size }] of expected) {
     const found = folder.at(path);
-    ensure(found, "artifact_absent", () => `the published file \`${shown(path)}\` (${digest}) is not there`);
+    ensure(found, "artifact_absent", () => `the published file \`${shown(path)}\` (${digest}) is missing`);
     ensure(
       found === digest,
       "artifact_corrupt",

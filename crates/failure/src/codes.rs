@@ -25,7 +25,7 @@ error_codes! {
     KeyFd, "key_fd", Usage, Lasting, "No signing key can be read from the file descriptor.", "Pass the descriptor of an open file with an unencrypted PKCS #8 key in DER.";
     Kubeconfig, "kubeconfig", Usage, Lasting, "No cluster is configured.", "Name a kubeconfig with `--kubeconfig` or `KUBECONFIG`, and a context with `--context`.";
     NoApi, "no_api", Usage, Lasting, "The address of the forge's API is not known.", "Name the API with `--api https://HOST/api/v1`.";
-    NoBaseline, "no_baseline", Usage, Lasting, "No branch or commit is named whose rules decide.", "Name the branch to merge into with `--baseline`.";
+    NoBaseline, "no_baseline", Usage, Lasting, "No branch or commit is named whose rules decide.", "Name the target branch with `--baseline`.";
     NoBranch, "no_branch", Usage, Lasting, "The pipeline names no branch to push to.", "Name a branch with `--branch`, or write `spec.publish.branch` into the pipeline.";
     NoCommit, "no_commit", Usage, Lasting, "The run was made from no commit, so it cannot be repeated.", "Commit the files that are measured, run that commit, and judge the new run.";
     NoEvidence, "no_evidence", Usage, Lasting, "The command needs raw evidence, which a published folder does not hold.", "Name the run and its store with `--store` instead of a folder.";
@@ -332,7 +332,7 @@ error_codes! {
     InterruptedTooOften, "interrupted_too_often", Environment, AtOnce, "More attempts of a block were interrupted than the limit allows.", "Find out what ends the processes of this machine, then start a new run.";
     JobFailed, "job_failed", Environment, AtOnce, "The Job of a stage failed, and none of its pods reports a reason.", "Run again with the same `--run-id`, and follow it with `assay logs RUN STAGE --follow`.";
     JobGone, "job_gone", Environment, AtOnce, "The Job of a stage was deleted while it ran.", "Run again with the same `--run-id`; accepted results are kept.";
-    JobStays, "job_stays", Environment, AtOnce, "The Job of an earlier attempt is not removed from the cluster.", "Check whether its node is gone; if so, remove the node from the cluster.";
+    JobStays, "job_stays", Environment, AtOnce, "The Job of an earlier try still exists in the cluster.", "Check whether its node is gone; if so, remove the node from the cluster.";
     Key, "key", Environment, AtOnce, "A signing key or a public key cannot be created, read or used.", "Check the file or Secret of the key; `assay keys init` creates missing keys.";
     KeyLocked, "key_locked", Environment, AtOnce, "A private key cannot be decrypted, for example because the password is wrong.", "Set `COSIGN_PASSWORD` to the password of the key.";
     Listen, "listen", Environment, AtOnce, "The server cannot listen on its address.", "Give another address with `--listen`; port 0 takes a free port.";
@@ -360,7 +360,7 @@ error_codes! {
     PodFailed, "pod_failed", Environment, AtOnce, "A pod failed for a reason that the cluster names.", "See the cause in the message and the events of the pod.";
     PodLost, "pod_lost", Environment, AtOnce, "A pod failed, and the cluster gives no reason.", "Check the node with `kubectl describe pod NAME`, and run again.";
     PodsNotCreated, "pods_not_created", Environment, AtOnce, "The cluster creates no pod for a Job or StatefulSet.", "Read the events of the object with `kubectl describe`.";
-    PodsStay, "pods_stay", Environment, AtOnce, "The pods of a Job do not end within the time limit.", "Remove a node that is gone from the cluster, because it keeps its pods until then.";
+    PodsStay, "pods_stay", Environment, AtOnce, "The pods of a Job do not terminate within the time limit.", "Remove a node that is gone from the cluster, because it keeps its pods until then.";
     PointerMissing, "pointer_missing", Environment, AtOnce, "A pointer or file of the store was removed while it was in use.", "Check that nothing else deletes objects of the store, and resume the run.";
     Preempted, "preempted", Environment, AtOnce, "A pod gave way to a pod of higher priority.", "Give the run a higher priority class, or run it when the cluster is less busy.";
     Process, "process", Environment, AtOnce, "A process cannot be started or supervised.", "Check the limits on processes and the rights of this user.";

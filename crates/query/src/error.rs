@@ -43,7 +43,7 @@ pub enum Error {
     #[error("failed to start what carries the query")]
     Start(#[source] std::io::Error),
     /// The program that executes queries is not installed.
-    #[error("the query engine `{}` is not there", .0.display())]
+    #[error("the query engine `{}` is missing", .0.display())]
     NoProgram(PathBuf),
     /// The program that executes queries cannot be run.
     #[error("failed to run the query engine")]

@@ -165,7 +165,7 @@ pub enum Error {
     #[error("the run `{0}` was started from another source")]
     OtherSource(RunId),
     /// No Source of the run is signed.
-    #[error("nobody has signed a Source for the run `{0}`")]
+    #[error("the run `{0}` has no signed Source")]
     NoSource(RunId),
     /// A pointer does not lead to the Source of its run.
     #[error("`{0}` does not name the Source of the run")]
@@ -181,7 +181,7 @@ pub enum Error {
         expected: Kind,
     },
     /// A pointer that the store listed is absent.
-    #[error("the pointer `{0}` has gone")]
+    #[error("the pointer `{0}` no longer exists")]
     PointerMissing(String),
     /// The Environment asks for a number of shards that is not allowed.
     #[error("the Environment asks for {0} shards")]
@@ -206,10 +206,10 @@ pub enum Error {
     #[error("the run has ended {0} times")]
     TooManyEnds(u32),
     /// The checkout that would resolve a remote's name is missing.
-    #[error("there is no checkout here that would know the remote `{0}`")]
+    #[error("the remote `{0}` cannot be resolved: this folder is not in a Git checkout")]
     NoCheckout(String),
     /// The remote `origin` of the checkout is another repository than the run's.
-    #[error("the run is of `{run}`, and `{remote}` of this checkout is `{checkout}`")]
+    #[error("the run is from the repository `{run}`, but `{remote}` of this checkout is `{checkout}`")]
     OtherRemote {
         /// The repository of the run.
         run: String,
@@ -219,7 +219,7 @@ pub enum Error {
         checkout: String,
     },
     /// The program of a stage is missing.
-    #[error("the stage's binary `{}` is not there", .0.display())]
+    #[error("the stage's binary `{}` is missing", .0.display())]
     BinaryMissing(PathBuf),
     /// A target has an empty command.
     #[error("target `{0}` has an empty command")]
@@ -261,17 +261,17 @@ pub enum Error {
     NotStarted {
         /// The obstacle.
         obstacle: Box<Obstacle>,
-        /// The time for which it was waited for.
+        /// The time that was waited.
         waited: Duration,
     },
-    /// The Job of an earlier try is not removed.
-    #[error("the Job `{0}` of an earlier try is not removed")]
+    /// The Job of an earlier try still exists.
+    #[error("the Job `{0}` of an earlier try still exists")]
     JobStays(String),
-    /// The pods of a Job do not end.
-    #[error("the pods of the Job `{0}` do not end")]
+    /// The pods of a Job do not terminate.
+    #[error("the pods of the Job `{0}` do not terminate")]
     PodsStay(String),
-    /// A Job was removed while it ran.
-    #[error("the Job `{0}` was taken away while it ran")]
+    /// A Job was deleted while it ran.
+    #[error("the Job `{0}` was deleted while it ran")]
     JobGone(String),
     /// The recorder did not start in time.
     #[error("the recorder did not start within {0:?}")]
@@ -448,7 +448,7 @@ impl fmt::Display for KeyWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unlock(path) => write!(f, "cannot unlock the key `{}`", path.display()),
-            Self::ReadPublic(path) => write!(f, "`{}` is no public key", path.display()),
+            Self::ReadPublic(path) => write!(f, "`{}` is not a public key", path.display()),
             Self::Make(role) => write!(f, "cannot make a key for `{role}`"),
             Self::Use(role) => write!(f, "the key of `{role}` cannot be used"),
             Self::Encode => f.write_str("an unlocked key cannot be written"),
@@ -655,7 +655,7 @@ impl Error {
             Self::KeyNotInPolicy { pem, .. } => {
                 let key = pem.trim_end().replace('\n', "\n      ");
                 return Some(format!(
-                    "whoever administers the cluster adds this signer to `trust.yaml` of its ConfigMap `assay`:\n    - name: your-name\n      signs: [source]\n      key: |\n        {key}"
+                    "an administrator of the cluster must add this signer to `trust.yaml` of its ConfigMap `assay`:\n    - name: your-name\n      signs: [source]\n      key: |\n        {key}"
                 ));
             }
             Self::NoFolder(UserFolder::Config) => "set ASSAY_CONFIG to a folder that only you can read",
@@ -663,7 +663,7 @@ impl Error {
             Self::RunLocked(_) => "wait for it to end; a run has one driver at a time",
             Self::DirtyWorktree { .. } => "commit first, name a commit with `--commit`, or set `intent: exploratory`",
             Self::OtherSource(_) => "a run is resumed from the same commit and files; leave out `--run-id` to start a new one",
-            Self::NoSource(_) => "`assay run --on kubernetes` does so before it starts a driver",
+            Self::NoSource(_) => "`assay run --on kubernetes` signs it before it starts the driver",
             Self::TargetLostTooOften { .. } => "find out what ends the target, then start a new run",
             Self::TargetPodLost { .. } => "the block has to be provisioned anew; `assay run` with the same run id does so",
             Self::NoCheckout(_) => "name the remote by its address",
@@ -702,7 +702,7 @@ impl From<Error> for Failure {
             Error::Signature(error) => error.into(),
             Error::Definitions(problems) => Self::invalid(&problems),
             Error::Job(failure) => (*failure).into(),
-            Error::NotStarted { obstacle, waited } => Self::from(*obstacle).hint(format!("it was waited for {waited:.0?}")),
+            Error::NotStarted { obstacle, waited } => Self::from(*obstacle).hint(format!("waited {waited:.0?}")),
             error => {
                 let failure = Self::from_error(error.code(), &error).hint_if(error.hint());
                 match error {

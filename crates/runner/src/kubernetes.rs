@@ -482,7 +482,7 @@ impl Runner for KubernetesRunner {
                 }
             }
         }
-        tracing::warn!("targets of the run do not end");
+        tracing::warn!("targets of the run do not terminate");
     }
 }
 

@@ -38,7 +38,7 @@ pub fn signed_summaries(store: &Store, trust: &[String]) -> Result<SignedSummari
         fetched: 0,
         refused: Vec::new(),
         is_established: true,
-        trusted_by: "nobody".to_owned(),
+        trusted_by: "none".to_owned(),
     };
     for run_id in run_ids(store)? {
         let Some(summary) = AcceptedResult::list_stage(store, &run_id, StageName::Reduce)?.next().transpose()? else { continue };

@@ -32,7 +32,7 @@ pub fn establish(options: &[String], config: &Config, blobs: &dyn Blobs, beside:
                 source: format!("the configured root, {}", path.display()),
             })
         }
-        [] => Ok(ResolvedTrust { trust: Trust::None { candidates }, source: "nobody: no trust policy is configured".to_owned() }),
+        [] => Ok(ResolvedTrust { trust: Trust::None { candidates }, source: "no trust policy is configured".to_owned() }),
         // An argument that parses as a fingerprint is one, whatever files exist here: a file of that name would come from the
         // author of the folder.
         [one] if one.parse::<Digest>().is_err() && Path::new(one).is_file() => {

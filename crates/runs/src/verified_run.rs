@@ -73,7 +73,7 @@ impl RunStore {
         let trust = trust_no_signer(&keys_beside_run(&blobs, &head)?);
         let chain = walk(&blobs, &head, &trust)?;
         check_pointers(blobs.store(), &chain)?;
-        let trusted_by = "nobody: it is not known who signed".to_owned();
+        let trusted_by = "no signer is established".to_owned();
         let (blobs, strangers) = (Box::new(blobs), Vec::new());
         Ok(VerifiedRun { chain, head, blobs, strangers, trust, trusted_by, store: Some(uri), folder: None })
     }

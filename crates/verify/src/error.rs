@@ -105,7 +105,7 @@ pub enum Error {
         expected: Digest,
     },
     /// A file of a published folder is absent.
-    #[error("the published file `{path}` ({digest}) is not there")]
+    #[error("the published file `{path}` ({digest}) is missing")]
     NoFile {
         /// Its path in the folder.
         path: String,
@@ -113,7 +113,7 @@ pub enum Error {
         digest: Digest,
     },
     /// An artifact is absent that travels with the run.
-    #[error("the {holder} `{name}` ({digest}) is not there")]
+    #[error("the {holder} `{name}` ({digest}) is missing")]
     NoArtifact {
         /// The holder of the artifact.
         holder: ArtifactHolder,
@@ -144,11 +144,11 @@ pub enum Error {
     #[error("the folder holds no `{0}`")]
     NoPublishedRun(&'static str),
     /// The Publication of a folder does not parse.
-    #[error("`chain/publication.json` is no manifest")]
+    #[error("`chain/publication.json` is not a manifest")]
     Publication(#[source] DocumentError),
     /// A manifest of the chain, or its bundle, is absent.
     #[error(
-        "the {part} {digest} of the {kind}{} is not there",
+        "the {part} {digest} of the {kind}{} is missing",
         named_by.map(|kind| format!(", which the {kind} was made from,")).unwrap_or_default()
     )]
     NoManifest {
@@ -177,7 +177,7 @@ pub enum Error {
         path: String,
         /// The object that it leads to.
         target: PointerTarget,
-        /// The reason why the target is no manifest.
+        /// The reason why the target is not a manifest.
         #[source]
         source: Option<DocumentError>,
     },
@@ -252,7 +252,7 @@ pub enum Error {
         found: usize,
     },
     /// An Environment has a target that the Plan does not have.
-    #[error("the environment has a target `{target}` ({kind}), which the plan has not")]
+    #[error("the environment has a target `{target}` ({kind}), which the plan does not have")]
     OtherTarget {
         /// The target.
         target: Name,
@@ -260,7 +260,7 @@ pub enum Error {
         kind: TargetKind,
     },
     /// An Environment describes a target twice.
-    #[error("the environment tells of the target `{0}` twice")]
+    #[error("the environment describes the target `{0}` twice")]
     TargetTwice(Name),
     /// A manifest is of another block than its Environment.
     #[error(
@@ -276,7 +276,7 @@ pub enum Error {
         environment: Block,
     },
     /// A table that this version does not define is named.
-    #[error("the {namer} names a table `{table}`{}", if *namer == TableNamer::Run { ", which there is not" } else { "" })]
+    #[error("the {namer} names a table `{table}`{}", if *namer == TableNamer::Run { ", which does not exist" } else { "" })]
     NoTable {
         /// The place of the name.
         namer: TableNamer,
@@ -305,7 +305,7 @@ pub enum Error {
         column: &'static str,
     },
     /// A table holds a row twice.
-    #[error("the row `{row}` of `{file}` is there twice")]
+    #[error("`{file}` holds the row `{row}` twice")]
     RowTwice {
         /// The row.
         row: String,
@@ -410,7 +410,7 @@ pub enum Error {
         earned: Intent,
     },
     /// The Publication lists its own run falsely.
-    #[error("the publication lists its own run not at all, twice, or with other cases or another outcome")]
+    #[error("the publication does not list its own run exactly once, with its cases and its outcome")]
     OwnRun,
     /// The published keys or the published trust policy are false.
     #[error("{0}")]
@@ -447,10 +447,10 @@ pub enum Error {
         tie: ForeignTie,
     },
     /// The same program gives another result when it reduces the evidence again.
-    #[error("reduce gives another {0} now")]
+    #[error("reduce, run again, gives a different {0}")]
     Recomputed(String),
     /// Another version gives another result when it reduces the evidence again.
-    #[error("reduce gives something else now: {0} differs")]
+    #[error("reduce, run again, gives a different result: {0} differs")]
     RecomputedByOther(String),
     /// A value has no JSON form, which is a defect of this program.
     #[error("{value} {}", value.form())]
@@ -502,7 +502,7 @@ impl fmt::Display for ManifestPart {
 /// The object that a pointer leads to instead of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PointerTarget {
-    /// Bytes that are no manifest.
+    /// Bytes that are not a manifest.
     NoManifest,
     /// Another Source than the one of the chain.
     OtherSource,
@@ -522,7 +522,7 @@ pub enum PointerTarget {
 impl fmt::Display for PointerTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoManifest => f.write_str("what is no manifest"),
+            Self::NoManifest => f.write_str("bytes that are not a manifest"),
             Self::OtherSource => f.write_str("another source than the one that the run rests on"),
             Self::OtherRun(run_id) => write!(f, "a manifest of run `{run_id}`"),
             Self::OtherKind { found, expected } => write!(f, "a {found} instead of a {expected}"),
@@ -867,8 +867,8 @@ impl Error {
             Self::NoRun { .. } => "`assay runs` lists the runs of a store",
             Self::NoPublishedRun(_) => "name the folder of one published run",
             Self::NoManifest { .. } => "it was removed, or other bytes were put in its place",
-            Self::Pointer { .. } => "a pointer is not signed: somebody who can write to the store has turned it",
-            Self::Statement { .. } => "whoever signed it said one thing in the manifest and another in the statement about it",
+            Self::Pointer { .. } => "a pointer is not signed: a client with write access to the store has changed it",
+            Self::Statement { .. } => "the signer stated other facts in the statement than in the manifest",
             Self::QueryResult(_) => {
                 "the rows themselves have been checked: what was published over them is false, or another version of assay writes \
                  results differently"

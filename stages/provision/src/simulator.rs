@@ -54,7 +54,7 @@ pub(crate) fn program() -> Result<PathBuf, Failure> {
     if path.is_file() {
         return Ok(path);
     }
-    Err(Failure::new(ErrorCode::BinaryMissing, format!("the simulator's binary `{}` is not there", path.display()))
+    Err(Failure::new(ErrorCode::BinaryMissing, format!("the simulator's binary `{}` is missing", path.display()))
         .hint("it lies beside the six stage binaries; build it with `cargo build`"))
 }
 

@@ -193,7 +193,7 @@ fn signing_keys(cluster: &Cluster, namespace: &str) -> Result<(NewKeys, BTreeMap
         let there: Option<Secret> = cluster.get(&ObjectPath::named("Secret", namespace, &name))?;
         if let Some(pem) = there.and_then(|secret| member(&secret, "cosign.pub")) {
             let key = PublicKey::from_pem(&pem).map_err(|error| {
-                Failure::new(ErrorCode::Key, format!("`cosign.pub` of the Secret `{name}` is no public key")).because(&error)
+                Failure::new(ErrorCode::Key, format!("`cosign.pub` of the Secret `{name}` is not a public key")).because(&error)
             })?;
             public.insert(role, key);
             continue;

@@ -137,7 +137,7 @@ impl<'a> CuratedExport<'a> {
         self.opened
             .blobs
             .get(&digest, MAX_BYTES)?
-            .ok_or_else(|| Failure::new(ErrorCode::ArtifactAbsent, format!("the curated file `{name}` ({digest}) is not there")))
+            .ok_or_else(|| Failure::new(ErrorCode::ArtifactAbsent, format!("the curated file `{name}` ({digest}) is missing")))
     }
 
     fn rows(&self, file: &CuratedFile, format: Format) -> Result<Vec<u8>, Failure> {

@@ -149,7 +149,7 @@ impl CopyPlan {
             self.blobs.insert(bundle, "a bundle".to_owned());
             let bytes = from.get(&manifest, MAX_MANIFEST_BYTES)?;
             let document = Document::parse(&bytes)
-                .map_err(|error| Failure::new(ErrorCode::Manifest, format!("{manifest} is no manifest")).because(&error))?;
+                .map_err(|error| Failure::new(ErrorCode::Manifest, format!("{manifest} is not a manifest")).because(&error))?;
             // A baseline of another run was compared with this one: its manifest is copied, its evidence is not.
             if document.header().run_id != *run_id {
                 continue;

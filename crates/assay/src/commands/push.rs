@@ -111,7 +111,7 @@ fn origin(opened: &VerifiedRun) -> Result<(&Source, Pipeline), Failure> {
 
 fn bytes(opened: &VerifiedRun, digest: &Digest, limit: u64) -> Result<Vec<u8>, Failure> {
     opened.blobs.get(digest, limit)?.ok_or_else(|| {
-        Failure::new(ErrorCode::ArtifactAbsent, format!("the published file {digest} is not there"))
+        Failure::new(ErrorCode::ArtifactAbsent, format!("the published file {digest} is missing"))
             .hint("it was removed, or other bytes were put in its place")
     })
 }

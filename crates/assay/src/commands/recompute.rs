@@ -82,9 +82,8 @@ pub(crate) fn compare(
 
 fn views(blobs: &dyn Blobs, summary: &Summary) -> Result<Option<Value>, Failure> {
     let Some(artifact) = &summary.views else { return Ok(None) };
-    let lost = || {
-        Failure::new(ErrorCode::ArtifactAbsent, format!("the summary's `{}` ({}) is not there", artifact.name, artifact.digest))
-    };
+    let lost =
+        || Failure::new(ErrorCode::ArtifactAbsent, format!("the summary's `{}` ({}) is missing", artifact.name, artifact.digest));
     let bytes = blobs.get(&artifact.digest, MAX_VIEWS_BYTES)?.ok_or_else(lost)?;
     let damaged = |error| Failure::new(ErrorCode::Views, "the summary's views are damaged").because(&error);
     serde_json::from_slice(&bytes).map(Some).map_err(damaged)

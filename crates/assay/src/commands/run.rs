@@ -186,7 +186,7 @@ impl RunRequest {
         pushed: Option<&CommittedFolder>,
         store_uri: &str,
     ) -> Result<(), Failure> {
-        let lost = || Failure::new(ErrorCode::Internal, "the run is finished, but its publication is not there");
+        let lost = || Failure::new(ErrorCode::Internal, "the run is finished, but its publication is missing");
         let summary = &opened.chain.one::<Summary>().ok_or_else(lost)?.body;
         let publication = &opened.chain.one::<Publication>().ok_or_else(lost)?.body;
         let report = opened.report(self.shows.command())?.ok_or_else(lost)?;

@@ -181,7 +181,7 @@ fn find_row(opened: &VerifiedRun, address: &Address, file: &CuratedFile) -> Resu
     let bytes = opened.blobs.get(&file.artifact.digest, MAX_BYTES)?.ok_or_else(|| {
         Failure::new(
             ErrorCode::ArtifactAbsent,
-            format!("the curated file `{}` ({}) is not there", file.artifact.name, file.artifact.digest),
+            format!("the curated file `{}` ({}) is missing", file.artifact.name, file.artifact.digest),
         )
     })?;
     let mut rows = read_rows(file, bytes, address.row())?;

@@ -67,7 +67,7 @@ fn without_a_checkout_origin_is_where_the_source_comes_from() {
     let find = |remote| Branch::find(&BranchOptions::default(), &publish(Some("numbers"), remote), &source(Some(ORIGIN)), None);
     assert_eq!(url(find(None)), ORIGIN);
     insta::assert_snapshot!(Failure::from(find(Some("team")).expect_err("nobody knows it")), @r"
-    error[no_such_remote]: there is no checkout here that would know the remote `team`
+    error[no_such_remote]: the remote `team` cannot be resolved: this folder is not in a Git checkout
 
     hint: name the remote by its address
     ");
@@ -80,7 +80,7 @@ fn the_origin_of_another_checkout_is_not_meant() {
         Branch::find(asked, &publish(Some("numbers"), None), &source(Some(ORIGIN)), Some(elsewhere.path()))
     };
     insta::assert_snapshot!(Failure::from(find(&BranchOptions::default()).expect_err("refused")), @r"
-    error[other_remote]: the run is of `https://example.org/a.git`, and `origin` of this checkout is `https://example.org/other.git`
+    error[other_remote]: the run is from the repository `https://example.org/a.git`, but `origin` of this checkout is `https://example.org/other.git`
 
     hint: name the remote that is meant with `--remote`
     ");

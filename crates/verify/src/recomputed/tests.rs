@@ -103,7 +103,9 @@ fn another_program_gives_the_same_but_for_the_last_digits() {
 fn every_field_of_the_summary_is_compared() {
     let differs = |change: fn(&mut ReduceOutput)| {
         let said = compare_changed(change);
-        said.strip_prefix("recompute_differs: reduce gives something else now: ").unwrap_or_else(|| panic!("{said}")).to_owned()
+        said.strip_prefix("recompute_differs: reduce, run again, gives a different result: ")
+            .unwrap_or_else(|| panic!("{said}"))
+            .to_owned()
     };
     insta::assert_snapshot!(differs(|made| made.summary.points[0].metrics[0].median = 3.000_001), @"the summary.points[w.t.default one].metrics[rate].median differs");
     insta::assert_snapshot!(differs(|made| made.summary.issues.clear()), @"the summary.issues[0] differs");
@@ -165,11 +167,11 @@ fn the_same_program_gives_the_same_bytes() {
     };
     assert_eq!(
         differs(|made| made.summary.points[0].metrics[0].median = 3.000_000_000_000_000_4),
-        "reduce gives another summary now"
+        "reduce, run again, gives a different summary"
     );
     assert_eq!(
         differs(|made| made.summary.files[0].artifact.digest = Digest::compute(b"other")),
-        "reduce gives another file for `outcome_fact` now"
+        "reduce, run again, gives a different file for `outcome_fact`"
     );
-    assert_eq!(differs(|made| made.summary.files.clear()), "reduce gives another file for `outcome_fact` now");
+    assert_eq!(differs(|made| made.summary.files.clear()), "reduce, run again, gives a different file for `outcome_fact`");
 }

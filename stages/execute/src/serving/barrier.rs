@@ -156,7 +156,7 @@ impl Barrier {
         let path = format!("{}/start", self.folder);
         put(ctx, &path, &named)?;
         let named: StartMark =
-            get(ctx, &path)?.ok_or_else(|| Failure::new(ErrorCode::PointerMissing, format!("`{path}` has gone")))?;
+            get(ctx, &path)?.ok_or_else(|| Failure::new(ErrorCode::PointerMissing, format!("`{path}` no longer exists")))?;
         Ok(start_at(named.at, now(), clock))
     }
 
