@@ -213,7 +213,7 @@ mod tests {
         none of 160 requests succeeded: 160 http_error; most often `401: no such key`
         ");
         let screen = report.terminal(100, false);
-        let table = screen.lines().skip_while(|line| !line.contains("chat.vllm.default")).take(12).collect::<Vec<_>>();
+        let table = screen.lines().skip_while(|line| !line.contains("chat.vllm.default")).take(13).collect::<Vec<_>>();
         insta::assert_snapshot!(table.join("\n"), @r"
         chat.vllm.default
           llama-3.1-8b, chat, streamed; closed loop: each response is followed by the next request;
@@ -223,7 +223,8 @@ mod tests {
           ! concurrency 1       0/5         0     160     —     —      —  —
           ! concurrency 64      0/5         0     160     —     —      —  —
           ! concurrency 128     0/5         0     160     —     —      —  —
-          latencies in ms; ± is how far the interval reaches from the number above it; ! and — have a remark
+          latencies in ms; ± is how far the interval reaches from the number above it; ! and — mark rows
+          that have a remark below
           · every load: 160 of 160 requests failed (http_error × 153, connect_error × 7), in attempts that
             do not count
           · every load, everything: absent, none of 5 trials counts (all_failed)

@@ -100,7 +100,7 @@ fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
         points().flat_map(|point| &point.excluded).filter(|exclusion| is_client_limit(exclusion)).collect();
     let attempts = inputs.collection.trials.iter().flat_map(|trial| &trial.attempts);
     // If client and endpoint count by different rules, the counts are shown but need not match, so they are not an agreement.
-    let (told, checks): (Vec<&CrossCheck>, Vec<&CrossCheck>) =
+    let (uncompared, checks): (Vec<&CrossCheck>, Vec<&CrossCheck>) =
         attempts.flat_map(|attempt| &attempt.cross_checks).partition(|check| check.detail.starts_with("informational"));
     let agreeing = checks.iter().filter(|check| check.agrees).count();
     let headline = match limited.len() {
@@ -115,10 +115,11 @@ fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
         all if agreeing == all => format!("the endpoint's own counters agree in {}", all_of(all as u64, "check")),
         all => format!("the endpoint's own counters agree in {agreeing} of {}", counted(all as u64, "check")),
     });
-    details.extend((!told.is_empty()).then(|| {
+    details.extend((!uncompared.is_empty()).then(|| {
+        let are = if uncompared.len() == 1 { "is" } else { "are" };
         format!(
-            "of {} nothing is required, since client and endpoint count differently",
-            counted(told.len() as u64, "other count")
+            "{} {are} not compared, because client and endpoint count differently",
+            counted(uncompared.len() as u64, "other count")
         )
     }));
     let disagreeing = checks.iter().filter(|check| !check.agrees);
@@ -181,7 +182,7 @@ fn grade(inputs: &Inputs<'_>) -> StripItem {
     let grade = inputs.grade;
     let lower = grade.given != grade.asked;
     let headline =
-        if lower { format!("{}; {} was asked", grade.given, grade.asked) } else { format!("{}, as asked", grade.given) };
+        if lower { format!("{}; {} was intended", grade.given, grade.asked) } else { format!("{}, as intended", grade.given) };
     let rests = declared_controls(grade);
     let headline = rests.as_ref().map_or(headline.clone(), |_| format!("{headline}, by declaration"));
     let shortfalls = grade.shortfalls.iter().map(|shortfall| clean(&format!("{}: {}", shortfall.rule, shortfall.found)));
@@ -386,6 +387,7 @@ mod tests {
         let report = model.report();
         let client = report.strip.iter().find(|item| item.label == "Client").expect("it is there").details.join("\n");
         assert!(client.contains("the endpoint has no counters that must agree with the client's counts"), "{client}");
-        assert!(client.contains(&format!("of {all} other count")) && !client.contains("counters agree"), "{client}");
+        assert!(client.contains(&format!("{all} other count")) && client.contains(" not compared, because"), "{client}");
+        assert!(!client.contains("counters agree"), "{client}");
     }
 }

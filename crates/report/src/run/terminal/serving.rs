@@ -19,7 +19,8 @@ const INDENT: &str = "  ";
 /// Minimum number of loads for which the curve is shown as a row of bars.
 const MIN_BARS: usize = 3;
 
-const LEGEND: &str = "latencies in ms; ± is how far the interval reaches from the number above it; ! and — have a remark";
+const LEGEND: &str =
+    "latencies in ms; ± is how far the interval reaches from the number above it; ! and — mark rows that have a remark below";
 
 /// Returns the serving cases of a run as tables for a terminal of `width` columns, without the rest of a report: the outcomes of the
 /// requests at each load, latencies and rates with the reach of their intervals, and remarks on absent, unstable and excluded values.
