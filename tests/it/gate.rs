@@ -819,7 +819,7 @@ fn noise_is_learned_from_earlier_runs() {
     fixture.git(&["checkout", "--quiet", "main"]);
     let without = noise(&[]).success();
     assert!(
-        without.stderr.contains("1 run left out, of which a gate says that something regressed: slower-night"),
+        without.stderr.contains("1 run left out because a gate found a regression in them: slower-night"),
         "{}",
         without.stderr
     );

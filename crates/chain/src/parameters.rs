@@ -41,7 +41,7 @@ pub struct ProvisionParameters {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExecuteParameters {
-    /// The index of the block in the run.
+    /// The block's index in the run.
     pub block: u32,
     /// The number of times that the block was provisioned again.
     pub incarnation: u32,
@@ -55,7 +55,7 @@ pub struct ExecuteParameters {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecordParameters {
-    /// The block's place in the run.
+    /// The block's index in the run.
     pub block: u32,
     /// The number of times that the block was provisioned again.
     pub incarnation: u32,
@@ -81,19 +81,19 @@ pub struct PublishParameters {}
 /// The parameters of one call of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StageParameters {
-    /// Those of plan.
+    /// The parameters of plan.
     Plan(PlanParameters),
-    /// Those of provision.
+    /// The parameters of provision.
     Provision(ProvisionParameters),
-    /// Those of execute.
+    /// The parameters of execute.
     Execute(ExecuteParameters),
-    /// Those of the recorder.
+    /// The parameters of the recorder.
     Record(RecordParameters),
-    /// Those of collect.
+    /// The parameters of collect.
     Collect(CollectParameters),
-    /// Those of reduce.
+    /// The parameters of reduce.
     Reduce(ReduceParameters),
-    /// Those of publish.
+    /// The parameters of publish.
     Publish(PublishParameters),
 }
 

@@ -27,7 +27,7 @@ pub struct NoiseRequest {
     pub newest: usize,
     /// The only runs to learn from; the newest ones if it is empty.
     pub runs: Vec<RunId>,
-    /// True if runs of unknown signers teach, too.
+    /// True if noise is also learned from runs of unknown signers.
     pub unestablished: bool,
     /// The store of the runs.
     pub store: RunStore,
@@ -97,15 +97,15 @@ impl NoiseRequest {
             Some(Ok((_, evidence))) => regressed_runs(&store, &trust_own_gate(&evidence.verified_run().trust, &own))?,
             _ => RegressedRuns::default(),
         };
-        let (mut teachers, mut left_out) = (Vec::new(), Vec::new());
+        let (mut accepted, mut left_out) = (Vec::new(), Vec::new());
         for opened in newest_first {
             let (run, evidence) = opened?;
             if regressed.summaries.contains(&evidence.summary()?.manifest) {
                 left_out.push(run.clone());
             } else {
-                teachers.push(evidence);
+                accepted.push(evidence);
             }
-            if teachers.len() == self.newest {
+            if accepted.len() == self.newest {
                 break;
             }
         }
@@ -115,9 +115,9 @@ impl NoiseRequest {
         if !left_out.is_empty() {
             report(NoiseEvent::RunsLeftOut(&left_out));
         }
-        require_enough(pipeline, teachers.len(), "to learn from in which nothing regressed")?;
-        teachers.reverse();
-        Ok(teachers)
+        require_enough(pipeline, accepted.len(), "to learn from in which nothing regressed")?;
+        accepted.reverse();
+        Ok(accepted)
     }
 }
 

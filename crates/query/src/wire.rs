@@ -97,7 +97,7 @@ pub enum Reply {
         /// True if it reads `information_schema`.
         catalog: bool,
     },
-    /// The query was executed: a Parquet file with a column for each of these follows. Its own names do not count.
+    /// The query was executed: a Parquet file with a column for each of these follows. The column names inside the file are ignored.
     Result {
         /// The columns.
         columns: Vec<ResultColumn>,
@@ -168,7 +168,7 @@ impl LimitedResource {
     fn describe(self, limit: u64) -> String {
         match self {
             Self::SqlBytes => format!("{limit} bytes of SQL"),
-            Self::SqlTokens => format!("{limit} words and signs of SQL"),
+            Self::SqlTokens => format!("{limit} SQL tokens"),
             Self::Memory => format!("{} MiB of memory", limit >> 20),
             Self::Rows if limit == 1 => "1 row".to_owned(),
             Self::Rows => format!("{limit} rows"),
@@ -208,7 +208,7 @@ impl QueryError {
     /// Returns advice for a person, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::OverLimit { .. } => Some("ask for less"),
+            Self::OverLimit { .. } => Some("select fewer rows or simplify the query"),
             Self::Refused { .. } => Some("a query is one `SELECT`, `WITH` or `EXPLAIN` that depends on the rows alone"),
             _ => None,
         }

@@ -97,7 +97,7 @@ impl Backend {
 
     fn open_bucket(bucket: &Bucket, opening: OpenMode) -> Result<Self> {
         let uri = bucket.to_string();
-        let open = |patience| bucket::objects(bucket, patience);
+        let open = |retries| bucket::objects(bucket, retries);
         let first = if opening == OpenMode::Reopen { RetryPolicy::Persistent } else { RetryPolicy::Brief };
         let opened = Self {
             objects: open(first)?,
@@ -135,8 +135,8 @@ impl Backend {
         Ok(Self::local(Arc::new(objects), Some(root), uri))
     }
 
-    /// Returns true if this store's guarantees have not been tested yet: a service may be another one each time, a folder is new
-    /// once.
+    /// Returns true if this store's guarantees have not been tested yet: a service is tested each time, because it may have been
+    /// replaced; a folder only when it is new.
     pub(crate) fn is_untested(&self) -> bool {
         self.remote || self.folder.as_ref().is_some_and(|root| !root.join(layout::BLOBS).exists())
     }
@@ -256,7 +256,7 @@ impl Backend {
                         return Ok(is_unsure && there == own()?);
                     }
                 }
-                passing if self.remote && is_transient(passing) => is_unsure = true,
+                error if self.remote && is_transient(error) => is_unsure = true,
                 _ => return Err(self.backend_error("write", path)(Box::new(refused))),
             }
             if began.elapsed() > bucket::RETRY_TIME {
@@ -465,8 +465,8 @@ fn is_transient(error: &ObjectError) -> bool {
     let ObjectError::Generic { source, .. } = error else { return false };
     // The library does not expose the status.
     let text = source.to_string();
-    let is_ours = text.contains("non-2xx status code: 4");
-    !is_ours || text.contains("status code: 408") || text.contains("status code: 429")
+    let is_client_error = text.contains("non-2xx status code: 4");
+    !is_client_error || text.contains("status code: 408") || text.contains("status code: 429")
 }
 
 /// Returns the bytes of a file of at most one part.

@@ -44,15 +44,15 @@ pub(crate) enum RetryPolicy {
 }
 
 /// Returns the objects of a bucket, below its prefix. No request is sent.
-pub(crate) fn objects(bucket: &Bucket, patience: RetryPolicy) -> Result<Arc<dyn ObjectStore>> {
+pub(crate) fn objects(bucket: &Bucket, retries: RetryPolicy) -> Result<Arc<dyn ObjectStore>> {
     // The first provider that is installed stays. Without it, two linked providers make every connection panic.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let built = builder(bucket, patience)?.build();
+    let built = builder(bucket, retries)?.build();
     let objects = built.map_err(|source| Error::Bucket { uri: bucket.to_string(), source: Box::new(source) })?;
     Ok(if bucket.prefix.is_empty() { Arc::new(objects) } else { Arc::new(PrefixStore::new(objects, bucket.prefix.as_str())) })
 }
 
-fn builder(bucket: &Bucket, patience: RetryPolicy) -> Result<AmazonS3Builder> {
+fn builder(bucket: &Bucket, retries: RetryPolicy) -> Result<AmazonS3Builder> {
     let mut builder = AmazonS3Builder::from_env();
     if let Some(endpoint) = &bucket.endpoint {
         // An endpoint given with the bucket is meant for this bucket, so it overrides the environment.
@@ -80,17 +80,17 @@ fn builder(bucket: &Bucket, patience: RetryPolicy) -> Result<AmazonS3Builder> {
         return Err(Error::BadUri { uri: bucket.to_string(), problem });
     }
     let plain_http = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
-    let max_retries = match patience {
+    let max_retries = match retries {
         RetryPolicy::Brief => FIRST_RETRIES,
         RetryPolicy::Persistent => PERSISTENT_RETRIES,
         RetryPolicy::Disabled => 0,
     };
-    let retries = RetryConfig { max_retries, retry_timeout: RETRY_TIME, ..RetryConfig::default() };
+    let retry_config = RetryConfig { max_retries, retry_timeout: RETRY_TIME, ..RetryConfig::default() };
     let client = ClientOptions::new().with_allow_http(plain_http).with_timeout(REQUEST_TIME).with_connect_timeout(CONNECT_TIME);
     Ok(builder
         .with_bucket_name(&bucket.name)
         .with_client_options(client)
-        .with_retry(retries)
+        .with_retry(retry_config)
         .with_conditional_put(S3ConditionalPut::ETagMatch)
         .with_copy_if_not_exists(S3CopyIfNotExists::Multipart))
 }

@@ -20,9 +20,9 @@ const MAX_FILES: usize = 100_000;
 /// The most bytes of a published folder: a larger one belongs to no run, and hashing it would take minutes.
 const MAX_FOLDER_BYTES: u64 = 64 << 30;
 
-/// The largest blob of a store that is kept in memory, and the most bytes of all that are kept.
-const MAX_KEPT_BLOB_BYTES: u64 = 1 << 20;
-const MAX_KEPT_BYTES: u64 = 64 << 20;
+/// The largest blob of a store that is cached in memory, and the most bytes of all cached blobs.
+const MAX_CACHED_BLOB_BYTES: u64 = 1 << 20;
+const MAX_CACHE_BYTES: u64 = 64 << 20;
 
 /// Bytes by digest. Returned bytes have been hashed: their digest is the requested one.
 pub trait Blobs: Sync {
@@ -36,11 +36,11 @@ pub trait Blobs: Sync {
 /// The blobs of a store. A verification needs most of them several times, so small ones are read and hashed once, and kept.
 pub struct StoreBlobs {
     store: Store,
-    kept: Mutex<KeptBlobs>,
+    cache: Mutex<BlobCache>,
 }
 
 #[derive(Default)]
-struct KeptBlobs {
+struct BlobCache {
     by_digest: HashMap<Digest, Arc<[u8]>>,
     bytes: u64,
 }
@@ -48,7 +48,7 @@ struct KeptBlobs {
 impl StoreBlobs {
     /// Creates the blobs of `store`.
     pub fn new(store: Store) -> Self {
-        Self { store, kept: Mutex::default() }
+        Self { store, cache: Mutex::default() }
     }
 
     /// Returns the store.
@@ -56,27 +56,27 @@ impl StoreBlobs {
         &self.store
     }
 
-    fn kept(&self, digest: &Digest) -> Option<Arc<[u8]>> {
+    fn cached(&self, digest: &Digest) -> Option<Arc<[u8]>> {
         self.lock().by_digest.get(digest).cloned()
     }
 
     /// Keeps bytes that have been hashed, if there is room.
     fn keep(&self, digest: &Digest, bytes: &[u8]) {
-        let (mut kept, size) = (self.lock(), bytes.len() as u64);
-        if size <= MAX_KEPT_BLOB_BYTES && kept.bytes.saturating_add(size) <= MAX_KEPT_BYTES {
-            let before = kept.by_digest.insert(*digest, bytes.into());
-            kept.bytes = kept.bytes.saturating_add(size).saturating_sub(before.map_or(0, |before| before.len() as u64));
+        let (mut cache, size) = (self.lock(), bytes.len() as u64);
+        if size <= MAX_CACHED_BLOB_BYTES && cache.bytes.saturating_add(size) <= MAX_CACHE_BYTES {
+            let before = cache.by_digest.insert(*digest, bytes.into());
+            cache.bytes = cache.bytes.saturating_add(size).saturating_sub(before.map_or(0, |before| before.len() as u64));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, KeptBlobs> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BlobCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Blobs for StoreBlobs {
     fn get(&self, digest: &Digest, limit: u64) -> Result<Option<Vec<u8>>> {
-        if let Some(bytes) = self.kept(digest).filter(|bytes| bytes.len() as u64 <= limit) {
+        if let Some(bytes) = self.cached(digest).filter(|bytes| bytes.len() as u64 <= limit) {
             return Ok(Some(bytes.to_vec()));
         }
         match self.store.get(digest, limit) {
@@ -90,10 +90,10 @@ impl Blobs for StoreBlobs {
     }
 
     fn check(&self, digest: &Digest) -> Result<Option<u64>> {
-        if let Some(bytes) = self.kept(digest) {
+        if let Some(bytes) = self.cached(digest) {
             return Ok(Some(bytes.len() as u64));
         }
-        let Some((size, bytes)) = self.store.check_keeping(digest, MAX_KEPT_BLOB_BYTES)? else { return Ok(None) };
+        let Some((size, bytes)) = self.store.check_keeping(digest, MAX_CACHED_BLOB_BYTES)? else { return Ok(None) };
         if let Some(bytes) = bytes {
             self.keep(digest, &bytes);
         }
@@ -107,13 +107,14 @@ pub struct FolderBlobs {
     by_path: BTreeMap<String, Digest>,
     by_digest: BTreeMap<Digest, PathBuf>,
     /// Links and other entries that are no regular files, and files that are too large to belong to a run.
-    odd: Vec<String>,
+    irregular: Vec<String>,
 }
 
 impl FolderBlobs {
     /// Lists a folder and hashes every file of it, unless there are too many.
     pub fn open(folder: &Path) -> Result<Self> {
-        let mut found = Self { folder: folder.to_owned(), by_path: BTreeMap::new(), by_digest: BTreeMap::new(), odd: Vec::new() };
+        let mut found =
+            Self { folder: folder.to_owned(), by_path: BTreeMap::new(), by_digest: BTreeMap::new(), irregular: Vec::new() };
         let (mut pending, mut files, mut bytes) = (vec![folder.to_owned()], Vec::new(), 0_u64);
         while let Some(inner) = pending.pop() {
             let entries = std::fs::read_dir(&inner).map_err(|error| unreadable(&inner, error))?;
@@ -127,9 +128,9 @@ impl FolderBlobs {
                     bytes = bytes.saturating_add(size_of(&entry)?);
                     files.push(entry.path());
                 } else {
-                    found.odd.push(found.relative_path(&entry.path()));
+                    found.irregular.push(found.relative_path(&entry.path()));
                 }
-                if files.len() + found.odd.len() + pending.len() > MAX_FILES {
+                if files.len() + found.irregular.len() + pending.len() > MAX_FILES {
                     return Err(Error::TooManyFiles { folder: folder.to_owned(), limit: MAX_FILES });
                 }
                 if bytes > MAX_FOLDER_BYTES {
@@ -172,7 +173,7 @@ impl FolderBlobs {
             }
         }
         let strangers = self.by_path.keys().filter(|path| !expected.contains_key(*path));
-        Ok(strangers.chain(&self.odd).cloned().collect())
+        Ok(strangers.chain(&self.irregular).cloned().collect())
     }
 }
 

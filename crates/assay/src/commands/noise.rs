@@ -80,13 +80,13 @@ fn describe(event: NoiseEvent<'_>) -> String {
         NoiseEvent::VerdictsUnread(verdicts) => {
             let verdicts = counted(verdicts as u64, "verdict");
             format!(
-                "{verdicts} could not be read, being damaged or signed by no trusted gate: a run that regressed may be among the teachers"
+                "{verdicts} could not be read, being damaged or signed by no trusted gate: the noise may have been learned from a run that regressed"
             )
         }
         NoiseEvent::RunsLeftOut(left_out) => {
             let runs = counted(left_out.len() as u64, "run");
             let names: Vec<&str> = left_out.iter().map(RunId::as_str).collect();
-            format!("{runs} left out, of which a gate says that something regressed: {}", names.join(", "))
+            format!("{runs} left out because a gate found a regression in them: {}", names.join(", "))
         }
     }
 }
@@ -115,7 +115,7 @@ fn describe_spreads(learned: &BTreeMap<MetricKey, LearnedNoise>) -> String {
     let dependent = count(|learned| learned.autocorrelation.is_some());
     let dependent = (dependent > 0).then(|| {
         format!(
-            "pairs of {} resemble those before them: a change has to clear what whole runs differ by",
+            "neighbouring pairs of {} are correlated: a change has to exceed the differences between whole runs",
             counted(dependent, "metric")
         )
     });
