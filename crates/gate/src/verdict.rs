@@ -16,7 +16,7 @@ use crate::rule::{BOUND_ALPHA, Effect, JudgedMetric, OutcomeReason, Rules, Serie
 use crate::sides::find_confounding;
 
 /// The version of the method. A verdict can be recomputed only by the same version.
-pub const CONTRACT: &str = "assay-gate/8";
+pub const CONTRACT: &str = "assay-gate/9";
 
 /// The most pairs that an inconclusive verdict asks for.
 const MOST_PAIRS: usize = 200;

@@ -269,7 +269,12 @@ fn write_new_or_replace(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
 }
 
 fn read_key(path: &Path) -> Result<String> {
-    let size = fs::metadata(path).map_err(FileRole::Key.error(path))?.len();
+    let found = fs::metadata(path).map_err(FileRole::Key.error(path))?;
+    // To open a pipe would wait for a writer, and nothing ends that wait.
+    if !found.is_file() {
+        return Err(FileRole::Key.error(path)(std::io::Error::other("it is not a regular file")));
+    }
+    let size = found.len();
     if size > MAX_KEY_BYTES {
         return Err(Error::KeyTooLarge { path: path.to_owned(), size });
     }
@@ -282,6 +287,17 @@ mod tests {
     use std::sync::OnceLock;
 
     use super::*;
+
+    #[test]
+    fn a_key_is_read_from_a_regular_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("plan.key");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs");
+        assert!(made.success());
+        let failure = assay_failure::Failure::from(read_key(&pipe).expect_err("a pipe"));
+        assert_eq!((failure.code.as_str(), failure.causes.last().map(String::as_str)), ("key", Some("it is not a regular file")));
+        assert_eq!(read_key(folder.path()).expect_err("a folder").code().as_str(), "key");
+    }
 
     /// A configuration folder with keys under the password `open`: a copy of one, because making keys is slow by design.
     fn initialised() -> (tempfile::TempDir, Config) {

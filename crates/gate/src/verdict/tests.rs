@@ -585,7 +585,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/8", "436238f413077f75e26fc8a8e45c7ea47b21134105b78df611639277a7c49dee")
+        ("assay-gate/9", "7f4866b4aa219531bcc751b4784665efefa420d4334e1aa75465243010334a01")
     );
 }
 
