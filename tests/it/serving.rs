@@ -579,7 +579,9 @@ fn a_run_that_was_killed_before_its_first_attempt_measures_no_dead_target() {
     for later in ["execute", "record", "collect", "reduce", "publish"] {
         fs::remove_dir_all(fixture.store().join("runs/one").join(later)).expect("the stage has a result");
     }
-    fs::remove_dir_all(fixture.published("one")).expect("it was published");
+    for published in [fixture.store().join("warehouse"), fixture.published("one")] {
+        fs::remove_dir_all(published).expect("it was published");
+    }
     fixture.run("one").success();
     assert_eq!(fixture.pointers("one", "provision").len(), 2, "the simulator was started anew");
     assert_eq!(points(&fixture, "one")["chat.simulator.default"]["serving"]["outcomes"], json!({"ok": "10"}));
@@ -656,7 +658,9 @@ fn a_secret_that_an_endpoint_repeats_is_masked_and_the_attempt_does_not_count() 
 
     let part = fixture.manifest("one", "execute");
     let attempt = &part["body"]["attempts"][0];
-    let reasons: Vec<_> = list(&attempt["validity"]["reasons"]).iter().map(|reason| text(&reason["code"])).collect();
+    let reasons = list(&attempt["validity"]["reasons"]).iter().map(|reason| text(&reason["code"]));
+    // A busy machine may stall the client in addition.
+    let reasons: Vec<_> = reasons.filter(|code| !code.starts_with("client_")).collect();
     assert_eq!(reasons, ["secret_in_output"]);
     let said = "does not count: the endpoint sent a secret of the target's headers back, which was masked";
     assert!(ran.stderr.contains(said), "{}", ran.stderr);
