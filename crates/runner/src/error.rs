@@ -580,10 +580,11 @@ impl fmt::Display for Defect {
 }
 
 impl Error {
-    /// Returns true if the target of a block has ended, so that the block has to be provisioned again.
+    /// Returns true if the target of a block was lost, so that the block has to be provisioned again.
     pub(crate) fn is_target_lost(&self) -> bool {
         match self {
             Self::Stated(failure) | Self::Stage { failure, .. } => failure.code == ErrorCode::Drift,
+            Self::TargetPodLost { .. } => true,
             _ => false,
         }
     }
@@ -664,7 +665,7 @@ impl Error {
             Self::DirtyWorktree { .. } => "commit first, name a commit with `--commit`, or set `intent: exploratory`",
             Self::OtherSource(_) => "a run is resumed from the same commit and files; leave out `--run-id` to start a new one",
             Self::NoSource(_) => "`assay run --on kubernetes` signs it before it starts the driver",
-            Self::TargetLostTooOften { .. } => "find out what ends the target, then start a new run",
+            Self::TargetLostTooOften { .. } => "find out what ends the target, then run again with the same `--run-id`",
             Self::TargetPodLost { .. } => "the block has to be provisioned anew; `assay run` with the same run id does so",
             Self::NoCheckout(_) => "name the remote by its address",
             Self::OtherRemote { .. } => "name the remote that is meant with `--remote`",
