@@ -171,22 +171,21 @@ impl Driver<'_> {
             let inputs = [plan, environment];
             // An earlier driver has closed it, if the target was lost under that one.
             let closed = execute_parameters(block, true, &finished);
-            let parts = match self.accepted_parts(&inputs, &closed, block, &label)? {
-                Some(parts) => parts,
-                None => {
-                    let executed = self.execute(&inputs, block, &finished, &label);
-                    // Between blocks, no target of the previous block is up.
-                    self.runner.release();
-                    match executed {
-                        Ok(parts) => {
-                            blocks.parts.extend(parts);
-                            return Ok(());
-                        }
-                        Err(error) if error.is_target_lost() => fruitless += 1,
-                        Err(error) => return Err(error),
+            let parts = if let Some(parts) = self.accepted_parts(&inputs, &closed, block, &label)? {
+                parts
+            } else {
+                let executed = self.execute(&inputs, block, &finished, &label);
+                // Between blocks, no target of the previous block is up.
+                self.runner.release();
+                match executed {
+                    Ok(parts) => {
+                        blocks.parts.extend(parts);
+                        return Ok(());
                     }
-                    self.run_execute_shards(inputs.to_vec(), closed, &label)?
+                    Err(error) if error.is_target_lost() => fruitless += 1,
+                    Err(error) => return Err(error),
                 }
+                self.run_execute_shards(inputs.to_vec(), closed, &label)?
             };
             let known = finished.len();
             finished.extend(self.valid_trials(&parts)?);
@@ -224,7 +223,7 @@ impl Driver<'_> {
     ) -> Result<Option<Vec<InputRef>>> {
         let accepted = self.shards().map(|shard| self.accepted(shard, inputs, parameters));
         let Some(parts) = accepted.collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
-        // Nobody has stopped its recorder.
+        // No driver has stopped its recorder.
         let recorder = self.recorder_call(inputs, block, label)?;
         let ended = self.runner.stop_abandoned_recorder(&recorder);
         self.report_gap(&recorder, ended);
