@@ -114,11 +114,6 @@ pub(crate) fn one_line(document: &impl Serialize) -> Result<String, Failure> {
     Ok(escape_json(&text))
 }
 
-/// Returns the beginning of a commit id, enough to recognise it.
-pub(crate) fn short(commit: &str) -> String {
-    commit.chars().take(12).collect()
-}
-
 /// Returns true if stdout is a terminal that shows colour.
 pub(crate) fn has_color() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())

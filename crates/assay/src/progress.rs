@@ -39,8 +39,8 @@ impl Progress {
     /// Shows the run that begins.
     pub(crate) fn begin(&self, run: &Run) {
         let commit = match (&run.source.commit, run.source.dirty) {
-            (Some(commit), false) => format!("commit {}", output::short(commit)),
-            (Some(commit), true) => format!("the work tree above commit {}", output::short(commit)),
+            (Some(commit), false) => format!("commit {}", assay_report::short_commit(commit)),
+            (Some(commit), true) => format!("the work tree above commit {}", assay_report::short_commit(commit)),
             (None, _) => "files outside of any commit".to_owned(),
         };
         self.say(&format!("run {} of {} from {commit}", run.run_id, run.pipeline));

@@ -1,4 +1,4 @@
-//! Why Jobs and pods fail, and what keeps pods from starting, as the cluster reports it.
+//! The reasons for which Jobs and pods fail, and the obstacles that keep pods from starting, as the cluster reports them.
 
 use std::fmt;
 

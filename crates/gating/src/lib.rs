@@ -23,8 +23,3 @@ pub use noise::{NoiseEvent, NoiseFile, NoiseRequest};
 pub use replay::replay;
 pub use request::{GateRequest, RuleOrigin};
 pub use sequence::VerifiedVerdict;
-
-/// Returns the beginning of a commit id, enough to recognise it.
-fn short(commit: &str) -> String {
-    commit.chars().take(12).collect()
-}

@@ -12,7 +12,7 @@ use crate::caller::{Caller, GateEvent};
 use crate::decide::{GateDecider, GateDecision};
 use crate::evidence::Evidence;
 use crate::rules::{Branch, Rules, gates};
-use crate::{short, top_up};
+use crate::top_up;
 
 /// The origin of the rules.
 #[derive(Clone, Debug)]
@@ -140,7 +140,7 @@ impl GateRequest {
         let tree = candidate.tree()?;
         let name = match self.pull {
             Some(number) => format!("pr-{number}"),
-            None => format!("tree-{}", short(tree.trim_start_matches("sha256:"))),
+            None => format!("tree-{}", assay_report::short_commit(tree.trim_start_matches("sha256:"))),
         };
         name.parse().map_err(|error| Failure::new(ErrorCode::Internal, "a subject has no name").because(&error))
     }

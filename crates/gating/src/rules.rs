@@ -75,7 +75,7 @@ impl Branch {
 
     /// Describes the branch by its name and its commit.
     pub(crate) fn describe(&self) -> String {
-        format!("`{}` ({})", self.rev, crate::short(&self.commit.id.to_string()))
+        format!("`{}` ({})", self.rev, assay_report::short_commit(&self.commit.id.to_string()))
     }
 
     /// Refuses a merge of `head` with a commit with which merging it into this branch would not have merged it.

@@ -148,8 +148,7 @@ impl Store {
     ///
     /// Fails with [`Error::Corrupt`] if its bytes do not match.
     pub fn check(&self, digest: &Digest) -> Result<Option<u64>> {
-        let Some((found, size)) = self.0.digest(&layout::blob_path(digest))? else { return Ok(None) };
-        check_digest(digest, found).map(|()| Some(size))
+        Ok(self.check_keeping(digest, 0)?.map(|(size, _)| size))
     }
 
     /// Hashes a blob in place and returns its size, and its bytes if there are at most `keep`; `None` if there is no such blob.

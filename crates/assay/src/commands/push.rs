@@ -98,7 +98,7 @@ pub(crate) fn commit(opened: &VerifiedRun, branch: &Branch, cancel: &Cancel) -> 
 pub(crate) fn line(committed: &CommittedFolder) -> String {
     let CommittedFolder { remote, branch, folder, commit, is_new, .. } = committed;
     let how = if *is_new { "" } else { ", which held it already" };
-    format!("pushed    {folder} on the branch {branch} of {remote}, commit {}{how}", output::short(commit))
+    format!("pushed    {folder} on the branch {branch} of {remote}, commit {}{how}", assay_report::short_commit(commit))
 }
 
 /// Returns the Source that the run was started from, and its pipeline.

@@ -103,7 +103,7 @@ fn signed_at(store: &Store, accepted: AcceptedResult) -> Result<Option<Instant>,
 }
 
 fn commit(source: &Source) -> String {
-    let commit = source.commit.as_deref().map_or_else(|| "-".to_owned(), output::short);
+    let commit = source.commit.as_deref().map_or_else(|| "-".to_owned(), assay_report::short_commit);
     if source.dirty { format!("{commit}+") } else { commit }
 }
 

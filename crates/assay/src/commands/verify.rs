@@ -133,7 +133,7 @@ impl Verify {
             let subject = commit.message.lines().next().unwrap_or_default();
             output::line(format!(
                 "  ok  commit {} holds the {} files that the source names: {subject}",
-                output::short(id),
+                assay_report::short_commit(id),
                 source.body.files.len()
             ));
         }

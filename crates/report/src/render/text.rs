@@ -49,7 +49,7 @@ pub(crate) fn clip(text: &str, limit: usize) -> String {
 }
 
 /// Returns the first twelve characters of a commit: enough to find it and to tell it from other commits.
-pub(crate) fn short_commit(commit: &str) -> String {
+pub fn short_commit(commit: &str) -> String {
     clean(commit).chars().take(12).collect()
 }
 

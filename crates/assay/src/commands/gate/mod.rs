@@ -183,7 +183,7 @@ fn describe(event: GateEvent<'_>) -> Option<String> {
         }
         GateEvent::LooksFutile { reason } => format!("not run once more: {reason}"),
         GateEvent::RunsAgain(RepeatedRun { pipeline, commit, run_id }) => {
-            let commit = output::short(commit);
+            let commit = assay_report::short_commit(commit);
             format!("inconclusive, and a look is left: running `{pipeline}` at {commit} once more, as `{run_id}`")
         }
         GateEvent::FirstGate { gate, of } => format!("by gate `{gate}`, the first of {of}: `--gate` names another"),
