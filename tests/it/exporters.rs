@@ -131,7 +131,7 @@ fn an_exporter_that_dies_leaves_a_gap_to_the_end() {
     assert_eq!(count(host, "gap_ns"), 0);
     let gaps = issue(&fixture, "one", "recording_gaps");
     assert!(gaps.contains("`exporter/node` for ") && gaps.contains("Connection refused"), "{gaps}");
-    let shown = fixture.assay(&["show", "one"]).success().stdout;
+    let shown = fixture.assay(&["show", "one", "--all"]).success().stdout;
     assert!(shown.contains("exporter/node"), "{shown}");
     fixture.assay(&["verify", "one", "--recompute"]).success();
 }
@@ -181,7 +181,7 @@ fn exporters_without_usable_responses_fail_nothing_and_are_reported() {
     let with_gaps: BTreeSet<_> = list(&attempt["gaps"]).iter().map(|gap| text(&gap["source"])).collect();
     let expected = reasons.map(|(name, _)| format!("exporter/{name}"));
     assert_eq!(with_gaps, expected.iter().map(String::as_str).collect());
-    let shown = fixture.assay(&["show", "one"]).success().stdout;
+    let shown = fixture.assay(&["show", "one", "--all"]).success().stdout;
     assert!(shown.contains("exporter/gone"), "{shown}");
     fixture.assay(&["verify", "one", "--recompute"]).success();
 }

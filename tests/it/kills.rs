@@ -1,13 +1,15 @@
-//! A hundred kills, of stages, supervisors, scripts and `assay` itself; each run is resumed to its end: no trial is lost or
-//! doubled, and no process is left running.
+//! A hundred kills and more, of stages, supervisors, scripts, targets and `assay` itself; each run is resumed to its end: no trial is
+//! lost or doubled, no run ends well with planned work missing, and no process is left running. Runs are of indicators, or of
+//! indicators and serving on a simulator and on a process target, in a folder or in a served store.
 //!
-//! The victims and the moments come from a seed. A moment is an event and not a time ("the reducer runs", "the fourth trial has
+//! The victims and the moments come from a seed. `ASSAY_TEST_KILLS` sets the number of kills of each test. A moment is an event and not a time ("the reducer runs", "the fourth trial has
 //! begun"), plus a short random delay, so that the kills fall everywhere between two events. `ASSAY_TEST_SEED` repeats a seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -18,10 +20,15 @@ use assay_manifest::{Attempt, AttemptStatus, Body, Collection, ExecutionPart, Pl
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
+use crate::serving::{self, MODEL, SIMULATOR};
+use crate::stores::ServedStore;
 use crate::support::{Fixture, PIPELINE, binary, blob, files_under, indicator_output, script};
 
-/// The kills of one of the four tests, which share the hundred kills so that they run in parallel.
+/// The kills of one of the four tests of indicators, which share the hundred kills so that they run in parallel.
 const KILLS_OF_A_TEST: usize = 25;
+
+/// The kills of the test with targets.
+const KILLS_WITH_TARGETS: usize = 15;
 
 /// The kills that one run has to survive.
 const KILLS_OF_A_RUN: usize = 5;
@@ -45,48 +52,72 @@ const SEED: u64 = 0x0a55_a100;
 const RUN: &str = "killed";
 const TRIALS_OF_A_WORKLOAD: u32 = 4;
 
+/// The trials of a run with targets: two workloads on the machine, and one on each of two targets.
+const TRIALS_WITH_TARGETS: usize = 4 * TRIALS_OF_A_WORKLOAD as usize;
+
 #[test]
 fn kills_1_to_25_lose_nothing_and_leave_nothing() {
-    println!("{}", kills(0));
+    println!("{}", kills(0, Work::Indicators, KILLS_OF_A_TEST));
 }
 
 #[test]
 fn kills_26_to_50_lose_nothing_and_leave_nothing() {
-    println!("{}", kills(1));
+    println!("{}", kills(1, Work::Indicators, KILLS_OF_A_TEST));
 }
 
 #[test]
 fn kills_51_to_75_lose_nothing_and_leave_nothing() {
-    println!("{}", kills(2));
+    println!("{}", kills(2, Work::Indicators, KILLS_OF_A_TEST));
 }
 
 #[test]
 fn kills_76_to_100_lose_nothing_and_leave_nothing() {
-    println!("{}", kills(3));
+    println!("{}", kills(3, Work::Indicators, KILLS_OF_A_TEST));
+}
+
+#[test]
+fn kills_of_targets_lose_nothing_and_leave_nothing() {
+    println!("{}", kills(4, Work::Targets, KILLS_WITH_TARGETS));
+}
+
+/// The work of the runs of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// Scripts on this machine.
+    Indicators,
+    /// Scripts, and serving on a simulator and on a process target.
+    Targets,
 }
 
 /// Kills in one run after another, until enough kills have hit.
-fn kills(quarter: u64) -> Tally {
+fn kills(quarter: u64, work: Work, enough: usize) -> Tally {
+    let enough = std::env::var("ASSAY_TEST_KILLS").map_or(enough, |kills| kills.parse().expect("ASSAY_TEST_KILLS is a number"));
     let seed = std::env::var("ASSAY_TEST_SEED").map_or(SEED, |seed| seed.parse().expect("ASSAY_TEST_SEED is a number"));
     let mut tally = Tally { seed, ..Tally::default() };
-    while tally.hits() < KILLS_OF_A_TEST {
-        assert!(tally.runs < KILLS_OF_A_TEST as u64, "kills hardly ever hit: {tally}");
+    while tally.hits() < enough {
+        assert!(tally.runs < enough as u64, "kills hardly ever hit: {tally}");
         let story = RunLog { seed, quarter, run: tally.runs, lines: Vec::new() };
-        one_run(story, &mut tally);
+        one_run(story, work, &mut tally);
         tally.runs += 1;
     }
     tally
 }
 
 /// Starts a run, kills in it, resumes it until it is finished, and checks its results.
-fn one_run(mut story: RunLog, tally: &mut Tally) {
+fn one_run(mut story: RunLog, work: Work, tally: &mut Tally) {
     let mut dice = Dice::new(story.seed ^ (story.quarter << 32) ^ (story.run << 40));
-    let fixture = fixture();
-    let mut kills = Kill::draw(&mut dice).into_iter();
+    let mut fixture = fixture(work);
+    // Every other run with targets is in a store that is reached over a network.
+    let served = (work == Work::Targets && story.run % 2 == 1).then(ServedStore::start);
+    if let Some(served) = &served {
+        served.set_credentials(&mut fixture, "run");
+    }
+    let store = served.as_ref().map(ServedStore::uri);
+    let mut kills = Kill::draw(&mut dice, work).into_iter();
     let mut failed = 0;
     for started in 0.. {
         assert!(started < MAX_SESSIONS, "the run does not come to its end");
-        let (hits, code) = session(&fixture, &mut kills, &mut story);
+        let (hits, code) = session(&fixture, store.as_deref(), &mut kills, &mut story);
         story.push(format!("`assay run` ended with {code}"));
         check_code(&hits, code);
         for hit in hits {
@@ -101,7 +132,13 @@ fn one_run(mut story: RunLog, tally: &mut Tally) {
             break;
         }
     }
-    check_run(&fixture, failed);
+    if let Some(store) = &store {
+        fixture.assay(&["fetch", RUN, "--store", store]).success();
+    }
+    match work {
+        Work::Indicators => check_run(&fixture, failed),
+        Work::Targets => check_trials(&fixture, TRIALS_WITH_TARGETS),
+    }
     let levels: &[&str] = if story.run == 0 { &["verify", RUN, "--recompute"] } else { &["verify", RUN] };
     let reached = if story.run == 0 { "level 4" } else { "level 3" };
     let verified = fixture.assay(levels).success();
@@ -109,8 +146,13 @@ fn one_run(mut story: RunLog, tally: &mut Tally) {
 }
 
 /// Runs one `assay` from its start to its end; returns the kills that hit, and its exit code.
-fn session(fixture: &Fixture, kills: &mut impl Iterator<Item = Kill>, story: &mut RunLog) -> (Vec<Kill>, i32) {
-    let mut session = Session::start(fixture);
+fn session(
+    fixture: &Fixture,
+    store: Option<&str>,
+    kills: &mut impl Iterator<Item = Kill>,
+    story: &mut RunLog,
+) -> (Vec<Kill>, i32) {
+    let mut session = Session::start(fixture, store);
     let mut hits = Vec::new();
     while !session.has_ended()
         && let Some(kill) = kills.next()
@@ -135,7 +177,10 @@ fn session(fixture: &Fixture, kills: &mut impl Iterator<Item = Kill>, story: &mu
 fn check_code(hits: &[Kill], code: i32) {
     let mends = hits.iter().all(|hit| {
         // The recorder is started once: if it exits before it records, the stage fails; later, there is a gap.
-        hit.victim == Victim::Script || hit.at != Step::Record && hits.iter().filter(|other| other.at == hit.at).count() == 1
+        // A target that dies as often as a block has incarnations ends the run.
+        let is_target = hit.victim == Victim::Target;
+        hit.victim == Victim::Script
+            || !is_target && hit.at != Step::Record && hits.iter().filter(|other| other.at == hit.at).count() == 1
     });
     if hits.iter().any(|hit| hit.victim == Victim::Assay) {
         assert_eq!(code, 137, "`assay` was killed");
@@ -161,7 +206,7 @@ fn assert_nothing_runs(fixture: &Fixture) {
 
 /// Creates three workloads of a dozen trials together. Each script writes its attempt to a file outside of all folders that Assay
 /// keeps.
-fn fixture() -> Fixture {
+fn fixture(work: Work) -> Fixture {
     let fixture = Fixture::bare();
     let log = fixture.root().join("invocations");
     let says = format!(r#"echo "${{HOME##*/trial-}}" >> '{}'"#, log.display());
@@ -175,6 +220,21 @@ fn fixture() -> Fixture {
         fixture.indicator(name, &script(&[says.as_str(), body, &says_result(name)].join("\n")), "");
     }
     let names = workloads.map(|(name, _)| name).join(", ");
+    if work == Work::Targets {
+        // The port is free again once the listener is dropped; among thousands, another process hardly takes this one meanwhile.
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let process = format!(
+            "{{name: own, kind: process, url: 'http://127.0.0.1:{port}', ready: {{http: /health, timeout: 60s}}, \
+             command: ['{}', --listen, '127.0.0.1:{port}', --model, {MODEL}, --profile, fast]}}",
+            binary("assay-simulator").display()
+        );
+        serving::workload(&fixture, "chat", "mode: closed, concurrency: [2], requests: 20", "D(20,10)", "");
+        let targets = ["{name: local, kind: host}", SIMULATOR, &process];
+        let work = ["plain", "waits", "chat"];
+        fixture.write(PIPELINE, &serving::pipeline(&work, &targets, TRIALS_OF_A_WORKLOAD, 100, ""));
+        fixture.commit("a dozen trials and more");
+        return fixture;
+    }
     fixture.write(
         PIPELINE,
         &format!(
@@ -197,31 +257,38 @@ spec:
 /// Checks that every planned trial counts once, and that the records of its attempts are true.
 #[track_caller]
 fn check_run(fixture: &Fixture, failed: usize) {
-    let [plan, part, collection] = ["plan", "execute", "collect"].map(|stage| fixture.manifest(RUN, stage));
-    let (plan, part, collection): (Plan, ExecutionPart, Collection) = (body(&plan), body(&part), body(&collection));
+    let [part, collection] = ["execute", "collect"].map(|stage| fixture.manifest(RUN, stage));
+    let (part, collection): (ExecutionPart, Collection) = (body(&part), body(&collection));
     for stage in ["provision", "reduce", "publish"] {
         // A stage whose inputs never changed has one result; `pointer` asserts that.
         fixture.pointer(RUN, stage);
     }
     assert_eq!(fixture.pointers(RUN, "ends").len(), failed, "a run that ends before its time says so, once each time");
 
-    let planned: Vec<_> = plan.trials.iter().map(|trial| &trial.trial_id).collect();
-    let collected: Vec<_> = collection.trials.iter().map(|trial| &trial.trial_id).collect();
-    assert_eq!(planned.len(), 12);
-    assert_eq!(planned, collected, "every planned trial is collected once");
+    check_trials(fixture, 12);
     for trial in &collection.trials {
-        assert!(trial.counted, "{} counts", trial.trial_id);
-        assert_eq!(
-            trial.attempts.iter().filter(|attempt| attempt.counted).count(),
-            1,
-            "one attempt of {} counts",
-            trial.trial_id
-        );
         let numbers: Vec<_> = trial.attempts.iter().map(|attempt| attempt.attempt).collect();
         assert_eq!(numbers, (0..numbers.len() as u32).collect::<Vec<_>>(), "the attempts of {}", trial.trial_id);
     }
     check_attempts(fixture, &part);
     assert_eq!(part.attempts.len(), collection.trials.iter().map(|trial| trial.attempts.len()).sum::<usize>());
+}
+
+/// Checks that every planned trial is collected once and counts once, and that no result is without it.
+#[track_caller]
+fn check_trials(fixture: &Fixture, expected: usize) {
+    let [plan, collection] = ["plan", "collect"].map(|stage| fixture.manifest(RUN, stage));
+    let (plan, collection): (Plan, Collection) = (body(&plan), body(&collection));
+    let planned: Vec<_> = plan.trials.iter().map(|trial| &trial.trial_id).collect();
+    let collected: Vec<_> = collection.trials.iter().map(|trial| &trial.trial_id).collect();
+    assert_eq!(planned.len(), expected);
+    assert_eq!(planned, collected, "every planned trial is collected once");
+    for trial in &collection.trials {
+        assert!(trial.counted, "{} counts", trial.trial_id);
+        let counted = trial.attempts.iter().filter(|attempt| attempt.counted).count();
+        assert_eq!(counted, 1, "one attempt of {} counts", trial.trial_id);
+    }
+    assert_eq!(fixture.manifest(RUN, "reduce")["body"]["status"], "succeeded");
 }
 
 fn body<B: Body>(manifest: &Value) -> B {
@@ -342,8 +409,11 @@ impl Step {
         })
     }
 
-    fn victims(self) -> &'static [Victim] {
+    fn victims(self, work: Work) -> &'static [Victim] {
         match self {
+            Self::Execute if work == Work::Targets => {
+                &[Victim::Assay, Victim::Supervisor, Victim::Stage, Victim::Script, Victim::Target, Victim::Target]
+            }
             Self::Opening | Self::Export => &[Victim::Assay],
             Self::Execute => &[Victim::Assay, Victim::Supervisor, Victim::Stage, Victim::Script],
             _ => &[Victim::Assay, Victim::Supervisor, Victim::Stage],
@@ -361,6 +431,8 @@ enum Victim {
     Stage,
     /// The process group of the measured script.
     Script,
+    /// A simulator, or the program of a process target.
+    Target,
 }
 
 /// The victim and the moment of a kill.
@@ -376,17 +448,17 @@ struct Kill {
 
 impl Kill {
     /// Draws the kills of a run, in the order of its steps, because a past step does not come again.
-    fn draw(dice: &mut Dice) -> Vec<Self> {
-        let mut kills: Vec<_> = (0..KILLS_OF_A_RUN).map(|_| Self::draw_one(dice)).collect();
+    fn draw(dice: &mut Dice, work: Work) -> Vec<Self> {
+        let mut kills: Vec<_> = (0..KILLS_OF_A_RUN).map(|_| Self::draw_one(dice, work)).collect();
         kills.sort_by_key(|kill| if kill.at == Step::Record { Step::Execute } else { kill.at });
         kills
     }
 
-    fn draw_one(dice: &mut Dice) -> Self {
+    fn draw_one(dice: &mut Dice, work: Work) -> Self {
         let at = dice.pick(&Step::DRAWN);
         let is_measuring = matches!(at, Step::Execute | Step::Record);
         Self {
-            victim: dice.pick(at.victims()),
+            victim: dice.pick(at.victims(work)),
             at,
             after_trial_events: if is_measuring { dice.below(8) } else { 0 },
             delay: Duration::from_micros(dice.below(if at == Step::Opening { 400_000 } else { 40_000 })),
@@ -412,9 +484,10 @@ struct Session {
 }
 
 impl Session {
-    fn start(fixture: &Fixture) -> Self {
+    fn start(fixture: &Fixture, store: Option<&str>) -> Self {
         let mut command = fixture.command(&binary("assay"));
         command.args(["run", PIPELINE, "--run-id", RUN, "--json"]);
+        command.args(store.into_iter().flat_map(|store| ["--store", store]));
         command.stdout(File::create(fixture.root().join("result.json")).expect("a file")).stderr(Stdio::piped());
         let mut child = command.spawn().expect("assay starts");
         let (heard, events) = channel();
@@ -471,6 +544,7 @@ impl Session {
             (Victim::Supervisor, step) => pid_of(assay, |process| process.is_supervisor(step)),
             (Victim::Stage, step) => pid_of(assay, |process| process.is_stage(step)),
             (Victim::Script, _) => pid_of(assay, Process::is_script),
+            (Victim::Target, _) => pid_of(assay, Process::is_target),
         }
     }
 
@@ -530,6 +604,10 @@ impl Process {
     fn is_supervisor(&self, step: Step) -> bool {
         let program = self.line.iter().position(|word| word == "--").map(|at| &self.line[at + 1..]);
         self.line.get(1).is_some_and(|word| word == "supervise") && program.and_then(Step::from_command_line) == Some(step)
+    }
+
+    fn is_target(&self) -> bool {
+        self.line.first().is_some_and(|program| program.ends_with("/assay-simulator"))
     }
 
     fn is_script(&self) -> bool {

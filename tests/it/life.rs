@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
 use crate::support::{
-    CommandResult, Fixture, PIPELINE, Pointer, Running, blob, files_under, indicator_output, pipeline, script, steady_script,
-    wait_until, write_file,
+    CommandResult, Fixture, PIPELINE, Pointer, Running, binary, blob, files_under, indicator_output, pipeline, script,
+    steady_script, wait_until, write_file,
 };
 
 /// A repository whose only indicator signals its start, and waits until it may end.
@@ -38,8 +38,12 @@ impl BlockedRun {
     /// Starts the run and waits until its script has begun.
     fn start(&self, run_id: &str) -> Running {
         let running = self.fixture.spawn(&["run", PIPELINE, "--run-id", run_id]);
-        wait_until("the script begins", || self.begun.exists());
+        self.wait_for_script();
         running
+    }
+
+    fn wait_for_script(&self) {
+        wait_until("the script begins", || self.begun.exists());
     }
 
     /// Starts the run and stops it while its script waits.
@@ -121,7 +125,7 @@ fn a_run_that_is_driven_can_be_looked_at() {
 
 #[test]
 fn a_stopped_run_says_so_and_is_resumed() {
-    for (run_id, signal) in [("interrupted", Signal::INT), ("terminated", Signal::TERM)] {
+    for (run_id, signal) in [("interrupted", Signal::INT), ("terminated", Signal::TERM), ("hung-up", Signal::HUP)] {
         let gate = BlockedRun::new();
         let fixture = &gate.fixture;
         gate.stop(run_id, signal).refuses(50, "cancelled");
@@ -144,6 +148,21 @@ fn a_stopped_run_says_so_and_is_resumed() {
         assert_eq!(attempts(fixture, run_id), ["cancelled", "completed", "completed"]);
         assert_eq!(fixture.leftovers(), [""; 0]);
     }
+}
+
+/// A run that was started to outlive its terminal, as `nohup` starts it, is not stopped when the terminal closes.
+#[test]
+fn a_run_that_ignores_a_closed_terminal_goes_on() {
+    let gate = BlockedRun::new();
+    let mut command = gate.fixture.command(std::path::Path::new("/bin/sh"));
+    let assay = binary("assay").display().to_string();
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", &assay, "run", PIPELINE, "--run-id", "one"]);
+    let running = Fixture::spawn_command(command);
+    gate.wait_for_script();
+    running.signal(Signal::HUP);
+    gate.unblock();
+    running.finish().success();
+    gate.fixture.verify("one").success();
 }
 
 /// Returns true if the pointer is an accepted result, and not a checkpoint.

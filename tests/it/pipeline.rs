@@ -244,14 +244,14 @@ fn runs_are_listed_and_shown() {
     let listed = fixture.assay(&["runs", "--json"]).success().json();
     assert_eq!(list(&listed).len(), 2);
     assert_eq!(listed[0]["state"], "published");
-    for arguments in [&["show", "one"][..], &["show", "one", "--markdown"]] {
+    for arguments in [&["show", "one"][..], &["show", "one", "--all"], &["show", "one", "--markdown"]] {
         let shown = fixture.assay(arguments).success();
         for expected in ["first.local.default", "second.local.default", "speed", "exploratory"] {
             assert!(shown.stdout.contains(expected), "{arguments:?} lacks {expected}:\n{}", shown.stdout);
         }
     }
     let published = fixture.published("one").display().to_string();
-    let [of_folder, of_store] = [&published, "one"].map(|named| fixture.assay(&["show", named]).success().stdout);
+    let [of_folder, of_store] = [&published, "one"].map(|named| fixture.assay(&["show", named, "--all"]).success().stdout);
     let of_folder = of_folder.replace(&format!("assay verify {published}"), "assay verify one");
     assert_eq!(of_folder.replace(&format!(" --from {published}"), ""), of_store, "they differ in where their commands look");
 }
@@ -455,6 +455,36 @@ fn a_run_without_a_valid_trial_ends_with_30_and_a_summary() {
     fixture.assay(&["verify", "one", "--recompute"]).success();
     // A second run reports the same error.
     fixture.run("one").refuses(30, "no_valid_trial");
+}
+
+/// The rest is published, and the first line of the result does not read as success.
+#[test]
+fn a_case_without_a_valid_trial_ends_the_run_with_30() {
+    let fixture = Fixture::bare();
+    fixture.indicator("good", &script(&format!("echo '{}'", indicator_output("good", "5"))), "");
+    fixture.indicator("bad", &script("echo 'no such device' >&2\nexit 1"), "");
+    fixture.write(PIPELINE, &pipeline("exploratory", &["good", "bad"], 1, ""));
+    fixture.commit("one bad script");
+    let ran = fixture.run("one").refuses(30, "no_valid_trial");
+    assert!(ran.stderr.contains("1 of 2 cases has no valid trial: `bad.local.default`"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("ended with exit code 1; last on stderr: no such device"), "{}", ran.stderr);
+    let command = ran.stderr.split('`').find(|words| words.starts_with("assay logs one --trial bad."));
+    let words: Vec<&str> = command.expect("how to see the rest").split(' ').skip(1).collect();
+    let written = fixture.assay(&words).success().stdout;
+    assert!(written.contains(", stderr, 15 bytes, sha256:") && written.ends_with("\nno such device\n"), "{written}");
+    fixture.assay(&["logs", "one", "--trial", "good.local.default.default.t9"]).refuses(2, "no_such_trial");
+    let first = ran.stdout.lines().next().unwrap_or_default();
+    assert!(first.starts_with("Incomplete: ") && first.contains("no valid trial of `bad.local.default`"), "{first}");
+    assert_eq!(fixture.manifest("one", "reduce")["body"]["status"], "partial");
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+
+    let shown = fixture.assay(&["show", "one", "--json"]).success().json();
+    let counted: Vec<_> =
+        list(&shown["results"]).iter().map(|point| (text(&point["workload"]), point["trials_counted"].as_u64())).collect();
+    assert!(
+        counted.contains(&("bad", Some(0))) && counted.iter().any(|(name, count)| *name == "good" && *count > Some(0)),
+        "{counted:?}"
+    );
 }
 
 #[test]

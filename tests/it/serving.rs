@@ -364,7 +364,7 @@ fn a_small_load_takes_one_shard_and_nothing_is_measured() {
     assert_eq!((&shards["shards"], &shards["ceiling"]), (&json!(1), &Value::Null));
     let formula = "shards: 1, any shard carries 2 streams, 100 requests/s, 1000 events/s: no ceiling was measured";
     assert_eq!(text(&shards["formula"]), formula);
-    let told = fixture.assay(&["show", "one"]).success().stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = fixture.assay(&["show", "one", "--all"]).success().stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(told.contains(formula), "{told}");
     assert!(!fixture.store().join("ceilings").exists());
 }
@@ -401,7 +401,7 @@ fn a_load_beyond_half_of_a_ceiling_is_shared_in_every_block() {
     assert_eq!((&ceiling["cached"], &ceiling["streams"], &ceiling["node"]), (&json!(true), &json!(300), &json!("local")));
     assert_eq!(*second, Value::Null, "a later block has the count of the first");
     assert!(ran.stderr.contains(formula), "progress: {}", ran.stderr);
-    let shown = fixture.assay(&["show", "auto"]).success().stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = fixture.assay(&["show", "auto", "--all"]).success().stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains(formula) && shown.contains("measured earlier on such a machine"), "{shown}");
     assert_eq!(shards_per_attempt(&fixture, "auto"), [2].into());
     fixture.assay(&["verify", "auto", "--recompute"]).success();
@@ -449,7 +449,7 @@ fn a_lost_shard_ends_the_attempt_for_all() {
         assert_eq!((&first["status"], &first["validity"]["reasons"][0]["code"]), (&json!("interrupted"), &json!(why)), "{shard}");
         assert_eq!(last["validity"]["valid"], json!(true), "{shard}");
     }
-    let shown = fixture.assay(&["show", "one"]).success().stdout;
+    let shown = fixture.assay(&["show", "one", "--all"]).success().stdout;
     assert!(shown.contains("shard_lost"), "{shown}");
     fixture.assay(&["verify", "one", "--recompute"]).success();
     assert_eq!(fixture.leftovers(), [""; 0]);

@@ -271,8 +271,13 @@ impl Fixture {
     /// Starts `assay`, for tests that stop it.
     pub(crate) fn spawn(&self, arguments: &[&str]) -> Running {
         let mut command = self.command(&binary("assay"));
-        let child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
-        Running(child)
+        command.args(arguments);
+        Self::spawn_command(command)
+    }
+
+    /// Starts a command whose output is read at its end.
+    pub(crate) fn spawn_command(mut command: Command) -> Running {
+        Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts"))
     }
 
     /// Runs the fixture pipeline with a run id.

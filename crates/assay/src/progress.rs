@@ -20,6 +20,8 @@ pub(crate) struct Progress {
     /// The running trial, and the number of all.
     trial: String,
     started: BTreeMap<(StageName, String), Instant>,
+    /// The number of attempts that do not count for each reason, in the running stage.
+    exclusions: BTreeMap<String, u64>,
 }
 
 impl Progress {
@@ -33,7 +35,7 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
-        Self { bar, as_json, trial: String::new(), started: BTreeMap::new() }
+        Self { bar, as_json, trial: String::new(), started: BTreeMap::new(), exclusions: BTreeMap::new() }
     }
 
     /// Shows the run that begins.
@@ -52,6 +54,15 @@ impl Progress {
             // The bar writes to the terminal itself, and the text may be untrusted.
             Some(bar) => bar.println(output::escape_controls(text)),
             None => output::diagnostic(text),
+        }
+    }
+
+    /// Shows how many attempts do not count for a reason that was shown once.
+    fn say_repeats(&mut self) {
+        for (why, repeats) in std::mem::take(&mut self.exclusions) {
+            if let Some(more) = repeats.checked_sub(1).filter(|more| *more > 0) {
+                self.say(&format!("  {} not count for the same reason: {why}", describe_count(more)));
+            }
         }
     }
 
@@ -87,6 +98,10 @@ fn describe_exclusion(status: AttemptStatus, reasons: &[Reason]) -> String {
     }
 }
 
+fn describe_count(more: u64) -> String {
+    if more == 1 { "1 more attempt does".to_owned() } else { format!("{more} more attempts do") }
+}
+
 fn name(call: &StageCall) -> String {
     if call.label.is_empty() { call.stage.to_string() } else { format!("{} {}", call.stage, call.label) }
 }
@@ -116,7 +131,12 @@ impl Observer for Progress {
                 self.show(format!("{} {trials}: {trial} · {under_way}, {token_events} token events", call.stage));
             }
             Event::TrialFinished { trial, attempt, status, valid: false, reasons, .. } => {
-                self.say(&format!("  {trial}: attempt {} does not count: {}", attempt + 1, describe_exclusion(*status, reasons)));
+                let why = describe_exclusion(*status, reasons);
+                let repeats = self.exclusions.entry(why.clone()).or_default();
+                *repeats += 1;
+                if *repeats == 1 {
+                    self.say(&format!("  {trial}: attempt {} does not count: {why}", attempt + 1));
+                }
             }
             Event::Note { message } if call.stage != StageName::Record => self.say(&format!("  {message}")),
             _ => {}
@@ -127,6 +147,7 @@ impl Observer for Progress {
         let began = self.started.remove(&(call.stage, call.label.clone()));
         let took = began.map(|began| assay_report::duration(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)));
         let took = took.unwrap_or_default();
+        self.say_repeats();
         match result {
             Ok(reference) => self.say(&format!("  {:<14} {:>8}  {}", name(call), took, reference.manifest.short())),
             Err(failure) => self.say(&format!("  {:<14} {:>8}  failed: {}", name(call), took, failure.code)),

@@ -43,6 +43,7 @@ error_codes! {
     NoSuchRole, "no_such_role", Usage, Lasting, "No local key belongs to a role of that name.", "Name one of the roles that the message lists.";
     NoSuchRow, "no_such_row", Usage, Lasting, "No row of the table has an id that begins with the given digits.", "Check the digits of the row id.";
     NoSuchRun, "no_such_run", Usage, Lasting, "There is no run of that name, or the text is not the name of a run.", "List the runs with `assay runs`; name a published folder with a `/`, such as `./folder`.";
+    NoSuchTrial, "no_such_trial", Usage, Lasting, "The run has no attempt of a trial of that name.", "List trials with `assay show RUN --json`, or read their names in the run's report.";
     NoSuchVerdict, "no_such_verdict", Usage, Lasting, "The verdict is not in the store, or its file cannot be read.", "Name a verdict by its digest, or by its file with the bundle beside it.";
     NoSummary, "no_summary", Usage, Lasting, "The run has no Summary yet.", "Resume the run with `assay run` and the same run id.";
     NoToken, "no_token", Usage, Lasting, "The environment variable with the forge's token is not set.", "Put a token of the forge into the variable that the message names.";
@@ -346,7 +347,7 @@ error_codes! {
     NoDataFolder, "no_data_folder", Environment, AtOnce, "There is no default folder for the store, because `HOME` is not set.", "Name a store with `--store`.";
     NoSuchApi, "no_such_api", Environment, Lasting, "The cluster does not have the API that a target's InferenceService belongs to.", "Install the API in the cluster, or correct the target: its API is `kserve` or `ome`.";
     NoSuchService, "no_such_service", Environment, Lasting, "The InferenceService that a target names does not exist.", "Ask its owner to start it, or correct the target's name and namespace.";
-    NoValidTrial, "no_valid_trial", Environment, AtOnce, "The run is finished, but none of its trials is valid.", "Read the reason of every attempt in `report.html`, fix the cause, and run it under another name.";
+    NoValidTrial, "no_valid_trial", Environment, AtOnce, "The run is finished and published, but a case has no valid trial.", "Read the reason of every attempt in `report.html`, fix the cause, and run it under another name.";
     NodeLost, "node_lost", Environment, AtOnce, "A pod went away together with its node.", "Try again; if it repeats, check the node.";
     NotEnded, "not_ended", Environment, AtOnce, "The run has not ended within the time limit after it was cancelled.", "Check whether its driver still runs with `assay status`.";
     NotFound, "not_found", Environment, AtOnce, "The cluster has no object of that name.", "Check the name and the namespace.";

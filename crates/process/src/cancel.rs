@@ -76,18 +76,39 @@ impl Cancel {
     }
 }
 
-/// Returns a token that these signals cancel, from now on and for the life of the process. The signals no longer end the process;
-/// a repeated one changes nothing.
-pub fn cancel_on_signals(signals: &[Signal]) -> io::Result<Cancel> {
+/// The signals that ask a process to end: from a keyboard, from another process, and from a terminal that was closed.
+const END_SIGNALS: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
+
+/// Returns a token that the signals to end cancel, from now on and for the life of the process. The signals no longer end the
+/// process; a repeated one changes nothing. One that the process was started to ignore, as `nohup` does with SIGHUP, stays ignored.
+pub fn cancel_on_signals() -> io::Result<Cancel> {
     let cancel = Cancel::new()?;
     let raised = cancel.clone();
-    let mut arriving = signal_hook::iterator::Signals::new(signals.iter().map(|signal| signal.as_raw()))?;
+    let ignored = ignored_signals()?;
+    let handled = END_SIGNALS.iter().map(|signal| signal.as_raw()).filter(|number| !is_in_mask(ignored, *number));
+    let mut arriving = signal_hook::iterator::Signals::new(handled)?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for number in arriving.forever() {
             raised.raise(Reason { text: signal_name(number), signal: Signal::from_named_raw(number) });
         }
     })?;
     Ok(cancel)
+}
+
+/// Returns the mask of the signals that this process ignores.
+fn ignored_signals() -> io::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let parsed = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    parsed.ok_or_else(|| io::Error::other("/proc/self/status has no mask of ignored signals"))
+}
+
+/// Returns true if a mask of `/proc` has that signal: signal 1 is its lowest bit.
+fn is_in_mask(mask: u64, number: i32) -> bool {
+    u32::try_from(number)
+        .ok()
+        .and_then(|number| number.checked_sub(1))
+        .is_some_and(|bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 1)
 }
 
 fn signal_name(number: i32) -> String {
@@ -97,6 +118,12 @@ fn signal_name(number: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mask_has_a_bit_for_each_signal() {
+        assert!(is_in_mask(0b1, 1) && !is_in_mask(0b1, 2) && is_in_mask(0b10, 2));
+        assert!(!is_in_mask(u64::MAX, 0) && !is_in_mask(u64::MAX, 65) && !is_in_mask(u64::MAX, -1));
+    }
 
     #[test]
     fn the_first_reason_stays_and_every_clone_sees_it() {

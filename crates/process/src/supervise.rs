@@ -20,7 +20,7 @@ use crate::{
 /// gives its program: a wrapper that is killed cannot clean up.
 pub fn supervise(parent: i32, command: Command, grace: Duration) -> Result<Status, Error> {
     become_reaper()?;
-    let cancel = cancel_on_signals(&[Signal::TERM, Signal::INT]).map_err(Error::system("handle signals"))?;
+    let cancel = cancel_on_signals().map_err(Error::system("handle signals"))?;
     follow_parent(parent)?;
     let ended = run(parent, command, grace, &cancel);
     // This also runs if waiting failed: no process may outlive the wrapper.

@@ -96,7 +96,7 @@ pub(crate) static WORKLOAD: Table = Table {
 pub(crate) static WORKLOAD_TYPES: [Choice; 3] = [
     choice("serving", "An inference endpoint under load."),
     choice("indicator", "An executable that prints one JSON document."),
-    choice("training", "A job whose steps are observed."),
+    choice("training", "A job whose steps are observed. No stage can run it yet, so it is refused."),
 ];
 const SERVING: &[&str] = &["serving"];
 const EXECUTED: &[&str] = &["indicator", "training"];

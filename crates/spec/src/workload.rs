@@ -416,6 +416,7 @@ impl Define for Workload {
 
     fn cross_check(checked: &CheckedValue, problems: &mut Problems<'_>) {
         let Some(spec) = checked.member("spec") else { return };
+        check_type(spec, problems);
         check_reported(spec, problems);
         check_arrival(spec, problems);
         check_times(spec, problems);
@@ -637,6 +638,19 @@ fn metrics_of(spec: &CheckedValue) -> Option<Vec<Metric>> {
     let declared: Vec<Metric> = spec.get("metrics")?;
     let command = spec.member("command").filter(|_| declared.is_empty());
     Some(command.and_then(MeasuredCommand::read).map_or(declared, |command| default_metrics(&command)))
+}
+
+/// Refuses the types that no stage can run yet, before anything is provisioned for them.
+fn check_type(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let Some(named) = spec.member("type").filter(|named| WorkloadType::read(named) == Some(WorkloadType::Training)) else {
+        return;
+    };
+    let message = "`spec.type` is `training`, which this version cannot run";
+    problems.add_hinted(
+        named.span,
+        message,
+        "this version runs `serving` and `indicator`; an indicator may time a training script",
+    );
 }
 
 /// Returns the metrics of a command that declares none: all but the largest resident set, which is known of large programs only.

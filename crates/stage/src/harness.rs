@@ -10,7 +10,7 @@ use assay_envelope::{
     ExpectedManifest, Predicate, PublicKey, SecretKey, Signer, Trust, TrustPolicy, Verified, Zeroizing, verify,
 };
 use assay_manifest::{Body, Digest, Document, Header, InputRef, Instant, Kind, MAX_MANIFEST_BYTES, Role, RunId, canonical_json};
-use assay_process::{Cancel, Signal};
+use assay_process::Cancel;
 use assay_store::{CreateOutcome, Scratch, Store};
 use clap::Parser as _;
 use serde::Serialize;
@@ -123,7 +123,7 @@ pub fn init_tracing() {
 }
 
 fn run<S: Stage>(stage: &S, arguments: &Arguments) -> Result<Event, Failure> {
-    let cancel = assay_process::cancel_on_signals(&[Signal::TERM, Signal::INT])
+    let cancel = assay_process::cancel_on_signals()
         .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
     // Hashing the binary takes a moment, and its result is needed only for signing.
     let binary = std::thread::spawn(binary_digest);

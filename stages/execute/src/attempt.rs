@@ -16,7 +16,7 @@ use assay_manifest::{
 use assay_process::{ChildExit, Command, Status, Usage};
 use assay_stage::{Context, ErrorCode, Failure, MissingValue, Secrets, read_value};
 
-use crate::capture::Capture;
+use crate::capture::{Capture, Excerpt};
 use crate::judge::{JudgeInput, judge};
 use crate::workspace::{SCRIPT, Workspace, base_environment};
 use crate::{instructions, times};
@@ -24,10 +24,13 @@ use crate::{instructions, times};
 /// The reason code of an attempt that does not count because its kept output held a secret.
 pub(crate) const SECRET_IN_OUTPUT: &str = "secret_in_output";
 
-/// The maximum bytes of a program's stderr that are searched for its last line.
+/// The bytes at the end of a program's stderr that are searched for its last lines.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
 
-/// The maximum characters of that line that are shown.
+/// The maximum number of those lines.
+const MAX_LAST_LINES: usize = 3;
+
+/// The maximum characters of one of them that are shown.
 const MAX_LINE_CHARS: usize = 160;
 
 /// The reason code of an attempt that does not count because its instructions could not be counted.
@@ -115,8 +118,8 @@ impl<'a> Runner<'a> {
         });
         let name = |output: &str| format!("trials/{}/{attempt}/{output}", self.trial.trial_id);
         // One byte more than the parser accepts, so that it detects and reports an output that is too large.
-        let stdout = stdout.keep(ctx, name("stdout"), &secrets, assay_indicator::MAX_BYTES as u64 + 1)?;
-        let stderr = stderr.keep(ctx, name("stderr"), &secrets, if program.is_measured { MAX_STDERR_BYTES } else { 0 })?;
+        let stdout = stdout.keep(ctx, name("stdout"), &secrets, Excerpt::First(assay_indicator::MAX_BYTES as u64 + 1))?;
+        let stderr = stderr.keep(ctx, name("stderr"), &secrets, Excerpt::Last(MAX_STDERR_BYTES))?;
         let mut evidence = vec![stdout.artifact, stderr.artifact];
         let output = if program.is_measured {
             let instructions = counted.as_ref().and_then(|counted| counted.as_ref().ok().copied());
@@ -124,7 +127,7 @@ impl<'a> Runner<'a> {
             evidence.push(ctx.put(name(Attempt::MEASURED), "application/json", &document)?);
             assay_indicator::parse(&document)
         } else {
-            assay_indicator::parse(&stdout.head)
+            assay_indicator::parse(&stdout.excerpt)
         };
         if let Err(error) = fs::remove_dir_all(&folder) {
             // Files that a script has made unremovable stay until the scratch folder goes; no later attempt uses this folder.
@@ -132,7 +135,7 @@ impl<'a> Runner<'a> {
         }
         let (status, mut reasons) = judge(&JudgeInput {
             what: &program.describe(taken.times.len()),
-            said: last_line(&stderr.head),
+            last_words: last_lines(&stderr.excerpt),
             is_measured: program.is_measured,
             ended: &taken.ended,
             output: &output,
@@ -272,11 +275,14 @@ fn search_path(env: &BTreeMap<OsString, OsString>) -> &str {
     env.get(OsStr::new("PATH")).and_then(|path| path.to_str()).unwrap_or_default()
 }
 
-/// Returns the last non-empty line of an output, if there is one, shortened to fit in a sentence.
-fn last_line(printed: &[u8]) -> Option<String> {
+/// Returns the last non-empty lines of an output, if there are any, shortened to fit in a sentence.
+fn last_lines(printed: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(printed);
-    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
-    Some(line.escape_debug().take(MAX_LINE_CHARS).collect())
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut last: Vec<String> =
+        lines.rev().take(MAX_LAST_LINES).map(|line| line.escape_debug().take(MAX_LINE_CHARS).collect()).collect();
+    last.reverse();
+    (!last.is_empty()).then(|| last.join(" / "))
 }
 
 /// Returns the folder of the build for trial number `index` of a point: builds take turns, and both sides of a pair have the same

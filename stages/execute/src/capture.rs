@@ -19,10 +19,27 @@ pub(crate) struct Capture(File);
 pub(crate) struct KeptOutput {
     /// The output, byte for byte up to the limit; secrets in it are masked.
     pub(crate) artifact: Artifact,
-    /// Its first bytes, as many as the caller requested.
-    pub(crate) head: Vec<u8>,
+    /// The requested excerpt.
+    pub(crate) excerpt: Vec<u8>,
     /// True if it held a secret.
     pub(crate) held_secret: bool,
+}
+
+/// The part of an output that the caller reads, in bytes.
+#[derive(Clone, Copy)]
+pub(crate) enum Excerpt {
+    First(u64),
+    Last(u64),
+}
+
+impl Excerpt {
+    /// Returns the place and the size of the excerpt of an output of `size` bytes.
+    fn range(self, size: u64) -> (u64, u64) {
+        match self {
+            Self::First(limit) => (0, limit.min(size)),
+            Self::Last(limit) => (size.saturating_sub(limit), limit.min(size)),
+        }
+    }
 }
 
 impl Capture {
@@ -36,27 +53,36 @@ impl Capture {
         Output::File(PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd())))
     }
 
-    /// Keeps the output as an artifact, and returns its first `head` bytes.
-    pub(crate) fn keep(mut self, ctx: &Context, name: String, secrets: &Secrets, head: u64) -> Result<KeptOutput, Failure> {
+    /// Keeps the output as an artifact, and returns an excerpt of what is kept.
+    pub(crate) fn keep(
+        mut self,
+        ctx: &Context,
+        name: String,
+        secrets: &Secrets,
+        excerpt: Excerpt,
+    ) -> Result<KeptOutput, Failure> {
         let media_type = "application/octet-stream";
         if !secrets.is_empty() {
-            let bytes = self.read(MAX_OUTPUT_BYTES)?;
+            let bytes = self.read(0, MAX_OUTPUT_BYTES)?;
             let masked = secrets.mask(&bytes);
             let held_secret = masked.is_some();
             let kept = masked.unwrap_or(bytes);
             let artifact = ctx.put(name, media_type, &kept)?;
-            let head = kept.into_iter().take(usize::try_from(head).unwrap_or(usize::MAX)).collect();
-            return Ok(KeptOutput { artifact, head, held_secret });
+            let (start, size) = excerpt.range(kept.len() as u64);
+            let excerpt = kept.into_iter().skip(start as usize).take(size as usize).collect();
+            return Ok(KeptOutput { artifact, excerpt, held_secret });
         }
-        let beginning = self.read(head)?;
+        let size = self.0.metadata().map_err(|error| unusable(&error))?.len().min(MAX_OUTPUT_BYTES);
+        let (start, size) = excerpt.range(size);
+        let excerpt = self.read(start, size)?;
         self.0.seek(SeekFrom::Start(0)).map_err(|error| unusable(&error))?;
         let artifact = ctx.put_reader(name, media_type, self.0.take(MAX_OUTPUT_BYTES))?;
-        Ok(KeptOutput { artifact, head: beginning, held_secret: false })
+        Ok(KeptOutput { artifact, excerpt, held_secret: false })
     }
 
-    fn read(&mut self, limit: u64) -> Result<Vec<u8>, Failure> {
+    fn read(&mut self, start: u64, limit: u64) -> Result<Vec<u8>, Failure> {
         let mut bytes = Vec::new();
-        self.0.seek(SeekFrom::Start(0)).map_err(|error| unusable(&error))?;
+        self.0.seek(SeekFrom::Start(start)).map_err(|error| unusable(&error))?;
         Read::by_ref(&mut self.0).take(limit).read_to_end(&mut bytes).map_err(|error| unusable(&error))?;
         Ok(bytes)
     }

@@ -16,8 +16,8 @@ const MAX_MAGNITUDE: f64 = 1e150;
 pub(crate) struct JudgeInput<'a> {
     /// The kind of program: a script or a program.
     pub(crate) what: &'a str,
-    /// The last line of its stderr.
-    pub(crate) said: Option<String>,
+    /// The last lines of its stderr.
+    pub(crate) last_words: Option<String>,
     /// True if the result is its time.
     pub(crate) is_measured: bool,
     pub(crate) ended: &'a ChildExit,
@@ -31,14 +31,16 @@ pub(crate) struct JudgeInput<'a> {
 pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
     let status = status(left.ended, left.output);
     let mut reasons = Vec::new();
+    let last_words = left.last_words.as_ref().map(|words| format!("; last on stderr: {words}")).unwrap_or_default();
     match status {
         AttemptStatus::Cancelled => reasons.push(Reason::new("cancelled", "the run was stopped in the middle of the attempt")),
         AttemptStatus::TimedOut => {
-            reasons.push(Reason::new("time_limit", format!("the {} ran into its time limit and was stopped", left.what)));
+            let text = format!("the {} ran into its time limit and was stopped{last_words}", left.what);
+            reasons.push(Reason::new("time_limit", text));
         }
         AttemptStatus::Failed => {
-            let said = left.said.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
-            reasons.push(Reason::new("exit_code", format!("the {} ended with {}{said}", left.what, left.ended.status)));
+            let text = format!("the {} ended with {}{last_words}", left.what, left.ended.status);
+            reasons.push(Reason::new("exit_code", text));
         }
         _ => {}
     }
@@ -47,7 +49,7 @@ pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
         Ok(_) if left.is_measured && status != AttemptStatus::Completed => {}
         Ok(output) => reasons.extend(left.metrics.iter().filter_map(|metric| judge_metric(metric, output))),
         Err(malformed) if status == AttemptStatus::Malformed => {
-            reasons.push(Reason::new(&format!("malformed_{}", malformed.code()), malformed.to_string()));
+            reasons.push(Reason::new(&format!("malformed_{}", malformed.code()), format!("{malformed}{last_words}")));
         }
         Err(_) => {}
     }
@@ -164,7 +166,7 @@ mod tests {
         let metrics: Vec<_> = metrics.iter().map(|path| metric(path)).collect();
         let (status, reasons) = judge(&JudgeInput {
             what: "script",
-            said: None,
+            last_words: None,
             is_measured: false,
             ended,
             output: &output,

@@ -9,7 +9,7 @@ use assay_manifest::{Digest, FrozenWorkload, IndicatorWork, PinnedFile, Preparat
 use assay_process::{Command, Spawner};
 use assay_stage::{Context, ErrorCode, Failure, Secrets};
 
-use crate::capture::Capture;
+use crate::capture::{Capture, Excerpt};
 
 /// The name of the script in the folder in which it runs.
 pub(crate) const SCRIPT: &str = "script";
@@ -151,7 +151,8 @@ fn run_preparation(
     };
     let mut outputs = Vec::new();
     for (name, log) in [("stdout", stdout), ("stderr", stderr)] {
-        outputs.push(log.keep(ctx, format!("prepared/{}/{name}", workload.name), &Secrets::default(), 0)?.artifact);
+        outputs
+            .push(log.keep(ctx, format!("prepared/{}/{name}", workload.name), &Secrets::default(), Excerpt::First(0))?.artifact);
     }
     for path in &prepare.outputs {
         match made_file(&folder.join(path)) {

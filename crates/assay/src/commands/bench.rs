@@ -16,7 +16,7 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Map, Value, json};
 
-use crate::commands::run::{ReportScope, RunRequest};
+use crate::commands::run::RunRequest;
 use crate::output;
 
 /// The time limit for the endpoint to become ready: the user is there to start it.
@@ -168,7 +168,7 @@ impl Bench {
         }
         let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
         let plan = PlanParameters { fetch: false };
-        let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, shows: ReportScope::Tables };
+        let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay bench" };
         let url = self.url;
         asked.run().map_err(|failure| naming_the_url(failure, url.as_deref()))
     }

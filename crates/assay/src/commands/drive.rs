@@ -7,7 +7,7 @@ use assay_cluster::{
     CANCEL, Cluster, FAILURE_FILE, KEY_FOLDER, Lease, ObjectPath, PodEnvironment, RUN, RunRoot, SCRATCH, Site, run_root,
 };
 use assay_manifest::{Instant, Role, RunId};
-use assay_process::{Cancel, Signal};
+use assay_process::Cancel;
 use assay_runner::{BranchPush, ClusterParameters, DriverSpec, KeyRing, Run as Driven, SourceSpec};
 use assay_runs::RunStore;
 use assay_stage::parameters::PlanParameters;
@@ -70,7 +70,7 @@ impl Drive {
     fn drive(&self) -> Result<Exit, Failure> {
         reach_remotes()?;
         assay_stage::init_tracing();
-        let told_to_end = assay_process::cancel_on_signals(&[Signal::TERM, Signal::INT])
+        let told_to_end = assay_process::cancel_on_signals()
             .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let here = PodEnvironment::from_env(|name| std::env::var(name).ok()).ok_or_else(|| {
             Failure::new(ErrorCode::NoPod, "`assay drive` runs in a driver's pod only")

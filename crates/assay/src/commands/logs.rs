@@ -1,14 +1,16 @@
-//! `assay logs`: shows the logs of a run's pods.
+//! `assay logs`: shows the logs of a run's pods, and the outputs of its trials.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use assay_cluster::{Pod, RUN, STAGE, has_begun, has_ended, phase};
-use assay_manifest::RunId;
+use assay_manifest::{RunId, TrialId};
 use assay_stage::{Exit, Failure};
 
 use crate::commands::cluster::{ClusterOptions, require_root};
+use crate::commands::store_options::StoreOptions;
+use crate::commands::trial_output;
 use crate::output;
 
 /// The interval at which new pods are looked for.
@@ -16,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(300);
 /// Lines that may wait to be printed.
 const WAITING_LINES: usize = 4096;
 
-/// Print the logs of the pods of a run in a cluster, each line with its pod.
+/// Print the logs of the pods of a run in a cluster, each line with its pod; or what the script of a trial wrote, wherever it ran.
 #[derive(clap::Args)]
 pub(crate) struct Logs {
     /// The run's name
@@ -28,12 +30,25 @@ pub(crate) struct Logs {
     /// Follow the logs until the run has ended
     #[arg(long, short)]
     follow: bool,
+    /// Print the stdout and stderr of this trial's attempts instead, from the evidence in the store
+    #[arg(long, value_name = "TRIAL", conflicts_with_all = ["stage", "follow"])]
+    trial: Option<TrialId>,
+    /// Only this attempt, counted from 1
+    #[arg(long, value_name = "N", requires = "trial")]
+    attempt: Option<u32>,
+    #[command(flatten)]
+    place: StoreOptions,
     #[command(flatten)]
     at: ClusterOptions,
 }
 
 impl Logs {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        if let Some(trial) = &self.trial {
+            let run = self.place.runs().open(self.run.as_str())?;
+            trial_output::print(&run, trial, self.attempt)?;
+            return Ok(if run.chain.is_established() { Exit::Done } else { Exit::Unestablished });
+        }
         let cluster = self.at.connect()?;
         let namespace = &self.at.namespace;
         require_root(&cluster, namespace, &self.run)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use assay_git::{MAX_FOLDER_FILE_BYTES, Repository};
 use assay_manifest::{Digest, Publication, Source};
-use assay_process::{Cancel, Signal};
+use assay_process::Cancel;
 use assay_runner::{Branch, BranchOptions, CommittedFolder, PublishedRun, read_pipeline};
 use assay_runs::VerifiedRun;
 use assay_spec::Pipeline;
@@ -43,7 +43,7 @@ pub(crate) struct Push {
 
 impl Push {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
+        let cancel = assay_process::cancel_on_signals()
             .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let opened = self.place.runs().open(&self.run)?;
         let committed = commit(&opened, &self.branch_of(&opened)?, &cancel)?;

@@ -1,11 +1,13 @@
 //! `assay run`: takes a pipeline from a commit to its published numbers.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use assay_envelope::ScryptCost;
-use assay_manifest::{InputRef, Plan, Publication, RunId, RunStatus, Summary};
-use assay_process::{Cancel, Signal};
+use assay_manifest::{CaseId, Exclusion, InputRef, Plan, PointSummary, Publication, RunId, Summary, TrialId, WorkloadType};
+use assay_process::Cancel;
 use assay_report::shell_word;
 use assay_runner::{BranchPush, CommittedFolder, Config, Run as Driven, RunSpec, SourceSpec, export, init_keys};
 use assay_runs::{RunStore, VerifiedRun, store_option};
@@ -16,6 +18,7 @@ use serde_json::json;
 
 use crate::commands::on_kubernetes::OnKubernetes;
 use crate::commands::push;
+use crate::commands::results::results;
 use crate::output;
 use crate::progress::Progress;
 
@@ -66,30 +69,11 @@ impl Run {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let source = SourceSpec { pipeline: self.pipeline, repo: self.repo, commit: self.commit, ..SourceSpec::default() };
         let plan = PlanParameters { fetch: !self.no_fetch };
-        let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, shows: ReportScope::Report };
+        let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay run" };
         match self.on {
             RunnerKind::Kubernetes => self.in_cluster.run(&asked, !self.no_push, !self.no_fetch),
             RunnerKind::Local if self.no_push => asked.run_without_push(),
             RunnerKind::Local => asked.run(),
-        }
-    }
-}
-
-/// The part of a finished run that is printed for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReportScope {
-    /// The whole report.
-    Report,
-    /// Only the tables of serving.
-    Tables,
-}
-
-impl ReportScope {
-    /// Returns the command that shows it.
-    fn command(self) -> &'static str {
-        match self {
-            Self::Report => "assay run",
-            Self::Tables => "assay bench",
         }
     }
 }
@@ -101,7 +85,8 @@ pub(crate) struct RunRequest {
     pub(crate) name: Option<RunId>,
     pub(crate) plan: PlanParameters,
     pub(crate) json: bool,
-    pub(crate) shows: ReportScope,
+    /// The command that shows it.
+    pub(crate) command: &'static str,
 }
 
 impl RunRequest {
@@ -116,7 +101,7 @@ impl RunRequest {
     }
 
     fn finish(self, pushes: bool) -> Result<Exit, Failure> {
-        let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
+        let cancel = assay_process::cancel_on_signals()
             .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let config = Config::find()?;
         let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
@@ -189,7 +174,8 @@ impl RunRequest {
         let lost = || Failure::new(ErrorCode::Internal, "the run is finished, but its publication is missing");
         let summary = &opened.chain.one::<Summary>().ok_or_else(lost)?.body;
         let publication = &opened.chain.one::<Publication>().ok_or_else(lost)?.body;
-        let report = opened.report(self.shows.command())?.ok_or_else(lost)?;
+        let plan = &opened.chain.one::<Plan>().ok_or_else(lost)?.body;
+        let report = opened.report(self.command)?.ok_or_else(lost)?;
         if self.json {
             output::json(&json!({
                 "run_id": run.run_id,
@@ -199,18 +185,14 @@ impl RunRequest {
                 "store": store_uri,
                 "folder": folder,
                 "pushed": pushed,
+                "results": results(&run.run_id, plan, summary),
                 "summary": summary,
                 "numbers": assay_verify::read_numbers(opened.blobs.as_ref(), publication)?.numbers,
                 "manifests": opened.chain.documents.iter().map(assay_envelope::Verified::input_ref).collect::<Vec<_>>(),
             }))?;
         } else {
-            match (self.shows, opened.chain.one::<Plan>()) {
-                (ReportScope::Tables, Some(plan)) => {
-                    let (width, color) = (output::width(), output::has_color());
-                    output::report(assay_report::terminal::serving(&run.run_id, &plan.body, summary, width, color));
-                }
-                _ => output::report(report.terminal(output::width(), output::has_color())),
-            }
+            output::report(report.terminal_summary(output::width(), output::has_color()));
+            output::line("");
             output::line(format!("report    {}", folder.join("report.html").display()));
             if let Some(committed) = pushed {
                 output::line(push::line(committed));
@@ -221,21 +203,79 @@ impl RunRequest {
             if let Some(address) = report.example_address() {
                 output::line(format!("prove     assay trace {address}{elsewhere}"));
             }
+            output::line(format!("more      assay show {}{elsewhere} --all", run.run_id));
         }
         Ok(())
     }
 }
 
-/// Returns the failure of a run without a counted trial, with the most frequent reason: failed trials are a result, but one that
-/// is worth a retry. `None` if a trial counts.
+/// Returns the failure of a run in which a case has no counted trial, with the most frequent reason: failed trials are a result, but
+/// one that is worth a retry. `None` if every case has one.
 pub(crate) fn no_valid_trial(opened: &VerifiedRun, folder: &Path) -> Option<Failure> {
-    let summary = opened.chain.one::<Summary>().map(|summary| &summary.body).filter(|body| body.status == RunStatus::Failed)?;
-    let planned: u64 = summary.points.iter().map(|point| u64::from(point.trials_planned)).sum();
-    let causes = assay_report::commonest_reason(summary).into_iter().collect();
+    let summary = opened.chain.one::<Summary>().map(|summary| &summary.body)?;
+    let missing = CasesWithoutTrial::find(summary)?;
     let report = folder.join("report.html");
-    let hint = format!("`{}` tells of every attempt; repair the cause, then run it again under another name", report.display());
-    let failure = Failure::new(ErrorCode::NoValidTrial, assay_report::describe_none_counted(planned));
-    Some(Failure { causes, ..failure }.hint(hint))
+    let hint = format!("`{}` lists every attempt; repair the cause, then run it again under another name", report.display());
+    let causes = assay_report::commonest_reason(&missing.points).into_iter().collect();
+    let failure = Failure { causes, ..Failure::new(ErrorCode::NoValidTrial, missing.to_string()) }.hint(hint);
+    let outputs = missing.trial_with_output().map(|trial| {
+        let elsewhere = opened.store.as_deref().map(store_option).unwrap_or_default();
+        format!("`assay logs {} --trial {trial}{elsewhere}` prints all that its script wrote", opened.chain.run_id)
+    });
+    Some(match outputs {
+        Some(outputs) => {
+            let hint = failure.hint.as_ref().map_or_else(String::new, |hint| format!("{outputs}\n{hint}"));
+            failure.hint(hint)
+        }
+        None => failure,
+    })
+}
+
+/// Maximum number of cases that a failure names.
+const MAX_NAMED_CASES: usize = 5;
+
+/// The cases of a run of which no planned trial counts.
+struct CasesWithoutTrial<'a> {
+    points: Vec<&'a PointSummary>,
+    cases: BTreeSet<&'a CaseId>,
+    /// Number of all cases.
+    all: usize,
+}
+
+impl<'a> CasesWithoutTrial<'a> {
+    fn find(summary: &'a Summary) -> Option<Self> {
+        let planned: BTreeSet<_> =
+            summary.points.iter().filter(|point| point.trials_planned > 0).map(|point| &point.case_id).collect();
+        let counted: BTreeSet<_> =
+            summary.points.iter().filter(|point| point.trials_counted > 0).map(|point| &point.case_id).collect();
+        let cases: BTreeSet<_> = planned.difference(&counted).copied().collect();
+        let points = summary.points.iter().filter(|point| cases.contains(&point.case_id)).collect();
+        (!cases.is_empty()).then_some(Self { points, cases, all: planned.len() })
+    }
+}
+
+impl CasesWithoutTrial<'_> {
+    /// Returns a trial whose script ran and has left its stdout and stderr as evidence.
+    fn trial_with_output(&self) -> Option<&TrialId> {
+        let of_scripts = self.points.iter().filter(|point| point.workload_type == WorkloadType::Indicator);
+        let mut excluded = of_scripts.flat_map(|point| &point.excluded);
+        let has_run = |exclusion: &&Exclusion| exclusion.reasons.iter().all(|reason| reason.code != "not_prepared");
+        excluded.find(has_run).map(|exclusion| &exclusion.trial_id)
+    }
+}
+
+impl fmt::Display for CasesWithoutTrial<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.cases.len() == self.all {
+            let planned: u64 = self.points.iter().map(|point| u64::from(point.trials_planned)).sum();
+            return f.write_str(&assay_report::describe_none_counted(planned));
+        }
+        let names: Vec<String> = self.cases.iter().take(MAX_NAMED_CASES).map(|case| format!("`{case}`")).collect();
+        let more = self.cases.len().saturating_sub(names.len());
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let have = if self.cases.len() == 1 { "has" } else { "have" };
+        write!(f, "{} of {} cases {have} no valid trial: {}{more}", self.cases.len(), self.all, names.join(", "))
+    }
 }
 
 /// Returns the failure to push the folder of a finished run: only the push is worth a retry.

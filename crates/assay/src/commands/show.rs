@@ -1,11 +1,14 @@
 //! `assay show`: prints the result of a run, verified before it is shown.
 
+use assay_manifest::{Plan, Publication, Summary};
 use assay_stage::{ErrorCode, Exit, Failure};
+use serde_json::json;
 
+use crate::commands::results::results;
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 
-/// Show a run's result as a report.
+/// Show a run's result: the first screen, or the whole report.
 #[derive(clap::Args)]
 pub(crate) struct Show {
     /// The run's name or published folder
@@ -13,19 +16,45 @@ pub(crate) struct Show {
     run: String,
     #[command(flatten)]
     place: StoreOptions,
-    /// Print Markdown
-    #[arg(long)]
+    /// Print the whole report: every table, every remark, the state of the evidence and the fine print
+    #[arg(long, conflicts_with_all = ["markdown", "json"])]
+    all: bool,
+    /// Print the whole report as Markdown
+    #[arg(long, conflicts_with = "json")]
     markdown: bool,
+    /// Print the results as one JSON document
+    #[arg(long)]
+    json: bool,
 }
 
 impl Show {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let opened = self.place.runs().open(&self.run)?;
-        let report = opened.report("assay show")?.ok_or_else(|| {
+        let unpublished = || {
             Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no result yet", opened.chain.run_id))
                 .hint("`assay run` with the same run id resumes it; `assay verify` says how far it came")
-        })?;
-        output::report(if self.markdown { report.markdown() } else { report.terminal(output::width(), output::has_color()) });
+        };
+        let report = opened.report("assay show")?.ok_or_else(unpublished)?;
+        if self.json {
+            let plan = &opened.chain.one::<Plan>().ok_or_else(unpublished)?.body;
+            let summary = &opened.chain.one::<Summary>().ok_or_else(unpublished)?.body;
+            let grade = opened.chain.one::<Publication>().map(|publication| &publication.body.grade);
+            let run_id = &opened.chain.run_id;
+            output::json(&json!({
+                "run_id": run_id,
+                "pipeline": plan.pipeline.name,
+                "status": summary.status,
+                "grade": grade,
+                "results": results(run_id, plan, summary),
+            }))?;
+        } else {
+            let (width, color) = (output::width(), output::has_color());
+            output::report(match (self.all, self.markdown) {
+                (true, _) => report.terminal(width, color),
+                (_, true) => report.markdown(),
+                _ => report.terminal_summary(width, color),
+            });
+        }
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }
 }

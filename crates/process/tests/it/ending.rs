@@ -199,7 +199,7 @@ fn a_chain_of_forks_does_not_outrun_the_sweep() {
 #[test]
 fn a_signal_raises_the_flag_once() {
     run_alone("ending::a_signal_raises_the_flag_once", || {
-        let cancel = cancel_on_signals(&[Signal::INT, Signal::TERM]).expect("handlers");
+        let cancel = cancel_on_signals().expect("handlers");
         let raise = |signal| rustix::process::kill_process(rustix::process::getpid(), signal).expect("sent");
         raise(Signal::INT);
         assert!(cancel.wait_timeout(Duration::MAX));
@@ -207,5 +207,15 @@ fn a_signal_raises_the_flag_once() {
         raise(Signal::INT);
         raise(Signal::TERM);
         assert_eq!(cancel.reason(), Some("SIGINT"));
+    });
+}
+
+#[test]
+fn a_closed_terminal_raises_the_flag() {
+    run_alone("ending::a_closed_terminal_raises_the_flag", || {
+        let cancel = cancel_on_signals().expect("handlers");
+        rustix::process::kill_process(rustix::process::getpid(), Signal::HUP).expect("sent");
+        assert!(cancel.wait_timeout(Duration::MAX));
+        assert_eq!(cancel.reason(), Some("SIGHUP"));
     });
 }

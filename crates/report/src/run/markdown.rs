@@ -6,14 +6,14 @@ use assay_manifest::Address;
 
 use crate::render::markdown::{block, code, escape, prose};
 use crate::render::number::grouped;
-use crate::render::text::counted;
+use crate::render::text::{all_of, counted};
 use crate::run::model::Report;
+use crate::run::model::fold;
 use crate::run::model::lineage::{ArtifactRow, Lineage, WorkloadLineage};
 use crate::run::model::load::Load;
-use crate::run::model::remark::remarks;
 use crate::run::model::section::{CaseSection, PointSection, Row};
 use crate::run::model::sentence::Sentence;
-use crate::run::model::{serving, serving_remarks};
+use crate::run::model::serving;
 
 /// Maximum number of sentences; the tables have the rest.
 const MAX_SENTENCES: usize = 12;
@@ -25,7 +25,14 @@ impl Report {
     /// Returns the report as Markdown with tables (GitHub's dialect, which others read too).
     pub fn markdown(&self) -> String {
         let mut out = format!("# {}: run {}\n\n", escape(&self.pipeline), code(self.run_id.as_str()));
+        for text in [&self.overview.completeness, &self.overview.setting, &self.overview.certainty] {
+            let _ = writeln!(out, "{}\n", prose(text));
+        }
         sentences(&mut out, &self.sentences);
+        let abbreviations = serving::abbreviations(&self.cases);
+        if !abbreviations.is_empty() {
+            let _ = writeln!(out, "\n{}.", escape(&abbreviations));
+        }
         strip(&mut out, self);
         results(&mut out, self);
         evidence(&mut out, self);
@@ -97,15 +104,7 @@ fn case_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
         fits
     });
     let shown = fitting.count();
-    let remarks: Vec<_> = case.points.iter().flat_map(remarks).collect();
-    if !remarks.is_empty() {
-        out.push('\n');
-    }
-    for remark in remarks {
-        if out.len() < end {
-            let _ = writeln!(out, "- {}", prose(&remark.full_text()));
-        }
-    }
+    write_remarks(out, case, end);
     rows.len() - shown
 }
 
@@ -126,13 +125,33 @@ fn serving_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
             shown += 1;
         }
     }
-    out.push('\n');
-    for remark in serving_remarks::remarks(case) {
-        if out.len() < end {
-            let _ = writeln!(out, "- {}", prose(&remark.full_text()));
-        }
-    }
+    write_remarks(out, case, end);
     case.points.len() - shown
+}
+
+/// Writes the remarks on a case until `end`, each folded one with the texts that it stands for.
+fn write_remarks(out: &mut String, case: &CaseSection, end: usize) {
+    let folded = fold::fold_case(case);
+    if !folded.is_empty() {
+        out.push('\n');
+    }
+    for remark in &folded {
+        if out.len() >= end {
+            return;
+        }
+        let text = prose(&remark.text);
+        if remark.full_texts.is_empty() {
+            let _ = writeln!(out, "- {text}");
+            continue;
+        }
+        let _ = writeln!(out, "- {text}\n  <details><summary>{}</summary>\n", all_of(remark.full_texts.len() as u64, "remark"));
+        for text in &remark.full_texts {
+            if out.len() < end {
+                let _ = writeln!(out, "  - {}", prose(text));
+            }
+        }
+        out.push_str("\n  </details>\n");
+    }
 }
 
 fn serving_row(out: &mut String, point: &PointSection, columns: &[&serving::Column]) {

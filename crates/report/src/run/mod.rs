@@ -7,7 +7,7 @@ mod html;
 mod inputs;
 mod markdown;
 mod model;
-pub mod terminal;
+mod terminal;
 
 pub use inputs::{Inputs, Verification};
 pub use model::Report;

@@ -87,7 +87,6 @@ fn meaning_changes_the_digest() {
         replace_part(INDICATOR, "time_limit: 2m", "time_limit: 2m\n  image: python:3.12"),
         replace_part(INDICATOR, "time_limit: 2m", "time_limit: 2m\n  framework: c"),
         replace_part(INDICATOR, "{path: run.sh}", "{url: https://example.org/run.sh}"),
-        replace_part(INDICATOR, "type: indicator", "type: training\n  framework: c\n  model: m\n  precision: p"),
         replace_part(INDICATOR, "time_limit: 2m", &format!("time_limit: 2m\n  seed: {}", "0a".repeat(32))),
     ];
     let mut seen = std::collections::BTreeSet::from([digest(INDICATOR)]);

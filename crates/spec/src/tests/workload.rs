@@ -449,6 +449,13 @@ fn serving_needs_a_load() {
 }
 
 #[test]
+fn training_is_refused_where_it_is_written() {
+    let training = "type: training\n  framework: c\n  model: m\n  precision: p";
+    assert_snapshot!(indicator("type: indicator", training), @"");
+    assert_eq!(indicator("type: indicator", "type: indicator\n  framework: c"), "no problem");
+}
+
+#[test]
 fn training_needs_its_dimensions() {
     assert_snapshot!(indicator("type: indicator", "type: training"), @"
     error: `spec` lacks `model` for `type: training`

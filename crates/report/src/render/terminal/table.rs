@@ -41,6 +41,11 @@ impl TableColumn {
         Self { head: head.map(str::to_owned), rank, right, width, cells }
     }
 
+    /// Removes the text beneath each value.
+    pub(crate) fn clear_beneath(&mut self) {
+        self.cells.iter_mut().for_each(|cell| cell.beneath.clear());
+    }
+
     fn title(&self) -> String {
         self.head.join(" ").trim().to_owned()
     }

@@ -17,6 +17,7 @@ use crate::render::html::writer::Writer;
 use crate::render::html::{MAX_PAGE, STYLE, head, section, strip_item, theme};
 use crate::run::model::Report;
 use crate::run::model::sentence::Sentence;
+use crate::run::model::serving as serving_metrics;
 
 /// Maximum number of sentences; the table has the rest.
 const MAX_SENTENCES: usize = 12;
@@ -45,7 +46,6 @@ impl Report {
         let mut panels = panel::Panels::default();
         page.element("main", &[], |page| {
             self.header(page);
-            section(page, "state", "State", |page| page.element("dl", &[("class", "strip-items")], |page| self.state(page)));
             if self.cases.iter().any(|case| case.serving.is_some()) {
                 section(page, "throughput", "Throughput against latency", |page| serving::throughput_figures(page, self));
                 section(page, "distributions", "Distributions", |page| serving::distribution_figures(page, self));
@@ -58,6 +58,7 @@ impl Report {
             if serving::has_timelines(self) {
                 section(page, "requests", "Requests in time", |page| serving::timeline_figures(page, self));
             }
+            section(page, "state", "State", |page| page.element("dl", &[("class", "strip-items")], |page| self.state(page)));
             let room = MAX_PAGE.saturating_sub(page.len() + below.len() + page.links().len() * LINKED_PANEL_BYTES);
             section(page, "results", "Results", |page| tables::tables(page, &mut panels, self, room));
             page.append(below);
@@ -74,11 +75,19 @@ impl Report {
                 page.leaf("code", &[], self.run_id.as_str());
             });
             page.leaf("h1", &[], &self.pipeline);
+            let class = if self.overview.is_complete { "overview" } else { "overview caution" };
+            page.element("p", &[("class", class)], |page| page.prose(&self.overview.completeness));
+            page.element("p", &[("class", "overview")], |page| page.prose(&self.overview.setting));
+            page.element("p", &[("class", "overview")], |page| page.prose(&self.overview.certainty));
             page.element("ul", &[("class", "sentences")], |page| {
                 for sentence in self.sentences.iter().take(MAX_SENTENCES) {
                     page.element("li", &[], |page| write_sentence(page, sentence));
                 }
             });
+            let abbreviations = serving_metrics::abbreviations(&self.cases);
+            if !abbreviations.is_empty() {
+                page.leaf("p", &[("class", "quiet abbreviations")], &format!("{abbreviations}."));
+            }
             let more = self.sentences.len().saturating_sub(MAX_SENTENCES);
             if more > 0 {
                 page.element("p", &[("class", "quiet")], |page| {

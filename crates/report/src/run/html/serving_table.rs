@@ -4,7 +4,7 @@
 use assay_metric::Statistic;
 
 use super::panel::{Panels, number_link};
-use super::table::{Budget, group_rows, header, more_remarks};
+use super::table::{Budget, group_rows, header, write_remarks};
 use crate::render::html::writer::Writer;
 use crate::render::html::{FIGURE_SPACE, PUNCTUATION_SPACE};
 use crate::render::number::grouped;
@@ -13,16 +13,12 @@ use crate::run::model::Report;
 use crate::run::model::load::Load;
 use crate::run::model::section::{CaseSection, PointSection, Row};
 use crate::run::model::serving::{self, Column, is_solid};
-use crate::run::model::serving_remarks;
 
 /// Maximum number of numbers in serving tables with a lineage panel each; beyond it, the numbers of a load share one panel.
 const MAX_NUMBER_PANELS: usize = 900;
 
 /// Maximum number of numbers of a report for which the page has all metrics, not only those of the tables.
 const MAX_ALL_METRICS: usize = 1_100;
-
-/// Maximum number of remarks of a case; the rest are counted.
-const MAX_REMARKS: usize = 40;
 
 /// The level of detail of a report's lineage panels, decided once for all its tables.
 #[derive(Clone, Copy)]
@@ -60,7 +56,7 @@ pub(super) fn serving_table(
             page.element("tbody", &[], |page| rows(page, budget, (place, case), &columns, report, detail));
         });
     });
-    remarks(page, case);
+    write_remarks(page, budget, case);
     other_metrics(page, budget, case, &columns, report, detail);
 }
 
@@ -72,7 +68,10 @@ fn head(page: &mut Writer, columns: &[&Column]) {
         }
         for column in columns {
             page.element("th", &[("scope", "col"), ("class", "n")], |page| {
-                page.text(&column.title());
+                match column.definition().long_title {
+                    "" => page.text(&column.title()),
+                    long_title => page.leaf("abbr", &[("title", long_title)], &column.title()),
+                }
                 if column.statistic != Statistic::Value {
                     page.leaf("span", &[("class", "unit")], column.definition().unit.as_str());
                 }
@@ -192,21 +191,6 @@ fn last_cells(page: &mut Writer, point: &PointSection) {
         Some(false) => page.leaf("td", &[("class", "caution")], "missed"),
         None => page.leaf("td", &[("class", "quiet")], "—"),
     }
-}
-
-fn remarks(page: &mut Writer, case: &CaseSection) {
-    let remarks = serving_remarks::remarks(case);
-    if remarks.is_empty() {
-        return;
-    }
-    page.element("ul", &[("class", "remarks")], |page| {
-        for remark in remarks.iter().take(MAX_REMARKS) {
-            page.element("li", &[], |page| page.prose(&remark.full_text()));
-        }
-        if remarks.len() > MAX_REMARKS {
-            page.leaf("li", &[], &more_remarks(remarks.len() - MAX_REMARKS));
-        }
-    });
 }
 
 /// Writes all metrics that are not columns, folded.

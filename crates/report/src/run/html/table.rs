@@ -5,9 +5,9 @@ use assay_manifest::Stability;
 use super::panel::{Panels, number_link};
 use crate::render::html::writer::Writer;
 use crate::render::html::{FIGURE_SPACE, PUNCTUATION_SPACE};
-use crate::render::text::counted;
+
 use crate::run::model::Report;
-use crate::run::model::remark::remarks;
+use crate::run::model::fold::{self, FoldedRemark};
 use crate::run::model::section::{CaseSection, MetricGroup, MetricStatistics, PointSection, Row};
 
 /// The number of columns of the table.
@@ -141,26 +141,41 @@ fn absent_cells(page: &mut Writer, point: &PointSection) {
     }
 }
 
-/// Returns the note on the remarks that are left out of a list.
-pub(super) fn more_remarks(count: usize) -> String {
-    format!("and {}; the Summary has all of them", counted(count as u64, "more remark"))
-}
-
-fn write_remarks(page: &mut Writer, budget: &Budget<'_>, case: &CaseSection) {
-    let remarks: Vec<_> = case.points.iter().flat_map(remarks).collect();
-    if remarks.is_empty() {
+/// Writes the remarks on a case, each folded one with the texts that it stands for.
+pub(super) fn write_remarks(page: &mut Writer, budget: &Budget<'_>, case: &CaseSection) {
+    let folded = fold::fold_case(case);
+    if folded.is_empty() {
         return;
     }
     page.element("ul", &[("class", "remarks")], |page| {
         let mut shown = 0;
-        for remark in remarks.iter().take(MAX_REMARKS) {
+        for remark in folded.iter().take(MAX_REMARKS) {
             if !budget.is_spent(page) {
-                page.element("li", &[], |page| page.prose(&remark.full_text()));
+                page.element("li", &[], |page| write_remark(page, remark));
                 shown += 1;
             }
         }
-        if remarks.len() > shown {
-            page.leaf("li", &[], &more_remarks(remarks.len() - shown));
+        if let Some(more) = fold::left_out(&folded, shown) {
+            page.leaf("li", &[], &more);
         }
+    });
+}
+
+fn write_remark(page: &mut Writer, remark: &FoldedRemark) {
+    if remark.full_texts.is_empty() {
+        page.prose(&remark.text);
+        return;
+    }
+    page.element("details", &[], |page| {
+        page.element("summary", &[], |page| page.prose(&remark.text));
+        page.element("ul", &[], |page| {
+            for text in remark.full_texts.iter().take(MAX_REMARKS) {
+                page.element("li", &[], |page| page.prose(text));
+            }
+            let more = remark.full_texts.len().saturating_sub(MAX_REMARKS);
+            if more > 0 {
+                page.leaf("li", &[], &format!("and {more} more; the Summary has all of them"));
+            }
+        });
     });
 }

@@ -118,6 +118,7 @@ impl<'a> Builder<'a> {
             mean_text: format.show(shown.convert(metric.mean)),
             range_text: format!("{} to {}", format.show(shown.convert(metric.min)), format.show(shown.convert(metric.max))),
             cv: metric.cv.map(percent),
+            spread: metric.cv.unwrap_or(0.0),
             stability: metric.stability,
             stability_reason: clean(&metric.stability_reason),
             trials: self.trials(metric, shown, format),
@@ -212,9 +213,4 @@ fn ends_text(low: f64, high: f64, median: f64, format: Format) -> String {
     }
     let reach = (high - median).abs().max((median - low).abs()) / median.abs();
     format!("[±{}]", percent(reach))
-}
-
-/// Returns the cases of a plan with their results, for renderings that need only a report's tables.
-pub(crate) fn cases(run_id: &RunId, plan: &Plan, summary: &Summary) -> Vec<CaseSection> {
-    Builder::new(run_id, plan, summary, None).cases()
 }

@@ -94,6 +94,11 @@ fn distinct_machines(environments: &[&Environment], wanted: impl Fn(&Host) -> bo
 }
 
 impl Machine {
+    /// Returns title and details as one line.
+    pub(crate) fn describe(&self) -> String {
+        [&*self.title, &*self.details].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
+    }
+
     fn new(environment: &Environment, host: &Host) -> Self {
         let (facts, declared) = (&host.facts, DeclaredHardware::new(environment, host));
         let processor = format_fact(&facts.cpu_model, Clone::clone);

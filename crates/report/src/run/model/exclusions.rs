@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Exclusion, Reason, Summary};
+use assay_manifest::{Exclusion, PointSummary, Reason};
 
 use crate::render::number::grouped;
 use crate::render::text::{clean, counted};
@@ -18,10 +18,10 @@ pub fn describe_none_counted(planned: impl Into<u64>) -> String {
     }
 }
 
-/// Returns the reason for which most attempts of a run do not count, in the words of the first one, and the number of attempts with
+/// Returns the reason for which most attempts of some points do not count, in the words of the first one, and the number of attempts with
 /// it. `None` if no attempt has a reason.
-pub fn commonest_reason(summary: &Summary) -> Option<String> {
-    let excluded = || summary.points.iter().flat_map(|point| &point.excluded);
+pub fn commonest_reason(points: &[&PointSummary]) -> Option<String> {
+    let excluded = || points.iter().flat_map(|point| &point.excluded);
     let mut counts: Vec<(&Reason, u64)> = Vec::new();
     for exclusion in excluded() {
         let mut said = BTreeSet::new();
@@ -123,15 +123,16 @@ mod tests {
         for point in &mut summary.points {
             point.excluded.clear();
         }
-        assert_eq!(commonest_reason(&summary), None);
+        let commonest = |summary: &assay_manifest::Summary| commonest_reason(&summary.points.iter().collect::<Vec<_>>());
+        assert_eq!(commonest(&summary), None);
         summary.points[1].excluded = vec![
             excluded(0, &[("client_late", "once"), ("all_failed", "none of 10")]),
             excluded(1, &[("all_failed", "none of 9"), ("all_failed", "none of 9")]),
         ];
         summary.points[2].excluded = vec![excluded(0, &[("client_late", "twice")]), excluded(1, &[("all_failed", "")])];
-        assert_eq!(commonest_reason(&summary).as_deref(), Some("all_failed, none of 10 (3 of 4 attempts)"));
+        assert_eq!(commonest(&summary).as_deref(), Some("all_failed, none of 10 (3 of 4 attempts)"));
         summary.points[1].excluded.clear();
         summary.points[2].excluded.remove(0);
-        assert_eq!(commonest_reason(&summary).as_deref(), Some("all_failed (1 of 1 attempt)"), "without words of its own");
+        assert_eq!(commonest(&summary).as_deref(), Some("all_failed (1 of 1 attempt)"), "without words of its own");
     }
 }

@@ -4,8 +4,10 @@ mod build;
 pub(crate) mod environment;
 pub(crate) mod exclusions;
 pub(crate) mod fine_print;
+pub(crate) mod fold;
 pub(crate) mod lineage;
 pub(crate) mod load;
+pub(crate) mod overview;
 pub(crate) mod remark;
 pub(crate) mod section;
 pub(crate) mod sentence;
@@ -25,16 +27,16 @@ use crate::run::inputs::Inputs;
 use build::Builder;
 use environment::Facts;
 use lineage::Lineage;
+use overview::Overview;
 use section::{CaseSection, PointSection, Row};
 use sentence::Sentence;
-
-pub(crate) use build::cases;
 
 /// A run's results, ready to be rendered. Made by [`Report::build`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     pub(crate) run_id: RunId,
     pub(crate) pipeline: String,
+    pub(crate) overview: Overview,
     pub(crate) sentences: Vec<Sentence>,
     pub(crate) strip: Vec<StripItem>,
     pub(crate) cases: Vec<CaseSection>,
@@ -62,6 +64,7 @@ impl Report {
         Self {
             run_id: inputs.run_id.clone(),
             pipeline: inputs.plan.pipeline.name.to_string(),
+            overview: Overview::new(inputs, &cases),
             sentences: sentence::sentences(&cases, inputs.grade),
             strip: strip::items(inputs),
             facts: Facts::for_targets(inputs.environments),
@@ -118,6 +121,11 @@ impl Report {
     /// point.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
         self.sentences.iter().map(Sentence::to_string)
+    }
+
+    /// Returns the sentence that stands for the run: that of the first serving case; without one, the first.
+    pub(crate) fn headline(&self) -> Option<&Sentence> {
+        self.sentences.iter().find(|sentence| sentence.is_serving).or(self.sentences.first())
     }
 
     /// Returns the address of the first sentence's number, as an example to trace; if no sentence has one, that of the first number.

@@ -1,16 +1,9 @@
-//! Remarks explain what the cells of a table only indicate. A report has each in full; a terminal shows the gist, once for all loads
-//! and metrics that it applies to.
+//! Remarks explain what the cells of a table only indicate.
 
 use assay_manifest::Stability;
 
-use super::section::PointSection;
-use crate::render::text::{columns, counted, fit, wrap};
-
-/// Maximum number of remarks of a case in a terminal; the report has all of them.
-const MAX_BRIEF: usize = 12;
-
-/// Maximum number of loads or metrics that a brief remark names.
-const MAX_NAMES: usize = 3;
+use super::section::{MetricStatistics, PointSection};
+use crate::render::text::{columns, fit, wrap};
 
 /// Maximum width of a remark's line in a terminal: longer lines are hard to read.
 const MAX_COLUMNS: usize = 100;
@@ -18,9 +11,30 @@ const MAX_COLUMNS: usize = 100;
 /// Maximum number of lines of a remark in a terminal.
 const MAX_LINES: usize = 2;
 
+/// The subject of a remark, those first that matter most to a reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RemarkKind {
+    /// Requests failed.
+    FailedRequests,
+    /// A value is absent.
+    Absent,
+    /// An attempt does not count.
+    Excluded,
+    /// The trials do not agree; many such remarks are folded into one.
+    Unstable,
+    /// A quantile of few samples, or a time between tokens that came together.
+    Caveat,
+    /// An interval is absent.
+    NoInterval,
+    /// There are too few trials for a judgement of stability.
+    UnknownStability,
+}
+
 /// A remark on a point, or on some of its metrics.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Remark {
+    /// Its subject.
+    pub(crate) kind: RemarkKind,
     /// The name of the point.
     pub(crate) point: String,
     /// The metrics that it is about; empty if it is about the point.
@@ -29,15 +43,26 @@ pub(crate) struct Remark {
     pub(crate) table_metrics: Option<usize>,
     /// The text. Its gist comes first, and ends at a semicolon.
     pub(crate) text: String,
+    /// The spread of the trials, as a share, for remarks on unstable values; else 0.
+    pub(crate) spread: f64,
 }
 
 impl Remark {
     /// Returns a remark on a point.
-    pub(crate) fn for_point(point: &str, text: String) -> Self {
-        Self { point: point.to_owned(), metrics: Vec::new(), table_metrics: None, text }
+    pub(crate) fn for_point(kind: RemarkKind, point: &str, text: String) -> Self {
+        Self { kind, point: point.to_owned(), metrics: Vec::new(), table_metrics: None, text, spread: 0.0 }
     }
 
-    fn is_about_all(&self) -> bool {
+    /// Returns a remark on the stability of a metric that is not stable.
+    fn for_stability(point: &str, metric: String, measured: &MetricStatistics) -> Self {
+        Self {
+            metrics: vec![metric],
+            spread: measured.spread,
+            ..Self::for_point(stability_kind(measured), point, stability_text(measured))
+        }
+    }
+
+    pub(super) fn is_about_all(&self) -> bool {
         self.table_metrics == Some(self.metrics.len())
     }
 
@@ -50,18 +75,18 @@ impl Remark {
         }
     }
 
-    fn gist(&self) -> &str {
+    pub(super) fn gist(&self) -> &str {
         self.text.split_once("; ").map_or(&self.text, |(gist, _)| gist)
     }
 
     /// Returns true if it differs from another in the point alone.
-    fn has_same_content(&self, other: &Self) -> bool {
+    pub(super) fn has_same_content(&self, other: &Self) -> bool {
         let of_same = (self.is_about_all() && other.is_about_all()) || self.metrics == other.metrics;
         of_same && self.gist() == other.gist()
     }
 
     /// Merges another remark on other metrics of the same point, if the gist is the same. Returns true if it was merged.
-    fn merge(&mut self, other: &Self) -> bool {
+    pub(super) fn merge(&mut self, other: &Self) -> bool {
         let is_alike = self.point == other.point && self.gist() == other.gist();
         if !is_alike || self.metrics.is_empty() || other.metrics.is_empty() {
             return false;
@@ -74,70 +99,40 @@ impl Remark {
     }
 }
 
+/// Returns the kind of a remark on a value that is not stable.
+pub(super) fn stability_kind(measured: &MetricStatistics) -> RemarkKind {
+    if measured.stability == Stability::Unknown { RemarkKind::UnknownStability } else { RemarkKind::Unstable }
+}
+
+/// Returns the text of a remark on a value that is not stable.
+pub(super) fn stability_text(measured: &MetricStatistics) -> String {
+    format!("{}, {}", measured.stability, measured.stability_reason)
+}
+
 /// Returns the remarks on a point: all that its cells only indicate.
 pub(crate) fn remarks(point: &PointSection) -> Vec<Remark> {
     let mut remarks: Vec<Remark> = Vec::new();
     for row in &point.rows {
-        let mut say = |text: String| {
-            let metrics = vec![row.metric.clone()];
-            remarks.push(Remark { point: point.label.clone(), metrics, table_metrics: None, text });
+        let on_row = |kind: RemarkKind, text: String| Remark {
+            metrics: vec![row.metric.clone()],
+            ..Remark::for_point(kind, &point.label, text)
         };
         match &row.measured {
-            Err(reason) => say(format!("absent, {reason}")),
+            Err(reason) => remarks.push(on_row(RemarkKind::Absent, format!("absent, {reason}"))),
             Ok(measured) => {
                 if let Err(reason) = &measured.interval {
-                    say(format!("no interval, {reason}"));
+                    remarks.push(on_row(RemarkKind::NoInterval, format!("no interval, {reason}")));
                 }
                 if measured.stability != Stability::Stable {
-                    say(format!("{}, {}", measured.stability, measured.stability_reason));
+                    remarks.push(Remark::for_stability(&point.label, row.metric.clone(), measured));
                 }
             }
         }
     }
-    remarks.extend(point.exclusions.iter().map(|exclusion| Remark::for_point(&point.label, format!("excluded {exclusion}"))));
+    let excluded = point.exclusions.iter();
     remarks
-}
-
-/// Returns the gist of the remarks of a case with `points` points, for a terminal: one remark for several metrics or points with the
-/// same gist. Further differences are left to the report. `point_word` is the noun for a point: `load`.
-pub(crate) fn summarize(remarks: &[Remark], points: usize, point_word: &str) -> Vec<String> {
-    let mut of_points: Vec<Remark> = Vec::new();
-    for remark in remarks {
-        if !of_points.iter_mut().any(|known| known.merge(remark)) {
-            of_points.push(remark.clone());
-        }
-    }
-    let mut groups: Vec<(&Remark, Vec<&Remark>)> = Vec::new();
-    for remark in &of_points {
-        match groups.iter_mut().find(|(known, _)| known.has_same_content(remark)) {
-            Some((_, others)) => others.push(remark),
-            None => groups.push((remark, Vec::new())),
-        }
-    }
-    let more = groups.len().saturating_sub(MAX_BRIEF);
-    let brief = groups.iter().take(MAX_BRIEF).map(|(remark, others)| {
-        let mut at: Vec<&str> = std::iter::once(remark).chain(others).map(|remark| remark.point.as_str()).collect();
-        at.dedup();
-        let place = if points > 1 && at.len() == points { format!("every {point_word}") } else { names(&at) };
-        let are_alike = others.iter().all(|other| other.text == remark.text);
-        let text = if are_alike { &remark.text } else { remark.gist() };
-        let about = match (remark.is_about_all(), remark.metrics.is_empty()) {
-            (true, _) => ", everything".to_owned(),
-            (false, true) => String::new(),
-            (false, false) => format!(", {}", names(&remark.metrics)),
-        };
-        format!("{place}{about}: {text}")
-    });
-    brief.chain((more > 0).then(|| format!("and {}, in the report", counted(more as u64, "more remark")))).collect()
-}
-
-/// Returns the first few of some names, and the number of further ones.
-fn names<S: AsRef<str>>(names: &[S]) -> String {
-    let shown: Vec<&str> = names.iter().take(MAX_NAMES).map(AsRef::as_ref).collect();
-    match names.len().saturating_sub(MAX_NAMES) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+        .extend(excluded.map(|exclusion| Remark::for_point(RemarkKind::Excluded, &point.label, format!("excluded {exclusion}"))));
+    remarks
 }
 
 /// Returns a remark as at most two lines that fit `width` columns; a longer one is cut, and ends with an ellipsis.
@@ -155,63 +150,6 @@ pub(crate) fn lines(remark: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn remark(point: &str, metrics: &[&str], text: &str) -> Remark {
-        let metrics = metrics.iter().map(|name| (*name).to_owned()).collect();
-        Remark { point: point.to_owned(), metrics, table_metrics: Some(9), text: text.to_owned() }
-    }
-
-    fn remark_on_all(point: &str, text: &str) -> Remark {
-        Remark { table_metrics: Some(2), ..remark(point, &["a", "b"], text) }
-    }
-
-    #[test]
-    fn what_several_points_have_to_say_is_said_once() {
-        let remarks = [
-            remark_on_all("concurrency 1", "no interval, 3 samples; 5 are needed"),
-            remark("concurrency 1", &["TTFT p99"], "unstable; noise: 9.64 %"),
-            remark_on_all("concurrency 4", "no interval, 3 samples; 5 are needed"),
-            remark("concurrency 4", &["TTFT p99"], "unstable; noise: 7 %"),
-            remark("concurrency 4", &[], "5 of 9 requests failed"),
-        ];
-        insta::assert_snapshot!(summarize(&remarks, 2, "load").join("\n"), @r"
-        every load, everything: no interval, 3 samples; 5 are needed
-        every load, TTFT p99: unstable
-        concurrency 4: 5 of 9 requests failed
-        ");
-        assert_eq!(summarize(&remarks[..1], 1, "load"), ["concurrency 1, everything: no interval, 3 samples; 5 are needed"]);
-        assert_eq!(summarize(&remarks[..2], 3, "load")[1], "concurrency 1, TTFT p99: unstable; noise: 9.64 %");
-    }
-
-    #[test]
-    fn what_several_metrics_have_to_say_is_said_once() {
-        let of = |point: &str, metric: &str, text: &str| Remark { table_metrics: Some(2), ..remark(point, &[metric], text) };
-        let remarks = [
-            of("concurrency 1", "TTFT p99", "unknown, 3 trials"),
-            of("concurrency 1", "E2E p99", "unknown, 3 trials; noise: 9.64 %"),
-            of("concurrency 4", "E2E p99", "unknown, 3 trials; noise: 7 %"),
-            of("concurrency 4", "TTFT p99", "unknown, 3 trials; noise: 8 %"),
-        ];
-        assert_eq!(summarize(&remarks, 2, "load"), ["every load, everything: unknown, 3 trials"]);
-        assert_eq!(summarize(&remarks[..3], 2, "load")[1], "concurrency 4, E2E p99: unknown, 3 trials; noise: 7 %");
-        let failed = [Remark::for_point("p", "a; x".to_owned()), Remark::for_point("p", "a; y".to_owned())];
-        assert_eq!(summarize(&failed, 9, "load"), ["p: a"]);
-    }
-
-    #[test]
-    fn a_long_list_is_counted() {
-        let many: Vec<Remark> = (0..20).map(|number| remark("p", &["a", "b", "c", "d", "e"], &format!("r{number}"))).collect();
-        let brief = summarize(&many, 1, "point");
-        assert_eq!((brief[0].as_str(), brief[12].as_str()), ("p, a, b, c and 2 more: r0", "and 8 more remarks, in the report"));
-        assert_eq!(brief.len(), 13);
-    }
-
-    #[test]
-    fn all_of_it_is_in_a_report() {
-        assert_eq!(remark_on_all("p", "x; y").full_text(), "p, everything: x; y");
-        assert_eq!(remark("p", &["a", "b"], "x; y").full_text(), "p, a, b: x; y");
-        assert_eq!(Remark::for_point("p", "x".to_owned()).full_text(), "p: x");
-    }
 
     #[test]
     fn a_remark_has_two_lines_at_most() {

@@ -29,6 +29,11 @@ pub(crate) struct MetricGroup<'a> {
 }
 
 impl CaseSection {
+    /// Returns the noun for a point of the case.
+    pub(crate) fn point_word(&self) -> &'static str {
+        if self.serving.is_some() { "load" } else { "point" }
+    }
+
     /// Returns the rows by metric: metrics in the order in which they first appear, points in the plan's order.
     pub(crate) fn groups(&self) -> Vec<MetricGroup<'_>> {
         let mut groups: Vec<MetricGroup<'_>> = Vec::new();
@@ -88,6 +93,13 @@ impl PointSection {
         self.rows.iter().find(|row| row.metric == metric)
     }
 
+    /// Returns the primary metrics; if none is declared primary, the first metric.
+    pub(crate) fn headline_rows(&self) -> impl Iterator<Item = &Row> {
+        let any_primary = self.rows.iter().any(|row| row.primary);
+        let is_headline = move |(place, row): &(usize, &Row)| if any_primary { row.primary } else { *place == 0 };
+        self.rows.iter().enumerate().filter(is_headline).map(|(_, row)| row)
+    }
+
     /// Returns the statistics of that metric, if it was measured.
     pub(crate) fn measured(&self, metric: &str) -> Option<&MetricStatistics> {
         self.row(metric)?.measured.as_ref().ok()
@@ -119,6 +131,8 @@ pub(crate) struct MetricStatistics {
     pub(crate) mean_text: String,
     pub(crate) range_text: String,
     pub(crate) cv: Option<String>,
+    /// The coefficient of variation as a share; 0 if it is unknown.
+    pub(crate) spread: f64,
     pub(crate) stability: Stability,
     pub(crate) stability_reason: String,
     /// In the order in which they ran.

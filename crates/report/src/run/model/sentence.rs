@@ -23,6 +23,8 @@ pub(crate) struct Sentence {
     pub(crate) rest: String,
     /// The address of the number.
     pub(crate) address: Option<Address>,
+    /// True if it is about a serving case.
+    pub(crate) is_serving: bool,
 }
 
 impl fmt::Display for Sentence {
@@ -46,20 +48,9 @@ fn case_sentences(case: &CaseSection, grade: &str) -> Vec<Sentence> {
     match &case.serving {
         Some(work) => vec![serving_sentence(case, work, grade)],
         None => {
-            case.points.iter().flat_map(|point| headline_rows(point).map(move |row| sentence(case, point, row, grade))).collect()
+            case.points.iter().flat_map(|point| point.headline_rows().map(move |row| sentence(case, point, row, grade))).collect()
         }
     }
-}
-
-/// Returns the primary metrics; if none is declared primary, the first metric.
-fn headline_rows(point: &PointSection) -> impl Iterator<Item = &Row> {
-    let any_primary = point.rows.iter().any(|row| row.primary);
-    point
-        .rows
-        .iter()
-        .enumerate()
-        .filter(move |(place, row)| if any_primary { row.primary } else { *place == 0 })
-        .map(|(_, row)| row)
 }
 
 fn sentence(case: &CaseSection, point: &PointSection, row: &Row, grade: &str) -> Sentence {
@@ -67,7 +58,14 @@ fn sentence(case: &CaseSection, point: &PointSection, row: &Row, grade: &str) ->
     let Ok(measured) = &row.measured else {
         let reason = row.measured.as_ref().err().cloned().unwrap_or_default();
         let rest = format!("{reason}; {place}");
-        return Sentence { metric: row.metric.clone(), number: None, interval: String::new(), rest, address: None };
+        return Sentence {
+            metric: row.metric.clone(),
+            number: None,
+            interval: String::new(),
+            rest,
+            address: None,
+            is_serving: false,
+        };
     };
     let stability = match measured.stability {
         Stability::Unknown => "stability unknown",
@@ -79,6 +77,7 @@ fn sentence(case: &CaseSection, point: &PointSection, row: &Row, grade: &str) ->
         interval: measured.interval.as_ref().map_or_else(|_| "(no interval)".to_owned(), |ends| ends.text.clone()),
         rest: format!("{}, {place}; {grade}; {stability}", trial_count_text(measured.n, point.planned)),
         address: Some(measured.address.clone()),
+        is_serving: false,
     }
 }
 
@@ -91,7 +90,14 @@ fn serving_sentence(case: &CaseSection, work: &RequestedWork, grade: &str) -> Se
         let reason = all_failed(case).or_else(|| case.points.iter().find_map(headline));
         let reason = reason.unwrap_or_else(|| "nothing was measured".to_owned());
         let rest = format!("{reason}; {place}");
-        return Sentence { metric: "Latency".to_owned(), number: None, interval: String::new(), rest, address: None };
+        return Sentence {
+            metric: "Latency".to_owned(),
+            number: None,
+            interval: String::new(),
+            rest,
+            address: None,
+            is_serving: true,
+        };
     };
     let at = throughput(point).map(|(metric, found)| {
         let interval = found.interval.as_ref().map_or(String::new(), |ends| format!(" {}", ends.text));
@@ -119,6 +125,7 @@ fn serving_sentence(case: &CaseSection, work: &RequestedWork, grade: &str) -> Se
         interval: measured.interval.as_ref().map_or_else(|_| "(no interval)".to_owned(), |ends| ends.text.clone()),
         rest,
         address: Some(measured.address.clone()),
+        is_serving: true,
     }
 }
 

@@ -36,6 +36,20 @@ pub(crate) fn columns(case: &CaseSection) -> Vec<&'static Column> {
     shown.filter(|column| known.contains(column.text)).filter(wanted).collect()
 }
 
+/// Explains the abbreviations in the tables of the serving cases, each once: `TTFT: time to first token; ITL: ..`. Empty if there are
+/// none.
+pub(crate) fn abbreviations(cases: &[CaseSection]) -> String {
+    let mut explained: Vec<String> = Vec::new();
+    let columns = cases.iter().filter(|case| case.serving.is_some()).flat_map(columns);
+    for definition in columns.map(|column| column.definition()).filter(|definition| !definition.long_title.is_empty()) {
+        let text = format!("{}: {}", definition.title, definition.long_title.to_lowercase());
+        if !explained.contains(&text) {
+            explained.push(text);
+        }
+    }
+    explained.join("; ")
+}
+
 /// Returns the title of a column with its unit: `TTFT p99, ms`, `tokens/s`.
 pub(crate) fn title_with_unit(column: &Column) -> String {
     match column.statistic {

@@ -4,7 +4,7 @@ use assay_manifest::Stability;
 use assay_metric::{Metric, Statistic};
 
 use super::load::Load;
-use super::remark::Remark;
+use super::remark::{Remark, RemarkKind, stability_kind, stability_text};
 use super::section::{CaseSection, MetricStatistics, PointSection};
 use super::serving::{Column, columns, twin};
 use crate::render::number::{grouped, percent};
@@ -21,23 +21,34 @@ pub(crate) fn remarks(case: &CaseSection) -> Vec<Remark> {
 }
 
 fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remark> {
-    let mut said: Vec<(String, Vec<String>)> = Vec::new();
-    let mut say = |what: String, name: String| match said.iter_mut().find(|(known, _)| *known == what) {
-        Some((_, names)) => names.push(name),
-        None => said.push((what, vec![name])),
+    let mut remarks_on_metrics: Vec<Remark> = Vec::new();
+    let mut add = |kind: RemarkKind, text: String, name: String, spread: f64| match remarks_on_metrics
+        .iter_mut()
+        .find(|known| known.text == text)
+    {
+        Some(known) => {
+            known.metrics.push(name);
+            known.spread = known.spread.max(spread);
+        }
+        None => remarks_on_metrics.push(Remark {
+            metrics: vec![name],
+            table_metrics: Some(columns.len()),
+            spread,
+            ..Remark::for_point(kind, &point.label, text)
+        }),
     };
     for (column, row) in columns.iter().filter_map(|column| Some((column, point.row(column.text)?))) {
         match &row.measured {
-            Err(reason) => say(format!("absent, {reason}"), column.title()),
+            Err(reason) => add(RemarkKind::Absent, format!("absent, {reason}"), column.title(), 0.0),
             Ok(measured) => {
                 if let Err(reason) = &measured.interval {
-                    say(format!("no interval, {reason}"), column.title());
+                    add(RemarkKind::NoInterval, format!("no interval, {reason}"), column.title(), 0.0);
                 }
                 if measured.stability != Stability::Stable {
-                    say(format!("{}, {}", measured.stability, measured.stability_reason), column.title());
+                    add(stability_kind(measured), stability_text(measured), column.title(), measured.spread);
                 }
                 for caveat in [p99_caveat(column, measured), zero_gap_caveat(column, measured)].into_iter().flatten() {
-                    say(caveat, column.title());
+                    add(RemarkKind::Caveat, caveat, column.title(), 0.0);
                 }
             }
         }
@@ -49,15 +60,12 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
         let uncounted = if load.are_uncounted { ", in attempts that do not count" } else { "" };
         let share = if load.are_uncounted { String::new() } else { error_rates(point, load) };
         let text = format!("{failed} of {due} failed ({what}){uncounted}{share}{slowest}");
-        remarks.push(Remark::for_point(&point.label, text));
+        remarks.push(Remark::for_point(RemarkKind::FailedRequests, &point.label, text));
     }
-    remarks.extend(said.into_iter().map(|(text, metrics)| Remark {
-        point: point.label.clone(),
-        metrics,
-        table_metrics: Some(columns.len()),
-        text,
-    }));
-    remarks.extend(point.exclusions.iter().map(|exclusion| Remark::for_point(&point.label, format!("excluded {exclusion}"))));
+    remarks.extend(remarks_on_metrics);
+    let excluded = point.exclusions.iter();
+    remarks
+        .extend(excluded.map(|exclusion| Remark::for_point(RemarkKind::Excluded, &point.label, format!("excluded {exclusion}"))));
     remarks
 }
 
@@ -118,7 +126,6 @@ mod tests {
 
     use super::*;
     use crate::run::fixture;
-    use crate::run::model::remark;
 
     /// Returns the remarks on a case with one load, whose trials have `samples` samples of each metric and these medians.
     fn remarks_text(samples: u64, medians: &[(&str, f64)]) -> String {
@@ -142,26 +149,6 @@ mod tests {
         concurrency 1, ITL p99: p99 of fewer than 100 gaps is close to their maximum, so ask for at least 100 requests a trial; the smallest trial has 99
         ");
         assert!(remarks_text(1, &[]).ends_with("the smallest trial has 1"));
-    }
-
-    #[test]
-    fn few_requests_are_remarked_once_for_all_loads_and_in_every_rendering() {
-        let mut model = fixture::serving::small();
-        for (place, point) in model.summary.points.iter_mut().enumerate() {
-            for metric in &mut point.metrics {
-                metric.trials.iter_mut().for_each(|trial| trial.n = Count(10 + place as u64));
-            }
-        }
-        let report = model.report();
-        let brief = remark::summarize(&remarks(&report.cases[0]), 3, "load");
-        let about: Vec<String> = brief.into_iter().filter(|remark| remark.contains("close to their maximum")).collect();
-        insta::assert_snapshot!(about.join("\n"), @r"
-        concurrency 1, concurrency 64, TTFT p99, TPOT p99, E2E p99: p99 of fewer than 100 requests is close to their maximum, so ask for at least 100 requests a trial
-        concurrency 1, concurrency 64, ITL p99: p99 of fewer than 100 gaps is close to their maximum, so ask for at least 100 requests a trial
-        ");
-        for text in [report.terminal(100, false), report.markdown(), report.html()] {
-            assert!(text.contains("p99 of fewer than 100 requests"), "{text}");
-        }
     }
 
     #[test]

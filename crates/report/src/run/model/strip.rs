@@ -7,7 +7,7 @@ use assay_manifest::{
     WorkloadType,
 };
 
-use super::environment::{self, Machine};
+use super::environment;
 use super::exclusions::{describe_none_counted, reason_counts};
 use crate::render::number::{bytes, grouped, milliseconds, percent};
 use crate::render::strip::StripItem;
@@ -34,7 +34,7 @@ fn verified(inputs: &Inputs<'_>) -> Option<StripItem> {
 }
 
 /// States the outcomes of all requests that were due; `None` for a run without serving.
-fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
+pub(super) fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
     let points: Vec<&ServingPoint> = inputs.summary.points.iter().filter_map(|point| point.serving.as_ref()).collect();
     if points.is_empty() {
         return None;
@@ -145,21 +145,30 @@ fn worst_lateness(summary: &Summary) -> Option<String> {
     Some(format!("sent at most {} late in its worst trial (99th percentile)", milliseconds(worst)))
 }
 
-fn trials(inputs: &Inputs<'_>) -> StripItem {
-    let points = &inputs.summary.points;
-    let planned: u64 = inputs.plan.trials.len() as u64;
-    let counting: u64 = points.iter().map(|point| u64::from(point.trials_counted)).sum();
-    let attempts: u64 = points.iter().map(|point| u64::from(point.attempts)).sum();
-    let excluded: usize = points.iter().map(|point| point.excluded.len()).sum();
-    let status = inputs.summary.status;
-    let headline = match status {
+/// States the number of counted trials among the planned ones.
+pub(super) fn counted_trials(inputs: &Inputs<'_>) -> String {
+    let planned = inputs.plan.trials.len() as u64;
+    let counting: u64 = inputs.summary.points.iter().map(|point| u64::from(point.trials_counted)).sum();
+    match inputs.summary.status {
         RunStatus::Succeeded if planned == 1 => "the only trial counts".to_owned(),
         RunStatus::Succeeded => format!("{} count", all_of(planned, "trial")),
         RunStatus::Partial => {
             let count = if counting == 1 { "counts" } else { "count" };
-            format!("partial: {} of {} {count}", grouped(counting), counted(planned, "trial"))
+            format!("{} of {} {count}", grouped(counting), counted(planned, "trial"))
         }
-        RunStatus::Failed => format!("failed: {}", describe_none_counted(planned)),
+        RunStatus::Failed => describe_none_counted(planned),
+    }
+}
+
+fn trials(inputs: &Inputs<'_>) -> StripItem {
+    let points = &inputs.summary.points;
+    let attempts: u64 = points.iter().map(|point| u64::from(point.attempts)).sum();
+    let excluded: usize = points.iter().map(|point| point.excluded.len()).sum();
+    let status = inputs.summary.status;
+    let headline = match status {
+        RunStatus::Succeeded => counted_trials(inputs),
+        RunStatus::Partial => format!("partial: {}", counted_trials(inputs)),
+        RunStatus::Failed => format!("failed: {}", counted_trials(inputs)),
     };
     let reasons = reason_counts(points.iter().flat_map(|point| &point.excluded));
     let attempts = match excluded {
@@ -263,12 +272,9 @@ fn machine(inputs: &Inputs<'_>) -> StripItem {
     let Some((machine, others)) = machines.split_first() else {
         return StripItem::new("Machine", true, "unknown".to_owned(), vec!["no host has the role of a target".to_owned()]);
     };
-    let whole = |machine: &Machine| {
-        [&*machine.title, &*machine.details].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
-    };
-    let others = others.iter().map(|other| format!("also {}", whole(other)));
+    let others = others.iter().map(|other| format!("also {}", other.describe()));
     let clients = environment::clients(inputs.environments);
-    let clients = clients.iter().map(|client| format!("the client ran on {}", whole(client)));
+    let clients = clients.iter().map(|client| format!("the client ran on {}", client.describe()));
     let rest = Some(machine.details.clone()).filter(|rest| !rest.is_empty());
     let details = rest.into_iter().chain(others).chain(clients).chain([format!("facts read {}", read_at(inputs))]);
     StripItem::new("Machine", false, machine.title.clone(), details.collect())

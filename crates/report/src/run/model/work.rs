@@ -56,6 +56,11 @@ impl RequestedWork {
         self.slos.iter().map(|slo| slo.text.as_str()).collect::<Vec<_>>().join(", ")
     }
 
+    /// Returns the arrivals without their explanation: `closed loop`.
+    pub(crate) fn arrival_name(&self) -> &str {
+        self.arrivals.split_once(": ").map_or(&self.arrivals, |(name, _)| name)
+    }
+
     /// Returns the model and the requested work: `llama-8b, chat, streamed`.
     pub(crate) fn summary(&self) -> String {
         let streamed = if self.streaming { ", streamed" } else { "" };

@@ -5,7 +5,8 @@ use assay_manifest::Stability;
 use crate::render::number::percent;
 use crate::render::terminal::{Paint, Screen};
 use crate::render::text::{align_points, columns, fit, trials_glyphs};
-use crate::run::model::remark::{self, Remark};
+use crate::run::model::fold::{self, MAX_FOLDED};
+use crate::run::model::remark;
 use crate::run::model::section::{CaseSection, MetricGroup, MetricStatistics, PointSection, Row, deviations};
 
 /// The smallest width of a point's label; below it, lists replace the table.
@@ -76,15 +77,12 @@ impl Screen {
     }
 
     /// Writes the remarks that the table has no room for: the reason why a value is absent, unstable or excluded.
-    fn remarks(&mut self, case: &CaseSection) {
-        let remarks: Vec<Remark> = case.points.iter().flat_map(remark::remarks).collect();
-        self.brief_remarks(&remark::summarize(&remarks, case.points.len(), "point"));
-    }
-
-    pub(super) fn brief_remarks(&mut self, remarks: &[String]) {
+    pub(super) fn remarks(&mut self, case: &CaseSection) {
         const FIRST: &str = "  · ";
-        for remark in remarks {
-            for (index, line) in remark::lines(remark, self.width.saturating_sub(columns(FIRST))).iter().enumerate() {
+        let folded = fold::fold_case(case);
+        let shown = folded.iter().take(MAX_FOLDED).map(|remark| remark.text.clone());
+        for remark in shown.chain(fold::left_out(&folded, MAX_FOLDED)) {
+            for (index, line) in remark::lines(&remark, self.width.saturating_sub(columns(FIRST))).iter().enumerate() {
                 let painted = self.paint(Paint::Faint, line);
                 self.line(&format!("{}{painted}", if index == 0 { FIRST } else { "    " }));
             }

@@ -1,14 +1,13 @@
-//! The report in a terminal: sentence, strip, table, commands. Plain text that fits the width; colour only repeats the words.
+//! The report in a terminal: head, sentences, strip, tables, commands; and its first screen. Plain text that fits the width; colour only repeats the words.
 
 mod case;
 mod serving;
+mod summary;
 
 use assay_manifest::Address;
 
 use crate::render::terminal::{Paint, Screen};
 use crate::run::model::Report;
-
-pub use serving::serving;
 
 /// Maximum number of sentences; the table has the rest.
 const MAX_SENTENCES: usize = 8;
@@ -17,6 +16,8 @@ impl Report {
     /// Returns the report for a terminal of `width` columns. `color` enables ANSI colours; without it there are no escape sequences.
     pub fn terminal(&self, width: usize, color: bool) -> String {
         let mut screen = Screen::new(width, color);
+        screen.overview(self);
+        screen.line("");
         screen.sentences(self);
         screen.strip(&self.strip);
         for case in &self.cases {

@@ -1,17 +1,13 @@
 //! Serving in a terminal: one row for each load, each number with the half-width of its interval beneath it.
 
-use assay_manifest::{Plan, RunId, Summary};
-
 use super::case::{MAX_GLYPHS, MIN_SWING};
 use crate::render::number::{grouped, percent};
 use crate::render::terminal::table::{Cell, NEVER_DROPPED, PICTURE_RANK, Table, TableColumn};
 use crate::render::terminal::{Paint, Screen};
 use crate::render::text::{align_points, columns, trials_glyphs};
 use crate::run::model::load::Load;
-use crate::run::model::remark;
 use crate::run::model::section::{CaseSection, MetricStatistics, PointSection, deviations};
 use crate::run::model::serving::{self, Column, reach, throughput};
-use crate::run::model::{self, serving_remarks};
 
 /// The indentation of every row.
 const INDENT: &str = "  ";
@@ -19,20 +15,8 @@ const INDENT: &str = "  ";
 /// Minimum number of loads for which the curve is shown as a row of bars.
 const MIN_BARS: usize = 3;
 
-const LEGEND: &str =
-    "latencies in ms; ± is how far the interval reaches from the number above it; ! and — mark rows that have a remark below";
-
-/// Returns the serving cases of a run as tables for a terminal of `width` columns, without the rest of a report: the outcomes of the
-/// requests at each load, latencies and rates with the reach of their intervals, and remarks on absent, unstable and excluded values.
-/// The text has ANSI colours if `color` is true, else no escape sequences. It is empty if the plan has no serving.
-pub fn serving(run_id: &RunId, plan: &Plan, summary: &Summary, width: usize, color: bool) -> String {
-    let mut screen = Screen::new(width, color);
-    let cases = model::cases(run_id, plan, summary);
-    for case in cases.iter().filter(|case| case.serving.is_some()) {
-        screen.serving_case(case);
-    }
-    screen.out
-}
+pub(super) const LEGEND: &str =
+    "latencies in ms; ± is the reach of the interval around the number; ! and — are explained by a remark below";
 
 impl Screen {
     pub(super) fn serving_case(&mut self, case: &CaseSection) {
@@ -48,14 +32,19 @@ impl Screen {
             self.line("  the case has no loads");
             return;
         }
-        self.serving_table(case);
+        self.serving_rows(case, true);
         self.curve(case);
         self.paragraph(INDENT, LEGEND, Paint::Faint);
-        self.brief_remarks(&remark::summarize(&serving_remarks::remarks(case), case.points.len(), "load"));
+        self.remarks(case);
     }
 
-    fn serving_table(&mut self, case: &CaseSection) {
-        self.table(INDENT, &Table::fitting(all_columns(case), self.width.saturating_sub(INDENT.len())));
+    /// Writes the table of a serving case, with the reach of the intervals beneath the numbers if `with_intervals` is true.
+    pub(super) fn serving_rows(&mut self, case: &CaseSection, with_intervals: bool) {
+        let mut columns = all_columns(case);
+        if !with_intervals {
+            columns.iter_mut().for_each(TableColumn::clear_beneath);
+        }
+        self.table(INDENT, &Table::fitting(columns, self.width.saturating_sub(INDENT.len())));
     }
 
     /// Writes the growth of throughput and tail latency with the load, as bars from zero.
@@ -131,7 +120,7 @@ fn metric_column(case: &CaseSection, column: &Column) -> TableColumn {
     let texts: Vec<String> = case.points.iter().map(|point| measured(point).unwrap_or_else(|| "—".to_owned())).collect();
     let cell = |(point, value): (&PointSection, String)| {
         let found = point.measured(column.text);
-        let beneath = found.map(|found| reach(found).map_or_else(|| "±?".to_owned(), reach_text));
+        let beneath = found.and_then(reach).map(reach_text);
         let paint = if column.rank == Some(9) { Paint::Strong } else { Paint::Plain };
         Cell { value, beneath: beneath.unwrap_or_default(), paint: if found.is_some() { paint } else { Paint::Faint } }
     };
@@ -167,8 +156,17 @@ fn spread_column(case: &CaseSection) -> Option<TableColumn> {
 
 #[cfg(test)]
 mod tests {
+    use crate::render::terminal::Screen;
     use crate::render::text::columns;
-    use crate::run::fixture;
+    use crate::run::fixture::{self, Model};
+
+    fn serving_text(model: &Model, width: usize, color: bool) -> String {
+        let mut screen = Screen::new(width, color);
+        for case in &model.report().cases {
+            screen.serving_case(case);
+        }
+        screen.out
+    }
 
     #[test]
     fn bars_start_at_zero() {
@@ -187,14 +185,14 @@ mod tests {
     #[test]
     fn a_hundred_columns_hold_every_number() {
         let model = fixture::serving::small();
-        let text = super::serving(&model.run_id, &model.plan, &model.summary, 100, false);
+        let text = serving_text(&model, 100, false);
         insta::assert_snapshot!(text);
     }
 
     #[test]
     fn eighty_columns_keep_what_matters_most() {
         let model = fixture::serving::small();
-        let text = super::serving(&model.run_id, &model.plan, &model.summary, 80, false);
+        let text = serving_text(&model, 80, false);
         for title in ["load", "ok", "failed", "TTFT", "TPOT", "tok/s", "req/s"] {
             assert!(text.contains(title), "{title}\n{text}");
         }
@@ -204,7 +202,7 @@ mod tests {
     fn lines_keep_within_the_width() {
         let model = fixture::serving::whole();
         for width in [50, 80, 100, 140] {
-            let text = super::serving(&model.run_id, &model.plan, &model.summary, width, false);
+            let text = serving_text(&model, width, false);
             for line in text.lines() {
                 assert!(columns(line) <= width, "{width}: {line}");
             }
@@ -214,7 +212,7 @@ mod tests {
     #[test]
     fn colour_is_only_paint() {
         let model = fixture::serving::small();
-        let render = |color| super::serving(&model.run_id, &model.plan, &model.summary, 100, color);
+        let render = |color| serving_text(&model, 100, color);
         let stripped = ["0", "1", "2", "33"].iter().fold(render(true), |text, code| text.replace(&format!("\u{1b}[{code}m"), ""));
         assert!(!render(false).contains('\u{1b}'));
         let trimmed = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();

@@ -1,0 +1,250 @@
+//! Folding of remarks: every rendering shows the gist once for all loads and metrics that it applies to, and a report also the full
+//! texts.
+
+use super::remark::{Remark, RemarkKind, remarks};
+use super::section::CaseSection;
+use super::serving_remarks;
+use crate::render::text::counted;
+
+/// Maximum number of folded remarks of a case in a terminal; the rest are counted.
+pub(crate) const MAX_FOLDED: usize = 12;
+
+/// Maximum number of loads or metrics that a folded remark names.
+const MAX_NAMES: usize = 3;
+
+/// Remarks with the same gist, or on unstable values, as one.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FoldedRemark {
+    pub(crate) kind: RemarkKind,
+    /// The gist of all of them.
+    pub(crate) text: String,
+    /// The full text of each, if there are several or if the gist leaves something out.
+    pub(crate) full_texts: Vec<String>,
+}
+
+/// Returns the remarks on a case, folded.
+pub(crate) fn fold_case(case: &CaseSection) -> Vec<FoldedRemark> {
+    fold(&case_remarks(case), case.points.len(), case.point_word())
+}
+
+/// Returns the remarks on all cases, folded together: places are named with their workload if there are several cases.
+pub(crate) fn fold_cases(cases: &[CaseSection]) -> Vec<FoldedRemark> {
+    let [only] = cases else {
+        let with_case =
+            |case: &CaseSection, remark: Remark| Remark { point: format!("{} {}", case.workload, remark.point), ..remark };
+        let remarks = cases.iter().flat_map(|case| case_remarks(case).into_iter().map(move |remark| with_case(case, remark)));
+        let points = cases.iter().map(|case| case.points.len()).sum();
+        return fold(&remarks.collect::<Vec<_>>(), points, "point");
+    };
+    fold_case(only)
+}
+
+fn case_remarks(case: &CaseSection) -> Vec<Remark> {
+    match case.serving {
+        Some(_) => serving_remarks::remarks(case),
+        None => case.points.iter().flat_map(remarks).collect(),
+    }
+}
+
+/// Folds the remarks of `points` points, those first that matter most: one remark for several metrics or points with the same gist,
+/// and one for all unstable values. `point_word` is the noun for a point: `load`.
+pub(super) fn fold(remarks: &[Remark], points: usize, point_word: &str) -> Vec<FoldedRemark> {
+    let mut of_points: Vec<Remark> = Vec::new();
+    for remark in remarks {
+        if !of_points.iter_mut().any(|known| known.merge(remark)) {
+            of_points.push(remark.clone());
+        }
+    }
+    let mut groups: Vec<Vec<&Remark>> = Vec::new();
+    for remark in &of_points {
+        let belongs = |group: &&mut Vec<&Remark>| group.first().is_some_and(|known| known.has_same_content(remark));
+        match groups.iter_mut().find(belongs) {
+            Some(group) => group.push(remark),
+            None => groups.push(vec![remark]),
+        }
+    }
+    let (unstable, others): (Vec<_>, Vec<_>) =
+        groups.into_iter().partition(|group| group.iter().any(|remark| remark.kind == RemarkKind::Unstable));
+    let mut folded: Vec<FoldedRemark> =
+        others.iter().filter_map(|group| fold_group(group, remarks, points, point_word)).collect();
+    match &unstable[..] {
+        [] => {}
+        [only] => folded.extend(fold_group(only, remarks, points, point_word)),
+        _ => folded.extend(fold_unstable(remarks)),
+    }
+    folded.sort_by_key(|remark| remark.kind);
+    folded
+}
+
+/// Folds remarks with the same gist. `remarks` are those that they were made from.
+fn fold_group(group: &[&Remark], remarks: &[Remark], points: usize, point_word: &str) -> Option<FoldedRemark> {
+    let (first, others) = group.split_first()?;
+    let mut at: Vec<&str> = group.iter().map(|remark| remark.point.as_str()).collect();
+    at.dedup();
+    let place = if points > 1 && at.len() == points { format!("every {point_word}") } else { names(&at) };
+    let are_alike = others.iter().all(|other| other.text == first.text);
+    let text = if are_alike { &first.text } else { first.gist() };
+    let about = match (first.is_about_all(), first.metrics.is_empty()) {
+        (true, _) => ", everything".to_owned(),
+        (false, true) => String::new(),
+        (false, false) => format!(", {}", names(&first.metrics)),
+    };
+    let text = format!("{place}{about}: {text}");
+    let belongs = |remark: &&Remark| {
+        let at_same =
+            |known: &&&Remark| known.point == remark.point && known.kind == remark.kind && known.gist() == remark.gist();
+        group.iter().find(at_same).is_some_and(|known| remark.metrics.iter().all(|metric| known.metrics.contains(metric)))
+    };
+    let full_texts: Vec<String> = remarks.iter().filter(belongs).map(Remark::full_text).collect();
+    let full_texts = if full_texts == [text.as_str()] { Vec::new() } else { full_texts };
+    Some(FoldedRemark { kind: first.kind, text, full_texts })
+}
+
+/// Folds the remarks on unstable values: their number, and the one whose trials differ most.
+fn fold_unstable(remarks: &[Remark]) -> Option<FoldedRemark> {
+    let unstable = || remarks.iter().filter(|remark| remark.kind == RemarkKind::Unstable);
+    let numbers: usize = unstable().map(|remark| remark.metrics.len()).sum();
+    let worst = unstable().max_by(|one, other| one.spread.total_cmp(&other.spread))?;
+    let reason = worst.gist().trim_start_matches("unstable, ");
+    let most = format!("{}, {}: {reason}", worst.point, names(&worst.metrics));
+    let text = format!(
+        "{} unstable, most of all {most}",
+        if numbers == 1 { "1 number is".to_owned() } else { format!("{numbers} numbers are") }
+    );
+    Some(FoldedRemark { kind: RemarkKind::Unstable, text, full_texts: unstable().map(Remark::full_text).collect() })
+}
+
+/// Returns the note on the remarks that are left out of a list of folded remarks; `None` if none are.
+pub(crate) fn left_out(folded: &[FoldedRemark], shown: usize) -> Option<String> {
+    let more = folded.len().saturating_sub(shown);
+    (more > 0).then(|| format!("and {}, in the report", counted(more as u64, "more remark")))
+}
+
+/// Returns the first few of some names, and the number of further ones.
+fn names<S: AsRef<str>>(names: &[S]) -> String {
+    let shown: Vec<&str> = names.iter().take(MAX_NAMES).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_manifest::Count;
+
+    use crate::run::fixture;
+
+    fn remark(point: &str, metrics: &[&str], text: &str) -> Remark {
+        let metrics = metrics.iter().map(|name| (*name).to_owned()).collect();
+        let kind = match text.split([',', ';', ' ']).next() {
+            Some("unstable") => RemarkKind::Unstable,
+            Some("unknown") => RemarkKind::UnknownStability,
+            Some("no") => RemarkKind::NoInterval,
+            _ => RemarkKind::FailedRequests,
+        };
+        Remark { metrics, table_metrics: Some(9), ..Remark::for_point(kind, point, text.to_owned()) }
+    }
+
+    fn texts(folded: &[FoldedRemark]) -> Vec<&str> {
+        folded.iter().map(|remark| remark.text.as_str()).collect()
+    }
+
+    fn remark_on_all(point: &str, text: &str) -> Remark {
+        Remark { table_metrics: Some(2), ..remark(point, &["a", "b"], text) }
+    }
+
+    #[test]
+    fn what_several_points_have_to_say_is_said_once() {
+        let remarks = [
+            remark_on_all("concurrency 1", "no interval, 3 samples; 5 are needed"),
+            remark("concurrency 1", &["TTFT p99"], "unstable; noise: 9.64 %"),
+            remark_on_all("concurrency 4", "no interval, 3 samples; 5 are needed"),
+            remark("concurrency 4", &["TTFT p99"], "unstable; noise: 7 %"),
+            remark("concurrency 4", &[], "5 of 9 requests failed"),
+        ];
+        insta::assert_snapshot!(texts(&fold(&remarks, 2, "load")).join("\n"), @r"
+        concurrency 4: 5 of 9 requests failed
+        every load, TTFT p99: unstable
+        every load, everything: no interval, 3 samples; 5 are needed
+        ");
+        assert_eq!(texts(&fold(&remarks[..1], 1, "load")), ["concurrency 1, everything: no interval, 3 samples; 5 are needed"]);
+        assert_eq!(texts(&fold(&remarks[..2], 3, "load"))[0], "concurrency 1, TTFT p99: unstable; noise: 9.64 %");
+    }
+
+    #[test]
+    fn what_several_metrics_have_to_say_is_said_once() {
+        let of = |point: &str, metric: &str, text: &str| Remark { table_metrics: Some(2), ..remark(point, &[metric], text) };
+        let remarks = [
+            of("concurrency 1", "TTFT p99", "unknown, 3 trials"),
+            of("concurrency 1", "E2E p99", "unknown, 3 trials; noise: 9.64 %"),
+            of("concurrency 4", "E2E p99", "unknown, 3 trials; noise: 7 %"),
+            of("concurrency 4", "TTFT p99", "unknown, 3 trials; noise: 8 %"),
+        ];
+        assert_eq!(texts(&fold(&remarks, 2, "load")), ["every load, everything: unknown, 3 trials"]);
+        assert_eq!(texts(&fold(&remarks[..3], 2, "load"))[1], "concurrency 4, E2E p99: unknown, 3 trials; noise: 7 %");
+        let failed = ["a; x", "a; y"].map(|text| Remark::for_point(RemarkKind::FailedRequests, "p", text.to_owned()));
+        assert_eq!(texts(&fold(&failed, 9, "load")), ["p: a"]);
+    }
+
+    #[test]
+    fn a_long_list_is_counted() {
+        let many: Vec<Remark> = (0..20).map(|number| remark("p", &["a", "b", "c", "d", "e"], &format!("r{number}"))).collect();
+        let folded = fold(&many, 1, "point");
+        assert_eq!((folded[0].text.as_str(), folded.len()), ("p, a, b, c and 2 more: r0", 20));
+        assert_eq!(left_out(&folded, 12).as_deref(), Some("and 8 more remarks, in the report"));
+        assert_eq!(left_out(&folded, 20), None);
+    }
+
+    #[test]
+    fn unstable_values_are_one_remark_that_names_the_worst() {
+        let unstable = |point: &str, metric: &str, spread: f64| {
+            let text = format!("unstable, noise: {spread}; outliers, kept: trial 3");
+            Remark { spread, ..remark(point, &[metric], &text) }
+        };
+        let remarks = [
+            unstable("concurrency 1", "TTFT p99", 0.2),
+            unstable("concurrency 4", "ITL p99", 0.6),
+            remark("concurrency 4", &[], "5 of 9 requests failed"),
+            unstable("concurrency 4", "TTFT p99", 0.1),
+        ];
+        let folded = fold(&remarks, 2, "load");
+        insta::assert_snapshot!(texts(&folded).join("\n"), @r"
+        concurrency 4: 5 of 9 requests failed
+        3 numbers are unstable, most of all concurrency 4, ITL p99: noise: 0.6
+        ");
+        assert_eq!(folded[1].full_texts.len(), 3);
+        assert_eq!(folded[0].full_texts, [""; 0], "nothing was left out");
+        let one = fold(&remarks[..1], 2, "load");
+        assert_eq!(texts(&one), ["concurrency 1, TTFT p99: unstable, noise: 0.2; outliers, kept: trial 3"]);
+    }
+
+    #[test]
+    fn all_of_it_is_in_a_report() {
+        assert_eq!(remark_on_all("p", "x; y").full_text(), "p, everything: x; y");
+        assert_eq!(remark("p", &["a", "b"], "x; y").full_text(), "p, a, b: x; y");
+        assert_eq!(Remark::for_point(RemarkKind::Excluded, "p", "x".to_owned()).full_text(), "p: x");
+    }
+
+    #[test]
+    fn few_requests_are_remarked_once_for_all_loads_and_in_every_rendering() {
+        let mut model = fixture::serving::small();
+        for (place, point) in model.summary.points.iter_mut().enumerate() {
+            for metric in &mut point.metrics {
+                metric.trials.iter_mut().for_each(|trial| trial.n = Count(10 + place as u64));
+            }
+        }
+        let report = model.report();
+        let folded = fold_case(&report.cases[0]);
+        let about: Vec<String> =
+            folded.into_iter().map(|remark| remark.text).filter(|text| text.contains("close to their maximum")).collect();
+        insta::assert_snapshot!(about.join("\n"), @r"
+        concurrency 1, concurrency 64, TTFT p99, TPOT p99, E2E p99: p99 of fewer than 100 requests is close to their maximum, so ask for at least 100 requests a trial
+        concurrency 1, concurrency 64, ITL p99: p99 of fewer than 100 gaps is close to their maximum, so ask for at least 100 requests a trial
+        ");
+        for text in [report.terminal(100, false), report.markdown(), report.html()] {
+            assert!(text.contains("p99 of fewer than 100 requests"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The head of a report: how much of the plan is there, where and when it was measured, and how sure the numbers are.
+
+use assay_manifest::{Fact, Grade, ProvisionedTarget, RunStatus, Stability, TargetKind};
+
+use super::environment;
+use super::section::{CaseSection, MetricStatistics};
+use super::{serving, strip};
+use crate::render::number::grouped;
+use crate::render::text::{clean, counted};
+use crate::run::inputs::Inputs;
+
+/// Maximum number of cases or targets that a sentence names.
+const MAX_NAMES: usize = 3;
+
+/// The head of a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Overview {
+    /// The share of the plan that has a result, and the outcomes of its requests.
+    pub(crate) completeness: String,
+    /// True if every planned trial counts and no request failed.
+    pub(crate) is_complete: bool,
+    /// The time, the machines and the targets.
+    pub(crate) setting: String,
+    /// The grade and the number of unstable values.
+    pub(crate) certainty: String,
+}
+
+impl Overview {
+    pub(super) fn new(inputs: &Inputs<'_>, cases: &[CaseSection]) -> Self {
+        let status = inputs.summary.status;
+        let state = match status {
+            RunStatus::Succeeded => "Complete",
+            RunStatus::Partial => "Incomplete",
+            RunStatus::Failed => "Failed",
+        };
+        let requests = strip::requests(inputs);
+        let has_failures = requests.as_ref().is_some_and(|item| item.caution);
+        let requests = requests.map(|item| format!("; {}", item.headline)).unwrap_or_default();
+        Self {
+            completeness: format!("{state}: {}{}{requests}.", strip::counted_trials(inputs), without_trial(cases)),
+            is_complete: status == RunStatus::Succeeded && !has_failures,
+            setting: setting(inputs),
+            certainty: certainty(inputs.grade, cases),
+        }
+    }
+}
+
+/// Names the cases without a counted trial; empty if there are none, or if no case has one.
+fn without_trial(cases: &[CaseSection]) -> String {
+    let has_none = |case: &&CaseSection| case.points.iter().all(|point| point.counted == 0);
+    let without: Vec<String> = cases.iter().filter(has_none).map(|case| format!("`{}`", case.case_id)).collect();
+    if without.is_empty() || without.len() == cases.len() {
+        return String::new();
+    }
+    format!("; no valid trial of {}", list(&without))
+}
+
+/// Returns the first few names, and the number of further ones.
+fn list(names: &[String]) -> String {
+    let shown = names.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn setting(inputs: &Inputs<'_>) -> String {
+    let when = inputs.environments.iter().map(|environment| environment.observed_at).min();
+    let when =
+        when.map_or_else(|| "at an unknown time".to_owned(), |at| format!("{:.16}", at.to_string()).replace('T', " ") + " UTC");
+    let machines = environment::machines(inputs.environments);
+    let machine = machines.first().map_or_else(|| "an unknown machine".to_owned(), environment::Machine::describe);
+    let others = machines.len().saturating_sub(1);
+    let others = if others == 0 { String::new() } else { format!(" and {}", counted(others as u64, "other machine")) };
+    let mut targets: Vec<String> = Vec::new();
+    for target in inputs.environments.iter().flat_map(|environment| &environment.targets) {
+        let described = describe_target(target);
+        if target.kind != TargetKind::Host && !targets.contains(&described) {
+            targets.push(described);
+        }
+    }
+    let targets = if targets.is_empty() { String::new() } else { format!("; target {}", list(&targets)) };
+    format!("Measured {when} on {machine}{others}{targets}.")
+}
+
+/// Describes a target: its name, its address, its server and the version of that.
+fn describe_target(target: &ProvisionedTarget) -> String {
+    let known = |fact: &Fact<String>| fact.value.as_deref().map(clean);
+    let server = target.server.as_ref().and_then(known);
+    let version = known(&target.version);
+    let software = [server, version].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let software = if software.is_empty() { "server unknown".to_owned() } else { software };
+    let address = target.address.as_deref().map(|address| format!(" at {}", clean(address))).unwrap_or_default();
+    format!("`{}`{address} ({software})", target.id)
+}
+
+fn certainty(grade: &Grade, cases: &[CaseSection]) -> String {
+    let given = grade.given.to_string();
+    let mut letters = given.chars();
+    let given = letters.next().map(|first| first.to_uppercase().chain(letters).collect::<String>()).unwrap_or_default();
+    let grade = if grade.given == grade.asked {
+        format!("{given} grade, as intended")
+    } else {
+        format!("{given} grade; {} was intended", grade.asked)
+    };
+    let numbers: Vec<&MetricStatistics> = cases.iter().flat_map(numbers_of).collect();
+    let total = numbers.len() as u64;
+    let count = |is_it: fn(&MetricStatistics) -> bool| numbers.iter().filter(|found| is_it(found)).count() as u64;
+    let unstable = count(|found| found.stability == Stability::Unstable);
+    let without = count(|found| found.interval.is_err());
+    let stability = match unstable {
+        _ if total == 0 => "no number".to_owned(),
+        0 if without == total => "no number has an interval".to_owned(),
+        0 => "no number is unstable".to_owned(),
+        1 => format!("1 of {} is unstable", counted(total, "number")),
+        some => format!("{} of {} are unstable", grouped(some), counted(total, "number")),
+    };
+    let intervals = match without {
+        1 if total > 1 => ", 1 has no interval".to_owned(),
+        some if (1..total).contains(&some) => format!(", {} have no interval", grouped(some)),
+        _ => String::new(),
+    };
+    format!("{grade}; {stability}{intervals}.")
+}
+
+/// Returns the numbers of a case's table.
+fn numbers_of(case: &CaseSection) -> Vec<&MetricStatistics> {
+    let columns = case.serving.as_ref().map(|_| serving::columns(case));
+    let is_shown = |metric: &str| columns.as_ref().is_none_or(|columns| columns.iter().any(|column| column.text == metric));
+    let rows = case.points.iter().flat_map(|point| &point.rows).filter(|row| is_shown(&row.metric));
+    rows.filter_map(|row| row.measured.as_ref().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::{RunStatus, Stability};
+
+    use crate::run::fixture::{self, Model};
+
+    fn head(model: &Model) -> String {
+        let overview = model.report().overview;
+        format!("{}\n{}\n{}", overview.completeness, overview.setting, overview.certainty)
+    }
+
+    #[test]
+    fn the_head_of_a_run_says_what_is_there_and_how_sure_it_is() {
+        insta::assert_snapshot!(head(&fixture::model()), @r"
+        Incomplete: 12 of 20 trials count.
+        Measured 2026-11-20 12:00 U C on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
+        Realism grade; publication was intended; 2 of 5 numbers are unstable, 1 have no interval.
+        ");
+        insta::assert_snapshot!(head(&fixture::serving::small()), @r"
+        Incomplete: 10 of 15 trials count; 13 of 1600 requests failed (0.81 %).
+        Measured 2026-11-20 12:00 U C on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
+        Realism grade; publication was intended; no number is unstable.
+        ");
+        insta::assert_snapshot!(head(&fixture::serving::refused()), @r"
+        Failed: none of 15 trials counts; 480 of 480 requests failed, in attempts that do not count.
+        Measured 2026-11-20 12:00 U C on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
+        Realism grade; publication was intended; no number.
+        ");
+    }
+
+    #[test]
+    fn a_case_without_a_trial_is_named() {
+        let mut model = fixture::model();
+        let first = model.summary.points[0].case_id.clone();
+        assert!(!head(&model).contains("no valid trial"));
+        for point in model.summary.points.iter_mut().filter(|point| point.case_id == first) {
+            point.trials_counted = 0;
+        }
+        assert!(head(&model).contains(&format!("; no valid trial of `{first}`")), "{}", head(&model));
+    }
+
+    #[test]
+    fn only_a_whole_run_is_complete() {
+        let mut model = fixture::serving::small();
+        model.summary.status = RunStatus::Succeeded;
+        for serving in model.summary.points.iter_mut().filter_map(|point| point.serving.as_mut()) {
+            serving.outcomes = [("ok".to_owned(), serving.requests)].into();
+        }
+        assert!(model.report().overview.is_complete);
+        model.summary.status = RunStatus::Partial;
+        assert!(!model.report().overview.is_complete);
+        model.summary.status = RunStatus::Succeeded;
+        model.summary.points[0].serving.as_mut().expect("it serves").outcomes.clear();
+        assert!(!model.report().overview.is_complete, "failed requests");
+    }
+
+    #[test]
+    fn stable_numbers_are_not_called_unstable() {
+        let mut model = fixture::serving::small();
+        for metric in model.summary.points.iter_mut().flat_map(|point| &mut point.metrics) {
+            metric.stability = Stability::Stable;
+        }
+        assert!(head(&model).contains("; no number is unstable"), "{}", head(&model));
+        model.summary.points[0].metrics[0].stability = Stability::Unstable;
+        assert!(!head(&model).contains("no number is unstable"), "{}", head(&model));
+    }
+}

@@ -1,0 +1,195 @@
+//! The first screen of a result: what is there, the headline, the tables, and the remarks that matter most.
+
+use crate::render::terminal::{Paint, Screen};
+use crate::render::text::{columns, fit};
+use crate::run::model::Report;
+use crate::run::model::fold;
+use crate::run::model::section::{CaseSection, PointSection, Row};
+
+use super::serving::LEGEND;
+
+/// Maximum number of lines at a width of 100 columns; the commands that follow it make 40.
+const MAX_LINES: usize = 35;
+
+/// Maximum number of remarks, one line each.
+const MAX_REMARKS: usize = 5;
+
+/// The lines of a serving table beside its rows: a blank line, the case, and two lines of header.
+const SERVING_FRAME: usize = 4;
+
+const INDENT: &str = "  ";
+
+impl Report {
+    /// Returns the first screen of the result, of at most 35 lines at 100 columns. The rest is in [`Report::terminal`] and in the
+    /// published report.
+    pub fn terminal_summary(&self, width: usize, color: bool) -> String {
+        let mut screen = Screen::new(width, color);
+        screen.overview(self);
+        if let Some(headline) = self.headline() {
+            screen.paragraph("", &headline.to_string(), Paint::Strong);
+        }
+        let remarks = fold::fold_cases(&self.cases);
+        let remark_lines = if remarks.is_empty() { 0 } else { 1 + remarks.len().min(MAX_REMARKS + 1) };
+        let room = MAX_LINES.saturating_sub(screen.lines() + remark_lines);
+        screen.tables(&self.cases, room);
+        if !remarks.is_empty() {
+            screen.line("");
+        }
+        let more = fold::left_out(&remarks, MAX_REMARKS);
+        for remark in remarks.iter().take(MAX_REMARKS).map(|remark| &remark.text).chain(&more) {
+            screen.single_line("· ", cut_at_clause(remark, width.saturating_sub(2)), Paint::Faint);
+        }
+        screen.out
+    }
+}
+
+impl Screen {
+    /// Writes the head: how much is there, where and when it was measured, and how sure it is.
+    pub(super) fn overview(&mut self, report: &Report) {
+        let overview = &report.overview;
+        let paint = if overview.is_complete { Paint::Strong } else { Paint::Caution };
+        self.paragraph("", &overview.completeness, paint);
+        self.paragraph("", &overview.setting, Paint::Faint);
+        self.paragraph("", &overview.certainty, Paint::Plain);
+    }
+
+    /// Writes the tables of all cases in at most `room` lines: if they do not fit, without intervals; then without the last rows.
+    fn tables(&mut self, cases: &[CaseSection], room: usize) {
+        let serving: Vec<&CaseSection> = cases.iter().filter(|case| case.serving.is_some()).collect();
+        let others: Vec<(&CaseSection, &PointSection, &Row)> =
+            cases.iter().filter(|case| case.serving.is_none()).flat_map(headline_rows).collect();
+        let other_lines = if others.is_empty() { 0 } else { 1 + others.len() };
+        let legend = usize::from(!serving.is_empty());
+        let frames = serving.len() * SERVING_FRAME + legend;
+        let loads: usize = serving.iter().map(|case| case.points.len()).sum();
+        let with_intervals = frames + 2 * loads + other_lines <= room;
+        // One line says how many rows are left out.
+        let mut rows = if frames + loads + other_lines <= room { usize::MAX } else { room.saturating_sub(frames + 2) };
+        let mut left_out = 0;
+        for case in &serving {
+            let shown = case.points.len().min(rows);
+            rows = rows.saturating_sub(case.points.len());
+            left_out += case.points.len() - shown;
+            if shown > 0 {
+                let points = case.points.iter().take(shown).cloned().collect();
+                self.compact_serving(&CaseSection { points, ..(*case).clone() }, with_intervals);
+            }
+        }
+        if !serving.is_empty() {
+            self.single_line(INDENT, LEGEND, Paint::Faint);
+        }
+        let shown = others.len().min(rows);
+        left_out += others.len() - shown;
+        if shown > 0 {
+            self.line("");
+            self.indicators(others.get(..shown).unwrap_or_default());
+        }
+        if left_out > 0 {
+            self.single_line(INDENT, &format!("… and {left_out} more rows, in the report"), Paint::Caution);
+        }
+    }
+
+    fn compact_serving(&mut self, case: &CaseSection, with_intervals: bool) {
+        let work = case.serving.as_ref().map(|work| {
+            let slos = if work.slos.is_empty() { String::new() } else { format!("; SLOs {}", work.slo_text()) };
+            format!(": {}, {}, {}{slos}", work.summary(), work.arrival_name(), work.lengths)
+        });
+        self.line("");
+        self.single_line("", &format!("{}{}", case.case_id, work.unwrap_or_default()), Paint::Plain);
+        self.serving_rows(case, with_intervals);
+    }
+
+    /// Writes one line for each row: the metric, its number with interval and unit, its trials and its stability.
+    fn indicators(&mut self, rows: &[(&CaseSection, &PointSection, &Row)]) {
+        let cells: Vec<[String; 3]> = rows.iter().map(|(case, point, row)| cells(case, point, row)).collect();
+        let widths: Vec<usize> = (0..3)
+            .map(|column| cells.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
+            .collect();
+        for row in &cells {
+            let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+            self.single_line(INDENT, padded.collect::<Vec<_>>().join("  ").trim_end(), Paint::Plain);
+        }
+    }
+
+    /// Writes a text as one line, cut at the width.
+    fn single_line(&mut self, first: &str, text: &str, paint: Paint) {
+        let room = self.width.saturating_sub(first.chars().count());
+        let painted = self.paint(paint, &fit(text, room));
+        self.line(&format!("{first}{painted}"));
+    }
+
+    fn lines(&self) -> usize {
+        self.out.lines().count()
+    }
+}
+
+/// Returns a text without its last clauses if it does not fit `room` columns: the report has the whole text.
+fn cut_at_clause(text: &str, room: usize) -> &str {
+    let fitting = text.match_indices("; ").map(|(end, _)| text.get(..end).unwrap_or_default());
+    if columns(text) <= room { text } else { fitting.take_while(|clause| columns(clause) <= room).last().unwrap_or(text) }
+}
+
+/// Returns the rows of a case that stand for it: the primary metrics, or the first metric.
+fn headline_rows(case: &CaseSection) -> impl Iterator<Item = (&CaseSection, &PointSection, &Row)> {
+    case.points.iter().flat_map(move |point| point.headline_rows().map(move |row| (case, point, row)))
+}
+
+fn cells(case: &CaseSection, point: &PointSection, row: &Row) -> [String; 3] {
+    let place = if point.label == "default" { String::new() } else { format!(", {}", point.label) };
+    let name = format!("{} on {}{place}: {}", case.workload, case.side, row.metric);
+    match &row.measured {
+        Ok(found) => {
+            let interval = found.interval.as_ref().map_or_else(|_| "(no interval)".to_owned(), |ends| ends.text.clone());
+            let state = format!("{}/{} trials, {}", found.n, point.planned, found.stability);
+            [name, format!("{} {} {interval}", found.median_text, row.unit), state]
+        }
+        Err(reason) => [name, "absent".to_owned(), reason.clone()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::render::text::columns;
+    use crate::run::fixture;
+
+    #[test]
+    fn a_first_screen_of_indicators() {
+        insta::assert_snapshot!(fixture::report().terminal_summary(100, false));
+    }
+
+    #[test]
+    fn a_first_screen_of_serving() {
+        insta::assert_snapshot!(fixture::serving::small().report().terminal_summary(100, false));
+    }
+
+    #[test]
+    fn whatever_was_measured_fits_one_screen() {
+        let reports = [
+            fixture::report(),
+            fixture::many_points(400),
+            fixture::serving::small().report(),
+            fixture::serving::whole().report(),
+            fixture::serving::refused().report(),
+        ];
+        for report in reports {
+            let text = report.terminal_summary(100, false);
+            assert!(text.lines().count() <= super::MAX_LINES, "{} lines:\n{text}", text.lines().count());
+            assert!(text.lines().all(|line| columns(line) <= 100), "{text}");
+        }
+        let left_out = fixture::many_points(400).terminal_summary(100, false);
+        assert!(left_out.contains("more rows, in the report"), "{left_out}");
+    }
+
+    #[test]
+    fn a_long_remark_ends_at_a_clause() {
+        assert_eq!(super::cut_at_clause("one; two; three", 9), "one; two");
+        assert_eq!(super::cut_at_clause("one; two; three", 15), "one; two; three");
+        assert_eq!(super::cut_at_clause("one two; three", 5), "one two; three", "no clause fits: its line is cut");
+    }
+
+    #[test]
+    fn nothing_is_left_out_in_silence() {
+        let small = fixture::serving::small().report().terminal_summary(100, false);
+        assert!(!small.contains("more rows"), "{small}");
+    }
+}
