@@ -160,6 +160,13 @@ fn outside_of_any_repository_the_store_is_the_users() {
     assert!(files_under(&elsewhere).is_empty(), "nothing is left where it was started");
     assert!(!fixture.store().exists(), "nor in a repository that it was not started in");
 
+    // A named store has the report beside it, wherever the bench is started.
+    let named = fixture.root().join("named");
+    let (name, of_store) = (named.display().to_string(), ["--store", &named.display().to_string()].map(str::to_owned));
+    let kept = fixture.assay(&[&load[..], &SHORT, &of_store.each_ref().map(String::as_str)].concat()).success();
+    assert!(kept.stdout.contains(&format!("report    {name}/published/away/report.html")), "{}", kept.stdout);
+    assert!(named.join("published/away/report.html").is_file() && !fixture.store().exists());
+
     // The printed commands work in the folder where the bench was started.
     for word in ["verify ", "prove "] {
         let line = ran.stdout.lines().find(|line| line.starts_with(word)).expect("the command is printed");

@@ -104,7 +104,10 @@ impl Run {
         let scratch = tempfile::tempdir().map_err(|error| Resource::ScratchFolder.error(error))?;
         let spawner = Spawner::start().map_err(|error| Resource::Spawner.error(error))?;
         let read = read_source(&spec.source, scratch.path(), &spawner, cancel)?;
-        let (store_uri, home) = find_store_and_home(spec.store.as_deref(), read.root.as_deref())?;
+        // A run that no repository defines keeps its report beside its store.
+        let is_adhoc = !spec.source.adhoc.is_empty();
+        let root = read.root.as_deref().filter(|_| !is_adhoc || spec.store.is_none());
+        let (store_uri, home) = find_store_and_home(spec.store.as_deref(), root)?;
         let store = Store::open(&store_uri)?;
         let pipeline = read.closure.pipeline.name.clone();
         let run_id = match &spec.run_id {
@@ -340,11 +343,14 @@ impl Observer for StageTracker<'_> {
     }
 }
 
-/// Returns the store, and the folder for files that are no evidence: logs, locks and published folders.
+/// Returns the store, and the folder for files that are no evidence: logs, locks and published folders. That is `.assay` of the
+/// repository; without a repository the store's own folder, or the user's data folder if the store is none.
 fn find_store_and_home(store: Option<&str>, root: Option<&Path>) -> Result<(String, PathBuf)> {
-    let home = match root.filter(|root| root.join(".git").exists()) {
-        Some(root) => root.canonicalize().unwrap_or_else(|_| root.to_owned()).join(".assay"),
-        None => data_folder()?,
+    let folder = store.filter(|uri| !uri.contains("://")).map(Path::new);
+    let home = match (root.filter(|root| root.join(".git").exists()), folder) {
+        (Some(root), _) => root.canonicalize().unwrap_or_else(|_| root.to_owned()).join(".assay"),
+        (None, Some(folder)) => std::path::absolute(folder).map_err(FileRole::Store.error(folder))?,
+        (None, None) => data_folder()?,
     };
     let made = std::fs::create_dir_all(&home).and_then(|()| {
         // The folder hides itself from Git, so that a first run leaves the work tree clean.

@@ -192,7 +192,6 @@ impl RunRequest {
             }))?;
         } else {
             output::report(report.terminal_summary(output::width(), output::has_color()));
-            output::line("");
             output::line(format!("report    {}", folder.join("report.html").display()));
             if let Some(committed) = pushed {
                 output::line(push::line(committed));

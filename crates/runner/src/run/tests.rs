@@ -59,6 +59,9 @@ fn a_store_and_a_home_are_found_for_every_run() {
     for uri in ["/elsewhere", "s3://bucket/prefix", "file:///elsewhere"] {
         assert_eq!(find_store_and_home(Some(uri), Some(&root)).expect("found"), (uri.to_owned(), home.clone()), "{uri}");
     }
+    let beside = root.join("store");
+    let found = find_store_and_home(Some(&beside.display().to_string()), None).expect("found");
+    assert_eq!(found, (beside.display().to_string(), beside), "without a repository, all is beside the store");
     let (relative, _) = find_store_and_home(Some("there"), Some(&root)).expect("a folder");
     assert_eq!(Path::new(&relative), std::path::absolute("there").expect("a path"));
 }

@@ -15,8 +15,7 @@ const INDENT: &str = "  ";
 /// Minimum number of loads for which the curve is shown as a row of bars.
 const MIN_BARS: usize = 3;
 
-pub(super) const LEGEND: &str =
-    "latencies in ms; ± is the reach of the interval around the number; ! and — are explained by a remark below";
+pub(super) const LEGEND: &str = "latencies in ms; ± is the reach of the interval; rows with ! or — have a remark below";
 
 impl Screen {
     pub(super) fn serving_case(&mut self, case: &CaseSection) {

@@ -4,6 +4,7 @@ use crate::render::terminal::{Paint, Screen};
 use crate::render::text::{columns, fit};
 use crate::run::model::Report;
 use crate::run::model::fold;
+use crate::run::model::remark;
 use crate::run::model::section::{CaseSection, PointSection, Row};
 
 use super::serving::LEGEND;
@@ -18,6 +19,9 @@ const MAX_REMARKS: usize = 5;
 const SERVING_FRAME: usize = 4;
 
 const INDENT: &str = "  ";
+
+/// The beginning of a remark.
+const FIRST: &str = "· ";
 
 impl Report {
     /// Returns the first screen of the result, of at most 35 lines at 100 columns. The rest is in [`Report::terminal`] and in the
@@ -36,8 +40,16 @@ impl Report {
             screen.line("");
         }
         let more = fold::left_out(&remarks, MAX_REMARKS);
-        for remark in remarks.iter().take(MAX_REMARKS).map(|remark| &remark.text).chain(&more) {
-            screen.single_line("· ", cut_at_clause(remark, width.saturating_sub(2)), Paint::Faint);
+        let shown: Vec<&String> = remarks.iter().take(MAX_REMARKS).map(|remark| &remark.text).chain(&more).collect();
+        // A remark has a second line where the screen has room for it.
+        let mut spare = MAX_LINES.saturating_sub(screen.lines() + shown.len());
+        for remark in shown {
+            let room = screen.width.saturating_sub(columns(FIRST));
+            let lines = if spare > 0 { remark::lines(remark, room) } else { vec![fit(cut_at_clause(remark, room), room)] };
+            spare = spare.saturating_sub(lines.len().saturating_sub(1));
+            for (index, line) in lines.iter().enumerate() {
+                screen.single_line(if index == 0 { FIRST } else { INDENT }, line, Paint::Faint);
+            }
         }
         screen.out
     }
@@ -92,7 +104,7 @@ impl Screen {
     fn compact_serving(&mut self, case: &CaseSection, with_intervals: bool) {
         let work = case.serving.as_ref().map(|work| {
             let slos = if work.slos.is_empty() { String::new() } else { format!("; SLOs {}", work.slo_text()) };
-            format!(": {}, {}, {}{slos}", work.summary(), work.arrival_name(), work.lengths)
+            format!(": {}, {}{slos}", work.arrival_name(), work.lengths)
         });
         self.line("");
         self.single_line("", &format!("{}{}", case.case_id, work.unwrap_or_default()), Paint::Plain);
