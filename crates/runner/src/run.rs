@@ -104,9 +104,9 @@ impl Run {
         let scratch = tempfile::tempdir().map_err(|error| Resource::ScratchFolder.error(error))?;
         let spawner = Spawner::start().map_err(|error| Resource::Spawner.error(error))?;
         let read = read_source(&spec.source, scratch.path(), &spawner, cancel)?;
-        // A run that no repository defines keeps its report beside its store.
-        let is_adhoc = !spec.source.adhoc.is_empty();
-        let root = read.root.as_deref().filter(|_| !is_adhoc || spec.store.is_none());
+        // A run that no repository defines keeps its report beside its store, if that is a folder.
+        let is_beside = !spec.source.adhoc.is_empty() && spec.store.as_ref().is_some_and(|uri| !uri.contains("://"));
+        let root = read.root.as_deref().filter(|_| !is_beside);
         let (store_uri, home) = find_store_and_home(spec.store.as_deref(), root)?;
         let store = Store::open(&store_uri)?;
         let pipeline = read.closure.pipeline.name.clone();

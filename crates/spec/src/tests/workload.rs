@@ -451,13 +451,20 @@ fn serving_needs_a_load() {
 #[test]
 fn training_is_refused_where_it_is_written() {
     let training = "type: training\n  framework: c\n  model: m\n  precision: p";
-    assert_snapshot!(indicator("type: indicator", training), @"");
+    assert_snapshot!(indicator("type: indicator", training), @r"
+    error: `spec.type` is `training`, which this version cannot run
+     --> a.yaml:7:9
+      |
+    7 |   type: training
+      |         ^^^^^^^^
+    hint: this version runs `serving` and `indicator`; an indicator may time a training script
+    ");
     assert_eq!(indicator("type: indicator", "type: indicator\n  framework: c"), "no problem");
 }
 
 #[test]
 fn training_needs_its_dimensions() {
-    assert_snapshot!(indicator("type: indicator", "type: training"), @"
+    assert_snapshot!(indicator("type: indicator", "type: training"), @r"
     error: `spec` lacks `model` for `type: training`
      --> a.yaml:6:1
       |
@@ -478,6 +485,13 @@ fn training_needs_its_dimensions() {
     6 | spec:
       | ^^^^
     hint: what computes, such as `pytorch`
+
+    error: `spec.type` is `training`, which this version cannot run
+     --> a.yaml:7:9
+      |
+    7 |   type: training
+      |         ^^^^^^^^
+    hint: this version runs `serving` and `indicator`; an indicator may time a training script
     ");
 }
 

@@ -146,17 +146,17 @@ mod tests {
     fn the_head_of_a_run_says_what_is_there_and_how_sure_it_is() {
         insta::assert_snapshot!(head(&fixture::model()), @r"
         Incomplete: 12 of 20 trials count.
-        Measured 2026-11-20 12:00 U C on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
-        Realism grade; publication was intended; 2 of 5 numbers are unstable, 1 have no interval.
+        Measured 2026-11-20 12:00 UTC on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
+        Realism grade; publication was intended; 2 of 5 numbers are unstable, 1 has no interval.
         ");
         insta::assert_snapshot!(head(&fixture::serving::small()), @r"
         Incomplete: 10 of 15 trials count; 13 of 1600 requests failed (0.81 %).
-        Measured 2026-11-20 12:00 U C on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
+        Measured 2026-11-20 12:00 UTC on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
         Realism grade; publication was intended; no number is unstable.
         ");
         insta::assert_snapshot!(head(&fixture::serving::refused()), @r"
         Failed: none of 15 trials counts; 480 of 480 requests failed, in attempts that do not count.
-        Measured 2026-11-20 12:00 U C on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
+        Measured 2026-11-20 12:00 UTC on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
         Realism grade; publication was intended; no number.
         ");
     }

@@ -230,11 +230,11 @@ mod tests {
           ! concurrency 1       0/5         0     160     —     —      —  —
           ! concurrency 64      0/5         0     160     —     —      —  —
           ! concurrency 128     0/5         0     160     —     —      —  —
-          latencies in ms; ± is how far the interval reaches from the number above it; ! and — mark rows
-          that have a remark below
+          latencies in ms; ± is the reach of the interval; rows with ! or — have a remark below
           · every load: 160 of 160 requests failed (http_error × 153, connect_error × 7), in attempts that
             do not count
           · every load, everything: absent, none of 5 trials counts (all_failed)
+          · every load: excluded t0: all_failed, none of 160 requests succeeded: 160 http_error; most often
         ");
         assert!(!screen.contains("0 of 0"), "{screen}");
         assert!(!report.markdown().contains("0 of 0"));
