@@ -244,7 +244,12 @@ fn runs_are_listed_and_shown() {
     let listed = fixture.assay(&["runs", "--json"]).success().json();
     assert_eq!(list(&listed).len(), 2);
     assert_eq!(listed[0]["state"], "published");
-    for arguments in [&["show", "one"][..], &["show", "one", "--all"], &["show", "one", "--markdown"]] {
+    let first_screen = fixture.assay(&["show", "one"]).success().stdout;
+    assert!(first_screen.starts_with("Complete: all 6 trials count.\n") && first_screen.lines().count() <= 40, "{first_screen}");
+    for expected in ["first on local: speed", "second on local: speed", "Exploratory grade, as intended"] {
+        assert!(first_screen.contains(expected), "it lacks {expected}:\n{first_screen}");
+    }
+    for arguments in [&["show", "one", "--all"], &["show", "one", "--markdown"]] {
         let shown = fixture.assay(arguments).success();
         for expected in ["first.local.default", "second.local.default", "speed", "exploratory"] {
             assert!(shown.stdout.contains(expected), "{arguments:?} lacks {expected}:\n{}", shown.stdout);

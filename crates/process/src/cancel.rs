@@ -77,15 +77,15 @@ impl Cancel {
 }
 
 /// The signals that ask a process to end: from a keyboard, from another process, and from a terminal that was closed.
-const END_SIGNALS: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
+pub const END_SIGNALS: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
-/// Returns a token that the signals to end cancel, from now on and for the life of the process. The signals no longer end the
+/// Returns a token that these signals cancel, from now on and for the life of the process. The signals no longer end the
 /// process; a repeated one changes nothing. One that the process was started to ignore, as `nohup` does with SIGHUP, stays ignored.
-pub fn cancel_on_signals() -> io::Result<Cancel> {
+pub fn cancel_on_signals(signals: &[Signal]) -> io::Result<Cancel> {
     let cancel = Cancel::new()?;
     let raised = cancel.clone();
     let ignored = ignored_signals()?;
-    let handled = END_SIGNALS.iter().map(|signal| signal.as_raw()).filter(|number| !is_in_mask(ignored, *number));
+    let handled = signals.iter().map(|signal| signal.as_raw()).filter(|number| !is_in_mask(ignored, *number));
     let mut arriving = signal_hook::iterator::Signals::new(handled)?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for number in arriving.forever() {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 
 use crate::{
-    Cancel, Command, Error, FdThree, Input, Output, Spawner, Status, become_reaper, cancel_on_signals, kill_descendants,
+    Cancel, Command, END_SIGNALS, Error, FdThree, Input, Output, Spawner, Status, become_reaper, cancel_on_signals,
+    kill_descendants,
 };
 
 /// Runs one program and ends with it: the whole body of a wrapper process.
@@ -20,7 +21,7 @@ use crate::{
 /// gives its program: a wrapper that is killed cannot clean up.
 pub fn supervise(parent: i32, command: Command, grace: Duration) -> Result<Status, Error> {
     become_reaper()?;
-    let cancel = cancel_on_signals().map_err(Error::system("handle signals"))?;
+    let cancel = cancel_on_signals(&END_SIGNALS).map_err(Error::system("handle signals"))?;
     follow_parent(parent)?;
     let ended = run(parent, command, grace, &cancel);
     // This also runs if waiting failed: no process may outlive the wrapper.

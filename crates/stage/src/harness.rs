@@ -123,7 +123,7 @@ pub fn init_tracing() {
 }
 
 fn run<S: Stage>(stage: &S, arguments: &Arguments) -> Result<Event, Failure> {
-    let cancel = assay_process::cancel_on_signals()
+    let cancel = assay_process::cancel_on_signals(&assay_process::END_SIGNALS)
         .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
     // Hashing the binary takes a moment, and its result is needed only for signing.
     let binary = std::thread::spawn(binary_digest);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use assay_cluster::{CANCEL, Cluster, JobState, ObjectPath, Pod, RUN, STAGE, has_begun, job_state, root_name};
 use assay_manifest::RunId;
-use assay_process::Cancel;
+use assay_process::{Cancel, Signal};
 use assay_runner::Observer;
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::json;
@@ -38,7 +38,7 @@ pub(crate) struct Attach {
 impl Attach {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         use std::io::IsTerminal as _;
-        let cancel = assay_process::cancel_on_signals()
+        let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
             .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let cluster = self.at.connect()?;
         require_root(&cluster, &self.at.namespace, &self.run)?;

@@ -70,7 +70,7 @@ impl Drive {
     fn drive(&self) -> Result<Exit, Failure> {
         reach_remotes()?;
         assay_stage::init_tracing();
-        let told_to_end = assay_process::cancel_on_signals()
+        let told_to_end = assay_process::cancel_on_signals(&assay_process::END_SIGNALS)
             .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let here = PodEnvironment::from_env(|name| std::env::var(name).ok()).ok_or_else(|| {
             Failure::new(ErrorCode::NoPod, "`assay drive` runs in a driver's pod only")

@@ -12,7 +12,7 @@ use assay_cluster::{
     root_name, run_root,
 };
 use assay_manifest::{InputRef, RunId};
-use assay_process::Cancel;
+use assay_process::{Cancel, Signal};
 use assay_runner::{BranchPush, Config, Run as Driven, RunSpec};
 use assay_stage::{Clock, ErrorCode, Exit, Failure};
 
@@ -78,7 +78,7 @@ pub(crate) struct OnKubernetes {
 impl OnKubernetes {
     /// Runs a pipeline in the cluster, to its end unless it is detached.
     pub(crate) fn run(&self, asked: &RunRequest, pushes: bool, fetches: bool) -> Result<Exit, Failure> {
-        let cancel = assay_process::cancel_on_signals()
+        let cancel = assay_process::cancel_on_signals(&[Signal::INT, Signal::TERM])
             .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let cluster = self.at.connect()?;
         let options = self.install_options();

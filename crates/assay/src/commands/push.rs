@@ -43,7 +43,7 @@ pub(crate) struct Push {
 
 impl Push {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let cancel = assay_process::cancel_on_signals()
+        let cancel = assay_process::cancel_on_signals(&assay_process::END_SIGNALS)
             .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let opened = self.place.runs().open(&self.run)?;
         let committed = commit(&opened, &self.branch_of(&opened)?, &cancel)?;

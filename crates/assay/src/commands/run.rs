@@ -101,7 +101,7 @@ impl RunRequest {
     }
 
     fn finish(self, pushes: bool) -> Result<Exit, Failure> {
-        let cancel = assay_process::cancel_on_signals()
+        let cancel = assay_process::cancel_on_signals(&assay_process::END_SIGNALS)
             .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let config = Config::find()?;
         let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assay_process::{Child, Command, Signal, Status, cancel_on_signals, kill_descendants};
+use assay_process::{Child, Command, END_SIGNALS, Signal, Status, cancel_on_signals, kill_descendants};
 
 use crate::support::{
     count_others, never_cancelled, read_rest, run, run_alone, run_alone_without_reaper, sh, spawner, start_until_ready,
@@ -199,7 +199,7 @@ fn a_chain_of_forks_does_not_outrun_the_sweep() {
 #[test]
 fn a_signal_raises_the_flag_once() {
     run_alone("ending::a_signal_raises_the_flag_once", || {
-        let cancel = cancel_on_signals().expect("handlers");
+        let cancel = cancel_on_signals(&END_SIGNALS).expect("handlers");
         let raise = |signal| rustix::process::kill_process(rustix::process::getpid(), signal).expect("sent");
         raise(Signal::INT);
         assert!(cancel.wait_timeout(Duration::MAX));
@@ -213,7 +213,7 @@ fn a_signal_raises_the_flag_once() {
 #[test]
 fn a_closed_terminal_raises_the_flag() {
     run_alone("ending::a_closed_terminal_raises_the_flag", || {
-        let cancel = cancel_on_signals().expect("handlers");
+        let cancel = cancel_on_signals(&END_SIGNALS).expect("handlers");
         rustix::process::kill_process(rustix::process::getpid(), Signal::HUP).expect("sent");
         assert!(cancel.wait_timeout(Duration::MAX));
         assert_eq!(cancel.reason(), Some("SIGHUP"));
