@@ -94,8 +94,8 @@ fn kills(quarter: u64, work: Work, enough: usize) -> Tally {
     let enough = std::env::var("ASSAY_TEST_KILLS").map_or(enough, |kills| kills.parse().expect("ASSAY_TEST_KILLS is a number"));
     let seed = std::env::var("ASSAY_TEST_SEED").map_or(SEED, |seed| seed.parse().expect("ASSAY_TEST_SEED is a number"));
     let mut tally = Tally { seed, ..Tally::default() };
-    while tally.hits() < enough {
-        assert!(tally.runs < enough as u64, "kills hardly ever hit: {tally}");
+    while tally.hits() < enough || (work == Work::Targets && tally.hits_of(Victim::Target) < enough / 4) {
+        assert!(tally.runs < 2 * enough as u64, "kills hardly ever hit: {tally}");
         let story = RunLog { seed, quarter, run: tally.runs, lines: Vec::new() };
         one_run(story, work, &mut tally);
         tally.runs += 1;
@@ -409,11 +409,8 @@ impl Step {
         })
     }
 
-    fn victims(self, work: Work) -> &'static [Victim] {
+    fn victims(self) -> &'static [Victim] {
         match self {
-            Self::Execute if work == Work::Targets => {
-                &[Victim::Assay, Victim::Supervisor, Victim::Stage, Victim::Script, Victim::Target, Victim::Target]
-            }
             Self::Opening | Self::Export => &[Victim::Assay],
             Self::Execute => &[Victim::Assay, Victim::Supervisor, Victim::Stage, Victim::Script],
             _ => &[Victim::Assay, Victim::Supervisor, Victim::Stage],
@@ -455,10 +452,11 @@ impl Kill {
     }
 
     fn draw_one(dice: &mut Dice, work: Work) -> Self {
-        let at = dice.pick(&Step::DRAWN);
+        let is_of_target = work == Work::Targets && dice.below(2) == 0;
+        let at = if is_of_target { Step::Execute } else { dice.pick(&Step::DRAWN) };
         let is_measuring = matches!(at, Step::Execute | Step::Record);
         Self {
-            victim: dice.pick(at.victims(work)),
+            victim: if is_of_target { Victim::Target } else { dice.pick(at.victims()) },
             at,
             after_trial_events: if is_measuring { dice.below(8) } else { 0 },
             delay: Duration::from_micros(dice.below(if at == Step::Opening { 400_000 } else { 40_000 })),
@@ -678,6 +676,10 @@ impl Tally {
 
     fn hits(&self) -> usize {
         self.hits.values().sum()
+    }
+
+    fn hits_of(&self, victim: Victim) -> usize {
+        self.hits.iter().filter(|((of, _), _)| *of == victim).map(|(_, count)| count).sum()
     }
 }
 
