@@ -1,17 +1,24 @@
 //! The version and the models that an endpoint reports.
 //!
 //! There is no standard for the version. Models are read from OpenAI's API; the version from the paths of vLLM, SGLang and TGI,
-//! in this order, and last from the `Server` header. What no response contains is unknown, with the reason.
+//! in this order, and last from the `Server` header. What no response contains is unknown, with the reason. The start of the
+//! process is the metric `process_start_time_seconds` of Prometheus client libraries, which most servers have at `/metrics`.
 
 use std::time::Duration;
 
-use assay_manifest::{Fact, ProvisionedTarget};
+use assay_manifest::{Fact, Instant, ProvisionedTarget};
 use serde_json::Value;
 
 use crate::{Client, EndpointResponse, Limits, RequestError, endpoint_url};
 
 /// The limits of each request.
 const LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 1 << 20 };
+
+/// The limits of the request for metrics: a server with many models has many.
+const METRIC_LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 8 << 20 };
+
+/// The metric of Prometheus client libraries with the start of the process, in seconds since the Unix epoch.
+const PROCESS_START: &str = "process_start_time_seconds";
 
 /// The most models of a list.
 const MAX_MODELS: usize = 1000;
@@ -51,6 +58,8 @@ pub struct Identity {
     pub server: Fact<String>,
     /// The models that it lists, sorted, each once; or the reason why there is no list.
     pub models: Result<Vec<String>, String>,
+    /// The start of the process that responded, in seconds since the Unix epoch; `None` if it has no such metric.
+    pub process_start_s: Option<u64>,
 }
 
 impl Identity {
@@ -68,7 +77,20 @@ impl Identity {
         };
         let server = server(listed.as_ref().ok(), &version);
         let models = listed.map_err(|error| error.to_string()).and_then(|response| models(&response));
-        Self { presence, version, server, models: models.map_err(|why| format!("GET /v1/models: {why}")) }
+        let process_start_s = if presence == Presence::Responded { process_start(client, url) } else { None };
+        Self { presence, version, server, models: models.map_err(|why| format!("GET /v1/models: {why}")), process_start_s }
+    }
+
+    /// Describes a restart since the target was provisioned, which ended at `provisioned`; `None` if there was none, or if the server
+    /// does not say when it started. A later start alone is not enough: several servers may share an address.
+    pub fn restart_since(&self, recorded: &ProvisionedTarget, provisioned: Instant) -> Option<String> {
+        let (then, now) = (recorded.process_start_s?.0, self.process_start_s?);
+        let provisioned_s = u64::try_from(provisioned.unix_ns()).ok()? / 1_000_000_000;
+        let at = |seconds: u64| {
+            Instant::from_unix_ns(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000)).to_seconds()
+        };
+        (now > then && now > provisioned_s)
+            .then(|| format!("its process started at {}, when it was provisioned at {}", at(now), at(then)))
     }
 
     /// Returns the models that it lists; empty if it gives no list.
@@ -120,6 +142,21 @@ fn owner(list: &Value) -> Option<&'static str> {
     owners.dedup();
     let [owner] = owners[..] else { return None };
     SERVERS_BY_OWNER.iter().find(|(name, _)| *name == owner).map(|(_, server)| *server)
+}
+
+/// Reads the start of the process from the metrics of the endpoint.
+fn process_start(client: &Client, url: &str) -> Option<u64> {
+    let response = client.get(&endpoint_url(url, "/metrics"), METRIC_LIMITS).ok().filter(EndpointResponse::is_success)?;
+    parse_process_start(&String::from_utf8_lossy(&response.body))
+}
+
+/// Parses the start of the process from metrics in the text format of Prometheus; `None` if several processes have one.
+fn parse_process_start(metrics: &str) -> Option<u64> {
+    let samples = metrics.lines().filter_map(|line| line.strip_prefix(PROCESS_START)?.trim_start().split(' ').next());
+    let mut starts: Vec<f64> = samples.filter_map(|value| value.parse().ok()).collect();
+    starts.dedup();
+    let [start] = starts[..] else { return None };
+    (start.is_finite() && (1.0..1e12).contains(&start)).then_some(start as u64)
 }
 
 fn version(client: &Client, url: &str, listed: Option<&EndpointResponse>) -> Fact<String> {

@@ -187,8 +187,8 @@ impl BlockRun<'_> {
     }
 
     /// Describes the difference between the provisioned target of a case and what is at its address now: another process may have
-    /// its port. A target that Assay started is lost if it is gone or another. Any other endpoint has to name another version or
-    /// other models: if it is gone or overloaded, this is measured.
+    /// its port. A target that Assay started is lost if it is gone or another. Any other endpoint has to name another version, other
+    /// models or a later start of its process: if it is gone or overloaded, this is measured.
     fn target_change(&self, case: &CaseId) -> Result<Option<(&Name, String)>, Failure> {
         let target = self.plan.case(case).and_then(|case| self.plan.target(&case.target));
         let Some(target) = target else { return Ok(None) };
@@ -198,7 +198,9 @@ impl BlockRun<'_> {
         let identity = Identity::query(&Client::new(headers), address);
         let is_held = matches!(found.kind, TargetKind::Simulator | TargetKind::Process);
         let is_telling = if is_held { identity.presence != Presence::Silent } else { identity.contradicts(found) };
-        Ok(identity.differs_from(found).filter(|_| is_telling).map(|change| (&target.name, change)))
+        let change = identity.differs_from(found).filter(|_| is_telling);
+        let change = change.or_else(|| identity.restart_since(found, self.environment.observed_at));
+        Ok(change.map(|change| (&target.name, change)))
     }
 
     /// Counts the attempts of an earlier process only if they are valid in every shard.

@@ -207,6 +207,7 @@ mod tests {
             version: Fact::unknown("a test"),
             server: None,
             models: Vec::new(),
+            process_start_s: None,
             image: None,
             pods: nodes.iter().map(pod).collect(),
             settings: BTreeMap::new(),

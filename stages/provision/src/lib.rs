@@ -229,6 +229,7 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvi
         version: found.version,
         server: found.server,
         models: found.models,
+        process_start_s: found.process_start_s,
         image: brought_up.as_ref().and_then(pods::RunningTarget::image).or(planned),
         pods: brought_up.as_ref().map(|up| up.pods.clone()).unwrap_or_default(),
         settings: brought_up.map(|up| up.settings).unwrap_or_default(),
@@ -260,6 +261,7 @@ struct TargetProperties {
     version: Fact<String>,
     server: Option<Fact<String>>,
     models: Vec<String>,
+    process_start_s: Option<Count>,
     probes: Vec<Probe>,
 }
 
@@ -267,7 +269,7 @@ impl TargetProperties {
     /// Describes a target that cannot be queried.
     fn without_query(target: &Target) -> Self {
         let version = Fact::unknown(format!("a target of kind `{}` gives no version", target.kind));
-        Self { address: target.url.clone(), version, server: None, models: Vec::new(), probes: Vec::new() }
+        Self { address: target.url.clone(), version, server: None, models: Vec::new(), process_start_s: None, probes: Vec::new() }
     }
 
     /// Waits until the target is ready, then queries its properties. It fails if the target lists models but not the plan's, and
@@ -286,7 +288,8 @@ impl TargetProperties {
         models::check(target, &models::requested_models(plan, target), &identity)?;
         let models = identity.listed_models().to_vec();
         let server = Some(identity.server);
-        Ok(Self { address: Some(address), version: identity.version, server, models, probes: vec![probe] })
+        let process_start_s = identity.process_start_s.map(Count);
+        Ok(Self { address: Some(address), version: identity.version, server, models, process_start_s, probes: vec![probe] })
     }
 }
 

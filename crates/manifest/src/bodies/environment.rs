@@ -310,6 +310,10 @@ pub struct ProvisionedTarget {
     pub server: Option<Fact<String>>,
     /// The models that it lists.
     pub models: Vec<String>,
+    /// The start of its process in seconds since the Unix epoch, as its Prometheus metric `process_start_time_seconds` says; absent
+    /// if it has none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub process_start_s: Option<Count>,
     /// The image that is actually running, for containers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub image: Option<Image>,

@@ -1,4 +1,4 @@
-use assay_manifest::{FactSource, TargetKind};
+use assay_manifest::{Count, FactSource, TargetKind};
 use proptest::prelude::*;
 
 use super::*;
@@ -102,6 +102,7 @@ fn recorded(version: Option<&str>, models: &[&str]) -> ProvisionedTarget {
         version: version.map_or_else(|| Fact::unknown("404"), |version| Fact::observed(version.to_owned(), "GET /version")),
         server: None,
         models: models.iter().map(|model| (*model).to_owned()).collect(),
+        process_start_s: None,
         image: None,
         pods: vec![],
         settings: std::collections::BTreeMap::new(),
@@ -113,12 +114,43 @@ fn recorded(version: Option<&str>, models: &[&str]) -> ProvisionedTarget {
 }
 
 #[test]
+fn a_process_that_started_after_provisioning_is_a_restart() {
+    let provisioned = Instant::from_unix_ns(1_000_000_000_000);
+    let target = |start| ProvisionedTarget { process_start_s: start, ..recorded(None, &[]) };
+    let now = |start| Identity {
+        presence: Presence::Responded,
+        version: Fact::unknown("x"),
+        server: Fact::unknown("x"),
+        models: Err("none".to_owned()),
+        process_start_s: start,
+    };
+    let restart = now(Some(1_001)).restart_since(&target(Some(Count(900))), provisioned).expect("a restart");
+    insta::assert_snapshot!(restart, @"");
+    assert_eq!(now(Some(950)).restart_since(&target(Some(Count(900))), provisioned), None, "another server behind the address");
+    assert_eq!(now(Some(900)).restart_since(&target(Some(Count(900))), provisioned), None);
+    assert_eq!(now(None).restart_since(&target(Some(Count(900))), provisioned), None);
+    assert_eq!(now(Some(1_001)).restart_since(&target(None), provisioned), None);
+}
+
+#[test]
+fn the_start_of_a_process_is_read_from_its_metrics() {
+    let metrics = "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.7641e+09\nother 1\n";
+    assert_eq!(parse_process_start(metrics), Some(1_764_100_000));
+    assert_eq!(parse_process_start(&metrics.replace("1.7641e+09", "1764100000.25")), Some(1_764_100_000));
+    assert_eq!(parse_process_start(&format!("{metrics}process_start_time_seconds 5\n")), None, "several processes");
+    for text in ["", "process_start_time_seconds", "process_start_time_seconds NaN", "process_start_time_seconds -1"] {
+        assert_eq!(parse_process_start(text), None, "{text}");
+    }
+}
+
+#[test]
 fn another_version_or_another_list_is_another_endpoint() {
     let now = Identity {
         presence: Presence::Responded,
         version: Fact::observed("1".to_owned(), "GET /info"),
         server: Fact::unknown("x"),
         models: Ok(vec!["a".to_owned()]),
+        process_start_s: None,
     };
     assert_eq!(now.differs_from(&recorded(Some("1"), &["a"])), None, "where it was read is no difference");
     insta::assert_snapshot!(now.differs_from(&recorded(Some("2"), &["a"])).expect("another"), @"version 2 when it was provisioned, 1 now");
@@ -129,6 +161,7 @@ fn another_version_or_another_list_is_another_endpoint() {
         version: Fact::unknown("x"),
         server: Fact::unknown("x"),
         models: Err("GET /v1/models: gone".to_owned()),
+        process_start_s: None,
     };
     assert_eq!(silent.differs_from(&recorded(None, &[])), None, "it never said anything");
     insta::assert_snapshot!(silent.differs_from(&recorded(None, &["a"])).expect("another"), @"models [a] when it was provisioned, none (GET /v1/models: gone) now");

@@ -14,7 +14,13 @@ fn target(name: &str) -> Target {
 
 fn listing(models: Result<Vec<&str>, &str>) -> Identity {
     let models = models.map(|models| models.into_iter().map(str::to_owned).collect()).map_err(str::to_owned);
-    Identity { presence: Presence::Responded, version: Fact::unknown("a test"), server: Fact::unknown("a test"), models }
+    Identity {
+        presence: Presence::Responded,
+        version: Fact::unknown("a test"),
+        process_start_s: None,
+        server: Fact::unknown("a test"),
+        models,
+    }
 }
 
 fn refused(asked: &[&str], listed: Vec<&str>) -> Failure {

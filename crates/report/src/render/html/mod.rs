@@ -58,6 +58,14 @@ pub(crate) fn section(page: &mut Writer, id: &str, title: &str, inside: impl FnO
     });
 }
 
+/// Writes content that is folded until the reader opens it: a summary, then what `inside` writes.
+pub(crate) fn folded(page: &mut Writer, summary: &str, inside: impl FnOnce(&mut Writer)) {
+    page.element("details", &[], |page| {
+        page.leaf("summary", &[], summary);
+        inside(page);
+    });
+}
+
 /// Writes an item of the strip. A caution has a mark and its own words; the colour only repeats them.
 pub(crate) fn strip_item(page: &mut Writer, item: &StripItem) {
     let class = if item.caution { "item caution" } else { "item" };

@@ -1,7 +1,7 @@
 //! The evidence behind a report's numbers: commands, source, workloads, files, queries, signatures, and facts of machines.
 
 use crate::render::html::writer::Writer;
-use crate::render::html::{Typeface, command_line, pairs};
+use crate::render::html::{Typeface, command_line, folded, pairs};
 use crate::render::text::counted;
 use crate::run::model::Report;
 use crate::run::model::environment::{FactRow, Facts};
@@ -25,10 +25,12 @@ impl Report {
         }
         page.leaf("h3", &[("id", "source")], "Source");
         pairs(page, self.lineage.source.iter().map(|(label, text)| (*label, text.as_str(), Typeface::Code)));
-        write_workloads(page, &self.lineage);
-        page.leaf("h3", &[("id", "files")], "Curated files");
-        artifacts(page, &self.lineage.files);
-        write_warehouse(page, &self.lineage);
+        folded(page, "Workloads, files and queries", |page| {
+            write_workloads(page, &self.lineage);
+            page.leaf("h3", &[("id", "files")], "Curated files");
+            artifacts(page, &self.lineage.files);
+            write_warehouse(page, &self.lineage);
+        });
         signatures(page, &self.lineage);
         for facts in &self.facts {
             write_facts(page, facts);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::panel::number_link;
 use crate::render::html::writer::Writer;
-use crate::render::html::{FIGURE_SPACE, PUNCTUATION_SPACE};
+use crate::render::html::{FIGURE_SPACE, PUNCTUATION_SPACE, folded};
 use crate::render::number::percent;
 use crate::render::svg::axis::Axis;
 use crate::render::svg::plot::{grid, labels, pc, px};
@@ -20,6 +20,9 @@ const MAX_STRIPS: usize = 40;
 
 /// Maximum number of dots in one strip, evenly chosen: at this number they form a band.
 const MAX_DOTS: usize = 200;
+
+/// The figures that are open; the others are folded.
+const OPEN_FIGURES: usize = 1;
 
 /// Maximum number of small panels of trials in their order.
 const MAX_PANELS: usize = 24;
@@ -54,9 +57,15 @@ struct Figure<'a> {
 pub(super) fn figures(page: &mut Writer, report: &Report) {
     let figures = grouped(report);
     let mut left_out = 0;
-    for figure in &figures {
+    for (place, figure) in figures.iter().enumerate() {
         let mut piece = Writer::default();
-        figure.write(&mut piece);
+        if place < OPEN_FIGURES {
+            figure.write(&mut piece);
+        } else {
+            folded(&mut piece, &format!("{}: {}", figure.workload, metric_name(&figure.metric.metric)), |page| {
+                figure.write(page)
+            });
+        }
         if page.len() + piece.len() > MAX_BYTES {
             left_out += 1;
         } else {

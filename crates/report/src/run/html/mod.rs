@@ -14,7 +14,7 @@ mod tables;
 mod tests;
 
 use crate::render::html::writer::Writer;
-use crate::render::html::{MAX_PAGE, STYLE, head, section, strip_item, theme};
+use crate::render::html::{MAX_PAGE, STYLE, folded, head, section, strip_item, theme};
 use crate::run::model::Report;
 use crate::run::model::sentence::Sentence;
 use crate::run::model::serving as serving_metrics;
@@ -42,7 +42,9 @@ impl Report {
         // Written first, so that the tables know how much room is left.
         let mut below = Writer::default();
         section(&mut below, "evidence", "Evidence", |page| self.evidence(page));
-        section(&mut below, "fine-print", "Fine print", |page| self.fine_print(page));
+        section(&mut below, "fine-print", "Fine print", |page| {
+            folded(page, "How the numbers were made, and what they do not say", |page| self.fine_print(page));
+        });
         let mut panels = panel::Panels::default();
         page.element("main", &[], |page| {
             self.header(page);
@@ -56,7 +58,9 @@ impl Report {
                 page.append(figures);
             });
             if serving::has_timelines(self) {
-                section(page, "requests", "Requests in time", |page| serving::timeline_figures(page, self));
+                section(page, "requests", "Requests in time", |page| {
+                    folded(page, "Each request of one trial of a load", |page| serving::timeline_figures(page, self));
+                });
             }
             section(page, "state", "State", |page| page.element("dl", &[("class", "strip-items")], |page| self.state(page)));
             let room = MAX_PAGE.saturating_sub(page.len() + below.len() + page.links().len() * LINKED_PANEL_BYTES);

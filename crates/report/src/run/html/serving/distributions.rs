@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use assay_metric::{Definition, Metric, Use};
 
 use super::workload::{MAX_PANELS, MAX_SLO_RATIO, PieceWriter, Workload, workloads};
+use crate::render::html::folded;
 use crate::render::html::table::data_table;
 use crate::render::html::writer::Writer;
 use crate::render::number::{milliseconds, percent, significant};
@@ -36,13 +37,18 @@ pub(crate) fn distribution_figures(page: &mut Writer, report: &Report) {
     let mut pieces = PieceWriter::new(page);
     let mut any = false;
     for workload in workloads(report) {
+        let mut is_first = true;
         for row in distributions() {
             let panels = panels(&workload, row.key);
             if panels.iter().any(|panel| !panel.curves.is_empty()) {
                 any = true;
                 let slo = workload.slos().iter().find(|line| line.metric == row.key);
                 let title = format!("{} ({})", row.long_title, row.title);
-                pieces.add(|page| distribution_figure(page, &workload, &title, slo, &panels));
+                let write = |page: &mut Writer| distribution_figure(page, &workload, &title, slo, &panels);
+                // The first latency is open; a small screen would be full of the others.
+                pieces
+                    .add(|page| if is_first { write(page) } else { folded(page, &format!("{}: {title}", workload.name), write) });
+                is_first = false;
             }
         }
     }
