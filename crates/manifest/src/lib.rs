@@ -16,6 +16,7 @@ mod instant;
 pub use address::{Address, AddressError, MIN_ROW_DIGITS};
 pub use artifact::{Artifact, Count};
 pub use assay_api::ServingApi;
+pub use assay_metric::SloMetric;
 pub use bodies::{
     collection::*, common::*, environment::*, execution::*, plan::*, publication::*, recording::*, run_end::*, serving::*,
     source::*, summary::*, verdict::*,

@@ -8,6 +8,7 @@ mod events;
 mod name;
 mod reference;
 mod request;
+mod slo;
 mod statistic;
 mod table;
 mod trial;
@@ -19,7 +20,7 @@ pub use name::{ColumnValue, MetricName, SpreadColumns};
 pub use reference::reference_page;
 pub use request::{Field, Quotient, RequestFields, TpotDivisor, is_length_mismatch, since_ns, tpot_ns};
 pub use statistic::{Estimator, Statistic};
-pub use table::Metric;
+pub use table::{Metric, SloMetric};
 pub use trial::{MeasuredValue, Sum, Totals, TrialTotals, WorkTotals, no_request_succeeded, no_response_has, quantity};
 pub use unit::Unit;
 pub use window::{BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, share_within};
@@ -43,6 +44,8 @@ pub struct Definition {
     pub requires: &'static [Requirement],
     /// Its uses besides the Summary and the tables.
     pub uses: &'static [Use],
+    /// The metric as one that an SLO of a workload may limit; `None` if none may.
+    pub slo: Option<SloMetric>,
     /// The reported names: one for each statistic.
     pub names: &'static [MetricName],
     /// The meaning: a noun phrase.
@@ -121,8 +124,6 @@ impl Requirement {
 pub enum Use {
     /// The distribution is kept for plots.
     Curve,
-    /// A workload may limit it with an SLO.
-    Slo,
     /// `assay-simulator predict` prints it.
     Prediction,
 }

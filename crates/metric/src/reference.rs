@@ -40,8 +40,8 @@ pub fn reference_page() -> String {
         let meaning = statistic.phrase().trim_end_matches("of ").trim_end_matches([',', ' ']);
         let _ = writeln!(page, "| `{}` | {meaning} |", statistic.suffix());
     }
-    let _ = write!(page, "\nA workload may limit with an SLO: {}. ", keys(Use::Slo));
-    let _ = writeln!(page, "`assay-simulator predict` prints: {}.", keys(Use::Prediction));
+    let _ = write!(page, "\nA workload may limit with an SLO: {}. ", titles(|row| row.slo.is_some()));
+    let _ = writeln!(page, "`assay-simulator predict` prints: {}.", titles(|row| row.uses.contains(&Use::Prediction)));
     page
 }
 
@@ -85,7 +85,8 @@ fn primary() -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-fn keys(place: Use) -> String {
-    let named = Metric::ALL.iter().filter(|metric| metric.has_use(place)).map(|metric| metric.definition().title);
-    named.collect::<Vec<_>>().join(", ")
+/// Returns the titles of the metrics that `is_named` selects.
+fn titles(is_named: impl Fn(&Definition) -> bool) -> String {
+    let rows = Metric::ALL.iter().map(|metric| metric.definition()).filter(|row| is_named(row));
+    rows.map(|row| row.title).collect::<Vec<_>>().join(", ")
 }

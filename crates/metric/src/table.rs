@@ -2,12 +2,16 @@
 //!
 //! A row states the key, the name in the unit of the Summary, the column in the unit of the wide table, and all else that readers
 //! of a metric need. A statistic may be `primary` (gates judge it by default) and `shown` with a rank (reports have a column
-//! of it). It has a `column_doc` if its column has another meaning than the metric. The order of the rows is that of reports.
+//! of it). It has a `column_doc` if its column has another meaning than the metric. A row with an `slo` may be limited by an SLO, in the
+//! field of workloads that is its key; `slo` is the meaning of that field. The order of the rows is that of reports.
 
 use crate::name::{MetricName, SpreadColumns};
 use crate::request;
 use crate::statistic::{phrase, suffix};
 use crate::trial;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::{Definition, Direction, Field, Formula, Requirement, Section, Statistic, Unit, Use};
 
 use Direction::{Higher, Lower};
@@ -38,6 +42,7 @@ macro_rules! metrics {
     ($($variant:ident {
         key: $key:literal, name: $name:literal, column: $column:literal, title: $title:literal $(($long_title:literal))?, unit: $unit:ident,
         better: $better:expr, section: $section:ident, requires: [$($requirement:ident),*], uses: [$($use:ident),*],
+        $(slo: $slo_doc:literal,)?
         statistics: [$($statistic:ident $($mark:ident $($rank:literal)?)*),+],
         meaning: $meaning:literal,
         formula: $formula_text:literal => $formula:expr,
@@ -65,6 +70,7 @@ macro_rules! metrics {
                         section: Section::$section,
                         requires: &[$(Requirement::$requirement),*],
                         uses: &[$(Use::$use),*],
+                        slo: slo_metric!($variant $($slo_doc)?),
                         names: &[$(
                             MetricName::new(
                                 Metric::$variant,
@@ -83,13 +89,70 @@ macro_rules! metrics {
                 }
             }
         }
+
+        /// The latency that a service level objective limits.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        pub enum SloMetric {
+            $($(#[doc = concat!($slo_doc, ".")] #[serde(rename = $key)] $variant,)?)+
+        }
+
+        impl SloMetric {
+            /// All metrics that an SLO may limit, in the order of the table.
+            pub const ALL: &[Self] = &[$($(slo_variant!($variant $slo_doc),)?)+];
+
+            /// Returns the metric that is limited.
+            pub const fn metric(self) -> Metric {
+                match self {
+                    $($(slo_variant!($variant $slo_doc) => Metric::$variant,)?)+
+                }
+            }
+
+            /// Returns the meaning of the field of workloads, a sentence.
+            pub const fn doc(self) -> &'static str {
+                match self {
+                    $($(Self::$variant => concat!($slo_doc, "."),)?)+
+                }
+            }
+
+            /// Returns the column of the limit in the wide table, in the unit of the metric's column.
+            pub const fn column(self) -> &'static str {
+                match self {
+                    $($(slo_variant!($variant $slo_doc) => concat!("slo_", $column),)?)+
+                }
+            }
+
+            /// Returns the meaning of the column, a sentence.
+            pub const fn column_doc(self) -> &'static str {
+                match self {
+                    $($(slo_variant!($variant $slo_doc) => concat!("The SLO on ", $title, "."),)?)+
+                }
+            }
+        }
+    };
+}
+
+/// The variant of [`SloMetric`] of a row that has an `slo`.
+macro_rules! slo_variant {
+    ($variant:ident $doc:literal) => {
+        SloMetric::$variant
+    };
+}
+
+/// The metric as one of an SLO; `None` for a row without `slo`.
+macro_rules! slo_metric {
+    ($variant:ident) => {
+        None
+    };
+    ($variant:ident $doc:literal) => {
+        Some(SloMetric::$variant)
     };
 }
 
 metrics! {
     Ttft {
         key: "ttft", name: "ttft_ms", column: "ttft_ns", title: "TTFT" ("Time to first token"), unit: Milliseconds,
-        better: Some(Lower), section: Latency, requires: [Streaming], uses: [Curve, Slo, Prediction],
+        better: Some(Lower), section: Latency, requires: [Streaming], uses: [Curve, Prediction],
+        slo: "Time to the first token event",
         statistics: [Mean, P50 primary spread shown 3, P90, P95, P99 primary spread shown 9, P50WithFailures, P95WithFailures, P99WithFailures],
         meaning: "the time from the start of a request (open loop: intended send time; closed loop: send time) to the first token event",
         formula: "first token event - start" => Span { from: Field::Start, to: Field::FirstToken },
@@ -105,7 +168,8 @@ metrics! {
     }
     Ttfo {
         key: "ttfo", name: "ttfo_ms", column: "ttfo_ns", title: "TTFO" ("Time to first content"), unit: Milliseconds,
-        better: Some(Lower), section: Latency, requires: [Streaming], uses: [Slo],
+        better: Some(Lower), section: Latency, requires: [Streaming], uses: [],
+        slo: "Time to the first content event",
         statistics: [P50, P99],
         meaning: "the time from the start of a request (open loop: intended send time; closed loop: send time) to the first content event",
         formula: "first content event (content, not reasoning or tool text) - start"
@@ -114,7 +178,8 @@ metrics! {
     }
     Tpot {
         key: "tpot", name: "tpot_ms", column: "tpot_ns", title: "TPOT" ("Time per output token"), unit: Milliseconds,
-        better: Some(Lower), section: Latency, requires: [Streaming, OutputTokens], uses: [Curve, Slo, Prediction],
+        better: Some(Lower), section: Latency, requires: [Streaming, OutputTokens], uses: [Curve, Prediction],
+        slo: "Time per output token",
         statistics: [Mean, P50 primary spread shown 7, P90, P95, P99 shown 0],
         meaning: "the time per output token of a request, after its first token event",
         formula: "(last token event - first token event) / (output tokens - tokens of the first event); 1 is subtracted if the endpoint does not report the tokens of the first event"
@@ -139,7 +204,8 @@ metrics! {
     }
     E2e {
         key: "e2e", name: "e2e_ms", column: "e2e_ns", title: "E2E" ("End-to-end latency"), unit: Milliseconds,
-        better: Some(Lower), section: Latency, requires: [], uses: [Curve, Slo, Prediction],
+        better: Some(Lower), section: Latency, requires: [], uses: [Curve, Prediction],
+        slo: "Time to the last token event",
         statistics: [Mean, P50 shown 3, P90, P95, P99 primary spread shown 4, P50WithFailures, P95WithFailures, P99WithFailures],
         meaning: "the time from the start of a request (open loop: intended send time; closed loop: send time) to the last token event",
         formula: "last token event - start" => Span { from: Field::Start, to: Field::LastToken },

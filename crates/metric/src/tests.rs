@@ -45,6 +45,23 @@ fn statistics_fit_the_formula() {
     }
 }
 
+/// A limit of an SLO is in nanoseconds, and each request is within it or not.
+#[test]
+fn slos_limit_latencies_of_requests() {
+    let limited: Vec<Metric> = Metric::ALL.iter().copied().filter(|metric| metric.definition().slo.is_some()).collect();
+    assert_eq!(SloMetric::ALL.iter().map(|slo| slo.metric()).collect::<Vec<_>>(), limited);
+    for slo in SloMetric::ALL {
+        let row = slo.metric().definition();
+        assert_eq!((row.slo, row.key, row.unit), (Some(*slo), slo.as_str(), Unit::Milliseconds));
+        assert!(slo.metric().is_per_request() && row.better == Some(Direction::Lower), "{slo}");
+        assert_eq!(serde_json::to_value(slo).expect("JSON"), slo.as_str());
+    }
+    assert_eq!(
+        SloMetric::ALL.iter().map(|slo| slo.column()).collect::<Vec<_>>(),
+        ["slo_ttft_ns", "slo_ttfo_ns", "slo_tpot_ns", "slo_e2e_ns"]
+    );
+}
+
 #[test]
 fn texts_are_there_and_fit_a_cell() {
     for metric in Metric::ALL {

@@ -6,6 +6,7 @@
 mod pod;
 
 use assay_api::ServingApi;
+use assay_metric::{SloMetric, Unit};
 
 use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
 use crate::format::{
@@ -374,14 +375,30 @@ pub(crate) static SLOS: Table = Table {
     name: "SLOs",
     doc: "Limits that a request must meet to count towards goodput. A value equal to the limit meets it; a missing value does not.",
     selector: None,
-    fields: &[
-        optional("ttft", &LATENCY_TYPE, "Time to the first token event."),
-        optional("ttfo", &LATENCY_TYPE, "Time to the first content event."),
-        optional("tpot", &LATENCY_TYPE, "Time per output token."),
-        optional("e2e", &LATENCY_TYPE, "Time to the last token event."),
-    ],
+    fields: &SLO_FIELDS,
     rules: &[],
 };
+
+/// A field for each metric that an SLO may limit.
+static SLO_FIELDS: [Field; SloMetric::ALL.len()] = {
+    let mut fields = [const { optional("", &LATENCY_TYPE, "") }; SloMetric::ALL.len()];
+    let mut at = 0;
+    while at < fields.len() {
+        let slo = SloMetric::ALL[at];
+        fields[at] = optional(slo.as_str(), limit_type(slo), slo.doc());
+        at += 1;
+    }
+    fields
+};
+
+/// The type of a limit, by the unit of its metric.
+const fn limit_type(slo: SloMetric) -> &'static Type {
+    match slo.metric().definition().unit {
+        Unit::Milliseconds => &LATENCY_TYPE,
+        _ => panic!("limits in this unit have no type"),
+    }
+}
+
 pub(crate) static BETTERS: [Choice; 2] =
     [choice("higher", "Larger is better, such as a throughput."), choice("lower", "Smaller is better, such as a latency.")];
 static METRIC_TABLE: Table = Table {

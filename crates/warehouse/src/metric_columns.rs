@@ -1,6 +1,6 @@
 //! The columns of serving metrics, from the table of `assay-metric`.
 
-use assay_metric::{Metric, MetricName, Section};
+use assay_metric::{Metric, MetricName, Section, SloMetric};
 
 use crate::schema::Column;
 
@@ -53,24 +53,39 @@ pub(crate) const fn columns<const N: usize>(choice: Choice) -> [Column; N] {
     let mut at = 0;
     for_each_name!(name => {
         if choice.has(name) {
-            columns[at] = column(name);
+            columns[at] = in_unit_of(name.metric, name.column, name.doc);
             at += 1;
         }
     });
     columns
 }
 
-const fn column(name: &MetricName) -> Column {
-    let is_whole = name.definition().unit.has_whole_column();
-    let column = if is_whole { Column::int(name.column, name.doc) } else { Column::float(name.column, name.doc) };
-    with_unit(column, name)
-}
-
-const fn with_unit(column: Column, name: &MetricName) -> Column {
-    match name.definition().unit.column_unit() {
+const fn with_unit(column: Column, metric: Metric) -> Column {
+    match metric.definition().unit.column_unit() {
         Some(unit) => column.unit(unit),
         None => column,
     }
+}
+
+/// The columns of the limits of SLOs.
+pub(crate) const SLO_LIMITS: &[Column] = &slo_columns();
+
+const fn slo_columns() -> [Column; SloMetric::ALL.len()] {
+    let mut columns = [Column::float("", ""); SloMetric::ALL.len()];
+    let mut at = 0;
+    while at < columns.len() {
+        let slo = SloMetric::ALL[at];
+        columns[at] = in_unit_of(slo.metric(), slo.column(), slo.column_doc());
+        at += 1;
+    }
+    columns
+}
+
+/// Returns a column in the unit of a metric's column.
+const fn in_unit_of(metric: Metric, name: &'static str, doc: &'static str) -> Column {
+    let unit = metric.definition().unit;
+    let column = if unit.has_whole_column() { Column::int(name, doc) } else { Column::float(name, doc) };
+    with_unit(column, metric)
 }
 
 /// The columns of the variation of primary metrics across trials.
@@ -93,8 +108,8 @@ const fn spread_columns() -> [Column; SPREAD_COUNT] {
         if name.has_spread {
             let [[cv_pct, cv_doc], [low, low_doc], [high, high_doc]] = [name.spread.cv_pct, name.spread.ci_low, name.spread.ci_high];
             columns[at] = Column::float(cv_pct, cv_doc).unit("%");
-            columns[at + 1] = with_unit(Column::float(low, low_doc), name);
-            columns[at + 2] = with_unit(Column::float(high, high_doc), name);
+            columns[at + 1] = with_unit(Column::float(low, low_doc), name.metric);
+            columns[at + 2] = with_unit(Column::float(high, high_doc), name.metric);
             at += 3;
         }
     });

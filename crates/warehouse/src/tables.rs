@@ -2,7 +2,7 @@
 
 use assay_metric::Section;
 
-use crate::metric_columns::{SPREADS, metric_columns};
+use crate::metric_columns::{SLO_LIMITS, SPREADS, metric_columns};
 use crate::schema::{Column, ColumnPlaces, ROW_ID, Table};
 
 /// The tables whose rows hold numbers that can be published.
@@ -226,10 +226,9 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
         metric_columns!(Section::Goodput),
         &[
             bool("slo_met", "True if the point as a whole met its SLOs; null if it has none."),
-            int("slo_ttft_ns", "The SLO on TTFT.").unit("ns"),
-            int("slo_ttfo_ns", "The SLO on TTFO.").unit("ns"),
-            int("slo_tpot_ns", "The SLO on TPOT.").unit("ns"),
-            int("slo_e2e_ns", "The SLO on E2E.").unit("ns"),
+        ],
+        SLO_LIMITS,
+        &[
             float("gpu_hour_cost", "The price of one GPU for one hour, in `currency`.").unit("as `currency` says"),
             text("currency", "ISO 4217 code of all costs of the row."),
         ],

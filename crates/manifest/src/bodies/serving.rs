@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use assay_api::ServingApi;
-use assay_metric::Metric;
+use assay_metric::SloMetric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,31 +33,6 @@ words!(
     /// The texts themselves.
     Full = "full",
 );
-
-words!(
-    /// The latency that a service level objective limits.
-    SloMetric, "SLO metric",
-    /// Time to the first token event.
-    Ttft = "ttft",
-    /// Time to the first content event.
-    Ttfo = "ttfo",
-    /// Time per output token.
-    Tpot = "tpot",
-    /// Time to the last token event.
-    E2e = "e2e",
-);
-
-impl SloMetric {
-    /// Returns the metric that is limited.
-    pub const fn metric(self) -> Metric {
-        match self {
-            Self::Ttft => Metric::Ttft,
-            Self::Ttfo => Metric::Ttfo,
-            Self::Tpot => Metric::Tpot,
-            Self::E2e => Metric::E2e,
-        }
-    }
-}
 
 /// The rule that decides when a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -465,20 +440,5 @@ impl Views {
     /// Parses the document that a Summary names.
     pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(bytes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use assay_metric::Use;
-
-    use super::*;
-
-    #[test]
-    fn slos_limit_the_metrics_that_the_table_says() {
-        let limited: Vec<&str> =
-            Metric::ALL.iter().filter(|metric| metric.has_use(Use::Slo)).map(|metric| metric.definition().key).collect();
-        assert_eq!(SloMetric::ALL.iter().map(|slo| slo.as_str()).collect::<Vec<_>>(), limited);
-        assert_eq!(SloMetric::ALL.iter().map(|slo| slo.metric().definition().key).collect::<Vec<_>>(), limited);
     }
 }

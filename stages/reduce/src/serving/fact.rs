@@ -114,12 +114,11 @@ fn load(row: Row, point: &Point, summary: &PointSummary, serving: &ServingPoint)
 }
 
 fn slos_and_prices(row: Row, work: &ServingWork, serving: &ServingPoint, price: Option<&Price>) -> BuiltRow {
-    row.with("slo_met", serving.slo_met)?
-        .with("slo_ttft_ns", slo_ns(work, SloMetric::Ttft))?
-        .with("slo_ttfo_ns", slo_ns(work, SloMetric::Ttfo))?
-        .with("slo_tpot_ns", slo_ns(work, SloMetric::Tpot))?
-        .with("slo_e2e_ns", slo_ns(work, SloMetric::E2e))?
-        .with("gpu_hour_cost", price.map(|price| price.gpu_hour))?
+    let mut row = row.with("slo_met", serving.slo_met)?;
+    for slo in SloMetric::ALL {
+        row = row.with(slo.column(), slo_ns(work, *slo))?;
+    }
+    row.with("gpu_hour_cost", price.map(|price| price.gpu_hour))?
         .with("currency", price.map(|price| price.currency.as_str()))?
         .with("cost_absent_reason", serving.cost_absent.as_deref())
 }

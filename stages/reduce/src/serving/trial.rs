@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use assay_manifest::{SloMetric, TrialId};
 use assay_metric::{
-    BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, Totals, TpotDivisor, is_length_mismatch, quantity, share_within, since_ns,
-    tpot_ns,
+    BusySpan, Field, MeasuredPhase, PhaseEnd, RequestFields, SHARE_BITS, Totals, TpotDivisor, is_length_mismatch, quantity,
+    share_within, tpot_ns,
 };
 use assay_record::{Outcome, Phase, TokenSource};
 use assay_schedule::Stripe;
@@ -445,18 +445,21 @@ impl Request {
         tpot_ns(self.first_token, self.last_token, small(self.output_tokens), small(self.first_event_tokens))
     }
 
-    /// Returns true if the request is within a limit, the limit itself included. A missing value is not.
-    fn is_within(&self, metric: SloMetric, at_most_ns: u64) -> bool {
-        let at = |instant: Option<i64>| {
-            since_ns(self.start, instant).is_some_and(|ns| u64::try_from(ns).is_ok_and(|ns| ns <= at_most_ns))
-        };
-        self.outcome.is_ok()
-            && match metric {
-                SloMetric::Ttft => at(self.first_token),
-                SloMetric::Ttfo => at(self.first_content),
-                SloMetric::E2e => at(self.last_token),
-                SloMetric::Tpot => self.tpot().is_some_and(|(ns, _)| ns <= at_most_ns as f64),
-            }
+    /// Returns true if the request succeeded within a limit, the limit itself included. A missing value is not within it.
+    fn is_within(&self, slo: SloMetric, at_most_ns: u64) -> bool {
+        self.outcome.is_ok() && slo.is_within(at_most_ns, &self.fields())
+    }
+
+    /// Returns the facts that SLOs limit.
+    fn fields(&self) -> RequestFields {
+        let mut fields = RequestFields::default();
+        fields.set(Field::Start, self.start);
+        fields.set(Field::FirstToken, self.first_token);
+        fields.set(Field::FirstContent, self.first_content);
+        fields.set(Field::LastToken, self.last_token);
+        fields.set(Field::OutputTokens, self.output_tokens);
+        fields.set(Field::FirstEventTokens, self.first_event_tokens);
+        fields
     }
 }
 

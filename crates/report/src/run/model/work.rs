@@ -1,6 +1,7 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{ArrivalLaw, CacheMode, LengthLaw, ServingWork, Slo};
+use assay_metric::Metric;
 
 use crate::render::text::clean;
 
@@ -23,8 +24,7 @@ pub(crate) struct RequestedWork {
 pub(crate) struct SloLine {
     /// `TTFT`.
     pub(crate) name: &'static str,
-    /// `ttft`, the prefix of metric names.
-    pub(crate) metric: &'static str,
+    pub(crate) metric: Metric,
     pub(crate) limit_ms: f64,
     /// `TTFT 500 ms`.
     pub(crate) text: String,
@@ -70,8 +70,8 @@ impl RequestedWork {
 
 impl SloLine {
     fn new(slo: &Slo) -> Self {
-        let row = slo.metric.metric().definition();
-        let (name, metric) = (row.title, row.key);
+        let metric = slo.metric.metric();
+        let name = metric.definition().title;
         let limit_ms = slo.at_most_ns.0 as f64 / 1e6;
         // A limit is exact: it was declared, not measured.
         Self { name, metric, limit_ms, text: format!("{name} {limit_ms} ms") }

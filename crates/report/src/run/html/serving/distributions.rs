@@ -42,7 +42,7 @@ pub(crate) fn distribution_figures(page: &mut Writer, report: &Report) {
             let panels = panels(&workload, row.key);
             if panels.iter().any(|panel| !panel.curves.is_empty()) {
                 any = true;
-                let slo = workload.slos().iter().find(|line| line.metric == row.key);
+                let slo = workload.slos().iter().find(|line| line.metric.definition().key == row.key);
                 let title = format!("{} ({})", row.long_title, row.title);
                 let write = |page: &mut Writer| distribution_figure(page, &workload, &title, slo, &panels);
                 // The first latency is open; a small screen would be full of the others.

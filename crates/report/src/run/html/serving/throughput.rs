@@ -1,5 +1,7 @@
 //! Throughput against latency: for each workload, a line for each case and a mark for each load.
 
+use assay_metric::{MetricName, Statistic};
+
 use super::workload::{MAX_PANELS, MAX_SLO_RATIO, PieceWriter, Workload, workloads};
 use crate::render::html::table::data_table;
 use crate::render::html::writer::Writer;
@@ -87,7 +89,9 @@ fn throughput_plot(page: &mut Writer, workload: &Workload<'_>, metric: &str) {
             kept
         })
         .collect();
-    let slo = workload.slos().iter().find(|slo| metric.starts_with(slo.metric) && metric.ends_with("p99"));
+    // The limit is of each request, so only the tail is compared with it.
+    let tail = MetricName::find(metric).filter(|name| name.statistic == Statistic::P99);
+    let slo = workload.slos().iter().find(|slo| tail.is_some_and(|name| name.metric == slo.metric));
     let all = || lines.iter().flatten();
     let largest = all().map(|dot| dot.y.median).fold(0.0, f64::max);
     let drawn_slo = slo.filter(|slo| slo.limit_ms <= largest * MAX_SLO_RATIO);
