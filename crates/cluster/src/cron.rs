@@ -6,7 +6,7 @@ use assay_manifest::Name;
 use serde_json::json;
 
 use crate::job::driver_spec;
-use crate::{MANAGED_BY, Object, STAGE, Site};
+use crate::{Installation, MANAGED_BY, Object, STAGE};
 
 /// Characters that a Job's name needs after the CronJob's: a dash and the slot, in minutes since 1970. The Job's name is the
 /// run's.
@@ -15,7 +15,7 @@ const MAX_NAME: usize = 40 - 9;
 /// A schedule of a pipeline.
 pub struct CronSchedule<'a> {
     /// The installation.
-    pub site: &'a Site,
+    pub installation: &'a Installation,
     /// The pipeline's name.
     pub name: &'a Name,
     /// Its file, from the repository's root.
@@ -34,7 +34,7 @@ pub struct CronSchedule<'a> {
 
 /// Builds the CronJob.
 pub fn cron_job(cron: &CronSchedule<'_>) -> Object {
-    let CronSchedule { site, .. } = cron;
+    let CronSchedule { installation, .. } = cron;
     let name: String = cron.name.as_str().chars().take(MAX_NAME).collect();
     let name = name.trim_end_matches('-');
     let labels = json!({MANAGED_BY.0: MANAGED_BY.1, STAGE: "driver"});
@@ -51,7 +51,7 @@ pub fn cron_job(cron: &CronSchedule<'_>) -> Object {
         cron.branch,
     ];
     let labels = labels.as_object().cloned().unwrap_or_default();
-    let mut spec = driver_spec(site, labels.clone(), words.map(str::to_owned).into());
+    let mut spec = driver_spec(installation, labels.clone(), words.map(str::to_owned).into());
     let pod = &mut spec["template"]["spec"];
     if let Some(env) = pod["containers"][0]["env"].as_array_mut() {
         let job = json!({"name": "ASSAY_JOB", "valueFrom": {"fieldRef": {
@@ -69,7 +69,7 @@ pub fn cron_job(cron: &CronSchedule<'_>) -> Object {
     json!({
         "apiVersion": "batch/v1",
         "kind": "CronJob",
-        "metadata": {"name": name, "namespace": site.namespace, "labels": {MANAGED_BY.0: MANAGED_BY.1}},
+        "metadata": {"name": name, "namespace": installation.namespace, "labels": {MANAGED_BY.0: MANAGED_BY.1}},
         "spec": {
             "schedule": cron.schedule,
             "timeZone": cron.time_zone,

@@ -6,7 +6,7 @@ use std::io;
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::RunId;
 
-use crate::SITE;
+use crate::INSTALLATION;
 
 /// An error of another library, boxed because some of them are large.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -72,8 +72,8 @@ pub enum Error {
     #[error("{0}")]
     Cancelled(String),
     /// The ConfigMap of an installation lacks a value.
-    #[error("the ConfigMap `{SITE}` of namespace `{namespace}` has no value for `{key}`")]
-    SiteValue {
+    #[error("the ConfigMap `{INSTALLATION}` of namespace `{namespace}` has no value for `{key}`")]
+    InstallationValue {
         /// The namespace of the installation.
         namespace: String,
         /// The key that has no value.
@@ -291,7 +291,7 @@ impl Error {
             Self::ServiceName(_) | Self::NoService { .. } | Self::NoServicePod(_) | Self::LocalPort(_) => ErrorCode::Forward,
             Self::RunLocked(_) => ErrorCode::RunLocked,
             Self::Cancelled(_) => ErrorCode::Cancelled,
-            Self::SiteValue { .. } | Self::TargetsBesideKeys { .. } => ErrorCode::Site,
+            Self::InstallationValue { .. } | Self::TargetsBesideKeys { .. } => ErrorCode::Installation,
             Self::StageImage { .. } => ErrorCode::StageImage,
             Self::ImageNotPinned(_) => ErrorCode::ImageNotPinned,
             Self::TargetObjects { .. } => ErrorCode::TargetObjects,
@@ -307,11 +307,13 @@ impl Error {
             Self::Refused { refusal: Refusal::Unauthenticated, .. } => "renew the kubeconfig's credentials",
             Self::Refused { refusal: Refusal::Forbidden, .. } => "docs/kubernetes.md lists the rights that each role needs",
             Self::RunLocked(_) => "wait for it to end, or stop it with `assay cancel`; a run has one driver at a time",
-            Self::SiteValue { .. } => "`assay render kubernetes` shows what an installation consists of",
+            Self::InstallationValue { .. } => "`assay render kubernetes` shows what an installation consists of",
             Self::TargetsBesideKeys { .. } => {
                 "whoever may create a pod in a namespace can mount any Secret of it: give targets a namespace of their own"
             }
-            Self::StageImage { .. } => return Some(format!("an administrator adds it to `images` of the ConfigMap `{SITE}`")),
+            Self::StageImage { .. } => {
+                return Some(format!("an administrator adds it to `images` of the ConfigMap `{INSTALLATION}`"));
+            }
             Self::ImageNotPinned(_) => {
                 "write it as `registry/name@sha256:...`; `ci/image` prints the name of the image that it makes"
             }

@@ -7,7 +7,7 @@ use assay_manifest::Role;
 use serde_json::{Value, json};
 
 use crate::pod::{container_security, key_secret, pod_security, store_secret};
-use crate::{MANAGED_BY, Object, Site};
+use crate::{Installation, MANAGED_BY, Object};
 
 /// The label of a namespace that was made for one run and is removed after it. Its value is the namespace of the installation
 /// that it was made for.
@@ -21,7 +21,7 @@ const STORE: &str = "assay-store";
 /// The parameters of an installation.
 pub struct InstallParameters<'a> {
     /// The settings that pods read.
-    pub site: &'a Site,
+    pub installation: &'a Installation,
     /// The store that is served in the cluster; `None` if the cluster has an object store.
     pub served_store: Option<ServedStore<'a>>,
     /// True if the stages that record hosts may read nodes.
@@ -54,46 +54,51 @@ pub fn identities() -> impl Iterator<Item = (String, Role)> {
 }
 
 /// Builds all objects, in the order in which they can be applied.
-pub fn installation(install: &InstallParameters<'_>, keys: Option<&Keys>) -> Vec<Object> {
-    let InstallParameters { site, served_store: served, .. } = install;
+pub fn installation_objects(install: &InstallParameters<'_>, keys: Option<&Keys>) -> Vec<Object> {
+    let InstallParameters { installation, served_store: served, .. } = install;
     let own_store = served.and_then(|served| Some((served.namespace, served.size?)));
-    let mut targets = namespace(&site.targets_namespace);
-    targets["metadata"]["labels"][crate::TARGETS_OWNER] = json!(site.namespace);
-    let mut objects = vec![namespace(&site.namespace), targets];
+    let mut targets = namespace(&installation.targets_namespace);
+    targets["metadata"]["labels"][crate::TARGETS_OWNER] = json!(installation.namespace);
+    let mut objects = vec![namespace(&installation.namespace), targets];
     objects.extend(own_store.map(|(name, _)| namespace(name)));
-    objects.extend(identities().map(|(name, _)| service_account(&site.namespace, &name)));
-    objects.extend(rights(site));
+    objects.extend(identities().map(|(name, _)| service_account(&installation.namespace, &name)));
+    objects.extend(rights(installation));
     objects.extend(own_store.map(|(name, _)| store_rights(name)));
     if install.reads_nodes {
-        objects.extend(node_rights(site));
+        objects.extend(node_rights(installation));
     }
-    objects.extend(install.serving_namespaces.iter().flat_map(|namespace| serving_rights(site, namespace)));
-    objects.extend(network(site, served.map(|served| served.namespace)));
-    objects.push(site.config_map());
+    objects.extend(install.serving_namespaces.iter().flat_map(|namespace| serving_rights(installation, namespace)));
+    objects.extend(network(installation, served.map(|served| served.namespace)));
+    objects.push(installation.config_map());
     if let Some(keys) = keys {
-        objects.extend(secrets(site, keys));
+        objects.extend(secrets(installation, keys));
     }
     if let Some((store, size)) = own_store {
-        objects.extend(served_store(site, store, size, keys));
+        objects.extend(served_store(installation, store, size, keys));
     }
     objects
 }
 
 /// Builds the right of a run's driver to remove the namespaces that were made for the run, and no others.
-pub fn removal_rights(site: &Site, namespaces: &[&str]) -> Vec<Object> {
+pub fn removal_rights(installation: &Installation, namespaces: &[&str]) -> Vec<Object> {
     let named = json!({"apiGroups": [""], "resources": ["namespaces"], "resourceNames": namespaces, "verbs": ["get", "delete"]});
-    grant_cluster_role(&format!("assay-remove-{}", site.namespace), &site.namespace, &["assay-driver"], &[named])
+    grant_cluster_role(&format!("assay-remove-{}", installation.namespace), &installation.namespace, &["assay-driver"], &[named])
 }
 
 /// Sets the namespace that was made for one run as the owner of all objects outside of it, so that they are deleted with it;
 /// `uid` is that namespace's UID. A store is not deleted: it goes with a namespace of its own, or stays in a namespace that
 /// another party owns.
-pub fn set_namespace_owner(site: &Site, (namespace, uid): (&str, &str), store: Option<&str>, objects: &mut [Object]) {
+pub fn set_namespace_owner(
+    installation: &Installation,
+    (namespace, uid): (&str, &str),
+    store: Option<&str>,
+    objects: &mut [Object],
+) {
     let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": uid}]);
     let goes = |object: &&mut Object| {
         let within = object["metadata"]["namespace"].as_str();
         let is_store = within.is_some() && within == store && object["kind"] != "NetworkPolicy";
-        object["kind"] != "Namespace" && within != Some(site.namespace.as_str()) && !is_store
+        object["kind"] != "Namespace" && within != Some(installation.namespace.as_str()) && !is_store
     };
     for object in objects.iter_mut().filter(goes) {
         object["metadata"]["ownerReferences"] = owner.clone();
@@ -140,8 +145,8 @@ const TARGET_KINDS: [(&str, &[&str]); 2] =
 
 const READ: [&str; 3] = ["get", "list", "watch"];
 
-fn rights(site: &Site) -> Vec<Object> {
-    let (own, targets) = (site.namespace.as_str(), site.targets_namespace.as_str());
+fn rights(installation: &Installation) -> Vec<Object> {
+    let (own, targets) = (installation.namespace.as_str(), installation.targets_namespace.as_str());
     let on_targets = |verbs: &[&str]| TARGET_KINDS.iter().map(|(group, kinds)| rule(group, kinds, verbs)).collect::<Vec<_>>();
     let looks = || vec![rule("", &["pods", "events"], &READ), rule("", &["pods/log"], &["get"]), rule("batch", &["jobs"], &READ)];
     let mut driver = looks();
@@ -209,9 +214,14 @@ fn grant_role(namespace: &str, name: &str, accounts: &str, account: &str, rules:
 
 /// Builds the right to read nodes. It is a right of the whole cluster, so it is the one right that can be left out: facts of
 /// nodes are unknown then.
-fn node_rights(site: &Site) -> Vec<Object> {
+fn node_rights(installation: &Installation) -> Vec<Object> {
     let reads = [rule("", &["nodes"], &["get", "list"])];
-    grant_cluster_role(&format!("assay-nodes-{}", site.namespace), &site.namespace, &["assay-provision", "assay-collect"], &reads)
+    grant_cluster_role(
+        &format!("assay-nodes-{}", installation.namespace),
+        &installation.namespace,
+        &["assay-provision", "assay-collect"],
+        &reads,
+    )
 }
 
 /// Builds a ClusterRole, bound to service accounts of ours.
@@ -231,14 +241,14 @@ fn grant_cluster_role(name: &str, accounts: &str, names: &[&str], rules: &[Value
 
 /// Builds the rights that provision needs to find an InferenceService and its pods. The namespace is its owner's: it is neither
 /// created nor changed, and several installations may read it.
-fn serving_rights(site: &Site, namespace: &str) -> [Object; 2] {
-    let name = format!("assay-provision-{}", site.namespace);
+fn serving_rights(installation: &Installation, namespace: &str) -> [Object; 2] {
+    let name = format!("assay-provision-{}", installation.namespace);
     let rules = [
         rule("serving.kserve.io", &["inferenceservices"], &["get"]),
         rule("ome.io", &["inferenceservices"], &["get"]),
         rule("", &["pods"], &["list"]),
     ];
-    grant_role(namespace, &name, &site.namespace, "assay-provision", &rules)
+    grant_role(namespace, &name, &installation.namespace, "assay-provision", &rules)
 }
 
 fn policy(namespace: &str, name: &str, selector: Value, kinds: &[&str], ingress: &[Value], egress: &[Value]) -> Object {
@@ -259,8 +269,8 @@ fn policy(namespace: &str, name: &str, selector: Value, kinds: &[&str], ingress:
 
 /// Builds the network policies. No ingress to our pods is allowed; egress is allowed to what their stage needs: DNS, the store,
 /// and for some the API server or the target.
-fn network(site: &Site, store: Option<&str>) -> Vec<Object> {
-    let own = site.namespace.as_str();
+fn network(installation: &Installation, store: Option<&str>) -> Vec<Object> {
+    let own = installation.namespace.as_str();
     let everything = json!({});
     let stages = |names: &[&str]| json!({"matchExpressions": [{"key": crate::STAGE, "operator": "In", "values": names}]});
     let port = |number: u16| json!({"port": number, "protocol": "TCP"});
@@ -288,7 +298,7 @@ fn network(site: &Site, store: Option<&str>) -> Vec<Object> {
             &[],
         ),
         policy(
-            &site.targets_namespace,
+            &installation.targets_namespace,
             "assay-targets",
             everything.clone(),
             &["Ingress"],
@@ -317,21 +327,21 @@ fn secret(namespace: &str, name: &str, data: &BTreeMap<&str, &str>) -> Object {
 }
 
 /// Builds one Secret of each role for its key, with cosign's member names, and one for its credentials for the store.
-fn secrets(site: &Site, keys: &Keys) -> Vec<Object> {
+fn secrets(installation: &Installation, keys: &Keys) -> Vec<Object> {
     let signing = keys.signing.iter().map(|(role, [key, public, password])| {
         let data = BTreeMap::from([("cosign.key", key.as_str()), ("cosign.pub", public), ("cosign.password", password)]);
-        secret(&site.namespace, &key_secret(*role), &data)
+        secret(&installation.namespace, &key_secret(*role), &data)
     });
     let store = keys.store.iter().filter_map(|(identity, value)| {
         let role = Role::RUN.into_iter().find(|role| role.as_str() == identity)?;
         let data = BTreeMap::from([("AWS_ACCESS_KEY_ID", identity.as_str()), ("AWS_SECRET_ACCESS_KEY", value)]);
-        Some(secret(&site.namespace, &store_secret(role), &data))
+        Some(secret(&installation.namespace, &store_secret(role), &data))
     });
     signing.chain(store).collect()
 }
 
 /// Builds `assay serve` over a PersistentVolumeClaim, in a namespace that no run removes.
-fn served_store(site: &Site, namespace_name: &str, size: &str, keys: Option<&Keys>) -> Vec<Object> {
+fn served_store(installation: &Installation, namespace_name: &str, size: &str, keys: Option<&Keys>) -> Vec<Object> {
     let labels = json!({"app.kubernetes.io/name": STORE});
     let mut objects = Vec::new();
     if let Some(keys) = keys {
@@ -340,7 +350,7 @@ fn served_store(site: &Site, namespace_name: &str, size: &str, keys: Option<&Key
     }
     let mut container = json!({
         "name": "assay",
-        "image": site.image,
+        "image": installation.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/assay/assay-serve", "--store", "/data/store", "--credentials", "/credentials",
             "--listen", format!("0.0.0.0:{STORE_PORT}")],
@@ -397,8 +407,8 @@ fn served_store(site: &Site, namespace_name: &str, size: &str, keys: Option<&Key
 mod tests {
     use super::*;
 
-    fn site() -> Site {
-        Site {
+    fn installation() -> Installation {
+        Installation {
             namespace: "assay".to_owned(),
             targets_namespace: "assay-targets".to_owned(),
             store: format!("s3://assay?endpoint=http://assay-store.assay-store:{STORE_PORT}"),
@@ -411,12 +421,12 @@ mod tests {
 
     fn all() -> Vec<Object> {
         let install = InstallParameters {
-            site: &site(),
+            installation: &installation(),
             served_store: Some(ServedStore { namespace: "assay-store", size: Some("10Gi") }),
             reads_nodes: true,
             serving_namespaces: &["serving".to_owned()],
         };
-        installation(&install, None)
+        installation_objects(&install, None)
     }
 
     #[test]
@@ -456,10 +466,12 @@ mod tests {
     #[test]
     fn what_is_made_for_one_run_goes_with_its_namespace() {
         let served_store = Some(ServedStore { namespace: "assay-store", size: None });
-        let mut objects =
-            installation(&InstallParameters { site: &site(), served_store, reads_nodes: true, serving_namespaces: &[] }, None);
-        objects.extend(removal_rights(&site(), &["assay-targets", "assay"]));
-        set_namespace_owner(&site(), ("assay", "u"), Some("assay-store"), &mut objects);
+        let mut objects = installation_objects(
+            &InstallParameters { installation: &installation(), served_store, reads_nodes: true, serving_namespaces: &[] },
+            None,
+        );
+        objects.extend(removal_rights(&installation(), &["assay-targets", "assay"]));
+        set_namespace_owner(&installation(), ("assay", "u"), Some("assay-store"), &mut objects);
         let of_store = objects.iter().filter(|object| object["metadata"]["namespace"] == "assay-store");
         let of_store: Vec<_> = of_store.map(|object| object["kind"].as_str().expect("a kind")).collect();
         assert_eq!(of_store, ["NetworkPolicy"], "another installation's store is only reached");
@@ -469,9 +481,11 @@ mod tests {
             assert_eq!(owner, (!lies_within).then_some("u"), "{object}");
         }
         let served_store = Some(ServedStore { namespace: "assay-store", size: Some("1Gi") });
-        let mut whole =
-            installation(&InstallParameters { site: &site(), served_store, reads_nodes: true, serving_namespaces: &[] }, None);
-        set_namespace_owner(&site(), ("assay", "u"), Some("assay-store"), &mut whole);
+        let mut whole = installation_objects(
+            &InstallParameters { installation: &installation(), served_store, reads_nodes: true, serving_namespaces: &[] },
+            None,
+        );
+        set_namespace_owner(&installation(), ("assay", "u"), Some("assay-store"), &mut whole);
         let claim = whole.iter().find(|object| object["kind"] == "PersistentVolumeClaim").expect("a claim");
         assert_eq!(claim["metadata"].get("ownerReferences"), None, "results do not go with a run");
     }

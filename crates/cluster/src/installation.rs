@@ -4,14 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::{Error, MANAGED_BY, Object, Result, named_by_digest};
-
-/// The name of the ConfigMap that describes the installation.
-pub const SITE: &str = "assay";
+use crate::{Error, INSTALLATION, MANAGED_BY, Object, Result, named_by_digest};
 
 /// The installation in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
+pub struct Installation {
     /// The namespace that holds drivers, stages and their keys.
     pub namespace: String,
     /// The namespace that targets are brought up in, which holds nothing of Assay's.
@@ -28,7 +25,7 @@ pub struct Site {
     pub forward: Option<String>,
 }
 
-impl Site {
+impl Installation {
     /// Builds the ConfigMap.
     pub fn config_map(&self) -> Object {
         let mut data = BTreeMap::from([
@@ -43,7 +40,7 @@ impl Site {
         json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": SITE, "namespace": self.namespace, "labels": {MANAGED_BY.0: MANAGED_BY.1}},
+            "metadata": {"name": INSTALLATION, "namespace": self.namespace, "labels": {MANAGED_BY.0: MANAGED_BY.1}},
             "data": data,
         })
     }
@@ -52,9 +49,9 @@ impl Site {
     pub fn read(namespace: &str, data: &BTreeMap<String, String>) -> Result<Self> {
         let asked = |key: &'static str| {
             let value = data.get(key).map(|value| value.trim()).filter(|value| !value.is_empty());
-            value.map(str::to_owned).ok_or_else(|| Error::SiteValue { namespace: namespace.to_owned(), key })
+            value.map(str::to_owned).ok_or_else(|| Error::InstallationValue { namespace: namespace.to_owned(), key })
         };
-        let site = Self {
+        let installation = Self {
             namespace: namespace.to_owned(),
             targets_namespace: asked("targets_namespace")?,
             store: asked("store")?,
@@ -63,15 +60,15 @@ impl Site {
             images: asked("images").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
             forward: asked("forward").ok(),
         };
-        check_image(&site.image)?;
-        if site.targets_namespace == site.namespace {
-            return Err(Error::TargetsBesideKeys { namespace: site.namespace });
+        check_image(&installation.image)?;
+        if installation.targets_namespace == installation.namespace {
+            return Err(Error::TargetsBesideKeys { namespace: installation.namespace });
         }
-        Ok(site)
+        Ok(installation)
     }
 }
 
-impl Site {
+impl Installation {
     /// Refuses an image that the administrator has not listed: everything that runs as a stage has the stage's key.
     pub fn check_stage_image(&self, image: &str) -> Result<()> {
         check_image(image)?;
@@ -96,8 +93,8 @@ pub(crate) fn check_image(image: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn site() -> Site {
-        Site {
+    fn installation() -> Installation {
+        Installation {
             namespace: "assay".to_owned(),
             targets_namespace: "assay-targets".to_owned(),
             store: "s3://assay?endpoint=http://assay-store.assay-store:8420".to_owned(),
@@ -108,37 +105,37 @@ mod tests {
         }
     }
 
-    fn data(site: &Site) -> BTreeMap<String, String> {
-        serde_json::from_value(site.config_map()["data"].clone()).expect("texts")
+    fn data(installation: &Installation) -> BTreeMap<String, String> {
+        serde_json::from_value(installation.config_map()["data"].clone()).expect("texts")
     }
 
     #[test]
     fn what_is_written_is_read() {
-        let trimmed = Site { trust: "kind: TrustPolicy".to_owned(), ..site() };
-        assert_eq!(Site::read("assay", &data(&site())).expect("a site"), trimmed);
-        let without = Site { forward: None, trust: "t".to_owned(), ..site() };
-        assert_eq!(Site::read("assay", &data(&without)).expect("a site"), without);
+        let trimmed = Installation { trust: "kind: TrustPolicy".to_owned(), ..installation() };
+        assert_eq!(Installation::read("assay", &data(&installation())).expect("an installation"), trimmed);
+        let without = Installation { forward: None, trust: "t".to_owned(), ..installation() };
+        assert_eq!(Installation::read("assay", &data(&without)).expect("an installation"), without);
     }
 
     #[test]
     fn only_reviewed_images_are_given_a_key() {
         let other = format!("example.org/other@sha256:{}", "1".repeat(64));
-        let listed = Site { images: vec![other.clone()], ..site() };
-        assert!(site().check_stage_image(&site().image).is_ok() && listed.check_stage_image(&other).is_ok());
+        let listed = Installation { images: vec![other.clone()], ..installation() };
+        assert!(installation().check_stage_image(&installation().image).is_ok() && listed.check_stage_image(&other).is_ok());
         assert!(listed.check_stage_image(&other.replace('@', ":1@")).is_ok(), "a tag says nothing");
-        assert_eq!(site().check_stage_image(&other).expect_err("nobody reviewed it").code().as_str(), "stage_image");
+        assert_eq!(installation().check_stage_image(&other).expect_err("nobody reviewed it").code().as_str(), "stage_image");
         assert_eq!(listed.check_stage_image("example.org/other:latest").expect_err("a tag").code().as_str(), "image_not_pinned");
     }
 
     #[test]
     fn what_is_missing_or_unsafe_is_named() {
-        let refused = |change: &dyn Fn(&mut Site)| {
-            let mut site = site();
-            change(&mut site);
-            Site::read("assay", &data(&site)).expect_err("refused").to_string()
+        let refused = |change: &dyn Fn(&mut Installation)| {
+            let mut installation = installation();
+            change(&mut installation);
+            Installation::read("assay", &data(&installation)).expect_err("refused").to_string()
         };
-        insta::assert_snapshot!(refused(&|site| site.store = " ".to_owned()), @"the ConfigMap `assay` of namespace `assay` has no value for `store`");
-        insta::assert_snapshot!(refused(&|site| site.image = "assay:latest".to_owned()), @"the image `assay:latest` is not named by its digest");
-        insta::assert_snapshot!(refused(&|site| site.targets_namespace = "assay".to_owned()), @"the namespace of targets is `assay`, which holds Assay's keys");
+        insta::assert_snapshot!(refused(&|installation| installation.store = " ".to_owned()), @"the ConfigMap `assay` of namespace `assay` has no value for `store`");
+        insta::assert_snapshot!(refused(&|installation| installation.image = "assay:latest".to_owned()), @"the image `assay:latest` is not named by its digest");
+        insta::assert_snapshot!(refused(&|installation| installation.targets_namespace = "assay".to_owned()), @"the namespace of targets is `assay`, which holds Assay's keys");
     }
 }

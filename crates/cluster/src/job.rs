@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::affinity::avoid_nodes;
 use crate::pod::{IN_QUEUE, LOAD_POD, PodParameters, START_LIMIT, template};
 use crate::{
-    KEY_FOLDER, LoadPod, MANAGED_BY, Object, QUEUE, RUN, Resources, RunRoot, SCRATCH, STAGE, Site, driver_name, job_name,
+    Installation, KEY_FOLDER, LoadPod, MANAGED_BY, Object, QUEUE, RUN, Resources, RunRoot, SCRATCH, STAGE, driver_name, job_name,
 };
 
 /// The termination grace period of a stage, in seconds.
@@ -28,7 +28,7 @@ const FINAL_CODES: [u8; 8] = [1, 2, 10, 20, 21, 40, 41, 50];
 /// One call of a stage, to be run as a Job.
 pub struct StageJob<'a> {
     /// The installation.
-    pub site: &'a Site,
+    pub installation: &'a Installation,
     /// The root of the run, which owns the Job.
     pub root: &'a RunRoot,
     /// The run.
@@ -71,7 +71,7 @@ pub struct StageJob<'a> {
 
 /// Builds the Job of a call.
 pub fn stage_job(call: &StageJob<'_>) -> Object {
-    let StageJob { site, stage, .. } = call;
+    let StageJob { installation, stage, .. } = call;
     let role = stage.role();
     let name = job_name(call.run_id, *stage, &call.input);
     let labels = labels(call.run_id, stage.as_str());
@@ -79,10 +79,10 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
         role,
         account: format!("assay-{role}"),
         asks_api: matches!(stage, StageName::Provision | StageName::Collect),
-        installed: &site.image,
-        image: call.image.unwrap_or(&site.image),
-        store: &site.store,
-        targets_namespace: &site.targets_namespace,
+        installed: &installation.image,
+        image: call.image.unwrap_or(&installation.image),
+        store: &installation.store,
+        targets_namespace: &installation.targets_namespace,
         labels: labels.clone(),
         command: stage_command(call),
         asks_endpoints: matches!(stage, StageName::Provision | StageName::Execute | StageName::Record | StageName::Collect),
@@ -110,7 +110,7 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
     }
     let mut metadata = json!({
         "name": name,
-        "namespace": site.namespace,
+        "namespace": installation.namespace,
         "labels": labels,
         "ownerReferences": [call.root.reference()],
     });
@@ -193,7 +193,7 @@ fn spread(run_id: &RunId) -> Value {
 /// The driver of a run.
 pub struct DriverJob<'a> {
     /// The installation.
-    pub site: &'a Site,
+    pub installation: &'a Installation,
     /// The root of the run, which owns the Job.
     pub root: &'a RunRoot,
     /// The run.
@@ -204,7 +204,7 @@ pub struct DriverJob<'a> {
 
 /// Builds the Job that drives a run whose Source is in the store.
 pub fn driver_job(driver: &DriverJob<'_>) -> Object {
-    let DriverJob { site, root, run_id, arguments } = driver;
+    let DriverJob { installation, root, run_id, arguments } = driver;
     let mut command = vec!["/assay/assay".to_owned(), "drive".to_owned(), "--run-id".to_owned(), run_id.to_string()];
     command.extend(arguments.iter().cloned());
     json!({
@@ -212,16 +212,16 @@ pub fn driver_job(driver: &DriverJob<'_>) -> Object {
         "kind": "Job",
         "metadata": {
             "name": driver_name(run_id),
-            "namespace": site.namespace,
+            "namespace": installation.namespace,
             "labels": labels(run_id, "driver"),
             "ownerReferences": [root.reference()],
         },
-        "spec": driver_spec(site, labels(run_id, "driver"), command),
+        "spec": driver_spec(installation, labels(run_id, "driver"), command),
     })
 }
 
 /// Builds the part of a driver's Job that a schedule repeats.
-pub(crate) fn driver_spec(site: &Site, labels: Map<String, Value>, command: Vec<String>) -> Value {
+pub(crate) fn driver_spec(installation: &Installation, labels: Map<String, Value>, command: Vec<String>) -> Value {
     let none = BTreeMap::new();
     // A failure of the environment ends the run; only a driver that was killed is replaced.
     let mut codes: Vec<u8> = FINAL_CODES.into_iter().chain([30]).collect();
@@ -234,10 +234,10 @@ pub(crate) fn driver_spec(site: &Site, labels: Map<String, Value>, command: Vec<
             role: Role::Source,
             account: "assay-driver".to_owned(),
             asks_api: true,
-            installed: &site.image,
-            image: &site.image,
-            store: &site.store,
-            targets_namespace: &site.targets_namespace,
+            installed: &installation.image,
+            image: &installation.image,
+            store: &installation.store,
+            targets_namespace: &installation.targets_namespace,
             labels,
             command,
             asks_endpoints: false,
@@ -246,8 +246,8 @@ pub(crate) fn driver_spec(site: &Site, labels: Map<String, Value>, command: Vec<
             grace_seconds: DRIVER_GRACE,
             env: Vec::new(),
             extra_volumes: vec![(
-                json!({"name": "site", "configMap": {"name": crate::SITE}}),
-                json!({"name": "site", "mountPath": "/site", "readOnly": true}),
+                json!({"name": "installation", "configMap": {"name": crate::INSTALLATION}}),
+                json!({"name": "installation", "mountPath": "/installation", "readOnly": true}),
             )],
             affinity: None,
             spread: None,
@@ -261,8 +261,8 @@ mod tests {
     use super::*;
     use assay_manifest::Kind;
 
-    fn site() -> Site {
-        Site {
+    fn installation() -> Installation {
+        Installation {
             namespace: "assay".to_owned(),
             targets_namespace: "assay-targets".to_owned(),
             store: "s3://results?region=eu-central-1".to_owned(),
@@ -276,13 +276,13 @@ mod tests {
     /// Builds a Job of execute with three shards, after `change`.
     fn execute(change: impl FnOnce(&mut StageJob<'_>)) -> Object {
         let digest = Digest::compute(b"");
-        let (site, run_id) = (site(), "nightly-1".parse().expect("a run id"));
+        let (installation, run_id) = (installation(), "nightly-1".parse().expect("a run id"));
         let root = RunRoot { name: "assay-nightly-1".to_owned(), uid: "u".to_owned() };
         let inputs = [InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }];
         let parameters = json!({"block": 0, "text": "$(KEY)"});
         let (resources, none, nothing) = (Resources::default(), BTreeMap::new(), PodOverride::default());
         let mut call = StageJob {
-            site: &site,
+            installation: &installation,
             root: &root,
             run_id: &run_id,
             stage: StageName::Execute,
@@ -318,10 +318,10 @@ mod tests {
 
     #[test]
     fn a_driver() {
-        let (site, run_id) = (site(), "nightly-1".parse().expect("a run id"));
+        let (installation, run_id) = (installation(), "nightly-1".parse().expect("a run id"));
         let root = RunRoot { name: "assay-nightly-1".to_owned(), uid: "u".to_owned() };
         let job = driver_job(&DriverJob {
-            site: &site,
+            installation: &installation,
             root: &root,
             run_id: &run_id,
             arguments: &["--queue".to_owned(), "q".to_owned()],
@@ -380,8 +380,8 @@ mod tests {
 
     #[test]
     fn programs_are_laid_only_where_the_image_is_another() {
-        let site = site();
-        let job = execute(|call| call.image = Some(&call.site.image));
+        let installation = installation();
+        let job = execute(|call| call.image = Some(&call.installation.image));
         assert_eq!(job["spec"]["template"]["spec"].get("initContainers"), None);
         let publish = execute(|call| (call.stage, call.shards, call.image) = (StageName::Publish, 1, Some(OWN)));
         let installed = &publish["spec"]["template"]["spec"]["initContainers"][0];
@@ -389,10 +389,13 @@ mod tests {
             installed["command"],
             json!(["/assay/assay", "install-programs", "--to", "/programs", "assay-publish", "assay-sql"])
         );
-        assert_eq!(installed["image"], json!(site.image));
+        assert_eq!(installed["image"], json!(installation.image));
         assert_eq!(container(&publish)["image"], json!(OWN));
         let variables = container(&publish)["env"].as_array().expect("a list");
-        assert!(variables.contains(&json!({"name": "ASSAY_IMAGE", "value": site.image})), "targets run in the installed one");
+        assert!(
+            variables.contains(&json!({"name": "ASSAY_IMAGE", "value": installation.image})),
+            "targets run in the installed one"
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod error;
 mod image;
 mod inference;
 mod install;
+mod installation;
 mod job;
 mod job_state;
 mod load_pod;
@@ -26,7 +27,6 @@ mod redaction;
 mod render;
 mod resources;
 mod root;
-mod site;
 mod target;
 
 pub use ceiling::{CeilingPod, ceiling_pod};
@@ -36,12 +36,13 @@ pub use error::{Error, ObjectConflict, ObjectOwner, Outage, Refusal, TargetUrlEr
 pub use image::{by_digest, named_by_digest};
 pub use inference::{ReadyService, inference_api, inference_kind, read_service};
 pub use install::{
-    InstallParameters, Keys, ServedStore, TEMPORARY, identities, installation, removal_rights, set_namespace_owner,
+    InstallParameters, Keys, ServedStore, TEMPORARY, identities, installation_objects, removal_rights, set_namespace_owner,
 };
+pub use installation::Installation;
 pub use job::{DriverJob, StageJob, driver_job, stage_job};
 pub use job_state::{JobState, failure_of_pod, has_begun, has_ended, job_state, phase, pod_image, trouble_of};
 pub use load_pod::LoadPod;
-pub use names::{MANAGED_BY, QUEUE, RUN, STAGE, TARGET, TARGETS_OWNER, driver_name, job_name, root_name};
+pub use names::{INSTALLATION, MANAGED_BY, QUEUE, RUN, STAGE, TARGET, TARGETS_OWNER, driver_name, job_name, root_name};
 pub use objects::{ObjectsOwner, Rollout, TARGET_KINDS, owner_conflict, rollout, service_address, target_objects};
 pub use pod::{FAILURE_FILE, KEY_FOLDER, PodEnvironment, SCRATCH};
 pub use pod_failure::{JobFailure, Obstacle, PodEnd, PodFailure, PodRefusal, Trouble};
@@ -50,7 +51,6 @@ pub use redaction::{pod_facts, redact_secrets};
 pub use render::to_yaml;
 pub use resources::Resources;
 pub use root::{CANCEL, EXPIRES, RunRoot, run_root};
-pub use site::{SITE, Site};
 pub use target::{TargetPod, target_pod};
 
 pub use k8s_openapi::api::batch::v1::Job;

@@ -3,6 +3,8 @@
 use assay_manifest::{Digest, RunId};
 use assay_stage::StageName;
 
+/// The name of the ConfigMap that describes an installation.
+pub const INSTALLATION: &str = "assay";
 /// The label of objects that Assay manages.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "assay");
 /// The label of the run that an object belongs to.

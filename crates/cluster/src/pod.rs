@@ -281,14 +281,14 @@ mod tests {
     /// A pipeline that names one of these would take it from Assay: the reader of pipelines decides which names are allowed.
     #[test]
     fn no_override_is_read_that_names_what_pods_have_anyway() {
-        let site = "assay.test/assay@sha256:0";
+        let installation = "assay.test/assay@sha256:0";
         let (none, nothing) = (BTreeMap::new(), PodOverride::default());
         for role in Role::STAGES {
             let pod = template(PodParameters {
                 role,
                 account: format!("assay-{role}"),
                 asks_api: false,
-                installed: site,
+                installed: installation,
                 image: "example.org/own@sha256:0",
                 store: "s3://results",
                 targets_namespace: "assay-targets",
@@ -322,7 +322,7 @@ mod tests {
                 let mount = format!("volumes: [{{name: x, emptyDir: {{}}}}], volumeMounts: [{{name: x, mountPath: {path}}}]");
                 assert!(is_refused(role, &mount), "{path}");
             }
-            for secret in [key_secret(role), store_secret(role), ENDPOINT_SECRETS.to_owned(), crate::SITE.to_owned()] {
+            for secret in [key_secret(role), store_secret(role), ENDPOINT_SECRETS.to_owned(), crate::INSTALLATION.to_owned()] {
                 assert!(is_refused(role, &format!("envFrom: [{{secretRef: {{name: {secret}}}}}]")), "{secret}");
             }
             for (account, _) in crate::identities().filter(|(account, _)| *account != format!("assay-{role}")) {

@@ -3,7 +3,7 @@
 use assay_manifest::{Instant, RunId};
 use serde_json::{Value, json};
 
-use crate::{MANAGED_BY, Object, RUN, Site, root_name};
+use crate::{Installation, MANAGED_BY, Object, RUN, root_name};
 
 /// The annotation that asks the driver to stop the run; its value is the reason.
 pub const CANCEL: &str = "assay.dev/cancel";
@@ -27,10 +27,10 @@ impl RunRoot {
 }
 
 /// Builds the root of a run. `facts` are for people: what runs, and from which commit.
-pub fn run_root(site: &Site, run_id: &RunId, expires: Option<Instant>, facts: &[(&str, &str)]) -> Object {
+pub fn run_root(installation: &Installation, run_id: &RunId, expires: Option<Instant>, facts: &[(&str, &str)]) -> Object {
     let mut metadata = json!({
         "name": root_name(run_id),
-        "namespace": site.namespace,
+        "namespace": installation.namespace,
         "labels": {MANAGED_BY.0: MANAGED_BY.1, RUN: run_id},
     });
     if let Some(expires) = expires {

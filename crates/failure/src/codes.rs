@@ -330,6 +330,7 @@ error_codes! {
     ImagePull, "image_pull", Environment, AtOnce, "A container image cannot be pulled.", "Check that the registry has the image, and check `imagePullSecrets`.";
     InUse, "in_use", Environment, AtOnce, "A temporary namespace is kept because another run uses it.", "Remove it with `kubectl delete namespace` when that run has ended.";
     InstallPrograms, "install_programs", Environment, AtOnce, "A program of Assay cannot be copied into the folder.", "Check the permissions of the folder and the free disk space.";
+    Installation, "installation", Environment, Lasting, "The ConfigMap of an installation lacks a value, or has one that is not allowed.", "Compare it with `assay render kubernetes`, and give targets a namespace of their own.";
     InterruptedTooOften, "interrupted_too_often", Environment, AtOnce, "More attempts of a block were interrupted than the limit allows.", "Find out what ends the processes of this machine, then start a new run.";
     JobFailed, "job_failed", Environment, AtOnce, "The Job of a stage failed, and none of its pods reports a reason.", "Run again with the same `--run-id`, and follow it with `assay logs RUN STAGE --follow`.";
     JobGone, "job_gone", Environment, AtOnce, "The Job of a stage was deleted while it ran.", "Run again with the same `--run-id`; accepted results are kept.";
@@ -387,7 +388,6 @@ error_codes! {
     ShardMissing, "shard_missing", Environment, AtOnce, "A shard of the load did not start within the time limit.", "Read the log of that shard, and resume the run, which repeats the attempt.";
     Signals, "signals", Environment, AtOnce, "The program cannot set up its handling of signals.", "Check the limits on open files and threads.";
     SimulatorNotStarted, "simulator_not_started", Environment, Lasting, "A simulator did not listen within the time limit.", "Read its log `target-NAME.log` beside the log of the stage.";
-    Site, "site", Environment, Lasting, "The ConfigMap of an installation lacks a value, or has one that is not allowed.", "Compare it with `assay render kubernetes`, and give targets a namespace of their own.";
     Spawner, "spawner", Environment, AtOnce, "The thread that starts processes cannot be started.", "Check the limits on threads and memory.";
     StageKilled, "stage_killed", Environment, AtOnce, "A stage, or its pod, was killed by a signal.", "Check the memory of the machine or node, and resume the run.";
     StageTimeout, "stage_timeout", Environment, AtOnce, "A stage reached its time limit and was stopped.", "Give the stage a longer time limit in the pipeline, or measure less.";

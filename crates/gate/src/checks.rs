@@ -57,7 +57,7 @@ fn check_validity(run: &Run<'_>) -> Check {
         RunStatus::Partial => "some planned trials have no valid attempt",
         RunStatus::Failed => "no trial counts",
     };
-    inconclusive_check("validity", &format!("run {}", run.run_id), *status == RunStatus::Succeeded, detail)
+    Check::inconclusive("validity", &format!("run {}", run.run_id), *status == RunStatus::Succeeded, detail)
 }
 
 /// Checks that the order of the sides was drawn for this run. Repeating one order repeats one draw: if the machine has a periodic
@@ -70,7 +70,7 @@ fn check_order(run: &Run<'_>) -> Check {
     } else {
         "the order of the sides was declared (`order_seed`), not drawn for it: leave that out"
     };
-    inconclusive_check(ORDER, &format!("run {}", run.run_id), is_drawn, detail)
+    Check::inconclusive(ORDER, &format!("run {}", run.run_id), is_drawn, detail)
 }
 
 /// Checks that the run is of a commit that can be looked up, and that its signers are established.
@@ -82,7 +82,7 @@ fn check_provenance(run: &Run<'_>, policy: &GatePolicy) -> Option<Check> {
         (true, false) => "nobody vouches for its signers",
     };
     let passed = is_of_a_commit && run.established;
-    policy.provenance.then(|| blocking_check("provenance", &format!("run {}", run.run_id), passed, detail.to_owned()))
+    policy.provenance.then(|| Check::blocking("provenance", &format!("run {}", run.run_id), passed, detail.to_owned()))
 }
 
 /// Checks that the run's definitions are those of the target branch. Passing by measuring less does not count as a pass;
@@ -94,16 +94,7 @@ pub(crate) fn check_definitions(changes: &[Difference]) -> Option<Check> {
     let names: Vec<_> = changes.iter().map(|change| format!("`{}`", change.what)).collect();
     let names = names.join(", ");
     let detail = format!("it was measured by other definitions than the target branch's ({names}): merge those first");
-    Some(inconclusive_check("definitions", "the run", false, detail))
-}
-
-/// Returns a check that makes the verdict inconclusive if it fails.
-pub(crate) fn inconclusive_check(name: &str, subject: &str, passed: bool, detail: impl Into<String>) -> Check {
-    Check { name: name.to_owned(), subject: subject.to_owned(), passed, blocks: false, detail: detail.into(), acknowledged: None }
-}
-
-fn blocking_check(name: &str, subject: &str, passed: bool, detail: String) -> Check {
-    Check { blocks: true, ..inconclusive_check(name, subject, passed, detail) }
+    Some(Check::inconclusive("definitions", "the run", false, detail))
 }
 
 /// Returns true if an attempt does not count because of the measured system and not because of the measuring one: it crashed,
@@ -126,7 +117,7 @@ fn check_attempts(point: &PointSummary, baseline: Option<&PointSummary>, subject
     }
     let detail = format!("{now} of {} attempts failed by themselves, and {before} of the baseline's", point.attempts);
     let none_counts = point.trials_counted == 0 && baseline.is_some_and(|baseline| baseline.trials_counted > 0);
-    let check = blocking_check("attempts", subject, false, detail);
+    let check = Check::blocking("attempts", subject, false, detail);
     Some(Check { blocks: none_counts, ..check })
 }
 
@@ -151,7 +142,7 @@ fn check_slo(point: &PointSummary, baseline: Option<&PointSummary>, question: &G
         }
         (false, None) => format!("the candidate missed its SLOs, and of the baseline it is not known: {figures}"),
     };
-    let check = Check { blocks: was_met == Some(true), ..blocking_check("slo", subject, is_met, detail) };
+    let check = Check { blocks: was_met == Some(true), ..Check::blocking("slo", subject, is_met, detail) };
     let worse = before.zip(now).map_or(f64::INFINITY, |(before, now)| before / now - 1.0);
     Some(if is_met { check } else { acknowledge_check(check, point, GOOD_FRACTION, worse, question) })
 }
@@ -165,7 +156,7 @@ fn check_error_rate(point: &PointSummary, policy: &GatePolicy, subject: &str) ->
     // Without requests there is no proof that requests succeed.
     let rate = if all == 0 { 1.0 } else { failed as f64 / all as f64 };
     let detail = format!("{failed} of {all} requests failed; at most {:.2} % may", most * 100.0);
-    Some(blocking_check("error_rate", subject, rate <= most, detail))
+    Some(Check::blocking("error_rate", subject, rate <= most, detail))
 }
 
 /// Checks that both sides generated about the same number of output tokens. An API without output tokens has nothing to check.
@@ -184,7 +175,7 @@ fn check_output_drift(
         return None;
     }
     let (Some(before), Some(now)) = (baseline.and_then(length), length(point)) else {
-        return Some(blocking_check("output_drift", subject, false, "the output length of a side is not known".to_owned()));
+        return Some(Check::blocking("output_drift", subject, false, "the output length of a side is not known".to_owned()));
     };
     let drift = (now - before).abs() / before;
     let detail = format!(
@@ -192,5 +183,5 @@ fn check_output_drift(
         drift * 100.0,
         most * 100.0
     );
-    Some(blocking_check("output_drift", subject, drift <= most, detail))
+    Some(Check::blocking("output_drift", subject, drift <= most, detail))
 }

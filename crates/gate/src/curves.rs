@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use assay_stats::power::curve_share;
 use assay_stats::{Curve, Limits, NoiseView, lone_threshold};
 
-use crate::rule::BOUND_ALPHA;
+/// One minus the confidence of the one-sided bound that has to clear the floor: the ends of a two-sided interval of 95 %.
+pub const BOUND_ALPHA: f64 = 0.025;
 
 /// The curves of a family, computed on demand.
 pub(crate) struct Curves {

@@ -6,7 +6,6 @@ use assay_manifest::{
     Attempt, Case, Check, Comparison, Digest, Environment, Executable, ExecutableRole, Name, ProvisionedTarget, Side, TargetKind,
 };
 
-use crate::checks::inconclusive_check;
 use crate::evidence::Run;
 use crate::sides::is_on_side;
 
@@ -72,7 +71,7 @@ fn check_replaced(run: &Run<'_>, name: &str, side: &Side) -> Option<Check> {
     }
     let ((_, path), found) = digests.into_iter().find(|(_, digests)| digests.len() > 1)?;
     let detail = format!("`{path}` was {} different files in turn: it was replaced while the run went on", found.len());
-    Some(inconclusive_check(CHANGED, &format!("the {name} in run {}", run.run_id), false, detail))
+    Some(Check::inconclusive(CHANGED, &format!("the {name} in run {}", run.run_id), false, detail))
 }
 
 /// Returns the programs of the commands of a side.
@@ -95,7 +94,7 @@ fn check_alike(run: &Run<'_>, comparison: &Comparison) -> Option<Check> {
         digests.join(", ")
     );
     (!baseline.is_empty() && baseline == candidate)
-        .then(|| inconclusive_check(ALIKE, &format!("run {}", run.run_id), true, detail))
+        .then(|| Check::inconclusive(ALIKE, &format!("run {}", run.run_id), true, detail))
 }
 
 fn check_digests(run: &Run<'_>, name: &str, side: &Side) -> Option<Check> {
@@ -103,7 +102,7 @@ fn check_digests(run: &Run<'_>, name: &str, side: &Side) -> Option<Check> {
     let first = found.first()?;
     let more = if found.len() == 1 { String::new() } else { format!(" and {} more", found.len() - 1) };
     let subject = format!("the {name} in run {}", run.run_id);
-    Some(inconclusive_check(UNPINNED, &subject, false, format!("no digest is known of {first}{more}")))
+    Some(Check::inconclusive(UNPINNED, &subject, false, format!("no digest is known of {first}{more}")))
 }
 
 /// Returns the valid attempts of a side.
@@ -165,5 +164,5 @@ fn list_differences(run: &Run<'_>, comparison: &Comparison) -> Option<Check> {
         return None;
     }
     let detail = format!("the sides differ in {}{more}", lines.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", "));
-    Some(inconclusive_check(EXECUTABLES, &format!("run {}", run.run_id), true, detail))
+    Some(Check::inconclusive(EXECUTABLES, &format!("run {}", run.run_id), true, detail))
 }

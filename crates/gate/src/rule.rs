@@ -8,11 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_manifest::{BetterDirection, FloorSource, Outcome, PairUnit};
 use assay_stats::{Averages, Differences, Limits, Noise, PairError, Side, benjamini_hochberg, signed_rank, student};
 
+pub use crate::curves::BOUND_ALPHA;
 use crate::curves::Curves;
 use crate::stretch::{MetricPairs, detect_stretches};
-
-/// One minus the confidence of the one-sided bound that has to clear the floor: the ends of a two-sided interval of 95 %.
-pub const BOUND_ALPHA: f64 = 0.025;
 
 /// The highest floor, as a logarithm of a ratio: a side that is 22,000 times as slow needs no statistics.
 const HIGHEST_FLOOR: f64 = 10.0;

@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use assay_cluster::{
-    Cluster, Event as ClusterEvent, Job, JobState, LoadPod, LogLine, ObjectPath, Pod, RUN, Resources, RunRoot, RunWatch, Site,
-    StageJob, TARGET_KINDS, Trouble, has_begun, job_name, job_state, phase, stage_job,
+    Cluster, Event as ClusterEvent, Installation, Job, JobState, LoadPod, LogLine, ObjectPath, Pod, RUN, Resources, RunRoot,
+    RunWatch, StageJob, TARGET_KINDS, Trouble, has_begun, job_name, job_state, phase, stage_job,
 };
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Plan, Role, RunId};
@@ -60,7 +60,7 @@ pub struct ClusterParameters {
     /// The cluster.
     pub cluster: Cluster,
     /// The installation in it.
-    pub site: Site,
+    pub installation: Installation,
     /// The root of the run.
     pub root: RunRoot,
     /// The Kueue queue of targets and load, if there are queues.
@@ -99,7 +99,7 @@ impl KubernetesRunner {
         asked: BTreeMap<Role, PodSettings>,
         cancel: &Cancel,
     ) -> Self {
-        let watched = at.cluster.watch(&at.site.namespace, &format!("{RUN}={run_id}"));
+        let watched = at.cluster.watch(&at.installation.namespace, &format!("{RUN}={run_id}"));
         let (run_id, store, cancel) = (run_id.clone(), store.clone(), cancel.clone());
         Self { parameters: at, run_id, store, trust, intent, asked, cancel, watched, recorder: Mutex::default() }
     }
@@ -128,7 +128,7 @@ impl KubernetesRunner {
             self.end(&job)?;
         }
         outcome?;
-        let namespace = &self.parameters.site.namespace;
+        let namespace = &self.parameters.installation.namespace;
         self.accepted(calls, input)?.ok_or_else(|| Error::NoJobResult { namespace: namespace.clone(), job })
     }
 
@@ -150,7 +150,7 @@ impl KubernetesRunner {
     /// Creates the Job of a call, or finds the one that an earlier driver created. A failed Job is replaced for a retry.
     fn start(&self, call: &StageCall, input: Digest, shards: usize) -> Result<String> {
         let name = job_name(&self.run_id, call.stage, &input);
-        let place = ObjectPath::named("Job", &self.parameters.site.namespace, &name);
+        let place = ObjectPath::named("Job", &self.parameters.installation.namespace, &name);
         let nothing = PodSettings::default();
         let asked = self.asked.get(&call.stage.role()).unwrap_or(&nothing);
         let image = self.image(call, asked)?;
@@ -159,7 +159,7 @@ impl KubernetesRunner {
         let measures_shards = matches!(&call.parameters, StageParameters::Provision(provision) if provision.shards);
         let load = measures_shards.then(|| self.load_pod());
         let object = stage_job(&StageJob {
-            site: &self.parameters.site,
+            installation: &self.parameters.installation,
             root: &self.parameters.root,
             run_id: &self.run_id,
             stage: call.stage,
@@ -204,7 +204,7 @@ impl KubernetesRunner {
             }
             _ => asked.image.as_deref().map(assay_cluster::named_by_digest),
         };
-        image.iter().try_for_each(|image| self.parameters.site.check_stage_image(image))?;
+        image.iter().try_for_each(|image| self.parameters.installation.check_stage_image(image))?;
         Ok(image)
     }
 
@@ -301,7 +301,7 @@ impl KubernetesRunner {
 
     /// Asks the cluster what keeps a Job's pods from starting.
     fn ask_obstacles(&self, waits: &mut StartupWait, silent: &str, job: Option<&Job>) -> Result<()> {
-        let (cluster, namespace) = (&self.parameters.cluster, self.parameters.site.namespace.as_str());
+        let (cluster, namespace) = (&self.parameters.cluster, self.parameters.installation.namespace.as_str());
         waits.events = cluster.events(namespace, silent)?;
         // A namespace may have a default queue, so that Jobs without a queue of ours wait too.
         let suspended = job.filter(|job| job.spec.as_ref().is_some_and(|spec| spec.suspend == Some(true)));
@@ -311,7 +311,7 @@ impl KubernetesRunner {
 
     /// Ends a Job with its pods, each of which has its grace period to end in order.
     fn end(&self, job: &str) -> Result<()> {
-        let place = ObjectPath::named("Job", &self.parameters.site.namespace, job);
+        let place = ObjectPath::named("Job", &self.parameters.installation.namespace, job);
         // A Job of the same name that another driver creates meanwhile is not deleted.
         if let Some(there) = self.parameters.cluster.get::<Job>(&place)? {
             self.parameters.cluster.delete(&place, there.metadata.uid.as_deref())?;
@@ -329,7 +329,7 @@ impl KubernetesRunner {
 
     /// Checks that a Job still exists while it is waited for: it may have been deleted.
     fn check_job_exists(&self, job: &str) -> Result<()> {
-        match self.parameters.cluster.get::<Job>(&ObjectPath::named("Job", &self.parameters.site.namespace, job))? {
+        match self.parameters.cluster.get::<Job>(&ObjectPath::named("Job", &self.parameters.installation.namespace, job))? {
             Some(_) => Ok(()),
             None => Err(Error::JobGone(job.to_owned())),
         }
@@ -347,7 +347,7 @@ impl KubernetesRunner {
             return Ok(());
         }
         let selector = format!("{RUN}={}", self.run_id);
-        let there: Vec<Pod> = self.parameters.cluster.list("Pod", &self.parameters.site.targets_namespace, &selector)?;
+        let there: Vec<Pod> = self.parameters.cluster.list("Pod", &self.parameters.installation.targets_namespace, &selector)?;
         match find_lost_pod(&placed, &there) {
             None => Ok(()),
             Some((target, pod)) => Err(Error::TargetPodLost { target: target.to_owned(), pod: pod.to_owned() }),
@@ -410,7 +410,7 @@ impl Runner for KubernetesRunner {
         let of_blocks: BTreeSet<String> = block_images(plan, of_stage)?.into_values().collect();
         // A refusal that only the last stage would give comes before the measurement.
         let images = self.asked.values().filter_map(|asked| asked.image.as_ref()).chain(&of_blocks);
-        Ok(images.into_iter().try_for_each(|image| self.parameters.site.check_stage_image(image))?)
+        Ok(images.into_iter().try_for_each(|image| self.parameters.installation.check_stage_image(image))?)
     }
 
     fn run(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Vec<Result<InputRef, Failure>> {
@@ -444,7 +444,7 @@ impl Runner for KubernetesRunner {
         };
         let job = job_name(&self.run_id, call.stage, &input);
         let pointer = Layout::for_run(&self.run_id).accepted(call.stage, input, call.shard);
-        match self.parameters.cluster.get::<Job>(&ObjectPath::named("Job", &self.parameters.site.namespace, &job)) {
+        match self.parameters.cluster.get::<Job>(&ObjectPath::named("Job", &self.parameters.installation.namespace, &job)) {
             Ok(None) => None,
             Ok(Some(_)) => {
                 *self.recorder() = Some(Recorder { job, pointer });
@@ -465,7 +465,7 @@ impl Runner for KubernetesRunner {
     }
 
     fn release(&self) {
-        let (namespace, selector) = (&self.parameters.site.targets_namespace, format!("{RUN}={}", self.run_id));
+        let (namespace, selector) = (&self.parameters.installation.targets_namespace, format!("{RUN}={}", self.run_id));
         for kind in TARGET_KINDS {
             if let Err(error) = self.parameters.cluster.delete_all(kind, namespace, &selector) {
                 tracing::warn!(failure = %Failure::from(error), kind, "targets of the run stay behind");
@@ -603,7 +603,7 @@ impl<'a> PodEventReader<'a> {
             }
             let shard = shards::shard_index(pod).unwrap_or(0) as usize;
             if let Some(sender) = &self.sender {
-                self.parameters.cluster.follow(&self.parameters.site.namespace, name, sender.clone());
+                self.parameters.cluster.follow(&self.parameters.installation.namespace, name, sender.clone());
                 self.followed.insert(name.to_owned(), shard);
             }
         }

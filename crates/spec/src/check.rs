@@ -465,9 +465,9 @@ impl Checker<'_, '_> {
                 Uniqueness::Field(name) => (item.member(name), format!("{}` by `{name}", place.path)),
             };
             let Some(subject) = subject.filter(|subject| subject.value != Value::Invalid) else { continue };
-            let text = subject.normal_json(&Type::Scalar).to_string();
+            let text = subject.plain_json().to_string();
             if !seen.insert(text) {
-                let shown = subject.text().map_or_else(|| subject.normal_json(&Type::Scalar).to_string(), str::to_owned);
+                let shown = subject.text().map_or_else(|| subject.plain_json().to_string(), str::to_owned);
                 self.problems.add(subject.span, format!("{} is listed twice in `{path}`", quote(&shown)));
             }
         }

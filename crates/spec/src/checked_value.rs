@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use crate::field::{Need, Table, Type};
 use crate::format::{parse_duration, parse_instant};
 use crate::problem::Span;
 
@@ -74,35 +73,17 @@ impl CheckedValue {
         self.member(name).map_or_else(T::absent_value, T::read)
     }
 
-    /// Returns the value as JSON, without parts that equal a default: the form that is digested.
-    pub(crate) fn normal_json(&self, kind: &Type) -> Json {
-        match (&self.value, kind) {
-            (Value::Map(_), Type::Object(table)) => self.normal_object(table),
-            (Value::Map(_), Type::Shapes { map: Some(kind), .. }) | (Value::List(_), Type::Shapes { list: Some(kind), .. }) => {
-                self.normal_json(kind)
-            }
-            (Value::Map(members), Type::Map { value: kind, .. }) => {
-                members.iter().map(|(key, value)| (key.clone(), value.normal_json(kind))).collect()
-            }
-            (Value::Map(members), _) => members.iter().map(|(key, value)| (key.clone(), value.normal_json(kind))).collect(),
-            (Value::List(items), Type::List { item, .. }) => items.iter().map(|value| value.normal_json(item)).collect(),
-            (Value::List(items), _) => items.iter().map(|value| value.normal_json(kind)).collect(),
-            (Value::Invalid, _) => Json::Null,
-            (Value::Bool(value), _) => Json::from(*value),
-            (Value::Integer(value), _) => Json::from(*value),
-            (Value::Number(value), _) => Json::from(*value),
-            (Value::Text(value), _) => Json::from(value.as_str()),
+    /// Returns the value as JSON, with its defaults.
+    pub(crate) fn plain_json(&self) -> Json {
+        match &self.value {
+            Value::Map(members) => members.iter().map(|(key, value)| (key.clone(), value.plain_json())).collect(),
+            Value::List(items) => items.iter().map(Self::plain_json).collect(),
+            Value::Invalid => Json::Null,
+            Value::Bool(value) => Json::from(*value),
+            Value::Integer(value) => Json::from(*value),
+            Value::Number(value) => Json::from(*value),
+            Value::Text(value) => Json::from(value.as_str()),
         }
-    }
-
-    fn normal_object(&self, table: &Table) -> Json {
-        let fields = table.fields.iter().filter_map(|field| {
-            let value = self.member(field.name)?;
-            let is_default =
-                matches!(field.need, Need::Default(json) if crate::check::default_value(field, json).as_ref() == Some(value));
-            (!is_default).then(|| (field.name.to_owned(), value.normal_json(field.kind)))
-        });
-        fields.collect()
     }
 
     /// Returns the place of every value by its path, such as `spec.targets[0].url`.

@@ -26,6 +26,7 @@ mod format;
 mod freeze;
 mod lengths;
 mod noise;
+mod normal_form;
 mod objects;
 mod pipeline;
 mod pod;

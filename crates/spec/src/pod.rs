@@ -4,7 +4,6 @@
 use serde_json::Value as Json;
 
 use crate::checked_value::{CheckedValue, Read, Value};
-use crate::field::Type;
 use crate::problem::{Problems, Span, did_you_mean, quote};
 use crate::secret::refuse_secret;
 
@@ -126,7 +125,7 @@ impl Read for PodOverride {
 
 /// Returns the value with its defaults, which may differ from those of Kubernetes.
 fn json(value: &CheckedValue) -> Json {
-    value.normal_json(&Type::Scalar)
+    value.plain_json()
 }
 
 /// Returns true for Assay's own names in the stages' namespace: keys, credentials, settings, roots and service accounts.

@@ -16,6 +16,7 @@ use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
 use crate::format::parse_latency;
 use crate::lengths::{Scenario, scenario_example, scenario_form};
+use crate::normal_form::normal_json;
 use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::refuse_secrets;
 use crate::tables::WORKLOAD_SPEC;
@@ -440,7 +441,7 @@ impl Define for Workload {
             owner: metadata.get("owner")?,
             labels: metadata.get("labels")?,
             spec: WorkloadSpec::read(spec)?,
-            normal_spec: spec.normal_json(&Type::Object(&WORKLOAD_SPEC)),
+            normal_spec: normal_json(spec, &Type::Object(&WORKLOAD_SPEC)),
             places,
         })
     }

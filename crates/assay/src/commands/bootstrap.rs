@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use assay_cluster::{
-    Cluster, ConfigMap, Keys, Namespace, Object, ObjectPath, SITE, Secret, Site, TARGETS_OWNER, TEMPORARY, removal_rights,
-    set_namespace_owner,
+    Cluster, ConfigMap, INSTALLATION, Installation, Keys, Namespace, Object, ObjectPath, Secret, TARGETS_OWNER, TEMPORARY,
+    removal_rights, set_namespace_owner,
 };
 use assay_envelope::{PublicKey, ScryptCost, SecretKey, TrustPolicy};
 use assay_manifest::{Digest, Role};
@@ -79,14 +79,14 @@ pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lifetime: Ins
         policy(there, namespace, &public, &LocalKeys::new(&config).public_keys()?).to_yaml()
     };
     let keys = Keys { signing: made.clone(), store };
-    let (site, mut objects) = options.objects(trust.clone(), Some(&keys), makes)?;
+    let (installation, mut objects) = options.objects(trust.clone(), Some(&keys), makes)?;
     match lifetime {
-        InstallLifetime::OneRun => make_namespaces(cluster, options, &site, &mut objects)?,
+        InstallLifetime::OneRun => make_namespaces(cluster, options, &installation, &mut objects)?,
         // Namespaces that were made for one run are permanent from now on.
         InstallLifetime::Permanent => {
             let namespaces = objects.iter().filter(|object| object["kind"] == "Namespace");
             let names = namespaces.filter_map(|namespace| namespace["metadata"]["name"].as_str());
-            keep(cluster, &find_temporary(cluster, &site.namespace, names)?)?;
+            keep(cluster, &find_temporary(cluster, &installation.namespace, names)?)?;
         }
     }
     for object in &objects {
@@ -102,7 +102,7 @@ pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lifetime: Ins
 
 /// Refuses a targets namespace of another installation: drivers remove targets whose run they do not know.
 fn check_targets_alone(cluster: &Cluster, options: &InstallOptions) -> Result<(), Failure> {
-    let name = options.site(String::new()).targets_namespace;
+    let name = options.installation(String::new()).targets_namespace;
     let there: Option<Namespace> = cluster.get(&ObjectPath::in_cluster("Namespace", &name))?;
     let owner = there.and_then(|there| there.metadata.labels?.remove(TARGETS_OWNER));
     match owner {
@@ -123,11 +123,16 @@ pub(crate) fn serves_already(cluster: &Cluster, options: &InstallOptions) -> Res
 
 /// Makes the namespaces that do not exist, marked as made for one run, and makes them own the objects outside of them, so that
 /// both are removed together.
-fn make_namespaces(cluster: &Cluster, options: &InstallOptions, site: &Site, objects: &mut Vec<Object>) -> Result<(), Failure> {
+fn make_namespaces(
+    cluster: &Cluster,
+    options: &InstallOptions,
+    installation: &Installation,
+    objects: &mut Vec<Object>,
+) -> Result<(), Failure> {
     let mut names = Vec::new();
     for namespace in objects.iter().filter(|object| object["kind"] == "Namespace") {
         let mut namespace = namespace.clone();
-        namespace["metadata"]["labels"][TEMPORARY] = site.namespace.clone().into();
+        namespace["metadata"]["labels"][TEMPORARY] = installation.namespace.clone().into();
         let name = namespace["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         wait_until_gone(cluster, &name)?;
         if cluster.create(&namespace)? {
@@ -136,14 +141,14 @@ fn make_namespaces(cluster: &Cluster, options: &InstallOptions, site: &Site, obj
         names.push(name);
     }
     let store = options.served_store().map(|(namespace, _)| namespace);
-    let temporary = find_temporary(cluster, &site.namespace, names.iter().map(String::as_str))?;
-    if let Some(own) = temporary.iter().find(|made| made.name == site.namespace) {
-        set_namespace_owner(site, (&own.name, &own.uid), store.as_deref(), objects);
+    let temporary = find_temporary(cluster, &installation.namespace, names.iter().map(String::as_str))?;
+    if let Some(own) = temporary.iter().find(|made| made.name == installation.namespace) {
+        set_namespace_owner(installation, (&own.name, &own.uid), store.as_deref(), objects);
     }
-    if let Some(made) = temporary.iter().find(|made| made.name == site.namespace).or(temporary.first()) {
+    if let Some(made) = temporary.iter().find(|made| made.name == installation.namespace).or(temporary.first()) {
         let named: Vec<&str> = temporary.iter().map(|made| made.name.as_str()).collect();
-        let mut rights = removal_rights(site, &named);
-        set_namespace_owner(site, (&made.name, &made.uid), None, &mut rights);
+        let mut rights = removal_rights(installation, &named);
+        set_namespace_owner(installation, (&made.name, &made.uid), None, &mut rights);
         objects.extend(rights);
     }
     Ok(())
@@ -224,7 +229,7 @@ fn member(secret: &Secret, name: &str) -> Option<String> {
 
 /// Returns the existing policy: entries that people have written stay. A policy that cannot be parsed is not replaced.
 fn read_cluster_trust(cluster: &Cluster, namespace: &str) -> Result<Option<TrustPolicy>, Failure> {
-    let map: Option<ConfigMap> = cluster.get(&ObjectPath::named("ConfigMap", namespace, SITE))?;
+    let map: Option<ConfigMap> = cluster.get(&ObjectPath::named("ConfigMap", namespace, INSTALLATION))?;
     let text = map.and_then(|map| map.data?.remove("trust.yaml")).filter(|text| text.lines().any(|line| !line.starts_with('#')));
     text.map(|text| assay_stage::read_trust("the cluster's trust policy", text.as_bytes())).transpose()
 }

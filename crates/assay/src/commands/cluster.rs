@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use assay_cluster::{Cluster, ConfigMap, ConnectOptions, Namespace, ObjectPath, RUN, RunRoot, SITE, Site, TEMPORARY, root_name};
+use assay_cluster::{
+    Cluster, ConfigMap, ConnectOptions, INSTALLATION, Installation, Namespace, ObjectPath, RUN, RunRoot, TEMPORARY, root_name,
+};
 use assay_manifest::RunId;
 use assay_stage::{ErrorCode, Failure};
 
@@ -28,8 +30,8 @@ impl ClusterOptions {
     }
 
     /// Returns the installation of the namespace.
-    pub(crate) fn site(&self, cluster: &Cluster) -> Result<Site, Failure> {
-        site(cluster, &self.namespace)
+    pub(crate) fn installation(&self, cluster: &Cluster) -> Result<Installation, Failure> {
+        installation(cluster, &self.namespace)
     }
 
     /// Returns the options that are not the defaults, as typed on a command line.
@@ -63,15 +65,15 @@ pub(crate) fn exec_command(command: &mut std::process::Command) -> Failure {
 }
 
 /// Returns the installation of a namespace.
-pub(crate) fn site(cluster: &Cluster, namespace: &str) -> Result<Site, Failure> {
-    let map: Option<ConfigMap> = cluster.get(&ObjectPath::named("ConfigMap", namespace, SITE))?;
+pub(crate) fn installation(cluster: &Cluster, namespace: &str) -> Result<Installation, Failure> {
+    let map: Option<ConfigMap> = cluster.get(&ObjectPath::named("ConfigMap", namespace, INSTALLATION))?;
     let map = map.ok_or_else(|| {
         Failure::new(ErrorCode::NotInstalled, format!("Assay is not installed in the namespace `{namespace}`"))
             .hint(format!(
                 "an administrator installs it with `assay bootstrap --namespace {namespace}`, or from `assay render kubernetes`; `assay run --bootstrap` makes what is missing"
             ))
     })?;
-    Ok(Site::read(namespace, &map.data.unwrap_or_default())?)
+    Ok(Installation::read(namespace, &map.data.unwrap_or_default())?)
 }
 
 /// A namespace that was made for one run.

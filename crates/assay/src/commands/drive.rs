@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use assay_cluster::{
-    CANCEL, Cluster, FAILURE_FILE, KEY_FOLDER, Lease, ObjectPath, PodEnvironment, RUN, RunRoot, SCRATCH, Site, run_root,
+    CANCEL, Cluster, FAILURE_FILE, Installation, KEY_FOLDER, Lease, ObjectPath, PodEnvironment, RUN, RunRoot, SCRATCH, run_root,
 };
 use assay_manifest::{Instant, Role, RunId};
 use assay_process::Cancel;
@@ -14,7 +14,9 @@ use assay_stage::parameters::PlanParameters;
 use assay_stage::{Clock, ErrorCode, Exit, Failure, write_failure};
 use serde_json::json;
 
-use crate::commands::cluster::{TemporaryNamespace, exec_command, find_root, remove, require_root, restart_command, site};
+use crate::commands::cluster::{
+    TemporaryNamespace, exec_command, find_root, installation, remove, require_root, restart_command,
+};
 use crate::commands::on_kubernetes::EXPIRES_NS;
 use crate::commands::run::no_valid_trial;
 use crate::commands::{push, tidy};
@@ -77,21 +79,21 @@ impl Drive {
                 .hint("start one with `assay run --on kubernetes`")
         })?;
         let cluster = Cluster::from_pod()?;
-        let site = site(&cluster, &here.namespace)?;
-        let root = self.root(&cluster, &site, &here)?;
-        if let Err(failure) = tidy::tidy(&cluster, &site) {
+        let installation = installation(&cluster, &here.namespace)?;
+        let root = self.root(&cluster, &installation, &here)?;
+        if let Err(failure) = tidy::tidy(&cluster, &installation) {
             tracing::warn!(%failure, "what earlier runs have left was not tidied up");
         }
         let stopped =
             Cancel::new().map_err(|error| Failure::new(ErrorCode::Descriptors, "no file descriptor is left").because(&error))?;
         let lost =
             Cancel::new().map_err(|error| Failure::new(ErrorCode::Descriptors, "no file descriptor is left").because(&error))?;
-        let lease = Lease::take(&cluster, &site.namespace, &self.run_id, &here.place.pod_uid, &root, &lost)?;
-        watch_for_end(&cluster, &site.namespace, &self.run_id, &root, &stopped, [told_to_end, lost]);
+        let lease = Lease::take(&cluster, &installation.namespace, &self.run_id, &here.place.pod_uid, &root, &lost)?;
+        watch_for_end(&cluster, &installation.namespace, &self.run_id, &root, &stopped, [told_to_end, lost]);
 
         let at = ClusterParameters {
             cluster: cluster.clone(),
-            site,
+            installation,
             root,
             queue: self.queue.clone(),
             start_limit: Duration::from_secs(self.start_limit),
@@ -113,7 +115,7 @@ impl Drive {
 
     /// Drives the run to its end, as the only driver.
     fn drive_in(&self, at: ClusterParameters, stopped: &Cancel) -> Result<(), Failure> {
-        let site = at.site.clone();
+        let installation = at.installation.clone();
         let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
         let key = Path::new(KEY_FOLDER).join("cosign.key");
         let keys = KeyRing::from_file(Role::Source, &key, password.as_encoded_bytes())?;
@@ -126,8 +128,8 @@ impl Drive {
         let spec = DriverSpec {
             run_id: self.run_id.clone(),
             source,
-            store: site.store.clone(),
-            trust: site.trust.clone().into_bytes(),
+            store: installation.store.clone(),
+            trust: installation.trust.clone().into_bytes(),
             plan: PlanParameters { fetch: !self.no_fetch },
             home: PathBuf::from(SCRATCH),
         };
@@ -136,32 +138,32 @@ impl Drive {
             run.drive_in(at, &mut RunEventWriter::default())?;
         }
         if self.pipeline.is_some() {
-            finish(&run, &site, stopped)?;
+            finish(&run, &installation, stopped)?;
         }
         Ok(())
     }
 
     /// Returns the run's root. The client has made it, except for a scheduled run: then it is made here, and the Job and its pod
     /// get the run's label.
-    fn root(&self, cluster: &Cluster, site: &Site, here: &PodEnvironment) -> Result<RunRoot, Failure> {
+    fn root(&self, cluster: &Cluster, installation: &Installation, here: &PodEnvironment) -> Result<RunRoot, Failure> {
         if let Some(pipeline) = &self.pipeline {
             let repository = self.repo.as_deref().map(assay_runner::redact_address).unwrap_or_default();
-            let facts = [("pipeline", pipeline.as_str()), ("repository", repository.as_str()), ("image", &site.image)];
+            let facts = [("pipeline", pipeline.as_str()), ("repository", repository.as_str()), ("image", &installation.image)];
             let expires = Instant::from_unix_ns(Clock.now().unix_ns().saturating_add(EXPIRES_NS));
-            cluster.create(&run_root(site, &self.run_id, Some(expires), &facts))?;
+            cluster.create(&run_root(installation, &self.run_id, Some(expires), &facts))?;
             let of_run = json!({"metadata": {"labels": {RUN: self.run_id}}});
-            cluster.merge(&ObjectPath::named("Job", &site.namespace, self.run_id.as_str()), &of_run)?;
-            cluster.merge(&ObjectPath::named("Pod", &site.namespace, &here.place.pod), &of_run)?;
+            cluster.merge(&ObjectPath::named("Job", &installation.namespace, self.run_id.as_str()), &of_run)?;
+            cluster.merge(&ObjectPath::named("Pod", &installation.namespace, &here.place.pod), &of_run)?;
         }
-        require_root(cluster, &site.namespace, &self.run_id).map(|(root, _)| root)
+        require_root(cluster, &installation.namespace, &self.run_id).map(|(root, _)| root)
     }
 }
 
 /// Commits the published folder of a scheduled run, if its pipeline names a branch. No client watches a scheduled run: it fails
 /// if none of its trials counts.
-fn finish(run: &Driven, site: &Site, cancel: &Cancel) -> Result<(), Failure> {
+fn finish(run: &Driven, installation: &Installation, cancel: &Cancel) -> Result<(), Failure> {
     let policy = Path::new(SCRATCH).join("trust.yaml");
-    std::fs::write(&policy, &site.trust)
+    std::fs::write(&policy, &installation.trust)
         .map_err(|error| Failure::new(ErrorCode::Scratch, "the trust policy cannot be written").because(&error))?;
     let place = RunStore { store: Some(run.store_uri.clone()), trust: vec![policy.display().to_string()] };
     let opened = place.open(run.run_id.as_str())?;

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::time::{Duration, Instant};
 
 use assay_cluster::{
-    Cluster, DriverJob, Job, Namespace, ObjectPath, PortForward, Refusal, Secret, Site, driver_job, driver_name, has_ended,
-    root_name, run_root,
+    Cluster, DriverJob, Installation, Job, Namespace, ObjectPath, PortForward, Refusal, Secret, driver_job, driver_name,
+    has_ended, root_name, run_root,
 };
 use assay_manifest::{InputRef, RunId};
 use assay_process::{Cancel, Signal};
@@ -83,7 +83,7 @@ impl OnKubernetes {
         let cluster = self.at.connect()?;
         let options = self.install_options();
         let run = OnceCell::new();
-        let ran = self.prepare(&cluster, options.as_ref(), asked, &cancel).and_then(|site| {
+        let ran = self.prepare(&cluster, options.as_ref(), asked, &cancel).and_then(|installation| {
             let made = options
                 .as_ref()
                 .map_or_else(|| Ok(TemporaryNamespaces::default()), |options| TemporaryNamespaces::find(&cluster, options))?;
@@ -92,7 +92,7 @@ impl OnKubernetes {
                 keep(&cluster, &made.store)?;
                 keep(&cluster, &made.with_driver)?;
             }
-            let there = RunSite { cluster: cluster.clone(), site, made };
+            let there = RunInstallation { cluster: cluster.clone(), installation, made };
             self.run_at(&there, asked, pushes, fetches, &cancel, &run)
         });
         let is_left = self.keep || (self.detach && ran.is_ok());
@@ -121,7 +121,7 @@ impl OnKubernetes {
         options: Option<&InstallOptions>,
         asked: &RunRequest,
         cancel: &Cancel,
-    ) -> Result<Site, Failure> {
+    ) -> Result<Installation, Failure> {
         if let Some(options) = options.filter(|options| !is_installed(cluster, options)) {
             let store = options.served_store().map(|(namespace, _)| namespace);
             self.check_store_outlasts(cluster, options, store.as_deref())?;
@@ -135,11 +135,11 @@ impl OnKubernetes {
         if cancel.is_cancelled() {
             return Err(Failure::cancelled(cancel.reason().unwrap_or("stopped")));
         }
-        let site = self.at.site(cluster)?;
+        let installation = self.at.installation(cluster)?;
         if asked.store.is_none() {
-            restart_as_source(cluster, &site)?;
+            restart_as_source(cluster, &installation)?;
         }
-        Ok(site)
+        Ok(installation)
     }
 
     /// Refuses a store whose namespace is removed with the run, unless the results are fetched before.
@@ -158,15 +158,15 @@ impl OnKubernetes {
 
     fn run_at(
         &self,
-        there: &RunSite,
+        there: &RunInstallation,
         asked: &RunRequest,
         pushes: bool,
         fetches: bool,
         cancel: &Cancel,
         run_id: &OnceCell<RunId>,
     ) -> Result<Exit, Failure> {
-        let RunSite { cluster, site, .. } = there;
-        let reached = StoreAddress::connect(cluster, site, asked.store.as_deref())?;
+        let RunInstallation { cluster, installation, .. } = there;
+        let reached = StoreAddress::connect(cluster, installation, asked.store.as_deref())?;
         let config = Config::find()?;
         let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
         make_missing_keys(&config, password.as_encoded_bytes())?;
@@ -176,7 +176,7 @@ impl OnKubernetes {
             run_id: asked.name.clone(),
             plan: asked.plan.clone(),
             binaries: std::path::PathBuf::new(),
-            trust: Some(site.trust.clone().into_bytes()),
+            trust: Some(installation.trust.clone().into_bytes()),
         };
         let run = Driven::open(&spec, &config, password.as_encoded_bytes(), cancel)?;
         let _ = run_id.set(run.run_id.clone());
@@ -203,7 +203,8 @@ impl OnKubernetes {
         // If the result could not be shown, the objects stay for inspection.
         if presented.is_ok()
             && !self.keep
-            && let Err(error) = cluster.delete(&ObjectPath::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), None)
+            && let Err(error) =
+                cluster.delete(&ObjectPath::named("ConfigMap", &installation.namespace, &root_name(&run.run_id)), None)
         {
             output::diagnostic(format!("the run's objects stay in the cluster: {error}"));
         }
@@ -242,16 +243,20 @@ impl OnKubernetes {
     }
 
     /// Starts a driver for the run, unless one is running. One that has ended is replaced.
-    fn start(&self, there: &RunSite, run: &Driven, fetches: bool) -> Result<(), Failure> {
-        let RunSite { cluster, site, made } = there;
+    fn start(&self, there: &RunInstallation, run: &Driven, fetches: bool) -> Result<(), Failure> {
+        let RunInstallation { cluster, installation, made } = there;
         let expires = assay_manifest::Instant::from_unix_ns(Clock.now().unix_ns().saturating_add(EXPIRES_NS));
         let commit = run.source.commit.as_deref().unwrap_or("none");
-        let facts =
-            [("pipeline", run.source.pipeline.as_str()), ("commit", commit), ("image", &site.image), ("store", &site.store)];
-        cluster.create(&run_root(site, &run.run_id, Some(expires), &facts))?;
-        let (root, _) = require_root(cluster, &site.namespace, &run.run_id)?;
+        let facts = [
+            ("pipeline", run.source.pipeline.as_str()),
+            ("commit", commit),
+            ("image", &installation.image),
+            ("store", &installation.store),
+        ];
+        cluster.create(&run_root(installation, &run.run_id, Some(expires), &facts))?;
+        let (root, _) = require_root(cluster, &installation.namespace, &run.run_id)?;
         let name = driver_name(&run.run_id);
-        let place = ObjectPath::named("Job", &site.namespace, &name);
+        let place = ObjectPath::named("Job", &installation.namespace, &name);
         let there: Option<Job> = cluster.get(&place)?;
         if let Some(job) = &there {
             if !has_ended(job) {
@@ -263,7 +268,7 @@ impl OnKubernetes {
         // A restart withdraws an earlier request to stop the run, and renews its expiry.
         let renewed =
             serde_json::json!({"metadata": {"annotations": {assay_cluster::CANCEL: null, assay_cluster::EXPIRES: expires}}});
-        cluster.merge(&ObjectPath::named("ConfigMap", &site.namespace, &root_name(&run.run_id)), &renewed)?;
+        cluster.merge(&ObjectPath::named("ConfigMap", &installation.namespace, &root_name(&run.run_id)), &renewed)?;
         let mut arguments = Vec::new();
         if !fetches {
             arguments.push("--no-fetch".to_owned());
@@ -278,7 +283,7 @@ impl OnKubernetes {
         if !self.keep && made.store.is_empty() {
             arguments.extend(made.with_driver.iter().flat_map(|made| ["--remove".to_owned(), made.to_string()]));
         }
-        cluster.create(&driver_job(&DriverJob { site, root: &root, run_id: &run.run_id, arguments: &arguments }))?;
+        cluster.create(&driver_job(&DriverJob { installation, root: &root, run_id: &run.run_id, arguments: &arguments }))?;
         Ok(())
     }
 }
@@ -296,9 +301,9 @@ fn delete_job(cluster: &Cluster, place: &ObjectPath<'_>) -> Result<(), Failure> 
 }
 
 /// The cluster, the installation, and the namespaces of a run.
-struct RunSite {
+struct RunInstallation {
     cluster: Cluster,
-    site: Site,
+    installation: Installation,
     made: TemporaryNamespaces,
 }
 
@@ -308,8 +313,8 @@ fn is_installed(cluster: &Cluster, options: &InstallOptions) -> bool {
         let there: Result<Option<Namespace>, _> = cluster.get(&ObjectPath::in_cluster("Namespace", name));
         there.is_ok_and(|there| there.is_some_and(|there| there.metadata.deletion_timestamp.is_none()))
     };
-    let found = crate::commands::cluster::site(cluster, &options.namespace);
-    found.is_ok_and(|site| is_there(&site.namespace) && is_there(&site.targets_namespace))
+    let found = crate::commands::cluster::installation(cluster, &options.namespace);
+    found.is_ok_and(|installation| is_there(&installation.namespace) && is_there(&installation.targets_namespace))
 }
 
 /// Removes the namespaces that the driver has not. A store is removed only after everything wanted from it has been copied, and
@@ -356,11 +361,11 @@ struct TemporaryNamespaces {
 impl TemporaryNamespaces {
     /// Returns the namespaces of an installation that were made for one run.
     fn find(cluster: &Cluster, options: &InstallOptions) -> Result<Self, Failure> {
-        let (site, store) = (options.site(String::new()), options.served_store().map(|(namespace, _)| namespace));
-        let own = [site.targets_namespace.as_str(), site.namespace.as_str()];
+        let (installation, store) = (options.installation(String::new()), options.served_store().map(|(namespace, _)| namespace));
+        let own = [installation.targets_namespace.as_str(), installation.namespace.as_str()];
         Ok(Self {
-            with_driver: find_temporary(cluster, &site.namespace, own.into_iter())?,
-            store: find_temporary(cluster, &site.namespace, store.as_deref().into_iter())?,
+            with_driver: find_temporary(cluster, &installation.namespace, own.into_iter())?,
+            store: find_temporary(cluster, &installation.namespace, store.as_deref().into_iter())?,
         })
     }
 
@@ -379,17 +384,17 @@ struct StoreAddress {
 
 impl StoreAddress {
     /// Uses the address that the user names, or a port that is forwarded through the API server.
-    fn connect(cluster: &Cluster, site: &Site, named: Option<&str>) -> Result<Self, Failure> {
-        let (uri, forward) = match (named, &site.forward) {
+    fn connect(cluster: &Cluster, installation: &Installation, named: Option<&str>) -> Result<Self, Failure> {
+        let (uri, forward) = match (named, &installation.forward) {
             (Some(uri), _) => (uri.to_owned(), None),
-            (None, None) => (site.store.clone(), None),
+            (None, None) => (installation.store.clone(), None),
             (None, Some(service)) => {
                 let forward = cluster.with_retries().forward(service)?;
-                let place = site.store.split('?').next().unwrap_or(&site.store);
+                let place = installation.store.split('?').next().unwrap_or(&installation.store);
                 (format!("{place}?endpoint=http://{}", forward.address), Some(forward))
             }
         };
-        Ok(Self { uri, pod_uri: site.store.clone(), forward })
+        Ok(Self { uri, pod_uri: installation.store.clone(), forward })
     }
 }
 
@@ -411,14 +416,14 @@ fn wait_for_store(cluster: &Cluster, namespace: &str, cancel: &Cancel) -> Result
 
 /// Restarts this program with the store credentials of the identity `source`, which starts runs, if this user may read that
 /// Secret. A store takes its credentials from the environment, which no list of processes shows.
-fn restart_as_source(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
+fn restart_as_source(cluster: &Cluster, installation: &Installation) -> Result<(), Failure> {
     let is_given = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if site.forward.is_none() || is_given("AWS_ACCESS_KEY_ID") {
+    if installation.forward.is_none() || is_given("AWS_ACCESS_KEY_ID") {
         return Ok(());
     }
     let name = "assay-store-source";
     let secret: Option<Secret> = cluster
-        .get(&ObjectPath::named("Secret", &site.namespace, name))
+        .get(&ObjectPath::named("Secret", &installation.namespace, name))
         .or_else(|error| if error.refusal() == Some(Refusal::Forbidden) { Ok(None) } else { Err(error) })?;
     let Some([id, key]) = secret.and_then(|secret| {
         let given = |name: &str| secret.data.as_ref()?.get(name).filter(|bytes| !bytes.0.is_empty());
@@ -428,7 +433,7 @@ fn restart_as_source(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
         let template = "--template '{{.data.AWS_SECRET_ACCESS_KEY | base64decode}}'";
         output::diagnostic(format!(
             "the cluster's store asks who you are; an administrator gives you these:\n  export AWS_ACCESS_KEY_ID=source AWS_SECRET_ACCESS_KEY=\"$(kubectl --namespace {} get secret {name} {template})\"",
-            site.namespace
+            installation.namespace
         ));
         return Ok(());
     };

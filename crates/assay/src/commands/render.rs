@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 
-use assay_cluster::{CronSchedule, InstallParameters, Object, ServedStore, Site, cron_job, installation, to_yaml};
+use assay_cluster::{
+    CronSchedule, InstallParameters, Installation, Object, ServedStore, cron_job, installation_objects, to_yaml,
+};
 use assay_process::{Cancel, Spawner};
 use assay_runner::{SourceSpec, read_source};
 use assay_stage::{ErrorCode, Exit, Failure};
@@ -109,9 +111,9 @@ impl InstallOptions {
     }
 
     /// Returns the configuration of the pods.
-    pub(crate) fn site(&self, trust: String) -> Site {
+    pub(crate) fn installation(&self, trust: String) -> Installation {
         let store = self.served_store().map(|(namespace, _)| namespace);
-        Site {
+        Installation {
             namespace: self.namespace.clone(),
             targets_namespace: self.targets_namespace.clone().unwrap_or_else(|| format!("{}-targets", self.namespace)),
             store: match (&self.cluster_store, &store) {
@@ -139,22 +141,22 @@ impl InstallOptions {
         trust: String,
         keys: Option<&assay_cluster::Keys>,
         makes: StoreChoice,
-    ) -> Result<(Site, Vec<Object>), Failure> {
-        let site = self.site(trust);
+    ) -> Result<(Installation, Vec<Object>), Failure> {
+        let installation = self.installation(trust);
         // A later refusal has to come before anything is applied.
-        let data = serde_json::from_value(site.config_map()["data"].clone()).unwrap_or_default();
-        Site::read(&site.namespace, &data)?;
+        let data = serde_json::from_value(installation.config_map()["data"].clone()).unwrap_or_default();
+        Installation::read(&installation.namespace, &data)?;
         let served = self.served_store();
         let install = InstallParameters {
-            site: &site,
+            installation: &installation,
             served_store: served
                 .as_ref()
                 .map(|(namespace, size)| ServedStore { namespace, size: (makes == StoreChoice::Install).then_some(size) }),
             reads_nodes: !self.without_nodes,
             serving_namespaces: &self.serving_namespaces,
         };
-        let objects = installation(&install, keys);
-        Ok((site, objects))
+        let objects = installation_objects(&install, keys);
+        Ok((installation, objects))
     }
 }
 
@@ -165,18 +167,18 @@ impl Render {
             None => NO_SIGNERS.to_owned(),
             Some(path) => read_policy(path)?,
         };
-        let (site, mut objects) = self.install.objects(trust, None, StoreChoice::Install)?;
+        let (installation, mut objects) = self.install.objects(trust, None, StoreChoice::Install)?;
         if self.only_schedules {
             objects.clear();
         }
         for pipeline in &self.pipelines {
-            objects.push(self.schedule(&site, pipeline)?);
+            objects.push(self.schedule(&installation, pipeline)?);
         }
         output::lines(to_yaml(&objects)?.trim_end());
         Ok(Exit::Done)
     }
 
-    fn schedule(&self, site: &Site, pipeline: &str) -> Result<Object, Failure> {
+    fn schedule(&self, installation: &Installation, pipeline: &str) -> Result<Object, Failure> {
         let scratch = tempfile::tempdir()
             .map_err(|error| Failure::new(ErrorCode::Scratch, "cannot make a scratch folder").because(&error))?;
         let spawner =
@@ -203,7 +205,7 @@ impl Render {
             .hint("leave it out: the Secret `assay-git` says how git reaches it"));
         }
         Ok(cron_job(&CronSchedule {
-            site,
+            installation,
             name: &defined.name,
             path: &read.pipeline,
             repository: &repository,

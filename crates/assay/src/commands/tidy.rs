@@ -4,21 +4,23 @@
 
 use std::collections::BTreeSet;
 
-use assay_cluster::{Cluster, ConfigMap, EXPIRES, Job, MANAGED_BY, ObjectPath, RUN, STAGE, Site, TARGET_KINDS, has_ended};
+use assay_cluster::{
+    Cluster, ConfigMap, EXPIRES, Installation, Job, MANAGED_BY, ObjectPath, RUN, STAGE, TARGET_KINDS, has_ended,
+};
 use assay_manifest::Instant;
 use assay_stage::{Clock, Failure};
 use serde_json::Value;
 
 /// Deletes the roots that have expired, and the targets whose root was deleted.
-pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
+pub(crate) fn tidy(cluster: &Cluster, installation: &Installation) -> Result<(), Failure> {
     let selector = format!("{}={},{RUN}", MANAGED_BY.0, MANAGED_BY.1);
     // Before the roots: a run that starts meanwhile has its root first, and is found.
     let mut targets: Vec<Value> = Vec::new();
     for kind in TARGET_KINDS {
-        targets.extend(cluster.list::<Value>(kind, &site.targets_namespace, &selector)?);
+        targets.extend(cluster.list::<Value>(kind, &installation.targets_namespace, &selector)?);
     }
-    let roots: Vec<ConfigMap> = cluster.list("ConfigMap", &site.namespace, &selector)?;
-    let drivers: Vec<Job> = cluster.list("Job", &site.namespace, &format!("{selector},{STAGE}=driver"))?;
+    let roots: Vec<ConfigMap> = cluster.list("ConfigMap", &installation.namespace, &selector)?;
+    let drivers: Vec<Job> = cluster.list("Job", &installation.namespace, &format!("{selector},{STAGE}=driver"))?;
     let driven: BTreeSet<String> =
         drivers.iter().filter(|job| !has_ended(job)).filter_map(|job| run_label(&job.metadata)).collect();
     let mut live = BTreeSet::new();
@@ -30,7 +32,7 @@ pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
         }
         let (name, uid) = (root.metadata.name.as_deref().unwrap_or_default(), root.metadata.uid.as_deref());
         tracing::info!(run, "the objects of a run have expired");
-        cluster.delete(&ObjectPath::named("ConfigMap", &site.namespace, name), uid)?;
+        cluster.delete(&ObjectPath::named("ConfigMap", &installation.namespace, name), uid)?;
     }
     // Owner references do not cross namespaces: if a root is deleted after its driver has died, its targets stay.
     let run_of = |target: &Value| target["metadata"]["labels"][RUN].as_str().map(str::to_owned);
@@ -38,7 +40,7 @@ pub(crate) fn tidy(cluster: &Cluster, site: &Site) -> Result<(), Failure> {
     for run in orphans {
         tracing::info!(run, "deleting the targets of a run that has no root");
         for kind in TARGET_KINDS {
-            cluster.delete_all(kind, &site.targets_namespace, &format!("{RUN}={run}"))?;
+            cluster.delete_all(kind, &installation.targets_namespace, &format!("{RUN}={run}"))?;
         }
     }
     Ok(())

@@ -189,6 +189,17 @@ pub struct Check {
 }
 
 impl Check {
+    /// Creates a check that makes the verdict inconclusive if it did not pass.
+    pub fn inconclusive(name: &str, subject: &str, passed: bool, detail: impl Into<String>) -> Self {
+        let (name, subject) = (name.to_owned(), subject.to_owned());
+        Self { name, subject, passed, blocks: false, detail: detail.into(), acknowledged: None }
+    }
+
+    /// Creates a check that blocks by itself if it did not pass.
+    pub fn blocking(name: &str, subject: &str, passed: bool, detail: impl Into<String>) -> Self {
+        Self { blocks: true, ..Self::inconclusive(name, subject, passed, detail) }
+    }
+
     /// Returns true if the rule held, or if its breach was accepted beforehand.
     pub fn holds(&self) -> bool {
         self.passed || self.acknowledged.is_some()
